@@ -37,15 +37,15 @@ def seconds(text):
 
 
 # What the program says of itself.
-VARIABLES = set(re.findall(r"^\| `(CRIER_\w+)` \|", Path("README.md").read_text(), re.MULTILINE))
+VARIABLES = set(re.findall(r"^\| `(CRIER_\w+)` \|", Path("docs/configuration.md").read_text(), re.MULTILINE))
 AWS = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION", "AWS_ENDPOINT_URL"}
 METRICS = set(re.findall(r'\("(crier_\w+)",', Path("tests/metrics.rs").read_text()))
 PROGRAMS = {"crier", "crier-api", "crier-worker", "crier-scheduler"}
-DRAIN = seconds(the_one(r"^\| `CRIER_DRAIN` \|.*\| `(\w+)` \| `\w+` \|$", "README.md"))
+DRAIN = seconds(the_one(r"^\| `CRIER_DRAIN` \|.*\| `(\w+)` \| `\w+` \|$", "docs/configuration.md"))
 # Only the API waits before it drains, but all processes share their settings.
-DELAY = seconds(the_one(r"^\| `CRIER_DRAIN_DELAY` \|.*\| (\w+) in `crier-api`, 0s in `crier` \|", "README.md"))
+DELAY = seconds(the_one(r"^\| `CRIER_DRAIN_DELAY` \|.*\| (\w+) in `crier-api`, 0s in `crier` \|", "docs/configuration.md"))
 RELEASE = int(the_one(r"RELEASE_TIMEOUT: Duration = Duration::from_secs\((\d+)\)", "worker/src/lib.rs"))
-OPS_PORT = int(the_one(r"^\| `CRIER_OPS_ADDR` \|.*\| `127\.0\.0\.1:(\d+)` \| `[^`]+` \|$", "README.md"))
+OPS_PORT = int(the_one(r"^\| `CRIER_OPS_ADDR` \|.*\| `127\.0\.0\.1:(\d+)` \| `[^`]+` \|$", "docs/configuration.md"))
 USER = int(the_one(r"^USER (\d+):\d+$", "Dockerfile"))
 
 

@@ -28,13 +28,13 @@ pub use post::{ListPosts, PostCommand};
     after_help = concat!(
         "Examples:\n",
         "  crier                                  start everything, on SQLite in ./crier-data\n",
-        "  crier doctor                           check what this installation depends on\n",
-        "  crier user add ann@example.com         a user with a workspace of her own\n",
-        "  crier login --user ann@example.com      a link to sign in to the console\n",
+        "  crier doctor                           check everything that this installation depends on\n",
+        "  crier user add ann@example.com         add a user with a new workspace\n",
+        "  crier login --user ann@example.com     print a sign-in link for the console\n",
         "  crier key create --user ann@example.com\n",
-        "  crier post list --status failed        what failed, and why\n",
-        "  crier webhooks listen                  show what webhooks bring, on a local port\n",
-        "  crier help config                      every configuration key; each is also a flag",
+        "  crier post list --status failed        list failed posts with their errors\n",
+        "  crier webhooks listen                  print webhook deliveries on a local port\n",
+        "  crier help config                      list the configuration keys; each is also a flag",
     )
 )]
 pub struct Cli {
@@ -46,77 +46,77 @@ pub struct Cli {
 pub enum Command {
     /// Run the API, the worker and the scheduler in this process (the default).
     Serve,
-    /// Bring the database to this version; at first, make the user owner@localhost.
+    /// Migrate the database; if it is empty, also create the user owner@localhost.
     Migrate,
-    /// Check all that this installation depends on; exit status 1 if a check fails.
+    /// Check everything that this installation depends on; exit with status 1 if a check fails.
     #[command(after_help = "Examples:\n  crier doctor\n  crier doctor --json | jq '.[] | select(.status != \"ok\")'")]
     Doctor(Format),
-    /// Write a backup of an embedded installation to a file, while it runs.
+    /// Back up an embedded installation to a file while it runs.
     #[command(after_help = "Examples:\n  crier backup crier-monday.tar\n  crier backup - | gzip > crier.tar.gz")]
     Backup {
-        /// A file that does not exist yet, or - for stdout.
+        /// The path of the new file, or - for stdout.
         file: PathBuf,
     },
-    /// Make an installation from a backup; publishing is held until `crier resume`.
+    /// Restore an installation from a backup; publishing is held until `crier resume`.
     #[command(
         after_help = "Examples:\n  crier restore crier-monday.tar\n  crier restore crier-monday.tar --data-dir ./other"
     )]
     Restore {
-        /// The backup, or - for stdin.
+        /// The backup file, or - for stdin.
         file: PathBuf,
     },
-    /// Publish again after a restore, once what was due meanwhile was seen.
+    /// Resume publishing after a restore, once you have reviewed what is overdue.
     #[command(after_help = "Examples:\n  crier resume\n  crier resume --overdue cancel")]
     Resume(ResumeArgs),
-    /// Users.
+    /// Manage users.
     #[command(subcommand)]
     User(UserCommand),
-    /// Members of brands.
+    /// Manage brand members.
     #[command(subcommand)]
     Member(MemberCommand),
-    /// Print a link with which a user signs in to the console, once.
+    /// Print a single-use link that signs a user in to the console.
     #[command(after_help = "Example:\n  crier login --user owner@localhost")]
     Login {
         /// The user's email address.
         #[arg(long)]
         user: String,
     },
-    /// API keys.
+    /// Manage API keys.
     #[command(subcommand)]
     Key(KeyCommand),
-    /// Social accounts.
+    /// List and connect social accounts.
     #[command(subcommand)]
     Account(AccountCommand),
-    /// Applications that you registered at platforms.
+    /// Manage applications that you registered with platforms.
     #[command(subcommand)]
     App(AppCommand),
-    /// Plans: what workspaces may use.
+    /// List plans, set the plan of a workspace, and show usage.
     #[command(subcommand)]
     Plan(PlanCommand),
-    /// Posts: what failed, and why.
+    /// List, show and retry posts.
     #[command(subcommand)]
     Post(PostCommand),
-    /// Jobs: the work that waits, runs or died.
+    /// Manage background jobs.
     #[command(subcommand)]
     Jobs(JobsCommand),
-    /// Webhooks: try them out.
+    /// Test webhooks.
     #[command(subcommand)]
     Webhooks(WebhooksCommand),
-    /// Show every configuration key, with its default.
+    /// List every configuration key with its default.
     Config,
-    /// Print a script that completes commands in a shell.
+    /// Print a shell completion script.
     #[command(after_help = "Example:\n  crier completions bash > /etc/bash_completion.d/crier")]
     Completions {
-        /// bash, zsh, fish, elvish or powershell.
+        /// The shell: bash, zsh, fish, elvish or powershell.
         shell: Shell,
     },
     /// Write the manual pages to a directory.
     #[command(after_help = "Example:\n  crier man /usr/local/share/man/man1")]
     Man {
-        /// Where the files go; it must exist.
+        /// The directory to write to; it must exist.
         dir: PathBuf,
     },
-    /// Measure this version on this machine, on a database of its own that is deleted at the end.
+    /// Benchmark this version on this machine, with a temporary database.
     #[command(subcommand)]
     Bench(BenchCommand),
 }
@@ -130,29 +130,29 @@ pub struct Format {
 
 #[derive(Subcommand, Debug)]
 pub enum UserCommand {
-    /// Add a user, in a workspace of its own unless one is named.
+    /// Add a user, in a new workspace unless --workspace is given.
     #[command(after_help = "Example:\n  crier user add ann@example.com --name Ann --plan pro")]
     Add {
         /// The user's email address.
         email: String,
-        /// The user's name, as others see it.
+        /// The user's display name.
         #[arg(long)]
         name: Option<String>,
         /// The plan of the new workspace.
         #[arg(long)]
         plan: Option<String>,
-        /// An existing workspace to join.
+        /// The ID of an existing workspace to join.
         #[arg(long, conflicts_with = "plan")]
         workspace: Option<i64>,
     },
     /// List users.
     List(Format),
-    /// Delete a user with the keys and webhooks; what the user wrote stays.
+    /// Delete a user with their keys and webhooks; the content that they created is kept.
     Delete {
         /// The user's email address.
         email: String,
     },
-    /// Operators: users who run this installation in the console.
+    /// Manage operators: users who administer this installation in the console.
     #[command(subcommand)]
     Operator(OperatorCommand),
 }
@@ -165,7 +165,7 @@ pub enum OperatorCommand {
         /// The user's email address.
         email: String,
     },
-    /// Remove the operator's right from a user. The last operator keeps it.
+    /// Remove a user from the operators; the last operator cannot be removed.
     #[command(after_help = "Example:\n  crier user operator remove ann@example.com")]
     Remove {
         /// The user's email address.
@@ -173,28 +173,28 @@ pub enum OperatorCommand {
     },
     /// List operators.
     List(Format),
-    /// List when users became operators and ceased to be operators.
+    /// List when users became operators and stopped being operators.
     History(Format),
 }
 
 #[derive(Subcommand, Debug)]
 pub enum MemberCommand {
-    /// Add a member to a brand, or change the role.
+    /// Add a member to a brand, or change the member's role.
     #[command(after_help = "Example:\n  crier member add --brand 1 --user ann@example.com --role admin")]
     Add {
-        /// The brand's id.
+        /// The brand ID.
         #[arg(long)]
         brand: i64,
         /// The user's email address.
         #[arg(long)]
         user: String,
-        /// owner, admin or editor.
+        /// The role: owner, admin, editor or contributor.
         #[arg(long, default_value = "editor")]
         role: Role,
     },
-    /// Take a member out of a brand.
+    /// Remove a member from a brand.
     Remove {
-        /// The brand's id.
+        /// The brand ID.
         #[arg(long)]
         brand: i64,
         /// The user's email address.
@@ -205,24 +205,24 @@ pub enum MemberCommand {
 
 #[derive(Subcommand, Debug)]
 pub enum KeyCommand {
-    /// Make a key and print it; it cannot be shown again.
+    /// Create a key and print it; it cannot be shown again.
     #[command(after_help = "Example:\n  crier key create --user owner@localhost --scopes posts:read,posts:write")]
     Create {
         /// The email address of the user that the key acts for.
         #[arg(long)]
         user: String,
-        /// live or test.
+        /// The mode: live or test.
         #[arg(long, default_value = "live")]
         mode: KeyMode,
-        /// all, or a list separated by commas.
+        /// The scopes: all, or a comma-separated list.
         #[arg(long, default_value = "all")]
         scopes: Scopes,
     },
-    /// List keys (never the keys themselves).
+    /// List keys; only their first and last characters are shown.
     List(Format),
-    /// Delete a key; it stops working at once.
+    /// Delete a key; it stops working immediately.
     Delete {
-        /// The id, as `crier key list` shows it.
+        /// The key ID, from `crier key list`.
         id: i64,
     },
 }
@@ -231,7 +231,7 @@ pub enum KeyCommand {
 pub enum PlanCommand {
     /// List the plans of this installation.
     List(Format),
-    /// Put the workspace of a user on a plan.
+    /// Set the plan of a user's workspace.
     #[command(
         after_help = concat!(
             "Examples:\n",
@@ -240,21 +240,21 @@ pub enum PlanCommand {
         )
     )]
     Set {
-        /// The email address of a user of the workspace.
+        /// The email address of a user in the workspace.
         #[arg(long)]
         user: String,
-        /// The name of a plan.
+        /// The plan name.
         plan: String,
-        /// Where the months of the AI credits begin; as it was where it is not given, UTC at first.
+        /// The time zone for monthly AI credits. Default: the current one, initially UTC.
         #[arg(long, value_name = "ZONE", value_parser = timezone)]
         timezone: Option<String>,
     },
-    /// What is used of the caps, by workspace.
+    /// Show usage and limits by workspace.
     Usage {
-        /// Only the workspace of this user.
+        /// The email address of the user whose workspace to show. Default: all workspaces.
         #[arg(long)]
         user: Option<String>,
-        /// The AI credits of this month, by brand and operation.
+        /// Show the AI credits of this month, by brand and operation.
         #[arg(long)]
         brands: bool,
         #[command(flatten)]
@@ -264,15 +264,15 @@ pub enum PlanCommand {
 
 #[derive(Subcommand, Debug)]
 pub enum WebhooksCommand {
-    /// Take deliveries on a local port and show each, until Ctrl-C. It needs no installation here.
+    /// Receive deliveries on a local port and print each, until Ctrl-C. Requires no installation.
     #[command(
         after_help = concat!(
-            "Crier delivers to public https addresses alone, unless it was started with \
-             CRIER_ALLOWED_PRIVATE_NETWORKS=127.0.0.0/8. docs/webhooks.md says what a receiver does.\n\n",
+            "Crier delivers only to public https URLs, unless it was started with \
+             CRIER_ALLOWED_PRIVATE_NETWORKS=127.0.0.0/8. docs/webhooks.md describes what a receiver must do.\n\n",
             "Examples:\n",
             "  crier webhooks listen\n",
             "  crier webhooks listen --secret whsec_…             check the signatures\n",
-            "  crier webhooks listen --status 503                 see deliveries being tried again\n",
+            "  crier webhooks listen --status 503                 see deliveries being retried\n",
             "  crier webhooks listen --count 1 --json | jq -r .body",
         )
     )]
@@ -281,22 +281,22 @@ pub enum WebhooksCommand {
 
 #[derive(Args, Debug, Clone)]
 pub struct ListenWebhooks {
-    /// 0 for any that is free.
+    /// The port to listen on; 0 for any free port.
     #[arg(long, default_value_t = 9999)]
     pub port: u16,
-    /// The address to listen on; every request that reaches it is printed.
+    /// The IP address to listen on; every request that it receives is printed.
     #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
     pub addr: IpAddr,
-    /// The endpoint's secret, to check the signatures; what is wrong is shown, and answered as all else.
+    /// The endpoint's secret, to check signatures. Invalid signatures are reported; the response stays the same.
     #[arg(long, value_name = "whsec_…", value_parser = webhook_secret)]
     pub secret: Option<SecretString>,
-    /// What to answer.
+    /// The status of the responses.
     #[arg(long, default_value_t = 204, value_parser = clap::value_parser!(u16).range(200..=599))]
     pub status: u16,
-    /// Print JSON: one object a line. Bytes of a body that are no UTF-8 are shown as U+FFFD.
+    /// Print JSON: one object per line. Bytes of a body that are not UTF-8 are shown as U+FFFD.
     #[arg(long)]
     pub json: bool,
-    /// End after so many requests.
+    /// The number of requests after which to exit.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
 }
@@ -309,7 +309,7 @@ fn timezone(name: &str) -> Result<String, String> {
 fn webhook_secret(text: &str) -> Result<SecretString, String> {
     match text.starts_with("whsec_") {
         true => Ok(SecretString::from(text)),
-        false => Err("a secret begins with whsec_, and the whole text is the key".to_owned()),
+        false => Err("it must begin with whsec_; the prefix is part of the secret".to_owned()),
     }
 }
 
@@ -318,7 +318,7 @@ pub fn commands() -> clap::Command {
     let config = Arg::new("config").long("config").value_name("FILE").global(true);
     Cli::command()
         .mut_subcommand("config", |config| config.after_help(keys::help()))
-        .arg(config.help("The file to read in place of crier.toml"))
+        .arg(config.help("The file to read instead of crier.toml"))
 }
 
 /// Returns the definition of the command line: the commands, and every configuration key as a flag of each.

@@ -66,7 +66,7 @@ pub async fn welcome(store: &Store, config: &Config) {
         Ok(false) => Banner::of(config).show(),
         Err(error) => tracing::warn!(
             %error,
-            "the first key could not be shown; the next start shows one, or make one: crier key create --user {OWNER}"
+            "failed to show the first key; the next start shows one, or create one: crier key create --user {OWNER}"
         ),
     }
     if config.http.addr.ip().is_unspecified() && !config.has_public_url {
@@ -154,14 +154,14 @@ impl Banner {
         let (key, link) = (access.key.expose_secret(), access.link.expose_secret());
         if self.is_json && is_stdout_stderr() {
             let mut object = serde_json::json!(self);
-            object["message"] = "Crier is running; the key and the link are shown this once".into();
+            object["message"] = "Crier is running; the key and the link are shown only once".into();
             object["key"] = key.into();
             object["sign_in"] = link.into();
             return try_print_line(object);
         }
         try_print_line(format_args!(
-            "\nCrier is running. Open this in a browser; it signs you in, once, within a day:\n\n  {link}\n\n{}  Your key  \
-             {key}   (shown this once; keep it)\n\nTry it:\n\n  curl -H 'Authorization: Bearer {key}' {}/brands\n",
+            "\nCrier is running. Open this link in a browser to sign in. It works once and expires after a day:\n\n  {link}\n\n\
+             {}  Your key  {key}   (shown only once; save it)\n\nTry it:\n\n  curl -H 'Authorization: Bearer {key}' {}/brands\n",
             self.places(),
             self.api
         ))

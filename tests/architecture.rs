@@ -309,10 +309,10 @@ fn files_do_not_exceed_the_line_limit() {
     assert_no_violations(&format!("a file has at most {MAX_LINES} lines; split it by subject"), long);
 }
 
-/// The documents: what is in `docs`, and the main files for readers.
+/// The documents: what is in `docs` and `docs/decisions`, and the main files for readers.
 fn documents() -> Vec<PathBuf> {
-    let mut documents: Vec<PathBuf> =
-        fs::read_dir(root().join("docs")).expect("docs exists").flatten().map(|e| e.path()).collect();
+    let folders = ["docs", "docs/decisions"].map(|folder| fs::read_dir(root().join(folder)).expect("it exists"));
+    let mut documents: Vec<PathBuf> = folders.into_iter().flatten().flatten().map(|entry| entry.path()).collect();
     documents.extend(["README.md", "CONTRIBUTING.md"].map(|name| root().join(name)));
     documents.extend(described_crates().into_iter().map(|folder| folder.join("README.md")));
     documents.retain(|path| path.extension().is_some_and(|extension| extension == "md"));

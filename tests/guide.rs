@@ -58,7 +58,8 @@ fn events() -> String {
 
 fn schedule() -> String {
     let mut text =
-        "| Attempt | After the one before | After the first |\n|---|---|---|\n| 1 | at once | |\n".to_owned();
+        "| Attempt | After the previous attempt | After the first attempt |\n|---|---|---|\n| 1 | immediately | |\n"
+            .to_owned();
     let (now, mut passed) = (DateTime::UNIX_EPOCH, TimeDelta::zero());
     for made in 1..MAX_ATTEMPTS {
         // The middle of the jitter's range.

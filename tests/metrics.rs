@@ -39,7 +39,7 @@ const PROMISED: &[(&str, &[&str], &[&str])] = &[
     ("crier_feed_fetches_total", &["outcome"], &[WORKER]),
     ("crier_platform_requests_total", &["platform", "status_class"], &[WORKER]),
     ("crier_platform_rate_limited_total", &["platform"], &[WORKER]),
-    ("crier_media_taken_in_total", &["outcome"], &[API, WORKER, SCHEDULER]),
+    ("crier_media_ingested_total", &["outcome"], &[API, WORKER, SCHEDULER]),
     ("crier_storage_calls_total", &["call", "outcome"], &[API, WORKER, SCHEDULER]),
     ("crier_media_files", &["state"], &[SCHEDULER]),
     ("crier_disk_free_bytes", &["directory"], &[API, WORKER, SCHEDULER]),

@@ -1,4 +1,4 @@
-//! The README's table of configuration matches the program's own, and its `.env` what `compose.yaml` reads.
+//! The table in `docs/configuration.md` matches the program's own, and `.env` in examples what `compose.yaml` reads.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use crate::support::page;
 
 #[test]
 fn the_configuration_table_is_up_to_date() {
-    page::assert_sections("README.md", "readme", &[("configuration", keys::markdown_table())]);
+    page::assert_sections("docs/configuration.md", "readme", &[("configuration", keys::markdown_table())]);
 }
 
 /// Returns the lines `NAME=…` of the file that an example writes to `.env`.
@@ -24,7 +24,7 @@ fn what_examples_write_to_env_reaches_the_containers() {
         std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).expect("a file of the repository")
     };
     let compose = read("compose.yaml");
-    for name in ["README.md", "docs/install.md", "compose.yaml"] {
+    for name in ["docs/install.md", "compose.yaml"] {
         let text = read(name);
         let lines = env_lines(&text);
         assert!(lines.len() >= 4, "{name}: {lines:?}");
@@ -32,5 +32,5 @@ fn what_examples_write_to_env_reaches_the_containers() {
             assert!(compose.contains(&format!("${{{variable}:")), "compose.yaml does not read {variable} of {name}");
         }
     }
-    assert!(env_lines(&read("README.md")).contains(&"CRIER_SANDBOX"), "the README's examples use the sandbox");
+    assert!(env_lines(&read("docs/install.md")).contains(&"CRIER_SANDBOX"), "the guide shows how to try the sandbox");
 }

@@ -113,7 +113,7 @@ async fn a_post_is_one_trace_in_one_process() {
     let url = collector.url();
     let s = Installation::embedded_with(&[("CRIER_OTLP_ENDPOINT", &url), HEADERS]).await;
     let doctor = s.command(&["doctor"]);
-    assert!(doctor.contains(&format!("ok       traces         {url}/v1/traces takes them")), "{doctor}");
+    assert!(doctor.contains(&format!("ok       traces         {url}/v1/traces accepts traces")), "{doctor}");
     assert_one_trace(collector, s).await;
 }
 
@@ -154,7 +154,7 @@ async fn posts_go_out_without_the_collector() {
     .await;
     assert_eq!(s.metric("crier", "crier_traces_sent_total").await, Some(0.0));
     let log = s.log("crier");
-    let warnings = log.lines().filter(|line| line.contains("the collector does not take spans")).count();
+    let warnings = log.lines().filter(|line| line.contains("the collector does not accept trace spans")).count();
     // Every ten seconds at most; spans are dropped after seventeen.
     assert!((1..=4).contains(&warnings) && !log.contains(KEY), "{log}");
     assert_ends_soon(s).await;

@@ -80,7 +80,7 @@ pub async fn count_unauthenticated(app: &Arc<App>, req: &Request, res: &mut Resp
 
 /// Returns the caller's plan.
 pub fn plan<'a>(app: &'a App, caller: &Caller) -> Result<&'a Plan> {
-    app.plans.get(&caller.plan).ok_or_else(|| ApiError::bug(format!("the plans' file has no plan `{}`", caller.plan)))
+    app.plans.get(&caller.plan).ok_or_else(|| ApiError::bug(format!("the plans file has no plan `{}`", caller.plan)))
 }
 
 async fn count_key(app: &App, caller: &Caller) -> Result<Decision> {
@@ -127,7 +127,7 @@ pub fn notice_untrusted_proxy(app: &App, req: &Request) {
     if !app.has_warned_of_proxy.swap(true, Ordering::Relaxed) {
         tracing::warn!(
             proxy = %peer,
-            "requests arrive through a proxy that CRIER_TRUSTED_PROXIES does not include: its clients share one rate limit"
+            "requests arrive through a proxy that is not in CRIER_TRUSTED_PROXIES: its clients share one rate limit"
         );
     }
 }

@@ -137,7 +137,7 @@ impl Connections {
         let is_time = logged == 0 || now.saturating_sub(logged) >= millis(LOG_INTERVAL);
         let first = || self.0.logged.compare_exchange(logged, now, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if is_time && first() {
-            tracing::warn!("CRIER_MAX_CONNECTIONS is reached: idle connections are closed for new ones");
+            tracing::warn!("CRIER_MAX_CONNECTIONS reached: closing idle connections to accept new ones");
         }
     }
 }

@@ -50,12 +50,12 @@ pub struct Context {
 impl Context {
     /// The brand in the path.
     pub fn brand(&self) -> Result<&Brand> {
-        self.membership.as_ref().map(|(brand, _)| brand).ok_or_else(|| ApiError::bug("the path names no brand"))
+        self.membership.as_ref().map(|(brand, _)| brand).ok_or_else(|| ApiError::bug("the path has no brand"))
     }
 
     /// The caller's role in that brand.
     pub fn role(&self) -> Result<Role> {
-        self.membership.as_ref().map(|(_, role)| *role).ok_or_else(|| ApiError::bug("the path names no brand"))
+        self.membership.as_ref().map(|(_, role)| *role).ok_or_else(|| ApiError::bug("the path has no brand"))
     }
 
     /// An id in the path.

@@ -204,7 +204,7 @@ impl ApiError {
     }
 
     pub fn rate_limited(retry_after: u64) -> Self {
-        let message = format!("Too many requests: this allowance is used up for now. Try again in {retry_after} s.");
+        let message = format!("Rate limit exceeded. Retry after {retry_after} s.");
         Self::new(ErrorCode::RateLimited, message).retry_after(retry_after)
     }
 
@@ -238,7 +238,7 @@ impl ApiError {
     pub fn brand_forbidden() -> Self {
         Self::new(
             ErrorCode::BrandForbidden,
-            "The user of this API key is not a member of this brand, or there is no such brand.",
+            "The user of this API key is not a member of this brand, or the brand does not exist.",
         )
     }
 
@@ -251,7 +251,7 @@ impl ApiError {
 
     pub fn limit_reached(what: &str, cap: u64) -> Self {
         let message = format!(
-            "The workspace's plan allows {cap} {what}, and that many are used. Free some or choose a larger plan."
+            "The workspace has reached its plan's limit of {cap} {what}. Free up capacity or choose a larger plan."
         );
         Self::new(ErrorCode::LimitReached, message)
     }
@@ -261,36 +261,36 @@ impl ApiError {
         if usize::try_from(there).unwrap_or_default().saturating_add(more) <= cap {
             return Ok(());
         }
-        let message = format!("{whose} has at most {cap} {what}; {there} are there. Delete some first.");
+        let message = format!("{whose} can have at most {cap} {what}; it already has {there}. Delete some first.");
         Err(Self::new(ErrorCode::LimitReached, message))
     }
 
     /// Returns the error for a repeated request whose record was deleted since.
     pub fn record_deleted() -> Self {
-        let message = "This request was carried out before, under the same Idempotency-Key; what it made or changed \
-             has been deleted since. Nothing was done again.";
+        let message = "A request with this `Idempotency-Key` was already carried out. The record that it created or \
+             updated has been deleted since. Nothing was done again.";
         Self { replayed: true, ..Self::new(ErrorCode::NotFound, message) }
     }
 
     pub fn not_found(what: &str) -> Self {
-        Self::new(ErrorCode::NotFound, format!("There is no such {what}."))
+        Self::new(ErrorCode::NotFound, format!("The {what} does not exist."))
     }
 
     pub fn no_route() -> Self {
-        Self::new(ErrorCode::NotFound, "There is nothing at this path. The API is described at /docs.")
+        Self::new(ErrorCode::NotFound, "This path does not exist. See the API reference at /docs.")
     }
 
     pub fn method_not_allowed() -> Self {
         Self::new(
             ErrorCode::MethodNotAllowed,
-            "This path does not answer this method; the header `Allow` lists those it does.",
+            "This path does not support this method. The `Allow` header lists the methods that it supports.",
         )
     }
 
     pub fn in_progress() -> Self {
         Self::new(
             ErrorCode::IdempotencyInProgress,
-            "A request with this Idempotency-Key is still being worked on. Try again in a second to get its answer.",
+            "A request with this `Idempotency-Key` is still in progress. Retry in one second to get its response.",
         )
         .retry_after(1)
     }
@@ -298,7 +298,7 @@ impl ApiError {
     pub fn key_reused() -> Self {
         Self::new(
             ErrorCode::IdempotencyKeyReused,
-            "This Idempotency-Key was used for another request. Send each new request under a key of its own.",
+            "This `Idempotency-Key` was used for a different request. Send each new request with a new key.",
         )
     }
 
@@ -317,7 +317,7 @@ impl ApiError {
             Some((path, problem)) if fields.len() == 1 => format!("`{path}` is not valid: {problem}"),
             Some((path, problem)) => {
                 let at_least = if more { "At least " } else { "" };
-                format!("{at_least}{} fields are not valid, the first is `{path}`: {problem}", fields.len())
+                format!("{at_least}{} fields are not valid. The first is `{path}`: {problem}", fields.len())
             }
             None => "The request is not valid.".to_owned(),
         };
@@ -330,20 +330,21 @@ impl ApiError {
     }
 
     pub fn internal(cause: impl Into<Cause>) -> Self {
-        let message = "Something went wrong on our side. Try again; if it stays, tell the operator the request_id.";
+        let message = "An internal error occurred. Retry. If the problem persists, tell the operator the `request_id`.";
         Self { cause: Some(Box::new(cause.into())), ..Self::new(ErrorCode::InternalError, message) }
     }
 
     /// Returns the error for an unavailable file storage, or too little space for temporary files.
     pub fn storage(cause: impl Into<String>) -> Self {
-        let message = "The service cannot store files right now. Nothing was changed; try again in a few seconds.";
+        let message = "The service cannot store files right now. Nothing was changed. Retry in a few seconds.";
         Self { cause: Some(Box::new(Cause::Other(cause.into()))), ..Self::new(ErrorCode::ServiceUnavailable, message) }
             .retry_after(5)
     }
 
     /// Returns the error for an AI provider without a usable response.
     pub fn ai_unavailable(cause: impl Into<String>) -> Self {
-        let message = "The AI gave no usable answer within 20 seconds. No credits were used; try again later.";
+        let message = "The AI provider returned no usable response within 20 seconds. No credits were used. Retry \
+                       later.";
         Self {
             cause: Some(Box::new(Cause::Other(cause.into()))),
             ..Self::new(ErrorCode::AiProviderUnavailable, message)
@@ -363,9 +364,9 @@ impl ApiError {
     /// Logs the internal cause. Called once, where the response is written.
     pub fn log(&self) {
         match (&self.cause, self.code) {
-            (Some(cause), ErrorCode::InternalError) => tracing::error!(%cause, "a request failed"),
-            (Some(cause), _) => tracing::warn!(%cause, code = %self.code, "a request could not be answered"),
-            (None, _) => tracing::debug!(code = %self.code, "a request was refused"),
+            (Some(cause), ErrorCode::InternalError) => tracing::error!(%cause, "request failed"),
+            (Some(cause), _) => tracing::warn!(%cause, code = %self.code, "could not complete a request"),
+            (None, _) => tracing::debug!(code = %self.code, "request rejected"),
         }
     }
 
@@ -401,7 +402,7 @@ impl From<PostTransitionError> for ApiError {
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         if error.is_unavailable() {
-            let message = "The service cannot reach its database. Nothing was changed; try again in a few seconds.";
+            let message = "The service cannot reach its database. Nothing was changed. Retry in a few seconds.";
             return Self { cause: Some(Box::new(error.into())), ..Self::new(ErrorCode::ServiceUnavailable, message) }
                 .retry_after(5);
         }

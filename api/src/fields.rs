@@ -164,13 +164,13 @@ impl<T> ParsedBody<T> {
 impl<T> ParsedBody<Option<T>> {
     pub fn into_valid(self) -> Result<T> {
         self.valid()?;
-        self.value.ok_or_else(|| ApiError::bug("a field was refused and no reason given"))
+        self.value.ok_or_else(|| ApiError::bug("a field was rejected without a reason"))
     }
 
     /// Returns the value; fails if there are problems.
     pub fn valid(&self) -> Result<&T> {
         self.problems().into_result()?;
-        self.value.as_ref().ok_or_else(|| ApiError::bug("a field was refused and no reason given"))
+        self.value.as_ref().ok_or_else(|| ApiError::bug("a field was rejected without a reason"))
     }
 }
 
@@ -238,7 +238,7 @@ impl<'a> Fields<'a> {
         self.read(name, |value| {
             let (least, most) = (range.start(), range.end());
             let found = value.as_i64().filter(|n| range.contains(n));
-            found.ok_or_else(|| format!("Must be a whole number from {least} to {most}."))
+            found.ok_or_else(|| format!("Must be an integer from {least} to {most}."))
         })
     }
 
@@ -257,7 +257,7 @@ impl<'a> Fields<'a> {
         self.read(name, |value| {
             let zone = value.as_str().and_then(|text| text.parse::<chrono_tz::Tz>().ok());
             zone.map(|zone| zone.name().to_owned())
-                .ok_or_else(|| "Must be the name of a time zone, such as Europe/Berlin.".to_owned())
+                .ok_or_else(|| "Must be a time zone name such as Europe/Berlin.".to_owned())
         })
     }
 
@@ -278,14 +278,14 @@ impl<'a> Fields<'a> {
             let date = text.and_then(|text| NaiveDate::parse_from_str(text, "%Y-%m-%d").ok());
             // Years that ISO 8601 writes with four digits.
             let fits = date.filter(|date| (1..=9999).contains(&date.year()));
-            fits.ok_or_else(|| "Must be a day such as 2026-05-01.".to_owned())
+            fits.ok_or_else(|| "Must be a date such as 2026-05-01.".to_owned())
         })
     }
 
     /// Reads an id: a whole number from 1 on.
     pub fn id(&self, name: &str) -> PatchField<i64> {
         self.read(name, |value| {
-            value.as_i64().filter(|id| *id > 0).ok_or_else(|| "Must be an id: a whole number from 1 on.".to_owned())
+            value.as_i64().filter(|id| *id > 0).ok_or_else(|| "Must be an ID: a positive integer.".to_owned())
         })
     }
 
@@ -311,13 +311,13 @@ impl<'a> Fields<'a> {
 
     /// Reads at most `most` ids, without duplicates.
     pub fn ids(&self, name: &str, most: usize) -> PatchField<Vec<i64>> {
-        self.list(name, most, "whole numbers").map(|list| {
+        self.list(name, most, "integers").map(|list| {
             let (mut ids, mut seen) = (Vec::with_capacity(list.len()), HashSet::with_capacity(list.len()));
             for (i, value) in self.each(list) {
                 match value.as_i64().filter(|id| *id > 0) {
-                    None => self.problem(&format!("{name}.{i}"), "Must be an id: a whole number from 1 on."),
+                    None => self.problem(&format!("{name}.{i}"), "Must be an ID: a positive integer."),
                     Some(id) if !seen.insert(id) => {
-                        self.problem(&format!("{name}.{i}"), format!("{id} is there already; name each once."));
+                        self.problem(&format!("{name}.{i}"), format!("{id} is a duplicate. List each ID only once."));
                     }
                     Some(id) => ids.push(id),
                 }
@@ -328,7 +328,7 @@ impl<'a> Fields<'a> {
 
     /// Reads at most `most` texts, trimmed, with a length in characters; duplicates are dropped.
     pub fn texts(&self, name: &str, most: usize, length: RangeInclusive<usize>) -> PatchField<Vec<String>> {
-        self.list(name, most, "texts").map(|list| {
+        self.list(name, most, "strings").map(|list| {
             let mut texts = Vec::with_capacity(list.len());
             for (i, value) in self.each(list) {
                 let trimmed = value.as_str().map_or_else(|| value.clone(), |text| Value::from(text.trim()));
@@ -342,16 +342,16 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// Reads a list of e-mail addresses; duplicates are dropped.
+    /// Reads a list of email addresses; duplicates are dropped.
     pub fn email_addresses(&self, name: &str, most: usize) -> PatchField<Vec<String>> {
-        self.list(name, most, "e-mail addresses").map(|list| {
+        self.list(name, most, "email addresses").map(|list| {
             let mut addresses: Vec<String> = Vec::with_capacity(list.len());
             for (i, value) in self.each(list) {
                 match value.as_str().map(str::trim).filter(|text| is_address(text)) {
                     Some(address) if addresses.iter().any(|known| known.eq_ignore_ascii_case(address)) => {}
                     Some(address) => addresses.push(address.to_owned()),
                     None => {
-                        self.problem(&format!("{name}.{i}"), "Must be an e-mail address such as ann@example.com.");
+                        self.problem(&format!("{name}.{i}"), "Must be an email address such as ann@example.com.");
                     }
                 }
             }
@@ -361,9 +361,9 @@ impl<'a> Fields<'a> {
 
     /// Reads at least one enum value; duplicates are dropped.
     pub fn enum_values<T: FromStr<Err = UnknownWord> + PartialEq>(&self, name: &str) -> PatchField<Vec<T>> {
-        let list = match self.list(name, MAX_WORDS, "at least one name") {
+        let list = match self.list(name, MAX_WORDS, "names") {
             PatchField::Value(list) if list.is_empty() => {
-                self.problem(name, "Must be an array of at least one name.");
+                self.problem(name, "Choose at least one event.");
                 PatchField::Absent
             }
             list => list,
@@ -407,9 +407,9 @@ impl<'a> Fields<'a> {
 }
 
 fn text(value: &Value, length: &RangeInclusive<usize>) -> std::result::Result<String, String> {
-    let text = value.as_str().ok_or("Must be text.")?;
+    let text = value.as_str().ok_or("Must be a string.")?;
     if text.contains('\0') {
-        return Err("Must not contain the character NUL.".to_owned());
+        return Err("Must not contain the NUL character.".to_owned());
     }
     let (sent, most) = (text.chars().count(), *length.end());
     if sent > most.saturating_mul(MAX_DECOMPOSITION) {
@@ -425,7 +425,7 @@ fn text(value: &Value, length: &RangeInclusive<usize>) -> std::result::Result<St
 }
 
 fn word<T: FromStr<Err = UnknownWord>>(value: &Value) -> std::result::Result<T, String> {
-    let text = value.as_str().ok_or("Must be text.")?;
+    let text = value.as_str().ok_or("Must be a string.")?;
     text.parse().map_err(|unknown| unknown_word(&unknown))
 }
 

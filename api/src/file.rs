@@ -120,7 +120,7 @@ fn stream(found: StoredObject, part: &ByteRange, res: &mut Response) {
         set(res.headers_mut(), CONTENT_RANGE, &format!("bytes {}-{}/{size}", range.start, range.end - 1));
     }
     // An error closes the connection, because the length was already sent.
-    res.stream(body.inspect_err(|error| tracing::warn!(%error, "a file could not be sent completely")));
+    res.stream(body.inspect_err(|error| tracing::warn!(%error, "could not send a complete file")));
 }
 
 /// Sets the headers of a file, also for a partial response. Whatever its bytes are, it cannot run scripts.

@@ -92,8 +92,7 @@ impl salvo::Handler for RequestMiddleware {
 impl RequestMiddleware {
     async fn answer(&self, req: &mut Request, depot: &mut Depot, res: &mut Response, ctrl: &mut FlowCtrl, id: &str) {
         if !is_plainly_framed(req.headers()) {
-            let error =
-                ApiError::new(ErrorCode::InvalidJson, "`Transfer-Encoding` must be `chunked` and nothing else.");
+            let error = ApiError::new(ErrorCode::InvalidJson, "`Transfer-Encoding` must be `chunked`.");
             ctrl.skip_rest();
             return reply::refusal(&self.app, res, &error, id);
         }
@@ -165,10 +164,10 @@ fn error_of(status: StatusCode) -> ApiError {
         StatusCode::METHOD_NOT_ALLOWED => ApiError::method_not_allowed(),
         StatusCode::PAYLOAD_TOO_LARGE => ApiError::new(ErrorCode::PayloadTooLarge, "The body is too large."),
         StatusCode::UNSUPPORTED_MEDIA_TYPE => {
-            ApiError::new(ErrorCode::UnsupportedMediaType, "A body of this Content-Type is not understood here.")
+            ApiError::new(ErrorCode::UnsupportedMediaType, "This endpoint does not support this `Content-Type`.")
         }
         s if s.is_client_error() => ApiError::new(ErrorCode::InvalidJson, "The request could not be read."),
-        s => ApiError::bug(format!("a handler answered {s} and nothing else")),
+        s => ApiError::bug(format!("a handler returned only the status {s}")),
     }
 }
 

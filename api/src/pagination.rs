@@ -13,7 +13,6 @@ use crate::context::{Context, Query};
 use crate::error::{ApiError, FieldProblems, Result};
 use crate::fields::unknown_word;
 use crate::response::ApiResponse;
-use crate::runner::LARGE;
 
 const DEFAULT_PER_PAGE: i64 = 20;
 const MAX_PER_PAGE: i64 = 100;
@@ -22,12 +21,12 @@ pub const MAX_BYTES: usize = 8 << 20;
 /// How many pages the pager shows on each side of the current one.
 const EACH_SIDE: i64 = 3;
 
-/// Returns the requested page. Adds to `problems` if `page` or `per_page` is not a whole number from 1 on.
+/// Returns the requested page. Adds to `problems` if `page` or `per_page` is not a positive integer.
 pub fn requested_page(query: &Query, problems: &mut FieldProblems) -> PageRequest {
     let mut number = |name: &str, default: i64| match query.get(name) {
         None => default,
         Some(text) => positive(text).unwrap_or_else(|| {
-            problems.insert(name.to_owned(), vec!["Must be a whole number from 1 on.".to_owned()]);
+            problems.insert(name.to_owned(), vec!["Must be a positive integer.".to_owned()]);
             default
         }),
     };
@@ -54,12 +53,9 @@ fn positive(text: &str) -> Option<i64> {
 }
 
 /// Returns a page as a response. It ends early if its records are larger than [`MAX_BYTES`].
-pub async fn answer<T: Serialize + Send>(cx: &Context, page: PageRequest, found: Page<T>) -> Result<ApiResponse> {
-    let (mut records, mut rows) = (Records::new(), found.rows.into_iter());
-    records.write(&mut rows, LARGE)?;
-    if rows.len() > 0 {
-        cx.app.large_bodies.run(LARGE, || records.write(&mut rows, MAX_BYTES)).await?;
-    }
+pub fn answer<T: Serialize>(cx: &Context, page: PageRequest, found: Page<T>) -> Result<ApiResponse> {
+    let mut records = Records::new();
+    records.write(found.rows, MAX_BYTES)?;
     let page = records.shorten(page, MAX_BYTES);
     let path = format!("{}{}", cx.app.public_url, cx.path());
     let position = Position::new(&path, &cx.query, page, records.count(), found.total);
@@ -83,10 +79,11 @@ impl Records {
     }
 
     /// Writes rows until there are none left, or more than `max_bytes` are written.
-    fn write<T: Serialize>(&mut self, rows: &mut impl Iterator<Item = T>, max_bytes: usize) -> Result<()> {
-        while self.json.len() <= max_bytes
-            && let Some(row) = rows.next()
-        {
+    fn write(&mut self, rows: impl IntoIterator<Item = impl Serialize>, max_bytes: usize) -> Result<()> {
+        for row in rows {
+            if self.json.len() > max_bytes {
+                break;
+            }
             if !self.ends.is_empty() {
                 self.json.push(b',');
             }
@@ -116,7 +113,7 @@ impl Records {
 }
 
 fn not_serialized(error: serde_json::Error) -> ApiError {
-    ApiError::bug(format!("a page does not serialize: {error}"))
+    ApiError::bug(format!("failed to serialize a page: {error}"))
 }
 
 /// Returns the largest page that begins where `page` does and has at most `rows` records. Pages of a size that divides
@@ -291,7 +288,7 @@ mod tests {
         let rows = ["0006", "0007", "0008", "0009", "0010", "0011"];
         let written = |page: i64, max_bytes: usize| {
             let mut records = Records::new();
-            records.write(&mut rows.iter(), max_bytes).unwrap();
+            records.write(rows, max_bytes).unwrap();
             let page = records.shorten(PageRequest { page, per_page: 6 }, max_bytes);
             (page, records)
         };

@@ -38,7 +38,7 @@ struct Data<T> {
 impl ApiResponse {
     fn json(status: u16, location: Option<String>, value: &impl Serialize) -> Result<Self> {
         let body =
-            serde_json::to_vec(value).map_err(|e| ApiError::bug(format!("an answer does not serialise: {e}")))?;
+            serde_json::to_vec(value).map_err(|e| ApiError::bug(format!("failed to serialize a response: {e}")))?;
         Ok(Self { status, location, body, ..Self::no_content() })
     }
 

@@ -58,7 +58,7 @@ pub async fn serve(process: &Process, listening: impl FnOnce()) -> Result<(), St
         trusted_proxies: config.http.trusted_proxies.clone(),
     });
     let listener = process.listen()?;
-    tracing::info!(addr = %config.http.addr, "the API listens");
+    tracing::info!(addr = %config.http.addr, "the API is listening");
     listening();
     let max_connections = descriptors::for_clients(config.http.max_connections);
     if max_connections < config.http.max_connections {
@@ -111,7 +111,7 @@ pub async fn serve_on(app: Arc<App>, listener: TcpListener, max_connections: usi
     rates.abort();
     served_all.cancel();
     if let Err(error) = counts.await {
-        tracing::error!(%error, "views and clicks were not written at shutdown");
+        tracing::error!(%error, "failed to store views and clicks at shutdown");
     }
     served
 }

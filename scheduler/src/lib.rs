@@ -147,7 +147,7 @@ impl Scheduler {
                     })
                 }
                 Err(error) => {
-                    tracing::warn!(task = task.name, %error, "a scheduler task failed; it runs again");
+                    tracing::warn!(task = task.name, %error, "a scheduler task failed; it will run again");
                     None
                 }
             };

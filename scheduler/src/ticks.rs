@@ -110,7 +110,7 @@ fn run_alone(name: &'static str, run: Run, running: Arc<Mutex<()>>) -> BoxFuture
             run().await;
         };
         if tokio::spawn(task).await.is_err() {
-            tracing::error!(task = name, "a scheduler task panicked; it runs again");
+            tracing::error!(task = name, "a scheduler task panicked; it will run again");
         }
     })
 }

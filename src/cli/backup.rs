@@ -4,15 +4,15 @@ use clap::{Args, ValueEnum};
 
 #[derive(Args, Debug, Clone, Copy)]
 pub struct ResumeArgs {
-    /// What to do with what was due before now, and may have gone out after the backup was made.
+    /// The action for overdue posts, replies and emails, which may have been sent after the backup was made.
     #[arg(long)]
     pub overdue: Option<Overdue>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Overdue {
-    /// Fail it: it is marked as cancelled by the operator.
+    /// Mark them as failed, because the operator canceled them.
     Cancel,
-    /// Send it now.
+    /// Send them now.
     Publish,
 }

@@ -9,7 +9,7 @@ use super::Format;
 pub enum AccountCommand {
     /// List the connected accounts.
     List(Format),
-    /// Print a URL at which a person connects an account; it works once, for 30 minutes.
+    /// Print a single-use URL for connecting an account; it expires after 30 minutes.
     #[command(
         after_help = concat!(
             "Examples:\n",
@@ -23,57 +23,57 @@ pub enum AccountCommand {
 
 #[derive(Args, Debug)]
 pub struct ConnectAccount {
-    /// mastodon, facebook, …: `crier doctor` shows which can be connected here.
+    /// The platform, such as mastodon; `crier doctor` lists the platforms that can be connected.
     pub platform: Platform,
-    /// The id of the brand that gets the account.
+    /// The ID of the brand to connect the account to.
     #[arg(long)]
     pub brand: i64,
-    /// The person's server or shop, where the platform has many.
+    /// The URL of the server or shop, for platforms that have many.
     #[arg(long, value_name = "URL", visible_alias = "shop")]
     pub instance: Option<String>,
-    /// default, or page for a page that the person chooses.
+    /// The target: default, or page for a page that the person chooses.
     #[arg(long, default_value = "default")]
     pub target: ConnectTarget,
 }
 
 #[derive(Subcommand, Debug)]
 pub enum AppCommand {
-    /// Set an application that you registered at a platform; its secret is read from stdin.
+    /// Set an application that you registered with a platform; its secret is read from stdin.
     #[command(
         after_help = concat!(
-            "The nearest to a brand is used: the brand's own, else its workspace's, else the installation's, else \
-             that of the variables (CRIER_TUMBLR_CLIENT_ID, …). With the same client id and a new secret, the \
-             accounts that were connected with it take the new secret.\n\n",
+            "Crier uses the most specific application: the brand's, else the workspace's, else the installation's, \
+             else the one from the variables (CRIER_TUMBLR_CLIENT_ID, …). If you set a new secret for the same \
+             client ID, accounts that were connected with it use the new secret.\n\n",
             "Examples:\n",
             "  crier app set --platform tumblr --client-id abc <secret.txt\n",
             "  pass show tumblr | crier app set --platform tumblr --workspace 2 --client-id abc",
         )
     )]
     Set(SetApp),
-    /// List applications (never their secrets).
+    /// List applications, without their secrets.
     List(Format),
-    /// Delete an application. Accounts that were connected with it keep working.
+    /// Delete an application; accounts that were connected with it keep working.
     Delete {
-        /// The id, as `crier app list` shows it.
+        /// The application ID, from `crier app list`.
         id: i64,
     },
 }
 
 #[derive(Args, Debug)]
 pub struct SetApp {
-    /// Where it is registered.
+    /// The platform where the application is registered.
     #[arg(long)]
     pub platform: Platform,
-    /// default, or page for the second application of a platform that wants two.
+    /// The target: default, or page for the second application of a platform that requires two.
     #[arg(long, default_value = "default")]
     pub target: ConnectTarget,
-    /// For all brands of this workspace.
+    /// The ID of the workspace whose brands use the application.
     #[arg(long, conflicts_with = "brand")]
     pub workspace: Option<i64>,
-    /// For this brand.
+    /// The ID of the brand that uses the application.
     #[arg(long)]
     pub brand: Option<i64>,
-    /// As the platform shows it; the secret is read from stdin.
+    /// The client ID from the platform; the secret is read from stdin.
     #[arg(long)]
     pub client_id: String,
 }

@@ -23,28 +23,28 @@ pub enum JobsCommand {
     List {
         #[command(flatten)]
         which: JobFilter,
-        /// scheduled, ready, running, done, dead or cancelled.
+        /// The state: scheduled, ready, running, done, dead or cancelled.
         #[arg(long)]
         state: Option<JobState>,
-        /// So many at most.
+        /// The maximum number of jobs.
         #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(i64).range(1..=10_000))]
         limit: i64,
         #[command(flatten)]
         format: Format,
     },
-    /// Show all that is known of one job: its lane, what it acts on, every try, its last error.
+    /// Show a job with its lane, subject, attempts and last error.
     #[command(after_help = "Example:\n  crier jobs show 42")]
     Show {
-        /// Of the job.
+        /// The job ID.
         id: i64,
         /// Print JSON: one object.
         #[arg(long)]
         json: bool,
     },
-    /// How many jobs of each kind stand where.
+    /// Count jobs by kind and state.
     #[command(after_help = "Example:\n  crier jobs kinds --json")]
     Kinds(Format),
-    /// Run dead or cancelled jobs again, with all their attempts; what they act on is reset.
+    /// Retry dead or cancelled jobs from the first attempt; their subjects are reset.
     #[command(
         after_help = concat!(
             "Examples:\n",
@@ -54,46 +54,46 @@ pub enum JobsCommand {
         )
     )]
     Retry {
-        /// Of the jobs.
+        /// The job IDs.
         #[arg(required_unless_present = "dead", conflicts_with_all = ["kind", "lane", "older_than"])]
         ids: Vec<i64>,
-        /// All dead jobs of a kind.
+        /// Retry all dead jobs of a kind.
         #[arg(long, requires = "kind", conflicts_with = "ids")]
         dead: bool,
         #[command(flatten)]
         which: JobFilter,
     },
-    /// Cancel jobs that have not begun; what they act on is marked as failed.
+    /// Cancel jobs that have not started; their subjects are marked as failed.
     #[command(
         group(ArgGroup::new("cancelled").args(["ids", "kind", "lane", "older_than"]).required(true).multiple(true)),
         after_help = concat!(
             "Examples:\n",
             "  crier jobs cancel 44 45\n",
             "  crier jobs cancel --kind deliver_webhook --state scheduled --lane endpoint:7\n\n",
-            "Without ids it takes a --kind, a --lane or an --older-than: all jobs of all kinds are never cancelled at \
-             once.",
+            "Without IDs, --kind, --lane or --older-than is required: the command never cancels all jobs of all \
+             kinds.",
         )
     )]
     Cancel {
-        /// Of the jobs.
+        /// The job IDs.
         #[arg(conflicts_with_all = ["kind", "lane", "older_than"])]
         ids: Vec<i64>,
         #[command(flatten)]
         which: JobFilter,
-        /// scheduled or ready; both where it is not given.
+        /// The state: scheduled or ready. Default: both.
         #[arg(long, value_parser = parse_unstarted_state, conflicts_with = "ids")]
         state: Option<JobState>,
     },
-    /// Claim no more jobs of a kind; what runs goes on.
+    /// Pause a kind of job; its running jobs finish.
     #[command(after_help = "Example:\n  crier jobs pause publish_target")]
     Pause {
-        /// As `crier jobs kinds` shows it.
+        /// The kind, from `crier jobs kinds`.
         kind: JobKind,
     },
-    /// Claim jobs of a kind again.
+    /// Resume a kind of job.
     #[command(after_help = "Example:\n  crier jobs resume publish_target")]
     Resume {
-        /// As `crier jobs kinds` shows it.
+        /// The kind, from `crier jobs kinds`.
         kind: JobKind,
     },
 }
@@ -101,13 +101,13 @@ pub enum JobsCommand {
 /// What narrows a command to some of the jobs.
 #[derive(Args, Debug, Clone)]
 pub struct JobFilter {
-    /// As `crier jobs kinds` shows it.
+    /// The kind, from `crier jobs kinds`.
     #[arg(long)]
     pub kind: Option<JobKind>,
-    /// account:1, endpoint:2, brand:3.
+    /// The lane, such as account:1, endpoint:2 or brand:3.
     #[arg(long)]
     pub lane: Option<String>,
-    /// Made longer ago than this: 90s, 15m, 2h, 7d.
+    /// The minimum age, such as 90s, 15m, 2h or 7d.
     #[arg(long, value_name = "AGE", value_parser = age)]
     pub older_than: Option<TimeDelta>,
 }

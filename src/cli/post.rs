@@ -12,22 +12,22 @@ pub enum PostCommand {
         after_help = "Examples:\n  crier post list --status failed\n  crier post list --brand 1 --limit 20 --json"
     )]
     List(ListPosts),
-    /// Show a post with its accounts, and what failed there.
+    /// Show a post with its accounts and their errors.
     #[command(after_help = "Example:\n  crier post show 42")]
     Show {
-        /// Of the post.
+        /// The post ID.
         id: i64,
         /// Print JSON: one object.
         #[arg(long)]
         json: bool,
     },
-    /// Publish posts again on the accounts where they failed.
+    /// Retry posts on the accounts where they failed.
     #[command(after_help = "Examples:\n  crier post retry 42 43\n  crier post retry 42 --outcome-unknown")]
     Retry {
-        /// Of the posts.
+        /// The post IDs.
         #[arg(required = true)]
         ids: Vec<i64>,
-        /// Also where the post may be out already, because the platform's answer was lost.
+        /// Also retry accounts where the post may already be published, because the platform's response was lost.
         #[arg(long)]
         outcome_unknown: bool,
     },
@@ -35,13 +35,13 @@ pub enum PostCommand {
 
 #[derive(Args, Debug, Clone)]
 pub struct ListPosts {
-    /// draft, pending_approval, scheduled, publishing, published, partially_published or failed.
+    /// The status: draft, pending_approval, scheduled, publishing, published, partially_published or failed.
     #[arg(long)]
     pub status: Option<PostStatus>,
-    /// The id of a brand.
+    /// The brand ID.
     #[arg(long)]
     pub brand: Option<i64>,
-    /// So many at most.
+    /// The maximum number of posts.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(i64).range(1..=10_000))]
     pub limit: i64,
     #[command(flatten)]

@@ -55,12 +55,12 @@ async fn connect(cx: &Context, args: ConnectAccount) -> Result {
     let connector = registry.get(platform);
     let Some(oauth) = connector.as_ref().and_then(|connector| connector.oauth()) else {
         return refused(match registry.descriptor(platform).mode {
-            Mode::SelfConnect => format!("{platform} is connected by credentials, through the API"),
+            Mode::SelfConnect => format!("{platform} is connected with credentials, through the API"),
             _ => format!("this version cannot connect {platform}"),
         });
     };
     if !oauth.targets().contains(&target) {
-        return refused(format!("{platform} has no --target {target}"));
+        return refused(format!("{platform} does not support --target {target}"));
     }
     let instance = match (registry.descriptor(platform).mode, instance) {
         (Mode::SelfConnectOauth, Some(typed)) => match oauth.check_instance(&typed).await {
@@ -69,10 +69,12 @@ async fn connect(cx: &Context, args: ConnectAccount) -> Result {
             Err(ConnectError::Unavailable(message)) => return refused(message),
         },
         (Mode::SelfConnectOauth, None) if platform == Platform::Shopify => {
-            return refused("shopify needs --shop, such as example.myshopify.com".to_owned());
+            return refused("shopify requires --shop, such as example.myshopify.com".to_owned());
         }
-        (Mode::SelfConnectOauth, None) => return refused(format!("{platform} needs --instance, the person's server")),
-        (_, Some(_)) => return refused(format!("{platform} takes no --instance")),
+        (Mode::SelfConnectOauth, None) => {
+            return refused(format!("{platform} requires --instance, the URL of the person's server"));
+        }
+        (_, Some(_)) => return refused(format!("{platform} does not accept --instance")),
         (_, None) => String::new(),
     };
     let mut tx = cx.store.begin().await?;
@@ -89,7 +91,7 @@ async fn connect(cx: &Context, args: ConnectAccount) -> Result {
     let count = accounts::count(&mut tx, brand).await?;
     let is_full = cap.is_some_and(|cap| count >= i64::try_from(cap).unwrap_or(i64::MAX));
     if is_full && !accounts::has_platform(&mut tx, brand, platform).await? {
-        return refused(format!("the brand has {count} accounts, as many as its plan allows"));
+        return refused(format!("the brand has {count} accounts, the maximum of its plan"));
     }
     let new =
         authorizations::NewAuthorization { brand_id: brand, user_id: None, platform, target, instance: &instance };

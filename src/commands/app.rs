@@ -24,10 +24,10 @@ pub async fn run(cx: &Context, command: AppCommand) -> Result {
         AppCommand::Delete { id } => {
             let mut tx = cx.store.begin().await?;
             if !applications::delete(&mut tx, id).await? {
-                return refused(format!("there is no application {id}; `crier app list` shows them"));
+                return refused(format!("there is no application {id}; see `crier app list`"));
             }
             tx.commit().await?;
-            print_line(format_args!("Deleted application {id}; no account can be connected with it any more."));
+            print_line(format_args!("Deleted application {id}; accounts can no longer be connected with it."));
             Ok(())
         }
     }
@@ -36,16 +36,16 @@ pub async fn run(cx: &Context, command: AppCommand) -> Result {
 async fn set(cx: &Context, args: SetApp) -> Result {
     let SetApp { platform, target, workspace, brand, client_id } = args;
     if !catalogue::descriptor(platform).needs_application() {
-        return refused(format!("{platform} needs no application"));
+        return refused(format!("{platform} does not need an application"));
     }
     if target != platform.application_target(target) {
-        return refused(format!("{platform} has one application for every target: leave --target out"));
+        return refused(format!("{platform} has one application for all targets; omit --target"));
     }
     let fits = |text: &str| !text.is_empty() && text.len() <= MAX_CREDENTIAL && !text.chars().any(char::is_control);
     let client_id = client_id.trim().to_owned();
     let secret = read_secret()?;
     if !fits(&client_id) || !fits(&secret) {
-        return refused(format!("the client id and the secret on stdin must have 1 to {MAX_CREDENTIAL} characters"));
+        return refused(format!("the client ID and the secret on stdin must have 1 to {MAX_CREDENTIAL} characters"));
     }
     let application = Application::new(client_id, secret);
     let mut tx = cx.store.begin().await?;
@@ -65,9 +65,9 @@ async fn set(cx: &Context, args: SetApp) -> Result {
     let renewed = hand_out(&mut tx, &new).await?;
     tx.commit().await?;
     let callback = format!("{}/connect/callback/{platform}", cx.config.public_url.as_str().trim_end_matches('/'));
-    print_line(format_args!("Set application {id}. Its callback address at the platform must be {callback}"));
+    print_line(format_args!("Set application {id}. Its callback URL at the platform must be {callback}"));
     if renewed > 0 {
-        print_line(format_args!("{renewed} connected accounts use the new secret."));
+        print_line(format_args!("Connected accounts that use the new secret: {renewed}."));
     }
     Ok(())
 }

@@ -29,14 +29,14 @@ pub async fn run(cx: &Context, command: JobsCommand) -> Result {
             operate::pause_kind(&mut tx, kind).await?;
             tx.commit().await?;
             print_line(format_args!(
-                "Paused {kind}: no more jobs of it are taken. `crier jobs resume {kind}` goes on."
+                "Paused {kind}: no new jobs of this kind start. To resume: crier jobs resume {kind}"
             ));
             Ok(())
         }
         JobsCommand::Resume { kind } => {
             let mut tx = cx.store.begin().await?;
             if !operate::resume_kind(&mut tx, kind).await? {
-                return refused(format!("{kind} is not paused; `crier jobs kinds` shows what is"));
+                return refused(format!("{kind} is not paused; see `crier jobs kinds`"));
             }
             tx.commit().await?;
             print_line(format_args!("Resumed {kind}."));
@@ -113,7 +113,7 @@ async fn show(cx: &Context, id: i64, json: bool) -> Result {
     };
     let (words, tries) = match subject {
         Some(subject) => (subject.words, subject.attempts),
-        None => ("gone".to_owned(), Vec::new()),
+        None => ("deleted".to_owned(), Vec::new()),
     };
     let mut all = serde_json::to_value(&job).unwrap_or_default();
     all["lane"] = lane;
@@ -147,7 +147,7 @@ fn print_details(all: &Value, tries: &[JobAttempt]) {
 }
 
 fn not_found_message(id: i64) -> String {
-    format!("there is no job {id}; ended jobs are kept for 7 days, dead ones for 30, and `crier jobs list` shows them")
+    format!("there is no job {id}; finished jobs are kept for 7 days, dead jobs for 30 (see `crier jobs list`)")
 }
 
 #[derive(Serialize)]

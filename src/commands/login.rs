@@ -9,7 +9,7 @@ use crate::output::print_line;
 pub async fn run(cx: &Context, email: &str) -> Result {
     let mut tx = cx.store.begin().await?;
     let Some(user) = users::find_by_email(&mut tx, email).await? else {
-        return refused(format!("there is no user {email}; make one with `crier user add {email}`"));
+        return refused(format!("there is no user {email}; create one with `crier user add {email}`"));
     };
     let token = sessions::create_link(&mut tx, user.id, sessions::LINK_LIFETIME).await?;
     tx.commit().await?;
@@ -21,5 +21,6 @@ pub async fn run(cx: &Context, email: &str) -> Result {
 /// Says on stderr how long the link is valid, so that stdout has the link alone.
 fn eprint_validity(minutes: i64) {
     use std::io::Write as _;
-    let _ = writeln!(std::io::stderr().lock(), "Open it in a browser; it works once, for {minutes} minutes.");
+    let text = format!("Open the link in a browser. It works once and expires after {minutes} minutes.");
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
 }

@@ -13,7 +13,7 @@ pub async fn run(cx: &Context, command: MemberCommand) -> Result {
         MemberCommand::Add { brand, user, .. } | MemberCommand::Remove { brand, user } => (*brand, user.as_str()),
     };
     let Some(user) = users::find_by_email(&mut tx, email).await? else {
-        return refused(format!("there is no user {email}; `crier user list` shows who is there"));
+        return refused(format!("there is no user {email}; see `crier user list`"));
     };
     // A brand and its members must belong to the same workspace.
     if brands::workspace_of(&mut tx, brand).await? != Some(user.workspace_id) {
@@ -28,7 +28,7 @@ pub async fn run(cx: &Context, command: MemberCommand) -> Result {
         }
         MemberCommand::Remove { .. } => {
             if !brands::remove_member(&mut tx, brand, user.id).await? {
-                return refused(format!("{email} is no member of brand {brand}"));
+                return refused(format!("{email} is not a member of brand {brand}"));
             }
             tx.commit().await?;
             print_line(format_args!("{email} is no longer a member of brand {brand}."));

@@ -68,14 +68,15 @@ pub async fn run(cx: &Context, command: PlanCommand) -> Result {
             check_plan_exists(cx, &plan)?;
             let mut tx = cx.store.begin().await?;
             let Some(found) = users::find_by_email(&mut tx, &user).await? else {
-                return refused(format!("there is no user {user}; `crier user list` shows who is there"));
+                return refused(format!("there is no user {user}; see `crier user list`"));
             };
             users::set_plan(&mut tx, found.workspace_id, &plan).await?;
             if let Some(zone) = &timezone {
                 users::set_timezone(&mut tx, found.workspace_id, zone).await?;
             }
             tx.commit().await?;
-            let zone = timezone.map(|zone| format!(", its months are those of {zone}")).unwrap_or_default();
+            let zone =
+                timezone.map(|zone| format!(", with monthly AI credits in the time zone {zone}")).unwrap_or_default();
             print_line(format_args!("Workspace {} is on plan {plan}{zone}.", found.workspace_id));
             Ok(())
         }
@@ -133,7 +134,7 @@ async fn show_usage(cx: &Context, user: Option<&str>, by_brand: bool, json: bool
     if let Some(email) = user.map(str::to_lowercase) {
         workspaces.retain(|_, (_, emails)| emails.contains(&email));
         if workspaces.is_empty() {
-            return refused(format!("there is no user {email}; `crier user list` shows who is there"));
+            return refused(format!("there is no user {email}; see `crier user list`"));
         }
     }
     let (mut list, mut of_brands) = (Vec::new(), Vec::new());

@@ -132,14 +132,15 @@ async fn retry(cx: &Context, ids: &[i64], outcome_unknown: bool) -> Result {
         match publishing::retry_post(&mut tx, *id, outcome_unknown, can_reconcile).await? {
             PostRetry::Started(count) => {
                 tx.commit().await?;
-                print_line(format_args!("Post {id}: {count} of its accounts are tried again."));
+                let accounts = if count == 1 { "account" } else { "accounts" };
+                print_line(format_args!("Post {id}: retrying {count} {accounts}."));
             }
             PostRetry::NotFound => left.push(not_found(*id)),
-            PostRetry::NothingFailed => left.push(format!("post {id} has failed on no account")),
-            PostRetry::Busy => left.push(format!("post {id} is being worked on; try again when that has ended")),
+            PostRetry::NothingFailed => left.push(format!("post {id} has not failed on any account")),
+            PostRetry::Busy => left.push(format!("post {id} is being processed; retry when that has finished")),
             PostRetry::OutcomeUnknown(accounts) => left.push(format!(
-                "post {id} may be out on account {} already: look there, and if it is not, `crier post retry {id} \
-                 --outcome-unknown`",
+                "post {id} may already be published on account {}; check there, and if it is not, run `crier post retry \
+                 {id} --outcome-unknown`",
                 accounts.iter().map(i64::to_string).collect::<Vec<_>>().join(", ")
             )),
         }
@@ -148,5 +149,5 @@ async fn retry(cx: &Context, ids: &[i64], outcome_unknown: bool) -> Result {
 }
 
 fn not_found(id: i64) -> String {
-    format!("there is no post {id}; `crier post list` shows them")
+    format!("there is no post {id}; see `crier post list`")
 }

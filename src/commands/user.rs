@@ -63,22 +63,22 @@ async fn delete(cx: &Context, email: &str) -> Result {
 async fn find(tx: &mut Tx, email: &str) -> std::result::Result<User, CommandError> {
     match users::find_by_email(tx, email).await? {
         Some(user) => Ok(user),
-        None => refused(format!("there is no user {email}; `crier user list` shows all users")),
+        None => refused(format!("there is no user {email}; see `crier user list`")),
     }
 }
 
 async fn add(cx: &Context, email: &str, name: Option<String>, plan: Option<String>, workspace: Option<i64>) -> Result {
     let well_formed = email.split_once('@').is_some_and(|(a, b)| !a.is_empty() && !b.is_empty() && !b.contains('@'));
     if !well_formed || email.len() > 254 || email.chars().any(char::is_whitespace) {
-        return refused(format!("`{email}` is no e-mail address"));
+        return refused(format!("`{email}` is not an email address"));
     }
     let mut tx = cx.store.begin().await?;
     if users::find_by_email(&mut tx, email).await?.is_some() {
-        return refused(format!("there is a user {email} already"));
+        return refused(format!("the user {email} already exists"));
     }
     let workspace = match workspace {
         Some(id) if users::workspace_plan(&mut tx, id).await?.is_none() => {
-            return refused(format!("there is no workspace {id}; `crier user list` shows them"));
+            return refused(format!("there is no workspace {id}; see `crier user list`"));
         }
         Some(id) => id,
         None => {

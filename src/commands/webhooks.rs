@@ -64,7 +64,7 @@ async fn serve(args: ListenWebhooks) -> Result {
         Ok((listener.local_addr()?, listener))
     };
     let (addr, listener) = bound.await.map_err(|error: std::io::Error| {
-        CommandError::Refused(format!("{addr} cannot be listened on ({error}); choose another --port"))
+        CommandError::Refused(format!("cannot listen on {addr} ({error}); choose another --port"))
     })?;
     print_message(welcome(addr, &args));
     let desk = Arc::new(ListenState::new(args));
@@ -76,7 +76,7 @@ async fn serve(args: ListenWebhooks) -> Result {
             accepted = listener.accept(), if connections.len() < MAX_CONNECTIONS => match accepted {
                 Ok((stream, from)) => drop(connections.spawn(connection(stream, from, desk.clone()))),
                 Err(error) => {
-                    print_message(format_args!("a connection could not be accepted: {error}"));
+                    print_message(format_args!("failed to accept a connection: {error}"));
                     // Probably out of file descriptors; an immediate retry would busy-loop.
                     sleep(Duration::from_millis(100)).await;
                 }
@@ -89,7 +89,7 @@ async fn serve(args: ListenWebhooks) -> Result {
 
 fn welcome(addr: SocketAddr, args: &ListenWebhooks) -> String {
     let (url, status) = (format!("http://{addr}/"), args.status);
-    let listening = format!("Listening on {url} and answering {status}; Ctrl-C ends it.");
+    let listening = format!("Listening on {url} and returning {status}. Press Ctrl-C to stop.");
     if args.json {
         return listening;
     }
@@ -100,12 +100,12 @@ fn welcome(addr: SocketAddr, args: &ListenWebhooks) -> String {
     };
     let secret = match args.secret {
         Some(_) => "",
-        None => "\nIts answer has the secret: with --secret whsec_… signatures are checked.\n",
+        None => "\nThe response contains the secret. To check signatures, pass it with --secret whsec_….\n",
     };
     format!(
         "{listening}\n\n\
-         Crier delivers to it when it runs with CRIER_ALLOWED_PRIVATE_NETWORKS={network} (the worker and the API), else to \
-         public https addresses alone. Register it:\n\n\
+         Crier delivers to this URL only if the API and the worker run with CRIER_ALLOWED_PRIVATE_NETWORKS={network}. \
+         Otherwise, it delivers only to public https URLs. Register the endpoint:\n\n\
          \x20 curl -X POST \"$API/webhooks\" -H \"Authorization: Bearer $KEY\" -H 'Content-Type: application/json' \
          -H \"Idempotency-Key: $(date +%s)\" \
          -d '{{\"url\":\"{url}\",\"events\":[\"post.published\",\"post.failed\"]}}'\n{secret}"
@@ -134,8 +134,8 @@ async fn connection(stream: TcpStream, from: SocketAddr, desk: Arc<ListenState>)
         .serve_connection(TokioIo::new(stream), service);
     match timeout(CONNECTION_TIMEOUT, served).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => print_message(format_args!("{from} sent no whole HTTP request: {error}")),
-        Err(_) => print_message(format_args!("{from} was too slow and was sent away")),
+        Ok(Err(error)) => print_message(format_args!("{from} did not send a complete HTTP request: {error}")),
+        Err(_) => print_message(format_args!("{from} was too slow; the connection was closed")),
     }
 }
 
@@ -165,7 +165,7 @@ impl ListenState {
         let body = match Limited::new(body, MAX_BODY).collect().await {
             Ok(body) => body.to_bytes(),
             Err(error) if error.is::<LengthLimitError>() => {
-                print_message(format_args!("{} {}: refused, the body is larger than 1 MiB", head.method, head.uri));
+                print_message(format_args!("{} {}: rejected, the body is larger than 1 MiB", head.method, head.uri));
                 return StatusCode::PAYLOAD_TOO_LARGE;
             }
             // `connection` prints the reason.

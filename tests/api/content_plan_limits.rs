@@ -44,7 +44,7 @@ async fn text_per_plan_is_capped(app: TestApp) {
     let last = format!("{one}/{}", made["id"]);
     let refused = t.put(&last, json!({ "content": "y" })).await.expect_error(422, "validation_failed");
     let message = refused["fields"]["content"][0].as_str().unwrap();
-    assert!(message.contains("1048576 bytes together; these would have 1048577"), "{message}");
+    assert!(message.contains("1048576 bytes in total; these would have 1048577"), "{message}");
     t.put(&last, json!({ "title": "x", "content": "y".repeat(15) })).await.expect(200);
     let shown = t.get(&path).await;
     let ids: Vec<Value> = shown.data(200)["items"].as_array().unwrap().iter().map(|i| i["id"].clone()).collect();

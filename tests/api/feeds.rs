@@ -192,9 +192,9 @@ async fn fetch_results_are_shown(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let id = make(&t, json!({ "url": URL })).await["id"].as_i64().unwrap();
     let path = t.path(&format!("/feeds/{id}"));
-    app.write(async |tx| feeds::record_failure(tx, id, "The server answered 404.", false, app.later(900)).await).await;
+    app.write(async |tx| feeds::record_failure(tx, id, "The server returned 404.", false, app.later(900)).await).await;
     let failing = t.get(&path).await.data(200);
-    assert_eq!((&failing["status"], &failing["last_error"]), (&json!("failing"), &json!("The server answered 404.")));
+    assert_eq!((&failing["status"], &failing["last_error"]), (&json!("failing"), &json!("The server returned 404.")));
     assert!(failing["last_fetched_at"].is_string());
     fetched(&t, id, "Title").await;
     let older = article(&t, id, "one").await;

@@ -49,7 +49,7 @@ async fn what_is_missing_is_a_page(app: TestApp) {
     let reply = comment.raw("name=Vera&body=Hello").header("content-type", "application/x-www-form-urlencoded");
     let reply = reply.send().await;
     reply.not_found();
-    assert!(text(&reply).contains("There is no such post"), "{}", text(&reply));
+    assert!(text(&reply).contains("This post does not exist"), "{}", text(&reply));
     // Elsewhere an unknown path is an error of the API.
     app.page("/unknown").await.assert_status(404);
     assert_eq!(app.page("/unknown").await.json()["error"]["code"], "not_found");

@@ -103,7 +103,7 @@ async fn foreign_and_duplicate_pictures_are_refused(app: TestApp) {
         }
     }
     let error = create(&t, json!({ "media": [theirs] })).await.expect_error(422, "validation_failed");
-    let message = format!("There is no such media asset as {theirs} in this brand.");
+    let message = format!("Media asset {theirs} does not exist in this brand.");
     assert_eq!(error["fields"]["media.0"], json!([message]));
     assert_eq!(app.number("SELECT count(*) FROM posts").await + app.number("SELECT count(*) FROM post_media").await, 0);
 }
@@ -252,7 +252,7 @@ async fn platform_image_limits_are_enforced(app: TestApp) {
     let now = json!({ "schedule_type": "now", "media": [square, long], "accounts": [telegram] });
     let error = create(&t, now).await.expect_error(422, "validation_failed");
     let sentence = format!(
-        "Account {telegram} (Demo): Telegram takes images from 1:20 to 20:1 (width to height); image 2 has 210 × 10."
+        "Account {telegram} (Demo): Telegram accepts images from 1:20 to 20:1 (width to height); image 2 has 210 × 10."
     );
     assert_eq!(error["fields"]["media"], json!([sentence]));
     create(&t, json!({ "media": [square, long], "accounts": [telegram] })).await.expect(201);
@@ -273,7 +273,7 @@ async fn the_sandbox_shows_pictures_with_alt_texts(app: TestApp) {
     assert!(html.contains("class=\"pictures of-2\""), "{html}");
     assert!(html.contains("<img src=\"/media/1.png\" alt=\"A &#34;red&#34; &#60;door&#62;\""), "{html}");
     assert!(
-        html.contains("<a href=\"/media/2.png\" aria-label=\"Picture 2\"><img src=\"/media/2.png\" alt=\"\"")
+        html.contains("<a href=\"/media/2.png\" aria-label=\"Image 2\"><img src=\"/media/2.png\" alt=\"\"")
             && !html.contains("<p class=\"text\">"),
         "{html}"
     );
@@ -315,7 +315,7 @@ async fn platforms_that_download_pictures_need_a_public_address(s: TestStore) {
         let body = json!({ "media": [square], "accounts": [instagram], "schedule_type": "now" });
         let answer = create(&t, body).await.expect_error(422, "validation_failed");
         let message = answer["fields"]["media"][0].as_str().unwrap();
-        assert!(message.contains("Instagram downloads pictures"), "{message}");
+        assert!(message.contains("Instagram downloads images"), "{message}");
         assert!(message.contains("CRIER_PUBLIC_URL") && message.contains(private), "{message}");
     }
 }

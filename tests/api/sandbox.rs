@@ -132,7 +132,7 @@ async fn comments_per_post_are_capped_and_newest_are_shown(app: TestApp) {
     comment(&app, post, "one+more").await.assert_status(409);
     let text = page(&app, "/sandbox/demo").await;
     assert!(text.contains("the last") && !text.contains("one more"), "{text}");
-    assert!(text.contains("This post has 200 comments and takes no more.") && !text.contains("<form"), "{text}");
+    assert!(text.contains("This post has 200 comments, the maximum.") && !text.contains("<form"), "{text}");
 }
 
 async fn page_size_is_bounded_despite_long_comments(app: TestApp) {

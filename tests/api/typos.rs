@@ -194,7 +194,7 @@ async fn an_expired_account_is_named_by_validate_alone(app: TestApp) {
         let problem = &asked["targets"][1]["problems"][0];
         assert_eq!((&asked["valid"], &asked["targets"][0]["problems"]), (&json!(false), &json!([])));
         assert_eq!((&problem["field"], &problem["code"]), (&json!("accounts.1"), &json!("account_expired")));
-        assert!(problem["message"].as_str().unwrap().contains("Refresh it"), "{problem}");
+        assert!(problem["message"].as_str().unwrap().contains("Refresh or reconnect"), "{problem}");
         assert_eq!(t.post(&t.path("/posts"), body).await.data(201)["status"], status);
     }
 }
@@ -217,7 +217,7 @@ async fn a_wrong_part_of_a_form_is_named(app: TestApp) {
     let error = reply.expect_error(422, "validation_failed");
     assert_eq!(error["fields"]["image"], json!(["Unknown part; did you mean `file`?"]));
     let expected =
-        "The form has no part with this name. It has `image` (a file), `alt_text`; send the picture's bytes as `file`.";
+        "The form has no part with this name. It has `image` (a file), `alt_text`. Send the image as `file`.";
     assert_eq!(error["fields"]["file"], json!([expected]));
     let reply = send(&[("alt_txt", None, b"Bread"), ("nope", Some("b"), b"x"), ("file", Some("a.png"), &png)]).await;
     assert_eq!((reply.invalid_fields(), ignored(&reply)), (vec!["alt_txt".to_owned()], "nope"));

@@ -95,8 +95,8 @@ async fn wrong_turns_at_a_platform_look_right() {
     let Some(browser) = Driver::start(&app.url).await else { return };
     for (name, title, page) in [
         ("nothing", "There is nothing to connect", nothing),
-        ("full", "There is no room for another account", full),
-        ("away", "Tumblr does not answer", away),
+        ("full", "The brand cannot have another account", full),
+        ("away", "Tumblr is unavailable", away),
     ] {
         let html = text(&page).replace("href=\"/connect.css\"", &format!("href=\"{}/connect.css\"", app.url));
         assert!(html.contains(&format!("<h1>{title}</h1>")), "{html}");

@@ -14,7 +14,7 @@ use crate::support::receiver::Receiver;
 async fn sign_in(browser: &Driver, crier: &Installation, email: &str) {
     let link = crier.command(&["login", "--user", email]);
     browser.open(link.trim()).await;
-    browser.sees("You sign in as").await;
+    browser.sees("Sign in as").await;
     browser.press("Sign in").await;
 }
 
@@ -82,16 +82,16 @@ async fn a_post_with_a_picture_is_planned_moved_and_published(browser: &Driver, 
     browser.press("Upload and add").await;
     browser.sees("A loaf").await;
     browser.toggle("Sbsecond").await;
-    browser.press("Choose others").await;
-    browser.sees("Tick those that this account gets.").await;
+    browser.press("Choose other images").await;
+    browser.sees("Choose the images for this account.").await;
     browser.pictures("composer-own-pictures").await;
-    browser.press("Use the same as above").await;
+    browser.press("Use the images above").await;
     let in_two_days = Clock::system().now() + TimeDelta::days(2);
     browser.set_time("scheduled_at", &in_two_days.format("%Y-%m-%dT09:30").to_string()).await;
     browser.pictures("composer").await;
     browser.walks_by_keyboard("composer").await;
     browser.presses_by_keyboard("Schedule").await;
-    browser.sees("The post is scheduled.").await;
+    browser.sees("Post scheduled.").await;
     browser.pictures("post-scheduled").await;
 
     let date = in_two_days.format("%Y-%m-%d");
@@ -108,7 +108,7 @@ async fn a_post_with_a_picture_is_planned_moved_and_published(browser: &Driver, 
     let later = in_two_days + TimeDelta::days(1);
     browser.set_time("scheduled_at", &later.format("%Y-%m-%dT10:00").to_string()).await;
     browser.press("Reschedule").await;
-    browser.sees("The post is scheduled.").await;
+    browser.sees("Post scheduled.").await;
     let moved = crier.read("/brands/1/posts/1").await.unwrap()["data"]["scheduled_at"].as_str().unwrap().to_owned();
     assert!(moved.starts_with(&later.format("%Y-%m-%dT10:00").to_string()), "{moved}");
 
@@ -133,7 +133,7 @@ async fn a_post_is_dragged(browser: &Driver, crier: &Installation) -> NaiveDate 
     let is_shown = browser.script(&format!("return document.querySelector('{}') !== null", shown[0])).await == true;
     let (to, cell) = if is_shown { (days[0], &shown[0]) } else { (days[1], &shown[1]) };
     browser.drag("[data-post]", cell).await;
-    browser.sees("The post is moved to").await;
+    browser.sees("Post moved to").await;
     assert_eq!(planned().await, before.replace(&before[..10], &to.to_string()));
     // It stays there.
     let path = browser.path().await;
@@ -158,7 +158,7 @@ async fn a_failure_is_mended(browser: &Driver) {
     reload_until(browser, "Failed").await;
     browser.pictures("post-failed").await;
     browser.open("/brands/1").await;
-    browser.sees("Accounts that need you").await;
+    browser.sees("Accounts that need attention").await;
     browser.pictures("home-failed").await;
     browser.walks_by_keyboard("home").await;
     browser.skips_to_the_content().await;
@@ -173,7 +173,7 @@ async fn a_failure_is_mended(browser: &Driver) {
 
 async fn a_key_is_made_and_used(browser: &Driver, crier: &Installation) {
     browser.open("/brands/1/developers").await;
-    browser.press("Make the key").await;
+    browser.press("Create key").await;
     let key = browser.text_of("#secret").await;
     assert!(key.starts_with("svc_live_"), "{key}");
     browser.pictures("key").await;
@@ -192,15 +192,15 @@ async fn a_webhook_is_added_and_replayed(browser: &Driver) {
     browser.fill("url", &receiver.url()).await;
     browser.tick("post.published").await;
     browser.pictures("webhook-new").await;
-    browser.press("Add the webhook").await;
+    browser.press("Add webhook").await;
     assert!(browser.text_of("#secret").await.starts_with("whsec_"));
     browser.open("/brands/1/developers/webhooks/1").await;
-    browser.press("Send a test").await;
+    browser.press("Send test event").await;
     reload_until(browser, "Delivered").await;
     browser.pictures("webhook").await;
     browser.open("/brands/1/developers/webhooks/1/deliveries/1").await;
     browser.pictures("delivery").await;
-    browser.press("Send again").await;
+    browser.press("Retry delivery").await;
     until("it is sent again", || async { (receiver.count().await >= 2).then_some(()) }).await;
 }
 
@@ -210,7 +210,7 @@ async fn a_member_may_do_less(browser: &Driver, crier: &Installation) {
     browser.fill("email", "bob@example.com").await;
     browser.tick("Editor").await;
     browser.press("Add").await;
-    browser.sees("The member is added.").await;
+    browser.sees("Member added.").await;
     browser.pictures("members").await;
     for (path, name) in [
         ("/brands/1/settings", "settings"),
@@ -246,7 +246,7 @@ async fn a_member_may_do_less(browser: &Driver, crier: &Installation) {
     sign_in(browser, crier, "bob@example.com").await;
     browser.sees("editor").await;
     browser.open("/brands/1/settings/members").await;
-    browser.does_not_see("E-mail address").await;
+    browser.does_not_see("Email address").await;
     browser.pictures("members-editor").await;
 }
 

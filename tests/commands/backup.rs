@@ -28,7 +28,7 @@ async fn with_backup() -> (Installation, i64, i64) {
     let output = crier.try_command(&["backup", "monday.tar"], &[]);
     output.expect_stdout();
     assert!(output.err.contains("Wrote the database and 2 files to monday.tar."), "{output:?}");
-    assert!(output.err.contains("It contains the secret key"), "{output:?}");
+    assert!(output.err.contains("The backup contains the secret key"), "{output:?}");
     (crier, brand, scheduled)
 }
 
@@ -50,7 +50,7 @@ impl Installation {
         self.terminate("crier").await;
         std::fs::remove_dir_all(self.files().parent().expect("the data directory")).expect("it is gone");
         let said = self.command(&["restore", "monday.tar"]);
-        assert!(said.contains("Publishing, replies and mails are held") && said.contains("crier resume"), "{said}");
+        assert!(said.contains("Publishing, replies and emails are held") && said.contains("crier resume"), "{said}");
         self.start_all().await;
     }
 }
@@ -67,12 +67,12 @@ async fn what_was_scheduled_goes_out_once_after_a_restore() {
     // Without a person's choice, it would be missed.
     make_overdue(&crier, TimeDelta::days(3)).await;
     let output = crier.try_command(&["resume"], &[]);
-    assert!(output.refused(1).contains("Posts: 1, replies and mails: 0. They were due before now"), "{output:?}");
+    assert!(output.refused(1).contains("Posts: 1, replies and emails: 0. They are overdue"), "{output:?}");
     assert!(output.out.contains("scheduled"), "{output:?}");
     assert!(!crier.page("demo").await.contains("scheduled"), "it is held");
 
     let said = crier.command(&["resume", "--overdue", "publish"]);
-    assert!(said.contains("Posts: 1, replies and mails: 0. They go out now."), "{said}");
+    assert!(said.contains("Posts: 1, replies and emails: 0. They are sent now."), "{said}");
     let status = crier.wait_for_post(brand, scheduled).await;
     assert_eq!(status["status"], "published", "{status}");
     assert_eq!(crier.page("demo").await.matches("scheduled").count(), 1);
@@ -121,12 +121,12 @@ async fn what_was_being_sent_is_taken_over_before_it_is_resumed() {
     );
     crier.execute(&sql).await;
     let output = crier.try_command(&["resume", "--overdue", "publish"], &[]);
-    assert!(output.refused(1).contains("1 posts, replies and mails were being sent"), "{output:?}");
+    assert!(output.refused(1).contains("1 posts, replies and emails were being sent"), "{output:?}");
 
     crier.start_all().await;
     until("it was taken over", || async {
         let output = crier.try_command(&["resume"], &[]);
-        output.err.contains("Posts: 1, replies and mails: 0. They were due before now").then_some(())
+        output.err.contains("Posts: 1, replies and emails: 0. They are overdue").then_some(())
     })
     .await;
     assert!(!crier.page("demo").await.contains("scheduled"), "it is held");
@@ -165,9 +165,12 @@ async fn a_damaged_backup_leaves_nothing_behind() {
     assert!(refused.refused(2).contains("is in use by process"), "{refused:?}");
     crier.terminate("crier").await;
     let refused = crier.try_command(&["restore", "monday.tar"], &[]);
-    assert!(refused.refused(1).contains("exists already: a backup is restored to an empty place"), "{refused:?}");
+    assert!(
+        refused.refused(1).contains("already exists, and a backup can only be restored to an empty directory"),
+        "{refused:?}"
+    );
     let refused = crier.try_command(&["backup", "monday.tar"], &[]);
-    assert!(refused.refused(1).contains("monday.tar exists already"), "{refused:?}");
+    assert!(refused.refused(1).contains("monday.tar already exists"), "{refused:?}");
 
     let data = crier.files().parent().unwrap().to_owned();
     let file = data.parent().unwrap().join("monday.tar");

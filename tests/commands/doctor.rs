@@ -65,9 +65,11 @@ async fn figures_that_are_switched_off_are_named() {
         found["detail"].as_str().expect("a text").to_owned()
     };
     let off = detail(&[]);
-    assert!(off.ends_with("; not from twitter (CRIER_TWITTER_ANALYTICS=true reads them)"), "{off}");
+    assert!(off.ends_with("; not from twitter (set CRIER_TWITTER_ANALYTICS=true to collect them)"), "{off}");
     let on = detail(&[("CRIER_TWITTER_ANALYTICS", "true"), ("CRIER_BLUESKY_ANALYTICS", "false")]);
-    assert!(on.contains("twitter") && on.ends_with("; not from bluesky (CRIER_BLUESKY_ANALYTICS=true reads them)"));
+    assert!(
+        on.contains("twitter") && on.ends_with("; not from bluesky (set CRIER_BLUESKY_ANALYTICS=true to collect them)")
+    );
 }
 
 /// The sandbox is off by default in separate processes.
@@ -120,7 +122,7 @@ async fn scripts_without_a_font_are_noticed() {
     s.execute("UPDATE brands SET name = 'Bread \u{e123} and \u{e124}'").await;
     let found = finding(&findings(&s.try_command(&["doctor", "--json"], &[])), "fonts");
     assert_eq!(found["status"], "warning", "{found}");
-    let detail = "reports as PDF cannot show some characters of 1 of the newest texts, such as \u{e123}";
+    let detail = "PDF reports cannot show some characters in 1 of the newest texts, such as \u{e123}";
     assert_eq!(found["detail"], detail);
 }
 
@@ -133,8 +135,8 @@ async fn each_failure_of_an_embedded_installation_is_found() {
     let away = format!("http://127.0.0.1:{port}");
     assert_fails(&s, &[("CRIER_PUBLIC_URL", &away)], "public_url", "cannot be reached");
     let collector = [("CRIER_OTLP_ENDPOINT", away.as_str()), ("CRIER_OTLP_HEADERS", "x-key=not-to-be-shown")];
-    assert_fails(&s, &collector, "traces", "/v1/traces does not take them: no connection could be made");
-    assert_fails(&s, &[("CRIER_SECRET_KEY", OTHER_KEY)], "secret_key", "which need key 0");
+    assert_fails(&s, &collector, "traces", "/v1/traces does not accept traces: no connection could be made");
+    assert_fails(&s, &[("CRIER_SECRET_KEY", OTHER_KEY)], "secret_key", "which require key 0");
     assert_fails(&s, &[("CRIER_DATA_DIR", "elsewhere")], "database", "there is no installation here");
     assert!(!Path::new("elsewhere").exists());
 
@@ -148,13 +150,13 @@ async fn each_failure_of_an_embedded_installation_is_found() {
     let files = s.files();
     std::fs::remove_dir_all(&files).expect("a directory");
     std::fs::write(&files, b"in the way").expect("a file");
-    assert_fails(&s, &[], "storage", "make it writable for this user");
+    assert_fails(&s, &[], "storage", "make the directory writable for this user");
     let data = files.parent().expect("the data directory").to_owned();
     for end in ["-wal", "-shm"] {
         let _ = std::fs::remove_file(data.join(format!("crier.db{end}")));
     }
     std::fs::write(data.join("crier.db"), vec![b'x'; 8_192]).expect("a file");
-    assert_fails(&s, &[], "database", "is damaged or no SQLite database");
+    assert_fails(&s, &[], "database", "is damaged or is not a SQLite database");
 }
 
 #[tokio::test]
@@ -162,7 +164,7 @@ async fn each_failure_of_a_split_installation_is_found() {
     let s = Installation::split().await;
     let port = free_port();
     let redis = format!("redis://:not-to-be-shown@127.0.0.1:{port}");
-    assert_fails(&s, &[("CRIER_REDIS_URL", &redis)], "queue", "Redis does not answer");
+    assert_fails(&s, &[("CRIER_REDIS_URL", &redis)], "queue", "Redis does not respond");
     let database = format!("postgres://ann:not-to-be-shown@127.0.0.1:{port}/crier");
     assert_fails(&s, &[("CRIER_DATABASE_URL", &database)], "database", "is not reachable: Connection refused");
     let output = s.try_command(&["doctor"], &[("CRIER_DATABASE_URL", &database), ("CRIER_REDIS_URL", &redis)]);
@@ -196,7 +198,7 @@ async fn a_proxy_that_is_not_trusted_is_noticed() {
     let found = proxy(&s);
     assert_eq!(found["status"], "warning", "{found}");
     assert!(found["remedy"].as_str().is_some_and(|remedy| remedy.contains("CRIER_TRUSTED_PROXIES")), "{found}");
-    let warnings = |s: &Installation| s.log("crier").matches("CRIER_TRUSTED_PROXIES does not include").count();
+    let warnings = |s: &Installation| s.log("crier").matches("that is not in CRIER_TRUSTED_PROXIES").count();
     assert_eq!((warnings(&s), warnings(&trusting)), (1, 0));
     assert_eq!(proxy(&trusting)["status"], "ok");
 }

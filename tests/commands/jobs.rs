@@ -120,13 +120,13 @@ async fn all_dead_jobs_of_a_kind_are_retried(w: TestWorker) {
     // More than one batch.
     let died = create_dead_jobs(&w, 120).await;
     let output = crier(&w, &["jobs", "retry", "--dead", "--kind", "deliver_webhook"]);
-    assert_eq!(output.expect_stdout(), "Run again: 0.\n");
+    assert_eq!(output.expect_stdout(), "Retried: 0.\n");
     let output = crier(&w, &["jobs", "retry", "--dead", "--kind", "publish_target", "--lane", "account:0"]);
-    assert_eq!(output.expect_stdout(), "Run again: 0.\n");
+    assert_eq!(output.expect_stdout(), "Retried: 0.\n");
     let output = crier(&w, &["jobs", "retry", "--dead", "--kind", "publish_target", "--older-than", "3000d"]);
-    assert_eq!(output.expect_stdout(), "Run again: 0.\n");
+    assert_eq!(output.expect_stdout(), "Retried: 0.\n");
     let output = crier(&w, &["jobs", "retry", "--dead", "--kind", "publish_target", "--older-than", "1h"]);
-    assert_eq!((output.expect_stdout(), output.err.as_str()), ("Run again: 120.\n", ""));
+    assert_eq!((output.expect_stdout(), output.err.as_str()), ("Retried: 120.\n", ""));
     assert_eq!(count_revived(&w, &died).await, 120);
     // They run like new jobs; the scheduler notifies workers of jobs that a command made ready.
     w.clock.advance(chrono::TimeDelta::days(300));
@@ -146,8 +146,8 @@ async fn a_job_that_cannot_be_retried_does_not_block_others(w: TestWorker) {
     w.sql(format!("UPDATE post_targets SET platform = 'nonsense' WHERE id = {}", died[4].1)).await;
     let output = crier(&w, &["jobs", "retry", "--dead", "--kind", "publish_target"]);
     assert!(output.refused(1).contains("1 jobs could not be changed"), "{output:?}");
-    assert!(output.out.contains("Run again: 3.\n"), "{output:?}");
-    for why in ["nothing left to do", "has another job", "the database refused it"] {
+    assert!(output.out.contains("Retried: 3.\n"), "{output:?}");
+    for why in ["nothing left to do", "has another job", "the database rejected the change"] {
         let is_counted = |line: &str| line.starts_with("Skipped: 1, because ") && line.contains(why);
         assert!(output.out.lines().any(is_counted), "{output:?}");
     }
@@ -164,18 +164,16 @@ async fn ids_are_changed_individually_or_refused_with_a_reason(w: TestWorker) {
     let (job, gone) = (died[0].2.to_string(), died[1].2.to_string());
     w.write(async |tx| posts::delete(tx, died[1].0).await).await;
     let output = crier(&w, &["jobs", "retry", &gone, "999", &job]);
-    assert_eq!(output.out, format!("Job {job} (publish_target) is ready again.\n"));
-    assert!(
-        output.refused(1).contains(&format!("job {gone} is left as it is: what it acts on has nothing left to do"))
-    );
+    assert_eq!(output.out, format!("Job {job} (publish_target) is ready to run again.\n"));
+    assert!(output.refused(1).contains(&format!("job {gone} was not changed: its subject has nothing left to do")));
     assert!(output.err.contains("there is no job 999"));
     assert_eq!(count_revived(&w, &died[..1]).await, 1);
-    assert!(crier(&w, &["jobs", "retry", &job]).refused(1).contains("is ready: it runs by itself"));
-    assert!(crier(&w, &["jobs", "cancel", &gone]).refused(1).contains("is dead: only what has not begun"));
+    assert!(crier(&w, &["jobs", "retry", &job]).refused(1).contains("is ready: it runs automatically"));
+    assert!(crier(&w, &["jobs", "cancel", &gone]).refused(1).contains("is dead: only jobs that have not started"));
     let noop = w.enqueue_job(JobKind::Noop, 1, None).await.to_string();
     let held = w.claim(&[noop.parse().unwrap()], "w").await.remove(0);
-    assert!(crier(&w, &["jobs", "cancel", &noop]).refused(1).contains("a running job continues"));
-    assert!(crier(&w, &["jobs", "retry", &noop]).refused(1).contains("a running job continues"));
+    assert!(crier(&w, &["jobs", "cancel", &noop]).refused(1).contains("running jobs continue"));
+    assert!(crier(&w, &["jobs", "retry", &noop]).refused(1).contains("running jobs continue"));
     assert!(w.settle(&held, Outcome::Done).await);
     assert!(crier(&w, &["jobs", "retry", &noop]).refused(1).contains("is done: only dead and cancelled"));
     assert_eq!(
@@ -196,7 +194,7 @@ async fn pending_jobs_are_cancelled_by_filter(w: TestWorker) {
     let lane = format!("account:{one}");
     let args = ["jobs", "cancel", "--kind", "publish_target", "--lane", &lane];
     let output = crier(&w, &args);
-    assert_eq!(output.expect_stdout(), "Running, and not cancelled: 1. Running jobs continue.\nCancelled: 1.\n");
+    assert_eq!(output.expect_stdout(), "Not cancelled, because they are running: 1.\nCancelled: 1.\n");
     assert_eq!(w.job_of(later).await.state, JobState::Cancelled);
     assert_eq!(w.post_status(post).await, PostStatus::Failed);
     assert_eq!(w.job_of(now[0]).await.state, JobState::Running);
@@ -251,7 +249,7 @@ async fn a_publish_job_is_shown_with_details(w: TestWorker) {
     assert!(text.expect_stdout().contains("retried"), "{}", text.out);
     assert!(!text.expect_stdout().contains("Fresh bread"), "a user's text must not be shown: {}", text.out);
     w.sql(format!("DELETE FROM posts WHERE id = {post}")).await;
-    assert_eq!(crier(&w, &["jobs", "show", &id, "--json"]).json()["subject"], "gone");
+    assert_eq!(crier(&w, &["jobs", "show", &id, "--json"]).json()["subject"], "deleted");
 }
 
 async fn a_delivery_job_is_shown_with_details(w: TestWorker) {

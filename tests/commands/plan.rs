@@ -90,15 +90,15 @@ async fn errors_in_a_plans_file_are_reported(s: TestStore) {
     };
     for (text, words) in [
         ("[plans.a]\nbrand = 1", "[plans.a] brand is unknown; the nearest known key is brands"),
-        ("[plans.a]\nbrands = -1", "[plans.a] brands must be a whole number from 0 on"),
+        ("[plans.a]\nbrands = -1", "[plans.a] brands must be a whole number of at least 0"),
         ("[plans.a]\nbrands = 1.5", "[plans.a] brands must be a whole number"),
-        ("[plans.a]\nbrands = 99999999999999999999", "line 2 is no TOML"),
+        ("[plans.a]\nbrands = 99999999999999999999", "line 2 is not TOML"),
         (
             "[plans.a]\nfeatures = [\"inbx\"]",
             "[plans.a] features: `inbx` is unknown; it must be one of: basic_analytics",
         ),
-        ("[plans.a]\n[plans.a]", "line 2 is no TOML"),
-        ("", "write at least one table such as [plans.unlimited]"),
+        ("[plans.a]\n[plans.a]", "line 2 is not TOML"),
+        ("", "add at least one table such as [plans.unlimited]"),
     ] {
         let err = error_of(text.as_bytes());
         assert!(err.contains(words), "{text}: {err}");

@@ -58,7 +58,7 @@ impl Machine {
         let file = |name: &str| std::fs::File::create(self.0.path().join(name)).expect("a file");
         let child = command.stdout(file("out")).stderr(file("err")).spawn().expect("it starts");
         let running = Running(child);
-        let has_ended = |out: String| out.contains("(shown this once") || out.contains("New key");
+        let has_ended = |out: String| out.contains("(shown only once") || out.contains("New key");
         until_true("it runs", || has_ended(self.read("out"))).await;
         running
     }
@@ -127,7 +127,7 @@ async fn a_busy_port_costs_nothing() {
     for variable in ["CRIER_HTTP_ADDR", "CRIER_OPS_ADDR"] {
         let output = run(machine.crier(&[]).env(variable, &addr));
         let line = format!(
-            "crier: {addr} cannot be listened on; stop the program that uses it, or choose another port with {variable}: \
+            "crier: cannot listen on {addr}; stop the program that uses it, or choose another port with {variable}: \
              Address already in use (os error 98)"
         );
         assert_says(&output, 1, &line);
@@ -188,8 +188,8 @@ async fn commands_use_the_addresses_at_which_crier_runs() {
     assert!(link(Some("https://own.example.com")).starts_with("https://own.example.com/sign-in/"));
     let doctor = run(machine.crier(&["doctor"]).env("CRIER_HTTP_ADDR", "127.0.0.1:8099"));
     let url = console.trim_end_matches('/');
-    assert!(doctor.out.contains(&format!("public_url     {url}/ is reached by this machine only")), "{doctor:?}");
-    assert!(doctor.out.contains("no request came through a proxy"), "the ops address is known: {doctor:?}");
+    assert!(doctor.out.contains(&format!("public_url     only this machine can reach {url}/")), "{doctor:?}");
+    assert!(doctor.out.contains("no requests came through an untrusted proxy"), "the ops address is known: {doctor:?}");
 
     // A stop in order leaves no address behind.
     let pid = running.0.id().to_string();
@@ -271,7 +271,7 @@ async fn a_lost_or_exchanged_key_file_is_noticed() {
     refused("./crier-data/secret.key is missing; restore the file from a backup, or set CRIER_SECRET_KEY");
     assert!(!file.exists(), "no other key takes its place");
     std::fs::write(&file, OTHER_KEY).unwrap();
-    refused("./crier-data/secret.key has another key of this id");
+    refused("./crier-data/secret.key has another key with this ID");
     std::fs::write(&file, format!("1:{OTHER_KEY}")).unwrap();
     drop(machine.start().await);
     std::fs::write(&file, key).unwrap();
@@ -286,7 +286,7 @@ async fn a_key_that_nothing_needs_may_go() {
         let output = s.try_command(&["user", "list"], &[("CRIER_SECRET_KEY", value)]);
         assert_says(&output, 2, what);
     };
-    refused(OTHER_KEY, "the key 0, and CRIER_SECRET_KEY has another key of this id; set it to the key that was used");
+    refused(OTHER_KEY, "the key 0, and CRIER_SECRET_KEY has another key with this ID; set it to the key that was used");
     s.sandbox("demo").await;
     refused(&other, "the key 0, and CRIER_SECRET_KEY does not have it");
     s.try_command(&["user", "list"], &[("CRIER_SECRET_KEY", &format!("{other},0:{KEY}"))]).expect_stdout();
@@ -302,7 +302,7 @@ async fn an_installation_of_an_earlier_version_has_its_keys_checked_too() {
     s.sandbox("demo").await;
     s.execute("DELETE FROM secret_key_checks").await;
     let output = s.try_command(&["user", "list"], &[("CRIER_SECRET_KEY", OTHER_KEY)]);
-    assert_says(&output, 2, "the key 0, and CRIER_SECRET_KEY has another key of this id");
+    assert_says(&output, 2, "the key 0, and CRIER_SECRET_KEY has another key with this ID");
     assert_eq!(s.number("SELECT count(*) FROM secret_key_checks").await, 0);
     s.command(&["user", "list"]);
     assert_eq!(s.number("SELECT count(*) FROM secret_key_checks").await, 1);
@@ -324,7 +324,7 @@ async fn failures_of_the_file_system_name_the_path_and_the_remedy() {
     assert_says(
         &output,
         1,
-        "the directory ./crier-data/deeper cannot be made; choose another with CRIER_DATA_DIR: Permission denied",
+        "the directory ./crier-data/deeper cannot be created; choose another with CRIER_DATA_DIR: Permission denied",
     );
     set_mode(&data, 0o700);
 
@@ -343,7 +343,7 @@ async fn failures_of_the_file_system_name_the_path_and_the_remedy() {
     assert_says(
         &start(&[]),
         1,
-        "the database ./crier-data/crier.db is damaged or no SQLite database; move it away and restore a backup",
+        "the database ./crier-data/crier.db is damaged or is not a SQLite database; move it away and restore a backup",
     );
 }
 
@@ -368,7 +368,7 @@ async fn failures_of_postgres_name_the_server_and_the_remedy() {
     let (place, _) = server.url().rsplit_once('/').map(|(place, name)| (place.to_owned(), name.to_owned())).unwrap();
     assert_says(&command(&format!("{place}/nothing")), 1, "has no database nothing; create it with: createdb -O crier");
     let output = command(&place.replace("correct", "wrong"));
-    assert_says(&output, 1, "refuses the password of the user crier; correct CRIER_DATABASE_URL");
+    assert_says(&output, 1, "rejects the password of the user crier; correct CRIER_DATABASE_URL");
     assert_says(&command(&server.url()), 1, "run `crier migrate` first");
 
     let migrate =

@@ -125,7 +125,10 @@ async fn deliveries_are_shown_and_their_signatures_verified() {
     let output = wrong.end();
     let out = output.expect_stdout();
     assert!(out.contains("  brand.created  delivery ") && out.contains("POST /\nSIGNATURE WRONG: "), "{out}");
-    assert!(out.contains("does not match the body; is --secret this endpoint's") && out.contains("\"brand_id\": "));
+    assert!(
+        out.contains("does not match the body; is --secret the newest secret of this endpoint")
+            && out.contains("\"brand_id\": ")
+    );
 
     // Crier receives the configured status; a repeated delivery is recognized.
     let path = format!("/webhooks/{webhook}/deliveries");
@@ -169,7 +172,7 @@ fn arbitrary_requests_are_shown_or_refused() {
     for expected in [
         "  (none)  delivery (none)  event (none)  POST /hook?a=b\nSIGNATURE MISSING: ",
         "SIGNATURE WRONG: the signature header has no valid t and v1; ",
-        "(no JSON, 18 bytes) \u{fffd}[2J\u{fffd}\u{fffd} not \u{fffd} text\n",
+        "(not JSON, 18 bytes) \u{fffd}[2J\u{fffd}\u{fffd} not \u{fffd} text\n",
         "delivery seven  ",
         "delivery 7  event (none)  POST /hook?a=b\nSIGNATURE WRONG: the signature's time is too far from now; ",
         "\n\"large\"\n",
@@ -177,9 +180,9 @@ fn arbitrary_requests_are_shown_or_refused() {
         assert!(out.contains(expected), "{expected}: {out}");
     }
     assert!(!out.contains(|c: char| c.is_control() && c != '\n'), "control characters must be removed");
-    assert!(output.err.contains(" sent no whole HTTP request: "), "{}", output.err);
+    assert!(output.err.contains(" did not send a complete HTTP request: "), "{}", output.err);
     assert_eq!(
-        output.err.matches("POST /hook?a=b: refused, the body is larger than 1 MiB\n").count(),
+        output.err.matches("POST /hook?a=b: rejected, the body is larger than 1 MiB\n").count(),
         1,
         "{}",
         output.err
@@ -230,9 +233,9 @@ fn invalid_arguments_are_refused_with_a_hint() {
     };
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
-    refused(&["--port", &port], 1, &format!("crier: 127.0.0.1:{port} cannot be listened on (Address already in use"));
+    refused(&["--port", &port], 1, &format!("crier: cannot listen on 127.0.0.1:{port} (Address already in use"));
     refused(&["--port", &port], 1, "choose another --port");
-    refused(&["--port", "0", "--secret", "abc"], 2, "a secret begins with whsec_");
+    refused(&["--port", "0", "--secret", "abc"], 2, "it must begin with whsec_");
     refused(&["--port", "0", "--status", "101"], 2, "200..=599");
     refused(&["--port", "0", "--count", "0"], 2, "1..");
     refused(&["--addr", "localhost"], 2, "invalid IP address");

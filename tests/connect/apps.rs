@@ -49,24 +49,27 @@ async fn a_url_for_a_shop_is_printed(s: TestStore) {
     assert_eq!(instance, "https://rye.myshopify.com");
     let set = |platform: &str| with_secret(&s, "shh", &["app", "set", "--platform", platform, "--client-id", "id"]);
     assert!(set("shopify").expect_stdout().contains("/connect/callback/shopify"));
-    assert!(set("mastodon").refused(1).contains("needs no application"));
+    assert!(set("mastodon").refused(1).contains("does not need an application"));
 }
 
 async fn what_cannot_be_connected_is_refused(s: TestStore) {
     let brand = s.create_world().await.brand.to_string();
     let connect = |args: &[&str]| crier(&s, &[&["account", "connect"], args].concat());
     for (args, reason) in [
-        (vec!["mastodon", "--brand", &brand], "needs --instance"),
+        (vec!["mastodon", "--brand", &brand], "requires --instance"),
         (vec!["mastodon", "--brand", &brand, "--instance", "http://127.0.0.1"], "must"),
         (vec!["mastodon", "--brand", &brand, "--instance", "https://127.0.0.1"], "public"),
-        (vec!["mastodon", "--brand", &brand, "--instance", "https://8.8.8.8/@ann"], "server alone"),
+        (vec!["mastodon", "--brand", &brand, "--instance", "https://8.8.8.8/@ann"], "only the server"),
         (vec!["mastodon", "--brand", "999", "--instance", "8.8.8.8"], "there is no brand 999"),
-        (vec!["mastodon", "--brand", &brand, "--instance", "8.8.8.8", "--target", "page"], "has no --target page"),
-        (vec!["shopify", "--brand", &brand], "needs --shop"),
+        (
+            vec!["mastodon", "--brand", &brand, "--instance", "8.8.8.8", "--target", "page"],
+            "does not support --target page",
+        ),
+        (vec!["shopify", "--brand", &brand], "requires --shop"),
         (vec!["shopify", "--brand", &brand, "--shop", "shop.example"], "own domain"),
         (vec!["shopify", "--brand", &brand, "--shop", "x.myshopify.com.evil.example"], "own domain"),
         (vec!["shopify", "--brand", &brand, "--shop", "x.myshopify.com"], "no application is set for shopify"),
-        (vec!["telegram", "--brand", &brand], "by credentials"),
+        (vec!["telegram", "--brand", &brand], "with credentials"),
         (vec!["reddit", "--brand", &brand], "no application is set for reddit"),
         (vec!["linkedin", "--brand", &brand, "--target", "page"], "no application is set for linkedin"),
     ] {
@@ -88,7 +91,7 @@ async fn applications_are_set_listed_and_deleted(s: TestStore) {
     set("secret-3", &["--brand", &brand]).expect_stdout();
     set("secret-4", &["--brand", &brand]).expect_stdout();
     assert!(set("", &[]).refused(1).contains("1 to"));
-    assert!(set("x", &["--target", "page"]).refused(1).contains("one application for every target"));
+    assert!(set("x", &["--target", "page"]).refused(1).contains("one application for all targets"));
     assert!(set("x", &["--brand", "999"]).refused(1).contains("no brand 999"));
     let listed = crier(&s, &["app", "list", "--json"]);
     let list = listed.json();

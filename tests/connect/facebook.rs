@@ -39,7 +39,7 @@ async fn a_page_is_chosen_and_connected(s: TestStore) {
     let grant = t.post(&t.path("/social-accounts/authorize"), body).await.data(200);
     let (url, mut person) = (grant["authorization_url"].as_str().unwrap(), Person::new(&app));
     let first = person.open(url).await;
-    assert!(text(&first).contains("until Meta has reviewed"), "{}", text(&first));
+    assert!(text(&first).contains("Until Meta has reviewed"), "{}", text(&first));
     assert!(text(&first).contains("use the permission <code>read_insights</code>"), "{}", text(&first));
     let authorize = person.leave(url).await;
     // The further permission is asked for; this Facebook does not grant it.
@@ -77,5 +77,5 @@ async fn a_permission_that_was_switched_off_is_named(s: TestStore) {
     let authorize = person.leave(grant["authorization_url"].as_str().unwrap()).await;
     let page = person.open(facebook.agree(&authorize).as_str()).await;
     assert_page(&page, 403, "A permission is missing");
-    assert!(text(&page).contains("publish posts and pictures on the page (pages_manage_posts)"), "{}", text(&page));
+    assert!(text(&page).contains("publish posts and images on the page (pages_manage_posts)"), "{}", text(&page));
 }

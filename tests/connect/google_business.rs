@@ -64,7 +64,7 @@ async fn without_quota_the_page_names_the_operators_part(s: TestStore) {
     let back = google.agree(&person.leave(&url).await);
     google.script(no_quota());
     let page = person.open(back.as_str()).await;
-    assert_page(&page, 502, "Google Business Profile did not accept this");
-    assert!(text(&page).contains("its operator has to apply for it"), "{}", text(&page));
+    assert_page(&page, 502, "Google Business Profile rejected the connection");
+    assert!(text(&page).contains("the operator must apply for it"), "{}", text(&page));
     assert_eq!(t.get(&t.path("/social-accounts")).await.data(200), json!([]));
 }

@@ -46,7 +46,7 @@ async fn an_account_is_connected_by_its_own_login(s: TestStore) {
     let app = TestApp::start_with_platforms(s, config).await;
     let t = app.tenant("unlimited").await;
     let (url, mut person) = (authorize(&t, "default").await, Person::new(&app));
-    assert!(text(&person.open(&url).await).contains("professional accounts only"));
+    assert!(text(&person.open(&url).await).contains("only on professional accounts"));
     let at_platform = person.leave(&url).await;
     assert_eq!(at_platform.path(), "/oauth/authorize");
     let arrived = person.open(instagram.oauth.agree(&at_platform).as_str()).await;

@@ -110,6 +110,6 @@ async fn a_dead_version_is_named_on_the_page(s: TestStore) {
     let dead = ResponseTemplate::new(426).set_body_json(json!({ "status": 426, "message": "NONEXISTENT_VERSION" }));
     linkedin.scripted.lock().unwrap().push(dead);
     let page = person.open(back.as_str()).await;
-    assert_page(&page, 502, "LinkedIn did not accept this");
+    assert_page(&page, 502, "LinkedIn rejected the connection");
     assert!(text(&page).contains("CRIER_LINKEDIN_API_VERSION"), "{}", text(&page));
 }

@@ -39,7 +39,7 @@ async fn a_person_connects_an_account_through_two_replicas(app: TestApp) {
 
     let first = ann.open(&path).await;
     assert_page(&first, 200, "Connect Mastodon");
-    for part in ["Bakery", "127.0.0.1", "publish posts and pictures", "Continue to Mastodon"] {
+    for part in ["Bakery", "127.0.0.1", "publish posts and images", "Continue to Mastodon"] {
         assert!(text(&first).contains(part), "{part}: {}", text(&first));
     }
     // Each step at another replica than the one before.
@@ -64,8 +64,8 @@ async fn a_person_connects_an_account_through_two_replicas(app: TestApp) {
     assert_eq!(deliveries[0]["payload"]["data"], data);
 
     // The URL is used; the same browser still sees the end if it loads the callback again.
-    assert_page(&ann.open(&path).await, 410, "This link was used");
-    assert_page(&ann.submit(&path, &[]).await, 410, "This link was used");
+    assert_page(&ann.open(&path).await, 410, "This link has already been used");
+    assert_page(&ann.submit(&path, &[]).await, 410, "This link has already been used");
     let again = ann.open(back.as_str()).await;
     assert_page(&ann.follow(&again).await, 200, "Connected");
 }
@@ -275,7 +275,7 @@ async fn posts_are_checked_by_the_limits_of_the_account_s_server(app: TestApp) {
         (codes(&checked["targets"][0]), codes(&checked["targets"][1])),
         (vec!["too_many_images".into()], vec![])
     );
-    let note = "Mastodon takes alt texts of at most 10 characters; that of image 2 has 15, and is cut at a word.";
+    let note = "Mastodon accepts alt texts of at most 10 characters. The alt text of image 2 has 15 and will be cut at a word.";
     assert_eq!((&checked["targets"][0]["notes"], &checked["targets"][1]["notes"]), (&json!([note]), &json!([])));
 }
 

@@ -102,7 +102,7 @@ async fn an_answer_that_shopify_did_not_sign_is_not_used(s: TestStore) {
     ] {
         assert!(forged != back);
         let page = person.open(forged.as_str()).await;
-        assert_page(&page, 400, "The answer came from somewhere else");
+        assert_page(&page, 400, "The response came from somewhere else");
     }
     assert_eq!(t.get(&t.path("/social-accounts")).await.data(200), json!([]));
     // They did not use up the attempt.

@@ -115,7 +115,7 @@ async fn a_long_list_can_be_searched(s: TestStore) {
     assert_eq!(found.matches("type=\"radio\"").count(), 1);
     assert!(found.contains("value=\"t:blog-69\""), "{found}");
     let nothing = text(&person.open(&format!("{choose}?q=%22%3E%3Cb%3E")).await);
-    assert!(nothing.contains("Nothing is called so") && !nothing.contains("<b>"), "{nothing}");
+    assert!(nothing.contains("No results.") && !nothing.contains("<b>"), "{nothing}");
     let chosen = person.submit(choose, &[("choice", "t:blog-69")]).await;
     assert_page(&person.follow(&chosen).await, 200, "Connected");
 }
@@ -135,12 +135,12 @@ async fn the_choice_belongs_to_its_browser_and_its_list(s: TestStore) {
     let back = tumblr.agree(&person.leave(&path).await);
     let arrived = person.open(back.as_str()).await;
     let choose = arrived.header("location").unwrap().to_owned();
-    assert_page(&thief.open(&choose).await, 403, "This is another browser");
-    assert_page(&thief.submit(&choose, &[("choice", "t:ann")]).await, 403, "This is another browser");
+    assert_page(&thief.open(&choose).await, 403, "This is a different browser");
+    assert_page(&thief.submit(&choose, &[("choice", "t:ann")]).await, 403, "This is a different browser");
     for choice in ["t:other", ""] {
-        assert_page(&person.submit(&choose, &[("choice", choice)]).await, 400, "This cannot be chosen");
+        assert_page(&person.submit(&choose, &[("choice", choice)]).await, 400, "This choice is not available");
     }
-    assert_page(&person.submit(&choose, &[]).await, 400, "This cannot be chosen");
+    assert_page(&person.submit(&choose, &[]).await, 400, "This choice is not available");
     app.store.clock.advance(TimeDelta::minutes(31));
     assert_page(&person.submit(&choose, &[("choice", "t:ann")]).await, 410, "This link has expired");
     assert_eq!(t.get(&t.path("/social-accounts")).await.data(200), json!([]));

@@ -46,12 +46,12 @@ async fn a_refusal_consumes_nothing(app: TestApp) {
     let (path, mut person) = (mastodon_path(&t, &mastodon).await, Person::new(&app));
     let back = mastodon.fake.agree(&person.leave(&path).await);
     let denied = person.open(&changed(&back, "error", "access_denied")).await;
-    assert_page(&denied, 403, "Nothing was connected");
+    assert_page(&denied, 403, "No account was connected");
     assert_nothing_connected(&t).await;
     // An error of the set-up is another page, and quotes nothing but words.
     let back = mastodon.fake.agree(&person.leave(&path).await);
     let wrong = person.open(&changed(&back, "error", "invalid_scope")).await;
-    assert_page(&wrong, 502, "Mastodon did not accept this");
+    assert_page(&wrong, 502, "Mastodon rejected the connection");
     assert!(text(&wrong).contains("(invalid_scope)"));
     let back = mastodon.fake.agree(&person.leave(&path).await);
     let wrong = person.open(&changed(&back, "error", "<b>Send money</b>")).await;
@@ -79,15 +79,15 @@ async fn an_unknown_url_is_not_found(app: TestApp) {
     for token in ["x", &"a".repeat(43), &"a".repeat(44), "..%2f"] {
         assert_page(&person.open(&format!("/connect/{token}")).await, 404, "This link does not exist");
     }
-    assert_page(&person.open("/connect/choose/1").await, 403, "This is another browser");
-    assert_page(&person.open("/connect/done/1").await, 403, "This is another browser");
+    assert_page(&person.open("/connect/choose/1").await, 403, "This is a different browser");
+    assert_page(&person.open("/connect/done/1").await, 403, "This is a different browser");
 }
 
 async fn an_answer_without_its_state_is_refused(app: TestApp) {
     let (t, mastodon) = setting(&app, "unlimited").await;
     let (path, mut person) = (mastodon_path(&t, &mastodon).await, Person::new(&app));
     let back = mastodon.fake.agree(&person.leave(&path).await);
-    let title = "This answer belongs to no connection";
+    let title = "This response does not match a connection";
     for wrong in [
         changed(&back, "state", &"a".repeat(43)),
         changed(&back, "state", ""),
@@ -108,14 +108,14 @@ async fn another_browser_cannot_finish(app: TestApp) {
     let (t, mastodon) = setting(&app, "unlimited").await;
     let (path, mut person, mut thief) = (mastodon_path(&t, &mastodon).await, Person::new(&app), Person::new(&app));
     let back = mastodon.fake.agree(&person.leave(&path).await);
-    assert_page(&thief.open(back.as_str()).await, 403, "This is another browser");
+    assert_page(&thief.open(back.as_str()).await, 403, "This is a different browser");
     // One with a cookie of its own is another one too.
     thief.leave(&mastodon_path(&t, &mastodon).await).await;
-    assert_page(&thief.open(back.as_str()).await, 403, "This is another browser");
+    assert_page(&thief.open(back.as_str()).await, 403, "This is a different browser");
     assert_nothing_connected(&t).await;
     let arrived = person.open(back.as_str()).await;
     let to = arrived.header("location").unwrap().to_owned();
-    assert_page(&thief.open(&to).await, 403, "This is another browser");
+    assert_page(&thief.open(&to).await, 403, "This is a different browser");
     assert_page(&person.follow(&arrived).await, 200, "Connected");
 }
 
@@ -124,16 +124,16 @@ async fn a_form_of_another_site_is_refused(app: TestApp) {
     let path = mastodon_path(&t, &mastodon).await;
     let url = format!("{}{path}", app.url);
     let reply = app.visit("POST", &url).header("sec-fetch-site", "cross-site").send().await;
-    assert_page(&reply, 403, "This did not come from this page");
+    assert_page(&reply, 403, "This form did not come from this page");
     // An older browser names only the origin.
     for other in ["https://evil.example", "null", "http://127.0.0.1:1"] {
         let reply = app.visit("POST", &url).header("origin", other).send().await;
-        assert_page(&reply, 403, "This did not come from this page");
+        assert_page(&reply, 403, "This form did not come from this page");
     }
     let reply = app.visit("POST", &url).header("origin", &app.url).send().await;
-    assert_page(&reply, 200, "On the way to Mastodon");
+    assert_page(&reply, 200, "Redirecting to Mastodon");
     let reply = app.visit("POST", &url).header("sec-fetch-site", "same-origin").send().await;
-    assert_page(&reply, 200, "On the way to Mastodon");
+    assert_page(&reply, 200, "Redirecting to Mastodon");
 }
 
 async fn a_missing_permission_is_named(app: TestApp) {
@@ -143,7 +143,7 @@ async fn a_missing_permission_is_named(app: TestApp) {
     let back = mastodon.fake.agree(&person.leave(&path).await);
     let page = person.open(back.as_str()).await;
     assert_page(&page, 403, "A permission is missing");
-    assert!(text(&page).contains("publish posts and pictures (write:statuses)"), "{}", text(&page));
+    assert!(text(&page).contains("publish posts and images (write:statuses)"), "{}", text(&page));
     assert_nothing_connected(&t).await;
 }
 
@@ -154,7 +154,7 @@ async fn a_full_brand_is_told(app: TestApp) {
     for handle in ["one", "two", "three"] {
         t.account(handle).await;
     }
-    assert_page(&person.open(back.as_str()).await, 409, "There is no room for another account");
+    assert_page(&person.open(back.as_str()).await, 409, "The brand cannot have another account");
     let ids = t.get(&t.path("/social-accounts")).await.data(200);
     t.delete(&t.path(&format!("/social-accounts/{}", ids[0]["id"]))).await.expect(200);
     // Nothing was consumed.
@@ -167,13 +167,13 @@ async fn a_platform_that_is_away_is_told(app: TestApp) {
     let (t, mastodon) = setting(&app, "unlimited").await;
     let (path, mut person) = (mastodon_path(&t, &mastodon).await, Person::new(&app));
     mastodon.fake.script("/.well-known/oauth-authorization-server", ResponseTemplate::new(503));
-    assert_page(&person.submit(&path, &[]).await, 502, "Mastodon does not answer");
+    assert_page(&person.submit(&path, &[]).await, 502, "Mastodon is unavailable");
     mastodon.fake.script("/api/v1/apps", ResponseTemplate::new(500));
-    assert_page(&person.submit(&path, &[]).await, 502, "Mastodon does not answer");
+    assert_page(&person.submit(&path, &[]).await, 502, "Mastodon is unavailable");
     for broken in ["/oauth/token", "/api/v1/accounts/verify_credentials"] {
         let back = mastodon.fake.agree(&person.leave(&path).await);
         mastodon.fake.script(broken, ResponseTemplate::new(503));
-        assert_page(&person.open(back.as_str()).await, 502, "Mastodon does not answer");
+        assert_page(&person.open(back.as_str()).await, 502, "Mastodon is unavailable");
     }
     assert_nothing_connected(&t).await;
     let back = mastodon.fake.agree(&person.leave(&path).await);
@@ -186,7 +186,7 @@ async fn a_refused_code_is_told(app: TestApp) {
     let (path, mut person) = (mastodon_path(&t, &mastodon).await, Person::new(&app));
     let back = mastodon.fake.agree(&person.leave(&path).await);
     let page = person.open(&changed(&back, "code", "forged")).await;
-    assert_page(&page, 502, "Mastodon did not accept this");
+    assert_page(&page, 502, "Mastodon rejected the connection");
     assert_nothing_connected(&t).await;
 }
 
@@ -196,7 +196,7 @@ async fn an_issuer_of_another_server_is_refused(app: TestApp) {
     let mut back = mastodon.fake.agree(&person.leave(&path).await);
     let honest = back.clone();
     back.query_pairs_mut().append_pair("iss", "https://evil.example/");
-    assert_page(&person.open(back.as_str()).await, 400, "The answer came from somewhere else");
+    assert_page(&person.open(back.as_str()).await, 400, "The response came from somewhere else");
     assert_nothing_connected(&t).await;
     let mut honest = honest;
     honest.query_pairs_mut().append_pair("iss", &format!("{}/", mastodon.server.uri()));
@@ -209,12 +209,12 @@ async fn a_state_works_once(app: TestApp) {
     let (path, mut person) = (mastodon_path(&t, &mastodon).await, Person::new(&app));
     let back = mastodon.fake.agree(&person.leave(&path).await);
     mastodon.fake.script("/oauth/token", ResponseTemplate::new(503));
-    assert_page(&person.open(back.as_str()).await, 502, "Mastodon does not answer");
-    assert_page(&person.open(back.as_str()).await, 400, "This answer belongs to no connection");
+    assert_page(&person.open(back.as_str()).await, 502, "Mastodon is unavailable");
+    assert_page(&person.open(back.as_str()).await, 400, "This response does not match a connection");
     // An older attempt's state is worth nothing once a new one began.
     let older = mastodon.fake.agree(&person.leave(&path).await);
     let newer = mastodon.fake.agree(&person.leave(&path).await);
-    assert_page(&person.open(older.as_str()).await, 400, "This answer belongs to no connection");
+    assert_page(&person.open(older.as_str()).await, 400, "This response does not match a connection");
     let arrived = person.open(newer.as_str()).await;
     assert_page(&person.follow(&arrived).await, 200, "Connected");
     assert_eq!(t.get(&t.path("/social-accounts")).await.data(200).as_array().unwrap().len(), 1);
@@ -228,8 +228,8 @@ async fn the_second_of_two_people_is_late(app: TestApp) {
     let back = mastodon.fake.agree(&second.leave(&path).await);
     let arrived = second.open(back.as_str()).await;
     assert_page(&second.follow(&arrived).await, 200, "Connected");
-    assert_page(&first.open(late.as_str()).await, 400, "This answer belongs to no connection");
-    assert_page(&first.open(&path).await, 410, "This link was used");
+    assert_page(&first.open(late.as_str()).await, 400, "This response does not match a connection");
+    assert_page(&first.open(&path).await, 410, "This link has already been used");
 }
 
 async fn a_flood_is_stopped(app: TestApp) {

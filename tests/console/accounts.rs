@@ -18,13 +18,13 @@ async fn accounts_and_platforms_are_listed(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let path = t.path("/accounts");
     let person = ConsoleUser::sign_in(&t).await;
-    person.get(&path).await.expect(200, "No account connected").expect(200, "is not set up on this installation");
+    person.get(&path).await.expect(200, "No accounts connected").expect(200, "is not set up on this installation");
     let id = t.account("demo").await;
     let page = person.get(&path).await;
     page.expect(200, "demo").expect(200, "Active").expect(200, "Bot token");
     assert!(page.has(&format!("/accounts/connect/sandbox?account={id}")), "{}", page.text);
     let again = person.get(&t.path(&format!("/accounts/connect/sandbox?account={id}"))).await;
-    again.expect(200, "Its scheduled posts stay as they are");
+    again.expect(200, "Its scheduled posts do not change");
     app.sql(
         r#"
         UPDATE social_accounts
@@ -45,7 +45,7 @@ async fn the_sandbox_is_connected_by_its_form(app: TestApp) {
     page.expect(200, "Handle");
     for _ in 0..2 {
         let done = person.submit_from(&page, &path, &[("credentials.handle", " demo ")]).await;
-        done.expect(200, "The account is connected.").expect(200, "demo");
+        done.expect(200, "Account connected.").expect(200, "demo");
     }
     assert_eq!(app.connector.connects.load(Ordering::SeqCst), 1, "the same form connects once");
     assert_eq!(app.number("SELECT count(*) FROM social_accounts").await, 1);
@@ -81,10 +81,10 @@ async fn an_account_is_checked_and_disconnected(app: TestApp) {
     let person = ConsoleUser::sign_in(&t).await;
     let page = person.get(&t.path("/accounts")).await;
     let done = person.submit_from(&page, &t.path(&format!("/accounts/{id}/refresh")), &[]).await;
-    done.expect(200, "The account's access is renewed.");
+    done.expect(200, "Account access renewed.");
     for _ in 0..2 {
         let done = person.submit_from(&page, &t.path(&format!("/accounts/{id}/disconnect")), &[]).await;
-        done.expect(200, "The account is disconnected.").expect(200, "No account connected");
+        done.expect(200, "Account disconnected.").expect(200, "No accounts connected");
     }
 }
 
@@ -117,7 +117,7 @@ async fn accounts_are_capped_by_the_plan(app: TestApp) {
     person.get(&t.path("/accounts")).await.expect(200, "The plan allows 3 accounts for each brand.");
     let path = t.path("/accounts/connect/mastodon");
     let page = person.submit(&path, &path, &[("instance", "8.8.8.8")]).await;
-    page.expect(422, "The workspace's plan allows 3");
+    page.expect(422, "The workspace has reached its plan's limit of 3");
     assert_eq!(app.number("SELECT count(*) FROM authorizations").await, 0);
 }
 
@@ -131,11 +131,11 @@ async fn other_accounts_and_platforms_are_not_found(app: TestApp) {
     for id in [theirs, MISSING_ID] {
         for action in ["disconnect", "refresh"] {
             let path = t.path(&format!("/accounts/{id}/{action}"));
-            person.post(&path, &fields).await.expect(404, "There is nothing here");
+            person.post(&path, &fields).await.expect(404, "Page not found");
         }
     }
     let path = other.path(&format!("/accounts/{theirs}/disconnect"));
-    person.post(&path, &fields).await.expect(404, "There is nothing here");
-    person.get(&t.path("/accounts/connect/nowhere")).await.expect(404, "There is no such platform.");
+    person.post(&path, &fields).await.expect(404, "Page not found");
+    person.get(&t.path("/accounts/connect/nowhere")).await.expect(404, "The platform does not exist.");
     assert_eq!(app.number("SELECT count(*) FROM brand_accounts").await, 2);
 }

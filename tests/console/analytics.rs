@@ -33,7 +33,9 @@ async fn a_new_brand_has_no_figures(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let person = ConsoleUser::sign_in(&t).await;
     let page = person.get(&t.path("/analytics")).await;
-    page.expect(200, "No account yet").expect(200, "Too few posts yet").expect(200, "No figures in these days yet.");
+    page.expect(200, "No accounts yet")
+        .expect(200, "Not enough posts yet")
+        .expect(200, "No metrics for this period yet.");
     page.expect(200, "30 days");
 }
 
@@ -52,7 +54,7 @@ async fn figures_of_posts_and_accounts_are_shown(app: TestApp) {
     let path = t.path("/analytics");
     let page = person.get(&path).await;
     page.expect(200, "<dd>12,000</dd>").expect(200, "<dd>340</dd>").expect(200, "<rect class=\"bar\"");
-    page.expect(200, "8,765").expect(200, "<polyline").expect(200, "does not give: views.");
+    page.expect(200, "8,765").expect(200, "<polyline").expect(200, "does not report: views.");
     let today = app.now().with_timezone(&chrono_tz::Europe::Berlin).date_naive();
     let start = today - TimeDelta::days(89);
     let page = person.get(&format!("{path}?start={start}&end={today}")).await;
@@ -73,7 +75,7 @@ async fn the_best_times_are_named(app: TestApp) {
     }
     let person = ConsoleUser::sign_in(&t).await;
     let page = person.get(&t.path("/analytics")).await;
-    page.expect(200, "Too few posts to name the best times").expect(200, ">5.0<");
+    page.expect(200, "Not enough posts to determine the best times").expect(200, ">5.0<");
     let tuesday = monday + TimeDelta::hours(25);
     for minutes in 0..7 {
         post(&t, account, tuesday + TimeDelta::minutes(minutes), 1, 1).await;

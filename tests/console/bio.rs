@@ -41,7 +41,7 @@ async fn a_page_is_made_changed_and_deleted(app: TestApp) {
     let form = [("title", "Acme Bakery"), ("slug", ""), ("theme", "ocean"), ("bio", "Bread"), ("avatar", "")];
     for _ in 0..2 {
         let shown = person.submit_from(&page, &new, &form).await;
-        shown.expect(200, "The page is made.").expect(200, "/@acme-bakery").expect(200, "bio-show theme-ocean");
+        shown.expect(200, "Page created.").expect(200, "/@acme-bakery").expect(200, "bio-show theme-ocean");
     }
     assert_eq!(app.number("SELECT count(*) FROM bio_pages").await, 1);
     person.get(&list).await.expect(200, "Acme Bakery").expect(200, "Ocean");
@@ -49,13 +49,13 @@ async fn a_page_is_made_changed_and_deleted(app: TestApp) {
     let path = t.path(&format!("/bio/{id}"));
     let form = [("title", "Acme"), ("slug", "acme"), ("theme", "dark"), ("bio", ""), ("avatar", "")];
     let shown = person.submit(&path, &path, &form).await;
-    shown.expect(200, "The page is saved.").expect(200, "/@acme").expect(200, "value=\"dark\" checked");
+    shown.expect(200, "Page saved.").expect(200, "/@acme").expect(200, "value=\"dark\" checked");
     assert_eq!(app.number("SELECT count(*) FROM bio_pages WHERE bio IS NULL AND slug = 'acme'").await, 1);
     for library in ["0", "x", "7", "9223372036854775807"] {
         assert_eq!(person.get(&format!("{path}?library={library}")).await.status, 200);
     }
     person.submit(&path, &format!("{path}/delete"), &[]).await.expect(200, "No pages yet");
-    person.get(&path).await.expect(404, "There is nothing here");
+    person.get(&path).await.expect(404, "Page not found");
 }
 
 async fn problems_of_a_page_are_shown(app: TestApp) {
@@ -75,7 +75,7 @@ async fn problems_of_a_page_are_shown(app: TestApp) {
     }
     let new = t.path("/bio/new");
     let page = person.submit(&new, &new, &[("title", "Second"), ("slug", "acme-bakery")]).await;
-    page.expect(422, "Another page has this slug.");
+    page.expect(422, "Another page already uses this slug.");
     assert_eq!(app.number("SELECT count(*) FROM bio_pages WHERE title = 'Acme Bakery'").await, 1);
     assert_eq!(app.number("SELECT count(*) FROM bio_pages").await, 1);
 }
@@ -86,12 +86,12 @@ async fn links_are_added_changed_and_removed(app: TestApp) {
     app.sql("UPDATE bio_links SET clicks = 1234").await;
     let person = ConsoleUser::sign_in(&t).await;
     let path = t.path(&format!("/bio/{}", made["id"]));
-    person.get(&path).await.expect(200, "Our shop").expect(200, "1,234 clicks").expect(200, "Icon shop");
+    person.get(&path).await.expect(200, "Our shop").expect(200, "1,234 clicks").expect(200, "Icon: shop");
     let new = format!("{path}/links/new");
     let page = person.get(&new).await;
     let form = [("title", "Map"), ("url", "https://acme.example/map"), ("icon", "map")];
     for _ in 0..2 {
-        person.submit_from(&page, &new, &form).await.expect(200, "The link is added.").expect(200, "Icon map");
+        person.submit_from(&page, &new, &form).await.expect(200, "Link added.").expect(200, "Icon: map");
     }
     let there = links(&t, &made).await;
     assert_eq!((there.as_array().map(Vec::len), &there[2]["title"]), (Some(3), &json!("Map")));
@@ -101,14 +101,14 @@ async fn links_are_added_changed_and_removed(app: TestApp) {
     page.expect(200, "value=\"shop\" selected").expect(200, "value=\"true\" checked");
     let form = [("title", "Shop"), ("url", "mailto:ann@acme.example"), ("icon", "")];
     for _ in 0..2 {
-        person.submit_from(&page, &link, &form).await.expect(200, "The link is saved.");
+        person.submit_from(&page, &link, &form).await.expect(200, "Link saved.");
     }
     let changed = links(&t, &made).await[0].clone();
     assert_eq!((&changed["title"], &changed["icon"], &changed["clicks"]), (&json!("Shop"), &json!(null), &json!(1234)));
     assert_eq!(changed["is_primary"], false);
     let page = person.get(&link).await;
     for _ in 0..2 {
-        person.submit_from(&page, &format!("{link}/delete"), &[]).await.expect(200, "The link is removed.");
+        person.submit_from(&page, &format!("{link}/delete"), &[]).await.expect(200, "Link removed.");
     }
     assert_eq!(links(&t, &made).await.as_array().map(Vec::len), Some(2));
 }
@@ -121,15 +121,15 @@ async fn links_are_moved_by_one_place(app: TestApp) {
     let action = format!("{path}/links");
     let down = format!("down:{}", made["links"][0]["id"]);
     let page = person.get(&path).await;
-    person.submit_from(&page, &action, &[("_action", &down)]).await.expect(200, "The order of the links is saved.");
+    person.submit_from(&page, &action, &[("_action", &down)]).await.expect(200, "Link order saved.");
     // The first link is the last one now, and stays there.
     assert_eq!(person.submit_from(&page, &action, &[("_action", &down)]).await.status, 200);
     assert_eq!(links(&t, &made).await[1]["id"], made["links"][0]["id"]);
     let up = format!("up:{}", made["links"][0]["id"]);
-    person.submit(&path, &action, &[("_action", &up)]).await.expect(200, "The order of the links is saved.");
+    person.submit(&path, &action, &[("_action", &up)]).await.expect(200, "Link order saved.");
     assert_eq!(links(&t, &made).await[0]["id"], made["links"][0]["id"]);
     for unknown in ["", "up", "up:x", "up:999999999"] {
-        person.submit(&path, &action, &[("_action", unknown)]).await.expect(404, "There is nothing here");
+        person.submit(&path, &action, &[("_action", unknown)]).await.expect(404, "Page not found");
     }
 }
 
@@ -140,12 +140,12 @@ async fn one_link_is_primary(app: TestApp) {
     let path = t.path(&format!("/bio/{}", made["id"]));
     let link = format!("{path}/links/{}", made["links"][1]["id"]);
     let form = [("title", "Call us"), ("url", "tel:+4930123456"), ("icon", ""), ("is_primary", "true")];
-    person.submit(&link, &link, &form).await.expect(200, "The link is saved.");
+    person.submit(&link, &link, &form).await.expect(200, "Link saved.");
     let there = links(&t, &made).await;
     assert_eq!((&there[0]["is_primary"], &there[1]["is_primary"]), (&json!(false), &json!(true)));
     let new = format!("{path}/links/new");
     let form = [("title", "First"), ("url", "https://acme.example"), ("icon", ""), ("is_primary", "true")];
-    person.submit(&new, &new, &form).await.expect(200, "The link is added.");
+    person.submit(&new, &new, &form).await.expect(200, "Link added.");
     let there = links(&t, &made).await;
     assert_eq!((&there[1]["is_primary"], &there[2]["is_primary"]), (&json!(false), &json!(true)));
 }
@@ -177,15 +177,15 @@ async fn other_pages_and_links_are_not_found(app: TestApp) {
     for id in [theirs["id"].as_i64().expect("an id"), MISSING_ID] {
         let path = t.path(&format!("/bio/{id}"));
         for below in ["", "/links/new", &format!("/links/{link}")] {
-            person.get(&format!("{path}{below}")).await.expect(404, "There is nothing here");
-            person.post(&format!("{path}{below}"), &fields).await.expect(404, "There is nothing here");
+            person.get(&format!("{path}{below}")).await.expect(404, "Page not found");
+            person.post(&format!("{path}{below}"), &fields).await.expect(404, "Page not found");
         }
         for action in ["delete", "links", &format!("links/{link}/delete")] {
-            person.post(&format!("{path}/{action}"), &fields).await.expect(404, "There is nothing here");
+            person.post(&format!("{path}/{action}"), &fields).await.expect(404, "Page not found");
         }
     }
-    person.get(&format!("{path}/links/{MISSING_ID}")).await.expect(404, "There is nothing here");
-    person.post(&format!("{path}/links/{MISSING_ID}"), &fields).await.expect(404, "There is nothing here");
+    person.get(&format!("{path}/links/{MISSING_ID}")).await.expect(404, "Page not found");
+    person.post(&format!("{path}/links/{MISSING_ID}"), &fields).await.expect(404, "Page not found");
     assert_eq!(links(&t, &own).await, own["links"]);
     assert_eq!(app.number("SELECT count(*) FROM bio_pages").await, 2);
 }

@@ -59,7 +59,7 @@ async fn a_post_is_on_its_local_day(app: TestApp) {
     list.expect(200, "Shortly after midnight").expect(200, "Wednesday 1 July");
     assert!(!list.has("The last minute"), "{}", list.text);
     let other = person.get(&format!("{path}?date=2026-07-15&status=failed")).await;
-    other.expect(200, "No post of this period matches");
+    other.expect(200, "No posts in this period match");
 }
 
 async fn a_crowded_day_leads_to_the_list(app: TestApp) {
@@ -104,7 +104,7 @@ async fn moving_keeps_the_local_time_of_day(app: TestApp) {
     assert_eq!(planned(&t, id).await, "2026-10-20T07:30:15Z");
     let person = ConsoleUser::sign_in(&t).await;
     let (status, text) = move_to(&app, &person, t.brand, id, "2026-11-02").await;
-    assert_eq!((status, text.as_str()), (200, "The post is moved to Monday 2 November, 09:30."));
+    assert_eq!((status, text.as_str()), (200, "Post moved to Monday 2 November, 09:30."));
     assert_eq!(planned(&t, id).await, "2026-11-02T08:30:15Z", "winter time");
     assert_eq!(app.number("SELECT count(*) FROM jobs WHERE state = 'scheduled'").await, 1);
     let body = json!({ "content": "d", "scheduled_at": "2026-07-01T09:30", "accounts": [account] });
@@ -119,7 +119,7 @@ async fn moving_to_the_past_changes_nothing(app: TestApp) {
     let account = t.account("demo").await;
     let id = scheduled(&t, account, "x", "2026-07-01T09:30").await;
     let person = ConsoleUser::sign_in(&t).await;
-    for (date, words) in [("2026-06-01", "Must be in the future."), ("x", "Must be a day"), ("", "Must be a day")] {
+    for (date, words) in [("2026-06-01", "Must be in the future."), ("x", "Choose a date"), ("", "Choose a date")] {
         let (status, text) = move_to(&app, &person, t.brand, id, date).await;
         assert!(status == 422 && text.starts_with(words), "{date}: {status} {text}");
     }

@@ -61,11 +61,7 @@ async fn a_form_that_is_sent_twice_makes_one_post(app: TestApp) {
     page.expect(200, "New post").expect(200, "demo");
     let fields = [("content", "Fresh bread"), ("accounts", account.as_str()), ("schedule_type", "draft")];
     for _ in 0..2 {
-        person
-            .submit_from(&page, &new(&t), &fields)
-            .await
-            .expect(200, "The draft is saved.")
-            .expect(200, "Fresh bread");
+        person.submit_from(&page, &new(&t), &fields).await.expect(200, "Draft saved.").expect(200, "Fresh bread");
     }
     let post = only_post(&t).await;
     assert_eq!((&post["status"], &post["accounts"][0].to_string()), (&json!("draft"), &account));
@@ -93,13 +89,13 @@ async fn a_post_is_scheduled_at_a_local_time(app: TestApp) {
         ("scheduled_at", "2026-07-01T09:30"),
         ("schedule_type", "scheduled"),
     ];
-    person.submit(&new(&t), &new(&t), &fields).await.expect(200, "The post is scheduled.").expect(200, "1 Jul, 09:30");
+    person.submit(&new(&t), &new(&t), &fields).await.expect(200, "Post scheduled.").expect(200, "1 Jul, 09:30");
     let post = only_post(&t).await;
     assert_eq!((&post["scheduled_at"], &post["content"]), (&json!("2026-07-01T07:30:00Z"), &json!("Two\nlines")));
     assert_eq!(post["targets"][0]["content"], "For this account");
     let path = format!("/brands/{}/posts/{}/edit", t.brand, post["id"]);
     let fields = [("content", "x"), ("accounts", account.as_str()), ("scheduled_at", ""), ("schedule_type", "draft")];
-    person.submit(&path, &path, &fields).await.expect(200, "The draft is saved.");
+    person.submit(&path, &path, &fields).await.expect(200, "Draft saved.");
     let post = only_post(&t).await;
     assert_eq!((&post["status"], &post["scheduled_at"]), (&json!("draft"), &Value::Null));
     assert_eq!(post["targets"][0]["content"], Value::Null, "the form had no text for this account");
@@ -120,7 +116,7 @@ async fn problems_are_shown_beside_what_was_typed(app: TestApp) {
     page.expect(422, &format!("value=\"{account}\" checked"));
     // The form that came back works.
     let fields = [("content", "As typed"), ("accounts", account.as_str()), ("schedule_type", "draft")];
-    person.submit_from(&page, &new(&t), &fields).await.expect(200, "The draft is saved.");
+    person.submit_from(&page, &new(&t), &fields).await.expect(200, "Draft saved.");
     for fields in [
         vec![("schedule_type", "now"), ("content", "No account")],
         vec![("schedule_type", "draft"), ("content", "")],
@@ -128,7 +124,7 @@ async fn problems_are_shown_beside_what_was_typed(app: TestApp) {
         vec![("schedule_type", "draft"), ("content", "x"), ("accounts", "999999")],
     ] {
         let page = person.submit(&new(&t), &new(&t), &fields).await;
-        page.expect(422, "Correct the following");
+        page.expect(422, "Fix these problems");
     }
     let long = "é".repeat(65_536);
     let page = person.submit(&new(&t), &new(&t), &[("schedule_type", "draft"), ("content", &long)]).await;
@@ -166,7 +162,7 @@ async fn pictures_are_chosen_without_saving(app: TestApp) {
     }
     assert_eq!(number_of_posts(&app).await, 0);
     let fields = [("content", "x"), ("media", two.as_str()), ("media", one.as_str()), ("schedule_type", "draft")];
-    person.submit(&new(&t), &new(&t), &fields).await.expect(200, "The draft is saved.");
+    person.submit(&new(&t), &new(&t), &fields).await.expect(200, "Draft saved.");
     assert_eq!(only_post(&t).await["media"].to_string(), format!("[{two},{one}]"));
 }
 
@@ -192,7 +188,7 @@ async fn an_account_has_pictures_of_its_own(app: TestApp) {
     assert!(page.hidden_fields(&new(&t)).contains(&(own, "1".to_owned())), "{}", page.text);
 
     let fields = [&typed[..], &[(field.as_str(), square.as_str()), ("schedule_type", "draft")]].concat();
-    person.submit_from(&page, &new(&t), &fields).await.expect(200, "The draft is saved.");
+    person.submit_from(&page, &new(&t), &fields).await.expect(200, "Draft saved.");
     let post = only_post(&t).await;
     let own = |post: &Value, account: &str| {
         let targets = post["targets"].as_array().unwrap().iter();
@@ -204,14 +200,14 @@ async fn an_account_has_pictures_of_its_own(app: TestApp) {
     // An edit keeps them, without the choice being shown.
     let path = format!("/brands/{}/posts/{}/edit", t.brand, post["id"]);
     let fields = with("schedule_type", "draft");
-    person.submit(&path, &path, &fields).await.expect(200, "The draft is saved.");
+    person.submit(&path, &path, &fields).await.expect(200, "Draft saved.");
     assert_eq!(own(&only_post(&t).await, &second), format!("[{square}]"));
     // None is a choice, too; and the post's pictures are used again.
     let page = person.submit(&path, &path, &[&typed[..], &[("_action", pick.as_str())]].concat()).await;
-    person.submit_from(&page, &path, &fields).await.expect(200, "The draft is saved.");
+    person.submit_from(&page, &path, &fields).await.expect(200, "Draft saved.");
     assert_eq!(own(&only_post(&t).await, &second), "[]");
     let page = person.submit(&path, &path, &[&typed[..], &[("_action", same.as_str())]].concat()).await;
-    person.submit_from(&page, &path, &fields).await.expect(200, "The draft is saved.");
+    person.submit_from(&page, &path, &fields).await.expect(200, "Draft saved.");
     assert_eq!(own(&only_post(&t).await, &second), "null");
 }
 
@@ -227,7 +223,7 @@ async fn a_picture_is_uploaded_beside_the_form(app: TestApp) {
     }
     assert_eq!(locations[0], locations[1], "a form that is sent twice stores one picture");
     assert_eq!(app.number("SELECT count(*) FROM media").await, 1);
-    person.get(&locations[0]).await.expect(200, "Fresh bread").expect(200, "The picture is in the library.");
+    person.get(&locations[0]).await.expect(200, "Fresh bread").expect(200, "Image uploaded.");
     let page = person.get(&new(&t)).await;
     let reply = send_file(&app, &person, &page, &png, true).await;
     let id: i64 = String::from_utf8_lossy(&reply.body).parse().expect("an id");
@@ -254,7 +250,7 @@ async fn an_edit_keeps_what_the_form_does_not_have(app: TestApp) {
     let (path, account) = (format!("/brands/{}/posts/{id}/edit", t.brand), account.to_string());
     let fields =
         [("content", "y"), ("accounts", account.as_str()), ("overrides.0.content", "Own"), ("schedule_type", "draft")];
-    person.submit(&path, &path, &fields).await.expect(200, "The draft is saved.");
+    person.submit(&path, &path, &fields).await.expect(200, "Draft saved.");
     let target = only_post(&t).await["targets"][0].take();
     assert_eq!((&target["media"], &target["options"]), (&json!([picture]), &json!({ "beyond": [1] })));
     assert_eq!(target["content"], "Own");
@@ -274,7 +270,7 @@ async fn an_unchanged_time_keeps_its_seconds(app: TestApp) {
         ("scheduled_at", "2026-07-01T09:30"),
         ("schedule_type", "scheduled"),
     ];
-    person.submit(&path, &path, &fields).await.expect(200, "The post is scheduled.");
+    person.submit(&path, &path, &fields).await.expect(200, "Post scheduled.");
     let post = only_post(&t).await;
     assert_eq!((&post["content"], &post["scheduled_at"]), (&json!("y"), &json!("2026-07-01T07:30:15Z")));
 }
@@ -286,12 +282,12 @@ async fn a_refused_submission_leaves_one_draft(app: TestApp) {
     let first = person.get(&new(&t)).await;
     let fields = [("content", "To approve"), ("_action", "submit")];
     let page = person.submit_from(&first, &new(&t), &fields).await;
-    page.expect(422, "At least one account is needed").expect(422, "To approve");
+    page.expect(422, "At least one account is required").expect(422, "To approve");
     let id = only_post(&t).await["id"].as_i64().unwrap();
     let path = format!("/brands/{}/posts/{id}/edit", t.brand);
     let fields = [("content", "To approve"), ("accounts", account.as_str()), ("_action", "submit")];
     for _ in 0..2 {
-        person.submit_from(&page, &path, &fields).await.expect(200, "The post waits for approval.");
+        person.submit_from(&page, &path, &fields).await.expect(200, "Post submitted for approval.");
     }
     assert_eq!(only_post(&t).await["status"], "pending_approval");
     let bare = app.tenant("bare").await;
@@ -313,7 +309,7 @@ async fn the_check_is_a_fragment_for_the_script(app: TestApp) {
     let request = request.header("content-type", "application/x-www-form-urlencoded");
     let reply = request.header("x-requested-with", "fetch").send().await;
     let text = String::from_utf8_lossy(&reply.body);
-    assert!(reply.status == 200 && text.starts_with("<h2>Check</h2>") && text.contains("Five!"), "{text}");
+    assert!(reply.status == 200 && text.starts_with("<h2>Preview</h2>") && text.contains("Five!"), "{text}");
     assert_eq!(number_of_posts(&app).await, 0);
 }
 
@@ -333,7 +329,7 @@ async fn a_post_that_is_out_is_not_edited(app: TestApp) {
     app.sql("UPDATE post_targets SET status = 'failed'").await;
     app.sql("DELETE FROM jobs WHERE kind = 'publish_target'").await;
     let page = person.get(&path).await;
-    page.expect(200, "cannot change any more");
+    page.expect(200, "can no longer be changed");
     assert!(!page.has("Publish now") && !page.has("name=\"scheduled_at\""), "{}", page.text);
     person.submit_from(&page, &path, &[("content", "Corrected"), ("_action", "save")]).await.expect(200, "Corrected");
     let post = only_post(&t).await;
@@ -346,7 +342,7 @@ async fn other_brands_records_are_not_found(app: TestApp) {
     let picture = upload(&other).await;
     let person = ConsoleUser::sign_in(&t).await;
     for id in [id.to_string(), MISSING_ID.to_string()] {
-        person.get(&format!("/brands/{}/posts/{id}/edit", t.brand)).await.expect(404, "There is nothing here");
+        person.get(&format!("/brands/{}/posts/{id}/edit", t.brand)).await.expect(404, "Page not found");
     }
     let page = person.get(&format!("{}?media={picture}", new(&t))).await;
     assert!(page.status == 200 && !page.has("bread.png"), "{}", page.text);

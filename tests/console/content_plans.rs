@@ -45,7 +45,7 @@ async fn a_plan_is_made_changed_and_deleted(app: TestApp) {
     let form = [("name", "Spring"), ("description", ""), ("starts_on", "2030-01-01"), ("ends_on", "2030-01-31")];
     for _ in 0..2 {
         let shown = person.submit_from(&page, &new, &form).await;
-        shown.expect(200, "The plan is made.").expect(200, "1 Jan to 31 Jan 2030").expect(200, "No items here");
+        shown.expect(200, "Plan created.").expect(200, "1 Jan to 31 Jan 2030").expect(200, "No items here");
     }
     assert_eq!(app.number("SELECT count(*) FROM content_plans").await, 1);
     person.get(&list).await.expect(200, "Spring").expect(200, "1 Jan to 31 Jan 2030");
@@ -54,9 +54,9 @@ async fn a_plan_is_made_changed_and_deleted(app: TestApp) {
     person.get(&edit).await.expect(200, "value=\"Spring\"").expect(200, "value=\"2030-01-31\"");
     let form = [("name", "Summer"), ("description", "Ice"), ("starts_on", ""), ("ends_on", "2030-08-31")];
     let shown = person.submit(&edit, &edit, &form).await;
-    shown.expect(200, "The plan is saved.").expect(200, "Until 31 Aug 2030").expect(200, "Ice");
+    shown.expect(200, "Plan saved.").expect(200, "Until 31 Aug 2030").expect(200, "Ice");
     person.submit(&edit, &format!("{path}/delete"), &[]).await.expect(200, "No plans yet");
-    person.get(&path).await.expect(404, "There is nothing here");
+    person.get(&path).await.expect(404, "Page not found");
 }
 
 async fn items_are_added_changed_and_deleted(app: TestApp) {
@@ -72,19 +72,19 @@ async fn items_are_added_changed_and_deleted(app: TestApp) {
     let form = [("title", "Buns"), ("content", "Hot"), ("planned_at", "")];
     for _ in 0..2 {
         let shown = person.submit_from(&page, &format!("{path}/items"), &form).await;
-        shown.expect(200, "The item is added.").expect(200, "No day yet");
+        shown.expect(200, "Item added.").expect(200, "No date yet");
     }
     assert_eq!(read(&t, &made).await["items"].as_array().map(Vec::len), Some(2));
     let shown = person.get(&item).await;
     shown.expect(200, "value=\"2030-01-07T07:30\"").expect(200, "value=\"calendar\" checked");
     let form = [("title", "Rye"), ("content", ""), ("planned_at", "2030-07-01T12:00")];
-    person.submit(&item, &item, &form).await.expect(200, "The item is saved.").expect(200, "value=\"Rye\"");
+    person.submit(&item, &item, &form).await.expect(200, "Item saved.").expect(200, "value=\"Rye\"");
     let changed = read(&t, &made).await["items"][0].clone();
     assert_eq!((&changed["title"], &changed["content"]), (&json!("Rye"), &json!(null)));
     assert_eq!(changed["planned_at"], "2030-07-01T10:00:00Z");
     let shown = person.submit(&item, &format!("{item}/delete"), &[]).await;
-    shown.expect(200, "The item is deleted.").expect(200, "Buns");
-    person.get(&item).await.expect(404, "There is nothing here");
+    shown.expect(200, "Item deleted.").expect(200, "Buns");
+    person.get(&item).await.expect(404, "Page not found");
 }
 
 async fn problems_of_a_plan_and_an_item_are_shown(app: TestApp) {
@@ -124,12 +124,12 @@ async fn a_post_is_made_of_an_item_once(app: TestApp) {
         assert_eq!((sent.status, sent.reply.header("location")), (303, Some(to.as_str())));
     }
     assert_eq!(app.number("SELECT count(*) FROM posts WHERE status = 'scheduled'").await, 1);
-    person.get(&item).await.expect(200, "A post was made from this item.").expect(200, "Scheduled");
+    person.get(&item).await.expect(200, "A post was created from this item.").expect(200, "Scheduled");
     person.get(&path).await.expect(200, "Scheduled");
     // A form of a page that was opened before.
     let sent =
         person.post(&format!("{item}/schedule"), &[fields[0], ("_key", "another-key"), fields[2], fields[3]]).await;
-    sent.expect(422, "was made from this item");
+    sent.expect(422, "was already created from this item");
     assert_eq!(app.number("SELECT count(*) FROM posts").await, 1);
 }
 
@@ -149,7 +149,7 @@ async fn an_item_becomes_a_draft_or_waits_for_approval(app: TestApp) {
     let basic = app.tenant("pro").await;
     let (_, item) = paths(&basic, &plan(&basic, "Basic").await);
     let page = ConsoleUser::sign_in(&basic).await.get(&item).await;
-    page.expect(200, "A draft");
+    page.expect(200, "You can continue editing it.");
     assert!(!page.has("Waiting for approval"), "the plan lacks approvals");
 }
 
@@ -170,7 +170,7 @@ async fn problems_of_scheduling_are_shown(app: TestApp) {
         .expect(422, &format!("value=\"{account}\" checked"));
     app.sql("UPDATE content_plan_items SET planned_at = NULL").await;
     let form = [("destination", "calendar"), ("account_ids", account.as_str())];
-    person.submit(&item, &schedule, &form).await.expect(422, "The item has no time.");
+    person.submit(&item, &schedule, &form).await.expect(422, "The item has no planned time.");
     app.sql("UPDATE social_accounts SET status = 'expired'").await;
     person.get(&item).await.expect(200, "Expired. Reconnect it to publish.").expect(200, "value=\"draft\" checked");
     assert_eq!(app.number("SELECT count(*) FROM posts").await, 0);
@@ -202,16 +202,16 @@ async fn other_plans_and_items_are_not_found(app: TestApp) {
     let (foreign, foreign_item) = (&theirs["id"], &theirs["items"][0]["id"]);
     for plan in [t.path(&format!("/plans/{foreign}")), t.path(&format!("/plans/{MISSING_ID}"))] {
         for below in ["", "/edit", &format!("/items/{foreign_item}")] {
-            person.get(&format!("{plan}{below}")).await.expect(404, "There is nothing here");
+            person.get(&format!("{plan}{below}")).await.expect(404, "Page not found");
         }
         for action in ["edit", "delete", "items", &format!("items/{foreign_item}/schedule")] {
-            person.post(&format!("{plan}/{action}"), &fields).await.expect(404, "There is nothing here");
+            person.post(&format!("{plan}/{action}"), &fields).await.expect(404, "Page not found");
         }
     }
-    person.get(&format!("{path}/items/{foreign_item}")).await.expect(404, "There is nothing here");
+    person.get(&format!("{path}/items/{foreign_item}")).await.expect(404, "Page not found");
     for action in ["", "/delete", "/schedule"] {
         let sent = person.post(&format!("{path}/items/{foreign_item}{action}"), &fields).await;
-        sent.expect(404, "There is nothing here");
+        sent.expect(404, "Page not found");
     }
     assert_eq!(app.number("SELECT count(*) FROM content_plan_items").await, 2);
 }

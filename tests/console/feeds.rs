@@ -49,7 +49,7 @@ async fn a_feed_is_added_changed_and_deleted(app: TestApp) {
     page.expect(200, "No feeds yet").expect(200, "WordPress");
     for _ in 0..2 {
         let shown = person.submit_from(&page, &list, &[("url", URL), ("name", ""), ("type", "atom")]).await;
-        shown.expect(200, "The feed is added.").expect(200, "Waiting for its first look").expect(200, "Atom");
+        shown.expect(200, "Feed added.").expect(200, "Waiting for first fetch").expect(200, "Atom");
     }
     assert_eq!(app.number("SELECT count(*) FROM feeds WHERE name = '8.8.8.8' AND NOT named").await, 1);
     let path = t.path(&format!("/feeds/{}", app.number("SELECT id FROM feeds").await));
@@ -57,14 +57,14 @@ async fn a_feed_is_added_changed_and_deleted(app: TestApp) {
     let form = [("name", "8.8.8.8"), ("url", "https://8.8.4.4/new.xml")];
     let page = person.get(&path).await;
     for _ in 0..2 {
-        person.submit_from(&page, &path, &form).await.expect(200, "The feed is saved.");
+        person.submit_from(&page, &path, &form).await.expect(200, "Feed saved.");
     }
     assert_eq!(app.number("SELECT count(*) FROM feeds WHERE name = '8.8.4.4' AND NOT named").await, 1);
     let form = [("name", "News"), ("url", "https://8.8.4.4/new.xml")];
     person.submit(&path, &path, &form).await.expect(200, "value=\"News\"");
     person.get(&list).await.expect(200, "News").expect(200, "https://8.8.4.4/new.xml");
     person.submit(&path, &format!("{path}/delete"), &[]).await.expect(200, "No feeds yet");
-    person.get(&path).await.expect(404, "There is nothing here");
+    person.get(&path).await.expect(404, "Page not found");
 }
 
 async fn problems_of_a_feed_are_shown(app: TestApp) {
@@ -104,7 +104,7 @@ async fn articles_are_shown_as_text(app: TestApp) {
     let person = ConsoleUser::sign_in(&t).await;
     let page = person.get(&t.path(&format!("/feeds/{id}"))).await;
     page.expect(200, "Rye & wheat.").expect(200, "href=\"https://8.8.8.8/a\"").expect(200, "Ann");
-    page.expect(200, "Without a title");
+    page.expect(200, "Untitled");
     assert!(!page.has("ftp://"), "only links of the web");
     assert!(!String::from_utf8_lossy(&page.reply.body).contains("<i>Fresh"), "titles are escaped");
 }
@@ -150,12 +150,12 @@ async fn other_feeds_are_not_found(app: TestApp) {
     let fields: Vec<(&str, &str)> = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     for id in [theirs, MISSING_ID] {
         let path = t.path(&format!("/feeds/{id}"));
-        person.get(&path).await.expect(404, "There is nothing here");
+        person.get(&path).await.expect(404, "Page not found");
         for action in ["", "/delete", &format!("/articles/{article}/draft")] {
-            person.post(&format!("{path}{action}"), &fields).await.expect(404, "There is nothing here");
+            person.post(&format!("{path}{action}"), &fields).await.expect(404, "Page not found");
         }
     }
-    person.post(&format!("{path}/articles/{article}/draft"), &fields).await.expect(404, "There is nothing here");
+    person.post(&format!("{path}/articles/{article}/draft"), &fields).await.expect(404, "Page not found");
     assert_eq!(app.number("SELECT count(*) FROM feeds").await, 2);
 }
 

@@ -18,7 +18,7 @@ async fn a_new_brand_has_a_checklist(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let person = ConsoleUser::sign_in(&t).await;
     let page = person.get(&format!("/brands/{}", t.brand)).await;
-    page.expect(200, "Get started").expect(200, "Nothing is scheduled");
+    page.expect(200, "Get started").expect(200, "No posts scheduled");
     assert!(page.has("Bakery") && page.has("Ann"), "{}", page.text);
 }
 
@@ -30,7 +30,7 @@ async fn the_time_zone_is_the_first_step(app: TestApp) {
     assert!(!person.get(&home).await.has("data-guess-zone"), "the zone was chosen with the brand");
     app.sql("UPDATE brands SET timezone = 'UTC'").await;
     let page = person.get(&home).await;
-    page.expect(200, "Choose the time zone").expect(200, "data-guess-zone").expect(200, "\"UTC\" selected");
+    page.expect(200, "Choose a time zone").expect(200, "data-guess-zone").expect(200, "\"UTC\" selected");
     assert!(page.reply.body.len() < 100_000, "{}", page.reply.body.len());
     let editor = ConsoleUser::sign_in(&t.colleague(Role::Editor).await).await;
     assert!(!editor.get(&home).await.has("data-guess-zone"), "an editor may not change it");
@@ -39,7 +39,7 @@ async fn the_time_zone_is_the_first_step(app: TestApp) {
         .await
         .expect(422, "Choose a time zone from the list.");
     let done = person.submit_from(&page, &set, &[("timezone", "Asia/Tokyo")]).await;
-    done.expect(200, "The time zone is saved.");
+    done.expect(200, "Time zone saved.");
     assert!(!done.has("data-guess-zone"), "{}", done.text);
     assert_eq!(app.value::<String>("SELECT timezone FROM brands").await, "Asia/Tokyo");
     // UTC can be chosen, too.

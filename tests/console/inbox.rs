@@ -64,12 +64,12 @@ async fn conversations_are_filtered_and_searched(app: TestApp) {
     let all = format!("{path}?account_id={account}&type=comment&platform=sandbox&unread=true");
     person.get(&all).await.expect(200, "Thank you").expect(200, "checked");
     for query in ["status=snoozed&search=x", "type=dm", "tag=vip", "assignee_id=5", "search=%21"] {
-        person.get(&format!("{path}?{query}")).await.expect(200, "No conversation matches");
+        person.get(&format!("{path}?{query}")).await.expect(200, "No matching conversations");
     }
     for query in ["status=flown", "type=x", "account_id=x", "unread=maybe", "page=0", "search=%00"] {
         person.get(&format!("{path}?{query}")).await.expect(200, "Thank you");
     }
-    person.get(&format!("{path}?page=99")).await.expect(200, "Nothing here");
+    person.get(&format!("{path}?page=99")).await.expect(200, "No conversations");
 }
 
 async fn a_reply_is_sent_once(app: TestApp) {
@@ -80,7 +80,7 @@ async fn a_reply_is_sent_once(app: TestApp) {
     let page = person.get(&path).await;
     for _ in 0..2 {
         let sent = person.submit_from(&page, &format!("{path}/reply"), &[("body", "At <i>seven</i>.")]).await;
-        sent.expect(200, "The reply is on its way.").expect(200, "At <i>seven</i>.").expect(200, "Being sent");
+        sent.expect(200, "Sending the reply.").expect(200, "At <i>seven</i>.").expect(200, ">Sending<");
     }
     assert_eq!(app.number("SELECT count(*) FROM jobs WHERE kind = 'send_reply'").await, 1);
     app.sql(
@@ -90,7 +90,7 @@ async fn a_reply_is_sent_once(app: TestApp) {
         WHERE direction = 'outbound'"#,
     )
     .await;
-    person.get(&path).await.expect(200, "Failed").expect(200, "Refused. To try again, write the reply again.");
+    person.get(&path).await.expect(200, "Failed").expect(200, "Refused. To retry, send the reply again.");
 }
 
 async fn a_conversation_is_snoozed_until_a_local_time(app: TestApp) {
@@ -128,7 +128,7 @@ async fn a_conversation_is_assigned_and_tagged(app: TestApp) {
     let both = edited(&[("user_id", &user), ("tags", " vip, refund ,,vip")]);
     let page = person.submit(&path, &edit, &both).await;
     page.expect(200, &format!("value=\"{user}\" selected")).expect(200, "value=\"refund, vip\"");
-    page.expect(200, "The conversation is changed.");
+    page.expect(200, "Conversation updated.");
     person.get(&format!("{list}?tag=vip")).await.expect(200, "value=\"refund\"").expect(200, "Vera Vogel");
     person.submit(&path, &edit, &edited(&[])).await.expect(200, "value=\"\" selected");
     assert_eq!(app.number("SELECT count(*) FROM conversation_tags").await, 0);
@@ -188,7 +188,7 @@ async fn a_reply_resolves_if_wanted(app: TestApp) {
     assert!(!person.get(&list).await.has("You:"));
     let reply = [("body", "At seven."), ("resolve", "true")];
     let page = person.submit(&path, &format!("{path}/reply"), &reply).await;
-    page.expect(200, "The reply is on its way, and the conversation is resolved.").expect(200, "Resolved");
+    page.expect(200, "Sending the reply. The conversation is resolved.").expect(200, "Resolved");
     person.get(&list).await.expect(200, "You:</span> <bdi>At seven.</bdi>");
     let page = person.submit(&path, &format!("{path}/reply"), &[("body", ""), ("resolve", "true")]).await;
     page.expect(422, "e-body");
@@ -199,7 +199,7 @@ async fn new_messages_are_looked_for(app: TestApp) {
     let account = inbox(&app, &t, &["Hello"], false).await;
     let person = ConsoleUser::sign_in(&t).await;
     let page = person.submit(&t.path("/inbox"), &t.path("/inbox/sync"), &[]).await;
-    page.expect(200, "New messages are being looked for");
+    page.expect(200, "Checking for new messages");
     assert_eq!(app.number("SELECT count(*) FROM jobs WHERE kind = 'sync_inbox'").await, 1);
     app.sql(format!("UPDATE social_accounts SET status = 'expired' WHERE id = {account}")).await;
     let page = person.submit(&t.path("/inbox"), &t.path("/inbox/sync"), &[]).await;
@@ -277,12 +277,12 @@ async fn other_brands_and_plans_have_no_access(app: TestApp) {
     fields.extend([("body", "x"), ("status", "open"), ("user_id", ""), ("tags", ""), ("account_id", id.as_str())]);
     for id in [theirs, MISSING_ID] {
         let path = t.path(&format!("/inbox/{id}"));
-        person.get(&path).await.expect(404, "There is nothing here");
+        person.get(&path).await.expect(404, "Page not found");
         for action in ["reply", "edit"] {
-            person.post(&format!("{path}/{action}"), &fields).await.expect(404, "There is nothing here");
+            person.post(&format!("{path}/{action}"), &fields).await.expect(404, "Page not found");
         }
     }
-    person.post(&t.path("/inbox/sync"), &fields).await.expect(404, "There is nothing here");
+    person.post(&t.path("/inbox/sync"), &fields).await.expect(404, "Page not found");
     let bare = app.tenant(BARE).await;
     let person = ConsoleUser::sign_in(&bare).await;
     person.get(&bare.path("/inbox")).await.expect(402, "Not in your plan");

@@ -42,7 +42,7 @@ async fn a_key_is_shown_once_and_works(app: TestApp) {
     let body: Vec<u8> = app.value("SELECT response FROM idempotency_keys ORDER BY created_at DESC LIMIT 1").await;
     assert!(!String::from_utf8_lossy(&body).contains(&key), "the stored answer is sealed");
     let other = person.submit_from(&page, &action, &[("mode", "test"), ("scopes", "all")]).await;
-    other.expect(409, "This form was sent before, with other values.");
+    other.expect(409, "This form was already submitted with other values.");
 }
 
 async fn a_key_has_the_chosen_scopes(app: TestApp) {
@@ -78,10 +78,10 @@ async fn a_key_is_revoked(app: TestApp) {
     for other in [theirs, session] {
         let fields = [("_csrf", hidden[0].1.as_str()), ("_key", "another")];
         let path = t.path(&format!("/developers/keys/{other}/revoke"));
-        person.post(&path, &fields).await.expect(404, "There is no such key.");
+        person.post(&path, &fields).await.expect(404, "The key does not exist.");
     }
     for _ in 0..2 {
-        person.submit_from(&page, &action, &[]).await.expect(200, "The key is revoked");
+        person.submit_from(&page, &action, &[]).await.expect(200, "API key revoked");
     }
     t.get("/brands").await.assert_status(401);
     colleague.get("/brands").await.assert_status(200);
@@ -101,10 +101,7 @@ async fn a_key_beyond_the_maximum_is_rejected(app: TestApp) {
     assert_eq!(app.number(OWN).await, 50, "the session's key does not count");
     let id =
         app.number(format!("SELECT max(id) FROM api_keys WHERE user_id = {} AND prefix <> 'session'", t.user)).await;
-    person
-        .submit(&from, &t.path(&format!("/developers/keys/{id}/revoke")), &[])
-        .await
-        .expect(200, "The key is revoked");
+    person.submit(&from, &t.path(&format!("/developers/keys/{id}/revoke")), &[]).await.expect(200, "API key revoked");
     person.submit_from(&page, &action, &form).await.expect(200, "It is not shown again.");
 }
 

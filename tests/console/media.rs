@@ -50,7 +50,7 @@ async fn a_picture_is_uploaded_once(app: TestApp) {
     let person = ConsoleUser::sign_in(&t).await;
     let path = t.path("/media");
     let page = person.get(&path).await;
-    page.expect(200, "No pictures yet").expect(200, "at most 25 MiB");
+    page.expect(200, "No images yet").expect(200, "at most 25 MiB");
     let (form, bytes) = (upload_form(&page, &path), picture::png(60, 20));
     for _ in 0..2 {
         assert_eq!(upload(&t, &person, &form, &bytes).await.0, 303);
@@ -111,8 +111,8 @@ async fn pictures_are_searched_and_paged(app: TestApp) {
     person.get(&path).await.expect(200, "1–20 of 21").expect(200, "no description");
     person.get(&format!("{path}?page=2")).await.expect(200, "21–21 of 21");
     person.get(&format!("{path}?search=BREAD20")).await.expect(200, "bread20.png").expect(200, "Show all");
-    person.get(&format!("{path}?search=%25")).await.expect(200, "No picture matches");
-    person.get(&format!("{path}?asset_type=logo")).await.expect(200, "No picture matches");
+    person.get(&format!("{path}?search=%25")).await.expect(200, "No matching images");
+    person.get(&format!("{path}?asset_type=logo")).await.expect(200, "No matching images");
     for query in ["page=0", "asset_type=flown", &format!("search={}", "%00".repeat(300))] {
         person.get(&format!("{path}?{query}")).await.expect(200, "1–20 of 21");
     }
@@ -129,12 +129,12 @@ async fn a_picture_is_changed_and_deleted(app: TestApp) {
     page.expect(422, "e-filename").expect(422, "e-alt_text").expect(422, "e-asset_type");
     let form = [("filename", "Bread"), ("alt_text", "<i>Rye</i>"), ("asset_type", "logo")];
     let page = person.submit(&path, &path, &form).await;
-    page.expect(200, "The picture is saved.").expect(200, "Bread").expect(200, "value=\"logo\" selected");
+    page.expect(200, "Image saved.").expect(200, "Bread").expect(200, "value=\"logo\" selected");
     let page = person.submit(&path, &path, &[("filename", "Bread"), ("alt_text", ""), ("asset_type", "logo")]).await;
-    page.expect(200, "The picture is saved.");
+    page.expect(200, "Image saved.");
     assert_eq!(app.number("SELECT count(*) FROM media WHERE alt_text IS NULL").await, 1);
-    person.submit(&path, &format!("{path}/delete"), &[]).await.expect(200, "The picture is deleted.");
-    person.get(&path).await.expect(404, "There is nothing here");
+    person.submit(&path, &format!("{path}/delete"), &[]).await.expect(200, "Image deleted.");
+    person.get(&path).await.expect(404, "Page not found");
 }
 
 async fn an_import_is_requested_and_its_state_shown(app: TestApp) {
@@ -143,11 +143,11 @@ async fn an_import_is_requested_and_its_state_shown(app: TestApp) {
     let (path, import) = (t.path("/media"), t.path("/media/import"));
     person.submit(&path, &import, &[("url", ""), ("alt_text", "Rye")]).await.expect(422, "e-url").expect(422, "Rye");
     let page = person.submit(&path, &import, &[("url", "http://127.0.0.1/a.png")]).await;
-    page.expect(422, "Give a public http:// or https:// address.");
+    page.expect(422, "Use a public http:// or https:// URL.");
     let page = person.get(&path).await;
     for _ in 0..2 {
         let done = person.submit_from(&page, &import, &[("url", "https://8.8.8.8/a.png"), ("alt_text", "")]).await;
-        done.expect(200, "The picture is being imported").expect(200, "Waiting").expect(200, "https://8.8.8.8/a.png");
+        done.expect(200, "The image is being imported").expect(200, "Waiting").expect(200, "https://8.8.8.8/a.png");
     }
     assert_eq!(app.number("SELECT count(*) FROM media_jobs").await, 1);
     app.sql(
@@ -170,9 +170,9 @@ async fn other_brands_pictures_are_not_found(app: TestApp) {
     let fields: Vec<(&str, &str)> = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     for id in [theirs, MISSING_ID] {
         let path = t.path(&format!("/media/{id}"));
-        person.get(&path).await.expect(404, "There is nothing here");
-        person.post(&path, &fields).await.expect(404, "There is nothing here");
-        person.post(&format!("{path}/delete"), &fields).await.expect(404, "There is nothing here");
+        person.get(&path).await.expect(404, "Page not found");
+        person.post(&path, &fields).await.expect(404, "Page not found");
+        person.post(&format!("{path}/delete"), &fields).await.expect(404, "Page not found");
     }
     assert_eq!(app.number("SELECT count(*) FROM media").await, 2);
 }

@@ -46,7 +46,7 @@ async fn a_dead_job_is_shown_with_its_reason_and_run_again(app: TestApp) {
     assert!(!String::from_utf8_lossy(&page.reply.body).contains("<b>cold"), "reasons are escaped");
     let retry = format!("/operator/jobs/{job}/retry");
     for _ in 0..2 {
-        person.submit_from(&page, &retry, &[]).await.expect(200, "The job runs again.");
+        person.submit_from(&page, &retry, &[]).await.expect(200, "Retrying the job.");
     }
     let ready = format!("SELECT count(*) FROM jobs WHERE id = {job} AND state = 'ready' AND attempt = 0");
     assert_eq!(app.number(ready).await, 1);
@@ -55,7 +55,7 @@ async fn a_dead_job_is_shown_with_its_reason_and_run_again(app: TestApp) {
     hidden.iter_mut().filter(|(name, _)| name == "_key").for_each(|(_, value)| value.push('x'));
     let fields: Vec<(&str, &str)> = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     person.post(&retry, &fields).await.expect(422, "Nothing was changed");
-    person.post(&format!("/operator/jobs/{MISSING_ID}/retry"), &fields).await.expect(404, "There is nothing here");
+    person.post(&format!("/operator/jobs/{MISSING_ID}/retry"), &fields).await.expect(404, "Page not found");
 }
 
 async fn all_dead_jobs_of_a_kind_are_run_again(app: TestApp) {
@@ -65,14 +65,14 @@ async fn all_dead_jobs_of_a_kind_are_run_again(app: TestApp) {
     let person = ConsoleUser::sign_in(&t).await;
     let count = "SELECT count(*) FROM jobs WHERE state = 'dead'";
     let page = person.get("/operator?kind=deliver_webhook").await;
-    page.expect(200, "No job matches");
+    page.expect(200, "No matching jobs");
     let (path, other) = ("/operator?state=dead&kind=publish_target", "/operator/jobs/retry-dead?kind=deliver_webhook");
     let hidden = person.get("/operator").await.hidden_fields("/operator/jobs/retry-dead");
     let fields: Vec<(&str, &str)> = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     person.post(other, &fields).await.expect(303, "");
     assert_eq!(app.number(count).await, 1, "it is of another kind");
     let page = person.submit(path, "/operator/jobs/retry-dead?kind=publish_target", &[]).await;
-    page.expect(200, "The dead jobs run again.");
+    page.expect(200, "Retrying the dead jobs.");
     assert_eq!(app.number(count).await, 0);
 }
 
@@ -86,11 +86,11 @@ async fn a_scheduled_job_is_cancelled(app: TestApp) {
     let page = person.get("/operator?state=ready&kind=publish_target").await;
     for _ in 0..2 {
         let done = person.submit_from(&page, &format!("/operator/jobs/{job}/cancel"), &[]).await;
-        done.expect(200, "The job is cancelled.");
+        done.expect(200, "Job canceled.");
     }
     assert_eq!(app.number("SELECT count(*) FROM jobs WHERE state = 'cancelled'").await, 1);
     assert_eq!(app.number("SELECT count(*) FROM post_targets WHERE status = 'failed'").await, 1);
-    person.get("/operator?state=cancelled").await.expect(200, "cancelled by the operator").expect(200, "Retry");
+    person.get("/operator?state=cancelled").await.expect(200, "canceled by the operator").expect(200, "Retry");
 }
 
 async fn a_kind_is_paused_and_resumed(app: TestApp) {
@@ -99,12 +99,12 @@ async fn a_kind_is_paused_and_resumed(app: TestApp) {
     let (pause, resume) = ("/operator/kinds/publish_target/pause", "/operator/kinds/publish_target/resume");
     let count = "SELECT count(*) FROM paused_kinds";
     let page = person.submit("/operator", pause, &[]).await;
-    page.expect(200, "The kind is paused").expect(200, "Paused");
+    page.expect(200, "Job kind paused").expect(200, "Paused");
     assert_eq!(app.number(count).await, 1);
     let hidden = page.hidden_fields(resume);
     let fields: Vec<(&str, &str)> = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    person.post("/operator/kinds/flown/resume", &fields).await.expect(404, "There is nothing here");
-    person.submit_from(&page, resume, &[]).await.expect(200, "The kind goes on.");
+    person.post("/operator/kinds/flown/resume", &fields).await.expect(404, "Page not found");
+    person.submit_from(&page, resume, &[]).await.expect(200, "Job kind resumed.");
     assert_eq!(app.number(count).await, 0);
 }
 
@@ -115,7 +115,7 @@ async fn jobs_are_filtered_and_paged(app: TestApp) {
         dead(&app, &t, account).await;
     }
     let person = ConsoleUser::sign_in(&t).await;
-    person.get("/operator").await.expect(200, "1–20 of 21").expect(200, "21 dead jobs run again.");
+    person.get("/operator").await.expect(200, "1–20 of 21").expect(200, "Retry 21 dead jobs?");
     person.get("/operator?page=2").await.expect(200, "21–21 of 21");
     person.get("/operator?state=&page=1").await.expect(200, "<h2 id=\"jobs\">Jobs</h2>");
     for query in ["page=0", "page=x", "state=flown", "kind=flown", "state=dead&kind="] {
@@ -138,7 +138,7 @@ async fn users_plans_and_the_system_are_shown(app: TestApp) {
     plans.expect(200, &format!("Workspace {}", other.workspace)).expect(200, "500 MiB").expect(200, "Link in bio");
     let system = person.get("/operator/system").await;
     system.expect(200, &app.url).expect(200, "All migrations are applied.").expect(200, "2 in 2 workspaces");
-    system.expect(200, "The storage answers.").expect(200, "No job is late");
+    system.expect(200, "The storage responds.").expect(200, "No jobs are late");
     for path in ["/operator/users?page=99", "/operator/plans?page=99"] {
         assert_eq!(person.get(path).await.status, 200);
     }
@@ -149,7 +149,7 @@ async fn only_the_operator_has_access(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let person = ConsoleUser::sign_in(&t).await;
     for path in ["/operator", "/operator/users", "/operator/plans", "/operator/system"] {
-        person.get(path).await.expect(403, "Only the operator");
+        person.get(path).await.expect(403, "Only operators");
     }
     let operator = ConsoleUser::sign_in(&first).await;
     let hidden = operator.get("/operator").await.hidden_fields("/operator/kinds/publish_target/pause");

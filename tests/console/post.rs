@@ -50,8 +50,8 @@ async fn a_post_shows_where_it_goes(app: TestApp) {
     let person = ConsoleUser::sign_in(&t).await;
     let page = person.get(&page_of(&t, id)).await;
     page.expect(200, "Bread").expect(200, "demo").expect(200, "The oven is cold.").expect(200, "Reconnect");
-    page.expect(200, "Tried 2 times.").expect(200, "Ann").expect(200, "Try the failed ones again");
-    assert!(!page.has("Publish now") && !page.has("It is missing there"), "{}", page.text);
+    page.expect(200, "2 attempts").expect(200, "Ann").expect(200, "Retry failed accounts");
+    assert!(!page.has("Publish now") && !page.has("It was not published"), "{}", page.text);
     app.sql("UPDATE post_targets SET url = 'javascript:alert(1)'").await;
     assert!(!person.get(&page_of(&t, id)).await.has("javascript:"));
     app.sql("DELETE FROM brand_accounts").await;
@@ -79,9 +79,9 @@ async fn a_post_is_rescheduled_and_taken_back(app: TestApp) {
     }
     assert_eq!(read(&t, id).await["status"], "draft");
     let page = person.submit(&path, &reschedule, &[("scheduled_at", "2026-07-01T09:30")]).await;
-    page.expect(200, "The post is scheduled.").expect(200, "1 Jul, 09:30");
+    page.expect(200, "Post scheduled.").expect(200, "1 Jul, 09:30");
     let unschedule = format!("{path}/unschedule");
-    person.submit(&path, &unschedule, &[]).await.expect(200, "The post is a draft again.");
+    person.submit(&path, &unschedule, &[]).await.expect(200, "The post returned to draft.");
     assert_eq!(read(&t, id).await["status"], "draft");
 }
 
@@ -106,10 +106,10 @@ async fn a_post_is_deleted_once(app: TestApp) {
     let page = person.get(&page_of(&t, id)).await;
     for _ in 0..2 {
         let list = person.submit_from(&page, &format!("{}/delete", page_of(&t, id)), &[]).await;
-        list.expect(200, "The post is deleted.");
+        list.expect(200, "Post deleted.");
         assert!(!list.has("Old bread"), "{}", list.text);
     }
-    person.get(&page_of(&t, id)).await.expect(404, "There is nothing here");
+    person.get(&page_of(&t, id)).await.expect(404, "Page not found");
 }
 
 async fn only_managers_approve(app: TestApp) {
@@ -119,7 +119,7 @@ async fn only_managers_approve(app: TestApp) {
     let (path, editor) = (page_of(&t, id), t.colleague(Role::Editor).await);
     let (owner, editor) = (ConsoleUser::sign_in(&t).await, ConsoleUser::sign_in(&editor).await);
     let submit = format!("{path}/submit");
-    editor.submit(&path, &submit, &[]).await.expect(200, "The post waits for approval.");
+    editor.submit(&path, &submit, &[]).await.expect(200, "Post submitted for approval.");
     let page = editor.get(&path).await;
     assert!(!page.has("/approve\"") && !page.has("/reject\""), "{}", page.text);
     let hidden = page.hidden_fields("/sign-out");
@@ -131,12 +131,12 @@ async fn only_managers_approve(app: TestApp) {
     let page = owner.submit(&path, &format!("{path}/reject"), &[("reason", &long)]).await;
     page.expect(422, "at most 2000 characters").expect(422, &long);
     let page = owner.submit(&path, &format!("{path}/reject"), &[("reason", "The <b>price</b> is old.")]).await;
-    page.expect(200, "The post is rejected").expect(200, "The <b>price</b> is old.");
+    page.expect(200, "Post rejected").expect(200, "The <b>price</b> is old.");
     assert_eq!(read(&t, id).await["status"], "draft");
-    editor.submit(&path, &submit, &[]).await.expect(200, "The post waits for approval.");
+    editor.submit(&path, &submit, &[]).await.expect(200, "Post submitted for approval.");
     let page = owner.get(&path).await;
     for _ in 0..2 {
-        owner.submit_from(&page, &format!("{path}/approve"), &[]).await.expect(200, "The post is approved.");
+        owner.submit_from(&page, &format!("{path}/approve"), &[]).await.expect(200, "Post approved.");
     }
     assert_eq!(read(&t, id).await["status"], "publishing");
     assert_eq!(app.number("SELECT count(*) FROM jobs WHERE kind = 'publish_target'").await, 1);
@@ -154,8 +154,8 @@ async fn contributors_are_offered_drafts_only(app: TestApp) {
         assert!(!page.has("Publish now") && !page.has("Schedule<") && !page.has("/bio\""), "{}", page.text);
     }
     let pending = contributor.submit(&path, &format!("{path}/submit"), &[]).await;
-    pending.expect(200, "The post waits for approval.");
-    assert!(!pending.has("/edit\"") && pending.has("Delete the post"), "{}", pending.text);
+    pending.expect(200, "Post submitted for approval.");
+    assert!(!pending.has("/edit\"") && pending.has("Delete post"), "{}", pending.text);
     let page = contributor.get(&format!("/brands/{}/accounts", t.brand)).await;
     assert!(!page.has("Disconnect") && !page.has("Connect an account"), "{}", page.text);
     for closed in ["bio", "accounts/connect/sandbox"] {
@@ -170,7 +170,7 @@ async fn failed_accounts_are_tried_again_once(app: TestApp) {
     let page = person.get(&page_of(&t, id)).await;
     for _ in 0..2 {
         let page = person.submit_from(&page, &format!("{}/retry", page_of(&t, id)), &[]).await;
-        page.expect(200, "The failed accounts are tried again.");
+        page.expect(200, "Retrying the failed accounts.");
     }
     assert_eq!(read(&t, id).await["status"], "publishing");
     assert_eq!(app.number("SELECT count(*) FROM jobs WHERE kind = 'publish_target'").await, 1);
@@ -187,9 +187,9 @@ async fn an_unknown_outcome_is_confirmed_first(app: TestApp) {
     let (home, retry) = (format!("/brands/{}", t.brand), format!("{}/retry", page_of(&t, id)));
     // The first page has the button without the question.
     let page = person.submit(&home, &retry, &[]).await;
-    page.expect(409, "It is not known").expect(409, "Look there first").expect(409, "demo (Sandbox)");
+    page.expect(409, "may already be published on some").expect(409, "Check there first").expect(409, "demo (Sandbox)");
     assert_eq!(read(&t, id).await["status"], "failed");
-    person.submit(&page_of(&t, id), &retry, &[]).await.expect(200, "The failed accounts are tried again.");
+    person.submit(&page_of(&t, id), &retry, &[]).await.expect(200, "Retrying the failed accounts.");
     assert_eq!(app.number("SELECT count(*) FROM jobs WHERE kind = 'publish_target'").await, 1);
 }
 
@@ -200,7 +200,7 @@ async fn other_brands_posts_are_not_found(app: TestApp) {
     let hidden = person.get(&format!("/brands/{}", t.brand)).await.hidden_fields("/sign-out");
     let fields: Vec<_> = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     for id in [theirs, MISSING_ID] {
-        person.get(&page_of(&t, id)).await.expect(404, "There is nothing here");
+        person.get(&page_of(&t, id)).await.expect(404, "Page not found");
         for action in ["delete", "submit", "approve", "reject", "publish", "reschedule", "unschedule", "retry"] {
             let page = person.post(&format!("{}/{action}", page_of(&t, id)), &fields).await;
             assert_eq!(page.status, 404, "{action}: {}", page.text);

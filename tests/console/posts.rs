@@ -37,7 +37,7 @@ async fn posts_are_listed_and_filtered(app: TestApp) {
         let page = person.get(&format!("{path}?{query}")).await;
         assert_eq!((page.has("<i>First</i>"), page.has(">Second<")), (has_first, has_second), "{query}: {}", page.text);
     }
-    person.get(&format!("{path}?status=failed")).await.expect(200, "No post matches");
+    person.get(&format!("{path}?status=failed")).await.expect(200, "No matching posts");
 }
 
 async fn a_list_has_pages(app: TestApp) {
@@ -73,5 +73,5 @@ async fn only_the_brands_posts_are_listed(app: TestApp) {
     let person = ConsoleUser::sign_in(&t).await;
     let page = person.get(&format!("/brands/{}/posts?account={theirs}", t.brand)).await;
     assert!(page.status == 200 && !page.has("A secret plan") && !page.has("theirs"), "{}", page.text);
-    person.get(&format!("/brands/{}/posts", other.brand)).await.expect(404, "There is nothing here");
+    person.get(&format!("/brands/{}/posts", other.brand)).await.expect(404, "Page not found");
 }

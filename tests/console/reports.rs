@@ -40,7 +40,7 @@ async fn a_report_is_made_in_the_order_of_its_numbers(app: TestApp) {
     ];
     for _ in 0..2 {
         let shown = person.submit_from(&page, &new, &form).await;
-        shown.expect(200, "The report is made.").expect(200, "A good month.").expect(200, "No files yet");
+        shown.expect(200, "Report created.").expect(200, "A good month.").expect(200, "No files yet");
     }
     let made = t.get(&t.path("/reports")).await.expect(200);
     assert_eq!(made["meta"]["total"], 1);
@@ -81,7 +81,7 @@ async fn a_report_is_copied(app: TestApp) {
     let other = app.tenant("unlimited").await;
     let theirs = create(&other, "Theirs", all_widgets()).await;
     let (_, id) = theirs.rsplit_once('/').expect("an id");
-    person.get(&t.path(&format!("/reports/new?from={id}"))).await.expect(404, "There is nothing here");
+    person.get(&t.path(&format!("/reports/new?from={id}"))).await.expect(404, "Page not found");
     person.get(&t.path("/reports/new?from=x")).await.expect(200, "New report");
 }
 
@@ -90,10 +90,10 @@ async fn a_report_is_renamed_and_deleted(app: TestApp) {
     let path = create(&t, "Monthly", all_widgets()).await;
     let person = ConsoleUser::sign_in(&t).await;
     person.submit(&path, &path, &[("name", " ")]).await.expect(422, "e-name").expect(422, "Monthly");
-    person.submit(&path, &path, &[("name", "Quarterly")]).await.expect(200, "The report is renamed.");
+    person.submit(&path, &path, &[("name", "Quarterly")]).await.expect(200, "Report renamed.");
     person.get(&path).await.expect(200, "Quarterly");
     person.submit(&path, &format!("{path}/delete"), &[]).await.expect(200, "No reports yet");
-    person.get(&path).await.expect(404, "There is nothing here");
+    person.get(&path).await.expect(404, "Page not found");
 }
 
 async fn an_export_is_downloaded_with_the_session(store: TestStore) {
@@ -105,11 +105,11 @@ async fn an_export_is_downloaded_with_the_session(store: TestStore) {
     let form = [("format", "csv"), ("start", "2026-06-01"), ("end", "2026-06-30")];
     for _ in 0..2 {
         let shown = person.submit_from(&page, &format!("{path}/export"), &form).await;
-        shown.expect(200, "The file is being made.").expect(200, "Waiting").expect(200, "1 Jun to 30 Jun 2026");
+        shown.expect(200, "The file is being created.").expect(200, "Waiting").expect(200, "1 Jun to 30 Jun 2026");
     }
     let delivery = r.number("SELECT max(id) FROM report_deliveries").await;
     let download = format!("{path}/exports/{delivery}/download");
-    person.get(&download).await.expect(409, "The file is not there");
+    person.get(&download).await.expect(409, "The file is not available");
     r.run_jobs().await;
     person.get(&path).await.expect(200, "Ready").expect(200, &download).expect(200, " KiB");
     let file = person.get(&download).await;
@@ -118,10 +118,10 @@ async fn an_export_is_downloaded_with_the_session(store: TestStore) {
     assert!(file.reply.header("content-disposition").is_some_and(|value| value.starts_with("attachment;")));
     assert!(file.reply.body.starts_with(b"widget,title,"));
     let second = create(&t, "Second", all_widgets()).await;
-    person.get(&format!("{second}/exports/{delivery}/download")).await.expect(404, "nothing here");
+    person.get(&format!("{second}/exports/{delivery}/download")).await.expect(404, "not found");
     let other = r.app.tenant("unlimited").await;
     let stranger = ConsoleUser::sign_in(&other).await;
-    stranger.get(&download).await.expect(404, "nothing here");
+    stranger.get(&download).await.expect(404, "not found");
     assert_eq!(r.number("SELECT count(*) FROM report_deliveries").await, 1);
 }
 
@@ -131,7 +131,7 @@ async fn a_schedule_is_added_and_deleted(app: TestApp) {
     let person = ConsoleUser::sign_in(&t).await;
     let schedules = format!("{path}/schedules");
     let page = person.get(&path).await;
-    page.expect(200, "Mail is not set up").expect(200, "value=\"weekly\" selected");
+    page.expect(200, "Email is not configured").expect(200, "value=\"weekly\" selected");
     let form = [
         ("frequency", "weekly"),
         ("time", "08:30"),
@@ -148,7 +148,7 @@ async fn a_schedule_is_added_and_deleted(app: TestApp) {
     person.submit(&path, &schedules, &form).await.expect(200, "0 9 * * 1-5");
     person.get(&t.path("/reports")).await.expect(200, "2 schedules");
     let id = app.number("SELECT min(id) FROM report_schedules").await;
-    person.submit(&path, &format!("{schedules}/{id}/delete"), &[]).await.expect(200, "The schedule is deleted.");
+    person.submit(&path, &format!("{schedules}/{id}/delete"), &[]).await.expect(200, "Schedule deleted.");
     assert_eq!(app.number("SELECT count(*) FROM report_schedules").await, 1);
 }
 
@@ -183,9 +183,9 @@ async fn other_reports_are_not_found(app: TestApp) {
     let fields: Vec<(&str, &str)> = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     for id in [theirs, &MISSING_ID.to_string()] {
         let path = t.path(&format!("/reports/{id}"));
-        person.get(&path).await.expect(404, "There is nothing here");
+        person.get(&path).await.expect(404, "Page not found");
         for action in ["", "/delete", "/export", "/schedules", "/schedules/1/delete"] {
-            person.post(&format!("{path}{action}"), &fields).await.expect(404, "There is nothing here");
+            person.post(&format!("{path}{action}"), &fields).await.expect(404, "Page not found");
         }
     }
     assert_eq!(app.number("SELECT count(*) FROM reports").await, 2);

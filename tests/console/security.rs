@@ -14,7 +14,7 @@ async fn another_workspaces_brand_is_not_found(app: TestApp) {
     let person = ConsoleUser::sign_in(&t).await;
     for brand in [other.brand, MISSING_ID] {
         let page = person.get(&format!("/brands/{brand}")).await;
-        page.expect(404, "There is nothing here");
+        page.expect(404, "Page not found");
         assert!(page.has("Bakery"), "the person's own brands are still offered");
     }
     let colleague = t.colleague(Role::Editor).await;
@@ -110,7 +110,7 @@ async fn forged_forms_are_refused(app: TestApp) {
     let csrf = &theirs.iter().find(|(name, _)| name == "_csrf").expect("a token").1;
     for fields in [vec![], vec![("_csrf", "")], vec![("_csrf", csrf.as_str())]] {
         let fields: Vec<_> = fields.into_iter().chain([("name", "Forged")]).collect();
-        person.post("/brands/new", &fields).await.expect(403, "You may not do this");
+        person.post("/brands/new", &fields).await.expect(403, "You cannot do this");
     }
     assert_eq!(app.number("SELECT count(*) FROM brands").await, 2);
 }

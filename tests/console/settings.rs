@@ -31,13 +31,13 @@ async fn a_brand_is_created_once(app: TestApp) {
     let page = person.get("/brands/new").await;
     let form = [("name", "Café"), ("description", ""), ("website", "https://cafe.example"), ("timezone", "Asia/Tokyo")];
     for _ in 0..2 {
-        person.submit_from(&page, "/brands/new", &form).await.expect(200, "The brand is created.").expect(200, "Café");
+        person.submit_from(&page, "/brands/new", &form).await.expect(200, "Brand created.").expect(200, "Café");
     }
     assert_eq!(app.number("SELECT count(*) FROM brands").await, 2);
     let free = app.tenant("free").await;
     let person = ConsoleUser::sign_in(&free).await;
     let page = person.submit("/brands/new", "/brands/new", &form).await;
-    page.expect(422, "The workspace's plan allows 1 brands").expect(422, "value=\"Café\"");
+    page.expect(422, "The workspace has reached its plan's limit of 1 brands").expect(422, "value=\"Café\"");
 }
 
 async fn problems_of_a_brand_are_shown(app: TestApp) {
@@ -61,7 +61,7 @@ async fn a_brand_is_changed(app: TestApp) {
     let path = t.path("/settings");
     person.get(&path).await.expect(200, "value=\"Bakery\"").expect(200, "value=\"Europe/Berlin\" selected");
     let form = [("name", "Patisserie"), ("description", "Cakes"), ("website", ""), ("timezone", "Europe/Paris")];
-    person.submit(&path, &path, &form).await.expect(200, "The brand is saved.").expect(200, "value=\"Patisserie\"");
+    person.submit(&path, &path, &form).await.expect(200, "Brand saved.").expect(200, "value=\"Patisserie\"");
     let brand = t.get(&t.path("")).await.data(200);
     assert_eq!((&brand["description"], &brand["timezone"]), (&"Cakes".into(), &"Europe/Paris".into()));
     assert!(brand["website"].is_null());
@@ -83,9 +83,12 @@ async fn editors_may_not_change_settings(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let editor = t.colleague(Role::Editor).await;
     let person = ConsoleUser::sign_in(&editor).await;
-    person.get(&t.path("/settings")).await.expect(200, "Owners and admins of the brand change these settings.");
+    person
+        .get(&t.path("/settings"))
+        .await
+        .expect(200, "Only owners and admins of the brand can change these settings.");
     let members = person.get(&t.path("/settings/members")).await;
-    members.expect(200, "Owners and admins of the brand add and remove members.");
+    members.expect(200, "Only owners and admins of the brand can add and remove members.");
     let forms = [
         ("/settings".to_owned(), ("name", "Mine")),
         ("/settings/members".to_owned(), ("email", "x@example.com")),
@@ -93,7 +96,7 @@ async fn editors_may_not_change_settings(app: TestApp) {
         (format!("/settings/members/{}/remove", t.user), ("x", "")),
     ];
     for (path, field) in forms {
-        force(&person, &t.path(&path), &[field]).await.expect(403, "You may not do this");
+        force(&person, &t.path(&path), &[field]).await.expect(403, "You cannot do this");
     }
     assert_eq!((role(&t, t.user).await, role(&t, editor.user).await), ("owner".to_owned(), "editor".to_owned()));
 }
@@ -107,26 +110,26 @@ async fn members_are_added_changed_and_removed(app: TestApp) {
     page.expect(200, "(the only owner)");
     for _ in 0..2 {
         let done = person.submit_from(&page, &path, &[("email", "Bob@Example.com"), ("role", "editor")]).await;
-        done.expect(200, "The member is added.").expect(200, "bob@example.com");
+        done.expect(200, "Member added.").expect(200, "bob@example.com");
     }
     assert_eq!(role(&t, bob).await, "editor");
     let again = person.submit(&path, &path, &[("email", "bob@example.com"), ("role", "admin")]).await;
-    again.expect(422, "This person is a member already.");
-    for (field, problem) in [("", "This field is required."), ("eve at example", "Enter an e-mail address")] {
+    again.expect(422, "This person is already a member.");
+    for (field, problem) in [("", "This field is required."), ("eve at example", "Enter an email address")] {
         let page = person.submit(&path, &path, &[("email", field), ("role", "editor")]).await;
         page.expect(422, problem).expect(422, "e-email");
     }
     person.submit(&path, &path, &[("email", "eve@example.com"), ("role", "king")]).await.expect(422, "e-role");
     let page = person.get(&path).await;
     let done = person.submit_from(&page, &format!("{path}/{bob}/role"), &[("role", "admin")]).await;
-    done.expect(200, "The role is changed.");
+    done.expect(200, "Role updated.");
     assert_eq!(role(&t, bob).await, "admin");
     for _ in 0..2 {
         let done = person.submit_from(&page, &format!("{path}/{bob}/remove"), &[]).await;
-        done.expect(200, "The member is removed.");
+        done.expect(200, "Member removed.");
     }
     assert_eq!(app.number(format!("SELECT count(*) FROM brand_members WHERE brand_id = {}", t.brand)).await, 1);
-    force(&person, &format!("{path}/{MISSING_ID}/remove"), &[]).await.expect(404, "There is no such member.");
+    force(&person, &format!("{path}/{MISSING_ID}/remove"), &[]).await.expect(404, "The member does not exist.");
 }
 
 /// Invites an address; returns the path of the link.
@@ -194,7 +197,7 @@ async fn an_invitation_gives_no_more_than_its_user_may_give(app: TestApp) {
     let person = ConsoleUser::sign_in(&admin).await;
     let path = t.path("/settings/members");
     let page = force(&person, &path, &[("email", "eve@example.com"), ("role", "owner")]).await;
-    page.expect(422, "Choose one of the roles that you may give.");
+    page.expect(422, "Choose a role that you can assign.");
     let link = invite(&person, &t, "eve@example.com", "admin").await;
     app.sql(format!("UPDATE brand_members SET role = 'editor' WHERE user_id = {}", admin.user)).await;
     accept(&app, &link, "Eve").await.assert_status(410);
@@ -205,8 +208,11 @@ async fn an_invitation_gives_no_more_than_its_user_may_give(app: TestApp) {
     let stranger = ConsoleUser::sign_in(&other).await;
     force(&stranger, &other.path(&format!("/settings/invitations/{id}/cancel")), &[])
         .await
-        .expect(404, "no such invitation");
-    person.submit(&path, &t.path(&format!("/settings/invitations/{id}/cancel")), &[]).await.expect(200, "is canceled");
+        .expect(404, "The invitation does not exist.");
+    person
+        .submit(&path, &t.path(&format!("/settings/invitations/{id}/cancel")), &[])
+        .await
+        .expect(200, "Invitation canceled");
     app.page(&link).await.assert_status(410);
     assert_eq!(app.number("SELECT count(*) FROM users WHERE email = 'eve@example.com'").await, 0);
 }
@@ -236,7 +242,7 @@ async fn invitations_are_mailed_and_bounded(app: TestApp) {
     app.sql(format!("{} 'bob@example.com'", counts.replace("{}", "24"))).await;
     let refused = mailed("Bob+1@example.com").await;
     refused.assert_status(422);
-    assert!(String::from_utf8_lossy(&refused.body).contains("This address got 24 invitations today"));
+    assert!(String::from_utf8_lossy(&refused.body).contains("This address received 24 invitations today"));
     app.sql(format!("{} ''", counts.replace("{}", "50"))).await;
     let refused = mailed("dan@example.com").await;
     refused.assert_status(422);
@@ -279,7 +285,7 @@ async fn users_of_other_workspaces_are_not_revealed(app: TestApp) {
     known.expect(200, "It works once, for 7 days.");
     let unknown = person.submit(&path, &path, &[("email", "eve@example.com"), ("role", "editor")]).await;
     unknown.expect(200, "It works once, for 7 days.");
-    force(&person, &format!("{path}/{}/remove", other.user), &[]).await.expect(404, "There is no such member.");
+    force(&person, &format!("{path}/{}/remove", other.user), &[]).await.expect(404, "The member does not exist.");
 }
 
 async fn owners_are_managed_by_owners(app: TestApp) {
@@ -291,14 +297,14 @@ async fn owners_are_managed_by_owners(app: TestApp) {
     assert!(!page.has("value=\"owner\""), "an admin is not offered to make owners: {}", page.text);
     for (of, action, field) in [(t.user, "role", ("role", "editor")), (t.user, "remove", ("x", ""))] {
         let page = force(&person, &format!("{path}/{of}/{action}"), &[field]).await;
-        page.expect(422, "Only an owner may change or remove an owner.");
+        page.expect(422, "Only an owner can change or remove an owner.");
     }
     let page = force(&person, &format!("{path}/{}/role", editor.user), &[("role", "owner")]).await;
-    page.expect(422, "Choose one of the roles that you may give.");
+    page.expect(422, "Choose a role that you can assign.");
     let page = force(&person, &path, &[("email", "eve@example.com"), ("role", "owner")]).await;
-    page.expect(422, "Choose one of the roles that you may give.");
+    page.expect(422, "Choose a role that you can assign.");
     let page = person.submit(&path, &format!("{path}/{}/role", editor.user), &[("role", "admin")]).await;
-    page.expect(200, "The role is changed.");
+    page.expect(200, "Role updated.");
     assert_eq!((role(&t, t.user).await, role(&t, editor.user).await), ("owner".to_owned(), "admin".to_owned()));
 }
 
@@ -311,10 +317,10 @@ async fn the_only_owner_stays(app: TestApp) {
         let page = force(&person, &format!("{path}/{}/{action}", t.user), &[field]).await;
         page.expect(422, "This is the only owner of the brand.");
     }
-    person.submit(&path, &format!("{path}/{}/role", admin.user), &[("role", "owner")]).await.expect(200, "is changed");
+    person.submit(&path, &format!("{path}/{}/role", admin.user), &[("role", "owner")]).await.expect(200, "updated.");
     let page = person.submit(&path, &format!("{path}/{}/remove", t.user), &[]).await;
     assert_eq!((page.status, page.path.as_str()), (303, "/"), "the brand is no longer this user's");
-    person.get(&path).await.expect(404, "There is nothing here");
+    person.get(&path).await.expect(404, "Page not found");
     assert_eq!(role(&t, admin.user).await, "owner");
 }
 
@@ -322,8 +328,8 @@ async fn the_plan_and_its_usage_are_shown(app: TestApp) {
     let t = app.tenant("free").await;
     t.account("demo").await;
     let page = ConsoleUser::sign_in(&t).await.get(&t.path("/settings/plan")).await;
-    page.expect(200, "Plan free").expect(200, "1 of 3").expect(200, "0 of 30").expect(200, "Not in this plan");
-    page.expect(200, "Each API key may send 60 requests a minute.");
+    page.expect(200, "Plan: free").expect(200, "1 of 3").expect(200, "0 of 30").expect(200, "Not in this plan");
+    page.expect(200, "Each API key can send 60 requests per minute.");
     let t = app.tenant("unlimited").await;
     ConsoleUser::sign_in(&t).await.get(&t.path("/settings/plan")).await.expect(200, "1, no limit");
 }
@@ -338,16 +344,16 @@ async fn sessions_are_listed_and_ended(app: TestApp) {
     let second = app.number(format!("{ids} AND id > {first}")).await;
     let path = t.path("/settings/sessions");
     let page = one.get(&path).await;
-    page.expect(200, "This one").expect(200, "Crier/").expect(200, "from 127.0.0.1");
+    page.expect(200, "This session").expect(200, "Crier/").expect(200, "from 127.0.0.1");
     for _ in 0..2 {
-        one.submit_from(&page, &format!("{path}/{second}/revoke"), &[]).await.expect(200, "The session is ended.");
+        one.submit_from(&page, &format!("{path}/{second}/revoke"), &[]).await.expect(200, "Session ended.");
     }
     assert_eq!(two.get(&path).await.status, 303, "it leads to the sign-in page");
     force(&one, &format!("{path}/{first}/revoke"), &[]).await.expect(403, "This is the session that you are using.");
     let theirs = app.number(format!("SELECT max(id) FROM api_keys WHERE user_id = {}", other.user)).await;
-    force(&one, &format!("{path}/{theirs}/revoke"), &[]).await.expect(404, "There is no such session.");
-    one.submit(&path, &format!("{path}/revoke-others"), &[]).await.expect(200, "You are signed in only here.");
+    force(&one, &format!("{path}/{theirs}/revoke"), &[]).await.expect(404, "The session does not exist.");
+    one.submit(&path, &format!("{path}/revoke-others"), &[]).await.expect(200, "You have no other sessions.");
     assert_eq!(three.get(&path).await.status, 303);
-    stranger.get(&other.path("/settings/sessions")).await.expect(200, "This one");
+    stranger.get(&other.path("/settings/sessions")).await.expect(200, "This session");
     t.get("/brands").await.assert_status(200);
 }

@@ -56,7 +56,7 @@ async fn problems_of_a_webhook_are_shown(app: TestApp) {
     let page = person.submit(&new, &new, &[("url", ""), ("description", "Typed")]).await;
     page.expect(422, "e-url").expect(422, "e-events").expect(422, "value=\"Typed\"");
     let page = person.submit(&new, &new, &[("url", "https://127.0.0.1/x"), ("events", "post.failed")]).await;
-    page.expect(422, "Give a public https:// address.").expect(422, "value=\"post.failed\" checked");
+    page.expect(422, "Use a public https:// URL.").expect(422, "value=\"post.failed\" checked");
     let page = person.submit(&new, &new, &[("url", "https://8.8.8.8/x"), ("events", "post.flown")]).await;
     page.expect(422, "e-events");
     assert_eq!(app.number("SELECT count(*) FROM webhooks").await, 0);
@@ -76,19 +76,19 @@ async fn a_webhook_is_changed_paused_and_deleted(app: TestApp) {
     person.submit(&edit, &edit, &[("url", ""), ("events", "post.failed")]).await.expect(422, "e-url");
     let form = [("url", "https://8.8.4.4/new"), ("description", "Shop"), ("events", "post.failed")];
     let page = person.submit(&edit, &edit, &form).await;
-    page.expect(200, "The webhook is saved.")
+    page.expect(200, "Webhook saved.")
         .expect(200, "https://8.8.4.4/new")
         .expect(200, "post.failed")
         .expect(200, "Shop");
     person.submit(&path, &format!("{path}/pause"), &[]).await.expect(200, "Paused");
     assert_eq!(app.number("SELECT count(*) FROM webhooks WHERE is_active").await, 0);
     app.sql("UPDATE webhooks SET disabled_reason = 'It failed for 3 days.'").await;
-    person.get(&path).await.expect(200, "Switched off").expect(200, "It failed for 3 days.");
+    person.get(&path).await.expect(200, "Disabled").expect(200, "It failed for 3 days.");
     person.submit(&path, &format!("{path}/activate"), &[]).await.expect(200, "Active");
     let page = person.submit(&path, &format!("{path}/test"), &[]).await;
-    page.expect(200, "A test event is on its way").expect(200, "1–1 of 1");
+    page.expect(200, "Sending a test event").expect(200, "1–1 of 1");
     person.submit(&path, &format!("{path}/delete"), &[]).await.expect(200, "No webhooks yet");
-    person.get(&path).await.expect(404, "There is nothing here");
+    person.get(&path).await.expect(404, "Page not found");
 }
 
 async fn a_new_secret_replaces_the_old_one(app: TestApp) {
@@ -126,7 +126,7 @@ async fn deliveries_are_filtered_and_sent_again(app: TestApp) {
     person.get(&path).await.expect(200, "1–20 of 21").expect(200, "230 ms").expect(200, "8 of 8");
     person.get(&format!("{path}?page=2")).await.expect(200, "21–21 of 21");
     person.get(&format!("{path}?status=failed&event=brand.created")).await.expect(200, "1–1 of 1");
-    person.get(&format!("{path}?status=succeeded")).await.expect(200, "No delivery matches");
+    person.get(&format!("{path}?status=succeeded")).await.expect(200, "No matching deliveries");
     for query in ["status=flown", "event=x", "page=0"] {
         person.get(&format!("{path}?{query}")).await.expect(200, "1–20 of 21");
     }
@@ -137,7 +137,7 @@ async fn deliveries_are_filtered_and_sent_again(app: TestApp) {
         .expect(200, &format!("X-Webhook-Delivery-Id: {id}"));
     assert!(!String::from_utf8_lossy(&page.reply.body).contains("<b>No"), "answers are escaped");
     for _ in 0..2 {
-        person.submit_from(&page, &format!("{delivery}/retry"), &[]).await.expect(200, "The delivery is sent again.");
+        person.submit_from(&page, &format!("{delivery}/retry"), &[]).await.expect(200, "Retrying the delivery.");
     }
     assert_eq!(
         app.number(format!("SELECT CAST(max_attempts AS bigint) FROM webhook_deliveries WHERE id = {id}")).await,
@@ -167,9 +167,9 @@ async fn failed_deliveries_are_recovered_since_a_local_time(app: TestApp) {
     }
     let local = |at: chrono::DateTime<chrono_tz::Tz>| at.format("%Y-%m-%dT%H:%M").to_string();
     let later = local(made + TimeDelta::minutes(10));
-    person.submit(&path, &recover, &[("since", &later)]).await.expect(200, "are sent again");
+    person.submit(&path, &recover, &[("since", &later)]).await.expect(200, "Retrying the deliveries");
     assert_eq!(app.number(pending).await, 0, "it was made before that");
-    person.submit(&path, &recover, &[("since", &local(made))]).await.expect(200, "are sent again");
+    person.submit(&path, &recover, &[("since", &local(made))]).await.expect(200, "Retrying the deliveries");
     assert_eq!(app.number(pending).await, 1);
 }
 
@@ -185,14 +185,14 @@ async fn other_webhooks_are_not_found(app: TestApp) {
     for id in [theirs, MISSING_ID] {
         let path = t.path(&format!("/developers/webhooks/{id}"));
         for below in ["", "/edit", &format!("/deliveries/{delivery}")] {
-            person.get(&format!("{path}{below}")).await.expect(404, "There is nothing here");
+            person.get(&format!("{path}{below}")).await.expect(404, "Page not found");
         }
         for action in ["delete", "pause", "activate", "test", "rotate-secret", &format!("deliveries/{delivery}/retry")]
         {
-            person.post(&format!("{path}/{action}"), &fields).await.expect(404, "There is nothing here");
+            person.post(&format!("{path}/{action}"), &fields).await.expect(404, "Page not found");
         }
     }
-    person.get(&t.path(&format!("/developers/webhooks/{own}/deliveries/{delivery}"))).await.expect(404, "nothing here");
+    person.get(&t.path(&format!("/developers/webhooks/{own}/deliveries/{delivery}"))).await.expect(404, "not found");
     assert_eq!(app.number("SELECT count(*) FROM webhooks WHERE is_active").await, 2);
 }
 
@@ -218,7 +218,7 @@ async fn webhooks_of_an_earlier_plan_can_be_deleted(app: TestApp) {
         assert!(!page.has(&format!("{path}/{action}")), "{action}: {}", page.text);
     }
     for _ in 0..2 {
-        person.submit_from(&page, &format!("{path}/delete"), &[]).await.expect(200, "The webhook is deleted");
+        person.submit_from(&page, &format!("{path}/delete"), &[]).await.expect(200, "Webhook deleted");
     }
     assert_eq!(app.number("SELECT count(*) FROM webhooks").await, 0);
     person.get(&list).await.expect(402, "Not in your plan");

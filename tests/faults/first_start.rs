@@ -260,7 +260,7 @@ async fn the_api_key_is_shown_by_the_first_successful_start() {
     drop(taken);
     // Writes to stdout fail.
     let start = place.start("exec setpriv --pdeathsig KILL \"$0\" >/dev/full");
-    until_true("it said so", || place.log().contains("the first key could not be shown")).await;
+    until_true("it said so", || place.log().contains("failed to show the first key")).await;
     drop(start);
     place.assert_start_succeeds().await;
     let mut start = place.start_now();

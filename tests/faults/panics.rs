@@ -151,7 +151,7 @@ async fn a_panic_in_the_run_fails_only_its_target(w: TestWorker) {
 async fn a_panic_while_storing_fails_only_its_target(w: TestWorker) {
     w.leaves_jobs();
     let (w, post, targets) = story(w, Where::End).await;
-    assert_reported_as_failed(&w, post, targets[1], "the end of its run could not be stored").await;
+    assert_reported_as_failed(&w, post, targets[1], "the result of its run could not be stored").await;
     assert_eq!(w.job_of(targets[1]).await.crashes, 0);
     assert_eq!((w.fake.count("publish"), w.fake.posts().len()), (3, 3), "it was not sent again");
 }

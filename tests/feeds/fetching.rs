@@ -94,7 +94,7 @@ async fn validators_are_sent_only_to_the_url_that_issued_them() {
     );
     server.set_response("/feed", FeedResponse::redirect(302, "/other"));
     server.set_response("/other", FeedResponse::status(304));
-    assert_eq!(fails(&f).await.why, "The server answered 304.", "the request was not conditional");
+    assert_eq!(fails(&f).await.why, "The server returned 304.", "the request was not conditional");
 }
 
 #[tokio::test]
@@ -112,7 +112,7 @@ async fn redirects_are_followed_up_to_a_limit() {
     server.set_response("/0", FeedResponse::status(301));
     assert_eq!(
         fails(&feed(server.url("/0"), FeedType::Rss)).await.why,
-        "The server answered 301 and did not say where to."
+        "The server returned 301 without a redirect URL."
     );
 }
 
@@ -131,10 +131,10 @@ async fn redirects_cannot_bypass_the_guard() {
     for to in private {
         server.set_response("/feed", FeedResponse::redirect(302, to.replace("PORT", &port)));
         let why = fails(&feed(server.url("/feed"), FeedType::Rss)).await.why;
-        assert!(why.ends_with("must lead to a public address."), "{to}: {why}");
+        assert!(why.ends_with("must point to a public address."), "{to}: {why}");
         server.set_response("/page", FeedResponse::ok(page(&to.replace("PORT", &port))));
         let why = fails(&feed(server.url("/page"), FeedType::Rss)).await.why;
-        assert!(why.ends_with("must lead to a public address."), "{to}: {why}");
+        assert!(why.ends_with("must point to a public address."), "{to}: {why}");
     }
     for to in ["file:///etc/passwd", "ftp://example.com/", "gopher://127.0.0.1/"] {
         server.set_response("/feed", FeedResponse::redirect(302, to));
@@ -194,22 +194,17 @@ async fn error_responses_are_reported_and_retry_after_is_parsed() {
     let f = feed(server.url("/feed"), FeedType::Rss);
     let later = |seconds: i64| -> Option<DateTime<Utc>> { Some(start_time() + TimeDelta::seconds(seconds)) };
     for (answer, why, nothing_there, retry_after) in [
-        (FeedResponse::status(404), "The server answered 404.", true, None),
-        (FeedResponse::status(410), "The server answered 410.", true, None),
-        (FeedResponse::status(403).with("Retry-After", "60"), "The server answered 403.", false, None),
-        (FeedResponse::status(429).with("Retry-After", "7200"), "The server answered 429.", false, later(7_200)),
-        (FeedResponse::status(503).with("Retry-After", "soon"), "The server answered 503.", false, None),
-        (FeedResponse::status(500), "The server answered 500.", false, None),
-        (
-            FeedResponse::ok("<!doctype html><p>Hello"),
-            "What is at this address is a web page, and no feed.",
-            true,
-            None,
-        ),
-        (FeedResponse::ok(""), "What is at this address could not be read as a feed: it is empty.", true, None),
+        (FeedResponse::status(404), "The server returned 404.", true, None),
+        (FeedResponse::status(410), "The server returned 410.", true, None),
+        (FeedResponse::status(403).with("Retry-After", "60"), "The server returned 403.", false, None),
+        (FeedResponse::status(429).with("Retry-After", "7200"), "The server returned 429.", false, later(7_200)),
+        (FeedResponse::status(503).with("Retry-After", "soon"), "The server returned 503.", false, None),
+        (FeedResponse::status(500), "The server returned 500.", false, None),
+        (FeedResponse::ok("<!doctype html><p>Hello"), "This URL returns a web page, not a feed.", true, None),
+        (FeedResponse::ok(""), "This URL could not be read as a feed: it is empty.", true, None),
         (
             FeedResponse::ok("pong"),
-            "What is at this address could not be read as a feed: it is neither RSS nor Atom nor JSON Feed.",
+            "This URL could not be read as a feed: it is neither RSS nor Atom nor JSON Feed.",
             true,
             None,
         ),
@@ -221,7 +216,7 @@ async fn error_responses_are_reported_and_retry_after_is_parsed() {
     assert_eq!(unreachable.why, "The feed could not be fetched: no connection could be made.");
     server.set_response("/feed", FeedResponse::ok(&rss(&[("1", "One")])[..150]));
     let cut = fails(&f).await.why;
-    assert!(cut.starts_with("What is at this address could not be read as a feed: it is no valid XML"), "{cut}");
+    assert!(cut.starts_with("This URL could not be read as a feed: it is not valid XML"), "{cut}");
 }
 
 #[tokio::test]
@@ -249,10 +244,10 @@ async fn a_feed_is_discovered_from_its_page() {
     let f = Feed { found_url: Some(document(&f).await.found_url), ..f };
     server.set_response("/category.xml", FeedResponse::ok(page("/all.xml")));
     server.set_response("/all.xml", FeedResponse::ok(rss(&[("2", "Of another feed")])));
-    assert!(fails(&f).await.why.contains("is a web page"));
+    assert!(fails(&f).await.why.contains("returns a web page"));
     server.take_requests();
     server.set_response("/loop", FeedResponse::ok(page("/loop")));
-    assert!(fails(&feed(server.url("/loop"), FeedType::Rss)).await.why.contains("is a web page"));
+    assert!(fails(&feed(server.url("/loop"), FeedType::Rss)).await.why.contains("returns a web page"));
     assert_eq!(server.paths(), ["/loop", "/loop"]);
 }
 

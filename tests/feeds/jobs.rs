@@ -205,7 +205,7 @@ async fn a_failing_feed_backs_off_until_it_recovers(w: TestWorker) {
     for minutes in [15, 30, 60, 120, 240, 480, 960, 1_440, 1_440] {
         run_next_fetch(&w, id).await;
         let f = feed(&w, id).await;
-        assert_eq!((f.status, f.last_error.as_deref()), (FeedStatus::Failing, Some("The server answered 500.")));
+        assert_eq!((f.status, f.last_error.as_deref()), (FeedStatus::Failing, Some("The server returned 500.")));
         assert_eq!((f.articles_count, f.last_fetched_at), (1, Some(w.now())), "existing articles are kept");
         let waits = wait(&w, id).await;
         assert!((minutes * 9 / 10 - 1..=minutes * 11 / 10).contains(&waits), "{minutes}: {waits}");
@@ -330,7 +330,10 @@ async fn a_feed_deleted_during_the_fetch_stays_deleted(w: TestWorker) {
     let id = add(&w, &server.url("/feed"), FeedType::Rss, None).await;
     w.write(async |tx| feeds::delete(tx, w.world.brand, id).await).await;
     w.run_jobs().await;
-    assert_eq!(w.value::<String>("SELECT last_error FROM jobs ORDER BY id DESC LIMIT 1").await, "the feed is gone");
+    assert_eq!(
+        w.value::<String>("SELECT last_error FROM jobs ORDER BY id DESC LIMIT 1").await,
+        "the feed no longer exists"
+    );
     assert!(server.take_requests().is_empty());
 }
 
@@ -382,7 +385,7 @@ async fn a_temporary_page_does_not_change_the_feed_url(w: TestWorker) {
     for _ in 0..3 {
         run_next_fetch(&w, id).await;
         let f = feed(&w, id).await;
-        assert_eq!((f.status, f.last_error.unwrap().contains("is a web page")), (FeedStatus::Failing, true));
+        assert_eq!((f.status, f.last_error.unwrap().contains("returns a web page")), (FeedStatus::Failing, true));
     }
     server.set_response("/feed", FeedResponse::ok(rss(&[("a", "First"), ("b", "Second")])));
     run_next_fetch(&w, id).await;

@@ -123,7 +123,7 @@ async fn an_unstorable_result_makes_its_job_dead(w: TestWorker) {
         w.scheduler.tick().await.unwrap();
         assert_eq!(w.number("SELECT count(*) FROM jobs WHERE crashes > 0").await, 0, "no crash is counted");
         let why: String = w.value("SELECT last_error FROM jobs WHERE state = 'dead'").await;
-        assert_eq!(why, "the end of its run could not be stored");
+        assert_eq!(why, "the result of its run could not be stored");
     }
 }
 

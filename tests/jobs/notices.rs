@@ -67,14 +67,14 @@ async fn a_410_response_sends_one_notice(s: TestStore) {
     assert!(!is_active(&w, &webhook).await);
     let now = w.now();
     let expected = format!(
-        "Hello Ann,\n\nCrier has disabled one of your webhook endpoints. Nothing is delivered\n\
-         to it any more, and it receives no events until it is switched on\nagain.\n\n\
-         Endpoint       {id}\nURL            {url}\nWhy            the endpoint answered 410 Gone\nFailing since  {at}\nDisabled at    {at}\n\
-         Last attempt   the endpoint answered 410\n\n\
-         Each delivery is tried up to 8 times in the course of a day.\nDeliveries that did not arrive: 2.\n\n\
-         When the endpoint works again, switch it on:\n\n  PUT /webhooks/{id}\n  {{\"is_active\": true}}\n\n\
-         Then have what did not arrive delivered again:\n\n  POST /webhooks/{id}/recover\n  {{\"since\": \"{since}\"}}\n\n\
-         You get this mail because the endpoint is yours.",
+        "Hello Ann,\n\nCrier has disabled one of your webhook endpoints. Until you enable it\n\
+         again, it receives no events and nothing is delivered to it.\n\n\
+         Endpoint       {id}\nURL            {url}\nReason         the endpoint returned 410 Gone\nFailing since  {at}\nDisabled at    {at}\n\
+         Last attempt   the endpoint returned 410\n\n\
+         Crier attempts each delivery up to 8 times within a day.\nDeliveries that did not arrive: 2.\n\n\
+         When the endpoint works again, enable it:\n\n  PUT /webhooks/{id}\n  {{\"is_active\": true}}\n\n\
+         Then retry the deliveries that did not arrive:\n\n  POST /webhooks/{id}/recover\n  {{\"since\": \"{since}\"}}\n\n\
+         You receive this email because you own the endpoint.",
         id = webhook.id,
         url = receiver.uri(),
         at = shown(now),
@@ -109,10 +109,10 @@ async fn five_days_without_success_send_one_notice(s: TestStore) {
     assert!(!is_active(&w, &webhook).await);
     let text = text(&server);
     for wanted in [
-        "Why            no delivery succeeded for 5 days\n",
+        "Reason         no delivery succeeded for 5 days\n",
         &format!("Failing since  {}\n", shown(begun)),
         &format!("Disabled at    {}\n", shown(w.now())),
-        "Last attempt   the endpoint answered 500\n",
+        "Last attempt   the endpoint returned 500\n",
         "did not arrive: 3.\n",
         &format!("\"since\": \"{}\"", made.format("%FT%TZ")),
     ] {
@@ -173,7 +173,7 @@ async fn untrusted_response_text_stays_on_one_line(s: TestStore) {
     let description = Some("orders\r\nBcc: eve@example.com\r\n\r\n{{ name }} <b>".to_owned());
     w.write(async |tx| webhooks::update(tx, &Webhook { description, ..webhook.clone() }).await).await;
     w.run_jobs().await;
-    let line = "\nDescription    orders  Bcc: eve@example.com    {{ name }} <b>\nWhy";
+    let line = "\nDescription    orders  Bcc: eve@example.com    {{ name }} <b>\nReason";
     assert!(text(&server).contains(line), "{}", text(&server));
     assert!(server.received_lines().iter().all(|received| !received.line.contains("eve")));
 }

@@ -229,7 +229,7 @@ async fn an_invalid_address_fails_at_once(s: TestStore) {
         .await;
         w.run_jobs().await;
         assert_eq!(job(&w, id).await.0, JobState::Dead, "{recipient}");
-        assert!(found(&w, id).await.error.unwrap().contains("no address"), "{recipient}");
+        assert!(found(&w, id).await.error.unwrap().contains("not a valid email address"), "{recipient}");
     }
     assert!(server.received_lines().is_empty());
     let (recipient, message_id) = ("ann@bücher.example", "<mail-9@example.com>");
@@ -255,7 +255,7 @@ async fn a_silent_server_times_out(s: TestStore) {
     let id = post_one(&w).await;
     server.then(SmtpStep::Greeting, SmtpReply::Silence);
     let why = waits(&w, id).await;
-    assert!(why.contains("not done within 200ms"), "{why}");
+    assert!(why.contains("did not finish within 200ms"), "{why}");
     w.set_mailer(server.mailer());
     server.then(SmtpStep::Data, SmtpReply::HangUp);
     w.run_until_idle().await;
@@ -319,7 +319,7 @@ async fn an_operator_can_retry_a_dead_mail(s: TestStore) {
         shown.expect_stdout().contains("no such user")
             && shown.expect_stdout().contains(&format!("mail {id} on behalf of user"))
     );
-    assert_eq!(crier(&w, &["jobs", "retry", "--dead", "--kind", "send_mail"]).expect_stdout(), "Run again: 1.\n");
+    assert_eq!(crier(&w, &["jobs", "retry", "--dead", "--kind", "send_mail"]).expect_stdout(), "Retried: 1.\n");
     w.run_until_idle().await;
     assert_eq!((found(&w, id).await.status, server.mails().len()), (MailStatus::Sent, 1));
 }

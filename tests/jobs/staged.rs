@@ -92,7 +92,7 @@ async fn a_wait_for_a_container_uses_no_attempt(s: TestStore) {
     let waiting = w.target(target).await;
     assert_eq!((waiting.status, waiting.attempts), (TargetStatus::Publishing, 0));
     assert_eq!((waiting.next_attempt_at, waiting.call_started_at), (Some(w.later(2)), None));
-    assert!(waiting.error.unwrap().message.contains("is working on this post"));
+    assert!(waiting.error.unwrap().message.contains("is processing this post"));
     assert_eq!(w.job_of(target).await.attempt, 0);
     w.run_until_idle().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);

@@ -143,7 +143,7 @@ async fn deletion_fails_while_the_disk_is_not_mounted() {
     std::fs::rename(&made, &away).unwrap();
     for _ in 0..2 {
         let error = place.storage.delete(KEY).await.unwrap_err().to_string();
-        assert!(error.contains("is its disk mounted?"), "{error}");
+        assert!(error.contains("check that its disk is mounted"), "{error}");
         // An empty directory in its place, as with a disk that is not mounted.
         let _ = std::fs::create_dir(&made);
     }
@@ -186,5 +186,5 @@ async fn an_unreachable_bucket_does_not_prevent_startup() {
 async fn an_unwritable_directory_is_refused_at_startup() {
     // No user can create files there, whatever their permissions.
     let error = Storage::open(&config::Storage::Directory("/proc/self".into())).unwrap_err().to_string();
-    assert!(error.contains("files cannot be kept in /proc/self"), "{error}");
+    assert!(error.contains("cannot store files in /proc/self"), "{error}");
 }

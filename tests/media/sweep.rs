@@ -96,7 +96,7 @@ async fn bytes_stored_after_the_sweep_are_deleted(s: TestStore) {
     assert_eq!(p.rows().await, 0);
     bucket.hold_puts(false);
     let error = upload.await.unwrap().unwrap_err().to_string();
-    assert!(error.contains("given up"), "{error}");
+    assert!(error.contains("abandoned"), "{error}");
     assert_eq!(p.s.stored_files(), [""; 0]);
 }
 

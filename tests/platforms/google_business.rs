@@ -90,7 +90,7 @@ async fn an_application_without_quota_is_named() {
     let (fake, _server, connector, _) = start().await;
     fake.script(no_quota());
     let refused = connect_choosing(connector.as_ref(), &fake.oauth, REQUEST, "x").await.unwrap_err();
-    assert!(matches!(&refused, ConnectError::Refused(why) if why.contains("has to apply for it")), "{refused:?}");
+    assert!(matches!(&refused, ConnectError::Refused(why) if why.contains("must apply for it")), "{refused:?}");
 }
 
 #[tokio::test]
@@ -224,7 +224,7 @@ async fn errors_are_classified() {
         "errorDetails": [{ "code": 21, "field": "media[0].sourceUrl", "message": "Fetching image failed." }],
     }]);
     for (answer, category, says) in [
-        (error(400, "INVALID_ARGUMENT", media), Category::InvalidContent, "the picture: Fetching image failed."),
+        (error(400, "INVALID_ARGUMENT", media), Category::InvalidContent, "the image: Fetching image failed."),
         (error(400, "INVALID_ARGUMENT", json!([])), Category::InvalidContent, "this post: It is INVALID_ARGUMENT."),
         (error(403, "PERMISSION_DENIED", json!([])), Category::Account, "does not allow"),
         (error(404, "NOT_FOUND", json!([])), Category::Account, "location"),

@@ -99,7 +99,7 @@ async fn an_upload_goes_to_linkedin_alone() {
     {
         *fake.base.lock().unwrap() = evil.to_owned();
         let error = connector.upload(&account, &outgoing, &image("cat")).await.unwrap_err();
-        assert!(error.failure().message.contains("not its own"), "{evil}: {error:?}");
+        assert!(error.failure().message.contains("does not belong to LinkedIn"), "{evil}: {error:?}");
     }
 }
 

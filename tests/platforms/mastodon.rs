@@ -187,7 +187,7 @@ async fn dropped_and_unfinished_pictures_are_recognised() {
     outgoing.images = vec![image("cat")];
     publish(connector.as_ref(), &account, &mut outgoing).await.unwrap();
     let refuse = || mastodon.fake.script("/api/v1/statuses", error(422, "Validation failed: Media not found"));
-    for (status, expected) in [(404, "dropped"), (206, "processing"), (200, "Media not found")] {
+    for (status, expected) in [(404, "deleted an image"), (206, "processing"), (200, "Media not found")] {
         mastodon.fake.set_media_status(status);
         refuse();
         let error = connector.publish(&account, &outgoing).await.unwrap_err();

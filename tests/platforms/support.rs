@@ -30,7 +30,7 @@ pub struct AnyAddress;
 #[async_trait]
 impl AddressCheck for AnyAddress {
     async fn check(&self, url: &str) -> Result<(), String> {
-        if url.contains("refused") { Err("must lead to a public address".to_owned()) } else { Ok(()) }
+        if url.contains("refused") { Err("must point to a public address".to_owned()) } else { Ok(()) }
     }
 }
 

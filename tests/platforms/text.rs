@@ -61,14 +61,14 @@ fn limit_errors_name_the_platform_and_the_length() {
     let bluesky = check(descriptor(Platform::Bluesky), &"a".repeat(312), 0);
     assert_eq!((bluesky.length, bluesky.limit), (312, Some(300)));
     assert_eq!(bluesky.problems.len(), 1);
-    assert_eq!(bluesky.problems[0].message, "Bluesky takes at most 300 characters; this text counts 312.");
+    assert_eq!(bluesky.problems[0].message, "Bluesky accepts at most 300 characters; this text counts 312.");
     assert!(problems(Platform::Bluesky, &"a".repeat(300), 4).is_empty());
 
     let caption = check(descriptor(Platform::Telegram), &"a".repeat(1025), 1);
     assert_eq!(caption.limit, Some(1024));
     assert_eq!(
         caption.problems[0].message,
-        "Telegram takes at most 1024 characters with media; this text counts 1025."
+        "Telegram accepts at most 1024 characters with media; this text counts 1025."
     );
     assert!(problems(Platform::Telegram, &"a".repeat(4096), 0).is_empty());
     assert_eq!(problems(Platform::Telegram, &"a".repeat(4097), 0), [("content", "text_too_long")]);
@@ -79,7 +79,10 @@ fn bluesky_also_limits_bytes() {
     let text = FAMILY.repeat(130);
     let bluesky = check(descriptor(Platform::Bluesky), &text, 0);
     assert_eq!(bluesky.length, 130);
-    assert_eq!(bluesky.problems[0].message, format!("Bluesky takes at most 3000 bytes; this text has {}.", text.len()));
+    assert_eq!(
+        bluesky.problems[0].message,
+        format!("Bluesky accepts at most 3000 bytes; this text has {}.", text.len())
+    );
 }
 
 #[test]
@@ -98,10 +101,13 @@ fn images_with_invalid_dimensions_are_refused() {
     }
     assert_eq!(
         shapes(Platform::Instagram, &[(1, 1), (100, 400)]),
-        [("image_ratio", "Instagram takes images from 4:5 to 1.91:1 (width to height); image 2 has 100 × 400.".into())]
+        [(
+            "image_ratio",
+            "Instagram accepts images from 4:5 to 1.91:1 (width to height); image 2 has 100 × 400.".into()
+        )]
     );
     let small = shapes(Platform::GoogleBusiness, &[(249, 900)]);
-    let sentence = "Google Business Profile takes images of at least 250 × 250 pixels; image 1 has 249 × 900.";
+    let sentence = "Google Business Profile accepts images of at least 250 × 250 pixels; image 1 has 249 × 900.";
     assert_eq!(small, [("image_too_small", sentence.to_owned())]);
     assert_eq!(shapes(Platform::Wordpress, &[(1, 60_000)]), []);
     assert!(check_shapes(descriptor(Platform::GoogleBusiness), &[None]).is_empty());
@@ -117,7 +123,7 @@ fn image_counts_are_checked() {
     assert_eq!(problems(Platform::Sandbox, "x", 11), [("media", "too_many_images")]);
     assert_eq!(problems(Platform::Sandbox, &"x".repeat(5001), 10), [("content", "text_too_long")]);
     let message = &check(descriptor(Platform::GoogleBusiness), "x", 2).problems[0].message;
-    assert_eq!(message, "Google Business Profile takes at most 1 image; this post has 2.");
+    assert_eq!(message, "Google Business Profile accepts at most 1 image; this post has 2.");
     assert_eq!(problems(Platform::Sandbox, " \n", 0), [("content", "empty")]);
     assert!(problems(Platform::Sandbox, "", 1).is_empty());
 }
@@ -140,7 +146,7 @@ fn a_content_warning_shares_the_limit_of_the_text() {
     assert_eq!(warned(link, link).length as usize, link.len() + 23);
     assert!(warned("", &"a".repeat(500)).problems.is_empty());
     let problem = warned("👍🏽", &"a".repeat(500)).problems.pop().unwrap();
-    let message = "Mastodon takes at most 500 characters; this text and its content warning count 501.";
+    let message = "Mastodon accepts at most 500 characters; this text and its content warning count 501.";
     assert_eq!((problem.code, problem.message.as_str()), ("text_too_long", message));
 }
 
@@ -148,7 +154,7 @@ fn a_content_warning_shares_the_limit_of_the_text() {
 fn alt_texts_that_are_cut_are_noted() {
     let (pinterest, long) = (descriptor(Platform::Pinterest), "é".repeat(501));
     let notes = cut_alt_texts(pinterest, &[Some(&long[..1_000]), None, Some(&long)]);
-    let note = "Pinterest takes alt texts of at most 500 characters; that of image 3 has 501, and is cut at a word.";
+    let note = "Pinterest accepts alt texts of at most 500 characters. The alt text of image 3 has 501 and will be cut at a word.";
     assert_eq!(notes, [note]);
     assert!(cut_alt_texts(descriptor(Platform::Wordpress), &[Some(&long)]).is_empty());
 }

@@ -298,7 +298,7 @@ async fn reviews_arrive_and_cannot_be_answered(s: TestStore) {
     assert!(!t.api.asked("reviews")[0].url.query().unwrap().contains("email"));
     let woocommerce = connector(Platform::Woocommerce, "");
     let refusal = woocommerce.inbox().unwrap().refusal(&ReplyThread::from(&found), t.w.now());
-    assert!(refusal.unwrap().contains("answer in the store"));
+    assert!(refusal.unwrap().contains("Reply in the store"));
 }
 
 /// The threads whose message was deleted.

@@ -118,7 +118,7 @@ async fn an_empty_period_is_explained_in_words(s: TestStore) {
         ("summary", "No posts were published in this period."),
         ("posts_over_time", "No posts were published in this period."),
         ("engagement_over_time", "No posts were published in this period."),
-        ("followers_over_time", "No numbers of followers were recorded in this period."),
+        ("followers_over_time", "No follower counts were recorded in this period."),
         ("top_posts", "No posts were published in this period."),
         ("posts_table", "No posts were published in this period."),
         ("accounts_table", "No accounts are connected, and nothing was published in this period."),
@@ -137,8 +137,8 @@ async fn figures_that_no_platform_gave_are_null(s: TestStore) {
     let shown = widgets(&r, &t, &report, json!({ "start": "2026-10-10", "end": "2026-10-10" })).await;
     let post = &rows(&shown["posts_table"])[0];
     assert!(["impressions", "likes", "comments", "shares", "clicks", "engagements"].iter().all(|f| post[*f].is_null()));
-    assert_eq!(shown["engagement_over_time"]["remark"], "No platform gave figures for the posts of this period.");
-    assert_eq!(shown["top_posts"]["remark"], "No platform gave figures for the posts of this period.");
+    assert_eq!(shown["engagement_over_time"]["remark"], "No platform reported metrics for the posts of this period.");
+    assert_eq!(shown["top_posts"]["remark"], "No platform reported metrics for the posts of this period.");
     // A day that has begun nowhere is not shown.
     let shown = widgets(&r, &t, &report, json!({ "start": "2026-10-10", "end": "2026-12-31" })).await;
     assert_eq!(rows(&shown["posts_over_time"]).len(), 11);
@@ -150,7 +150,7 @@ async fn the_plan_limits_how_far_back_a_report_shows(s: TestStore) {
     publish(&t, account, "old", "2026-09-10T00:00:00Z", figures(1, 1)).await;
     publish(&t, account, "new", "2026-10-10T00:00:00Z", figures(1, 1)).await;
     let shown = widgets(&r, &t, &report, json!({ "start": "2026-09-01", "end": "2026-10-12" })).await;
-    let cut = "The plan shows figures of the last 30 days only.";
+    let cut = "The plan includes metrics for the last 30 days only.";
     assert_eq!((rows(&shown["posts_table"]).len(), &shown["posts_table"]["remark"]), (1, &json!(cut)));
     assert_eq!(metric(&shown["summary"], "Posts"), (json!(1), json!(null)), "nothing to compare with");
     let days = rows(&shown["posts_over_time"]);
@@ -175,7 +175,7 @@ async fn the_period_before_is_not_compared_where_the_plan_does_not_show_it(s: Te
     let shown = widgets(&r, &t, &report, json!({ "start": "2026-10-05", "end": "2026-10-20" })).await;
     assert_eq!(metric(&shown["summary"], "Posts"), (json!(1), json!(null)), "a day of it is not");
     assert_eq!(metric(&shown["summary"], "Followers"), (json!(60), json!(null)));
-    let remark = "The plan does not show the period before, so there are no changes.";
+    let remark = "The plan does not include the previous period, so there are no changes.";
     assert_eq!((&shown["summary"]["remark"], &shown["top_posts"]["remark"]), (&json!(remark), &json!(null)));
 }
 
@@ -190,7 +190,7 @@ async fn an_account_connected_in_the_period_is_no_growth(s: TestStore) {
     let shown = widgets(&r, &t, &report, json!({ "start": "2026-10-10", "end": "2026-10-11" })).await;
     assert_eq!(metric(&shown["summary"], "Followers"), (json!(5_110), json!(100)));
     assert_eq!(summary_row(&shown["summary"], "Followers")["change"], json!(10.0));
-    let remark = "The change in followers is that of the accounts that were connected before this period.";
+    let remark = "The change in followers covers only accounts that were connected before this period.";
     assert_eq!(shown["summary"]["remark"], remark);
 }
 

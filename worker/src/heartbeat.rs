@@ -55,7 +55,7 @@ where
                 HEARTBEAT_INTERVAL
             }
             Err(error) => {
-                tracing::warn!(%error, jobs = engine.held().len(), "leases could not be renewed yet");
+                tracing::warn!(%error, jobs = engine.held().len(), "failed to renew leases; retrying");
                 retries.next_pause()
             }
         };

@@ -82,15 +82,15 @@ impl Reconnect {
         let endpoint = format!("{public_url}/api/public/v1/brands/{brand_id}/social-accounts");
         match descriptor(account.platform).mode {
             Mode::Oauth => Self {
-                advice: "Connect it again: this returns an address to open in a browser.",
+                advice: "To reconnect it, send this request and open the returned URL in a browser:",
                 address: format!("POST {endpoint}/authorize {{\"platform\": \"{}\"}}", account.platform),
             },
             Mode::SelfConnectOauth => Self {
-                advice: "Connect it again: the operator of this Crier makes an address for you with",
+                advice: "To reconnect it, ask the operator of this Crier installation to create a URL with:",
                 address: format!("crier account connect {} --brand {brand_id} --instance URL", account.platform),
             },
             Mode::SelfConnect => {
-                Self { advice: "Connect it again with its credentials:", address: format!("POST {endpoint}") }
+                Self { advice: "To reconnect it, send its credentials:", address: format!("POST {endpoint}") }
             }
         }
     }
@@ -144,7 +144,7 @@ pub async fn account_expired(
             advice: reconnect.advice,
             address: reconnect.address,
         };
-        let subject = format!("Crier can no longer publish on your {platform} account");
+        let subject = format!("Crier can no longer publish to your {platform} account");
         mail_to_owner(tx, mailer, &owner, &subject, &text, trace).await?;
     }
     Ok(())
@@ -205,7 +205,7 @@ async fn enqueue(tx: &mut Tx, user_id: i64, new: &NewMail<'_>, trace: Option<&st
         mails::enqueue_mail(tx, user_id, new, trace).await?;
     } else {
         metrics::mail_withheld(MailLimit::Address);
-        tracing::warn!(user = user_id, subject = new.subject, "a notice is not sent: too many today");
+        tracing::warn!(user = user_id, subject = new.subject, "notice not sent: daily limit reached");
     }
     Ok(())
 }

@@ -118,7 +118,7 @@ pub async fn enqueue(tx: &mut Tx, cx: &MailContext<'_>, delivery: &ReportDeliver
 }
 
 fn not_configured() -> ReportError {
-    let message = "This Crier has no mail server; its operator sets CRIER_SMTP_URL.";
+    let message = "No mail server is configured. Ask the operator to set CRIER_SMTP_URL.";
     ReportError::new(ReportErrorCode::MailNotConfigured, message)
 }
 
@@ -127,7 +127,7 @@ fn stopped(stop: &MailStop) -> ReportError {
         let message = "The recipient unsubscribed from this workspace's reports.";
         return ReportError::new(ReportErrorCode::Unsubscribed, message);
     }
-    let message = format!("Not sent: the recipient's mail server refused an earlier mail ({}).", stop.reason);
+    let message = format!("Not sent: the recipient's mail server rejected an earlier email ({}).", stop.reason);
     ReportError::new(ReportErrorCode::MailRefused, message)
 }
 

@@ -203,7 +203,7 @@ mod tests {
         else {
             panic!("it is usable")
         };
-        assert!(why.contains("Bluesky takes at most 300"), "{why}");
+        assert!(why.contains("Bluesky accepts at most 300"), "{why}");
         assert!(found[0].ends_with("bread…") && found[0].chars().count() <= 300, "{found:?}");
         assert!(found[0].chars().count() > 280, "{found:?}");
     }

@@ -267,12 +267,12 @@ impl Endpoint {
         let parameter = |name, description, schema| Parameter { name, description, schema, extension: false };
         self.query.push(parameter(
             "page",
-            "Which page, from 1 on. One past the end is empty.",
+            "The page number, starting at 1. A page past the end is empty.",
             |_| json!({ "type": "integer", "minimum": 1, "default": 1 }),
         ));
         self.query.push(parameter(
             "per_page",
-            "How many records a page has; more than 100 gives 100.",
+            "The number of records per page. Values above 100 are treated as 100.",
             |_| json!({ "type": "integer", "minimum": 1, "default": 20 }),
         ));
         self

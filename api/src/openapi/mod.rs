@@ -18,34 +18,34 @@ pub mod serve;
 
 use schema::{Schemas, Word};
 
-/// What every refusal looks like.
+/// An error response.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ErrorEnvelope {
     pub error: Error,
 }
 
-/// Why a request was refused.
+/// The error.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Error {
     #[schemars(with = "Word<ErrorType>")]
     pub r#type: ErrorType,
     #[schemars(with = "Word<ErrorCode>")]
     pub code: ErrorCode,
-    /// What is wrong and what to do next.
+    /// An explanation of the error and how to fix it.
     pub message: String,
-    /// The same as the header X-Request-Id.
+    /// The value of the `X-Request-Id` header.
     #[schemars(extend("x-extension" = true))]
     pub request_id: String,
-    /// The code's entry in the catalogue of errors.
+    /// The URL of the entry for this code in the error reference.
     #[schemars(url, extend("x-extension" = true))]
     pub doc_url: String,
-    /// On validation_failed alone: from a field's path to what is wrong with it.
+    /// The problems of each field, by field path. Only for `validation_failed`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("x-extension" = true))]
     pub fields: BTreeMap<String, Vec<String>>,
 }
 
-/// Where the pages of a list are.
+/// The URLs of the pages of a list.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PageLinks {
     #[schemars(url, extend("examples" = ["https://crier.example/api/public/v1/…?page=1"]))]
@@ -58,7 +58,7 @@ pub struct PageLinks {
     pub next: Option<String>,
 }
 
-/// An entry of a pager.
+/// A pagination link.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PagerLink {
     #[schemars(extend("examples" = ["https://crier.example/api/public/v1/…?page=1"]))]
@@ -68,7 +68,7 @@ pub struct PagerLink {
     pub active: bool,
 }
 
-/// Which page this is.
+/// The position of this page in the list.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PageMeta {
     pub current_page: i64,
@@ -113,7 +113,7 @@ pub fn document(endpoints: &[Endpoint]) -> Value {
             "securitySchemes": {
                 "bearer": {
                     "type": "http", "scheme": "bearer",
-                    "description": "An API key: svc_live_… or, for reads, svc_test_…",
+                    "description": "An API key: svc_live_…, or svc_test_… for reads only",
                 },
             },
             "headers": headers(),
@@ -125,32 +125,32 @@ pub fn document(endpoints: &[Endpoint]) -> Value {
 
 const IGNORED: &str = "Crier-Ignored-Fields";
 
-const INTRODUCTION: &str = "Publishes posts to social platforms. Requests and answers are JSON; every request carries \
-    an API key. Every write needs an `Idempotency-Key`: the same request sent again under the same key is answered from \
-    the first one's answer. (Of an answer of more than 64 KiB the records are kept: they are shown as they are then, and \
-    where they were deleted since it is 404.) A field or query parameter that is unknown is ignored, and named in the \
-    header `Crier-Ignored-Fields`; one that looks like a typo of a known one is 422, so that a typo never publishes. \
-    What is marked `x-extension` is not in the specification that this service implements; a client that knows only \
-    the specification never needs it.";
+const INTRODUCTION: &str = "Publishes posts to social platforms. Requests and responses are JSON. Every request needs an \
+    API key. Every write needs an `Idempotency-Key`: if you send the same request again with the same key, you get the \
+    response to the first one. (A response of more than 64 KiB is not stored. It is built again from the current state of \
+    its records, and is 404 if they were deleted.) Unknown fields and query parameters are ignored and listed in the \
+    `Crier-Ignored-Fields` response header. A name that looks like a typo of a known name returns 422, so that a typo \
+    never publishes a post. `x-extension` marks extensions to the specification that this service implements. A client \
+    that knows only the specification never needs them.";
 
 fn headers() -> Value {
     let integer = |text: &str| json!({ "description": text, "schema": { "type": "integer" } });
     let text = |text: &str| json!({ "description": text, "schema": { "type": "string" } });
     json!({
-        "RateLimitLimit": integer("The allowance a minute."),
-        "RateLimitRemaining": integer("What is left of it."),
-        "RateLimitReset": integer("The unix second at which it is whole again."),
-        "RequestId": text("The request's id; name it when you report a problem."),
-        "RetryAfter": integer("Seconds to wait before the next try."),
+        "RateLimitLimit": integer("The maximum number of requests per minute."),
+        "RateLimitRemaining": integer("The number of requests that are left."),
+        "RateLimitReset": integer("The Unix time, in seconds, when the full allowance is available again."),
+        "RequestId": text("The request ID. Include it when you report a problem."),
+        "RetryAfter": integer("The number of seconds to wait before you retry."),
         "IgnoredFields": {
-            "description": "The fields and query parameters of the request that are unknown here, and ignored; at most \
-                20, then `...`.",
+            "description": "The unknown fields and query parameters of the request, which were ignored. At most 20 names, \
+                then `...`.",
             "schema": { "type": "string" }, "x-extension": true,
         },
-        "Location": text("The path of what was made, or of where to see its state."),
-        "IdempotentReplayed": { "description": "The answer was stored by an earlier request under the same key.",
+        "Location": text("The path of the created record, or of the record that shows the status of the operation."),
+        "IdempotentReplayed": { "description": "Present if an earlier request with the same key stored the response.",
             "schema": { "type": "string", "enum": ["true"] } },
-        "Allow": text("The methods that this path answers."),
+        "Allow": text("The methods that this path supports."),
         "Authenticate": text("Bearer"),
     })
 }
@@ -190,13 +190,13 @@ fn description(endpoint: &Endpoint) -> String {
     }
     text.push_str(&format!("Scope: `{}`.", endpoint.scope));
     if endpoint.for_publishers {
-        text.push_str(" Not for contributors.");
+        text.push_str(" Not available to contributors.");
     }
     if !endpoint.features.is_empty() {
         let names: Vec<String> = endpoint.features.iter().map(|f| format!("`{f}`")).collect();
         text.push_str(&format!(" Plan feature: {}.", names.join(" or ")));
         if endpoint.serves_leftovers {
-            text.push_str(" Records from an earlier plan that included it stay available here.");
+            text.push_str(" Records from an earlier plan that included the feature remain available.");
         }
     }
     text
@@ -223,7 +223,7 @@ fn parameters(endpoint: &Endpoint, s: &mut Schemas) -> Vec<Value> {
     if endpoint.is_write() {
         out.push(json!({
             "name": "Idempotency-Key", "in": "header", "required": true,
-            "description": "New for each request, the same when it is sent again; kept for 24 hours.",
+            "description": "A unique value for each request. Use the same value to retry a request. Kept for 24 hours.",
             "schema": { "type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$" },
             "example": example::IDEMPOTENCY_KEY,
         }));
@@ -273,7 +273,7 @@ fn success(endpoint: &Endpoint, s: &mut Schemas) -> Value {
     let record = endpoint.schema.map(|schema| schema(s)).unwrap_or_default();
     let list = |record: Value| json!({ "type": "array", "items": record });
     let (text, schema) = match endpoint.shape {
-        ResponseShape::Nothing => ("Done; there is no body.", None),
+        ResponseShape::Nothing => ("Success. The response has no body.", None),
         ResponseShape::File => ("The file.", None),
         ResponseShape::One => ("The record.", Some(object(json!({ "data": record }), &["data"]))),
         ResponseShape::Many => ("The records.", Some(object(json!({ "data": list(record) }), &["data"]))),

@@ -28,21 +28,21 @@ async fn serve(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     let link = match FetchLink::open(app.store.cipher(), &token, app.store.now()) {
         Ok(link) => link,
         Err(LinkError::Invalid) => return missing(res),
-        Err(LinkError::Expired) => return notice(res, StatusCode::GONE, "This address is no longer valid."),
+        Err(LinkError::Expired) => return notice(res, StatusCode::GONE, "This URL is no longer valid."),
     };
     match app.library.fetch(&link).await {
         // The budget is not held while the bytes are sent: a slow client would keep it from all others.
         Ok((picture, _share)) => send(picture, req.method() == Method::HEAD, res),
         Err(RenditionError::Missing) => missing(res),
         Err(RenditionError::Refused(_)) => {
-            notice(res, StatusCode::NOT_FOUND, "The picture cannot be converted for this platform.");
+            notice(res, StatusCode::NOT_FOUND, "The image cannot be converted for this platform.");
         }
         Err(error @ (RenditionError::Storage(_) | RenditionError::Failed)) => {
-            tracing::warn!(%error, "a picture could not be given to a platform");
+            tracing::warn!(%error, "failed to serve an image to a platform");
             notice(
                 res,
                 StatusCode::SERVICE_UNAVAILABLE,
-                "The picture cannot be read right now; try again in a moment.",
+                "The image is unavailable. Wait a moment, then reload the page.",
             );
             res.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
         }
@@ -67,5 +67,5 @@ fn send(picture: FittedPicture, head: bool, res: &mut Response) {
 }
 
 fn missing(res: &mut Response) {
-    notice(res, StatusCode::NOT_FOUND, "There is no such picture.");
+    notice(res, StatusCode::NOT_FOUND, "This image does not exist.");
 }

@@ -36,10 +36,10 @@ async fn serve(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     match file::send(req, app.library.storage(), &picture, res).await {
         Ok(SentFile::Sent) => {}
         Ok(SentFile::Missing) => missing(res),
-        Ok(SentFile::OutOfRange) => notice(res, StatusCode::RANGE_NOT_SATISFIABLE, "The picture has no such part."),
+        Ok(SentFile::OutOfRange) => notice(res, StatusCode::RANGE_NOT_SATISFIABLE, "The range is outside the file."),
         Err(error) => {
-            tracing::warn!(%error, "a picture could not be shown");
-            let text = "The files cannot be reached right now; try again in a moment.";
+            tracing::warn!(%error, "failed to serve an image");
+            let text = "The file storage is unavailable. Wait a moment, then reload the page.";
             notice(res, StatusCode::SERVICE_UNAVAILABLE, text);
             res.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
         }
@@ -47,5 +47,5 @@ async fn serve(req: &mut Request, depot: &mut Depot, res: &mut Response) {
 }
 
 fn missing(res: &mut Response) {
-    notice(res, StatusCode::NOT_FOUND, "There is no such picture.");
+    notice(res, StatusCode::NOT_FOUND, "This image does not exist.");
 }

@@ -84,7 +84,7 @@ fn html(res: &mut Response, status: StatusCode, page: &impl Template) {
             res.render(Text::Html(text));
         }
         Err(error) => {
-            tracing::error!(%error, "a page could not be rendered");
+            tracing::error!(%error, "failed to render a page");
             res.status_code(StatusCode::INTERNAL_SERVER_ERROR);
             res.render(Text::Plain("Something went wrong on our side."));
         }
@@ -107,10 +107,10 @@ fn notice(res: &mut Response, status: StatusCode, message: &'static str) {
 const fn title(status: StatusCode) -> &'static str {
     match status {
         StatusCode::NOT_FOUND => "Not found",
-        StatusCode::GONE => "No longer there",
+        StatusCode::GONE => "No longer available",
         StatusCode::TOO_MANY_REQUESTS => "Too many requests",
-        StatusCode::SERVICE_UNAVAILABLE => "Not available right now",
-        _ => "This did not work",
+        StatusCode::SERVICE_UNAVAILABLE => "Temporarily unavailable",
+        _ => "Something went wrong",
     }
 }
 

@@ -38,7 +38,7 @@ async fn send_file(req: &mut Request, depot: &mut Depot, res: &mut Response) {
         Ok(link) => link,
         Err(LinkError::Invalid) => return missing(res),
         Err(LinkError::Expired) => {
-            return notice(res, StatusCode::GONE, "This address is no longer valid. Ask the sender for the report.");
+            return notice(res, StatusCode::GONE, "This URL is no longer valid. Ask the sender for the report.");
         }
     };
     let found = match find(app, &link).await {
@@ -49,7 +49,7 @@ async fn send_file(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     match file::send(req, app.library.storage(), &found, res).await {
         Ok(SentFile::Sent) => {}
         Ok(SentFile::Missing) => missing(res),
-        Ok(SentFile::OutOfRange) => notice(res, StatusCode::RANGE_NOT_SATISFIABLE, "The file has no such part."),
+        Ok(SentFile::OutOfRange) => notice(res, StatusCode::RANGE_NOT_SATISFIABLE, "The range is outside the file."),
         Err(error) => unavailable(res, &error.to_string()),
     }
 }
@@ -104,7 +104,7 @@ async fn show(req: &Request, depot: &Depot, res: &mut Response, wish: Wish) {
     let Ok(link) = UnsubscribeLink::open(app.store.cipher(), &token) else { return missing(res) };
     match serve(app, &link, wish).await {
         Ok(Some(page)) => html(res, StatusCode::OK, &page),
-        Ok(None) => notice(res, StatusCode::NOT_FOUND, "This report is not mailed any more."),
+        Ok(None) => notice(res, StatusCode::NOT_FOUND, "This report is no longer sent by email."),
         Err(error) => unavailable(res, &error.to_string()),
     }
 }
@@ -151,11 +151,11 @@ impl UnsubscribePage {
 }
 
 fn missing(res: &mut Response) {
-    notice(res, StatusCode::NOT_FOUND, "There is no such report.");
+    notice(res, StatusCode::NOT_FOUND, "This report does not exist.");
 }
 
 fn unavailable(res: &mut Response, error: &str) {
-    tracing::warn!(error, "a page of a report could not be shown");
-    notice(res, StatusCode::SERVICE_UNAVAILABLE, "This cannot be shown right now; try again in a moment.");
+    tracing::warn!(error, "failed to show a report page");
+    notice(res, StatusCode::SERVICE_UNAVAILABLE, "This page is unavailable. Wait a moment, then reload it.");
     res.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
 }

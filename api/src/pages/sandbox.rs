@@ -82,7 +82,7 @@ struct PostView {
 }
 
 const HANDLE_NOT_FOUND: &str = "No account has this sandbox handle. Connect one with the API, then publish to it.";
-const SANDBOX_DISABLED: &str = "The sandbox is switched off on this server (CRIER_SANDBOX).";
+const SANDBOX_DISABLED: &str = "The sandbox is disabled on this server (CRIER_SANDBOX).";
 
 #[handler]
 async fn styles(res: &mut Response) {
@@ -125,14 +125,14 @@ async fn timeline(req: &mut Request, depot: &mut Depot, res: &mut Response) {
         }
         Ok(None) => notice(res, StatusCode::NOT_FOUND, HANDLE_NOT_FOUND),
         Err(error) => {
-            tracing::warn!(%error, "a sandbox page could not be read");
+            tracing::warn!(%error, "failed to read a sandbox page");
             unavailable(res);
         }
     }
 }
 
 fn unavailable(res: &mut Response) {
-    notice(res, StatusCode::SERVICE_UNAVAILABLE, "The database does not answer right now; try again in a moment.");
+    notice(res, StatusCode::SERVICE_UNAVAILABLE, "The database does not respond. Wait a moment, then reload the page.");
 }
 
 async fn load(app: &App, handle: String, from: Option<i64>) -> Result<Option<Timeline>> {
@@ -186,7 +186,11 @@ async fn add_comment(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     let decision = admission::count_address(app, req).await;
     reply::write_rate_limit_headers(res.headers_mut(), &decision);
     if !decision.allowed {
-        notice(res, StatusCode::TOO_MANY_REQUESTS, "Too many requests from your address; try again in a moment.");
+        notice(
+            res,
+            StatusCode::TOO_MANY_REQUESTS,
+            "Too many requests from your address. Wait a moment, then reload the page.",
+        );
         res.headers_mut().insert(RETRY_AFTER, HeaderValue::from(decision.retry_after));
         return;
     }
@@ -201,7 +205,7 @@ async fn add_comment(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     let (name, text) = (field("name"), field("body"));
     let fits = |text: &str, most: usize| !text.is_empty() && text.chars().count() <= most && !text.contains('\0');
     if !fits(&name, MAX_NAME) || !fits(&text, MAX_BODY) {
-        let sentence = "A comment needs a name of at most 80 characters and a text of at most 2,000.";
+        let sentence = "Enter a name of at most 80 characters and a comment of at most 2,000.";
         return notice(res, StatusCode::UNPROCESSABLE_ENTITY, sentence);
     }
     let written = async {
@@ -219,15 +223,15 @@ async fn add_comment(req: &mut Request, depot: &mut Depot, res: &mut Response) {
         }
         Ok(Commented::NoSuchPost) => no_such_post(res),
         Ok(Commented::Full) => {
-            notice(res, StatusCode::CONFLICT, "This post has as many comments as a post may have, and takes no more.");
+            notice(res, StatusCode::CONFLICT, "This post has the maximum number of comments.");
         }
         Err(error) => {
-            tracing::warn!(%error, "a sandbox comment could not be stored");
+            tracing::warn!(%error, "failed to store a sandbox comment");
             unavailable(res);
         }
     }
 }
 
 fn no_such_post(res: &mut Response) {
-    notice(res, StatusCode::NOT_FOUND, "There is no such post here.");
+    notice(res, StatusCode::NOT_FOUND, "This post does not exist.");
 }

@@ -39,12 +39,12 @@ pub fn parse(headers: &HeaderMap, raw: &[u8], optional: bool) -> Result<Map<Stri
         return Ok(Map::new());
     }
     if raw.is_empty() {
-        return Err(invalid("A JSON object is needed as the body; this request has none.".to_owned()));
+        return Err(invalid("The request has no body. Send a JSON object.".to_owned()));
     }
     let content_type = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
     let media_type = content_type.split(';').next().unwrap_or_default().trim();
     if !media_type.eq_ignore_ascii_case("application/json") {
-        let message = "This endpoint takes JSON: send the header `Content-Type: application/json`.";
+        let message = "This endpoint requires JSON. Send the header `Content-Type: application/json`.";
         return Err(ApiError::new(ErrorCode::UnsupportedMediaType, message));
     }
     if std::str::from_utf8(raw).is_err() {
@@ -58,7 +58,7 @@ pub fn parse(headers: &HeaderMap, raw: &[u8], optional: bool) -> Result<Map<Stri
             Err(ApiError::new(ErrorCode::PayloadTooLarge, message))
         }
         Err(JsonError::Broken(error)) => {
-            Err(invalid(format!("The body is not JSON (line {}, column {}).", error.line(), error.column())))
+            Err(invalid(format!("The body is not valid JSON (line {}, column {}).", error.line(), error.column())))
         }
     }
 }

@@ -55,10 +55,10 @@ impl TimeBudget {
 pub enum BodyError {
     #[error("the client sends too slowly")]
     Slow(MinRate),
-    #[error("the body broke off")]
+    #[error("the body is incomplete")]
     Broken,
     /// The head of a multipart part is longer than the limit.
-    #[error("the head of a part is too long")]
+    #[error("the headers of a part are too long")]
     LongHead,
 }
 
@@ -66,13 +66,13 @@ impl BodyError {
     pub fn refusal(self) -> ApiError {
         let message = match self {
             Self::Slow(pace) => format!(
-                "The body came too slowly: less than {} KiB a second, and more than {} seconds behind. Send the \
+                "The body arrived too slowly: at less than {} KiB per second, and more than {} seconds late. Send the \
                  request again.",
                 pace.bytes_per_second >> 10,
                 pace.grace.as_secs()
             ),
-            Self::Broken => "The body did not arrive whole. Send the request again.".to_owned(),
-            Self::LongHead => "The form could not be read: the head of a part is too long.".to_owned(),
+            Self::Broken => "The body is incomplete. Send the request again.".to_owned(),
+            Self::LongHead => "The form could not be read: the headers of a part are too long.".to_owned(),
         };
         ApiError::new(ErrorCode::InvalidJson, message)
     }

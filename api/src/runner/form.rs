@@ -77,10 +77,10 @@ pub async fn read(
     bounds.check(announced.unwrap_or_default().saturating_sub(MAX_NON_FILE_BYTES))?;
     let content_type = req.headers().get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default().to_owned();
     let boundary = multer::parse_boundary(&content_type).map_err(|error| match error {
-        multer::Error::NoBoundary => broken("its Content-Type names no boundary"),
+        multer::Error::NoBoundary => broken("its Content-Type has no boundary"),
         _ => ApiError::new(
             ErrorCode::UnsupportedMediaType,
-            "This endpoint takes a form with a file: send it as `multipart/form-data`.",
+            "This endpoint requires a form with a file. Send it as `multipart/form-data`.",
         ),
     })?;
     if boundary.len() > MAX_BOUNDARY {
@@ -208,7 +208,7 @@ impl FormReader {
         if file_name.is_some() {
             self.other_files.push(name);
         } else {
-            let text = String::from_utf8(text).map_err(|_| broken("its texts are not UTF-8"))?;
+            let text = String::from_utf8(text).map_err(|_| broken("its text fields are not UTF-8"))?;
             self.texts.insert(name, Value::String(text));
         }
         Ok(())
@@ -216,7 +216,7 @@ impl FormReader {
 
     async fn take_file(&mut self, part: &mut Field<'_>, name: Option<String>) -> Result<()> {
         let Some(mut spool) = self.spool.take() else {
-            return Err(ApiError::field(FILE, "There are two; send one file in each request."));
+            return Err(ApiError::field(FILE, "Send only one file per request."));
         };
         let mut hash = Sha256::new();
         while let Some(chunk) = part.chunk().await.map_err(|error| refused(error, self.bounds.max_bytes))? {
@@ -234,7 +234,7 @@ impl FormReader {
         while let Some(chunk) = part.chunk().await.map_err(|error| refused(error, self.bounds.max_bytes))? {
             self.text_bytes += chunk.len() as u64;
             if self.text_bytes > MAX_NON_FILE_BYTES {
-                return Err(broken(&format!("its texts are longer than {MAX_NON_FILE_BYTES} bytes")));
+                return Err(broken(&format!("its text fields have more than {MAX_NON_FILE_BYTES} bytes")));
             }
             text.extend_from_slice(&chunk);
         }
@@ -248,9 +248,9 @@ fn refused(error: multer::Error, most: u64) -> ApiError {
         multer::Error::StreamSizeExceeded { .. } => too_large(most),
         multer::Error::StreamReadFailed(why) if why.is::<BodyError>() => match why.downcast::<BodyError>() {
             Ok(lost) => lost.refusal(),
-            Err(_) => broken("it is cut off"),
+            Err(_) => broken("it is incomplete"),
         },
-        _ => broken("it is cut off, or its parts are not what multipart/form-data says"),
+        _ => broken("it is incomplete or not valid multipart/form-data"),
     }
 }
 
@@ -259,7 +259,7 @@ fn broken(why: &str) -> ApiError {
 }
 
 fn too_large(most: u64) -> ApiError {
-    let message = format!("The file is larger than {} MiB, the most that is taken here.", most >> 20);
+    let message = format!("The file is larger than the maximum of {} MiB.", most >> 20);
     ApiError::new(ErrorCode::PayloadTooLarge, message)
 }
 
@@ -267,8 +267,7 @@ fn unwritable(error: SpoolError) -> ApiError {
     match error {
         SpoolError::Full => ApiError::new(
             ErrorCode::ServiceUnavailable,
-            "Too many files are being received at the moment, or too many of this workspace. Try again in a few \
-             seconds.",
+            "Too many files are being uploaded, in total or in this workspace. Retry in a few seconds.",
         )
         .retry_after(5),
         SpoolError::Io(_) => ApiError::storage(error.to_string()),

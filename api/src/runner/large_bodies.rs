@@ -4,8 +4,8 @@
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Semaphore;
 
-/// A body of this size or more is large: parsing or writing it takes about 0.3 ms or more.
-pub const LARGE: usize = 64 << 10;
+/// A body of this size or more is large: parsing it takes about 0.3 ms or more.
+const LARGE: usize = 64 << 10;
 
 /// A semaphore with one permit for large bodies.
 #[derive(Debug)]

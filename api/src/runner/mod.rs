@@ -40,7 +40,7 @@ mod write;
 pub use body::read as read_body;
 pub use body_reader::{MinRate, TimeBudget};
 pub use in_flight::{InFlightKey, InFlightKeys};
-pub use large_bodies::{LARGE, LargeBodySemaphore};
+pub use large_bodies::LargeBodySemaphore;
 use unknown::KnownNames;
 pub use unknown::UnknownNames;
 
@@ -183,7 +183,7 @@ impl Runner {
         let sent = file::send(req, self.app.library.storage(), found, res).await;
         match sent.map_err(|error| ApiError::storage(error.to_string()))? {
             SentFile::Missing => return Err(ApiError::not_found("file")),
-            SentFile::OutOfRange => res.render(Text::Plain("The file has no such part.")),
+            SentFile::OutOfRange => res.render(Text::Plain("The range is outside the file.")),
             SentFile::Sent => {}
         }
         Ok(())

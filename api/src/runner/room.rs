@@ -52,8 +52,8 @@ pub async fn check_texts(cx: &Context, tx: &mut Tx) -> Result<()> {
         return Ok(());
     }
     let message = format!(
-        "The workspace's plan allows {} MiB of storage, and they are used up. Delete posts, images or reports, or choose a \
-         larger plan.",
+        "The workspace's plan includes {} MiB of storage, and all of it is used. Delete posts, images or reports, or \
+         choose a larger plan.",
         cx.plan.storage_mib.unwrap_or_default()
     );
     Err(ApiError::new(ErrorCode::StorageLimitExceeded, message))

@@ -145,12 +145,12 @@ async fn load_file_limits(cx: &Context, key_is_known: bool) -> Result<form::File
 
 fn require_idempotency_key(headers: &HeaderMap) -> Result<String> {
     if headers.get(admission::IDEMPOTENCY_KEY).is_none_or(|value| value.is_empty()) {
-        let message = "Every write needs the header Idempotency-Key: a new one for each request, the same one when it \
-             is sent again.";
+        let message = "The `Idempotency-Key` header is missing. Send a new value with each request, and the same value \
+             when you retry a request.";
         return Err(ApiError::new(ErrorCode::IdempotencyKeyRequired, message));
     }
     admission::idempotency_key(headers).map(str::to_owned).ok_or_else(|| {
-        let message = "The Idempotency-Key must be 1 to 255 visible ASCII characters without spaces.";
+        let message = "The `Idempotency-Key` must have 1 to 255 visible ASCII characters and no spaces.";
         ApiError::new(ErrorCode::IdempotencyKeyInvalid, message)
     })
 }
@@ -231,7 +231,7 @@ async fn two_steps(
         },
         Err(_) => Err(ApiError::new(
             ErrorCode::PlatformUnavailable,
-            "The other side did not answer within 20 seconds. Nothing was changed here; try again later.",
+            "The external service did not respond within 20 seconds. Nothing was changed in Crier. Retry later.",
         )),
     };
     lease.end(outcome.is_ok()).await;
@@ -280,7 +280,7 @@ async fn render(again: Option<&Rerender>, mut cx: Context, answer: ApiResponse) 
     if !answer.is_reference {
         return Ok(answer);
     }
-    let again = again.ok_or_else(|| ApiError::bug("an answer was stored that cannot be rendered again"))?;
+    let again = again.ok_or_else(|| ApiError::bug("a stored response cannot be rendered again"))?;
     cx.ids.extend(answer.records.iter().map(|id| (again.record, *id)));
     let mut conn = cx.app.store.read().await?;
     match again.handler.call(&cx, &mut conn).await {

@@ -21,7 +21,7 @@
   // Sends what the script shows by itself. A redirect leads to the sign-in page.
   const send = async (url, body, signal) => {
     const answer = await fetch(url, { method: 'POST', body, signal, headers: { 'X-Requested-With': 'fetch' } });
-    if (answer.redirected) throw new Error('Your session has ended. Load the page again, and sign in.');
+    if (answer.redirected) throw new Error('Your session has ended. Reload the page and sign in.');
     const text = await answer.text();
     if (!answer.ok) throw new Error(text.slice(0, 300));
     return text;
@@ -40,7 +40,7 @@
           const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
           main.replaceChildren(...page.getElementById('main').childNodes);
           titles();
-          if (!document.querySelector('[data-moving]')) say('Publishing has ended. The page shows the result.');
+          if (!document.querySelector('[data-moving]')) say('Publishing finished. The page shows the result.');
         }
       } catch { /* The next time. */ }
       watch(Math.min(seconds * 1.5, 30));
@@ -155,7 +155,7 @@
         tile.parentElement.prepend(tile);
         tile.querySelector('input').checked = true;
         button.focus();
-        say('The picture is now the first.');
+        say('The image is now first.');
         clearTimeout(timer);
         timer = setTimeout(check, 600);
       }
@@ -176,7 +176,7 @@
         form.append(button);
         form.requestSubmit(button);
       } catch (error) {
-        status.textContent = error.message || 'The picture was not uploaded. Try again.';
+        status.textContent = error.message || 'The image was not uploaded. Retry.';
       }
       delete upload.dataset.busy;
     });
@@ -230,7 +230,7 @@
         tell(await send(`${move}/${entry.dataset.post}/move`, body), 'good');
       } catch (error) {
         from.querySelector('.entries').append(item);
-        tell(error.message || 'The post was not moved. Reload the page and try again.', 'bad');
+        tell(error.message || 'The post was not moved. Reload the page and retry.', 'bad');
       }
     });
   }

@@ -11,13 +11,13 @@ use super::{ProcessRole, values};
 
 const PUBLIC_URL: Key = Key::new(
     "PUBLIC_URL",
-    "The address under which clients and platforms reach the API.",
-    Preset::Words("http:// and the address at which the API listens"),
+    "The URL at which clients and platforms reach the API.",
+    Preset::Words("http:// and the address that the API listens on"),
     "https://crier.example.com",
 );
 pub(super) const DATA_DIR: Key = Key::new(
     "DATA_DIR",
-    "The directory of what Crier keeps in files; shared by the replicas unless storage is s3.",
+    "The directory for Crier's files. Replicas must share it unless the storage is S3.",
     Preset::Value("./crier-data"),
     "/var/lib/crier",
 );
@@ -35,7 +35,7 @@ pub(super) const PLANS_FILE: Key = Key::new(
 );
 const LATEST_PUBLISH: Key = Key::new(
     "LATEST_PUBLISH",
-    "How late a post may go out; one that is later is marked as missed.",
+    "The maximum delay for publishing a post. A post that is later is marked as missed.",
     Preset::Value("24h"),
     "24h",
 );

@@ -34,8 +34,8 @@ pub(super) fn read(reader: &mut Reader, role: ProcessRole, data_dir: &Path) -> D
         reader.add_problem(
             URL.variable(),
             format!(
-                "{kind}, and {role} cannot share a SQLite file with the other processes; set {}, or run `crier`, \
-                 which is all of them in one process",
+                "{kind}, and {role} cannot share a SQLite file with the other processes; set a URL such as {}, or run \
+                 `crier`, which runs all of them in one process",
                 URL.example
             ),
         );
@@ -47,8 +47,8 @@ fn parse(text: &str) -> Result<Database, String> {
     if let Some(rest) = text.strip_prefix("sqlite:") {
         let path = rest.strip_prefix("//").unwrap_or(rest);
         return match path {
-            "" | ":memory:" => Err("names no file; SQLite is sqlite:///directory/file".to_owned()),
-            path if path.contains('?') => Err("must be a path alone, without options after a ?".to_owned()),
+            "" | ":memory:" => Err("names no file (sqlite:///directory/file)".to_owned()),
+            path if path.contains('?') => Err("must be only a path, without options after a ?".to_owned()),
             path => Ok(Database::Sqlite(PathBuf::from(path))),
         };
     }
@@ -56,8 +56,8 @@ fn parse(text: &str) -> Result<Database, String> {
         Ok(url) if matches!(url.scheme(), "postgres" | "postgresql") => {
             Ok(Database::Postgres(SecretString::from(text)))
         }
-        _ => Err("begins with neither sqlite:// nor postgres://, or is no URL (is a character in the password not \
-                  percent-encoded?)"
+        _ => Err("is not a sqlite:// or postgres:// URL (special characters in the password must be \
+                  percent-encoded)"
             .to_owned()),
     }
 }

@@ -8,7 +8,7 @@ use super::values;
 
 const ALLOWED: Key = Key::new(
     "ALLOWED_PRIVATE_NETWORKS",
-    "Networks that webhooks, imports and feeds may reach although they are private, over plain http too.",
+    "Private networks that webhooks, imports and feeds can reach, also over plain http.",
     Preset::Value(""),
     "10.1.0.0/16,192.168.1.7",
 );

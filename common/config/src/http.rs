@@ -10,30 +10,35 @@ use super::keys::{Key, Preset};
 use super::reader::Reader;
 use super::{ProcessRole, values};
 
-const ADDR: Key = Key::new("HTTP_ADDR", "Where the API listens.", Preset::Value("127.0.0.1:8080"), "127.0.0.1:8080");
+const ADDR: Key = Key::new(
+    "HTTP_ADDR",
+    "The address and port that the API listens on.",
+    Preset::Value("127.0.0.1:8080"),
+    "127.0.0.1:8080",
+);
 const OPS_ADDR: Key = Key::new(
     "OPS_ADDR",
-    "Where `/healthz`, `/readyz` and `/metrics` are served, in each process.",
+    "The address and port on which each process serves `/healthz`, `/readyz` and `/metrics`.",
     Preset::Value("127.0.0.1:9090"),
     "127.0.0.1:9090",
 );
 const TRUSTED_PROXIES: Key = Key::new(
     "TRUSTED_PROXIES",
-    "Addresses or networks of reverse proxies, whose X-Forwarded-For is believed.",
+    "Addresses or networks of the reverse proxies whose X-Forwarded-For header is trusted.",
     Preset::Value(""),
     "127.0.0.1,10.0.0.0/8",
 );
 const MAX_CONNECTIONS: Key = Key::new(
     "MAX_CONNECTIONS",
-    "How many connections of clients the API holds at once, at most half of the limit of open files. A new one beyond that \
-     takes the place of the longest idle one.",
+    "The maximum number of client connections to the API, limited to half of the limit of open files. At the maximum, a \
+     new connection replaces the one that has been idle longest.",
     Preset::Value("10000"),
     "10000",
 );
 const DRAIN_DELAY: Key = Key::new(
     "DRAIN_DELAY",
-    "How long the API goes on taking requests after SIGTERM, while `/readyz` returns 503, so that a load balancer can send \
-     them to other replicas. `CRIER_DRAIN` begins after it.",
+    "The time for which the API continues to accept requests after SIGTERM, while `/readyz` returns 503, so that a load \
+     balancer can send them to other replicas. `CRIER_DRAIN` begins after it.",
     Preset::Words("5s in `crier-api`, 0s in `crier`"),
     "5s",
 );
@@ -89,7 +94,7 @@ pub(super) fn read(reader: &mut Reader, role: ProcessRole) -> HttpConfig {
     if config.addr == config.ops_addr && config.addr.port() != 0 {
         reader.add_problem(
             OPS_ADDR.variable(),
-            format!("is {}, where the API listens already; choose another port", config.ops_addr),
+            format!("is {}, which the API already listens on; choose another port", config.ops_addr),
         );
     }
     config

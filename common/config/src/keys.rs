@@ -1,5 +1,5 @@
-//! The table of configuration keys. Parsing, the detection of unknown keys, `--help` and the README's table are all
-//! derived from it, so they cannot disagree.
+//! The table of configuration keys. Parsing, the detection of unknown keys, `--help` and the table in
+//! `docs/configuration.md` are all derived from it, so they cannot disagree.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -50,7 +50,7 @@ impl Key {
         flag(&self.name)
     }
 
-    /// Returns the default in words, for `--help` and the README.
+    /// Returns the default in words, for `--help` and `docs/configuration.md`.
     pub fn default_text(&self) -> &'static str {
         match self.preset {
             Preset::Value("") => "empty",
@@ -103,9 +103,10 @@ pub(super) fn nearest<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -
 /// Returns the part of `--help` that lists the options.
 pub fn help() -> String {
     let mut out = String::from(
-        "Options. Each is also a variable (--http-addr is CRIER_HTTP_ADDR) and a key of crier.toml (http_addr).\n\
-         A flag goes before a variable, a variable before the file.\n\n  \
-         --config FILE\n        The file to read in place of crier.toml in the working directory.\n",
+        "Options. Each is also an environment variable (--http-addr is CRIER_HTTP_ADDR) and a key in \
+         crier.toml (http_addr).\n\
+         Flags override variables, which override the file.\n\n  \
+         --config FILE\n        The file to read instead of crier.toml in the working directory.\n",
     );
     for key in fixed() {
         let _ = write!(out, "  --{} VALUE\n        {} [{}]\n", key.flag(), key.meaning, key.default_text());
@@ -116,7 +117,7 @@ pub fn help() -> String {
     out
 }
 
-/// Returns the README's table of keys in Markdown.
+/// Returns the table of keys in `docs/configuration.md`.
 pub fn markdown_table() -> String {
     let mut out = String::from("| Variable | Meaning | Default | Example |\n|---|---|---|---|\n");
     for key in fixed() {

@@ -5,9 +5,10 @@
 //! each line contains the key, the problem and a valid value, and the caller exits with status 2.
 //!
 //! **To add a key:** a `const` [`keys::Key`] in its section's `KEYS`, a field in the section's struct, a line in its
-//! `read` (in `base.rs` also a field of [`Config`] and a line in its `load`). Unknown-key detection and `--help` are derived
-//! from the table, and the README's table with `CRIER_TEST_UPDATE=1`. A length of time is a `values::duration`. A key whose value may
-//! contain a password is `.secret()` and its field a `SecretString`: neither an error nor `{:?}` can show it.
+//! `read` (in `base.rs` also a field of [`Config`] and a line in its `load`). Unknown-key detection and `--help` are
+//! derived from the table, and so is `docs/configuration.md`, with `CRIER_TEST_UPDATE=1`. A length of time is a
+//! `values::duration`. A key whose value may contain a password is `.secret()` and its field a `SecretString`: neither
+//! an error nor `{:?}` can show it.
 
 mod ai;
 mod base;

@@ -7,11 +7,16 @@ use super::reader::Reader;
 
 const LOG: Key = Key::new(
     "LOG",
-    "What is logged: off, error, warn, info, debug or trace, also by module (`info,crier_worker=debug`).",
+    "The log level: off, error, warn, info, debug or trace, optionally per module (`info,crier=debug`).",
     Preset::Value("info"),
-    "info,crier_worker=debug",
+    "info,crier=debug",
 );
-const LOG_FORMAT: Key = Key::new("LOG_FORMAT", "text or json.", Preset::Words("text on a terminal, else json"), "json");
+const LOG_FORMAT: Key = Key::new(
+    "LOG_FORMAT",
+    "The log format: text or json.",
+    Preset::Words("text on a terminal, otherwise json"),
+    "json",
+);
 pub(super) const KEYS: &[Key] = &[LOG, LOG_FORMAT];
 
 crier_base::text_enum! {
@@ -42,7 +47,7 @@ fn filter(text: &str) -> Result<String, String> {
         let level = part.rsplit_once('=').map_or(part, |(_, level)| level).to_ascii_lowercase();
         let spans = part.contains(['[', '{', ']', '}']);
         if !spans && !LEVELS.contains(&level.as_str()) {
-            return Err(format!("has `{part}`, which is no level ({}) and no module=level", LEVELS.join(", ")));
+            return Err(format!("has `{part}`, which is neither a level ({}) nor module=level", LEVELS.join(", ")));
         }
     }
     match EnvFilter::builder().parse(text) {

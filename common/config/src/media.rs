@@ -4,24 +4,23 @@ use super::keys::{Key, Preset};
 use super::reader::Reader;
 use super::values;
 
-const MAX_MIB: Key = Key::new("MEDIA_MAX_MIB", "The largest picture that is taken, in MiB.", Preset::Value("25"), "25");
+const MAX_MIB: Key = Key::new("MEDIA_MAX_MIB", "The maximum file size of an image, in MiB.", Preset::Value("25"), "25");
 const MAX_MEGAPIXELS: Key = Key::new(
     "MEDIA_MAX_MEGAPIXELS",
-    "The most pixels that a picture may have, in millions.",
+    "The maximum number of pixels in an image, in millions.",
     Preset::Value("100"),
     "100",
 );
 const MEMORY_MIB: Key = Key::new(
     "MEDIA_MEMORY_MIB",
-    "How much memory pictures may take up together while they are worked on, in MiB; one that needs more is worked on \
-     alone.",
+    "The maximum memory for processing images, in MiB. An image that needs more is processed on its own.",
     Preset::Value("256"),
     "256",
 );
 const SPOOL_MIB: Key = Key::new(
     "MEDIA_SPOOL_MIB",
-    "How much room files may take up together while they are received, in MiB; a workspace gets half of it. At least \
-     twice CRIER_MEDIA_MAX_MIB, and raised to that where it is less.",
+    "The maximum disk space for files that are being received, in MiB. A workspace can use half of it. A value below \
+     twice CRIER_MEDIA_MAX_MIB is raised to that.",
     Preset::Value("512"),
     "512",
 );

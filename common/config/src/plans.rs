@@ -35,14 +35,14 @@ fn parse(text: &str) -> Result<Plans, Vec<String>> {
     let table: toml::Table = toml::from_str(text).map_err(|error| vec![values::toml_fault(text, &error)])?;
     let mut wrong = Vec::new();
     for name in table.keys().filter(|name| *name != "plans") {
-        wrong.push(format!("`{name}` is unknown; everything is in tables [plans.NAME]"));
+        wrong.push(format!("`{name}` is unknown; only tables [plans.NAME] are allowed"));
     }
     let plans = match table.get("plans").and_then(toml::Value::as_table) {
         Some(plans) => plans.iter().map(|(name, value)| plan(name, value, &mut wrong)).collect::<Vec<_>>(),
         None => Vec::new(),
     };
     if plans.is_empty() {
-        wrong.push("has no plan; write at least one table such as [plans.unlimited]".to_owned());
+        wrong.push("has no plan; add at least one table such as [plans.unlimited]".to_owned());
     }
     if wrong.is_empty() { Ok(Plans::new(plans)) } else { Err(wrong) }
 }
@@ -51,7 +51,7 @@ fn plan(name: &str, value: &toml::Value, wrong: &mut Vec<String>) -> Plan {
     let mut plan = Plan { name: name.to_owned(), ..Plan::default() };
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '-';
     if name.is_empty() || name.len() > 40 || !name.chars().all(fits) {
-        wrong.push(format!("[plans.{name}]: a plan's name is 1 to 40 of a-z, 0-9, _ and -"));
+        wrong.push(format!("[plans.{name}]: a plan name must have 1 to 40 of the characters a-z, 0-9, _ and -"));
     }
     let Some(table) = value.as_table() else {
         wrong.push(format!("plans.{name} is not a table; write [plans.{name}]"));
@@ -82,10 +82,11 @@ fn plan(name: &str, value: &toml::Value, wrong: &mut Vec<String>) -> Plan {
         match value.as_integer().and_then(|number| u64::try_from(number).ok()) {
             Some(number) if (least..=most).contains(&number) => *field = Some(number),
             _ => {
-                let bound = if most == MAX_INTEGER { "on".to_owned() } else { format!("to {most}") };
-                wrong.push(format!(
-                    "{place} must be a whole number from {least} {bound}; leave the line out for no limit"
-                ));
+                let range = match most {
+                    MAX_INTEGER => format!("of at least {least}"),
+                    _ => format!("from {least} to {most}"),
+                };
+                wrong.push(format!("{place} must be a whole number {range}; omit the line for no limit"));
             }
         }
     }
@@ -102,7 +103,7 @@ fn features(place: &str, value: &toml::Value, wrong: &mut Vec<String>) -> BTreeS
         match word.as_str().map(str::parse::<Feature>) {
             Some(Ok(feature)) => drop(features.insert(feature)),
             Some(Err(unknown)) => wrong.push(format!("{place}: {unknown}")),
-            None => wrong.push(format!("{place} must hold nothing but texts")),
+            None => wrong.push(format!("{place} must contain only strings")),
         }
     }
     features
@@ -139,33 +140,33 @@ mod tests {
         assert_eq!(
             parse(text).unwrap_err().join("\n"),
             "\
-`colour` is unknown; everything is in tables [plans.NAME]
-[plans.Gold]: a plan's name is 1 to 40 of a-z, 0-9, _ and -
+`colour` is unknown; only tables [plans.NAME] are allowed
+[plans.Gold]: a plan name must have 1 to 40 of the characters a-z, 0-9, _ and -
 [plans.Gold] brand is unknown; the nearest known key is brands
-[plans.Gold] brands must be a whole number from 0 on; leave the line out for no limit
+[plans.Gold] brands must be a whole number of at least 0; omit the line for no limit
 [plans.Gold] features: `webhook` is unknown; it must be one of: basic_analytics, analytics, link_in_bio, webhooks, \
 feed_reader, content_strategy, reports, inbox, approvals
-[plans.Gold] features must hold nothing but texts
-[plans.Gold] requests_per_minute must be a whole number from 1 to 1000000; leave the line out for no limit
+[plans.Gold] features must contain only strings
+[plans.Gold] requests_per_minute must be a whole number from 1 to 1000000; omit the line for no limit
 [plans.tin] features must be a list such as [\"webhooks\", \"reports\"]
-[plans.tin] storage_mib must be a whole number from 0 on; leave the line out for no limit"
+[plans.tin] storage_mib must be a whole number of at least 0; omit the line for no limit"
         );
-        assert_eq!(parse("").unwrap_err(), ["has no plan; write at least one table such as [plans.unlimited]"]);
+        assert_eq!(parse("").unwrap_err(), ["has no plan; add at least one table such as [plans.unlimited]"]);
         for (text, expected) in [
-            ("[plans", "line 1 is no TOML: "),
-            ("[plans.a]\n[plans.a]\n", "line 2 is no TOML: "),
-            ("[plans.a]\nbrands = 1\nbrands = 2\n", "line 3 is no TOML: "),
-            ("[plans.a]\nbrands = 99999999999999999999\n", "line 2 is no TOML: "),
+            ("[plans", "line 1 is not TOML: "),
+            ("[plans.a]\n[plans.a]\n", "line 2 is not TOML: "),
+            ("[plans.a]\nbrands = 1\nbrands = 2\n", "line 3 is not TOML: "),
+            ("[plans.a]\nbrands = 99999999999999999999\n", "line 2 is not TOML: "),
             ("plans = 5", "has no plan; "),
             ("[plans]\nfree = 5", "plans.free is not a table; write [plans.free]"),
-            ("[plans.\"\"]", "[plans.]: a plan's name is 1 to 40 of a-z"),
+            ("[plans.\"\"]", "[plans.]: a plan name must have 1 to 40 of the characters a-z"),
             ("[plans.a]\nanalytics_days = 36501", "[plans.a] analytics_days must be a whole number from 1 to 36500; "),
             (
                 "[plans.a]\nrequests_per_minute = 1000001",
                 "[plans.a] requests_per_minute must be a whole number from 1 to 1000000; ",
             ),
-            ("[plans.a]\nbrands = \"5\"", "[plans.a] brands must be a whole number from 0 on; "),
-            ("[plans.a]\nbrands = true", "[plans.a] brands must be a whole number from 0 on; "),
+            ("[plans.a]\nbrands = \"5\"", "[plans.a] brands must be a whole number of at least 0; "),
+            ("[plans.a]\nbrands = true", "[plans.a] brands must be a whole number of at least 0; "),
         ] {
             let wrong = parse(text).unwrap_err();
             assert!(wrong.len() == 1 && wrong[0].starts_with(expected), "{text}: {wrong:?}");

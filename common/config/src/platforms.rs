@@ -34,56 +34,56 @@ impl PlatformKey {
 const OF_THE_PLATFORM: Preset = Preset::Words("the platform's own");
 const CLIENT_ID: PlatformKey = PlatformKey {
     name: "CLIENT_ID",
-    meaning: "The id of the application registered at the platform.",
+    meaning: "The client ID of the application registered with the platform.",
     preset: Preset::Nothing,
     example: "1234567890",
     secret: false,
 };
 const CLIENT_SECRET: PlatformKey = PlatformKey {
     name: "CLIENT_SECRET",
-    meaning: "Its secret.",
+    meaning: "The client secret of the application.",
     preset: Preset::Nothing,
-    example: "the secret that came with the id",
+    example: "the secret that was issued with the ID",
     secret: true,
 };
 const PAGE_CLIENT_ID: PlatformKey = PlatformKey {
     name: "PAGE_CLIENT_ID",
-    meaning: "LinkedIn and Instagram alone: the id of the second application, for pages.",
+    meaning: "LinkedIn and Instagram only: the client ID of the second application, for pages.",
     preset: Preset::Nothing,
     example: "1234567890",
     secret: false,
 };
 const PAGE_CLIENT_SECRET: PlatformKey = PlatformKey {
     name: "PAGE_CLIENT_SECRET",
-    meaning: "Its secret.",
+    meaning: "LinkedIn and Instagram only: the client secret of the second application.",
     preset: Preset::Nothing,
-    example: "the secret that came with the id",
+    example: "the secret that was issued with the ID",
     secret: true,
 };
 const PAGE_SCOPES: PlatformKey = PlatformKey {
     name: "PAGE_SCOPES",
-    meaning: "LinkedIn and Instagram alone: `_SCOPES` for pages, whose permissions have other names.",
+    meaning: "LinkedIn and Instagram only: `_SCOPES` for pages, whose permissions have different names.",
     preset: Preset::Words("those of `_SCOPES`"),
     example: "r_organization_social_feed",
     secret: false,
 };
 const BASE_URL: PlatformKey = PlatformKey {
     name: "BASE_URL",
-    meaning: "The host of the platform's API and tokens.",
+    meaning: "The base URL of the platform's API and token endpoint.",
     preset: OF_THE_PLATFORM,
     example: "https://api.example.com",
     secret: false,
 };
 const PLC_URL: PlatformKey = PlatformKey {
     name: "PLC_URL",
-    meaning: "Bluesky alone: the directory that names the server of each account, for servers that users enter.",
+    meaning: "Bluesky only: the URL of the directory of account servers, for servers that users enter.",
     preset: OF_THE_PLATFORM,
     example: "https://plc.example.com",
     secret: false,
 };
 const AUTH_URL: PlatformKey = PlatformKey {
     name: "AUTH_URL",
-    meaning: "The host of the page on which a person grants access.",
+    meaning: "The base URL of the page on which a person grants access.",
     preset: OF_THE_PLATFORM,
     example: "https://www.example.com",
     secret: false,
@@ -97,39 +97,41 @@ const API_VERSION: PlatformKey = PlatformKey {
 };
 const DAILY_POSTS: PlatformKey = PlatformKey {
     name: "DAILY_POSTS",
-    meaning: "How many posts go out on one account within 24 hours, before the others wait; 0: any number.",
+    meaning: "The maximum number of posts per account within 24 hours. Further posts wait. 0 means unlimited.",
     preset: Preset::Words(
-        "Instagram 50, TikTok 15, LinkedIn and Pinterest 100, Facebook 200, Threads 250, others any number",
+        "Instagram 50, TikTok 15, LinkedIn and Pinterest 100, Facebook 200, Threads 250, others unlimited",
     ),
     example: "50",
     secret: false,
 };
 const SCOPES: PlatformKey = PlatformKey {
     name: "SCOPES",
-    meaning: "Permissions that the connect page asks for beyond those that a publish needs, for figures and the inbox. docs/platforms.md has the names.",
+    meaning: "Permissions to request in addition to those for publishing, for metrics and the inbox. docs/platforms.md \
+              lists the names.",
     preset: Preset::Words("none"),
     example: "read_insights",
     secret: false,
 };
 const METRICS: PlatformKey = PlatformKey {
     name: "METRICS",
-    meaning: "The platform's names of metrics, where it has renamed some: `figure=name`, several names with +, several \
-              figures with commas. docs/analytics.md has the names.",
+    meaning: "The platform's names of metrics that it has renamed: `metric=name`, with + between names and commas \
+              between metrics. docs/analytics.md lists the names.",
     preset: OF_THE_PLATFORM,
     example: "impressions=views,shares=reposts+quotes",
     secret: false,
 };
 const INBOX: PlatformKey = PlatformKey {
     name: "INBOX",
-    meaning: "Whether messages are read and answered, where Crier can; X charges for each that it reads.",
+    meaning: "Whether Crier reads and answers messages, if it supports that. X charges for each message that is read.",
     preset: Preset::Value("true"),
     example: "false",
     secret: false,
 };
 const ANALYTICS: PlatformKey = PlatformKey {
     name: "ANALYTICS",
-    meaning: "Whether figures of posts and accounts are read, where Crier can; X charges for each post and account.",
-    preset: Preset::Words("true, for X false"),
+    meaning: "Whether Crier collects metrics of posts and accounts, if it supports that. X charges for each post and \
+              account.",
+    preset: Preset::Words("true (false for X)"),
     example: "true",
     secret: false,
 };
@@ -142,7 +144,7 @@ const PAGE_KEYS: &[PlatformKey] = &[PAGE_CLIENT_ID, PAGE_CLIENT_SECRET, PAGE_SCO
 /// The keys of Bluesky alone.
 const BLUESKY_KEYS: &[PlatformKey] = &[PLC_URL];
 
-/// Returns the last parts of all keys, for `--help` and the README.
+/// Returns the last parts of all keys, for `--help` and `docs/configuration.md`.
 pub(super) fn parts() -> impl Iterator<Item = &'static PlatformKey> {
     PLATFORM_KEYS.iter().chain(PAGE_KEYS).chain(BLUESKY_KEYS)
 }
@@ -215,7 +217,7 @@ fn scopes(text: &str) -> Result<Vec<String>, String> {
     let is_scope =
         |scope: &String| scope.len() <= 200 && scope.chars().all(|c| c.is_ascii_alphanumeric() || "_-./:".contains(c));
     match scopes.iter().find(|scope| !is_scope(scope)) {
-        Some(wrong) => Err(format!("has `{wrong}`, which is no name of a permission")),
+        Some(wrong) => Err(format!("has `{wrong}`, which is not a permission name")),
         None => Ok(scopes),
     }
 }
@@ -228,12 +230,12 @@ fn metrics(text: &str) -> Result<Vec<(Figure, Vec<String>)>, String> {
     };
     let mut read: Vec<(Figure, Vec<String>)> = Vec::new();
     for part in text.split(',').map(str::trim) {
-        let (figure, names) = part.split_once('=').ok_or(format!("has `{part}`, which is not figure=name"))?;
+        let (figure, names) = part.split_once('=').ok_or(format!("has `{part}`, which is not metric=name"))?;
         let figure: Figure =
             figure.trim().parse().map_err(|_| format!("has `{figure}`, which is none of {}", known_figures()))?;
         let names: Vec<&str> = names.split('+').map(str::trim).filter(|name| !name.is_empty()).collect();
         if let Some(name) = names.iter().find(|name| !is_name(name)) {
-            return Err(format!("has `{name}`, which is no name of a metric (letters, digits and _-./, at most 100)"));
+            return Err(format!("has `{name}`, which is not a metric name (letters, digits and _-./, at most 100)"));
         }
         if read.iter().any(|(other, _)| *other == figure) {
             return Err(format!("has `{figure}` twice"));

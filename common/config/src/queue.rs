@@ -9,8 +9,8 @@ use super::reader::Reader;
 
 const URL: Key = Key::new(
     "REDIS_URL",
-    "Redis, which wakes the workers of other processes: `redis://:password@host:port/db` or `rediss://…`.",
-    Preset::Words("unset: the queue inside the process, which only `crier` can use"),
+    "The Redis server that notifies the workers of other processes: `redis://:password@host:port/db` or `rediss://…`.",
+    Preset::Words("unset: an in-process queue, which only `crier` can use"),
     "redis://localhost:6379/0",
 )
 .secret();
@@ -22,7 +22,8 @@ pub(super) fn read(reader: &mut Reader, role: ProcessRole) -> Option<SecretStrin
         reader.add_problem(
             URL.variable(),
             format!(
-                "is not set, and {role} receives work through Redis only; set {}, or run `crier`, which needs none",
+                "is not set, and {role} receives work only through Redis; set a URL such as {}, or run `crier`, which \
+                 needs no Redis",
                 URL.example
             ),
         );
@@ -34,6 +35,6 @@ fn parse(text: &str) -> Result<SecretString, String> {
     // Uses the parser of the Redis client, so both accept the same URLs. Its errors may quote the URL and are dropped.
     match text.into_connection_info() {
         Ok(_) => Ok(SecretString::from(text)),
-        Err(_) => Err("is not an address of a Redis server".to_owned()),
+        Err(_) => Err("is not the URL of a Redis server".to_owned()),
     }
 }

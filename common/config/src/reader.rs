@@ -87,7 +87,7 @@ impl Reader {
         let table = match toml::from_str::<toml::Table>(text) {
             Ok(table) => table,
             Err(error) => {
-                let message = format!("{}; write for example http_addr = \"…\"", values::toml_fault(text, &error));
+                let message = format!("{}; write, for example, http_addr = \"…\"", values::toml_fault(text, &error));
                 return self.add_problem("configuration file".to_owned(), message);
             }
         };
@@ -97,10 +97,12 @@ impl Reader {
             let label = Origin::File.label(&name);
             match value_text(value) {
                 Some(_) if self.found.contains_key(&name) => {
-                    self.add_problem(label, "is there twice, by itself and in a table; leave one of them".to_owned());
+                    self.add_problem(label, "is set twice, as a key and in a table; remove one of them".to_owned());
                 }
                 Some(text) => self.take(name, &text, Origin::File, known),
-                None => self.add_problem(label, "must be a text, a number, true, false or a list of texts".to_owned()),
+                None => {
+                    self.add_problem(label, "must be a string, a number, true, false or a list of strings".to_owned());
+                }
             }
         }
     }
@@ -123,7 +125,7 @@ impl Reader {
                 let subject = if key.secret { "the value".to_owned() } else { format!("`{value}`") };
                 let label = origin.label(&key.name);
                 self.bad.insert(key.name.to_string());
-                self.add_problem(label, format!("{subject} {wrong}; a right value is for example {}", key.example));
+                self.add_problem(label, format!("{subject} {wrong}; use a value such as {}", key.example));
                 None
             }
         }

@@ -14,11 +14,11 @@ use super::{ProcessRole, values};
 
 const SECRET_KEY: Key = Key::new(
     "SECRET_KEY",
-    "The key that encrypts secrets in the database: base64 of 32 bytes (`openssl rand -base64 32`), or several as \
-     `id:base64` (id 0 to 255; a key without one has 0), of which the first encrypts.",
-    Preset::Words("`crier` makes one in the data directory; the separate processes need it"),
+    "The key that encrypts secrets in the database: 32 bytes in base64 (`openssl rand -base64 32`), or several as \
+     `id:base64`, of which the first encrypts. An ID is 0 to 255; a key without an ID has 0.",
+    Preset::Words("`crier` creates one in the data directory; separate processes require it"),
     // Not a real key: someone would use it.
-    "what `openssl rand -base64 32` prints",
+    "the output of `openssl rand -base64 32`",
 )
 .secret();
 pub(super) const KEYS: &[Key] = &[SECRET_KEY];
@@ -49,18 +49,18 @@ impl FromStr for SecretKeys {
             let (id, encoded) = match part.split_once(':') {
                 Some((id, encoded)) => {
                     let id =
-                        id.trim().parse().map_err(|_| format!("has an id that is not 0 to 255 at key {}", index + 1));
+                        id.trim().parse().map_err(|_| format!("has an ID that is not 0 to 255 at key {}", index + 1));
                     (id?, encoded.trim())
                 }
                 None => (0, part),
             };
-            let bytes = decode(encoded).ok_or_else(|| format!("is not base64 of 32 bytes at key {}", index + 1))?;
+            let bytes = decode(encoded).ok_or_else(|| format!("is not 32 bytes in base64 at key {}", index + 1))?;
             if keys.iter().any(|key| key.id == id) {
-                return Err(format!("has two keys with the id {id}"));
+                return Err(format!("has two keys with the ID {id}"));
             }
             keys.push(SecretKey::new(id, bytes));
         }
-        if keys.is_empty() { Err("has no key in it".to_owned()) } else { Ok(Self(keys)) }
+        if keys.is_empty() { Err("contains no key".to_owned()) } else { Ok(Self(keys)) }
     }
 }
 
@@ -79,7 +79,7 @@ pub(super) fn read(reader: &mut Reader, role: ProcessRole) -> Option<SecretKeys>
         reader.add_problem(
             SECRET_KEY.variable(),
             format!(
-                "is not set, and {role} shares its secrets with the other processes; make one key for all of them with \
+                "is not set, and {role} shares its secrets with the other processes; create one key for all of them with \
                  `openssl rand -base64 32`"
             ),
         );

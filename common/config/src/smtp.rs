@@ -10,17 +10,21 @@ use super::values;
 
 const SMTP_URL: Key = Key::new(
     "SMTP_URL",
-    "The mail server: `smtp://user:password@host:port` (STARTTLS if offered; `?tls=required` insists) or `smtps://…`.",
+    "The mail server: `smtp://user:password@host:port` (STARTTLS if offered; `?tls=required` requires it) or `smtps://…`.",
     Preset::Nothing,
     "smtps://user:password@mail.example.com:465",
 )
 .secret();
-const MAIL_FROM: Key =
-    Key::new("MAIL_FROM", "The sender of mail.", Preset::Value("Crier <crier@localhost>"), "Crier <crier@example.com>");
+const MAIL_FROM: Key = Key::new(
+    "MAIL_FROM",
+    "The sender of emails.",
+    Preset::Value("Crier <crier@localhost>"),
+    "Crier <crier@example.com>",
+);
 const ATTACHMENT_MIB: Key = Key::new(
     "MAIL_ATTACHMENT_MIB",
-    "The largest file of a report that is attached to its mails, in MiB; a larger one is downloaded by an address in the \
-     mail.",
+    "The maximum size of a report file that is attached to an email, in MiB. For a larger file, the email contains a \
+     download link.",
     Preset::Value("10"),
     "10",
 );
@@ -72,7 +76,8 @@ pub(super) fn read(reader: &mut Reader) -> MailConfig {
 }
 
 fn server(text: &str) -> Result<Smtp, String> {
-    let url = Url::parse(text).map_err(|_| "is not a URL (is a character in the password not percent-encoded?)")?;
+    let url =
+        Url::parse(text).map_err(|_| "is not a URL (special characters in the password must be percent-encoded)")?;
     let (mut tls, port) = match url.scheme() {
         "smtp" => (SmtpTls::IfOffered, 25),
         "smtps" => (SmtpTls::Implicit, 465),
@@ -89,15 +94,15 @@ fn server(text: &str) -> Result<Smtp, String> {
         Some(Host::Domain(name)) if !name.is_empty() => name.to_owned(),
         Some(Host::Ipv4(address)) => address.to_string(),
         Some(Host::Ipv6(address)) => address.to_string(),
-        _ => return Err("names no host".to_owned()),
+        _ => return Err("has no host".to_owned()),
     };
     if !matches!(url.path(), "" | "/") || url.fragment().is_some() {
-        return Err("has something after host and port".to_owned());
+        return Err("must have nothing after the host and port".to_owned());
     }
     let login = match (url.username(), url.password()) {
         ("", None) => None,
         (user, Some(password)) if !user.is_empty() => Some((decoded(user)?, decoded(password)?.into())),
-        _ => return Err("has only one of user and password".to_owned()),
+        _ => return Err("must have both a user and a password, or neither".to_owned()),
     };
     Ok(Smtp { host, port: url.port().unwrap_or(port), tls, login })
 }
@@ -109,7 +114,7 @@ fn decoded(text: &str) -> Result<String, String> {
 }
 
 fn mailbox(text: &str) -> Result<Mailbox, String> {
-    let wrong = || "is not a sender".to_owned();
+    let wrong = || "is not an email address, with or without a name".to_owned();
     let (name, address) =
         match text.strip_suffix('>').map(|text| text.rsplit_once('<').ok_or_else(wrong)).transpose()? {
             Some((name, address)) => (name.trim().trim_matches('"').trim(), address.trim()),

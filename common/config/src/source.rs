@@ -104,7 +104,7 @@ impl Invocation {
                 _ => {}
             }
             let Some(flag) = arg.strip_prefix("--").filter(|flag| !flag.is_empty()) else {
-                let message = "is no flag; flags are --key VALUE, and --help lists them".to_owned();
+                let message = "is not a flag; flags have the form --key VALUE, and --help lists them".to_owned();
                 problems.push(ConfigProblem { key: format!("`{arg}`"), message });
                 continue;
             };
@@ -113,7 +113,7 @@ impl Invocation {
                 None => (flag.to_owned(), args.next()),
             };
             match value {
-                None => problems.push(ConfigProblem { key: arg, message: "needs a value after it".to_owned() }),
+                None => problems.push(ConfigProblem { key: arg, message: "requires a value".to_owned() }),
                 Some(value) if name == "config" => config = Some(PathBuf::from(value)),
                 Some(value) => flags.push((name, value)),
             }

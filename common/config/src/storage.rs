@@ -11,15 +11,15 @@ use super::values;
 
 const URL: Key = Key::new(
     "STORAGE_URL",
-    "Where media and report files are kept: `file:///directory`, or `s3://bucket/prefix` with AWS_ACCESS_KEY_ID, \
-     AWS_SECRET_ACCESS_KEY, AWS_REGION and, for others than Amazon, AWS_ENDPOINT_URL.",
+    "The storage of media and report files: `file:///directory`, or `s3://bucket/prefix` with AWS_ACCESS_KEY_ID, \
+     AWS_SECRET_ACCESS_KEY, AWS_REGION and, for providers other than Amazon, AWS_ENDPOINT_URL.",
     Preset::Words("`files` in the data directory"),
     "s3://my-bucket/crier",
 );
 const DISK_RESERVE: Key = Key::new(
     "DISK_RESERVE_MIB",
-    "The free disk space, in MiB, that is kept for publishing, deletions and clean-up: below it, uploads and new records \
-     are rejected. 0: no reserve.",
+    "The free disk space, in MiB, that is reserved for publishing, deletions and cleanup. If less is free, uploads and \
+     new records are rejected. 0 means no reserve.",
     Preset::Value("512"),
     "512",
 );
@@ -69,7 +69,7 @@ fn s3(reader: &mut Reader, bucket: String, prefix: String) -> S3Config {
     let endpoint = reader.aws("AWS_ENDPOINT_URL").and_then(|text| match values::base_url(&text) {
         Ok(url) => Some(url),
         Err(wrong) => {
-            let message = format!("the value {wrong}; a right value is for example http://127.0.0.1:9000");
+            let message = format!("the value {wrong}; use a value such as http://127.0.0.1:9000");
             reader.add_problem("AWS_ENDPOINT_URL".to_owned(), message);
             None
         }
@@ -85,7 +85,8 @@ fn s3(reader: &mut Reader, bucket: String, prefix: String) -> S3Config {
         region: needed(reader, "AWS_REGION", region, "eu-central-1"),
         endpoint,
         access_key_id: needed(reader, "AWS_ACCESS_KEY_ID", access_key_id, "AKIAIOSFODNN7EXAMPLE"),
-        secret_access_key: needed(reader, "AWS_SECRET_ACCESS_KEY", secret, "the secret that came with the id").into(),
+        secret_access_key: needed(reader, "AWS_SECRET_ACCESS_KEY", secret, "the secret that was issued with the ID")
+            .into(),
         session_token: reader.aws("AWS_SESSION_TOKEN").map(SecretString::from),
     }
 }
@@ -102,18 +103,18 @@ fn needed(reader: &mut Reader, name: &str, value: Option<String>, example: &str)
 fn parse(text: &str) -> Result<Address, String> {
     let url = Url::parse(text).map_err(|_| "is neither file:///directory nor s3://bucket".to_owned())?;
     if url.query().is_some() || url.fragment().is_some() {
-        return Err("must not have a ? or a # in it".to_owned());
+        return Err("must not contain ? or #".to_owned());
     }
     match url.scheme() {
         "file" => match url.to_file_path() {
             Ok(path) if text.starts_with("file:///") => Ok(Address::Directory(path)),
-            _ => Err("does not name a directory by its full path (three slashes after file:)".to_owned()),
+            _ => Err("must be the full path of a directory, with three slashes after file:".to_owned()),
         },
         "s3" => match url.host_str().filter(|bucket| !bucket.is_empty()) {
             Some(bucket) if url.username().is_empty() && url.port().is_none() => {
                 Ok(Address::Bucket { bucket: bucket.to_owned(), prefix: url.path().trim_matches('/').to_owned() })
             }
-            _ => Err("does not name a bucket and nothing else after s3://".to_owned()),
+            _ => Err("must have only a bucket and a prefix after s3://".to_owned()),
         },
         _ => Err("begins with neither file:/// nor s3://".to_owned()),
     }

@@ -53,10 +53,10 @@ fn defaults_work_in_embedded_mode() {
 fn separate_processes_require_shared_settings() {
     assert_eq!(wrong(load(&[], ProcessRole::Worker)), "\
 CRIER_DATABASE_URL: is not set, which means SQLite, and crier-worker cannot share a SQLite file with the other processes; \
-set postgres://crier:password@localhost:5432/crier, or run `crier`, which is all of them in one process
-CRIER_REDIS_URL: is not set, and crier-worker receives work through Redis only; set redis://localhost:6379/0, or run \
-`crier`, which needs none
-CRIER_SECRET_KEY: is not set, and crier-worker shares its secrets with the other processes; make one key for all of them \
+set a URL such as postgres://crier:password@localhost:5432/crier, or run `crier`, which runs all of them in one process
+CRIER_REDIS_URL: is not set, and crier-worker receives work only through Redis; set a URL such as redis://localhost:6379/0, or run \
+`crier`, which needs no Redis
+CRIER_SECRET_KEY: is not set, and crier-worker shares its secrets with the other processes; create one key for all of them \
 with `openssl rand -base64 32`");
     let all = [("CRIER_DATABASE_URL", PG), ("CRIER_REDIS_URL", REDIS), ("CRIER_SECRET_KEY", KEY)];
     for role in [ProcessRole::Api, ProcessRole::Worker, ProcessRole::Scheduler] {
@@ -156,91 +156,91 @@ fn an_invalid_value_error_contains_an_example() {
         (
             "HTTP_ADDR",
             "localhost:8080",
-            "`localhost:8080` is not an IP address with a port; a right value is for example 127.0.0.1:8080",
+            "`localhost:8080` is not an IP address with a port; use a value such as 127.0.0.1:8080",
         ),
-        ("OPS_ADDR", "127.0.0.1:8080", "is 127.0.0.1:8080, where the API listens already; choose another port"),
+        ("OPS_ADDR", "127.0.0.1:8080", "is 127.0.0.1:8080, which the API already listens on; choose another port"),
         (
             "TRUSTED_PROXIES",
             "10.0.0.0/8,proxy",
-            "`10.0.0.0/8,proxy` has `proxy`, which is no network (CIDR); a right value is for example 127.0.0.1,10.0.0.0/8",
+            "`10.0.0.0/8,proxy` has `proxy`, which is not a network (CIDR); use a value such as 127.0.0.1,10.0.0.0/8",
         ),
         (
             "PUBLIC_URL",
             "crier.example.com",
-            "`crier.example.com` is not a URL; a right value is for example https://crier.example.com",
+            "`crier.example.com` is not a URL; use a value such as https://crier.example.com",
         ),
         (
             "PUBLIC_URL",
             "https://x.example/crier",
-            "`https://x.example/crier` has a path; Crier must be at the root of a host name; a right value is for example https://crier.example.com",
+            "`https://x.example/crier` has a path; Crier must be at the root of a host name; use a value such as https://crier.example.com",
         ),
-        ("SANDBOX", "maybe", "`maybe` is neither true nor false; a right value is for example true"),
-        (
-            "LATEST_PUBLISH",
-            "24",
-            "`24` is not a whole number with a unit (ms, s, m, h, d); a right value is for example 24h",
-        ),
-        ("LATEST_PUBLISH", "10ms", "`10ms` is shorter than 1s; a right value is for example 24h"),
-        ("DRAIN_DELAY", "11m", "`11m` is longer than 600 s; a right value is for example 5s"),
-        ("DRAIN", "2d", "`2d` is longer than 3600 s; a right value is for example 30s"),
-        ("PLATFORM_TIMEOUT", "0s", "`0s` is shorter than 100ms; a right value is for example 30s"),
+        ("SANDBOX", "maybe", "`maybe` is neither true nor false; use a value such as true"),
+        ("LATEST_PUBLISH", "24", "`24` is not a whole number with a unit (ms, s, m, h, d); use a value such as 24h"),
+        ("LATEST_PUBLISH", "10ms", "`10ms` is shorter than 1s; use a value such as 24h"),
+        ("DRAIN_DELAY", "11m", "`11m` is longer than 600 s; use a value such as 5s"),
+        ("DRAIN", "2d", "`2d` is longer than 3600 s; use a value such as 30s"),
+        ("PLATFORM_TIMEOUT", "0s", "`0s` is shorter than 100ms; use a value such as 30s"),
         (
             "WORKER_CONCURRENCY",
             "0",
-            "`0` is not a number from 1 to 1024; a right value is for example 64,publish_target=16,deliver_webhook=256",
+            "`0` is not a number from 1 to 1024; use a value such as 64,publish_target=16,deliver_webhook=256",
         ),
         (
             "WORKER_CONCURRENCY",
             "1025",
-            "`1025` is not a number from 1 to 1024; a right value is for example 64,publish_target=16,deliver_webhook=256",
+            "`1025` is not a number from 1 to 1024; use a value such as 64,publish_target=16,deliver_webhook=256",
         ),
         (
             "STORAGE_URL",
             "/var/media",
-            "`/var/media` is neither file:///directory nor s3://bucket; a right value is for example s3://my-bucket/crier",
+            "`/var/media` is neither file:///directory nor s3://bucket; use a value such as s3://my-bucket/crier",
         ),
         (
             "STORAGE_URL",
             "file://media",
-            "`file://media` does not name a directory by its full path (three slashes after file:); a right value is for example s3://my-bucket/crier",
+            "`file://media` must be the full path of a directory, with three slashes after file:; use a value such as s3://my-bucket/crier",
         ),
-        ("MAIL_FROM", "Crier", "`Crier` is not a sender; a right value is for example Crier <crier@example.com>"),
+        (
+            "MAIL_FROM",
+            "Crier",
+            "`Crier` is not an email address, with or without a name; use a value such as Crier <crier@example.com>",
+        ),
         (
             "MASTODON_BASE_URL",
             "ftp://x",
-            "`ftp://x` does not begin with http:// or https://; a right value is for example https://api.example.com",
+            "`ftp://x` does not begin with http:// or https://; use a value such as https://api.example.com",
         ),
         (
             "FACEBOOK_API_VERSION",
             "v25/../",
-            "`v25/../` is not a version (letters, digits, dots, at most 40); a right value is for example v25.0",
+            "`v25/../` is not a version (letters, digits, dots, at most 40); use a value such as v25.0",
         ),
         (
             "FACEBOOK_SCOPES",
             "read_insights, a&b",
-            "`read_insights, a&b` has `a&b`, which is no name of a permission; a right value is for example read_insights",
+            "`read_insights, a&b` has `a&b`, which is not a permission name; use a value such as read_insights",
         ),
         (
             "THREADS_METRICS",
             "likes=a,likes=b",
-            "`likes=a,likes=b` has `likes` twice; a right value is for example impressions=views,shares=reposts+quotes",
+            "`likes=a,likes=b` has `likes` twice; use a value such as impressions=views,shares=reposts+quotes",
         ),
         (
             "THREADS_METRICS",
             "likes",
-            "`likes` has `likes`, which is not figure=name; a right value is for example impressions=views,shares=reposts+quotes",
+            "`likes` has `likes`, which is not metric=name; use a value such as impressions=views,shares=reposts+quotes",
         ),
         (
             "LOG",
             "verbose",
-            "`verbose` has `verbose`, which is no level (off, error, warn, info, debug, trace) and no module=level; \
-             a right value is for example info,crier_worker=debug",
+            "`verbose` has `verbose`, which is neither a level (off, error, warn, info, debug, trace) nor module=level; \
+             use a value such as info,crier=debug",
         ),
-        ("LOG_FORMAT", "xml", "`xml` is neither text nor json; a right value is for example json"),
+        ("LOG_FORMAT", "xml", "`xml` is neither text nor json; use a value such as json"),
         (
             "AI_BASE_URL",
             "https://u:p@x",
-            "`https://u:p@x` must not have a user or a password in it; a right value is for example https://api.openai.com/v1",
+            "`https://u:p@x` must not contain a user or a password; use a value such as https://api.openai.com/v1",
         ),
     ];
     for (name, value, message) in table {
@@ -271,7 +271,7 @@ fn concurrency_is_configurable_per_kind() {
     ] {
         let error = wrong(load(&[("CRIER_WORKER_CONCURRENCY", text)], ProcessRole::Crier));
         assert!(
-            error.starts_with(&format!("CRIER_WORKER_CONCURRENCY: `{text}` {message}; a right value is")),
+            error.starts_with(&format!("CRIER_WORKER_CONCURRENCY: `{text}` {message}; use a value such as")),
             "{error}"
         );
     }
@@ -363,7 +363,7 @@ fn an_s3_bucket_requires_credentials() {
     assert_eq!(wrong(load(&[("CRIER_STORAGE_URL", "s3://bucket"), ("AWS_REGION", "")], ProcessRole::Crier)), "\
 AWS_REGION: is not set, and CRIER_STORAGE_URL is s3://…; set it, for example to eu-central-1
 AWS_ACCESS_KEY_ID: is not set, and CRIER_STORAGE_URL is s3://…; set it, for example to AKIAIOSFODNN7EXAMPLE
-AWS_SECRET_ACCESS_KEY: is not set, and CRIER_STORAGE_URL is s3://…; set it, for example to the secret that came with the id");
+AWS_SECRET_ACCESS_KEY: is not set, and CRIER_STORAGE_URL is s3://…; set it, for example to the secret that was issued with the ID");
     load(&[("AWS_ENDPOINT_URL", "not looked at without s3")], ProcessRole::Crier).unwrap();
 }
 
@@ -376,10 +376,10 @@ fn keys_are_identified_by_id_and_the_first_encrypts() {
     assert_eq!(two.as_slice().iter().map(|key| key.id).collect::<Vec<_>>(), [7, 0]);
     assert_eq!(two.as_slice()[1].bytes.expose_secret(), one.as_slice()[0].bytes.expose_secret());
     let refused = |text: &str| text.parse::<SecretKeys>().unwrap_err();
-    assert_eq!(refused(&format!("{KEY},{other}")), "has two keys with the id 0");
-    assert_eq!(refused(&format!("256:{KEY}")), "has an id that is not 0 to 255 at key 1");
-    assert_eq!(refused(&format!("1:{KEY},2:AAAA")), "is not base64 of 32 bytes at key 2");
-    assert_eq!(refused(","), "has no key in it");
+    assert_eq!(refused(&format!("{KEY},{other}")), "has two keys with the ID 0");
+    assert_eq!(refused(&format!("256:{KEY}")), "has an ID that is not 0 to 255 at key 1");
+    assert_eq!(refused(&format!("1:{KEY},2:AAAA")), "is not 32 bytes in base64 at key 2");
+    assert_eq!(refused(","), "contains no key");
 }
 
 #[test]
@@ -416,11 +416,11 @@ fn senders_and_mail_servers_are_parsed_in_every_form() {
 #[test]
 fn toml_errors_name_the_line_without_its_content() {
     let text = wrong(from_file("http_addr = \"127.0.0.1:1\"\nredis_url = redis://:hush@x\n"));
-    assert!(text.starts_with("configuration file: line 2 is no TOML: ") && !text.contains("hush"), "{text}");
+    assert!(text.starts_with("configuration file: line 2 is not TOML: ") && !text.contains("hush"), "{text}");
     assert_eq!(
         wrong(from_file("http_addr = \"127.0.0.1:1\"\nlog = 2026-01-01\n[http]\naddr = \"127.0.0.1:2\"\n")),
-        "http_addr (configuration file): is there twice, by itself and in a table; leave one of them\n\
-         log (configuration file): must be a text, a number, true, false or a list of texts"
+        "http_addr (configuration file): is set twice, as a key and in a table; remove one of them\n\
+         log (configuration file): must be a string, a number, true, false or a list of strings"
     );
 }
 
@@ -470,7 +470,7 @@ fn help_and_readme_list_every_key() {
 #[test]
 fn backticks_in_the_table_are_not_nested() {
     let table = keys::markdown_table();
-    assert!(table.contains(" | what `openssl rand -base64 32` prints |\n"), "{table}");
+    assert!(table.contains(" | the output of `openssl rand -base64 32` |\n"), "{table}");
     assert!(table.contains(" | `https://crier.example.com` |\n"), "{table}");
     for line in table.lines() {
         let code: Vec<&str> = line.split('`').skip(1).step_by(2).collect();
@@ -491,7 +491,7 @@ fn a_separate_process_parses_its_command_line() {
     assert_eq!(flags, [("log", "a=b"), ("drain", "1s")].map(|(k, v)| (k.to_owned(), v.to_owned())));
     assert_eq!(
         parse(&["serve", "--log"]).unwrap_err().to_string(),
-        "crier: `serve`: is no flag; flags are --key VALUE, and --help lists them\n\
-         crier: --log: needs a value after it"
+        "crier: `serve`: is not a flag; flags have the form --key VALUE, and --help lists them\n\
+         crier: --log: requires a value"
     );
 }

@@ -10,21 +10,21 @@ use super::values;
 
 const ENDPOINT: Key = Key::new(
     "OTLP_ENDPOINT",
-    "The OpenTelemetry collector that gets traces, by OTLP over HTTP (protobuf): `/v1/traces` is appended. Unset: no \
-     traces.",
+    "The URL of the OpenTelemetry collector that receives traces, over OTLP/HTTP (protobuf). `/v1/traces` is appended. If \
+     unset, no traces are sent.",
     Preset::Nothing,
     "http://127.0.0.1:4318",
 );
 const HEADERS: Key = Key::new(
     "OTLP_HEADERS",
-    "Headers of the requests to the collector, as `name=value,…`; a comma in a value is `%2C`.",
+    "Headers of requests to the collector, as `name=value,…`. Encode a comma in a value as `%2C`.",
     Preset::Nothing,
     "authorization=Bearer%20secret",
 )
 .secret();
 const SAMPLE: Key = Key::new(
     "OTLP_SAMPLE",
-    "The share of traces that is sent, from 0 to 1. All processes need the same.",
+    "The share of traces to send, from 0 to 1. All processes must have the same value.",
     Preset::Value("1"),
     "0.1",
 );
@@ -63,9 +63,9 @@ fn headers(text: &str) -> Result<Vec<(HeaderName, SecretString)>, String> {
 /// No message contains a part of the text: all of it may be secret.
 fn header(part: &str) -> Result<(HeaderName, SecretString), String> {
     let (name, value) = part.split_once('=').ok_or("has a part without =")?;
-    let name = name.trim().parse::<HeaderName>().map_err(|_| "has a name that is not of a header")?;
+    let name = name.trim().parse::<HeaderName>().map_err(|_| "has a name that is not a header name")?;
     let value = percent_decode_str(value.trim()).decode_utf8().map_err(|_| "has a value that is not UTF-8")?;
-    HeaderValue::from_str(&value).map_err(|_| "has a value that no header can have")?;
+    HeaderValue::from_str(&value).map_err(|_| "has a value that is not valid in a header")?;
     Ok((name, value.into_owned().into()))
 }
 

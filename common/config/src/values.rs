@@ -30,7 +30,7 @@ pub(super) fn word(text: &str) -> Result<String, String> {
     if text.len() > 4096 {
         Err("is longer than 4096 bytes".to_owned())
     } else if text.chars().any(char::is_control) {
-        Err("has a control character in it".to_owned())
+        Err("contains a control character".to_owned())
     } else {
         Ok(text.to_owned())
     }
@@ -79,7 +79,7 @@ pub(super) fn networks(text: &str) -> Result<Vec<IpNet>, String> {
                 Ok(address) => Some(IpNet::from(address)),
                 Err(_) => part.parse::<IpNet>().ok(),
             };
-            network.map(|network| network.trunc()).ok_or_else(|| format!("has `{part}`, which is no network (CIDR)"))
+            network.map(|network| network.trunc()).ok_or_else(|| format!("has `{part}`, which is not a network (CIDR)"))
         })
         .collect()
 }
@@ -91,10 +91,10 @@ pub(super) fn web_url(text: &str) -> Result<Url, String> {
         return Err("does not begin with http:// or https://".to_owned());
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("must not have a user or a password in it".to_owned());
+        return Err("must not contain a user or a password".to_owned());
     }
     if url.query().is_some() || url.fragment().is_some() {
-        return Err("must not have a ? or a # in it".to_owned());
+        return Err("must not contain ? or #".to_owned());
     }
     Ok(url)
 }
@@ -107,5 +107,5 @@ pub(super) fn base_url(text: &str) -> Result<String, String> {
 /// Returns the location and message of a TOML error. The full error quotes the line, which may contain a password.
 pub(super) fn toml_fault(text: &str, error: &toml::de::Error) -> String {
     let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
-    format!("line {} is no TOML: {}", 1 + before.matches('\n').count(), error.message())
+    format!("line {} is not TOML: {}", 1 + before.matches('\n').count(), error.message())
 }

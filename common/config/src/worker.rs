@@ -18,19 +18,19 @@ const WORKER_KINDS: Key = Key::new(
 );
 const WORKER_CONCURRENCY: Key = Key::new(
     "WORKER_CONCURRENCY",
-    "How many jobs of each kind this worker runs at once; a kind may have a number of its own. Runs that wait for a \
-     platform, an endpoint or another server are not counted.",
+    "The maximum number of jobs of each kind that this worker runs concurrently. A kind can have its own number. Runs that \
+     wait for a platform, an endpoint or another server are not counted.",
     Preset::Value("64"),
     "64,publish_target=16,deliver_webhook=256",
 );
 const DRAIN: Key = Key::new(
     "DRAIN",
-    "How long what runs may take to finish after SIGTERM, before it is handed back.",
+    "The time that running work has to finish after SIGTERM. Jobs that are still running are then released.",
     Preset::Value("30s"),
     "30s",
 );
 const PLATFORM_TIMEOUT: Key =
-    Key::new("PLATFORM_TIMEOUT", "How long one call to a platform may take.", Preset::Value("30s"), "30s");
+    Key::new("PLATFORM_TIMEOUT", "The time limit for a call to a platform.", Preset::Value("30s"), "30s");
 pub(super) const KEYS: &[Key] = &[WORKER_KINDS, WORKER_CONCURRENCY, DRAIN, PLATFORM_TIMEOUT];
 
 /// The number of jobs of each kind that a worker runs concurrently.

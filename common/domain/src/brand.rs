@@ -2,6 +2,9 @@
 
 use chrono::{DateTime, Utc};
 
+/// The maximum number of brands of a workspace on any plan: the list of brands is one response.
+pub const MAX_BRANDS: u64 = 1_000;
+
 #[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct Brand {
     pub id: i64,

@@ -124,7 +124,7 @@ const TELEGRAM: Descriptor = by_credentials(
     "Telegram",
     &[
         field("bot_token", "Bot token", FieldType::Password, true),
-        field("chat_id", "Chat id or @name of the channel", FieldType::Text, true),
+        field("chat_id", "Chat ID or @username of the channel", FieldType::Text, true),
     ],
     Capabilities {
         text: TextRules { max_with_media: Some(1024), ..text(4096, TextUnit::Utf16) },
@@ -145,9 +145,9 @@ const BLUESKY: Descriptor = by_credentials(
     Platform::Bluesky,
     "Bluesky",
     &[
-        field("identifier", "Handle or e-mail", FieldType::Text, true),
+        field("identifier", "Handle or email", FieldType::Text, true),
         field("app_password", "App password", FieldType::Password, true),
-        field("service", "Address of the personal data server", FieldType::Url, false),
+        field("service", "URL of the personal data server", FieldType::Url, false),
     ],
     Capabilities {
         text: TextRules { max_bytes: Some(3000), ..text(300, TextUnit::Graphemes) },
@@ -164,8 +164,8 @@ const WORDPRESS: Descriptor = by_credentials(
     Platform::Wordpress,
     "WordPress",
     &[
-        field("site_url", "Address of the site", FieldType::Url, true),
-        field("username", "User name", FieldType::Text, true),
+        field("site_url", "Site URL", FieldType::Url, true),
+        field("username", "Username", FieldType::Text, true),
         field("application_password", "Application password", FieldType::Password, true),
     ],
     Capabilities {
@@ -183,7 +183,7 @@ const WOOCOMMERCE: Descriptor = by_credentials(
     Platform::Woocommerce,
     "WooCommerce",
     &[
-        field("store_url", "Address of the store", FieldType::Url, true),
+        field("store_url", "Store URL", FieldType::Url, true),
         field("consumer_key", "Consumer key", FieldType::Password, true),
         field("consumer_secret", "Consumer secret", FieldType::Password, true),
     ],

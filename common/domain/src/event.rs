@@ -28,20 +28,20 @@ impl EventName {
     /// Returns one sentence for the list of events.
     pub const fn description(self) -> &'static str {
         match self {
-            Self::PostPublished => "A post was published on an account; sent once for each account it goes to.",
-            Self::PostFailed => "A post could not be published on an account and will not be tried again by itself.",
+            Self::PostPublished => "A post was published on an account. Sent once for each account of the post.",
+            Self::PostFailed => "A post could not be published on an account and will not be retried automatically.",
             Self::AccountConnected => "A social account was connected to a brand.",
             Self::AccountDisconnected => "A social account was disconnected from a brand.",
             Self::AccountExpiring => {
-                "The access to a social account ends soon, and only a person can renew it; sent 14 and 3 days before, and on \
-                 the day."
+                "Access to a social account expires soon, and only a person can renew it. Sent 14 days before, 3 days \
+                 before, and on the day of expiry."
             }
-            Self::AccountExpired => "The platform no longer accepts a social account's credentials; sent once.",
+            Self::AccountExpired => "The platform no longer accepts a social account's credentials. Sent once.",
             Self::BrandCreated => "A brand was created.",
             Self::MediaCompleted => "A file was imported into the media library.",
             Self::MediaFailed => "A file could not be imported into the media library.",
             Self::ReportSent => "A report's file is ready.",
-            Self::ReportFailed => "A report's file could not be made.",
+            Self::ReportFailed => "A report's file could not be created.",
             Self::MessageSent => "A reply in the inbox was sent.",
             Self::MessageFailed => "A reply in the inbox could not be sent.",
             Self::MessageReceived => "A message or comment arrived in the inbox.",
@@ -76,7 +76,7 @@ impl EventName {
             }),
             Self::AccountExpired => json!({
                 "brand_id": 17, "social_account_id": 88, "platform": "linkedin",
-                "error": { "code": "account_expired", "message": "LinkedIn refuses the token; connect the account again." },
+                "error": { "code": "account_expired", "message": "LinkedIn rejected the token; connect the account again." },
             }),
             Self::BrandCreated => json!({ "brand_id": 17, "name": "Acme Bakery" }),
             Self::MediaCompleted => json!({ "job_id": 301, "brand_id": 17, "media_id": 942, "error": null }),
@@ -89,7 +89,7 @@ impl EventName {
             }),
             Self::ReportFailed => json!({
                 "delivery_id": 64, "report_id": 9, "brand_id": 17, "format": "pdf",
-                "error": { "code": "internal_error", "message": "The report could not be made. Try the export again." },
+                "error": { "code": "internal_error", "message": "The report could not be created. Retry the export." },
             }),
             Self::MessageSent | Self::MessageFailed => json!({
                 "message_id": 7741, "conversation_id": 430, "brand_id": 17, "platform": "mastodon", "type": "dm",

@@ -85,6 +85,6 @@ impl Failure {
 
     /// Returns the failure without any text from outside; stored if the database rejects the original.
     pub fn without_details(&self) -> Self {
-        Self::of(self.category, "What the platform said of this could not be stored.")
+        Self::of(self.category, "The platform's error message could not be stored.")
     }
 }

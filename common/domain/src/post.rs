@@ -54,7 +54,7 @@ crier_base::text_enum! {
 
 /// A transition that the table does not allow.
 #[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
-#[error("a post cannot go from {from} to {to}")]
+#[error("A post cannot change from {from} to {to}.")]
 pub struct PostTransitionError {
     pub from: PostStatus,
     pub to: PostStatus,

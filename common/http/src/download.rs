@@ -32,14 +32,14 @@ pub enum DownloadError {
     #[error(transparent)]
     Http(#[from] HttpError),
     /// Neither a success nor a redirect with a target.
-    #[error("the answer is {0}")]
+    #[error("the response is {0}")]
     Status(StatusCode),
     #[error("it redirects more than {MAX_REDIRECTS} times")]
     TooManyRedirects,
     /// It redirects to an address that would have been refused in the first place.
     #[error("it redirects to a URL that is not followed: it {0}")]
     Redirect(UrlRefusal),
-    #[error("it is larger than is taken")]
+    #[error("it is larger than the maximum")]
     TooLarge,
 }
 

@@ -21,10 +21,10 @@ pub enum HttpError {
     #[error("the TLS handshake failed: {0}")]
     Tls(String),
     /// The deadline passed; `sent`: the request may have reached the server.
-    #[error("no {} in time", if *.sent { "answer" } else { "connection" })]
+    #[error("no {} in time", if *.sent { "response" } else { "connection" })]
     Timeout { sent: bool },
     /// The connection broke after the request may have reached the server, or the response is not HTTP.
-    #[error("the connection broke before a valid answer came")]
+    #[error("the connection was lost before a valid response arrived")]
     Broken,
     /// The request could not be built (a bad URL or header).
     #[error("bad request: {0}")]
@@ -34,7 +34,7 @@ pub enum HttpError {
 /// The system has no trusted certificate authorities, so no server could be trusted.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "no certificates of authorities can be read on this system ({0}): install the package ca-certificates, or set \
+    "cannot read the certificate authorities of this system ({0}): install the package ca-certificates, or set \
      SSL_CERT_FILE to a file of certificates"
 )]
 pub struct NoRootCertificates(String);
@@ -118,9 +118,9 @@ fn handshake_failure(error: &io::Error) -> String {
     let reason = error.get_ref().and_then(|e| e.downcast_ref()).and_then(|e| match e {
         TlsError::InvalidCertificate(why) => certificate(why),
         TlsError::AlertReceived(AlertDescription::ProtocolVersion) | TlsError::PeerIncompatible(_) => {
-            Some("the server speaks neither TLS 1.2 nor 1.3 as it should")
+            Some("the server does not support TLS 1.2 or 1.3 correctly")
         }
-        TlsError::InvalidMessage(_) => Some("what the server speaks is not TLS"),
+        TlsError::InvalidMessage(_) => Some("the server does not use TLS"),
         _ => None,
     });
     reason.map_or_else(|| error.to_string(), str::to_owned)
@@ -137,7 +137,7 @@ fn certificate(why: &CertificateError) -> Option<&'static str> {
         }
         // `BadSignature`: the issuer has the name of a known authority, but another key.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-            "the certificate is signed by no authority that is known here"
+            "the certificate is not signed by a trusted authority"
         }
         _ => return None,
     })

@@ -43,9 +43,9 @@ pub enum UrlRefusal {
     NotHttps,
     #[error("must begin with https:// or http://")]
     NotHttp,
-    #[error("must not hold a user name or a password")]
+    #[error("must not contain a username or password")]
     Userinfo,
-    #[error("must lead to a public address")]
+    #[error("must point to a public address")]
     NotPublic,
 }
 

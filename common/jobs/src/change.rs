@@ -27,10 +27,10 @@ pub enum JobChange {
 /// Why a job was not changed.
 pub type SkipReason = &'static str;
 
-const NOTHING_LEFT: SkipReason = "what it acts on has nothing left to do";
-const OTHER_JOB: SkipReason = "what it acts on has another job";
-const STATE: SkipReason = "it is in another state by now";
-const FAILED: SkipReason = "the database refused it";
+const NOTHING_LEFT: SkipReason = "its subject has nothing left to do";
+const OTHER_JOB: SkipReason = "its subject has another job";
+const STATE: SkipReason = "its state has changed";
+const FAILED: SkipReason = "the database rejected the change";
 
 /// Counts of changed and unchanged jobs.
 #[derive(Debug, Default)]
@@ -117,7 +117,7 @@ impl JobChange {
                 Ok(Some(reason)) => *counts.skipped.entry(reason).or_default() += 1,
                 Err(error) if error.is_unavailable() => return Err(error),
                 Err(error) => {
-                    tracing::error!(job = job.id, %error, "a job could not be changed");
+                    tracing::error!(job = job.id, %error, "failed to change a job");
                     *counts.skipped.entry(FAILED).or_default() += 1;
                 }
             }
@@ -129,18 +129,18 @@ impl JobChange {
     pub fn refusal(self, job: &JobRow, reason: SkipReason) -> String {
         let (id, kind, state) = (job.id, job.kind, job.state);
         match (self, state) {
-            _ if reason != STATE => format!("job {id} is left as it is: {reason}"),
+            _ if reason != STATE => format!("job {id} was not changed: {reason}"),
             (_, JobState::Running) => {
                 format!(
-                    "job {id} is running, and a running job continues; `crier jobs pause {kind}` keeps others from \
+                    "job {id} is running, and running jobs continue; `crier jobs pause {kind}` keeps others from \
                      starting"
                 )
             }
             (Self::Retry, JobState::Scheduled | JobState::Ready) => {
-                format!("job {id} is {state}: it runs by itself, due {}", job.run_at.trunc_subsecs(0))
+                format!("job {id} is {state}: it runs automatically, due {}", job.run_at.trunc_subsecs(0))
             }
-            (Self::Retry, _) => format!("job {id} is {state}: only dead and cancelled jobs can be run again"),
-            (Self::Cancel, _) => format!("job {id} is {state}: only what has not begun can be cancelled"),
+            (Self::Retry, _) => format!("job {id} is {state}: only dead and cancelled jobs can be retried"),
+            (Self::Cancel, _) => format!("job {id} is {state}: only jobs that have not started can be cancelled"),
         }
     }
 }

@@ -14,7 +14,7 @@ impl JobDefinition for CollectAnalytics {
 
     async fn describe(conn: &mut Conn, account_id: i64) -> Result<Option<SubjectDescription>> {
         let Some((status, platform)) = accounts::status(conn, account_id).await? else { return Ok(None) };
-        Ok(Some(SubjectDescription::new(format!("the figures of {platform} account {account_id}, {status}"))))
+        Ok(Some(SubjectDescription::new(format!("metrics of {platform} account {account_id}, {status}"))))
     }
 
     async fn on_retry(tx: &mut Tx, account_id: i64) -> Result<bool> {

@@ -25,7 +25,7 @@ impl JobDefinition for DeliverWebhook {
     }
 
     async fn on_cancelled(tx: &mut Tx, delivery_id: i64) -> Result<()> {
-        deliveries::fail(tx, delivery_id, "cancelled by the operator").await
+        deliveries::fail(tx, delivery_id, "canceled by the operator").await
     }
 
     async fn on_retry(tx: &mut Tx, delivery_id: i64) -> Result<bool> {

@@ -20,12 +20,12 @@ impl JobDefinition for ExportReport {
     }
 
     async fn on_dead(tx: &mut Tx, delivery_id: i64, trace: Option<&str>) -> Result<()> {
-        let message = "Crier could not make this file; it was tried as often as is allowed. Export the report again.";
+        let message = "Crier could not create this file within the maximum number of attempts. Export it again.";
         reports::fail_without_run(tx, delivery_id, message, trace).await
     }
 
     async fn on_cancelled(tx: &mut Tx, delivery_id: i64) -> Result<()> {
-        let message = "The operator cancelled this export. Export the report again if it is still wanted.";
+        let message = "The operator canceled this export. Export the report again if you still need it.";
         reports::fail_without_run(tx, delivery_id, message, None).await
     }
 

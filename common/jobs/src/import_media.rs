@@ -18,12 +18,12 @@ impl JobDefinition for ImportMedia {
     }
 
     async fn on_dead(tx: &mut Tx, import_id: i64, trace: Option<&str>) -> Result<()> {
-        let message = "Crier could not finish this import; it was tried as often as is allowed. Import it again.";
+        let message = "Crier could not finish this import within the maximum number of attempts. Import it again.";
         import::fail_without_run(tx, import_id, message, trace).await
     }
 
     async fn on_cancelled(tx: &mut Tx, import_id: i64) -> Result<()> {
-        let message = "The operator cancelled this import. Import it again if it is still wanted.";
+        let message = "The operator canceled this import. Import it again if you still need it.";
         import::fail_without_run(tx, import_id, message, None).await
     }
 

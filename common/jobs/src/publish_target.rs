@@ -22,12 +22,12 @@ impl JobDefinition for PublishTarget {
 
     async fn on_dead(tx: &mut Tx, target_id: i64, trace: Option<&str>) -> Result<()> {
         let message =
-            "Crier could not finish publishing this; it was tried as often as is allowed. Publish it again to retry.";
+            "Crier could not finish publishing this within the maximum number of attempts. Publish it again to retry.";
         publishing::fail(tx, target_id, Failure::of(Category::Internal, message), trace).await
     }
 
     async fn on_cancelled(tx: &mut Tx, target_id: i64) -> Result<()> {
-        let message = "The operator cancelled the publishing of this. Publish it again if it is still wanted.";
+        let message = "The operator canceled the publishing of this post. Publish it again if you still need it.";
         publishing::fail(tx, target_id, Failure::with_code(Category::Internal, "cancelled", message), None).await
     }
 

@@ -44,7 +44,7 @@ pub async fn complete(tx: &mut Tx, delivery: &ReportDelivery, file: DeliveredFil
 /// Records a final failure; no one gets a mail.
 pub async fn fail(tx: &mut Tx, delivery: &ReportDelivery, why: &ReportError, trace: Option<&str>) -> Result<()> {
     set_status(tx, delivery, ReportDeliveryStatus::Failed, None, Some(why)).await?;
-    let error = ReportError::new(ReportErrorCode::ReportFailed, "The report's file could not be made.");
+    let error = ReportError::new(ReportErrorCode::ReportFailed, "The report file could not be created.");
     report_deliveries::fail_recipients(tx, delivery.id, &error).await?;
     emit_event(tx, delivery, EventName::ReportFailed, Some(why), trace).await
 }

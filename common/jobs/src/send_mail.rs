@@ -20,12 +20,12 @@ impl JobDefinition for SendMail {
 
     async fn on_dead(tx: &mut Tx, mail_id: i64, _trace: Option<&str>) -> Result<()> {
         mails::mark_failed(tx, mail_id, "internal error; retry its job to send it").await?;
-        record_for_report(tx, mail_id, "The mail could not be sent.").await
+        record_for_report(tx, mail_id, "The email could not be sent.").await
     }
 
     async fn on_cancelled(tx: &mut Tx, mail_id: i64) -> Result<()> {
-        mails::mark_failed(tx, mail_id, "cancelled by the operator").await?;
-        record_for_report(tx, mail_id, "The operator cancelled the mail.").await
+        mails::mark_failed(tx, mail_id, "canceled by the operator").await?;
+        record_for_report(tx, mail_id, "The operator canceled the email.").await
     }
 
     async fn on_retry(tx: &mut Tx, mail_id: i64) -> Result<bool> {

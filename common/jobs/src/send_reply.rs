@@ -22,12 +22,12 @@ impl JobDefinition for SendReply {
     }
 
     async fn on_dead(tx: &mut Tx, message_id: i64, trace: Option<&str>) -> Result<()> {
-        let message = "Crier could not finish sending this; it was tried as often as is allowed.";
+        let message = "Crier could not send this reply within the maximum number of attempts.";
         replies::fail(tx, message_id, Failure::of(Category::Internal, message), trace).await
     }
 
     async fn on_cancelled(tx: &mut Tx, message_id: i64) -> Result<()> {
-        let message = "The operator cancelled the sending of this. Reply again if it is still wanted.";
+        let message = "The operator canceled this reply. Reply again if you still need it.";
         replies::fail(tx, message_id, Failure::with_code(Category::Internal, "cancelled", message), None).await
     }
 

@@ -16,7 +16,7 @@ impl JobDefinition for SyncInbox {
         let Some((status, platform)) = accounts::status(conn, account_id).await? else { return Ok(None) };
         let sync = inbox_syncs::find(conn, account_id).await?;
         let synced = sync.and_then(|sync| sync.synced_at).map_or_else(|| "never".to_owned(), |at| at.to_rfc3339());
-        let words = format!("inbox of {platform} account {account_id}, {status}, last read: {synced}");
+        let words = format!("inbox of {platform} account {account_id}, {status}, last synced: {synced}");
         Ok(Some(SubjectDescription::new(words)))
     }
 

@@ -37,9 +37,9 @@ const MAX_ADDRESS: usize = 254;
 /// Why the mail configuration is unusable.
 #[derive(Debug, thiserror::Error)]
 pub enum MailerError {
-    #[error("CRIER_MAIL_FROM: {0} is no address that mail can come from")]
+    #[error("CRIER_MAIL_FROM: {0} is not a valid sender address")]
     From(String),
-    #[error("CRIER_SMTP_URL: the system's certificates cannot be used: {0}")]
+    #[error("CRIER_SMTP_URL: failed to load the system certificates: {0}")]
     Tls(SmtpError),
 }
 
@@ -113,7 +113,7 @@ impl Mailer {
     /// Sends a mail; returns `Ok` once the server has accepted it.
     pub async fn send(&self, mail: &Mail, attachment: Option<Attachment>) -> Result<(), SendError> {
         let message = self.message(mail, attachment)?;
-        let late = |_| SendError::Deferred(format!("the mail server was not done within {:?}", self.timeout));
+        let late = |_| SendError::Deferred(format!("the mail server did not finish within {:?}", self.timeout));
         let mut connection = timeout(self.timeout, self.hand_over(&message)).await.map_err(late)??;
         // The server has accepted the mail; the result of QUIT does not matter.
         let _ = timeout(QUIT_TIMEOUT, connection.quit()).await;
@@ -122,16 +122,15 @@ impl Mailer {
 
     /// Connects and logs in, and sends nothing.
     pub async fn check(&self) -> Result<(), SendError> {
-        let late = |_| SendError::Deferred(format!("the mail server did not answer within {:?}", self.timeout));
+        let late = |_| SendError::Deferred(format!("the mail server did not respond within {:?}", self.timeout));
         let mut connection = timeout(self.timeout, self.connect()).await.map_err(late)??;
         let _ = timeout(QUIT_TIMEOUT, connection.quit()).await;
         Ok(())
     }
 
     fn message(&self, mail: &Mail, attachment: Option<Attachment>) -> Result<Message, SendError> {
-        let to = address(&mail.recipient).ok_or_else(|| {
-            SendError::RecipientRefused("the recipient is no address that mail can be sent to".to_owned())
-        })?;
+        let to = address(&mail.recipient)
+            .ok_or_else(|| SendError::RecipientRefused("the recipient is not a valid email address".to_owned()))?;
         let mut message = Message::builder()
             .from(self.from.clone())
             .to(to.into())
@@ -174,7 +173,7 @@ impl Mailer {
         let Smtp { host, port, tls, login } = &self.server;
         let found = tokio::net::lookup_host((host.as_str(), *port)).await;
         let found: Vec<SocketAddr> = found
-            .map_err(|error| SendError::Deferred(format!("{host} cannot be looked up: {}", error_text(error))))?
+            .map_err(|error| SendError::Deferred(format!("failed to look up {host}: {}", error_text(error))))?
             .collect();
         let hello = ClientId::Domain(self.host.clone());
         let implicit = (*tls == SmtpTls::Implicit).then(|| self.tls.clone());
@@ -188,8 +187,8 @@ impl Mailer {
         if let Some((user, password)) = login {
             if !connection.is_encrypted() && !found.iter().all(|address| address.ip().is_loopback()) {
                 return Err(SendError::Deferred(format!(
-                    "{host} offers no STARTTLS, and the password is not sent in the clear; use smtps://, or leave \
-                     user and password out of CRIER_SMTP_URL"
+                    "{host} does not offer STARTTLS, and Crier does not send the password unencrypted; use smtps://, \
+                     or remove the user and password from CRIER_SMTP_URL"
                 )));
             }
             let login = Credentials::new(user.clone(), password.expose_secret().to_owned());

@@ -29,7 +29,7 @@ impl Threads {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let runtime = Builder::new_current_thread().max_blocking_threads(cores).thread_name("heavy-work").build();
         if let Err(error) = &runtime {
-            tracing::error!(%error, "no dedicated threads for pictures");
+            tracing::error!(%error, "could not start dedicated threads for images");
         }
         Self(runtime.ok())
     }
@@ -89,7 +89,7 @@ impl Budget {
         match self.threads.spawn(work).await {
             Ok(done) => Some(done),
             Err(error) => {
-                tracing::error!(%error, "work on a picture panicked");
+                tracing::error!(%error, "image processing panicked");
                 None
             }
         }

@@ -188,7 +188,7 @@ impl Library {
         }
         self.0.storage.delete(&row.key).await?;
         self.0.storage.delete(&row.thumbnail_key).await?;
-        Err(IngestError::Machine("a file was given up while its bytes were written".to_owned()))
+        Err(IngestError::Machine("a file was abandoned while it was being written".to_owned()))
     }
 
     /// Checks a picture. The share of memory for it is held until the second value is dropped.
@@ -212,7 +212,7 @@ impl Library {
         match self.0.budget.run(work).await {
             Some(Ok(done)) => Ok(done),
             Some(Err(error)) => Err(IngestError::Machine(format!("a temporary file cannot be read: {error}"))),
-            None => Err(IngestError::Machine("work on a picture panicked".to_owned())),
+            None => Err(IngestError::Machine("image processing panicked".to_owned())),
         }
     }
 
@@ -224,7 +224,7 @@ impl Library {
             tx.commit().await
         };
         if let Err(error) = write.await {
-            tracing::warn!(%error, file = taken.file_id, "a file could not be abandoned; the sweep will do it");
+            tracing::warn!(%error, file = taken.file_id, "could not abandon a file; the sweep will remove it");
         }
     }
 }

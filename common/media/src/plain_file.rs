@@ -57,7 +57,7 @@ impl Library {
             return Ok(());
         }
         self.storage().delete(key).await?;
-        Err(IngestError::Machine("a file was given up while its bytes were written".to_owned()))
+        Err(IngestError::Machine("a file was abandoned while it was being written".to_owned()))
     }
 
     /// Gives up a file that was stored but not kept. If this fails, the sweep does it later.
@@ -68,7 +68,7 @@ impl Library {
             tx.commit().await
         };
         if let Err(error) = write.await {
-            tracing::warn!(%error, file = file_id, "a file could not be abandoned; the sweep will do it");
+            tracing::warn!(%error, file = file_id, "could not abandon a file; the sweep will remove it");
         }
     }
 }

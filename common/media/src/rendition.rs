@@ -26,13 +26,13 @@ const PLACE: SecretLocation<'_> = SecretLocation { table: "media", row: "", colu
 /// Why there is no rendition.
 #[derive(Debug, thiserror::Error)]
 pub enum RenditionError {
-    #[error("the picture is gone")]
+    #[error("the image no longer exists")]
     Missing,
     #[error(transparent)]
     Storage(#[from] StorageError),
     #[error(transparent)]
     Refused(#[from] Refusal),
-    #[error("the picture could not be worked on")]
+    #[error("the image could not be processed")]
     Failed,
 }
 

@@ -40,7 +40,7 @@ struct Held {
 /// Why bytes cannot be spooled.
 #[derive(Debug, thiserror::Error)]
 pub enum SpoolError {
-    #[error("the room for temporary files is used up, or this workspace's half of it")]
+    #[error("the space for temporary files, or this workspace's half of it, is used up")]
     Full,
     #[error("a temporary file cannot be written: {0}")]
     Io(#[from] io::Error),

@@ -42,16 +42,16 @@ pub(super) async fn check_typed_address(
     field: &'static str,
     text: &str,
 ) -> Result<String, ConnectError> {
-    let wrong = |message: &str| ConnectError::Field { field, message: format!("The address {message}.") };
+    let wrong = |message: &str| ConnectError::Field { field, message: format!("The URL {message}.") };
     if text.len() > 2048 {
         return Err(wrong("must have at most 2048 characters"));
     }
-    let mut url = Url::parse(text.trim()).map_err(|_| wrong("must be a whole URL, such as https://example.com"))?;
+    let mut url = Url::parse(text.trim()).map_err(|_| wrong("must be complete, such as https://example.com"))?;
     if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
         return Err(wrong("must begin with https://"));
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(wrong("must not hold a user name or a password"));
+        return Err(wrong("must not contain a username or password"));
     }
     url.set_query(None);
     url.set_fragment(None);

@@ -87,7 +87,7 @@ impl PlatformClient {
     /// Parses the body of a successful response. If that fails, the effect of the call is unknown.
     pub fn read<T: DeserializeOwned>(&self, effect: Effect, answer: &HttpResponse) -> Result<T, CallError> {
         let parsed = if answer.truncated { None } else { serde_json::from_slice(&answer.body).ok() };
-        parsed.ok_or_else(|| self.classify_unknown_effect(effect, "sent an answer that could not be read", None))
+        parsed.ok_or_else(|| self.classify_unknown_effect(effect, "sent an unreadable response", None))
     }
 
     /// Classifies a failed call by its status alone. `detail` is the platform's own message, already sanitized by
@@ -122,13 +122,13 @@ impl PlatformClient {
             408 | 425 => CallError::Transient(with(Category::PlatformError, "asked to send it again")),
             401 => CallError::Reauth(with(
                 Category::AuthExpired,
-                "refuses the credentials; check them and connect the account again",
+                "rejected the credentials; check them and connect the account again",
             )),
             403 => CallError::Permanent(with(Category::PlatformRejected, "does not allow this")),
             413 => CallError::Permanent(with(Category::InvalidContent, "says that this is too large")),
             300..=399 => CallError::Permanent(with(
                 Category::Account,
-                "answers from another address now; connect the account again with the new one",
+                "has moved to another URL; connect the account again with the new URL",
             )),
             _ => CallError::Permanent(with(Category::PlatformRejected, "refused this")),
         }
@@ -137,7 +137,7 @@ impl PlatformClient {
     /// Returns the error for a pause requested until `until`.
     pub fn rate_limited(&self, until: Option<DateTime<Utc>>, code: Option<&str>) -> CallError {
         let latest = self.clock.now() + MAX_PAUSE;
-        let failure = Failure::of(Category::RateLimited, format!("{} asks to wait before more is sent.", self.name()))
+        let failure = Failure::of(Category::RateLimited, format!("{} asks Crier to wait.", self.name()))
             .from_platform(code.unwrap_or("429"));
         CallError::RateLimited { until: until.map(|at| at.min(latest)), failure }
     }
@@ -158,7 +158,7 @@ impl PlatformClient {
 
     /// Returns the error for a post that the platform accepted and publishes later.
     pub fn accepted(&self, marker: Marker, pause: TimeDelta) -> CallError {
-        let message = format!("{} has accepted this post and is working on it.", self.name());
+        let message = format!("{} has accepted this post and is processing it.", self.name());
         let post = Box::new(AcceptedPost { marker, pause });
         CallError::Accepted { post, failure: Failure::of(Category::PlatformError, message) }
     }
@@ -189,21 +189,21 @@ impl PlatformClient {
             HttpError::Blocked(_) => CallError::Permanent(Failure::with_code(
                 Category::Account,
                 BLOCKED,
-                format!("The address of this {name} account leads to a network that may not be called."),
+                format!("The URL of this {name} account points to a network that Crier must not access."),
             )),
             HttpError::Invalid(_) => CallError::Permanent(Failure::of(
                 Category::Account,
-                format!("The address or the credentials of this {name} account cannot be used; connect it again."),
+                format!("The URL or the credentials of this {name} account are not valid. Connect the account again."),
             )),
             _ if error.may_have_arrived() && effect == Effect::Publishes => CallError::Unknown(Failure::of(
                 Category::OutcomeUnknown,
-                format!("The connection to {name} ended before an answer came: the post may have been published."),
+                format!("The connection to {name} was lost before a response: the post may have been published."),
             )),
-            HttpError::Dns => CallError::network(format!("The address of {name} could not be found.")),
+            HttpError::Dns => CallError::network(format!("The address of {name} could not be resolved.")),
             HttpError::Connect => CallError::network(format!("{name} could not be reached.")),
-            HttpError::Tls(_) => CallError::network(format!("No secure connection to {name} could be made.")),
-            HttpError::Timeout { .. } => CallError::network(format!("{name} did not answer in time.")),
-            HttpError::Broken => CallError::network(format!("The connection to {name} broke.")),
+            HttpError::Tls(_) => CallError::network(format!("No secure connection to {name} could be established.")),
+            HttpError::Timeout { .. } => CallError::network(format!("{name} did not respond in time.")),
+            HttpError::Broken => CallError::network(format!("The connection to {name} was lost.")),
         }
     }
 }
@@ -213,7 +213,7 @@ impl PlatformClient {
 pub(super) fn connect_error(error: CallError, address: Option<&'static str>) -> ConnectError {
     match (error, address) {
         (CallError::Permanent(failure), Some(field)) if failure.code == BLOCKED => {
-            ConnectError::Field { field, message: "The address must lead to a public network.".to_owned() }
+            ConnectError::Field { field, message: "The URL must point to a public network.".to_owned() }
         }
         (CallError::AuthExpired(f) | CallError::Reauth(f) | CallError::Permanent(f), _) => {
             ConnectError::Refused(f.message)
@@ -279,7 +279,7 @@ fn parse_time(text: &str, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
 
 /// Returns a picture as a multipart part; an error if it has a type that cannot be sent.
 pub(super) fn image_part(image: &Image) -> Result<reqwest::multipart::Part, CallError> {
-    let message = "The picture has a type that cannot be sent.";
+    let message = "This image type cannot be sent.";
     part(&image.bytes, &image.filename, &image.mime_type)
         .ok_or_else(|| CallError::Permanent(Failure::of(Category::Media, message)))
 }

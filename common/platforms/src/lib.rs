@@ -231,7 +231,7 @@ impl Image {
     /// Returns the platform's reference; the worker uploads every picture before it publishes.
     fn name(&self) -> Result<&Value, CallError> {
         self.uploaded.as_ref().map(|uploaded| &uploaded.name).ok_or_else(|| {
-            CallError::Transient(Failure::of(Category::Internal, "A picture was not uploaded before its post."))
+            CallError::Transient(Failure::of(Category::Internal, "An image was not uploaded before its post."))
         })
     }
 }
@@ -318,7 +318,7 @@ pub enum CallError {
     #[error("the access token has expired")]
     AuthExpired(Failure),
     /// The platform rejects the credentials themselves: the account becomes `expired`.
-    #[error("the platform refuses the credentials: {}", .0.message)]
+    #[error("the platform rejected the credentials: {}", .0.message)]
     Reauth(Failure),
     /// A permanent failure.
     #[error("{}", .0.message)]
@@ -441,7 +441,7 @@ pub trait Connector: Send + Sync {
         _post: &OutgoingPost,
         _image: &Image,
     ) -> Result<Value, CallError> {
-        Err(CallError::Transient(Failure::of(Category::Internal, "This platform takes no uploads.")))
+        Err(CallError::Transient(Failure::of(Category::Internal, "This platform does not accept uploads.")))
     }
 
     /// Returns whether publishing waits for another host or a timer instead of working in this process; if so, another

@@ -25,7 +25,7 @@ pub fn of(platform: Platform, text: &str) -> Vec<String> {
         Platform::Instagram => {
             let hashtags = count_hashtags(text);
             let note = format!(
-                "Instagram counts {INSTAGRAM_HASHTAGS} hashtags at most; this text has {hashtags}, so fewer people \
+                "Instagram counts {INSTAGRAM_HASHTAGS} hashtags at most. This text has {hashtags}, so fewer people \
                  may see it."
             );
             if hashtags > INSTAGRAM_HASHTAGS { vec![note] } else { Vec::new() }

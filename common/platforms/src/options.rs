@@ -158,10 +158,10 @@ impl OptionKind {
     /// Completes "The option … must be …".
     fn describe(self) -> String {
         match self {
-            Self::Text(max) => format!("a text of at most {max} characters"),
-            Self::Link => format!("an http or https address of at most {MAX_LINK} characters"),
-            Self::Language => "the tag of a language, such as de or pt-BR".to_owned(),
-            Self::Subreddit => "the name of a subreddit: 2 to 30 letters, digits, _ and -".to_owned(),
+            Self::Text(max) => format!("text of at most {max} characters"),
+            Self::Link => format!("an http or https URL of at most {MAX_LINK} characters"),
+            Self::Language => "a language code such as de or pt-BR".to_owned(),
+            Self::Subreddit => "a subreddit name: 2 to 30 letters, digits, _ and -".to_owned(),
             Self::OneOf(values) => format!("one of {}", values.join(", ")),
             Self::Boolean => "true or false".to_owned(),
         }
@@ -206,7 +206,7 @@ pub(super) fn subreddit(text: &str) -> Option<&str> {
 pub(super) fn text<'a>(post: &'a OutgoingPost, name: &str) -> Result<Option<&'a str>, CallError> {
     let Some(value) = post.options.get(name).filter(|value| !value.is_null()) else { return Ok(None) };
     let wrong = || {
-        let message = format!("The option {name} must be a text.");
+        let message = format!("The option {name} must be text.");
         CallError::Permanent(Failure::of(Category::InvalidContent, message))
     };
     let text = value.as_str().ok_or_else(wrong)?.trim();

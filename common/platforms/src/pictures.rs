@@ -11,7 +11,7 @@ pub fn check_shapes(descriptor: &Descriptor, sizes: &[Option<(u32, u32)>]) -> Ve
     for (number, &size) in (1..).zip(sizes) {
         let Some((width, height)) = size else { continue };
         let mut problem = |code, accepted: String| {
-            let message = format!("{name} takes {accepted}; image {number} has {width} × {height}.");
+            let message = format!("{name} accepts {accepted}; image {number} has {width} × {height}.");
             problems.push(TextProblem { field: "media", code, message });
         };
         if let Some(min) = rules.min_side.filter(|&min| width < min || height < min) {
@@ -33,8 +33,8 @@ pub fn cut_alt_texts(descriptor: &Descriptor, alt_texts: &[Option<&str>]) -> Vec
     let long = (1..).zip(lengths).filter(|(_, length)| *length > max as usize);
     let note = |(number, length)| {
         format!(
-            "{name} takes alt texts of at most {max} characters; that of image {number} has {length}, and is cut at a \
-             word."
+            "{name} accepts alt texts of at most {max} characters. The alt text of image {number} has {length} and \
+             will be cut at a word."
         )
     };
     long.map(note).collect()
@@ -43,8 +43,8 @@ pub fn cut_alt_texts(descriptor: &Descriptor, alt_texts: &[Option<&str>]) -> Vec
 /// Returns the problem of a platform that downloads pictures, if this installation has a private address.
 pub fn check_reachable(descriptor: &Descriptor, private_url: &str) -> Option<TextProblem> {
     let message = format!(
-        "{} downloads pictures from this Crier, and cannot reach {private_url}. Set CRIER_PUBLIC_URL to the https address \
-         at which the internet reaches it.",
+        "{} downloads images from Crier but cannot reach {private_url}. Set CRIER_PUBLIC_URL to the public https URL \
+         of Crier.",
         descriptor.name
     );
     let problem = TextProblem { field: "media", code: "pictures_unreachable", message };

@@ -86,7 +86,7 @@ impl Connector for SanitizingConnector {
         let Refreshed { secrets, token_expires_at, refresh_expires_at } =
             self.0.refresh(account).await.map_err(CallError::checked)?;
         if secrets.as_ref().is_some_and(|secrets| !secrets.is_storable()) {
-            let message = "The platform answered with new tokens that are too large to be stored.";
+            let message = "The platform returned new tokens that are too large to store.";
             return Err(CallError::Transient(Failure::of(Category::PlatformError, message)));
         }
         Ok(Refreshed {
@@ -200,9 +200,7 @@ impl OAuthConnector for SanitizingConnector {
         let fits = |text: &str| text.len() <= MAX_CREDENTIAL && !text.contains('\0');
         match &found {
             Some(new) if !fits(&new.client_id) || !fits(new.client_secret.expose_secret()) => {
-                Err(ConnectError::Unavailable(
-                    "The platform answered with an application that cannot be stored.".to_owned(),
-                ))
+                Err(ConnectError::Unavailable("The platform returned an application that cannot be stored.".to_owned()))
             }
             _ => Ok(found),
         }
@@ -215,7 +213,7 @@ impl OAuthConnector for SanitizingConnector {
     async fn exchange(&self, attempt: &Attempt, code: &str) -> Result<Grant, ConnectError> {
         let mut grant = inner(self)?.exchange(attempt, code).await.map_err(ConnectError::checked)?;
         if !grant.secrets().is_storable() {
-            return Err(ConnectError::Unavailable("The platform answered with tokens that are too large.".to_owned()));
+            return Err(ConnectError::Unavailable("The platform returned tokens that are too large.".to_owned()));
         }
         grant.token_expires_at = storable_time(grant.token_expires_at);
         grant.refresh_expires_at = storable_time(grant.refresh_expires_at);
@@ -266,7 +264,7 @@ impl AnalyticsConnector for SanitizingConnector {
     ) -> Result<Vec<Option<Figures>>, CallError> {
         let figures = figures_of(self)?.post_figures(account, posts, aside).await.map_err(CallError::checked)?;
         if figures.len() != posts.len() {
-            let message = "The platform gave the figures of other posts than those that were asked for.";
+            let message = "The platform returned metrics for posts that were not requested.";
             return Err(CallError::Transient(Failure::of(Category::PlatformError, message)));
         }
         Ok(figures)
@@ -282,7 +280,7 @@ impl AnalyticsConnector for SanitizingConnector {
 }
 
 fn figures_of(this: &SanitizingConnector) -> Result<&dyn AnalyticsConnector, CallError> {
-    let none = || CallError::Permanent(Failure::of(Category::Account, "This platform gives no figures."));
+    let none = || CallError::Permanent(Failure::of(Category::Account, "This platform does not report metrics."));
     this.0.analytics().ok_or_else(none)
 }
 
@@ -316,7 +314,7 @@ impl InboxConnector for SanitizingConnector {
         let cursor = page.cursor.to_string();
         // Neither can be cut: messages would be missed.
         if page.messages.len() > MAX_PAGE || cursor.len() > MAX_CURSOR || cursor.contains("\\u0000") {
-            let message = "The platform answered with more messages, or a longer cursor, than can be stored.";
+            let message = "The platform returned more messages, or a longer cursor, than can be stored.";
             return Err(CallError::Permanent(Failure::of(Category::PlatformError, message)));
         }
         let messages = page.messages.into_iter().filter_map(sanitized_message).collect();
@@ -429,12 +427,12 @@ impl Reconciled {
 impl Connected {
     /// The id identifies the account: one that cannot be stored unchanged could match another account's.
     fn checked(self) -> Result<Self, ConnectError> {
-        let unusable = |what| ConnectError::Unavailable(format!("The platform answered with {what}."));
+        let unusable = |what| ConnectError::Unavailable(format!("The platform returned {what}."));
         if self.external_id.is_empty() || untrusted::line(&self.external_id, MAX_ID) != self.external_id {
-            return Err(unusable("an id of the account that cannot be stored"));
+            return Err(unusable("an account ID that cannot be stored"));
         }
         if !self.secrets.is_storable() {
-            return Err(unusable("tokens that are too large to be stored"));
+            return Err(unusable("tokens that are too large to store"));
         }
         Ok(Self {
             name: untrusted::some_line(&self.name, MAX_NAME)
@@ -493,7 +491,7 @@ fn is_storable_marker(marker: &Marker) -> bool {
 }
 
 fn unstorable_name() -> CallError {
-    let message = "The platform calls a part of this post by a name that cannot be stored.";
+    let message = "The platform returned a name for a part of this post that cannot be stored.";
     CallError::Permanent(Failure::of(Category::PlatformRejected, message))
 }
 

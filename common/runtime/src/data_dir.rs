@@ -21,7 +21,7 @@ fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> StartError {
 }
 
 fn make(dir: &Path) -> Result<(), StartError> {
-    let what = format!("the directory {} cannot be made; choose another with CRIER_DATA_DIR", dir.display());
+    let what = format!("the directory {} cannot be created; choose another with CRIER_DATA_DIR", dir.display());
     permissions::make_dir(dir).map_err(io(what))?;
     permissions::warn_if_open(dir, "the directory");
     Ok(())
@@ -157,7 +157,7 @@ impl NewKey {
         };
         write().map_err(|error| match error.kind() {
             ErrorKind::AlreadyExists => StartError::Refused(format!(
-                "another start has made the secret key {} meanwhile; start again",
+                "another process created the secret key {} at the same time; start again",
                 path.display()
             )),
             _ => io(format!("the secret key {}", path.display()))(error),

@@ -22,7 +22,10 @@ pub fn raise() {
     }
     let limit = self::limit();
     if limit < LOW_LIMIT {
-        tracing::warn!(limit, "the limit of open files is low (`ulimit -Hn`): few clients can be connected at once");
+        tracing::warn!(
+            limit,
+            "the limit of open files is low (`ulimit -Hn`): few clients can connect at the same time"
+        );
     }
 }
 

@@ -94,7 +94,7 @@ fn explain_sqlite(cause: &sqlx::Error, path: &str) -> Option<String> {
         5 | 6 => ("is locked by another program", "stop that program"),
         8 => ("cannot be written (read-only)", "make the file and its directory writable for this user"),
         10 => ("cannot be read or written (I/O error)", "check the disk and its free space"),
-        11 | 26 => ("is damaged or no SQLite database", "move it away and restore a backup"),
+        11 | 26 => ("is damaged or is not a SQLite database", "move it away and restore a backup"),
         13 => ("cannot grow: the disk is full", "free some space"),
         14 => ("cannot be opened", "check that its directory exists and belongs to this user"),
         _ => return None,
@@ -109,14 +109,14 @@ fn explain_postgres(cause: &sqlx::Error, url: &str) -> Option<String> {
     let (user, name) = (options.get_username(), options.get_database().unwrap_or(options.get_username()));
     Some(match cause {
         sqlx::Error::Io(error) => format!("{place} is not reachable: {error}; is it running? (CRIER_DATABASE_URL)"),
-        sqlx::Error::PoolTimedOut => format!("{place} does not answer in time (CRIER_DATABASE_URL)"),
+        sqlx::Error::PoolTimedOut => format!("{place} did not respond in time (CRIER_DATABASE_URL)"),
         sqlx::Error::Tls(error) => format!("{place}: TLS failed: {error}; see sslmode in CRIER_DATABASE_URL"),
         sqlx::Error::Database(error) => match error.code().as_deref() {
-            Some("28P01") => format!("{place} refuses the password of the user {user}; correct CRIER_DATABASE_URL"),
-            Some("28000") => format!("{place} refuses the user {user} ({error}); correct CRIER_DATABASE_URL"),
+            Some("28P01") => format!("{place} rejects the password of the user {user}; correct CRIER_DATABASE_URL"),
+            Some("28000") => format!("{place} rejects the user {user} ({error}); correct CRIER_DATABASE_URL"),
             Some("3D000") => format!("{place} has no database {name}; create it with: createdb -O {user} {name}"),
             Some("42501") => {
-                format!("{place} lets the user {user} make no tables in {name} ({error}); grant that right")
+                format!("{place} does not let the user {user} create tables in {name} ({error}); grant that privilege")
             }
             _ => return None,
         },

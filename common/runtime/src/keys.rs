@@ -29,10 +29,10 @@ fn explain(config: &Config, problem: KeyProblem, is_file_missing: bool) -> Strin
     let file = key_file(&config.data_dir);
     let (place, is) = match (&config.secret_keys, problem) {
         (Some(_), KeyProblem::Missing(_)) => ("CRIER_SECRET_KEY".to_owned(), "does not have it"),
-        (Some(_), KeyProblem::Wrong(_)) => ("CRIER_SECRET_KEY".to_owned(), "has another key of this id"),
+        (Some(_), KeyProblem::Wrong(_)) => ("CRIER_SECRET_KEY".to_owned(), "has another key with this ID"),
         (None, _) if is_file_missing => (file.display().to_string(), "is missing"),
         (None, KeyProblem::Missing(_)) => (file.display().to_string(), "does not have it"),
-        (None, KeyProblem::Wrong(_)) => (file.display().to_string(), "has another key of this id"),
+        (None, KeyProblem::Wrong(_)) => (file.display().to_string(), "has another key with this ID"),
     };
     let remedy = match config.secret_keys {
         Some(_) => "set it to the key that was used before (several may be listed)".to_owned(),

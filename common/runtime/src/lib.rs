@@ -114,7 +114,7 @@ where
         let worked = tokio::select! {
             worked = work(process.clone()) => worked,
             () = process.second_signal() => {
-                tracing::warn!("a second signal: stopping at once");
+                tracing::warn!("second signal: stopping immediately");
                 Ok(())
             }
         };
@@ -218,21 +218,21 @@ impl Process {
                 Ok(()) => {
                     self.readiness.ready(DATABASE);
                     if let Err(error) = self.store.check_clock().await {
-                        tracing::warn!(%error, "the time of the database could not be read");
+                        tracing::warn!(%error, "failed to read the time of the database");
                     }
                 }
                 // The process ends.
                 Err(error) if error.is_closed() => return,
                 Err(error) => {
-                    tracing::warn!(%error, "the database does not answer");
-                    self.readiness.missing(DATABASE, "does not answer");
+                    tracing::warn!(%error, "the database does not respond");
+                    self.readiness.missing(DATABASE, "does not respond");
                 }
             }
             metrics::clock_jumps(self.store.clock().jumps());
             match self.transport.is_up() {
                 _ if !needs_queue => {}
                 true => self.readiness.ready(QUEUE),
-                false => self.readiness.missing(QUEUE, "Redis does not answer"),
+                false => self.readiness.missing(QUEUE, "Redis does not respond"),
             }
             if self.stop.is_cancelled() {
                 self.readiness.drain();
@@ -252,7 +252,7 @@ impl Process {
             match store.new_connections().await {
                 Ok(store) => Some(store),
                 Err(error) => {
-                    tracing::error!(%error, "a second connection to the database could not be made");
+                    tracing::error!(%error, "failed to open a second connection to the database");
                     None
                 }
             }
@@ -294,7 +294,7 @@ fn on_signal(stop: &CancellationToken) -> std::io::Result<()> {
     let stop = stop.clone();
     tokio::spawn(async move {
         tokio::select! { _ = term.recv() => {}, _ = int.recv() => {} }
-        tracing::info!("stopping: no new work is taken");
+        tracing::info!("stopping: no new work is accepted");
         stop.cancel();
     });
     Ok(())

@@ -56,9 +56,9 @@ impl ApiSocket {
 fn busy(variable: &str, addr: SocketAddr, error: std::io::Error) -> StartError {
     let remedy = match error.kind() {
         std::io::ErrorKind::AddrInUse => "stop the program that uses it, or choose another port with ",
-        std::io::ErrorKind::AddrNotAvailable => "this machine has no such address; correct ",
-        std::io::ErrorKind::PermissionDenied => "ports below 1024 need a right; choose another with ",
+        std::io::ErrorKind::AddrNotAvailable => "this machine does not have this address; correct ",
+        std::io::ErrorKind::PermissionDenied => "ports below 1024 require a privilege; choose another port with ",
         _ => "correct ",
     };
-    StartError::Io { what: format!("{addr} cannot be listened on; {remedy}{variable}"), error }
+    StartError::Io { what: format!("cannot listen on {addr}; {remedy}{variable}"), error }
 }

@@ -148,7 +148,7 @@ impl Sender {
 
     fn warn(&mut self, dropped: u64, error: &str) {
         if self.warned.is_due() {
-            tracing::warn!(error, dropped, "the collector does not take spans of traces");
+            tracing::warn!(error, dropped, "the collector does not accept trace spans");
         }
     }
 }
@@ -176,7 +176,7 @@ impl Partial {
 pub enum CollectorError {
     #[error(transparent)]
     Http(#[from] HttpError),
-    #[error("the answer is {0}")]
+    #[error("the response is {0}")]
     Status(StatusCode),
 }
 

@@ -28,7 +28,7 @@ impl ScratchDatabase {
     pub fn beside(url: &str) -> Result<Self> {
         let server = PgConnectOptions::from_str(url)?.application_name("crier bench");
         let name = format!("crier_bench_{:016x}", crier_base::random::u64());
-        let mut own = Url::parse(url).map_err(|error| StoreError::Decode(format!("the address: {error}")))?;
+        let mut own = Url::parse(url).map_err(|error| StoreError::Decode(format!("the URL: {error}")))?;
         own.set_path(&name);
         Ok(Self { server, name, url: own.into() })
     }
@@ -42,7 +42,7 @@ impl ScratchDatabase {
         if name == self.name {
             return Ok(());
         }
-        Err(StoreError::Decode(format!("the address leads to the database {name}, whatever its path says")))
+        Err(StoreError::Decode(format!("the URL connects to the database {name}, whatever its path is")))
     }
 
     /// Drops the database, and closes all connections to it.

@@ -1,7 +1,7 @@
 //! Brands and their members.
 
 use crier_domain::access::Role;
-use crier_domain::brand::Brand;
+use crier_domain::brand::{Brand, MAX_BRANDS};
 
 use super::db::{execute, run};
 use super::{Conn, Result, Tx};
@@ -15,7 +15,8 @@ pub struct NewBrand<'a> {
     pub timezone: &'a str,
 }
 
-/// Creates a brand with its owner; `None`: the workspace already has `cap` brands.
+/// Creates a brand with its owner; `None`: the workspace already has `cap` or [`MAX_BRANDS`] brands. Concurrent creates can
+/// exceed `MAX_BRANDS`, but never `cap`.
 pub async fn create(
     tx: &mut Tx,
     workspace_id: i64,
@@ -25,40 +26,42 @@ pub async fn create(
 ) -> Result<Option<Brand>> {
     const SQL: &str = "
         INSERT INTO brands (workspace_id, name, description, website, timezone, created_at, updated_at)
-        VALUES ($1, $2, $3, $4, $5, $6, $6)
+        SELECT $1, $2, $3, $4, $5, $6, $6
+        WHERE (SELECT count(*) FROM brands WHERE workspace_id = $1) < $7
         RETURNING *";
     // Both rows in one statement, to save a round trip.
     const WITH_OWNER: &str = "
         WITH brand AS (
             INSERT INTO brands (workspace_id, name, description, website, timezone, created_at, updated_at)
-            VALUES ($1, $2, $3, $4, $5, $6, $6)
+            SELECT $1, $2, $3, $4, $5, $6, $6
+            WHERE (SELECT count(*) FROM brands WHERE workspace_id = $1) < $7
             RETURNING *
         ),
         owner AS (
             INSERT INTO brand_members (brand_id, user_id, role, created_at)
-            SELECT id, $7, $8, $6
+            SELECT id, $8, $9, $6
             FROM brand
         )
         SELECT *
         FROM brand";
     let now = tx.now;
-    if let Some(cap) = cap {
+    if cap.is_some() {
         // Two concurrent creates must not both find room: the lock on the workspace's row serializes them.
         lock_workspace(tx, workspace_id).await?;
-        if count(tx, workspace_id).await? >= i64::try_from(cap).unwrap_or(i64::MAX) {
-            return Ok(None);
-        }
     }
+    let most = i64::try_from(cap.unwrap_or(MAX_BRANDS).min(MAX_BRANDS)).unwrap_or(i64::MAX);
     if tx.is_postgres() {
         let created = run!(tx, c => sqlx::query_as(WITH_OWNER).bind(workspace_id).bind(brand.name)
-            .bind(brand.description).bind(brand.website).bind(brand.timezone).bind(now).bind(owner_id)
-            .bind(Role::Owner).fetch_one(c))?;
-        return Ok(Some(created));
+            .bind(brand.description).bind(brand.website).bind(brand.timezone).bind(now).bind(most).bind(owner_id)
+            .bind(Role::Owner).fetch_optional(c))?;
+        return Ok(created);
     }
-    let created: Brand = run!(tx, c => sqlx::query_as(SQL).bind(workspace_id).bind(brand.name)
-        .bind(brand.description).bind(brand.website).bind(brand.timezone).bind(now).fetch_one(c))?;
-    set_member(tx, created.id, owner_id, Role::Owner).await?;
-    Ok(Some(created))
+    let created: Option<Brand> = run!(tx, c => sqlx::query_as(SQL).bind(workspace_id).bind(brand.name)
+        .bind(brand.description).bind(brand.website).bind(brand.timezone).bind(now).bind(most).fetch_optional(c))?;
+    if let Some(created) = &created {
+        set_member(tx, created.id, owner_id, Role::Owner).await?;
+    }
+    Ok(created)
 }
 
 /// Changes what people say of a brand.

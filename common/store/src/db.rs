@@ -288,7 +288,9 @@ impl Db {
         let wanted = newest.iter().map(|m| m.version).max().unwrap_or_default();
         let have = self.schema_version().await?;
         if have < wanted {
-            return Err(StoreError::Decode(format!("the schema is at version {have}, this program needs {wanted}")));
+            return Err(StoreError::Decode(format!(
+                "the schema is at version {have}, but this program requires {wanted}"
+            )));
         }
         Ok(())
     }

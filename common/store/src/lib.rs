@@ -308,7 +308,7 @@ impl Tx {
             successors.committed();
         }
         if let Err(error) = jobs::wake::wake_lanes(&store, lanes).await {
-            tracing::warn!(%error, "waking jobs that wait for a lane failed; the scheduler wakes them");
+            tracing::warn!(%error, "failed to wake jobs that wait for a lane; the scheduler wakes them");
         }
         Ok(())
     }

@@ -317,9 +317,12 @@ mod tests {
         run(&mut tx, THREE).await.unwrap();
         tx.rollback().await.unwrap();
         assert_eq!(writer.count().await, 0);
-        // Dropped while its first statement runs.
+        // Dropped while its first statement runs, which takes longer than this thread could be interrupted.
+        const SLOW: &str = "
+            WITH RECURSIVE row(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM row WHERE n < 300000)
+            INSERT INTO n SELECT n FROM row";
         let mut tx = writer.begin().await;
-        let mut insert = Box::pin(async move { run(&mut tx, THREE).await });
+        let mut insert = Box::pin(async move { run(&mut tx, SLOW).await });
         assert!(futures::poll!(insert.as_mut()).is_pending());
         drop(insert);
         assert_eq!(writer.count().await, 0);

@@ -146,7 +146,7 @@ impl Ops {
                         });
                     }
                     Err(error) => {
-                        tracing::warn!(%error, "the ops server could not accept a connection");
+                        tracing::warn!(%error, "the ops server failed to accept a connection");
                         // Most likely out of file descriptors: retrying at once would be a busy loop.
                         sleep(Duration::from_millis(100)).await;
                     }
@@ -175,7 +175,7 @@ fn answer<B>(request: &Request<B>, readiness: &Readiness) -> Response<Full<Bytes
     const TEXT: &str = "text/plain; charset=utf-8";
     let (status, content_type, body) = match request.uri().path() {
         _ if !matches!(*request.method(), Method::GET | Method::HEAD) => {
-            (StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET is answered here\n".to_owned())
+            (StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET is supported\n".to_owned())
         }
         "/healthz" => (StatusCode::OK, TEXT, "alive\n".to_owned()),
         "/readyz" => {
@@ -183,7 +183,7 @@ fn answer<B>(request: &Request<B>, readiness: &Readiness) -> Response<Full<Bytes
             (status, "application/json", body)
         }
         "/metrics" => (StatusCode::OK, metrics::CONTENT_TYPE, metrics::render()),
-        _ => (StatusCode::NOT_FOUND, TEXT, "there are /healthz, /readyz and /metrics\n".to_owned()),
+        _ => (StatusCode::NOT_FOUND, TEXT, "the paths are /healthz, /readyz and /metrics\n".to_owned()),
     };
     let mut response = Response::new(Full::new(Bytes::from(body)));
     *response.status_mut() = status;

@@ -12,7 +12,7 @@ pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
     let pulled_back = misdated::pull_back(&mut tx).await?;
     tx.commit().await?;
     for (kind, rows) in pulled_back {
-        tracing::warn!(kind, rows, "pulled back times of a clock that was ahead");
+        tracing::warn!(kind, rows, "corrected times from a clock that was ahead");
     }
     Ok(None)
 }

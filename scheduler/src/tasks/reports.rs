@@ -55,7 +55,7 @@ async fn fire(s: &Scheduler, tx: &mut Tx, row: &DueRow) -> Result<()> {
     let (due, times) = match read.and_then(|due| Ok((due, RunTimes::of(due, tx.now)?))) {
         Ok(read) => read,
         Err(reason) => {
-            tracing::error!(schedule = row.id, reason, "a report's schedule cannot be read; it waits a day");
+            tracing::error!(schedule = row.id, reason, "failed to read a report schedule; retrying in a day");
             return report_schedules::advance(tx, row.id, tx.now + UNREADABLE, false).await;
         }
     };
@@ -73,7 +73,7 @@ async fn fire(s: &Scheduler, tx: &mut Tx, row: &DueRow) -> Result<()> {
         };
         reports::enqueue(tx, due.workspace_id, &new, &schedule.recipients, None).await?;
     } else {
-        tracing::info!(schedule = schedule.id, busy = due.is_busy, "a report's schedule is passed over this time");
+        tracing::info!(schedule = schedule.id, busy = due.is_busy, "skipped a run of a report schedule");
     }
     report_schedules::advance(tx, schedule.id, times.next, is_allowed && !due.is_busy).await
 }
@@ -94,7 +94,7 @@ impl RunTimes {
         let zone = zone(Some(&due.timezone));
         let next_after = |at: DateTime<Utc>| {
             let next = schedule.next_after(&at.with_timezone(&zone)).map(|next| next.to_utc());
-            next.ok_or_else(|| format!("{expression} names no further time"))
+            next.ok_or_else(|| format!("{expression} has no further time"))
         };
         let mut last_due = due.schedule.next_run_at;
         for _ in 0..MAX_MISSED {

@@ -28,7 +28,7 @@ async fn rescue(s: &Scheduler) -> Result<()> {
             Ok(0) => return Ok(()),
             Ok(_) => {}
             Err(error) => {
-                tracing::warn!(%error, "could not rescue a batch of jobs; rescuing each one alone");
+                tracing::warn!(%error, "failed to rescue a batch of jobs; rescuing them one by one");
                 return rescue_each(s).await;
             }
         }
@@ -80,7 +80,7 @@ async fn rescue_each(s: &Scheduler) -> Result<()> {
             Ok(())
         };
         if let Err(error) = rescued.await {
-            tracing::error!(job = id, %error, "could not rescue a job yet");
+            tracing::error!(job = id, %error, "failed to rescue a job; retrying later");
             failed = Err(error);
         }
     }

@@ -71,7 +71,7 @@ async fn delete_marked_files(s: &Scheduler, deadline: Instant) -> Result<bool> {
         after_id = last_id;
     }
     if let Some(error) = first_error {
-        tracing::warn!(%error, files = failure_count, "unreferenced files could not be deleted; they are tried again");
+        tracing::warn!(%error, files = failure_count, "failed to delete unreferenced files; retrying later");
         return Ok(false);
     }
     Ok(Instant::now() >= deadline)

@@ -60,7 +60,10 @@ impl<W: Write> ArchiveWriter<W> {
         let mut hashed = Hashed { inner: from.take(size), hash: Sha256::new(), size: 0 };
         self.tar.append_data(&mut header(size), name, &mut hashed)?;
         if hashed.size != size {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, format!("{name} has become shorter meanwhile")));
+            return Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                format!("{name} became shorter during the backup"),
+            ));
         }
         self.checksums.push_str(&format!("{}  {name}\n", hashed.hex()));
         Ok(())
@@ -87,9 +90,9 @@ fn header(size: u64) -> Header {
 pub enum ArchiveError {
     #[error("it cannot be read: {0}")]
     Io(#[from] io::Error),
-    #[error("it is no backup of Crier: it does not begin with {MANIFEST}")]
+    #[error("it is not a Crier backup: it does not begin with {MANIFEST}")]
     NoBackup,
-    #[error("it has format {0}, which this version does not know; use a newer version")]
+    #[error("this version does not support its format, {0}; use a newer version")]
     Format(u32),
     #[error("it is damaged: {0}")]
     Damaged(String),
@@ -118,7 +121,8 @@ pub fn extract(from: impl Read, place: impl Fn(&Path) -> Option<PathBuf>) -> Res
                 continue;
             }
             _ => {
-                let path = place(Path::new(&name)).ok_or_else(|| ArchiveError::Damaged(format!("{name} in it")))?;
+                let path =
+                    place(Path::new(&name)).ok_or_else(|| ArchiveError::Damaged(format!("{name} is unexpected")))?;
                 write_file(&path, &mut hashed)?;
             }
         }
@@ -138,7 +142,7 @@ fn safe_name(entry: &tar::Entry<'_, impl Read>) -> Result<String, ArchiveError> 
     let is_normal = path.components().all(|part| matches!(part, Component::Normal(_)));
     match path.to_str() {
         Some(name) if is_normal && entry.header().entry_type() == EntryType::Regular => Ok(name.to_owned()),
-        _ => Err(ArchiveError::Damaged(format!("{} is no file of a backup", path.display()))),
+        _ => Err(ArchiveError::Damaged(format!("{} is not a file of a backup", path.display()))),
     }
 }
 

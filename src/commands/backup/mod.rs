@@ -44,8 +44,8 @@ fn sqlite_file(config: &Config) -> std::result::Result<&Path, CommandError> {
     match &config.database {
         Database::Sqlite(path) => Ok(path),
         Database::Postgres(_) => refused(
-            "this installation is on Postgres, which has its own tools: pg_dump and pg_restore, or continuous archiving; \
-             docs/operations.md says how",
+            "this installation uses Postgres; use the tools of Postgres, pg_dump and pg_restore or continuous archiving \
+             (see docs/operations.md)",
         ),
     }
 }
@@ -66,7 +66,7 @@ pub async fn backup(cx: &Context, target: &Path) -> Result {
     }
     let draft = PathBuf::from(format!("{}.part", target.display()));
     if target.exists() {
-        return refused(format!("{} exists already; choose another name", target.display()));
+        return refused(format!("{} already exists; choose another name", target.display()));
     }
     let what = || format!("the backup {}", draft.display());
     let file =
@@ -114,12 +114,12 @@ impl Written {
         let mut err = std::io::stderr().lock();
         let _ = writeln!(err, "Wrote the database and {} files to {place}.", self.files);
         if self.has_key {
-            let _ = writeln!(err, "It contains the secret key: keep it as safe as the installation itself.");
+            let _ = writeln!(err, "The backup contains the secret key: keep it as safe as the installation itself.");
         } else {
-            let _ = writeln!(err, "It does not contain CRIER_SECRET_KEY: keep that beside it.");
+            let _ = writeln!(err, "The backup does not contain CRIER_SECRET_KEY: keep the key as well.");
         }
         if !self.has_files {
-            let _ = writeln!(err, "The media library is in a bucket, and not in the backup.");
+            let _ = writeln!(err, "The media library is in a bucket and not in the backup.");
         }
         Ok(())
     }

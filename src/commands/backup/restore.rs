@@ -40,8 +40,8 @@ async fn restore(config: Config, source: &Path) -> Result {
     drafts.move_to(&places)?;
     drop(lock);
     print_line(format_args!(
-        "Restored the backup of {}. Publishing, replies and mails are held, because what went out after the backup is not \
-         known here. Start crier, then see what would go out: crier resume",
+        "Restored the backup of {}. Publishing, replies and emails are held, because this installation does not know what \
+         was sent after the backup. Start crier, then review what is overdue: crier resume",
         manifest.created_at.format("%F %H:%M UTC")
     ));
     Ok(())
@@ -70,8 +70,8 @@ impl Places {
         match taken.or(self.files.as_ref().filter(|dir| is_filled(dir))) {
             None => Ok(()),
             Some(path) => refused(format!(
-                "{} exists already: a backup is restored to an empty place. Move the installation away, or name another \
-                 directory with --data-dir",
+                "{} already exists, and a backup can only be restored to an empty directory; move the installation away, \
+                 or choose another directory with --data-dir",
                 path.display()
             )),
         }
@@ -165,7 +165,7 @@ fn extract(source: &Path, drafts: &Drafts) -> std::result::Result<Manifest, Comm
     progress.finish_and_clear();
     match extracted {
         Ok(manifest) if drafts.database().exists() => Ok(manifest),
-        Ok(_) => refused(format!("{} has no database in it", source.display())),
+        Ok(_) => refused(format!("{} contains no database", source.display())),
         Err(error) => refused(format!("{} cannot be restored: {error}", source.display())),
     }
 }
@@ -176,7 +176,7 @@ async fn prepare(config: &Config, drafts: &Drafts) -> Result {
         (Some(keys), _) => keys.as_slice().to_vec(),
         (None, true) => data_dir::secret_keys(drafts.data.path())?.0,
         (None, false) => {
-            return refused("the backup has no secret key in it: set CRIER_SECRET_KEY to the one of the installation");
+            return refused("the backup contains no secret key; set CRIER_SECRET_KEY to the key of the installation");
         }
     };
     let cipher = Cipher::new(&keys).map_err(|error| StartError::Refused(format!("CRIER_SECRET_KEY: {error}")))?;

@@ -28,13 +28,13 @@ pub async fn run(cx: &Context, args: ResumeArgs) -> Result {
     let paused = operate::paused_kinds(&mut conn).await?;
     let held: Vec<JobKind> = HELD.into_iter().filter(|kind| paused.contains(kind)).collect();
     if held.is_empty() {
-        return refused("nothing is held; kinds of jobs that were paused one by one: `crier jobs kinds`");
+        return refused("nothing is held; `crier jobs kinds` shows the kinds of jobs that were paused individually");
     }
     let running = count_running(&mut conn, &held).await?;
     if running > 0 {
         return refused(format!(
-            "{running} posts, replies and mails were being sent when the backup was made. Start crier and wait a minute: \
-             it takes them over, and `crier resume` shows them"
+            "{running} posts, replies and emails were being sent when the backup was made; start crier and wait a minute \
+             until it has recovered them, then run `crier resume` again"
         ));
     }
     let now = cx.store.now();
@@ -47,13 +47,13 @@ pub async fn run(cx: &Context, args: ResumeArgs) -> Result {
         None => {
             show(posts);
             return refused(format!(
-                "{what} were due before now, and may have gone out after the backup was made. Look at the accounts, then \
-                 choose: `crier resume --overdue cancel` fails them, `crier resume --overdue publish` sends them, however \
-                 late they are"
+                "{what} are overdue, and may have been sent after the backup was made. Check the accounts, then choose: \
+                 `crier resume --overdue cancel` marks them as failed, `crier resume --overdue publish` sends them, \
+                 however late they are"
             ));
         }
         Some(Overdue::Cancel) => jobs::change::cancel(cx, &overdue).await?,
-        Some(Overdue::Publish) => print_line(format_args!("{what} go out now.")),
+        Some(Overdue::Publish) => print_line(format_args!("{what} are sent now.")),
     }
     let mut tx = cx.store.begin().await?;
     if matches!(args.overdue, Some(Overdue::Publish)) {
@@ -63,7 +63,7 @@ pub async fn run(cx: &Context, args: ResumeArgs) -> Result {
         operate::resume_kind(&mut tx, kind).await?;
     }
     tx.commit().await?;
-    print_line("Publishing, replies and mails are resumed.");
+    print_line("Resumed publishing, replies and emails.");
     Ok(())
 }
 
@@ -72,7 +72,7 @@ async fn describe_due(conn: &mut Conn, held: &[JobKind], now: DateTime<Utc>) -> 
     let posts = if held.contains(&JobKind::PublishTarget) { operate::count_due_posts(conn, now).await? } else { 0 };
     let others: Vec<JobKind> = held.iter().copied().filter(|kind| *kind != JobKind::PublishTarget).collect();
     let others = operate::due_ids(conn, &others, now).await?.len();
-    Ok(format!("Posts: {posts}, replies and mails: {others}. They"))
+    Ok(format!("Posts: {posts}, replies and emails: {others}. They"))
 }
 
 /// Returns how many jobs of these kinds run. A restored one belongs to a process that is gone; until it is taken over, it

@@ -13,7 +13,7 @@ pub fn incomplete(config: &Config) -> Vec<Finding> {
             let missing = settings.missing_half(target)?;
             let variables = application_variables(*platform, target);
             let (set, missing) = (variables.get(1 - missing)?, variables.get(missing)?);
-            let detail = format!("{set} is set without {missing}: the application is not used");
+            let detail = format!("{set} is set without {missing}, so the application is not used");
             Some(Finding::warning(format!("{platform}_application"), detail, format!("set {missing}, or remove {set}")))
         })
     };
@@ -25,17 +25,17 @@ pub fn ai(config: &Config) -> Finding {
     let models = [("texts", &ai.text_model), ("images", &ai.image_model)];
     let made: Vec<&str> = models.iter().filter(|(_, model)| model.is_some()).map(|(what, _)| *what).collect();
     match (&ai.base_url, made.as_slice()) {
-        (None, []) if ai.api_key.is_none() => Finding::ok("ai", "is not configured"),
+        (None, []) if ai.api_key.is_none() => Finding::ok("ai", "not configured"),
         (None, _) => Finding::warning(
             "ai",
-            "a model or a key is set without CRIER_AI_BASE_URL: there is no AI",
+            "a model or a key is set without CRIER_AI_BASE_URL, so AI features are unavailable",
             "set CRIER_AI_BASE_URL, or remove the others",
         ),
         (Some(_), []) => Finding::warning(
             "ai",
-            "CRIER_AI_BASE_URL is set without a model: there is no AI",
+            "CRIER_AI_BASE_URL is set without a model, so AI features are unavailable",
             "set CRIER_AI_TEXT_MODEL or CRIER_AI_IMAGE_MODEL",
         ),
-        (Some(_), made) => Finding::ok("ai", format!("makes {}", made.join(" and "))),
+        (Some(_), made) => Finding::ok("ai", format!("generates {}", made.join(" and "))),
     }
 }

@@ -43,12 +43,13 @@ pub async fn schema(store: &Store) -> Finding {
 
 pub async fn secret_key(config: &Config, store: &Store) -> Finding {
     match secret_keys::check(store).await {
-        Ok(None) => Finding::ok("secret_key", "opens the secrets in the database"),
+        Ok(None) => Finding::ok("secret_key", "decrypts the secrets in the database"),
         Ok(Some(problem)) => {
             let (secret_keys::KeyProblem::Missing(id) | secret_keys::KeyProblem::Wrong(id)) = problem;
-            let detail = format!("does not open the secrets in the database, which need key {id}");
+            let detail = format!("does not decrypt the secrets in the database, which require key {id}");
             let file = crier_config::key_file(&config.data_dir);
-            let remedy = format!("restore {} from a backup, or set CRIER_SECRET_KEY to the former key", file.display());
+            let remedy =
+                format!("restore {} from a backup, or set CRIER_SECRET_KEY to the previous key", file.display());
             Finding::failure("secret_key", detail, remedy)
         }
         Err(error) => Finding::failure("secret_key", text(&error, config), "run `crier migrate`"),

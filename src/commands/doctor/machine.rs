@@ -15,7 +15,7 @@ pub fn descriptors(config: &Config) -> Finding {
     descriptors::raise();
     let (limit, wanted) = (descriptors::limit(), config.http.max_connections);
     let clients = descriptors::for_clients(wanted);
-    let detail = format!("{limit} open files, so {clients} connections of clients at once");
+    let detail = format!("{limit} open files, enough for {clients} concurrent client connections");
     if clients < wanted {
         let remedy =
             format!("raise the limit to {} (`ulimit -Hn`, LimitNOFILE), or lower CRIER_MAX_CONNECTIONS", wanted * 2);
@@ -28,15 +28,15 @@ pub fn disk(config: &Config) -> Finding {
     let space = |(what, dir): (&'static str, std::path::PathBuf)| Some((what, disk::space(&dir).ok()?.free));
     let Some((what, free)) = disk::directories(config).into_iter().filter_map(space).min_by_key(|(_, free)| *free)
     else {
-        return Finding::warning("disk", "the free space is not known", "check the disk of CRIER_DATA_DIR");
+        return Finding::warning("disk", "the free space is unknown", "check the disk of CRIER_DATA_DIR");
     };
     let detail = format!("{} MiB are free for {what}", free / MIB);
     if let Some(finding) = reserve(config) {
         return finding;
     }
     match free {
-        0..NO_SPACE => Finding::failure("disk", detail, "free some space: without it nothing can be stored"),
-        NO_SPACE..LOW_SPACE => Finding::warning("disk", detail, "free some space, or add some"),
+        0..NO_SPACE => Finding::failure("disk", detail, "free some space: nothing can be stored without it"),
+        NO_SPACE..LOW_SPACE => Finding::warning("disk", detail, "free or add disk space"),
         _ => Finding::ok("disk", detail),
     }
 }
@@ -53,6 +53,6 @@ fn reserve(config: &Config) -> Option<Finding> {
             dir.display(),
             config.disk_reserve / MIB
         );
-        Finding::failure("disk", detail, "free some space, or add some")
+        Finding::failure("disk", detail, "free or add disk space")
     })
 }

@@ -132,8 +132,8 @@ impl Report {
     /// Adds the finding of a check that also returns something for further ones.
     async fn add_with<T>(&mut self, id: &str, check: impl Future<Output = (Finding, Option<T>)>) -> Option<T> {
         let (finding, found) = tokio::time::timeout(TIMEOUT, check).await.unwrap_or_else(|_| {
-            let detail = format!("no answer within {} s", TIMEOUT.as_secs());
-            (Finding::failure(id, detail, "check that the service runs and that a firewall lets it through"), None)
+            let detail = format!("no response within {} s", TIMEOUT.as_secs());
+            (Finding::failure(id, detail, "check that the service is running and that no firewall blocks it"), None)
         });
         self.push(finding);
         found

@@ -15,8 +15,8 @@ pub async fn all(config: &Config, store: Option<&Store>) -> Vec<Finding> {
     let stored = match list(store).await {
         Ok(stored) => stored,
         Err(error) => {
-            let detail = format!("their applications cannot be read: {error}");
-            return vec![Finding::failure("platforms", detail, "see the check of the database")];
+            let detail = format!("the applications cannot be read: {error}");
+            return vec![Finding::failure("platforms", detail, "see the database check")];
         }
     };
     let registry = platforms_of(config, store, &Guard::new(config.guard.allowed_private_networks.clone()));
@@ -32,10 +32,10 @@ pub async fn all(config: &Config, store: Option<&Store>) -> Vec<Finding> {
 fn figures(registry: &ConnectorRegistry, usable: &[&Descriptor]) -> Finding {
     let (read, off): (Vec<&Descriptor>, Vec<&Descriptor>) =
         usable.iter().filter(|d| d.capabilities.analytics).partition(|d| registry.reads_figures(d.platform));
-    let mut detail = format!("are read from: {}", names(&read));
+    let mut detail = format!("metrics are collected from: {}", names(&read));
     for descriptor in off {
         let key = descriptor.platform.as_str().to_uppercase();
-        detail += &format!("; not from {} (CRIER_{key}_ANALYTICS=true reads them)", descriptor.platform);
+        detail += &format!("; not from {} (set CRIER_{key}_ANALYTICS=true to collect them)", descriptor.platform);
     }
     Finding::ok("figures", detail)
 }
@@ -52,13 +52,14 @@ async fn list(store: &Store) -> crier_store::Result<Vec<Platform>> {
 fn application(config: &Config, registry: &ConnectorRegistry, descriptor: &Descriptor) -> Finding {
     let platform = descriptor.platform;
     let callback = config.absolute(&format!("/connect/callback/{platform}"));
-    let detail = format!("its callback address at {} must be {callback}", descriptor.name);
+    let detail = format!("its callback URL at {} must be {callback}", descriptor.name);
     let connector = registry.get(platform);
     let gate = connector.as_ref().and_then(|connector| connector.oauth()?.gate(ConnectTarget::Default));
     match gate {
         Some(gate) => Finding::warning(platform.as_str(), detail, gate),
         None if config.public_url.scheme() != "https" => {
-            Finding::warning(platform.as_str(), detail, "most platforms accept https only: set CRIER_PUBLIC_URL")
+            let remedy = "most platforms accept only https; set CRIER_PUBLIC_URL to an https URL";
+            Finding::warning(platform.as_str(), detail, remedy)
         }
         None => Finding::ok(platform.as_str(), detail),
     }

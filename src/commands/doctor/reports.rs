@@ -15,7 +15,7 @@ const MAX_EXAMPLES: usize = 5;
 pub async fn fonts(config: &Config, store: &Store) -> Finding {
     let texts = match newest(store).await {
         Ok(texts) => texts,
-        Err(error) => return Finding::failure("fonts", text(&error, config), "see the check of the database"),
+        Err(error) => return Finding::failure("fonts", text(&error, config), "see the database check"),
     };
     let mut missing = crier_reports::missing_characters(&texts);
     let count = missing.len();
@@ -23,10 +23,10 @@ pub async fn fonts(config: &Config, store: &Store) -> Finding {
     missing.dedup();
     missing.truncate(MAX_EXAMPLES);
     if missing.is_empty() {
-        return Finding::ok("fonts", "have all characters of the newest posts and of the names in reports");
+        return Finding::ok("fonts", "all characters of the newest posts and of the names in reports are available");
     }
     let detail = format!(
-        "reports as PDF cannot show some characters of {count} of the newest texts, such as {}",
+        "PDF reports cannot show some characters in {count} of the newest texts, such as {}",
         missing.join(" ")
     );
     let remedy = "on each machine with a worker, install the Noto fonts (Debian: fonts-noto-core, fonts-noto-cjk, \

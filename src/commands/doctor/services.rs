@@ -32,21 +32,21 @@ async fn redis(config: &Config) -> Option<Result<MultiplexedConnection, RedisErr
 }
 
 pub async fn queue(config: &Config) -> Finding {
-    let Some(connected) = redis(config).await else { return Finding::ok("queue", "in the process itself") };
+    let Some(connected) = redis(config).await else { return Finding::ok("queue", "in-process") };
     let asked = async { redis::cmd("PING").query_async::<String>(&mut connected?).await };
     match asked.await {
-        Ok(_) => Finding::ok("queue", "Redis answers"),
+        Ok(_) => Finding::ok("queue", "Redis responds"),
         Err(error) => Finding::failure(
             "queue",
-            format!("Redis does not answer: {error}"),
-            "start it, or correct CRIER_REDIS_URL; until then posts go out late, from the database alone",
+            format!("Redis does not respond: {error}"),
+            "start Redis, or correct CRIER_REDIS_URL; until then, posts are published late, from the database only",
         ),
     }
 }
 
 pub async fn storage(config: &Config) -> Finding {
     let (place, remedy) = match &config.storage {
-        StorageConfig::Directory(dir) => (dir.display().to_string(), "make it writable for this user"),
+        StorageConfig::Directory(dir) => (dir.display().to_string(), "make the directory writable for this user"),
         StorageConfig::S3(_) => ("the bucket".to_owned(), "correct CRIER_STORAGE_URL and its credentials"),
     };
     match write_and_read(&config.storage).await {
@@ -65,7 +65,7 @@ async fn write_and_read(config: &StorageConfig) -> Result<(), String> {
     storage.delete(&key).await.map_err(text)?;
     match read? {
         Some(read) if read == bytes => Ok(()),
-        _ => Err("what was written could not be read".to_owned()),
+        _ => Err("the written file could not be read".to_owned()),
     }
 }
 
@@ -73,26 +73,27 @@ pub async fn mail(config: &Config) -> Finding {
     let mailer = match Mailer::new(&config.mail) {
         Ok(Some(mailer)) => mailer,
         Ok(None) => {
-            let remedy = "set CRIER_SMTP_URL, so that owners learn of expired accounts and reports can be mailed";
-            return Finding::warning("mail", "no mail server is configured: no mail is sent", remedy);
+            let remedy =
+                "set CRIER_SMTP_URL, so that owners are notified of expired accounts and reports can be emailed";
+            return Finding::warning("mail", "no mail server is configured, so no emails are sent", remedy);
         }
         Err(error) => return Finding::failure("mail", error.to_string(), "correct the variable"),
     };
     match mailer.check().await {
-        Ok(()) => Finding::ok("mail", "the server greets, and takes the login"),
+        Ok(()) => Finding::ok("mail", "the mail server responds and accepts the login"),
         Err(error) => Finding::failure("mail", error.to_string(), "start the mail server, or correct CRIER_SMTP_URL"),
     }
 }
 
 pub async fn traces(config: &Config) -> Finding {
-    let Some(traces) = &config.traces else { return Finding::ok("traces", "are not recorded") };
+    let Some(traces) = &config.traces else { return Finding::ok("traces", "not recorded") };
     match trace_export::check(traces, traces_client()).await {
-        Ok(()) => Finding::ok("traces", format!("{} takes them", traces.url)),
+        Ok(()) => Finding::ok("traces", format!("{} accepts traces", traces.url)),
         Err(error) => Finding::failure(
             "traces",
-            format!("{} does not take them: {error}", traces.url),
-            "start the collector with OTLP over HTTP, or correct CRIER_OTLP_ENDPOINT and CRIER_OTLP_HEADERS; until then \
-             traces are lost, and nothing else",
+            format!("{} does not accept traces: {error}", traces.url),
+            "start the collector with OTLP over HTTP, or correct CRIER_OTLP_ENDPOINT and CRIER_OTLP_HEADERS; until then, \
+             only traces are lost",
         ),
     }
 }
@@ -102,7 +103,7 @@ pub async fn clock(config: &Config, store: &Store) -> Finding {
     match database_clock(store).await {
         Ok(Some(offset)) => behind.push(("the database's", offset)),
         Ok(None) => {}
-        Err(error) => return Finding::failure("clock", text(&error, config), "see the check of the database"),
+        Err(error) => return Finding::failure("clock", text(&error, config), "see the database check"),
     }
     if let Some(Ok(mut connection)) = redis(config).await
         && let Ok((seconds, micros)) = redis::cmd("TIME").query_async::<(i64, u32)>(&mut connection).await
@@ -111,7 +112,7 @@ pub async fn clock(config: &Config, store: &Store) -> Finding {
         behind.push(("Redis'", store.now() - at));
     }
     let Some((whose, offset)) = behind.into_iter().max_by_key(|(_, offset)| offset.abs()) else {
-        return Finding::ok("clock", "there is no other clock");
+        return Finding::ok("clock", "no other clock to compare with");
     };
     let detail = format!("differs from {whose} by {} ms", offset.num_milliseconds());
     let remedy = "synchronize the clocks of all machines (chrony, systemd-timesyncd)";
@@ -144,25 +145,25 @@ pub async fn public_url(config: &Config) -> Finding {
     match client.send(client.request(http::Method::GET, &url)).await {
         Ok(answer) if answer.status.is_success() && is_ours(&answer.body) => {}
         Ok(answer) => {
-            let detail = format!("{url} answers {}, which is not from Crier", answer.status);
-            let remedy = "let the reverse proxy forward the whole host, or correct CRIER_PUBLIC_URL";
+            let detail = format!("{url} returns {}, which is not from Crier", answer.status);
+            let remedy = "configure the reverse proxy to forward the whole host, or correct CRIER_PUBLIC_URL";
             return Finding::failure(id, detail, remedy);
         }
         Err(error) => {
             let detail = format!("{url} cannot be reached: {error}");
-            let remedy = "start Crier, and let the reverse proxy forward to it; or correct CRIER_PUBLIC_URL";
+            let remedy = "start Crier and configure the reverse proxy to forward to it, or correct CRIER_PUBLIC_URL";
             return Finding::failure(id, detail, remedy);
         }
     }
     if is_loopback {
-        let remedy = "set CRIER_PUBLIC_URL to an https address to connect accounts in a browser, and to publish \
-                      pictures to platforms that download them";
-        return Finding::warning(id, format!("{base} is reached by this machine only"), remedy);
+        let remedy = "set CRIER_PUBLIC_URL to an https URL to connect accounts in a browser, and to publish \
+                      images to platforms that download them";
+        return Finding::warning(id, format!("only this machine can reach {base}"), remedy);
     }
     if config.public_url.scheme() != "https" {
-        return Finding::warning(id, format!("{base} is not https"), "put a reverse proxy with TLS in front");
+        return Finding::warning(id, format!("{base} does not use https"), "put a reverse proxy with TLS in front");
     }
-    Finding::ok(id, format!("{base} leads here"))
+    Finding::ok(id, format!("{base} reaches this installation"))
 }
 
 /// Checks whether the API of this machine gets requests through a proxy that it does not trust.
@@ -172,11 +173,11 @@ pub async fn proxy(config: &Config) -> Finding {
     let page = client.send(client.request(http::Method::GET, &url)).await;
     let count = page.ok().and_then(|page| requests_of_untrusted_proxies(&String::from_utf8_lossy(&page.body)));
     match count {
-        None => Finding::ok("proxy", format!("was not checked: no API answers at {url}")),
-        Some(0) => Finding::ok("proxy", "no request came through a proxy that is not trusted"),
+        None => Finding::ok("proxy", format!("not checked: no API responds at {url}")),
+        Some(0) => Finding::ok("proxy", "no requests came through an untrusted proxy"),
         Some(count) => Finding::warning(
             "proxy",
-            format!("{count} requests came through a proxy that is not trusted: its clients share one rate limit"),
+            format!("{count} requests came through an untrusted proxy, whose clients share one rate limit"),
             "set CRIER_TRUSTED_PROXIES to the proxy's address, which is in the log of the API",
         ),
     }

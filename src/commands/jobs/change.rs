@@ -14,7 +14,7 @@ use crate::output::print_line;
 /// Returns the word for changed jobs that stands before their number.
 const fn past_tense(change: JobChange) -> &'static str {
     match change {
-        JobChange::Retry => "Run again",
+        JobChange::Retry => "Retried",
         JobChange::Cancel => "Cancelled",
     }
 }
@@ -36,7 +36,9 @@ async fn by_ids(cx: &Context, change: JobChange, ids: &[i64]) -> Result {
             continue;
         };
         match change.apply_with_retries(&cx.store, &job).await? {
-            None if change == JobChange::Retry => print_line(format_args!("Job {id} ({}) is ready again.", job.kind)),
+            None if change == JobChange::Retry => {
+                print_line(format_args!("Job {id} ({}) is ready to run again.", job.kind))
+            }
             None => print_line(format_args!("Cancelled job {id} ({}).", job.kind)),
             Some(reason) => {
                 let current = operate::show(&mut cx.store.read().await?, id).await?;
@@ -63,7 +65,7 @@ pub async fn cancel_all(cx: &Context, filter: &JobQuery) -> Result {
         change_matching(cx, JobChange::Cancel, &states.into_iter().map(with_state).collect::<Vec<_>>()).await?;
     let running = operate::count(&mut cx.store.read().await?, &with_state(JobState::Running)).await?;
     if running > 0 {
-        print_line(format_args!("Running, and not cancelled: {running}. Running jobs continue."));
+        print_line(format_args!("Not cancelled, because they are running: {running}."));
     }
     report(JobChange::Cancel, &counts)
 }
@@ -105,6 +107,6 @@ fn report(change: JobChange, counts: &ChangeCounts) -> Result {
     }
     match counts.failed() {
         0 => Ok(()),
-        jobs => refused(format!("{jobs} jobs could not be changed; the log above says why")),
+        jobs => refused(format!("{jobs} jobs could not be changed; see the log above")),
     }
 }

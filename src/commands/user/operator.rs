@@ -68,7 +68,7 @@ async fn remove(cx: &Context, email: &str) -> Result {
     let mut tx = cx.store.begin().await?;
     let user = find(&mut tx, email).await?;
     if !release(&mut tx, &user, OperatorChange::Removed).await? {
-        return refused(format!("{email} is not an operator; `crier user operator list` shows all operators"));
+        return refused(format!("{email} is not an operator; see `crier user operator list`"));
     }
     tx.commit().await?;
     print_line(format_args!("{email} is no longer an operator."));

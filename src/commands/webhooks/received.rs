@@ -89,18 +89,20 @@ impl Display for Verdict {
             Self::Missing => {
                 write!(f, "SIGNATURE MISSING: there is no X-Webhook-Signature, so Crier did not send this")
             }
-            Self::Unchecked => write!(f, "signature not checked; give --secret whsec_… as POST /webhooks answered it"),
+            Self::Unchecked => {
+                write!(f, "signature not checked; pass the secret that POST /webhooks returned: --secret whsec_…")
+            }
         }
     }
 }
 
 const fn signature_error_hint(error: SignatureError) -> &'static str {
     match error {
-        SignatureError::Malformed => "did something on the way change it?",
+        SignatureError::Malformed => "was the header changed on the way?",
         SignatureError::Mismatch => {
-            "is --secret this endpoint's, and its newest, and does nothing on the way change the body?"
+            "is --secret the newest secret of this endpoint, and was the body not changed on the way?"
         }
-        SignatureError::Expired => "is a clock wrong, or is this a request of more than 5 minutes ago?",
+        SignatureError::Expired => "is a clock wrong, or is the request more than 5 minutes old?",
     }
 }
 
@@ -127,7 +129,7 @@ fn pretty(body: &[u8]) -> String {
     let value = serde_json::from_slice::<Value>(body);
     match value.map(|value| serde_json::to_string_pretty(&value)) {
         Ok(Ok(text)) => text,
-        _ => format!("(no JSON, {} bytes) {}", body.len(), String::from_utf8_lossy(body)),
+        _ => format!("(not JSON, {} bytes) {}", body.len(), String::from_utf8_lossy(body)),
     }
 }
 

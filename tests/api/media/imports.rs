@@ -115,7 +115,7 @@ async fn only_public_urls_are_accepted(app: TestApp) {
     ] {
         let error =
             t.post(&t.path("/media/from-url"), json!({ "url": url })).await.expect_error(422, "invalid_source_url");
-        assert!(error["message"].as_str().unwrap().contains("Give a public http"), "{url}: {error}");
+        assert!(error["message"].as_str().unwrap().contains("Use a public http"), "{url}: {error}");
     }
     assert_eq!(imports(&app).await, (0, 0));
     accepted(&t, json!({ "url": "http://8.8.8.8/plain.png" })).await;
@@ -156,10 +156,10 @@ async fn a_job_reports_its_status(app: TestApp) {
     assert_eq!((job["status"].as_str(), &job["media"]), (Some("completed"), &Value::Null));
 
     let (bad, shown) = path().await;
-    let why = MediaError::new(MediaErrorCode::HttpError, "The server answered 404 Not Found.");
+    let why = MediaError::new(MediaErrorCode::HttpError, "The server returned 404 Not Found.");
     step(&app, bad, async |tx, import| import::begin(tx, import).await).await;
     step(&app, bad, async |tx, import| import::retry_later(tx, import, &why).await).await;
-    let error = json!({ "code": "http_error", "message": "The server answered 404 Not Found." });
+    let error = json!({ "code": "http_error", "message": "The server returned 404 Not Found." });
     let job = t.get(&shown).await.data(200);
     assert_eq!((job["status"].as_str(), &job["error"]), (Some("pending"), &error), "the previous attempt's error");
     step(&app, bad, async |tx, import| import::fail(tx, import, &why, None).await).await;

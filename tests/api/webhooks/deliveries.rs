@@ -100,7 +100,7 @@ async fn attempts_are_listed_oldest_first(app: TestApp) {
     assert_eq!(t.get(&path).await.expect(200), json!({ "data": [] }));
     let began = app.now();
     for (number, outcome, code, error) in
-        [(1, "timeout", None, Some("no answer within 25 s")), (2, "4xx", Some(404), Some("the endpoint answered 404"))]
+        [(1, "timeout", None, Some("no answer within 25 s")), (2, "4xx", Some(404), Some("the endpoint returned 404"))]
     {
         let row = AttemptRow {
             delivery_id: delivery[0],
@@ -123,7 +123,7 @@ async fn attempts_are_listed_oldest_first(app: TestApp) {
         { "id": shown[0]["id"], "number": 1, "started_at": at(0), "duration_ms": 25_000, "outcome": "timeout",
           "response_code": null, "error": "no answer within 25 s", "response_body": null },
         { "id": shown[1]["id"], "number": 2, "started_at": at(30), "duration_ms": 25_000, "outcome": "4xx",
-          "response_code": 404, "error": "the endpoint answered 404", "response_body": "nobody here" },
+          "response_code": 404, "error": "the endpoint returned 404", "response_body": "nobody here" },
     ]);
     assert_eq!(shown, whole);
     assert!(shown[0]["id"].as_i64() < shown[1]["id"].as_i64());

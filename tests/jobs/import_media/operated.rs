@@ -29,7 +29,7 @@ worker_on_both!(
 async fn retry(w: &TestWorker, id: i64) {
     let job = job(w, id).await.id;
     let output = crier(w, &["jobs", "retry", &job.to_string()]);
-    assert_eq!(output.expect_stdout(), format!("Job {job} (import_media) is ready again.\n"));
+    assert_eq!(output.expect_stdout(), format!("Job {job} (import_media) is ready to run again.\n"));
     assert_eq!(import_status(w, id).await, (Status::Pending, None));
     // The command has no notifier, and its own clock.
     let due =
@@ -53,7 +53,7 @@ async fn a_cancelled_import_fails_and_can_be_retried(w: TestWorker) {
         assert!(crier(&w, &["jobs", "cancel", &number]).expect_stdout().starts_with("Cancelled job"));
         has_failed(&w, id, code, attempts).await;
         let message = found(&w, id).await.error.unwrap().message;
-        assert!(message.contains("The operator cancelled"), "{message}");
+        assert!(message.contains("The operator canceled"), "{message}");
     }
     source.set_responses([SourceResponse::Send(ok(&picture::png(9, 9)))]);
     w.s.notifier.take();

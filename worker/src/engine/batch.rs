@@ -30,7 +30,7 @@ pub async fn claim_batch(store: Store, worker: String, ids: Vec<i64>) -> Vec<Opt
     let mut by_id: HashMap<i64, Claimed> = match claimed {
         Ok(claimed) => claimed.into_iter().map(|job| (job.id, job)).collect(),
         Err(error) => {
-            tracing::warn!(%error, "jobs could not be claimed; the scheduler notifies for them again");
+            tracing::warn!(%error, "failed to claim jobs; the scheduler notifies the workers again");
             tokio::time::sleep(CLAIM_PAUSE).await;
             HashMap::new()
         }
@@ -142,7 +142,7 @@ fn observe<'a>(ends: &[FinishedRun], outcomes: impl Iterator<Item = &'a Outcome>
     for ((_, ending), outcome) in ends.iter().zip(outcomes) {
         // Already committed: a panic while counting must not prevent the other jobs from being settled.
         if std::panic::catch_unwind(AssertUnwindSafe(|| ending.observe(outcome))).is_err() {
-            tracing::error!("a settled job could not be counted");
+            tracing::error!("failed to count a settled job");
         }
     }
 }

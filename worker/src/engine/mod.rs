@@ -233,7 +233,7 @@ impl Engine {
         let ending: Arc<dyn RunResult> = match ended {
             Ok(Ok(ending)) => ending.into(),
             Ok(Err(error)) => {
-                span.in_scope(|| tracing::error!(%error, "the job could not be run"));
+                span.in_scope(|| tracing::error!(%error, "failed to run the job"));
                 broken("internal error")
             }
             Err(_) => {
@@ -259,16 +259,16 @@ impl Engine {
             };
             refused += usize::from(!error.is_transient());
             if self.0.abort.is_cancelled() {
-                tracing::error!(job = job.id, %error, "could not settle a job; it will be rescued");
+                tracing::error!(job = job.id, %error, "failed to settle a job; it will be rescued");
                 return;
             }
             if refused >= MAX_SETTLE_ATTEMPTS || error.is_rejected() {
-                tracing::error!(job = job.id, %error, "the database rejects the result of a job; storing less of it");
+                tracing::error!(job = job.id, %error, "the database rejected the result of a job; storing a reduced one");
                 let Some(next) = smaller.next(&*whole) else { return };
                 (ending, refused) = (next, 0);
                 continue;
             }
-            tracing::warn!(job = job.id, %error, "could not settle a job yet; retrying");
+            tracing::warn!(job = job.id, %error, "failed to settle a job; retrying");
             let pause = pauses.next_pause();
             tokio::select! { () = tokio::time::sleep(pause) => {}, () = self.0.abort.cancelled() => {} }
         };
@@ -333,7 +333,7 @@ fn start_settles(
 }
 
 fn not_handed_back(job: &Claimed, error: &StoreError) {
-    tracing::warn!(job = job.id, %error, "could not release a job; it will be rescued");
+    tracing::warn!(job = job.id, %error, "failed to release a job; it will be rescued");
 }
 
 /// The result of a run that failed with a database error or a panic. If no attempt is left, the job is dead and its

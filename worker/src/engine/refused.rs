@@ -10,7 +10,7 @@ use crier_store::{Result, Tx};
 use crate::jobs::RunResult;
 
 /// The reason that an operator sees.
-const UNSTORABLE_REASON: &str = "the end of its run could not be stored";
+const UNSTORABLE_REASON: &str = "the result of its run could not be stored";
 
 /// The sequence of smaller results.
 pub(super) enum Fallback {

@@ -21,7 +21,7 @@ pub fn parse(text: &str, base: &Url, deadline: &Deadline<'_>) -> Result<Parsed, 
     deadline.check_now()?;
     // serde_json limits nesting to 128 levels.
     let feed: Value =
-        serde_json::from_str(text).map_err(|error| FeedError::Broken(format!("it is no valid JSON ({error})")))?;
+        serde_json::from_str(text).map_err(|error| FeedError::Broken(format!("it is not valid JSON ({error})")))?;
     let version = feed["version"].as_str().unwrap_or_default();
     let items: Vec<&Value> = feed["items"].as_array().into_iter().flatten().take(MAX_ITEMS).collect();
     // Either suffices: some feeds have no version, and a feed without articles may have no items.

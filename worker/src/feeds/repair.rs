@@ -208,7 +208,7 @@ impl<'a> Repairer<'a> {
             self.open.push(OpenElement { name: tag.name, written, base });
             self.bases += base;
             if self.open.len() > MAX_DEPTH {
-                return Err(FeedError::Broken(format!("its elements are nested more than {MAX_DEPTH} deep")));
+                return Err(FeedError::Broken(format!("its elements are nested more than {MAX_DEPTH} levels deep")));
             }
         }
         self.at += end;

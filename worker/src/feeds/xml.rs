@@ -49,7 +49,7 @@ fn to_feed_error(error: &ParseFeedError) -> FeedError {
         ParseFeedError::ParseError(ParseErrorKind::NoFeedRoot) => FeedError::Unknown,
         ParseFeedError::XmlReader(error) => {
             let text = error.to_string();
-            FeedError::Broken(format!("it is no valid XML ({})", text.trim_start_matches("Parser error: ")))
+            FeedError::Broken(format!("it is not valid XML ({})", text.trim_start_matches("Parser error: ")))
         }
         other => FeedError::Broken(other.to_string()),
     }

@@ -94,7 +94,7 @@ impl AccountSession {
         let request = self.connector.refresh(&self.connector_account);
         let response = run.call_and_wait(tokio::time::timeout(deadline, request)).await;
         let refreshed = response.unwrap_or_else(|_| {
-            Err(CallError::network("The platform did not answer in time to a request for new tokens."))
+            Err(CallError::network("The platform did not respond in time to a request for new tokens."))
         });
         match refreshed {
             // The credentials do not expire, and are valid: the call is retried once with them.
@@ -189,6 +189,6 @@ pub(super) fn disconnected() -> Failure {
     Failure::with_code(
         Category::Account,
         "account_disconnected",
-        "The account is no longer connected to this brand. Connect it again.",
+        "The account is no longer connected to this brand. Reconnect it.",
     )
 }

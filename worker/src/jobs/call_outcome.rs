@@ -96,8 +96,8 @@ impl CallOutcome {
     /// The platform cannot be asked about earlier calls.
     pub fn reconcile_unsupported(action: CallAction) -> Self {
         let message = format!(
-            "It is not known whether this was {}, and the platform offers no way to find out. Look there, and {} only \
-             if it is missing.",
+            "It is unknown whether this was {}, and the platform offers no way to find out. Check the platform, and \
+             {} only if it is missing.",
             action.done(),
             action.again()
         );
@@ -107,8 +107,8 @@ impl CallOutcome {
     /// Several that the platform shows may be this one.
     pub fn ambiguous(action: CallAction) -> Self {
         let message = format!(
-            "It is not known whether this was {}: the platform shows several with the same text from that time. Look \
-             there, and {} only if it is missing.",
+            "It is unknown whether this was {}: the platform shows several items with the same text from that time. \
+             Check the platform, and {} only if it is missing.",
             action.done(),
             action.again()
         );
@@ -117,7 +117,7 @@ impl CallOutcome {
 
     fn unknown(action: CallAction, failure: &Failure, open: bool) -> Self {
         let message = format!(
-            "{} It may have been {} all the same: look at the platform, and {} only if it is missing.",
+            "{} It may have been {} nevertheless. Check the platform, and {} only if it is missing.",
             failure.message,
             action.done(),
             action.again()
@@ -149,7 +149,7 @@ impl CallOutcome {
         match self {
             Self::Expired { open, .. } => {
                 let message = format!(
-                    "The account was connected anew while this was being {} with its earlier credentials; it is tried \
+                    "The account was reconnected while this was being {} with the previous credentials. Crier retries \
                      with the new ones.",
                     action.done()
                 );

@@ -181,7 +181,7 @@ impl CollectAnalytics {
     async fn within_deadline<T>(&self, run: &Run, call: impl Future<Output = CallResult<T>> + Send) -> CallResult<T> {
         let deadline = self.timeout.to_std().unwrap_or_default();
         let asked = run.wait_without_slot(tokio::time::timeout(deadline, call)).await;
-        asked.unwrap_or_else(|_| Err(CallError::network("The platform did not answer in time.")))
+        asked.unwrap_or_else(|_| Err(CallError::network("The platform did not respond in time.")))
     }
 
     /// Returns `None` if the credentials had expired and were renewed: then the call is made again.
@@ -203,7 +203,7 @@ impl CollectAnalytics {
 type CallResult<T> = std::result::Result<T, CallError>;
 
 fn figures(access: &AccountSession) -> CallResult<&dyn AnalyticsConnector> {
-    access.connector.analytics().ok_or_else(|| CallError::network("The platform gives no figures."))
+    access.connector.analytics().ok_or_else(|| CallError::network("The platform provides no metrics."))
 }
 
 fn published_post(due: &DueTarget) -> PublishedPost {
@@ -216,7 +216,7 @@ impl Job for CollectAnalytics {
         let mut conn = self.store.read().await?;
         let found = accounts::with_secrets(&mut conn, self.store.cipher(), run.job.subject_id).await?;
         let Some((account, secrets)) = found else {
-            return Ok(Box::new(Outcome::Cancelled("the account is gone".to_owned())));
+            return Ok(Box::new(Outcome::Cancelled("the account no longer exists".to_owned())));
         };
         let Some(connector) = self.platforms.get(account.platform) else {
             return Ok(Box::new(Outcome::Cancelled("the platform is not configured".to_owned())));
@@ -304,7 +304,7 @@ impl RunResult for CollectEnd {
             Some(CallError::RateLimited { until: Some(until), .. }) => {
                 lanes::pause_lane(tx, &Lane::Account(self.account_id).to_string(), *until).await?;
             }
-            Some(error) => tracing::info!(account = self.account_id, %error, "figures could not be collected"),
+            Some(error) => tracing::info!(account = self.account_id, %error, "failed to collect metrics"),
             None => {}
         }
         let tomorrow = now.with_timezone(&self.zone).date_naive().succ_opt().unwrap_or_default();

@@ -42,7 +42,7 @@ impl Job for SendMail {
     async fn run(&self, run: &Run) -> Result<Box<dyn RunResult>> {
         let mut conn = self.store.read().await?;
         let Some(mail) = mails::find(&mut conn, run.job.subject_id).await? else {
-            return Ok(Box::new(Outcome::Cancelled("the mail is gone".into())));
+            return Ok(Box::new(Outcome::Cancelled("the email no longer exists".into())));
         };
         let attached = match mail.delivery_id.filter(|_| mail.has_file) {
             Some(delivery_id) => Some(attached_file(&mut conn, delivery_id).await?),
@@ -50,7 +50,7 @@ impl Job for SendMail {
         };
         drop(conn);
         if mail.status != MailStatus::Pending {
-            return Ok(Box::new(Outcome::Cancelled(format!("the mail is {} already", mail.status))));
+            return Ok(Box::new(Outcome::Cancelled(format!("the email is already {}", mail.status))));
         }
         let Some(mailer) = &self.mailer else { return Ok(Box::new(MailEnd::NotConfigured)) };
         // Held until the mail is sent: a mail holds its file several times over.
@@ -75,12 +75,12 @@ impl Job for SendMail {
 impl SendMail {
     /// Reads the file that is attached; an error is how the run ends.
     async fn read(&self, file: Option<AttachedFile>) -> std::result::Result<Attachment, MailEnd> {
-        let gone = || MailEnd::Refused("the report's file is gone".to_owned());
+        let gone = || MailEnd::Refused("the report file no longer exists".to_owned());
         let file = file.ok_or_else(gone)?;
         let read = self.library.storage().read(&file.key).await;
         let read = read.map_err(|error| {
-            tracing::warn!(%error, "a report's file could not be read");
-            MailEnd::Deferred("the storage cannot be reached".to_owned(), crier_base::random::unit())
+            tracing::warn!(%error, "failed to read a report file");
+            MailEnd::Deferred("the storage is unreachable".to_owned(), crier_base::random::unit())
         })?;
         let bytes = read.ok_or_else(gone)?;
         Ok(Attachment { name: file.name, media_type: file.media_type, bytes })
@@ -113,7 +113,7 @@ async fn attached_file(conn: &mut Conn, delivery_id: i64) -> Result<Option<Attac
 }
 
 /// The reason that is stored if the mail server's own text cannot be stored.
-const UNSTORABLE: &str = "the mail server did not take it, in words that cannot be stored";
+const UNSTORABLE: &str = "the mail server rejected the email with a message that cannot be stored";
 
 /// The result of an attempt.
 enum MailEnd {

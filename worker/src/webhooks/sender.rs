@@ -135,7 +135,7 @@ fn response_result(answer: &HttpResponse, duration: Duration, now: DateTime<Utc>
 
 fn status_error(outcome: DeliveryOutcome, status: StatusCode) -> String {
     let note = if outcome == DeliveryOutcome::Redirect { "; redirects are not followed" } else { "" };
-    format!("the endpoint answered {}{note}", status.as_u16())
+    format!("the endpoint returned {}{note}", status.as_u16())
 }
 
 /// Returns the beginning of a body as text that any database accepts, cut at a character boundary.

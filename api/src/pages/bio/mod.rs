@@ -112,8 +112,8 @@ async fn requested_page(req: &Request, depot: &Depot, res: &mut Response) -> Opt
             None
         }
         Err(error) => {
-            tracing::warn!(%error, "a link-in-bio page could not be read");
-            let sentence = "This page cannot be shown right now; try again in a moment.";
+            tracing::warn!(%error, "failed to read a link-in-bio page");
+            let sentence = "This page is unavailable. Wait a moment, then reload it.";
             notice(res, StatusCode::SERVICE_UNAVAILABLE, sentence);
             None
         }
@@ -121,7 +121,7 @@ async fn requested_page(req: &Request, depot: &Depot, res: &mut Response) -> Opt
 }
 
 fn missing(res: &mut Response) {
-    notice(res, StatusCode::NOT_FOUND, "There is no page at this address, or not any more. Check the spelling.");
+    notice(res, StatusCode::NOT_FOUND, "This page does not exist or has been deleted. Check the URL.");
 }
 
 /// Returns the page from memory if it is fresh, otherwise from the database.

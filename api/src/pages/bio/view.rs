@@ -82,7 +82,7 @@ fn description(page: &BioPage) -> String {
     let bio = page.bio.as_deref().unwrap_or_default();
     let line = bio.split_whitespace().collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(PREVIEW) {
-        _ if line.is_empty() => format!("The links of {}", page.title),
+        _ if line.is_empty() => format!("Links of {}", page.title),
         Some((cut, _)) => format!("{}…", line.get(..cut).unwrap_or_default().trim_end()),
         None => line,
     }

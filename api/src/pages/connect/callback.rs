@@ -100,11 +100,12 @@ fn refusal(platform: &'static str, error: &str) -> WrongTurn {
         return WrongTurn::Denied(platform);
     }
     if matches!(error, "server_error" | "temporarily_unavailable") {
-        return WrongTurn::Away(platform, format!("{platform} has an internal error."));
+        return WrongTurn::Away(platform, format!("{platform} reported an internal error."));
     }
     let is_word = error.len() <= 60 && error.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
     let reason = if is_word { format!(" ({error})") } else { String::new() };
-    let sentence = format!("{platform} did not ask you{reason}. The application may not be set up as it has to be.");
+    let sentence =
+        format!("{platform} did not ask for your permission{reason}. The application may not be set up correctly.");
     WrongTurn::Refused(platform, sentence)
 }
 

@@ -52,9 +52,9 @@ pub(super) struct Notice {
     advice: &'static str,
 }
 
-const OPEN_AGAIN: &str = "Open the link that you were given again to start once more.";
-const ASK_FOR_NEW: &str = "Ask the person who gave you the link for a new one.";
-const ASK_OPERATOR: &str = "Ask the operator of this Crier to look at it.";
+const OPEN_AGAIN: &str = "To start again, open your link again.";
+const ASK_FOR_NEW: &str = "Ask the person who sent you the link for a new one.";
+const ASK_OPERATOR: &str = "Ask the operator of this Crier installation to fix this.";
 
 /// A notice that is always the same.
 struct FixedNotice {
@@ -71,8 +71,8 @@ impl FixedNotice {
 
 const UNKNOWN: FixedNotice = FixedNotice {
     title: "This link does not exist",
-    sentence: "There is no connection to be made at this address.",
-    advice: "Check that the whole link was copied, or ask the sender for a new one.",
+    sentence: "No account can be connected with this URL.",
+    advice: "Check that you copied the whole link, or ask the sender for a new one.",
 };
 const EXPIRED: FixedNotice = FixedNotice {
     title: "This link has expired",
@@ -80,47 +80,46 @@ const EXPIRED: FixedNotice = FixedNotice {
     advice: ASK_FOR_NEW,
 };
 const USED: FixedNotice = FixedNotice {
-    title: "This link was used",
-    sentence: "An account was connected with it. Each link connects one account, once.",
-    advice: "If that was not you, tell the person who gave you the link; to connect another account, ask for a new \
-             one.",
+    title: "This link has already been used",
+    sentence: "An account was connected with this link. Each link works once.",
+    advice: "If that was not you, tell the person who sent you the link. To connect another account, ask for a new \
+             link.",
 };
 const WRONG_STATE: FixedNotice = FixedNotice {
-    title: "This answer belongs to no connection",
-    sentence: "The platform's answer does not belong to a connection that is under way here. Perhaps you started again \
-               in another window, or this page was loaded twice.",
+    title: "This response does not match a connection",
+    sentence: "The platform's response does not belong to a connection in progress. You may have started again in another \
+               window, or loaded this page twice.",
     advice: OPEN_AGAIN,
 };
 const OTHER_BROWSER: FixedNotice = FixedNotice {
-    title: "This is another browser",
-    sentence: "The connection was started in another browser, or its cookies were deleted meanwhile.",
-    advice: "Go on in the browser in which you started, or open the link that you were given here. Cookies must be \
-             allowed.",
+    title: "This is a different browser",
+    sentence: "The connection was started in a different browser, or the cookies were deleted in the meantime.",
+    advice: "Continue in the browser in which you started, or open your link in this browser. Cookies must be allowed.",
 };
 const OTHER_SITE: FixedNotice = FixedNotice {
-    title: "This did not come from this page",
-    sentence: "Another website sent this form. Nothing was connected.",
+    title: "This form did not come from this page",
+    sentence: "Another website sent this form. No account was connected.",
     advice: OPEN_AGAIN,
 };
 const NOT_OFFERED: FixedNotice = FixedNotice {
-    title: "This cannot be chosen",
-    sentence: "It is not one of those that were offered.",
+    title: "This choice is not available",
+    sentence: "Your choice is not in the list.",
     advice: OPEN_AGAIN,
 };
 const NOT_CONFIGURED: FixedNotice = FixedNotice {
     title: "This platform is not set up",
-    sentence: "No application for this platform is set up on this installation any more.",
+    sentence: "This installation no longer has an application for this platform.",
     advice: ASK_OPERATOR,
 };
 const TOO_OFTEN: FixedNotice = FixedNotice {
     title: "Too many requests",
     sentence: "There were too many requests from your address.",
-    advice: "Wait a minute. Then load this page again.",
+    advice: "Wait a minute, then reload this page.",
 };
 const UNAVAILABLE: FixedNotice = FixedNotice {
-    title: "Crier does not answer",
-    sentence: "The database of this Crier does not answer right now. Nothing was connected.",
-    advice: "Wait a minute. Then open the link that you were given again.",
+    title: "Crier is unavailable",
+    sentence: "The database does not respond. No account was connected.",
+    advice: "Wait a minute, then open your link again.",
 };
 
 impl WrongTurn {
@@ -171,25 +170,25 @@ impl WrongTurn {
             Self::TooOften => TOO_OFTEN.notice(),
             Self::Unavailable => UNAVAILABLE.notice(),
             Self::Denied(platform) => {
-                let sentence = format!("{platform} says that the access was not granted.");
-                Notice::new("Nothing was connected", sentence, OPEN_AGAIN)
+                let sentence = format!("{platform} reports that access was not granted.");
+                Notice::new("No account was connected", sentence, OPEN_AGAIN)
             }
             Self::WrongIssuer(platform) => from_elsewhere(format!(
-                "The answer names another server than the {platform} that you were sent to. It was not used."
+                "The response names a different server than the {platform} server that you were sent to. Crier rejected it."
             )),
             Self::NotAuthentic(platform) => {
-                from_elsewhere(format!("The answer does not bear the signature of {platform}. It was not used."))
+                from_elsewhere(format!("The response is not signed by {platform}. Crier rejected it."))
             }
             Self::MissingPermission(platform, missing) => missing_permission(platform, missing),
             Self::NothingToChoose(platform, noun) => nothing_to_choose(platform, noun),
             Self::Full(cap) => full(cap),
             Self::OfOthers => of_others(),
             Self::Away(platform, reason) => {
-                let advice = "Wait a few minutes. Then open the link that you were given again.";
-                Notice::with_reason(format!("{platform} does not answer"), reason, advice)
+                let advice = "Wait a few minutes, then open your link again.";
+                Notice::with_reason(format!("{platform} is unavailable"), reason, advice)
             }
             Self::Refused(platform, reason) => {
-                Notice::with_reason(format!("{platform} did not accept this"), reason, OPEN_AGAIN)
+                Notice::with_reason(format!("{platform} rejected the connection"), reason, OPEN_AGAIN)
             }
         }
     }
@@ -202,47 +201,47 @@ impl Notice {
 
     /// The platform failed or refused, with its reason.
     fn with_reason(title: String, reason: String, advice: &'static str) -> Self {
-        Self { title, sentences: vec![reason, "Nothing was connected.".to_owned()], items: Vec::new(), advice }
+        Self { title, sentences: vec![reason, "No account was connected.".to_owned()], items: Vec::new(), advice }
     }
 }
 
 fn from_elsewhere(sentence: String) -> Notice {
-    Notice::new("The answer came from somewhere else", sentence, OPEN_AGAIN)
+    Notice::new("The response came from somewhere else", sentence, OPEN_AGAIN)
 }
 
 fn missing_permission(platform: &str, missing: Vec<String>) -> Notice {
-    let sentence = format!("{platform} did not give Crier the permission to:");
-    let advice = "Open the link that you were given again, and leave all permissions switched on.";
+    let sentence = format!("{platform} did not give Crier permission to:");
+    let advice = "Open your link again, and keep all permissions enabled.";
     Notice { items: missing, ..Notice::new("A permission is missing", sentence, advice) }
 }
 
 fn nothing_to_choose(platform: &str, noun: &str) -> Notice {
     Notice::new(
         "There is nothing to connect",
-        format!("{platform} shows no {noun} that you may publish on."),
-        "Check at the platform that you manage one and that you gave Crier access to it. Then open the link again.",
+        format!("{platform} returned no {noun} that you can publish to."),
+        "Check on the platform that you manage one and that you gave Crier access to it. Then open the link again.",
     )
 }
 
 fn of_others() -> Notice {
     Notice::new(
         "Another brand has this account",
-        format!("{IS_OF_OTHERS} Nothing was connected."),
-        "Ask a member of that brand to connect the account here, too.",
+        format!("{IS_OF_OTHERS} No account was connected."),
+        "Ask a member of that brand to connect the account to this brand.",
     )
 }
 
 fn full(cap: u64) -> Notice {
     Notice::new(
-        "There is no room for another account",
-        format!("The brand has as many accounts as its plan allows: {cap}. Nothing was connected."),
-        "Ask the owner of the brand to disconnect an account or to change the plan. Then open the link again.",
+        "The brand cannot have another account",
+        format!("The brand has the maximum number of accounts in its plan: {cap}. No account was connected."),
+        "Ask the owner of the brand to disconnect an account or change the plan. Then open the link again.",
     )
 }
 
 impl From<StoreError> for WrongTurn {
     fn from(error: StoreError) -> Self {
-        tracing::warn!(%error, "a step of connecting an account could not be taken");
+        tracing::warn!(%error, "failed to connect an account");
         Self::Unavailable
     }
 }

@@ -151,13 +151,13 @@ fn needs(descriptor: &Descriptor) -> String {
         Mode::SelfConnect => {
             let required = descriptor.credential_fields.iter().filter(|field| field.required);
             let labels: Vec<&str> = required.map(|field| field.label).collect();
-            format!("It needs: {}.", labels.join(", "))
+            format!("Required: {}.", labels.join(", "))
         }
         Mode::SelfConnectOauth if descriptor.platform == PlatformKey::Shopify => {
-            "You name your shop, and agree there.".to_owned()
+            "Enter your shop's domain and authorize Crier there.".to_owned()
         }
-        Mode::SelfConnectOauth => "You name your server, and sign in there.".to_owned(),
-        Mode::Oauth => format!("You sign in at {}.", descriptor.name),
+        Mode::SelfConnectOauth => "Enter your server and sign in there.".to_owned(),
+        Mode::Oauth => format!("Sign in to {}.", descriptor.name),
     }
 }
 
@@ -165,7 +165,8 @@ fn needs(descriptor: &Descriptor) -> String {
 pub fn not_configured(descriptor: &Descriptor) -> String {
     match descriptor.platform {
         PlatformKey::Sandbox => {
-            "The sandbox is off on this installation. Its operator can turn it on with CRIER_SANDBOX=true.".to_owned()
+            "The sandbox is disabled on this installation. Its operator can enable it with CRIER_SANDBOX=true."
+                .to_owned()
         }
         _ => format!(
             "{0} is not set up on this installation. Ask its operator to add an application for {0}.",

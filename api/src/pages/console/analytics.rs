@@ -290,9 +290,9 @@ fn post_charts(days: &[Day]) -> Vec<Chart> {
         vec![series("Impressions", |figures| figures.impressions), series("Reach", |figures| figures.reach)];
     let published = vec![series("Posts", |figures| Some(figures.posts))];
     vec![
-        chart("c-engagements", "Engagements", "By the time at which the posts were published.", engagements),
-        chart("c-impressions", "Impressions", "How often the posts were shown.", impressions),
-        chart("c-posts", "Published posts", "On all accounts together.", published),
+        chart("c-engagements", "Engagements", "By date of publication.", engagements),
+        chart("c-impressions", "Impressions", "Number of times the posts were shown.", impressions),
+        chart("c-posts", "Published posts", "Across all accounts.", published),
     ]
 }
 
@@ -317,9 +317,7 @@ fn account_charts(mut all: Vec<AccountSeries>, names: &HashMap<i64, String>) -> 
     };
     vec![
         chart("c-followers", "Followers", "At the end of each day.", |point| point.followers),
-        chart("c-account-posts", "Posts on the accounts", "All that they have, at the end of each day.", |point| {
-            point.posts
-        }),
+        chart("c-account-posts", "Posts on each account", "Total number at the end of each day.", |point| point.posts),
     ]
 }
 
@@ -329,7 +327,7 @@ fn name(one: &AccountSeries, names: &HashMap<i64, String>) -> String {
 
 fn remarks(all: &[AccountSeries], names: &HashMap<i64, String>) -> Vec<String> {
     let lacking = all.iter().filter(|one| !one.unavailable.is_empty()).take(MAX_REMARKS);
-    lacking.map(|one| format!("{} does not give: {}.", name(one, names), one.unavailable.join(", "))).collect()
+    lacking.map(|one| format!("{} does not report: {}.", name(one, names), one.unavailable.join(", "))).collect()
 }
 
 #[cfg(test)]

@@ -98,8 +98,8 @@ impl BioPage {
     }
 
     fn slug_hint(&self) -> String {
-        let empty = if self.id.is_some() { "it stays as it is" } else { "it is made from the title" };
-        format!("The end of {}… Letters a to z, digits and hyphens. Left empty, {empty}.", self.base)
+        let empty = if self.id.is_some() { "it stays the same" } else { "it is created from the title" };
+        format!("The part after {}. Letters a to z, digits and hyphens. If empty, {empty}.", self.base)
     }
 }
 

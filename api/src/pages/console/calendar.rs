@@ -244,7 +244,7 @@ impl Entry {
             time: Time { text: at.with_timezone(&visit.zone()).format("%H:%M").to_string(), ..visit.time(at) },
             platforms: related.chips(post.id).into_iter().map(|chip| chip.platform).collect(),
             status: Badge::post(post.status.as_str()),
-            text: if text.is_empty() { "Pictures only".to_owned() } else { text },
+            text: if text.is_empty() { "Images only".to_owned() } else { text },
             draggable: waits
                 && post.scheduled_at.is_some()
                 && (visit.can_publish() || post.status == PostStatus::Draft),
@@ -260,7 +260,7 @@ struct Moved {
 /// Moves a post to another day; its local time of day stays.
 async fn move_post(visit: &Visit) -> Result<PageReply> {
     let date = parse_date(visit.form.get("date").trim());
-    let date = date.ok_or_else(|| ApiError::field("date", "Must be a day such as 2026-05-01."))?;
+    let date = date.ok_or_else(|| ApiError::field("date", "Choose a date, such as 2026-05-01."))?;
     let post_id = visit.id("post").unwrap_or_default();
     let mut conn = visit.app.store.read().await?;
     let found = posts::find(&mut conn, visit.brand()?.0.id, post_id).await?;
@@ -268,7 +268,7 @@ async fn move_post(visit: &Visit) -> Result<PageReply> {
     let post = found.ok_or_else(|| ApiError::not_found("post"))?;
     let at = post
         .scheduled_at
-        .ok_or_else(|| ApiError::field("date", "This post has no time yet. Open it, and choose one."))?;
+        .ok_or_else(|| ApiError::field("date", "This post has no time yet. Open the post and choose one."))?;
     let wanted = date.and_time(at.with_timezone(&visit.zone()).time());
     let body = json!({ "scheduled_at": wanted.format("%Y-%m-%dT%H:%M:%S%.f").to_string() });
     let moved: Moved = visit.api("updatePost").write_for("", &body).await?;
@@ -276,5 +276,5 @@ async fn move_post(visit: &Visit) -> Result<PageReply> {
         return visit.to(&format!("calendar?date={date}"), "post-moved");
     }
     let at = moved.scheduled_at.unwrap_or(at).with_timezone(&visit.zone());
-    Ok(PageReply::Text(http::StatusCode::OK, format!("The post is moved to {}.", at.format("%A %-d %B, %H:%M"))))
+    Ok(PageReply::Text(http::StatusCode::OK, format!("Post moved to {}.", at.format("%A %-d %B, %H:%M"))))
 }

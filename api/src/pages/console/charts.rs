@@ -165,9 +165,9 @@ impl Chart {
             let known: Vec<i64> = series.values.iter().flatten().copied().collect();
             match (known.iter().min(), known.iter().max(), known.last()) {
                 (Some(min), Some(max), Some(last)) => {
-                    format!("{}: from {} to {}, last {}", series.name, number(*min), number(*max), number(*last))
+                    format!("{}: from {} to {}, latest {}", series.name, number(*min), number(*max), number(*last))
                 }
-                _ => format!("{}: no figures", series.name),
+                _ => format!("{}: no data", series.name),
             }
         };
         format!("{}. {}.", self.title, self.drawn().iter().map(of).collect::<Vec<_>>().join("; "))

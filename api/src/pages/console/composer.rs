@@ -4,8 +4,9 @@
 //! The form's buttons: `schedule_type` is `draft`, `scheduled` or `now`; `_action` is `save` (the state stays), `submit`
 //! (save the draft, then submit it for approval), or shows the form again without saving: `attach:ID` (that picture
 //! too), `first:ID` (that picture first), `library:PAGE` (another page of pictures), `pictures:ACCOUNT` (own pictures are
-//! chosen for that account), `same-pictures:ACCOUNT` (that account has the post's again). "Check" posts to `posts/check`. A
-//! picture is uploaded by a form of its own; the script then sends `attach:ID`, so that what was typed stays.
+//! chosen for that account), `same-pictures:ACCOUNT` (that account has the post's again). "Preview" posts to
+//! `posts/check`. A picture is uploaded by a form of its own; the script then sends `attach:ID`, so that what was typed
+//! stays.
 
 use http::StatusCode;
 use serde::Deserialize;
@@ -226,7 +227,7 @@ fn picture_id(body: &[u8]) -> Result<i64> {
         data: Saved,
     }
     let answer: std::result::Result<UploadResponse, _> = serde_json::from_slice(body);
-    Ok(answer.map_err(|error| ApiError::bug(format!("an upload's answer cannot be read: {error}")))?.data.id)
+    Ok(answer.map_err(|error| ApiError::bug(format!("failed to read the upload response: {error}")))?.data.id)
 }
 
 #[cfg(test)]

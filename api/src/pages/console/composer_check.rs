@@ -1,4 +1,4 @@
-//! The composer's panel "Check": how the post stands to the rules of the platforms, and a preview.
+//! The composer's panel "Preview": how the post stands to the rules of the platforms, and a preview.
 
 use askama::Template;
 use crier_domain::account::SocialAccount;

@@ -155,7 +155,7 @@ impl ComposerAccount {
                 OptionKind::Boolean => OptionValue::Boolean(value == "true"),
                 OptionKind::OneOf(words) => {
                     let choice = |word: &&str| Choice::new(word, &spaced(word), *word == value);
-                    let none = Choice::new("", "As the platform or the account has it", value.is_empty());
+                    let none = Choice::new("", "Platform or account default", value.is_empty());
                     OptionValue::OneOf([none].into_iter().chain(words.iter().map(choice)).collect())
                 }
             };
@@ -181,15 +181,15 @@ impl ComposerAccount {
 /// Returns the label and the hint of an option.
 fn words_of(name: &'static str) -> (String, &'static str) {
     let (label, hint) = match name {
-        "spoiler_text" => ("Content warning", "Shown in place of the text until it is opened."),
+        "spoiler_text" => ("Content warning", "Shown instead of the text until the reader opens it."),
         "language" => ("Language", "A code such as en or de."),
-        "sensitive" => ("Sensitive pictures", ""),
-        "reply_control" => ("Who may reply", ""),
+        "sensitive" => ("Sensitive images", ""),
+        "reply_control" => ("Who can reply", ""),
         "topic_tag" => ("Topic", ""),
         "tags" => ("Tags", "Separated by commas."),
-        "disable_comment" => ("No comments", ""),
+        "disable_comment" => ("Disable comments", ""),
         "brand_content" => ("Paid partnership", ""),
-        "brand_organic" => ("Promotes the own brand", ""),
+        "brand_organic" => ("Promotes your own brand", ""),
         "action" => ("Button", ""),
         "nsfw" => ("Not safe for work", ""),
         other => return (spaced(other), ""),
@@ -219,7 +219,7 @@ impl Buttons {
                 ..base
             },
             Some(PostStatus::Scheduled) => {
-                Self { schedule: Some("Save"), publish: true, draft: Some("Turn into a draft"), ..base }
+                Self { schedule: Some("Save changes"), publish: true, draft: Some("Return to draft"), ..base }
             }
             Some(PostStatus::PendingApproval) => Self { save: true, ..base },
             Some(_) => Self { save: true, time: false, ..base },
@@ -317,7 +317,7 @@ pub async fn show(
     let offered = Offered { accounts: accounts.len(), chosen, library };
     let has_approvals = plan(&visit.app, &visit.authenticated.caller)?.has(Feature::Approvals);
     let page = Composer {
-        shell: visit.shell(Section::Posts, if stored.is_some() { "Edit the post" } else { "New post" }),
+        shell: visit.shell(Section::Posts, if stored.is_some() { "Edit post" } else { "New post" }),
         post: stored.map(|stored| stored.post.id),
         locked: stored.and_then(lock_notice),
         accounts: accounts
@@ -354,18 +354,18 @@ fn lock_notice(stored: &Stored) -> Option<&'static str> {
     match stored.post.status {
         PostStatus::Draft | PostStatus::PendingApproval | PostStatus::Scheduled => None,
         _ if published => Some(
-            "It is published on some accounts already: what went there cannot change. Change the text for the other \
-             accounts below, save, and try them again from the post's page.",
+            "This post is already published on some accounts and cannot be changed there. Change the text for the \
+             other accounts below, save, and retry them from the post's page.",
         ),
-        _ => Some("Its accounts and its time cannot change any more. Save, and try again from the post's page."),
+        _ => Some("The accounts and time of this post can no longer be changed. Save, and retry from the post's page."),
     }
 }
 
 /// Fails for a post that cannot be edited any more.
 pub fn check_editable(stored: &Stored) -> Result<()> {
     let why = match stored.post.status {
-        PostStatus::Publishing => "The post is being published. It can be edited only if it fails.",
-        PostStatus::Published => "The post is published. What went to the platforms can only be changed there.",
+        PostStatus::Publishing => "The post is being published. It can be edited only if publishing fails.",
+        PostStatus::Published => "The post is published. It can only be changed on the platforms.",
         _ => return Ok(()),
     };
     Err(ApiError::new(ErrorCode::PostNotEditable, why))

@@ -146,7 +146,7 @@ async fn at_instance(visit: &Visit, platform: PlatformKey) -> Result<PageReply> 
         visit.app.platforms.get(platform).ok_or_else(|| not_configured(platform, ConnectTarget::Default))?;
     let oauth = connector.oauth().ok_or_else(|| not_configured(platform, ConnectTarget::Default))?;
     let checked = tokio::time::timeout(INSTANCE_TIMEOUT, oauth.check_instance(typed)).await;
-    let late = || unavailable("The server did not answer within 20 seconds. Try again later.".to_owned());
+    let late = || unavailable("The server did not respond within 20 seconds. Retry later.".to_owned());
     let instance = checked.map_err(|_| late())?.map_err(|error| match error {
         ConnectError::Field { message, .. } | ConnectError::Refused(message) => ApiError::field("instance", message),
         ConnectError::Unavailable(message) => unavailable(message),
@@ -175,7 +175,7 @@ async fn at_instance(visit: &Visit, platform: PlatformKey) -> Result<PageReply> 
 /// Leads to our own page that connects an account in a browser.
 fn leave(visit: &Visit, url: &str) -> Result<PageReply> {
     let path = url.strip_prefix(&visit.app.public_url).filter(|path| path.starts_with("/connect/"));
-    let path = path.ok_or_else(|| ApiError::bug("a page of a connect is not at the public URL"))?;
+    let path = path.ok_or_else(|| ApiError::bug("the connect page is not at the public URL"))?;
     Ok(PageReply::SeeOther(path.to_owned()))
 }
 
@@ -195,7 +195,7 @@ async fn render(visit: &Visit, status: StatusCode, descriptor: &Descriptor, erro
         help: help(descriptor.platform),
         docs: (descriptor.mode != Mode::SelfConnect).then(|| {
             let heading = descriptor.name.to_lowercase().replace(' ', "-");
-            Link::new("More about it", &format!("/docs/platforms#{heading}"))
+            Link::new("Learn more", &format!("/docs/platforms#{heading}"))
         }),
         way: if is_configured { way(visit, descriptor) } else { ConnectWay::NotConfigured(why_not(descriptor)) },
         reconnects: reconnects.map(|account| account.name),
@@ -215,8 +215,8 @@ fn way(visit: &Visit, descriptor: &Descriptor) -> ConnectWay {
     }
     let value = visit.form.get("instance").to_owned();
     let (label, hint) = match platform {
-        PlatformKey::Shopify => ("Domain of the shop", "Such as example.myshopify.com."),
-        _ => ("Address of the server", "Such as mastodon.social."),
+        PlatformKey::Shopify => ("Shop domain", "Such as example.myshopify.com."),
+        _ => ("Server", "Such as mastodon.social."),
     };
     let has_instance = descriptor.mode == Mode::SelfConnectOauth;
     let instance = has_instance.then_some(InstanceField { label, hint, value });
@@ -227,12 +227,12 @@ fn way(visit: &Visit, descriptor: &Descriptor) -> ConnectWay {
 fn targets(visit: &Visit, platform: PlatformKey) -> Vec<Choice> {
     let texts = match platform {
         PlatformKey::Linkedin => [
-            ("My profile", "Posts appear as yours."),
-            ("A page", "You choose it after you have signed in; you have to be one of its administrators."),
+            ("My profile", "Posts appear under your name."),
+            ("A page", "You choose the page after signing in. You must be one of its administrators."),
         ],
         PlatformKey::Instagram => [
-            ("By signing in at Instagram", "A business or creator account."),
-            ("By its Facebook page", "A business or creator account that is linked to a page."),
+            ("Sign in to Instagram", "A business or creator account."),
+            ("Through a Facebook page", "A business or creator account that is linked to a Facebook page."),
         ],
         _ => return Vec::new(),
     };
@@ -246,35 +246,34 @@ fn targets(visit: &Visit, platform: PlatformKey) -> Vec<Choice> {
 
 const fn help(platform: PlatformKey) -> &'static str {
     match platform {
-        PlatformKey::Sandbox => {
-            "The sandbox is a platform of this server's own, for trying things out. Any name will do."
-        }
+        PlatformKey::Sandbox => "The sandbox is a platform inside Crier for trying things out. Choose any handle.",
         PlatformKey::Telegram => {
-            "Make a bot with @BotFather, and add it to the channel as an administrator who may post."
+            "Create a bot with @BotFather, and add it to the channel as an administrator with permission to post."
         }
         PlatformKey::Bluesky => {
-            "Make an app password in Bluesky's settings, under \u{201c}Privacy and security\u{201d}. It is not the \
-             password with which you sign in."
+            "Create an app password in Bluesky's settings, under \u{201c}Privacy and security\u{201d}. It is not the \
+             password that you sign in with."
         }
         PlatformKey::Wordpress => {
-            "Make an application password on your profile page in WordPress, as a user who may publish."
+            "Create an application password on your profile page in WordPress, as a user with permission to publish."
         }
         PlatformKey::Woocommerce => {
-            "Make a REST API key that may read and write, in WooCommerce's settings under \u{201c}Advanced\u{201d}."
+            "Create a REST API key with read and write permission in WooCommerce's settings, under \
+             \u{201c}Advanced\u{201d}."
         }
-        PlatformKey::Mastodon => "You sign in at your own server, agree what Crier may do, and come back here.",
-        PlatformKey::Shopify => "You install the application on your shop, choose a blog, and come back here.",
-        _ => "You sign in there, agree what Crier may do, and come back here.",
+        PlatformKey::Mastodon => "Sign in to your own server and authorize Crier. You then return here.",
+        PlatformKey::Shopify => "Install the application in your shop and choose a blog. You then return here.",
+        _ => "Sign in to the platform and authorize Crier. You then return here.",
     }
 }
 
 fn hint(platform: PlatformKey, field: &str) -> &'static str {
     match (platform, field) {
-        (PlatformKey::Telegram, "bot_token") => "@BotFather shows it.",
+        (PlatformKey::Telegram, "bot_token") => "Shown by @BotFather.",
         (PlatformKey::Telegram, "chat_id") => "Such as @acme or -1001234567890.",
         (PlatformKey::Bluesky, "identifier") => "Such as acme.bsky.social.",
-        (PlatformKey::Bluesky, "service") => "Leave it empty for Bluesky's own.",
-        (PlatformKey::Wordpress, "site_url") | (PlatformKey::Woocommerce, "store_url") => "With https:// at the start.",
+        (PlatformKey::Bluesky, "service") => "Leave empty to use Bluesky's own server.",
+        (PlatformKey::Wordpress, "site_url") | (PlatformKey::Woocommerce, "store_url") => "Including https://.",
         _ => "",
     }
 }

@@ -128,7 +128,7 @@ async fn show_edit(visit: &Visit) -> Result<PageReply> {
 
 fn render(visit: &Visit, status: StatusCode, values: Values, errors: FieldErrors) -> Result<PageReply> {
     let id = visit.id("plan");
-    let shell = visit.shell(Section::Plans, if id.is_some() { "Edit the plan" } else { "New plan" });
+    let shell = visit.shell(Section::Plans, if id.is_some() { "Edit plan" } else { "New plan" });
     let Values { name, description, starts_on, ends_on } = values;
     visit.page_with(status, &ContentPlanForm { shell, errors, id, name, description, starts_on, ends_on })
 }

@@ -237,7 +237,7 @@ fn link(shell: &Shell, subject: Subject) -> Option<Link> {
     }
     let url = subject.url?;
     let is_web = url.starts_with("https://") || url.starts_with("http://");
-    is_web.then(|| Link::new("The post at the platform", &url))
+    is_web.then(|| Link::new("Post on the platform", &url))
 }
 
 fn row(visit: &Visit, message: Message, participant: &str) -> MessageRow {
@@ -251,11 +251,11 @@ fn row(visit: &Visit, message: Message, participant: &str) -> MessageRow {
         at: visit.time(message.sent_at),
         status: match message.status {
             MessageStatus::Received | MessageStatus::Sent => None,
-            MessageStatus::Pending => Some(Badge::new(Tone::Info, "Being sent")),
+            MessageStatus::Pending => Some(Badge::new(Tone::Info, "Sending")),
             MessageStatus::Failed => Some(Badge::new(Tone::Bad, "Failed")),
         },
         error: message.error.map(|error| match message.status {
-            MessageStatus::Failed => format!("{} To try again, write the reply again.", error.message),
+            MessageStatus::Failed => format!("{} To retry, send the reply again.", error.message),
             _ => error.message,
         }),
     }

@@ -33,16 +33,16 @@ impl ErrorPage {
         let status = error.code.status();
         let is_plan = matches!(error.code, ErrorCode::FeatureNotAvailable | ErrorCode::LimitReached);
         let title = match error.code {
-            ErrorCode::NotFound => "There is nothing here",
-            ErrorCode::InsufficientScope | ErrorCode::BrandForbidden => "You may not do this",
+            ErrorCode::NotFound => "Page not found",
+            ErrorCode::InsufficientScope | ErrorCode::BrandForbidden => "You cannot do this",
             ErrorCode::RateLimited => "Too many requests",
             _ if is_plan => "Not in your plan",
-            _ if status.is_server_error() => "This did not work",
-            _ => "This was not done",
+            _ if status.is_server_error() => "Something went wrong",
+            _ => "This action could not be completed",
         };
         let action = match &visit.came_from {
             Some(path) => Link::new("Go back", path),
-            None => Link::new("Go to the start", "/"),
+            None => Link::new("Go to the home page", "/"),
         };
         let shell = Shell { section: None, ..visit.shell(Section::Home, title) };
         let request_id = status.is_server_error().then(|| visit.request_id.clone());

@@ -95,7 +95,7 @@ fn row(visit: &Visit, article: Article) -> ArticleRow {
     let title = article.title.filter(|title| !title.is_empty()).or_else(|| url.clone());
     ArticleRow {
         id: article.id,
-        title: title.unwrap_or_else(|| "Without a title".to_owned()),
+        title: title.unwrap_or_else(|| "Untitled".to_owned()),
         url,
         summary: beginning(&article.summary.as_deref().map(plain_text).unwrap_or_default(), MAX_SUMMARY_SHOWN),
         author: article.author,

@@ -53,7 +53,7 @@ pub struct Feed {
 impl FeedRow {
     pub fn new(visit: &Visit, feed: Feed) -> Self {
         let status = match feed.status {
-            FeedStatus::Pending => Badge::new(Tone::Plain, "Waiting for its first look"),
+            FeedStatus::Pending => Badge::new(Tone::Plain, "Waiting for first fetch"),
             FeedStatus::Active => Badge::new(Tone::Good, "Active"),
             FeedStatus::Failing => Badge::new(Tone::Bad, "Failing"),
         };

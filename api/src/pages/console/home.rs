@@ -146,8 +146,8 @@ fn checklist(brand: i64, progress: &Progress) -> Vec<Step> {
         action: Some(Link::new(label, &format!("/brands/{brand}/{path}"))),
     };
     let zone = Step {
-        title: "Choose the time zone",
-        text: "Times of posts are entered and shown in it.",
+        title: "Choose a time zone",
+        text: "Post times are entered and shown in this time zone.",
         done: has_zone,
         action: None,
     };
@@ -155,14 +155,14 @@ fn checklist(brand: i64, progress: &Progress) -> Vec<Step> {
         zone,
         step(
             "Connect an account",
-            "Choose a platform where you publish. To try things out first, choose the sandbox if it is offered.",
+            "Choose a platform that you publish to. To try Crier first, choose the sandbox, if it is available.",
             has_account,
             "Connect",
             "accounts",
         ),
         step(
             "Publish a post",
-            "Write a text, choose the account, and publish it.",
+            "Write a post, choose an account and publish.",
             has_published,
             "Write a post",
             "posts/new",
@@ -171,7 +171,7 @@ fn checklist(brand: i64, progress: &Progress) -> Vec<Step> {
     steps.extend(has_webhook.map(|has_webhook| {
         step(
             "Add a webhook",
-            "Your own systems are notified of what was published, what failed, and who wrote to you.",
+            "Crier notifies your own systems when a post is published or fails, and when a message arrives.",
             has_webhook,
             "Add a webhook",
             "developers/webhooks",

@@ -73,7 +73,7 @@ async fn find(app: &Arc<App>, token: &str, req: &Request, res: &mut Response) ->
             }
         }
         Err(error) => {
-            tracing::warn!(%error, "an invitation could not be read");
+            tracing::warn!(%error, "failed to read an invitation");
             unavailable(res);
         }
     }
@@ -112,7 +112,7 @@ async fn accept(req: &mut Request, depot: &mut Depot, res: &mut Response) {
         }
         Ok(None) => gone(res),
         Err(error) => {
-            tracing::warn!(%error, "an invitation could not be accepted");
+            tracing::warn!(%error, "failed to accept an invitation");
             unavailable(res);
         }
     }

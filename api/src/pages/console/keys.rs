@@ -156,14 +156,14 @@ async fn create(visit: &Visit) -> Result<PageReply> {
     let shell = visit.shell(Section::Developers, "Your new key");
     let which = if scopes == Scopes::all() { "all scopes".to_owned() } else { scopes.to_string().replace(',', ", ") };
     let page = NewSecret {
-        lead: format!("A {mode} key with {which}. A program sends it with each request."),
+        lead: format!("A {mode} key with {which}. Send it with each request."),
         label: "API key",
         secret: key,
         example: Some(format!(
             "read -rs KEY   # paste the key and press Enter\ncurl -H \"Authorization: Bearer $KEY\" {}{PREFIX}/brands",
             visit.app.public_url
         )),
-        done: Link::new("To the keys", &shell.at("developers")),
+        done: Link::new("Go to API keys", &shell.at("developers")),
         shell,
     };
     visit.page(&page)

@@ -110,7 +110,7 @@ async fn render(
         import_alt_text: visit.form.get("alt_text").to_owned(),
         imports: imports.into_iter().map(|job| import_row(visit, job)).collect(),
         storage: limit.map_or_else(String::new, |limit| {
-            format!("{} of {} MiB of the workspace are used.", number(used.mib()), number(limit))
+            format!("The workspace uses {} of {} MiB.", number(used.mib()), number(limit))
         }),
         max_size: size(i64::try_from(visit.app.library.limits().max_bytes).unwrap_or(i64::MAX)),
         search,
@@ -170,7 +170,7 @@ fn tile(visit: &Visit, asset: Asset) -> PictureTile {
 fn import_row(visit: &Visit, job: MediaJob) -> ImportRow {
     let status = match job.status {
         MediaJobStatus::Pending => Badge::new(Tone::Plain, "Waiting"),
-        MediaJobStatus::Processing => Badge::new(Tone::Info, "Fetching"),
+        MediaJobStatus::Processing => Badge::new(Tone::Info, "Importing"),
         MediaJobStatus::Completed => Badge::new(Tone::Good, "Done"),
         MediaJobStatus::Failed => Badge::new(Tone::Bad, "Failed"),
     };

@@ -43,7 +43,7 @@ pub fn routes() -> Vec<PageRoute> {
 async fn find(visit: &Visit) -> Result<Asset> {
     let id = visit.id("media").unwrap_or_default();
     let found = assets::find(&mut visit.app.store.read().await?, visit.brand()?.0.id, id).await?;
-    found.ok_or_else(|| ApiError::not_found("picture"))
+    found.ok_or_else(|| ApiError::not_found("image"))
 }
 
 async fn show(visit: &Visit) -> Result<PageReply> {

@@ -170,8 +170,8 @@ const fn may_give(own: Role, role: Role) -> bool {
 fn roles(own: Role, chosen: &str) -> Vec<Choice> {
     let choice = |role: &Role| {
         let (label, hint) = match role {
-            Role::Owner => ("Owner", "Everything, and owners."),
-            Role::Admin => ("Admin", "Everything but owners; approves posts."),
+            Role::Owner => ("Owner", "Has full access and manages owners."),
+            Role::Admin => ("Admin", "Has full access, but does not manage owners. Approves posts."),
             Role::Editor => ("Editor", "Publishes posts and replies to messages."),
             Role::Contributor => ("Contributor", "Writes drafts and submits them for approval."),
         };
@@ -183,7 +183,7 @@ fn roles(own: Role, chosen: &str) -> Vec<Choice> {
 
 fn read_role(visit: &Visit, own: Role) -> Result<Role> {
     let role = visit.form.get("role").parse().ok().filter(|role| may_give(own, *role));
-    role.ok_or_else(|| ApiError::field("role", "Choose one of the roles that you may give."))
+    role.ok_or_else(|| ApiError::field("role", "Choose a role that you can assign."))
 }
 
 /// Answers a write: leads to the list, or shows it with what is wrong.
@@ -223,7 +223,7 @@ fn show_link(visit: &Visit, token: &SecretString) -> Result<PageReply> {
         label: "Link",
         secret: link(visit, token),
         example: None,
-        done: Link::new("Back to the members", &shell.at("settings/members")),
+        done: Link::new("Back to members", &shell.at("settings/members")),
         shell,
     };
     visit.page(&page)
@@ -257,13 +257,13 @@ async fn add_in(visit: &Visit, tx: &mut Tx, email: &str) -> Result<AddedMember> 
     let role = read_role(visit, own)?;
     let is_address = email.split_once('@').is_some_and(|(name, host)| !name.is_empty() && !host.is_empty());
     if !is_address || email.len() > MAX_EMAIL || email.contains(|c: char| c.is_control() || c.is_whitespace()) {
-        return Err(ApiError::field("email", "Enter an e-mail address, such as ann@example.com."));
+        return Err(ApiError::field("email", "Enter an email address, such as ann@example.com."));
     }
     // A user of another workspace is not revealed: such an address is invited like any other.
     let user = users::find_by_email(tx, email).await?.filter(|user| user.workspace_id == brand.workspace_id);
     let Some(user) = user else { return invite(visit, tx, email, role).await.map(AddedMember::Invited) };
     if members.iter().any(|member| member.id == user.id) {
-        return Err(ApiError::field("email", "This person is a member already. Change the role in the list."));
+        return Err(ApiError::field("email", "This person is already a member. Change the role in the list."));
     }
     brands::set_member(tx, brand.id, user.id, role).await?;
     Ok(AddedMember::Member)
@@ -292,7 +292,9 @@ async fn invite(visit: &Visit, tx: &mut Tx, email: &str, role: Role) -> Result<S
             MailDecision::WorkspaceLimit => {
                 Some(format!("The workspace has sent {MAX_MAILS} invitations today (UTC)."))
             }
-            MailDecision::AddressLimit => Some(format!("This address got {MAX_PER_ADDRESS} invitations today (UTC).")),
+            MailDecision::AddressLimit => {
+                Some(format!("This address received {MAX_PER_ADDRESS} invitations today (UTC)."))
+            }
         };
         if let Some(problem) = problem {
             return Err(ApiError::field("email", format!("{problem} Send more tomorrow.")));
@@ -340,7 +342,7 @@ fn changeable<'m>(visit: &Visit, own: Role, members: &'m [users::Member]) -> Res
     let member = members.iter().find(|member| Some(member.id) == visit.id("member"));
     let member = member.ok_or_else(|| ApiError::not_found("member"))?;
     if !may_give(own, member.role) {
-        let message = "Only an owner may change or remove an owner. Ask one of them.";
+        let message = "Only an owner can change or remove an owner. Ask an owner.";
         return Err(ApiError::new(ErrorCode::InsufficientScope, message));
     }
     Ok(member)

@@ -32,7 +32,7 @@ impl Once {
     pub async fn begin(visit: &Visit) -> Result<Sent> {
         let key = visit.form.get("_key");
         if !admission::is_idempotency_key(key) {
-            let message = "This form is not complete. Go back, load the page again, and send it again.";
+            let message = "This form is incomplete. Go back, reload the page, and submit the form again.";
             return Err(ApiError::new(ErrorCode::IdempotencyKeyInvalid, message));
         }
         let slot = IdempotencySlot {
@@ -51,7 +51,7 @@ impl Once {
         match found {
             KeyState::Answered(StoredResponse { body: StoredBody::Whole(body), .. }) => Ok(Sent::Again(body)),
             KeyState::Reused => {
-                let message = "This form was sent before, with other values. Load the page again, and send it again.";
+                let message = "This form was already submitted with other values. Reload the page and submit it again.";
                 Err(ApiError::new(ErrorCode::IdempotencyKeyReused, message))
             }
             _ => Err(in_progress()),
@@ -90,7 +90,7 @@ impl Once {
 }
 
 fn in_progress() -> ApiError {
-    let message = "This form was sent a moment ago, and that is still being worked on. Load the page again.";
+    let message = "This form was just submitted and is still being processed. Reload the page.";
     ApiError::new(ErrorCode::IdempotencyInProgress, message)
 }
 

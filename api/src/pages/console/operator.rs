@@ -170,7 +170,7 @@ const fn label(state: JobState) -> &'static str {
         JobState::Running => "Running",
         JobState::Done => "Done",
         JobState::Dead => "Dead",
-        JobState::Cancelled => "Cancelled",
+        JobState::Cancelled => "Canceled",
     }
 }
 
@@ -228,7 +228,7 @@ async fn row(visit: &Visit, conn: &mut Conn, job: operate::JobRow) -> Result<Job
         id: job.id,
         kind: job.kind,
         state: Badge::new(tone, if job.waiting { "Waiting" } else { label(job.state) }),
-        subject: subject.map_or_else(|| "gone".to_owned(), |subject| subject.words),
+        subject: subject.map_or_else(|| "deleted".to_owned(), |subject| subject.words),
         attempts: format!("{} of {}", job.attempt, job.max_attempts),
         created: visit.time(job.created_at),
         at: at.map(|at| visit.time(at)),
@@ -240,7 +240,7 @@ async fn row(visit: &Visit, conn: &mut Conn, job: operate::JobRow) -> Result<Job
 
 fn kind_in_path(visit: &Visit) -> Result<JobKind> {
     let kind = visit.word.as_deref().and_then(|word| word.parse().ok());
-    kind.ok_or_else(|| ApiError::not_found("kind of jobs"))
+    kind.ok_or_else(|| ApiError::not_found("job kind"))
 }
 
 async fn pause(visit: &Visit) -> Result<PageReply> {

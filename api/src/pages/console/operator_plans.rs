@@ -52,12 +52,12 @@ impl OperatorPlans {
         [
             "Brands",
             "Accounts per brand",
-            "Posts a month",
+            "Posts per month",
             "Storage",
-            "AI credits a month",
-            "Requests a minute",
+            "AI credits per month",
+            "Requests per minute",
             "Days of analytics",
-            "Report emails a day",
+            "Report emails per day",
         ]
     }
 }

@@ -81,7 +81,7 @@ async fn show(visit: &Visit) -> Result<PageReply> {
         ("Version", env!("CARGO_PKG_VERSION").to_owned()),
         ("Database", database.clone()),
         ("Schema", format!("version {schema}")),
-        ("Public address", app.public_url.clone()),
+        ("Public URL", app.public_url.clone()),
         ("Users", format!("{} in {}", number(all.len()), counted(workspaces, "workspace"))),
         ("Files", number(totals.stored)),
     ];
@@ -115,32 +115,32 @@ async fn jobs(visit: &Visit, conn: &mut Conn) -> Result<Finding> {
     let oldest = ready.filter(|count| !paused.contains(&count.kind)).map(|count| visit.now - count.oldest).max();
     if let Some(age) = oldest.filter(|age| age.num_minutes() >= LATE_MINUTES) {
         let detail = format!("The oldest ready job has waited for {}.", span(age));
-        return Ok(Finding::failure("Jobs", detail, "look whether workers run, and add some if they are busy"));
+        return Ok(Finding::failure("Jobs", detail, "check that workers are running, and add more if they are busy"));
     }
     let dead: i64 = overview.iter().filter(|count| count.state == JobState::Dead).map(|count| count.jobs).sum();
     if dead > 0 {
-        let detail = format!("{} jobs failed at all attempts.", number(dead));
-        return Ok(Finding::warning("Jobs", detail, "read their reasons under Jobs, and retry them"));
+        let detail = format!("All attempts of {} jobs failed.", number(dead));
+        return Ok(Finding::warning("Jobs", detail, "check the reasons under Jobs, then retry the jobs"));
     }
     if !paused.is_empty() {
-        let detail = format!("{} kinds of jobs are paused.", paused.len());
+        let detail = format!("{} job kinds are paused.", paused.len());
         return Ok(Finding::warning("Jobs", detail, "resume them under Jobs"));
     }
-    Ok(Finding::ok("Jobs", "No job is late, and none is dead."))
+    Ok(Finding::ok("Jobs", "No jobs are late or dead."))
 }
 
 async fn storage(visit: &Visit) -> Finding {
-    let remedy = "look at the directory or the bucket of CRIER_STORAGE_URL";
+    let remedy = "check the directory or bucket of CRIER_STORAGE_URL";
     match tokio::time::timeout(STORAGE_TIMEOUT, visit.app.library.storage().size(PROBE)).await {
-        Ok(Ok(_)) => Finding::ok("Files", "The storage answers."),
+        Ok(Ok(_)) => Finding::ok("Files", "The storage responds."),
         Ok(Err(error)) => Finding::failure("Files", error.to_string(), remedy),
-        Err(_) => Finding::failure("Files", "The storage does not answer.", remedy),
+        Err(_) => Finding::failure("Files", "The storage does not respond.", remedy),
     }
 }
 
 fn mail(visit: &Visit) -> Finding {
     match visit.app.mailer {
-        Some(_) => Finding::ok("E-mail", "A mail server is configured."),
-        None => Finding::warning("E-mail", "No mail is sent.", "set CRIER_SMTP_URL, or do without e-mail"),
+        Some(_) => Finding::ok("Email", "A mail server is configured."),
+        None => Finding::warning("Email", "Crier sends no email.", "set CRIER_SMTP_URL to send email"),
     }
 }

@@ -130,8 +130,8 @@ fn destinations(visit: &Visit, sent: Sent, is_planned: bool) -> Result<Vec<Choic
     let chosen = if sent == Sent::Scheduling { visit.form.get("destination") } else { proposed.as_str() };
     let choice = |one: &Destination| {
         let (label, hint) = match one {
-            Destination::Calendar => ("Scheduled", "It goes out at the item's time."),
-            Destination::Draft => ("A draft", "You go on writing it."),
+            Destination::Calendar => ("Scheduled", "The post is published at the item's time."),
+            Destination::Draft => ("Draft", "You can continue editing it."),
             Destination::Approval => ("Waiting for approval", "An owner or admin approves it."),
         };
         Choice { hint: hint.to_owned(), ..Choice::new(one.as_str(), label, one.as_str() == chosen) }

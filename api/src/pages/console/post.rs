@@ -105,10 +105,10 @@ async fn retry(visit: &Visit) -> Result<PageReply> {
             return visit.to(&format!("posts/{}", post.id), "post-retried");
         }
         PostRetry::NothingFailed | PostRetry::Started(_) => "This post has not failed on any account.",
-        PostRetry::Busy => "The post is being worked on right now. Try again in a moment.",
+        PostRetry::Busy => "The post is being processed. Retry in a moment.",
         PostRetry::OutcomeUnknown(_) => {
-            "It is not known whether the post was published on every account that failed. “Try the failed ones again” \
-             says where to look first."
+            "The post may already be published on some of the failed accounts. “Retry failed accounts” shows which \
+             accounts to check first."
         }
     };
     refused(visit, ApiError::new(ErrorCode::PostNotEditable, why)).await

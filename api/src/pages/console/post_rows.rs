@@ -62,11 +62,11 @@ pub async fn rows(visit: &Visit, conn: &mut Conn, posts: Vec<Post>) -> Result<Ve
     let row = |post: Post| {
         let (when_label, when) = match post.status {
             PostStatus::Published | PostStatus::PartiallyPublished => ("Published", post.published_at),
-            PostStatus::Scheduled => ("Goes out", post.scheduled_at),
+            PostStatus::Scheduled => ("Scheduled for", post.scheduled_at),
             PostStatus::Draft | PostStatus::PendingApproval if post.scheduled_at.is_some() => {
                 ("Planned for", post.scheduled_at)
             }
-            _ => ("Changed", None),
+            _ => ("Updated", None),
         };
         PostRow {
             id: post.id,

@@ -39,7 +39,7 @@ struct PostPage {
     targets: Vec<TargetRow>,
     more_targets: usize,
     attempts: Vec<Attempt>,
-    /// "Goes out", "Published", "Created", "Changed", in order.
+    /// "Scheduled for", "Published", "Created", "Updated", in order.
     times: Vec<(&'static str, Time)>,
     author: Option<String>,
     /// Why it was rejected, while it is a draft again.
@@ -193,9 +193,9 @@ async fn attempts(visit: &Visit, conn: &mut Conn, stored: &Stored, chips: &Chips
     let attempt = |attempt: post::Attempt| {
         let (tone, word) = match attempt.outcome {
             AttemptOutcome::Published => (Tone::Good, "Published"),
-            AttemptOutcome::Retried => (Tone::Warn, "Tried again"),
+            AttemptOutcome::Retried => (Tone::Warn, "Retried"),
             AttemptOutcome::Failed => (Tone::Bad, "Failed"),
-            AttemptOutcome::Unknown => (Tone::Warn, "Not known"),
+            AttemptOutcome::Unknown => (Tone::Warn, "Unknown"),
         };
         let ms = attempt.duration_ms;
         Attempt {
@@ -213,15 +213,15 @@ async fn attempts(visit: &Visit, conn: &mut Conn, stored: &Stored, chips: &Chips
 
 fn times(visit: &Visit, post: &post::Post) -> Vec<(&'static str, Time)> {
     let planned = match post.status {
-        PostStatus::Scheduled => "Goes out",
+        PostStatus::Scheduled => "Scheduled for",
         PostStatus::Draft | PostStatus::PendingApproval => "Planned for",
-        _ => "Was due",
+        _ => "Was scheduled for",
     };
     let mut times = Vec::new();
     times.extend(post.scheduled_at.map(|at| (planned, visit.time(at))));
     times.extend(post.published_at.map(|at| ("Published", visit.time(at))));
     times.push(("Created", visit.time(post.created_at)));
-    times.push(("Changed", visit.time(post.updated_at)));
+    times.push(("Updated", visit.time(post.updated_at)));
     times
 }
 
@@ -250,7 +250,7 @@ impl TargetRow {
             next_attempt: target.next_attempt_at.filter(|_| waits).map(|at| visit.time(at)),
             note: match target.attempts {
                 0 | 1 => None,
-                n => Some(format!("Tried {n} times.")),
+                n => Some(format!("{n} attempts")),
             },
         }
     }
@@ -271,7 +271,7 @@ fn unknown_outcome(account_ids: &[i64], chips: &Chips) -> String {
     let name = |id: &i64| chips.get(id).map(|chip| format!("{} ({})", chip.name, chip.platform.name));
     let names = account_ids.iter().filter_map(name).collect::<Vec<_>>().join(", ");
     format!(
-        "The post may be on {names} already: the connection ended before the outcome was known. Look there first. If \
-         it is there, do not try again, or it is published twice."
+        "The post may already be on {names}: the connection ended before the outcome was known. Check there first. If \
+         the post is there, do not retry, or it is published twice."
     )
 }

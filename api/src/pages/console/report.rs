@@ -245,7 +245,7 @@ fn frequencies(chosen: &str) -> Vec<Choice> {
         Frequency::Daily => "Every day",
         Frequency::Weekly => "Every Monday",
         Frequency::Monthly => "On the 1st of each month",
-        Frequency::Cron => "As the expression says",
+        Frequency::Cron => "Custom schedule",
     };
     Frequency::ALL.iter().map(|one| Choice::new(one.as_str(), label(*one), one.as_str() == chosen)).collect()
 }
@@ -288,7 +288,7 @@ fn export_row(visit: &Visit, shell: &Shell, export: Delivery) -> ExportRow {
         format: format_name(export.format),
         status: match export.status {
             Pending => Badge::new(Tone::Plain, "Waiting"),
-            Processing => Badge::new(Tone::Info, "Being made"),
+            Processing => Badge::new(Tone::Info, "Creating"),
             Sent if file => Badge::new(Tone::Good, "Ready"),
             Sent => Badge::new(Tone::Plain, "File deleted"),
             Failed => Badge::new(Tone::Bad, "Failed"),

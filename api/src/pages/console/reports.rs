@@ -130,14 +130,14 @@ pub const fn kind(widget: WidgetType) -> &'static str {
 
 const fn hint(widget: WidgetType) -> &'static str {
     match widget {
-        WidgetType::Summary => "Totals, and how they changed.",
-        WidgetType::PostsOverTime => "How many posts went out.",
+        WidgetType::Summary => "Totals and how they changed.",
+        WidgetType::PostsOverTime => "Number of published posts.",
         WidgetType::EngagementOverTime => "Likes, comments, shares and clicks.",
-        WidgetType::FollowersOverTime => "Of each account.",
-        WidgetType::TopPosts => "Those with the most engagement.",
-        WidgetType::PostsTable => "Each post with its figures.",
-        WidgetType::AccountsTable => "Each account with its figures.",
-        WidgetType::Note => "Your own words.",
+        WidgetType::FollowersOverTime => "Number of followers of each account.",
+        WidgetType::TopPosts => "Posts with the most engagement.",
+        WidgetType::PostsTable => "Each post with its metrics.",
+        WidgetType::AccountsTable => "Each account with its metrics.",
+        WidgetType::Note => "Your own text.",
     }
 }
 
@@ -181,7 +181,7 @@ fn schedule(all: &[Schedule]) -> Option<String> {
         Frequency::Daily => "Daily",
         Frequency::Weekly => "Weekly",
         Frequency::Monthly => "Monthly",
-        Frequency::Cron => "By expression",
+        Frequency::Cron => "Custom",
     };
     let people = one.recipients.len();
     Some(format!("{when}, to {people} {}", if people == 1 { "person" } else { "people" }))

@@ -134,18 +134,18 @@ impl salvo::Handler for PageRunner {
             Ok(None) => {
                 // Each guess of a token costs a look-up.
                 if !admission::count_address(&self.app, req).await.allowed {
-                    return notice(res, StatusCode::TOO_MANY_REQUESTS, "Too many requests; try again in a moment.");
+                    return notice(
+                        res,
+                        StatusCode::TOO_MANY_REQUESTS,
+                        "Too many requests. Wait a moment, then reload the page.",
+                    );
                 }
                 cookie::clear(&self.app, res);
                 return self.to_sign_in(req, res);
             }
             Err(error) => {
                 error.log();
-                return notice(
-                    res,
-                    error.code.status(),
-                    "The service does not answer right now; try again in a moment.",
-                );
+                return notice(res, error.code.status(), "Crier is unavailable. Wait a moment, then reload the page.");
             }
         };
         cookie::set(&self.app, res, &token);
@@ -267,7 +267,7 @@ impl PageRunner {
         };
         if !is_own {
             let message =
-                "This form is not from a page of your session. Go back, load the page again, and send it again.";
+                "This form does not belong to your session. Go back, reload the page, and submit the form again.";
             return Err(ApiError::new(ErrorCode::InsufficientScope, message));
         }
         if is_multipart {
@@ -295,9 +295,9 @@ fn check_access(access: Access, visit: &Visit) -> Result<()> {
         Access::Publisher if visit.can_publish() => Ok(()),
         Access::Publisher => Err(ApiError::for_publishers()),
         Access::Manager if visit.can_manage() => Ok(()),
-        Access::Manager => refused("Only the brand's owners and admins may do this. Ask one of them."),
+        Access::Manager => refused("Only owners and admins of the brand can do this. Ask one of them."),
         Access::Operator if visit.is_operator => Ok(()),
-        Access::Operator => refused("Only the operator of this installation may do this."),
+        Access::Operator => refused("Only operators of this installation can do this."),
     }
 }
 

@@ -177,8 +177,8 @@ async fn show_plan(visit: &Visit) -> Result<PageReply> {
     let usage: Usage = visit.api("getUsage").get().await?;
     let cap = |label, Used { used, limit }, unit| Cap { label, used, limit, unit };
     let requests = match usage.requests_per_minute {
-        Some(most) => format!("Each API key may send {most} requests a minute."),
-        None => "API keys may send any number of requests.".to_owned(),
+        Some(most) => format!("Each API key can send {most} requests per minute."),
+        None => "API keys can send any number of requests.".to_owned(),
     };
     let page = PlanPage {
         shell: visit.shell(Section::Settings, "Plan and usage"),
@@ -192,15 +192,15 @@ async fn show_plan(visit: &Visit) -> Result<PageReply> {
             cap("Report emails", usage.report_mails_per_day, "today (UTC)"),
         ],
         features: Feature::ALL.iter().map(|one| (feature(*one), usage.features.contains(one))).collect(),
-        note: format!("{requests} The operator changes a plan with: crier plan set --user EMAIL PLAN"),
+        note: format!("{requests} To change the plan, the operator runs: crier plan set --user EMAIL PLAN"),
     };
     visit.page(&page)
 }
 
 pub const fn feature(feature: Feature) -> &'static str {
     match feature {
-        Feature::BasicAnalytics => "Analytics of posts",
-        Feature::Analytics => "Analytics of accounts",
+        Feature::BasicAnalytics => "Post analytics",
+        Feature::Analytics => "Account analytics",
         Feature::LinkInBio => "Link in bio",
         Feature::Webhooks => "Webhooks",
         Feature::FeedReader => "Feeds",

@@ -168,7 +168,7 @@ pub struct PostRow {
     /// The beginning of the text, at most about 200 characters; empty for pictures alone.
     pub text: String,
     pub status: Badge,
-    /// "Goes out", "Published", "Failed", "Changed".
+    /// "Scheduled for", "Published", "Planned for", "Updated".
     pub when_label: String,
     pub when: Option<Time>,
     pub accounts: Vec<AccountChip>,
@@ -284,23 +284,24 @@ fn label(path: &str) -> String {
     let name = path.rsplit('.').next().unwrap_or(path);
     match name {
         "content" => "Text".to_owned(),
-        "media" | "file" => "Pictures".to_owned(),
+        "media" | "file" => "Images".to_owned(),
         "alt_text" => "Description".to_owned(),
         "scheduled_at" => "Date and time".to_owned(),
         "timezone" => "Time zone".to_owned(),
-        "email" => "E-mail address".to_owned(),
-        "url" | "slug" => "Address".to_owned(),
-        "avatar" => "Picture".to_owned(),
+        "email" => "Email address".to_owned(),
+        "url" => "URL".to_owned(),
+        "slug" => "Page URL".to_owned(),
+        "avatar" => "Image".to_owned(),
         "bio" => "Text below the title".to_owned(),
         "body" => "Message".to_owned(),
         "user_id" => "Assigned to".to_owned(),
         "snoozed_until" => "Until".to_owned(),
-        "planned_at" => "Day and time".to_owned(),
+        "planned_at" => "Date and time".to_owned(),
         "account_ids" => "Accounts".to_owned(),
         "start" | "starts_on" => "First day".to_owned(),
         "end" | "ends_on" => "Last day".to_owned(),
         "cron" => "Cron expression".to_owned(),
-        "widgets" => "Parts".to_owned(),
+        "widgets" => "Widgets".to_owned(),
         other => {
             let spaced = other.replace('_', " ");
             let mut letters = spaced.chars();

@@ -121,7 +121,11 @@ pub async fn admit(app: &Arc<App>, req: &Request, res: &mut Response) -> bool {
     let decision = admission::count_visitor(app, req).await;
     reply::write_rate_limit_headers(res.headers_mut(), &decision);
     if !decision.allowed {
-        notice(res, StatusCode::TOO_MANY_REQUESTS, "Too many requests from your address; try again in a moment.");
+        notice(
+            res,
+            StatusCode::TOO_MANY_REQUESTS,
+            "Too many requests from your address. Wait a moment, then reload the page.",
+        );
         res.headers_mut().insert(RETRY_AFTER, HeaderValue::from(decision.retry_after));
     }
     decision.allowed
@@ -132,7 +136,7 @@ pub async fn form(app: &Arc<App>, req: &mut Request, res: &mut Response) -> Opti
     let is_own = !is_from_another_site(app, req.headers());
     let body = read_body(req, app.min_rate).await.ok().filter(|_| is_own);
     if body.is_none() {
-        notice(res, StatusCode::BAD_REQUEST, "This form is not from a page of this server. Load the page again.");
+        notice(res, StatusCode::BAD_REQUEST, "This form is not from a page of this server. Reload the page.");
     }
     body.map(|body| Form::parse(&body))
 }
@@ -150,7 +154,7 @@ async fn send_link(req: &mut Request, depot: &mut Depot, res: &mut Response) {
         return render(res, StatusCode::NOT_FOUND, &page);
     }
     if !email.contains('@') || email.len() > 254 || email.contains(char::is_control) {
-        let problem = "Enter an e-mail address, such as ann@example.com.".to_owned();
+        let problem = "Enter an email address, such as ann@example.com.".to_owned();
         page.errors = FieldErrors::new([("email", vec![problem])]);
         page.state = SignInState::Ask;
         return render(res, StatusCode::UNPROCESSABLE_ENTITY, &page);
@@ -161,7 +165,7 @@ async fn send_link(req: &mut Request, depot: &mut Depot, res: &mut Response) {
             mail_link_later(&app, user);
         }
         Err(error) => {
-            tracing::warn!(%error, "a user could not be read");
+            tracing::warn!(%error, "failed to read a user");
             unavailable(res);
         }
     }
@@ -178,7 +182,7 @@ fn mail_link_later(app: &Arc<App>, user: Option<User>) {
     let app = app.clone();
     tokio::spawn(async move {
         if let Err(error) = mail_link(&app, &mailer, &user).await {
-            tracing::warn!(%error, "a sign-in link could not be mailed");
+            tracing::warn!(%error, "failed to email a sign-in link");
         }
     });
 }
@@ -204,7 +208,7 @@ async fn mail_link(app: &App, mailer: &Mailer, user: &User) -> std::result::Resu
     let message_id = mailer.message_id().map_err(|_| crier_base::secrets::SecretError::NoRandomness)?;
     let new = NewMail {
         recipient: &user.email,
-        subject: "Your link to sign in to Crier",
+        subject: "Your Crier sign-in link",
         body_text: &body_text,
         message_id: &message_id,
         ..NewMail::default()
@@ -237,7 +241,7 @@ async fn user_of_link(app: &Arc<App>, token: &str, req: &Request, res: &mut Resp
             }
         }
         Err(error) => {
-            tracing::warn!(%error, "a sign-in link could not be read");
+            tracing::warn!(%error, "failed to read a sign-in link");
             unavailable(res);
         }
     }
@@ -271,7 +275,7 @@ async fn sign_in(req: &mut Request, depot: &mut Depot, res: &mut Response) {
         }
         Ok(None) => render(res, StatusCode::GONE, &SignIn::new(&app, SignInState::Expired)),
         Err(error) => {
-            tracing::warn!(%error, "a sign-in failed");
+            tracing::warn!(%error, "sign-in failed");
             unavailable(res);
         }
     }
@@ -290,7 +294,7 @@ async fn sign_out(req: &mut Request, depot: &mut Depot, res: &mut Response) {
             tx.commit().await
         };
         if let Err(error) = ended.await {
-            tracing::warn!(%error, "a session could not be ended");
+            tracing::warn!(%error, "failed to end a session");
             return unavailable(res);
         }
         cookie::clear(&app, res);
@@ -300,5 +304,5 @@ async fn sign_out(req: &mut Request, depot: &mut Depot, res: &mut Response) {
 }
 
 pub fn unavailable(res: &mut Response) {
-    notice(res, StatusCode::SERVICE_UNAVAILABLE, "The database does not answer right now; try again in a moment.");
+    notice(res, StatusCode::SERVICE_UNAVAILABLE, "The database does not respond. Wait a moment, then reload the page.");
 }

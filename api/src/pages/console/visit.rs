@@ -183,11 +183,11 @@ pub fn form_errors(error: ApiError) -> Result<FieldErrors> {
         }
         // Each form has a key of its own, of which a person knows nothing.
         ErrorCode::IdempotencyKeyReused => Ok(FieldErrors::general(
-            "This form was sent before, with other content. Look at what that did; then send this again if it is still \
-             wanted.",
+            "This form was already submitted with other content. Check the result, then submit the form again if you \
+             still need it.",
         )),
         ErrorCode::IdempotencyInProgress => Ok(FieldErrors::general(
-            "This form was sent a moment ago, and is being worked on. Load the page again to see what came of it.",
+            "This form was just submitted and is still being processed. Reload the page to see the result.",
         )),
         code if code.status().is_client_error() && code != ErrorCode::NotFound => {
             Ok(FieldErrors::general(&error.message))

@@ -244,11 +244,11 @@ async fn show_delivery(visit: &Visit) -> Result<PageReply> {
 fn outcome(outcome: DeliveryOutcome) -> Badge {
     let text = match outcome {
         DeliveryOutcome::Success => return Badge::new(Tone::Good, "Delivered"),
-        DeliveryOutcome::Redirect | DeliveryOutcome::ClientError | DeliveryOutcome::ServerError => "Refused",
+        DeliveryOutcome::Redirect | DeliveryOutcome::ClientError | DeliveryOutcome::ServerError => "Rejected",
         DeliveryOutcome::Timeout => "Timed out",
         DeliveryOutcome::Dns => "Unknown host",
         DeliveryOutcome::Connect => "No connection",
-        DeliveryOutcome::Tls => "No secure connection",
+        DeliveryOutcome::Tls => "TLS error",
         DeliveryOutcome::Blocked => "Blocked",
     };
     Badge::new(Tone::Bad, text)

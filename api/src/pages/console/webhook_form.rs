@@ -82,7 +82,7 @@ async fn render(visit: &Visit, status: StatusCode, values: Values, errors: Field
     };
     let events = all.into_iter().map(choice).collect();
     let id = visit.id("webhook");
-    let title = if id.is_some() { "Edit the webhook" } else { "New webhook" };
+    let title = if id.is_some() { "Edit webhook" } else { "New webhook" };
     let shell = visit.shell(Section::Developers, title);
     let Values { url, description, is_active, .. } = values;
     visit.page_with(status, &WebhookForm { shell, errors, id, url, description, is_active, events })
@@ -137,11 +137,11 @@ async fn rotate(visit: &Visit) -> Result<PageReply> {
 fn show_secret(visit: &Visit, made: WebhookWithSecret) -> Result<PageReply> {
     let shell = visit.shell(Section::Developers, "Signing secret");
     let page = NewSecret {
-        lead: "The receiver checks the signature of each delivery with it.".to_owned(),
+        lead: "Use this secret in the receiver to verify the signature of each delivery.".to_owned(),
         label: "Signing secret",
         secret: made.secret,
         example: None,
-        done: Link::new("To the webhook", &shell.webhook(made.id, "")),
+        done: Link::new("Go to webhook", &shell.webhook(made.id, "")),
         shell,
     };
     visit.page(&page)

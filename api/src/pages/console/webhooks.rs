@@ -56,7 +56,7 @@ impl Webhook {
     pub fn status(&self, activity: Option<&WebhookActivity>) -> Badge {
         let is_failing = activity.is_some_and(|activity| activity.failing_since.is_some());
         match (self.is_active, &self.disabled_reason) {
-            (false, Some(_)) => Badge::new(Tone::Bad, "Switched off"),
+            (false, Some(_)) => Badge::new(Tone::Bad, "Disabled"),
             (false, None) => Badge::new(Tone::Plain, "Paused"),
             (true, _) if is_failing => Badge::new(Tone::Warn, "Failing"),
             (true, _) => Badge::new(Tone::Good, "Active"),

@@ -45,7 +45,7 @@ struct GuidePage {
 
 fn render(text: &str, public_url: &str) -> Option<PageBody> {
     let page = GuidePage { guide: markdown::render(&text.replace(LOCAL, public_url)) };
-    let html = page.render().inspect_err(|error| tracing::error!(%error, "a guide could not be rendered"));
+    let html = page.render().inspect_err(|error| tracing::error!(%error, "failed to render a guide"));
     html.ok().map(PageBody::new)
 }
 
@@ -58,7 +58,7 @@ impl salvo::Handler for Guide {
                 styles::send(req, res, page, "text/html; charset=utf-8", "no-cache");
                 headers(res);
             }
-            None => notice(res, StatusCode::INTERNAL_SERVER_ERROR, "This page could not be shown."),
+            None => notice(res, StatusCode::INTERNAL_SERVER_ERROR, "This page cannot be shown."),
         }
     }
 }

@@ -71,12 +71,12 @@ impl salvo::Handler for Asset {
                 asset.body.get_or_init(|| PageBody::new((asset.read)()));
             });
             if let Err(error) = made.await {
-                tracing::error!(%error, "a file of the reference could not be compressed");
+                tracing::error!(%error, "failed to compress a file of the API reference");
             }
         }
         match self.body.get() {
             Some(body) => styles::send(req, res, body, self.media_type, styles::FOREVER),
-            None => notice(res, StatusCode::INTERNAL_SERVER_ERROR, "This file could not be sent."),
+            None => notice(res, StatusCode::INTERNAL_SERVER_ERROR, "This file cannot be sent."),
         }
     }
 }

@@ -25,7 +25,7 @@ use crate::fields::{Fields, ParsedBody};
 use crate::openapi::schema::Word;
 use crate::response::ApiResponse;
 
-/// Which platform a person is to be sent to.
+/// The platform to authorize.
 #[derive(Clone, Debug, JsonSchema)]
 pub struct NewAuthorization {
     #[schemars(with = "Word<Platform>")]
@@ -34,14 +34,14 @@ pub struct NewAuthorization {
     pub target: Option<ConnectTarget>,
 }
 
-/// A page for a person to open; the URL is a secret and works once.
+/// A page on which a person connects an account. Its URL is a secret and works once.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Authorization {
     #[schemars(with = "Word<Platform>")]
     pub platform: Platform,
     #[schemars(url)]
     pub authorization_url: String,
-    /// Seconds.
+    /// The time until the URL expires, in seconds.
     pub expires_in: i64,
 }
 
@@ -49,10 +49,10 @@ pub fn endpoint() -> Endpoint {
     Endpoint::post("/brands/{brand}/social-accounts/authorize", "authorizeSocialAccount", Scope::AccountsWrite)
         .tag(TAG)
         .for_publishers()
-        .summary("Get a URL at which a person connects an account")
+        .summary("Create an authorization URL")
         .description(
-            "The URL is a secret: anyone who opens it may connect an account, without a login. It works once, within 30 \
-             minutes. Emits `account.connected` when the person has finished.",
+            "A person opens the URL to connect an account. The URL is a secret: anyone who opens it can connect an account, \
+             without signing in. It works once, within 30 minutes. Emits `account.connected` when the person has finished.",
         )
         .body::<NewAuthorization>(json!({ "platform": "facebook", "target": "page" }))
         .response::<Authorization>(200, ResponseShape::One)
@@ -80,7 +80,7 @@ async fn authorize(
     let target = target.unwrap_or(ConnectTarget::Default);
     match cx.app.platforms.descriptor(platform).mode {
         Mode::SelfConnect => {
-            let message = format!("{platform} is connected by credentials: use POST social-accounts.");
+            let message = format!("{platform} is connected with credentials. Use `POST …/social-accounts`.");
             return Err(ApiError::field("platform", message));
         }
         Mode::SelfConnectOauth => return Err(interactive(platform)),
@@ -106,7 +106,7 @@ pub async fn issue(
     let connector = app.platforms.get(platform).ok_or_else(|| not_configured(platform, target))?;
     let oauth = connector.oauth().ok_or_else(|| not_configured(platform, target))?;
     if !oauth.targets().contains(&target) {
-        let message = format!("{platform} has nothing to choose: leave target out, or send default.");
+        let message = format!("{platform} does not support this target. Omit `target`, or send `default`.");
         return Err(ApiError::field("target", message));
     }
     let has_variables = app.platforms.application(platform, target).is_some();

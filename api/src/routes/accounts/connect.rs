@@ -21,7 +21,7 @@ use crate::response::ApiResponse;
 /// The maximum length of a credential; no platform's key or address is longer.
 const MAX_CREDENTIAL_CHARS: usize = 2048;
 
-/// Credentials for one platform, by the fields that its descriptor lists.
+/// The account to connect. The platform's descriptor lists the fields of `credentials`.
 #[derive(Clone, Debug, JsonSchema)]
 pub struct NewAccountCredentials {
     #[schemars(with = "Word<Platform>")]
@@ -50,9 +50,9 @@ pub fn endpoint() -> Endpoint {
     Endpoint::post("/brands/{brand}/social-accounts", "connectSocialAccount", Scope::AccountsWrite)
         .tag(TAG)
         .for_publishers()
-        .summary("Connect an account by credentials")
+        .summary("Connect an account with credentials")
         .description(
-            "The credentials are checked with the platform before they are saved. Connecting an account again renews its \
+            "Crier checks the credentials with the platform before it saves them. Connecting an account again renews its \
              credentials and makes it active. Emits `account.connected`.",
         )
         .body::<NewAccountCredentials>(json!({ "platform": "sandbox", "credentials": { "handle": "demo" } }))
@@ -80,7 +80,7 @@ async fn prepare(cx: &Context) -> Result<WriteStep> {
         Mode::SelfConnect => {}
         Mode::SelfConnectOauth => return Err(interactive(platform)),
         Mode::Oauth => {
-            let message = format!("{platform} is connected in a browser: use social-accounts/authorize.");
+            let message = format!("{platform} is connected in a browser. Use `POST …/social-accounts/authorize`.");
             return Err(ApiError::field("platform", message));
         }
     }
@@ -137,7 +137,10 @@ async fn save(cx: &Context, tx: &mut Tx, platform: Platform, connected: &Connect
     };
     let account = save_account(tx, &cx.app, place, platform, connected).await.map_err(|error| match error {
         SaveError::Full(cap) => full(cap),
-        SaveError::OfOthers => refused(ConnectError::Refused(format!("{IS_OF_OTHERS} Ask a member of that brand."))),
+        SaveError::OfOthers => {
+            let message = format!("{IS_OF_OTHERS} Ask a member of that brand to connect the account to this brand.");
+            refused(ConnectError::Refused(message))
+        }
         SaveError::Refused(error) => refused(error),
         SaveError::Store(error) => error.into(),
     })?;

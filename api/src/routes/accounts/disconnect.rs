@@ -17,10 +17,11 @@ use crate::error::{ApiError, Result};
 use crate::openapi::schema::Word;
 use crate::response::ApiResponse;
 
-/// What a disconnect did.
+/// The result of disconnecting an account.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Disconnected {
-    /// `detached`: other brands still have the account. `revoked`: this was the last one; its tokens are gone.
+    /// `detached`: other brands still have the account. `revoked`: no other brand has the account, and its tokens are
+    /// deleted.
     #[schemars(with = "Word<DisconnectResult>")]
     pub result: DisconnectResult,
     pub account_id: i64,
@@ -32,7 +33,8 @@ pub fn endpoint() -> Endpoint {
         .for_publishers()
         .summary("Disconnect an account from a brand")
         .description(
-            "Posts scheduled to it fail at their time with `account_disconnected`. Emits `account.disconnected`.",
+            "Posts that are scheduled for the account fail at their scheduled time with `account_disconnected`. Emits \
+             `account.disconnected`.",
         )
         .response::<Disconnected>(200, ResponseShape::One)
         .writes(disconnect)

@@ -27,5 +27,5 @@ async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     }
     let found = accounts::list(conn, cx.brand()?.id, page).await?;
     let rows = found.rows.into_iter().map(SocialAccount::from).collect();
-    pagination::answer(cx, page, Page { rows, total: found.total }).await
+    pagination::answer(cx, page, Page { rows, total: found.total })
 }

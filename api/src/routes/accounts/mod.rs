@@ -35,7 +35,7 @@ pub fn endpoints() -> Vec<Endpoint> {
     ]
 }
 
-/// Why an account stopped working.
+/// The reason why an account stopped working.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct AccountError {
     pub code: String,
@@ -77,7 +77,7 @@ impl From<limits::AccountLimits> for AccountLimits {
     }
 }
 
-/// An account at a platform. One external account is one record in a workspace, attached to one or several brands.
+/// An account on a platform. A workspace has one record of each external account, attached to one or more brands.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SocialAccount {
     pub id: i64,
@@ -92,12 +92,12 @@ pub struct SocialAccount {
     pub avatar_url: Option<String>,
     #[schemars(with = "Word<AccountKind>")]
     pub kind: AccountKind,
-    /// Only active accounts publish.
+    /// The status of the account. Only active accounts can publish.
     #[schemars(with = "Word<AccountStatus>")]
     pub status: AccountStatus,
     pub token_expires_at: Option<ScheduledTimestamp>,
     pub last_error: Option<AccountError>,
-    /// Null if the limits are those of the platform, or if they were not read.
+    /// Null if the platform's limits apply, or if the limits have not been read.
     #[schemars(extend("x-extension" = true))]
     pub limits: Option<AccountLimits>,
     pub connected_at: Timestamp,
@@ -128,7 +128,8 @@ impl From<account::SocialAccount> for SocialAccount {
 }
 
 fn interactive(platform: Platform) -> ApiError {
-    let message = format!("Accounts of {platform} are set up in the settings area, not through the API.");
+    let message =
+        format!("{platform} accounts cannot be connected through the API. Connect them in the settings area.");
     ApiError::new(ErrorCode::InteractiveSetupRequired, message)
 }
 
@@ -136,7 +137,7 @@ fn interactive(platform: Platform) -> ApiError {
 pub fn not_configured(platform: Platform, target: ConnectTarget) -> ApiError {
     let name = descriptor(platform).name;
     let message = if platform == Platform::Sandbox {
-        "The sandbox is off on this installation. Its operator can turn it on with CRIER_SANDBOX=true.".to_owned()
+        "The sandbox is disabled on this installation. Its operator can enable it with CRIER_SANDBOX=true.".to_owned()
     } else {
         let [id, secret] = application_variables(platform, platform.application_target(target));
         format!(
@@ -152,7 +153,7 @@ pub fn unavailable(message: String) -> ApiError {
 }
 
 pub fn full(cap: u64) -> ApiError {
-    ApiError::limit_reached("social accounts for each brand", cap)
+    ApiError::limit_reached("social accounts per brand", cap)
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::openapi::schema::Word;
 use crate::response::ApiResponse;
 
-/// A field of the credentials form.
+/// A field of the credentials.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CredentialField {
     pub name: &'static str,
@@ -24,7 +24,7 @@ pub struct CredentialField {
     pub required: bool,
 }
 
-/// The limits of a platform's text; null where there is none.
+/// A platform's limits for text. A limit is null if the platform does not have it.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct TextRules {
     pub max: Option<u32>,
@@ -33,11 +33,11 @@ pub struct TextRules {
     /// A second limit, in UTF-8 bytes.
     pub max_bytes: Option<u32>,
     pub max_with_media: Option<u32>,
-    /// What every URL counts, whatever its length.
+    /// The number of units that each URL counts as, regardless of its length.
     pub url_weight: Option<u32>,
 }
 
-/// The limits of a platform's pictures.
+/// A platform's limits for images.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct MediaRules {
     pub max_images: u32,
@@ -46,23 +46,23 @@ pub struct MediaRules {
     pub max_bytes: Option<u64>,
 }
 
-/// What a platform can do.
+/// The capabilities of a platform.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Capabilities {
     pub text: TextRules,
     pub media: MediaRules,
-    /// What a post needs beyond text, in `overrides[].options`.
+    /// The options that a post requires, in `overrides[].options`.
     pub required_options: Vec<&'static str>,
-    /// What is read into the inbox; nothing where this installation has switched it off.
+    /// The types of conversations in the inbox. Empty if this installation has disabled the inbox of the platform.
     #[schemars(with = "Vec<Word<ConversationType>>")]
     pub inbox: Vec<ConversationType>,
     #[schemars(with = "Vec<Word<ConversationType>>")]
     pub replies: Vec<ConversationType>,
-    /// Whether this installation reads figures of its posts and accounts.
+    /// Whether this installation collects metrics of the platform's posts and accounts.
     pub analytics: bool,
 }
 
-/// A platform that can be connected, and what it asks for. Read it rather than hard-code it.
+/// A platform and its requirements. Read the descriptor at run time instead of hard-coding it.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PlatformDescriptor {
     #[schemars(with = "Word<Platform>")]
@@ -73,7 +73,7 @@ pub struct PlatformDescriptor {
     #[schemars(with = "Word<ConnectMethod>")]
     pub connect_method: ConnectMethod,
     pub credential_fields: Vec<CredentialField>,
-    /// Whether this installation can connect it.
+    /// Whether this installation can connect the platform.
     #[schemars(extend("x-extension" = true))]
     pub configured: bool,
     #[schemars(extend("x-extension" = true))]

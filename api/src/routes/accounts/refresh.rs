@@ -32,7 +32,7 @@ pub fn endpoint() -> Endpoint {
 }
 
 fn reconnect() -> ApiError {
-    let message = "The platform no longer accepts what this account was connected with. Connect the account again.";
+    let message = "The platform no longer accepts this account's credentials. Connect the account again.";
     ApiError::new(ErrorCode::ReconnectRequired, message)
 }
 

@@ -43,7 +43,7 @@ pub enum SaveError {
 
 /// Says why an account of other brands was not connected.
 pub const IS_OF_OTHERS: &str =
-    "This account is connected to a brand that you are not a member of, with other credentials.";
+    "This account is connected to a brand that you are not a member of, with different credentials.";
 
 fn is_full(count: i64, cap: u64) -> bool {
     count >= i64::try_from(cap).unwrap_or(i64::MAX)

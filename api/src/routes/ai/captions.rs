@@ -24,34 +24,34 @@ const COUNT_RANGE: std::ops::RangeInclusive<i64> = 1..=10;
 const MAX_TONE_CHARS: usize = 60;
 const MAX_LANGUAGE_CHARS: usize = 35;
 
-/// What captions are to be like.
+/// Options for captions.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only its schema is used")]
 pub struct CaptionOptions {
-    /// The platform of the captions. None is longer than the platform accepts. For Mastodon, the limit is the smallest of
-    /// the brand's accounts.
+    /// The platform of the captions. No caption is longer than the platform allows. For Mastodon, the limit is the
+    /// smallest of the brand's accounts.
     #[schemars(with = "Option<Word<Platform>>")]
     pub platform: Option<Platform>,
-    /// How many.
+    /// The number of captions.
     #[schemars(range(min = 1, max = 10), extend("default" = 3))]
     pub count: Option<i64>,
-    /// In a few words.
+    /// The tone, in a few words.
     #[schemars(length(min = 1, max = MAX_TONE_CHARS), extend("x-extension" = true))]
     pub tone: Option<String>,
-    /// A BCP 47 tag, such as `de` or `pt-BR`; without one the prompt's language.
+    /// A BCP 47 tag, such as `de` or `pt-BR`. Default: the language of the prompt.
     #[schemars(length(max = MAX_LANGUAGE_CHARS), extend("x-extension" = true))]
     pub language: Option<String>,
     #[schemars(with = "Option<Word<Length>>", extend("x-extension" = true))]
     pub length: Option<Length>,
-    /// Without it as the model likes.
+    /// Whether to include hashtags. If omitted, the model decides.
     #[schemars(extend("x-extension" = true))]
     pub include_hashtags: Option<bool>,
-    /// Without it as the model likes.
+    /// Whether to include emojis. If omitted, the model decides.
     #[schemars(extend("x-extension" = true))]
     pub include_emojis: Option<bool>,
 }
 
-/// What captions are to be about.
+/// The captions to generate.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only its schema is used")]
 pub struct NewCaptions {
@@ -60,20 +60,20 @@ pub struct NewCaptions {
     pub options: Option<CaptionOptions>,
 }
 
-/// Captions, ready to be posted.
+/// The generated captions.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CaptionResult {
-    /// As many as were asked for, all different.
+    /// The requested number of captions, all different.
     #[schemars(extend("examples" = [[
         "Fresh from the oven, every morning.", "Smell that? The bread is out.", "Six o'clock, warm bread."
     ]]))]
     pub captions: Vec<String>,
-    /// Which model wrote them.
+    /// The model that generated the captions.
     #[schemars(extend("examples" = ["writer-1"]))]
     pub model: String,
     #[schemars(extend("examples" = [15]))]
     pub credits_used: u64,
-    /// Of this month; null where the plan sets no limit.
+    /// The AI credits that remain this month. Null if the plan has no limit.
     #[schemars(extend("examples" = [4985]))]
     pub credits_remaining: Option<u64>,
 }
@@ -81,8 +81,8 @@ pub struct CaptionResult {
 pub fn endpoint() -> Endpoint {
     Endpoint::post("/brands/{brand}/ai/captions", "generateCaptions", Scope::AiWrite)
         .tag(TAG)
-        .summary("Write captions")
-        .description("Takes 15 credits; they are given back if no result comes.")
+        .summary("Generate captions")
+        .description("Costs 15 AI credits, which are refunded if there is no result.")
         .body::<NewCaptions>(json!({
             "prompt": "Our sourdough is out of the oven at seven every morning.",
             "options": {
@@ -154,7 +154,7 @@ fn language(f: &Fields<'_>) -> Option<String> {
     let first = parts.next().is_some_and(|p| (2..=8).contains(&p.len()) && p.bytes().all(|b| b.is_ascii_alphabetic()));
     let rest = parts.all(|p| (1..=8).contains(&p.len()) && p.bytes().all(|b| b.is_ascii_alphanumeric()));
     if !(first && rest) {
-        f.problem("language", "Must be a language's tag such as de or pt-BR.");
+        f.problem("language", "Must be a language tag, such as de or pt-BR.");
         return None;
     }
     Some(tag)

@@ -17,29 +17,29 @@ use crate::error::Result;
 use crate::openapi::schema::Word;
 use crate::response::ApiResponse;
 
-/// A post that is to get hashtags.
+/// The post to generate hashtags for.
 #[derive(Clone, Debug, JsonSchema)]
 pub struct NewHashtags {
     /// The post's text.
     #[schemars(length(min = 1, max = MAX_PROMPT_CHARS))]
     pub content: String,
-    /// Where it is to be posted: no more than do good there are answered.
+    /// The platform of the post. The response contains no more hashtags than are useful there.
     #[schemars(with = "Option<Word<Platform>>")]
     pub platform: Option<Platform>,
 }
 
-/// Hashtags, the best first.
+/// The generated hashtags, best first.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct HashtagResult {
-    /// Each `#` and letters, digits and underscores of any script.
+    /// Each hashtag is a `#` followed by letters, digits and underscores of any script.
     #[schemars(extend("examples" = [["#bread", "#bakery", "#sourdough"]]))]
     pub hashtags: Vec<String>,
-    /// Which model chose them.
+    /// The model that generated the hashtags.
     #[schemars(extend("examples" = ["writer-1"]))]
     pub model: String,
     #[schemars(extend("examples" = [12]))]
     pub credits_used: u64,
-    /// Of this month; null where the plan sets no limit.
+    /// The AI credits that remain this month. Null if the plan has no limit.
     #[schemars(extend("examples" = [4988]))]
     pub credits_remaining: Option<u64>,
 }
@@ -47,8 +47,8 @@ pub struct HashtagResult {
 pub fn endpoint() -> Endpoint {
     Endpoint::post("/brands/{brand}/ai/hashtags", "generateHashtags", Scope::AiWrite)
         .tag(TAG)
-        .summary("Choose hashtags")
-        .description("Takes 12 credits; they are given back if no result comes.")
+        .summary("Generate hashtags")
+        .description("Costs 12 AI credits, which are refunded if there is no result.")
         .body::<NewHashtags>(
             json!({ "content": "Our sourdough is out of the oven at seven every morning.", "platform": "instagram" }),
         )

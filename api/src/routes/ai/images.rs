@@ -26,18 +26,18 @@ use crate::routes::media::{MAX_ALT_TEXT_CHARS, MediaAsset, owner, storage_full};
 /// idempotency key.
 const STORE_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// What a picture is to be like.
+/// Options for an image.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only its schema is used")]
 pub struct ImageOptions {
     #[schemars(with = "Option<Word<Size>>", extend("default" = "auto"))]
     pub size: Option<Size>,
-    /// `high` takes 1000 credits, all others 240.
+    /// `high` costs 1000 AI credits, all other values 240.
     #[schemars(with = "Option<Word<Quality>>", extend("default" = "auto"))]
     pub quality: Option<Quality>,
 }
 
-/// What a picture is to show.
+/// The image to generate.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only its schema is used")]
 pub struct NewImage {
@@ -46,16 +46,16 @@ pub struct NewImage {
     pub options: Option<ImageOptions>,
 }
 
-/// A picture that is in the media library.
+/// The generated image, in the media library.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ImageResult {
     pub media: MediaAsset,
-    /// Which model made it.
+    /// The model that generated the image.
     #[schemars(extend("examples" = ["painter-1"]))]
     pub model: String,
     #[schemars(extend("examples" = [240]))]
     pub credits_used: u64,
-    /// Of this month; null where the plan sets no limit.
+    /// The AI credits that remain this month. Null if the plan has no limit.
     #[schemars(extend("examples" = [4760]))]
     pub credits_remaining: Option<u64>,
 }
@@ -64,10 +64,10 @@ pub fn endpoint() -> Endpoint {
     Endpoint::post("/brands/{brand}/ai/images", "generateImage", Scope::AiWrite)
         .tag(TAG)
         .adds(Growth::Files)
-        .summary("Make a picture")
+        .summary("Generate an image")
         .description(
-            "Takes 240 credits, with the quality `high` 1000; they are given back if no result comes. The picture is saved \
-             in the media library, with the prompt as its alt text.",
+            "Costs 240 AI credits, or 1000 with the quality `high`. They are refunded if there is no result. The image is \
+             saved in the media library, with the prompt as its alt text.",
         )
         .body::<NewImage>(json!({
             "prompt": "A loaf of sourdough on a wooden table, morning light",
@@ -140,14 +140,14 @@ async fn store_picture(cx: &Context, picture: Bytes) -> Result<IngestedFile> {
         let spooled = spooled(cx, picture).await.map_err(|e| ApiError::storage(e.to_string()))?;
         let taken = cx.app.library.ingest(&cx.app.store, &owner(cx)?, &spooled).await;
         taken.map_err(|error| match error {
-            IngestError::Refused(why) => ApiError::ai_unavailable(format!("its picture is not taken: {why}")),
+            IngestError::Refused(why) => ApiError::ai_unavailable(format!("its image was rejected: {why}")),
             IngestError::Full => storage_full(cx.plan.storage_mib),
             IngestError::Store(error) => error.into(),
             IngestError::Storage(error) => ApiError::storage(error.to_string()),
             IngestError::Machine(why) => ApiError::storage(why),
         })
     };
-    let timed_out = |_| ApiError::storage("the storage did not take a picture in time");
+    let timed_out = |_| ApiError::storage("timed out storing an image");
     tokio::time::timeout(STORE_TIMEOUT, work).await.unwrap_or_else(|elapsed| Err(timed_out(elapsed)))
 }
 
@@ -166,9 +166,9 @@ async fn write(cx: &Context, tx: &mut Tx, image: &GeneratedImage) -> Result<ApiR
     let described =
         Described { asset_type: AssetType::Image, filename: &name, alt_text: Some(&image.alt_text), source_url: None };
     let Some(id) = media::create_asset(tx, brand_id, &image.file, &described).await? else {
-        return Err(ApiError::storage("a file was swept away before it was kept"));
+        return Err(ApiError::storage("a file was deleted before its asset was created"));
     };
-    let asset = assets::find(tx, brand_id, id).await?.ok_or_else(|| ApiError::bug("an asset made just now is gone"))?;
+    let asset = assets::find(tx, brand_id, id).await?.ok_or_else(|| ApiError::bug("a new asset is missing"))?;
     let result = ImageResult {
         media: MediaAsset::new(&cx.app.library, asset),
         model: image.model.clone(),

@@ -41,14 +41,14 @@ pub const ERROR_CODES: &[ErrorCode] = &[
 /// `model`: the variable of the model that is needed.
 fn not_configured(model: &str) -> ApiError {
     let message =
-        format!("The AI is not configured on this installation. Its operator must set CRIER_AI_BASE_URL and {model}.");
+        format!("AI is not configured on this installation. Its operator must set CRIER_AI_BASE_URL and {model}.");
     ApiError::new(ErrorCode::PlatformNotConfigured, message)
 }
 
 fn insufficient(want: &CreditRequest) -> ApiError {
     let message = format!(
-        "This takes {} AI credits, and fewer are left of this month's {}. Wait for the next month or choose a larger \
-         plan.",
+        "This request costs {} AI credits, but fewer of this month's {} are left. Wait for the next month or choose a \
+         larger plan.",
         want.credits,
         want.cap.unwrap_or_default()
     );
@@ -71,7 +71,7 @@ async fn ask<T>(
     let (outcome, answer) = match result {
         Ok(Ok(value)) => (AiOutcome::Done, Ok(value)),
         Ok(Err(error)) => to_api_error(&error, field),
-        Err(_) => (AiOutcome::TimedOut, Err(ApiError::ai_unavailable("the provider did not answer in time"))),
+        Err(_) => (AiOutcome::TimedOut, Err(ApiError::ai_unavailable("the provider did not respond in time"))),
     };
     metrics::ai_request(operation, outcome, started.elapsed());
     answer
@@ -80,8 +80,8 @@ async fn ask<T>(
 fn to_api_error<T>(error: &AiError, field: &str) -> (AiOutcome, Result<T>) {
     match error {
         AiError::Refused(_) => {
-            tracing::info!(%error, "the AI provider refused a prompt");
-            let problem = "The AI does not answer this; it may break the rules of its provider. Say it in other words.";
+            tracing::info!(%error, "the AI provider rejected a prompt");
+            let problem = "The AI provider rejected this text. It may break the rules of the provider. Rephrase it.";
             (AiOutcome::Refused, Err(ApiError::field(field, problem)))
         }
         AiError::Unavailable(_) => (AiOutcome::Unavailable, Err(ApiError::ai_unavailable(error.to_string()))),

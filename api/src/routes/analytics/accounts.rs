@@ -17,10 +17,10 @@ use crate::error::Result;
 use crate::openapi::schema::Word;
 use crate::response::ApiResponse;
 
-/// How many of the brand's accounts are shown, the newest.
+/// The maximum number of accounts in a response. The newest accounts are included.
 const MAX_ACCOUNTS: i64 = 500;
 
-/// An account at the end of a day; null where nothing was seen.
+/// The metrics of an account at the end of a day. A metric is null if it is unknown.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct AccountPoint {
     pub date: NaiveDate,
@@ -29,26 +29,26 @@ pub struct AccountPoint {
     pub posts: Option<i64>,
 }
 
-/// The figures of an account.
+/// The metrics of an account.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct AccountSeries {
     pub account_id: i64,
     #[schemars(with = "Word<Platform>")]
     pub platform: Platform,
-    /// One entry for each day, the oldest first.
+    /// One entry per day, oldest first.
     pub points: Vec<AccountPoint>,
-    /// The platform's metrics that it refuses for this account; they are asked for again after a day.
+    /// The metrics that the platform does not provide for this account. Crier requests them again after a day.
     pub unavailable: Vec<String>,
 }
 
-/// The figures of a brand's accounts by day.
+/// The metrics of a brand's accounts, by day.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct AccountsSeries {
     pub start: NaiveDate,
     pub end: NaiveDate,
     pub granularity: &'static str,
     pub timezone: String,
-    /// How far back the plan shows.
+    /// The number of days for which the plan shows metrics.
     pub retention_days: u64,
     pub series: Vec<AccountSeries>,
 }
@@ -56,7 +56,7 @@ pub struct AccountsSeries {
 pub fn endpoint() -> Endpoint {
     Endpoint::get("/brands/{brand}/analytics/accounts", "getAccountAnalytics", Scope::AnalyticsRead)
         .tag(TAG)
-        .summary("Read the figures of a brand's accounts over the last 30 days")
+        .summary("Get the metrics of a brand's accounts for the last 30 days")
         .features(FEATURES)
         .response::<AccountsSeries>(200, ResponseShape::One)
         .reads(show)
@@ -69,7 +69,7 @@ async fn show(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     let listed = accounts::list(conn, cx.brand()?.id, page).await?.rows;
     let ids: Vec<i64> = listed.iter().map(|account| account.id).collect();
     let found = analytics::of_accounts(conn, &ids, (window.starts_at(), window.ends_at())).await?;
-    // The last of a day is the day's.
+    // The last snapshot of a day counts.
     let mut by_day: HashMap<(i64, NaiveDate), AccountFigures> = HashMap::new();
     for snapshot in found {
         let day = snapshot.at.with_timezone(&window.zone).date_naive();
@@ -77,7 +77,7 @@ async fn show(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     }
     let mut unavailable: HashMap<i64, Vec<String>> = HashMap::new();
     for (account, name) in analytics::unavailable_of(conn, &ids, cx.now).await? {
-        // A field of the platform's answer is named as in docs/analytics.md.
+        // A field of the platform's response is named as in docs/analytics.md.
         unavailable.entry(account).or_default().push(name.trim_start_matches('/').replace('/', "."));
     }
     let point = |account: i64, date: NaiveDate| {

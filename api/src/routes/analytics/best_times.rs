@@ -14,25 +14,25 @@ use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
 use crate::response::ApiResponse;
 
-/// How many of the newest posts on accounts are looked at.
+/// The maximum number of targets, newest first, that the statistics include.
 const LOOKED_AT: i64 = 5_000;
-/// Fewer posts say nothing.
+/// The minimum number of posts for a meaningful mean.
 const MIN_POSTS: i64 = 3;
 
 /// An hour of the week in which posts were published.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Slot {
-    /// 1 is Monday.
+    /// The day of the week, from 1 (Monday) to 7 (Sunday).
     pub weekday: u32,
-    /// 0 to 23, in the brand's time zone.
+    /// The hour, from 0 to 23, in the brand's time zone.
     pub hour: u32,
-    /// How many posts the figure rests on.
+    /// The number of posts published in this hour.
     pub posts: i64,
-    /// Null under three posts whose figures are known.
+    /// The mean number of engagements per post. Null if the metrics of fewer than three posts are known.
     pub engagements_per_post: Option<f64>,
 }
 
-/// How the brand's posts did by the hour of the week.
+/// The performance of a brand's posts, by hour of the week.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct BestTimes {
     pub timezone: String,
@@ -43,7 +43,7 @@ pub struct BestTimes {
 pub fn endpoint() -> Endpoint {
     Endpoint::get("/brands/{brand}/analytics/best-times", "getBestTimes", Scope::AnalyticsRead)
         .tag(TAG)
-        .summary("Read when the brand's posts did best")
+        .summary("Get a brand's best times to publish")
         .features(FEATURES)
         .extension()
         .response::<BestTimes>(200, ResponseShape::One)
@@ -53,7 +53,7 @@ pub fn endpoint() -> Endpoint {
 async fn show(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     let window = Window::of_plan(cx);
     let posts = analytics::engagements(conn, cx.brand()?.id, window.starts_at(), LOOKED_AT).await?;
-    // Posts, those whose figures are known, and the sum of these.
+    // The number of posts, the number with known metrics, and the sum of their engagements.
     let mut slots: BTreeMap<(u32, u32), (i64, i64, i64)> = BTreeMap::new();
     for post in posts {
         let at = post.published_at.with_timezone(&window.zone);

@@ -1,7 +1,7 @@
-//! Figures of posts and accounts, by day. A day is one of the brand's time zone.
+//! Metrics of posts and accounts, by day. Days are in the brand's time zone.
 //!
-//! A day's figures of posts are those of the posts that were published on it, as they were last seen: so the sum over
-//! days is the sum over posts. A figure that no platform gave is null.
+//! The post metrics of a day are the latest metrics of the posts that were published on it, so the sum over days is the
+//! sum over posts. A metric that no platform reported is null.
 
 use chrono::{DateTime, Days, NaiveDate, Utc};
 use crier_domain::analytics::{Tz, day_start, zone};
@@ -19,9 +19,9 @@ mod posts;
 pub const TAG: &str = "Analytics";
 pub const FEATURES: &[Feature] = &[Feature::BasicAnalytics, Feature::Analytics];
 
-/// The days that are shown without a question for others.
+/// The default number of days.
 const DEFAULT_DAYS: u64 = 30;
-/// What is shown at most where the plan keeps figures without an end.
+/// The maximum number of days for a plan that keeps metrics indefinitely.
 const MAX_RETENTION: u64 = 3_650;
 
 /// The days of a series, both included.
@@ -49,13 +49,13 @@ impl Window {
         Ok(Self { start: start.max(window.start), end: end.max(window.start), ..window })
     }
 
-    /// The newest days that the plan shows, or the default number.
+    /// Returns the newest days that the plan shows, at most the default number.
     pub fn newest(cx: &Context) -> Self {
         let window = Self::of_plan(cx);
         Self { start: (window.end - Days::new(DEFAULT_DAYS - 1)).max(window.start), ..window }
     }
 
-    /// Everything that the plan shows.
+    /// Returns all days that the plan shows.
     pub fn of_plan(cx: &Context) -> Self {
         let zone = zone(Some(cx.zone()));
         let end = cx.now.with_timezone(&zone).date_naive();
@@ -85,7 +85,7 @@ fn day(cx: &Context, name: &str, problems: &mut FieldProblems) -> Option<NaiveDa
     let text = cx.query.get(name)?;
     let parsed = Some(text).filter(|text| text.len() == 10).and_then(|text| text.parse().ok());
     if parsed.is_none() {
-        problems.insert(name.to_owned(), vec!["Must be a day such as 2026-05-01.".to_owned()]);
+        problems.insert(name.to_owned(), vec!["Must be a date such as 2026-05-01.".to_owned()]);
     }
     parsed
 }

@@ -14,7 +14,7 @@ use crate::openapi::schema::Word;
 use crate::response::{ApiResponse, Timestamp};
 use crate::routes::posts::show;
 
-/// The figures of a target at one time, since it was published.
+/// The metrics of a target at one time, counted from its publication.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct TargetPoint {
     pub at: Timestamp,
@@ -26,7 +26,7 @@ pub struct TargetPoint {
     pub clicks: Option<i64>,
 }
 
-/// The figures of a post on one account.
+/// The metrics of a post on one account.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct TargetSeries {
     pub target_id: i64,
@@ -37,7 +37,7 @@ pub struct TargetSeries {
     pub points: Vec<TargetPoint>,
 }
 
-/// The figures of a post.
+/// The metrics of a post.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PostAnalytics {
     pub post_id: i64,
@@ -47,7 +47,7 @@ pub struct PostAnalytics {
 pub fn endpoint() -> Endpoint {
     Endpoint::get("/brands/{brand}/posts/{post}/analytics", "getAnalyticsOfPost", Scope::AnalyticsRead)
         .tag(TAG)
-        .summary("Read the figures of one post, each time that they were looked at")
+        .summary("Get the metrics of a post over time")
         .features(FEATURES)
         .extension()
         .response::<PostAnalytics>(200, ResponseShape::One)

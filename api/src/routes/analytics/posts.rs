@@ -13,7 +13,7 @@ use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ErrorCode, Result};
 use crate::response::ApiResponse;
 
-/// What people did with posts; null where no platform gave a figure.
+/// The metrics of posts. A metric is null if no platform reports it.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PostFigures {
     pub impressions: Option<i64>,
@@ -26,7 +26,7 @@ pub struct PostFigures {
     pub engagements: Option<i64>,
 }
 
-/// The posts that were published on a day.
+/// The posts published on a day.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct DayOfPosts {
     pub date: NaiveDate,
@@ -35,7 +35,7 @@ pub struct DayOfPosts {
     pub figures: PostFigures,
 }
 
-/// The sums over all days.
+/// The totals for all days.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PostTotals {
     pub posts: i64,
@@ -43,16 +43,16 @@ pub struct PostTotals {
     pub figures: PostFigures,
 }
 
-/// The figures of a brand's posts by day.
+/// The metrics of a brand's posts, by day.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PostSeries {
     pub start: NaiveDate,
     pub end: NaiveDate,
     pub granularity: &'static str,
     pub timezone: String,
-    /// How far back the plan shows.
+    /// The number of days for which the plan shows metrics.
     pub retention_days: u64,
-    /// One entry for each day, the oldest first.
+    /// One entry per day, oldest first.
     pub series: Vec<DayOfPosts>,
     pub totals: PostTotals,
 }
@@ -60,13 +60,13 @@ pub struct PostSeries {
 pub fn endpoint() -> Endpoint {
     Endpoint::get("/brands/{brand}/analytics/posts", "getPostAnalytics", Scope::AnalyticsRead)
         .tag(TAG)
-        .summary("Read the figures of a brand's posts, by the days on which they were published")
+        .summary("Get the metrics of a brand's posts by publication day")
         .features(FEATURES)
         .query::<NaiveDate>(
             "start",
-            "The first day; at the earliest the first that the plan shows. Default: 30 days that end at `end`.",
+            "The first day, but not before the first day that the plan shows. Default: 29 days before `end`.",
         )
-        .query::<NaiveDate>("end", "The last day. Default, and at the latest: today.")
+        .query::<NaiveDate>("end", "The last day, but not after today. Default: today.")
         .response::<PostSeries>(200, ResponseShape::One)
         .error_codes(&[ErrorCode::ValidationFailed])
         .reads(show)

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crier_domain::access::Scope;
+use crier_domain::brand::MAX_BRANDS;
 use crier_domain::event::EventName;
 use crier_store::{Tx, brands, events};
 use schemars::JsonSchema;
@@ -15,10 +16,7 @@ use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody};
 use crate::response::ApiResponse;
 
-/// The maximum number of brands of a workspace on any plan: the list of them is one response.
-const MAX_BRANDS: u64 = 1_000;
-
-/// A brand to be made.
+/// The brand to create.
 #[derive(Clone, Debug, JsonSchema)]
 pub struct NewBrand {
     #[schemars(length(min = 1, max = 120))]
@@ -28,7 +26,7 @@ pub struct NewBrand {
     /// An http or https URL.
     #[schemars(length(max = 2048), url)]
     pub website: Option<String>,
-    /// An IANA name.
+    /// The IANA name of a time zone.
     #[schemars(extend("default" = "UTC"))]
     pub timezone: Option<String>,
 }
@@ -38,7 +36,7 @@ pub fn endpoint() -> Endpoint {
         .tag(TAG)
         .adds(Growth::Records)
         .summary("Create a brand")
-        .description("The key's user becomes its owner. Emits `brand.created`.")
+        .description("The key's user becomes the owner of the brand. Emits `brand.created`.")
         .body::<NewBrand>(json!({
             "name": "Acme Bakery", "description": "Bread since 1920", "website": "https://acme.example",
             "timezone": "Europe/Berlin",
@@ -65,9 +63,9 @@ async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<NewBran
         website: new.website.as_deref(),
         timezone: new.timezone.as_deref().unwrap_or("UTC"),
     };
-    let cap = cx.plan.brands.unwrap_or(MAX_BRANDS).min(MAX_BRANDS);
-    let made = brands::create(tx, cx.caller.workspace_id, cx.caller.user_id, Some(cap), brand).await?;
-    let made = made.ok_or_else(|| ApiError::limit_reached("brands", cap))?;
+    let made = brands::create(tx, cx.caller.workspace_id, cx.caller.user_id, cx.plan.brands, brand).await?;
+    let made =
+        made.ok_or_else(|| ApiError::limit_reached("brands", cx.plan.brands.unwrap_or(MAX_BRANDS).min(MAX_BRANDS)))?;
     // The caller is the only member, so no one else's endpoint can receive the event.
     if cx.caller.has_endpoint {
         let data = json!({ "brand_id": made.id, "name": made.name });

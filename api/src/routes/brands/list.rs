@@ -12,7 +12,7 @@ use crate::response::ApiResponse;
 pub fn endpoint() -> Endpoint {
     Endpoint::get("/brands", "listBrands", Scope::BrandsRead)
         .tag(TAG)
-        .summary("List the brands that the key's user is a member of")
+        .summary("List the brands of the key's user")
         .response::<Brand>(200, ResponseShape::Many)
         .reads(list)
 }

@@ -19,7 +19,7 @@ pub fn endpoints() -> Vec<Endpoint> {
     vec![list::endpoint(), create::endpoint(), show::endpoint(), members::endpoint(), usage::endpoint()]
 }
 
-/// The container of accounts, posts and nearly everything else.
+/// A brand, to which accounts, posts and nearly all other resources belong.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Brand {
     pub id: i64,
@@ -27,7 +27,7 @@ pub struct Brand {
     pub description: Option<String>,
     #[schemars(url)]
     pub website: Option<String>,
-    /// An IANA name; times without an offset are in it.
+    /// The IANA name of the time zone. Times without an offset are in this time zone.
     pub timezone: String,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,

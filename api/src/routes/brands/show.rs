@@ -12,7 +12,7 @@ use crate::response::ApiResponse;
 pub fn endpoint() -> Endpoint {
     Endpoint::get("/brands/{brand}", "getBrand", Scope::BrandsRead)
         .tag(TAG)
-        .summary("Read a brand")
+        .summary("Get a brand")
         .response::<Brand>(200, ResponseShape::One)
         .reads(show)
 }

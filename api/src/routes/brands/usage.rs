@@ -13,15 +13,15 @@ use crate::error::Result;
 use crate::openapi::schema::Word;
 use crate::response::ApiResponse;
 
-/// A cap of the plan and what is used of it.
+/// A cap of the plan and its usage.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Cap {
     pub used: i64,
-    /// Null where the plan sets none.
+    /// The maximum. Null if the plan has no limit.
     pub limit: Option<u64>,
 }
 
-/// What the workspace's plan allows, and what is used of it.
+/// The caps of the workspace's plan and their usage.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Usage {
     /// The plan's name.
@@ -29,24 +29,24 @@ pub struct Usage {
     #[schemars(with = "Vec<Word<Feature>>")]
     pub features: Vec<Feature>,
     pub brands: Cap,
-    /// Of this brand.
+    /// The social accounts of this brand.
     pub social_accounts: Cap,
-    /// In this calendar month, UTC.
+    /// The posts in this calendar month (UTC).
     pub posts_per_month: Cap,
     pub storage_mib: Cap,
-    /// In this calendar month of the workspace's time zone. Those of requests that are still at work count as used.
+    /// The AI credits in this calendar month, in the workspace's time zone. Credits of running requests count as used.
     pub ai_credits: Cap,
-    /// Null where the plan sets no limit.
+    /// The AI credits that remain this month. Null if the plan has no limit.
     pub credits_remaining: Option<u64>,
     pub requests_per_minute: Option<u64>,
-    /// Emails with reports on this UTC day. Each recipient counts.
+    /// The report emails on this day (UTC). Each recipient counts.
     pub report_mails_per_day: Cap,
 }
 
 pub fn endpoint() -> Endpoint {
     Endpoint::get("/brands/{brand}/usage", "getUsage", Scope::BrandsRead)
         .tag(TAG)
-        .summary("Read what the plan allows and what is used of it")
+        .summary("Get the usage of the plan")
         .extension()
         .response::<Usage>(200, ResponseShape::One)
         .reads(show)

@@ -18,7 +18,7 @@ use crate::error::{ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody};
 use crate::response::ApiResponse;
 
-/// A content plan to be made.
+/// The content plan to create.
 #[derive(Clone, Debug, JsonSchema)]
 pub struct NewContentPlan {
     #[schemars(length(min = 1, max = 120))]
@@ -26,20 +26,20 @@ pub struct NewContentPlan {
     #[schemars(length(max = 2000))]
     pub description: Option<String>,
     pub starts_on: Option<NaiveDate>,
-    /// Not before `starts_on`.
+    /// The last day. Must not be before `starts_on`.
     pub ends_on: Option<NaiveDate>,
     #[schemars(length(max = items::MAX_NEW_ITEMS))]
     pub items: Option<Vec<NewPlanItem>>,
 }
 
-const LIMITS: &str = "A brand has at most 100 plans, and all of them together at most 5,000 items. A plan has at most \
-     1,000 items, whose titles and contents have at most 1 MiB together.";
+const LIMITS: &str = "A brand can have at most 100 plans, with at most 5,000 items in total. A plan can have at most \
+     1,000 items. The titles and contents of its items can have at most 1 MiB in total.";
 
 pub fn endpoint() -> Endpoint {
     Endpoint::post("/brands/{brand}/content-plans", "createContentPlan", Scope::ContentWrite)
         .tag(TAG)
         .adds(Growth::Records)
-        .summary("Create a content plan, with items or without")
+        .summary("Create a content plan")
         .description(LIMITS)
         .extension()
         .features(FEATURES)

@@ -15,7 +15,7 @@ use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody};
 use crate::response::ApiResponse;
 
-/// Items to be made, all or none.
+/// The items to create. Crier creates either all or none of them.
 #[derive(Clone, Debug, JsonSchema)]
 pub struct NewPlanItems {
     #[schemars(length(min = 1, max = items::MAX_NEW_ITEMS))]
@@ -26,8 +26,11 @@ pub fn endpoint() -> Endpoint {
     Endpoint::post("/brands/{brand}/content-plans/{plan}/items/bulk", "createPlanItems", Scope::ContentWrite)
         .tag(TAG)
         .adds(Growth::Records)
-        .summary("Add up to 500 items to a content plan at once, all or none")
-        .description("They are answered in the order of the request.")
+        .summary("Add several items to a content plan")
+        .description(
+            "Crier adds either all of the items (at most 500) or none. The response contains them in the order of the \
+             request.",
+        )
         .extension()
         .features(FEATURES)
         .body::<NewPlanItems>(json!({ "items": [

@@ -12,7 +12,8 @@ use crate::response::ApiResponse;
 pub fn endpoint() -> Endpoint {
     Endpoint::delete("/brands/{brand}/content-plans/{plan}", "deleteContentPlan", Scope::ContentWrite)
         .tag(TAG)
-        .summary("Delete a content plan with its items; posts made from them stay")
+        .summary("Delete a content plan and its items")
+        .description("Posts created from the items are kept.")
         .extension()
         .features(FEATURES)
         .serves_leftovers()

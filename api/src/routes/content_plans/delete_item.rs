@@ -12,7 +12,8 @@ use crate::response::ApiResponse;
 pub fn endpoint() -> Endpoint {
     Endpoint::delete("/brands/{brand}/content-plans/{plan}/items/{item}", "deletePlanItem", Scope::ContentWrite)
         .tag(TAG)
-        .summary("Delete an item of a content plan; a post made from it stays")
+        .summary("Delete an item of a content plan")
+        .description("A post created from the item is kept.")
         .extension()
         .features(FEATURES)
         .no_content()

@@ -14,15 +14,15 @@ pub const TITLE: RangeInclusive<usize> = 1..=200;
 /// The maximum number of items created by one request.
 pub const MAX_NEW_ITEMS: usize = 500;
 
-/// An item to be made.
+/// The item to create.
 #[derive(Clone, Debug, JsonSchema)]
 pub struct NewPlanItem {
     #[schemars(length(min = 1, max = 200))]
     pub title: String,
-    /// What a post made from it is to say.
+    /// The content of a post created from the item.
     #[schemars(length(max = MAX_CONTENT_CHARS))]
     pub content: Option<String>,
-    /// Without an offset it is in the brand's time zone.
+    /// The planned time. A time without an offset is in the brand's time zone.
     pub planned_at: Option<DateTime<Utc>>,
 }
 

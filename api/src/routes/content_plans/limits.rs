@@ -13,15 +13,15 @@ use crate::fields::Problems;
 pub fn check_size(problems: &Problems, field: &str, before: PlanSize, would_be: PlanSize) {
     if would_be.items > MAX_ITEMS && would_be.items > before.items {
         let message = format!(
-            "A plan has at most {MAX_ITEMS} items; this one would have {}. Begin another plan.",
+            "A plan can have at most {MAX_ITEMS} items; this one would have {}. Create another plan.",
             would_be.items
         );
         problems.add(field, message);
     }
     if would_be.text > MAX_TEXT && would_be.text > before.text {
         let message = format!(
-            "The titles and contents of a plan's items have at most {MAX_TEXT} bytes together; these would have {}. \
-             Begin another plan.",
+            "The titles and contents of a plan's items can have at most {MAX_TEXT} bytes in total; these would have {}. \
+             Create another plan.",
             would_be.text
         );
         problems.add(field, message);

@@ -14,24 +14,24 @@ use crate::error::Result;
 use crate::openapi::schema::Word;
 use crate::response::{ApiResponse, ScheduledTimestamp, Timestamp};
 
-/// An item of a content plan as plans are listed: without its content.
+/// An item in a list of content plans, without its content.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PlanItemHead {
     pub id: i64,
     #[schemars(extend("examples" = ["Rye week"]))]
     pub title: String,
     pub planned_at: Option<ScheduledTimestamp>,
-    /// `scheduled` while there is a post made from it.
+    /// The status of the item. It is `scheduled` while a post created from it exists.
     #[schemars(with = "Word<ItemStatus>")]
     pub status: ItemStatus,
-    /// The post made from it; null where there is none, or where it was deleted.
+    /// The ID of the post created from the item. Null if there is no post or the post was deleted.
     #[schemars(extend("examples" = [null]))]
     pub post_id: Option<i64>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
 }
 
-/// A content plan as it is listed. What its items say is told by the plan itself.
+/// A content plan in a list. Its items do not include their content.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ContentPlanHead {
     pub id: i64,
@@ -41,7 +41,7 @@ pub struct ContentPlanHead {
     pub description: Option<String>,
     pub starts_on: Option<NaiveDate>,
     pub ends_on: Option<NaiveDate>,
-    /// By their time; those without one come last.
+    /// The items, ordered by planned time. Items without a time come last.
     pub items: Vec<PlanItemHead>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
@@ -53,7 +53,7 @@ pub fn endpoint() -> Endpoint {
         .summary("List a brand's content plans with their items, newest first")
         .features(FEATURES)
         .serves_leftovers()
-        .description("The items are listed without their `content`; read a plan for that.")
+        .description("The items do not include their `content`. Get a single plan for the content.")
         .response::<ContentPlanHead>(200, ResponseShape::Many)
         .reads(list)
 }

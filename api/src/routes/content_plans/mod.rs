@@ -49,27 +49,27 @@ pub fn endpoints() -> Vec<Endpoint> {
     ]
 }
 
-/// Something that is to be posted.
+/// An item of a content plan.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PlanItem {
     pub id: i64,
     #[schemars(extend("examples" = ["Rye week"]))]
     pub title: String,
-    /// What the post made from it says.
+    /// The content of the post created from the item.
     #[schemars(extend("examples" = ["All week: rye bread from our own sourdough."]))]
     pub content: Option<String>,
     pub planned_at: Option<ScheduledTimestamp>,
-    /// `scheduled` while there is a post made from it.
+    /// The status of the item. It is `scheduled` while a post created from it exists.
     #[schemars(with = "Word<ItemStatus>")]
     pub status: ItemStatus,
-    /// The post made from it; null where there is none, or where it was deleted.
+    /// The ID of the post created from the item. Null if there is no post or the post was deleted.
     #[schemars(extend("examples" = [null]))]
     pub post_id: Option<i64>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
 }
 
-/// A content plan with its items, by their time; those without one come last.
+/// A content plan with its items, ordered by planned time. Items without a time come last.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ContentPlan {
     pub id: i64,
@@ -119,7 +119,7 @@ fn check_days(problems: &Problems, starts_on: Option<NaiveDate>, ends_on: Option
     if let (Some(starts), Some(ends)) = (starts_on, ends_on)
         && ends < starts
     {
-        problems.add("ends_on", format!("Must not be before starts_on, {starts}."));
+        problems.add("ends_on", format!("Must not be before the start date, {starts}."));
     }
 }
 

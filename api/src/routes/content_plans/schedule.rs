@@ -24,22 +24,22 @@ use crate::response::{ApiResponse, Timestamp};
 use crate::routes::posts::edit::{self, DesiredPost, PostChange, PostOverride};
 use crate::routes::posts::{self, Author, PostDetail, PostFields, TargetBody, apply, check};
 
-/// Where an item's post is to go.
+/// The post to create from an item.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only its schema is used")]
 pub struct PlanScheduling {
-    /// Ids of accounts of the brand, at least one unless it becomes a draft.
+    /// The IDs of the brand's accounts. At least one is required unless `destination` is `draft`.
     #[schemars(length(max = edit::MAX_ACCOUNTS), extend("uniqueItems" = true))]
     pub account_ids: Option<Vec<i64>>,
-    /// `calendar`: a post at the item's time; `draft`: a draft; `approval`: a post that waits for approval.
+    /// The kind of post. `calendar`: a post at the item's time. `draft`: a draft. `approval`: a post pending approval.
     #[schemars(with = "Option<Word<Destination>>", extend("default" = "calendar"))]
     pub destination: Option<Destination>,
-    /// As those of a post.
+    /// The overrides, as for a post.
     #[schemars(length(max = edit::MAX_ACCOUNTS), extend("x-extension" = true))]
     pub overrides: Option<Vec<PostOverride>>,
 }
 
-/// A post that was made from an item of a content plan.
+/// A post created from an item of a content plan.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ScheduledPost {
     pub id: i64,
@@ -47,7 +47,7 @@ pub struct ScheduledPost {
     #[serde(flatten)]
     pub fields: PostFields,
     pub targets: Vec<TargetBody>,
-    /// Null where the user is no more.
+    /// The author of the post. Null if the user was deleted.
     pub author: Option<Author>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
@@ -61,11 +61,11 @@ pub fn endpoint() -> Endpoint {
     )
     .tag(TAG)
     .adds(Growth::Texts)
-    .summary("Make a post of an item of a content plan")
+    .summary("Create a post from an item of a content plan")
     .description(
-        "`calendar` needs an item whose time is still to come. `draft` and `approval` keep the item's time, whatever \
-         it is. `approval` needs the plan feature `approvals`. An item that has a post has to wait until that is \
-         deleted.",
+        "`calendar` requires an item whose planned time is in the future. `draft` and `approval` keep the planned time, \
+         even if it is null or in the past. `approval` requires the plan feature `approvals`. If the item already has \
+         a post, delete that post first.",
     )
     .features(FEATURES)
     .body::<PlanScheduling>(json!({ "account_ids": [1], "destination": "calendar" }))
@@ -81,7 +81,7 @@ async fn schedule(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<ScheduleRequ
     let post = draft_of(cx, tx, &item)?;
     let (request, problems) = (&parsed.value, parsed.problems());
     if request.destination == Destination::Calendar && item.planned_at.is_none() {
-        problems.add("planned_at", "The item has no time. Give it one, or choose another destination.");
+        problems.add("planned_at", "The item has no planned time. Set one, or choose another destination.");
     }
     let desired = DesiredPost {
         submits: request.destination == Destination::Approval,
@@ -97,7 +97,9 @@ async fn schedule(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<ScheduleRequ
     }
     problems.into_result()?;
     if let Some(post) = item.post_id {
-        let message = format!("Post {post} was made from this item. Change that, or delete it to make another.");
+        let message = format!(
+            "Post {post} was already created from this item. Update that post, or delete it to create another."
+        );
         return Err(ApiError::new(ErrorCode::ItemAlreadyScheduled, message));
     }
     let (post, targets) = apply::finish(cx, tx, inserted).await?;

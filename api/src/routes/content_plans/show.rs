@@ -12,7 +12,7 @@ use crate::response::ApiResponse;
 pub fn endpoint() -> Endpoint {
     Endpoint::get("/brands/{brand}/content-plans/{plan}", "getContentPlan", Scope::ContentRead)
         .tag(TAG)
-        .summary("Read a content plan with its items")
+        .summary("Get a content plan with its items")
         .extension()
         .features(FEATURES)
         .serves_leftovers()

@@ -19,7 +19,7 @@ use crate::fields::{Fields, ParsedBody, PatchField, Problems, steps};
 use crate::response::ApiResponse;
 use crate::routes::posts::edit::MAX_CONTENT_CHARS;
 
-/// What may change of a content plan; what is absent stays, null empties.
+/// Changes to a content plan. Omitted fields keep their values. Null clears a field.
 #[derive(Clone, Debug, JsonSchema)]
 pub struct ContentPlanChange {
     #[schemars(length(min = 1, max = 120))]
@@ -27,25 +27,25 @@ pub struct ContentPlanChange {
     #[schemars(length(max = 2000))]
     pub description: PatchField<String>,
     pub starts_on: PatchField<NaiveDate>,
-    /// Not before `starts_on`.
+    /// The last day. Must not be before `starts_on`.
     pub ends_on: PatchField<NaiveDate>,
-    /// In place of all that there were: one with an `id` stays and changes, one without is new, and what is not here
-    /// goes.
+    /// The complete list of items. An item with an `id` is updated, an item without one is created, and items that are
+    /// not in the list are deleted.
     #[schemars(length(max = MAX_ITEMS))]
     pub items: PatchField<Vec<PlanItemEntry>>,
 }
 
-/// An item among all those that a plan is to have.
+/// An item in the complete list of a plan's items.
 #[derive(Clone, Debug, JsonSchema)]
 pub struct PlanItemEntry {
-    /// One of the plan's; absent: a new one.
+    /// The ID of an item of the plan. If omitted, a new item is created.
     pub id: Option<i64>,
-    /// Required for a new one.
+    /// The title. Required for a new item.
     #[schemars(length(min = 1, max = 200))]
     pub title: PatchField<String>,
     #[schemars(length(max = MAX_CONTENT_CHARS))]
     pub content: PatchField<String>,
-    /// Without an offset it is in the brand's time zone.
+    /// The planned time. A time without an offset is in the brand's time zone.
     pub planned_at: PatchField<DateTime<Utc>>,
 }
 
@@ -53,8 +53,8 @@ pub fn endpoint() -> Endpoint {
     Endpoint::put("/brands/{brand}/content-plans/{plan}", "updateContentPlan", Scope::ContentWrite)
         .tag(TAG)
         .adds(Growth::Records)
-        .summary("Change a content plan")
-        .description("Posts made from items that go stay.")
+        .summary("Update a content plan")
+        .description("Posts created from deleted items are kept.")
         .extension()
         .features(FEATURES)
         .body::<ContentPlanChange>(json!({ "name": "Early spring", "ends_on": "{day+63}" }))
@@ -120,9 +120,9 @@ fn check_entries(problems: &Problems, entries: &[PlanItemEntry], items: &[PlanIt
     for (i, id) in entries.iter().enumerate().filter_map(|(i, entry)| Some((i, entry.id?))) {
         steps::count_step();
         if !by_id.contains_key(&id) {
-            problems.add(format!("items.{i}.id"), format!("There is no item {id} in this plan."));
+            problems.add(format!("items.{i}.id"), format!("Item {id} does not exist in this plan."));
         } else if !seen.insert(id) {
-            problems.add(format!("items.{i}.id"), format!("{id} is there already; name each once."));
+            problems.add(format!("items.{i}.id"), format!("{id} is a duplicate. List each ID only once."));
         }
     }
 }

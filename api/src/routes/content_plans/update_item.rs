@@ -17,14 +17,14 @@ use crate::fields::{Fields, ParsedBody, PatchField};
 use crate::response::ApiResponse;
 use crate::routes::posts::edit::MAX_CONTENT_CHARS;
 
-/// What may change of an item; what is absent stays, null empties.
+/// Changes to an item. Omitted fields keep their values. Null clears a field.
 #[derive(Clone, Debug, JsonSchema)]
 pub struct PlanItemChange {
     #[schemars(length(min = 1, max = 200))]
     pub title: PatchField<String>,
     #[schemars(length(max = MAX_CONTENT_CHARS))]
     pub content: PatchField<String>,
-    /// Without an offset it is in the brand's time zone.
+    /// The planned time. A time without an offset is in the brand's time zone.
     pub planned_at: PatchField<DateTime<Utc>>,
 }
 
@@ -32,8 +32,8 @@ pub fn endpoint() -> Endpoint {
     Endpoint::put("/brands/{brand}/content-plans/{plan}/items/{item}", "updatePlanItem", Scope::ContentWrite)
         .tag(TAG)
         .adds(Growth::Records)
-        .summary("Change an item of a content plan")
-        .description("A post that was made from it stays as it is.")
+        .summary("Update an item of a content plan")
+        .description("A post created from the item does not change.")
         .extension()
         .features(FEATURES)
         .body::<PlanItemChange>(json!({ "planned_at": "{day+29}T07:00:00" }))

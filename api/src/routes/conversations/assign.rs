@@ -15,10 +15,10 @@ use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody, PatchField};
 use crate::response::ApiResponse;
 
-/// Who looks after a conversation.
+/// The assignee of a conversation.
 #[derive(Clone, Debug, JsonSchema)]
 pub struct Assignment {
-    /// A member of the brand; null for no one.
+    /// The ID of a member of the brand. Null unassigns the conversation.
     pub user_id: PatchField<i64>,
 }
 
@@ -26,7 +26,7 @@ pub fn endpoint() -> Endpoint {
     Endpoint::put("/brands/{brand}/conversations/{conversation}/assign", "assignConversation", Scope::InboxWrite)
         .tag(TAG)
         .summary("Assign a conversation to a member of the brand")
-        .description("The status stays as it is.")
+        .description("The status of the conversation does not change.")
         .features(FEATURES)
         .body::<Assignment>(json!({ "user_id": 1 }))
         .response::<ConversationDetail>(200, ResponseShape::One)
@@ -38,7 +38,7 @@ pub fn endpoint() -> Endpoint {
 fn read(f: &Fields<'_>) -> Option<Assignment> {
     let user_id = f.id("user_id");
     if user_id == PatchField::Absent && !f.problems.has(&f.path("user_id")) {
-        f.problem("user_id", "This field is required; null unassigns.");
+        f.problem("user_id", "This field is required. Set it to null to unassign.");
     }
     Some(Assignment { user_id })
 }

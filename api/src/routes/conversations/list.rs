@@ -23,22 +23,22 @@ const MAX_SEARCH: usize = 200;
 pub fn endpoint() -> Endpoint {
     Endpoint::get("/brands/{brand}/conversations", "listConversations", Scope::InboxRead)
         .tag(TAG)
-        .summary("List a brand's conversations, the newest message first")
+        .summary("List a brand's conversations, newest message first")
         .description(
-            "`search` finds conversations that have all of its words in the participant's name or in their messages. A word \
-             is found by its beginning, without regard to case and accents; in scripts without spaces any part is found. The \
-             first eight words count.",
+            "`search` returns conversations that contain all search words in the participant's name or in the messages. A \
+             search word matches the beginning of a word, ignoring case and accents. In scripts without spaces, it matches \
+             any part of the text. Only the first eight search words are used.",
         )
         .features(FEATURES)
         .pages()
-        .query::<Word<ConversationStatus>>("status", "Only conversations of this status.")
+        .query::<Word<ConversationStatus>>("status", "Only conversations with this status.")
         .query::<Word<ConversationType>>("type", "Only conversations of this type.")
         .query::<Word<Platform>>("platform", "Only conversations on this platform.")
-        .query::<String>("search", "Only conversations with these words; at most 200 characters.")
-        .extension_query::<i64>("assignee_id", "Only conversations that are assigned to this user.")
+        .query::<String>("search", "Only conversations that contain these words. Maximum: 200 characters.")
+        .extension_query::<i64>("assignee_id", "Only conversations assigned to this user.")
         .extension_query::<String>("tag", "Only conversations with this tag.")
         .extension_query::<i64>("account_id", "Only conversations of this account.")
-        .extension_query::<bool>("unread", "Only conversations with unread messages (true), or without (false).")
+        .extension_query::<bool>("unread", "Only conversations with (true) or without (false) unread messages.")
         .response::<Conversation>(200, ResponseShape::Pages)
         .error_codes(&[ErrorCode::ValidationFailed])
         .reads(conversations)
@@ -56,7 +56,7 @@ fn param<T: FromStr>(query: &Query, name: &str, form: &str, problems: &mut Field
 fn text(query: &Query, name: &str, most: usize, problems: &mut FieldProblems) -> Option<String> {
     let text = query.get(name)?;
     if text.contains('\0') || text.chars().count() > most {
-        problems.insert(name.to_owned(), vec![format!("Must have at most {most} characters, and no NUL.")]);
+        problems.insert(name.to_owned(), vec![format!("Must have at most {most} characters and no NUL character.")]);
         return None;
     }
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())
@@ -69,8 +69,8 @@ async fn conversations(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
         status: pagination::enum_param(query, "status", &mut problems),
         kind: pagination::enum_param(query, "type", &mut problems),
         platform: pagination::enum_param(query, "platform", &mut problems),
-        account_id: param(query, "account_id", "an id", &mut problems),
-        assignee_id: param(query, "assignee_id", "an id", &mut problems),
+        account_id: param(query, "account_id", "an ID", &mut problems),
+        assignee_id: param(query, "assignee_id", "an ID", &mut problems),
         unread: param(query, "unread", "true or false", &mut problems),
         tag: text(query, "tag", MAX_TAG, &mut problems),
         words: Vec::new(),
@@ -82,10 +82,10 @@ async fn conversations(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     if let Some(search) = search {
         filter.words = words::search_terms(&search);
         if filter.words.is_empty() {
-            return pagination::answer(cx, page, Page { rows: Vec::<Conversation>::new(), total: 0 }).await;
+            return pagination::answer(cx, page, Page { rows: Vec::<Conversation>::new(), total: 0 });
         }
     }
     let found = list(conn, cx.brand()?.id, &filter, page).await?;
     let rows = Conversation::load(cx, conn, found.rows).await?;
-    pagination::answer(cx, page, Page { rows, total: found.total }).await
+    pagination::answer(cx, page, Page { rows, total: found.total })
 }

@@ -32,7 +32,7 @@ mod tags;
 pub const TAG: &str = "Inbox";
 pub const FEATURES: &[Feature] = &[Feature::Inbox];
 
-/// How many messages a detail has, and their bytes together: the newest.
+/// The maximum number of messages in a conversation's details and their total size, in bytes. The newest are included.
 const MAX_MESSAGES: i64 = 500;
 const MAX_MESSAGES_SIZE: i64 = 2 << 20;
 
@@ -49,7 +49,7 @@ pub fn endpoints() -> Vec<Endpoint> {
     ]
 }
 
-/// The other side of a conversation, as the platform names it.
+/// The other participant in a conversation, as named by the platform.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Participant {
     pub name: Option<String>,
@@ -59,17 +59,17 @@ pub struct Participant {
     pub external_id: Option<String>,
 }
 
-/// What a conversation is about.
+/// The subject of a conversation.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ConversationSubject {
     pub external_id: String,
     #[schemars(url)]
     pub url: Option<String>,
-    /// The brand's own post, if it was published by this service.
+    /// The ID of the brand's post, if Crier published it.
     pub post_id: Option<i64>,
 }
 
-/// What a conversation has in lists and alone.
+/// The fields of a conversation, with or without its messages.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ConversationFields {
     #[schemars(with = "Word<ConversationType>")]
@@ -85,7 +85,7 @@ pub struct ConversationFields {
     pub tags: Vec<String>,
     pub unread_count: i32,
     pub can_reply: bool,
-    /// Why it cannot be replied to, in a sentence.
+    /// The reason Crier cannot reply, as a sentence. Null if `can_reply` is true.
     #[schemars(extend("x-extension" = true))]
     pub reply_refusal: Option<String>,
     pub snoozed_until: Option<ScheduledTimestamp>,
@@ -96,7 +96,8 @@ pub struct ConversationFields {
     pub last_message_direction: Option<MessageDirection>,
 }
 
-/// A conversation: of type `dm` one person on one account, of type `comment` or `mention` one thread.
+/// A conversation. For the type `dm`, it is with one person on one account. For `comment` and `mention`, it is one
+/// thread.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Conversation {
     pub id: i64,
@@ -106,30 +107,31 @@ pub struct Conversation {
     pub updated_at: Timestamp,
 }
 
-/// Who wrote a message: a name at the platform, or a user of this service.
+/// The author of a message: a name on the platform or a Crier user.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct MessageAuthor {
     pub name: Option<String>,
     pub user_id: Option<i64>,
 }
 
-/// A message of a conversation.
+/// A message in a conversation.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Message {
     pub id: i64,
     #[schemars(with = "Word<MessageDirection>")]
     pub direction: MessageDirection,
-    /// Empty if `deleted_at` is set.
+    /// The text of the message. Empty if `deleted_at` is set.
     pub body: String,
     pub author: MessageAuthor,
-    /// `received`: it was read from the platform, also if the account wrote it there. The others are of replies.
+    /// The status of the message. `received` means that Crier read it from the platform, even if the account wrote it
+    /// there. The other values are for replies.
     #[schemars(with = "Word<MessageStatus>")]
     pub status: MessageStatus,
     pub external_id: Option<String>,
-    /// Of a reply: why it failed, or why it is tried again.
+    /// The reason a reply failed or is retried.
     pub error: Option<TargetError>,
     pub sent_at: Timestamp,
-    /// When it was seen that the message had been deleted at the platform.
+    /// The time at which Crier found that the message had been deleted on the platform.
     #[schemars(extend("x-extension" = true))]
     pub deleted_at: Option<Timestamp>,
     pub created_at: Timestamp,
@@ -142,7 +144,7 @@ pub struct ConversationDetail {
     pub id: i64,
     #[serde(flatten)]
     pub fields: ConversationFields,
-    /// Oldest first; the newest 500, with at most 2 MiB of text.
+    /// The newest 500 messages with at most 2 MiB of text, oldest first.
     pub messages: Vec<Message>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
@@ -252,6 +254,6 @@ fn refusal(cx: &Context, c: &conversation::Conversation, account: Option<Account
     let connector = cx.app.platforms.get(c.platform);
     match connector.as_ref().and_then(|connector| connector.inbox()) {
         Some(inbox) => inbox.refusal(&ReplyThread::from(c), cx.now),
-        None => Some(format!("{name} cannot be replied to from here.")),
+        None => Some(format!("Crier cannot send replies on {name}.")),
     }
 }

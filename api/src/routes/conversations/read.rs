@@ -13,7 +13,7 @@ use crate::response::ApiResponse;
 pub fn endpoint() -> Endpoint {
     Endpoint::post("/brands/{brand}/conversations/{conversation}/read", "readConversation", Scope::InboxWrite)
         .tag(TAG)
-        .summary("Mark the messages of a conversation as read")
+        .summary("Mark a conversation as read")
         .extension()
         .features(FEATURES)
         .response::<ConversationDetail>(200, ResponseShape::One)

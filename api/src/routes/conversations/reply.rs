@@ -21,12 +21,12 @@ use crate::response::ApiResponse;
 /// The longest reply, in characters; most platforms take less. A response with one is small enough to be stored.
 const MAX_REPLY: usize = 10_000;
 
-/// A reply.
+/// The reply to send.
 #[derive(Clone, Debug, JsonSchema)]
 pub struct NewReply {
     #[schemars(length(min = 1, max = MAX_REPLY))]
     pub body: String,
-    /// Whether the conversation becomes `resolved`. Default: false, which keeps its status.
+    /// Whether the conversation becomes `resolved`. Default: false, which keeps the current status.
     #[schemars(extend("x-extension" = true))]
     pub resolve: Option<bool>,
 }
@@ -38,10 +38,10 @@ pub fn endpoint() -> Endpoint {
         .adds(Growth::Texts)
         .summary("Reply to a conversation")
         .description(
-            "The reply is sent after the answer, at most once, and tried again like a post. Ask for the conversation to see \
-             what became of it, or listen for `message.sent` and `message.failed`. Where the platform does not take the reply \
-             (its type, its time window, its length) the answer is 422 `platform_capability_unavailable`, with the reason. A \
-             reply that fails reopens its conversation if that is `resolved`.",
+            "Crier sends the reply after the response, at most once, and retries it like a post. To find out the result, \
+             get the conversation or listen for `message.sent` and `message.failed`. If the platform does not accept the \
+             reply (because of its type, time window or length), the response is 422 `platform_capability_unavailable` \
+             with the reason. A failed reply reopens a `resolved` conversation.",
         )
         .features(FEATURES)
         .body::<NewReply>(json!({ "body": "Thank you! We open at seven." }))
@@ -86,7 +86,8 @@ async fn reply(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<NewReply
         .lane(Lane::Account(conversation.account_id))
         .workspace(cx.caller.workspace_id);
     jobs::enqueue(tx, &send.trace(cx.trace().map(str::to_owned))).await?;
-    let message = replies::find(tx, id).await?.ok_or_else(|| ApiError::bug("a reply just made is gone"))?;
+    let message = replies::find(tx, id).await?;
+    let message = message.ok_or_else(|| ApiError::bug("a reply was not found after it was created"))?;
     let path = format!("/brands/{}/conversations/{}", conversation.brand_id, conversation.id);
     ApiResponse::accepted(&path, Message::from(message))
 }

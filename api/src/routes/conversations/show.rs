@@ -12,7 +12,7 @@ use crate::response::ApiResponse;
 pub fn endpoint() -> Endpoint {
     Endpoint::get("/brands/{brand}/conversations/{conversation}", "showConversation", Scope::InboxRead)
         .tag(TAG)
-        .summary("Show a conversation with its messages")
+        .summary("Get a conversation with its messages")
         .features(FEATURES)
         .response::<ConversationDetail>(200, ResponseShape::One)
         .reads(show)

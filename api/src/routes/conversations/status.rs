@@ -22,7 +22,8 @@ use crate::response::ApiResponse;
 pub struct ConversationStatusChange {
     #[schemars(with = "Word<ConversationStatus>")]
     pub status: ConversationStatus,
-    /// Required for `snoozed`, and in the future; without an offset in the brand's time zone.
+    /// The end of the snooze, which must be in the future. Required if `status` is `snoozed`. A time without an offset
+    /// is in the brand's time zone.
     pub snoozed_until: Option<DateTime<Utc>>,
 }
 
@@ -31,8 +32,8 @@ pub fn endpoint() -> Endpoint {
         .tag(TAG)
         .summary("Set the status of a conversation")
         .description(
-            "A snoozed conversation is opened within a minute of `snoozed_until`. A new message of the other side opens a \
-             snoozed or resolved one; `spam` stays.",
+            "Crier reopens a snoozed conversation within a minute of `snoozed_until`. An inbound message reopens a snoozed \
+             or resolved conversation, but not one marked as spam.",
         )
         .features(FEATURES)
         .body::<ConversationStatusChange>(json!({ "status": "snoozed", "snoozed_until": "{day+7}T07:00:00Z" }))

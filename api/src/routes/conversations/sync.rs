@@ -14,13 +14,13 @@ use crate::error::{ApiError, ErrorCode, Result};
 use crate::response::{ApiResponse, Timestamp};
 use crate::routes::posts::TargetError;
 
-/// How far an account's messages were read.
+/// The sync state of an account's inbox.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct InboxSync {
     pub account_id: i64,
-    /// When all of them were last read.
+    /// The time at which all messages were last read.
     pub synced_at: Option<Timestamp>,
-    /// Why the last look failed, at least in part, or what the platform does not let the account read.
+    /// The reason the last sync failed, at least in part, or what the platform does not allow the account to read.
     pub last_error: Option<TargetError>,
 }
 
@@ -28,9 +28,9 @@ pub fn endpoint() -> Endpoint {
     Endpoint::post("/brands/{brand}/social-accounts/{account}/sync", "syncSocialAccount", Scope::InboxWrite)
         .tag(TAG)
         .adds(Growth::Texts)
-        .summary("Read an account's new messages at once")
+        .summary("Sync an account's inbox")
         .description(
-            "Accounts are looked at regularly anyway, most of them every minute. The answer is about earlier looks.",
+            "Crier also checks accounts regularly, most of them every minute. The response describes earlier syncs.",
         )
         .extension()
         .features(FEATURES)
@@ -46,9 +46,9 @@ async fn sync(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
     let name = descriptor(account.platform).name;
     let unavailable = |message| Err(ApiError::new(ErrorCode::PlatformCapabilityUnavailable, message));
     match connector.as_ref().and_then(|connector| connector.inbox()) {
-        None => return unavailable(format!("{name} has no messages that could be read.")),
+        None => return unavailable(format!("Crier cannot read messages on {name}.")),
         Some(inbox) if !inbox.reads(&account.external_id) => {
-            return unavailable(format!("{name} lets no application read what is written to an account of this kind."));
+            return unavailable(format!("{name} does not let applications read messages to this type of account."));
         }
         Some(_) => {}
     }

@@ -18,7 +18,7 @@ use crate::response::ApiResponse;
 /// All tags of a conversation.
 #[derive(Clone, Debug, JsonSchema)]
 pub struct ConversationTags {
-    /// At most 20, each of at most 40 characters; an empty list removes all.
+    /// At most 20 tags of at most 40 characters each. An empty list removes all tags.
     #[schemars(length(max = MAX_TAGS))]
     pub tags: Vec<String>,
 }

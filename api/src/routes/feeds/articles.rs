@@ -17,21 +17,21 @@ use crate::response::{ApiResponse, Timestamp};
 pub struct FeedArticle {
     pub id: i64,
     pub feed_id: i64,
-    /// What it is known by: the feed's own id for it, else its link, else a hash of what it says.
+    /// The identifier of the article: its ID in the feed, otherwise its link, otherwise a hash of its content.
     #[schemars(extend("examples" = ["https://bakery.example/blog/rye"]))]
     pub guid: String,
     #[schemars(extend("examples" = ["Why we bake with rye"]))]
     pub title: Option<String>,
     #[schemars(url, extend("examples" = ["https://bakery.example/blog/rye"]))]
     pub url: Option<String>,
-    /// Safe HTML of a few tags, at most some 2,000 characters of text.
+    /// The summary, as safe HTML with a few tags. Maximum: about 2,000 characters of text.
     #[schemars(extend("examples" = ["<p>It keeps for a week, and tastes better on the second day.</p>"]))]
     pub summary: Option<String>,
     #[schemars(extend("examples" = ["Ann"]))]
     pub author: Option<String>,
     #[schemars(url, extend("examples" = ["https://bakery.example/rye.jpg"]))]
     pub image_url: Option<String>,
-    /// When it was first seen, where the feed gives no date.
+    /// The publication time. If the feed has no date, the time at which Crier first found the article.
     pub published_at: Timestamp,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
@@ -59,7 +59,7 @@ pub fn endpoint() -> Endpoint {
     Endpoint::get("/brands/{brand}/feeds/{feed}/articles", "listFeedArticles", Scope::FeedsRead)
         .tag(TAG)
         .summary("List the articles of a feed, newest first")
-        .description("The newest 200 are kept.")
+        .description("Crier keeps the newest 200 articles of a feed.")
         .features(FEATURES)
         .response::<FeedArticle>(200, ResponseShape::Many)
         .reads(list)

@@ -14,16 +14,16 @@ use crate::fields::PatchField;
 use crate::openapi::schema::Word;
 use crate::response::ApiResponse;
 
-/// A feed to be read.
+/// The feed to create.
 #[derive(Clone, Debug, JsonSchema)]
 pub struct NewFeed {
-    /// The feed's own title if it is left out.
+    /// The name of the feed. Default: the feed's own title.
     #[schemars(length(min = 1, max = MAX_FEED_NAME), extend("type" = "string"))]
     pub name: Option<String>,
-    /// Of a feed, or of a page that names one; public, http or https.
+    /// The public http:// or https:// URL of a feed, or of a page that links to one.
     #[schemars(length(max = 2048), url)]
     pub url: String,
-    /// A feed of another type is read all the same. `wordpress` takes a site's address as well.
+    /// The expected type. Crier also reads feeds of other types. With `wordpress`, the URL can be that of a site.
     #[schemars(with = "Option<Word<FeedType>>", extend("default" = "rss"))]
     pub r#type: Option<FeedType>,
 }
@@ -34,8 +34,8 @@ pub fn endpoint() -> Endpoint {
         .adds(Growth::Records)
         .summary("Add a feed")
         .description(
-            "It is fetched right after, and every 15 minutes from then on. Until the first fetch it is `pending`. A \
-             brand has at most 100 feeds.",
+            "Crier fetches the feed immediately, and then every 15 minutes. Until the first fetch, the status is `pending`. \
+             A brand can have at most 100 feeds.",
         )
         .features(FEATURES)
         .body::<NewFeed>(json!({ "name": "Our blog", "url": "https://example.com/feed.xml", "type": "rss" }))

@@ -12,7 +12,7 @@ use crate::response::ApiResponse;
 pub fn endpoint() -> Endpoint {
     Endpoint::delete("/brands/{brand}/feeds/{feed}", "deleteFeed", Scope::FeedsWrite)
         .tag(TAG)
-        .summary("Delete a feed with its articles")
+        .summary("Delete a feed and its articles")
         .features(FEATURES)
         .serves_leftovers()
         .no_content()

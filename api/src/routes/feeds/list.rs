@@ -12,7 +12,7 @@ use crate::response::ApiResponse;
 pub fn endpoint() -> Endpoint {
     Endpoint::get("/brands/{brand}/feeds", "listFeeds", Scope::FeedsRead)
         .tag(TAG)
-        .summary("List the feeds of a brand, newest first")
+        .summary("List a brand's feeds, newest first")
         .features(FEATURES)
         .serves_leftovers()
         .response::<Feed>(200, ResponseShape::Many)

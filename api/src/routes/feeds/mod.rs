@@ -46,21 +46,22 @@ pub fn endpoints() -> Vec<Endpoint> {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Feed {
     pub id: i64,
-    /// The name that was given, else the feed's own title; until it was fetched, the host of its URL.
+    /// The name from the request. If it was omitted, the feed's own title or, before the first fetch, the host of its
+    /// URL.
     #[schemars(extend("examples" = ["The baker's blog"]))]
     pub name: String,
-    /// As it was given; a page that names its feed stays what it is.
+    /// The URL as submitted, even if it is the URL of a page that links to the feed.
     #[schemars(url, extend("examples" = ["https://bakery.example/feed.xml"]))]
     pub url: String,
-    /// What it turned out to be, once it was fetched.
+    /// The type of the feed. After the first fetch, the detected type.
     #[schemars(with = "Word<FeedType>")]
     pub r#type: FeedType,
-    /// `failing` after one failed fetch, `active` after one good one.
+    /// The status of the feed. It is `failing` after a failed fetch and `active` after a successful one.
     #[schemars(with = "Word<FeedStatus>", extend("examples" = ["active"]))]
     pub status: FeedStatus,
-    /// When it was last fetched, whatever came of it.
+    /// The time of the last fetch, successful or not.
     pub last_fetched_at: Option<Timestamp>,
-    /// Why the last fetch failed, in words for a person; null after a good one.
+    /// The reason the last fetch failed, in a human-readable form. Null if it succeeded.
     #[schemars(extend("examples" = [null]))]
     pub last_error: Option<String>,
     #[schemars(extend("examples" = [42]))]
@@ -96,7 +97,7 @@ async fn find(cx: &Context, conn: &mut Conn) -> Result<feed::Feed> {
 fn name(f: &Fields<'_>) -> PatchField<String> {
     let given = f.text("name", 1..=MAX_FEED_NAME);
     if given == PatchField::Null {
-        f.problem("name", "Must be text. Leave the field out where the name is to be the feed's own.");
+        f.problem("name", "Must be a string. Omit the field to use the feed's own title.");
     }
     given
 }
@@ -107,7 +108,7 @@ async fn check_url(cx: &Context, url: &PatchField<String>) -> Result<()> {
     let checked = cx.app.guard.check_resolved(url, SchemePolicy::HttpOrHttps).await;
     checked.map(drop).map_err(|refusal| {
         let message = format!(
-            "The URL {refusal}. Give the public http:// or https:// address of a feed, or of a page that names one."
+            "The URL {refusal}. Use the public http:// or https:// URL of a feed, or of a page that links to one."
         );
         ApiError::new(ErrorCode::InvalidSourceUrl, message)
     })

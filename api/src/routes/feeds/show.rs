@@ -12,7 +12,7 @@ use crate::response::ApiResponse;
 pub fn endpoint() -> Endpoint {
     Endpoint::get("/brands/{brand}/feeds/{feed}", "getFeed", Scope::FeedsRead)
         .tag(TAG)
-        .summary("Read a feed")
+        .summary("Get a feed")
         .extension()
         .features(FEATURES)
         .serves_leftovers()

@@ -13,12 +13,12 @@ use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::PatchField;
 use crate::response::ApiResponse;
 
-/// What may change of a feed; what is absent stays.
+/// Changes to a feed. Omitted fields keep their values.
 #[derive(Clone, Debug, JsonSchema)]
 pub struct FeedChange {
     #[schemars(length(min = 1, max = MAX_FEED_NAME), extend("type" = "string"))]
     pub name: Option<String>,
-    /// Of a feed, or of a page that names one; public, http or https.
+    /// The public http:// or https:// URL of a feed, or of a page that links to one.
     #[schemars(length(max = 2048), url)]
     pub url: PatchField<String>,
 }
@@ -26,10 +26,8 @@ pub struct FeedChange {
 pub fn endpoint() -> Endpoint {
     Endpoint::put("/brands/{brand}/feeds/{feed}", "updateFeed", Scope::FeedsWrite)
         .tag(TAG)
-        .summary("Change a feed")
-        .description(
-            "A feed with another URL begins anew: the articles of the old one go, and it is fetched right after.",
-        )
+        .summary("Update a feed")
+        .description("If the URL changes, the existing articles are deleted and Crier fetches the new URL immediately.")
         .features(FEATURES)
         .body::<FeedChange>(json!({ "name": "News", "url": "https://example.com/news.xml" }))
         .response::<Feed>(200, ResponseShape::One)

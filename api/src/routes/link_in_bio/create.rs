@@ -25,19 +25,19 @@ const MAX_TITLE_PART: usize = 56;
 const LAST_NUMBER_SUFFIX: u32 = 5;
 const RANDOM: usize = 8;
 
-/// A link-in-bio page to be made.
+/// The link-in-bio page to create.
 #[derive(Clone, Debug, JsonSchema)]
 pub struct NewLinkInBioPage {
     #[schemars(length(min = 1, max = 120))]
     pub title: String,
-    /// Made from the title when absent.
+    /// The slug of the page. Default: derived from the title.
     #[schemars(regex(pattern = "^[a-z0-9][a-z0-9-]{1,62}$"))]
     pub slug: Option<String>,
     #[schemars(with = "Option<Word<Theme>>", extend("default" = "light"))]
     pub theme: Option<Theme>,
     #[schemars(length(max = 500))]
     pub bio: Option<String>,
-    /// The id of a picture of the brand's library.
+    /// The ID of an image in the brand's media library.
     #[schemars(extend("x-extension" = true))]
     pub avatar: Option<i64>,
     #[schemars(length(max = MAX_LINKS))]
@@ -51,8 +51,8 @@ pub fn endpoint() -> Endpoint {
         .adds(Growth::Records)
         .summary("Create a link-in-bio page")
         .description(
-            "The slug is unique on the installation. A brand has at most 25 pages. The titles and URLs of a \
-             page's links have at most 256 KiB together.",
+            "The slug is unique within the installation. A brand can have at most 25 pages. The titles and URLs of a \
+             page's links can have at most 256 KiB in total.",
         )
         .features(FEATURES)
         .body::<NewLinkInBioPage>(json!({
@@ -131,7 +131,7 @@ async fn insert_with_free_slug(tx: &mut Tx, brand: i64, new: &NewLinkInBioPage) 
 
 /// Returns the slugs to try: `fresh-bread`, `fresh-bread-2`, … and a random one.
 fn slugs_of(title: &str) -> Result<Vec<String>> {
-    let random = random::text(RANDOM).map_err(|e| ApiError::bug(format!("no random slug: {e}")))?;
+    let random = random::text(RANDOM).map_err(|e| ApiError::bug(format!("failed to generate a slug: {e}")))?;
     let base = bio_page::slug_of(title, MAX_TITLE_PART);
     let mut slugs: Vec<String> = Vec::new();
     if let Some(base) = &base {

@@ -14,19 +14,19 @@ use crate::openapi::schema::Word;
 pub const TITLE: RangeInclusive<usize> = 1..=120;
 pub const BIO: RangeInclusive<usize> = 0..=500;
 pub const MAX_URL_CHARS: usize = 2048;
-pub const TAKEN: &str = "Another page has this slug. Choose another one.";
+pub const TAKEN: &str = "Another page already uses this slug. Choose a different one.";
 
-/// A link to be shown.
+/// A link to show on the page.
 #[derive(Clone, Debug, JsonSchema)]
 pub struct NewBioLink {
     #[schemars(length(min = 1, max = 120))]
     pub title: String,
-    /// http, https, mailto or tel.
+    /// An http, https, mailto or tel URL.
     #[schemars(length(max = MAX_URL_CHARS), url)]
     pub url: String,
     #[schemars(with = "Option<Word<LinkIcon>>", extend("x-extension" = true))]
     pub icon: Option<LinkIcon>,
-    /// Stands out among the links; at most one of a page.
+    /// Whether this is the primary link, which stands out. A page can have at most one primary link.
     #[schemars(extend("default" = false, "x-extension" = true))]
     pub is_primary: Option<bool>,
 }
@@ -41,7 +41,8 @@ impl From<NewBioLink> for LinkEntry {
 pub fn slug(f: &Fields<'_>) -> PatchField<String> {
     match f.text("slug", 2..=MAX_SLUG_LENGTH) {
         PatchField::Value(slug) if !bio_page::is_slug(&slug) => {
-            f.problem("slug", "Must be of the letters a-z, digits and -, and begin with a letter or a digit.");
+            let message = "Must contain only the letters a-z, digits and hyphens, and start with a letter or a digit.";
+            f.problem("slug", message);
             PatchField::Absent
         }
         other => other,
@@ -52,7 +53,7 @@ pub fn slug(f: &Fields<'_>) -> PatchField<String> {
 pub fn link_url(f: &Fields<'_>) -> PatchField<String> {
     match f.text("url", 1..=MAX_URL_CHARS) {
         PatchField::Value(url) if !is_link(&url) => {
-            f.problem("url", "Must be a URL that begins with http://, https://, mailto: or tel:, without spaces.");
+            f.problem("url", "Must be a URL without spaces that starts with http://, https://, mailto: or tel:.");
             PatchField::Absent
         }
         other => other,
@@ -64,7 +65,7 @@ pub fn check_size<'t>(problems: &Problems, before: usize, links: impl Iterator<I
     let size = size_of(links);
     if size > MAX_LINKS_TEXT && size > before {
         let message = format!(
-            "The titles and URLs of a page's links have at most {MAX_LINKS_TEXT} bytes together; these have {size}."
+            "The titles and URLs of a page's links can have at most {MAX_LINKS_TEXT} bytes in total; these have {size}."
         );
         problems.add("links", message);
     }
@@ -73,7 +74,7 @@ pub fn check_size<'t>(problems: &Problems, before: usize, links: impl Iterator<I
 /// Rejects all primary links but the first one.
 pub fn check_primary(problems: &Problems, links: impl Iterator<Item = bool>) {
     for (i, _) in links.enumerate().filter(|(_, is_primary)| *is_primary).skip(1) {
-        problems.add(format!("links.{i}.is_primary"), "At most one link of a page is primary.");
+        problems.add(format!("links.{i}.is_primary"), "A page can have only one primary link.");
     }
 }
 
@@ -115,7 +116,7 @@ impl ReferencedRows {
         if let Some(id) = avatar
             && self.avatar.as_ref().is_none_or(|asset| asset.id != id)
         {
-            problems.add("avatar", format!("There is no such media asset as {id} in this brand."));
+            problems.add("avatar", format!("Media asset {id} does not exist in this brand."));
         }
     }
 }

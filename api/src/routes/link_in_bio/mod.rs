@@ -34,17 +34,17 @@ pub struct BioLink {
     pub id: i64,
     #[schemars(extend("examples" = ["Order for tomorrow"]))]
     pub title: String,
-    /// As it was written.
+    /// The URL as submitted.
     #[schemars(url, extend("examples" = ["https://bakery.example/order"]))]
     pub url: String,
     #[schemars(with = "Option<Word<LinkIcon>>", extend("examples" = ["shop"], "x-extension" = true))]
     pub icon: Option<LinkIcon>,
-    /// Stands out among the links.
+    /// Whether this is the primary link, which stands out.
     #[schemars(extend("x-extension" = true))]
     pub is_primary: bool,
-    /// From 1.
+    /// The position on the page, starting at 1.
     pub position: i32,
-    /// How often visitors went there; a few seconds late.
+    /// The number of clicks, with a delay of a few seconds.
     #[schemars(extend("examples" = [17]))]
     pub clicks: i64,
 }
@@ -61,15 +61,15 @@ pub struct LinkInBioPage {
     pub theme: Theme,
     #[schemars(extend("examples" = ["Bread from six in the morning."]))]
     pub bio: Option<String>,
-    /// The picture above the title.
+    /// The image above the title.
     #[schemars(extend("x-extension" = true))]
     pub avatar: Option<MediaAsset>,
-    /// In the order in which they are shown.
+    /// The links, in the order in which they are shown.
     pub links: Vec<BioLink>,
-    /// Where the world sees it.
+    /// The public URL of the page.
     #[schemars(url, extend("examples" = ["https://crier.example/@corner-bakery"]))]
     pub url: String,
-    /// How often visitors saw it, bots aside; a few seconds late.
+    /// The number of views, excluding bots, with a delay of a few seconds.
     #[schemars(extend("examples" = [240]))]
     pub views: i64,
     pub created_at: Timestamp,
@@ -126,7 +126,7 @@ fn evict_after_commit(cx: &Context, tx: &mut Tx, slug: &str) {
     tx.after_commit(move || app.bio.invalidate(&slug));
 }
 
-/// Loads what the request refers to. Locks the picture, so that it is not deleted before the commit. The page with the
+/// Loads what the request refers to. Locks the image, so that it is not deleted before the commit. The page with the
 /// id `page` may keep its slug.
 async fn load_referenced(
     cx: &Context,

@@ -12,7 +12,7 @@ use crate::response::ApiResponse;
 pub fn endpoint() -> Endpoint {
     Endpoint::get("/brands/{brand}/link-in-bio/{linkInBio}", "getLinkInBioPage", Scope::LinkinbioRead)
         .tag(TAG)
-        .summary("Read a link-in-bio page")
+        .summary("Get a link-in-bio page")
         .extension()
         .features(FEATURES)
         .serves_leftovers()

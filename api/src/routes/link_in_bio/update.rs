@@ -19,7 +19,7 @@ use crate::fields::{Fields, ParsedBody, PatchField, Problems, steps};
 use crate::openapi::schema::Word;
 use crate::response::ApiResponse;
 
-/// What may change of a link-in-bio page; what is absent stays.
+/// Changes to a link-in-bio page. Omitted fields keep their values.
 #[derive(Clone, Debug, JsonSchema)]
 pub struct LinkInBioPageChange {
     #[schemars(length(min = 1, max = 120))]
@@ -30,29 +30,29 @@ pub struct LinkInBioPageChange {
     pub theme: PatchField<Theme>,
     #[schemars(length(max = 500), extend("x-extension" = true))]
     pub bio: PatchField<String>,
-    /// The id of a picture of the brand's library; null takes it away.
+    /// The ID of an image in the brand's media library. Null removes the avatar.
     #[schemars(extend("x-extension" = true))]
     pub avatar: PatchField<i64>,
-    /// In place of all that there were, in this order: one with an `id` stays and keeps its clicks, one without is new,
-    /// and what is not here goes.
+    /// The complete list of links, in display order. A link with an `id` is updated and keeps its clicks, a link
+    /// without one is created, and links that are not in the list are deleted.
     #[schemars(length(max = MAX_LINKS), extend("x-extension" = true))]
     pub links: PatchField<Vec<BioLinkEntry>>,
 }
 
-/// A link among all those that a page is to have.
+/// A link in the complete list of a page's links.
 #[derive(Clone, Debug, JsonSchema)]
 pub struct BioLinkEntry {
-    /// One of the page's; absent: a new one.
+    /// The ID of a link on the page. If omitted, a new link is created.
     pub id: Option<i64>,
-    /// Required for a new one.
+    /// The title. Required for a new link.
     #[schemars(length(min = 1, max = 120))]
     pub title: PatchField<String>,
-    /// http, https, mailto or tel. Required for a new one.
+    /// An http, https, mailto or tel URL. Required for a new link.
     #[schemars(length(max = fields::MAX_URL_CHARS), url)]
     pub url: PatchField<String>,
     #[schemars(with = "PatchField<Word<LinkIcon>>", extend("x-extension" = true))]
     pub icon: PatchField<LinkIcon>,
-    /// Stands out among the links; at most one of a page.
+    /// Whether this is the primary link, which stands out. A page can have at most one primary link.
     #[schemars(extend("x-extension" = true))]
     pub is_primary: PatchField<bool>,
 }
@@ -62,8 +62,8 @@ pub fn endpoint() -> Endpoint {
         .tag(TAG)
         .for_publishers()
         .adds(Growth::Records)
-        .summary("Change a link-in-bio page")
-        .description("Visitors see the change within two seconds. An old slug is free for others at once.")
+        .summary("Update a link-in-bio page")
+        .description("Visitors see the changes within two seconds. The old slug is immediately available to others.")
         .features(FEATURES)
         .body::<LinkInBioPageChange>(json!({ "title": "Acme Bakery & Café", "theme": "sunset" }))
         .response::<LinkInBioPage>(200, ResponseShape::One)
@@ -97,9 +97,9 @@ fn check_entries(problems: &Problems, entries: &[BioLinkEntry], current: &[BioLi
     for (i, id) in entries.iter().enumerate().filter_map(|(i, entry)| Some((i, entry.id?))) {
         steps::count_step();
         if !ids.contains(&id) {
-            problems.add(format!("links.{i}.id"), format!("There is no link {id} on this page."));
+            problems.add(format!("links.{i}.id"), format!("Link {id} does not exist on this page."));
         } else if !seen.insert(id) {
-            problems.add(format!("links.{i}.id"), format!("{id} is there already; name each once."));
+            problems.add(format!("links.{i}.id"), format!("{id} is a duplicate. List each ID only once."));
         }
     }
 }

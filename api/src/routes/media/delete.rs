@@ -12,11 +12,11 @@ use crate::response::ApiResponse;
 pub fn endpoint() -> Endpoint {
     Endpoint::delete("/brands/{brand}/media/{media}", "deleteMedia", Scope::MediaWrite)
         .tag(TAG)
-        .summary("Delete a picture")
+        .summary("Delete an image")
         .description(
-            "Its room is free at once, and its address leads nowhere some minutes later, unless another picture of \
-             the brand has the same bytes. What was published stays as it is; a draft that shows it needs another \
-             one before it goes out.",
+            "The storage is freed immediately, and the image's URL stops working a few minutes later, unless another \
+             image of the brand has the same content. Published posts do not change. A draft that uses the image needs a \
+             different one before it can be published.",
         )
         .extension()
         .no_content()
@@ -31,12 +31,12 @@ async fn delete(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
     if post_media::in_use(tx, media_id).await? {
         return Err(ApiError::new(
             ErrorCode::MediaInUse,
-            "A post that is pending approval, scheduled or being published shows this picture. Take it from the post, \
-             or delete the post, first.",
+            "A post that is pending approval, scheduled or being published uses this image. Remove the image from the \
+             post or delete the post first.",
         ));
     }
     if bio_pages::is_avatar(tx, media_id).await? {
-        let message = "A link-in-bio page shows this picture. Give the page another avatar, or none, first.";
+        let message = "A link-in-bio page uses this image as its avatar. Change or remove the page's avatar first.";
         return Err(ApiError::new(ErrorCode::MediaInUse, message));
     }
     media::delete(tx, brand_id, media_id).await?;

@@ -22,15 +22,15 @@ use crate::response::ApiResponse;
 /// The allowed length of a URL. An empty URL passes here, so that it is rejected as a non-public address.
 const URL: RangeInclusive<usize> = 0..=2048;
 
-/// A picture to be fetched.
+/// The image to import.
 #[derive(Clone, Debug, JsonSchema)]
 pub struct NewMediaImport {
-    /// Public, http or https.
+    /// A public http or https URL.
     #[schemars(length(max = 2048), url)]
     pub url: String,
     #[schemars(with = "Option<Word<AssetType>>", extend("default" = "image"))]
     pub asset_type: Option<AssetType>,
-    /// What the picture shows, for those who do not see it.
+    /// A description of the image for people who cannot see it.
     #[schemars(length(max = MAX_ALT_TEXT_CHARS), extend("x-extension" = true))]
     pub alt_text: Option<String>,
 }
@@ -39,11 +39,11 @@ pub fn endpoint() -> Endpoint {
     Endpoint::post("/brands/{brand}/media/from-url", "importMedia", Scope::MediaWrite)
         .tag(TAG)
         .adds(Growth::Files)
-        .summary("Import a picture from an address")
+        .summary("Import an image from a URL")
         .description(
-            "The picture is fetched after the answer, with up to 5 tries. Ask at `poll_url` for its state, or \
-             listen for `media.completed` and `media.failed`. What is taken for a picture, and how large it may be, \
-             is as with an upload.",
+            "Crier fetches the image after it has sent the response, with up to 5 attempts. Poll `poll_url` for the \
+             status, or subscribe to `media.completed` and `media.failed`. The image must meet the same requirements as \
+             an upload.",
         )
         .body::<NewMediaImport>(json!({
             "url": "https://example.com/bread.jpg", "asset_type": "image", "alt_text": "Fresh bread on a shelf"
@@ -62,10 +62,7 @@ async fn prepare(cx: &Context) -> Result<WriteStep> {
     })?;
     let checked = cx.app.guard.check_resolved(&new.url, SchemePolicy::HttpOrHttps).await;
     checked.map_err(|refusal| {
-        ApiError::new(
-            ErrorCode::InvalidSourceUrl,
-            format!("The URL {refusal}. Give a public http:// or https:// address."),
-        )
+        ApiError::new(ErrorCode::InvalidSourceUrl, format!("The URL {refusal}. Use a public http:// or https:// URL."))
     })?;
     Ok(WriteStep::new(new, |cx, tx, new| Box::pin(async move { accept(cx, tx, &new).await })))
 }
@@ -82,6 +79,6 @@ async fn accept(cx: &Context, tx: &mut Tx, new: &NewMediaImport) -> Result<ApiRe
         NewJob::new(JobKind::ImportMedia, id, tx.now).lane(Lane::Brand(brand_id)).workspace(cx.caller.workspace_id);
     jobs::enqueue(tx, &fetch.trace(cx.trace().map(str::to_owned))).await?;
     let found = media_jobs::find(tx, brand_id, id).await?;
-    let import = found.ok_or_else(|| ApiError::bug("an import made just now is gone"))?;
+    let import = found.ok_or_else(|| ApiError::bug("a new import is missing"))?;
     ApiResponse::accepted(&job::path(brand_id, id), job::load_media_import(cx, tx, import).await?)
 }

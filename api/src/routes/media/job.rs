@@ -13,16 +13,16 @@ use crate::error::{ApiError, Result};
 use crate::openapi::schema::Word;
 use crate::response::{ApiResponse, PREFIX, Timestamp};
 
-/// Why an import failed.
+/// The reason why an import failed.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct MediaImportError {
     #[schemars(with = "Word<MediaErrorCode>")]
     pub code: MediaErrorCode,
-    /// For people.
+    /// The reason in words for a person.
     pub message: String,
 }
 
-/// An import from an address, and its state.
+/// An import from a URL.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct MediaImport {
     pub id: i64,
@@ -30,14 +30,14 @@ pub struct MediaImport {
     pub status: MediaJobStatus,
     #[schemars(with = "Word<AssetType>")]
     pub asset_type: AssetType,
-    /// As it was given.
+    /// The source URL from the request.
     #[schemars(url)]
     pub source_url: String,
-    /// Once it is completed, unless it was deleted since.
+    /// The imported image. Null until the import is completed, or if the image has been deleted since.
     pub media: Option<MediaAsset>,
-    /// Why it failed; while it is pending, why the try before did.
+    /// The reason why the import failed. While it is pending, the reason why the previous attempt failed.
     pub error: Option<MediaImportError>,
-    /// Where to ask again: a path from the host's root.
+    /// The path to poll for the status, starting at the root of the host.
     #[schemars(extend("format" = "uri-reference"))]
     pub poll_url: String,
     pub created_at: Timestamp,
@@ -68,7 +68,7 @@ pub fn path(brand_id: i64, job_id: i64) -> String {
 pub fn endpoint() -> Endpoint {
     Endpoint::get("/brands/{brand}/jobs/{job}", "getMediaJob", Scope::MediaRead)
         .tag(TAG)
-        .summary("Read the state of an import")
+        .summary("Get the status of an import")
         .response::<MediaImport>(200, ResponseShape::One)
         .reads(show)
 }

@@ -20,13 +20,12 @@ const MAX_SEARCH_CHARS: usize = 200;
 pub fn endpoint() -> Endpoint {
     Endpoint::get("/brands/{brand}/media", "listMedia", Scope::MediaRead)
         .tag(TAG)
-        .summary("List a brand's pictures, newest first")
+        .summary("List a brand's images, newest first")
         .pages()
-        .extension_query::<Word<AssetType>>("asset_type", "Only pictures for this.")
+        .extension_query::<Word<AssetType>>("asset_type", "Only images of this type.")
         .extension_query::<String>(
             "search",
-            "Only pictures with this text in the file's name or the alt text, whatever the case; at most 200 \
-             characters.",
+            "Only images with this text in the file name or the alt text. Case-insensitive. At most 200 characters.",
         )
         .response::<MediaAsset>(200, ResponseShape::Pages)
         .error_codes(&[ErrorCode::ValidationFailed])
@@ -47,12 +46,12 @@ async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     let filter = MediaFilter { asset_type, search: search.as_deref().filter(|text| !text.is_empty()) };
     let found = media::list(conn, cx.brand()?.id, &filter, page).await?;
     let rows = found.rows.into_iter().map(|asset| MediaAsset::new(&cx.app.library, asset)).collect();
-    pagination::answer(cx, page, Page { rows, total: found.total }).await
+    pagination::answer(cx, page, Page { rows, total: found.total })
 }
 
 fn check_search(text: &str) -> Option<String> {
     if text.contains('\0') {
-        return Some("Must not contain the character NUL.".to_owned());
+        return Some("Must not contain the NUL character.".to_owned());
     }
     let count = text.chars().count();
     (count > MAX_SEARCH_CHARS).then(|| format!("Must have at most {MAX_SEARCH_CHARS} characters; this has {count}."))

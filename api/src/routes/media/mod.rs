@@ -36,36 +36,36 @@ pub fn endpoints() -> Vec<Endpoint> {
     ]
 }
 
-/// A picture of the brand.
+/// An image of the brand.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct MediaAsset {
     pub id: i64,
     #[schemars(with = "Word<AssetType>")]
     pub asset_type: AssetType,
-    /// As the client named it.
+    /// The name of the file.
     #[schemars(extend("examples" = ["bread.jpg"]))]
     pub filename: String,
-    /// By what the bytes are.
+    /// The content type, detected from the file.
     #[schemars(with = "Word<ImageType>")]
     pub mime_type: ImageType,
-    /// Of what is served.
+    /// The size of the served file, in bytes.
     #[schemars(extend("examples" = [183204]))]
     pub size_bytes: i64,
     #[schemars(extend("examples" = [1600]))]
     pub width: i32,
     #[schemars(extend("examples" = [1200]))]
     pub height: i32,
-    /// What the picture shows, for those who do not see it.
+    /// A description of the image for people who cannot see it.
     #[schemars(extend("examples" = ["Fresh bread on a shelf"], "x-extension" = true))]
     pub alt_text: Option<String>,
-    /// Where it is; needs no key.
+    /// The public URL of the image. Needs no API key.
     #[schemars(url, extend("examples" = ["https://crier.example/media/5C8Nd0RWPgQxvUtRl84cEp4YxQEivIGZlXaK5Yf8.jpg"]))]
     pub url: String,
-    /// The same at 400 pixels at most.
+    /// The public URL of a thumbnail of at most 400 × 400 pixels.
     #[schemars(url)]
     #[schemars(extend("examples" = ["https://crier.example/media/5C8Nd0RWPgQxvUtRl84cEp4YxQEivIGZlXaK5Yf8-thumb.jpg"]))]
     pub thumbnail_url: String,
-    /// Where it was imported from.
+    /// The URL from which the image was imported. Null if it was not imported.
     #[schemars(extend("examples" = [null]))]
     pub source_url: Option<String>,
     pub created_at: Timestamp,
@@ -114,7 +114,8 @@ fn refused(cx: &Context, error: IngestError) -> ApiError {
 
 pub fn storage_full(storage_mib: Option<u64>) -> ApiError {
     let message = format!(
-        "The workspace's plan allows {} MiB of files, and this one would not fit. Delete some or choose a larger plan.",
+        "The workspace's plan allows {} MiB of files, and this file would exceed that. Delete files or choose a \
+         larger plan.",
         storage_mib.unwrap_or_default()
     );
     ApiError::new(ErrorCode::StorageLimitExceeded, message)

@@ -13,7 +13,7 @@ use crate::response::ApiResponse;
 pub fn endpoint() -> Endpoint {
     Endpoint::get("/brands/{brand}/media/{media}", "getMedia", Scope::MediaRead)
         .tag(TAG)
-        .summary("Read what is known of a picture")
+        .summary("Get an image")
         .extension()
         .response::<MediaAsset>(200, ResponseShape::One)
         .reads(show)
@@ -26,7 +26,7 @@ pub async fn find(cx: &Context, conn: &mut Conn) -> Result<Asset> {
 }
 
 pub fn missing() -> ApiError {
-    ApiError::not_found("picture")
+    ApiError::not_found("image")
 }
 
 async fn show(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {

@@ -17,14 +17,14 @@ use crate::fields::{Fields, ParsedBody, PatchField};
 use crate::openapi::schema::Word;
 use crate::response::ApiResponse;
 
-/// What may change of a picture; what is absent stays.
+/// The changes to an image. Omitted fields keep their values.
 #[derive(Clone, Debug, JsonSchema)]
 pub struct MediaChange {
-    /// What the picture shows, for those who do not see it; null empties it. Posts that are still to go out take the
-    /// new one along.
+    /// A description of the image for people who cannot see it. Null clears it. Posts that are not published yet use
+    /// the new description.
     #[schemars(length(max = MAX_ALT_TEXT_CHARS))]
     pub alt_text: PatchField<String>,
-    /// As the picture is called in the library.
+    /// The name of the file in the media library.
     #[schemars(length(min = 1, max = 255))]
     pub filename: PatchField<String>,
     #[schemars(with = "PatchField<Word<AssetType>>")]
@@ -35,8 +35,8 @@ pub fn endpoint() -> Endpoint {
     Endpoint::put("/brands/{brand}/media/{media}", "updateMedia", Scope::MediaWrite)
         .tag(TAG)
         .adds(Growth::Texts)
-        .summary("Change what is said of a picture")
-        .description("The picture itself never changes, nor does its address.")
+        .summary("Update an image")
+        .description("The image itself and its URL never change.")
         .extension()
         .body::<MediaChange>(json!({ "alt_text": "Fresh bread on a shelf" }))
         .response::<MediaAsset>(200, ResponseShape::One)

@@ -16,16 +16,16 @@ use crate::error::{ApiError, ErrorCode, Result};
 use crate::openapi::schema::Word;
 use crate::response::ApiResponse;
 
-/// A picture to be kept.
+/// The image to upload.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only its schema is used")]
 pub struct NewMedia {
-    /// A JPEG, PNG, GIF or WebP of at most 25 MiB and 100 megapixels (the operator may set other limits).
+    /// A JPEG, PNG, GIF or WebP image of at most 25 MiB and 100 megapixels. The operator can set other limits.
     #[schemars(extend("format" = "binary"))]
     pub file: String,
     #[schemars(with = "Option<Word<AssetType>>", extend("default" = "image"))]
     pub asset_type: Option<AssetType>,
-    /// What the picture shows, for those who do not see it.
+    /// A description of the image for people who cannot see it.
     #[schemars(length(max = MAX_ALT_TEXT_CHARS), extend("x-extension" = true))]
     pub alt_text: Option<String>,
 }
@@ -34,13 +34,13 @@ pub fn endpoint() -> Endpoint {
     Endpoint::post("/brands/{brand}/media", "uploadMedia", Scope::MediaWrite)
         .tag(TAG)
         .adds(Growth::Files)
-        .summary("Upload a picture")
+        .summary("Upload an image")
         .description(
-            "The type comes from the bytes, never from the name. Metadata (EXIF, with the place where a picture was \
-             taken) is dropped, and the picture is turned upright.",
+            "Crier detects the type from the file's content, never from its name. It removes metadata (EXIF, including the \
+             location where a photo was taken) and rotates the image upright.",
         )
         .upload::<NewMedia>(
-            json!({ "file": "(the bytes)", "asset_type": "image", "alt_text": "Fresh bread on a shelf" }),
+            json!({ "file": "(binary data)", "asset_type": "image", "alt_text": "Fresh bread on a shelf" }),
         )
         .response::<MediaAsset>(201, ResponseShape::One)
         .error_codes(&[ErrorCode::StorageLimitExceeded])
@@ -57,8 +57,8 @@ fn other_parts(cx: &Context) -> String {
     let parts = files.chain(cx.body.keys().map(|name| (name, ""))).take(MAX_NAMED);
     let named = parts.map(|(name, kind)| format!("`{}`{kind}", name.chars().take(MAX_NAME_CHARS).collect::<String>()));
     match named.collect::<Vec<_>>().join(", ").as_str() {
-        "" => "It has no part at all; send the picture's bytes as `file`.".to_owned(),
-        named => format!("It has {named}; send the picture's bytes as `file`."),
+        "" => "It has no parts. Send the image as `file`.".to_owned(),
+        named => format!("It has {named}. Send the image as `file`."),
     }
 }
 
@@ -102,8 +102,8 @@ async fn insert_asset(cx: &Context, tx: &mut Tx, upload: Arc<Upload>) -> Result<
         source_url: None,
     };
     let Some(id) = media::create_asset(tx, brand_id, &upload.file, &described).await? else {
-        return Err(ApiError::storage("a file was swept away before it was kept"));
+        return Err(ApiError::storage("a file was deleted before its asset was created"));
     };
-    let asset = assets::find(tx, brand_id, id).await?.ok_or_else(|| ApiError::bug("an asset made just now is gone"))?;
+    let asset = assets::find(tx, brand_id, id).await?.ok_or_else(|| ApiError::bug("a new asset is missing"))?;
     ApiResponse::created(&format!("/brands/{brand_id}/media/{id}"), MediaAsset::new(&cx.app.library, asset))
 }

@@ -149,20 +149,20 @@ struct Decision {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 enum Conflict {
     #[error(
-        "A {0} post cannot be rescheduled like this. The statuses that lead to each other are in the description of \
-         posts."
+        "A post with the status {0} cannot be rescheduled this way. The description of posts lists the allowed status \
+         changes."
     )]
     NoSuchTransition(PostStatus),
-    #[error("The post is being worked on right now. Read its status, and try again when that has settled.")]
+    #[error("The post is being processed. Check its status, and retry when processing has finished.")]
     Busy,
     #[error(
-        "What was published on account {0}, or is being published there, cannot change. Use `overrides` to change \
-         what goes to the others."
+        "The content for account {0} is published or being published and cannot be changed. Use `overrides` to change \
+         the content for the other accounts."
     )]
     Published(i64),
-    #[error("The accounts of a post cannot change any more once its publishing has begun.")]
+    #[error("The accounts of a post cannot be changed after publishing has begun.")]
     Accounts,
-    #[error("The time of a post cannot change any more once its publishing has begun.")]
+    #[error("The time of a post cannot be changed after publishing has begun.")]
     Time,
 }
 
@@ -279,7 +279,7 @@ async fn count_against_limit(cx: &Context, tx: &mut Tx) -> Result<()> {
     if usage::take_post(tx, cx.caller.workspace_id, cap).await? {
         return Ok(());
     }
-    Err(ApiError::limit_reached("posts a month", cap.unwrap_or_default()))
+    Err(ApiError::limit_reached("posts per month", cap.unwrap_or_default()))
 }
 
 /// Cancels the jobs that have not started; fails if one has started meanwhile.

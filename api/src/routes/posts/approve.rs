@@ -14,8 +14,11 @@ use crate::response::ApiResponse;
 pub fn endpoint() -> Endpoint {
     Endpoint::post("/brands/{brand}/posts/{post}/approve", "approvePost", Scope::PostsWrite)
         .tag(TAG)
-        .summary("Approve a post: it is scheduled where it has a time to come, else published now")
-        .description("For owners and admins of the brand.")
+        .summary("Approve a post")
+        .description(
+            "If `scheduled_at` is in the future, the post is scheduled. Otherwise, it is published immediately. Only \
+             owners and admins of the brand can approve posts.",
+        )
         .extension()
         .features(&[Feature::Approvals])
         .response::<PostDetail>(200, ResponseShape::One)
@@ -29,7 +32,7 @@ pub fn check_role(cx: &Context) -> Result<()> {
     if cx.role()?.can_manage() {
         return Ok(());
     }
-    let message = "Only owners and admins of the brand approve and reject posts; the key's user is neither.";
+    let message = "Only owners and admins of the brand can approve or reject posts. The key's user is neither.";
     Err(ApiError::new(ErrorCode::InsufficientScope, message))
 }
 
@@ -39,7 +42,7 @@ pub async fn lock_pending(cx: &Context, tx: &mut Tx) -> Result<Post> {
     if post.status == PostStatus::PendingApproval {
         return Ok(post);
     }
-    let message = format!("The post does not wait for approval; it is {}.", post.status);
+    let message = format!("The post is not pending approval. Its status is {}.", post.status);
     Err(ApiError::new(ErrorCode::PostNotPending, message))
 }
 

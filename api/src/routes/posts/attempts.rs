@@ -13,18 +13,18 @@ use crate::error::Result;
 use crate::openapi::schema::Word;
 use crate::response::{ApiResponse, Timestamp};
 
-/// One try at a target.
+/// An attempt to publish a target.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PostAttempt {
     pub id: i64,
     pub target_id: i64,
-    /// From 1.
+    /// The number of the attempt, starting at 1.
     pub number: i32,
     pub started_at: Timestamp,
     pub duration_ms: i64,
     #[schemars(with = "Word<AttemptOutcome>")]
     pub outcome: AttemptOutcome,
-    /// The platform's HTTP status.
+    /// The HTTP status code from the platform.
     pub status_code: Option<i32>,
     pub error: Option<TargetError>,
     pub created_at: Timestamp,
@@ -34,7 +34,7 @@ pub struct PostAttempt {
 pub fn endpoint() -> Endpoint {
     Endpoint::get("/brands/{brand}/posts/{post}/attempts", "listPostAttempts", Scope::PostsRead)
         .tag(TAG)
-        .summary("List every try at publishing a post, newest first")
+        .summary("List the publishing attempts of a post, newest first")
         .extension()
         .response::<PostAttempt>(200, ResponseShape::Many)
         .reads(list)

@@ -201,7 +201,7 @@ fn check_media_exists(place: &str, ids: &[i64], lookup: &LookupContext, problems
     for (i, id) in ids.iter().enumerate() {
         steps::count_step();
         if !lookup.assets.contains_key(id) {
-            problems.add(format!("{place}.{i}"), format!("There is no such media asset as {id} in this brand."));
+            problems.add(format!("{place}.{i}"), format!("Media asset {id} does not exist in this brand."));
         }
     }
 }
@@ -219,9 +219,9 @@ fn check_overrides(desired: &DesiredPost, change: &PostChange, problems: &Proble
             continue;
         }
         if !account_ids.contains(&entry.account_id) {
-            problems.add(path, format!("Account {} is not among the accounts of this post.", entry.account_id));
+            problems.add(path, format!("Account {} is not one of the post's accounts.", entry.account_id));
         } else if !seen.insert(entry.account_id) {
-            problems.add(path, format!("There is an override for account {} already.", entry.account_id));
+            problems.add(path, format!("Account {} already has an override.", entry.account_id));
         }
     }
 }
@@ -229,7 +229,7 @@ fn check_overrides(desired: &DesiredPost, change: &PostChange, problems: &Proble
 /// Checks the time beside `now`, where one that has passed does no harm.
 pub fn check_now(change: &PostChange, now: DateTime<Utc>, problems: &Problems) {
     if matches!(change.scheduled_at, PatchField::Value(at) if at > now) {
-        let message = "With `now` the post is published at once. Use `scheduled`, or leave this field out.";
+        let message = "With `now`, the post is published immediately. Use `scheduled`, or omit this field.";
         problems.add(TIME_FIELD, message);
     }
 }
@@ -260,12 +260,12 @@ fn check_accounts(desired: &DesiredPost, lookup: &LookupContext, will_publish: b
         return;
     }
     if will_publish && desired.targets.is_empty() {
-        problems.add("accounts", "At least one account is needed, unless the post is a draft.");
+        problems.add("accounts", "At least one account is required unless the post is a draft.");
     }
     for (i, target) in desired.targets.iter().enumerate() {
         steps::count_step();
         if !lookup.accounts.contains_key(&target.account_id) {
-            let message = format!("There is no account {} in this brand.", target.account_id);
+            let message = format!("Account {} does not exist in this brand.", target.account_id);
             problems.add(format!("accounts.{i}"), message);
         }
     }
@@ -279,7 +279,7 @@ pub fn check_access(position: usize, account: &AccountSummary) -> Option<TargetP
         field: format!("accounts.{position}"),
         code: "account_expired",
         message: format!(
-            "Account {id} ({name}): its access to {platform} has expired. Refresh it, or connect it again."
+            "Account {id} ({name}): the access to {platform} has expired. Refresh or reconnect the account."
         ),
     })
 }
@@ -345,7 +345,7 @@ fn check_options(account: &AccountSummary, target: &DesiredTarget) -> Vec<Target
     };
     let missing = text::missing_options(descriptor, options).into_iter().map(|option| {
         let message =
-            format!("{} needs the option `{option}`; give it in `overrides` for this account.", descriptor.name);
+            format!("{} requires the option `{option}`. Set it in `overrides` for this account.", descriptor.name);
         problem(option, "option_required", message)
     });
     let wrong = options::check(account.platform, options).into_iter().map(|(option, accepted)| {

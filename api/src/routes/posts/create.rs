@@ -17,19 +17,19 @@ use crate::fields::ParsedBody;
 use crate::openapi::schema::Word;
 use crate::response::{ApiResponse, ScheduledTimestamp};
 
-/// A post to be made.
+/// The post to create.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only its schema is used")]
 pub struct NewPost {
-    /// Required unless there is media.
+    /// The text of the post. Required unless there is media.
     #[schemars(length(max = edit::MAX_CONTENT_CHARS))]
     pub content: Option<String>,
     #[schemars(with = "Option<Word<ScheduleType>>", extend("default" = "draft"))]
     pub schedule_type: Option<ScheduleType>,
-    /// Required for `scheduled`, kept with a draft, ignored for `now`. In the future, within 5 years. Without an offset
-    /// it is in the brand's time zone.
+    /// The time when the post is published. Required for `scheduled`, stored for a draft, ignored for `now`. Must be in
+    /// the future, within 5 years. A time without an offset is in the brand's time zone.
     pub scheduled_at: Option<ScheduledTimestamp>,
-    /// Ids of accounts of the brand, at least one unless this is a draft.
+    /// The ids of accounts of the brand. At least one is required unless the post is a draft.
     #[schemars(length(max = edit::MAX_ACCOUNTS), extend("uniqueItems" = true))]
     pub accounts: Option<Vec<i64>>,
     #[schemars(length(max = edit::MAX_MEDIA), extend("uniqueItems" = true, "x-extension" = true))]
@@ -42,9 +42,10 @@ pub fn endpoint() -> Endpoint {
     Endpoint::post("/brands/{brand}/posts", "createPost", Scope::PostsWrite)
         .tag(TAG)
         .adds(Growth::Texts)
-        .summary("Create a post: a draft, a scheduled one, or one that is published now")
+        .summary("Create a post")
         .description(
-            "Publishing is asynchronous: poll the post's status, or listen for `post.published` and `post.failed`.",
+            "`schedule_type` determines whether the post is a draft, is scheduled, or is published immediately. Publishing \
+             is asynchronous: poll the post's status, or subscribe to `post.published` and `post.failed`.",
         )
         .body::<NewPost>(json!({
             "content": "Fresh bread from 7 o'clock.", "schedule_type": "scheduled",

@@ -14,10 +14,11 @@ use crate::response::ApiResponse;
 pub fn endpoint() -> Endpoint {
     Endpoint::delete("/brands/{brand}/posts/{post}", "deletePost", Scope::PostsWrite)
         .tag(TAG)
-        .summary("Delete a post, cancelling what has not started")
+        .summary("Delete a post")
         .description(
-            "What is being published is finished first, and its events still go out: where it is not known whether a platform \
-             has taken it, that is found out, and it is not sent again. Nothing is deleted from a platform.",
+            "Publishing that has not started is canceled. Publishing that is in progress finishes first, and its events are \
+             still sent. If it is unknown whether a platform accepted the post, Crier finds out and does not send the post \
+             again. Nothing is deleted from a platform.",
         )
         .no_content()
         .writes(delete)

@@ -25,7 +25,7 @@ pub const MAX_ACCOUNTS: usize = 1_000;
 /// The maximum number of pictures of a post; no platform accepts as many.
 pub const MAX_MEDIA: usize = 100;
 
-/// What is to change of a post; what is absent stays, null empties.
+/// The changes to a post. Omitted fields keep their values. Null clears a field.
 #[derive(Clone, Debug, JsonSchema)]
 pub struct PostChange {
     #[schemars(length(max = MAX_CONTENT_CHARS))]
@@ -38,15 +38,15 @@ pub struct PostChange {
     pub accounts: PatchField<Vec<i64>>,
     #[schemars(length(max = MAX_MEDIA), extend("uniqueItems" = true, "x-extension" = true))]
     pub media: PatchField<Vec<i64>>,
-    /// In place of all that there were.
+    /// The new overrides. They replace all existing overrides.
     #[schemars(length(max = MAX_ACCOUNTS), extend("x-extension" = true))]
     pub overrides: PatchField<Vec<PostOverride>>,
 }
 
-/// A wish for one account. What is absent is the post's.
+/// The override for one account. Omitted fields use the post's values.
 #[derive(Clone, Debug, JsonSchema)]
 pub struct PostOverride {
-    /// One of the post's accounts.
+    /// The id of one of the post's accounts.
     pub account_id: i64,
     #[schemars(length(min = 1, max = MAX_CONTENT_CHARS))]
     pub content: Option<String>,
@@ -55,7 +55,7 @@ pub struct PostOverride {
     pub options: Option<PostOptions>,
 }
 
-/// What a platform takes beyond text and pictures, by the options' names.
+/// The platform-specific options of a post, by name.
 #[derive(Clone, Debug, Default)]
 pub struct PostOptions(Map<String, Value>);
 
@@ -68,7 +68,7 @@ impl JsonSchema for PostOptions {
         let fields = catalogue::all().iter().flat_map(|platform| {
             options::of(platform.platform).iter().map(|option| (option.name, platform.name, schema_of(option.kind)))
         });
-        by_platform("What the account's platform takes beyond text and pictures.", fields)
+        by_platform("The platform-specific options, in addition to text and images.", fields)
     }
 }
 
@@ -137,7 +137,7 @@ fn read_override(f: &Fields<'_>) -> Option<PostOverride> {
     let media = f.ids("media", MAX_MEDIA).value();
     let options = f.object("options").value().cloned();
     if options.as_ref().is_some_and(any_nul) {
-        f.problem("options", "Must not contain the character NUL.");
+        f.problem("options", "Must not contain the NUL character.");
     }
     let options = options.map(PostOptions);
     Some(PostOverride { account_id: account_id.unwrap_or_default(), content, media, options })

@@ -17,7 +17,7 @@ use crate::response::{ApiResponse, Timestamp};
 /// The contents of so many posts fit a response, whatever they are: their sizes need not be read first.
 const ALWAYS_FITS: i64 = 30;
 
-/// A post as it is listed.
+/// A post in a list.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Post {
     pub id: i64,
@@ -36,7 +36,7 @@ pub fn endpoint() -> Endpoint {
              that fit, and `links.next` continues after them.",
         )
         .pages()
-        .query::<Word<PostStatus>>("status", "Only posts of this status.")
+        .query::<Word<PostStatus>>("status", "Only posts with this status.")
         .response::<Post>(200, ResponseShape::Pages)
         .error_codes(&[ErrorCode::ValidationFailed])
         .reads(list)
@@ -62,7 +62,7 @@ async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
         let own: Vec<_> = briefs.iter().filter(|b| b.post_id == post.id).cloned().collect();
         Post::new(post, &own)
     });
-    pagination::answer(cx, page, Page { rows: rows.collect(), total: found.total }).await
+    pagination::answer(cx, page, Page { rows: rows.collect(), total: found.total })
 }
 
 impl Post {

@@ -56,17 +56,17 @@ pub fn endpoints() -> Vec<Endpoint> {
     ]
 }
 
-/// Why a target failed.
+/// The reason why a target failed.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct TargetError {
-    /// A stable word.
+    /// A stable error code.
     pub code: String,
     pub message: String,
-    /// It alone decides whether the service tries again by itself.
+    /// The category of the error. Only the category determines whether Crier retries automatically.
     #[schemars(with = "Word<Category>")]
     pub category: Category,
     pub retryable: bool,
-    /// The platform's own code, as it came.
+    /// The platform's own error code, unchanged.
     pub platform_code: Option<String>,
 }
 
@@ -80,21 +80,21 @@ pub struct TargetBody {
     pub platform: Platform,
     #[schemars(with = "Word<TargetStatus>")]
     pub status: TargetStatus,
-    /// The wish for this account; null: the post's.
+    /// The text for this account. Null uses the post's text.
     #[schemars(extend("examples" = [null]))]
     pub content: Option<String>,
-    /// The wish for this account; null: the post's.
+    /// The ids of the images for this account. Null uses the post's images.
     #[schemars(extend("examples" = [null]))]
     pub media: Option<Vec<i64>>,
     pub options: Map<String, Value>,
-    /// The post's id at the platform.
+    /// The post's id on the platform.
     #[schemars(extend("examples" = [null]))]
     pub external_id: Option<String>,
     #[schemars(extend("examples" = [null]))]
     pub url: Option<String>,
     #[schemars(extend("examples" = [null]))]
     pub error: Option<TargetError>,
-    /// How often it was tried.
+    /// The number of attempts.
     #[schemars(extend("examples" = [0]))]
     pub attempts: i32,
     #[schemars(extend("examples" = [null]))]
@@ -105,7 +105,7 @@ pub struct TargetBody {
     pub updated_at: Timestamp,
 }
 
-/// Who wrote a post.
+/// The author of a post.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Author {
     pub id: i64,
@@ -113,7 +113,7 @@ pub struct Author {
     pub name: String,
 }
 
-/// What is shown of a post wherever it is shown.
+/// The fields that every representation of a post has.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PostFields {
     #[schemars(with = "Word<PostStatus>", extend("examples" = ["scheduled"]))]
@@ -125,12 +125,12 @@ pub struct PostFields {
     pub scheduled_at: Option<ScheduledTimestamp>,
     #[schemars(extend("examples" = [null]))]
     pub published_at: Option<Timestamp>,
-    /// The ids of the accounts that it goes to, in order.
+    /// The ids of the post's accounts, in order.
     pub accounts: Vec<i64>,
-    /// The ids of the pictures, in order.
+    /// The ids of the post's images, in order.
     #[schemars(extend("x-extension" = true))]
     pub media: Vec<i64>,
-    /// The first failed target's, where one has failed and is not tried again.
+    /// The error of the first failed target. Null unless the post is failed or partially published.
     #[schemars(extend("examples" = [null]))]
     pub error: Option<TargetError>,
 }
@@ -142,7 +142,7 @@ pub struct PostDetail {
     #[serde(flatten)]
     pub fields: PostFields,
     pub targets: Vec<TargetBody>,
-    /// Null where the user is no more.
+    /// Null if the user was deleted.
     pub author: Option<Author>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,

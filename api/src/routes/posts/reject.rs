@@ -17,7 +17,7 @@ use crate::error::{ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody};
 use crate::response::ApiResponse;
 
-/// Why a post is not approved.
+/// The reason for rejecting a post.
 #[derive(Clone, Debug, JsonSchema)]
 pub struct Rejection {
     #[schemars(length(max = 2000))]
@@ -27,8 +27,8 @@ pub struct Rejection {
 pub fn endpoint() -> Endpoint {
     Endpoint::post("/brands/{brand}/posts/{post}/reject", "rejectPost", Scope::PostsWrite)
         .tag(TAG)
-        .summary("Reject a post: it is a draft again")
-        .description("For owners and admins of the brand.")
+        .summary("Reject a post")
+        .description("The post returns to draft. Only owners and admins of the brand can reject posts.")
         .extension()
         .features(&[Feature::Approvals])
         .optional_body::<Rejection>(json!({ "reason": "The offer has changed." }))

@@ -13,7 +13,7 @@ use crate::response::ApiResponse;
 pub fn endpoint() -> Endpoint {
     Endpoint::get("/brands/{brand}/posts/{post}", "getPost", Scope::PostsRead)
         .tag(TAG)
-        .summary("Read a post with its targets")
+        .summary("Get a post")
         .response::<PostDetail>(200, ResponseShape::One)
         .reads(show)
 }

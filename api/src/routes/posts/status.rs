@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::openapi::schema::Word;
 use crate::response::{ApiResponse, ScheduledTimestamp, Timestamp};
 
-/// How far a post is, without what it says.
+/// The status of a post, without its content.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PostStatusView {
     pub id: i64,
@@ -29,7 +29,7 @@ pub struct PostStatusView {
     pub updated_at: Timestamp,
 }
 
-/// A target without what it says.
+/// A target without its content.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct TargetView {
     pub id: i64,
@@ -55,7 +55,7 @@ pub struct TargetView {
 pub fn endpoint() -> Endpoint {
     Endpoint::get("/brands/{brand}/posts/{post}/status", "getPostStatus", Scope::PostsRead)
         .tag(TAG)
-        .summary("Read how far a post is")
+        .summary("Get the status of a post")
         .response::<PostStatusView>(200, ResponseShape::One)
         .reads(status)
 }

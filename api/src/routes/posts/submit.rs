@@ -27,7 +27,7 @@ pub fn endpoint() -> Endpoint {
 async fn submit(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
     let post = apply::lock(cx, tx).await?;
     if post.status != PostStatus::Draft {
-        let message = format!("Only a draft can be submitted; this post is {}.", post.status);
+        let message = format!("Only a draft can be submitted. The status of this post is {}.", post.status);
         return Err(ApiError::new(ErrorCode::PostNotSubmittable, message));
     }
     let current = apply::load_target_states(tx, post.id).await?;

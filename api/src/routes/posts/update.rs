@@ -18,10 +18,11 @@ pub fn endpoint() -> Endpoint {
     Endpoint::put("/brands/{brand}/posts/{post}", "updatePost", Scope::PostsWrite)
         .tag(TAG)
         .adds(Growth::Texts)
-        .summary("Change a post, reschedule it, publish it now, or take it back to draft")
+        .summary("Update a post")
         .description(
-            "What is absent stays. `now` on a failed or partially published post tries the failed targets again. What \
-             was published, or is being published, cannot change.",
+            "Omitted fields keep their values. `schedule_type` reschedules the post, publishes it immediately, or returns \
+             it to draft. `now` on a failed or partially published post retries the failed targets. Content that is \
+             published or being published cannot be changed.",
         )
         .body::<PostChange>(json!({ "content": "Fresh bread from 6 o'clock.", "schedule_type": "now" }))
         .ignores(PostChange::ignored)

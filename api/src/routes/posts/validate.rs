@@ -22,32 +22,32 @@ use crate::fields::{MAX_PROBLEMS, PatchField};
 use crate::openapi::schema::Word;
 use crate::response::ApiResponse;
 
-/// One thing that a platform would refuse.
+/// A problem that makes the platform reject the post.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ContentProblem {
     pub field: String,
-    /// A stable word.
+    /// A stable problem code.
     pub code: &'static str,
     pub message: String,
 }
 
-/// How a post stands to one platform's rules.
+/// The result of validating a post for one account.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ValidatedTarget {
     pub account_id: i64,
     #[schemars(with = "Word<Platform>")]
     pub platform: Platform,
-    /// As the platform counts it, with the content warning if that shares the limit.
+    /// The length as the platform counts it. Includes the content warning if it shares the limit.
     pub length: u32,
-    /// Null where the platform sets none.
+    /// The maximum length. Null if the platform has no limit.
     pub limit: Option<u32>,
     pub problems: Vec<ContentProblem>,
-    /// What a user should know and what does not hinder the post: what it costs, which alt texts are cut.
+    /// Notes for the user that do not prevent publishing, such as costs or truncated alt texts.
     #[schemars(extend("x-extension" = true))]
     pub notes: Vec<String>,
 }
 
-/// Whether a post would be accepted.
+/// The result of validating a post.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Validation {
     pub valid: bool,
@@ -57,8 +57,11 @@ pub struct Validation {
 pub fn endpoint() -> Endpoint {
     Endpoint::post("/brands/{brand}/posts/validate", "validatePost", Scope::PostsRead)
         .tag(TAG)
-        .summary("Check a post against the rules of the platforms that it would go to")
-        .description("Writes nothing: a test key may ask as well, and no Idempotency-Key is needed.")
+        .summary("Validate a post")
+        .description(
+            "Checks the post against the rules of its accounts' platforms. Writes nothing, so a test key works too, and no \
+             `Idempotency-Key` is needed.",
+        )
         .extension()
         .body::<NewPost>(json!({ "content": "Fresh bread from 7 o'clock.", "accounts": [1] }))
         .ignores(PostChange::ignored)

@@ -16,7 +16,7 @@ use crate::fields::{Fields, ParsedBody, PatchField};
 use crate::openapi::schema::Word;
 use crate::response::ApiResponse;
 
-/// What a note says.
+/// The options of a note.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only its schema is used")]
 pub struct NewWidgetOptions {
@@ -25,7 +25,7 @@ pub struct NewWidgetOptions {
     pub text: Option<String>,
 }
 
-/// A part of a report.
+/// A widget of a report.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only its schema is used")]
 pub struct NewReportWidget {
@@ -36,7 +36,7 @@ pub struct NewReportWidget {
     pub options: Option<NewWidgetOptions>,
 }
 
-/// A report to be made.
+/// The report to create.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only its schema is used")]
 pub struct NewReport {
@@ -52,8 +52,8 @@ pub fn endpoint() -> Endpoint {
         .adds(Growth::Records)
         .summary("Create a report")
         .description(
-            "A report says what its files show; its widgets cannot be changed later. A brand has at most 500 reports. The \
-             notes of a report have at most 65,536 bytes together.",
+            "A report defines the content of its files. Its widgets cannot be changed later. A brand can have at most 500 \
+             reports. The notes of a report can have at most 65,536 bytes in total.",
         )
         .features(FEATURES)
         .body::<NewReport>(json!({
@@ -90,7 +90,7 @@ fn read(f: &Fields<'_>) -> Option<ParsedReport> {
     let bytes: usize = widgets.iter().filter_map(|widget| widget.text.as_ref()).map(String::len).sum();
     if bytes > MAX_NOTES_BYTES {
         let message =
-            format!("The notes of a report have at most {MAX_NOTES_BYTES} bytes together; these have {bytes}.");
+            format!("The notes of a report can have at most {MAX_NOTES_BYTES} bytes in total; these have {bytes}.");
         f.problem("widgets", message);
     }
     Some(ParsedReport { name: name?, widgets })

@@ -26,17 +26,18 @@ const FIELDS: usize = 5;
 /// Maximum length of a cron expression, and of a time, in characters.
 const MAX_LENGTH: usize = 120;
 
-/// When a report is exported and mailed by itself.
+/// The report schedule to create.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only its schema is used")]
 pub struct NewReportSchedule {
-    /// Every day, every Monday, every 1st of a month, or as `cron` says.
+    /// The days of the export: every day, every Monday, the 1st of each month, or as `cron` specifies.
     #[schemars(with = "Word<Frequency>")]
     pub frequency: Frequency,
-    /// Minute, hour, day, month, weekday (0 and 7 are Sunday); required for `cron`, refused for others.
+    /// A cron expression with five fields: minute, hour, day, month, weekday (0 and 7 are Sunday). Required if
+    /// `frequency` is `cron`; otherwise, it must be omitted.
     #[schemars(length(max = MAX_LENGTH), extend("x-extension" = true))]
     pub cron: Option<String>,
-    /// `HH:MM`; refused for `cron`.
+    /// The local time, as `HH:MM`. It must be omitted if `frequency` is `cron`.
     #[schemars(extend("default" = "09:00", "x-extension" = true))]
     pub time: Option<String>,
     #[schemars(length(min = 1, max = MAX_RECIPIENTS))]
@@ -49,12 +50,13 @@ pub fn endpoint() -> Endpoint {
     Endpoint::post("/brands/{brand}/reports/{report}/schedules", "createReportSchedule", Scope::ReportsWrite)
         .tag(TAG)
         .adds(Growth::Records)
-        .summary("Export and mail a report at regular times")
+        .summary("Create a report schedule")
         .description(
-            "Times are local ones of the brand's time zone: one that daylight saving skips is the next that exists, one \
-             that it repeats happens once. A daily report covers the day before, a weekly one the last Monday to Sunday, a \
-             monthly one the last calendar month, others the last 30 days. What was due while nothing ran is exported \
-             once. A report has at most 20 schedules. A recipient whose mail server refused earlier mails gets mails \
+            "Crier exports the report and emails it to the recipients at regular times, in the brand's time zone. A time \
+             skipped by daylight saving time moves to the next existing time. A repeated time is used once. A daily report \
+             covers the previous day, a weekly report the last Monday to Sunday, a monthly report the last calendar month, \
+             and other reports the last 30 days. After an outage, Crier creates a single export for all missed times. A \
+             report can have at most 20 schedules. A recipient whose mail server rejected earlier emails receives emails \
              again. A recipient who unsubscribed does not.",
         )
         .features(FEATURES)
@@ -95,13 +97,13 @@ fn read_fields(f: &Fields<'_>, timezone: &str, now: DateTime<Utc>) -> Option<Par
     let (cron, time) = match frequency {
         Frequency::Cron => {
             if time.is_some() && !f.problems.has("time") {
-                f.problem("time", "Must be left out for `cron`: the expression has the time.");
+                f.problem("time", "Must be omitted if `frequency` is `cron`: the expression contains the time.");
             }
             (f.required("cron", cron.map_or(PatchField::Absent, PatchField::Value)), None)
         }
         _ => {
             if cron.is_some() {
-                f.problem("cron", "Must be left out, unless frequency is `cron`.");
+                f.problem("cron", "Must be omitted unless `frequency` is `cron`.");
             }
             (None, Some(time.unwrap_or_else(|| DEFAULT_TIME.to_owned())))
         }
@@ -127,7 +129,7 @@ fn next_run(f: &Fields<'_>, expression: &str, timezone: &str, now: DateTime<Utc>
     };
     let next = schedule.next_after(&now.with_timezone(&zone(Some(timezone))));
     if next.is_none() {
-        f.problem("cron", "Names no day that exists.");
+        f.problem("cron", "Must match at least one date that exists.");
     }
     next.map(|at| at.to_utc())
 }

@@ -12,8 +12,8 @@ use crate::response::ApiResponse;
 pub fn endpoint() -> Endpoint {
     Endpoint::delete("/brands/{brand}/reports/{report}", "deleteReport", Scope::ReportsWrite)
         .tag(TAG)
-        .summary("Delete a report with its schedules, deliveries and files")
-        .description("An export that is running ends without a file or an event. Mails that wait are not sent.")
+        .summary("Delete a report and its schedules, deliveries and files")
+        .description("A running export ends without a file or an event. Pending emails are not sent.")
         .features(FEATURES)
         .serves_leftovers()
         .no_content()

@@ -16,7 +16,8 @@ pub fn endpoint() -> Endpoint {
         Scope::ReportsWrite,
     )
     .tag(TAG)
-    .summary("Delete a schedule of a report; its exports stay")
+    .summary("Delete a report schedule")
+    .description("Its exports are kept.")
     .features(FEATURES)
     .no_content()
     .writes(delete)

@@ -30,5 +30,5 @@ async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     }
     let found = report_deliveries::list(conn, report.brand_id, report.id, page).await?;
     let rows = ReportDelivery::load(conn, found.rows).await?;
-    pagination::answer(cx, page, Page { rows, total: found.total }).await
+    pagination::answer(cx, page, Page { rows, total: found.total })
 }

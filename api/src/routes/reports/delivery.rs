@@ -12,7 +12,7 @@ use crate::response::ApiResponse;
 pub fn endpoint() -> Endpoint {
     Endpoint::get("/brands/{brand}/reports/deliveries/{delivery}", "getReportDelivery", Scope::ReportsRead)
         .tag(TAG)
-        .summary("Read the state of an export")
+        .summary("Get the status of an export")
         .features(FEATURES)
         .response::<ReportDelivery>(200, ResponseShape::One)
         .reads(show)

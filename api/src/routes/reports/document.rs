@@ -23,7 +23,7 @@ pub struct ReportDocumentColumn {
     /// The name of the value in each row.
     #[schemars(extend("examples" = ["published_at"]))]
     pub key: String,
-    /// For people.
+    /// The heading of the column.
     #[schemars(extend("examples" = ["Published"]))]
     pub label: String,
     #[schemars(extend("enum" = ["text", "count", "percent", "date", "time", "link"]))]
@@ -37,11 +37,11 @@ pub struct ReportDocumentWidget {
     pub r#type: WidgetType,
     #[schemars(extend("examples" = ["At a glance"]))]
     pub title: String,
-    /// Why there are no values, or what was left out.
+    /// The reason there are no values, or a description of what was left out.
     #[schemars(extend("examples" = [null]))]
     pub remark: Option<String>,
     pub columns: Vec<ReportDocumentColumn>,
-    /// A value for each column: a whole number, a percentage with one decimal, a day, a local time such as
+    /// A value for each column: an integer, a percentage with one decimal place, a date, a local time such as
     /// `2026-10-01T09:30:00`, or text. Null if the value is unknown.
     #[schemars(extend("examples" = [[{ "metric": "Posts", "value": 12, "previous": 10, "change": 20.0 }]]))]
     pub rows: Vec<Map<String, Value>>,
@@ -50,7 +50,7 @@ pub struct ReportDocumentWidget {
 /// The JSON file of a report.
 #[derive(JsonSchema)]
 pub struct ReportDocument {
-    /// Rises when the shape changes in a way that programs notice.
+    /// The version of the format. It increases when the format changes incompatibly.
     #[schemars(extend("examples" = [1], "const" = 1))]
     pub version: i64,
     #[schemars(extend("examples" = ["Monthly report"]))]
@@ -60,10 +60,10 @@ pub struct ReportDocument {
     #[schemars(extend("examples" = ["Agentur Müller"]))]
     pub workspace: String,
     pub period: ReportDocumentPeriod,
-    /// All days and times are local ones of this zone.
+    /// The time zone of all dates and times.
     #[schemars(extend("examples" = ["Europe/Berlin"]))]
     pub timezone: String,
-    /// When the values were read.
+    /// The time at which the values were read.
     #[schemars(extend("examples" = ["2026-11-01T09:00:04"]))]
     pub created_at: String,
     pub widgets: Vec<ReportDocumentWidget>,

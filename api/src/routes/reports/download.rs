@@ -21,8 +21,8 @@ pub fn endpoint() -> Endpoint {
     .tag(TAG)
     .summary("Download the file of an export")
     .description(
-        "The file with its own content type and a readable name. `Range`, `If-Range` and `If-None-Match` are \
-         understood. Once a file's time is over it is deleted: 404.",
+        "The response has the content type of the file and a readable file name. `Range`, `If-Range` and \
+         `If-None-Match` are supported. After its retention period, the file is deleted and the response is 404.",
     )
     .features(FEATURES)
     .error_codes(&[ErrorCode::ReportNotReady])
@@ -38,7 +38,8 @@ async fn download(cx: &Context, conn: &mut Conn) -> Result<FileResponse> {
     let found = found.ok_or_else(|| ApiError::not_found("report delivery"))?;
     if found.status != ReportDeliveryStatus::Sent {
         let message = format!(
-            "The file is not there: the export is {}. Ask GET /brands/{}/reports/deliveries/{} until it is `sent`.",
+            "The file is not available: the export is {}. Poll GET /brands/{}/reports/deliveries/{} until it is \
+             `sent`.",
             found.status, found.brand_id, found.id
         );
         return Err(ApiError::new(ErrorCode::ReportNotReady, message));

@@ -21,7 +21,7 @@ use crate::fields::{Fields, ParsedBody};
 use crate::openapi::schema::Word;
 use crate::response::ApiResponse;
 
-/// Which days to export, and how.
+/// The export to create.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only its schema is used")]
 pub struct NewExport {
@@ -29,7 +29,7 @@ pub struct NewExport {
     pub format: ReportFormat,
     /// The first day. Default: 29 days before `end`.
     pub start: Option<NaiveDate>,
-    /// The last day, at most 365 days later. Default: today in the brand's time zone.
+    /// The last day, at most 365 days after `start`. Default: today in the brand's time zone.
     pub end: Option<NaiveDate>,
 }
 
@@ -37,11 +37,11 @@ pub fn endpoint() -> Endpoint {
     Endpoint::post("/brands/{brand}/reports/{report}/export", "exportReport", Scope::ReportsWrite)
         .tag(TAG)
         .adds(Growth::Files)
-        .summary("Export a report to a file")
+        .summary("Export a report")
         .description(
-            "The file is made after the answer. Ask at `Location` for its state, or listen for `report.sent` and \
-             `report.failed`. It counts in the workspace's storage, and is deleted when the plan shows no figures of its \
-             day any more.",
+            "Crier creates the file after the response. Poll `Location` for the status, or listen for `report.sent` and \
+             `report.failed`. The file counts toward the workspace's storage. It is deleted when the plan no longer \
+             shows the metrics of the day on which it was created.",
         )
         .features(FEATURES)
         .body::<NewExport>(json!({ "format": "pdf", "start": "{day-30}", "end": "{day-1}" }))
@@ -67,9 +67,10 @@ fn read_fields(f: &Fields<'_>, today: NaiveDate) -> Option<ParsedExport> {
     let end = end.unwrap_or(today);
     let start = start.unwrap_or_else(|| last_days(end).0);
     if end < start {
-        f.problem("end", format!("Must not be before start, {start}."));
+        f.problem("end", format!("Must not be before the start date, {start}."));
     } else if (end - start).num_days() >= MAX_DAYS {
-        f.problem("end", format!("A report covers at most {MAX_DAYS} days; end must be earlier, or start later."));
+        let message = format!("A report can cover at most {MAX_DAYS} days. Use an earlier end or a later start date.");
+        f.problem("end", message);
     }
     Some(ParsedExport { format: format?, start, end })
 }
@@ -87,6 +88,6 @@ async fn export(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<ParsedE
     };
     let id = reports::enqueue(tx, cx.caller.workspace_id, &new, &[], cx.trace()).await?;
     let made = report_deliveries::find(tx, report.brand_id, id).await?;
-    let made = made.ok_or_else(|| ApiError::bug("a delivery made just now is gone"))?;
+    let made = made.ok_or_else(|| ApiError::bug("a delivery was not found after it was created"))?;
     ApiResponse::accepted(&delivery_path(report.brand_id, id), ReportDelivery::load_one(tx, made).await?)
 }

@@ -29,5 +29,5 @@ async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     }
     let found = reports::list(conn, cx.brand()?.id, page).await?;
     let rows = Report::load(cx, conn, found.rows).await?;
-    pagination::answer(cx, page, Page { rows, total: found.total }).await
+    pagination::answer(cx, page, Page { rows, total: found.total })
 }

@@ -48,7 +48,7 @@ pub fn endpoints() -> Vec<Endpoint> {
     ]
 }
 
-/// What a note says.
+/// The options of a note.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct WidgetOptions {
     /// Plain text with line breaks. Markdown and HTML are not interpreted.
@@ -56,32 +56,32 @@ pub struct WidgetOptions {
     pub text: Option<String>,
 }
 
-/// A part of a report.
+/// A widget of a report.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ReportWidget {
     #[schemars(with = "Word<WidgetType>")]
     pub r#type: WidgetType,
-    /// Shown above it; null: a title by its type.
+    /// The title above the widget. Null uses the default title of the type.
     #[schemars(extend("examples" = ["At a glance"]))]
     pub title: Option<String>,
-    /// Of a note; null for other types.
+    /// The options of a note. Null for other types.
     pub options: Option<WidgetOptions>,
 }
 
-/// When a report is exported and mailed by itself.
+/// A schedule on which Crier exports and emails a report.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ReportSchedule {
     pub id: i64,
     pub report_id: i64,
     #[schemars(with = "Word<Frequency>")]
     pub frequency: Frequency,
-    /// Five POSIX fields; null for other frequencies.
+    /// A cron expression with five POSIX fields. Null for other frequencies.
     #[schemars(extend("examples" = [null]))]
     pub cron: Option<String>,
-    /// Null for `cron`.
+    /// The local time, as `HH:MM`. Null if `frequency` is `cron`.
     #[schemars(extend("examples" = ["09:00"], "x-extension" = true))]
     pub time: Option<String>,
-    /// The brand's.
+    /// The brand's time zone.
     #[schemars(extend("examples" = ["Europe/Berlin"]))]
     pub timezone: String,
     #[schemars(extend("examples" = [["ann@example.com"]]))]
@@ -101,22 +101,22 @@ pub struct Report {
     #[schemars(extend("examples" = ["Monthly report"]))]
     pub name: String,
     pub widgets: Vec<ReportWidget>,
-    /// Oldest first.
+    /// The schedules, oldest first.
     pub schedules: Vec<ReportSchedule>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
 }
 
-/// Why an export or a mail failed.
+/// The reason an export or an email failed.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ReportProblem {
     #[schemars(with = "Word<ReportErrorCode>")]
     pub code: ReportErrorCode,
-    /// For people.
+    /// A human-readable message.
     pub message: String,
 }
 
-/// A mail with a scheduled report.
+/// An email with a scheduled report.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ReportMail {
     #[schemars(email)]
@@ -131,10 +131,10 @@ pub struct ReportMail {
 pub struct ReportDelivery {
     pub id: i64,
     pub report_id: i64,
-    /// Null where it was asked for, or the schedule was deleted.
+    /// The schedule that started the export. Null if the export was requested directly or the schedule was deleted.
     #[schemars(extend("examples" = [null]))]
     pub schedule_id: Option<i64>,
-    /// `sent`: the file is there.
+    /// The status of the export. The file is available if it is `sent`.
     #[schemars(with = "Word<ReportDeliveryStatus>")]
     pub status: ReportDeliveryStatus,
     #[schemars(with = "Word<ReportFormat>")]
@@ -145,13 +145,13 @@ pub struct ReportDelivery {
     pub end: chrono::NaiveDate,
     #[schemars(extend("examples" = [48213]))]
     pub size_bytes: Option<i64>,
-    /// Why it failed; while it is pending, why the try before did.
+    /// The reason the export failed or, while it is pending, the reason the previous attempt failed.
     #[schemars(extend("examples" = [null]))]
     pub error: Option<ReportProblem>,
-    /// A path from the host's root; null while there is no file, and after its time.
+    /// The absolute path of the file on this host. Null until the file is available and after it is deleted.
     #[schemars(extend("examples" = ["/api/public/v1/brands/17/reports/deliveries/42/download"], "format" = "uri-reference"))]
     pub download_url: Option<String>,
-    /// The mails of a scheduled export.
+    /// The emails of a scheduled export.
     #[schemars(extend("x-extension" = true))]
     pub mail: Vec<ReportMail>,
     pub completed_at: Option<Timestamp>,
@@ -218,7 +218,7 @@ impl From<report::ReportError> for ReportProblem {
 }
 
 impl ReportDelivery {
-    /// Returns deliveries with their mails.
+    /// Returns deliveries with their emails.
     async fn load(conn: &mut Conn, found: Vec<report::ReportDelivery>) -> Result<Vec<Self>> {
         let ids: Vec<i64> = found.iter().map(|delivery| delivery.id).collect();
         let recipients = report_deliveries::recipients_of(conn, &ids).await?;

@@ -12,7 +12,7 @@ use crate::response::ApiResponse;
 pub fn endpoint() -> Endpoint {
     Endpoint::get("/brands/{brand}/reports/{report}", "getReport", Scope::ReportsRead)
         .tag(TAG)
-        .summary("Read a report")
+        .summary("Get a report")
         .features(FEATURES)
         .serves_leftovers()
         .response::<Report>(200, ResponseShape::One)

@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::fields::{Fields, ParsedBody, PatchField};
 use crate::response::ApiResponse;
 
-/// A new name of a report.
+/// The new name of a report.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only its schema is used")]
 pub struct ReportChanges {

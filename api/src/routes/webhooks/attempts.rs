@@ -17,16 +17,16 @@ use crate::response::{ApiResponse, Timestamp};
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct DeliveryAttempt {
     pub id: i64,
-    /// From 1.
+    /// The number of the attempt, starting at 1.
     pub number: i32,
     pub started_at: Timestamp,
     pub duration_ms: i64,
-    /// The class of the answer's status, or why there was none.
+    /// The class of the response status, or the reason there was no response.
     #[schemars(with = "Word<DeliveryOutcome>")]
     pub outcome: DeliveryOutcome,
     pub response_code: Option<i32>,
     pub error: Option<String>,
-    /// The first 1 KiB.
+    /// The first 1 KiB of the response body.
     pub response_body: Option<String>,
 }
 
@@ -34,7 +34,7 @@ pub fn endpoint() -> Endpoint {
     let path = "/webhooks/{webhook}/deliveries/{delivery}/attempts";
     Endpoint::get(path, "listWebhookDeliveryAttempts", Scope::WebhooksRead)
         .tag(TAG)
-        .summary("List every attempt at a delivery, oldest first")
+        .summary("List the attempts of a delivery, oldest first")
         .extension()
         .features(FEATURES)
         .response::<DeliveryAttempt>(200, ResponseShape::Many)

@@ -15,10 +15,10 @@ use crate::fields::PatchField;
 use crate::openapi::schema::Word;
 use crate::response::ApiResponse;
 
-/// A webhook endpoint to be made.
+/// The webhook endpoint to create.
 #[derive(Clone, Debug, JsonSchema)]
 pub struct NewWebhook {
-    /// Public and https.
+    /// A public https:// URL.
     #[schemars(length(max = 2048), url)]
     pub url: String,
     #[schemars(with = "Vec<Word<EventName>>", length(min = 1))]
@@ -33,8 +33,10 @@ pub fn endpoint() -> Endpoint {
     Endpoint::post("/webhooks", "createWebhook", Scope::WebhooksWrite)
         .tag(TAG)
         .adds(Growth::Records)
-        .summary("Register a webhook endpoint")
-        .description("The answer alone has the signing secret; keep it. A user has at most 50 endpoints.")
+        .summary("Create a webhook endpoint")
+        .description(
+            "Only this response contains the signing secret, so store it. A user can have at most 50 endpoints.",
+        )
         .features(FEATURES)
         .body::<NewWebhook>(json!({
             "url": "https://example.com/hooks/crier", "events": ["post.published", "post.failed"],

@@ -12,7 +12,7 @@ use crate::response::ApiResponse;
 pub fn endpoint() -> Endpoint {
     Endpoint::delete("/webhooks/{webhook}", "deleteWebhook", Scope::WebhooksWrite)
         .tag(TAG)
-        .summary("Delete a webhook endpoint with its deliveries")
+        .summary("Delete a webhook endpoint and its deliveries")
         .features(FEATURES)
         .serves_leftovers()
         .no_content()

@@ -31,9 +31,9 @@ pub struct Delivery {
     pub max_attempts: i32,
     pub duration_ms: Option<i64>,
     pub error: Option<String>,
-    /// The first 1 KiB.
+    /// The first 1 KiB of the response body.
     pub response_body: Option<String>,
-    /// The envelope as it is sent.
+    /// The envelope that Crier sends to the endpoint.
     #[schemars(extend("type" = "object"))]
     pub payload: Value,
     pub next_attempt_at: Option<ScheduledTimestamp>,
@@ -70,7 +70,7 @@ pub fn endpoint() -> Endpoint {
         .summary("List the deliveries to a webhook endpoint, newest first")
         .features(FEATURES)
         .pages()
-        .extension_query::<Word<DeliveryStatus>>("status", "Only deliveries of this status.")
+        .extension_query::<Word<DeliveryStatus>>("status", "Only deliveries with this status.")
         .extension_query::<Word<EventName>>("event", "Only deliveries of this event.")
         .response::<Delivery>(200, ResponseShape::Pages)
         .reads(list)
@@ -87,5 +87,5 @@ async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     }
     let found = deliveries::list(conn, webhook.id, DeliveryFilter { status, event }, page).await?;
     let rows = found.rows.into_iter().map(Delivery::from).collect();
-    pagination::answer(cx, page, Page { rows, total: found.total }).await
+    pagination::answer(cx, page, Page { rows, total: found.total })
 }

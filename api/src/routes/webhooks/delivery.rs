@@ -14,7 +14,7 @@ use crate::response::ApiResponse;
 pub fn endpoint() -> Endpoint {
     Endpoint::get("/webhooks/{webhook}/deliveries/{delivery}", "getWebhookDelivery", Scope::WebhooksRead)
         .tag(TAG)
-        .summary("Read a delivery")
+        .summary("Get a delivery")
         .extension()
         .features(FEATURES)
         .response::<Delivery>(200, ResponseShape::One)

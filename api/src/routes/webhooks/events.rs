@@ -14,13 +14,13 @@ use crate::error::Result;
 use crate::openapi::schema::Word;
 use crate::response::ApiResponse;
 
-/// An event that can be sent.
+/// An event that a webhook endpoint can subscribe to.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Event {
     #[schemars(with = "Word<EventName>")]
     pub name: EventName,
     pub description: &'static str,
-    /// A whole envelope as an endpoint gets it.
+    /// An example of the complete envelope that an endpoint receives.
     #[schemars(extend("type" = "object"))]
     pub sample: Value,
 }
@@ -28,7 +28,7 @@ pub struct Event {
 pub fn endpoint() -> Endpoint {
     Endpoint::get("/webhook-events", "listWebhookEvents", Scope::WebhooksRead)
         .tag(TAG)
-        .summary("List the events that can be sent")
+        .summary("List webhook events")
         .features(FEATURES)
         .response::<Event>(200, ResponseShape::Many)
         .reads(events)

@@ -56,7 +56,7 @@ pub fn endpoints() -> Vec<Endpoint> {
     ]
 }
 
-/// What a webhook endpoint has with and without its secret.
+/// The fields of a webhook endpoint, with or without its secret.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct WebhookFields {
     #[schemars(url)]
@@ -65,12 +65,12 @@ pub struct WebhookFields {
     pub events: Vec<EventName>,
     pub description: Option<String>,
     pub is_active: bool,
-    /// Why the service switched it off; null where it did not.
+    /// The reason Crier disabled the endpoint. Null if Crier did not disable it.
     #[schemars(extend("x-extension" = true))]
     pub disabled_reason: Option<String>,
 }
 
-/// A webhook endpoint. Its secret is never among a read's fields.
+/// A webhook endpoint, without its signing secret.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Webhook {
     pub id: i64,
@@ -80,13 +80,13 @@ pub struct Webhook {
     pub updated_at: Timestamp,
 }
 
-/// A webhook endpoint with its new signing secret, which is shown this once.
+/// A webhook endpoint with its new signing secret, which is returned only once.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct WebhookWithSecret {
     pub id: i64,
     #[serde(flatten)]
     pub fields: WebhookFields,
-    /// The whole text is the key of the HMAC.
+    /// The signing secret. The HMAC key is the whole string, including `whsec_`.
     #[schemars(regex(pattern = "^whsec_[A-Za-z0-9]{40}$"))]
     pub secret: String,
     pub created_at: Timestamp,
@@ -124,7 +124,7 @@ fn check_active(webhook: &webhook::Webhook) -> Result<()> {
     if webhook.is_active {
         return Ok(());
     }
-    let message = "This webhook endpoint is inactive. Switch it on (PUT is_active: true), then try again.";
+    let message = "This webhook endpoint is inactive. Enable it, then retry.";
     Err(ApiError::new(ErrorCode::WebhookInactive, message))
 }
 
@@ -133,10 +133,10 @@ async fn check_url(cx: &Context, url: &PatchField<String>) -> Result<()> {
     let PatchField::Value(url) = url else { return Ok(()) };
     let checked = cx.app.guard.check_resolved(url, SchemePolicy::HttpsOnly).await;
     checked.map(drop).map_err(|refusal| {
-        ApiError::new(ErrorCode::InvalidWebhookUrl, format!("The URL {refusal}. Give a public https:// address."))
+        ApiError::new(ErrorCode::InvalidWebhookUrl, format!("The URL {refusal}. Use a public https:// URL."))
     })
 }
 
 fn make_secret() -> Result<SecretString> {
-    new_secret().map_err(|e| ApiError::bug(format!("no random secret: {e}")))
+    new_secret().map_err(|e| ApiError::bug(format!("failed to generate a secret: {e}")))
 }

@@ -17,30 +17,31 @@ use crate::error::{ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody};
 use crate::response::ApiResponse;
 
-/// The maximum age of deliveries to repeat.
+/// The maximum age of deliveries to retry.
 const MAX_RECOVERY_AGE: TimeDelta = TimeDelta::days(14);
 
-/// Which failed deliveries are to be repeated.
+/// The failed deliveries to retry.
 #[derive(Clone, Debug, JsonSchema)]
 pub struct WebhookRecovery {
-    /// Those made at this time or later. Not in the future, at most 14 days ago. Without an offset it is UTC.
+    /// The earliest creation time of the deliveries to retry: at most 14 days ago, not in the future. A time without an
+    /// offset is in UTC.
     pub since: DateTime<Utc>,
 }
 
-/// What a recovery began.
+/// The result of retrying failed deliveries.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct WebhookRecovered {
-    /// How many deliveries are attempted again.
+    /// The number of deliveries that are retried.
     pub recovered: u64,
 }
 
 pub fn endpoint() -> Endpoint {
     Endpoint::post("/webhooks/{webhook}/recover", "recoverWebhook", Scope::WebhooksWrite)
         .tag(TAG)
-        .summary("Repeat the deliveries that failed since a time")
+        .summary("Retry failed deliveries")
         .description(
-            "Each as the retry of a delivery does: an attempt now, under the same delivery id, with one more attempt \
-             allowed. `Location` lists those that wait for it.",
+            "Crier immediately retries each failed delivery that was created at `since` or later, under the same \
+             delivery ID and with one more attempt allowed. `Location` lists the pending deliveries.",
         )
         .extension()
         .features(FEATURES)

@@ -14,8 +14,10 @@ use crate::response::ApiResponse;
 pub fn endpoint() -> Endpoint {
     Endpoint::post("/webhooks/{webhook}/deliveries/{delivery}/retry", "retryWebhookDelivery", Scope::WebhooksWrite)
         .tag(TAG)
-        .summary("Attempt a delivery now")
-        .description("Under the same delivery id, with one more attempt allowed.")
+        .summary("Retry a delivery")
+        .description(
+            "Crier attempts the delivery immediately, under the same delivery ID and with one more attempt allowed.",
+        )
         .features(FEATURES)
         .response::<Delivery>(200, ResponseShape::One)
         .error_codes(&[ErrorCode::WebhookInactive])

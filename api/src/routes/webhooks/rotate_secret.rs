@@ -12,8 +12,10 @@ use crate::response::ApiResponse;
 pub fn endpoint() -> Endpoint {
     Endpoint::post("/webhooks/{webhook}/rotate-secret", "rotateWebhookSecret", Scope::WebhooksWrite)
         .tag(TAG)
-        .summary("Issue a new signing secret")
-        .description("The old secret stops working at once. The answer alone has the new one; keep it.")
+        .summary("Rotate the signing secret")
+        .description(
+            "The old secret stops working immediately. Only this response contains the new secret, so store it.",
+        )
         .features(FEATURES)
         .response::<WebhookWithSecret>(200, ResponseShape::One)
         .writes(rotate)

@@ -13,7 +13,7 @@ use crate::response::ApiResponse;
 pub fn endpoint() -> Endpoint {
     Endpoint::get("/webhooks/{webhook}", "getWebhook", Scope::WebhooksRead)
         .tag(TAG)
-        .summary("Read a webhook endpoint")
+        .summary("Get a webhook endpoint")
         .features(FEATURES)
         .serves_leftovers()
         .response::<Webhook>(200, ResponseShape::One)

@@ -17,10 +17,10 @@ use crate::fields::{Fields, ParsedBody};
 use crate::openapi::schema::Word;
 use crate::response::ApiResponse;
 
-/// What an endpoint is to be sent as a test.
+/// The test event to send.
 #[derive(Clone, Debug, JsonSchema)]
 pub struct WebhookTest {
-    /// Any event of the list, whatever the endpoint asked for.
+    /// Any event from `GET /webhook-events`, even if the endpoint does not subscribe to it.
     #[schemars(with = "Word<EventName>")]
     pub event: EventName,
 }
@@ -29,10 +29,10 @@ pub fn endpoint() -> Endpoint {
     Endpoint::post("/webhooks/{webhook}/test", "testWebhook", Scope::WebhooksWrite)
         .tag(TAG)
         .adds(Growth::Records)
-        .summary("Send a sample of an event to a webhook endpoint")
+        .summary("Send a test event to a webhook endpoint")
         .description(
-            "The sample that the list of events shows, to this endpoint alone, whatever it asked for. It is a \
-             delivery like any other: signed, listed and tried again.",
+            "Crier sends the event's sample from `GET /webhook-events` to this endpoint only, even if the endpoint does \
+             not subscribe to the event. The delivery is signed, listed and retried like any other.",
         )
         .extension()
         .features(FEATURES)
@@ -52,6 +52,6 @@ async fn send(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<WebhookTe
     check_active(&webhook)?;
     let id = events::emit_sample(tx, webhook.id, request.event, cx.trace()).await?;
     let made = deliveries::find(tx, webhook.id, id).await?;
-    let made = made.ok_or_else(|| ApiError::bug("a delivery just made is gone"))?;
+    let made = made.ok_or_else(|| ApiError::bug("a delivery was not found after it was created"))?;
     ApiResponse::accepted(&format!("/webhooks/{}/deliveries/{id}", webhook.id), Delivery::from(made))
 }

@@ -14,10 +14,10 @@ use crate::fields::PatchField;
 use crate::openapi::schema::Word;
 use crate::response::ApiResponse;
 
-/// What may change of a webhook endpoint; what is absent stays.
+/// Changes to a webhook endpoint. Omitted fields keep their values.
 #[derive(Clone, Debug, JsonSchema)]
 pub struct WebhookChange {
-    /// Public and https.
+    /// A public https:// URL.
     #[schemars(length(max = 2048), url)]
     pub url: PatchField<String>,
     #[schemars(with = "PatchField<Vec<Word<EventName>>>", length(min = 1))]
@@ -30,10 +30,8 @@ pub struct WebhookChange {
 pub fn endpoint() -> Endpoint {
     Endpoint::put("/webhooks/{webhook}", "updateWebhook", Scope::WebhooksWrite)
         .tag(TAG)
-        .summary("Change a webhook endpoint")
-        .description(
-            "A changed URL applies to attempts not made yet. Switching a disabled endpoint on clears the reason.",
-        )
+        .summary("Update a webhook endpoint")
+        .description("A new URL applies to all later attempts. Setting `is_active` to true clears `disabled_reason`.")
         .features(FEATURES)
         .body::<WebhookChange>(json!({ "events": ["post.failed"], "is_active": true }))
         .response::<Webhook>(200, ResponseShape::One)

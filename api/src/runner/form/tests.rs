@@ -161,7 +161,7 @@ fn an_endless_part_head_is_rejected_early() {
         assert_eq!(error.code, ErrorCode::InvalidJson, "{error:?}");
         assert!(asked <= MAX_HEAD + 2, "{asked}");
         let (asked, error) = endless(begins, &[b'x'; 4_096], bounds);
-        assert!(error.message.contains("the head of a part"), "{error:?}");
+        assert!(error.message.contains("the headers of a part"), "{error:?}");
         assert!(asked <= 8, "{asked}");
     }
 }

@@ -59,7 +59,7 @@ async fn endless_headers_time_out() {
         let error = in_time(&client(SHORT, 1024), &server.url()).await.unwrap_err();
         let seen = String::from_utf8_lossy(head);
         assert!(matches!(error, HttpError::Timeout { sent: true }), "{seen}: {error:?}");
-        assert_eq!((error.to_string().as_str(), error.may_have_arrived()), ("no answer in time", true));
+        assert_eq!((error.to_string().as_str(), error.may_have_arrived()), ("no response in time", true));
     }
 }
 

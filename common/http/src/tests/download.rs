@@ -121,7 +121,7 @@ async fn redirects_to_blocked_addresses_are_rejected() {
         assert!(blocked || no_listener, "{to}: {error:?}");
     }
     for (to, why) in [
-        (format!("http://user:secret@127.0.0.1:{}/", own.port), "user name"),
+        (format!("http://user:secret@127.0.0.1:{}/", own.port), "username"),
         ("ftp://127.0.0.1/a.png".to_owned(), "https:// or http://"),
         ("file:///etc/passwd".to_owned(), "https:// or http://"),
         ("data:image/png;base64,AAAA".to_owned(), "https:// or http://"),

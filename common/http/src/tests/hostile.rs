@@ -35,7 +35,7 @@ async fn invalid_http_is_an_error() {
         let error = answered(answer.clone()).await.unwrap_err();
         let start = &answer[..answer.len().min(60)];
         assert!(matches!(error, HttpError::Broken) && error.may_have_arrived(), "{start}: {error:?}");
-        assert_eq!(error.to_string(), "the connection broke before a valid answer came");
+        assert_eq!(error.to_string(), "the connection was lost before a valid response arrived");
     }
 }
 

@@ -43,10 +43,10 @@ async fn an_untrusted_server_receives_no_request() {
     let own = CertificateParams::new(["hooks.example".to_owned()]).unwrap().self_signed(&key).unwrap();
     let all = rustls::ALL_VERSIONS;
     let cases = [
-        (acceptor(&own, &key, &[], all), "signed by no authority"),
-        (other.acceptor("hooks.example", &[]), "signed by no authority"),
+        (acceptor(&own, &key, &[], all), "not signed by a trusted authority"),
+        (other.acceptor("hooks.example", &[]), "not signed by a trusted authority"),
         // Another authority with the same name.
-        (Authority::new().acceptor("hooks.example", &[]), "signed by no authority"),
+        (Authority::new().acceptor("hooks.example", &[]), "not signed by a trusted authority"),
         (authority.acceptor("other.example", &[]), "for another name"),
         (authority.acceptor_of(valid("hooks.example", 2010, 2011), &[], all), "has expired"),
         (authority.acceptor_of(valid("hooks.example", 2080, 2090), &[], all), "not valid yet"),
@@ -73,10 +73,10 @@ async fn an_untrusted_server_receives_no_request() {
 async fn outdated_tls_is_rejected() {
     let cases: [(&[u8], &str); 4] = [
         // Responses of a server that knows TLS 1.1 at best: the alert `protocol_version`, or its own hello.
-        (&[21, 3, 2, 0, 2, 2, 70], "neither TLS 1.2 nor 1.3"),
-        (TLS_1_1_HELLO, "neither TLS 1.2 nor 1.3"),
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "not TLS"),
-        (b"SSH-2.0-OpenSSH_9.2\r\n", "not TLS"),
+        (&[21, 3, 2, 0, 2, 2, 70], "does not support TLS 1.2 or 1.3"),
+        (TLS_1_1_HELLO, "does not support TLS 1.2 or 1.3"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "does not use TLS"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "does not use TLS"),
     ];
     for (answer, reason) in cases {
         let server = TestServer::run(move |mut stream| async move {

@@ -82,7 +82,7 @@ pub fn check_frames(source: &[u8], kind: ImageType, frames: &[Frame], limits: &L
     let most = limits.max_pixels.saturating_mul(FRAMES);
     if total > most || frames.iter().any(|frame| pixels(frame) > limits.max_pixels) {
         return Err(Refusal::TooLarge(format!(
-            "The frames of the animation have {total} pixels together; at most {} megapixels are taken.",
+            "The frames of the animation have {total} pixels in total. The maximum is {} megapixels.",
             most / 1_000_000
         )));
     }

@@ -164,11 +164,11 @@ impl ShrinkTask {
     }
 
     fn too_large(&self) -> Refusal {
-        Refusal::TooLarge(format!("The picture cannot be made as small as {} bytes.", self.most))
+        Refusal::TooLarge(format!("The image cannot be reduced to {} bytes.", self.most))
     }
 }
 
 fn no_type(rules: &PictureRules<'_>) -> Refusal {
     let taken = rules.mime_types.join(", ");
-    Refusal::Unsupported(format!("The picture cannot be made one of the types that are taken ({taken})."))
+    Refusal::Unsupported(format!("The image cannot be converted to an accepted type ({taken})."))
 }

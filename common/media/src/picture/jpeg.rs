@@ -109,11 +109,11 @@ impl From<Error> for Refusal {
             Error::Truncated => truncated_error(),
             Error::Invalid => broken(),
             Error::Unsupported => Self::Unsupported(
-                "This kind of JPEG is not taken; save it as a baseline or progressive one with 8 bits a channel."
+                "This kind of JPEG is not supported. Save it as a baseline or progressive JPEG with 8 bits per channel."
                     .to_owned(),
             ),
             Error::TooManyScans => {
-                Self::Unsupported(format!("The JPEG has more than {MAX_SCANS} scans; save it anew."))
+                Self::Unsupported(format!("The JPEG has more than {MAX_SCANS} scans. Save it with fewer scans."))
             }
         }
     }

@@ -101,13 +101,13 @@ pub fn probe(source: impl BufRead + Seek, limits: &Limits) -> Result<Probed, Ref
     let head::Head { kind, width, height, memory } = head::read(source)?;
     if u64::from(width) * u64::from(height) > limits.max_pixels {
         return Err(Refusal::TooLarge(format!(
-            "The picture has {width} × {height} pixels; at most {} megapixels are taken.",
+            "The image has {width} × {height} pixels. The maximum is {} megapixels.",
             limits.max_pixels / 1_000_000
         )));
     }
     if width.max(height) > MAX_SIDE {
         return Err(Refusal::TooLarge(format!(
-            "The picture has {width} × {height} pixels; a side may have at most {MAX_SIDE}."
+            "The image has {width} × {height} pixels. The maximum for each side is {MAX_SIDE}."
         )));
     }
     Ok(Probed { kind, width, height, memory })
@@ -207,13 +207,13 @@ pub fn fit_to_rules(bytes: Bytes, kind: ImageType, rules: &PictureRules<'_>) -> 
 }
 
 fn unknown() -> Refusal {
-    Refusal::Unsupported("The file is no JPEG, PNG, GIF or WebP picture; only these are taken.".to_owned())
+    Refusal::Unsupported("This file type is not supported. Use a JPEG, PNG, GIF or WebP image.".to_owned())
 }
 
 fn broken() -> Refusal {
-    Refusal::Unsupported("The picture is broken: it cannot be decoded to its end.".to_owned())
+    Refusal::Unsupported("The image is damaged and cannot be decoded completely.".to_owned())
 }
 
 fn truncated_error() -> Refusal {
-    Refusal::Unsupported("The picture is cut off: the file ends before the picture does.".to_owned())
+    Refusal::Unsupported("The image is incomplete: the file ends too early.".to_owned())
 }

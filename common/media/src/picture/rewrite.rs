@@ -157,7 +157,7 @@ pub fn is_padding(rest: &[u8]) -> bool {
 }
 
 pub fn trailing() -> Refusal {
-    Refusal::Unsupported("The file goes on after the end of the picture; only plain pictures are taken.".to_owned())
+    Refusal::Unsupported("The file contains data after the end of the image. Use a plain image file.".to_owned())
 }
 
 /// Converts the side of a picture; 0 is invalid.

@@ -60,7 +60,7 @@ pub fn check(part: &[u8]) -> Result<(), Refusal> {
 }
 
 pub fn both(what: &str) -> Refusal {
-    Refusal::Unsupported(format!("The file is a picture and {what} besides; only plain pictures are taken."))
+    Refusal::Unsupported(format!("The file contains both an image and {what}. Use a plain image file."))
 }
 
 fn find(part: &[u8]) -> Option<&'static str> {

@@ -21,7 +21,7 @@ const CHUNK: u64 = 64 * 1024;
 pub fn open(dir: &Path) -> Result<LocalFileSystem, StorageError> {
     let refused = |error: io::Error| {
         StorageError::new(format!(
-            "files cannot be kept in {}: {error}; give this user the right to write there",
+            "cannot store files in {}: {error}; give this user write permission there",
             dir.display()
         ))
     };
@@ -69,7 +69,7 @@ fn is_there(top: &Path) -> io::Result<()> {
     if top.is_dir() {
         return Ok(());
     }
-    let message = format!("{} is missing; is its disk mounted?", top.display());
+    let message = format!("{} is missing; check that its disk is mounted", top.display());
     Err(io::Error::new(io::ErrorKind::NotFound, message))
 }
 

@@ -8,7 +8,7 @@ const MAX_LENGTH: usize = 300;
 
 /// The storage is unreachable, full, or denies access.
 #[derive(Debug, thiserror::Error)]
-#[error("the storage of files: {0}")]
+#[error("file storage: {0}")]
 pub struct StorageError(String);
 
 impl StorageError {
@@ -22,12 +22,12 @@ impl StorageError {
         match error {
             object_store::Error::PermissionDenied { .. } | object_store::Error::Unauthenticated { .. } => {
                 Self(format!(
-                    "the bucket refuses us ({code}); check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and \
-                     what that key may do: GetObject, PutObject, DeleteObject, ListBucket"
+                    "the bucket denied access ({code}); check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and \
+                     the permissions of the key: GetObject, PutObject, DeleteObject, ListBucket"
                 ))
             }
             _ if code == NO_BUCKET => {
-                Self("there is no such bucket; check CRIER_STORAGE_URL, AWS_ENDPOINT_URL and AWS_REGION".to_owned())
+                Self("the bucket does not exist; check CRIER_STORAGE_URL, AWS_ENDPOINT_URL and AWS_REGION".to_owned())
             }
             error => Self(shortened(&with_root(&error, text.clone()), code)),
         }

@@ -32,5 +32,5 @@ fn an_unwritable_directory_is_rejected_with_a_clear_error() {
     let file = tempfile::NamedTempFile::new().expect("a file");
     let inside = config::Storage::Directory(file.path().join("files"));
     let text = Storage::open(&inside).expect_err("a file is no directory").to_string();
-    assert!(text.contains("cannot be kept in") && text.contains(&file.path().display().to_string()), "{text}");
+    assert!(text.contains("cannot store files in") && text.contains(&file.path().display().to_string()), "{text}");
 }

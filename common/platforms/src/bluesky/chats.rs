@@ -105,8 +105,8 @@ fn is_refusal(name: &str, error: &CallError) -> bool {
 }
 
 fn no_access() -> Failure {
-    let message = "This app password may not read or send direct messages. Make one at Bluesky with access to them, \
-                   and connect the account again with it.";
+    let message = "This app password cannot read or send direct messages. Create one with access to them at Bluesky, \
+                   and use it to connect the account again.";
     Failure::with_code(Category::Account, "missing_permission", message)
 }
 

@@ -116,7 +116,7 @@ impl Bluesky {
         if document.id != session.did || !is_same_server(named, &server.base) {
             let named = sanitize_message(named, &[]).unwrap_or_else(|| "no server".to_owned());
             return Err(ConnectError::Refused(format!(
-                "The account's own document does not name this server: it names {named}. Use that address."
+                "The account's own document does not name this server: it names {named}. Use that URL."
             )));
         }
         let is_proved = document.names(&handle) && self.leads_to(&handle, &session.did).await;
@@ -125,7 +125,7 @@ impl Bluesky {
 
     async fn document(&self, did: &str) -> Result<DidDocument, ConnectError> {
         let unknown =
-            || ConnectError::Refused("This Bluesky account has no document that proves its server.".to_owned());
+            || ConnectError::Refused("This Bluesky account has no document that confirms its server.".to_owned());
         let found = match place_of(did).ok_or_else(unknown)? {
             DocumentPlace::Directory(path) => read(&self.trusted, &format!("{}{path}", self.directory)).await,
             DocumentPlace::Web(url) => read(&self.guarded, &url).await,

@@ -129,7 +129,7 @@ impl Bluesky {
             Err(failed) if failed.name == "InvalidSwap" => match self.look_up(&server, account, rkey).await? {
                 Some(record) if record.value["createdAt"] == *at => Ok(published(account, rkey, record.uri)),
                 _ => Err(CallError::Permanent(
-                    Failure::of(Category::DuplicateContent, "Bluesky has another post under this post's key.")
+                    Failure::of(Category::DuplicateContent, "Bluesky has a different post with this post's key.")
                         .from_platform("InvalidSwap"),
                 )
                 .into()),
@@ -191,11 +191,11 @@ impl Connector for Bluesky {
         let identifier = identifier.expose_secret().trim().trim_start_matches('@');
         let session = server.create_session(identifier, &password).await.map_err(|failed| refused(failed.error))?;
         if !session.did.starts_with("did:") {
-            return Err(ConnectError::Unavailable("Bluesky named no account.".to_owned()));
+            return Err(ConnectError::Unavailable("Bluesky returned no account.".to_owned()));
         }
         if session.active == Some(false) {
             let status = session.status.as_deref().unwrap_or("not active");
-            return Err(ConnectError::Refused(format!("This Bluesky account is {status}; see to it at Bluesky.")));
+            return Err(ConnectError::Refused(format!("This Bluesky account is {status}. Resolve this at Bluesky.")));
         }
         let handle = self.check_identity(&server, &session).await?;
         // A server without an AppView has no profiles; the account can still publish.
@@ -240,7 +240,7 @@ impl Connector for Bluesky {
         };
         // A handle can move to another account; the DID identifies the account.
         if session.did != account.external_id {
-            let message = "The identifier belongs to another Bluesky account now; connect again.";
+            let message = "The identifier now belongs to another Bluesky account. Connect the account again.";
             return Err(CallError::Reauth(Failure::of(Category::AuthExpired, message)));
         }
         Ok(Refreshed {
@@ -285,7 +285,7 @@ impl Connector for Bluesky {
         match self.put(account, &post.marker, record).await {
             Ok(published) => Ok(published),
             Err(failed) if !post.images.is_empty() && failed.is_blob_gone() => {
-                let message = "Bluesky has dropped an image that was uploaded earlier; it is uploaded again.";
+                let message = "Bluesky deleted an image that was uploaded earlier. Crier uploads it again.";
                 Err(CallError::UploadsMissing(Failure::of(Category::Media, message).from_platform(&failed.name)))
             }
             Err(failed) => Err(failed.error),

@@ -149,20 +149,20 @@ fn by_name(name: &str, message: &str) -> Option<CallError> {
         }
         "AuthFactorTokenRequired" => CallError::Reauth(failure(
             Category::AuthExpired,
-            "Bluesky wants a second factor for this password; make an app password in its settings and use that.",
+            "Bluesky requires a second factor for this password. Create an app password in its settings and use that.",
         )),
         "AccountTakedown" | "AccountSuspended" | "AccountDeactivated" | "RepoTakendown" | "RepoSuspended"
         | "RepoDeactivated" => CallError::Permanent(failure(
             Category::Account,
-            "This Bluesky account is suspended or deactivated; see to it at Bluesky.",
+            "This Bluesky account is suspended or deactivated. Resolve this at Bluesky.",
         )),
         "BlobTooLarge" | "PayloadTooLarge" | "InvalidMimeType" => CallError::Permanent(failure(
             Category::InvalidContent,
-            "Bluesky does not take an image of this size or type.",
+            "Bluesky does not accept an image of this size or type.",
         )),
         "InvalidRecord" | "InvalidRequest" if message.contains("ecord") => {
             let reason = sanitize_message(message, &[]).map_or_else(|| ".".to_owned(), |detail| format!(": {detail}"));
-            let text = format!("Bluesky does not take this post{reason}");
+            let text = format!("Bluesky does not accept this post{reason}");
             CallError::Permanent(failure(Category::InvalidContent, &text))
         }
         _ => return None,

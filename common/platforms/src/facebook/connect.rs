@@ -18,7 +18,7 @@ const SCOPES: [&str; 4] = ["pages_show_list", "pages_manage_posts", "pages_read_
 
 const PERMISSIONS: [Permission; 3] = [
     Permission { scopes: &["pages_show_list", "business_management"], purpose: "see which pages you manage" },
-    Permission { scopes: &["pages_manage_posts"], purpose: "publish posts and pictures on the page" },
+    Permission { scopes: &["pages_manage_posts"], purpose: "publish posts and images on the page" },
     Permission { scopes: &["pages_read_engagement"], purpose: "read the page's posts" },
 ];
 
@@ -79,8 +79,8 @@ impl OAuthConnector for Facebook {
 
     fn gate(&self, _target: ConnectTarget) -> Option<&'static str> {
         Some(
-            "Facebook asks only people who have a role in the application, until Meta has reviewed the application. If it \
-             says that the app is not available, ask the operator of this Crier.",
+            "Until Meta has reviewed the application, only people who have a role in it can connect. If Facebook says \
+             that the app is not available, ask the operator of Crier.",
         )
     }
 
@@ -103,7 +103,7 @@ impl OAuthConnector for Facebook {
     }
 
     async fn finish(&self, grant: &Grant, choice: Option<&Choice>) -> Result<Connected, ConnectError> {
-        let gone = || ConnectError::Refused("This page is not among yours any more.".to_owned());
+        let gone = || ConnectError::Refused("This page is no longer one of your pages.".to_owned());
         let id = choice.ok_or_else(gone)?.id.as_str();
         let access = self.login().access(grant);
         let fields = [("fields", "id,name,username,link,access_token,picture{url}")];

@@ -181,8 +181,8 @@ impl Streams for Facebook {
 
     fn missing(_account: &ConnectorAccount, stream: &str) -> Failure {
         let (what, permissions) = match stream {
-            COMMENTS => ("comments be read", "pages_read_user_content"),
-            _ => ("messages be read", "pages_messaging"),
+            COMMENTS => ("comments to be read", "pages_read_user_content"),
+            _ => ("messages to be read", "pages_messaging"),
         };
         missing_permission(Platform::Facebook, ConnectTarget::Default, what, permissions)
     }
@@ -297,7 +297,8 @@ impl InboxConnector for Facebook {
     fn refusal(&self, thread: &ReplyThread, now: DateTime<Utc>) -> Option<String> {
         let is_open = thread.last_inbound_at.is_some_and(|at| now - at < WINDOW);
         (thread.kind == ConversationType::Dm && !is_open).then(|| {
-            "Facebook lets a page answer a person within 24 hours after the person's last message. They are over."
+            "Facebook allows a page to reply to a person only within 24 hours of the person's last message. They have \
+             passed."
                 .to_owned()
         })
     }
@@ -328,7 +329,7 @@ impl InboxConnector for Facebook {
             let missing = missing_permission(
                 Platform::Facebook,
                 ConnectTarget::Default,
-                "messages be answered",
+                "messages to be answered",
                 "pages_messaging",
             );
             let sent = sent.map_err(|failure| of_reply(failure, missing))?;
@@ -340,7 +341,7 @@ impl InboxConnector for Facebook {
         let missing = missing_permission(
             Platform::Facebook,
             ConnectTarget::Default,
-            "comments be answered",
+            "comments to be answered",
             "pages_manage_engagement",
         );
         Ok(Published::new(made.map_err(|failure| of_reply(failure, missing))?.id, None))

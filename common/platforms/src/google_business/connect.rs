@@ -160,8 +160,8 @@ impl OAuthConnector for GoogleBusiness {
     fn gate(&self, _target: ConnectTarget) -> Option<&'static str> {
         Some(
             "Google gives a new application a quota of 0 for Business Profile until its operator has applied for \
-             access. While the application is in testing at Google, only its test users can agree, and the access ends \
-             after seven days.",
+             access. While the application is in testing at Google, only its test users can connect, and their access \
+             ends after seven days.",
         )
     }
 
@@ -190,7 +190,7 @@ impl OAuthConnector for GoogleBusiness {
     }
 
     async fn finish(&self, grant: &Grant, choice: Option<&Choice>) -> Result<Connected, ConnectError> {
-        let gone = || ConnectError::Refused("This location is not among yours any more.".to_owned());
+        let gone = || ConnectError::Refused("This location is no longer one of your locations.".to_owned());
         let whole = choice.ok_or_else(gone)?.id.as_str();
         let start = whole.find("locations/").ok_or_else(gone)?;
         let name = &whole[start..];

@@ -174,7 +174,7 @@ impl GoogleBusiness {
 fn of_review(error: CallError) -> CallError {
     match error {
         CallError::Permanent(failure) if failure.platform_code.as_deref() == Some("NOT_FOUND") => {
-            let message = "This review is not at Google any more.";
+            let message = "This review no longer exists at Google.";
             CallError::Permanent(Failure::of(Category::PlatformRejected, message).from_platform("NOT_FOUND"))
         }
         error => error,
@@ -248,7 +248,7 @@ impl InboxConnector for GoogleBusiness {
         let request = request.json(&json!({ "comment": reply.text }));
         let answer: ReviewReply = self.call(Effect::Publishes, request).await.map_err(of_review)?;
         if answer.review_reply_state == "REJECTED" {
-            let message = "Google has rejected this answer: it breaks the rules for answers to reviews.";
+            let message = "Google rejected this reply: it violates the rules for replies to reviews.";
             return Err(CallError::Permanent(Failure::of(Category::InvalidContent, message).from_platform("REJECTED")));
         }
         Ok(answer.published(&reply.thread.thread_id))

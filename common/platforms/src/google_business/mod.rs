@@ -128,7 +128,7 @@ fn find_by_text(post: &OutgoingPost, newest: Vec<LocalPost>) -> Reconciled {
 }
 
 fn rejected() -> CallError {
-    let message = "Google has rejected this post: its text or picture breaks the rules for posts.";
+    let message = "Google rejected this post: its text or image violates the rules for posts.";
     CallError::Permanent(Failure::of(Category::InvalidContent, message).from_platform("REJECTED"))
 }
 
@@ -152,7 +152,7 @@ fn call_to_action(post: &OutgoingPost) -> Result<Option<Value>, CallError> {
         (action, Some(link)) => {
             Ok(Some(json!({ "actionType": action.unwrap_or(GOOGLE_BUSINESS_ACTIONS[0]), "url": link })))
         }
-        (Some(action), None) => Err(invalid(format!("The action {action} needs the option link."))),
+        (Some(action), None) => Err(invalid(format!("The action {action} requires the option link."))),
     }
 }
 

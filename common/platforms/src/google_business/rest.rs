@@ -99,10 +99,10 @@ impl GoogleBusiness {
         };
         match answer.status {
             StatusCode::UNAUTHORIZED => {
-                CallError::AuthExpired(failure(Category::AuthExpired, "refuses the access token"))
+                CallError::AuthExpired(failure(Category::AuthExpired, "rejected the access token"))
             }
             StatusCode::TOO_MANY_REQUESTS if error.has_no_quota() => self.client.misconfigured(
-                "Google has given this application no access to Business Profile; its operator has to apply for it.",
+                "This application has no access to Google Business Profile; the operator must apply for it.",
                 code,
             ),
             StatusCode::TOO_MANY_REQUESTS => {
@@ -111,16 +111,14 @@ impl GoogleBusiness {
                 self.client.rate_limited(Some(until), Some(code))
             }
             StatusCode::FORBIDDEN if error.has_reason("SERVICE_DISABLED") => self.client.misconfigured(
-                "An API of Google Business Profile is not enabled in the application's project; its operator has to \
+                "An API of Google Business Profile is not enabled in the application's project; the operator must \
                  enable it.",
                 code,
             ),
             StatusCode::FORBIDDEN => CallError::Permanent(failure(Category::Account, "does not allow this")),
-            StatusCode::NOT_FOUND => {
-                CallError::Permanent(failure(Category::Account, "does not know this location any more"))
-            }
+            StatusCode::NOT_FOUND => CallError::Permanent(failure(Category::Account, "no longer knows this location")),
             StatusCode::BAD_REQUEST if field.is_some_and(|field| field.field.contains("media")) => {
-                CallError::Permanent(failure(Category::InvalidContent, "does not accept the picture"))
+                CallError::Permanent(failure(Category::InvalidContent, "does not accept the image"))
             }
             StatusCode::BAD_REQUEST => {
                 CallError::Permanent(failure(Category::InvalidContent, "does not accept this post"))

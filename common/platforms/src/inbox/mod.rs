@@ -151,17 +151,17 @@ pub(super) fn check_length(platform: Platform, rules: &TextRules, text: &str) ->
     let name = catalogue::descriptor(platform).name;
     let length = text::length(platform, rules, text);
     if let Some(max) = rules.max.filter(|max| length > *max) {
-        return Err(format!("{name} takes at most {max} characters in a reply; this text counts {length}."));
+        return Err(format!("{name} accepts at most {max} characters in a reply; this text counts {length}."));
     }
     match rules.max_bytes.filter(|max| text.len() > *max as usize) {
-        Some(max) => Err(format!("{name} takes at most {max} bytes in a reply; this text has {}.", text.len())),
+        Some(max) => Err(format!("{name} accepts at most {max} bytes in a reply; this text has {}.", text.len())),
         None => Ok(()),
     }
 }
 
 /// Returns the error of a reply to a thread without what is needed to answer it.
 pub(super) fn no_context() -> CallError {
-    let message = "What is needed to answer this conversation is missing; it comes with its next message.";
+    let message = "The data needed to reply in this conversation is missing. It arrives with the next message.";
     CallError::Permanent(Failure::of(Category::Internal, message))
 }
 

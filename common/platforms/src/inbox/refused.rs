@@ -54,7 +54,7 @@ pub fn missing_permission(platform: Platform, target: ConnectTarget, what: &str,
         ConnectTarget::Page => "PAGE_",
     };
     let message = format!(
-        "{name} does not let this account's {what}. Missing: {permissions}. Set it in CRIER_{variable}_{page}SCOPES \
+        "{name} does not allow this account's {what}. Missing: {permissions}. Set it in CRIER_{variable}_{page}SCOPES \
          and connect the account again."
     );
     Failure::with_code(Category::Account, "missing_permission", message)

@@ -21,8 +21,8 @@ use super::{BY_FACEBOOK, Instagram, LOGIN};
 const SCOPES: [&str; 2] = ["instagram_business_basic", "instagram_business_content_publish"];
 
 const PERMISSIONS: [Permission; 2] = [
-    Permission { scopes: &["instagram_business_basic"], purpose: "see your name, picture and posts" },
-    Permission { scopes: &["instagram_business_content_publish"], purpose: "publish pictures" },
+    Permission { scopes: &["instagram_business_basic"], purpose: "see your name, profile picture and posts" },
+    Permission { scopes: &["instagram_business_content_publish"], purpose: "publish images" },
 ];
 
 /// `business_management`: pages that a business owns are not listed without it.
@@ -32,10 +32,10 @@ const PAGE_SCOPES: [&str; 5] =
 const PAGE_PERMISSIONS: [Permission; 3] = [
     Permission {
         scopes: &["pages_show_list", "pages_read_engagement", "business_management"],
-        purpose: "see which pages you manage, and the Instagram accounts behind them",
+        purpose: "see which pages you manage, and the Instagram accounts linked to them",
     },
-    Permission { scopes: &["instagram_basic"], purpose: "see the account's name, picture and posts" },
-    Permission { scopes: &["instagram_content_publish"], purpose: "publish pictures on the account" },
+    Permission { scopes: &["instagram_basic"], purpose: "see the account's name, profile picture and posts" },
+    Permission { scopes: &["instagram_content_publish"], purpose: "publish images on the account" },
 ];
 
 /// An account as Instagram describes it.
@@ -72,7 +72,7 @@ struct Page {
 }
 
 fn connected(profile: Profile, grant: &Grant, secrets: Secrets, renewal: Renewal) -> Result<Connected, ConnectError> {
-    let no_account = || ConnectError::Unavailable("Instagram named no account.".to_owned());
+    let no_account = || ConnectError::Unavailable("Instagram returned no account.".to_owned());
     let id = profile.id().ok_or_else(no_account)?;
     Ok(Connected {
         external_id: id,
@@ -119,7 +119,7 @@ impl Instagram {
     }
 
     async fn finish_page(&self, grant: &Grant, choice: Option<&Choice>) -> Result<Connected, ConnectError> {
-        let gone = || ConnectError::Refused("This account is not behind one of your pages any more.".to_owned());
+        let gone = || ConnectError::Refused("This account is no longer linked to one of your pages.".to_owned());
         let id = choice.ok_or_else(gone)?.id.as_str();
         let access = self.login().access(grant);
         let fields = [("fields", "id,access_token,instagram_business_account{id,username,name,profile_picture_url}")];
@@ -148,12 +148,12 @@ impl OAuthConnector for Instagram {
     fn gate(&self, target: ConnectTarget) -> Option<&'static str> {
         Some(match target {
             ConnectTarget::Default => {
-                "Instagram lets applications publish on professional accounts only (business or creator). Until Meta has \
-                 reviewed the application, it asks only people who have a role in it."
+                "Instagram allows applications to publish only on professional accounts (business or creator). Until \
+                 Meta has reviewed the application, only people who have a role in it can connect."
             }
             ConnectTarget::Page => {
-                "The Instagram account must be a professional one that is linked to a Facebook page of yours. Until Meta has \
-                 reviewed the application, Facebook asks only people who have a role in it."
+                "The Instagram account must be a professional one that is linked to a Facebook page of yours. Until \
+                 Meta has reviewed the application, only people who have a role in it can connect."
             }
         })
     }

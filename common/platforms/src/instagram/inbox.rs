@@ -206,7 +206,7 @@ impl Instagram {
             (_, ConnectTarget::Default) => "instagram_business_manage_messages",
             (_, ConnectTarget::Page) => "instagram_manage_messages",
         };
-        missing_permission(Platform::Instagram, target, &format!("{stream} be {what}"), permission)
+        missing_permission(Platform::Instagram, target, &format!("{stream} to be {what}"), permission)
     }
 }
 
@@ -309,7 +309,7 @@ impl InboxConnector for Instagram {
 
     fn refusal(&self, thread: &ReplyThread, _now: DateTime<Utc>) -> Option<String> {
         (thread.kind == ConversationType::Dm)
-            .then(|| "Direct messages of Instagram are only read here; answer this one in Instagram.".to_owned())
+            .then(|| "Crier can only read Instagram direct messages. Reply to this one in Instagram.".to_owned())
     }
 
     /// A comment has the length of a caption.

@@ -21,13 +21,13 @@ const PAGE_SCOPES: [&str; 3] = ["w_organization_social", "r_organization_social"
 
 const PAGE_PERMISSIONS: [Permission; 3] = [
     Permission { scopes: &["rw_organization_admin"], purpose: "see which pages you manage" },
-    Permission { scopes: &["w_organization_social"], purpose: "publish posts and pictures in the page's name" },
+    Permission { scopes: &["w_organization_social"], purpose: "publish posts and images on behalf of the page" },
     Permission { scopes: &["r_organization_social"], purpose: "read the page's posts" },
 ];
 
 const PERMISSIONS: [Permission; 2] = [
-    Permission { scopes: &["openid", "profile"], purpose: "see your name and picture" },
-    Permission { scopes: &["w_member_social"], purpose: "publish posts and pictures in your name" },
+    Permission { scopes: &["openid", "profile"], purpose: "see your name and profile picture" },
+    Permission { scopes: &["w_member_social"], purpose: "publish posts and images on your behalf" },
 ];
 
 #[derive(Deserialize)]
@@ -86,11 +86,13 @@ impl OAuthConnector for Linkedin {
     fn gate(&self, target: ConnectTarget) -> Option<&'static str> {
         Some(match target {
             ConnectTarget::Default => {
-                "LinkedIn gives access for 60 days. You will be asked by mail to connect again before they end."
+                "LinkedIn grants access for 60 days. Before they end, you will get an email that asks you to connect \
+                 again."
             }
             ConnectTarget::Page => {
-                "LinkedIn lets only applications publish on pages that it has reviewed for its Community Management \
-                 API. It gives access for 60 days; you will be asked by mail to connect again before they end."
+                "LinkedIn allows an application to publish on pages only after a review for its Community Management \
+                 API. It grants access for 60 days. Before they end, you will get an email that asks you to connect \
+                 again."
             }
         })
     }
@@ -132,7 +134,7 @@ impl OAuthConnector for Linkedin {
         // The id becomes a part of a URN.
         let is_id = |id: &str| id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
         if !is_id(&info.sub) {
-            return Err(ConnectError::Unavailable("LinkedIn named no person.".to_owned()));
+            return Err(ConnectError::Unavailable("LinkedIn returned no person.".to_owned()));
         }
         Ok(Connected {
             external_id: info.sub,

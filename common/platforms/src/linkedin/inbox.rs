@@ -213,7 +213,7 @@ impl Comment {
 }
 
 fn missing(what: &str, permission: &str) -> Failure {
-    missing_permission(Platform::Linkedin, ConnectTarget::Page, &format!("comments be {what}"), permission)
+    missing_permission(Platform::Linkedin, ConnectTarget::Page, &format!("comments to be {what}"), permission)
 }
 
 impl Refusal {
@@ -231,7 +231,7 @@ impl Refusal {
                 CallError::Permanent(missing("answered", "w_organization_social_feed").from_platform(&code))
             }
             Some(StatusCode::NOT_FOUND) => {
-                said(Category::PlatformRejected, "What is answered here is not there any more.")
+                said(Category::PlatformRejected, "The message to reply to no longer exists.")
             }
             _ => self.error,
         }
@@ -414,7 +414,7 @@ impl InboxConnector for Linkedin {
         let number = answer.headers.get("x-restli-id").and_then(|id| id.to_str().ok());
         let urn = made.or_else(|| comment_urn(object, number?));
         urn.map(|urn| Published::new(urn, None)).ok_or_else(|| {
-            let message = "LinkedIn took the answer and named no id: it may have been published.";
+            let message = "LinkedIn accepted the reply but returned no ID: it may have been published.";
             CallError::Unknown(Failure::of(Category::OutcomeUnknown, message))
         })
     }

@@ -93,14 +93,14 @@ impl Linkedin {
         let is_duplicate = body.is_duplicate();
         let error = match answer.status {
             StatusCode::UNPROCESSABLE_ENTITY | StatusCode::BAD_REQUEST if is_duplicate => {
-                CallError::Permanent(failure(Category::DuplicateContent, "has this post already"))
+                CallError::Permanent(failure(Category::DuplicateContent, "already has this post"))
             }
             StatusCode::UNAUTHORIZED => {
-                CallError::AuthExpired(failure(Category::AuthExpired, "refuses the token; connect the account again"))
+                CallError::AuthExpired(failure(Category::AuthExpired, "rejected the token; connect the account again"))
             }
             StatusCode::FORBIDDEN => CallError::Permanent(failure(
                 Category::Account,
-                "does not allow this; the application may lack a product, or the person a role in the organisation",
+                "does not allow this; the application may lack a product, or the person a role in the organization",
             )),
             StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => {
                 CallError::Permanent(failure(Category::InvalidContent, "does not accept this post"))
@@ -109,7 +109,7 @@ impl Linkedin {
             StatusCode::UPGRADE_REQUIRED => {
                 let version = &self.version;
                 let message = format!(
-                    "LinkedIn has ended version {version}; the operator has to set CRIER_LINKEDIN_API_VERSION."
+                    "LinkedIn no longer supports version {version}; the operator must set CRIER_LINKEDIN_API_VERSION."
                 );
                 self.client.misconfigured(&message, &code)
             }
@@ -249,7 +249,7 @@ impl Connector for Linkedin {
         let answer = self.send(Effect::Repeatable, request).await?;
         let Upload { upload_url, image: urn } = self.client.read::<Initialized>(Effect::Repeatable, &answer)?.value;
         if !self.is_linkedin(&upload_url) {
-            let message = "LinkedIn named an address for the picture that is not its own.";
+            let message = "LinkedIn returned an upload URL for the image that does not belong to LinkedIn.";
             return Err(CallError::Transient(Failure::of(Category::PlatformError, message)));
         }
         let request = self
@@ -285,7 +285,7 @@ impl Connector for Linkedin {
                 Some(urn) => Ok(published(urn)),
                 None => Err(CallError::Unknown(Failure::of(
                     Category::OutcomeUnknown,
-                    "LinkedIn took the post and named no id: it may have been published.",
+                    "LinkedIn accepted the post but returned no ID: it may have been published.",
                 ))),
             },
             // An earlier call of this post made it.

@@ -32,11 +32,11 @@ const PROFILE: &str = "profile";
 const OLDER_PROFILE: &str = "read:accounts";
 
 const PERMISSIONS: [Permission; 3] = [
-    Permission { scopes: &[PROFILE, OLDER_PROFILE], purpose: "see the account's name and picture" },
-    Permission { scopes: &["write:statuses", "write:media"], purpose: "publish posts and pictures" },
+    Permission { scopes: &[PROFILE, OLDER_PROFILE], purpose: "see the account's name and profile picture" },
+    Permission { scopes: &["write:statuses", "write:media"], purpose: "publish posts and images" },
     Permission {
         scopes: &["read:statuses", "read:notifications"],
-        purpose: "read the account's posts and what people answer to them",
+        purpose: "read the account's posts and the replies to them",
     },
 ];
 
@@ -138,7 +138,7 @@ impl OAuthConnector for Mastodon {
         let checked = check_typed_address(self.addresses.as_ref(), "instance", &whole).await?;
         let wrong = || ConnectError::Field {
             field: "instance",
-            message: "The address must be that of the server alone, such as https://mastodon.social.".to_owned(),
+            message: "The URL must contain only the server, such as https://mastodon.social.".to_owned(),
         };
         let url = Url::parse(&checked).map_err(|_| wrong())?;
         if url.path() != "/" {
@@ -160,7 +160,7 @@ impl OAuthConnector for Mastodon {
             metadata.as_ref().is_some_and(|m| m.code_challenge_methods_supported.iter().any(|method| method == "S256"));
         if let Some(metadata) = metadata {
             if metadata.issuer.trim_end_matches('/') != base {
-                let message = "This server calls itself by another address; use the one at which people open it.";
+                let message = "This server has a different URL. Use the URL at which people open it.";
                 return Err(ConnectError::Field { field: "instance", message: message.to_owned() });
             }
             server.sends_issuer = metadata.authorization_response_iss_parameter_supported;

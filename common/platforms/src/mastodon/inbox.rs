@@ -303,8 +303,7 @@ impl InboxConnector for Mastodon {
         };
         match read {
             Err(CallError::Permanent(failure)) if failure.message.contains("scope") => {
-                let message =
-                    "This account was connected without the right to read what people write to it. Connect it again.";
+                let message = "This account was connected without permission to read messages to it. Connect it again.";
                 let failure = Failure::with_code(Category::Account, "missing_permission", message);
                 let cursor = cursor.cloned().unwrap_or_default();
                 Ok(InboxPage { cursor, unavailable: Some(failure), ..InboxPage::default() })

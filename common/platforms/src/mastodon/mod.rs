@@ -69,11 +69,11 @@ impl Mastodon {
             match instance.media_status(id).await {
                 Ok(StatusCode::OK) => {}
                 Ok(StatusCode::PARTIAL_CONTENT) => {
-                    let message = "Mastodon is still processing a picture of this post.";
+                    let message = "Mastodon is still processing an image of this post.";
                     return CallError::Transient(Failure::of(Category::Media, message));
                 }
                 Ok(StatusCode::NOT_FOUND) => {
-                    let message = "Mastodon has dropped a picture that was uploaded earlier; it is uploaded again.";
+                    let message = "Mastodon deleted an image that was uploaded earlier. Crier uploads it again.";
                     return CallError::UploadsMissing(Failure::of(Category::Media, message));
                 }
                 // The refusal says more than a failed look.
@@ -206,11 +206,11 @@ fn add_options(body: &mut Value, post: &OutgoingPost) -> Result<(), CallError> {
     }
     for name in ["spoiler_text", "language"] {
         if let Some(text) = post.options.get(name) {
-            body[name] = Value::from(text.as_str().ok_or_else(|| wrong("The options are texts."))?);
+            body[name] = Value::from(text.as_str().ok_or_else(|| wrong("The options must be text."))?);
         }
     }
     if let Some(sensitive) = post.options.get("sensitive") {
-        body["sensitive"] = Value::from(sensitive.as_bool().ok_or_else(|| wrong("sensitive is true or false."))?);
+        body["sensitive"] = Value::from(sensitive.as_bool().ok_or_else(|| wrong("sensitive must be true or false."))?);
     }
     Ok(())
 }

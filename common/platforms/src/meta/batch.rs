@@ -50,7 +50,8 @@ impl Access<'_> {
                 break;
             }
         }
-        let late = || self.client.classify_unknown_effect(Effect::Repeatable, "did not answer all calls in time", None);
+        let late =
+            || self.client.classify_unknown_effect(Effect::Repeatable, "did not respond to all requests in time", None);
         answers.into_iter().collect::<Option<Vec<_>>>().ok_or_else(late)
     }
 

@@ -171,13 +171,13 @@ impl Containers<'_> {
             Status::InProgress => {
                 let waited = self.access.client.now() - marker_timestamp(&post.marker, "container_at")?;
                 if waited > MAX_WORK {
-                    let message = format!("{name} has been working on this post's pictures for too long.");
+                    let message = format!("{name} has been processing this post's images for too long.");
                     return Err(CallError::Transient(Failure::of(Category::Media, message)));
                 }
                 Staged::Pending(waited.clamp(MIN_PAUSE, MAX_PAUSE))
             }
             Status::Gone(why) if container_count(&post.marker) >= MAX_CONTAINERS => {
-                let message = format!("{name} cannot work on this post: {why}");
+                let message = format!("{name} cannot process this post: {why}");
                 return Err(CallError::Permanent(Failure::of(Category::InvalidContent, message)));
             }
             Status::Gone(_) => {

@@ -181,20 +181,20 @@ enum Kind {
 fn class(error: &GraphError) -> (Kind, Category, &'static str) {
     use Kind::{ByStatus, Internal, Permanent, Rate, Reauth, Transient, UploadsMissing};
     match (error.code, error.error_subcode) {
-        (_, Some(1_366_046)) => (Permanent, Category::Media, "does not accept a picture of this post"),
-        (_, Some(1_366_051)) => (UploadsMissing, Category::Media, "has posted a picture already"),
+        (_, Some(1_366_046)) => (Permanent, Category::Media, "does not accept an image of this post"),
+        (_, Some(1_366_051)) => (UploadsMissing, Category::Media, "has already posted an image"),
         (_, Some(1_609_005 | 1_609_008 | 2_061_006)) => {
             (Permanent, Category::InvalidContent, "does not accept the link of this post")
         }
-        (_, Some(1_346_003 | 1_404_102)) => (Permanent, Category::PlatformRejected, "takes this post for abuse"),
+        (_, Some(1_346_003 | 1_404_102)) => (Permanent, Category::PlatformRejected, "considers this post abuse"),
         (_, Some(1_390_008)) => (Rate, Category::RateLimited, "asks to wait"),
         (_, Some(1_404_006 | 1_404_078 | 1_404_112 | 4_854_002)) => {
-            (Permanent, Category::Account, "wants something to be done with this account first")
+            (Permanent, Category::Account, "requires an action on this account first")
         }
         // The container of Instagram and Threads.
-        (_, Some(2_207_003 | 2_207_052)) => (Transient, Category::Media, "could not download a picture"),
+        (_, Some(2_207_003 | 2_207_052)) => (Transient, Category::Media, "could not download an image"),
         (_, Some(2_207_020 | 2_207_006 | 2_207_008 | 2_207_027 | 2_207_032 | 2_207_053)) => {
-            (Transient, Category::Media, "does not have the pictures ready")
+            (Transient, Category::Media, "has not finished processing the images")
         }
         (_, Some(2_207_004 | 2_207_005 | 2_207_009 | 2_207_010 | 2_207_028)) => {
             (Permanent, Category::InvalidContent, "does not accept this post")
@@ -203,18 +203,16 @@ fn class(error: &GraphError) -> (Kind, Category, &'static str) {
         (_, Some(2_207_050)) => (Permanent, Category::Account, "has restricted this account"),
         // "Action blocked": the post may be out all the same.
         (_, Some(2_207_001 | 2_207_051)) => (Internal, Category::PlatformError, "failed"),
-        (24, _) => (Transient, Category::Media, "does not have the pictures ready"),
-        (_, Some(1_363_047 | 1_609_010)) => (Internal, Category::PlatformError, "failed for the moment"),
+        (24, _) => (Transient, Category::Media, "has not finished processing the images"),
+        (_, Some(1_363_047 | 1_609_010)) => (Internal, Category::PlatformError, "had a temporary error"),
         // The page is not there any more for this token.
-        (190 | 102, _) | (100, Some(33)) => {
-            (Reauth, Category::AuthExpired, "refuses the access; connect the account again")
-        }
+        (190 | 102, _) | (100, Some(33)) => (Reauth, Category::AuthExpired, "denied access; connect the account again"),
         (3 | 10 | 200..=299, _) => (Permanent, Category::Account, "does not allow this"),
         (4 | 17 | 32 | 341 | 613 | 80_001 | 80_002, _) => (Rate, Category::RateLimited, "asks to wait"),
         (368, _) => (Permanent, Category::PlatformRejected, "has blocked this"),
-        (506, _) => (Permanent, Category::DuplicateContent, "has this post already"),
+        (506, _) => (Permanent, Category::DuplicateContent, "already has this post"),
         (1 | 2, _) => (Internal, Category::PlatformError, "failed"),
-        _ if error.is_transient => (Internal, Category::PlatformError, "failed for the moment"),
+        _ if error.is_transient => (Internal, Category::PlatformError, "had a temporary error"),
         (100, _) => (Permanent, Category::InvalidContent, "does not accept this post"),
         _ => (ByStatus, Category::PlatformRejected, "refused this"),
     }

@@ -140,10 +140,10 @@ pub(crate) fn of_reply(failure: GraphFailure, missing: Failure) -> CallError {
     let said = |category, message: &str| CallError::Permanent(Failure::of(category, message).from_platform(&code));
     match &failure {
         GraphFailure { subcode: Some(subcode), .. } if WINDOW_CLOSED.contains(subcode) => {
-            said(Category::PlatformRejected, "The 24 hours in which this person can be answered are over.")
+            said(Category::PlatformRejected, "The 24 hours for a reply to this person have passed.")
         }
         failure if is_permission(failure) => CallError::Permanent(missing.from_platform(&code)),
-        failure if is_gone(failure) => said(Category::PlatformRejected, "What is answered here is not there any more."),
+        failure if is_gone(failure) => said(Category::PlatformRejected, "The message to reply to no longer exists."),
         _ => failure.error,
     }
 }

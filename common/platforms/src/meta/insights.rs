@@ -121,7 +121,7 @@ impl Access<'_> {
 
     /// Sets a metric aside that Meta refuses.
     pub(crate) fn set_aside(&self, name: &str, aside: &mut SetAside) {
-        tracing::warn!(platform = self.client.name(), metric = name, "the platform refuses a metric");
+        tracing::warn!(platform = self.client.name(), metric = name, "the platform rejected a metric");
         aside.add(name);
     }
 }

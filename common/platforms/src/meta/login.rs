@@ -50,7 +50,7 @@ impl<'a> FacebookLogin<'a> {
             // Facebook refuses a code with an error of its own shape.
             match (failure.status, failure.code.is_none()) {
                 (Some(StatusCode::BAD_REQUEST), true) => {
-                    ConnectError::Refused("Facebook no longer accepts this answer of its own.".to_owned())
+                    ConnectError::Refused("Facebook no longer accepts this login response.".to_owned())
                 }
                 _ => failure.into(),
             }

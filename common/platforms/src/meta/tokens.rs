@@ -35,7 +35,7 @@ impl LongLivedTokens<'_> {
         let request = self.client.request(Method::POST, &attempt.server.token_url).multipart(form);
         let answer: Value = self.call("", request).await.map_err(|error| connect_error(error, None))?;
         let short: Tokens = serde_json::from_value(unwrapped(answer))
-            .map_err(|_| ConnectError::Unavailable(format!("{} gave no token.", self.client.name())))?;
+            .map_err(|_| ConnectError::Unavailable(format!("{} returned no token.", self.client.name())))?;
         let grant = Grant::new(attempt, &short, self.client.now());
         let grant_type = format!("{}_exchange_token", self.prefix);
         let query = [

@@ -279,7 +279,7 @@ pub trait OAuthConnector: Send + Sync {
     /// Checks the address of a server that a person typed, and returns its normal form. Platforms that are one server
     /// take none.
     async fn check_instance(&self, _typed: &str) -> Result<String, ConnectError> {
-        Err(ConnectError::Refused("This platform is one server: it takes no address.".to_owned()))
+        Err(ConnectError::Refused("This platform has a fixed server and does not accept a URL.".to_owned()))
     }
 
     /// Returns where people are asked, and for what.

@@ -180,7 +180,7 @@ fn protocol(server: &AuthServer, application: &Application) -> Protocol {
 
 /// Returns the URL of the platform's authorization page.
 pub fn authorize_url(attempt: &Attempt, state: &SecretString) -> Result<Url, ConnectError> {
-    let unusable = |_| ConnectError::Unavailable("The platform's address cannot be used.".to_owned());
+    let unusable = |_| ConnectError::Unavailable("The platform's URL is not valid.".to_owned());
     let server = &attempt.server;
     let auth_url = AuthUrl::new(server.authorize_url.clone()).map_err(unusable)?;
     let redirect_url = RedirectUrl::new(attempt.redirect_uri.clone()).map_err(unusable)?;
@@ -240,7 +240,7 @@ pub async fn refresh(
 }
 
 fn unusable_address(client: &PlatformClient) -> CallError {
-    let message = format!("The address of {}'s token endpoint cannot be used.", client.name());
+    let message = format!("The URL of {}'s token endpoint is not valid.", client.name());
     CallError::Transient(Failure::of(Category::Internal, message))
 }
 
@@ -314,7 +314,7 @@ impl OAuthHttpClient {
             Some("invalid_client" | "unauthorized_client") => CallError::Transient(failure_of(
                 Category::Account,
                 format!(
-                    "{name} does not accept Crier's application; its operator has to check the client id and secret."
+                    "{name} does not accept Crier's application; the operator must check the client ID and secret."
                 ),
             )),
             _ => CallError::Transient(failure_of(Category::PlatformError, format!("{name} returned no tokens."))),

@@ -69,7 +69,7 @@ impl Pinterest {
 }
 
 fn set_aside(names: &[&str], aside: &mut SetAside) {
-    tracing::warn!(platform = "pinterest", metrics = ?names, "the platform refuses metrics");
+    tracing::warn!(platform = "pinterest", metrics = ?names, "the platform rejected metrics");
     for name in names {
         aside.add(name);
     }

@@ -39,7 +39,7 @@ use crate::window::{CallWindow, Listed, find};
 const SCOPES: [&str; 5] = ["boards:read", "boards:write", "pins:read", "pins:write", "user_accounts:read"];
 
 const PERMISSIONS: [Permission; 3] = [
-    Permission { scopes: &["user_accounts:read"], purpose: "see your name and picture" },
+    Permission { scopes: &["user_accounts:read"], purpose: "see your name and profile picture" },
     Permission { scopes: &["boards:read", "pins:read"], purpose: "see your boards and pins" },
     Permission { scopes: &["boards:write", "pins:write"], purpose: "publish pins on your boards" },
 ];
@@ -106,7 +106,7 @@ impl Pinterest {
         };
         match answer.status {
             StatusCode::UNAUTHORIZED => {
-                CallError::AuthExpired(failure(Category::AuthExpired, "refuses the access token"))
+                CallError::AuthExpired(failure(Category::AuthExpired, "rejected the access token"))
             }
             // An application on trial, a missing scope, a restricted account.
             StatusCode::FORBIDDEN => CallError::Permanent(failure(Category::Account, "does not allow this")),
@@ -123,7 +123,7 @@ impl Pinterest {
 
 fn board(post: &OutgoingPost) -> Result<&str, CallError> {
     options::text(post, "board")?.ok_or_else(|| {
-        CallError::Permanent(Failure::of(Category::InvalidContent, "A pin needs the option board: the board's id."))
+        CallError::Permanent(Failure::of(Category::InvalidContent, "A pin requires the option board: the board ID."))
     })
 }
 
@@ -271,8 +271,8 @@ impl OAuthConnector for Pinterest {
 
     fn gate(&self, _target: ConnectTarget) -> Option<&'static str> {
         Some(
-            "As long as the application is on trial at Pinterest, only you can see what it publishes. The operator of this \
-             Crier can apply for full access.",
+            "While the application has only trial access at Pinterest, only you can see what it publishes. The \
+             operator of Crier can apply for full access.",
         )
     }
 

@@ -19,11 +19,11 @@ use super::rest::Session;
 const SCOPES: [&str; 5] = ["identity", "submit", "history", "flair", "privatemessages"];
 
 const PERMISSIONS: [Permission; 5] = [
-    Permission { scopes: &["identity"], purpose: "see your name and picture" },
-    Permission { scopes: &["submit"], purpose: "publish posts and pictures in your name" },
-    Permission { scopes: &["history"], purpose: "see which posts you made, to find a post again" },
+    Permission { scopes: &["identity"], purpose: "see your name and profile picture" },
+    Permission { scopes: &["submit"], purpose: "publish posts and images on your behalf" },
+    Permission { scopes: &["history"], purpose: "see which posts you created, to find a post again" },
     Permission { scopes: &["flair"], purpose: "give your posts a flair" },
-    Permission { scopes: &["privatemessages"], purpose: "read what people answer and write to you" },
+    Permission { scopes: &["privatemessages"], purpose: "read replies and messages to you" },
 ];
 
 impl Reddit {
@@ -46,8 +46,8 @@ impl OAuthConnector for Reddit {
 
     fn gate(&self, _target: ConnectTarget) -> Option<&'static str> {
         Some(
-            "Reddit lets only applications that it has approved use its API, and commercial use needs a contract with \
-             Reddit. If it refuses, ask the operator of this Crier.",
+            "Reddit allows only approved applications to use its API, and commercial use requires a contract with \
+             Reddit. If Reddit rejects the request, ask the operator of Crier.",
         )
     }
 
@@ -75,7 +75,7 @@ impl OAuthConnector for Reddit {
         // The name becomes a part of addresses.
         let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
         if me.name.is_empty() || !me.name.chars().all(is_name) {
-            return Err(ConnectError::Unavailable("Reddit named no person.".to_owned()));
+            return Err(ConnectError::Unavailable("Reddit returned no person.".to_owned()));
         }
         Ok(Connected {
             external_id: me.id,

@@ -200,8 +200,8 @@ impl InboxConnector for Reddit {
         let (again, has_page) = (pass.again(), pass.page.is_some());
         match self.messages(account, pass).await {
             Err(CallError::Permanent(failure)) if is_forbidden(&failure) => {
-                let message = "Reddit does not let this account's messages be read. It was connected without the scope \
-                               privatemessages: connect it again.";
+                let message = "Reddit does not allow this account's messages to be read. It was connected without the \
+                               scope privatemessages. Connect it again.";
                 let failure = Failure::with_code(Category::Account, "missing_permission", message);
                 Ok(InboxPage { cursor: again, unavailable: Some(failure), ..InboxPage::default() })
             }

@@ -89,14 +89,14 @@ impl<'a> RedditOptions<'a> {
     fn of(post: &'a OutgoingPost) -> Result<Self, CallError> {
         let subreddit = options::text(post, "subreddit")?
             .and_then(options::subreddit)
-            .ok_or_else(|| invalid("A post on Reddit needs the option subreddit: the subreddit's name."))?;
+            .ok_or_else(|| invalid("A post on Reddit requires the option subreddit: the subreddit's name."))?;
         let title = options::text(post, "title")?.unwrap_or_default();
         if title.is_empty() || title.chars().count() > MAX_TITLE {
-            return Err(invalid(format!("A post on Reddit needs the option title: 1 to {MAX_TITLE} characters.")));
+            return Err(invalid(format!("A post on Reddit requires the option title: 1 to {MAX_TITLE} characters.")));
         }
         let link = options::text(post, "link")?;
         if link.is_some() && !post.images.is_empty() {
-            return Err(invalid("A post on Reddit has a link or pictures, not both."));
+            return Err(invalid("A post on Reddit can have a link or images, not both."));
         }
         Ok(Self {
             subreddit,
@@ -349,7 +349,7 @@ impl Connector for Reddit {
             return Ok(found);
         }
         if !post.images.is_empty() && post.called_at.is_none_or(|at| self.client.now() < at + PROCESSING) {
-            let message = "Reddit may still be processing the picture of this post.";
+            let message = "Reddit may still be processing the image of this post.";
             return Err(CallError::Transient(Failure::of(Category::Media, message)));
         }
         Ok(Reconciled::Absent)

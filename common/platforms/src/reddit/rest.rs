@@ -110,7 +110,7 @@ impl Session<'_> {
                 Err(Refused { error, field })
             }
             (None, Some(data)) => Ok(data),
-            (None, None) => Err(self.client.classify_unknown_effect(effect, "sent an empty answer", None).into()),
+            (None, None) => Err(self.client.classify_unknown_effect(effect, "sent an empty response", None).into()),
         }
     }
 
@@ -128,8 +128,8 @@ impl Session<'_> {
                 let named = ratelimit.filter(|seconds| *seconds > 0.0).map(|seconds| seconds.ceil() as i64);
                 self.client.rate_limited_for(named.or_else(|| pause_in(text)).unwrap_or(PAUSE))
             }
-            "ALREADY_SUB" => CallError::Permanent(failure(Category::DuplicateContent, "has this link already")),
-            "USER_REQUIRED" => CallError::AuthExpired(failure(Category::AuthExpired, "refuses the access token")),
+            "ALREADY_SUB" => CallError::Permanent(failure(Category::DuplicateContent, "already has this link")),
+            "USER_REQUIRED" => CallError::AuthExpired(failure(Category::AuthExpired, "rejected the access token")),
             "SUBREDDIT_NOTALLOWED" | "BANNED_FROM_SUBREDDIT" | "USER_BLOCKED" => {
                 CallError::Permanent(failure(Category::Account, "does not let this account post there"))
             }
@@ -140,7 +140,7 @@ impl Session<'_> {
             _ if code.starts_with("SUBMIT_VALIDATION") => {
                 CallError::Permanent(failure(Category::InvalidContent, "does not accept this post in that subreddit"))
             }
-            _ => CallError::Permanent(failure(Category::PlatformRejected, "refused this post")),
+            _ => CallError::Permanent(failure(Category::PlatformRejected, "rejected this post")),
         }
     }
 
@@ -160,7 +160,7 @@ impl Session<'_> {
         let failure = |category, text: &str| Failure::of(category, text).from_platform(&code);
         match answer.status {
             StatusCode::UNAUTHORIZED => {
-                CallError::AuthExpired(failure(Category::AuthExpired, "Reddit refuses the access token."))
+                CallError::AuthExpired(failure(Category::AuthExpired, "Reddit rejected the access token."))
             }
             StatusCode::FORBIDDEN => CallError::Permanent(failure(
                 Category::Account,

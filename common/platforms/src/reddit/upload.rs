@@ -51,7 +51,7 @@ pub(super) struct Uploaded {
 impl Uploaded {
     pub(super) fn of(image: &Image) -> Result<Self, CallError> {
         let unreadable = |_| {
-            let message = "A picture's upload is not readable; it is uploaded again.";
+            let message = "The upload of an image cannot be read. Crier uploads it again.";
             CallError::UploadsMissing(Failure::of(Category::Media, message))
         };
         serde_json::from_value(image.name()?.clone()).map_err(unreadable)
@@ -66,12 +66,12 @@ impl Session<'_> {
         let request = self.request(Method::POST, "/api/media/asset.json").query(&[("raw_json", "1")]).form(&form);
         let Leased { args, asset } = self.call(Effect::Repeatable, request).await?;
         let strange = |what: &str| {
-            let message = format!("Reddit named {what} for the picture.");
+            let message = format!("Reddit returned {what} for the image.");
             CallError::Transient(Failure::of(Category::PlatformError, message))
         };
         let place = if args.action.starts_with("//") { format!("https:{}", args.action) } else { args.action };
         if !self.reddit.is_storage(&place) {
-            return Err(strange("an address that is not its own"));
+            return Err(strange("an upload URL that is not its own"));
         }
         let key = args.fields.iter().find(|field| field.name == "key").map(|field| field.value.clone());
         let key = key.filter(|_| args.fields.len() <= MAX_FIELDS).ok_or_else(|| strange("no place"))?;
@@ -83,11 +83,13 @@ impl Session<'_> {
         match answer.status {
             status if status.is_success() => Ok(json!({ "url": format!("{place}/{key}"), "asset_id": asset.asset_id })),
             StatusCode::BAD_REQUEST | StatusCode::PAYLOAD_TOO_LARGE => {
-                let message = "Reddit does not accept a picture of this post; it may be too large.";
+                let message = "Reddit does not accept an image of this post; it may be too large.";
                 Err(CallError::Permanent(Failure::of(Category::InvalidContent, message)))
             }
             // The lease has ended meanwhile, or the storage is busy.
-            _ => Err(CallError::Transient(Failure::of(Category::Media, "Reddit's storage took no picture right now."))),
+            _ => {
+                Err(CallError::Transient(Failure::of(Category::Media, "Reddit's storage accepts no images right now.")))
+            }
         }
     }
 }

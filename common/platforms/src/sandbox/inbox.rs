@@ -133,7 +133,7 @@ impl InboxConnector for Sandbox {
     fn check_text(&self, _thread: &ReplyThread, text: &str) -> Result<(), String> {
         match text.chars().count() {
             count if count > MAX_REPLY => {
-                Err(format!("The sandbox takes at most {MAX_REPLY} characters in an answer; this has {count}."))
+                Err(format!("The sandbox accepts at most {MAX_REPLY} characters in a reply; this has {count}."))
             }
             _ => Ok(()),
         }
@@ -157,7 +157,7 @@ impl InboxConnector for Sandbox {
             Some(id) => Ok(sent(id)),
             None if self.is_expired(account).await.map_err(|e| unavailable(&e))? => Err(refused()),
             None => {
-                let message = "The comment is not on the sandbox's page any more.";
+                let message = "The comment is no longer on the sandbox's page.";
                 Err(CallError::Permanent(Failure::of(Category::PlatformRejected, message)))
             }
         }

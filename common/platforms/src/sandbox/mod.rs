@@ -128,16 +128,16 @@ impl Sandbox {
                 return Err(refused());
             }
             Directive::Fail => {
-                let message = "The sandbox refused the post, as [fail] in its text asks.";
+                let message = "The sandbox rejected the post because its text contains [fail].";
                 return Err(CallError::Permanent(Failure::of(Category::PlatformRejected, message)));
             }
             Directive::Limit if attempt == 1 => {
                 let failure =
-                    Failure::of(Category::RateLimited, "The sandbox asks for a pause of 5 seconds ([limit]).");
+                    Failure::of(Category::RateLimited, "The sandbox requests a pause of 5 seconds ([limit]).");
                 return Err(CallError::RateLimited { until: Some(now + LIMIT), failure });
             }
             Directive::Flaky if attempt <= FLAKY_FAILURES => {
-                let failure = Failure::of(Category::PlatformError, "The sandbox failed for the moment ([flaky]).");
+                let failure = Failure::of(Category::PlatformError, "The sandbox had a temporary error ([flaky]).");
                 return Err(CallError::RateLimited { until: Some(now + FLAKY), failure });
             }
             Directive::Slow => tokio::time::sleep(self.slow).await,
@@ -173,7 +173,7 @@ fn handle_taken(handle: &str) -> ConnectError {
 }
 
 fn refused() -> CallError {
-    let message = "The sandbox refuses the token: a post asked for it with [expire]. Connect the handle again.";
+    let message = "The sandbox rejected the token because a post contained [expire]. Connect the handle again.";
     CallError::Reauth(Failure::of(Category::AuthExpired, message))
 }
 
@@ -195,7 +195,7 @@ impl Connector for Sandbox {
     async fn connect(&self, workspace_id: i64, credentials: &Secrets) -> Result<Connected, ConnectError> {
         let handle = credentials.get("handle").map(|h| h.expose_secret().trim().to_owned()).unwrap_or_default();
         if !is_handle(&handle) {
-            let message = "must be 1 to 32 of a-z, 0-9, _ and -".to_owned();
+            let message = "must have 1 to 32 of the characters a-z, 0-9, _ and -".to_owned();
             return Err(ConnectError::Field { field: "handle", message });
         }
         match self.owner(&handle).await {

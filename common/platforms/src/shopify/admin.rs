@@ -98,7 +98,7 @@ impl Admin<'_> {
         if let Some(error) = errors.unwrap_or_default().first().filter(|_| !is_made) {
             return Err(self.classify(effect, error, &extensions));
         }
-        let unreadable = |_| self.client.classify_unknown_effect(effect, "sent an answer that could not be read", None);
+        let unreadable = |_| self.client.classify_unknown_effect(effect, "sent an unreadable response", None);
         serde_json::from_value(data).map_err(unreadable)
     }
 
@@ -141,10 +141,10 @@ impl Admin<'_> {
         let failure = |category, text: &str| Failure::of(category, text).from_platform(&code);
         let account = |text| CallError::Permanent(failure(Category::Account, text));
         match answer.status.as_u16() {
-            401 => CallError::AuthExpired(failure(Category::AuthExpired, "Shopify refuses the access token.")),
+            401 => CallError::AuthExpired(failure(Category::AuthExpired, "Shopify rejected the access token.")),
             402 => account("Shopify has frozen this shop until its bill is paid."),
             403 => account("Shopify does not allow this; the application may lack a permission."),
-            404 => account("Shopify does not know this shop any more, or not this version of its API."),
+            404 => account("Shopify no longer knows this shop or this version of its API."),
             423 => account("Shopify has locked this shop."),
             430 => self.client.rate_limited_for(SUSPICIOUS_PAUSE),
             _ => self.client.classify_status(effect, answer, None, None),

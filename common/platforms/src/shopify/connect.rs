@@ -148,7 +148,8 @@ impl OAuthConnector for Shopify {
     fn gate(&self, _target: ConnectTarget) -> Option<&'static str> {
         Some(
             "Shopify asks you to install the application on your shop. A custom application can be installed only on \
-             the shops that were named when it was made; if Shopify refuses, ask the operator of this Crier.",
+             the shops that were named when it was created. If Shopify rejects the installation, ask the operator of \
+             Crier.",
         )
     }
 
@@ -160,7 +161,7 @@ impl OAuthConnector for Shopify {
         let shop = typed.trim().to_ascii_lowercase();
         let shop = shop.strip_prefix("https://").unwrap_or(&shop).trim_end_matches('/');
         if !is_shop(shop) {
-            let message = "The shop must be named by its own domain, such as example.myshopify.com.";
+            let message = "Enter the shop's own domain, such as example.myshopify.com.";
             return Err(ConnectError::Field { field: "instance", message: message.to_owned() });
         }
         Ok(format!("https://{shop}"))
@@ -202,7 +203,7 @@ impl OAuthConnector for Shopify {
     }
 
     async fn finish(&self, grant: &Grant, choice: Option<&Choice>) -> Result<Connected, ConnectError> {
-        let gone = || ConnectError::Refused("This blog is not among the shop's any more.".to_owned());
+        let gone = || ConnectError::Refused("This blog is no longer one of the shop's blogs.".to_owned());
         let id = choice.ok_or_else(gone)?.id.as_str();
         let admin = self.admin(&grant.instance, grant.access_token().into());
         let chosen: Chosen = admin.call(Effect::Repeatable, CHOSEN, json!({ "id": id })).await.map_err(unavailable)?;

@@ -167,9 +167,9 @@ fn classify(error: &UserError) -> CallError {
     };
     match code {
         // Nothing was made; the address of the picture may be reachable the next time.
-        "UPLOAD_FAILED" => CallError::Transient(failure(Category::Media, "could not fetch the picture")),
-        "NOT_FOUND" => CallError::Permanent(failure(Category::Account, "does not know this blog any more")),
-        "TAKEN" => CallError::Permanent(failure(Category::DuplicateContent, "has this article already")),
+        "UPLOAD_FAILED" => CallError::Transient(failure(Category::Media, "could not fetch the image")),
+        "NOT_FOUND" => CallError::Permanent(failure(Category::Account, "no longer knows this blog")),
+        "TAKEN" => CallError::Permanent(failure(Category::DuplicateContent, "already has this article")),
         _ => CallError::Permanent(failure(Category::InvalidContent, "does not accept this article")),
     }
 }
@@ -183,7 +183,7 @@ fn article(account: &ConnectorAccount, post: &OutgoingPost) -> Result<Value, Cal
     };
     if title.is_empty() || title.chars().count() > MAX_TITLE {
         let message =
-            format!("An article needs a title of at most {MAX_TITLE} characters: a text, or the option title.");
+            format!("An article requires a title of at most {MAX_TITLE} characters: text, or the option title.");
         return Err(CallError::Permanent(Failure::of(Category::InvalidContent, message)));
     }
     let shop = account.secrets.get("author").unwrap_or_default();
@@ -279,7 +279,7 @@ impl Connector for Shopify {
             return Ok(article.published(account));
         }
         let Some(error) = errors.first() else {
-            let what = "took the article and named no id";
+            let what = "accepted the article but returned no ID";
             return Err(self.client.classify_unknown_effect(Effect::Publishes, what, None));
         };
         // The handle is this post's alone: an earlier call made the article.

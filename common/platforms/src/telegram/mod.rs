@@ -295,15 +295,15 @@ fn refusal(status: u16, description: &str, quoted: Option<String>) -> CallError 
         )),
         403 => CallError::Permanent(failure(Category::Account, "The bot may not write to this chat")),
         _ if has(&["chat not found", "peer_id_invalid", "user not found", "chat_id is empty"]) => {
-            CallError::Permanent(failure(Category::Account, "Telegram does not find this chat"))
+            CallError::Permanent(failure(Category::Account, "Telegram cannot find this chat"))
         }
         _ if has(&["rights", "chat_write_forbidden", "topic_closed", "chat_admin_required", "chat_send_"]) => {
             CallError::Permanent(failure(Category::Account, "The bot may not write to this chat"))
         }
         _ if has(&["too long", "is empty", "photo", "image", "file", "too big", "too large"]) => {
-            CallError::Permanent(failure(Category::InvalidContent, "Telegram does not take this post"))
+            CallError::Permanent(failure(Category::InvalidContent, "Telegram does not accept this post"))
         }
-        _ => CallError::Permanent(failure(Category::PlatformRejected, "Telegram refused this")),
+        _ => CallError::Permanent(failure(Category::PlatformRejected, "Telegram rejected this")),
     }
 }
 
@@ -317,7 +317,7 @@ fn strip_prefix(description: &str) -> &str {
 
 fn file(image: &Image, index: usize) -> Result<reqwest::multipart::Part, CallError> {
     part(&image.bytes, &image.filename, &image.mime_type).ok_or_else(|| {
-        let message = format!("Image {} has no type that can be sent.", index + 1);
+        let message = format!("The type of image {} cannot be sent.", index + 1);
         CallError::Permanent(Failure::of(Category::InvalidContent, message))
     })
 }

@@ -112,16 +112,16 @@ pub fn check_measured(descriptor: &Descriptor, text: &TextMeasurements, images: 
     let mut content = |code, message| problems.push(TextProblem { field: "content", code, message });
 
     if text.is_empty && images == 0 && !descriptor.capabilities.media.required {
-        content("empty", format!("{name} needs a text or an image."));
+        content("empty", format!("{name} requires text or an image."));
     }
     if let Some(limit) = limit.filter(|&limit| length > limit) {
         let with = if images > 0 && rules.max_with_media.is_some() { " with media" } else { "" };
         let unit = if rules.unit == TextUnit::Utf8Bytes { "bytes" } else { "characters" };
         let counts = if text.has_warning { "this text and its content warning count" } else { "this text counts" };
-        let message = format!("{name} takes at most {limit} {unit}{with}; {counts} {length}.");
+        let message = format!("{name} accepts at most {limit} {unit}{with}; {counts} {length}.");
         content("text_too_long", message);
     } else if let Some(limit) = rules.max_bytes.filter(|&limit| text.bytes > limit as usize) {
-        content("text_too_long", format!("{name} takes at most {limit} bytes; this text has {}.", text.bytes));
+        content("text_too_long", format!("{name} accepts at most {limit} bytes; this text has {}.", text.bytes));
     }
     // Instagram's content publishing guide: at most 30 hashtags and 20 mentions in a caption.
     if descriptor.platform == Platform::Instagram {
@@ -129,7 +129,7 @@ pub fn check_measured(descriptor: &Descriptor, text: &TextMeasurements, images: 
             [(text.hashtags, 30, "too_many_hashtags", "hashtags"), (text.mentions, 20, "too_many_mentions", "mentions")]
         {
             if count > max {
-                content(code, format!("{name} takes at most {max} {what}; this text has {count}."));
+                content(code, format!("{name} accepts at most {max} {what}; this text has {count}."));
             }
         }
     }
@@ -143,9 +143,9 @@ fn check_images(descriptor: &Descriptor, images: usize) -> Option<TextProblem> {
     let (code, message) = if images > max as usize {
         let noun = if max == 1 { "image" } else { "images" };
         let allowed = if max == 0 { "no images".to_owned() } else { format!("at most {max} {noun}") };
-        ("too_many_images", format!("{name} takes {allowed}; this post has {images}."))
+        ("too_many_images", format!("{name} accepts {allowed}; this post has {images}."))
     } else if rules.required && images == 0 {
-        ("image_required", format!("{name} needs at least 1 image; this post has 0."))
+        ("image_required", format!("{name} requires at least 1 image; this post has 0."))
     } else {
         return None;
     };

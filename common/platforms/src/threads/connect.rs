@@ -17,8 +17,8 @@ use super::Threads;
 const SCOPES: [&str; 2] = ["threads_basic", "threads_content_publish"];
 
 const PERMISSIONS: [Permission; 2] = [
-    Permission { scopes: &["threads_basic"], purpose: "see your name, picture and posts" },
-    Permission { scopes: &["threads_content_publish"], purpose: "publish posts and pictures" },
+    Permission { scopes: &["threads_basic"], purpose: "see your name, profile picture and posts" },
+    Permission { scopes: &["threads_content_publish"], purpose: "publish posts and images" },
 ];
 
 #[derive(Deserialize)]
@@ -44,7 +44,7 @@ impl OAuthConnector for Threads {
 
     fn gate(&self, _target: ConnectTarget) -> Option<&'static str> {
         Some(
-            "Until Meta has reviewed the application, Threads asks only people who are testers of it. Testers accept the \
+            "Until Meta has reviewed the application, only its testers can connect to Threads. Testers accept the \
              invitation in the settings of their Threads account, under website permissions.",
         )
     }
@@ -69,7 +69,7 @@ impl OAuthConnector for Threads {
         let profile: Profile =
             access.call(Effect::Repeatable, request).await.map_err(|error| connect_error(error, None))?;
         if !is_id(&profile.id) {
-            return Err(ConnectError::Unavailable("Threads named no account.".to_owned()));
+            return Err(ConnectError::Unavailable("Threads returned no account.".to_owned()));
         }
         Ok(Connected {
             external_id: profile.id,

@@ -127,8 +127,8 @@ impl Streams for Threads {
 
     fn missing(_account: &ConnectorAccount, stream: &str) -> Failure {
         let (what, permission) = match stream {
-            REPLIES => ("replies be read", "threads_read_replies"),
-            _ => ("mentions be read", "threads_manage_mentions"),
+            REPLIES => ("replies to be read", "threads_read_replies"),
+            _ => ("mentions to be read", "threads_manage_mentions"),
         };
         missing_permission(Platform::Threads, ConnectTarget::Default, what, permission)
     }

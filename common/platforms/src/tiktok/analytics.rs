@@ -50,7 +50,7 @@ fn refusal(error: &CallError) -> Option<Refusal> {
 }
 
 fn set_aside(names: &[&str], aside: &mut SetAside) {
-    tracing::warn!(platform = "tiktok", metrics = ?names, "the platform refuses metrics");
+    tracing::warn!(platform = "tiktok", metrics = ?names, "the platform rejected metrics");
     for name in names {
         aside.add(name);
     }

@@ -95,24 +95,24 @@ impl Tiktok {
         let limited = |pause| self.client.rate_limited(Some(self.client.now() + pause), Some(code));
         match code {
             "access_token_invalid" | "access_token_expired" => {
-                CallError::AuthExpired(with(Category::AuthExpired, "refuses the access token"))
+                CallError::AuthExpired(with(Category::AuthExpired, "rejected the access token"))
             }
             "auth_removed" => CallError::Reauth(with(
                 Category::AuthExpired,
-                "says that the person took the access back; connect the account again",
+                "says that the person revoked the access; connect the account again",
             )),
             "scope_not_authorized" | "scope_permission_missed" => {
-                CallError::Permanent(with(Category::Account, "misses a permission; connect the account again"))
+                CallError::Permanent(with(Category::Account, "requires another permission; connect the account again"))
             }
             "unaudited_client_can_only_post_to_private_accounts" => CallError::Permanent(with(
                 Category::Account,
-                "has not audited this application yet: until then it publishes on private accounts only, with the \
+                "has not audited this application yet: until then, it can publish only on private accounts, with the \
                  visibility private",
             )),
             "url_ownership_unverified" => CallError::Permanent(with(
                 Category::Account,
-                "does not know that the domain of CRIER_PUBLIC_URL is the operator's, who has to verify it in TikTok's \
-                 developer portal",
+                "has no proof that the operator owns the domain of CRIER_PUBLIC_URL; the operator must verify it in \
+                 TikTok's developer portal",
             )),
             "privacy_level_option_mismatch" => {
                 CallError::Permanent(with(Category::InvalidContent, "does not allow this visibility for this account"))
@@ -125,14 +125,14 @@ impl Tiktok {
                 CallError::Permanent(with(Category::Account, "does not let this account post"))
             }
             "spam_risk_text" | "spam_risk" => {
-                CallError::Permanent(with(Category::PlatformRejected, "takes this post for spam"))
+                CallError::Permanent(with(Category::PlatformRejected, "considers this post spam"))
             }
-            "photo_pull_failed" => CallError::Transient(with(Category::Media, "could not download a picture")),
+            "photo_pull_failed" => CallError::Transient(with(Category::Media, "could not download an image")),
             "picture_size_check_failed" | "file_format_check_failed" | "invalid_params" | "invalid_param" => {
                 CallError::Permanent(with(Category::InvalidContent, "does not accept this post"))
             }
             "internal" | "internal_error" => CallError::Transient(with(Category::PlatformError, "failed")),
-            _ => CallError::Permanent(with(Category::PlatformRejected, "refused this post")),
+            _ => CallError::Permanent(with(Category::PlatformRejected, "rejected this post")),
         }
     }
 
@@ -163,7 +163,7 @@ impl Tiktok {
             ))),
             "invalid_client" => Err(CallError::Transient(Failure::of(
                 Category::Account,
-                "TikTok does not accept Crier's application; its operator has to check the client key and secret.",
+                "TikTok does not accept Crier's application; the operator must check the client key and secret.",
             ))),
             _ => Err(CallError::Transient(Failure::of(Category::PlatformError, "TikTok returned no tokens."))),
         }

@@ -14,7 +14,7 @@ use super::Tiktok;
 const SCOPES: [&str; 3] = ["user.info.basic", "user.info.profile", "video.publish"];
 
 const PERMISSIONS: [Permission; 2] = [
-    Permission { scopes: &["user.info.basic", "user.info.profile"], purpose: "see your name and picture" },
+    Permission { scopes: &["user.info.basic", "user.info.profile"], purpose: "see your name and profile picture" },
     Permission { scopes: &["video.publish"], purpose: "publish photo posts" },
 ];
 
@@ -40,8 +40,8 @@ impl OAuthConnector for Tiktok {
 
     fn gate(&self, _target: ConnectTarget) -> Option<&'static str> {
         Some(
-            "Until TikTok has audited the application, five people a day can publish with it, on accounts that are private \
-             at that time, with posts that only they can see.",
+            "Until TikTok has audited the application, five people per day can publish with it, on accounts that are \
+             private at that time, with posts that only they can see.",
         )
     }
 

@@ -77,7 +77,7 @@ fn privacy_level(post: &OutgoingPost) -> Result<&'static str, CallError> {
         Some("private") => "SELF_ONLY",
         _ => {
             let accepted = options::TIKTOK_VISIBILITIES.join(", ");
-            return Err(refused(format!("A TikTok post needs the option visibility: one of {accepted}.")));
+            return Err(refused(format!("A TikTok post requires the option visibility: one of {accepted}.")));
         }
     };
     Ok(level)

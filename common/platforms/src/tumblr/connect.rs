@@ -18,7 +18,7 @@ const SCOPES: [&str; 3] = ["basic", "write", "offline_access"];
 
 const PERMISSIONS: [Permission; 3] = [
     Permission { scopes: &["basic"], purpose: "see your blogs and read their posts" },
-    Permission { scopes: &["write"], purpose: "publish posts and pictures" },
+    Permission { scopes: &["write"], purpose: "publish posts and images" },
     Permission { scopes: &["offline_access"], purpose: "do so while you are away" },
 ];
 
@@ -99,7 +99,7 @@ impl OAuthConnector for Tumblr {
     async fn finish(&self, grant: &Grant, choice: Option<&Choice>) -> Result<Connected, ConnectError> {
         let chosen = choice.map(|choice| choice.id.as_str()).unwrap_or_default();
         let blog = self.blogs(grant).await?.into_iter().find(|blog| blog.uuid == chosen);
-        let blog = blog.ok_or_else(|| ConnectError::Refused("This blog is not among yours any more.".to_owned()))?;
+        let blog = blog.ok_or_else(|| ConnectError::Refused("This blog is no longer one of your blogs.".to_owned()))?;
         Ok(Connected {
             external_id: blog.uuid,
             name: if blog.title.trim().is_empty() { blog.name.clone() } else { blog.title },

@@ -151,7 +151,7 @@ impl Connector for Tumblr {
             Some(id) => Ok(Self::published(account, &id)),
             None => Err(CallError::Unknown(Failure::of(
                 Category::OutcomeUnknown,
-                "Tumblr took the post and named no id: it may have been published.",
+                "Tumblr accepted the post but returned no ID: it may have been published.",
             ))),
         }
     }
@@ -214,7 +214,7 @@ fn body(post: &OutgoingPost) -> Result<Value, CallError> {
     content.extend(blocks(&post.text).into_iter().map(|text| json!({ "type": "text", "text": text })));
     let mut body = json!({ "content": content, "state": "published", "slug": marker_field(&post.marker, "slug")? });
     if let Some(tags) = post.options.get("tags") {
-        let wrong = || CallError::Permanent(Failure::of(Category::InvalidContent, "The option tags is a text: a,b."));
+        let wrong = || CallError::Permanent(Failure::of(Category::InvalidContent, "tags must be text such as a,b."));
         body["tags"] = Value::from(tags.as_str().ok_or_else(wrong)?);
     }
     Ok(body)
@@ -242,17 +242,17 @@ fn classify(client: &PlatformClient, effect: Effect, failed: &Failed) -> CallErr
     let failure = |category, what: &str| Failure::of(category, sentence(what)).from_platform(&code);
     match (failed.answer.status.as_u16(), failed.code) {
         // An access token lives 42 minutes.
-        (401, _) => CallError::AuthExpired(failure(Category::AuthExpired, "refuses the access token")),
+        (401, _) => CallError::AuthExpired(failure(Category::AuthExpired, "rejected the access token")),
         (_, Some(8001)) => CallError::Permanent(failure(Category::InvalidContent, "does not accept this post")),
-        (_, Some(8005)) => CallError::Permanent(failure(Category::Media, "does not accept a picture of this post")),
+        (_, Some(8005)) => CallError::Permanent(failure(Category::Media, "does not accept an image of this post")),
         // The day's posts or pictures are used up; a day is the server's, so the next hour may be early enough.
         (_, Some(8004 | 8022 | 8023)) => client.rate_limited_for(3_600),
         // The pictures did not arrive whole; nothing was published.
-        (_, Some(8006)) => CallError::Transient(failure(Category::Media, "could not store a picture")),
+        (_, Some(8006)) => CallError::Transient(failure(Category::Media, "could not store an image")),
         (403, _) => CallError::Permanent(failure(Category::Account, "does not allow this")),
-        (404, _) => CallError::Permanent(failure(Category::Account, "does not know this blog any more")),
+        (404, _) => CallError::Permanent(failure(Category::Account, "no longer knows this blog")),
         // Posting is disabled for the moment: nothing was published.
-        (503, _) => CallError::Transient(failure(Category::PlatformError, "takes no posts right now")),
+        (503, _) => CallError::Transient(failure(Category::PlatformError, "does not accept posts right now")),
         _ => client.classify_status(effect, &failed.answer, Some(&code), detail),
     }
 }

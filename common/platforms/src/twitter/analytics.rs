@@ -89,7 +89,7 @@ fn is_refused(error: &CallError, statuses: &[StatusCode]) -> bool {
 
 fn set_aside<'a>(names: impl IntoIterator<Item = &'a str>, aside: &mut SetAside) {
     for name in names {
-        tracing::warn!(platform = "twitter", metric = name, "the platform refuses a metric");
+        tracing::warn!(platform = "twitter", metric = name, "the platform rejected a metric");
         aside.add(name);
     }
 }

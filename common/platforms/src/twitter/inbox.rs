@@ -157,8 +157,8 @@ fn text(at: DateTime<Utc>) -> String {
 }
 
 fn missing() -> Failure {
-    let message = "X does not let this account's mentions be read. The X application may lack access to them in X's \
-                   developer console, or the account was connected without the scopes tweet.read and users.read.";
+    let message = "X does not allow this account's mentions to be read. The X application may lack access to them in \
+                   X's developer console, or the account was connected without the scopes tweet.read and users.read.";
     Failure::with_code(Category::Account, "missing_permission", message)
 }
 

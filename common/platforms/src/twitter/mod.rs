@@ -43,7 +43,7 @@ const SCOPES: [&str; 5] = ["tweet.read", "tweet.write", "users.read", "media.wri
 
 const PERMISSIONS: [Permission; 3] = [
     Permission { scopes: &["users.read", "tweet.read"], purpose: "see your name and your posts" },
-    Permission { scopes: &["tweet.write", "media.write"], purpose: "publish posts and pictures" },
+    Permission { scopes: &["tweet.write", "media.write"], purpose: "publish posts and images" },
     Permission { scopes: &["offline.access"], purpose: "do so while you are away" },
 ];
 
@@ -106,17 +106,18 @@ impl Twitter {
         let is_out_of_credits = body.kind.contains("usage-capped") || answer.status == StatusCode::PAYMENT_REQUIRED;
         match answer.status {
             _ if is_out_of_credits => self.client.misconfigured(
-                "X takes no more: the credits of the X application are used up. Buy more in X's developer console.",
+                "X accepts no more requests: the credits of the X application are used up. Buy more in X's developer \
+                 console.",
                 &code,
             ),
             _ if text.contains("suspended") && answer.status == StatusCode::FORBIDDEN => {
                 CallError::Reauth(failure(Category::AuthExpired, "has suspended this account"))
             }
             StatusCode::UNAUTHORIZED => {
-                CallError::AuthExpired(failure(Category::AuthExpired, "refuses the access token"))
+                CallError::AuthExpired(failure(Category::AuthExpired, "rejected the access token"))
             }
             StatusCode::FORBIDDEN if text.contains("duplicate content") => {
-                CallError::Permanent(failure(Category::DuplicateContent, "has this post already"))
+                CallError::Permanent(failure(Category::DuplicateContent, "already has this post"))
             }
             StatusCode::FORBIDDEN => CallError::Permanent(failure(Category::PlatformRejected, "does not allow this")),
             StatusCode::BAD_REQUEST => {
@@ -351,7 +352,7 @@ impl OAuthConnector for Twitter {
     }
 
     fn gate(&self, _target: ConnectTarget) -> Option<&'static str> {
-        Some("X charges the operator of this Crier for each post, more for one with a link.")
+        Some("X charges the operator of Crier for each post, and more for a post with a link.")
     }
 
     async fn server(&self, _request: ConnectRequest<'_>) -> Result<AuthServer, ConnectError> {

@@ -22,7 +22,7 @@ use crate::{CallError, ConnectorAccount, InboxConnector, Published, Reconciled};
 
 const REVIEWS: &str = "reviews";
 const FIELDS: &str = "id,date_created_gmt,product_id,product_permalink,reviewer,reviewer_avatar_urls,review,rating";
-const REFUSAL: &str = "WooCommerce takes no answers to reviews with a consumer key; answer in the store.";
+const REFUSAL: &str = "WooCommerce does not accept replies to reviews with a consumer key. Reply in the store.";
 
 #[derive(Deserialize)]
 struct Review {

@@ -96,7 +96,7 @@ impl Connector for Woocommerce {
                 external_id: store,
             });
         }
-        Err(ConnectError::Refused("No WooCommerce REST API was found at this address.".to_owned()))
+        Err(ConnectError::Refused("No WooCommerce REST API was found at this URL.".to_owned()))
     }
 
     fn inbox(&self) -> Option<&dyn InboxConnector> {
@@ -165,7 +165,7 @@ async fn check_write_access(rest: &Rest<'_>) -> Result<(), ConnectError> {
     match answer {
         Ok(_) => Ok(()),
         Err(failed) if matches!(failed.status, Some(401 | 403)) => Err(ConnectError::Refused(
-            "This key may not write products. Give it the permission Read/Write, and its user the role Shop manager."
+            "This key cannot write products. Give it the permission Read/Write, and its user the role Shop manager."
                 .to_owned(),
         )),
         Err(failed) => Err(connect_error(failed.error, Some("store_url"))),

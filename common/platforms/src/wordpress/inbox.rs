@@ -234,12 +234,12 @@ impl InboxConnector for Wordpress {
         let sent = sent.map_err(|failed| match failed.code.as_str() {
             "comment_flood" => CallError::Transient(failure(
                 Category::PlatformError,
-                "WordPress takes no comments so soon after each other.",
+                "WordPress does not accept comments in such quick succession.",
                 &failed.code,
             )),
             "comment_duplicate" => CallError::Permanent(failure(
                 Category::DuplicateContent,
-                "WordPress has an answer with these words already, or holds it for moderation.",
+                "WordPress already has a reply with this text, or holds it for moderation.",
                 &failed.code,
             )),
             _ => failed.error,

@@ -94,7 +94,7 @@ impl Wordpress {
                 Err(failed) => return Err(connect_error(failed.error, Some("site_url"))),
             }
         }
-        Err(ConnectError::Refused("No WordPress REST API was found at this address.".to_owned()))
+        Err(ConnectError::Refused("No WordPress REST API was found at this URL.".to_owned()))
     }
 
     /// Looks up the post of an earlier call.
@@ -140,7 +140,7 @@ impl Wordpress {
             true => Ok(media),
             false => Err(CallError::UploadsMissing(Failure::of(
                 Category::Media,
-                "An image that was uploaded to the WordPress site earlier was deleted there; it is uploaded again.",
+                "An image that was uploaded earlier was deleted on the WordPress site. Crier uploads it again.",
             ))),
         }
     }
@@ -178,7 +178,7 @@ impl Connector for Wordpress {
         let (root, me) = self.log_in(self.roots(&site).await?, user, &password).await?;
         if !me.may_publish() {
             let message =
-                format!("The user {user} may not publish posts on this site; give it the role Author or Editor.");
+                format!("The user {user} cannot publish posts on this site; give it the role Author or Editor.");
             return Err(ConnectError::Refused(message));
         }
         let site = site_of(&root);
@@ -209,7 +209,7 @@ impl Connector for Wordpress {
     async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
         let me = me(&self.rest(&account.secrets)?).await?;
         if !me.may_publish() {
-            let message = "The WordPress user may not publish posts any more; give it the role Author or Editor.";
+            let message = "The WordPress user can no longer publish posts; give it the role Author or Editor.";
             return Err(CallError::Permanent(Failure::of(Category::Account, message)));
         }
         Ok(Refreshed { secrets: None, token_expires_at: None, refresh_expires_at: None })
@@ -416,7 +416,7 @@ struct Media {
 impl Media {
     fn of(image: &Image) -> Result<Self, CallError> {
         serde_json::from_value(image.name()?.clone()).map_err(|_| {
-            let message = "What was kept of an uploaded image cannot be read; it is uploaded again.";
+            let message = "The stored data of an uploaded image cannot be read. Crier uploads it again.";
             CallError::UploadsMissing(Failure::of(Category::Media, message))
         })
     }

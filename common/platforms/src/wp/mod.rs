@@ -75,7 +75,7 @@ impl Rest<'_> {
         body: WpBody<'_>,
     ) -> Result<T, RestError> {
         let url = route(&self.root, path, query).ok_or_else(|| {
-            let message = format!("The stored address of this {} account cannot be used.", self.caller.name());
+            let message = format!("The stored URL of this {} account is not valid.", self.caller.name());
             CallError::Permanent(Failure::of(Category::Account, message))
         })?;
         let request = self.caller.request(method, url.as_str());
@@ -115,24 +115,24 @@ impl Rest<'_> {
             // (rest_authorization_required_code).
             (401, _) => CallError::Reauth(failure(
                 Category::AuthExpired,
-                "refuses the credentials; check them and connect the account again",
+                "rejected the credentials; check them and connect the account again",
             )),
             // The status is 500, but the same file would be rejected again.
             (_, "rest_upload_sideload_error") => {
-                CallError::Permanent(failure(Category::InvalidContent, "does not take this image"))
+                CallError::Permanent(failure(Category::InvalidContent, "does not accept this image"))
             }
             (500.., _) => return None,
             // The store could not fetch a picture from us; a retry may succeed.
             (_, code) if FETCH_FAILED.contains(&code) => CallError::Transient(failure(
                 Category::Media,
-                "could not fetch an image; the store must be able to reach the address of Crier (CRIER_PUBLIC_URL)",
+                "could not fetch an image; the store must be able to reach the URL of Crier (CRIER_PUBLIC_URL)",
             )),
             (403, _) => CallError::Permanent(failure(Category::Account, "does not allow this user to do that")),
             (_, code) if code.starts_with("rest_cannot_") || code.starts_with("woocommerce_rest_cannot_") => {
                 CallError::Permanent(failure(Category::Account, "does not allow this user to do that"))
             }
-            (400, _) => CallError::Permanent(failure(Category::InvalidContent, "does not take this post")),
-            (404, _) => CallError::Permanent(failure(Category::Account, "has no REST API at this address")),
+            (400, _) => CallError::Permanent(failure(Category::InvalidContent, "does not accept this post")),
+            (404, _) => CallError::Permanent(failure(Category::Account, "has no REST API at this URL")),
             _ => return None,
         })
     }
@@ -147,8 +147,8 @@ pub(super) fn not_public(platform: &str, what: &str, status: &str) -> Option<Cal
     let word: String =
         status.chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_')).take(20).collect();
     let message = format!(
-        "{platform} took the {what} and does not show it: its status there is \"{word}\". Approve or publish it there, and \
-         do not send it again."
+        "{platform} accepted the {what} but does not show it: its status there is \"{word}\". Approve or publish it \
+         there, and do not send it again."
     );
     Some(CallError::Permanent(Failure::of(Category::PlatformRejected, message).from_platform(word)))
 }

@@ -70,8 +70,8 @@ impl Listener {
                     Err(error) => {
                         tracing::debug!(kind = %self.kind, %error, "a worker ended; starting another");
                         if storage::is_wrong_type(&error) {
-                            tracing::warn!(kind = %self.kind, "a key of the queue (Redis) has another type; the \
-                                 kind's keys are deleted");
+                            tracing::warn!(kind = %self.kind, "a key of the queue (Redis) has the wrong type; \
+                                 deleting the keys of the kind");
                             storage::delete_all(&mut connection, &config).await;
                         }
                     }

@@ -145,7 +145,7 @@ impl Pusher {
         for kind in kinds {
             match self.push_kind(connection, kind).await {
                 Err(error) if storage::is_wrong_type(&error) => {
-                    tracing::warn!(%kind, "a key of the queue (Redis) has another type; the kind's keys are deleted");
+                    tracing::warn!(%kind, "a key of the queue (Redis) has the wrong type; deleting the keys of the kind");
                     storage::delete_all(connection, &self.queues.config(kind, 1)).await;
                 }
                 other => other?,

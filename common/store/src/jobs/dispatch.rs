@@ -122,7 +122,7 @@ async fn take_back(tx: &mut Tx, expired: Vec<Claimed>) -> Result<Vec<Rescued>> {
             WHERE id = $1";
         match dead {
             Some(reason) => execute!(tx, DEAD, job.id, reason, now)?,
-            None => execute!(tx, READY, job.id, "the worker that ran it vanished", now)?,
+            None => execute!(tx, READY, job.id, "the worker that ran it disappeared", now)?,
         };
         if dead.is_none() {
             tx.notify_later(JobNotification { kind: job.kind, id: job.id });

@@ -213,7 +213,7 @@ pub async fn retry(tx: &mut Tx, id: i64) -> Result<Option<(JobKind, i64)>> {
 pub async fn cancel(tx: &mut Tx, id: i64) -> Result<Option<(JobKind, i64)>> {
     const SQL: &str = "
         UPDATE jobs
-        SET state = 'cancelled', waiting = FALSE, finished_at = $2, last_error = 'cancelled by the operator'
+        SET state = 'cancelled', waiting = FALSE, finished_at = $2, last_error = 'canceled by the operator'
         WHERE id = $1 AND state IN ('scheduled', 'ready')
         RETURNING kind, subject_id";
     let now = tx.now;

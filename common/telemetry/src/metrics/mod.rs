@@ -351,7 +351,7 @@ pub fn ai_request(operation: Operation, outcome: AiOutcome, took: Duration) {
 
 /// Counts a picture that was submitted, with the outcome.
 pub fn media_ingested(outcome: IngestOutcome) {
-    counter!("crier_media_taken_in_total", "outcome" => outcome.as_str()).increment(1);
+    counter!("crier_media_ingested_total", "outcome" => outcome.as_str()).increment(1);
 }
 
 /// Records that a report's file was written, or could not be.

@@ -14,7 +14,7 @@ pub(super) fn start_at_zero(role: ProcessRole, kinds: &[&'static str], platforms
         jobs_enqueued(kind, 0);
     }
     for outcome in IngestOutcome::ALL {
-        counter!("crier_media_taken_in_total", "outcome" => outcome.as_str()).increment(0);
+        counter!("crier_media_ingested_total", "outcome" => outcome.as_str()).increment(0);
     }
     for call in StorageCall::ALL {
         for outcome in ["done", "error"] {

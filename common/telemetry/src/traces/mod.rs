@@ -67,7 +67,7 @@ pub async fn stop() {
     if let Some(sender) = sender
         && tokio::time::timeout(STOP_TIMEOUT, sender).await.is_err()
     {
-        tracing::warn!("the last spans of traces could not be sent in time");
+        tracing::warn!("failed to send the last trace spans in time");
     }
 }
 

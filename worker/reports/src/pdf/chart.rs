@@ -216,7 +216,7 @@ fn alt(chart: &Chart, table: &Table, series: &[Vec<Option<f64>>], texts: &Texts)
         let range = known().fold(None, |range: Option<(f64, f64)>, value| {
             Some(range.map_or((value, value), |(low, high)| (low.min(value), high.max(value))))
         });
-        let range = range.map_or("no values".to_owned(), |(low, high)| {
+        let range = range.map_or("no data".to_owned(), |(low, high)| {
             format!("{} to {}", naming::count(low as i64), naming::count(high as i64))
         });
         alt.push_str(&format!(" {}: {range}.", texts.line(label, 120)));

@@ -247,7 +247,7 @@ fn add_widget(widget: &Widget, rows: usize, texts: &Texts, pieces: &mut Pieces) 
     let heading = dict! { "title" => text::directed(title), "title-height" => title_height };
     let (mut part, cells) = match &widget.view {
         _ if widget.table.rows.is_empty() => {
-            let text = remark.unwrap_or_else(|| "There are no values in this period.".into_value());
+            let text = remark.unwrap_or_else(|| "No data in this period.".into_value());
             return pieces.add(joined(heading, dict! { "kind" => "empty", "text" => text }), 10);
         }
         View::Figures => figures(&widget.table, texts),
@@ -278,7 +278,7 @@ fn add_table(
     let all = table.rows.len();
     let cut = (count < all).then(|| {
         let (count, all) = (naming::count(count as i64), naming::count(all as i64));
-        format!("These are the first {count} of {all} rows. The XLSX file has them all.").into_value()
+        format!("The first {count} of {all} rows. The XLSX file contains all rows.").into_value()
     });
     let mut start = 0;
     if cells(count) > MAX_CELLS {
@@ -329,7 +329,7 @@ fn paragraphs(table: &Table, letters: usize, texts: &Texts) -> (Dict, usize) {
     }
     let mut part = dict! { "kind" => "text", "paragraphs" => shown };
     if cut {
-        part.insert("cut".into(), "The rest of this text is not shown here. The JSON file has it.".into_value());
+        part.insert("cut".into(), "The rest of this text is not shown here. The JSON file contains it.".into_value());
     }
     (part, used.min(letters) / LETTERS_PER_CELL)
 }
@@ -341,7 +341,7 @@ fn figures(table: &Table, texts: &Texts) -> (Dict, usize) {
     let width = (WIDTH - 10.0 * (columns as f64 - 1.0)) / columns as f64 - 28.0;
     let cards: Array = table.rows.iter().map(|row| card(row, width, texts).into_value()).collect();
     let compared = table.rows.iter().any(|row| matches!(row.get(3), Some(Cell::Percent(_))));
-    let note = if compared { "Changes are against the period of the same length before." } else { "" };
+    let note = if compared { "Changes are from the previous period of the same length." } else { "" };
     (dict! { "kind" => "figures", "columns" => columns as i64, "cards" => cards, "note" => note }, count * 5)
 }
 

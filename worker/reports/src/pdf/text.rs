@@ -36,8 +36,8 @@ impl<'a> Texts<'a> {
     /// Returns the sentence that says that characters are missing, if any are.
     pub fn remark(&self) -> Option<&'static str> {
         self.missing.get().then_some(
-            "Some characters of this report are not shown here, or are shown as […], because the server that made it \
-             has no font for them. The other file formats have them all.",
+            "Some characters in this report are missing or shown as […] because the server that created it has no font \
+             for them. The other file formats contain all characters.",
         )
     }
 

@@ -32,7 +32,7 @@ pub fn add(deck: &mut Deck, widget: &Widget) {
     let rows = &widget.table.rows;
     let slides = rows.len().div_ceil(ON_A_SLIDE).min(MAX_SLIDES);
     let left_out = rows.len().saturating_sub(MAX_SLIDES * ON_A_SLIDE);
-    let left_out = (left_out > 0).then(|| format!("{left_out} more figures are in the XLSX file of this report."));
+    let left_out = (left_out > 0).then(|| format!("{left_out} more metrics are in the XLSX file of this report."));
     let previous = widget.table.columns.get(2).map_or(String::new(), |column| single_line(&column.label));
     for (number, rows) in rows.chunks(ON_A_SLIDE).take(slides).enumerate() {
         let mut slide = Slide::titled(&title(widget), (slides > 1).then_some((number + 1, slides)));

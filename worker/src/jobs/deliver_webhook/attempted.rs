@@ -83,7 +83,7 @@ impl DeliveryEnd {
     /// 410 or has failed for too long. `allowed`: how many attempts the delivery is allowed by now.
     async fn next_attempt(&self, tx: &mut Tx, allowed: i32, health: Health) -> Result<Option<DateTime<Utc>>> {
         if self.result.response_code == Some(410) {
-            self.disable(tx, "the endpoint answered 410 Gone").await?;
+            self.disable(tx, "the endpoint returned 410 Gone").await?;
             return Ok(None);
         }
         if health.failing_since.is_some_and(|since| tx.now - since >= DISABLE_AFTER) {
@@ -148,7 +148,7 @@ pub async fn write(tx: &mut Tx, attempts: &[&DeliveryEnd]) -> Result<Vec<Outcome
     }
     let existing = deliveries::record(tx, &rows).await?;
     let outcome = |row: AttemptRow| match row.next_attempt_at {
-        _ if !existing.contains(&row.delivery_id) => Outcome::Cancelled("the delivery is gone".into()),
+        _ if !existing.contains(&row.delivery_id) => Outcome::Cancelled("the delivery no longer exists".into()),
         Some(at) => Outcome::RetryAt(at, row.error.unwrap_or_else(|| row.outcome.to_owned())),
         None => Outcome::Done,
     };
@@ -180,11 +180,11 @@ async fn limit_lane(tx: &mut Tx, webhook_id: i64, before: Circuit, health: Healt
     let lane = Lane::Endpoint(webhook_id).to_string();
     match (before, health.circuit()) {
         (Circuit::Closed, Circuit::Open) => {
-            tracing::info!(webhook = webhook_id, "an endpoint fails or is slow: limiting concurrent attempts");
+            tracing::info!(webhook = webhook_id, "an endpoint is failing or slow: limiting concurrent attempts");
             narrow_lane(tx, &lane, MAX_OPEN_ATTEMPTS).await?;
         }
         (Circuit::Open, Circuit::Closed) => {
-            tracing::info!(webhook = webhook_id, "an endpoint has recovered");
+            tracing::info!(webhook = webhook_id, "an endpoint recovered");
             widen_lane(tx, JobKind::DeliverWebhook, &lane).await?;
         }
         (Circuit::Open, Circuit::Open) | (Circuit::Closed, Circuit::Closed) => {}

@@ -52,8 +52,7 @@ impl DeliverWebhook {
     /// Returns why the endpoint must not receive the delivery. What was true when the event happened may have changed.
     fn reason_to_reject(&self, delivery: &OutgoingDelivery) -> Result<Option<&'static str>> {
         let plan = self.plans.get(&delivery.plan);
-        let plan =
-            plan.ok_or_else(|| StoreError::Decode(format!("the plans' file has no plan `{}`", delivery.plan)))?;
+        let plan = plan.ok_or_else(|| StoreError::Decode(format!("the plans file has no plan `{}`", delivery.plan)))?;
         Ok(if !delivery.is_active {
             Some("the endpoint is inactive")
         } else if !plan.has(Feature::Webhooks) {
@@ -178,7 +177,7 @@ struct GoneDelivery;
 impl RunResult for GoneDelivery {
     async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
         deliveries::delete_orphan(tx, job.subject_id).await?;
-        Ok(Outcome::Cancelled("the delivery is gone".into()))
+        Ok(Outcome::Cancelled("the delivery no longer exists".into()))
     }
 }
 

@@ -28,10 +28,10 @@ const TOP_POSTS: i64 = 10;
 const MAX_LINES: usize = 20;
 
 const NO_POSTS: &str = "No posts were published in this period.";
-const NO_FIGURES: &str = "No platform gave figures for the posts of this period.";
-const NEW_ACCOUNTS: &str = "The change in followers is that of the accounts that were connected before this period.";
-const NOT_COMPARED: &str = "The plan does not show the period before, so there are no changes.";
-const NO_FOLLOWERS: &str = "No numbers of followers were recorded in this period.";
+const NO_FIGURES: &str = "No platform reported metrics for the posts of this period.";
+const NEW_ACCOUNTS: &str = "The change in followers covers only accounts that were connected before this period.";
+const NOT_COMPARED: &str = "The plan does not include the previous period, so there are no changes.";
+const NO_FOLLOWERS: &str = "No follower counts were recorded in this period.";
 const NO_ACCOUNTS: &str = "No accounts are connected, and nothing was published in this period.";
 
 /// A document, and the figures that its mails show.
@@ -131,7 +131,7 @@ impl Builder<'_> {
     /// Adds how far back the plan shows, if that cuts the report.
     fn with_retention(&self, remark: Option<String>) -> Option<String> {
         let Some(days) = self.scope.cut_to_days() else { return remark };
-        sentences([remark, Some(format!("The plan shows figures of the last {days} days only."))])
+        sentences([remark, Some(format!("The plan includes metrics for the last {days} days only."))])
     }
 
     fn summary_remark(&self) -> Option<String> {
@@ -202,7 +202,7 @@ impl Builder<'_> {
             Some(NO_FOLLOWERS.to_owned())
         } else {
             (left_out > 0)
-                .then(|| format!("The {MAX_LINES} accounts with the most followers; {left_out} more are left out."))
+                .then(|| format!("The {MAX_LINES} accounts with the most followers. {left_out} more are not shown."))
         };
         (Table { columns: all, rows, totals: None }, remark)
     }
@@ -218,8 +218,8 @@ impl Builder<'_> {
         let shown = posts.len();
         let table = tables::posts(self.scope, posts);
         let remark = match (is_cut, shown) {
-            (true, 0) => Some("The tables before show as many posts as a report can have.".to_owned()),
-            (true, shown) => Some(format!("The newest {} posts; there are more.", naming::count(shown as i64))),
+            (true, 0) => Some("The previous tables already show the maximum number of posts in a report.".to_owned()),
+            (true, shown) => Some(format!("Only the newest {} posts are shown.", naming::count(shown as i64))),
             (false, _) => self.no_posts(),
         };
         Ok((table, remark))

@@ -61,7 +61,7 @@ impl ExportEnd {
         made: &Exported,
     ) -> Result<Outcome> {
         if !files::mark_stored(tx, made.file_id).await? {
-            let error = ReportError::new(ReportErrorCode::InternalError, "It took too long to keep the file.");
+            let error = ReportError::new(ReportErrorCode::InternalError, "Storing the file took too long.");
             return self.fail(tx, job, delivery, &ExportError { error, is_retryable: true }).await;
         }
         let expires_at = made.lifetime.map(|lifetime| tx.now + lifetime);
@@ -114,7 +114,7 @@ impl RunResult for ExportEnd {
                 if let Ok(made) = outcome {
                     files::abandon(tx, made.file_id).await?;
                 }
-                Ok(Outcome::Cancelled("the delivery is gone, or has ended".to_owned()))
+                Ok(Outcome::Cancelled("the delivery no longer exists or has ended".to_owned()))
             }
         }
     }

@@ -105,7 +105,7 @@ impl ExportReport {
         // A power cut may undo this, as it may undo the claim; the next run writes it again.
         let mut tx = self.store.begin_async_commit().await?;
         let Some(delivery) = report_deliveries::lock(&mut tx, run.job.subject_id).await? else {
-            return stop("the delivery is gone");
+            return stop("the delivery no longer exists");
         };
         // The lease was lost; the result is discarded, so this reason is never stored.
         if !rows::still_held(&mut tx, &run.job).await? {
@@ -115,14 +115,14 @@ impl ExportReport {
             return stop("the delivery has ended");
         }
         let Some(report) = report_rows::find(&mut tx, delivery.brand_id, delivery.report_id).await? else {
-            return stop("the report is gone");
+            return stop("the report no longer exists");
         };
         let Some((workspace_id, plan)) = brands::plan_of(&mut tx, delivery.brand_id).await? else {
-            return stop("the brand is gone");
+            return stop("the brand no longer exists");
         };
         reports::begin(&mut tx, &delivery).await?;
         tx.commit().await?;
-        let unknown = || StoreError::Decode(format!("the plans' file has no plan `{plan}`"));
+        let unknown = || StoreError::Decode(format!("the plans file has no plan `{plan}`"));
         let plan = self.plans.get(&plan).ok_or_else(unknown)?.clone();
         let owner = Owner { workspace_id, brand_id: delivery.brand_id, cap: plan.storage_bytes() };
         Ok(BeginResult::Ready(Box::new(PreparedExport { delivery, report, owner, plan })))
@@ -159,8 +159,8 @@ impl ExportReport {
             written.map(|()| Bytes::from(out.into_bytes()))
         };
         let failed = |why: String| {
-            tracing::error!(delivery = begin.delivery.id, %format, error = why, "a report could not be written");
-            let error = ReportError::new(ReportErrorCode::InternalError, "Crier could not write this file.");
+            tracing::error!(delivery = begin.delivery.id, %format, error = why, "failed to create a report file");
+            let error = ReportError::new(ReportErrorCode::InternalError, "Crier could not create this file.");
             ExportError { error, is_retryable: false }
         };
         match self.budget.run(work).await {
@@ -187,8 +187,8 @@ impl ExportReport {
                 ExportError { error, is_retryable: false }
             }
             error => {
-                tracing::warn!(delivery = begin.delivery.id, %error, "a report could not be stored");
-                let error = ReportError::new(ReportErrorCode::InternalError, "The storage did not take the file.");
+                tracing::warn!(delivery = begin.delivery.id, %error, "failed to store a report file");
+                let error = ReportError::new(ReportErrorCode::InternalError, "The storage rejected the file.");
                 ExportError { error, is_retryable: true }
             }
         })
@@ -244,7 +244,7 @@ impl Job for ExportReport {
             BeginResult::Stop(ending) => return Ok(ending),
         };
         let Some((built, share)) = self.read(&begin).await? else {
-            return Ok(Box::new(Outcome::Cancelled("the brand is gone".to_owned())));
+            return Ok(Box::new(Outcome::Cancelled("the brand no longer exists".to_owned())));
         };
         let outcome = self.export(built, share, &begin).await;
         Ok(Box::new(ExportEnd::new(begin.delivery.id, outcome)))

@@ -126,11 +126,11 @@ pub struct SummaryRow {
     pub change: Option<i64>,
 }
 
-/// Returns a change in words: `+12 % on the period before`.
+/// Returns a change in words: `+12 % from the previous period`.
 fn change(tenths: i64) -> String {
     match tenths {
-        0 => "as in the period before".to_owned(),
-        tenths => format!("{} on the period before", naming::percent(tenths)),
+        0 => "same as in the previous period".to_owned(),
+        tenths => format!("{} from the previous period", naming::percent(tenths)),
     }
 }
 
@@ -178,9 +178,9 @@ mod tests {
 
     #[test]
     fn a_change_is_put_in_words() {
-        assert_eq!(change(200), "+20 % on the period before");
-        assert_eq!(change(-505), "−50.5 % on the period before");
-        assert_eq!(change(0), "as in the period before");
+        assert_eq!(change(200), "+20 % from the previous period");
+        assert_eq!(change(-505), "−50.5 % from the previous period");
+        assert_eq!(change(0), "same as in the previous period");
     }
 
     #[test]

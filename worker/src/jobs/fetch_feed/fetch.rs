@@ -143,8 +143,11 @@ impl Fetcher {
                 Ok(found) => return Ok(found),
                 Err(other) => {
                     let at = redact_url(&address);
-                    failure.why =
-                        format!("{} The feed that it should have at {at}: {}", no_feed(&not_a_feed), other.why);
+                    failure.why = format!(
+                        "{} Reading the feed that it links to at {at} failed: {}",
+                        no_feed(&not_a_feed),
+                        other.why
+                    );
                 }
             }
         }
@@ -172,8 +175,7 @@ impl Fetcher {
         let mut address = address.to_owned();
         for _ in 0..=REDIRECTS {
             let url = self.guard.check_url(&address, SchemePolicy::HttpOrHttps);
-            let url =
-                url.map_err(|refusal| FetchError::new(format!("The address {} {refusal}.", redact_url(&address))))?;
+            let url = url.map_err(|refusal| FetchError::new(format!("The URL {} {refusal}.", redact_url(&address))))?;
             let conditional = feed.validator_url.as_deref() == Some(url.as_str());
             let answer = self.ask(&url, feed, conditional, end).await;
             let answer = answer.map_err(|error| FetchError::new(format!("The feed could not be fetched: {error}.")))?;
@@ -186,7 +188,7 @@ impl Fetcher {
                     let next = location.and_then(|location| url.join(location).ok());
                     let Some(next) = next else {
                         return Err(FetchError::new(format!(
-                            "The server answered {} and did not say where to.",
+                            "The server returned {} without a redirect URL.",
                             status.as_u16()
                         )));
                     };
@@ -201,7 +203,7 @@ impl Fetcher {
                 _ => return Err(refused(&answer, now)),
             }
         }
-        Err(FetchError::new(format!("The address leads through more than {REDIRECTS} redirects.")))
+        Err(FetchError::new(format!("The URL has more than {REDIRECTS} redirects.")))
     }
 
     /// Sends one request, within the remaining time.
@@ -240,7 +242,7 @@ impl Fetcher {
 
 /// Returns a URL without the parts that may be secret: user, password and query.
 fn redact_url(address: &str) -> String {
-    let Ok(mut url) = Url::parse(address) else { return "it leads to".to_owned() };
+    let Ok(mut url) = Url::parse(address) else { return "that it redirects to".to_owned() };
     // This fails only for URLs that cannot have a user.
     let _ = (url.set_username(""), url.set_password(None));
     url.set_fragment(None);
@@ -256,7 +258,7 @@ fn is_redirect(status: StatusCode) -> bool {
 
 fn refused(answer: &HttpResponse, now: DateTime<Utc>) -> FetchError {
     FetchError {
-        why: format!("The server answered {}.", answer.status.as_u16()),
+        why: format!("The server returned {}.", answer.status.as_u16()),
         nothing_there: matches!(answer.status, StatusCode::NOT_FOUND | StatusCode::GONE),
         retry_after: answer.retry_after(now),
     }
@@ -264,8 +266,8 @@ fn refused(answer: &HttpResponse, now: DateTime<Utc>) -> FetchError {
 
 fn no_feed(error: &FeedError) -> String {
     match error {
-        FeedError::Page(_) => "What is at this address is a web page, and no feed.".to_owned(),
-        error => format!("What is at this address could not be read as a feed: {error}."),
+        FeedError::Page(_) => "This URL returns a web page, not a feed.".to_owned(),
+        error => format!("This URL could not be read as a feed: {error}."),
     }
 }
 

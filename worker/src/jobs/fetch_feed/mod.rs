@@ -47,7 +47,7 @@ impl Job for FetchFeed {
 }
 
 fn cancelled_feed_deleted() -> Outcome {
-    Outcome::Cancelled("the feed is gone".to_owned())
+    Outcome::Cancelled("the feed no longer exists".to_owned())
 }
 
 /// The result of a fetch.
@@ -67,7 +67,7 @@ impl RunResult for FetchEnd {
         if feed.version != self.version {
             // Its URL was changed meanwhile: fetch the new one at once.
             jobs::refund_attempt(tx, job).await?;
-            return Ok(Outcome::RetryAt(tx.now, "its URL was changed meanwhile".to_owned()));
+            return Ok(Outcome::RetryAt(tx.now, "its URL was changed during the run".to_owned()));
         }
         let outcome = match &self.result {
             Ok(found) => self.record_success(tx, &feed, found).await?,
@@ -91,7 +91,7 @@ impl RunResult for FetchEnd {
 
     fn reduced(&self) -> Option<Arc<dyn RunResult>> {
         let retry_after = self.result.as_ref().err().and_then(|failure| failure.retry_after);
-        let why = "The feed, or its server's answer, holds what cannot be stored.".to_owned();
+        let why = "The feed, or the server's response, contains data that cannot be stored.".to_owned();
         Some(Arc::new(Self {
             feed_id: self.feed_id,
             version: self.version,
@@ -107,7 +107,7 @@ impl RunResult for FetchEnd {
         if let Some(recorded) = recorded {
             metrics::feed_fetched(*recorded);
             if let Err(failure) = &self.result {
-                tracing::info!(feed = self.feed_id, why = failure.why, "a feed could not be read");
+                tracing::info!(feed = self.feed_id, why = failure.why, "failed to read a feed");
             }
         }
     }

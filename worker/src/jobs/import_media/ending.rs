@@ -58,7 +58,7 @@ impl ImportEnd {
                 Ok(Outcome::Done)
             }
             None => {
-                let message = "It took too long to keep the file; it is fetched again.";
+                let message = "Storing the file took too long. Crier downloads it again.";
                 let error = MediaError::new(MediaErrorCode::InternalError, message);
                 self.fail(tx, job, import, &ImportError { error, is_retryable: true }).await
             }
@@ -92,7 +92,7 @@ impl RunResult for ImportEnd {
                 if let ImportOutcome::Imported(brought) = how {
                     media::abandon(tx, &brought.file).await?;
                 }
-                Ok(Outcome::Cancelled("the import is gone, or has ended".to_owned()))
+                Ok(Outcome::Cancelled("the import no longer exists or has ended".to_owned()))
             }
         }
     }
@@ -104,7 +104,7 @@ impl RunResult for ImportEnd {
                 ImportOutcome::Imported(ImportedFile { file: brought.file.clone(), filename })
             }
             ImportOutcome::Failed(ImportError { error, is_retryable }) => {
-                let error = MediaError::new(error.code, "The server's answer could not be stored.");
+                let error = MediaError::new(error.code, "The server's response could not be stored.");
                 ImportOutcome::Failed(ImportError { error, is_retryable: *is_retryable })
             }
         };

@@ -59,33 +59,32 @@ fn from_download_error(error: DownloadError, most: u64) -> ImportError {
     match error {
         DownloadError::Http(error) => from_http_error(&error),
         DownloadError::Status(status) => {
-            let message = format!("The server answered {status}.");
+            let message = format!("The server returned {status}.");
             import_error(Code::HttpError, message, status.is_server_error())
         }
         DownloadError::TooManyRedirects | DownloadError::Redirect(_) => {
-            permanent_error(Code::HttpError, format!("The address leads nowhere: {error}."))
+            permanent_error(Code::HttpError, format!("The URL cannot be downloaded: {error}."))
         }
-        DownloadError::TooLarge => permanent_error(
-            Code::TooLarge,
-            format!("The file is larger than {} MiB, the most that is taken here.", most >> 20),
-        ),
+        DownloadError::TooLarge => {
+            permanent_error(Code::TooLarge, format!("The file is larger than the maximum of {} MiB.", most >> 20))
+        }
     }
 }
 
 fn from_http_error(error: &HttpError) -> ImportError {
     match error {
         HttpError::Blocked(_) => {
-            permanent_error(Code::BlockedAddress, "The address, or one that it redirects to, is not public.")
+            permanent_error(Code::BlockedAddress, "The URL, or one that it redirects to, is not public.")
         }
-        HttpError::Invalid(why) => permanent_error(Code::HttpError, format!("The address cannot be asked: {why}.")),
+        HttpError::Invalid(why) => permanent_error(Code::HttpError, format!("The URL cannot be requested: {why}.")),
         HttpError::Timeout { .. } => {
             import_error(Code::Timeout, "The server did not send the whole file in time.", true)
         }
-        HttpError::Dns => import_error(Code::HttpError, "The host's name could not be resolved.", true),
-        HttpError::Connect => import_error(Code::HttpError, "No connection to the server could be made.", true),
+        HttpError::Dns => import_error(Code::HttpError, "The host name could not be resolved.", true),
+        HttpError::Connect => import_error(Code::HttpError, "Could not connect to the server.", true),
         HttpError::Tls(why) => import_error(Code::HttpError, format!("The server is not trusted: {why}."), true),
         HttpError::Broken => {
-            import_error(Code::HttpError, "The connection broke before the whole file had come.", true)
+            import_error(Code::HttpError, "The connection broke before the whole file was received.", true)
         }
     }
 }
@@ -97,7 +96,7 @@ fn from_ingest_error(error: IngestError, plan: &Plan) -> ImportError {
         IngestError::Refused(Refusal::TooLarge(why)) => permanent_error(Code::TooLarge, why),
         IngestError::Full => {
             let message = format!(
-                "The workspace's plan allows {} MiB of files, and this one would not fit. Delete some or choose a \
+                "The workspace's plan allows {} MiB of files, and this file would exceed that. Delete files or choose a \
                  larger plan, then import it again.",
                 plan.storage_mib.unwrap_or_default()
             );
@@ -113,6 +112,6 @@ fn from_spool_error(error: SpoolError) -> ImportError {
 
 /// Returns an internal failure, without details for the client.
 fn internal(error: &IngestError) -> ImportError {
-    tracing::warn!(%error, "a downloaded picture could not be stored");
-    import_error(Code::InternalError, "Crier could not keep the file; the fault is not the file's.", true)
+    tracing::warn!(%error, "failed to store a downloaded image");
+    import_error(Code::InternalError, "Crier could not store the file. The file is not the cause.", true)
 }

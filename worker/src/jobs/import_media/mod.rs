@@ -69,7 +69,7 @@ impl ImportMedia {
         // A power cut may undo this, as it may undo the claim; the next run writes it again.
         let mut tx = self.store.begin_async_commit().await?;
         let Some(import) = media_jobs::lock(&mut tx, run.job.subject_id).await? else {
-            return stop("the import is gone");
+            return stop("the import no longer exists");
         };
         // The lease was lost; the result is discarded, so this reason is never stored.
         if !rows::still_held(&mut tx, &run.job).await? {
@@ -79,11 +79,11 @@ impl ImportMedia {
             return stop("the import has ended");
         }
         let Some((workspace_id, plan)) = brands::plan_of(&mut tx, import.brand_id).await? else {
-            return stop("the brand is gone");
+            return stop("the brand no longer exists");
         };
         import::begin(&mut tx, &import).await?;
         tx.commit().await?;
-        let unknown = || StoreError::Decode(format!("the plans' file has no plan `{plan}`"));
+        let unknown = || StoreError::Decode(format!("the plans file has no plan `{plan}`"));
         let plan = self.plans.get(&plan).ok_or_else(unknown)?.clone();
         let owner = Owner { workspace_id, brand_id: import.brand_id, cap: plan.storage_bytes() };
         Ok(BeginResult::Ready(Box::new(PreparedImport { import, owner, plan })))

@@ -52,7 +52,7 @@ impl PublishTarget {
         }
         let over = p.target.call_started_at.map(|began| self.call_deadline(began));
         if let Some(over) = over.filter(|over| self.store.now() < *over) {
-            let message = "Waiting until the earlier call to the platform must be over.";
+            let message = "Waiting until the earlier call to the platform must have ended.";
             let failure = Failure::of(Category::Network, message);
             return stop(p, CallOutcome::Retry { at: Some(over), failure, open: true });
         }
@@ -128,7 +128,7 @@ impl PublishTarget {
         let now = self.store.now();
         let left = (self.call_deadline(p.target.call_started_at.unwrap_or(now)) - now).to_std().unwrap_or_default();
         if left.is_zero() {
-            return Err(CallError::network("Crier was held up for too long before it could call the platform."));
+            return Err(CallError::network("Crier was delayed for too long before it could call the platform."));
         }
         run.set_in_doubt(true);
         let called = tokio::time::timeout(left, p.session.connector.publish(&p.session.connector_account, &p.outgoing));
@@ -140,7 +140,7 @@ impl PublishTarget {
             }
         };
         let result = called.await.unwrap_or_else(|_| {
-            Err(CallError::Unknown(Failure::of(Category::Network, "The platform did not answer in time.")))
+            Err(CallError::Unknown(Failure::of(Category::Network, "The platform did not respond in time.")))
         });
         run.set_in_doubt(matches!(result, Ok(_) | Err(CallError::Unknown(_) | CallError::Accepted { .. })));
         result
@@ -152,7 +152,7 @@ impl PublishTarget {
         let Some(secrets) = published.secrets.clone() else { return };
         let (account, times) = (p.session.account.id, p.session.account.token_expires_at.into());
         if let Err(error) = p.session.store_secrets(secrets, times).await {
-            tracing::warn!(account, %error, "the platform's account data could not be stored");
+            tracing::warn!(account, %error, "failed to store the platform's account data");
         }
     }
 }

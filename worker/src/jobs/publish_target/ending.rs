@@ -80,7 +80,7 @@ async fn write(tx: &mut Tx, ends: &[(&Claimed, &PublishEnd)]) -> Result<Vec<Outc
     let (mut outcomes, mut ended) = (Vec::with_capacity(ends.len()), Vec::with_capacity(ends.len()));
     for (job, end) in ends {
         let Some((post, is_deleted)) = posts.get(&end.target.post_id) else {
-            outcomes.push(Outcome::Cancelled("the post is gone".into()));
+            outcomes.push(Outcome::Cancelled("the post no longer exists".into()));
             continue;
         };
         let (outcome, stored) = end.decide(tx, post, *is_deleted, job).await?;
@@ -123,7 +123,7 @@ impl RunResult for PublishEnd {
             let Target { id, post_id, account_id, .. } = self.target;
             let code = error.map(|error| error.code);
             let outcome = attempt_outcome;
-            tracing::info!(post_id, target_id = id, account_id, platform, %outcome, code, "a post has ended");
+            tracing::info!(post_id, target_id = id, account_id, platform, %outcome, code, "publishing finished");
         }
         if self.outcome.is_rate_limited() {
             metrics::platform_rate_limited(platform);

@@ -11,7 +11,7 @@ impl CallOutcome {
     /// The account cannot be used to ask about an earlier call.
     pub(super) fn unknown_without_account(failure: &Failure) -> Self {
         let message =
-            format!("It is not known whether the platform published this, and it cannot be asked. {}", failure.message);
+            format!("It is unknown whether the platform published this, and Crier cannot check. {}", failure.message);
         Self::Unknown { failure: Failure::of(Category::OutcomeUnknown, message), open: true }
     }
 

@@ -41,8 +41,8 @@ fn daily_cap_failure(target: &Target, cap: u32, until: DateTime<Utc>) -> Failure
     Failure::of(
         Category::RateLimited,
         format!(
-            "The daily limit is reached: Crier publishes at most {cap} posts within 24 hours on one {platform} account. \
-             This one continues at {at}."
+            "The daily limit is reached: Crier publishes at most {cap} posts per {platform} account within 24 hours. \
+             This post continues at {at}."
         ),
     )
 }

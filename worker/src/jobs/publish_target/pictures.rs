@@ -33,7 +33,7 @@ fn deleted(id: i64) -> Failure {
     Failure::with_code(
         Category::InvalidContent,
         "media_deleted",
-        format!("Picture {id} is not in the media library any more. Choose another one, then publish the post again."),
+        format!("Image {id} is no longer in the media library. Choose another image, then publish the post again."),
     )
 }
 
@@ -114,7 +114,7 @@ impl PublishTarget {
         let upload = p.session.connector.upload(&p.session.connector_account, &p.outgoing, image);
         match run.wait_without_slot(tokio::time::timeout(deadline, upload)).await {
             Ok(result) => result,
-            Err(_) => Err(CallError::network("The platform did not take a picture in time.")),
+            Err(_) => Err(CallError::network("The platform did not accept an image in time.")),
         }
     }
 
@@ -157,16 +157,16 @@ impl PublishTarget {
         let failure = match error {
             RenditionError::Missing => CallError::Permanent(deleted(asset.id)),
             RenditionError::Storage(error) => {
-                tracing::warn!(%error, media = asset.id, "a picture cannot be loaded");
-                let message = "A picture of the post cannot be loaded: the storage of files does not answer.";
+                tracing::warn!(%error, media = asset.id, "failed to load an image");
+                let message = "An image of the post cannot be loaded: the file storage does not respond.";
                 transient(Category::Media, message)
             }
             RenditionError::Refused(refusal) => CallError::Permanent(Failure::with_code(
                 Category::InvalidContent,
                 "image_unfit",
-                format!("Picture {} cannot be made fit for this platform: {refusal}", asset.id),
+                format!("Image {} cannot be adapted to this platform: {refusal}", asset.id),
             )),
-            RenditionError::Failed => transient(Category::Internal, "A picture of the post could not be worked on."),
+            RenditionError::Failed => transient(Category::Internal, "An image of the post could not be processed."),
         };
         Err(self.fail(p, failure))
     }

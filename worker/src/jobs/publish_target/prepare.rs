@@ -168,7 +168,7 @@ impl Preparation {
         for index in order {
             let job = &runs[index].job;
             let Some(found) = targets.remove(&(job.id, job.fence)) else {
-                steps[index] = wait.then_some(Err(Stop::Skipped("the post is gone")));
+                steps[index] = wait.then_some(Err(Stop::Skipped("the post no longer exists")));
                 continue;
             };
             let Some((post, deleted)) = posts.get_mut(&found.target.post_id) else { continue };
@@ -276,7 +276,7 @@ fn check_due(job: &Claimed, post: &Post, deleted: bool, found: HeldTarget) -> St
     }
     let target = found.target;
     if target.status.is_terminal() || !is_due(post, job) {
-        return Err(Stop::Skipped("the post is not to be published now"));
+        return Err(Stop::Skipped("the post is not due to be published now"));
     }
     // An earlier run may have published it: reconcile all the same, because its event is still missing.
     if deleted && target.call_started_at.is_none() {
@@ -306,8 +306,8 @@ impl Preparation {
         }
         Ok(Some(Failure::of(
             Category::Missed,
-            "Its time passed while the service was not running, too long ago to publish it now. Publish it again if \
-             it still fits.",
+            "The scheduled time passed while the service was not running, too long ago to publish the post now. \
+             Publish it again if it is still relevant.",
         )))
     }
 

@@ -48,7 +48,7 @@ impl PublishTarget {
                 }
             }
         }
-        let message = "The platform needs more steps for this post than any post should.";
+        let message = "The platform requires too many steps for this post.";
         Err(self.fail(p, CallError::Transient(Failure::of(Category::PlatformError, message))))
     }
 
@@ -58,7 +58,7 @@ impl PublishTarget {
             tokio::time::timeout(deadline, p.session.connector.stage(&p.session.connector_account, &p.outgoing));
         match run.wait_without_slot(staged).await {
             Ok(result) => result,
-            Err(_) => Err(CallError::network("The platform did not answer in time.")),
+            Err(_) => Err(CallError::network("The platform did not respond in time.")),
         }
     }
 
@@ -68,12 +68,12 @@ impl PublishTarget {
         let mut tx = self.begin_held(run).await?;
         let began = p.target.call_started_at;
         if began.is_some_and(|began| tx.now - began > MAX_WAIT) {
-            let message = format!("{name} accepted this post a day ago and has not said what became of it.");
+            let message = format!("{name} accepted this post a day ago but has not reported the result.");
             let failure = Failure::of(Category::OutcomeUnknown, message);
             return Err(Stop::Ended(self.end(p, CallOutcome::Unknown { failure, open: true })));
         }
         let until = tx.now + pause;
-        let failure = Failure::of(Category::PlatformError, format!("{name} is working on this post."));
+        let failure = Failure::of(Category::PlatformError, format!("{name} is processing this post."));
         let attempts = p.target.attempts - 1;
         targets::await_platform(&mut tx, p.target.id, attempts, &p.outgoing.marker, &failure, until).await?;
         tx.commit().await?;

@@ -43,11 +43,11 @@ impl RunResult for RefreshEnd {
     async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
         let trace = job.trace.as_deref();
         match &self.ending {
-            Ending::Gone => return Ok(Outcome::Cancelled("the account is gone".to_owned())),
+            Ending::Gone => return Ok(Outcome::Cancelled("the account no longer exists".to_owned())),
             Ending::NothingDue => return self.check_at_its_time(tx, job.subject_id).await,
             Ending::Renewed => {}
             Ending::Later(account, kept, error) => {
-                tracing::warn!(account = account.id, platform = %account.platform, %error, "tokens were not renewed");
+                tracing::warn!(account = account.id, platform = %account.platform, %error, "failed to renew tokens");
                 let at = self.next_try(kept, error, tx.now);
                 accounts::end_refresh(tx, account.id, account.credentials_version).await?;
                 account_tokens::check_again(tx, account.id, account.credentials_version, Some(at)).await?;

@@ -93,7 +93,7 @@ impl RefreshToken {
         let deadline = self.timeout.to_std().unwrap_or_default();
         let answer = run.call_and_wait(tokio::time::timeout(deadline, connector.refresh(&call))).await;
         let answer = answer.unwrap_or_else(|_| {
-            Err(CallError::network("The platform did not answer in time to a request for new tokens."))
+            Err(CallError::network("The platform did not respond in time to a request for new tokens."))
         });
         Ok(Some(match answer {
             Ok(refreshed) => {
@@ -152,7 +152,9 @@ impl Job for RefreshToken {
         if is_due(&kept, now) {
             return Ok(match self.renew(run, id).await? {
                 Some(ending) => self.ending(ending),
-                None => Box::new(Outcome::RetryAt(now + LEASE_PAUSE, "another process renews the tokens".to_owned())),
+                None => {
+                    Box::new(Outcome::RetryAt(now + LEASE_PAUSE, "another process is renewing the tokens".to_owned()))
+                }
             });
         }
         let end = kept.renewal.access_ends_at(kept.token_expires_at);

@@ -83,7 +83,7 @@ impl RunResult for ReplyEnding {
         }
         inbox_syncs::lock(tx, account_id).await?;
         let Some(conversation) = conversations::lock_of_message(tx, self.message.id).await? else {
-            return Ok(Outcome::Cancelled("the conversation is gone".into()));
+            return Ok(Outcome::Cancelled("the conversation no longer exists".into()));
         };
         let mut next = None;
         if let CallOutcome::Retry { at, open, .. } = &outcome {

@@ -100,7 +100,7 @@ impl SendReply {
         let id = run.job.subject_id;
         let mut tx = self.store.begin().await?;
         let Some(conversation) = conversations::lock_of_message(&mut tx, id).await? else {
-            return Err(ReplyStop::Skipped("the conversation is gone"));
+            return Err(ReplyStop::Skipped("the conversation no longer exists"));
         };
         if !rows::still_held(&mut tx, &run.job).await? {
             return Err(ReplyStop::LeaseLost);
@@ -193,7 +193,7 @@ impl SendReply {
             }
             Ok(Reconciled::Absent) => {}
             Ok(Reconciled::Pending(pause)) => {
-                let failure = Failure::of(Category::PlatformError, "The platform is working on this reply.");
+                let failure = Failure::of(Category::PlatformError, "The platform is processing this reply.");
                 let at = Some(self.store.now() + pause);
                 return Err(self.stop(p, CallOutcome::Retry { at, failure, open: true }));
             }
@@ -211,7 +211,7 @@ impl SendReply {
         let over = p.message.call_started_at.map(|began| began + self.timeout);
         if let Some(over) = over.filter(|over| self.store.now() < *over) {
             let failure =
-                Failure::of(Category::Network, "Waiting until the earlier call to the platform must be over.");
+                Failure::of(Category::Network, "Waiting until the earlier call to the platform must have ended.");
             return Err(self.stop(p, CallOutcome::Retry { at: Some(over), failure, open: true }));
         }
         p.has_open_call = false;
@@ -261,7 +261,7 @@ impl SendReply {
         let over = p.message.call_started_at.unwrap_or(now) + self.timeout;
         let left = (over - now).to_std().unwrap_or_default();
         if left.is_zero() {
-            return Err(CallError::network("Crier was held up for too long before it could call the platform."));
+            return Err(CallError::network("Crier was delayed for too long before it could call the platform."));
         }
         let Some(inbox) = p.session.connector.inbox() else {
             return Err(CallError::network("This worker cannot reply on the platform."));
@@ -269,7 +269,7 @@ impl SendReply {
         run.set_in_doubt(true);
         let called = tokio::time::timeout(left, inbox.reply(&p.session.connector_account, &p.reply));
         let result = run.call_and_wait(called).await.unwrap_or_else(|_| {
-            Err(CallError::Unknown(Failure::of(Category::Network, "The platform did not answer in time.")))
+            Err(CallError::Unknown(Failure::of(Category::Network, "The platform did not respond in time.")))
         });
         run.set_in_doubt(matches!(result, Ok(_) | Err(CallError::Unknown(_))));
         result

@@ -67,7 +67,7 @@ impl SyncInbox {
         };
         let mut tx = self.store.begin().await?;
         let Some(sync) = inbox_syncs::lock(&mut tx, account).await? else {
-            return Err(SyncStop::Over("the account is gone"));
+            return Err(SyncStop::Over("the account no longer exists"));
         };
         if !rows::still_held(&mut tx, &run.job).await? {
             return Err(SyncStop::Over("the lease was lost"));
@@ -87,7 +87,7 @@ impl SyncInbox {
             let timeout = self.timeout.to_std().unwrap_or_default();
             let request = tokio::time::timeout(timeout, inbox.deleted(&session.connector_account, ids));
             let asked = run.wait_without_slot(request).await;
-            match asked.unwrap_or_else(|_| Err(CallError::network("The platform did not answer in time."))) {
+            match asked.unwrap_or_else(|_| Err(CallError::network("The platform did not respond in time."))) {
                 Ok(deleted) => return Ok(deleted),
                 Err(CallError::AuthExpired(failure)) => session.refresh(run, failure).await?,
                 Err(error) => return Err(SyncStop::Call(error)),

@@ -153,7 +153,7 @@ impl SyncInbox {
             }
             Ok(Ok(None)) => {}
             Ok(Err(error)) => tracing::info!(account = account.id, %error, "failed to read the server's limits"),
-            Err(_) => tracing::info!(account = account.id, "the server's limits were not read in time"),
+            Err(_) => tracing::info!(account = account.id, "timed out reading the server's limits"),
         }
         Ok(())
     }
@@ -198,7 +198,7 @@ impl SyncInbox {
             let timeout = self.timeout.to_std().unwrap_or_default();
             let fetched = tokio::time::timeout(timeout, inbox.fetch(&session.connector_account, stream, cursor));
             let fetched = run.wait_without_slot(fetched).await;
-            match fetched.unwrap_or_else(|_| Err(CallError::network("The platform did not answer in time."))) {
+            match fetched.unwrap_or_else(|_| Err(CallError::network("The platform did not respond in time."))) {
                 Ok(page) => return Ok(page),
                 Err(CallError::AuthExpired(failure)) => session.refresh(run, failure).await?,
                 Err(error) => return Err(SyncStop::Call(error)),
@@ -211,7 +211,7 @@ impl SyncInbox {
         let account = &session.account;
         let mut tx = self.store.begin().await?;
         let Some(sync) = inbox_syncs::lock(&mut tx, account.id).await? else {
-            return Err(SyncStop::Over("the account is gone"));
+            return Err(SyncStop::Over("the account no longer exists"));
         };
         if !rows::still_held(&mut tx, &run.job).await? {
             return Err(SyncStop::Over("the lease was lost"));
@@ -239,7 +239,7 @@ impl Job for SyncInbox {
         let account = accounts::with_secrets(&mut conn, self.store.cipher(), id).await?;
         drop(conn);
         let (Some(sync), Some((account, secrets))) = (sync, account) else {
-            return Ok(Box::new(Outcome::Cancelled("the account is gone".to_owned())));
+            return Ok(Box::new(Outcome::Cancelled("the account no longer exists".to_owned())));
         };
         if account.status == AccountStatus::Expired {
             return Ok(Box::new(Outcome::Cancelled("the account has expired".to_owned())));
@@ -299,7 +299,7 @@ impl RunResult for SyncEnd {
             connected::expire(tx, self.account_id, self.version, &failure.message, job.trace.as_deref()).await?;
         }
         let Some(sync) = inbox_syncs::lock(tx, self.account_id).await? else {
-            return Ok(Outcome::Cancelled("the account is gone".to_owned()));
+            return Ok(Outcome::Cancelled("the account no longer exists".to_owned()));
         };
         let (now, failure) = (tx.now, self.error.as_ref().map(CallError::failure));
         let mut next = self.next(sync.failures, now);
@@ -314,7 +314,7 @@ impl RunResult for SyncEnd {
             if goes_on != sync.unfinished {
                 inbox_syncs::set_unfinished(tx, self.account_id, goes_on).await?;
             }
-            return Ok(Outcome::RetryAt(now, "there is more to be read".to_owned()));
+            return Ok(Outcome::RetryAt(now, "there are more messages to read".to_owned()));
         }
         match failure {
             Some(failure) => inbox_syncs::fail(tx, self.account_id, failure, next).await?,
@@ -324,7 +324,7 @@ impl RunResult for SyncEnd {
     }
 
     fn reduced(&self) -> Option<Arc<dyn RunResult>> {
-        let failure = Failure::of(Category::PlatformError, "What the platform said of this could not be stored.");
+        let failure = Failure::of(Category::PlatformError, "The platform's error message could not be stored.");
         let error = self.error.as_ref().map(|_| CallError::Transient(failure.clone()));
         let unavailable = self.unavailable.as_ref().map(|_| failure);
         Some(Arc::new(Self { error, unavailable, unfinished: self.unfinished.clone(), ..*self }))
@@ -339,7 +339,7 @@ impl RunResult for SyncEnd {
         if matches!(error, CallError::RateLimited { .. }) {
             metrics::platform_rate_limited(self.platform.as_str());
         }
-        tracing::info!(account = self.account_id, platform = %self.platform, %error, "an inbox was not read completely");
+        tracing::info!(account = self.account_id, platform = %self.platform, %error, "failed to read an inbox completely");
     }
 }
 

@@ -92,8 +92,8 @@ async fn statuses_are_recorded_and_redirects_not_followed() {
         assert_eq!(result.response_code.map(|code| code.to_string()).as_deref(), status.get(..3));
         let sentence = match outcome {
             "2xx" => None,
-            "3xx" => Some("the endpoint answered 302; redirects are not followed".to_owned()),
-            _ => Some(format!("the endpoint answered {}", &status[..3])),
+            "3xx" => Some("the endpoint returned 302; redirects are not followed".to_owned()),
+            _ => Some(format!("the endpoint returned {}", &status[..3])),
         };
         assert_eq!(result.error, sentence, "{status}");
         assert_eq!(result.retry_after, None, "{status}");
@@ -158,15 +158,15 @@ async fn failures_without_response_have_a_reason() {
         ),
         ("https://unknown.example/hook".to_owned(), DeliveryOutcome::Dns, "the name could not be resolved"),
         ("http://127.0.0.1:1/hook".to_owned(), DeliveryOutcome::Connect, "no connection could be made"),
-        (closes.url(), DeliveryOutcome::Connect, "the connection broke before a valid answer came"),
-        (garbage.url(), DeliveryOutcome::Connect, "the connection broke before a valid answer came"),
+        (closes.url(), DeliveryOutcome::Connect, "the connection was lost before a valid response arrived"),
+        (garbage.url(), DeliveryOutcome::Connect, "the connection was lost before a valid response arrived"),
         ("no url".to_owned(), DeliveryOutcome::Connect, "bad request: relative URL without a base"),
         (
             format!("https://127.0.0.1:{}/", speaks_plain.port),
             DeliveryOutcome::Tls,
-            "the TLS handshake failed: what the server speaks is not TLS",
+            "the TLS handshake failed: the server does not use TLS",
         ),
-        (silent.url(), DeliveryOutcome::Timeout, "no answer in time"),
+        (silent.url(), DeliveryOutcome::Timeout, "no response in time"),
         (format!("https://127.0.0.1:{}/", silent.port), DeliveryOutcome::Timeout, "no connection in time"),
     ];
     for (url, outcome, error) in cases {

@@ -191,7 +191,7 @@ fn a_page_without_avatar_shows_an_initial() {
 #[test]
 fn a_preview_is_one_line_of_bounded_length() {
     assert_eq!(description(&page("T", Some(" a\n\n b "))), "a b");
-    assert_eq!(description(&page("T", None)), "The links of T");
+    assert_eq!(description(&page("T", None)), "Links of T");
     let long = description(&page("T", Some(&"é".repeat(500))));
     assert_eq!((long.chars().count(), long.ends_with('…')), (PREVIEW + 1, true));
 }
