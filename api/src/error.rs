@@ -251,7 +251,7 @@ impl ApiError {
 
     pub fn limit_reached(what: &str, cap: u64) -> Self {
         let message = format!(
-            "The workspace has reached its plan's limit of {cap} {what}. Free up capacity or choose a larger plan."
+            "The workspace has reached its plan's limit for {what}: {cap}. Free up capacity or choose a larger plan."
         );
         Self::new(ErrorCode::LimitReached, message)
     }

@@ -116,7 +116,8 @@ impl OutgoingBudget {
         }
     }
 
-    /// Fails if [`OutgoingBudget::take`] would refuse the caller a response of `bytes`, whose making would be in vain.
+    /// Fails if [`OutgoingBudget::take`] would reject a response of `bytes` to the caller. To be asked before such a response is
+    /// created.
     pub fn check_caller(&self, bytes: usize, caller: &Caller) -> Result<(), BudgetExceeded> {
         self.check(&self.held.lock().unwrap_or_else(PoisonError::into_inner), bytes, &CallerHolders::of(caller).0)
     }

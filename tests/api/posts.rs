@@ -5,6 +5,7 @@ use crier_domain::access::Role;
 use serde_json::{Value, json};
 
 use crate::support::app::{Reply, Tenant, TestApp, on_both_apps};
+use crate::support::picture;
 
 on_both_apps!(
     a_draft_is_stored_without_jobs,
@@ -258,6 +259,13 @@ async fn contributors_publish_nothing(app: TestApp) {
     contributor.put(&path, json!({ "content": "worse" })).await.expect_error(403, "insufficient_scope");
     contributor.delete(&path).await.expect_error(403, "insufficient_scope");
     assert_eq!(t.get(&path).await.data(200)["content"], "better");
+    // An image's description is published with its post.
+    let image = t.upload("a.png", &picture::png(5, 2), &[]).await.data(201)["id"].clone();
+    let describe = async || contributor.put(&t.path(&format!("/media/{image}")), json!({ "alt_text": "a" })).await;
+    describe().await.expect(200);
+    let more = json!({ "media": [image], "schedule_type": "scheduled", "scheduled_at": hours(&app, 3) });
+    t.post(&posts, body(more)).await.expect(201);
+    describe().await.expect_error(403, "insufficient_scope");
     let plan = json!({ "name": "p", "items": [{ "title": "a", "content": "x", "planned_at": hours(&app, 3) }] });
     let plan = contributor.post(&t.path("/content-plans"), plan).await.data(201);
     let schedule = t.path(&format!("/content-plans/{}/items/{}/schedule", plan["id"], plan["items"][0]["id"]));

@@ -39,7 +39,7 @@ async fn unread_responses_are_bounded(app: TestApp) {
     let t = app.tenant("unlimited").await;
     fill(&t).await;
     t.get(&t.path("/posts?per_page=21")).await.expect(200);
-    // A small page is rejected too: before a list is read, nobody knows its size.
+    // A small page is rejected too: the size of a list is not known before it is read.
     let path = t.path("/posts?per_page=1");
     let mut unread = Vec::new();
     for _ in 0..8 {

@@ -115,7 +115,7 @@ pub struct Endpoint {
     pub features: &'static [Feature],
     /// Available without these features, too, while there are records of them, from a plan that had them.
     pub serves_leftovers: bool,
-    /// Only for roles that may publish.
+    /// Whether only roles that can publish may use it.
     pub for_publishers: bool,
     pub growth: Growth,
     /// Not in the specification.
@@ -213,7 +213,7 @@ impl Endpoint {
         Self { serves_leftovers: true, ..self }
     }
 
-    /// Rejects contributors: the public sees the effect, and nobody approves it.
+    /// Rejects contributors: the effect is public, and there is no approval for it.
     pub fn for_publishers(self) -> Self {
         Self { for_publishers: true, ..self }
     }

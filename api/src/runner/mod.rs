@@ -1,6 +1,6 @@
 //! Runs the checks common to all endpoints, in the contract's order:
 //!
-//! route → key → rate limit → scope → test key on a write → brand membership → plan feature → `Idempotency-Key` → body
+//! route → key → rate limit → scope → test key on a write → brand membership and role → plan feature → `Idempotency-Key` → body
 //! syntax → the handler (resource → validation → state → caps).
 //!
 //! Salvo does the routing; [`Runner::run`] does everything after it, from top to bottom.

@@ -21,6 +21,7 @@ use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
 use crate::admission;
 use crate::error::{ApiError, Result};
+use crate::pages::docs::guides::section_of;
 use crate::routes::accounts::{authorize, not_configured, save, unavailable};
 
 /// How long the look at a server that a person named may take.
@@ -193,10 +194,8 @@ async fn render(visit: &Visit, status: StatusCode, descriptor: &Descriptor, erro
         errors,
         platform: Platform::of(descriptor.platform.as_str()),
         help: help(descriptor.platform),
-        docs: (descriptor.mode != Mode::SelfConnect).then(|| {
-            let heading = descriptor.name.to_lowercase().replace(' ', "-");
-            Link::new("Learn more", &format!("/docs/platforms#{heading}"))
-        }),
+        docs: (descriptor.mode != Mode::SelfConnect)
+            .then(|| Link::new("Learn more", &format!("/docs/platforms#{}", section_of(descriptor)))),
         way: if is_configured { way(visit, descriptor) } else { ConnectWay::NotConfigured(why_not(descriptor)) },
         reconnects: reconnects.map(|account| account.name),
     };

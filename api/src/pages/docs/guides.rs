@@ -5,6 +5,7 @@
 use std::sync::{Arc, OnceLock};
 
 use askama::Template;
+use crier_domain::platform::Descriptor;
 use http::StatusCode;
 use salvo::{Depot, FlowCtrl, Request, Response, Router};
 
@@ -18,10 +19,16 @@ use crate::pages::{headers, notice, styles};
 const GUIDES: &[(&str, &str)] = &[
     ("getting-started", include_str!("../../../../docs/getting-started.md")),
     ("errors", CATALOGUE),
+    ("platforms", include_str!("../../../../docs/platforms.md")),
     ("webhooks", include_str!("../../../../docs/webhooks.md")),
 ];
 /// The address in the texts, which becomes that of this server.
 const LOCAL: &str = "http://127.0.0.1:8080";
+
+/// Returns the anchor of a platform's section in the guide `platforms`.
+pub fn section_of(platform: &Descriptor) -> String {
+    platform.name.to_lowercase().replace(' ', "-")
+}
 
 pub fn router() -> Router {
     GUIDES.iter().fold(Router::new(), |router, (name, text)| {
@@ -67,6 +74,9 @@ impl salvo::Handler for Guide {
 mod tests {
     use std::collections::BTreeSet;
 
+    use crier_domain::catalogue;
+    use crier_domain::platform::Mode;
+
     use super::*;
     use crate::error::ErrorCode;
 
@@ -91,6 +101,15 @@ mod tests {
                 let code: ErrorCode = code.parse().unwrap();
                 assert_eq!(code.status().as_str(), status, "{code}");
             }
+        }
+    }
+
+    /// The console's page for connecting an account links to it.
+    #[test]
+    fn each_platform_with_a_page_for_connecting_has_a_section() {
+        let html = guide("platforms").html;
+        for platform in catalogue::all().iter().filter(|platform| platform.mode != Mode::SelfConnect) {
+            assert!(html.contains(&format!("id=\"{}\"", section_of(platform))), "{}", platform.name);
         }
     }
 

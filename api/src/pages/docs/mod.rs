@@ -3,7 +3,7 @@
 
 use salvo::Router;
 
-mod guides;
+pub mod guides;
 mod markdown;
 mod reference;
 

@@ -18,7 +18,7 @@ use crate::response::{ApiResponse, PREFIX, Timestamp};
 pub struct MediaImportError {
     #[schemars(with = "Word<MediaErrorCode>")]
     pub code: MediaErrorCode,
-    /// The reason in words for a person.
+    /// The reason, as a sentence.
     pub message: String,
 }
 

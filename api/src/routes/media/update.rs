@@ -5,14 +5,14 @@ use std::sync::Arc;
 use crier_domain::access::Scope;
 use crier_domain::media::AssetType;
 use crier_media as media;
-use crier_store::{Tx, media as assets};
+use crier_store::{Tx, media as assets, post_media};
 use schemars::JsonSchema;
 use serde_json::json;
 
 use super::{MAX_ALT_TEXT_CHARS, MediaAsset, TAG, show};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Growth, ResponseShape};
-use crate::error::{ErrorCode, Result};
+use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody, PatchField};
 use crate::openapi::schema::Word;
 use crate::response::ApiResponse;
@@ -54,6 +54,10 @@ fn read(f: &Fields<'_>) -> Option<MediaChange> {
 
 async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<MediaChange>>>) -> Result<ApiResponse> {
     assets::lock(tx, cx.brand()?.id, cx.id("media")?).await?.ok_or_else(show::missing)?;
+    // Its description is published with the post, so it is approved with the post.
+    if !cx.role()?.can_publish() && post_media::in_use(tx, cx.id("media")?).await? {
+        return Err(ApiError::for_publishers());
+    }
     let mut asset = show::find(cx, tx).await?;
     let change = parsed.valid()?.clone();
     asset.alt_text = change.alt_text.map(Some).apply_to(asset.alt_text, None).filter(|text| !text.is_empty());

@@ -148,10 +148,7 @@ struct Decision {
 /// Why the post's state does not allow the change; the text is returned to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 enum Conflict {
-    #[error(
-        "A post with the status {0} cannot be rescheduled this way. The description of posts lists the allowed status \
-         changes."
-    )]
+    #[error("A post with the status {0} cannot be scheduled, published or returned to draft this way.")]
     NoSuchTransition(PostStatus),
     #[error("The post is being processed. Check its status, and retry when processing has finished.")]
     Busy,
