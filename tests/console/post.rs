@@ -95,7 +95,7 @@ async fn a_post_is_published_once(app: TestApp) {
     for _ in 0..2 {
         person.submit_from(&page, &publish, &[]).await.expect(200, "data-moving");
     }
-    person.submit_from(&another, &publish, &[]).await.expect(409, "cannot be rescheduled");
+    person.submit_from(&another, &publish, &[]).await.expect(409, "cannot be scheduled, published");
     assert_eq!(app.number("SELECT count(*) FROM jobs WHERE kind = 'publish_target'").await, 1);
 }
 
