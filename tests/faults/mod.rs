@@ -32,6 +32,5 @@ mod schedulers;
 mod stop;
 mod surge;
 mod undecodable;
-mod upgrade;
 mod visits;
 mod woken;

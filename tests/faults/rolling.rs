@@ -7,7 +7,7 @@ use tokio::net::TcpStream;
 
 use crate::support::balancer::Balancer;
 use crate::support::client::Client;
-use crate::support::load::{Load, OnLost};
+use crate::support::load::Load;
 use crate::support::process::Installation;
 use crate::support::servers::free_port;
 use crate::support::sites::{PostBehavior, Sites};
@@ -32,7 +32,7 @@ async fn a_rolling_restart_is_invisible() {
     // Some calls are always in flight.
     sites.set_behavior(|_, _| PostBehavior::AcceptSlowly);
 
-    let load = Load::start(&client, brand, &accounts, OnLost::Fail);
+    let load = Load::start(&client, brand, &accounts);
     for (name, address) in &replicas {
         load.goes_on().await;
         assert_eq!(crier.terminate(name).await, Some(0), "{name}");

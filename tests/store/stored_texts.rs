@@ -7,14 +7,9 @@ use crier_store::{posts, targets};
 
 use crate::support::store::{TestStore, World, new_post, on_both};
 
-on_both![
-    texts_count_until_they_are_deleted,
-    small_texts_count_on_average,
-    texts_take_room_from_files,
-    existing_texts_are_counted_by_the_migration,
-];
+on_both![texts_count_until_they_are_deleted, small_texts_count_on_average, texts_take_room_from_files];
 
-/// What the rows should count, by the rule of migration 61.
+/// What the rows should count, by the rule of the triggers.
 const EXPECTED: &str = "
     SELECT CAST(coalesce(sum((512 + bytes + id * 2531 % 4096) / 4096 * 4096), 0) AS bigint)
     FROM (
@@ -126,24 +121,4 @@ async fn texts_take_room_from_files(s: TestStore) {
     assert!(!reserve(file(2, 1_000)).await);
     s.write(async |tx| posts::delete(tx, id).await).await;
     assert!(reserve(file(2, 1_000)).await);
-}
-
-async fn existing_texts_are_counted_by_the_migration(s: TestStore) {
-    let w = s.create_world().await;
-    let (id, target_ids) = s.post(w, &[1]).await;
-    let own = TargetOverride { content: Some("x".repeat(30_000)), ..TargetOverride::default() };
-    s.write(async |tx| targets::set_overrides(tx, target_ids[0], &own).await).await;
-    let (deleted, _) = s.post(w, &[1]).await;
-    s.write(async |tx| posts::delete(tx, deleted).await).await;
-    let before = counted(&s, w).await;
-    assert!(before > 28_000 && id > 0);
-    let migration = match s.is_postgres() {
-        true => include_str!("../../migrations/postgres/0061_stored_texts.sql"),
-        false => include_str!("../../migrations/sqlite/0061_stored_texts.sql"),
-    };
-    let (_, fill) = migration.split_once("-- What is there already.").expect("the part that counts");
-    s.sql("UPDATE storage_usage SET texts = 0, bytes = 7").await;
-    s.sql(format!("-- {fill}")).await;
-    assert_eq!(counted(&s, w).await, before);
-    assert_eq!(files::usage(&mut s.conn().await, w.workspace).await.unwrap().files, 7);
 }

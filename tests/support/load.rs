@@ -1,5 +1,5 @@
 //! Constant load: clients that create and read posts without a break, on connections that they keep and on new ones. They
-//! permit no fault: a lost connection or an unexpected status is a fault, unless the test permits clients to repeat.
+//! permit no fault: neither a lost connection nor an unexpected status.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,22 +19,13 @@ use tokio::task::JoinSet;
 use tokio::time::{interval, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::client::{Client, fresh_key, id, until, until_true};
+use super::client::{Client, fresh_key, id, until_true};
 
 /// Even numbers keep their connection; odd ones open a new one for each request.
 const CLIENTS: usize = 4;
 /// The interval at which each client creates a post.
 const PACE: Duration = Duration::from_millis(150);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
-
-/// What clients do when a connection is lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnLost {
-    /// It is a fault.
-    Fail,
-    /// They repeat the request with the same `Idempotency-Key`.
-    Repeat,
-}
 
 /// A running load.
 pub struct Load {
@@ -47,7 +38,6 @@ struct Shared {
     key: String,
     brand: i64,
     accounts: Vec<i64>,
-    on_lost: OnLost,
     stop: CancellationToken,
     answers: AtomicUsize,
     posts: Mutex<Vec<(i64, String)>>,
@@ -62,13 +52,12 @@ pub struct Done {
 
 impl Load {
     /// Starts clients of `client`, which post on the accounts in turn.
-    pub fn start(client: &Client, brand: i64, accounts: &[i64], on_lost: OnLost) -> Self {
+    pub fn start(client: &Client, brand: i64, accounts: &[i64]) -> Self {
         let shared = Arc::new(Shared {
             address: client.url.trim_start_matches("http://").to_owned(),
             key: client.key.clone(),
             brand,
             accounts: accounts.to_vec(),
-            on_lost,
             stop: CancellationToken::new(),
             answers: AtomicUsize::new(0),
             posts: Mutex::default(),
@@ -160,28 +149,13 @@ impl LoadClient {
 
     /// Sends a request; returns the body of a success.
     async fn ask(&mut self, method: &str, path: &str, body: Option<&Value>, key: &str) -> Result<Value, String> {
-        let answer = match self.shared.on_lost {
-            OnLost::Fail => {
-                self.exchange(method, path, body, key).await.map_err(|lost| format!("{method} {path}: {lost}"))?
-            }
-            OnLost::Repeat => self.insist(method, path, body, key).await,
-        };
+        let answer = self.exchange(method, path, body, key).await.map_err(|lost| format!("{method} {path}: {lost}"))?;
         self.shared.answers.fetch_add(1, Ordering::Relaxed);
         let text = String::from_utf8_lossy(answer.body());
         if !answer.status().is_success() {
             return Err(format!("{method} {path}: {} {text}", answer.status()));
         }
         serde_json::from_str(&text).map_err(|error| format!("{method} {path}: {error}: {text}"))
-    }
-
-    /// Repeats a request until it is answered. 409: the lost one is still in progress.
-    async fn insist(&mut self, method: &str, path: &str, body: Option<&Value>, key: &str) -> Response<Bytes> {
-        let client = tokio::sync::Mutex::new(self);
-        until(path, || async {
-            let answer = client.lock().await.exchange(method, path, body, key).await.ok()?;
-            (answer.status() != 409).then_some(answer)
-        })
-        .await
     }
 
     async fn exchange(

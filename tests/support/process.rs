@@ -23,8 +23,6 @@ pub struct Installation {
     dir: tempfile::TempDir,
     env: BTreeMap<String, String>,
     split: bool,
-    /// The directory of the programs; `None`: this build's.
-    release: Option<PathBuf>,
     /// The limit of open files per process; `None`: the limit of the test process.
     descriptors: Option<u32>,
     running: BTreeMap<String, Child>,
@@ -37,13 +35,12 @@ pub struct Installation {
 #[derive(Clone, Copy)]
 struct Form<'a> {
     split: bool,
-    release: Option<&'a Path>,
     descriptors: Option<u32>,
     keys: &'a [(&'a str, &'a str)],
 }
 
 impl Form<'_> {
-    const EMBEDDED: Form<'static> = Form { split: false, release: None, descriptors: None, keys: &[] };
+    const EMBEDDED: Form<'static> = Form { split: false, descriptors: None, keys: &[] };
 }
 
 const SPLIT: [&str; 3] = ["crier-api", "crier-worker", "crier-scheduler"];
@@ -79,11 +76,6 @@ impl Installation {
         Self::start(Form { keys, ..Form::EMBEDDED }).await
     }
 
-    /// Starts `crier` of another release.
-    pub async fn embedded_of(release: &Path) -> Self {
-        Self::start(Form { release: Some(release), ..Form::EMBEDDED }).await
-    }
-
     /// Like `embedded`, with a limit of open files.
     pub async fn embedded_with_descriptors(descriptors: u32) -> Self {
         Self::start(Form { descriptors: Some(descriptors), ..Form::EMBEDDED }).await
@@ -91,23 +83,14 @@ impl Installation {
 
     /// Like `split`, with configuration keys, which may include the servers' URLs.
     pub async fn split_with(keys: &[(&str, &str)]) -> Self {
-        Self::split_on(databases::postgres().await, None, keys).await
-    }
-
-    /// Starts the three processes of another release, which makes the schema.
-    pub async fn split_of(release: &Path) -> Self {
-        Self::split_on(databases::empty_postgres().await, Some(release), &[]).await
-    }
-
-    async fn split_on(database: TestDatabase, release: Option<&Path>, keys: &[(&str, &str)]) -> Self {
-        let redis = servers::redis().await;
+        let (database, redis) = (databases::postgres().await, servers::redis().await);
         let own = [
             ("CRIER_SECRET_KEY", "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="),
             ("CRIER_DATABASE_URL", &database.url),
             ("CRIER_REDIS_URL", &redis),
         ];
         let keys = [own.as_slice(), keys].concat();
-        let mut this = Self::start(Form { split: true, release, keys: &keys, ..Form::EMBEDDED }).await;
+        let mut this = Self::start(Form { split: true, keys: &keys, ..Form::EMBEDDED }).await;
         this._database = Some(database);
         this
     }
@@ -137,7 +120,6 @@ impl Installation {
             dir,
             env,
             split: form.split,
-            release: form.release.map(Path::to_owned),
             descriptors: form.descriptors,
             running: BTreeMap::new(),
             ops: BTreeMap::new(),
@@ -149,22 +131,6 @@ impl Installation {
         this.start_all().await;
         this.client.key = this.command(&["key", "create", "--user", "owner@localhost"]).trim().to_owned();
         this
-    }
-
-    /// Uses the programs of another release from now on, for starts and commands; `None`: those of this build.
-    pub fn use_release(&mut self, release: Option<&Path>) {
-        self.release = release.map(Path::to_owned);
-    }
-
-    fn program(&self, name: &str) -> PathBuf {
-        let own = program(name);
-        self.release.as_ref().map_or_else(|| own.clone(), |dir| dir.join(own.file_name().expect("a name")))
-    }
-
-    /// Returns settings that no test needs to repeat. Another release may not know them.
-    fn defaults(&self) -> &[(&str, &str)] {
-        // Without a load balancer, a stop need not wait for one.
-        if self.release.is_none() { &[("CRIER_DRAIN_DELAY", "0s")] } else { &[] }
     }
 
     /// Returns the address of the API.
@@ -189,7 +155,7 @@ impl Installation {
 
     /// Like `try_command`, without some of the installation's own keys.
     pub fn try_command_without(&self, args: &[&str], keys: &[(&str, &str)], without: &[&str]) -> CommandOutput {
-        let mut command = Command::new(self.program("crier"));
+        let mut command = Command::new(program("crier"));
         command.args(args).env_clear().envs(&self.env).envs(keys.iter().copied()).current_dir(self.dir.path());
         for name in without {
             command.env_remove(name);
@@ -238,10 +204,11 @@ impl Installation {
         // process.
         let child = Command::new("sh")
             .args(["-c", "trap '' XFSZ; ${1:+ulimit -n $1}; exec setpriv --pdeathsig KILL \"$0\""])
-            .arg(self.program(name))
+            .arg(program(name))
             .args(self.descriptors.map(|descriptors| descriptors.to_string()))
             .env_clear()
-            .envs(self.defaults().iter().copied())
+            // Without a load balancer, a stop need not wait for one.
+            .env("CRIER_DRAIN_DELAY", "0s")
             .envs(&self.env)
             .envs(keys.iter().copied())
             .env("CRIER_OPS_ADDR", &ops)

@@ -74,7 +74,7 @@ async fn take_room(tx: &mut Tx, workspace_id: i64, bytes: i64, cap: Option<u64>)
     Ok(bytes <= cap && execute!(tx, SQL, workspace_id, bytes, cap)? > 0)
 }
 
-/// Returns what a workspace stores. The database counts texts when they are written (migration 61).
+/// Returns what a workspace stores. The database counts texts when they are written (triggers `count_…`).
 pub async fn usage(conn: &mut Conn, workspace_id: i64) -> Result<StorageUsage> {
     const SQL: &str = "SELECT bytes, texts FROM storage_usage WHERE workspace_id = $1";
     let found: Option<(i64, i64)> = run!(conn, c => sqlx::query_as(SQL).bind(workspace_id).fetch_optional(c))?;

@@ -1,1 +1,0 @@
--- Only SQLite needs this: Postgres keeps long texts outside of their rows.

@@ -1,2 +1,0 @@
--- Expired responses are found on a walk through the table instead: each request wrote to this index.
-drop index idempotency_keys_age;

@@ -1,0 +1,1435 @@
+-- The schema of Crier on SQLite. The file for Postgres has the same tables, columns and index names.
+--
+-- A comment on an index names the functions that need it, by module and name, in `common/store/src`. `fk` stands for
+-- a foreign key: deleting a parent looks up its children.
+--
+-- Times are UTC. SQLite stores them as RFC 3339 text, and `jsonb` as JSON text. Columns with a fixed list of words
+-- are enums in `common/domain`.
+
+
+-- # Workspaces, users and brands
+
+-- Customers of the installation. Billing and limits apply to a workspace.
+create table workspaces (
+    id         integer primary key autoincrement,
+    name       text not null,
+    plan       text not null,
+    created_at timestamptz not null,
+    updated_at timestamptz not null,
+    -- The time zone in which the months of AI credits begin.
+    timezone   text not null default 'UTC'
+);
+
+-- People who sign in.
+create table users (
+    id           integer primary key autoincrement,
+    workspace_id bigint not null references workspaces (id) on delete cascade,
+    email        text not null unique,
+    name         text not null,
+    created_at   timestamptz not null,
+    updated_at   timestamptz not null,
+    -- Whether the user administers the installation.
+    is_operator  boolean not null default false
+);
+-- invitations::count_people; fk.
+create index users_workspace on users (workspace_id);
+
+-- Brands, which own posts, accounts, feeds, reports and everything else that members share.
+create table brands (
+    id           integer primary key autoincrement,
+    workspace_id bigint not null references workspaces (id) on delete cascade,
+    name         text not null,
+    description  text,
+    website      text,
+    timezone     text not null,
+    created_at   timestamptz not null,
+    updated_at   timestamptz not null
+);
+-- brands::count, invitations::count_people; fk.
+create index brands_workspace on brands (workspace_id);
+
+-- The roles of users in brands.
+create table brand_members (
+    brand_id   bigint not null references brands (id) on delete cascade,
+    user_id    bigint not null references users (id) on delete cascade,
+    role       text not null check (role in ('owner', 'admin', 'editor', 'contributor')),
+    created_at timestamptz not null,
+    primary key (brand_id, user_id)
+);
+-- brands::list, users::brand_without_other_owner; fk.
+create index brand_members_user on brand_members (user_id);
+
+-- Invitations to a brand. The link works once. A new invitation to the same email replaces the earlier one.
+create table invitations (
+    id         integer primary key autoincrement,
+    brand_id   bigint not null references brands (id) on delete cascade,
+    -- The user who sent the invitation.
+    user_id    bigint not null references users (id) on delete cascade,
+    role       text not null,
+    created_at timestamptz not null,
+    expires_at timestamptz not null,
+    email      text not null,
+    -- The hash of the token in the link.
+    hash       bytea not null unique
+);
+-- invitations::create (on conflict), invitations::list, invitations::count_people; fk.
+create unique index invitations_email on invitations (brand_id, email);
+-- fk.
+create index invitations_user on invitations (user_id);
+-- invitations::purge.
+create index invitations_expiry on invitations (expires_at);
+
+
+-- # Plan limits
+
+-- Posts per month (UTC, `YYYY-MM`) of workspaces whose plan has a limit. All requests count in one row, so that two
+-- of them cannot both take the last post.
+create table usage (
+    workspace_id bigint not null references workspaces (id) on delete cascade,
+    month        text not null,
+    posts        bigint not null default 0,
+    primary key (workspace_id, month)
+);
+
+-- Posts per month of workspaces whose plan has no limit. Slot 0 has all of them; Postgres spreads
+-- the count over several slots. The total of a month is the sum of `usage` and `usage_slots`.
+create table usage_slots (
+    workspace_id bigint not null references workspaces (id) on delete cascade,
+    month        text not null,
+    slot         bigint not null,
+    posts        bigint not null,
+    primary key (workspace_id, month, slot)
+);
+
+-- AI credits that a workspace used or reserved, per month of its time zone. A month without a row has all of its
+-- credits.
+create table ai_usage (
+    workspace_id bigint not null references workspaces (id) on delete cascade,
+    month        text not null,
+    used         bigint not null check (used >= 0),
+    primary key (workspace_id, month)
+);
+
+-- AI credits reserved for a running request. The row is inserted before the call to the provider. It is deleted in
+-- the transaction that stores the result, or when the credits are refunded.
+create table ai_reservations (
+    id           integer primary key autoincrement,
+    workspace_id bigint not null references workspaces (id) on delete cascade,
+    -- No foreign key: usage remains when the brand is deleted.
+    brand_id     bigint not null,
+    month        text not null,
+    operation    text not null check (operation in ('captions', 'hashtags', 'images')),
+    credits      bigint not null check (credits > 0),
+    -- The time after which the scheduler refunds the credits, because the request has died.
+    lease_until  timestamptz not null
+);
+-- ai_credits::refund_expired, misdated::pull_back.
+create index ai_reservations_lease on ai_reservations (lease_until);
+
+-- AI credits consumed, per brand and operation. The sum of these and of the reservations is `ai_usage.used`.
+create table ai_brand_usage (
+    workspace_id bigint not null references workspaces (id) on delete cascade,
+    month        text not null,
+    brand_id     bigint not null,
+    operation    text not null check (operation in ('captions', 'hashtags', 'images')),
+    requests     bigint not null,
+    credits      bigint not null,
+    primary key (workspace_id, month, brand_id, operation)
+);
+
+
+-- # Keys and sessions
+
+-- API keys. Only the hash of a key is stored. A console session has a key of its own (`sessions`).
+create table api_keys (
+    id           integer primary key autoincrement,
+    user_id      bigint not null references users (id) on delete cascade,
+    mode         text not null check (mode in ('live', 'test')),
+    scopes       text not null,
+    hash         bytea not null unique,
+    prefix       text not null,
+    last4        text not null,
+    last_used_at timestamptz,
+    created_at   timestamptz not null
+);
+-- keys::count, keys::list, sessions::list, sessions::revoke_others, idempotency::list; fk.
+create index api_keys_user on api_keys (user_id);
+
+-- Console sessions. No client can present the hash of a session's key as an API key. The session was last used when
+-- its key was.
+create table sessions (
+    api_key_id bigint not null primary key references api_keys (id) on delete cascade,
+    user_agent text not null,
+    -- The IP address from which the user signed in.
+    address    text
+);
+
+-- Links that sign a user in, once.
+create table sign_in_links (
+    -- The hash of the token in the link.
+    hash       blob not null primary key,
+    user_id    bigint not null references users (id) on delete cascade,
+    expires_at timestamptz not null
+);
+-- sessions::may_send_link; fk.
+create index sign_in_links_user on sign_in_links (user_id);
+-- sessions::purge.
+create index sign_in_links_expiry on sign_in_links (expires_at);
+
+
+-- # Accounts
+
+-- Connected social accounts. Several brands of a workspace can share an account.
+create table social_accounts (
+    id                  integer primary key autoincrement,
+    workspace_id        bigint not null references workspaces (id) on delete cascade,
+    platform            text not null,
+    external_id         text not null,
+    name                text not null,
+    username            text,
+    profile_url         text,
+    avatar_url          text,
+    kind                text not null check (kind in ('profile', 'page', 'channel', 'site', 'store')),
+    status              text not null check (status in ('active', 'expired')),
+    -- Tokens or other credentials, encrypted.
+    secrets             bytea not null,
+    token_expires_at    timestamptz,
+    -- The lease of the process that renews the tokens. A refresh token can be used only once.
+    refreshing_until    timestamptz,
+    last_error          jsonb,
+    connected_at        timestamptz not null,
+    created_at          timestamptz not null,
+    updated_at          timestamptz not null,
+    -- Incremented with each change of the secrets. A result that was obtained with older secrets is ignored.
+    credentials_version bigint not null default 1,
+    -- The client ID of the application that connected the account.
+    application         text,
+    -- Null if Crier does not renew the tokens: they do not expire, or a publish renews them.
+    token_renewable     boolean,
+    -- Whether a refresh token is replaced each time it is used.
+    token_rotates       boolean not null default false,
+    refresh_expires_at  timestamptz,
+    -- The number of warnings sent before the access expires.
+    warnings            integer not null default 0,
+    -- The time at which to renew the tokens.
+    token_renew_at      timestamptz,
+    -- The time of the next renewal or warning, whichever is earlier.
+    token_check_at      timestamptz,
+    -- The time at which metrics of the account, or of one of its posts, are due. Null: as soon as possible.
+    figures_at          timestamptz,
+    -- The limits that the account's own server states. Null if none were read, or if the platform has the same limits
+    -- everywhere.
+    limits              jsonb,
+    unique (workspace_id, platform, external_id)
+);
+-- account_tokens::enqueue_due.
+create index social_accounts_check on social_accounts (token_check_at) where token_check_at is not null;
+-- account_tokens::of_application, account_holders::candidates.
+create index social_accounts_application on social_accounts (platform, application) where application is not null;
+-- analytics::enqueue_due.
+create index social_accounts_figures on social_accounts (figures_at);
+
+-- The accounts of brands.
+create table brand_accounts (
+    brand_id   bigint not null references brands (id) on delete cascade,
+    account_id bigint not null references social_accounts (id) on delete cascade,
+    created_at timestamptz not null,
+    primary key (brand_id, account_id)
+);
+-- accounts::attachments, account_tokens::brands, account_tokens::access, conversations::receive::brands; fk.
+create index brand_accounts_account on brand_accounts (account_id);
+
+-- Applications registered at a platform: for a brand, for a workspace, or for the installation if both are null.
+create table applications (
+    id            integer primary key autoincrement,
+    platform      text not null,
+    target        text not null check (target in ('default', 'page')),
+    workspace_id  bigint references workspaces (id) on delete cascade,
+    brand_id      bigint references brands (id) on delete cascade,
+    -- The server, on platforms that consist of many servers (Mastodon). Empty on other platforms.
+    instance      text not null default '',
+    redirect_uri  text not null default '',
+    client_id     text not null,
+    -- Encrypted.
+    client_secret bytea not null,
+    created_at    timestamptz not null,
+    updated_at    timestamptz not null,
+    check (workspace_id is null or brand_id is null)
+);
+-- applications::set (on conflict), applications::of_brand, applications::at_instance.
+create unique index applications_place
+    on applications (platform, target, coalesce(workspace_id, 0), coalesce(brand_id, 0), instance);
+
+-- URLs at which a person connects an account, once. Tokens, states and cookies are stored only as hashes.
+create table authorizations (
+    id           integer primary key autoincrement,
+    token_hash   bytea not null unique,
+    brand_id     bigint not null references brands (id) on delete cascade,
+    platform     text not null,
+    target       text not null check (target in ('default', 'page')),
+    instance     text not null default '',
+    stage        text not null check (stage in ('issued', 'at_platform', 'exchanging', 'choosing', 'used')),
+    state_hash   bytea unique,
+    browser_hash bytea,
+    account_id   bigint,
+    expires_at   timestamptz not null,
+    created_at   timestamptz not null,
+    -- The current attempt, encrypted: verifier, application, tokens, choices.
+    data         bytea,
+    -- The user who requested the URL. Null if the operator did.
+    user_id      bigint
+);
+-- authorizations::purge.
+create index authorizations_expiry on authorizations (expires_at);
+
+
+-- # Media
+
+-- Storage used by a workspace, in bytes.
+create table storage_usage (
+    workspace_id bigint primary key references workspaces (id) on delete cascade,
+    -- Files, including reserved ones.
+    bytes        bigint not null,
+    -- Texts of posts, targets, messages, images and imports, counted by the triggers `count_…`. Other texts have
+    -- limits of their own.
+    texts        bigint not null default 0
+);
+
+-- A row adds its text and 512 bytes to `storage_usage.texts`, rounded to a multiple of 4096, as on Postgres, where
+-- most rows must add nothing so that writers do not wait for each other. The ID of the row decides whether it is
+-- rounded up or down, so that the sum is right on average and a deletion subtracts what the insertion added. 2531 is
+-- 4096 divided by the golden ratio.
+
+-- Files in the storage. Identical bytes of a brand are stored once. The row is inserted before the bytes are written
+-- and deleted after they are removed, so that no file is without a row. States: reserved (being written), stored,
+-- doomed (to delete).
+create table files (
+    id            integer primary key autoincrement,
+    workspace_id  bigint not null,
+    -- Null if the brand was deleted.
+    brand_id      bigint references brands (id) on delete set null,
+    state         text not null check (state in ('reserved', 'stored', 'doomed')),
+    -- Names in the storage and in URLs, which cannot be guessed.
+    key           text not null unique,
+    thumbnail_key text not null,
+    sha256        bytea not null,
+    mime_type     text not null,
+    size_bytes    bigint not null,
+    width         integer not null,
+    height        integer not null,
+    -- The number of requests that write these bytes. The last one that fails deletes the file.
+    takers        integer not null,
+    -- The time at which a request last began to write these bytes.
+    touched_at    timestamptz not null,
+    created_at    timestamptz not null
+);
+-- files::reserve (on conflict); fk.
+create unique index files_bytes on files (brand_id, sha256) where state <> 'doomed';
+-- files::mark_abandoned_for_deletion, files::totals.
+create index files_reserved on files (touched_at) where state = 'reserved';
+-- files::mark_abandoned_for_deletion.
+create index files_orphaned on files (id) where brand_id is null;
+-- files::marked_for_deletion, files::totals.
+create index files_doomed on files (id) where state = 'doomed';
+
+-- The media library.
+create table media (
+    id         integer primary key autoincrement,
+    brand_id   bigint not null references brands (id) on delete cascade,
+    file_id    bigint not null references files (id),
+    asset_type text not null check (asset_type in ('image', 'icon', 'logo')),
+    filename   text not null,
+    alt_text   text,
+    source_url text,
+    -- The file name and the alt text in lower case. `lower` of SQLite handles only ASCII.
+    search     text not null,
+    created_at timestamptz not null,
+    updated_at timestamptz not null
+);
+-- media::list; fk.
+create index media_brand on media (brand_id, id);
+-- files::mark_unused_for_deletion; fk.
+create index media_file on media (file_id);
+
+-- The texts of an image count as stored text, because any number of images can have the same file. The file counts
+-- the 512 bytes of the row. `search` repeats the file name and the alt text.
+
+create trigger count_new_image after insert on media
+when (
+        octet_length(new.filename) + coalesce(octet_length(new.alt_text), 0) + coalesce(octet_length(new.source_url), 0)
+        + octet_length(new.search) + new.id * 2531 % 4096
+    ) / 4096 * 4096 > 0
+begin
+    insert into storage_usage (workspace_id, bytes, texts)
+    select workspace_id, 0, (
+        octet_length(new.filename) + coalesce(octet_length(new.alt_text), 0) + coalesce(octet_length(new.source_url), 0)
+        + octet_length(new.search) + new.id * 2531 % 4096
+    ) / 4096 * 4096
+    from brands
+    where id = new.brand_id
+    on conflict (workspace_id) do update set texts = storage_usage.texts + excluded.texts;
+end;
+
+create trigger count_changed_image after update of filename, alt_text, search on media
+when old.search <> new.search
+begin
+    insert into storage_usage (workspace_id, bytes, texts)
+    select workspace_id, 0, (
+        octet_length(new.filename) + coalesce(octet_length(new.alt_text), 0) + coalesce(octet_length(new.source_url), 0)
+        + octet_length(new.search) + new.id * 2531 % 4096
+    ) / 4096 * 4096 - (
+        octet_length(old.filename) + coalesce(octet_length(old.alt_text), 0) + coalesce(octet_length(old.source_url), 0)
+        + octet_length(old.search) + old.id * 2531 % 4096
+    ) / 4096 * 4096
+    from brands
+    where id = new.brand_id
+    on conflict (workspace_id) do update set texts = storage_usage.texts + excluded.texts;
+end;
+
+create trigger count_removed_image after delete on media
+when (
+        octet_length(old.filename) + coalesce(octet_length(old.alt_text), 0) + coalesce(octet_length(old.source_url), 0)
+        + octet_length(old.search) + old.id * 2531 % 4096
+    ) / 4096 * 4096 > 0
+begin
+    insert into storage_usage (workspace_id, bytes, texts)
+    select workspace_id, 0, -((
+        octet_length(old.filename) + coalesce(octet_length(old.alt_text), 0) + coalesce(octet_length(old.source_url), 0)
+        + octet_length(old.search) + old.id * 2531 % 4096
+    ) / 4096 * 4096)
+    from brands
+    where id = old.brand_id
+    on conflict (workspace_id) do update set texts = storage_usage.texts + excluded.texts;
+end;
+
+-- Imports of images from a URL. Finished imports are listed for a month.
+create table media_jobs (
+    id         integer primary key autoincrement,
+    brand_id   bigint not null references brands (id) on delete cascade,
+    asset_type text not null check (asset_type in ('image', 'icon', 'logo')),
+    source_url text not null,
+    alt_text   text,
+    status     text not null check (status in ('pending', 'processing', 'completed', 'failed')),
+    media_id   bigint references media (id) on delete set null,
+    error      jsonb,
+    created_at timestamptz not null,
+    updated_at timestamptz not null
+);
+-- media_jobs::newest; fk.
+create index media_jobs_brand on media_jobs (brand_id);
+-- fk.
+create index media_jobs_media on media_jobs (media_id);
+-- media_jobs::purge.
+create index media_jobs_ended on media_jobs (updated_at) where status in ('completed', 'failed');
+
+-- The texts of an import count as stored text.
+create trigger count_new_import after insert on media_jobs
+when (
+        512 + octet_length(new.source_url) + coalesce(octet_length(new.alt_text), 0) + new.id * 2531 % 4096
+    ) / 4096 * 4096 > 0
+begin
+    insert into storage_usage (workspace_id, bytes, texts)
+    select workspace_id, 0, (
+        512 + octet_length(new.source_url) + coalesce(octet_length(new.alt_text), 0) + new.id * 2531 % 4096
+    ) / 4096 * 4096
+    from brands
+    where id = new.brand_id
+    on conflict (workspace_id) do update set texts = storage_usage.texts + excluded.texts;
+end;
+
+create trigger count_removed_import after delete on media_jobs
+when (
+        512 + octet_length(old.source_url) + coalesce(octet_length(old.alt_text), 0) + old.id * 2531 % 4096
+    ) / 4096 * 4096 > 0
+begin
+    insert into storage_usage (workspace_id, bytes, texts)
+    select workspace_id, 0, -((
+        512 + octet_length(old.source_url) + coalesce(octet_length(old.alt_text), 0) + old.id * 2531 % 4096
+    ) / 4096 * 4096)
+    from brands
+    where id = old.brand_id
+    on conflict (workspace_id) do update set texts = storage_usage.texts + excluded.texts;
+end;
+
+
+-- # Posts and targets
+
+-- Posts. `deleted_at` hides a post from clients; its row remains until no target has a job.
+create table posts (
+    id            integer primary key autoincrement,
+    brand_id      bigint not null references brands (id) on delete cascade,
+    author_id     bigint references users (id) on delete set null,
+    status        text not null check (status in (
+        'draft', 'pending_approval', 'scheduled', 'publishing', 'published', 'partially_published', 'failed'
+    )),
+    content       text not null,
+    schedule_type text not null check (schedule_type in ('now', 'scheduled', 'draft')),
+    scheduled_at  timestamptz,
+    published_at  timestamptz,
+    media         jsonb not null,
+    -- Whether the post counts against the monthly limit. A post counts once, when it first leaves draft.
+    counted       boolean not null,
+    reject_reason text,
+    deleted_at    timestamptz,
+    created_at    timestamptz not null,
+    updated_at    timestamptz not null
+);
+-- posts::list, calendar::list, calendar::between (posts without a time).
+create index posts_brand on posts (brand_id, id) where deleted_at is null;
+-- posts::list, calendar::list and calendar::upcoming with a status, sandbox::failed.
+create index posts_brand_status on posts (brand_id, status, id) where deleted_at is null;
+-- posts::purge.
+create index posts_deleted on posts (deleted_at) where deleted_at is not null;
+-- calendar::between. A publish changes none of these columns.
+create index posts_planned on posts (brand_id, scheduled_at) where scheduled_at is not null and deleted_at is null;
+
+-- The publications of a post, one per account. `account_id` has no foreign key: a target remains when its account is
+-- disconnected.
+create table post_targets (
+    id              integer primary key autoincrement,
+    post_id         bigint not null references posts (id) on delete cascade,
+    account_id      bigint not null,
+    platform        text not null,
+    position        integer not null,
+    status          text not null check (status in ('pending', 'publishing', 'published', 'failed')),
+    -- The text and the media for this account. Null uses those of the post.
+    content         text,
+    media           jsonb,
+    options         jsonb not null,
+    -- Data by which a retry recognizes a call whose result is unknown.
+    marker          jsonb,
+    -- The start of the call whose result is unknown. Null if there is none.
+    call_started_at timestamptz,
+    external_id     text,
+    url             text,
+    error           jsonb,
+    attempts        integer not null default 0,
+    next_attempt_at timestamptz,
+    published_at    timestamptz,
+    created_at      timestamptz not null,
+    updated_at      timestamptz not null,
+    -- What the platform calls the images that it already has, by asset.
+    uploads         jsonb,
+    -- All reads of a post's targets.
+    unique (post_id, account_id)
+);
+-- conversations::receive::post_of, adoptions::is_taken.
+create index post_targets_external on post_targets (account_id, external_id) where external_id is not null;
+-- analytics::add_published.
+create index post_targets_published on post_targets (published_at) where published_at is not null;
+
+-- The texts of posts and targets count as stored text. Those of a deleted post do not count, although the rows remain
+-- for some time.
+
+create trigger count_new_post after insert on posts
+when (512 + octet_length(new.content) + new.id * 2531 % 4096) / 4096 * 4096 > 0
+begin
+    insert into storage_usage (workspace_id, bytes, texts)
+    select workspace_id, 0, (512 + octet_length(new.content) + new.id * 2531 % 4096) / 4096 * 4096
+    from brands
+    where id = new.brand_id
+    on conflict (workspace_id) do update set texts = storage_usage.texts + excluded.texts;
+end;
+
+create trigger count_changed_post after update of content on posts
+when old.deleted_at is null and new.deleted_at is null and octet_length(old.content) <> octet_length(new.content)
+begin
+    insert into storage_usage (workspace_id, bytes, texts)
+    select workspace_id, 0, (
+            512 + octet_length(new.content) + new.id * 2531 % 4096
+        ) / 4096 * 4096
+        - (
+            512 + octet_length(old.content) + old.id * 2531 % 4096
+        ) / 4096 * 4096
+    from brands
+    where id = new.brand_id
+    on conflict (workspace_id) do update set texts = storage_usage.texts + excluded.texts;
+end;
+
+create trigger count_deleted_post after update of deleted_at on posts
+when old.deleted_at is null and new.deleted_at is not null
+begin
+    insert into storage_usage (workspace_id, bytes, texts)
+    select workspace_id, 0,
+        -((512 + octet_length(old.content) + old.id * 2531 % 4096) / 4096 * 4096)
+            - coalesce((
+                select sum(
+                    (512 + coalesce(octet_length(t.content), 0) + octet_length(t.options) + t.id * 2531 % 4096) / 4096 * 4096
+                )
+                from post_targets t
+                where t.post_id = old.id
+            ), 0)
+    from brands
+    where id = old.brand_id
+    on conflict (workspace_id) do update set texts = storage_usage.texts + excluded.texts;
+end;
+
+-- Before the deletion, while the targets still exist.
+create trigger count_removed_post before delete on posts
+when old.deleted_at is null
+begin
+    insert into storage_usage (workspace_id, bytes, texts)
+    select workspace_id, 0,
+        -((512 + octet_length(old.content) + old.id * 2531 % 4096) / 4096 * 4096)
+            - coalesce((
+                select sum(
+                    (512 + coalesce(octet_length(t.content), 0) + octet_length(t.options) + t.id * 2531 % 4096) / 4096 * 4096
+                )
+                from post_targets t
+                where t.post_id = old.id
+            ), 0)
+    from brands
+    where id = old.brand_id
+    on conflict (workspace_id) do update set texts = storage_usage.texts + excluded.texts;
+end;
+
+create trigger count_new_target after insert on post_targets
+when (512 + coalesce(octet_length(new.content), 0) + octet_length(new.options) + new.id * 2531 % 4096) / 4096 * 4096 > 0
+begin
+    insert into storage_usage (workspace_id, bytes, texts)
+    select b.workspace_id, 0,
+        (512 + coalesce(octet_length(new.content), 0) + octet_length(new.options) + new.id * 2531 % 4096) / 4096 * 4096
+    from posts p
+    join brands b on b.id = p.brand_id
+    where p.id = new.post_id and p.deleted_at is null
+    on conflict (workspace_id) do update set texts = storage_usage.texts + excluded.texts;
+end;
+
+create trigger count_changed_target after update of content, options on post_targets
+when old.content is not new.content or old.options <> new.options
+begin
+    insert into storage_usage (workspace_id, bytes, texts)
+    select b.workspace_id, 0,
+        (512 + coalesce(octet_length(new.content), 0) + octet_length(new.options) + new.id * 2531 % 4096) / 4096 * 4096
+        - (512 + coalesce(octet_length(old.content), 0) + octet_length(old.options) + old.id * 2531 % 4096) / 4096 * 4096
+    from posts p
+    join brands b on b.id = p.brand_id
+    where p.id = new.post_id and p.deleted_at is null
+    on conflict (workspace_id) do update set texts = storage_usage.texts + excluded.texts;
+end;
+
+create trigger count_removed_target after delete on post_targets
+when (512 + coalesce(octet_length(old.content), 0) + octet_length(old.options) + old.id * 2531 % 4096) / 4096 * 4096 > 0
+begin
+    insert into storage_usage (workspace_id, bytes, texts)
+    select b.workspace_id, 0,
+        -((512 + coalesce(octet_length(old.content), 0) + octet_length(old.options) + old.id * 2531 % 4096) / 4096 * 4096)
+    from posts p
+    join brands b on b.id = p.brand_id
+    where p.id = old.post_id and p.deleted_at is null
+    on conflict (workspace_id) do update set texts = storage_usage.texts + excluded.texts;
+end;
+
+-- Attempts to publish a target.
+create table target_attempts (
+    id          integer primary key autoincrement,
+    target_id   bigint not null references post_targets (id) on delete cascade,
+    number      integer not null,
+    started_at  timestamptz not null,
+    duration_ms bigint not null,
+    outcome     text not null check (outcome in ('published', 'retried', 'failed', 'unknown')),
+    status_code integer,
+    error       jsonb,
+    created_at  timestamptz not null,
+    updated_at  timestamptz not null
+);
+-- targets::ending::attempts, targets::ending::attempt_summaries; fk.
+create index target_attempts_target on target_attempts (target_id);
+
+-- The images that posts show, on any account.
+create table post_media (
+    post_id  bigint not null references posts (id) on delete cascade,
+    media_id bigint not null references media (id) on delete cascade,
+    primary key (post_id, media_id)
+);
+-- post_media::in_use; fk.
+create index post_media_media on post_media (media_id);
+
+-- Publish calls on accounts whose platform has a daily limit. Those of the last 24 hours count. Like a target, a call
+-- has no foreign key to its account.
+create table publish_calls (
+    id         integer primary key autoincrement,
+    account_id bigint not null,
+    began_at   timestamptz not null
+);
+-- calls::begin, calls::full_until, accounts::disconnect.
+create index publish_calls_account on publish_calls (account_id, began_at);
+
+
+-- # Content plans
+
+-- Content plans: ideas for posts.
+create table content_plans (
+    id          integer primary key autoincrement,
+    brand_id    bigint not null references brands (id) on delete cascade,
+    name        text not null,
+    description text,
+    starts_on   date,
+    ends_on     date,
+    created_at  timestamptz not null,
+    updated_at  timestamptz not null
+);
+-- content_plans::list, content_plans::count, content_plans::items_of_brand; fk.
+create index content_plans_brand on content_plans (brand_id, id);
+
+-- The items of content plans. The long text comes last: SQLite reads a row from its start, and would read 15 more
+-- pages to find a column behind a text of 60 KB.
+create table content_plan_items (
+    id         integer primary key autoincrement,
+    plan_id    bigint not null references content_plans (id) on delete cascade,
+    planned_at timestamptz,
+    -- The post most recently created from the item. A deleted post does not count, even if its row remains.
+    post_id    bigint references posts (id) on delete set null,
+    created_at timestamptz not null,
+    updated_at timestamptz not null,
+    title      text not null,
+    content    text
+);
+-- content_plans::items, content_plans::items_of_brand, content_plans::size; fk.
+create index content_plan_items_plan on content_plan_items (plan_id);
+-- fk: posts::purge.
+create index content_plan_items_post on content_plan_items (post_id) where post_id is not null;
+
+
+-- # Feeds
+
+-- Feeds that a brand reads.
+create table feeds (
+    id              integer primary key autoincrement,
+    brand_id        bigint not null references brands (id) on delete cascade,
+    name            text not null,
+    -- Whether the user chose the name. Otherwise it follows the title of the feed.
+    named           boolean not null,
+    url             text not null,
+    type            text not null check (type in ('rss', 'atom', 'wordpress', 'json')),
+    status          text not null check (status in ('pending', 'active', 'failing')),
+    -- Incremented with each change of the URL.
+    version         bigint not null default 1,
+    -- The URL of the feed, if `url` is a page that names it.
+    found_url       text,
+    -- The URL to which `etag` and `last_modified` belong.
+    validator_url   text,
+    etag            text,
+    last_modified   text,
+    failures        integer not null default 0,
+    last_error      text,
+    last_fetched_at timestamptz,
+    next_fetch_at   timestamptz not null,
+    articles_count  bigint not null default 0,
+    created_at      timestamptz not null,
+    updated_at      timestamptz not null
+);
+-- feeds::list, feeds::count; fk.
+create index feeds_brand on feeds (brand_id, id);
+-- feeds::enqueue_due, misdated::pull_back.
+create index feeds_due on feeds (next_fetch_at);
+
+-- Articles of feeds.
+create table articles (
+    id           integer primary key autoincrement,
+    feed_id      bigint not null references feeds (id) on delete cascade,
+    guid         text not null,
+    title        text,
+    url          text,
+    summary      text,
+    author       text,
+    image_url    text,
+    published_at timestamptz not null,
+    -- A hash of the article's fields, which tells whether it has changed.
+    digest       text not null,
+    created_at   timestamptz not null,
+    updated_at   timestamptz not null,
+    unique (feed_id, guid)
+);
+-- articles::list.
+create index articles_newest on articles (feed_id, published_at, id);
+
+
+-- # Inbox
+
+-- Conversations. An account in several brands has a conversation in each of them, with its own status, assignee, tags
+-- and unread count. `account_id` has no foreign key: a conversation remains when its account is disconnected.
+create table conversations (
+    id                      integer primary key autoincrement,
+    brand_id                bigint not null references brands (id) on delete cascade,
+    account_id              bigint not null,
+    platform                text not null,
+    type                    text not null check (type in ('dm', 'comment', 'mention')),
+    status                  text not null check (status in ('open', 'assigned', 'snoozed', 'resolved', 'spam')),
+    unread_count            integer not null,
+    assignee_id             bigint references users (id) on delete set null,
+    snoozed_until           timestamptz,
+    last_message_at         timestamptz not null,
+    last_inbound_at         timestamptz,
+    post_id                 bigint,
+    created_at              timestamptz not null,
+    updated_at              timestamptz not null,
+    -- The platform's ID of the thread.
+    thread_id               text not null,
+    participant_external_id text,
+    participant_name        text,
+    participant_username    text,
+    participant_avatar_url  text,
+    subject_external_id     text,
+    subject_url             text,
+    last_message_preview    text not null,
+    -- The newest data that the connector needs for a reply.
+    reply_context           jsonb not null
+);
+-- conversations::receive::conversation (on conflict).
+create unique index conversations_thread on conversations (brand_id, account_id, type, thread_id);
+-- conversations::list::ids, conversations::list::total. Contains every column of a filter, so that lists and counts
+-- read only the index; fk.
+create index conversations_list on conversations
+    (brand_id, last_message_at, id, status, type, platform, account_id, assignee_id, unread_count);
+-- conversations::end_snoozes.
+create index conversations_snoozed on conversations (snoozed_until) where snoozed_until is not null;
+-- fk.
+create index conversations_assignee on conversations (assignee_id) where assignee_id is not null;
+-- conversations::count_unread, for every page of the console. SQLite may prefer `conversations_list`, which has all
+-- of its columns.
+create index conversations_unread on conversations (brand_id) where unread_count > 0 and status <> 'spam';
+
+-- The tags of conversations.
+create table conversation_tags (
+    brand_id        bigint not null references brands (id) on delete cascade,
+    tag             text not null,
+    conversation_id bigint not null references conversations (id) on delete cascade,
+    primary key (brand_id, tag, conversation_id)
+);
+-- conversations::tags, conversations::set_tags; fk.
+create index conversation_tags_conversation on conversation_tags (conversation_id, tag);
+
+-- The distinct words of a conversation's participant and messages, as `common/domain/src/words.rs` splits them. A
+-- search reads a range of the primary key.
+create table conversation_words (
+    brand_id        bigint not null references brands (id) on delete cascade,
+    word            text not null,
+    conversation_id bigint not null,
+    primary key (brand_id, word, conversation_id)
+) without rowid;
+
+-- Messages. Those of the platform have the status `received`; replies have the other ones.
+create table messages (
+    id              integer primary key autoincrement,
+    conversation_id bigint not null references conversations (id) on delete cascade,
+    brand_id        bigint not null,
+    account_id      bigint not null,
+    direction       text not null check (direction in ('inbound', 'outbound')),
+    status          text not null check (status in ('received', 'pending', 'sent', 'failed')),
+    sent_at         timestamptz not null,
+    author_user_id  bigint references users (id) on delete set null,
+    -- The start of the call whose result is unknown. Null if there is none.
+    call_started_at timestamptz,
+    attempts        integer not null,
+    next_attempt_at timestamptz,
+    created_at      timestamptz not null,
+    updated_at      timestamptz not null,
+    external_id     text,
+    author_name     text,
+    -- Data by which a retry recognizes a call whose result is unknown.
+    marker          jsonb,
+    error           jsonb,
+    body            text not null,
+    -- The time at which Crier found that the message was deleted on the platform.
+    deleted_at      timestamptz,
+    -- Whether `conversations.unread_count` includes the message.
+    is_unread       boolean not null default false
+);
+-- conversations::replies::messages, conversations::last_directions, conversations::words::earlier,
+-- conversations::deletions::newest; fk.
+create index messages_conversation on messages (conversation_id, sent_at, id);
+-- conversations::receive::insert (on conflict), conversations::receive::known, conversations::receive::replace_body,
+-- conversations::replies::end, conversations::deletions::known, adoptions::is_taken, adoptions::claim.
+create unique index messages_external on messages (brand_id, account_id, external_id) where external_id is not null;
+-- fk.
+create index messages_author on messages (author_user_id) where author_user_id is not null;
+-- conversations::mark_read.
+create index messages_unread on messages (conversation_id) where is_unread;
+-- conversations::deletions::candidates.
+create index messages_recent on messages (account_id, sent_at, external_id)
+    where direction = 'inbound' and status = 'received' and deleted_at is null;
+
+-- The texts of messages count as stored text.
+create trigger count_new_message after insert on messages
+when (512 + octet_length(new.body) + new.id * 2531 % 4096) / 4096 * 4096 > 0
+begin
+    insert into storage_usage (workspace_id, bytes, texts)
+    select workspace_id, 0, (512 + octet_length(new.body) + new.id * 2531 % 4096) / 4096 * 4096
+    from brands
+    where id = new.brand_id
+    on conflict (workspace_id) do update set texts = storage_usage.texts + excluded.texts;
+end;
+
+create trigger count_changed_message after update of body on messages
+when octet_length(old.body) <> octet_length(new.body)
+begin
+    insert into storage_usage (workspace_id, bytes, texts)
+    select workspace_id, 0, (
+            512 + octet_length(new.body) + new.id * 2531 % 4096
+        ) / 4096 * 4096
+        - (
+            512 + octet_length(old.body) + old.id * 2531 % 4096
+        ) / 4096 * 4096
+    from brands
+    where id = new.brand_id
+    on conflict (workspace_id) do update set texts = storage_usage.texts + excluded.texts;
+end;
+
+create trigger count_removed_message after delete on messages
+when (512 + octet_length(old.body) + old.id * 2531 % 4096) / 4096 * 4096 > 0
+begin
+    insert into storage_usage (workspace_id, bytes, texts)
+    select workspace_id, 0, -((512 + octet_length(old.body) + old.id * 2531 % 4096) / 4096 * 4096)
+    from brands
+    where id = old.brand_id
+    on conflict (workspace_id) do update set texts = storage_usage.texts + excluded.texts;
+end;
+
+-- The progress of reading the inbox of an account.
+create table inbox_syncs (
+    account_id   bigint primary key references social_accounts (id) on delete cascade,
+    -- Null if the platform has no inbox.
+    next_sync_at timestamptz,
+    synced_at    timestamptz,
+    -- The number of requested syncs, by which a running sync notices a further request.
+    requests     bigint not null default 0,
+    failures     integer not null default 0,
+    created_at   timestamptz not null,
+    updated_at   timestamptz not null,
+    last_error   jsonb,
+    -- The connector's cursor of each stream.
+    cursors      jsonb not null,
+    -- The streams with which the next sync continues. Empty: all streams.
+    unfinished   jsonb not null default '[]'
+);
+-- inbox_syncs::enqueue_due, misdated::pull_back.
+create index inbox_syncs_due on inbox_syncs (next_sync_at) where next_sync_at is not null;
+
+
+-- # Analytics
+
+-- The newest metrics of each published target.
+create table target_analytics (
+    target_id    integer primary key references post_targets (id) on delete cascade,
+    post_id      bigint not null,
+    brand_id     bigint not null references brands (id) on delete cascade,
+    account_id   bigint not null,
+    published_at timestamptz not null,
+    -- The time of the next read. Null: never.
+    next_at      timestamptz,
+    collected_at timestamptz,
+    -- Whether the post was deleted on the platform.
+    is_gone      boolean not null default false,
+    impressions  bigint,
+    reach        bigint,
+    likes        bigint,
+    comments     bigint,
+    shares       bigint,
+    clicks       bigint
+);
+-- analytics::days_of_posts, analytics::engagements, and all of report_figures; fk.
+create index target_analytics_brand on target_analytics (brand_id, published_at);
+-- analytics::due_targets, analytics::set_next.
+create index target_analytics_due on target_analytics (account_id, next_at) where next_at is not null;
+
+-- The metrics of a target at each read.
+create table target_figures (
+    target_id   bigint not null references target_analytics (target_id) on delete cascade,
+    at          timestamptz not null,
+    impressions bigint,
+    reach       bigint,
+    likes       bigint,
+    comments    bigint,
+    shares      bigint,
+    clicks      bigint,
+    primary key (target_id, at)
+) without rowid;
+
+-- The metrics of an account, one row per day.
+create table account_figures (
+    account_id bigint not null references social_accounts (id) on delete cascade,
+    at         timestamptz not null,
+    followers  bigint,
+    following  bigint,
+    posts      bigint,
+    primary key (account_id, at)
+) without rowid;
+
+-- Metrics that the platform rejected for an account, and the time until which Crier does not request them.
+create table metrics_set_aside (
+    account_id bigint not null references social_accounts (id) on delete cascade,
+    name       text not null,
+    until      timestamptz not null,
+    primary key (account_id, name)
+) without rowid;
+
+-- The time up to which published targets have a row in `target_analytics`. One row.
+create table analytics_progress (
+    id         integer primary key check (id = 1),
+    seen_until timestamptz not null
+);
+insert into analytics_progress (id, seen_until) values (1, '1970-01-01T00:00:00+00:00');
+
+
+-- # Reports and email
+
+-- Reports for a brand's clients.
+create table reports (
+    id         integer primary key autoincrement,
+    brand_id   bigint not null references brands (id) on delete cascade,
+    name       text not null,
+    created_at timestamptz not null,
+    updated_at timestamptz not null,
+    -- [{type, title, options}]
+    widgets    jsonb not null
+);
+-- reports::list, reports::count, leftovers::exist; fk.
+create index reports_brand on reports (brand_id, id);
+
+-- The schedules on which Crier exports and emails a report, in the brand's time zone.
+create table report_schedules (
+    id          integer primary key autoincrement,
+    report_id   bigint not null references reports (id) on delete cascade,
+    frequency   text not null check (frequency in ('daily', 'weekly', 'monthly', 'cron')),
+    cron        text,
+    -- HH:MM. Null for `cron`.
+    time        text,
+    format      text not null,
+    -- ["ann@example.com"]
+    recipients  jsonb not null,
+    next_run_at timestamptz not null,
+    last_run_at timestamptz,
+    created_at  timestamptz not null,
+    updated_at  timestamptz not null
+);
+-- report_schedules::of_reports; fk.
+create index report_schedules_report on report_schedules (report_id);
+-- report_schedules::due.
+create index report_schedules_due on report_schedules (next_run_at);
+
+-- Exports of reports. The file is deleted before the row, which is deleted with the report.
+create table report_deliveries (
+    id           integer primary key autoincrement,
+    report_id    bigint not null references reports (id) on delete cascade,
+    brand_id     bigint not null references brands (id) on delete cascade,
+    schedule_id  bigint references report_schedules (id) on delete set null,
+    status       text not null check (status in ('pending', 'processing', 'sent', 'failed')),
+    format       text not null,
+    starts_on    date not null,
+    ends_on      date not null,
+    -- Null if there is no file yet, or if it was deleted.
+    file_id      bigint references files (id) on delete set null,
+    size_bytes   bigint,
+    error        jsonb,
+    -- The time at which Crier deletes the file.
+    expires_at   timestamptz,
+    completed_at timestamptz,
+    created_at   timestamptz not null,
+    updated_at   timestamptz not null
+);
+-- report_deliveries::list, files::mark_of_report_for_deletion; fk.
+create index report_deliveries_report on report_deliveries (report_id, id);
+-- fk.
+create index report_deliveries_brand on report_deliveries (brand_id, id);
+-- report_schedules::due; fk.
+create index report_deliveries_schedule on report_deliveries (schedule_id) where schedule_id is not null;
+-- fk: files::delete_rows.
+create index report_deliveries_file on report_deliveries (file_id) where file_id is not null;
+-- report_deliveries::expire_files.
+create index report_deliveries_expiring on report_deliveries (expires_at) where file_id is not null;
+
+-- Emails: those to send, and those of the last 30 days.
+create table mails (
+    id              integer primary key autoincrement,
+    -- The user on whose behalf the email is sent.
+    user_id         bigint not null references users (id) on delete cascade,
+    recipient       text not null,
+    subject         text not null,
+    body_text       text not null,
+    message_id      text not null unique,
+    status          text not null check (status in ('pending', 'sent', 'failed')),
+    error           text,
+    created_at      timestamptz not null,
+    sent_at         timestamptz,
+    -- Only emails of reports have the following columns.
+    body_html       text,
+    unsubscribe_url text,
+    delivery_id     bigint references report_deliveries (id) on delete cascade,
+    -- Whether the file of the delivery is attached.
+    has_file        boolean not null default false
+);
+-- fk.
+create index mails_user on mails (user_id);
+-- fk.
+create index mails_delivery on mails (delivery_id) where delivery_id is not null;
+-- mails::purge.
+create index mails_ended on mails (created_at) where status <> 'pending';
+
+-- The recipients of a delivery, and the state of their emails.
+create table report_recipients (
+    delivery_id bigint not null references report_deliveries (id) on delete cascade,
+    position    integer not null,
+    recipient   text not null,
+    status      text not null check (status in ('pending', 'sent', 'failed')),
+    error       jsonb,
+    mail_id     bigint references mails (id) on delete set null,
+    primary key (delivery_id, position)
+);
+-- report_deliveries::record_mail, report_deliveries::stop_refused; fk: mails::purge.
+create index report_recipients_mail on report_recipients (mail_id) where mail_id is not null;
+
+-- Addresses that get no reports of a workspace: the recipient unsubscribed, or a mail server rejected the address
+-- permanently. A row with a schedule applies only to that schedule. Crier reads such rows and does not write them.
+create table report_mail_stops (
+    id              integer primary key autoincrement,
+    workspace_id    bigint not null references workspaces (id) on delete cascade,
+    schedule_id     bigint references report_schedules (id) on delete cascade,
+    recipient       text not null,
+    reason          text not null,
+    created_at      timestamptz not null,
+    is_unsubscribed boolean not null default false
+);
+-- report_deliveries::mail_stop, report_deliveries::resubscribe; fk.
+create unique index report_mail_stops_schedule on report_mail_stops (schedule_id, recipient)
+    where schedule_id is not null;
+-- report_deliveries::unsubscribe and stop_refused (on conflict), report_deliveries::mail_stop, resubscribe and
+-- allow_again; fk.
+create unique index report_mail_stops_workspace on report_mail_stops (workspace_id, recipient)
+    where schedule_id is null;
+
+-- Emails per UTC day that a workspace caused, for the limits of its plan and of each address. The counts remain when
+-- the reports are deleted.
+create table mail_counts (
+    workspace_id bigint not null references workspaces (id) on delete cascade,
+    day          date not null,
+    -- report, notice, invitation
+    kind         text not null,
+    -- An address, or empty for the total of all addresses.
+    recipient    text not null,
+    mails        bigint not null,
+    primary key (workspace_id, day, kind, recipient)
+);
+-- mail_counts::purge.
+create index mail_counts_day on mail_counts (day);
+
+
+-- # Link in bio
+
+-- Link-in-bio pages.
+create table bio_pages (
+    id         integer primary key autoincrement,
+    brand_id   bigint not null references brands (id) on delete cascade,
+    slug       text not null unique,
+    title      text not null,
+    bio        text,
+    theme      text not null check (theme in ('light', 'dark', 'ocean', 'sunset', 'forest')),
+    -- An image of the media library.
+    avatar_id  bigint references media (id) on delete set null,
+    views      bigint not null default 0,
+    -- Incremented with each change, except of views and clicks, so that a process knows whether the page in its cache
+    -- is current.
+    version    bigint not null default 1,
+    created_at timestamptz not null,
+    updated_at timestamptz not null
+);
+-- bio_pages::list, bio_pages::count_of_brand, bio_pages::links_of_brand; fk.
+create index bio_pages_brand on bio_pages (brand_id, id);
+-- bio_pages::is_avatar; fk.
+create index bio_pages_avatar on bio_pages (avatar_id) where avatar_id is not null;
+
+-- The links of a page.
+create table bio_links (
+    id         integer primary key autoincrement,
+    page_id    bigint not null references bio_pages (id) on delete cascade,
+    position   integer not null,
+    title      text not null,
+    url        text not null,
+    clicks     bigint not null default 0,
+    created_at timestamptz not null,
+    updated_at timestamptz not null,
+    icon       text,
+    -- Whether the link is highlighted.
+    is_primary boolean not null default false
+);
+-- bio_pages::links, bio_pages::links_of_brand, bio_pages::delete_other_links; fk.
+create index bio_links_page on bio_links (page_id, position);
+
+
+-- # Webhooks and events
+
+-- Webhook endpoints of users.
+create table webhooks (
+    id              integer primary key autoincrement,
+    user_id         bigint not null references users (id) on delete cascade,
+    url             text not null,
+    events          jsonb not null,
+    description     text,
+    is_active       boolean not null,
+    -- Null if the user deactivated the endpoint.
+    disabled_reason text,
+    -- The signing secret, encrypted.
+    secret          bytea not null,
+    -- The time since which every attempt has failed. Null after a success.
+    failing_since   timestamptz,
+    created_at      timestamptz not null,
+    updated_at      timestamptz not null,
+    -- The number of consecutive attempts that failed or were slow. Ten of them open the circuit of the endpoint.
+    strikes         integer not null default 0
+);
+-- webhooks::list, webhooks::count, webhooks::activity, events::emit; fk.
+create index webhooks_user on webhooks (user_id);
+
+-- Events. One row serves all deliveries of an event. Events are read only by ID, so there is no index.
+create table events (
+    id         integer primary key autoincrement,
+    name       text not null,
+    -- The envelope, as Crier sends it.
+    payload    text not null,
+    created_at timestamptz not null,
+    -- Null for a sample event, which belongs to no brand. No foreign key, as on Postgres.
+    brand_id   bigint
+);
+
+-- Deliveries of an event to an endpoint.
+create table webhook_deliveries (
+    id              integer primary key autoincrement,
+    webhook_id      bigint not null references webhooks (id) on delete cascade,
+    event_id        bigint not null references events (id) on delete cascade,
+    status          text not null check (status in ('pending', 'retrying', 'succeeded', 'failed')),
+    response_code   integer,
+    attempts        integer not null default 0,
+    max_attempts    integer not null,
+    duration_ms     bigint,
+    error           text,
+    response_body   text,
+    next_attempt_at timestamptz,
+    last_attempt_at timestamptz,
+    created_at      timestamptz not null,
+    updated_at      timestamptz not null
+);
+-- deliveries::list, deliveries::recover, deliveries::undelivered, webhooks::activity; fk. No index has the event: no
+-- code deletes events.
+create index webhook_deliveries_webhook on webhook_deliveries (webhook_id, id);
+
+-- Attempts of a delivery.
+create table webhook_attempts (
+    id            integer primary key autoincrement,
+    delivery_id   bigint not null references webhook_deliveries (id) on delete cascade,
+    number        integer not null,
+    started_at    timestamptz not null,
+    duration_ms   bigint not null,
+    outcome       text not null,
+    response_code integer,
+    error         text,
+    response_body text
+);
+-- deliveries::attempts, deliveries::attempt_summaries; fk.
+create index webhook_attempts_delivery on webhook_attempts (delivery_id);
+
+
+-- # Jobs and queue
+
+-- Jobs.
+create table jobs (
+    id             integer primary key autoincrement,
+    kind           text not null,
+    subject_id     bigint not null,
+    -- The account, endpoint, brand, host or mail server whose jobs are limited together. Null if there is no limit.
+    lane           text,
+    state          text not null check (state in ('scheduled', 'ready', 'running', 'done', 'dead', 'cancelled')),
+    priority       integer not null default 0,
+    run_at         timestamptz not null,
+    attempt        integer not null default 0,
+    max_attempts   integer not null,
+    -- The number of runs that ended with the death of their worker.
+    crashes        integer not null default 0,
+    -- Incremented with each claim and rescue. A worker with an older number has lost the job.
+    fence          bigint not null default 0,
+    lease_until    timestamptz,
+    worker         text,
+    -- Whether the job is ready, but its lane is full or paused. A job that leaves the lane, or the end of the pause,
+    -- wakes it.
+    waiting        boolean not null default false,
+    -- The trace context of the request that created the job.
+    trace          text,
+    last_error     text,
+    -- The time of the last notification of the workers.
+    dispatched_at  timestamptz not null,
+    created_at     timestamptz not null,
+    finished_at    timestamptz,
+    -- The jobs of one kind and workspace, which are limited together, so that one workspace cannot take all slots.
+    workspace_lane text
+);
+-- Each index serves few statements, and its condition is written so that only those can use it: the plans do not
+-- depend on statistics. While few jobs run, all indexes of running jobs cost the same to the planner, so each has a
+-- condition of its own. Ended jobs have no index: jobs::dispatch::purge deletes them on a walk in the order of their
+-- IDs. Statements in `jobs/sql` have the name of their file.
+
+-- operate::list of dead jobs of a kind.
+create index jobs_dead on jobs (kind) where state = 'dead';
+-- Allows one unfinished job per kind and subject (on conflict of all enqueues). operate::retry, posts::purge. SQLite
+-- uses the index only for a statement that repeats its condition.
+create unique index jobs_subject on jobs (kind, subject_id) where state in ('scheduled', 'ready', 'running');
+-- next_due.sql, promote_due.sql, operate::overview. It begins with the kind, so that a paused kind delays no other
+-- one.
+create index jobs_due on jobs (kind, run_at) where state = 'scheduled';
+-- oldest_unclaimed.sql, renotify_stale.sql, misdated::pull_back, operate::overview, operate::list of ready jobs.
+create index jobs_ready on jobs (kind, dispatched_at) where state = 'ready' and not waiting;
+-- operate::list of dead or cancelled jobs, operate::overview.
+create index jobs_given_up on jobs (state, id) where state = 'dead' or state = 'cancelled';
+-- operate::list of scheduled jobs.
+create index jobs_scheduled on jobs (kind, id) where state = 'scheduled';
+-- claim.sql, running_by_workspace.sql, waited_for.sql.
+create index jobs_workspace_running on jobs (workspace_lane) where state = 'running' and workspace_lane is not null;
+-- workspaces::waiting_lanes, waited_for.sql, settle_done.sql.
+create index jobs_workspace_waiting on jobs (workspace_lane, lane)
+    where state = 'ready' and waiting and workspace_lane is not null;
+-- claim.sql, load_lanes.sql, lanes_to_sweep.sql, renotify_stale.sql, wake_lanes.sql, operate::lane, operate::list of
+-- a lane, workspaces::waiting_lanes.
+create index jobs_lane_running on jobs (lane) where state = 'running' and lane is not null;
+-- wake_lanes.sql, lanes_to_sweep.sql, waited_for.sql, settle_done.sql, operate::lane, operate::overview,
+-- operate::list of ready jobs. In the order in which a lane's jobs are woken.
+create index jobs_lane_waiting on jobs (lane, run_at, id) where state = 'ready' and waiting and lane is not null;
+-- rescue.sql, expired.sql, misdated::pull_back, operate::overview, operate::list of running jobs.
+create index jobs_leased on jobs (lease_until) where state = 'running' and lease_until is not null;
+-- operate::list of a lane. As an expression, the lane cannot serve other statements, which would then read all jobs
+-- of the lane. Running jobs are found by `jobs_lane_running`.
+create index jobs_lane on jobs ((lane || ''), id) where lane is not null and state <> 'running';
+-- misdated::pull_back. The times of jobs without an error were chosen by users, and can be years away.
+create index jobs_retries on jobs (run_at) where state = 'scheduled' and last_error is not null;
+
+
+-- Kinds whose jobs do not start.
+create table paused_kinds (
+    kind       text primary key,
+    created_at timestamptz not null
+);
+
+-- Lanes that the rate limit of a platform paused.
+create table paused_lanes (
+    lane         text primary key,
+    paused_until timestamptz not null
+);
+
+-- Lanes with fewer places than those of their kind.
+create table narrow_lanes (
+    lane   text primary key,
+    places bigint not null
+);
+
+-- Periods in which Crier held back the jobs of an account: a platform paused the lane, or more jobs were due than the
+-- lane has places. A post that waited for this is not late.
+create table lane_holds (
+    lane       text not null,
+    held_since timestamptz not null,
+    held_until timestamptz not null,
+    primary key (lane, held_since)
+);
+-- jobs::holds::purge.
+create index lane_holds_over on lane_holds (held_until);
+
+
+-- # Idempotency
+
+-- Responses, by API key and `Idempotency-Key`. `status` is null while an operation with external calls holds the key
+-- on a lease. Expired rows are deleted on a walk through the table (idempotency::purge): an index of their age would
+-- be written with each request.
+create table idempotency_keys (
+    api_key_id  bigint not null references api_keys (id) on delete cascade,
+    key         text not null,
+    -- A hash of method, path, query and body of the request.
+    fingerprint bytea not null,
+    status      integer,
+    -- Only if `response` is null.
+    location    text,
+    -- The body, encrypted. Crier reads this column and does not write it.
+    body        bytea,
+    lease_until timestamptz,
+    created_at  timestamptz not null,
+    -- For a response that is too large: a JSON array with the IDs of its records, from which it is rendered again.
+    records     text,
+    -- The request, for the list of an API key's writes. Null if the request has no endpoint.
+    method      text,
+    path        text,
+    -- The body, compressed without a dictionary and encrypted. Crier reads this column and does not write it.
+    packed      blob,
+    -- The `Location` and the body, compressed with a dictionary and encrypted.
+    response    blob,
+    -- keys::authenticate, idempotency::read, idempotency::store; fk.
+    primary key (api_key_id, key)
+);
+
+
+-- # Sandbox platform
+
+-- Handles of the simulated platform. A handle belongs to the workspace that first connected it.
+create table sandbox_handles (
+    handle       text primary key,
+    workspace_id bigint not null references workspaces (id) on delete cascade,
+    -- Set by a post with `[expire]`, cleared when the account is connected again.
+    expired      boolean not null default false,
+    created_at   timestamptz not null
+);
+
+-- Posts on the simulated platform.
+create table sandbox_posts (
+    id         integer primary key autoincrement,
+    handle     text not null references sandbox_handles (handle) on delete cascade,
+    -- The key by which a repeated call finds the post of the first one.
+    key        text not null unique,
+    content    text not null,
+    created_at timestamptz not null,
+    -- [{url, alt}]
+    media      jsonb not null default '[]'
+);
+-- sandbox::timeline, sandbox::count; fk.
+create index sandbox_posts_handle on sandbox_posts (handle, id);
+
+-- Comments of visitors on a sandbox post, and replies of its account.
+create table sandbox_comments (
+    id         integer primary key autoincrement,
+    post_id    bigint not null references sandbox_posts (id) on delete cascade,
+    name       text not null,
+    body       text not null,
+    created_at timestamptz not null,
+    -- The handle of the post.
+    handle     text,
+    -- Whether the account wrote the comment, as a reply to `parent_id`.
+    is_own     boolean not null default false,
+    parent_id  bigint,
+    -- The key by which a repeated call finds the reply of the first one.
+    key        text
+);
+-- sandbox::comment, sandbox::comments; fk.
+create index sandbox_comments_post on sandbox_comments (post_id, id);
+-- sandbox::comments_after.
+create index sandbox_comments_handle on sandbox_comments (handle, created_at, id);
+-- sandbox::answer (on conflict), sandbox::find_answer.
+create unique index sandbox_comments_once on sandbox_comments (key) where key is not null;
+
+
+-- # Operations
+
+-- The API key of the first start, until Crier has shown it. `key_id` is null until the key is created. A start that
+-- ends before it has shown the key leaves this row; the next start replaces the key. At most one row.
+create table first_key (
+    id      integer primary key check (id = 1),
+    user_id bigint not null references users (id) on delete cascade,
+    key_id  bigint references api_keys (id) on delete set null
+);
+
+-- A known text, encrypted with each key that the installation has used. Crier does not start with another key.
+create table secret_key_checks (
+    key_id     bigint not null primary key,
+    sealed     blob not null,
+    created_at timestamptz not null
+);
+
+-- The log of changes to operators.
+create table operator_changes (
+    id         integer primary key,
+    email      text not null,
+    change     text not null,
+    created_at timestamptz not null
+);

@@ -1,6 +1,0 @@
--- A known text, sealed with each key that this installation has used: a start with another key is refused.
-create table secret_key_checks (
-    key_id     bigint not null primary key,
-    sealed     blob not null,
-    created_at timestamptz not null
-);

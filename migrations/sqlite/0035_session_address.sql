@@ -1,2 +1,0 @@
--- From where a person signed in. A process of an older version leaves it null.
-alter table sessions add column address text;

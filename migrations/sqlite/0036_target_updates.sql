@@ -1,1 +1,0 @@
--- Only Postgres needs this: SQLite changes a row in its place.

@@ -1,1 +1,0 @@
--- Only Postgres needs this: on SQLite the only writer needs no locks.

@@ -1,1 +1,0 @@
--- Only Postgres needs this: SQLite locks no rows.

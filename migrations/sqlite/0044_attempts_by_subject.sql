@@ -1,1 +1,0 @@
--- Only Postgres needs this: on SQLite the primary key is the table itself.

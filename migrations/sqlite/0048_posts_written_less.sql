@@ -1,1 +1,0 @@
--- Only Postgres needs this: SQLite writes whole pages, so the order of columns does not matter to it.

@@ -1,1 +1,0 @@
--- Only Postgres needs this: SQLite parses a CHECK once for each connection.
