@@ -35,7 +35,6 @@ create table workspaces (
     name       text not null,
     plan       text not null,
     created_at timestamptz not null,
-    updated_at timestamptz not null,
     -- The time zone in which the months of AI credits begin.
     timezone   text not null default 'UTC'
 );
@@ -93,7 +92,6 @@ create table invitations (
     -- The user who sent the invitation.
     user_id    bigint not null references users (id) on delete cascade,
     role       text not null,
-    created_at timestamptz not null,
     expires_at timestamptz not null,
     email      text not null,
     -- The hash of the token in the link.
@@ -188,7 +186,7 @@ create table sessions (
     api_key_id bigint primary key references api_keys (id) on delete cascade,
     user_agent text not null,
     -- The IP address from which the user signed in.
-    address    text
+    address    text not null
 );
 
 -- Links that sign a user in, once.
@@ -274,13 +272,11 @@ create table applications (
     workspace_id  bigint references workspaces (id) on delete cascade,
     brand_id      bigint references brands (id) on delete cascade,
     -- The server, on platforms that consist of many servers (Mastodon). Empty on other platforms.
-    instance      text not null default '',
-    redirect_uri  text not null default '',
+    instance      text not null,
+    redirect_uri  text not null,
     client_id     text not null,
     -- Encrypted.
     client_secret bytea not null,
-    created_at    timestamptz not null,
-    updated_at    timestamptz not null,
     check (workspace_id is null or brand_id is null)
 );
 -- applications::set (on conflict), applications::of_brand, applications::at_instance.
@@ -294,13 +290,12 @@ create table authorizations (
     brand_id     bigint not null references brands (id) on delete cascade,
     platform     text not null,
     target       text not null check (target in ('default', 'page')),
-    instance     text not null default '',
+    instance     text not null,
     stage        text not null check (stage in ('issued', 'at_platform', 'exchanging', 'choosing', 'used')),
     state_hash   bytea unique,
     browser_hash bytea,
     account_id   bigint,
     expires_at   timestamptz not null,
-    created_at   timestamptz not null,
     -- The current attempt, encrypted: verifier, application, tokens, choices.
     data         bytea,
     -- The user who requested the URL. Null if the operator did.
@@ -361,8 +356,7 @@ create table files (
     -- The number of requests that write these bytes. The last one that fails deletes the file.
     takers        integer not null,
     -- The time at which a request last began to write these bytes.
-    touched_at    timestamptz not null,
-    created_at    timestamptz not null
+    touched_at    timestamptz not null
 );
 -- files::reserve (on conflict); fk.
 create unique index files_bytes on files (brand_id, sha256) where state <> 'doomed';
@@ -895,7 +889,6 @@ create table inbox_syncs (
     requests     bigint not null default 0,
     failures     integer not null default 0,
     created_at   timestamptz not null,
-    updated_at   timestamptz not null,
     last_error   jsonb,
     -- The connector's cursor of each stream.
     cursors      jsonb not null,
@@ -917,7 +910,6 @@ create table target_analytics (
     published_at timestamptz not null,
     -- The time of the next read. Null: never.
     next_at      timestamptz,
-    collected_at timestamptz,
     -- Whether the post was deleted on the platform.
     is_gone      boolean not null default false,
     impressions  bigint,
@@ -1011,7 +1003,8 @@ create index report_schedules_due on report_schedules (next_run_at);
 create table report_deliveries (
     id           bigint generated always as identity primary key,
     report_id    bigint not null references reports (id) on delete cascade,
-    brand_id     bigint not null references brands (id) on delete cascade,
+    -- The brand of the report.
+    brand_id     bigint not null,
     schedule_id  bigint references report_schedules (id) on delete set null,
     status       text not null check (status in ('pending', 'processing', 'sent', 'failed')),
     format       text not null,
@@ -1029,8 +1022,6 @@ create table report_deliveries (
 );
 -- report_deliveries::list, files::mark_of_report_for_deletion; fk.
 create index report_deliveries_report on report_deliveries (report_id, id);
--- fk.
-create index report_deliveries_brand on report_deliveries (brand_id, id);
 -- report_schedules::due; fk.
 create index report_deliveries_schedule on report_deliveries (schedule_id) where schedule_id is not null;
 -- fk: files::delete_rows.
@@ -1056,7 +1047,7 @@ create table mails (
     unsubscribe_url text,
     delivery_id     bigint references report_deliveries (id) on delete cascade,
     -- Whether the file of the delivery is attached.
-    has_file        boolean not null default false
+    has_file        boolean not null
 );
 -- fk.
 create index mails_user on mails (user_id);
@@ -1079,23 +1070,18 @@ create table report_recipients (
 create index report_recipients_mail on report_recipients (mail_id) where mail_id is not null;
 
 -- Addresses that get no reports of a workspace: the recipient unsubscribed, or a mail server rejected the address
--- permanently. A row with a schedule applies only to that schedule. Crier reads such rows and does not write them.
+-- permanently.
 create table report_mail_stops (
-    id              bigint generated always as identity primary key,
     workspace_id    bigint not null references workspaces (id) on delete cascade,
-    schedule_id     bigint references report_schedules (id) on delete cascade,
     recipient       text not null,
     reason          text not null,
+    -- The time of the first stop. No statement reads it; it answers questions of recipients.
     created_at      timestamptz not null,
-    is_unsubscribed boolean not null default false
+    is_unsubscribed boolean not null default false,
+    -- report_deliveries::unsubscribe and stop_refused (on conflict), report_deliveries::mail_stop, resubscribe and
+    -- allow_again; fk.
+    primary key (workspace_id, recipient)
 );
--- report_deliveries::mail_stop, report_deliveries::resubscribe; fk.
-create unique index report_mail_stops_schedule on report_mail_stops (schedule_id, recipient)
-    where schedule_id is not null;
--- report_deliveries::unsubscribe and stop_refused (on conflict), report_deliveries::mail_stop, resubscribe and
--- allow_again; fk.
-create unique index report_mail_stops_workspace on report_mail_stops (workspace_id, recipient)
-    where schedule_id is null;
 
 -- Emails per UTC day that a workspace caused, for the limits of its plan and of each address. The counts remain when
 -- the reports are deleted.
@@ -1145,11 +1131,9 @@ create table bio_links (
     title      text not null,
     url        text not null,
     clicks     bigint not null default 0,
-    created_at timestamptz not null,
-    updated_at timestamptz not null,
     icon       text,
     -- Whether the link is highlighted.
-    is_primary boolean not null default false
+    is_primary boolean not null
 );
 -- bio_pages::links, bio_pages::links_of_brand, bio_pages::delete_other_links; fk.
 create index bio_links_page on bio_links (page_id, position);
@@ -1181,17 +1165,16 @@ create index webhooks_user on webhooks (user_id);
 
 -- Events. One row serves all deliveries of an event. No foreign key, and no index: events are read only by ID.
 create table events (
-    id         bigint generated always as identity primary key,
+    id       bigint generated always as identity primary key,
     -- Null for a sample event, which belongs to no brand.
-    brand_id   bigint,
-    name       text not null,
+    brand_id bigint,
+    name     text not null,
     -- The envelope, as Crier sends it.
-    payload    text not null,
-    created_at timestamptz not null
+    payload  text not null
 );
 
--- Deliveries of an event to an endpoint.
--- The end of a delivery changes no indexed column: with free space on the page (`fillfactor`), it updates no index.
+-- Deliveries of an event to an endpoint. The end of a delivery changes no indexed column: with free space on the page
+-- (`fillfactor`), it updates no index.
 create table webhook_deliveries (
     id              bigint generated always as identity primary key,
     webhook_id      bigint not null,
@@ -1372,8 +1355,7 @@ $$;
 
 -- Kinds whose jobs do not start.
 create table paused_kinds (
-    kind       text primary key,
-    created_at timestamptz not null
+    kind text primary key
 );
 
 -- Lanes that the rate limit of a platform paused.
@@ -1411,10 +1393,8 @@ create table idempotency_keys (
     -- A hash of method, path, query and body of the request.
     fingerprint bytea not null,
     status      integer,
-    -- Only if `response` is null.
+    -- The `Location`, if `response` is null.
     location    text,
-    -- The body, encrypted. Crier reads this column and does not write it.
-    body        bytea,
     lease_until timestamptz,
     created_at  timestamptz not null,
     -- For a response that is too large: a JSON array with the IDs of its records, from which it is rendered again.
@@ -1422,8 +1402,6 @@ create table idempotency_keys (
     -- The request, for the list of an API key's writes. Null if the request has no endpoint.
     method      text,
     path        text,
-    -- The body, compressed without a dictionary and encrypted. Crier reads this column and does not write it.
-    packed      bytea,
     -- The `Location` and the body, compressed with a dictionary and encrypted.
     response    bytea,
     -- keys::authenticate, idempotency::read, idempotency::store; trigger delete_idempotency_keys.
@@ -1441,8 +1419,7 @@ create table sandbox_handles (
     handle       text primary key,
     workspace_id bigint not null references workspaces (id) on delete cascade,
     -- Set by a post with `[expire]`, cleared when the account is connected again.
-    expired      boolean not null default false,
-    created_at   timestamptz not null
+    expired      boolean not null default false
 );
 
 -- Posts on the simulated platform.
@@ -1454,7 +1431,7 @@ create table sandbox_posts (
     content    text not null,
     created_at timestamptz not null,
     -- [{url, alt}]
-    media      jsonb not null default '[]',
+    media      jsonb not null,
     -- sandbox::timeline, sandbox::count, sandbox::comment; trigger delete_sandbox_posts.
     constraint sandbox_posts_handle primary key (handle, id)
 );
@@ -1476,7 +1453,7 @@ create table sandbox_comments (
     body       text not null,
     created_at timestamptz not null,
     -- The handle of the post.
-    handle     text,
+    handle     text not null,
     -- Whether the account wrote the comment, as a reply to `parent_id`.
     is_own     boolean not null default false,
     parent_id  bigint,
@@ -1505,9 +1482,8 @@ create table first_key (
 
 -- A known text, encrypted with each key that the installation has used. Crier does not start with another key.
 create table secret_key_checks (
-    key_id     bigint primary key,
-    sealed     bytea not null,
-    created_at timestamptz not null
+    key_id bigint primary key,
+    sealed bytea not null
 );
 
 -- The log of changes to operators.

@@ -15,7 +15,6 @@ create table workspaces (
     name       text not null,
     plan       text not null,
     created_at timestamptz not null,
-    updated_at timestamptz not null,
     -- The time zone in which the months of AI credits begin.
     timezone   text not null default 'UTC'
 );
@@ -66,7 +65,6 @@ create table invitations (
     -- The user who sent the invitation.
     user_id    bigint not null references users (id) on delete cascade,
     role       text not null,
-    created_at timestamptz not null,
     expires_at timestamptz not null,
     email      text not null,
     -- The hash of the token in the link.
@@ -161,7 +159,7 @@ create table sessions (
     api_key_id bigint not null primary key references api_keys (id) on delete cascade,
     user_agent text not null,
     -- The IP address from which the user signed in.
-    address    text
+    address    text not null
 );
 
 -- Links that sign a user in, once.
@@ -247,13 +245,11 @@ create table applications (
     workspace_id  bigint references workspaces (id) on delete cascade,
     brand_id      bigint references brands (id) on delete cascade,
     -- The server, on platforms that consist of many servers (Mastodon). Empty on other platforms.
-    instance      text not null default '',
-    redirect_uri  text not null default '',
+    instance      text not null,
+    redirect_uri  text not null,
     client_id     text not null,
     -- Encrypted.
     client_secret bytea not null,
-    created_at    timestamptz not null,
-    updated_at    timestamptz not null,
     check (workspace_id is null or brand_id is null)
 );
 -- applications::set (on conflict), applications::of_brand, applications::at_instance.
@@ -267,13 +263,12 @@ create table authorizations (
     brand_id     bigint not null references brands (id) on delete cascade,
     platform     text not null,
     target       text not null check (target in ('default', 'page')),
-    instance     text not null default '',
+    instance     text not null,
     stage        text not null check (stage in ('issued', 'at_platform', 'exchanging', 'choosing', 'used')),
     state_hash   bytea unique,
     browser_hash bytea,
     account_id   bigint,
     expires_at   timestamptz not null,
-    created_at   timestamptz not null,
     -- The current attempt, encrypted: verifier, application, tokens, choices.
     data         bytea,
     -- The user who requested the URL. Null if the operator did.
@@ -320,8 +315,7 @@ create table files (
     -- The number of requests that write these bytes. The last one that fails deletes the file.
     takers        integer not null,
     -- The time at which a request last began to write these bytes.
-    touched_at    timestamptz not null,
-    created_at    timestamptz not null
+    touched_at    timestamptz not null
 );
 -- files::reserve (on conflict); fk.
 create unique index files_bytes on files (brand_id, sha256) where state <> 'doomed';
@@ -896,7 +890,6 @@ create table inbox_syncs (
     requests     bigint not null default 0,
     failures     integer not null default 0,
     created_at   timestamptz not null,
-    updated_at   timestamptz not null,
     last_error   jsonb,
     -- The connector's cursor of each stream.
     cursors      jsonb not null,
@@ -918,7 +911,6 @@ create table target_analytics (
     published_at timestamptz not null,
     -- The time of the next read. Null: never.
     next_at      timestamptz,
-    collected_at timestamptz,
     -- Whether the post was deleted on the platform.
     is_gone      boolean not null default false,
     impressions  bigint,
@@ -1012,7 +1004,8 @@ create index report_schedules_due on report_schedules (next_run_at);
 create table report_deliveries (
     id           integer primary key autoincrement,
     report_id    bigint not null references reports (id) on delete cascade,
-    brand_id     bigint not null references brands (id) on delete cascade,
+    -- The brand of the report.
+    brand_id     bigint not null,
     schedule_id  bigint references report_schedules (id) on delete set null,
     status       text not null check (status in ('pending', 'processing', 'sent', 'failed')),
     format       text not null,
@@ -1030,8 +1023,6 @@ create table report_deliveries (
 );
 -- report_deliveries::list, files::mark_of_report_for_deletion; fk.
 create index report_deliveries_report on report_deliveries (report_id, id);
--- fk.
-create index report_deliveries_brand on report_deliveries (brand_id, id);
 -- report_schedules::due; fk.
 create index report_deliveries_schedule on report_deliveries (schedule_id) where schedule_id is not null;
 -- fk: files::delete_rows.
@@ -1057,7 +1048,7 @@ create table mails (
     unsubscribe_url text,
     delivery_id     bigint references report_deliveries (id) on delete cascade,
     -- Whether the file of the delivery is attached.
-    has_file        boolean not null default false
+    has_file        boolean not null
 );
 -- fk.
 create index mails_user on mails (user_id);
@@ -1080,23 +1071,18 @@ create table report_recipients (
 create index report_recipients_mail on report_recipients (mail_id) where mail_id is not null;
 
 -- Addresses that get no reports of a workspace: the recipient unsubscribed, or a mail server rejected the address
--- permanently. A row with a schedule applies only to that schedule. Crier reads such rows and does not write them.
+-- permanently.
 create table report_mail_stops (
-    id              integer primary key autoincrement,
     workspace_id    bigint not null references workspaces (id) on delete cascade,
-    schedule_id     bigint references report_schedules (id) on delete cascade,
     recipient       text not null,
     reason          text not null,
+    -- The time of the first stop. No statement reads it; it answers questions of recipients.
     created_at      timestamptz not null,
-    is_unsubscribed boolean not null default false
+    is_unsubscribed boolean not null default false,
+    -- report_deliveries::unsubscribe and stop_refused (on conflict), report_deliveries::mail_stop, resubscribe and
+    -- allow_again; fk.
+    primary key (workspace_id, recipient)
 );
--- report_deliveries::mail_stop, report_deliveries::resubscribe; fk.
-create unique index report_mail_stops_schedule on report_mail_stops (schedule_id, recipient)
-    where schedule_id is not null;
--- report_deliveries::unsubscribe and stop_refused (on conflict), report_deliveries::mail_stop, resubscribe and
--- allow_again; fk.
-create unique index report_mail_stops_workspace on report_mail_stops (workspace_id, recipient)
-    where schedule_id is null;
 
 -- Emails per UTC day that a workspace caused, for the limits of its plan and of each address. The counts remain when
 -- the reports are deleted.
@@ -1146,11 +1132,9 @@ create table bio_links (
     title      text not null,
     url        text not null,
     clicks     bigint not null default 0,
-    created_at timestamptz not null,
-    updated_at timestamptz not null,
     icon       text,
     -- Whether the link is highlighted.
-    is_primary boolean not null default false
+    is_primary boolean not null
 );
 -- bio_pages::links, bio_pages::links_of_brand, bio_pages::delete_other_links; fk.
 create index bio_links_page on bio_links (page_id, position);
@@ -1182,13 +1166,12 @@ create index webhooks_user on webhooks (user_id);
 
 -- Events. One row serves all deliveries of an event. Events are read only by ID, so there is no index.
 create table events (
-    id         integer primary key autoincrement,
-    name       text not null,
-    -- The envelope, as Crier sends it.
-    payload    text not null,
-    created_at timestamptz not null,
+    id       integer primary key autoincrement,
     -- Null for a sample event, which belongs to no brand. No foreign key, as on Postgres.
-    brand_id   bigint
+    brand_id bigint,
+    name     text not null,
+    -- The envelope, as Crier sends it.
+    payload  text not null
 );
 
 -- Deliveries of an event to an endpoint.
@@ -1302,8 +1285,7 @@ create index jobs_retries on jobs (run_at) where state = 'scheduled' and last_er
 
 -- Kinds whose jobs do not start.
 create table paused_kinds (
-    kind       text primary key,
-    created_at timestamptz not null
+    kind text primary key
 );
 
 -- Lanes that the rate limit of a platform paused.
@@ -1341,10 +1323,8 @@ create table idempotency_keys (
     -- A hash of method, path, query and body of the request.
     fingerprint bytea not null,
     status      integer,
-    -- Only if `response` is null.
+    -- The `Location`, if `response` is null.
     location    text,
-    -- The body, encrypted. Crier reads this column and does not write it.
-    body        bytea,
     lease_until timestamptz,
     created_at  timestamptz not null,
     -- For a response that is too large: a JSON array with the IDs of its records, from which it is rendered again.
@@ -1352,8 +1332,6 @@ create table idempotency_keys (
     -- The request, for the list of an API key's writes. Null if the request has no endpoint.
     method      text,
     path        text,
-    -- The body, compressed without a dictionary and encrypted. Crier reads this column and does not write it.
-    packed      blob,
     -- The `Location` and the body, compressed with a dictionary and encrypted.
     response    blob,
     -- keys::authenticate, idempotency::read, idempotency::store; fk.
@@ -1368,8 +1346,7 @@ create table sandbox_handles (
     handle       text primary key,
     workspace_id bigint not null references workspaces (id) on delete cascade,
     -- Set by a post with `[expire]`, cleared when the account is connected again.
-    expired      boolean not null default false,
-    created_at   timestamptz not null
+    expired      boolean not null default false
 );
 
 -- Posts on the simulated platform.
@@ -1381,7 +1358,7 @@ create table sandbox_posts (
     content    text not null,
     created_at timestamptz not null,
     -- [{url, alt}]
-    media      jsonb not null default '[]'
+    media      jsonb not null
 );
 -- sandbox::timeline, sandbox::count; fk.
 create index sandbox_posts_handle on sandbox_posts (handle, id);
@@ -1394,7 +1371,7 @@ create table sandbox_comments (
     body       text not null,
     created_at timestamptz not null,
     -- The handle of the post.
-    handle     text,
+    handle     text not null,
     -- Whether the account wrote the comment, as a reply to `parent_id`.
     is_own     boolean not null default false,
     parent_id  bigint,
@@ -1421,9 +1398,8 @@ create table first_key (
 
 -- A known text, encrypted with each key that the installation has used. Crier does not start with another key.
 create table secret_key_checks (
-    key_id     bigint not null primary key,
-    sealed     blob not null,
-    created_at timestamptz not null
+    key_id bigint not null primary key,
+    sealed blob not null
 );
 
 -- The log of changes to operators.

@@ -297,18 +297,6 @@ async fn a_key_that_nothing_needs_may_go() {
 }
 
 #[tokio::test]
-async fn an_installation_of_an_earlier_version_has_its_keys_checked_too() {
-    let s = Installation::split().await;
-    s.sandbox("demo").await;
-    s.execute("DELETE FROM secret_key_checks").await;
-    let output = s.try_command(&["user", "list"], &[("CRIER_SECRET_KEY", OTHER_KEY)]);
-    assert_says(&output, 2, "the key 0, and CRIER_SECRET_KEY has another key with this ID");
-    assert_eq!(s.number("SELECT count(*) FROM secret_key_checks").await, 0);
-    s.command(&["user", "list"]);
-    assert_eq!(s.number("SELECT count(*) FROM secret_key_checks").await, 1);
-}
-
-#[tokio::test]
 async fn failures_of_the_file_system_name_the_path_and_the_remedy() {
     let machine = Machine::new();
     machine.install().await;

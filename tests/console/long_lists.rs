@@ -75,7 +75,7 @@ async fn fill(app: &TestApp, t: &Tenant<'_>) {
     multiply(app, "idempotency_keys", &[("key", text)]).await;
     multiply(app, "api_keys", &[("hash", hash), ("prefix", "'session'")]).await;
     app.sql(
-        "INSERT INTO sessions (api_key_id, user_agent) SELECT k.id, 'x' FROM api_keys k \
+        "INSERT INTO sessions (api_key_id, user_agent, address) SELECT k.id, 'x', '127.0.0.1' FROM api_keys k \
          WHERE k.prefix = 'session' AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.api_key_id = k.id)",
     )
     .await;

@@ -252,9 +252,9 @@ async fn invitations_are_mailed_and_bounded(app: TestApp) {
 
     app.sql(
         "
-        INSERT INTO invitations (brand_id, user_id, role, created_at, expires_at, email, hash)
+        INSERT INTO invitations (brand_id, user_id, role, expires_at, email, hash)
         WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 48)
-        SELECT brand_id, user_id, role, created_at, expires_at, email || n, CAST('h' || n AS HASH)
+        SELECT brand_id, user_id, role, expires_at, email || n, CAST('h' || n AS HASH)
         FROM invitations
         CROSS JOIN numbers
         WHERE email = 'eve@example.com'"

@@ -277,7 +277,7 @@ async fn stored_data_is_private_to_its_owner() {
     place.assert_start_succeeds().await;
     assert!(place.log().contains("is open to other users of this machine (mode 0755)"), "{}", place.log());
     assert_eq!(std::fs::metadata(place.data()).unwrap().mode() & 0o777, 0o755, "the operator made it");
-    // As an earlier version created them.
+    // As a copy may leave them.
     let modes = BTreeMap::from([("secret.key", 0o644), ("crier.db", 0o644), ("files", 0o755), ("files/media", 0o755)]);
     for (name, mode) in &modes {
         set_mode(&place.data().join(name), *mode);

@@ -1,6 +1,5 @@
 //! What bounds the mails of a workspace's reports: its plan, each address, and recipients who unsubscribe.
 
-use crier_jobs::reports::links::UnsubscribeLink;
 use serde_json::{Value, json};
 
 use crate::support::app::Tenant;
@@ -13,7 +12,6 @@ on_both!(
     the_plan_limits_the_report_emails_of_a_day,
     an_address_gets_24_report_emails_a_day,
     an_unsubscription_holds_in_the_whole_workspace,
-    links_of_the_release_before_unsubscribe,
 );
 
 const PLAN_LIMIT: &str = "The plan allows 3 report emails per day (UTC). Choose fewer recipients or a larger plan.";
@@ -151,33 +149,4 @@ async fn an_unsubscription_holds_in_the_whole_workspace(s: TestStore) {
     assert_eq!(outcome(&t, &third).await, (1, vec![]));
     r.sql("DELETE FROM brands").await;
     assert!(page(&r, &path).await.contains("Unsubscribe from report emails?"), "the workspace is there");
-}
-
-async fn links_of_the_release_before_unsubscribe(s: TestStore) {
-    let server = MailServer::start().await;
-    let r = start(s, &server, None).await;
-    let t = tenant_in(&r.app, "UTC").await;
-    let report = every_minute(&t, &["ann@example.com"]).await;
-    let second = every_minute(&t, &["ann@example.com"]).await;
-    let id = r.number("SELECT min(id) FROM report_schedules").await;
-    let link = UnsubscribeLink { workspace_id: None, schedule_id: id, recipient: "ann@example.com".to_owned() };
-    let path = link.url(r.store.store.cipher(), "").unwrap();
-    // A process of that release stops one schedule.
-    r.sql(format!(
-        "INSERT INTO report_mail_stops (workspace_id, schedule_id, recipient, reason, created_at) \
-         VALUES ({}, {id}, 'ann@example.com', 'unsubscribed', '2026-06-01T00:00:00Z')",
-        t.workspace
-    ))
-    .await;
-    next_minute(&r).await;
-    assert_eq!((outcome(&t, &report).await.0, outcome(&t, &second).await.0), (0, 1));
-    assert!(page(&r, &path).await.contains("<button>Subscribe again</button>"));
-    post(&r, &path, "").await;
-    next_minute(&r).await;
-    assert_eq!((outcome(&t, &report).await.0, outcome(&t, &second).await.0), (0, 0));
-    post(&r, &path, "resubscribe=true").await;
-    next_minute(&r).await;
-    assert_eq!((outcome(&t, &report).await.0, outcome(&t, &second).await.0), (1, 1));
-    t.delete(&report).await.expect(204);
-    r.page(&path).await.assert_status(404);
 }

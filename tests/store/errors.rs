@@ -62,7 +62,7 @@ async fn permanent_data_errors_are_recognised(s: TestStore) {
     let of_the_value = [
         // A column that must have a value, and one that accepts only certain words.
         format!("UPDATE brands SET name = NULL WHERE id = {}", w.brand),
-        "INSERT INTO paused_kinds (kind, created_at) VALUES (NULL, NULL)".to_owned(),
+        "INSERT INTO paused_lanes (lane, paused_until) VALUES ('brand:1', NULL)".to_owned(),
         format!(
             "
             INSERT INTO brand_members (brand_id, user_id, role, created_at)

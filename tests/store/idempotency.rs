@@ -1,16 +1,11 @@
 //! Stored responses, by `Idempotency-Key`.
 
-use std::io::Write as _;
-
 use chrono::{DateTime, Utc};
-use crier_base::hexadecimal;
-use crier_base::secrets::SecretLocation;
 use crier_store::idempotency::FreeKey::{Expired, Leased, Unused};
 use crier_store::idempotency::{
     self, FreeKey, IdempotencySlot, KeyState, LEASE, RETENTION, StoredBody, StoredResponse,
 };
 use crier_store::{StoreError, users};
-use flate2::write::DeflateEncoder;
 
 use crate::support::store::{TestStore, on_both};
 
@@ -27,7 +22,6 @@ on_both![
     an_expired_hold_cannot_take_the_key_back,
     a_response_is_kept_for_a_day,
     the_body_is_stored_encrypted,
-    a_response_of_an_older_version_is_replayed,
     a_response_cannot_be_decrypted_in_another_row,
     old_responses_are_deleted_on_a_walk,
 ];
@@ -228,28 +222,6 @@ async fn the_body_is_stored_encrypted(s: TestStore) {
     for part in [BODY, b"whsec_x", b"secret"] {
         assert!(!sealed.windows(part.len()).any(|bytes| bytes == part));
     }
-}
-
-/// Compressed without a dictionary, its location in a column.
-async fn a_response_of_an_older_version_is_replayed(s: TestStore) {
-    let w = s.create_world().await;
-    let slot = slot(s.key(w.user).await, "one");
-    let mut encoder = DeflateEncoder::new(Vec::new(), flate2::Compression::fast());
-    encoder.write_all(BODY).unwrap();
-    let row = format!("{}/one", slot.api_key_id);
-    let place = SecretLocation { table: "idempotency_keys", row: &row, column: "packed" };
-    let sealed = hexadecimal::encode(s.store.cipher().seal(&place, &encoder.finish().unwrap()).unwrap());
-    let bytes = |hex: &str| if s.is_postgres() { format!("decode('{hex}', 'hex')") } else { format!("x'{hex}'") };
-    s.sql(format!(
-        "INSERT INTO idempotency_keys (api_key_id, key, fingerprint, status, location, packed, created_at)
-         VALUES ({}, 'one', {}, 201, '/brands/1', {}, '{}')",
-        slot.api_key_id,
-        bytes("010203"),
-        bytes(&sealed),
-        s.now().to_rfc3339()
-    ))
-    .await;
-    assert_eq!(look_up(&s, &slot).await, KeyState::Answered(answer()));
 }
 
 async fn a_response_cannot_be_decrypted_in_another_row(s: TestStore) {

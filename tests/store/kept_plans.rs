@@ -82,8 +82,8 @@ async fn queries_of_an_endpoint_with_many_deliveries_are_bounded() {
     for sql in [
         format!(
             "
-            INSERT INTO events (name, payload, created_at)
-            SELECT 'post.published', '{{}}', '{now}'
+            INSERT INTO events (name, payload)
+            SELECT 'post.published', '{{}}'
             FROM generate_series(1, {})",
             rows()
         ),

@@ -268,8 +268,8 @@ impl Full {
                 self.others.workspace,
                 self.numbers(self.rows)
             ),
-            "INSERT INTO inbox_syncs (account_id, next_sync_at, created_at, updated_at, cursors) \
-             SELECT id, figures_at, created_at, created_at, '{}' FROM social_accounts WHERE figures_at IS NOT NULL"
+            "INSERT INTO inbox_syncs (account_id, next_sync_at, created_at, cursors) \
+             SELECT id, figures_at, created_at, '{}' FROM social_accounts WHERE figures_at IS NOT NULL"
                 .to_owned(),
             format!(
                 "INSERT INTO metrics_set_aside (account_id, name, until) SELECT id, 'views', {} FROM social_accounts",

@@ -129,7 +129,7 @@ async fn children_are_deleted_with_their_parents(s: TestStore) {
         format!(
             "INSERT INTO idempotency_keys (api_key_id, key, fingerprint, created_at) VALUES ({key}, 'k', 'f', {at})"
         ),
-        format!("INSERT INTO events (name, payload, created_at) VALUES ('post.published', '{{}}', {at})"),
+        format!("INSERT INTO events (name, payload) VALUES ('post.published', '{{}}')"),
         hook.clone(),
         deliver.clone(),
         format!(
@@ -173,7 +173,7 @@ async fn constraints_reject_unknown_values(s: TestStore) {
         format!("UPDATE posts SET status = 'lost' WHERE id = {post}"),
         format!("UPDATE post_targets SET status = 'lost' WHERE id = {}", targets[0]),
         format!("UPDATE brand_members SET role = 'guest' WHERE brand_id = {}", w.brand),
-        "INSERT INTO workspaces (plan, created_at, updated_at) VALUES ('p', '2026-01-01', '2026-01-01')".to_owned(),
+        "INSERT INTO workspaces (plan, created_at) VALUES ('p', '2026-01-01')".to_owned(),
         "INSERT INTO usage (workspace_id, month) VALUES (999, '2026-01')".to_owned(),
     ] {
         let refused = match s.db() {

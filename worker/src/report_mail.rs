@@ -95,8 +95,7 @@ pub async fn enqueue(tx: &mut Tx, cx: &MailContext<'_>, delivery: &ReportDeliver
     let mut wanted = Vec::with_capacity(recipients.len());
     for (position, to) in (0_i32..).zip(&recipients) {
         let mailbox = mailbox(&to.recipient);
-        let subscription =
-            Subscription { workspace_id: cx.workspace_id, schedule_id, address: &to.recipient, mailbox: &mailbox };
+        let subscription = Subscription { workspace_id: cx.workspace_id, address: &to.recipient, mailbox: &mailbox };
         let stop = report_deliveries::mail_stop(tx, &subscription).await?;
         match (stop, cx.mailer) {
             (Some(stop), _) => report_deliveries::fail_recipient(tx, delivery.id, position, &stopped(&stop)).await?,
@@ -158,7 +157,7 @@ async fn enqueue_one(
     mail: &MailContent,
 ) -> Result<i64> {
     let address = recipient.to_lowercase();
-    let unsubscribe = UnsubscribeLink { workspace_id: Some(cx.workspace_id), schedule_id, recipient: address };
+    let unsubscribe = UnsubscribeLink { workspace_id: cx.workspace_id, schedule_id, recipient: address };
     let unsubscribe_url = unsubscribe.url(&tx.cipher, cx.public_url)?;
     let link = FileLink::new(delivery.id, tx.now);
     let file_url = if mail.is_attached { None } else { Some(link.url(&tx.cipher, cx.public_url)?) };

@@ -112,14 +112,11 @@ async fn show(req: &Request, depot: &Depot, res: &mut Response, wish: Wish) {
 /// Returns `None` if the workspace does not exist any more.
 async fn serve(app: &App, link: &UnsubscribeLink, wish: Wish) -> Result<Option<UnsubscribePage>, StoreError> {
     let mut conn = app.store.read().await?;
-    let names = report_schedules::names_of(&mut conn, link.schedule_id).await?;
-    let Some(workspace_id) = link.workspace_id.or(names.as_ref().map(|names| names.workspace_id)) else {
-        return Ok(None);
-    };
+    let workspace_id = link.workspace_id;
     let Some(workspace) = users::workspace_name(&mut conn, workspace_id).await? else { return Ok(None) };
+    let names = report_schedules::names_of(&mut conn, link.schedule_id).await?;
     let mailbox = crier_mail::mailbox(&link.recipient);
-    let subscription =
-        Subscription { workspace_id, schedule_id: link.schedule_id, address: &link.recipient, mailbox: &mailbox };
+    let subscription = Subscription { workspace_id, address: &link.recipient, mailbox: &mailbox };
     if wish == Wish::Look {
         let stop = report_deliveries::mail_stop(&mut conn, &subscription).await?;
         let is_unsubscribed = stop.is_some_and(|stop| stop.is_unsubscribed);

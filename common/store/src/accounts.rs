@@ -50,7 +50,7 @@ fn row_name(workspace_id: i64, platform: Platform, external_id: &str) -> String 
     format!("{workspace_id}/{platform}/{external_id}")
 }
 
-pub(super) fn place(row: &str) -> SecretLocation<'_> {
+fn place(row: &str) -> SecretLocation<'_> {
     SecretLocation { table: "social_accounts", row, column: "secrets" }
 }
 

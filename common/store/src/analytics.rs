@@ -285,26 +285,20 @@ pub async fn record_posts(tx: &mut Tx, collected: &[Collected]) -> Result<()> {
 
 /// Marks targets as deleted on their platform: they are asked for no more.
 async fn mark_gone(tx: &mut Tx, target_ids: &[i64]) -> Result<()> {
-    let now = tx.now;
-    let sql = list_sql!(
-        tx,
-        "UPDATE target_analytics SET is_gone = TRUE, next_at = NULL, collected_at = $2 WHERE target_id",
-        ""
-    );
-    execute!(tx, sql, id_list(target_ids), now)?;
+    let sql = list_sql!(tx, "UPDATE target_analytics SET is_gone = TRUE, next_at = NULL WHERE target_id", "");
+    execute!(tx, sql, id_list(target_ids))?;
     Ok(())
 }
 
 /// Stores the newest figures of targets; a row is that of [`record_posts`].
 async fn update_newest(tx: &mut Tx, rows: &str) -> Result<()> {
-    let now = tx.now;
     let newest = tx.for_engine(
         "
         UPDATE target_analytics a
         SET impressions = coalesce((value ->> 1)::bigint, impressions), reach = coalesce((value ->> 2)::bigint, reach),
             likes = coalesce((value ->> 3)::bigint, likes), comments = coalesce((value ->> 4)::bigint, comments),
             shares = coalesce((value ->> 5)::bigint, shares), clicks = coalesce((value ->> 6)::bigint, clicks),
-            next_at = (value ->> 7)::timestamptz, collected_at = $2, is_gone = FALSE
+            next_at = (value ->> 7)::timestamptz, is_gone = FALSE
         FROM json_array_elements($1::json)
         WHERE a.target_id = (value ->> 0)::bigint",
         "
@@ -312,11 +306,11 @@ async fn update_newest(tx: &mut Tx, rows: &str) -> Result<()> {
         SET impressions = coalesce(value ->> 1, impressions), reach = coalesce(value ->> 2, reach),
             likes = coalesce(value ->> 3, likes), comments = coalesce(value ->> 4, comments),
             shares = coalesce(value ->> 5, shares), clicks = coalesce(value ->> 6, clicks),
-            next_at = value ->> 7, collected_at = $2, is_gone = FALSE
+            next_at = value ->> 7, is_gone = FALSE
         FROM json_each($1)
         WHERE target_id = value ->> 0",
     );
-    execute!(tx, newest, rows, now)?;
+    execute!(tx, newest, rows)?;
     Ok(())
 }
 

@@ -18,7 +18,7 @@ struct ApplicationRow {
 }
 
 /// The client id is the row's name: it is known before the row has an id, and two rows may share an application.
-pub(super) fn place(client_id: &str) -> SecretLocation<'_> {
+fn place(client_id: &str) -> SecretLocation<'_> {
     SecretLocation { table: "applications", row: client_id, column: "client_secret" }
 }
 
@@ -47,19 +47,18 @@ pub struct NewApplication<'a> {
 pub async fn set(tx: &mut Tx, new: &NewApplication<'_>) -> Result<i64> {
     const SQL: &str = "
         INSERT INTO applications (
-            platform, target, workspace_id, brand_id, instance, redirect_uri, client_id, client_secret, created_at,
-            updated_at
+            platform, target, workspace_id, brand_id, instance, redirect_uri, client_id, client_secret
         )
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
         ON CONFLICT (platform, target, coalesce(workspace_id, 0), coalesce(brand_id, 0), instance)
         DO UPDATE SET redirect_uri = excluded.redirect_uri, client_id = excluded.client_id,
-            client_secret = excluded.client_secret, updated_at = excluded.updated_at
+            client_secret = excluded.client_secret
         RETURNING id";
     let id = &new.application.client_id;
     let sealed = tx.cipher.seal(&place(id), new.application.client_secret.expose_secret().as_bytes())?;
-    let (now, workspace, brand) = (tx.now, new.owner.workspace_id(), new.owner.brand_id());
+    let (workspace, brand) = (new.owner.workspace_id(), new.owner.brand_id());
     Ok(run!(tx, c => sqlx::query_scalar(SQL).bind(new.platform).bind(new.target).bind(workspace).bind(brand)
-        .bind(new.instance).bind(new.redirect_uri).bind(id).bind(&sealed).bind(now).fetch_one(c))?)
+        .bind(new.instance).bind(new.redirect_uri).bind(id).bind(&sealed).fetch_one(c))?)
 }
 
 /// Returns the application that an operator set for a brand: its own, else its workspace's, else the installation's.

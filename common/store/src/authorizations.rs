@@ -53,13 +53,13 @@ pub struct NewAuthorization<'a> {
 pub async fn create(tx: &mut Tx, new: NewAuthorization<'_>) -> Result<SecretString> {
     const SQL: &str = "
         INSERT INTO authorizations (
-            token_hash, brand_id, platform, target, instance, stage, expires_at, created_at, user_id
+            token_hash, brand_id, platform, target, instance, stage, expires_at, user_id
         )
-        VALUES ($1, $2, $3, $4, $5, 'issued', $6, $7, $8)";
+        VALUES ($1, $2, $3, $4, $5, 'issued', $6, $7)";
     let token = new_secret()?;
     let hashed = required_hash(&token)?;
-    let (now, expires_at) = (tx.now, tx.now + LIFETIME);
-    execute!(tx, SQL, &hashed, new.brand_id, new.platform, new.target, new.instance, expires_at, now, new.user_id)?;
+    let expires_at = tx.now + LIFETIME;
+    execute!(tx, SQL, &hashed, new.brand_id, new.platform, new.target, new.instance, expires_at, new.user_id)?;
     Ok(token)
 }
 

@@ -154,12 +154,10 @@ async fn delete_other_links(tx: &mut Tx, page_id: i64, kept: &[i64]) -> Result<(
 
 /// Changes links by the rows of [`link_rows`].
 async fn update_links(tx: &mut Tx, page_id: i64, rows: &str) -> Result<()> {
-    let now = tx.now;
     let change = tx.for_engine(
         "
             UPDATE bio_links
-            SET position = e.position, title = e.title, url = e.url, icon = e.icon, is_primary = e.is_primary,
-                updated_at = $3
+            SET position = e.position, title = e.title, url = e.url, icon = e.icon, is_primary = e.is_primary
             FROM (
                 SELECT (value ->> 0)::bigint AS id, (value ->> 1)::integer AS position, value ->> 2 AS title,
                     value ->> 3 AS url, value ->> 4 AS icon, value ->> 5 = '1' AS is_primary
@@ -168,8 +166,7 @@ async fn update_links(tx: &mut Tx, page_id: i64, rows: &str) -> Result<()> {
             WHERE bio_links.id = e.id AND bio_links.page_id = $2",
         "
             UPDATE bio_links
-            SET position = e.position, title = e.title, url = e.url, icon = e.icon, is_primary = e.is_primary,
-                updated_at = $3
+            SET position = e.position, title = e.title, url = e.url, icon = e.icon, is_primary = e.is_primary
             FROM (
                 SELECT value ->> 0 AS id, value ->> 1 AS position, value ->> 2 AS title, value ->> 3 AS url,
                     value ->> 4 AS icon, value ->> 5 AS is_primary
@@ -177,26 +174,25 @@ async fn update_links(tx: &mut Tx, page_id: i64, rows: &str) -> Result<()> {
             ) e
             WHERE bio_links.id = e.id AND bio_links.page_id = $2",
     );
-    execute!(tx, change, rows, page_id, now)?;
+    execute!(tx, change, rows, page_id)?;
     Ok(())
 }
 
 /// Adds links by the rows of [`link_rows`].
 async fn add_links(tx: &mut Tx, page_id: i64, rows: &str) -> Result<()> {
-    let now = tx.now;
     let add = tx.for_engine(
         "
-            INSERT INTO bio_links (page_id, position, title, url, icon, is_primary, created_at, updated_at)
-            SELECT $2, (value ->> 1)::integer, value ->> 2, value ->> 3, value ->> 4, value ->> 5 = '1', $3, $3
+            INSERT INTO bio_links (page_id, position, title, url, icon, is_primary)
+            SELECT $2, (value ->> 1)::integer, value ->> 2, value ->> 3, value ->> 4, value ->> 5 = '1'
             FROM json_array_elements($1::json) WITH ORDINALITY AS new (value, n)
             ORDER BY n",
         "
-            INSERT INTO bio_links (page_id, position, title, url, icon, is_primary, created_at, updated_at)
-            SELECT $2, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, $3, $3
+            INSERT INTO bio_links (page_id, position, title, url, icon, is_primary)
+            SELECT $2, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5
             FROM json_each($1)
             ORDER BY key",
     );
-    execute!(tx, add, rows, page_id, now)?;
+    execute!(tx, add, rows, page_id)?;
     Ok(())
 }
 

@@ -34,8 +34,8 @@ pub async fn emit(tx: &mut Tx, brand_id: i64, name: EventName, data: &Value, tra
 /// has locked the endpoint's row. Returns the delivery's id.
 pub async fn emit_sample(tx: &mut Tx, webhook_id: i64, name: EventName, trace: Option<&str>) -> Result<i64> {
     const EVENT: &str = "
-        INSERT INTO events (name, payload, created_at)
-        VALUES ($1, $2, $3)
+        INSERT INTO events (name, payload)
+        VALUES ($1, $2)
         RETURNING id";
     const DELIVERY: &str = "
         INSERT INTO webhook_deliveries (
@@ -44,7 +44,7 @@ pub async fn emit_sample(tx: &mut Tx, webhook_id: i64, name: EventName, trace: O
         VALUES ($1, $2, 'pending', $3, $4, $4, $4)
         RETURNING id";
     let (now, payload) = (tx.now, name.sample().to_string());
-    let event: i64 = run!(tx, c => sqlx::query_scalar(EVENT).bind(name).bind(payload).bind(now).fetch_one(c))?;
+    let event: i64 = run!(tx, c => sqlx::query_scalar(EVENT).bind(name).bind(payload).fetch_one(c))?;
     let delivery: i64 = run!(tx, c => sqlx::query_scalar(DELIVERY).bind(webhook_id).bind(event).bind(MAX_ATTEMPTS)
         .bind(now).fetch_one(c))?;
     let job = NewJob::new(JobKind::DeliverWebhook, 0, now).trace(trace.map(str::to_owned));
@@ -67,8 +67,8 @@ const EMIT_PG: &str = "
             AND w.events @> jsonb_build_array($2::text)
     ),
     event AS (
-        INSERT INTO events (brand_id, name, payload, created_at)
-        SELECT $1, $2, $3, $4
+        INSERT INTO events (brand_id, name, payload)
+        SELECT $1, $2, $3
         WHERE EXISTS (SELECT 1 FROM listeners)
         RETURNING id
     ),
@@ -95,8 +95,8 @@ const EMIT_PG: &str = "
 /// writes anything. `changes()` is how many deliveries the second one inserted: they are the newest. `CROSS JOIN`: they are
 /// found by their id, not by their endpoint, which may have many.
 const EMIT_SQLITE: &str = "
-    INSERT INTO events (brand_id, name, payload, created_at)
-    SELECT $1, $2, $3, $4
+    INSERT INTO events (brand_id, name, payload)
+    SELECT $1, $2, $3
     WHERE EXISTS (
         SELECT 1
         FROM webhooks w

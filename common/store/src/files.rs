@@ -46,9 +46,9 @@ pub async fn reserve(tx: &mut Tx, new: &NewFile, cap: Option<u64>) -> Result<Opt
     const SQL: &str = "
         INSERT INTO files (
             workspace_id, brand_id, state, key, thumbnail_key, sha256, mime_type, size_bytes, width, height,
-            takers, touched_at, created_at
+            takers, touched_at
         )
-        VALUES ($1, $2, 'reserved', $3, $4, $5, $6, $7, $8, $9, 1, $10, $10)
+        VALUES ($1, $2, 'reserved', $3, $4, $5, $6, $7, $8, $9, 1, $10)
         ON CONFLICT (brand_id, sha256)
         WHERE state <> 'doomed'
         DO UPDATE SET takers = files.takers + 1, touched_at = excluded.touched_at

@@ -19,8 +19,7 @@ use super::{Conn, Page, PageRequest, Result, Store, StoreError, Tx};
 /// The columns of an [`IdempotencyRow`] of `idempotency_keys i`.
 macro_rules! key_columns {
     () => {
-        "i.fingerprint, i.status, i.location, i.body, i.packed, i.response, i.records, i.lease_until,
-            i.created_at AS stored_at"
+        "i.fingerprint, i.status, i.location, i.response, i.records, i.lease_until, i.created_at AS stored_at"
     };
 }
 pub(super) use key_columns;
@@ -116,20 +115,12 @@ impl KeyRecord {
         let Some(status) = row.status else { return Ok(KeyState::InProgress) };
         let status = u16::try_from(status).unwrap_or(500);
         if let Some(sealed) = row.response {
-            let packed = cipher.open(&place(&slot.row(), "response"), &sealed)?;
+            let packed = cipher.open(&place(&slot.row()), &sealed)?;
             return Ok(KeyState::Answered(unpack(&packed, status)?));
         }
-        let body = match (row.packed, row.body, row.records) {
-            (Some(sealed), _, _) => {
-                StoredBody::Whole(packed::unpack_plain(&cipher.open(&place(&slot.row(), "packed"), &sealed)?)?)
-            }
-            (None, Some(sealed), _) => StoredBody::Whole(cipher.open(&place(&slot.row(), "body"), &sealed)?),
-            (None, None, Some(ids)) => StoredBody::Records(
-                serde_json::from_str(&ids).map_err(|e| StoreError::Decode(format!("ids of a stored answer: {e}")))?,
-            ),
-            (None, None, None) => return Ok(KeyState::InProgress),
-        };
-        Ok(KeyState::Answered(StoredResponse { status, location: row.location, body }))
+        let Some(ids) = row.records else { return Ok(KeyState::InProgress) };
+        let ids = serde_json::from_str(&ids).map_err(|e| StoreError::Decode(format!("ids of a stored answer: {e}")))?;
+        Ok(KeyState::Answered(StoredResponse { status, location: row.location, body: StoredBody::Records(ids) }))
     }
 }
 
@@ -187,10 +178,6 @@ struct IdempotencyRow {
     status: Option<i32>,
     /// `None`: there is none, or it is in `response`.
     location: Option<String>,
-    /// Written by versions that did not compress.
-    body: Option<Vec<u8>>,
-    /// Written by versions that compressed without a dictionary.
-    packed: Option<Vec<u8>>,
     /// What [`pack`] returned, sealed.
     response: Option<Vec<u8>>,
     records: Option<String>,
@@ -228,8 +215,8 @@ fn unpack(packed: &[u8], status: u16) -> Result<StoredResponse> {
     Ok(StoredResponse { status, location: (!location.is_empty()).then_some(location), body })
 }
 
-fn place<'a>(row: &'a str, column: &'static str) -> SecretLocation<'a> {
-    SecretLocation { table: "idempotency_keys", row, column }
+fn place(row: &str) -> SecretLocation<'_> {
+    SecretLocation { table: "idempotency_keys", row, column: "response" }
 }
 
 /// Stores the response in the transaction of the write. `free`: what the look-up found. Fails if another request has
@@ -244,7 +231,7 @@ pub async fn store(tx: &mut Tx, slot: &IdempotencySlot, answer: &StoredResponse,
     let location = answer.location.as_deref();
     let (sealed, records, location) = match &answer.body {
         StoredBody::Whole(body) => {
-            let sealed = tx.cipher.seal(&place(&slot.row(), "response"), &pack(location, body)?)?;
+            let sealed = tx.cipher.seal(&place(&slot.row()), &pack(location, body)?)?;
             (Some(sealed), None, None)
         }
         StoredBody::Records(ids) => (None, Some(id_list(ids)), location),
@@ -331,7 +318,7 @@ pub struct WriteRow {
     pub last4: String,
     /// The `Idempotency-Key`.
     pub key: String,
-    /// `None`: a process of an older version stored it.
+    /// `None`: the request has no endpoint.
     pub method: Option<String>,
     pub path: Option<String>,
     pub status: i32,

@@ -68,10 +68,10 @@ fn sync_now(tx: &Tx, account_id: i64, workspace_id: i64, trace: Option<&str>) ->
 /// Has an account looked at from now on: it was connected.
 pub async fn start(tx: &mut Tx, account_id: i64) -> Result<()> {
     const SQL: &str = "
-        INSERT INTO inbox_syncs (account_id, next_sync_at, created_at, updated_at, cursors)
-        VALUES ($1, $2, $2, $2, '{}')
+        INSERT INTO inbox_syncs (account_id, next_sync_at, created_at, cursors)
+        VALUES ($1, $2, $2, '{}')
         ON CONFLICT (account_id)
-        DO UPDATE SET next_sync_at = excluded.next_sync_at, updated_at = excluded.updated_at";
+        DO UPDATE SET next_sync_at = excluded.next_sync_at";
     let now = tx.now;
     execute!(tx, SQL, account_id, now)?;
     Ok(())
@@ -81,10 +81,10 @@ pub async fn start(tx: &mut Tx, account_id: i64) -> Result<()> {
 pub async fn request(tx: &mut Tx, account_id: i64, workspace_id: i64, trace: Option<&str>) -> Result<()> {
     const SQL: &str = "
         UPDATE inbox_syncs
-        SET next_sync_at = $2, requests = requests + 1, updated_at = $3
+        SET next_sync_at = $2, requests = requests + 1
         WHERE account_id = $1";
-    let (now, next) = (tx.now, tx.now + NEXT_SYNC);
-    if execute!(tx, SQL, account_id, next, now)? == 0 {
+    let next = tx.now + NEXT_SYNC;
+    if execute!(tx, SQL, account_id, next)? == 0 {
         return Ok(());
     }
     let job = sync_now(tx, account_id, workspace_id, trace);
@@ -164,9 +164,7 @@ pub async fn enqueue_due(tx: &mut Tx, limit: i64, plans: &Plans) -> Result<usize
 
 /// Stores the cursor of a stream. The caller has locked the row.
 pub async fn set_cursors(tx: &mut Tx, account_id: i64, cursors: &Cursors) -> Result<()> {
-    let now = tx.now;
-    const SQL: &str = "UPDATE inbox_syncs SET cursors = $2, updated_at = $3 WHERE account_id = $1";
-    execute!(tx, SQL, account_id, Json(cursors), now)?;
+    execute!(tx, "UPDATE inbox_syncs SET cursors = $2 WHERE account_id = $1", account_id, Json(cursors))?;
     Ok(())
 }
 
@@ -181,7 +179,7 @@ pub async fn set_unfinished(tx: &mut Tx, account_id: i64, streams: &[String]) ->
 pub async fn end(tx: &mut Tx, account_id: i64, note: Option<&Failure>, next: Option<DateTime<Utc>>) -> Result<()> {
     const SQL: &str = "
         UPDATE inbox_syncs
-        SET last_error = $2, next_sync_at = $3, failures = 0, synced_at = $4, updated_at = $4, unfinished = '[]'
+        SET last_error = $2, next_sync_at = $3, failures = 0, synced_at = $4, unfinished = '[]'
         WHERE account_id = $1";
     let now = tx.now;
     execute!(tx, SQL, account_id, note.map(Json), next, now)?;
@@ -192,10 +190,9 @@ pub async fn end(tx: &mut Tx, account_id: i64, note: Option<&Failure>, next: Opt
 pub async fn fail(tx: &mut Tx, account_id: i64, error: &Failure, next: Option<DateTime<Utc>>) -> Result<()> {
     const SQL: &str = "
         UPDATE inbox_syncs
-        SET last_error = $2, next_sync_at = $3, failures = failures + 1, updated_at = $4, unfinished = '[]'
+        SET last_error = $2, next_sync_at = $3, failures = failures + 1, unfinished = '[]'
         WHERE account_id = $1";
-    let now = tx.now;
-    execute!(tx, SQL, account_id, Json(error), next, now)?;
+    execute!(tx, SQL, account_id, Json(error), next)?;
     Ok(())
 }
 

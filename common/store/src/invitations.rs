@@ -38,14 +38,14 @@ pub struct Invitation {
 /// Creates an invitation and returns its token. An earlier invitation of the same address to the brand is replaced.
 pub async fn create(tx: &mut Tx, brand_id: i64, user_id: i64, email: &str, role: Role) -> Result<SecretString> {
     const SQL: &str = "
-        INSERT INTO invitations (brand_id, user_id, role, created_at, expires_at, email, hash)
-        VALUES ($1, $2, $3, $4, $5, $6, $7)
+        INSERT INTO invitations (brand_id, user_id, role, expires_at, email, hash)
+        VALUES ($1, $2, $3, $4, $5, $6)
         ON CONFLICT (brand_id, email)
-        DO UPDATE SET user_id = excluded.user_id, role = excluded.role, created_at = excluded.created_at,
-            expires_at = excluded.expires_at, hash = excluded.hash";
+        DO UPDATE SET user_id = excluded.user_id, role = excluded.role, expires_at = excluded.expires_at,
+            hash = excluded.hash";
     let (token, hash) = sessions::new_token(&Purpose::Invitation)?;
-    let (now, expires_at, email) = (tx.now, tx.now + LIFETIME, email.to_lowercase());
-    execute!(tx, SQL, brand_id, user_id, role, now, expires_at, &email, &hash)?;
+    let (expires_at, email) = (tx.now + LIFETIME, email.to_lowercase());
+    execute!(tx, SQL, brand_id, user_id, role, expires_at, &email, &hash)?;
     Ok(token)
 }
 

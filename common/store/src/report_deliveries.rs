@@ -201,7 +201,7 @@ pub async fn unsubscribe(tx: &mut Tx, workspace_id: i64, mailbox: &str) -> Resul
         SELECT id, $2, 'unsubscribed', TRUE, $3
         FROM workspaces
         WHERE id = $1
-        ON CONFLICT (workspace_id, recipient) WHERE schedule_id IS NULL
+        ON CONFLICT (workspace_id, recipient)
         DO UPDATE SET is_unsubscribed = TRUE";
     let now = tx.now;
     Ok(execute!(tx, SQL, workspace_id, mailbox, now)? > 0)
@@ -212,13 +212,9 @@ pub async fn resubscribe(tx: &mut Tx, to: &Subscription<'_>) -> Result<()> {
     const SQL: &str = "
         DELETE FROM report_mail_stops
         WHERE workspace_id = $1
-            AND schedule_id IS NULL
-            AND recipient IN ($2, $3)
+            AND recipient = $2
             AND is_unsubscribed";
-    const OF_SCHEDULE: &str = "DELETE FROM report_mail_stops WHERE schedule_id = $1 AND recipient = $2";
-    let address = to.address.to_lowercase();
-    execute!(tx, SQL, to.workspace_id, &address, to.mailbox)?;
-    execute!(tx, OF_SCHEDULE, to.schedule_id, &address)?;
+    execute!(tx, SQL, to.workspace_id, to.mailbox)?;
     Ok(())
 }
 
@@ -231,7 +227,7 @@ pub async fn stop_refused(tx: &mut Tx, mail_id: i64, reason: &str) -> Result<()>
         JOIN report_deliveries d ON d.id = p.delivery_id
         JOIN brands b ON b.id = d.brand_id
         WHERE p.mail_id = $1
-        ON CONFLICT (workspace_id, recipient) WHERE schedule_id IS NULL
+        ON CONFLICT (workspace_id, recipient)
         DO NOTHING";
     const RECIPIENT: &str = "SELECT recipient FROM report_recipients WHERE mail_id = $1";
     let recipient: Option<String> = run!(tx, c => sqlx::query_scalar(RECIPIENT).bind(mail_id).fetch_optional(c))?;
@@ -241,11 +237,10 @@ pub async fn stop_refused(tx: &mut Tx, mail_id: i64, reason: &str) -> Result<()>
     Ok(())
 }
 
-/// Who gets mails of which schedule.
+/// A recipient of a workspace's reports.
 #[derive(Clone, Copy, Debug)]
 pub struct Subscription<'a> {
     pub workspace_id: i64,
-    pub schedule_id: i64,
     pub address: &'a str,
     /// That of the address.
     pub mailbox: &'a str,
@@ -259,26 +254,19 @@ pub struct MailStop {
     pub reason: String,
 }
 
-/// Returns why a recipient gets no mails; `None`: nothing is known against it. Recipients unsubscribe by mailbox, or by
-/// address and schedule in the release before.
+/// Returns why a recipient gets no mails; `None`: nothing is known against it. Recipients unsubscribe by
+/// mailbox; mail servers refuse an address.
 pub async fn mail_stop(conn: &mut Conn, to: &Subscription<'_>) -> Result<Option<MailStop>> {
     const SQL: &str = "
         SELECT is_unsubscribed, reason
         FROM report_mail_stops
         WHERE workspace_id = $1
-            AND schedule_id IS NULL
-            AND recipient IN ($3, $4)
-            AND (is_unsubscribed OR recipient = $3)
-        UNION ALL
-        SELECT TRUE, reason
-        FROM report_mail_stops
-        WHERE schedule_id = $2
-            AND recipient = $3
-        ORDER BY 1 DESC
+            AND recipient IN ($2, $3)
+            AND (is_unsubscribed OR recipient = $2)
+        ORDER BY is_unsubscribed DESC
         LIMIT 1";
     let address = to.address.to_lowercase();
-    Ok(run!(conn, c => sqlx::query_as(SQL).bind(to.workspace_id).bind(to.schedule_id).bind(&address).bind(to.mailbox)
-        .fetch_optional(c))?)
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(to.workspace_id).bind(&address).bind(to.mailbox).fetch_optional(c))?)
 }
 
 /// Lets recipients whom a mail server refused get mails of the workspace's reports again: someone has entered them anew.
@@ -287,7 +275,6 @@ pub async fn allow_again(tx: &mut Tx, workspace_id: i64, recipients: &[String]) 
     const SQL: &str = "
         DELETE FROM report_mail_stops
         WHERE workspace_id = $1
-            AND schedule_id IS NULL
             AND recipient = $2
             AND NOT is_unsubscribed";
     for recipient in recipients {

@@ -56,8 +56,6 @@ pub async fn of_reports(conn: &mut Conn, report_ids: &[i64]) -> Result<Vec<Repor
 /// Whose report a schedule mails.
 #[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct ScheduleNames {
-    pub workspace_id: i64,
-    pub workspace: String,
     pub brand: String,
     pub report: String,
 }
@@ -65,11 +63,10 @@ pub struct ScheduleNames {
 /// Returns whose report a schedule mails; `None`: it was deleted.
 pub async fn names_of(conn: &mut Conn, schedule_id: i64) -> Result<Option<ScheduleNames>> {
     const SQL: &str = "
-        SELECT w.id AS workspace_id, w.name AS workspace, b.name AS brand, r.name AS report
+        SELECT b.name AS brand, r.name AS report
         FROM report_schedules s
         JOIN reports r ON r.id = s.report_id
         JOIN brands b ON b.id = r.brand_id
-        JOIN workspaces w ON w.id = b.workspace_id
         WHERE s.id = $1";
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(schedule_id).fetch_optional(c))?)
 }

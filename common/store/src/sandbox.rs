@@ -33,13 +33,12 @@ pub struct SandboxPost {
 /// Claims a handle for a workspace, or confirms that it has it; `false`: another workspace has it.
 pub async fn claim_handle(tx: &mut Tx, workspace_id: i64, handle: &str) -> Result<bool> {
     const SQL: &str = "
-        INSERT INTO sandbox_handles (handle, workspace_id, created_at)
-        VALUES ($1, $2, $3)
+        INSERT INTO sandbox_handles (handle, workspace_id)
+        VALUES ($1, $2)
         ON CONFLICT (handle)
         DO UPDATE SET expired = FALSE
         WHERE sandbox_handles.workspace_id = excluded.workspace_id";
-    let now = tx.now;
-    Ok(execute!(tx, SQL, handle, workspace_id, now)? > 0)
+    Ok(execute!(tx, SQL, handle, workspace_id)? > 0)
 }
 
 /// Returns the workspace that has a handle.

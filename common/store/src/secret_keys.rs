@@ -5,7 +5,7 @@
 use crier_base::secrets::{Cipher, SecretLocation, key_id};
 
 use super::db::{execute, run};
-use super::{Conn, Result, Store, Tx, accounts, applications, webhooks};
+use super::{Conn, Result, Store, Tx};
 
 const TEXT: &[u8] = b"crier";
 
@@ -41,18 +41,6 @@ pub async fn check(store: &Store) -> Result<Option<KeyProblem>> {
             return Ok(Some(KeyProblem::Wrong(*id)));
         }
     }
-    if !checks.is_empty() {
-        return Ok(None);
-    }
-    // Stored by a version that made no checks.
-    for id in ids_in_use(&mut conn).await? {
-        if !store.cipher().has_key(id) {
-            return Ok(Some(KeyProblem::Missing(id)));
-        }
-        if !opens_stored_secrets(&mut conn, store.cipher(), id).await? {
-            return Ok(Some(KeyProblem::Wrong(id)));
-        }
-    }
     Ok(None)
 }
 
@@ -80,12 +68,11 @@ pub async fn record(store: &Store) -> Result<()> {
 
 async fn insert(tx: &mut Tx, id: u8) -> Result<()> {
     const SQL: &str = "
-        INSERT INTO secret_key_checks (key_id, sealed, created_at)
-        VALUES ($1, $2, $3)
+        INSERT INTO secret_key_checks (key_id, sealed)
+        VALUES ($1, $2)
         ON CONFLICT DO NOTHING";
-    let now = tx.now;
     let sealed = tx.cipher.seal_with(id, &location(&id.to_string()), TEXT)?;
-    execute!(tx, SQL, i64::from(id), &sealed, now)?;
+    execute!(tx, SQL, i64::from(id), &sealed)?;
     Ok(())
 }
 
@@ -106,39 +93,4 @@ async fn ids_in_use(conn: &mut Conn) -> Result<Vec<u8>> {
         SELECT substr(client_secret, 1, 2) FROM applications";
     let heads: Vec<Vec<u8>> = run!(conn, c => sqlx::query_scalar(SQL).fetch_all(c))?;
     Ok(heads.iter().filter_map(|head| key_id(head)).collect())
-}
-
-/// Returns whether the configured key of this id opens what was sealed with it. A few values of each table are tried, and
-/// one is enough: a value may be damaged by itself.
-async fn opens_stored_secrets(conn: &mut Conn, cipher: &Cipher, id: u8) -> Result<bool> {
-    const SQL: &str = "
-        SELECT * FROM (
-            SELECT 1 AS place, CAST(id AS text) AS name, secret AS sealed
-            FROM webhooks
-            WHERE substr(secret, 2, 1) = $1
-            LIMIT 5
-        ) a
-        UNION ALL
-        SELECT * FROM (
-            SELECT 2 AS place, workspace_id || '/' || platform || '/' || external_id AS name, secrets AS sealed
-            FROM social_accounts
-            WHERE substr(secrets, 2, 1) = $1
-            LIMIT 5
-        ) b
-        UNION ALL
-        SELECT * FROM (
-            SELECT 3 AS place, client_id AS name, client_secret AS sealed
-            FROM applications
-            WHERE substr(client_secret, 2, 1) = $1
-            LIMIT 5
-        ) c";
-    let rows: Vec<(i32, String, Vec<u8>)> = run!(conn, c => sqlx::query_as(SQL).bind(vec![id]).fetch_all(c))?;
-    Ok(rows.iter().any(|(place, name, sealed)| {
-        let place = match place {
-            1 => webhooks::place(name),
-            2 => accounts::place(name),
-            _ => applications::place(name),
-        };
-        cipher.open(&place, sealed).is_ok()
-    }))
 }

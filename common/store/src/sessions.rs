@@ -32,7 +32,7 @@ pub struct SessionRow {
     pub id: i64,
     pub user_agent: String,
     /// The address from which the user signed in.
-    pub address: Option<String>,
+    pub address: String,
     pub created_at: DateTime<Utc>,
     pub last_used_at: Option<DateTime<Utc>>,
 }

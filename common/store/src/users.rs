@@ -13,8 +13,8 @@ const FIND: &str = "
 
 pub async fn create_workspace(tx: &mut Tx, name: &str, plan: &str) -> Result<i64> {
     const SQL: &str = "
-            INSERT INTO workspaces (name, plan, created_at, updated_at)
-            VALUES ($1, $2, $3, $3)
+            INSERT INTO workspaces (name, plan, created_at)
+            VALUES ($1, $2, $3)
             RETURNING id";
     let now = tx.now;
     Ok(run!(tx, c => sqlx::query_scalar(SQL).bind(name).bind(plan).bind(now).fetch_one(c))?)
@@ -33,15 +33,13 @@ pub async fn workspace_name(conn: &mut Conn, workspace_id: i64) -> Result<Option
 }
 
 pub async fn set_plan(tx: &mut Tx, workspace_id: i64, plan: &str) -> Result<()> {
-    let now = tx.now;
-    execute!(tx, "UPDATE workspaces SET plan = $2, updated_at = $3 WHERE id = $1", workspace_id, plan, now)?;
+    execute!(tx, "UPDATE workspaces SET plan = $2 WHERE id = $1", workspace_id, plan)?;
     Ok(())
 }
 
 /// Sets the time zone in which its months begin; an IANA name.
 pub async fn set_timezone(tx: &mut Tx, workspace_id: i64, zone: &str) -> Result<()> {
-    let now = tx.now;
-    execute!(tx, "UPDATE workspaces SET timezone = $2, updated_at = $3 WHERE id = $1", workspace_id, zone, now)?;
+    execute!(tx, "UPDATE workspaces SET timezone = $2 WHERE id = $1", workspace_id, zone)?;
     Ok(())
 }
 

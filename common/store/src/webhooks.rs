@@ -15,7 +15,7 @@ use super::{Conn, Result, StoreError, Tx};
 
 const COLUMNS: &str = "id, user_id, url, events, description, is_active, disabled_reason, created_at, updated_at";
 
-pub(super) fn place(row: &str) -> SecretLocation<'_> {
+fn place(row: &str) -> SecretLocation<'_> {
     SecretLocation { table: "webhooks", row, column: "secret" }
 }
 

@@ -26,7 +26,7 @@ struct Sessions {
 struct Session {
     id: i64,
     device: String,
-    address: Option<String>,
+    address: String,
     created: Time,
     last_used: Time,
     is_this: bool,

@@ -37,9 +37,7 @@ impl FileLink {
 /// The request of a recipient to get no more mails of a workspace's reports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnsubscribeLink {
-    /// `None`: the release before made the link; its schedule has the workspace.
-    #[serde(default)]
-    pub workspace_id: Option<i64>,
+    pub workspace_id: i64,
     /// The schedule whose mail has the link.
     pub schedule_id: i64,
     pub recipient: String,

@@ -260,16 +260,7 @@ pub async fn make_due_now(tx: &mut Tx, ids: &[i64]) -> Result<()> {
 
 /// Pauses a kind: workers claim no more of its jobs; running ones continue.
 pub async fn pause_kind(tx: &mut Tx, kind: JobKind) -> Result<()> {
-    let now = tx.now;
-    execute!(
-        tx,
-        "
-        INSERT INTO paused_kinds (kind, created_at)
-        VALUES ($1, $2)
-        ON CONFLICT DO NOTHING",
-        kind,
-        now
-    )?;
+    execute!(tx, "INSERT INTO paused_kinds (kind) VALUES ($1) ON CONFLICT DO NOTHING", kind)?;
     Ok(())
 }
 
