@@ -1282,7 +1282,6 @@ create index jobs_lane on jobs ((lane || ''), id) where lane is not null and sta
 -- misdated::pull_back. The times of jobs without an error were chosen by users, and can be years away.
 create index jobs_retries on jobs (run_at) where state = 'scheduled' and last_error is not null;
 
-
 -- Kinds whose jobs do not start.
 create table paused_kinds (
     kind text primary key
