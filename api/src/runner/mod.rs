@@ -88,7 +88,7 @@ impl salvo::Handler for Runner {
         let run = AssertUnwindSafe(self.run(req, res, &request_id)).catch_unwind();
         let outcome = run.await.unwrap_or_else(|panic| Err(reply::panic_error(&panic)));
         match outcome {
-            Ok(Some(answer)) => reply::success(res, &answer),
+            Ok(Some(response)) => reply::success(res, response),
             // The file is on its way.
             Ok(None) => {}
             Err(error) => reply::refusal(&self.app, res, &error, &request_id),
