@@ -31,7 +31,10 @@ worker_on_both!(
     a_ready_job_of_a_clock_that_was_ahead_is_notified_again,
     scheduled_posts_are_not_pulled_back,
 );
-on_both![a_jump_ahead_that_the_database_does_not_share_is_not_used];
+on_both!(
+    a_jump_ahead_that_the_database_does_not_share_is_not_used,
+    a_process_that_starts_with_a_wrong_clock_uses_the_database_s_time,
+);
 on_both_apps!(idempotent_responses_survive_clock_jumps);
 
 const HOUR: TimeDelta = TimeDelta::hours(1);
@@ -328,6 +331,22 @@ async fn a_jump_ahead_that_the_database_does_not_share_is_not_used(s: TestStore)
         clock.advance(TimeDelta::seconds(1));
     }
     assert_eq!(clock.now(), before + TimeDelta::seconds(60));
+}
+
+/// A process that starts while its clock is wrong uses Postgres' time, and its own on SQLite.
+async fn a_process_that_starts_with_a_wrong_clock_uses_the_database_s_time(s: TestStore) {
+    let right = server::now(&mut s.read().await.unwrap()).await.unwrap();
+    let clock = Clock::manual(right.unwrap_or_else(|| s.now()) + FORTY_DAYS);
+    let wrong = clock.now();
+    let store = Store::new(s.db().clone(), clock.clone(), cipher(), Arc::new(NoopNotifier));
+    store.start_clock().await.unwrap();
+    let expected = right.unwrap_or(wrong);
+    assert!((clock.now() - expected).abs() < TimeDelta::seconds(30));
+    for _ in 0..100 {
+        store.check_clock().await.unwrap();
+        clock.advance(TimeDelta::seconds(1));
+    }
+    assert!((clock.now() - expected).abs() < TimeDelta::seconds(130));
 }
 
 /// Invariant: a request that is repeated within a day gets the first response, and is executed once.

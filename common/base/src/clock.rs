@@ -119,6 +119,18 @@ impl Clock {
         }
     }
 
+    /// Treats a time that is more than a minute ahead of `better`, another clock's time, as a jump ahead: for a process
+    /// that starts while its clock is wrong.
+    pub fn start_from(&self, better: DateTime<Utc>) {
+        let reading = self.source.read();
+        let offset = better.timestamp_micros() - reading.elapsed;
+        if TimeDelta::microseconds(reading.offset - offset) > MAX_STEP {
+            let mut steps = self.steps();
+            steps.offset = Some(offset);
+            steps.update(reading);
+        }
+    }
+
     /// Returns the number of jumps by more than a minute, in both directions.
     pub fn jumps(&self) -> u64 {
         self.steps().jumps
@@ -281,6 +293,18 @@ mod tests {
         assert_eq!(clock.now(), START + SECOND * 590);
         clock.advance(SECOND);
         assert_eq!(clock.now(), START + HOUR + SECOND * 591);
+    }
+
+    #[test]
+    fn a_clock_that_starts_ahead_of_a_better_one_uses_its_time() {
+        for (ahead, held_back) in [(HOUR, true), (TimeDelta::days(40), true), (SECOND * 59, false), (-HOUR, false)] {
+            let clock = Clock::manual(START + ahead);
+            clock.start_from(START);
+            assert_eq!(clock.now(), if held_back { START } else { START + ahead });
+            assert_eq!((clock.held_back_jump().is_some(), clock.jumps()), (held_back, u64::from(held_back)));
+            clock.advance(SECOND * 60);
+            assert_eq!(clock.now(), START + ahead + SECOND * 60);
+        }
     }
 
     #[test]

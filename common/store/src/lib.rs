@@ -140,6 +140,14 @@ impl Store {
         self.clock.now()
     }
 
+    /// Starts with Postgres' time if this machine's clock is more than a minute ahead of it. Called once, before any write.
+    pub async fn start_clock(&self) -> Result<()> {
+        if let Some(at) = server::now(&mut self.read().await?).await? {
+            self.clock.start_from(at);
+        }
+        Ok(())
+    }
+
     /// Holds back a jump of the clock for longer if Postgres' clock is nearer to the time without it. Called regularly.
     pub async fn check_clock(&self) -> Result<()> {
         let Some(jump) = self.clock.held_back_jump() else { return Ok(()) };
