@@ -69,6 +69,13 @@ macro_rules! declare_report_format {
 
 for_each_report_format!(declare_report_format);
 
+impl ReportFormat {
+    /// Returns whether this build writes the format.
+    pub const fn is_available(self) -> bool {
+        !matches!(self, Self::Pdf) || cfg!(feature = "pdf")
+    }
+}
+
 crier_base::text_enum! {
     /// What a widget shows.
     pub enum WidgetType {

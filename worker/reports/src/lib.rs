@@ -1,10 +1,8 @@
 //! Writes reports to files. A report is a [`Document`]: plain values that were read from the record once. Each format
 //! is a writer over it, in a file of its own, which knows nothing about where the values come from.
 //!
-//! **To add a format:** its line in `for_each_report_format!` (`common/domain/src/report.rs`), and a file here with its
+//! **To add a format:** its line in `for_each_report_format!` (`common/domain/src/report.rs`), and a module here with its
 //! name and `pub fn write(document: &Document, out: &mut dyn Write) -> Result<(), WriteError>`.
-//!
-//! `cargo fmt` does not find these files, since a macro declares them: `rustfmt --edition 2024 worker/reports/src/*.rs`.
 //!
 //! **To add a widget:** its line in `WidgetType`, its columns in [`columns`], and a function in
 //! `worker/src/jobs/export_report` that reads its table. The writers draw any [`Widget`] by its [`View`].
@@ -15,10 +13,19 @@ use crier_domain::for_each_report_format;
 use crier_domain::report::ReportFormat;
 
 pub mod columns;
+mod csv;
 pub mod document;
+mod json;
 mod palette;
+#[cfg(feature = "pdf")]
+mod pdf;
+#[cfg(not(feature = "pdf"))]
+#[path = "without_pdf.rs"]
+mod pdf;
+mod pptx;
 pub mod sample;
 mod text;
+mod xlsx;
 
 pub use document::{Cell, Chart, ChartType, Column, ColumnType, Document, Period, Table, View, Widget};
 
@@ -38,11 +45,9 @@ impl WriteError {
     }
 }
 
-/// Generates the module of each format and [`write`].
+/// Generates [`write`].
 macro_rules! declare_writers {
     ($($format:ident = $name:ident $media_type:tt),+ $(,)?) => {
-        $(mod $name;)+
-
         /// Writes the document to `out` in a format. Takes up to seconds of processor time: call it on a thread for
         /// blocking work.
         pub fn write(document: &Document, format: ReportFormat, out: &mut dyn Write) -> Result<(), WriteError> {

@@ -236,7 +236,7 @@ const fn format_name(format: ReportFormat) -> &'static str {
 }
 
 fn formats(chosen: &str) -> Vec<Choice> {
-    let all = ReportFormat::ALL.iter();
+    let all = ReportFormat::ALL.iter().filter(|format| format.is_available());
     all.map(|one| Choice::new(one.as_str(), format_name(*one), one.as_str() == chosen)).collect()
 }
 

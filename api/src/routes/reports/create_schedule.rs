@@ -13,7 +13,7 @@ use crier_store::{Tx, report_deliveries};
 use schemars::JsonSchema;
 use serde_json::json;
 
-use super::{FEATURES, ReportSchedule, TAG, lock};
+use super::{FEATURES, ReportSchedule, TAG, check_available, lock};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Growth, ResponseShape};
 use crate::error::{ApiError, ErrorCode, Result};
@@ -88,6 +88,7 @@ fn read_fields(f: &Fields<'_>, timezone: &str, now: DateTime<Utc>) -> Option<Par
     let time = f.text("time", 1..=MAX_LENGTH).value();
     let recipients = read_recipients(f);
     let format = f.enum_value("format").value().unwrap_or(ReportFormat::Pdf);
+    check_available(f, format);
     if let Some(text) = &time
         && parse_time(text).is_none()
     {

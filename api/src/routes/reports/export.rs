@@ -13,7 +13,7 @@ use crier_store::report_deliveries::{self, NewDelivery};
 use schemars::JsonSchema;
 use serde_json::json;
 
-use super::{FEATURES, ReportDelivery, TAG, delivery_path, lock};
+use super::{FEATURES, ReportDelivery, TAG, check_available, delivery_path, lock};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Growth, ResponseShape};
 use crate::error::{ApiError, Result};
@@ -63,6 +63,9 @@ fn read(cx: &Context) -> ParsedBody<Option<ParsedExport>> {
 
 fn read_fields(f: &Fields<'_>, today: NaiveDate) -> Option<ParsedExport> {
     let format = f.required("format", f.enum_value("format"));
+    if let Some(format) = format {
+        check_available(f, format);
+    }
     let (start, end) = (f.date("start").value(), f.date("end").value());
     let end = end.unwrap_or(today);
     let start = start.unwrap_or_else(|| last_days(end).0);

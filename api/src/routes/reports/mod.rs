@@ -13,6 +13,7 @@ use serde::Serialize;
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, Result};
+use crate::fields::Fields;
 use crate::openapi::schema::Word;
 use crate::response::{PREFIX, ScheduledTimestamp, Timestamp};
 
@@ -255,6 +256,13 @@ impl ReportDelivery {
 impl From<ReportRecipient> for ReportMail {
     fn from(to: ReportRecipient) -> Self {
         Self { recipient: to.recipient, status: to.status, error: to.error.map(Into::into) }
+    }
+}
+
+/// Adds a problem if this build cannot write the format.
+fn check_available(f: &Fields<'_>, format: ReportFormat) {
+    if !format.is_available() {
+        f.problem("format", format!("This service was built without {format}. Choose another format."));
     }
 }
 
