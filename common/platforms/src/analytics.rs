@@ -71,7 +71,7 @@ pub trait AnalyticsConnector: Send + Sync {
         &self,
         _account: &ConnectorAccount,
         posts: &[PublishedPost],
-        _aside: &mut SetAside,
+        _skipped: &mut SetAside,
     ) -> Result<Vec<Option<Figures>>, CallError> {
         Ok(posts.iter().map(|_| Some(Figures::default())).collect())
     }
@@ -80,11 +80,11 @@ pub trait AnalyticsConnector: Send + Sync {
     async fn account_figures(
         &self,
         account: &ConnectorAccount,
-        aside: &mut SetAside,
+        skipped: &mut SetAside,
     ) -> Result<AccountFigures, CallError>;
 }
 
 /// Returns a count at a path (`/likeCount`) of a platform's answer; `None` if there is none, or it is no plain number.
-pub(super) fn count(answer: &Value, path: &str) -> Option<i64> {
-    answer.pointer(path).and_then(Value::as_i64)
+pub(super) fn count(response: &Value, path: &str) -> Option<i64> {
+    response.pointer(path).and_then(Value::as_i64)
 }

@@ -76,17 +76,17 @@ impl PlatformClient {
 
     /// Sends the request. Any response is `Ok`, whatever its status.
     pub async fn send(&self, effect: Effect, request: RequestBuilder) -> Result<HttpResponse, CallError> {
-        let answer = self.http.send(request).await;
-        metrics::platform_request(self.platform.as_str(), answer.as_ref().ok().map(|a| a.status));
-        if let Ok(answer) = &answer {
-            learn_platform_clock(&answer.headers, self.clock.now());
+        let response = self.http.send(request).await;
+        metrics::platform_request(self.platform.as_str(), response.as_ref().ok().map(|a| a.status));
+        if let Ok(response) = &response {
+            learn_platform_clock(&response.headers, self.clock.now());
         }
-        answer.map_err(|error| self.classify_no_response(effect, &error))
+        response.map_err(|error| self.classify_no_response(effect, &error))
     }
 
     /// Parses the body of a successful response. If that fails, the effect of the call is unknown.
-    pub fn read<T: DeserializeOwned>(&self, effect: Effect, answer: &HttpResponse) -> Result<T, CallError> {
-        let parsed = if answer.truncated { None } else { serde_json::from_slice(&answer.body).ok() };
+    pub fn read<T: DeserializeOwned>(&self, effect: Effect, response: &HttpResponse) -> Result<T, CallError> {
+        let parsed = if response.truncated { None } else { serde_json::from_slice(&response.body).ok() };
         parsed.ok_or_else(|| self.classify_unknown_effect(effect, "sent an unreadable response", None))
     }
 
@@ -95,11 +95,11 @@ impl PlatformClient {
     pub fn classify_status(
         &self,
         effect: Effect,
-        answer: &HttpResponse,
+        response: &HttpResponse,
         code: Option<&str>,
         detail: Option<String>,
     ) -> CallError {
-        let (name, status) = (self.name(), answer.status);
+        let (name, status) = (self.name(), response.status);
         let code = code.map_or_else(|| status.as_u16().to_string(), str::to_owned);
         let with = |category, text: &str| {
             let message = match &detail {
@@ -110,7 +110,7 @@ impl PlatformClient {
         };
         match status.as_u16() {
             429 => {
-                let until = retry_at(&answer.headers, self.clock.now());
+                let until = retry_at(&response.headers, self.clock.now());
                 self.rate_limited(until, Some(&code))
             }
             500.. => self.classify_unknown_effect(

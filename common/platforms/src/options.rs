@@ -225,7 +225,7 @@ mod tests {
 
     use super::*;
 
-    fn refused(platform: Platform, options: Value) -> Vec<&'static str> {
+    fn rejected(platform: Platform, options: Value) -> Vec<&'static str> {
         let Value::Object(options) = options else { panic!("an object") };
         check(platform, &options).into_iter().map(|(name, _)| name).collect()
     }
@@ -243,14 +243,14 @@ mod tests {
     #[test]
     fn values_of_another_kind_are_refused() {
         let right = json!({ "visibility": "unlisted", "sensitive": true, "language": null, "another": [1] });
-        assert!(refused(Platform::Mastodon, right).is_empty());
+        assert!(rejected(Platform::Mastodon, right).is_empty());
         let wrong = json!({ "visibility": "secret", "sensitive": "yes", "spoiler_text": "x".repeat(65_536) });
-        assert_eq!(refused(Platform::Mastodon, wrong), ["visibility", "spoiler_text", "sensitive"]);
+        assert_eq!(rejected(Platform::Mastodon, wrong), ["visibility", "spoiler_text", "sensitive"]);
         for link in ["ftp://a.example", "a.example", "https://", &format!("https://a.example/{}", "x".repeat(2_048))] {
-            assert_eq!(refused(Platform::Facebook, json!({ "link": link })), ["link"], "{link}");
+            assert_eq!(rejected(Platform::Facebook, json!({ "link": link })), ["link"], "{link}");
         }
-        assert!(refused(Platform::Facebook, json!({ "link": "https://a.example/é" })).is_empty());
-        assert_eq!(refused(Platform::Pinterest, json!({ "board": 12 })), ["board"]);
+        assert!(rejected(Platform::Facebook, json!({ "link": "https://a.example/é" })).is_empty());
+        assert_eq!(rejected(Platform::Pinterest, json!({ "board": 12 })), ["board"]);
     }
 
     #[test]
@@ -258,17 +258,17 @@ mod tests {
         let long = format!("de{}", "-abcdefgh".repeat(4));
         for platform in [Platform::Mastodon, Platform::GoogleBusiness] {
             for right in ["de", "pt-BR", "zh-Hant-TW", "es-419", "EN", "yue", ""] {
-                assert!(refused(platform, json!({ "language": right })).is_empty(), "{right}");
+                assert!(rejected(platform, json!({ "language": right })).is_empty(), "{right}");
             }
             for wrong in ["nonsense", "xx", "d", "pt_BR", "de-", "-de", "de--AT", "français", "de AT", &long] {
-                assert_eq!(refused(platform, json!({ "language": wrong })), ["language"], "{wrong}");
+                assert_eq!(rejected(platform, json!({ "language": wrong })), ["language"], "{wrong}");
             }
         }
         for right in ["Bread", "r/Bread", "/r/u_ann-b", ""] {
-            assert!(refused(Platform::Reddit, json!({ "subreddit": right })).is_empty(), "{right}");
+            assert!(rejected(Platform::Reddit, json!({ "subreddit": right })).is_empty(), "{right}");
         }
         for wrong in ["a", "bread/../x", "r/", "two words", "x".repeat(31).as_str()] {
-            assert_eq!(refused(Platform::Reddit, json!({ "subreddit": wrong })), ["subreddit"], "{wrong}");
+            assert_eq!(rejected(Platform::Reddit, json!({ "subreddit": wrong })), ["subreddit"], "{wrong}");
         }
     }
 }

@@ -22,7 +22,7 @@ use super::linkedin::Linkedin;
 use super::mastodon::Mastodon;
 use super::pinterest::Pinterest;
 use super::reddit::Reddit;
-use super::sanitized::{SanitizingConnector, SwitchedOn};
+use super::sanitized::{EnabledFeatures, SanitizingConnector};
 use super::shopify::Shopify;
 use super::telegram::Telegram;
 use super::threads::Threads;
@@ -77,7 +77,7 @@ impl ConnectorRegistry {
     /// Adds a connector and replaces the platform's previous one. From here on its results are checked.
     pub fn register(&mut self, connector: Arc<dyn Connector>) {
         let platform = connector.descriptor().platform;
-        let on = SwitchedOn { inbox: self.has_inbox(platform), analytics: self.reads_figures(platform) };
+        let on = EnabledFeatures { inbox: self.has_inbox(platform), analytics: self.reads_figures(platform) };
         self.connectors.insert(platform, Arc::new(SanitizingConnector(connector, on)));
     }
 

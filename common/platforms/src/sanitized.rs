@@ -44,10 +44,10 @@ const MAX_CONTEXT: usize = 4 * 1024;
 const LAST_YEAR: i32 = 9_999;
 
 /// Wraps a connector and checks its results.
-pub(super) struct SanitizingConnector(pub(super) Arc<dyn Connector>, pub(super) SwitchedOn);
+pub(super) struct SanitizingConnector(pub(super) Arc<dyn Connector>, pub(super) EnabledFeatures);
 
 /// The parts of a connector that the operator lets it use; the others are hidden.
-pub(super) struct SwitchedOn {
+pub(super) struct EnabledFeatures {
     pub(super) inbox: bool,
     pub(super) analytics: bool,
 }
@@ -158,7 +158,7 @@ impl Connector for SanitizingConnector {
 }
 
 /// Returns the connector's own part; [`SanitizingConnector::oauth`] has checked that there is one.
-fn inner(this: &SanitizingConnector) -> Result<&dyn OAuthConnector, ConnectError> {
+fn oauth_of(this: &SanitizingConnector) -> Result<&dyn OAuthConnector, ConnectError> {
     this.0.oauth().ok_or_else(|| ConnectError::Refused("This platform is not connected in a browser.".to_owned()))
 }
 
@@ -181,11 +181,11 @@ impl OAuthConnector for SanitizingConnector {
     }
 
     async fn check_instance(&self, typed: &str) -> Result<String, ConnectError> {
-        inner(self)?.check_instance(typed).await.map_err(ConnectError::checked)
+        oauth_of(self)?.check_instance(typed).await.map_err(ConnectError::checked)
     }
 
     async fn server(&self, request: ConnectRequest<'_>) -> Result<AuthServer, ConnectError> {
-        inner(self)?.server(request).await.map_err(ConnectError::checked)
+        oauth_of(self)?.server(request).await.map_err(ConnectError::checked)
     }
 
     async fn application(
@@ -195,7 +195,7 @@ impl OAuthConnector for SanitizingConnector {
         redirect_uri: &str,
         stored: Option<Application>,
     ) -> Result<Option<Application>, ConnectError> {
-        let found = inner(self)?.application(request, server, redirect_uri, stored).await;
+        let found = oauth_of(self)?.application(request, server, redirect_uri, stored).await;
         let found = found.map_err(ConnectError::checked)?;
         let fits = |text: &str| text.len() <= MAX_CREDENTIAL && !text.contains('\0');
         match &found {
@@ -211,7 +211,7 @@ impl OAuthConnector for SanitizingConnector {
     }
 
     async fn exchange(&self, attempt: &Attempt, code: &str) -> Result<Grant, ConnectError> {
-        let mut grant = inner(self)?.exchange(attempt, code).await.map_err(ConnectError::checked)?;
+        let mut grant = oauth_of(self)?.exchange(attempt, code).await.map_err(ConnectError::checked)?;
         if !grant.secrets().is_storable() {
             return Err(ConnectError::Unavailable("The platform returned tokens that are too large.".to_owned()));
         }
@@ -221,7 +221,7 @@ impl OAuthConnector for SanitizingConnector {
     }
 
     async fn choices(&self, grant: &Grant) -> Result<Choices, ConnectError> {
-        let choices = inner(self)?.choices(grant).await.map_err(ConnectError::checked)?;
+        let choices = oauth_of(self)?.choices(grant).await.map_err(ConnectError::checked)?;
         let Choices::Of(choices) = choices else { return Ok(choices) };
         // An id that cannot be stored unchanged could name something else.
         let usable = choices.into_iter().filter(|c| !c.id.is_empty() && untrusted::line(&c.id, MAX_ID) == c.id);
@@ -234,7 +234,7 @@ impl OAuthConnector for SanitizingConnector {
     }
 
     async fn finish(&self, grant: &Grant, choice: Option<&Choice>) -> Result<Connected, ConnectError> {
-        match inner(self)?.finish(grant, choice).await {
+        match oauth_of(self)?.finish(grant, choice).await {
             Ok(connected) => connected.checked(),
             Err(error) => Err(error.checked()),
         }
@@ -252,7 +252,7 @@ impl AnalyticsConnector for SanitizingConnector {
     }
 
     async fn find_id(&self, account: &ConnectorAccount, marker: &Marker) -> Result<Option<Published>, CallError> {
-        let found = figures_of(self)?.find_id(account, marker).await.map_err(CallError::checked)?;
+        let found = analytics_of(self)?.find_id(account, marker).await.map_err(CallError::checked)?;
         Ok(found.map(Published::sanitized))
     }
 
@@ -260,9 +260,9 @@ impl AnalyticsConnector for SanitizingConnector {
         &self,
         account: &ConnectorAccount,
         posts: &[PublishedPost],
-        aside: &mut SetAside,
+        skipped: &mut SetAside,
     ) -> Result<Vec<Option<Figures>>, CallError> {
-        let figures = figures_of(self)?.post_figures(account, posts, aside).await.map_err(CallError::checked)?;
+        let figures = analytics_of(self)?.post_figures(account, posts, skipped).await.map_err(CallError::checked)?;
         if figures.len() != posts.len() {
             let message = "The platform returned metrics for posts that were not requested.";
             return Err(CallError::Transient(Failure::of(Category::PlatformError, message)));
@@ -273,19 +273,19 @@ impl AnalyticsConnector for SanitizingConnector {
     async fn account_figures(
         &self,
         account: &ConnectorAccount,
-        aside: &mut SetAside,
+        skipped: &mut SetAside,
     ) -> Result<AccountFigures, CallError> {
-        figures_of(self)?.account_figures(account, aside).await.map_err(CallError::checked)
+        analytics_of(self)?.account_figures(account, skipped).await.map_err(CallError::checked)
     }
 }
 
-fn figures_of(this: &SanitizingConnector) -> Result<&dyn AnalyticsConnector, CallError> {
+fn analytics_of(this: &SanitizingConnector) -> Result<&dyn AnalyticsConnector, CallError> {
     let none = || CallError::Permanent(Failure::of(Category::Account, "This platform does not report metrics."));
     this.0.analytics().ok_or_else(none)
 }
 
 /// Returns the connector's own part; [`SanitizingConnector::inbox`] has checked that there is one.
-fn inner_inbox(this: &SanitizingConnector) -> Result<&dyn InboxConnector, CallError> {
+fn inbox_of(this: &SanitizingConnector) -> Result<&dyn InboxConnector, CallError> {
     let missing = || CallError::Permanent(Failure::of(Category::Internal, "This platform has no inbox."));
     this.0.inbox().ok_or_else(missing)
 }
@@ -310,7 +310,7 @@ impl InboxConnector for SanitizingConnector {
         stream: &str,
         cursor: Option<&Value>,
     ) -> Result<InboxPage, CallError> {
-        let page = inner_inbox(self)?.fetch(account, stream, cursor).await.map_err(CallError::checked)?;
+        let page = inbox_of(self)?.fetch(account, stream, cursor).await.map_err(CallError::checked)?;
         let cursor = page.cursor.to_string();
         // Neither can be cut: messages would be missed.
         if page.messages.len() > MAX_PAGE || cursor.len() > MAX_CURSOR || cursor.contains("\\u0000") {
@@ -326,7 +326,7 @@ impl InboxConnector for SanitizingConnector {
     }
 
     async fn deleted(&self, account: &ConnectorAccount, ids: &[String]) -> Result<Vec<String>, CallError> {
-        let mut deleted = inner_inbox(self)?.deleted(account, ids).await.map_err(CallError::checked)?;
+        let mut deleted = inbox_of(self)?.deleted(account, ids).await.map_err(CallError::checked)?;
         deleted.retain(|id| ids.contains(id));
         Ok(deleted)
     }
@@ -351,11 +351,11 @@ impl InboxConnector for SanitizingConnector {
     }
 
     async fn reply(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Published, CallError> {
-        inner_inbox(self)?.reply(account, reply).await.map(Published::sanitized).map_err(CallError::checked)
+        inbox_of(self)?.reply(account, reply).await.map(Published::sanitized).map_err(CallError::checked)
     }
 
     async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Reconciled, CallError> {
-        let found = with_platform_clock(inner_inbox(self)?.reconcile(account, reply)).await;
+        let found = with_platform_clock(inbox_of(self)?.reconcile(account, reply)).await;
         found.map(Reconciled::sanitized).map_err(CallError::checked)
     }
 }

@@ -91,15 +91,15 @@ struct Sender {
 }
 
 /// Returns the error of a call, which never expires the account.
-fn keep_account(failed: XrpcError) -> CallError {
+fn chat_error(failed: XrpcError) -> CallError {
     match failed.error {
         // The server renews nothing that an app password may not do.
-        error if is_refusal(&failed.name, &error) => CallError::Permanent(no_access()),
+        error if is_access_denied(&failed.name, &error) => CallError::Permanent(no_access()),
         error => error,
     }
 }
 
-fn is_refusal(name: &str, error: &CallError) -> bool {
+fn is_access_denied(name: &str, error: &CallError) -> bool {
     let is_auth = matches!(error, CallError::Reauth(_) | CallError::AuthExpired(_));
     is_auth && name != "ExpiredToken"
 }
@@ -117,7 +117,7 @@ impl Bluesky {
         Ok(request.header("atproto-proxy", SERVICE).bearer_auth(access.expose_secret()))
     }
 
-    async fn ask<T: DeserializeOwned>(
+    async fn get_chat<T: DeserializeOwned>(
         &self,
         account: &ConnectorAccount,
         name: &str,
@@ -141,15 +141,15 @@ impl Bluesky {
         }
         match self.chats_page(account, pass.clone()).await {
             Ok(page) => Ok(page),
-            Err(failed) if is_refusal(&failed.name, &failed.error) => {
-                let mut cursor = pass.again();
+            Err(failed) if is_access_denied(&failed.name, &failed.error) => {
+                let mut cursor = pass.restart();
                 let until = (now + REFUSED_PAUSE).to_rfc3339_opts(SecondsFormat::Micros, true);
                 cursor["refused_until"] = Value::from(until);
                 Ok(InboxPage { cursor, unavailable: Some(no_access()), ..InboxPage::default() })
             }
             // The server does not know the page any more.
             Err(XrpcError { error: CallError::Permanent(_), .. }) if pass.page.is_some() => {
-                Ok(InboxPage { cursor: pass.again(), ..InboxPage::default() })
+                Ok(InboxPage { cursor: pass.restart(), ..InboxPage::default() })
             }
             Err(failed) => Err(failed.error),
         }
@@ -158,7 +158,7 @@ impl Bluesky {
     async fn chats_page(&self, account: &ConnectorAccount, pass: Pass) -> Result<InboxPage, XrpcError> {
         let mut query = vec![("limit", CONVERSATIONS)];
         query.extend(pass.page.as_deref().map(|page| ("cursor", page)));
-        let found: Conversations = self.ask(account, "chat.bsky.convo.listConvos", &query).await?;
+        let found: Conversations = self.get_chat(account, "chat.bsky.convo.listConvos", &query).await?;
         let chats: Vec<Chat> = found.convos.iter().filter_map(|chat| Chat::deserialize(chat).ok()).collect();
         let times: Vec<_> = chats.iter().filter_map(|chat| Some(chat.last_message.as_ref()?.sent_at)).collect();
         let mut messages = Vec::new();
@@ -200,7 +200,7 @@ impl Bluesky {
     ) -> Result<(Vec<Message>, Option<String>), XrpcError> {
         let mut query = vec![("convoId", chat), ("limit", MESSAGES)];
         query.extend(page.map(|page| ("cursor", page)));
-        let found: Messages = self.ask(account, "chat.bsky.convo.getMessages", &query).await?;
+        let found: Messages = self.get_chat(account, "chat.bsky.convo.getMessages", &query).await?;
         let limit = MESSAGES.parse().unwrap_or(usize::MAX);
         let messages = found.messages.iter().take(limit).filter_map(|message| Message::deserialize(message).ok());
         Ok((messages.collect(), found.cursor))
@@ -221,7 +221,7 @@ impl Bluesky {
         let body = json!({ "convoId": chat, "message": message });
         let request = self.chat(account, Method::POST, "chat.bsky.convo.sendMessage")?.json(&body);
         let sent: Result<Message, _> = server.call(Effect::Publishes, request).await;
-        Ok(sent.map_err(keep_account)?.published(chat))
+        Ok(sent.map_err(chat_error)?.published(chat))
     }
 
     /// Searches the message of an earlier call.
@@ -231,7 +231,7 @@ impl Bluesky {
         reply: &OutgoingReply,
     ) -> Result<Reconciled, CallError> {
         let chat = &reply.thread.thread_id;
-        let (newest, _) = self.messages(account, chat, None).await.map_err(keep_account)?;
+        let (newest, _) = self.messages(account, chat, None).await.map_err(chat_error)?;
         let listed = newest.into_iter().map(|message| Listed {
             at: Some(message.sent_at),
             is_same: message.sender.did == account.external_id && is_same(&message.text, &reply.text),

@@ -58,22 +58,22 @@ impl DidDocument {
 
 /// Where the document of a DID is.
 #[derive(Debug, PartialEq, Eq)]
-enum DocumentPlace {
+enum DocumentLocation {
     /// Its path at the directory.
     Directory(String),
     Web(String),
 }
 
-fn place_of(did: &str) -> Option<DocumentPlace> {
+fn document_location(did: &str) -> Option<DocumentLocation> {
     if let Some(key) = did.strip_prefix("did:plc:") {
         let is_key = (1..=64).contains(&key.len()) && key.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
-        return is_key.then(|| DocumentPlace::Directory(format!("/{did}")));
+        return is_key.then(|| DocumentLocation::Directory(format!("/{did}")));
     }
     // The colon before a port is encoded; a path is not allowed in the AT Protocol.
     let host = did.strip_prefix("did:web:")?.replace("%3A", ":");
     let (name, port) = host.split_once(':').unwrap_or((&host, "443"));
     let is_host = is_domain(name) && port.parse::<u16>().is_ok();
-    is_host.then(|| DocumentPlace::Web(format!("https://{host}/.well-known/did.json")))
+    is_host.then(|| DocumentLocation::Web(format!("https://{host}/.well-known/did.json")))
 }
 
 fn is_domain(text: &str) -> bool {
@@ -91,11 +91,11 @@ fn is_same_server(a: &str, b: &str) -> bool {
 }
 
 async fn read<T: DeserializeOwned>(client: &PlatformClient, url: &str) -> Result<Option<T>, CallError> {
-    let answer = client.send(Effect::Repeatable, client.request(Method::GET, url)).await?;
-    match answer.status {
+    let response = client.send(Effect::Repeatable, client.request(Method::GET, url)).await?;
+    match response.status {
         StatusCode::NOT_FOUND | StatusCode::GONE => Ok(None),
-        status if status.is_success() => client.read(Effect::Repeatable, &answer).map(Some),
-        _ => Err(client.classify_status(Effect::Repeatable, &answer, None, None)),
+        status if status.is_success() => client.read(Effect::Repeatable, &response).map(Some),
+        _ => Err(client.classify_status(Effect::Repeatable, &response, None, None)),
     }
 }
 
@@ -119,23 +119,23 @@ impl Bluesky {
                 "The account's own document does not name this server: it names {named}. Use that URL."
             )));
         }
-        let is_proved = document.names(&handle) && self.leads_to(&handle, &session.did).await;
+        let is_proved = document.names(&handle) && self.resolves_to(&handle, &session.did).await;
         Ok(is_proved.then_some(handle))
     }
 
     async fn document(&self, did: &str) -> Result<DidDocument, ConnectError> {
         let unknown =
             || ConnectError::Refused("This Bluesky account has no document that confirms its server.".to_owned());
-        let found = match place_of(did).ok_or_else(unknown)? {
-            DocumentPlace::Directory(path) => read(&self.trusted, &format!("{}{path}", self.directory)).await,
-            DocumentPlace::Web(url) => read(&self.guarded, &url).await,
+        let found = match document_location(did).ok_or_else(unknown)? {
+            DocumentLocation::Directory(path) => read(&self.trusted, &format!("{}{path}", self.directory)).await,
+            DocumentLocation::Web(url) => read(&self.guarded, &url).await,
         };
         found.map_err(|error| connect_error(error, Some("service")))?.ok_or_else(unknown)
     }
 
     /// Returns whether a handle resolves to the account. The operator's server is asked, which reads DNS and the handle's
     /// own domain; the server that the user named is not.
-    async fn leads_to(&self, handle: &str, did: &str) -> bool {
+    async fn resolves_to(&self, handle: &str, did: &str) -> bool {
         let trusted = Server { caller: self.trusted.clone(), base: self.default_service.clone() };
         is_domain(handle) && resolve(&trusted, handle).await.is_some_and(|found| found == did)
     }
@@ -147,10 +147,16 @@ mod tests {
 
     #[test]
     fn a_document_is_at_the_directory_or_at_the_accounts_host() {
-        let web = |url: &str| Some(DocumentPlace::Web(url.to_owned()));
-        assert_eq!(place_of("did:plc:abc234"), Some(DocumentPlace::Directory("/did:plc:abc234".to_owned())));
-        assert_eq!(place_of("did:web:pds.example"), web("https://pds.example/.well-known/did.json"));
-        assert_eq!(place_of("did:web:pds.example%3A8443"), web("https://pds.example:8443/.well-known/did.json"));
+        let web = |url: &str| Some(DocumentLocation::Web(url.to_owned()));
+        assert_eq!(
+            document_location("did:plc:abc234"),
+            Some(DocumentLocation::Directory("/did:plc:abc234".to_owned()))
+        );
+        assert_eq!(document_location("did:web:pds.example"), web("https://pds.example/.well-known/did.json"));
+        assert_eq!(
+            document_location("did:web:pds.example%3A8443"),
+            web("https://pds.example:8443/.well-known/did.json")
+        );
         for wrong in [
             "did:plc:",
             "did:plc:../x",
@@ -163,7 +169,7 @@ mod tests {
             "did:key:z6Mk",
             "pds.example",
         ] {
-            assert_eq!(place_of(wrong), None, "{wrong}");
+            assert_eq!(document_location(wrong), None, "{wrong}");
         }
     }
 

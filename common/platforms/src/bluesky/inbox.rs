@@ -176,7 +176,7 @@ impl Bluesky {
         // An older server does not know the filter.
         let wanted = |post: &PostView| REASONS.contains(&post.reason.as_str()) && post.indexed_at >= pass.until;
         let wanted: Vec<_> = found_posts.into_iter().filter(wanted).collect();
-        let messages = self.placed(account, wanted, Parents::default()).await?;
+        let messages = self.thread_messages(account, wanted, Parents::default()).await?;
         let (cursor, has_more) = pass.after(&times, found.cursor);
         Ok(InboxPage { messages, cursor, has_more, unavailable: None })
     }
@@ -202,18 +202,18 @@ impl Bluesky {
         });
         let entries: Vec<(PostView, bool, Option<DateTime<Utc>>)> = entries.collect();
         let times: Vec<_> = entries.iter().map(|(post, _, shared)| shared.unwrap_or(post.indexed_at)).collect();
-        let is_answer = |post: &PostView| {
-            let answers_other = post.parent().is_some_and(|parent| author_of(parent) != own);
-            answers_other && author_of(post.root()) == own && post.author.did == own && post.indexed_at >= pass.until
+        let is_reply_to_other = |post: &PostView| {
+            let has_other_parent = post.parent().is_some_and(|parent| author_of(parent) != own);
+            has_other_parent && author_of(post.root()) == own && post.author.did == own && post.indexed_at >= pass.until
         };
-        let wanted = entries.into_iter().filter(|(post, is_shared, _)| !is_shared && is_answer(post));
-        let messages = self.placed(account, wanted.map(|(post, ..)| post).collect(), parents).await?;
+        let wanted = entries.into_iter().filter(|(post, is_shared, _)| !is_shared && is_reply_to_other(post));
+        let messages = self.thread_messages(account, wanted.map(|(post, ..)| post).collect(), parents).await?;
         let (cursor, has_more) = pass.after(&times, found.cursor);
         Ok(InboxPage { messages, cursor, has_more, unavailable: None })
     }
 
     /// Returns the posts as messages in their threads.
-    async fn placed(
+    async fn thread_messages(
         &self,
         account: &ConnectorAccount,
         posts: Vec<PostView>,
@@ -236,7 +236,7 @@ impl Bluesky {
     }
 
     /// Returns those of the posts that the server shows.
-    async fn shown(&self, account: &ConnectorAccount, uris: &[String]) -> Result<Vec<String>, XrpcError> {
+    async fn visible_posts(&self, account: &ConnectorAccount, uris: &[String]) -> Result<Vec<String>, XrpcError> {
         let (server, access) = (self.server(&account.secrets), account.secrets.require("access_jwt")?);
         let query: Vec<_> = uris.iter().map(|uri| ("uris", uri.as_str())).collect();
         let request = server.get("app.bsky.feed.getPosts").query(&query).bearer_auth(access.expose_secret());
@@ -283,7 +283,7 @@ impl Bluesky {
         let (Some(root), Some(parent)) = (reference("root"), reference("parent")) else { return Err(no_context()) };
         let mut record = self.text_record(&self.server(&account.secrets), &reply.text, at).await;
         record["reply"] = json!({ "root": root, "parent": parent });
-        Ok(self.put(account, &reply.marker, record).await?)
+        Ok(self.put_record(account, &reply.marker, record).await?)
     }
 }
 
@@ -300,7 +300,7 @@ impl InboxConnector for Bluesky {
         cursor: Option<&Value>,
     ) -> Result<InboxPage, CallError> {
         let pass = Pass::read(cursor, self.trusted.now());
-        let (again, has_page) = (pass.again(), pass.page.is_some());
+        let (restart, has_page) = (pass.restart(), pass.page.is_some());
         let read = match stream {
             CHATS => return self.chats(account, cursor).await,
             OWN_REPLIES => self.own_replies(account, pass).await,
@@ -310,7 +310,7 @@ impl InboxConnector for Bluesky {
             Ok(page) => Ok(page),
             // The server does not know the page any more.
             Err(XrpcError { error: CallError::Permanent(_), .. }) if has_page => {
-                Ok(InboxPage { cursor: again, ..InboxPage::default() })
+                Ok(InboxPage { cursor: restart, ..InboxPage::default() })
             }
             Err(failed) => Err(failed.error),
         }
@@ -327,9 +327,9 @@ impl InboxConnector for Bluesky {
         if uris.is_empty() {
             return Ok(Vec::new());
         }
-        let shown = self.shown(account, &uris).await?;
+        let visible_posts = self.visible_posts(account, &uris).await?;
         let mut deleted = Vec::new();
-        for uri in uris.into_iter().filter(|uri| !shown.contains(uri)) {
+        for uri in uris.into_iter().filter(|uri| !visible_posts.contains(uri)) {
             if self.is_not_found(account, &uri).await? {
                 deleted.push(uri);
             }

@@ -110,7 +110,12 @@ impl Bluesky {
     }
 
     /// Writes a record under the marker's key, unless it is there.
-    async fn put(&self, account: &ConnectorAccount, marker: &Marker, record: Value) -> Result<Published, XrpcError> {
+    async fn put_record(
+        &self,
+        account: &ConnectorAccount,
+        marker: &Marker,
+        record: Value,
+    ) -> Result<Published, XrpcError> {
         let server = self.server(&account.secrets);
         let access = account.secrets.require("access_jwt")?;
         let (rkey, at) = (marker_field(marker, "rkey")?, marker_field(marker, "created_at")?);
@@ -182,14 +187,15 @@ impl Connector for Bluesky {
     }
 
     async fn connect(&self, _workspace_id: i64, credentials: &Secrets) -> Result<Connected, ConnectError> {
-        let refused = |error: CallError| connect_error(error, Some("service"));
+        let to_connect_error = |error: CallError| connect_error(error, Some("service"));
         let credentials = self.with_service(credentials).await?;
-        let identifier = credentials.require("identifier").map_err(refused)?;
-        let password = credentials.require("app_password").map_err(refused)?;
+        let identifier = credentials.require("identifier").map_err(to_connect_error)?;
+        let password = credentials.require("app_password").map_err(to_connect_error)?;
         let server = self.server(&credentials);
 
         let identifier = identifier.expose_secret().trim().trim_start_matches('@');
-        let session = server.create_session(identifier, &password).await.map_err(|failed| refused(failed.error))?;
+        let session =
+            server.create_session(identifier, &password).await.map_err(|failed| to_connect_error(failed.error))?;
         if !session.did.starts_with("did:") {
             return Err(ConnectError::Unavailable("Bluesky returned no account.".to_owned()));
         }
@@ -282,7 +288,7 @@ impl Connector for Bluesky {
     async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
         let at = marker_field(&post.marker, "created_at")?;
         let record = self.record(&self.server(&account.secrets), post, at).await?;
-        match self.put(account, &post.marker, record).await {
+        match self.put_record(account, &post.marker, record).await {
             Ok(published) => Ok(published),
             Err(failed) if !post.images.is_empty() && failed.is_blob_gone() => {
                 let message = "Bluesky deleted an image that was uploaded earlier. Crier uploads it again.";

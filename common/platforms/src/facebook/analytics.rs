@@ -14,7 +14,7 @@ use crate::analytics::{AnalyticsConnector, PublishedPost, SetAside, count};
 use crate::call::Effect;
 use crate::meta::batch::MAX_CALLS;
 use crate::meta::graph::Access;
-use crate::meta::insights::{Insights, Values, is_gone, is_of_a_name};
+use crate::meta::insights::{Insights, Values, is_gone, is_metric_error};
 use crate::{CallError, ConnectorAccount};
 
 /// Two calls for each post.
@@ -43,8 +43,8 @@ fn insights_path(post: &PublishedPost, names: &[&str]) -> String {
     path(post, &format!("/insights?metric={}", names.join(",")))
 }
 
-fn fields(access: &Access<'_>, answer: &HttpResponse) -> Result<Fields, CallError> {
-    match access.read_answer(Effect::Repeatable, answer) {
+fn fields(access: &Access<'_>, response: &HttpResponse) -> Result<Fields, CallError> {
+    match access.read_response(Effect::Repeatable, response) {
         Ok(fields) => Ok(Fields::Known(fields)),
         Err(failure) if is_gone(&failure) => Ok(Fields::Gone),
         // What ends all calls ends this one; another failure is this post's alone.
@@ -65,50 +65,50 @@ struct InsightsBatch<'a> {
 
 impl InsightsBatch<'_> {
     /// Takes the answers for some posts; returns the posts for which a name was refused.
-    fn take(&mut self, posts: &[usize], answers: &[HttpResponse]) -> Result<Vec<usize>, CallError> {
-        let mut refused = Vec::new();
-        for (index, answer) in posts.iter().zip(answers) {
-            match self.access.read_values(answer) {
+    fn record(&mut self, posts: &[usize], responses: &[HttpResponse]) -> Result<Vec<usize>, CallError> {
+        let mut rejected = Vec::new();
+        for (index, response) in posts.iter().zip(responses) {
+            match self.access.read_values(response) {
                 Ok(values) => self.read[*index] = Insights::Known(values),
                 Err(failure) if is_gone(&failure) => self.read[*index] = Insights::Gone,
-                Err(failure) if is_of_a_name(&failure) => refused.push(*index),
+                Err(failure) if is_metric_error(&failure) => rejected.push(*index),
                 Err(failure) => return Err(failure.error),
             }
         }
-        Ok(refused)
+        Ok(rejected)
     }
 
     /// Asks for each name of a post alone, and sets those aside that are refused.
-    async fn ask_one_by_one(&mut self, index: usize, aside: &mut SetAside) -> Result<(), CallError> {
+    async fn fetch_one_by_one(&mut self, index: usize, skipped: &mut SetAside) -> Result<(), CallError> {
         let paths: Vec<String> = self.names.iter().map(|name| insights_path(&self.posts[index], &[*name])).collect();
         let mut all = Values::new();
-        for (name, answer) in self.names.iter().zip(self.access.batch(&paths).await?) {
-            match self.access.read_values(&answer) {
+        for (name, response) in self.names.iter().zip(self.access.batch(&paths).await?) {
+            match self.access.read_values(&response) {
                 Ok(values) => all.extend(values),
                 Err(failure) if is_gone(&failure) => {
                     self.read[index] = Insights::Gone;
                     return Ok(());
                 }
-                Err(failure) if is_of_a_name(&failure) => self.access.set_aside(name, aside),
+                Err(failure) if is_metric_error(&failure) => self.access.skip_metric(name, skipped),
                 Err(failure) => return Err(failure.error),
             }
         }
         self.read[index] = Insights::Known(all);
-        self.names.retain(|name| !aside.contains(name));
+        self.names.retain(|name| !skipped.contains(name));
         Ok(())
     }
 
     /// Finds the names that were refused by one of these posts, and asks the others for what is left.
-    async fn resolve(&mut self, mut refused: Vec<usize>, aside: &mut SetAside) -> Result<(), CallError> {
-        while let Some((first, others)) = refused.split_first() {
-            self.ask_one_by_one(*first, aside).await?;
+    async fn resolve(&mut self, mut rejected: Vec<usize>, skipped: &mut SetAside) -> Result<(), CallError> {
+        while let Some((first, others)) = rejected.split_first() {
+            self.fetch_one_by_one(*first, skipped).await?;
             if self.names.is_empty() || others.is_empty() {
                 return Ok(());
             }
             let paths: Vec<String> =
                 others.iter().map(|index| insights_path(&self.posts[*index], &self.names)).collect();
-            let answers = self.access.batch(&paths).await?;
-            refused = self.take(others, &answers)?;
+            let responses = self.access.batch(&paths).await?;
+            rejected = self.record(others, &responses)?;
         }
         Ok(())
     }
@@ -124,30 +124,30 @@ impl AnalyticsConnector for Facebook {
         &self,
         account: &ConnectorAccount,
         posts: &[PublishedPost],
-        aside: &mut SetAside,
+        skipped: &mut SetAside,
     ) -> Result<Vec<Option<Figures>>, CallError> {
         let access = self.access(account)?;
-        let names: Vec<&str> = self.metrics.of_posts().into_iter().filter(|name| !aside.contains(name)).collect();
+        let names: Vec<&str> = self.metrics.of_posts().into_iter().filter(|name| !skipped.contains(name)).collect();
         let mut paths: Vec<String> = posts.iter().map(fields_path).collect();
         if !names.is_empty() {
             paths.extend(posts.iter().map(|post| insights_path(post, &names)));
         }
-        let answers = access.batch(&paths).await?;
-        let (of_fields, of_insights) = answers.split_at(posts.len());
-        let fields = of_fields.iter().map(|answer| fields(&access, answer)).collect::<Result<Vec<_>, _>>()?;
+        let responses = access.batch(&paths).await?;
+        let (of_fields, of_insights) = responses.split_at(posts.len());
+        let fields = of_fields.iter().map(|response| fields(&access, response)).collect::<Result<Vec<_>, _>>()?;
         let read = posts.iter().map(|_| Insights::Known(Values::new())).collect();
         let mut batch = InsightsBatch { access: &access, posts, names, read };
         let all: Vec<usize> = (0..posts.len()).collect();
-        let refused = batch.take(&all, of_insights)?;
-        batch.resolve(refused, aside).await?;
-        let is_asked = !of_insights.is_empty();
+        let rejected = batch.record(&all, of_insights)?;
+        batch.resolve(rejected, skipped).await?;
+        let is_requested = !of_insights.is_empty();
         let of = |(fields, insights): (&Fields, &Insights)| {
             let none = Values::new();
             let (fields, values) = match (fields, insights) {
                 (Fields::Known(fields), Insights::Known(values)) => (Some(fields), values),
                 // The fields are proof that it is there: then only its insights are not.
                 (Fields::Known(fields), Insights::Gone) => (Some(fields), &none),
-                (Fields::Gone, Insights::Known(_)) if !is_asked => return None,
+                (Fields::Gone, Insights::Known(_)) if !is_requested => return None,
                 (_, Insights::Known(values)) => (None, values),
                 (_, Insights::Gone) => return None,
             };
@@ -162,7 +162,7 @@ impl AnalyticsConnector for Facebook {
     async fn account_figures(
         &self,
         account: &ConnectorAccount,
-        _aside: &mut SetAside,
+        _skipped: &mut SetAside,
     ) -> Result<AccountFigures, CallError> {
         let access = self.access(account)?;
         let request = access.request(Method::GET, &account.external_id).query(&[("fields", "id,followers_count")]);

@@ -24,10 +24,12 @@ use super::Facebook;
 use crate::call::Effect;
 use crate::inbox::by_post::{CommentList, Walk};
 use crate::inbox::newest_first::Pass;
-use crate::inbox::refused::missing_permission;
+use crate::inbox::permission::missing_permission;
 use crate::inbox::{InboxPage, OutgoingReply, ReplyThread, check_length, no_context};
 use crate::meta::graph::{Access, GraphFailure, List, parse_time};
-use crate::meta::inbox::{self, INTERVAL, Said, Streams, find_reply, is_object_id, list, list_below, of_reply, read};
+use crate::meta::inbox::{
+    self, INTERVAL, OwnMessage, Streams, find_reply, is_object_id, list, list_below, of_reply, read,
+};
 use crate::meta::insights::is_gone;
 use crate::{CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, Reconciled, time_marker};
 
@@ -40,7 +42,7 @@ const COMMENT_FIELDS: &str = "id,message,created_time,from{id,name},parent{id}";
 const CONVERSATION_FIELDS: &str =
     "id,updated_time,participants,messages.limit(20){id,message,from{id,name},created_time}";
 /// How many comments or messages are searched for a reply.
-const SEARCHED: &str = "50";
+const SEARCHED_PER_PAGE: &str = "50";
 const WINDOW: TimeDelta = TimeDelta::hours(24);
 
 const fn at_most(max: u32) -> TextRules {
@@ -136,10 +138,10 @@ impl Comment {
 fn comments(walk: &mut Walk, page: &str, found: &[Value], list: &CommentList) -> (Vec<FetchedMessage>, bool) {
     let found: Vec<Comment> = read(found);
     let times: Vec<_> = found.iter().filter_map(|comment| parse_time(&comment.created_time)).collect();
-    let goes_on = walk.goes_on(&times);
-    walk.saw(&times);
+    let continues = walk.continues(&times);
+    walk.record_times(&times);
     let messages = found.into_iter().rev().filter_map(|comment| comment.message(page, list));
-    (messages.filter(|message| message.sent_at >= walk.until).collect(), goes_on)
+    (messages.filter(|message| message.sent_at >= walk.until).collect(), continues)
 }
 
 impl Conversation {
@@ -199,9 +201,9 @@ impl Streams for Facebook {
         let (mut messages, mut lists) = (Vec::new(), Vec::new());
         for post in posts.into_iter().filter(|post| is_object_id(&post.id)) {
             let mut list = CommentList { post: post.id, url: post.permalink_url, ..CommentList::default() };
-            let (new, goes_on) = comments(&mut walk, page, &post.comments.data, &list);
+            let (new, continues) = comments(&mut walk, page, &post.comments.data, &list);
             messages.extend(new);
-            list.page = post.comments.next().filter(|_| goes_on);
+            list.page = post.comments.next().filter(|_| continues);
             lists.extend(list.page.is_some().then_some(list));
         }
         let (cursor, has_more) = walk.after_posts(found.next(), oldest, lists);
@@ -221,8 +223,8 @@ impl Streams for Facebook {
             ("limit", COMMENTS_PER_PAGE),
         ];
         let found = list_below(access, &format!("{}/comments", list.post), &query, list.page.as_deref()).await?;
-        let (messages, goes_on) = comments(&mut walk, &account.external_id, &found.data, &list);
-        let (cursor, has_more) = walk.after_list(found.next().filter(|_| goes_on), Vec::new());
+        let (messages, continues) = comments(&mut walk, &account.external_id, &found.data, &list);
+        let (cursor, has_more) = walk.after_list(found.next().filter(|_| continues), Vec::new());
         Ok(InboxPage { messages, cursor, has_more, unavailable: None })
     }
 
@@ -244,7 +246,11 @@ impl Streams for Facebook {
 
 impl Facebook {
     /// Returns what the page said in a thread, the newest first.
-    async fn said(&self, account: &ConnectorAccount, thread: &ReplyThread) -> Result<Vec<Said>, GraphFailure> {
+    async fn own_messages(
+        &self,
+        account: &ConnectorAccount,
+        thread: &ReplyThread,
+    ) -> Result<Vec<OwnMessage>, GraphFailure> {
         let (access, page) = (self.access(account)?, account.external_id.as_str());
         let messages: Vec<Message> = match thread.kind {
             ConversationType::Dm => {
@@ -259,13 +265,14 @@ impl Facebook {
             }
             ConversationType::Comment | ConversationType::Mention => {
                 let fields = "id,message,created_time,from{id,name}";
-                let query = [("fields", fields), ("order", "reverse_chronological"), ("limit", SEARCHED)];
+                let query = [("fields", fields), ("order", "reverse_chronological"), ("limit", SEARCHED_PER_PAGE)];
                 read(&list(&access, &format!("{}/comments", thread_id(thread)?), &query, None).await?.data)
             }
         };
         let own = messages.into_iter().filter(|one| one.from.as_ref().is_some_and(|from| from.id == page));
-        let said = |one: Message| Said { at: parse_time(&one.created_time), id: one.id, text: one.message, url: None };
-        Ok(own.map(said).collect())
+        let own_message =
+            |one: Message| OwnMessage { at: parse_time(&one.created_time), id: one.id, text: one.message, url: None };
+        Ok(own.map(own_message).collect())
     }
 }
 
@@ -337,19 +344,19 @@ impl InboxConnector for Facebook {
         }
         let path = format!("{thread}/comments");
         let request = access.request(Method::POST, &path).json(&json!({ "message": reply.text }));
-        let made: Result<Object, GraphFailure> = access.call_with_codes(Effect::Publishes, request).await;
+        let created: Result<Object, GraphFailure> = access.call_with_codes(Effect::Publishes, request).await;
         let missing = missing_permission(
             Platform::Facebook,
             ConnectTarget::Default,
             "comments to be answered",
             "pages_manage_engagement",
         );
-        Ok(Published::new(made.map_err(|failure| of_reply(failure, missing))?.id, None))
+        Ok(Published::new(created.map_err(|failure| of_reply(failure, missing))?.id, None))
     }
 
     async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Reconciled, CallError> {
-        match self.said(account, &reply.thread).await {
-            Ok(said) => Ok(find_reply(reply, said.into_iter())),
+        match self.own_messages(account, &reply.thread).await {
+            Ok(own_messages) => Ok(find_reply(reply, own_messages.into_iter())),
             // What was answered is gone, with the answers to it.
             Err(failure) if is_gone(&failure) => Ok(Reconciled::Absent),
             Err(failure) => Err(failure.error),

@@ -28,7 +28,7 @@ use crate::{CallError, ConnectorAccount, InboxConnector, Published, Reconciled};
 const REVIEWS: &str = "reviews";
 const PAGE: &str = "50";
 /// How many reviews are asked for, one by one, whether they are still there.
-const CHECKED: usize = 10;
+const MAX_CHECKED: usize = 10;
 const TEXT: TextRules = TextRules {
     max: Some(4_096),
     unit: TextUnit::Utf8Bytes,
@@ -128,16 +128,16 @@ impl Review {
             sent_at: self.create_time,
             reply_context: Map::new(),
         };
-        let answer = self.review_reply.map(|answer| FetchedMessage {
-            external_id: answer.external_id(&self.review_id),
+        let owner_reply = self.review_reply.map(|owner_reply| FetchedMessage {
+            external_id: owner_reply.external_id(&self.review_id),
             direction: MessageDirection::Outbound,
             participant: None,
             author_name: None,
-            body: answer.comment,
-            sent_at: answer.update_time,
+            body: owner_reply.comment,
+            sent_at: owner_reply.update_time,
             ..review.clone()
         });
-        [Some(review), answer].into_iter().flatten()
+        [Some(review), owner_reply].into_iter().flatten()
     }
 }
 
@@ -199,16 +199,16 @@ impl InboxConnector for GoogleBusiness {
         cursor: Option<&Value>,
     ) -> Result<InboxPage, CallError> {
         let pass = Pass::read(cursor, self.client.now());
-        let (again, has_page) = (pass.again(), pass.page.is_some());
+        let (restart, has_page) = (pass.restart(), pass.page.is_some());
         match self.reviews(account, pass).await {
             // Google does not know the page any more.
-            Err(CallError::Permanent(_)) if has_page => Ok(InboxPage { cursor: again, ..InboxPage::default() }),
+            Err(CallError::Permanent(_)) if has_page => Ok(InboxPage { cursor: restart, ..InboxPage::default() }),
             read => read,
         }
     }
 
     fn checked_at_once(&self) -> usize {
-        CHECKED
+        MAX_CHECKED
     }
 
     /// The location is there: its reviews have just been listed.
@@ -216,7 +216,7 @@ impl InboxConnector for GoogleBusiness {
         let token = account.secrets.require("access_token")?;
         let reviews = Self::reviews_path(account)?;
         let mut deleted = Vec::new();
-        for id in ids.iter().take(CHECKED) {
+        for id in ids.iter().take(MAX_CHECKED) {
             let path = format!("{reviews}/{}", utf8_percent_encode(id, ID_ENCODED));
             let request = self.request(Method::GET, &self.hosts.posts, &path, token.expose_secret());
             match self.call::<Value>(Effect::Repeatable, request).await {
@@ -246,12 +246,12 @@ impl InboxConnector for GoogleBusiness {
         let path = format!("{}/reply", Self::review_path(account, &reply.thread)?);
         let request = self.request(Method::PUT, &self.hosts.posts, &path, token.expose_secret());
         let request = request.json(&json!({ "comment": reply.text }));
-        let answer: ReviewReply = self.call(Effect::Publishes, request).await.map_err(of_review)?;
-        if answer.review_reply_state == "REJECTED" {
+        let owner_reply: ReviewReply = self.call(Effect::Publishes, request).await.map_err(of_review)?;
+        if owner_reply.review_reply_state == "REJECTED" {
             let message = "Google rejected this reply: it violates the rules for replies to reviews.";
             return Err(CallError::Permanent(Failure::of(Category::InvalidContent, message).from_platform("REJECTED")));
         }
-        Ok(answer.published(&reply.thread.thread_id))
+        Ok(owner_reply.published(&reply.thread.thread_id))
     }
 
     async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Reconciled, CallError> {
@@ -260,7 +260,7 @@ impl InboxConnector for GoogleBusiness {
         let request = self.request(Method::GET, &self.hosts.posts, &path, token.expose_secret());
         let review: Review = self.call(Effect::Repeatable, request).await.map_err(of_review)?;
         let id = &reply.thread.thread_id;
-        let found = review.review_reply.filter(|answer| is_same(&answer.comment, &reply.text));
-        Ok(found.map_or(Reconciled::Absent, |answer| Reconciled::Matches(vec![answer.published(id)])))
+        let found = review.review_reply.filter(|owner_reply| is_same(&owner_reply.comment, &reply.text));
+        Ok(found.map_or(Reconciled::Absent, |owner_reply| Reconciled::Matches(vec![owner_reply.published(id)])))
     }
 }

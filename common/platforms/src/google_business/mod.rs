@@ -35,7 +35,7 @@ use crate::text::comparable::is_same;
 use crate::window::CallWindow;
 
 /// How many of the newest posts are searched.
-const SEARCHED: usize = 50;
+const MAX_RECENT_POSTS: usize = 50;
 const LANGUAGE: &str = "en";
 /// How long to wait before a post that Google works on is asked for.
 const PAUSE: TimeDelta = TimeDelta::minutes(1);
@@ -112,10 +112,10 @@ impl LocalPost {
 fn find_by_text(post: &OutgoingPost, newest: Vec<LocalPost>) -> Reconciled {
     let window = CallWindow::of(post.called_at);
     let times: Vec<_> = newest.iter().map(|one| one.create_time).collect();
-    let is_covered = window.is_covered(&times, SEARCHED);
-    let is_it = |one: &LocalPost| window.contains(one.create_time) && is_same(&one.summary, &post.text);
+    let is_covered = window.is_covered(&times, MAX_RECENT_POSTS);
+    let is_match = |one: &LocalPost| window.contains(one.create_time) && is_same(&one.summary, &post.text);
     let (unseen, seen): (Vec<_>, Vec<_>) =
-        newest.into_iter().filter(is_it).partition(|one| matches!(one.state.as_str(), "PROCESSING" | "REJECTED"));
+        newest.into_iter().filter(is_match).partition(|one| matches!(one.state.as_str(), "PROCESSING" | "REJECTED"));
     if !seen.is_empty() || unseen.is_empty() {
         return window.result(seen.into_iter().map(LocalPost::published).collect(), is_covered);
     }
@@ -210,9 +210,9 @@ impl Connector for GoogleBusiness {
         let token = account.secrets.require("access_token")?;
         let path = Self::posts_path(account)?;
         let request = self.request(Method::POST, &self.hosts.posts, &path, token.expose_secret());
-        let made: LocalPost = self.call(Effect::Publishes, request.json(&local_post(post)?)).await?;
-        let name = made.name.clone();
-        match made.outcome() {
+        let created: LocalPost = self.call(Effect::Publishes, request.json(&local_post(post)?)).await?;
+        let name = created.name.clone();
+        match created.outcome() {
             Reconciled::Found(published) => Ok(published),
             Reconciled::Refused(error) => Err(error),
             _ => {
@@ -239,7 +239,7 @@ impl Connector for GoogleBusiness {
             let known: LocalPost = self.call(Effect::Repeatable, get(&format!("{path}/{id}"))).await?;
             return Ok(known.outcome());
         }
-        let newest: Newest = self.call(Effect::Repeatable, get(&path).query(&[("pageSize", SEARCHED)])).await?;
+        let newest: Newest = self.call(Effect::Repeatable, get(&path).query(&[("pageSize", MAX_RECENT_POSTS)])).await?;
         Ok(find_by_text(post, newest.local_posts))
     }
 }

@@ -87,12 +87,12 @@ impl Walk {
     }
 
     /// Returns whether more of a list is to be read after a page with comments of these times.
-    pub fn goes_on(&self, times: &[DateTime<Utc>]) -> bool {
+    pub fn continues(&self, times: &[DateTime<Utc>]) -> bool {
         !times.is_empty() && times.iter().all(|at| *at >= self.until)
     }
 
     /// Takes the times of comments that were read.
-    pub fn saw(&mut self, times: &[DateTime<Utc>]) {
+    pub fn record_times(&mut self, times: &[DateTime<Utc>]) {
         // What claims a later time would hide everything until then.
         let newest = times.iter().copied().max().map(|newest| newest.min(self.began));
         self.seen = newest.max(self.seen);
@@ -144,7 +144,7 @@ impl Walk {
     }
 
     /// Returns the cursor to begin the walk again: the platform does not know a page any more, or refuses the stream.
-    pub fn again(&self) -> Value {
+    pub fn restart(&self) -> Value {
         json!({ "seen": self.seen.map(text), "long": self.long.map(text), "until": text(self.until) })
     }
 
@@ -189,7 +189,7 @@ mod tests {
     fn a_long_walk_reads_every_page_and_what_each_post_has_more() {
         let mut first = Walk::read(None, at(0));
         assert_eq!((first.until, first.is_long, first.list()), (at(0) - HISTORY, true, None));
-        first.saw(&[at(-5)]);
+        first.record_times(&[at(-5)]);
         let (cursor, more) = first.after_posts(Some("p2".into()), Some(at(-60)), vec![list("a", Some("c2"))]);
         assert!(more);
         let walk = Walk::read(Some(&cursor), at(1));
@@ -215,12 +215,16 @@ mod tests {
         let (cursor, _) = Walk::read(None, at(0)).after_posts(None, None, Vec::new());
         let mut walk = Walk::read(Some(&cursor), at(1));
         walk.until = at(-10);
-        assert!(walk.goes_on(&[at(0), at(-10)]));
-        assert!(!walk.goes_on(&[at(0), at(-11)]) && !walk.goes_on(&[]));
-        walk.saw(&[at(500)]);
-        assert_eq!(walk.again()["seen"], text(at(1)), "not what a server claims");
-        let again = Walk::read(Some(&walk.again()), at(2));
-        assert_eq!((again.until, again.list(), again.page.as_ref()), (at(-10), None, None), "nothing is left out");
+        assert!(walk.continues(&[at(0), at(-10)]));
+        assert!(!walk.continues(&[at(0), at(-11)]) && !walk.continues(&[]));
+        walk.record_times(&[at(500)]);
+        assert_eq!(walk.restart()["seen"], text(at(1)), "not what a server claims");
+        let restart = Walk::read(Some(&walk.restart()), at(2));
+        assert_eq!(
+            (restart.until, restart.list(), restart.page.as_ref()),
+            (at(-10), None, None),
+            "nothing is left out"
+        );
     }
 
     #[test]

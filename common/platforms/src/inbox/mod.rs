@@ -16,9 +16,9 @@
 
 pub(super) mod by_post;
 pub(super) mod newest_first;
+pub(super) mod own_message;
 pub(super) mod parents;
-pub(super) mod refused;
-pub(super) mod said;
+pub(super) mod permission;
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};

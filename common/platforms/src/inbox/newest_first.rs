@@ -69,7 +69,7 @@ impl Pass {
     }
 
     /// Returns the cursor to begin the pass again: the platform does not know its page any more.
-    pub fn again(&self) -> Value {
+    pub fn restart(&self) -> Value {
         json!({ "until": self.until.to_rfc3339_opts(SecondsFormat::Micros, true) })
     }
 }
@@ -94,9 +94,9 @@ mod tests {
         assert!(!more);
         let next = Pass::read(Some(&cursor), at(2));
         assert_eq!((next.page.as_ref(), next.until, next.began), (None, at(-1) - OVERLAP, at(2)));
-        let (again, more) = next.clone().after(&[at(1), at(-20)], Some("b".to_owned()));
+        let (restart, more) = next.clone().after(&[at(1), at(-20)], Some("b".to_owned()));
         assert!(!more, "it has reached what it knows");
-        assert_eq!(Pass::read(Some(&again), at(3)).until, at(1) - OVERLAP);
+        assert_eq!(Pass::read(Some(&restart), at(3)).until, at(1) - OVERLAP);
         let (quiet, _) = next.clone().after(&[], None);
         assert_eq!(quiet, cursor, "nothing new, nothing to be written");
     }
@@ -120,6 +120,6 @@ mod tests {
             let (ended, more) = pass.clone().after(&[at(0)], next);
             assert!(!more && ended["page"].is_null());
         }
-        assert!(Pass::read(Some(&pass.again()), at(0)).page.is_none());
+        assert!(Pass::read(Some(&pass.restart()), at(0)).page.is_none());
     }
 }

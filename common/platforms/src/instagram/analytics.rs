@@ -23,15 +23,15 @@ impl AnalyticsConnector for Instagram {
         &self,
         account: &ConnectorAccount,
         posts: &[PublishedPost],
-        aside: &mut SetAside,
+        skipped: &mut SetAside,
     ) -> Result<Vec<Option<Figures>>, CallError> {
-        self.access(account)?.post_figures(posts, &self.metrics, aside).await
+        self.access(account)?.post_figures(posts, &self.metrics, skipped).await
     }
 
     async fn account_figures(
         &self,
         account: &ConnectorAccount,
-        _aside: &mut SetAside,
+        _skipped: &mut SetAside,
     ) -> Result<AccountFigures, CallError> {
         let access = self.access(account)?;
         let fields = [("fields", "id,followers_count,follows_count,media_count")];

@@ -24,24 +24,24 @@ use super::{Instagram, is_by_facebook};
 use crate::call::Effect;
 use crate::inbox::by_post::{CommentList, Walk};
 use crate::inbox::newest_first::Pass;
-use crate::inbox::refused::missing_permission;
+use crate::inbox::permission::missing_permission;
 use crate::inbox::{InboxPage, OutgoingReply, ReplyThread, check_length, no_context};
 use crate::meta::containers::is_id;
 use crate::meta::graph::{Access, GraphFailure, List, parse_time};
-use crate::meta::inbox::{self, INTERVAL, Said, Streams, find_reply, list, list_below, of_reply, read};
+use crate::meta::inbox::{self, INTERVAL, OwnMessage, Streams, find_reply, list, list_below, of_reply, read};
 use crate::meta::insights::is_gone;
 use crate::{CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, Reconciled, time_marker};
 
 const COMMENTS: &str = "comments";
 const MESSAGES: &str = "messages";
 const PER_PAGE: &str = "25";
-const ANSWER_FIELDS: &str = "id,text,timestamp,username,from{id,username}";
+const REPLY_FIELDS: &str = "id,text,timestamp,username,from{id,username}";
 /// How many answers come with a comment.
-const ANSWERS_WITH_COMMENT: &str = "10";
+const REPLIES_WITH_COMMENT: &str = "10";
 const CONVERSATION_FIELDS: &str =
     "id,updated_time,participants,messages.limit(20){id,message,from{id,username},created_time}";
 /// How many answers to a comment are searched for a reply, a page; a longer list says nothing.
-const SEARCHED: &str = "50";
+const SEARCHED_PER_PAGE: &str = "50";
 const MAX_SEARCHED_PAGES: usize = 4;
 
 #[derive(Deserialize)]
@@ -142,35 +142,35 @@ impl Comment {
 /// What is read of a page of comments.
 struct Comments {
     messages: Vec<FetchedMessage>,
-    goes_on: bool,
+    continues: bool,
     /// Answers that did not come with their comments.
-    answers: Vec<CommentList>,
+    replies: Vec<CommentList>,
 }
 
 /// Returns the comments of a page with the answers below them, the oldest first.
 fn comments(account: &ConnectorAccount, walk: &mut Walk, found: &[Value], list: &CommentList) -> Comments {
     let found: Vec<Comment> = read(found);
     let times: Vec<_> = found.iter().filter_map(|comment| parse_time(&comment.timestamp)).collect();
-    let goes_on = walk.goes_on(&times);
-    walk.saw(&times);
-    let (mut messages, mut answers) = (Vec::new(), Vec::new());
+    let continues = walk.continues(&times);
+    walk.record_times(&times);
+    let (mut messages, mut replies) = (Vec::new(), Vec::new());
     for comment in found.iter().rev() {
         let below: Vec<Comment> = read(&comment.replies.data);
-        let times: Vec<_> = below.iter().filter_map(|answer| parse_time(&answer.timestamp)).collect();
-        walk.saw(&times);
+        let times: Vec<_> = below.iter().filter_map(|reply| parse_time(&reply.timestamp)).collect();
+        walk.record_times(&times);
         let thread = list.thread.as_deref().unwrap_or(&comment.id);
         messages.extend(comment.message(account, list, thread));
-        messages.extend(below.iter().filter_map(|answer| answer.message(account, list, thread)));
+        messages.extend(below.iter().filter_map(|reply| reply.message(account, list, thread)));
         let page = comment.replies.next().filter(|_| walk.is_long && is_id(&comment.id));
         let thread = Some(comment.id.clone());
-        answers.extend(page.map(|page| CommentList { thread, page: Some(page), ..list.clone() }));
+        replies.extend(page.map(|page| CommentList { thread, page: Some(page), ..list.clone() }));
     }
     messages.retain(|message| message.sent_at >= walk.until);
-    Comments { messages, goes_on, answers }
+    Comments { messages, continues, replies }
 }
 
 fn comment_fields() -> String {
-    format!("{ANSWER_FIELDS},replies.limit({ANSWERS_WITH_COMMENT}){{{ANSWER_FIELDS}}}")
+    format!("{REPLY_FIELDS},replies.limit({REPLIES_WITH_COMMENT}){{{REPLY_FIELDS}}}")
 }
 
 impl Conversation {
@@ -232,17 +232,17 @@ impl Streams for Instagram {
         let found = list(access, &format!("{}/media", account.external_id), &query, walk.page.as_deref()).await?;
         let posts: Vec<Media> = read(&found.data);
         let oldest = posts.iter().filter_map(|post| parse_time(&post.timestamp)).min();
-        let (mut messages, mut lists, mut answers) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut messages, mut lists, mut replies) = (Vec::new(), Vec::new(), Vec::new());
         for post in posts.into_iter().filter(|post| is_id(&post.id)) {
             let mut list = CommentList { post: post.id, url: post.permalink, ..CommentList::default() };
             let new = comments(account, &mut walk, &post.comments.data, &list);
             messages.extend(new.messages);
-            answers.extend(new.answers);
-            list.page = post.comments.next().filter(|_| new.goes_on);
+            replies.extend(new.replies);
+            list.page = post.comments.next().filter(|_| new.continues);
             lists.extend(list.page.is_some().then_some(list));
         }
         // Comments first, in case there are more lists than wait at once.
-        lists.extend(answers);
+        lists.extend(replies);
         let (cursor, has_more) = walk.after_posts(found.next(), oldest, lists);
         Ok(InboxPage { messages, cursor, has_more, unavailable: None })
     }
@@ -255,14 +255,14 @@ impl Streams for Instagram {
         list: CommentList,
     ) -> Result<InboxPage, GraphFailure> {
         let (path, fields) = match &list.thread {
-            Some(comment) => (format!("{comment}/replies"), ANSWER_FIELDS.to_owned()),
+            Some(comment) => (format!("{comment}/replies"), REPLY_FIELDS.to_owned()),
             None => (format!("{}/comments", list.post), comment_fields()),
         };
         let query = [("fields", fields.as_str()), ("limit", PER_PAGE)];
         let found = list_below(access, &path, &query, list.page.as_deref()).await?;
         let new = comments(account, &mut walk, &found.data, &list);
-        let next = found.next().filter(|_| new.goes_on || list.thread.is_some());
-        let (cursor, has_more) = walk.after_list(next, new.answers);
+        let next = found.next().filter(|_| new.continues || list.thread.is_some());
+        let (cursor, has_more) = walk.after_list(next, new.replies);
         Ok(InboxPage { messages: new.messages, cursor, has_more, unavailable: None })
     }
 
@@ -329,30 +329,35 @@ impl InboxConnector for Instagram {
         let path = format!("{}/replies", comment_id(&reply.thread)?);
         let access = self.access(account)?;
         let request = access.request(Method::POST, &path).json(&json!({ "message": reply.text }));
-        let made: Result<Created, GraphFailure> = access.call_with_codes(Effect::Publishes, request).await;
+        let created: Result<Created, GraphFailure> = access.call_with_codes(Effect::Publishes, request).await;
         let missing = Self::missing_to(account, "answered", COMMENTS);
-        Ok(Published::new(made.map_err(|failure| of_reply(failure, missing))?.id, None))
+        Ok(Published::new(created.map_err(|failure| of_reply(failure, missing))?.id, None))
     }
 
     async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Reconciled, CallError> {
         let path = format!("{}/replies", comment_id(&reply.thread)?);
         let access = self.access(account)?;
-        let (mut after, mut said) = (None::<String>, Vec::new());
+        let (mut after, mut own_messages) = (None::<String>, Vec::new());
         // They may begin with the oldest.
         for _ in 0..MAX_SEARCHED_PAGES {
-            let query = [("fields", ANSWER_FIELDS), ("limit", SEARCHED)];
+            let query = [("fields", REPLY_FIELDS), ("limit", SEARCHED_PER_PAGE)];
             let found = match list(&access, &path, &query, after.as_deref()).await {
                 Err(failure) if is_gone(&failure) => return Ok(Reconciled::Absent),
                 found => found.map_err(|failure| failure.error)?,
             };
             let own = read::<Comment>(&found.data).into_iter().filter(|one| one.author().is(account));
-            said.extend(own.map(|one| Said { at: parse_time(&one.timestamp), id: one.id, text: one.text, url: None }));
+            own_messages.extend(own.map(|one| OwnMessage {
+                at: parse_time(&one.timestamp),
+                id: one.id,
+                text: one.text,
+                url: None,
+            }));
             after = found.next();
             if after.is_none() {
-                return Ok(find_reply(reply, said.into_iter()));
+                return Ok(find_reply(reply, own_messages.into_iter()));
             }
         }
-        Ok(match find_reply(reply, said.into_iter()) {
+        Ok(match find_reply(reply, own_messages.into_iter()) {
             Reconciled::Absent => Reconciled::Unsupported,
             found => found,
         })

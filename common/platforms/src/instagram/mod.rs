@@ -108,7 +108,7 @@ fn is_by_facebook(account: &ConnectorAccount) -> bool {
 }
 
 /// Returns the request for one picture.
-fn picture(image: &Image) -> ContainerRequest {
+fn image_request(image: &Image) -> ContainerRequest {
     let mut request = ContainerRequest::from_iter([("image_url".to_owned(), Value::from(image.url.as_str()))]);
     if let Some(alt) = &image.alt_text {
         request.insert("alt_text".to_owned(), Value::from(alt.as_str()));
@@ -159,13 +159,13 @@ impl Connector for Instagram {
 
     async fn stage(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Staged, CallError> {
         let item = |index: usize| {
-            let mut request = picture(&post.images[index]);
+            let mut request = image_request(&post.images[index]);
             request.insert("is_carousel_item".to_owned(), Value::from(true));
             request
         };
-        let whole = |children: &[&str]| {
+        let post_request = |children: &[&str]| {
             let mut request = match post.images.as_slice() {
-                [only] => picture(only),
+                [only] => image_request(only),
                 _ => ContainerRequest::from_iter([
                     ("media_type".to_owned(), json!("CAROUSEL")),
                     ("children".to_owned(), Value::from(children.join(","))),
@@ -174,7 +174,7 @@ impl Connector for Instagram {
             request.insert("caption".to_owned(), Value::from(post.text.as_str()));
             Ok(request)
         };
-        self.containers(account)?.stage(post, item, whole).await
+        self.containers(account)?.stage(post, item, post_request).await
     }
 
     async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {

@@ -42,8 +42,8 @@ impl Linkedin {
         path: &str,
     ) -> Result<T, CallError> {
         let token = account.secrets.require("access_token")?;
-        let answer = self.send(Effect::Repeatable, self.request(Method::GET, path, &token)).await?;
-        self.client.read(Effect::Repeatable, &answer)
+        let response = self.send(Effect::Repeatable, self.request(Method::GET, path, &token)).await?;
+        self.client.read(Effect::Repeatable, &response)
     }
 }
 
@@ -57,7 +57,7 @@ impl AnalyticsConnector for Linkedin {
         &self,
         account: &ConnectorAccount,
         posts: &[PublishedPost],
-        _aside: &mut SetAside,
+        _skipped: &mut SetAside,
     ) -> Result<Vec<Option<Figures>>, CallError> {
         let mut figures = vec![Some(Figures::default()); posts.len()];
         if !account.external_id.starts_with(URN) {
@@ -90,7 +90,7 @@ impl AnalyticsConnector for Linkedin {
     async fn account_figures(
         &self,
         account: &ConnectorAccount,
-        _aside: &mut SetAside,
+        _skipped: &mut SetAside,
     ) -> Result<AccountFigures, CallError> {
         if !account.external_id.starts_with(URN) {
             return Ok(AccountFigures::default());

@@ -127,10 +127,10 @@ impl OAuthConnector for Linkedin {
         }
         let token = SecretString::from(grant.access_token());
         let request = self.request(Method::GET, "/v2/userinfo", &token);
-        let answer =
-            self.send(Effect::Repeatable, request).await.map_err(|refusal| connect_error(refusal.error, None))?;
+        let response =
+            self.send(Effect::Repeatable, request).await.map_err(|failed| connect_error(failed.error, None))?;
         let info: UserInfo =
-            self.client.read(Effect::Repeatable, &answer).map_err(|error| connect_error(error, None))?;
+            self.client.read(Effect::Repeatable, &response).map_err(|error| connect_error(error, None))?;
         // The id becomes a part of a URN.
         let is_id = |id: &str| id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
         if !is_id(&info.sub) {

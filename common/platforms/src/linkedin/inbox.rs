@@ -27,11 +27,11 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::pages::URN;
-use super::{Linkedin, Refusal};
+use super::{Linkedin, LinkedinError};
 use crate::call::Effect;
 use crate::inbox::by_post::{CommentList, Walk};
-use crate::inbox::refused::{missing_permission, refused, refused_before};
-use crate::inbox::said::{Said, find_reply};
+use crate::inbox::own_message::{OwnMessage, find_reply};
+use crate::inbox::permission::{denied, missing_permission, recently_denied};
 use crate::inbox::{InboxPage, OutgoingReply, ReplyThread, check_length, no_context};
 use crate::{CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, Reconciled, time_marker};
 
@@ -102,19 +102,19 @@ struct Change {
 
 impl Page {
     /// Returns where the next page begins. A page may have fewer entries than were asked for, because some are hidden.
-    fn next(&self, start: usize, asked: usize) -> Option<String> {
+    fn next(&self, start: usize, requested: usize) -> Option<String> {
         let number = |name: &str| self.paging[name].as_u64().and_then(|number| usize::try_from(number).ok());
-        let count = number("count").filter(|count| (1..=asked).contains(count)).unwrap_or(asked);
+        let count = number("count").filter(|count| (1..=requested).contains(count)).unwrap_or(requested);
         let next = start.checked_add(count)?;
         let links = self.paging["links"].as_array().map(Vec::as_slice).unwrap_or_default();
         let has_link = links.iter().any(|link| link["rel"] == "next");
-        let goes_on = has_link || number("total").map_or(self.elements.len() >= count, |total| total > next);
-        (goes_on && next < MAX_ENTRIES).then(|| next.to_string())
+        let continues = has_link || number("total").map_or(self.elements.len() >= count, |total| total > next);
+        (continues && next < MAX_ENTRIES).then(|| next.to_string())
     }
 
     /// Returns the entries that can be read: one that cannot must not hide the others.
-    fn read<T: serde::de::DeserializeOwned>(&self, asked: usize) -> Vec<T> {
-        self.elements.iter().take(asked).filter_map(|entry| T::deserialize(entry).ok()).collect()
+    fn read<T: serde::de::DeserializeOwned>(&self, requested: usize) -> Vec<T> {
+        self.elements.iter().take(requested).filter_map(|entry| T::deserialize(entry).ok()).collect()
     }
 }
 
@@ -180,7 +180,7 @@ impl Comment {
     }
 
     /// Returns whether there may be comments below: only a number says that there are none.
-    fn has_answers(&self) -> bool {
+    fn may_have_replies(&self) -> bool {
         let summary = self.comments_summary.as_ref();
         let number = summary.and_then(|summary| summary["aggregatedTotalComments"].as_u64());
         number.is_none_or(|number| number > 0)
@@ -216,7 +216,7 @@ fn missing(what: &str, permission: &str) -> Failure {
     missing_permission(Platform::Linkedin, ConnectTarget::Page, &format!("comments to be {what}"), permission)
 }
 
-impl Refusal {
+impl LinkedinError {
     fn is_permission(&self) -> bool {
         let code = self.error.failure().platform_code.as_deref();
         self.status == Some(StatusCode::FORBIDDEN) && code == Some(NO_PERMISSION)
@@ -225,13 +225,14 @@ impl Refusal {
     /// Returns the error of a reply.
     fn of_reply(self) -> CallError {
         let code = self.error.failure().platform_code.clone().unwrap_or_default();
-        let said = |category, message: &str| CallError::Permanent(Failure::of(category, message).from_platform(&code));
+        let permanent =
+            |category, message: &str| CallError::Permanent(Failure::of(category, message).from_platform(&code));
         match self.status {
             Some(StatusCode::FORBIDDEN) if self.is_permission() => {
                 CallError::Permanent(missing("answered", "w_organization_social_feed").from_platform(&code))
             }
             Some(StatusCode::NOT_FOUND) => {
-                said(Category::PlatformRejected, "The message to reply to no longer exists.")
+                permanent(Category::PlatformRejected, "The message to reply to no longer exists.")
             }
             _ => self.error,
         }
@@ -239,14 +240,14 @@ impl Refusal {
 }
 
 impl Linkedin {
-    async fn list(&self, account: &ConnectorAccount, path: &str, is_finder: bool) -> Result<Page, Refusal> {
+    async fn list(&self, account: &ConnectorAccount, path: &str, is_finder: bool) -> Result<Page, LinkedinError> {
         let token = account.secrets.require("access_token")?;
         let mut request = self.request(Method::GET, path, &token);
         if is_finder {
             request = request.header("X-RestLi-Method", "FINDER");
         }
-        let answer = self.send(Effect::Repeatable, request).await?;
-        Ok(self.client.read(Effect::Repeatable, &answer)?)
+        let response = self.send(Effect::Repeatable, request).await?;
+        Ok(self.client.read(Effect::Repeatable, &response)?)
     }
 
     /// Asks for a page of the comments on a post, or below a comment.
@@ -256,13 +257,13 @@ impl Linkedin {
         urn: &str,
         start: usize,
         count: usize,
-    ) -> Result<Page, Refusal> {
+    ) -> Result<Page, LinkedinError> {
         let path = format!("/rest/socialActions/{}/comments?start={start}&count={count}", encoded(urn));
         self.list(account, &path, false).await
     }
 
     /// Reads a page of posts: their comments come next.
-    async fn posts(&self, account: &ConnectorAccount, walk: Walk) -> Result<InboxPage, Refusal> {
+    async fn posts(&self, account: &ConnectorAccount, walk: Walk) -> Result<InboxPage, LinkedinError> {
         let start = start_of(walk.page.as_deref());
         let author = encoded(&account.external_id);
         let path = format!("/rest/posts?author={author}&q=author&count={POSTS_PER_PAGE}&start={start}&sortBy=CREATED");
@@ -288,25 +289,25 @@ impl Linkedin {
         account: &ConnectorAccount,
         mut walk: Walk,
         list: CommentList,
-    ) -> Result<InboxPage, Refusal> {
+    ) -> Result<InboxPage, LinkedinError> {
         let urn = list.thread.as_deref().unwrap_or(&list.post);
         let start = start_of(list.page.as_deref());
         let (found, unavailable) = match self.comments_of(account, urn, start, COMMENTS_PER_PAGE).await {
             // Deleted meanwhile, with what stood below.
-            Err(Refusal { status: Some(StatusCode::NOT_FOUND), .. }) => (Page::default(), None),
+            Err(LinkedinError { status: Some(StatusCode::NOT_FOUND), .. }) => (Page::default(), None),
             // The others can still be read.
-            Err(refusal) if refusal.status == Some(StatusCode::FORBIDDEN) && !refusal.is_permission() => {
-                (Page::default(), Some(refusal.error.failure().clone()))
+            Err(failed) if failed.status == Some(StatusCode::FORBIDDEN) && !failed.is_permission() => {
+                (Page::default(), Some(failed.error.failure().clone()))
             }
             found => (found?, None),
         };
         let comments: Vec<Comment> = found.read(COMMENTS_PER_PAGE);
-        walk.saw(&comments.iter().filter_map(Comment::changed_at).collect::<Vec<_>>());
+        walk.record_times(&comments.iter().filter_map(Comment::changed_at).collect::<Vec<_>>());
         let is_new = |comment: &&Comment| comment.changed_at().is_some_and(|at| at >= walk.until);
         let new = comments.iter().filter(is_new);
         let mut messages: Vec<_> = new.filter_map(|one| one.message(&account.external_id, &list)).collect();
         messages.sort_by_key(|message| message.sent_at);
-        let may_have_below = comments.iter().filter(|one| list.thread.is_none() && one.has_answers());
+        let may_have_below = comments.iter().filter(|one| list.thread.is_none() && one.may_have_replies());
         let below = |thread| CommentList { thread: Some(thread), page: None, ..list.clone() };
         let below = may_have_below.filter_map(Comment::urn).map(below).collect();
         let (cursor, has_more) = walk.after_list_with_below(found.next(start, COMMENTS_PER_PAGE), below);
@@ -314,15 +315,21 @@ impl Linkedin {
     }
 
     /// Returns what the page said in a thread, the newest first, and whether that is all.
-    async fn said(&self, account: &ConnectorAccount, thread: &str) -> Result<(Vec<Said>, bool), Refusal> {
-        let (mut said, mut page, mut is_all) = (Vec::new(), None::<String>, false);
+    async fn own_messages(
+        &self,
+        account: &ConnectorAccount,
+        thread: &str,
+    ) -> Result<(Vec<OwnMessage>, bool), LinkedinError> {
+        let (mut own_messages, mut page, mut is_all) = (Vec::new(), None::<String>, false);
         for _ in 0..MAX_SEARCHED_PAGES {
             let start = start_of(page.as_deref());
             let found = self.comments_of(account, thread, start, SEARCHED_PER_PAGE).await?;
             let comments: Vec<Comment> = found.read(SEARCHED_PER_PAGE);
             let own = comments.into_iter().filter(|one| one.actor.as_deref() == Some(&account.external_id));
-            said.extend(
-                own.filter_map(|one| Some(Said { id: one.urn()?, text: one.text(), at: one.made_at(), url: None })),
+            own_messages.extend(
+                own.filter_map(|one| {
+                    Some(OwnMessage { id: one.urn()?, text: one.text(), at: one.made_at(), url: None })
+                }),
             );
             page = found.next(start, SEARCHED_PER_PAGE);
             if page.is_none() {
@@ -330,8 +337,8 @@ impl Linkedin {
                 break;
             }
         }
-        said.sort_by_key(|one| std::cmp::Reverse(one.at));
-        Ok((said, is_all))
+        own_messages.sort_by_key(|one| std::cmp::Reverse(one.at));
+        Ok((own_messages, is_all))
     }
 }
 
@@ -359,21 +366,21 @@ impl InboxConnector for Linkedin {
             return Ok(InboxPage::default());
         }
         let (now, missing) = (self.client.now(), missing("read", "r_organization_social_feed"));
-        if let Some(page) = refused_before(account, cursor, now, &missing) {
+        if let Some(page) = recently_denied(account, cursor, now, &missing) {
             return Ok(page);
         }
         let mut walk = Walk::read(cursor, now);
         walk.at_once = CALLS_AT_ONCE;
-        let (again, has_page) = (walk.again(), walk.page.is_some());
+        let (restart, has_page) = (walk.restart(), walk.page.is_some());
         match walk.list().cloned() {
             Some(list) => match self.comments(account, walk, list).await {
-                Err(refusal) if refusal.is_permission() => Ok(refused(account, again, now, missing)),
+                Err(failed) if failed.is_permission() => Ok(denied(account, restart, now, missing)),
                 read => Ok(read?),
             },
             None => match self.posts(account, walk).await {
                 // The page is not known any more.
-                Err(Refusal { error: CallError::Permanent(_), .. }) if has_page => {
-                    Ok(InboxPage { cursor: again, ..InboxPage::default() })
+                Err(LinkedinError { error: CallError::Permanent(_), .. }) if has_page => {
+                    Ok(InboxPage { cursor: restart, ..InboxPage::default() })
                 }
                 read => Ok(read?),
             },
@@ -409,9 +416,9 @@ impl InboxConnector for Linkedin {
         let token = account.secrets.require("access_token")?;
         let path = format!("/rest/socialActions/{}/comments", encoded(thread));
         let request = self.request(Method::POST, &path, &token).json(&body);
-        let answer = self.send(Effect::Publishes, request).await.map_err(Refusal::of_reply)?;
-        let made = serde_json::from_slice::<Comment>(&answer.body).ok().and_then(|made| made.urn());
-        let number = answer.headers.get("x-restli-id").and_then(|id| id.to_str().ok());
+        let response = self.send(Effect::Publishes, request).await.map_err(LinkedinError::of_reply)?;
+        let made = serde_json::from_slice::<Comment>(&response.body).ok().and_then(|made| made.urn());
+        let number = response.headers.get("x-restli-id").and_then(|id| id.to_str().ok());
         let urn = made.or_else(|| comment_urn(object, number?));
         urn.map(|urn| Published::new(urn, None)).ok_or_else(|| {
             let message = "LinkedIn accepted the reply but returned no ID: it may have been published.";
@@ -422,12 +429,12 @@ impl InboxConnector for Linkedin {
     async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Reconciled, CallError> {
         let thread = reply.thread.thread_id.as_str();
         comment_parts(thread).ok_or_else(no_context)?;
-        let (said, is_all) = match self.said(account, thread).await {
+        let (own_messages, is_all) = match self.own_messages(account, thread).await {
             // What was answered is gone, with the answers to it.
-            Err(Refusal { status: Some(StatusCode::NOT_FOUND), .. }) => return Ok(Reconciled::Absent),
-            said => said?,
+            Err(LinkedinError { status: Some(StatusCode::NOT_FOUND), .. }) => return Ok(Reconciled::Absent),
+            own_messages => own_messages?,
         };
-        Ok(match find_reply(reply, said.into_iter()) {
+        Ok(match find_reply(reply, own_messages.into_iter()) {
             Reconciled::Absent if !is_all => Reconciled::Unsupported,
             found => found,
         })

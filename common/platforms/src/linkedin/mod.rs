@@ -76,22 +76,22 @@ impl Linkedin {
             .header("X-Restli-Protocol-Version", "2.0.0")
     }
 
-    async fn send(&self, effect: Effect, request: RequestBuilder) -> Result<HttpResponse, Refusal> {
-        let answer = self.client.send(effect, request).await?;
-        if answer.status.is_success() { Ok(answer) } else { Err(self.refusal(effect, &answer)) }
+    async fn send(&self, effect: Effect, request: RequestBuilder) -> Result<HttpResponse, LinkedinError> {
+        let response = self.client.send(effect, request).await?;
+        if response.status.is_success() { Ok(response) } else { Err(self.classify(effect, &response)) }
     }
 
-    fn refusal(&self, effect: Effect, answer: &HttpResponse) -> Refusal {
-        let body: ErrorBody = serde_json::from_slice(&answer.body).unwrap_or_default();
+    fn classify(&self, effect: Effect, response: &HttpResponse) -> LinkedinError {
+        let body: ErrorBody = serde_json::from_slice(&response.body).unwrap_or_default();
         let detail = sanitize_message(&body.message, &[]);
         let sentence = |what: &str| match &detail {
             Some(detail) => format!("LinkedIn {what}: {detail}"),
             None => format!("LinkedIn {what}."),
         };
-        let code = body.service_error_code.map_or_else(|| answer.status.as_str().to_owned(), |code| code.to_string());
+        let code = body.service_error_code.map_or_else(|| response.status.as_str().to_owned(), |code| code.to_string());
         let failure = |category, what: &str| Failure::of(category, sentence(what)).from_platform(&code);
         let is_duplicate = body.is_duplicate();
-        let error = match answer.status {
+        let error = match response.status {
             StatusCode::UNPROCESSABLE_ENTITY | StatusCode::BAD_REQUEST if is_duplicate => {
                 CallError::Permanent(failure(Category::DuplicateContent, "already has this post"))
             }
@@ -119,15 +119,15 @@ impl Linkedin {
                 let midnight = midnight.and_then(|day| day.with_time(NaiveTime::MIN).single());
                 self.client.rate_limited(midnight, Some(&code))
             }
-            _ => self.client.classify_status(effect, answer, Some(&code), detail),
+            _ => self.client.classify_status(effect, response, Some(&code), detail),
         };
         let duplicate_of = is_duplicate.then(|| body.duplicate_of()).flatten();
-        Refusal { error, duplicate_of, status: Some(answer.status) }
+        LinkedinError { error, duplicate_of, status: Some(response.status) }
     }
 }
 
 /// A refused call.
-struct Refusal {
+struct LinkedinError {
     error: CallError,
     /// The post that is there already.
     duplicate_of: Option<String>,
@@ -135,15 +135,15 @@ struct Refusal {
     status: Option<StatusCode>,
 }
 
-impl From<CallError> for Refusal {
+impl From<CallError> for LinkedinError {
     fn from(error: CallError) -> Self {
         Self { error, duplicate_of: None, status: None }
     }
 }
 
-impl From<Refusal> for CallError {
-    fn from(refusal: Refusal) -> Self {
-        refusal.error
+impl From<LinkedinError> for CallError {
+    fn from(failed: LinkedinError) -> Self {
+        failed.error
     }
 }
 
@@ -246,8 +246,8 @@ impl Connector for Linkedin {
         let token = account.secrets.require("access_token")?;
         let body = json!({ "initializeUploadRequest": { "owner": author(account) } });
         let request = self.request(Method::POST, "/rest/images?action=initializeUpload", &token).json(&body);
-        let answer = self.send(Effect::Repeatable, request).await?;
-        let Upload { upload_url, image: urn } = self.client.read::<Initialized>(Effect::Repeatable, &answer)?.value;
+        let response = self.send(Effect::Repeatable, request).await?;
+        let Upload { upload_url, image: urn } = self.client.read::<Initialized>(Effect::Repeatable, &response)?.value;
         if !self.is_linkedin(&upload_url) {
             let message = "LinkedIn returned an upload URL for the image that does not belong to LinkedIn.";
             return Err(CallError::Transient(Failure::of(Category::PlatformError, message)));
@@ -281,7 +281,7 @@ impl Connector for Linkedin {
         let token = account.secrets.require("access_token")?;
         let request = self.request(Method::POST, "/rest/posts", &token).json(&body);
         match self.send(Effect::Publishes, request).await {
-            Ok(answer) => match answer.headers.get("x-restli-id").and_then(|id| id.to_str().ok()) {
+            Ok(response) => match response.headers.get("x-restli-id").and_then(|id| id.to_str().ok()) {
                 Some(urn) => Ok(published(urn)),
                 None => Err(CallError::Unknown(Failure::of(
                     Category::OutcomeUnknown,
@@ -289,8 +289,8 @@ impl Connector for Linkedin {
                 ))),
             },
             // An earlier call of this post made it.
-            Err(Refusal { duplicate_of: Some(urn), .. }) if post.has_earlier_attempt => Ok(published(&urn)),
-            Err(refusal) => Err(refusal.error),
+            Err(LinkedinError { duplicate_of: Some(urn), .. }) if post.has_earlier_attempt => Ok(published(&urn)),
+            Err(failed) => Err(failed.error),
         }
     }
 

@@ -24,9 +24,9 @@ pub(super) const URN: &str = "urn:li:organization:";
 const ROLES: [&str; 3] = ["ADMINISTRATOR", "CONTENT_ADMINISTRATOR", "CONTENT_ADMIN"];
 const PER_CALL: usize = 100;
 /// How many organisations are looked up by one call; their ids are in its address.
-const LOOKED_UP: usize = 50;
+const IDS_PER_CALL: usize = 50;
 /// How many of the newest posts are compared.
-const COMPARED: usize = 20;
+const MAX_RECENT_POSTS: usize = 20;
 
 #[derive(Deserialize)]
 struct Elements<T> {
@@ -96,8 +96,8 @@ impl Linkedin {
         loop {
             let path = format!("/rest/organizationAcls?q=roleAssignee&state=APPROVED&start={start}&count={PER_CALL}");
             let request = self.request(Method::GET, &path, token);
-            let answer = self.send(Effect::Repeatable, request).await?;
-            let roles = self.client.read::<Elements<Role>>(Effect::Repeatable, &answer)?.elements;
+            let response = self.send(Effect::Repeatable, request).await?;
+            let roles = self.client.read::<Elements<Role>>(Effect::Repeatable, &response)?.elements;
             let count = roles.len();
             ids.extend(roles.iter().filter_map(Role::publishable).map(str::to_owned));
             start += PER_CALL;
@@ -109,13 +109,13 @@ impl Linkedin {
         ids.sort();
         ids.dedup();
         let mut found = Vec::new();
-        for some in ids.chunks(LOOKED_UP) {
+        for some in ids.chunks(IDS_PER_CALL) {
             // The parentheses and commas are the protocol's own.
             let path = format!("/rest/organizationsLookup?ids=List({})", some.join(","));
-            let answer = self.send(Effect::Repeatable, self.request(Method::GET, &path, token)).await?;
-            let all = self.client.read::<Organizations>(Effect::Repeatable, &answer)?.results;
-            let asked = all.into_iter().filter(|(id, _)| some.contains(id));
-            found.extend(asked.map(|(id, organization)| Choice {
+            let response = self.send(Effect::Repeatable, self.request(Method::GET, &path, token)).await?;
+            let all = self.client.read::<Organizations>(Effect::Repeatable, &response)?.results;
+            let requested = all.into_iter().filter(|(id, _)| some.contains(id));
+            found.extend(requested.map(|(id, organization)| Choice {
                 id: format!("{URN}{id}"),
                 name: organization.localized_name,
                 detail: organization.vanity_name,
@@ -127,13 +127,13 @@ impl Linkedin {
     /// Looks for a post among the page's newest.
     pub(super) async fn find(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
         let author = percent_encoding::utf8_percent_encode(&account.external_id, percent_encoding::NON_ALPHANUMERIC);
-        let path = format!("/rest/posts?author={author}&q=author&count={COMPARED}&sortBy=LAST_MODIFIED");
+        let path = format!("/rest/posts?author={author}&q=author&count={MAX_RECENT_POSTS}&sortBy=LAST_MODIFIED");
         let token = account.secrets.require("access_token")?;
         let request = self.request(Method::GET, &path, &token).header("X-RestLi-Method", "FINDER");
-        let answer = self.send(Effect::Repeatable, request).await?;
-        let posts = self.client.read::<Elements<Post>>(Effect::Repeatable, &answer)?.elements;
+        let response = self.send(Effect::Repeatable, request).await?;
+        let posts = self.client.read::<Elements<Post>>(Effect::Repeatable, &response)?.elements;
         let listed = posts.into_iter().map(|one| one.listed(post)).collect();
-        Ok(find(CallWindow::of(post.called_at), listed, COMPARED))
+        Ok(find(CallWindow::of(post.called_at), listed, MAX_RECENT_POSTS))
     }
 
     /// Returns whether the account is a page.

@@ -66,12 +66,14 @@ impl Mastodon {
     /// Returns the server's description; `None` for one before 4.3.
     async fn metadata(&self, base: &str) -> Result<Option<Metadata>, ConnectError> {
         let request = self.anonymous(base).request(Method::GET, "/.well-known/oauth-authorization-server");
-        let refused = |error| connect_error(error, Some("instance"));
-        let answer = self.client.send(Effect::Repeatable, request).await.map_err(refused)?;
-        match answer.status {
+        let to_connect_error = |error| connect_error(error, Some("instance"));
+        let response = self.client.send(Effect::Repeatable, request).await.map_err(to_connect_error)?;
+        match response.status {
             StatusCode::NOT_FOUND => Ok(None),
-            status if status.is_success() => self.client.read(Effect::Repeatable, &answer).map(Some).map_err(refused),
-            _ => Err(refused(self.client.classify_status(Effect::Repeatable, &answer, None, None))),
+            status if status.is_success() => {
+                self.client.read(Effect::Repeatable, &response).map(Some).map_err(to_connect_error)
+            }
+            _ => Err(to_connect_error(self.client.classify_status(Effect::Repeatable, &response, None, None))),
         }
     }
 
@@ -90,15 +92,15 @@ impl Mastodon {
             ("redirect_uri", redirect_uri),
         ];
         let request = self.client.request(Method::POST, &server.token_url).form(&form);
-        let answer = self.client.send(Effect::Repeatable, request).await;
-        let answer = answer.map_err(|error| connect_error(error, Some("instance")))?;
-        match answer.status {
+        let response = self.client.send(Effect::Repeatable, request).await;
+        let response = response.map_err(|error| connect_error(error, Some("instance")))?;
+        match response.status {
             // The server refuses the kind of request and not the application.
-            StatusCode::BAD_REQUEST if is_check_unsupported(&answer.body) => Ok(true),
+            StatusCode::BAD_REQUEST if is_check_unsupported(&response.body) => Ok(true),
             StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Ok(false),
             status if status.is_success() => Ok(true),
             _ => {
-                let error = self.client.classify_status(Effect::Repeatable, &answer, None, None);
+                let error = self.client.classify_status(Effect::Repeatable, &response, None, None);
                 Err(connect_error(error, Some("instance")))
             }
         }
@@ -188,9 +190,9 @@ impl OAuthConnector for Mastodon {
         });
         let instance = self.anonymous(request.instance);
         let request = instance.request(Method::POST, "/api/v1/apps").json(&body);
-        let made: Registered =
+        let created: Registered =
             instance.call(Effect::Repeatable, request).await.map_err(|error| connect_error(error, Some("instance")))?;
-        Ok(Some(Application::new(made.client_id, made.client_secret)))
+        Ok(Some(Application::new(created.client_id, created.client_secret)))
     }
 
     async fn exchange(&self, attempt: &Attempt, code: &str) -> Result<Grant, ConnectError> {

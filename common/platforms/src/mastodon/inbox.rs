@@ -109,9 +109,9 @@ impl Position {
         let settled = entries.iter().find(|(_, at)| *at <= now - OVERLAP).map(|(id, _)| id.clone());
         let oldest = || entries.last().map_or("0".to_owned(), |(id, _)| id.clone());
         let newest = entries.first().map(|(id, _)| id.clone());
-        let goes_on = self.min_id().is_some() && entries.len() >= PAGE && newest.as_deref() != self.min_id();
+        let continues = self.min_id().is_some() && entries.len() >= PAGE && newest.as_deref() != self.min_id();
         let from = settled.or(self.from).unwrap_or_else(oldest);
-        match newest.filter(|_| goes_on) {
+        match newest.filter(|_| continues) {
             Some(page) => {
                 let pages = self.pages + 1;
                 (json!({ "from": from, "page": page, "pages": pages }), !pages.is_multiple_of(PAGES_AT_ONCE))
@@ -123,12 +123,12 @@ impl Position {
 
 /// The statuses above those of a page: what each answers, whose it is, and its address.
 #[derive(Default)]
-struct Above {
+struct Ancestors {
     parents: Parents,
     known: HashMap<String, (String, Option<String>)>,
 }
 
-impl Above {
+impl Ancestors {
     fn insert(&mut self, post: &Post) {
         self.parents.insert(&post.id, post.in_reply_to_id.as_deref());
         self.known.insert(post.id.clone(), (post.account.id.clone(), post.url.clone()));
@@ -141,7 +141,7 @@ impl Post {
     }
 
     /// Returns the message in its thread; `None` if no other person is in it.
-    fn message(self, own: &str, above: &Above) -> Option<FetchedMessage> {
+    fn message(self, own: &str, ancestors: &Ancestors) -> Option<FetchedMessage> {
         let is_own = self.account.id == own;
         let mentioned = self.mentions.iter().find(|mention| mention.id != own);
         let (other, acct) = match (is_own, mentioned) {
@@ -149,11 +149,11 @@ impl Post {
             (true, Some(mention)) => (mention.id.clone(), mention.acct.clone()),
             (true, None) => return None,
         };
-        let root = above.parents.top(&self.id);
-        let (author, url) = above.known.get(root).cloned().unwrap_or_default();
+        let root = ancestors.parents.top(&self.id);
+        let (author, url) = ancestors.known.get(root).cloned().unwrap_or_default();
         let (kind, thread_id) = match (self.is_direct(), author == own) {
             (true, _) => (ConversationType::Dm, other.as_str()),
-            (false, true) => (ConversationType::Comment, above.parents.below_top(&self.id)),
+            (false, true) => (ConversationType::Comment, ancestors.parents.below_top(&self.id)),
             (false, false) => (ConversationType::Mention, root),
         };
         // A word of the account in someone else's thread opens no conversation.
@@ -225,7 +225,7 @@ impl Mastodon {
         let found: Vec<Notification> = self.page(instance, path, &[("types[]", "mention")], position.min_id()).await?;
         let entries: Vec<_> = found.iter().map(|entry| (entry.id.clone(), entry.created_at)).collect();
         let posts = found.into_iter().filter(|entry| entry.kind == "mention").filter_map(|entry| entry.status);
-        let messages = self.placed(instance, own, posts.collect()).await?;
+        let messages = self.thread_messages(instance, own, posts.collect()).await?;
         let (cursor, has_more) = position.after(&entries, self.client.now());
         Ok(InboxPage { messages, cursor, has_more, unavailable: None })
     }
@@ -239,47 +239,47 @@ impl Mastodon {
         let path = format!("/api/v1/accounts/{}/statuses", segment(own));
         let found: Vec<Post> = self.page(instance, &path, &[("exclude_reblogs", "true")], position.min_id()).await?;
         let entries: Vec<_> = found.iter().map(|post| (post.id.clone(), post.created_at)).collect();
-        let is_answer = |post: &Post| post.in_reply_to_account_id.as_deref().is_some_and(|id| id != own);
-        let posts = found.into_iter().filter(|post| post.account.id == own && (is_answer(post) || post.is_direct()));
-        let messages = self.placed(instance, own, posts.collect()).await?;
+        let is_reply = |post: &Post| post.in_reply_to_account_id.as_deref().is_some_and(|id| id != own);
+        let posts = found.into_iter().filter(|post| post.account.id == own && (is_reply(post) || post.is_direct()));
+        let messages = self.thread_messages(instance, own, posts.collect()).await?;
         let (cursor, has_more) = position.after(&entries, self.client.now());
         Ok(InboxPage { messages, cursor, has_more, unavailable: None })
     }
 
     /// Returns the statuses as messages in their threads.
-    async fn placed(
+    async fn thread_messages(
         &self,
         instance: &Instance<'_>,
         own: &str,
         posts: Vec<Post>,
     ) -> Result<Vec<FetchedMessage>, CallError> {
-        let mut above = Above::default();
-        posts.iter().for_each(|post| above.insert(post));
+        let mut ancestors = Ancestors::default();
+        posts.iter().for_each(|post| ancestors.insert(post));
         for _ in 0..MAX_LEVELS {
             let ids = posts.iter().filter(|post| !post.is_direct()).map(|post| post.id.as_str());
-            let missing = above.parents.missing(ids);
+            let missing = ancestors.parents.missing(ids);
             if missing.is_empty() {
                 break;
             }
             for id in missing {
                 // What was deleted, or is hidden from the account, begins the thread.
-                above.parents.insert(&id, None);
+                ancestors.parents.insert(&id, None);
                 let request = instance.request(Method::GET, &format!("/api/v1/statuses/{}", segment(&id)));
-                let answer = self.client.send(Effect::Repeatable, request).await?;
-                match answer.status {
+                let response = self.client.send(Effect::Repeatable, request).await?;
+                match response.status {
                     StatusCode::NOT_FOUND | StatusCode::FORBIDDEN | StatusCode::GONE => {}
                     status if status.is_success() => {
-                        let post: Post = self.client.read(Effect::Repeatable, &answer)?;
+                        let post: Post = self.client.read(Effect::Repeatable, &response)?;
                         if post.id == id {
-                            above.insert(&post);
+                            ancestors.insert(&post);
                         }
                     }
-                    _ => return Err(self.client.classify_status(Effect::Repeatable, &answer, None, None)),
+                    _ => return Err(self.client.classify_status(Effect::Repeatable, &response, None, None)),
                 }
             }
         }
         // The oldest first, as they are stored where two have the same time.
-        Ok(posts.into_iter().rev().filter_map(|post| post.message(own, &above)).collect())
+        Ok(posts.into_iter().rev().filter_map(|post| post.message(own, &ancestors)).collect())
     }
 }
 
@@ -349,10 +349,10 @@ impl InboxConnector for Mastodon {
     async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Reconciled, CallError> {
         let (instance, own) = (self.instance(account)?, account.secrets.require("account_id")?);
         let wanted = without_mentions(&reply.text);
-        let answered = context_text(&reply.thread, "id")?;
-        let is_like_it = |status: &Status| status.in_reply_to_id.as_deref() == Some(answered);
-        let is_it = |text: &str| is_same(without_mentions(text), wanted);
-        instance.find(own.expose_secret(), reply.called_at, is_like_it, is_it).await
+        let status_id = context_text(&reply.thread, "id")?;
+        let is_candidate = |status: &Status| status.in_reply_to_id.as_deref() == Some(status_id);
+        let text_matches = |text: &str| is_same(without_mentions(text), wanted);
+        instance.find(own.expose_secret(), reply.called_at, is_candidate, text_matches).await
     }
 }
 

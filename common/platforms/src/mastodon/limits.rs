@@ -80,11 +80,11 @@ fn document_path(known: &Value, base: &str) -> Option<String> {
 
 /// Returns a document; `None` if the server does not have it, or has something else there.
 async fn find(instance: &Instance<'_>, path: &str) -> Result<Option<Value>, CallError> {
-    let answer = instance.client.send(Effect::Repeatable, instance.request(Method::GET, path)).await?;
-    match answer.status {
-        status if status.is_success() => Ok(serde_json::from_slice(&answer.body).ok()),
+    let response = instance.client.send(Effect::Repeatable, instance.request(Method::GET, path)).await?;
+    match response.status {
+        status if status.is_success() => Ok(serde_json::from_slice(&response.body).ok()),
         StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED | StatusCode::GONE => Ok(None),
-        _ => Err(instance.client.classify_status(Effect::Repeatable, &answer, None, None)),
+        _ => Err(instance.client.classify_status(Effect::Repeatable, &response, None, None)),
     }
 }
 

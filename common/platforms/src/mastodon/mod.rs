@@ -152,10 +152,10 @@ impl Connector for Mastodon {
     async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
         let instance = self.instance(account)?;
         let id = account.secrets.require("account_id")?;
-        let is_like_it =
+        let is_candidate =
             |status: &Status| status.in_reply_to_id.is_none() && status.media_attachments.len() == post.images.len();
-        let is_it = |text: &str| is_same(text, &post.text);
-        instance.find(id.expose_secret(), post.called_at, is_like_it, is_it).await
+        let text_matches = |text: &str| is_same(text, &post.text);
+        instance.find(id.expose_secret(), post.called_at, is_candidate, text_matches).await
     }
 
     fn analytics(&self) -> Option<&dyn AnalyticsConnector> {

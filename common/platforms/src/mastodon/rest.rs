@@ -53,11 +53,11 @@ impl Instance<'_> {
         effect: Effect,
         request: RequestBuilder,
     ) -> Result<T, CallError> {
-        let answer = self.client.send(effect, request).await?;
-        if answer.status.is_success() {
-            return self.client.read(effect, &answer);
+        let response = self.client.send(effect, request).await?;
+        if response.status.is_success() {
+            return self.client.read(effect, &response);
         }
-        let body: ErrorBody = serde_json::from_slice(&answer.body).unwrap_or_default();
+        let body: ErrorBody = serde_json::from_slice(&response.body).unwrap_or_default();
         let token = self.token.as_ref().map(|token| token.expose_secret()).unwrap_or_default();
         let text = body.error_description.as_deref().unwrap_or(&body.error);
         let detail = sanitize_message(text, &[token]);
@@ -66,9 +66,9 @@ impl Instance<'_> {
             Some(detail) => format!("{name} {what}: {detail}"),
             None => format!("{name} {what}."),
         };
-        let code = answer.status.as_str().to_owned();
+        let code = response.status.as_str().to_owned();
         let failure = |category, what: &str| Failure::of(category, sentence(what)).from_platform(&code);
-        Err(match answer.status {
+        Err(match response.status {
             StatusCode::UNPROCESSABLE_ENTITY => {
                 CallError::Permanent(failure(Category::InvalidContent, "does not accept this post"))
             }
@@ -77,7 +77,7 @@ impl Instance<'_> {
             StatusCode::NOT_FOUND if effect == Effect::Publishes => {
                 CallError::Permanent(failure(Category::PlatformRejected, "does not know this"))
             }
-            _ => self.client.classify_status(effect, &answer, None, detail),
+            _ => self.client.classify_status(effect, &response, None, detail),
         })
     }
 
@@ -94,21 +94,21 @@ impl Instance<'_> {
             text: String,
         }
         let request = self.request(Method::GET, &format!("/api/v1/statuses/{}/source", segment(status_id)));
-        let answer = self.client.send(Effect::Repeatable, request).await?;
-        match answer.status {
+        let response = self.client.send(Effect::Repeatable, request).await?;
+        match response.status {
             StatusCode::NOT_FOUND => Ok(None),
-            status if status.is_success() => Ok(Some(self.client.read::<Source>(Effect::Repeatable, &answer)?.text)),
-            _ => Err(self.client.classify_status(Effect::Repeatable, &answer, None, None)),
+            status if status.is_success() => Ok(Some(self.client.read::<Source>(Effect::Repeatable, &response)?.text)),
+            _ => Err(self.client.classify_status(Effect::Repeatable, &response, None, None)),
         }
     }
 
-    /// Looks for a status among the account's newest: what `is_like_it` tells from the status, `is_it` from its text.
+    /// Looks for a status among the account's newest: what `is_candidate` tells from the status, `text_matches` from its text.
     pub(super) async fn find(
         &self,
         account_id: &str,
         called_at: Option<DateTime<Utc>>,
-        is_like_it: impl Fn(&Status) -> bool,
-        is_it: impl Fn(&str) -> bool,
+        is_candidate: impl Fn(&Status) -> bool,
+        text_matches: impl Fn(&str) -> bool,
     ) -> Result<Reconciled, CallError> {
         let path = format!("/api/v1/accounts/{}/statuses", segment(account_id));
         let query = [("limit", MAX_RECENT_POSTS.to_string()), ("exclude_reblogs", "true".to_owned())];
@@ -118,10 +118,10 @@ impl Instance<'_> {
         let times: Vec<_> = newest.iter().map(|status| Some(status.created_at)).collect();
         let is_near = |status: &Status| window.contains(Some(status.created_at)) && status.is_ours();
         let mut found = Vec::new();
-        for status in newest.into_iter().filter(|status| is_near(status) && is_like_it(status)) {
+        for status in newest.into_iter().filter(|status| is_near(status) && is_candidate(status)) {
             // A server without sources shows only the rendered text.
             let text = self.source(&status.id).await?.unwrap_or_else(|| crier_html::plain_text(&status.content));
-            if is_it(&text) {
+            if text_matches(&text) {
                 found.push(status.published());
             }
         }

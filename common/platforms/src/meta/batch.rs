@@ -28,7 +28,7 @@ struct Part {
 
 impl Part {
     /// Returns it as the answer to a call of its own. Meta says how long to wait in the headers of the whole.
-    fn answer(self, headers: &HeaderMap) -> Option<HttpResponse> {
+    fn into_response(self, headers: &HeaderMap) -> Option<HttpResponse> {
         let status = StatusCode::from_u16(self.code).ok()?;
         Some(HttpResponse { status, headers: headers.clone(), body: Bytes::from(self.body), truncated: false })
     }
@@ -37,30 +37,30 @@ impl Part {
 impl Access<'_> {
     /// Reads paths below the version (`42_1?fields=id`); returns the answers in their order.
     pub(crate) async fn batch(&self, paths: &[String]) -> Result<Vec<HttpResponse>, CallError> {
-        let mut answers: Vec<Option<HttpResponse>> = paths.iter().map(|_| None).collect();
+        let mut responses: Vec<Option<HttpResponse>> = paths.iter().map(|_| None).collect();
         for _ in 0..ROUNDS {
-            let open: Vec<usize> = (0..paths.len()).filter(|index| answers[*index].is_none()).collect();
+            let open: Vec<usize> = (0..paths.len()).filter(|index| responses[*index].is_none()).collect();
             for some in open.chunks(MAX_CALLS) {
-                let asked: Vec<&String> = some.iter().map(|index| &paths[*index]).collect();
-                for (index, answer) in some.iter().zip(self.batch_once(&asked).await?) {
-                    answers[*index] = answer;
+                let requested: Vec<&String> = some.iter().map(|index| &paths[*index]).collect();
+                for (index, response) in some.iter().zip(self.batch_once(&requested).await?) {
+                    responses[*index] = response;
                 }
             }
-            if answers.iter().all(Option::is_some) {
+            if responses.iter().all(Option::is_some) {
                 break;
             }
         }
         let late =
             || self.client.classify_unknown_effect(Effect::Repeatable, "did not respond to all requests in time", None);
-        answers.into_iter().collect::<Option<Vec<_>>>().ok_or_else(late)
+        responses.into_iter().collect::<Option<Vec<_>>>().ok_or_else(late)
     }
 
     async fn batch_once(&self, paths: &[&String]) -> Result<Vec<Option<HttpResponse>>, CallError> {
         let calls: Vec<Value> = paths.iter().map(|path| json!({ "method": "GET", "relative_url": path })).collect();
         let request = self.request(Method::POST, "").json(&json!({ "batch": calls, "include_headers": false }));
-        let answer = self.client.send(Effect::Repeatable, request).await?;
-        let parts: Vec<Value> = self.read_answer(Effect::Repeatable, &answer).map_err(|failure| failure.error)?;
+        let response = self.client.send(Effect::Repeatable, request).await?;
+        let parts: Vec<Value> = self.read_response(Effect::Repeatable, &response).map_err(|failure| failure.error)?;
         let parts = parts.into_iter().take(paths.len());
-        Ok(parts.map(|part| Part::deserialize(part).ok()?.answer(&answer.headers)).collect())
+        Ok(parts.map(|part| Part::deserialize(part).ok()?.into_response(&response.headers)).collect())
     }
 }

@@ -104,29 +104,29 @@ impl Access<'_> {
         effect: Effect,
         request: RequestBuilder,
     ) -> Result<T, GraphFailure> {
-        let answer = self.client.send(effect, request).await?;
-        self.read_answer(effect, &answer)
+        let response = self.client.send(effect, request).await?;
+        self.read_response(effect, &response)
     }
 
     /// Reads an answer, or Meta's error.
-    pub(crate) fn read_answer<T: DeserializeOwned>(
+    pub(crate) fn read_response<T: DeserializeOwned>(
         &self,
         effect: Effect,
-        answer: &HttpResponse,
+        response: &HttpResponse,
     ) -> Result<T, GraphFailure> {
-        if answer.status.is_success() {
-            return Ok(self.client.read(effect, answer)?);
+        if response.status.is_success() {
+            return Ok(self.client.read(effect, response)?);
         }
-        match serde_json::from_slice(&answer.body) {
+        match serde_json::from_slice(&response.body) {
             Ok(ErrorBody { error }) => {
                 let (code, subcode) = (error.code, error.error_subcode);
-                Err(GraphFailure { code, subcode, error: self.classify(effect, answer, &error) })
+                Err(GraphFailure { code, subcode, error: self.classify(effect, response, &error) })
             }
-            Err(_) => Err(self.client.classify_status(effect, answer, None, None).into()),
+            Err(_) => Err(self.client.classify_status(effect, response, None, None).into()),
         }
     }
 
-    fn classify(&self, effect: Effect, answer: &HttpResponse, error: &GraphError) -> CallError {
+    fn classify(&self, effect: Effect, response: &HttpResponse, error: &GraphError) -> CallError {
         let text = error.error_user_msg.as_deref().unwrap_or(&error.message);
         let detail = sanitize_message(text, &[self.token.expose_secret()]);
         let (kind, category, what) = class(error);
@@ -145,9 +145,9 @@ impl Access<'_> {
             Kind::Permanent => CallError::Permanent(failure),
             Kind::Internal => self.client.classify_unknown_effect(effect, "had an internal error", Some(&code)),
             Kind::UploadsMissing => CallError::UploadsMissing(failure),
-            Kind::Rate => self.client.rate_limited(retry_at(&answer.headers, self.client.now()), Some(&code)),
+            Kind::Rate => self.client.rate_limited(retry_at(&response.headers, self.client.now()), Some(&code)),
             Kind::Transient => CallError::Transient(failure),
-            Kind::ByStatus => self.client.classify_status(effect, answer, Some(&code), detail),
+            Kind::ByStatus => self.client.classify_status(effect, response, Some(&code), detail),
         }
     }
 }

@@ -17,8 +17,8 @@ use crate::call::Effect;
 use crate::inbox::InboxPage;
 use crate::inbox::by_post::{CommentList, Walk};
 use crate::inbox::newest_first::Pass;
-use crate::inbox::refused::{refused, refused_before};
-pub(crate) use crate::inbox::said::{Said, find_reply};
+pub(crate) use crate::inbox::own_message::{OwnMessage, find_reply};
+use crate::inbox::permission::{denied, recently_denied};
 use crate::{CallError, ConnectorAccount};
 
 /// How often an account is looked at. A page or a profile that few people see has some 5,000 calls a day.
@@ -107,28 +107,28 @@ pub(crate) async fn fetch<S: Streams>(
     cursor: Option<&Value>,
 ) -> Result<InboxPage, CallError> {
     let (now, missing) = (platform.now(), S::missing(account, stream));
-    if let Some(page) = refused_before(account, cursor, now, &missing) {
+    if let Some(page) = recently_denied(account, cursor, now, &missing) {
         return Ok(page);
     }
     let access = platform.access_of(account)?;
-    let (again, has_page, read) = if stream == S::BELOW_POSTS {
+    let (restart, has_page, read) = if stream == S::BELOW_POSTS {
         let walk = Walk::read(cursor, now);
-        let (again, has_page) = (walk.again(), walk.page.is_some() || walk.list().is_some());
+        let (restart, has_page) = (walk.restart(), walk.page.is_some() || walk.list().is_some());
         let read = match walk.list().cloned() {
             Some(list) => S::below_post(&access, account, walk, list).await,
             None => S::posts(&access, account, walk).await,
         };
-        (again, has_page, read)
+        (restart, has_page, read)
     } else {
         let pass = Pass::read(cursor, now);
-        (pass.again(), pass.page.is_some(), S::newest_first(&access, account, pass).await)
+        (pass.restart(), pass.page.is_some(), S::newest_first(&access, account, pass).await)
     };
     match read {
         Ok(page) => Ok(page),
-        Err(failure) if is_permission(&failure) || is_gone(&failure) => Ok(refused(account, again, now, missing)),
+        Err(failure) if is_permission(&failure) || is_gone(&failure) => Ok(denied(account, restart, now, missing)),
         // The page is not known any more.
         Err(GraphFailure { error: CallError::Permanent(_), .. }) if has_page => {
-            Ok(InboxPage { cursor: again, ..InboxPage::default() })
+            Ok(InboxPage { cursor: restart, ..InboxPage::default() })
         }
         Err(failure) => Err(failure.error),
     }
@@ -137,13 +137,15 @@ pub(crate) async fn fetch<S: Streams>(
 /// Returns the error of a reply.
 pub(crate) fn of_reply(failure: GraphFailure, missing: Failure) -> CallError {
     let code = failure.error.failure().platform_code.clone().unwrap_or_default();
-    let said = |category, message: &str| CallError::Permanent(Failure::of(category, message).from_platform(&code));
+    let permanent = |category, message: &str| CallError::Permanent(Failure::of(category, message).from_platform(&code));
     match &failure {
         GraphFailure { subcode: Some(subcode), .. } if WINDOW_CLOSED.contains(subcode) => {
-            said(Category::PlatformRejected, "The 24 hours for a reply to this person have passed.")
+            permanent(Category::PlatformRejected, "The 24 hours for a reply to this person have passed.")
         }
         failure if is_permission(failure) => CallError::Permanent(missing.from_platform(&code)),
-        failure if is_gone(failure) => said(Category::PlatformRejected, "The message to reply to no longer exists."),
+        failure if is_gone(failure) => {
+            permanent(Category::PlatformRejected, "The message to reply to no longer exists.")
+        }
         _ => failure.error,
     }
 }

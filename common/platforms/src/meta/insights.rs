@@ -64,23 +64,23 @@ impl Access<'_> {
         &self,
         path: &str,
         names: &[&str],
-        aside: &mut SetAside,
+        skipped: &mut SetAside,
     ) -> Result<Insights, CallError> {
-        let names: Vec<&str> = names.iter().copied().filter(|name| !aside.contains(name)).collect();
+        let names: Vec<&str> = names.iter().copied().filter(|name| !skipped.contains(name)).collect();
         if names.is_empty() {
             return Ok(Insights::Known(Values::new()));
         }
-        match self.ask(path, &names).await {
+        match self.fetch_values(path, &names).await {
             Ok(values) => return Ok(Insights::Known(values)),
             Err(failure) if is_gone(&failure) => return Ok(Insights::Gone),
-            Err(failure) if !is_of_a_name(&failure) => return Err(failure.error),
+            Err(failure) if !is_metric_error(&failure) => return Err(failure.error),
             Err(_) => {}
         }
         let mut all = Values::new();
         for name in names {
-            match self.ask(path, &[name]).await {
+            match self.fetch_values(path, &[name]).await {
                 Ok(values) => all.extend(values),
-                Err(failure) if is_of_a_name(&failure) => self.set_aside(name, aside),
+                Err(failure) if is_metric_error(&failure) => self.skip_metric(name, skipped),
                 // It was deleted since the first call.
                 Err(failure) if is_gone(&failure) => return Ok(Insights::Gone),
                 Err(failure) => return Err(failure.error),
@@ -94,12 +94,12 @@ impl Access<'_> {
         &self,
         posts: &[PublishedPost],
         metrics: &Metrics,
-        aside: &mut SetAside,
+        skipped: &mut SetAside,
     ) -> Result<Vec<Option<Figures>>, CallError> {
         let mut figures = Vec::with_capacity(posts.len());
         for post in posts {
             let path = format!("{}/insights", post.external_id);
-            figures.push(match self.insights(&path, &metrics.of_posts(), aside).await? {
+            figures.push(match self.insights(&path, &metrics.of_posts(), skipped).await? {
                 Insights::Known(values) => Some(metrics.post(|name| values.get(name).copied())),
                 Insights::Gone => None,
             });
@@ -107,22 +107,22 @@ impl Access<'_> {
         Ok(figures)
     }
 
-    async fn ask(&self, path: &str, names: &[&str]) -> Result<Values, GraphFailure> {
+    async fn fetch_values(&self, path: &str, names: &[&str]) -> Result<Values, GraphFailure> {
         let request = self.request(Method::GET, path).query(&[("metric", names.join(","))]);
-        let answer = self.client.send(Effect::Repeatable, request).await?;
-        self.read_values(&answer)
+        let response = self.client.send(Effect::Repeatable, request).await?;
+        self.read_values(&response)
     }
 
     /// Reads an answer to a question for insights.
-    pub(crate) fn read_values(&self, answer: &HttpResponse) -> Result<Values, GraphFailure> {
-        let answer: InsightsResponse = self.read_answer(Effect::Repeatable, answer)?;
-        Ok(answer.data.into_iter().filter_map(|one| Some((one.name.clone(), one.value()?))).collect())
+    pub(crate) fn read_values(&self, response: &HttpResponse) -> Result<Values, GraphFailure> {
+        let response: InsightsResponse = self.read_response(Effect::Repeatable, response)?;
+        Ok(response.data.into_iter().filter_map(|one| Some((one.name.clone(), one.value()?))).collect())
     }
 
     /// Sets a metric aside that Meta refuses.
-    pub(crate) fn set_aside(&self, name: &str, aside: &mut SetAside) {
+    pub(crate) fn skip_metric(&self, name: &str, skipped: &mut SetAside) {
         tracing::warn!(platform = self.client.name(), metric = name, "the platform rejected a metric");
-        aside.add(name);
+        skipped.add(name);
     }
 }
 
@@ -132,6 +132,6 @@ pub(crate) fn is_gone(failure: &GraphFailure) -> bool {
 }
 
 /// A name is not known, or the permission for it is missing.
-pub(crate) fn is_of_a_name(failure: &GraphFailure) -> bool {
+pub(crate) fn is_metric_error(failure: &GraphFailure) -> bool {
     matches!(failure.code, 3 | 10 | 100 | 200..=299) && !is_gone(failure)
 }

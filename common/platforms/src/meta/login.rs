@@ -101,12 +101,12 @@ impl<'a> FacebookLogin<'a> {
             ("fb_exchange_token", grant.access_token()),
         ];
         let request = self.client.request(Method::POST, &attempt.server.token_url).form(&form);
-        let answer = self.client.send(Effect::Repeatable, request).await.map_err(unavailable)?;
-        if !answer.status.is_success() {
-            let error = self.client.classify_status(Effect::Repeatable, &answer, None, None);
+        let response = self.client.send(Effect::Repeatable, request).await.map_err(unavailable)?;
+        if !response.status.is_success() {
+            let error = self.client.classify_status(Effect::Repeatable, &response, None, None);
             return Err(unavailable(error));
         }
-        let tokens: protocol::Tokens = self.client.read(Effect::Repeatable, &answer).map_err(unavailable)?;
+        let tokens: protocol::Tokens = self.client.read(Effect::Repeatable, &response).map_err(unavailable)?;
         Ok((tokens.access_token_text().to_owned(), tokens.expires_at(self.client.now())))
     }
 

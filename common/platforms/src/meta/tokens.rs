@@ -33,8 +33,8 @@ impl LongLivedTokens<'_> {
             .text("redirect_uri", attempt.redirect_uri.clone())
             .text("code", code.trim_end_matches("#_").to_owned());
         let request = self.client.request(Method::POST, &attempt.server.token_url).multipart(form);
-        let answer: Value = self.call("", request).await.map_err(|error| connect_error(error, None))?;
-        let short: Tokens = serde_json::from_value(unwrapped(answer))
+        let response: Value = self.call("", request).await.map_err(|error| connect_error(error, None))?;
+        let short: Tokens = serde_json::from_value(unwrapped(response))
             .map_err(|_| ConnectError::Unavailable(format!("{} returned no token.", self.client.name())))?;
         let grant = Grant::new(attempt, &short, self.client.now());
         let grant_type = format!("{}_exchange_token", self.prefix);
@@ -76,10 +76,10 @@ impl LongLivedTokens<'_> {
 }
 
 /// Instagram answers with the token, or with a list that holds it.
-fn unwrapped(answer: Value) -> Value {
-    let mut tokens = match answer.pointer("/data/0") {
+fn unwrapped(response: Value) -> Value {
+    let mut tokens = match response.pointer("/data/0") {
         Some(first) => first.clone(),
-        None => answer,
+        None => response,
     };
     // The scopes have another name, too.
     if let Some(scope) = tokens.get("permissions").cloned() {

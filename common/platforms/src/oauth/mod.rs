@@ -217,7 +217,7 @@ impl Grant {
     /// Returns the scopes that were asked for and not granted.
     pub fn missing(&self, server: &AuthServer) -> Vec<String> {
         let Some(granted) = &self.scopes else { return Vec::new() };
-        server.scopes.iter().filter(|asked| !granted.contains(asked)).cloned().collect()
+        server.scopes.iter().filter(|requested| !granted.contains(requested)).cloned().collect()
     }
 
     /// Returns the account's secrets: the tokens, and the application that they belong to.

@@ -207,7 +207,7 @@ pub fn authorize_url(attempt: &Attempt, state: &SecretString) -> Result<Url, Con
 
 /// Exchanges an authorization code for tokens.
 pub async fn exchange(client: &PlatformClient, attempt: &Attempt, code: &str) -> Result<Tokens, TokenFailure> {
-    let unusable = |_| unusable_address(client);
+    let unusable = |_| invalid_url(client);
     let token_url = TokenUrl::new(attempt.server.token_url.clone()).map_err(unusable)?;
     let redirect_url = RedirectUrl::new(attempt.redirect_uri.clone()).map_err(unusable)?;
     let protocol =
@@ -231,7 +231,7 @@ pub async fn refresh(
     application: &Application,
     refresh_token: &SecretString,
 ) -> Result<Tokens, TokenFailure> {
-    let token_url = TokenUrl::new(server.token_url.clone()).map_err(|_| unusable_address(client))?;
+    let token_url = TokenUrl::new(server.token_url.clone()).map_err(|_| invalid_url(client))?;
     let protocol = protocol(server, application).set_token_uri(token_url);
     let token = RefreshToken::new(refresh_token.expose_secret().to_owned());
     let http_client = OAuthHttpClient::new(client);
@@ -239,7 +239,7 @@ pub async fn refresh(
     tokens.map_err(|error| http_client.classify(error))
 }
 
-fn unusable_address(client: &PlatformClient) -> CallError {
+fn invalid_url(client: &PlatformClient) -> CallError {
     let message = format!("The URL of {}'s token endpoint is not valid.", client.name());
     CallError::Transient(Failure::of(Category::Internal, message))
 }
@@ -290,13 +290,13 @@ impl OAuthHttpClient {
         };
         let error = match error {
             RequestTokenError::Request(error) => error,
-            _ => self.refused(status, code.as_deref()),
+            _ => self.classify_code(status, code.as_deref()),
         };
         TokenFailure { status, code, description, error }
     }
 
     /// Only `invalid_grant` needs the user; all other errors may be temporary.
-    fn refused(&self, status: Option<StatusCode>, code: Option<&str>) -> CallError {
+    fn classify_code(&self, status: Option<StatusCode>, code: Option<&str>) -> CallError {
         let name = self.client.name();
         let platform_code = code.map(str::to_owned).or_else(|| status.map(|status| status.as_u16().to_string()));
         let failure_of = |category, message: String| {

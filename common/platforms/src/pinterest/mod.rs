@@ -45,7 +45,7 @@ const PERMISSIONS: [Permission; 3] = [
 ];
 
 /// How many of the newest pins are searched.
-const SEARCHED: usize = 25;
+const MAX_RECENT_POSTS: usize = 25;
 
 pub(super) struct Pinterest {
     client: PlatformClient,
@@ -80,23 +80,23 @@ impl Pinterest {
     }
 
     async fn call<T: DeserializeOwned>(&self, effect: Effect, request: RequestBuilder) -> Result<T, CallError> {
-        let answer = self.client.send(effect, request).await?;
-        match answer.status.is_success() {
-            true => self.client.read(effect, &answer),
-            false => Err(self.refusal(effect, &answer)),
+        let response = self.client.send(effect, request).await?;
+        match response.status.is_success() {
+            true => self.client.read(effect, &response),
+            false => Err(self.classify(effect, &response)),
         }
     }
 
-    fn refusal(&self, effect: Effect, answer: &HttpResponse) -> CallError {
+    fn classify(&self, effect: Effect, response: &HttpResponse) -> CallError {
         #[derive(Deserialize, Default)]
         struct ErrorBody {
             code: Option<i64>,
             #[serde(default)]
             message: String,
         }
-        let body: ErrorBody = serde_json::from_slice(&answer.body).unwrap_or_default();
+        let body: ErrorBody = serde_json::from_slice(&response.body).unwrap_or_default();
         let detail = sanitize_message(&body.message, &[]);
-        let code = body.code.map_or_else(|| answer.status.as_str().to_owned(), |code| code.to_string());
+        let code = body.code.map_or_else(|| response.status.as_str().to_owned(), |code| code.to_string());
         let failure = |category, what: &str| {
             let message = match &detail {
                 Some(detail) => format!("Pinterest {what}: {detail}"),
@@ -104,7 +104,7 @@ impl Pinterest {
             };
             Failure::of(category, message).from_platform(&code)
         };
-        match answer.status {
+        match response.status {
             StatusCode::UNAUTHORIZED => {
                 CallError::AuthExpired(failure(Category::AuthExpired, "rejected the access token"))
             }
@@ -116,7 +116,7 @@ impl Pinterest {
             StatusCode::BAD_REQUEST => {
                 CallError::Permanent(failure(Category::InvalidContent, "does not accept this pin"))
             }
-            _ => self.client.classify_status(effect, answer, Some(&code), detail),
+            _ => self.client.classify_status(effect, response, Some(&code), detail),
         }
     }
 }
@@ -256,10 +256,11 @@ impl Connector for Pinterest {
             items: Vec<Pin>,
         }
         let token = account.secrets.require("access_token")?;
-        let request = self.request(Method::GET, "/pins", token.expose_secret()).query(&[("page_size", SEARCHED)]);
+        let request =
+            self.request(Method::GET, "/pins", token.expose_secret()).query(&[("page_size", MAX_RECENT_POSTS)]);
         let newest: Newest = self.call(Effect::Repeatable, request).await?;
         let listed = newest.items.into_iter().map(|pin| pin.listed(post)).collect::<Result<_, _>>()?;
-        Ok(find(CallWindow::of(post.called_at), listed, SEARCHED))
+        Ok(find(CallWindow::of(post.called_at), listed, MAX_RECENT_POSTS))
     }
 }
 

@@ -22,7 +22,7 @@ use serde_json::{Map, Value};
 
 use super::super::text::comparable::is_same;
 use super::super::window::{CallWindow, Listed, find};
-use super::{Reddit, SEARCHED, user_name};
+use super::{MAX_RECENT_POSTS, Reddit, user_name};
 use crate::call::Effect;
 use crate::inbox::newest_first::Pass;
 use crate::inbox::{InboxPage, OutgoingReply, ReplyThread, context_text};
@@ -31,7 +31,7 @@ use crate::{CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Pub
 const INBOX: &str = "inbox";
 const PAGE: &str = "100";
 /// How many comments are asked for at once whether they are still there.
-const CHECKED: usize = 100;
+const MAX_CHECKED: usize = 100;
 /// What Reddit shows in place of the author, and of the words of a comment that its author has deleted, or a moderator.
 const DELETED: &str = "[deleted]";
 const REMOVED: &str = "[removed]";
@@ -197,22 +197,22 @@ impl InboxConnector for Reddit {
         cursor: Option<&Value>,
     ) -> Result<InboxPage, CallError> {
         let pass = Pass::read(cursor, self.client.now());
-        let (again, has_page) = (pass.again(), pass.page.is_some());
+        let (restart, has_page) = (pass.restart(), pass.page.is_some());
         match self.messages(account, pass).await {
             Err(CallError::Permanent(failure)) if is_forbidden(&failure) => {
                 let message = "Reddit does not allow this account's messages to be read. It was connected without the \
                                scope privatemessages. Connect it again.";
                 let failure = Failure::with_code(Category::Account, "missing_permission", message);
-                Ok(InboxPage { cursor: again, unavailable: Some(failure), ..InboxPage::default() })
+                Ok(InboxPage { cursor: restart, unavailable: Some(failure), ..InboxPage::default() })
             }
             // Reddit does not know the page any more.
-            Err(CallError::Permanent(_)) if has_page => Ok(InboxPage { cursor: again, ..InboxPage::default() }),
+            Err(CallError::Permanent(_)) if has_page => Ok(InboxPage { cursor: restart, ..InboxPage::default() }),
             read => read,
         }
     }
 
     fn checked_at_once(&self) -> usize {
-        CHECKED
+        MAX_CHECKED
     }
 
     /// Only comments, and only with the scope `read`, which nothing else needs: the operator may ask for it.
@@ -250,7 +250,7 @@ impl InboxConnector for Reddit {
         let session = self.session(account)?;
         let form = [("api_type", "json"), ("thing_id", thing), ("text", reply.text.as_str())];
         let request = session.request(Method::POST, "/api/comment").form(&form);
-        let made: Made = session.submit(request).await.map_err(|refused| refused.error)?;
+        let made: Made = session.submit(request).await.map_err(|failure| failure.error)?;
         let made = made.things.into_iter().next().and_then(|thing| thing.data.name.or(thing.data.id));
         Ok(Published::new(made.unwrap_or_default(), None))
     }
@@ -262,12 +262,13 @@ impl InboxConnector for Reddit {
                 format!("/user/{}/comments", user_name(account)?)
             }
         };
-        let (newest, _) = self.listing(account, &path, &[("sort", "new"), ("limit", &SEARCHED.to_string())]).await?;
+        let (newest, _) =
+            self.listing(account, &path, &[("sort", "new"), ("limit", &MAX_RECENT_POSTS.to_string())]).await?;
         let listed = newest.into_iter().map(|message| Listed {
             at: message.sent_at(),
             is_same: is_same(&message.body, &reply.text),
             published: Published::new(message.name, None),
         });
-        Ok(find(CallWindow::of(reply.called_at), listed.collect(), SEARCHED))
+        Ok(find(CallWindow::of(reply.called_at), listed.collect(), MAX_RECENT_POSTS))
     }
 }

@@ -25,7 +25,7 @@ use secrecy::ExposeSecret;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use self::rest::{Refused, Session};
+use self::rest::{Session, SubmitError};
 use self::upload::Uploaded;
 use super::analytics::AnalyticsConnector;
 use super::call::{Effect, PlatformClient};
@@ -40,11 +40,11 @@ use crate::window::{CallWindow, Listed, find};
 
 const MAX_TITLE: usize = 300;
 /// How many of the newest posts are searched.
-const SEARCHED: usize = 25;
+const MAX_RECENT_POSTS: usize = 25;
 /// How long Reddit may process a picture before its post is there.
 const PROCESSING: TimeDelta = TimeDelta::minutes(10);
 /// When a post with a picture is looked for after Reddit took it.
-const PICTURE_PAUSE: TimeDelta = TimeDelta::seconds(5);
+const IMAGE_PAUSE: TimeDelta = TimeDelta::seconds(5);
 
 pub(super) struct Reddit {
     client: PlatformClient,
@@ -204,15 +204,15 @@ impl Session<'_> {
         let options = RedditOptions::of(post)?;
         let request = self.request(Method::GET, &format!("/user/{name}/submitted")).query(&[
             ("sort", "new"),
-            ("limit", &SEARCHED.to_string()),
+            ("limit", &MAX_RECENT_POSTS.to_string()),
             ("raw_json", "1"),
         ]);
         let newest: Listing = self.call(Effect::Repeatable, request).await?;
         let listed = newest.data.children.iter().map(|child| child.data.listed(&options)).collect();
-        Ok(find(CallWindow::of(post.called_at), listed, SEARCHED))
+        Ok(find(CallWindow::of(post.called_at), listed, MAX_RECENT_POSTS))
     }
 
-    async fn submit_text(&self, options: &RedditOptions<'_>, post: &OutgoingPost) -> Result<Made, Refused> {
+    async fn submit_text(&self, options: &RedditOptions<'_>, post: &OutgoingPost) -> Result<Made, SubmitError> {
         let mut fields = options.fields();
         match options.link {
             Some(link) => fields.extend([("kind", "link"), ("url", link)]),
@@ -222,19 +222,19 @@ impl Session<'_> {
         self.submit(self.request(Method::POST, "/api/submit").form(&fields)).await
     }
 
-    async fn submit_picture(
+    async fn submit_image(
         &self,
         options: &RedditOptions<'_>,
         post: &OutgoingPost,
         image: &Image,
-    ) -> Result<Made, Refused> {
+    ) -> Result<Made, SubmitError> {
         let url = Uploaded::of(image)?.url;
         let mut fields = options.fields();
         fields.extend([("kind", "image"), ("url", url.as_str()), ("text", &post.text)]);
         self.submit(self.request(Method::POST, "/api/submit").form(&fields)).await
     }
 
-    async fn submit_gallery(&self, options: &RedditOptions<'_>, post: &OutgoingPost) -> Result<Made, Refused> {
+    async fn submit_gallery(&self, options: &RedditOptions<'_>, post: &OutgoingPost) -> Result<Made, SubmitError> {
         let item = |image: &Image| -> Result<Value, CallError> {
             Ok(json!({ "media_id": Uploaded::of(image)?.asset_id, "caption": "", "outbound_url": "" }))
         };
@@ -325,11 +325,11 @@ impl Connector for Reddit {
         let (options, session) = (RedditOptions::of(post)?, self.session(account)?);
         let made = match post.images.as_slice() {
             [] => session.submit_text(&options, post).await,
-            [only] => session.submit_picture(&options, post, only).await,
+            [only] => session.submit_image(&options, post, only).await,
             _ => session.submit_gallery(&options, post).await,
         };
         let is_old = |image: &Image| image.uploaded.as_ref().is_some_and(|uploaded| !uploaded.uploaded_in_this_run);
-        let made = made.map_err(|Refused { error, field }| match (error, field.as_deref()) {
+        let made = made.map_err(|SubmitError { error, field }| match (error, field.as_deref()) {
             // Reddit drops uploads that no post refers to.
             (CallError::Permanent(failure), Some("url" | "items")) if post.images.iter().any(is_old) => {
                 CallError::UploadsMissing(failure)
@@ -340,7 +340,7 @@ impl Connector for Reddit {
             return Ok(options.published(&name));
         }
         // The post is made when its picture is processed; then it is found.
-        Err(self.client.accepted(post.marker.clone(), PICTURE_PAUSE))
+        Err(self.client.accepted(post.marker.clone(), IMAGE_PAUSE))
     }
 
     async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
@@ -368,10 +368,10 @@ impl Connector for Reddit {
             .request(Method::POST, &format!("{}/api/v1/revoke_token", self.tokens))
             .basic_auth(&application.client_id, Some(application.client_secret.expose_secret()))
             .form(&form);
-        let answer = client.send(Effect::Repeatable, request).await?;
-        match answer.status.is_success() {
+        let response = client.send(Effect::Repeatable, request).await?;
+        match response.status.is_success() {
             true => Ok(()),
-            false => Err(client.classify_status(Effect::Repeatable, &answer, None, None)),
+            false => Err(client.classify_status(Effect::Repeatable, &response, None, None)),
         }
     }
 }

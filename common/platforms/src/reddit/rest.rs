@@ -48,13 +48,13 @@ struct ErrorBody {
 }
 
 /// Why a submission was refused.
-pub(super) struct Refused {
+pub(super) struct SubmitError {
     pub(super) error: CallError,
     /// The field that Reddit names.
     pub(super) field: Option<String>,
 }
 
-impl From<CallError> for Refused {
+impl From<CallError> for SubmitError {
     fn from(error: CallError) -> Self {
         Self { error, field: None }
     }
@@ -89,25 +89,25 @@ impl Session<'_> {
         effect: Effect,
         request: RequestBuilder,
     ) -> Result<T, CallError> {
-        let answer = self.client.send(effect, request).await?;
-        if answer.status.is_success() {
-            return self.client.read(effect, &answer);
+        let response = self.client.send(effect, request).await?;
+        if response.status.is_success() {
+            return self.client.read(effect, &response);
         }
-        Err(self.refusal(effect, &answer).error)
+        Err(self.submit_error(effect, &response).error)
     }
 
     /// Submits a post.
-    pub(super) async fn submit<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, Refused> {
+    pub(super) async fn submit<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, SubmitError> {
         let effect = Effect::Publishes;
-        let answer = self.client.send(effect, request).await?;
-        if !answer.status.is_success() {
-            return Err(self.refusal(effect, &answer));
+        let response = self.client.send(effect, request).await?;
+        if !response.status.is_success() {
+            return Err(self.submit_error(effect, &response));
         }
-        let Submission { errors, ratelimit, data } = self.client.read::<Envelope<T>>(effect, &answer)?.json;
+        let Submission { errors, ratelimit, data } = self.client.read::<Envelope<T>>(effect, &response)?.json;
         match (errors.into_iter().next(), data) {
             (Some((code, text, field)), _) => {
                 let error = self.classify(&code, &text.unwrap_or_default(), ratelimit);
-                Err(Refused { error, field })
+                Err(SubmitError { error, field })
             }
             (None, Some(data)) => Ok(data),
             (None, None) => Err(self.client.classify_unknown_effect(effect, "sent an empty response", None).into()),
@@ -144,21 +144,21 @@ impl Session<'_> {
         }
     }
 
-    fn refusal(&self, effect: Effect, answer: &HttpResponse) -> Refused {
-        let body: ErrorBody = serde_json::from_slice(&answer.body).unwrap_or_default();
+    fn submit_error(&self, effect: Effect, response: &HttpResponse) -> SubmitError {
+        let body: ErrorBody = serde_json::from_slice(&response.body).unwrap_or_default();
         match body.explanation.filter(|text| !text.trim().is_empty()) {
-            Some(text) if matches!(answer.status, StatusCode::BAD_REQUEST | StatusCode::FORBIDDEN) => {
-                let code = body.reason.unwrap_or_else(|| answer.status.as_str().to_owned());
-                Refused { error: self.classify(&code, &text, None), field: body.fields.into_iter().next() }
+            Some(text) if matches!(response.status, StatusCode::BAD_REQUEST | StatusCode::FORBIDDEN) => {
+                let code = body.reason.unwrap_or_else(|| response.status.as_str().to_owned());
+                SubmitError { error: self.classify(&code, &text, None), field: body.fields.into_iter().next() }
             }
-            _ => self.refusal_by_status(effect, answer).into(),
+            _ => self.classify_by_status(effect, response).into(),
         }
     }
 
-    fn refusal_by_status(&self, effect: Effect, answer: &HttpResponse) -> CallError {
-        let code = answer.status.as_str().to_owned();
+    fn classify_by_status(&self, effect: Effect, response: &HttpResponse) -> CallError {
+        let code = response.status.as_str().to_owned();
         let failure = |category, text: &str| Failure::of(category, text).from_platform(&code);
-        match answer.status {
+        match response.status {
             StatusCode::UNAUTHORIZED => {
                 CallError::AuthExpired(failure(Category::AuthExpired, "Reddit rejected the access token."))
             }
@@ -170,7 +170,7 @@ impl Session<'_> {
             StatusCode::NOT_FOUND => {
                 CallError::Permanent(failure(Category::InvalidContent, "Reddit does not know this subreddit."))
             }
-            _ => self.client.classify_status(effect, answer, None, None),
+            _ => self.client.classify_status(effect, response, None, None),
         }
     }
 }

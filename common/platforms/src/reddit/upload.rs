@@ -79,8 +79,8 @@ impl Session<'_> {
         let form = fields.fold(reqwest::multipart::Form::new(), |form, field| form.text(field.name, field.value));
         // The token stays with Reddit: the form has its own signature.
         let request = self.client.request(Method::POST, &place).multipart(form.part("file", file));
-        let answer = self.client.send(Effect::Repeatable, request).await?;
-        match answer.status {
+        let response = self.client.send(Effect::Repeatable, request).await?;
+        match response.status {
             status if status.is_success() => Ok(json!({ "url": format!("{place}/{key}"), "asset_id": asset.asset_id })),
             StatusCode::BAD_REQUEST | StatusCode::PAYLOAD_TOO_LARGE => {
                 let message = "Reddit does not accept an image of this post; it may be too large.";

@@ -17,7 +17,7 @@ use super::super::inbox::{InboxPage, OutgoingReply, ReplyThread};
 use super::super::{
     CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, Reconciled, marker_field,
 };
-use super::{Sandbox, post_path, refused, unavailable};
+use super::{Sandbox, post_path, token_rejected, unavailable};
 
 const COMMENTS: &str = "comments";
 /// The longest answer, in characters, as of a visitor's comment.
@@ -81,7 +81,7 @@ impl Sandbox {
         }
     }
 
-    async fn write_answer(
+    async fn write_reply(
         &self,
         account: &ConnectorAccount,
         comment: i64,
@@ -112,7 +112,7 @@ impl InboxConnector for Sandbox {
         cursor: Option<&Value>,
     ) -> Result<InboxPage, CallError> {
         if self.is_expired(account).await.map_err(|e| unavailable(&e))? {
-            return Err(refused());
+            return Err(token_rejected());
         }
         let (from, now) = (Cursor::read(cursor), self.store.now());
         let found = async {
@@ -150,12 +150,12 @@ impl InboxConnector for Sandbox {
 
     async fn reply(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Published, CallError> {
         let key = marker_field(&reply.marker, "key")?;
-        self.obey(account, &reply.text, reply.attempt).await?;
+        self.apply_directive(account, &reply.text, reply.attempt).await?;
         let comment = reply.thread.thread_id.parse().unwrap_or(0);
-        let written = self.write_answer(account, comment, key, &reply.text).await;
+        let written = self.write_reply(account, comment, key, &reply.text).await;
         match written.map_err(|e| unavailable(&e))? {
             Some(id) => Ok(sent(id)),
-            None if self.is_expired(account).await.map_err(|e| unavailable(&e))? => Err(refused()),
+            None if self.is_expired(account).await.map_err(|e| unavailable(&e))? => Err(token_rejected()),
             None => {
                 let message = "The comment is no longer on the sandbox's page.";
                 Err(CallError::Permanent(Failure::of(Category::PlatformRejected, message)))

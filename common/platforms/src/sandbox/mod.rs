@@ -116,16 +116,16 @@ impl Sandbox {
 
     /// Does what a keyword in the text asks for. The token is checked only with a keyword: what writes checks it
     /// itself.
-    async fn obey(&self, account: &ConnectorAccount, text: &str, attempt: u32) -> Result<(), CallError> {
+    async fn apply_directive(&self, account: &ConnectorAccount, text: &str, attempt: u32) -> Result<(), CallError> {
         let (directive, now) = (Directive::of(text), self.store.now());
         let is_free = matches!(directive, Directive::Nothing);
         if !is_free && self.is_expired(account).await.map_err(|e| unavailable(&e))? {
-            return Err(refused());
+            return Err(token_rejected());
         }
         match directive {
             Directive::Expire => {
                 self.expire(&account.external_id).await.map_err(|e| unavailable(&e))?;
-                return Err(refused());
+                return Err(token_rejected());
             }
             Directive::Fail => {
                 let message = "The sandbox rejected the post because its text contains [fail].";
@@ -147,7 +147,7 @@ impl Sandbox {
     }
 
     /// Returns the pictures by their paths: the page shows no pictures of other hosts.
-    fn pictures_of(&self, post: &OutgoingPost) -> Vec<SandboxPicture> {
+    fn images_of(&self, post: &OutgoingPost) -> Vec<SandboxPicture> {
         let picture = |image: &Image| SandboxPicture {
             url: image.url.strip_prefix(&self.public_url).unwrap_or(&image.url).to_owned(),
             alt: image.alt_text.clone().unwrap_or_default(),
@@ -156,13 +156,13 @@ impl Sandbox {
     }
 
     /// Returns the id of the post; `None` if the token is refused.
-    async fn put(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Option<i64>, StoreError> {
+    async fn create_post(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Option<i64>, StoreError> {
         let post = NewSandboxPost {
             workspace_id: account.workspace_id,
             handle: account.external_id.clone(),
             key: key(post),
             content: post.text.clone(),
-            media: self.pictures_of(post),
+            media: self.images_of(post),
         };
         self.posts.publish(post).await
     }
@@ -172,7 +172,7 @@ fn handle_taken(handle: &str) -> ConnectError {
     ConnectError::Refused(format!("The handle `{handle}` is taken; choose another one."))
 }
 
-fn refused() -> CallError {
+fn token_rejected() -> CallError {
     let message = "The sandbox rejected the token because a post contained [expire]. Connect the handle again.";
     CallError::Reauth(Failure::of(Category::AuthExpired, message))
 }
@@ -238,7 +238,7 @@ impl Connector for Sandbox {
     async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
         match self.is_expired(account).await {
             Ok(false) => Ok(Refreshed { secrets: None, token_expires_at: None, refresh_expires_at: None }),
-            Ok(true) => Err(refused()),
+            Ok(true) => Err(token_rejected()),
             Err(error) => Err(unavailable(&error)),
         }
     }
@@ -262,9 +262,9 @@ impl Connector for Sandbox {
     }
 
     async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
-        self.obey(account, &post.text, post.attempt).await?;
-        let id = self.put(account, post).await.map_err(|e| unavailable(&e))?;
-        Ok(self.published(&account.external_id, id.ok_or_else(refused)?))
+        self.apply_directive(account, &post.text, post.attempt).await?;
+        let id = self.create_post(account, post).await.map_err(|e| unavailable(&e))?;
+        Ok(self.published(&account.external_id, id.ok_or_else(token_rejected)?))
     }
 
     fn analytics(&self) -> Option<&dyn AnalyticsConnector> {

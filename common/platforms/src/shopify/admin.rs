@@ -87,11 +87,11 @@ impl Admin<'_> {
             .request(Method::POST, &url)
             .header("X-Shopify-Access-Token", self.token.expose_secret())
             .json(&json!({ "query": query, "variables": variables }));
-        let answer = self.client.send(effect, request).await?;
-        if !answer.status.is_success() {
-            return Err(self.refusal(effect, &answer));
+        let response = self.client.send(effect, request).await?;
+        if !response.status.is_success() {
+            return Err(self.classify_status(effect, &response));
         }
-        let GraphQlResponse { data, errors, extensions } = self.client.read(effect, &answer)?;
+        let GraphQlResponse { data, errors, extensions } = self.client.read(effect, &response)?;
         let data = data.unwrap_or_default();
         // An error beside an article: a field of the answer could not be read, and the article is there.
         let is_made = data.pointer("/articleCreate/article/id").is_some_and(Value::is_string);
@@ -136,18 +136,18 @@ impl Admin<'_> {
         }
     }
 
-    fn refusal(&self, effect: Effect, answer: &HttpResponse) -> CallError {
-        let code = answer.status.as_str().to_owned();
+    fn classify_status(&self, effect: Effect, response: &HttpResponse) -> CallError {
+        let code = response.status.as_str().to_owned();
         let failure = |category, text: &str| Failure::of(category, text).from_platform(&code);
         let account = |text| CallError::Permanent(failure(Category::Account, text));
-        match answer.status.as_u16() {
+        match response.status.as_u16() {
             401 => CallError::AuthExpired(failure(Category::AuthExpired, "Shopify rejected the access token.")),
             402 => account("Shopify has frozen this shop until its bill is paid."),
             403 => account("Shopify does not allow this; the application may lack a permission."),
             404 => account("Shopify no longer knows this shop or this version of its API."),
             423 => account("Shopify has locked this shop."),
             430 => self.client.rate_limited_for(SUSPICIOUS_PAUSE),
-            _ => self.client.classify_status(effect, answer, None, None),
+            _ => self.client.classify_status(effect, response, None, None),
         }
     }
 }

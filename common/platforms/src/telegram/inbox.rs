@@ -54,14 +54,14 @@ struct Incoming {
     message_thread_id: Option<i64>,
     #[serde(default)]
     is_automatic_forward: bool,
-    reply_to_message: Option<Answered>,
+    reply_to_message: Option<ReplyTarget>,
     text: Option<String>,
     caption: Option<String>,
 }
 
 /// The message that is answered.
 #[derive(Deserialize)]
-struct Answered {
+struct ReplyTarget {
     message_id: i64,
     from: Option<Person>,
     sender_chat: Option<Named>,
@@ -130,9 +130,9 @@ impl Chats {
     }
 
     /// Returns whether a message of a group answers the account: a post of it, or the bot.
-    fn answers_us(&self, answered: &Answered) -> bool {
-        let is_bot = answered.from.as_ref().is_some_and(|from| from.id.to_string() == self.bot);
-        answered.is_automatic_forward || is_bot || self.is_ours(answered.sender_chat.as_ref())
+    fn is_from_us(&self, target: &ReplyTarget) -> bool {
+        let is_bot = target.from.as_ref().is_some_and(|from| from.id.to_string() == self.bot);
+        target.is_automatic_forward || is_bot || self.is_ours(target.sender_chat.as_ref())
     }
 
     fn message(&self, message: Incoming) -> Option<FetchedMessage> {
@@ -160,13 +160,13 @@ impl Chats {
             return Some(base);
         }
         let in_our_chat = chat.to_string() == self.own || Some(chat) == self.linked;
-        let answered = message.reply_to_message.as_ref().filter(|_| in_our_chat && !message.is_automatic_forward)?;
+        let target = message.reply_to_message.as_ref().filter(|_| in_our_chat && !message.is_automatic_forward)?;
         let thread = message.message_thread_id.unwrap_or(0);
         // An administrator who writes as the channel or the group answers a person.
         let is_own = self.is_ours(message.sender_chat.as_ref());
         let person = match is_own {
-            true => answered.from.as_ref().filter(|_| !self.answers_us(answered))?,
-            false if self.answers_us(answered) => from,
+            true => target.from.as_ref().filter(|_| !self.is_from_us(target))?,
+            false if self.is_from_us(target) => from,
             false => return None,
         };
         Some(FetchedMessage {
@@ -174,20 +174,20 @@ impl Chats {
             thread_id: format!("{chat}:{thread}:{}", person.id),
             direction: if is_own { MessageDirection::Outbound } else { MessageDirection::Inbound },
             participant: (!is_own).then(|| person.participant()),
-            subject: self.subject(answered, message.message_thread_id),
+            subject: self.subject(target, message.message_thread_id),
             author_name: Some(if is_own { message.chat.name() } else { person.name() }),
             ..base
         })
     }
 
     /// Returns the post that is commented, if the message names it.
-    fn subject(&self, answered: &Answered, thread: Option<i64>) -> Option<Subject> {
-        if let Some(Origin { message_id: Some(id), chat: Some(channel) }) = &answered.forward_origin {
+    fn subject(&self, target: &ReplyTarget, thread: Option<i64>) -> Option<Subject> {
+        if let Some(Origin { message_id: Some(id), chat: Some(channel) }) = &target.forward_origin {
             let url = channel.username.as_ref().map(|name| format!("https://t.me/{name}/{id}"));
             return (channel.id.to_string() == self.own).then(|| Subject { external_id: id.to_string(), url });
         }
         let is_group = self.linked.is_none();
-        is_group.then(|| Subject { external_id: thread.unwrap_or(answered.message_id).to_string(), url: None })
+        is_group.then(|| Subject { external_id: thread.unwrap_or(target.message_id).to_string(), url: None })
     }
 }
 
@@ -246,13 +246,13 @@ impl Telegram {
         &self,
         token: &SecretString,
         chat: i64,
-        answered: i64,
+        target: i64,
         text: &str,
     ) -> Result<Published, MethodError> {
         let body = json!({
             "chat_id": chat,
             "text": text,
-            "reply_parameters": { "message_id": answered, "allow_sending_without_reply": true },
+            "reply_parameters": { "message_id": target, "allow_sending_without_reply": true },
         });
         let sent: Sent = self.call(Effect::Publishes, token, "sendMessage", TelegramBody::Json(body)).await?;
         Ok(Published::new(format!("{chat}:{}", sent.message_id), sent.url()))
@@ -312,11 +312,11 @@ impl InboxConnector for Telegram {
     async fn reply(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Published, CallError> {
         let token = account.secrets.require("bot_token")?;
         let number = |name: &str| reply.thread.context.get(name).and_then(Value::as_i64).ok_or_else(no_context);
-        let (chat, answered) = (number("chat")?, number("message")?);
-        match self.send_reply(&token, chat, answered, &reply.text).await {
+        let (chat, target) = (number("chat")?, number("message")?);
+        match self.send_reply(&token, chat, target, &reply.text).await {
             // Nothing was sent: the group has another id now, and its messages too.
             Err(MethodError::Migrated(chat)) => {
-                self.send_reply(&token, chat, answered, &reply.text).await.map_err(MethodError::into_error)
+                self.send_reply(&token, chat, target, &reply.text).await.map_err(MethodError::into_error)
             }
             result => result.map_err(MethodError::into_error),
         }

@@ -65,22 +65,22 @@ impl Telegram {
             TelegramBody::Json(value) => request.json(&value),
             TelegramBody::Form(form) => request.multipart(form),
         };
-        let answer = self.caller.send(effect, request).await?;
-        if answer.status.is_success() {
-            let reply: Reply<T> = self.caller.read(effect, &answer)?;
+        let response = self.caller.send(effect, request).await?;
+        if response.status.is_success() {
+            let reply: Reply<T> = self.caller.read(effect, &response)?;
             return Ok(reply.result);
         }
         let error =
-            if answer.truncated { None } else { serde_json::from_slice::<TelegramErrorBody>(&answer.body).ok() };
-        let Some(error) = error else { return Err(self.caller.classify_status(effect, &answer, None, None).into()) };
+            if response.truncated { None } else { serde_json::from_slice::<TelegramErrorBody>(&response.body).ok() };
+        let Some(error) = error else { return Err(self.caller.classify_status(effect, &response, None, None).into()) };
         if let Some(chat) = error.parameters.migrate_to_chat_id {
             return Err(MethodError::Migrated(chat));
         }
         let quoted = sanitize_message(strip_prefix(&error.description), &[token]);
-        Err(match (answer.status.as_u16(), error.parameters.retry_after) {
+        Err(match (response.status.as_u16(), error.parameters.retry_after) {
             (429, Some(seconds)) => self.caller.rate_limited_for(seconds),
-            (status @ (400 | 401 | 403 | 404), _) => refusal(status, &error.description, quoted),
-            _ => self.caller.classify_status(effect, &answer, None, quoted),
+            (status @ (400 | 401 | 403 | 404), _) => classify_error(status, &error.description, quoted),
+            _ => self.caller.classify_status(effect, &response, None, quoted),
         }
         .into())
     }
@@ -120,11 +120,11 @@ impl Telegram {
     }
 
     /// Checks that the bot may write to the chat; the error is worded for the user who connects it.
-    async fn may_write(&self, token: &SecretString, chat: &Chat, bot: i64) -> Result<(), ConnectError> {
+    async fn check_write_access(&self, token: &SecretString, chat: &Chat, bot: i64) -> Result<(), ConnectError> {
         let title = chat.name();
         let body = TelegramBody::Json(json!({ "chat_id": chat.id, "user_id": bot }));
         let member: Result<Member, _> = self.call(Effect::Repeatable, token, "getChatMember", body).await;
-        let member = member.map_err(|refusal| match refusal.into_error() {
+        let member = member.map_err(|failure| match failure.into_error() {
             CallError::Permanent(_) => {
                 ConnectError::Refused(format!("The bot is not a member of {title}; add it there first."))
             }
@@ -149,11 +149,13 @@ impl Connector for Telegram {
     }
 
     async fn connect(&self, _workspace_id: i64, credentials: &Secrets) -> Result<Connected, ConnectError> {
-        let refused = |refusal: MethodError| connect_error(refusal.into_error(), None);
+        let to_connect_error = |failed: MethodError| connect_error(failed.into_error(), None);
         let token = credentials.require("bot_token").map_err(|e| connect_error(e, None))?;
         let chat_id = credentials.require("chat_id").map_err(|e| connect_error(e, None))?;
-        let bot: User =
-            self.call(Effect::Repeatable, &token, "getMe", TelegramBody::Json(json!({}))).await.map_err(refused)?;
+        let bot: User = self
+            .call(Effect::Repeatable, &token, "getMe", TelegramBody::Json(json!({})))
+            .await
+            .map_err(to_connect_error)?;
 
         let typed = chat_id.expose_secret().trim();
         let query = |id: &str| TelegramBody::Json(json!({ "chat_id": id }));
@@ -162,12 +164,12 @@ impl Connector for Telegram {
             Err(MethodError::Migrated(id)) => {
                 self.call(Effect::Repeatable, &token, "getChat", query(&id.to_string())).await
             }
-            answer => answer,
+            response => response,
         }
-        .map_err(refused)?;
+        .map_err(to_connect_error)?;
         // A private chat has no members to query; if the bot can see it, the user wrote to the bot.
         if chat.kind != "private" {
-            self.may_write(&token, &chat, bot.id).await?;
+            self.check_write_access(&token, &chat, bot.id).await?;
         }
         let id = chat.id.to_string();
         Ok(Connected {
@@ -241,7 +243,7 @@ impl AnalyticsConnector for Telegram {
     async fn account_figures(
         &self,
         account: &ConnectorAccount,
-        _aside: &mut SetAside,
+        _skipped: &mut SetAside,
     ) -> Result<AccountFigures, CallError> {
         let (token, chat) = (account.secrets.require("bot_token")?, account.secrets.require("chat_id")?);
         let body = TelegramBody::Json(json!({ "chat_id": chat.expose_secret() }));
@@ -280,7 +282,7 @@ impl MethodError {
 }
 
 /// Classifies a refusal by its description: the Bot API has no codes beyond the status.
-fn refusal(status: u16, description: &str, quoted: Option<String>) -> CallError {
+fn classify_error(status: u16, description: &str, quoted: Option<String>) -> CallError {
     let has = |words: &[&str]| {
         let description = description.to_lowercase();
         words.iter().any(|word| description.contains(word))

@@ -92,10 +92,10 @@ fn without_scheme(text: &str) -> Option<usize> {
 
 /// Returns the length of the longest top-level domain at the start of `text` that ends there.
 fn top_level(text: &str) -> Option<usize> {
-    let goes_on = |c: char| c.is_ascii_alphanumeric() || matches!(c, '@' | '+' | '-');
+    let continues = |c: char| c.is_ascii_alphanumeric() || matches!(c, '@' | '+' | '-');
     let ends = text.char_indices().map(|(at, c)| at + c.len_utf8()).take(MAX_TOP_LEVEL);
     let ends = ends.take_while(|end| text[..*end].chars().next_back().is_some_and(|c| c.is_alphanumeric() || c == '-'));
-    ends.filter(|end| !text[*end..].starts_with(goes_on) && is_top_level(&text[..*end])).last()
+    ends.filter(|end| !text[*end..].starts_with(continues) && is_top_level(&text[..*end])).last()
 }
 
 /// Returns whether `c` may be part of a label before the top-level domain: an ASCII letter or digit, a hyphen, or a Latin

@@ -21,19 +21,19 @@ impl AnalyticsConnector for Threads {
         &self,
         account: &ConnectorAccount,
         posts: &[PublishedPost],
-        aside: &mut SetAside,
+        skipped: &mut SetAside,
     ) -> Result<Vec<Option<Figures>>, CallError> {
-        self.access(account.secrets.require("access_token")?).post_figures(posts, &self.metrics, aside).await
+        self.access(account.secrets.require("access_token")?).post_figures(posts, &self.metrics, skipped).await
     }
 
     async fn account_figures(
         &self,
         account: &ConnectorAccount,
-        aside: &mut SetAside,
+        skipped: &mut SetAside,
     ) -> Result<AccountFigures, CallError> {
         let access = self.access(account.secrets.require("access_token")?);
         let path = format!("{}/threads_insights", account.external_id);
-        let values = match access.insights(&path, &self.metrics.of_accounts(), aside).await? {
+        let values = match access.insights(&path, &self.metrics.of_accounts(), skipped).await? {
             Insights::Known(values) => values,
             Insights::Gone => Values::new(),
         };

@@ -24,11 +24,11 @@ use crate::call::Effect;
 use crate::inbox::by_post::{CommentList, Walk};
 use crate::inbox::newest_first::Pass;
 use crate::inbox::parents::{MAX_LEVELS, Parents};
-use crate::inbox::refused::missing_permission;
+use crate::inbox::permission::missing_permission;
 use crate::inbox::{InboxPage, OutgoingReply, ReplyThread, check_length, context_text};
 use crate::meta::containers::{ContainerRequest, is_id};
 use crate::meta::graph::{Access, GraphFailure, List, parse_time};
-use crate::meta::inbox::{self, INTERVAL, Said, Streams, find_reply, list, list_below, of_reply, read};
+use crate::meta::inbox::{self, INTERVAL, OwnMessage, Streams, find_reply, list, list_below, of_reply, read};
 use crate::meta::insights::is_gone;
 use crate::{CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, Reconciled, time_marker};
 
@@ -160,8 +160,8 @@ impl Streams for Threads {
         let found = list_below(access, &format!("{}/conversation", list.post), &query, list.page.as_deref()).await?;
         let replies: Vec<Reply> = read(&found.data);
         let times: Vec<_> = replies.iter().filter_map(|reply| parse_time(&reply.timestamp)).collect();
-        let goes_on = walk.goes_on(&times);
-        walk.saw(&times);
+        let continues = walk.continues(&times);
+        walk.record_times(&times);
         let mut parents = Parents::default();
         for reply in &replies {
             add(&mut parents, &reply.id, reply.replied_to.as_ref(), &list.post);
@@ -176,7 +176,7 @@ impl Streams for Threads {
         };
         // The oldest first: their times are whole seconds.
         let messages = new.into_iter().rev().filter_map(message).collect();
-        let (cursor, has_more) = walk.after_list(found.next().filter(|_| goes_on), Vec::new());
+        let (cursor, has_more) = walk.after_list(found.next().filter(|_| continues), Vec::new());
         Ok(InboxPage { messages, cursor, has_more, unavailable: None })
     }
 
@@ -278,8 +278,8 @@ impl InboxConnector for Threads {
         ]);
         let missing =
             missing_permission(Platform::Threads, ConnectTarget::Default, "posts answer", "threads_manage_replies");
-        let made = self.containers(account)?.publish_unstored(&request).await;
-        made.map_err(|failure| of_reply(failure, missing))
+        let created = self.containers(account)?.publish_unstored(&request).await;
+        created.map_err(|failure| of_reply(failure, missing))
     }
 
     async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Reconciled, CallError> {
@@ -292,8 +292,9 @@ impl InboxConnector for Threads {
         };
         let (root, above) = (reply.thread.subject_external_id.as_deref(), context_text(&reply.thread, REPLY_TO).ok());
         let here = |one: &Reply| names(&one.root_post, root) || names(&one.replied_to, above);
-        let said = |one: Reply| Said { at: parse_time(&one.timestamp), id: one.id, text: one.text, url: one.permalink };
-        let all: Vec<Said> = read::<Reply>(&found.data).into_iter().filter(here).map(said).collect();
+        let own_message =
+            |one: Reply| OwnMessage { at: parse_time(&one.timestamp), id: one.id, text: one.text, url: one.permalink };
+        let all: Vec<OwnMessage> = read::<Reply>(&found.data).into_iter().filter(here).map(own_message).collect();
         Ok(find_reply(reply, all.into_iter()))
     }
 }

@@ -77,7 +77,7 @@ impl Threads {
 }
 
 /// Returns the request for one picture.
-fn picture(image: &Image) -> ContainerRequest {
+fn image_request(image: &Image) -> ContainerRequest {
     let mut request = ContainerRequest::new();
     request.insert("media_type".to_owned(), json!("IMAGE"));
     request.insert("image_url".to_owned(), Value::from(image.url.as_str()));
@@ -88,10 +88,10 @@ fn picture(image: &Image) -> ContainerRequest {
 }
 
 /// Returns the request for the post.
-fn whole(post: &OutgoingPost, children: &[&str]) -> Result<ContainerRequest, CallError> {
+fn post_request(post: &OutgoingPost, children: &[&str]) -> Result<ContainerRequest, CallError> {
     let mut request = match post.images.as_slice() {
         [] => ContainerRequest::from_iter([("media_type".to_owned(), json!("TEXT"))]),
-        [only] => picture(only),
+        [only] => image_request(only),
         _ => ContainerRequest::from_iter([
             ("media_type".to_owned(), json!("CAROUSEL")),
             ("children".to_owned(), Value::from(children.join(","))),
@@ -148,11 +148,11 @@ impl Connector for Threads {
 
     async fn stage(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Staged, CallError> {
         let item = |index: usize| {
-            let mut request = picture(&post.images[index]);
+            let mut request = image_request(&post.images[index]);
             request.insert("is_carousel_item".to_owned(), Value::from(true));
             request
         };
-        self.containers(account)?.stage(post, item, |children| whole(post, children)).await
+        self.containers(account)?.stage(post, item, |children| post_request(post, children)).await
     }
 
     async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {

@@ -77,13 +77,13 @@ fn privacy_level(post: &OutgoingPost) -> Result<&'static str, CallError> {
         Some("private") => "SELF_ONLY",
         _ => {
             let accepted = options::TIKTOK_VISIBILITIES.join(", ");
-            return Err(refused(format!("A TikTok post requires the option visibility: one of {accepted}.")));
+            return Err(invalid(format!("A TikTok post requires the option visibility: one of {accepted}.")));
         }
     };
     Ok(level)
 }
 
-fn refused(message: String) -> CallError {
+fn invalid(message: String) -> CallError {
     CallError::Permanent(Failure::of(Category::InvalidContent, message))
 }
 
@@ -174,7 +174,7 @@ impl Connector for Tiktok {
             self.post(Effect::Repeatable, "/v2/post/publish/creator_info/query/", &token, &json!({})).await?;
         if !creator.privacy_level_options.is_empty() && !creator.privacy_level_options.iter().any(|one| one == level) {
             let message = "TikTok does not allow this visibility for this account at the moment; choose another one.";
-            return Err(refused(message.to_owned()));
+            return Err(invalid(message.to_owned()));
         }
         let body = init_body(post, level, &creator)?;
         let accepted: Accepted = self.post(Effect::Publishes, "/v2/post/publish/content/init/", &token, &body).await?;
@@ -214,10 +214,10 @@ impl Connector for Tiktok {
             ("token", token.expose_secret()),
         ];
         let request = self.client.request(Method::POST, &format!("{}/v2/oauth/revoke/", self.api)).form(&form);
-        let answer = self.client.send(Effect::Repeatable, request).await?;
-        match answer.status.is_success() {
+        let response = self.client.send(Effect::Repeatable, request).await?;
+        match response.status.is_success() {
             true => Ok(()),
-            false => Err(self.client.classify_status(Effect::Repeatable, &answer, None, None)),
+            false => Err(self.client.classify_status(Effect::Repeatable, &response, None, None)),
         }
     }
 }

@@ -38,7 +38,7 @@ use super::{
 /// The longest text of one block.
 const MAX_BLOCK: usize = 4_096;
 /// How many of the newest posts are searched.
-const SEARCHED: usize = 20;
+const MAX_RECENT_POSTS: usize = 20;
 
 pub(super) struct Tumblr {
     client: PlatformClient,
@@ -173,14 +173,14 @@ impl Connector for Tumblr {
         let slug = marker_field(&post.marker, "slug")?;
         let token = account.secrets.require("access_token")?;
         let request = self.request(Method::GET, &Self::blog_path(account, "posts"), token.expose_secret());
-        let request = request.query(&[("npf", "true"), ("limit", &SEARCHED.to_string())]);
+        let request = request.query(&[("npf", "true"), ("limit", &MAX_RECENT_POSTS.to_string())]);
         let newest: Newest = self.call(Effect::Repeatable, request).await?;
         let times: Vec<_> = newest.posts.iter().map(|post| DateTime::from_timestamp(post.timestamp?, 0)).collect();
         if let Some(found) = newest.posts.iter().find(|found| found.slug == slug) {
             return Ok(Reconciled::Found(Self::published(account, &found.id_string)));
         }
         let window = CallWindow::of(post.called_at);
-        Ok(window.result(Vec::new(), window.is_covered(&times, SEARCHED)))
+        Ok(window.result(Vec::new(), window.is_covered(&times, MAX_RECENT_POSTS)))
     }
 }
 
@@ -238,9 +238,9 @@ fn classify(client: &PlatformClient, effect: Effect, failed: &Failed) -> CallErr
         Some(detail) => format!("Tumblr {what}: {detail}"),
         None => format!("Tumblr {what}."),
     };
-    let code = failed.code.map_or_else(|| failed.answer.status.as_str().to_owned(), |code| code.to_string());
+    let code = failed.code.map_or_else(|| failed.response.status.as_str().to_owned(), |code| code.to_string());
     let failure = |category, what: &str| Failure::of(category, sentence(what)).from_platform(&code);
-    match (failed.answer.status.as_u16(), failed.code) {
+    match (failed.response.status.as_u16(), failed.code) {
         // An access token lives 42 minutes.
         (401, _) => CallError::AuthExpired(failure(Category::AuthExpired, "rejected the access token")),
         (_, Some(8001)) => CallError::Permanent(failure(Category::InvalidContent, "does not accept this post")),
@@ -253,6 +253,6 @@ fn classify(client: &PlatformClient, effect: Effect, failed: &Failed) -> CallErr
         (404, _) => CallError::Permanent(failure(Category::Account, "no longer knows this blog")),
         // Posting is disabled for the moment: nothing was published.
         (503, _) => CallError::Transient(failure(Category::PlatformError, "does not accept posts right now")),
-        _ => client.classify_status(effect, &failed.answer, Some(&code), detail),
+        _ => client.classify_status(effect, &failed.response, Some(&code), detail),
     }
 }

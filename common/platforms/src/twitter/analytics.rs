@@ -82,20 +82,20 @@ fn object(name: &str) -> &str {
 }
 
 /// Returns whether the error is X's refusal of what was asked for, not of the account.
-fn is_refused(error: &CallError, statuses: &[StatusCode]) -> bool {
+fn is_rejected(error: &CallError, statuses: &[StatusCode]) -> bool {
     let CallError::Permanent(failure) = error else { return false };
     statuses.iter().any(|status| failure.platform_code.as_deref() == Some(status.as_str()))
 }
 
-fn set_aside<'a>(names: impl IntoIterator<Item = &'a str>, aside: &mut SetAside) {
+fn skip_metrics<'a>(names: impl IntoIterator<Item = &'a str>, skipped: &mut SetAside) {
     for name in names {
         tracing::warn!(platform = "twitter", metric = name, "the platform rejected a metric");
-        aside.add(name);
+        skipped.add(name);
     }
 }
 
 impl Twitter {
-    async fn ask(
+    async fn fetch_posts(
         &self,
         account: &ConnectorAccount,
         posts: &[&PublishedPost],
@@ -107,53 +107,53 @@ impl Twitter {
         let request = self
             .request(Method::GET, "/tweets", token.expose_secret())
             .query(&[("ids", ids.join(",")), ("tweet.fields", fields.join(","))]);
-        let answer = self.client.send(Effect::Repeatable, request).await?;
-        match answer.status.is_success() {
-            true => self.client.read(Effect::Repeatable, &answer),
-            false => Err(self.refusal(Effect::Repeatable, &answer)),
+        let response = self.client.send(Effect::Repeatable, request).await?;
+        match response.status.is_success() {
+            true => self.client.read(Effect::Repeatable, &response),
+            false => Err(self.classify(Effect::Repeatable, &response)),
         }
     }
 
     /// Asks for posts of which X returns all metrics. Those that it refuses are set aside, and the others asked for.
-    async fn ask_for_all(
+    async fn fetch_metrics(
         &self,
         account: &ConnectorAccount,
         posts: &[&PublishedPost],
         names: &[&str],
-        aside: &mut SetAside,
+        skipped: &mut SetAside,
     ) -> Result<PostsResponse, CallError> {
         let objects: BTreeSet<&str> = names.iter().map(|name| object(name)).collect();
         let is_all_public = objects.iter().all(|object| *object == PUBLIC);
-        match self.ask(account, posts, &objects).await {
-            Ok(answer) if is_all_public || !answer.refuses_a_field() => return Ok(answer),
+        match self.fetch_posts(account, posts, &objects).await {
+            Ok(response) if is_all_public || !response.refuses_a_field() => return Ok(response),
             Ok(_) => {}
-            Err(error) if !is_all_public && is_refused(&error, &[StatusCode::FORBIDDEN, StatusCode::BAD_REQUEST]) => {}
+            Err(error) if !is_all_public && is_rejected(&error, &[StatusCode::FORBIDDEN, StatusCode::BAD_REQUEST]) => {}
             Err(error) => return Err(error),
         }
-        set_aside(names.iter().copied().filter(|name| object(name) != PUBLIC), aside);
-        self.ask(account, posts, &BTreeSet::from([PUBLIC])).await
+        skip_metrics(names.iter().copied().filter(|name| object(name) != PUBLIC), skipped);
+        self.fetch_posts(account, posts, &BTreeSet::from([PUBLIC])).await
     }
 
     /// Returns the answer to posts of one age.
-    async fn answer(
+    async fn fetch_age_group(
         &self,
         account: &ConnectorAccount,
         posts: &[&PublishedPost],
         is_young: bool,
-        aside: &mut SetAside,
+        skipped: &mut SetAside,
     ) -> Result<PostsResponse, CallError> {
         let nothing = PostsResponse { data: Vec::new(), errors: Vec::new() };
-        let is_returned = |name: &&str| (is_young || object(name) == PUBLIC) && !aside.contains(name);
+        let is_returned = |name: &&str| (is_young || object(name) == PUBLIC) && !skipped.contains(name);
         let names: Vec<&str> = self.metrics.fields_of_posts().into_iter().filter(is_returned).collect();
         if posts.is_empty() || names.is_empty() {
             return Ok(nothing);
         }
-        match self.ask_for_all(account, posts, &names, aside).await {
-            Err(error) if is_refused(&error, &[StatusCode::FORBIDDEN]) => {
-                set_aside(names, aside);
+        match self.fetch_metrics(account, posts, &names, skipped).await {
+            Err(error) if is_rejected(&error, &[StatusCode::FORBIDDEN]) => {
+                skip_metrics(names, skipped);
                 Ok(nothing)
             }
-            answer => answer,
+            response => response,
         }
     }
 }
@@ -168,7 +168,7 @@ impl AnalyticsConnector for Twitter {
         &self,
         account: &ConnectorAccount,
         posts: &[PublishedPost],
-        aside: &mut SetAside,
+        skipped: &mut SetAside,
     ) -> Result<Vec<Option<Figures>>, CallError> {
         let since = self.client.now() - PRIVATE_FOR;
         // An id that is none would fail the call for all.
@@ -177,13 +177,15 @@ impl AnalyticsConnector for Twitter {
         };
         let (young, old): (Vec<&PublishedPost>, Vec<&PublishedPost>) =
             posts.iter().filter(is_id).partition(|post| post.published_at > since);
-        let answers =
-            [self.answer(account, &young, true, aside).await?, self.answer(account, &old, false, aside).await?];
+        let responses = [
+            self.fetch_age_group(account, &young, true, skipped).await?,
+            self.fetch_age_group(account, &old, false, skipped).await?,
+        ];
         let of = |post: &PublishedPost| {
             let id = post.external_id.as_str();
-            match answers.iter().find_map(|answer| answer.post(id)) {
+            match responses.iter().find_map(|response| response.post(id)) {
                 Some(found) => Some(self.metrics.post(|name| value(found, name))),
-                None if answers.iter().any(|answer| answer.is_gone(id)) => None,
+                None if responses.iter().any(|response| response.is_gone(id)) => None,
                 None => Some(Figures::default()),
             }
         };
@@ -193,10 +195,10 @@ impl AnalyticsConnector for Twitter {
     async fn account_figures(
         &self,
         account: &ConnectorAccount,
-        aside: &mut SetAside,
+        skipped: &mut SetAside,
     ) -> Result<AccountFigures, CallError> {
         let names: Vec<&str> =
-            self.metrics.fields_of_accounts().into_iter().filter(|name| !aside.contains(name)).collect();
+            self.metrics.fields_of_accounts().into_iter().filter(|name| !skipped.contains(name)).collect();
         if names.is_empty() {
             return Ok(AccountFigures::default());
         }
@@ -204,8 +206,8 @@ impl AnalyticsConnector for Twitter {
         let request = self.request(Method::GET, "/users/me", token.expose_secret()).query(&[("user.fields", PUBLIC)]);
         match self.call::<Value>(Effect::Repeatable, request).await {
             Ok(own) => Ok(self.metrics.account(|name| value(&own, name))),
-            Err(error) if is_refused(&error, &[StatusCode::FORBIDDEN]) => {
-                set_aside(names, aside);
+            Err(error) if is_rejected(&error, &[StatusCode::FORBIDDEN]) => {
+                skip_metrics(names, skipped);
                 Ok(AccountFigures::default())
             }
             Err(error) => Err(error),

@@ -21,9 +21,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::super::window::{CallWindow, Listed, find};
-use super::{COMPARED, Created, Twitter, plain, published, without_links};
+use super::{Created, MAX_RECENT_POSTS, Twitter, plain, published, without_links};
 use crate::call::Effect;
-use crate::inbox::refused::{refused, refused_before};
+use crate::inbox::permission::{denied, recently_denied};
 use crate::inbox::{InboxPage, OutgoingReply, ReplyThread, check_length, context_text};
 use crate::{CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, Reconciled, time_marker};
 
@@ -36,7 +36,7 @@ const OVERLAP: TimeDelta = TimeDelta::minutes(5);
 /// X shows the newest 800.
 const MAX_PAGES: u64 = 8;
 /// Where the id of a post to be answered is.
-const POST: &str = "post";
+const POST_KEY: &str = "post";
 
 #[derive(Deserialize)]
 struct Mentions {
@@ -107,14 +107,14 @@ impl Mention {
             participant: Some(participant),
             body: plain(&self.text),
             sent_at: self.created_at,
-            reply_context: Map::from_iter([(POST.to_owned(), Value::from(self.id.clone()))]),
+            reply_context: Map::from_iter([(POST_KEY.to_owned(), Value::from(self.id.clone()))]),
             external_id: self.id,
         }
     }
 }
 
 /// How far the mentions were read.
-struct Read {
+struct Position {
     /// Older ones are known.
     since: DateTime<Utc>,
     /// When the first page was asked for.
@@ -123,7 +123,7 @@ struct Read {
     pages: u64,
 }
 
-impl Read {
+impl Position {
     fn of(cursor: Option<&Value>, now: DateTime<Utc>) -> Option<Self> {
         let time = |name: &str| cursor.and_then(|c| c[name].as_str()).and_then(|text| text.parse().ok());
         Some(Self {
@@ -176,11 +176,11 @@ impl Twitter {
         let token = account.secrets.require("access_token")?;
         let path = format!("{}/mentions", Self::user_path(account));
         let request = self.request(Method::GET, &path, token.expose_secret()).query(&query);
-        let answer = self.client.send(Effect::Repeatable, request).await?;
-        if !answer.status.is_success() {
-            return Err(self.refusal(Effect::Repeatable, &answer));
+        let response = self.client.send(Effect::Repeatable, request).await?;
+        if !response.status.is_success() {
+            return Err(self.classify(Effect::Repeatable, &response));
         }
-        let found: Mentions = self.client.read(Effect::Repeatable, &answer)?;
+        let found: Mentions = self.client.read(Effect::Repeatable, &response)?;
         // One that cannot be read must not hide the others.
         let users: Vec<User> =
             found.includes.users.iter().take(MAX_ENTRIES).filter_map(|user| User::deserialize(user).ok()).collect();
@@ -199,7 +199,7 @@ fn is_forbidden(failure: &Failure) -> bool {
 }
 
 /// Returns a text for comparison without the names at its beginning: X puts those of the people who are answered there.
-fn answer_text(text: &str) -> String {
+fn comparable_text(text: &str) -> String {
     let words = text.split_whitespace().skip_while(|word| word.starts_with('@'));
     without_links(&words.collect::<Vec<_>>().join(" "))
 }
@@ -222,15 +222,15 @@ impl InboxConnector for Twitter {
         cursor: Option<&Value>,
     ) -> Result<InboxPage, CallError> {
         let now = self.client.now();
-        if let Some(page) = refused_before(account, cursor, now, &missing()) {
+        if let Some(page) = recently_denied(account, cursor, now, &missing()) {
             return Ok(page);
         }
-        let Some(read) = Read::of(cursor, now) else {
+        let Some(read) = Position::of(cursor, now) else {
             return Ok(InboxPage { cursor: start(now), ..InboxPage::default() });
         };
         match self.mentions(account, &read).await {
             Err(CallError::Permanent(failure)) if is_forbidden(&failure) => {
-                Ok(refused(account, start(read.since), now, missing()))
+                Ok(denied(account, start(read.since), now, missing()))
             }
             // X does not know the page any more.
             Err(CallError::Permanent(_)) if read.page.is_some() => {
@@ -257,8 +257,8 @@ impl InboxConnector for Twitter {
     }
 
     async fn reply(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Published, CallError> {
-        let answered = context_text(&reply.thread, POST)?;
-        let body = json!({ "text": reply.text, "reply": { "in_reply_to_tweet_id": answered } });
+        let post_id = context_text(&reply.thread, POST_KEY)?;
+        let body = json!({ "text": reply.text, "reply": { "in_reply_to_tweet_id": post_id } });
         let token = account.secrets.require("access_token")?;
         let request = self.request(Method::POST, "/tweets", token.expose_secret()).json(&body);
         let created: Created = self.call(Effect::Publishes, request).await?;
@@ -266,15 +266,15 @@ impl InboxConnector for Twitter {
     }
 
     async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Reconciled, CallError> {
-        let (newest, wanted) = (self.newest(account).await?, answer_text(&reply.text));
+        let (newest, wanted) = (self.newest(account).await?, comparable_text(&reply.text));
         let listed = newest.iter().map(|post| {
             let is_here = post.conversation_id.as_deref() == Some(reply.thread.thread_id.as_str());
             Listed {
                 at: post.created_at,
-                is_same: is_here && answer_text(post.whole_text()) == wanted,
+                is_same: is_here && comparable_text(post.whole_text()) == wanted,
                 published: published(account, &post.id),
             }
         });
-        Ok(find(CallWindow::of(reply.called_at), listed.collect(), COMPARED))
+        Ok(find(CallWindow::of(reply.called_at), listed.collect(), MAX_RECENT_POSTS))
     }
 }

@@ -48,7 +48,7 @@ const PERMISSIONS: [Permission; 3] = [
 ];
 
 /// How many of the newest posts are compared.
-const COMPARED: usize = 10;
+const MAX_RECENT_POSTS: usize = 10;
 
 pub(super) struct Twitter {
     client: PlatformClient,
@@ -84,17 +84,17 @@ impl Twitter {
         struct Envelope<T> {
             data: T,
         }
-        let answer = self.client.send(effect, request).await?;
-        if answer.status.is_success() {
-            return Ok(self.client.read::<Envelope<T>>(effect, &answer)?.data);
+        let response = self.client.send(effect, request).await?;
+        if response.status.is_success() {
+            return Ok(self.client.read::<Envelope<T>>(effect, &response)?.data);
         }
-        Err(self.refusal(effect, &answer))
+        Err(self.classify(effect, &response))
     }
 
-    fn refusal(&self, effect: Effect, answer: &HttpResponse) -> CallError {
-        let body: ApiProblem = serde_json::from_slice(&answer.body).unwrap_or_default();
+    fn classify(&self, effect: Effect, response: &HttpResponse) -> CallError {
+        let body: ApiProblem = serde_json::from_slice(&response.body).unwrap_or_default();
         let detail = sanitize_message(body.text(), &[]);
-        let code = answer.status.as_str().to_owned();
+        let code = response.status.as_str().to_owned();
         let failure = |category, what: &str| {
             let message = match &detail {
                 Some(detail) => format!("X {what}: {detail}"),
@@ -103,14 +103,14 @@ impl Twitter {
             Failure::of(category, message).from_platform(&code)
         };
         let text = body.text().to_lowercase();
-        let is_out_of_credits = body.kind.contains("usage-capped") || answer.status == StatusCode::PAYMENT_REQUIRED;
-        match answer.status {
+        let is_out_of_credits = body.kind.contains("usage-capped") || response.status == StatusCode::PAYMENT_REQUIRED;
+        match response.status {
             _ if is_out_of_credits => self.client.misconfigured(
                 "X accepts no more requests: the credits of the X application are used up. Buy more in X's developer \
                  console.",
                 &code,
             ),
-            _ if text.contains("suspended") && answer.status == StatusCode::FORBIDDEN => {
+            _ if text.contains("suspended") && response.status == StatusCode::FORBIDDEN => {
                 CallError::Reauth(failure(Category::AuthExpired, "has suspended this account"))
             }
             StatusCode::UNAUTHORIZED => {
@@ -123,7 +123,7 @@ impl Twitter {
             StatusCode::BAD_REQUEST => {
                 CallError::Permanent(failure(Category::InvalidContent, "does not accept this post"))
             }
-            _ => self.client.classify_status(effect, answer, None, detail),
+            _ => self.client.classify_status(effect, response, None, detail),
         }
     }
 
@@ -143,15 +143,15 @@ impl Twitter {
         let token = account.secrets.require("access_token")?;
         let path = format!("{}/tweets", Self::user_path(account));
         let request = self.request(Method::GET, &path, token.expose_secret()).query(&[
-            ("max_results", COMPARED.to_string().as_str()),
+            ("max_results", MAX_RECENT_POSTS.to_string().as_str()),
             ("exclude", "retweets"),
             ("tweet.fields", "conversation_id,created_at,note_tweet"),
         ]);
-        let answer = self.client.send(Effect::Repeatable, request).await?;
-        if !answer.status.is_success() {
-            return Err(self.refusal(Effect::Repeatable, &answer));
+        let response = self.client.send(Effect::Repeatable, request).await?;
+        if !response.status.is_success() {
+            return Err(self.classify(Effect::Repeatable, &response));
         }
-        Ok(self.client.read::<Newest>(Effect::Repeatable, &answer)?.data)
+        Ok(self.client.read::<Newest>(Effect::Repeatable, &response)?.data)
     }
 
     async fn describe(&self, token: &str, id: &str, alt: &str) -> Result<(), CallError> {
@@ -234,7 +234,7 @@ impl Tweet {
         self.note_tweet.as_ref().map_or(&self.text, |note| &note.text)
     }
 
-    fn is_answer(&self) -> bool {
+    fn is_reply(&self) -> bool {
         self.conversation_id.as_deref().is_some_and(|id| id != self.id)
     }
 }
@@ -318,10 +318,10 @@ impl Connector for Twitter {
         let (newest, wanted) = (self.newest(account).await?, without_links(&post.text));
         let listed = newest.iter().map(|tweet| Listed {
             at: tweet.created_at,
-            is_same: !tweet.is_answer() && without_links(tweet.whole_text()) == wanted,
+            is_same: !tweet.is_reply() && without_links(tweet.whole_text()) == wanted,
             published: published(account, &tweet.id),
         });
-        Ok(find(CallWindow::of(post.called_at), listed.collect(), COMPARED))
+        Ok(find(CallWindow::of(post.called_at), listed.collect(), MAX_RECENT_POSTS))
     }
 
     fn revocation(&self) -> Option<Revocation> {
@@ -337,10 +337,10 @@ impl Connector for Twitter {
             true => request.basic_auth(&application.client_id, Some(application.client_secret.expose_secret())),
             false => request,
         };
-        let answer = self.client.send(Effect::Repeatable, request).await?;
-        match answer.status.is_success() {
+        let response = self.client.send(Effect::Repeatable, request).await?;
+        match response.status.is_success() {
             true => Ok(()),
-            false => Err(self.refusal(Effect::Repeatable, &answer)),
+            false => Err(self.classify(Effect::Repeatable, &response)),
         }
     }
 }

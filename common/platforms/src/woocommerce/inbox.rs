@@ -99,7 +99,7 @@ impl InboxConnector for Woocommerce {
     }
 
     fn checked_at_once(&self) -> usize {
-        deletions::AT_ONCE
+        deletions::IDS_PER_CALL
     }
 
     async fn deleted(&self, account: &ConnectorAccount, ids: &[String]) -> Result<Vec<String>, CallError> {

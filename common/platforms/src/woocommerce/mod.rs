@@ -69,16 +69,16 @@ impl Connector for Woocommerce {
     }
 
     async fn connect(&self, _workspace_id: i64, credentials: &Secrets) -> Result<Connected, ConnectError> {
-        let refused = |error| connect_error(error, Some("store_url"));
-        let typed = credentials.require("store_url").map_err(refused)?;
+        let to_connect_error = |error| connect_error(error, Some("store_url"));
+        let typed = credentials.require("store_url").map_err(to_connect_error)?;
         let store = address::check_typed_address(self.addresses.as_ref(), "store_url", typed.expose_secret()).await?;
         // The second root is for stores without pretty permalinks.
         for root in [format!("{store}/wp-json/"), format!("{store}/?rest_route=/")] {
-            let rest = self.rest(credentials, root).map_err(refused)?;
+            let rest = self.rest(credentials, root).map_err(to_connect_error)?;
             match status(&rest).await {
                 Ok(()) => {}
                 Err(failed) if failed.status == Some(404) => continue,
-                Err(failed) => return Err(refused(failed.error)),
+                Err(failed) => return Err(to_connect_error(failed.error)),
             }
             check_write_access(&rest).await?;
             let store = site_of(&rest.root);
@@ -160,9 +160,9 @@ async fn status(rest: &Rest<'_>) -> Result<(), RestError> {
 /// products changes nothing.
 async fn check_write_access(rest: &Rest<'_>) -> Result<(), ConnectError> {
     let (path, body) = ("wc/v3/products/batch", json!({}));
-    let answer: Result<Value, RestError> =
+    let response: Result<Value, RestError> =
         rest.call(Effect::Repeatable, Method::POST, path, &[], WpBody::Json(&body)).await;
-    match answer {
+    match response {
         Ok(_) => Ok(()),
         Err(failed) if matches!(failed.status, Some(401 | 403)) => Err(ConnectError::Refused(
             "This key cannot write products. Give it the permission Read/Write, and its user the role Shop manager."

@@ -66,13 +66,13 @@ struct UserId {
 
 /// What a comment answers.
 #[derive(Deserialize)]
-struct Link {
+struct ParentLink {
     id: i64,
     #[serde(default)]
     parent: i64,
 }
 
-impl Link {
+impl ParentLink {
     fn add_to(&self, parents: &mut Parents) {
         let parent = Some(self.parent).filter(|parent| *parent != 0).map(|parent| parent.to_string());
         parents.insert(&self.id.to_string(), parent.as_deref());
@@ -143,7 +143,7 @@ async fn comments(rest: &Rest<'_>, query: &[(&str, &str)]) -> Result<Vec<Comment
 async fn parents_of(rest: &Rest<'_>, found: &[Comment]) -> Result<Parents, CallError> {
     let mut parents = Parents::default();
     for comment in found {
-        Link { id: comment.id, parent: comment.parent }.add_to(&mut parents);
+        ParentLink { id: comment.id, parent: comment.parent }.add_to(&mut parents);
     }
     let ids: Vec<String> = found.iter().map(|comment| comment.id.to_string()).collect();
     for _ in 0..MAX_LEVELS {
@@ -156,7 +156,7 @@ async fn parents_of(rest: &Rest<'_>, found: &[Comment]) -> Result<Parents, CallE
         let include = missing.join(",");
         let query = [("include", include.as_str()), ("per_page", "100"), ("_fields", "id,parent")];
         let path = "wp/v2/comments";
-        let above: Vec<Link> = rest.call(Effect::Repeatable, Method::GET, path, &query, WpBody::None).await?;
+        let above: Vec<ParentLink> = rest.call(Effect::Repeatable, Method::GET, path, &query, WpBody::None).await?;
         let asked_for = above.iter().filter(|link| missing.contains(&link.id.to_string()));
         asked_for.for_each(|link| link.add_to(&mut parents));
     }
@@ -194,7 +194,7 @@ impl InboxConnector for Wordpress {
     }
 
     fn checked_at_once(&self) -> usize {
-        deletions::AT_ONCE
+        deletions::IDS_PER_CALL
     }
 
     async fn deleted(&self, account: &ConnectorAccount, ids: &[String]) -> Result<Vec<String>, CallError> {

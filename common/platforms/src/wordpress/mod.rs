@@ -62,12 +62,12 @@ impl Wordpress {
         let mut page = format!("{site}/");
         for _ in 0..MAX_REDIRECTS {
             let request = self.caller.request(Method::GET, &page);
-            let answer = self.caller.send(Effect::Repeatable, request).await;
-            let answer = answer.map_err(|error| connect_error(error, Some("site_url")))?;
-            if let Some(root) = linked_root(&answer.headers, &page) {
+            let response = self.caller.send(Effect::Repeatable, request).await;
+            let response = response.map_err(|error| connect_error(error, Some("site_url")))?;
+            if let Some(root) = linked_root(&response.headers, &page) {
                 return Ok(vec![root]);
             }
-            let next = answer.status.is_redirection().then(|| location(&answer.headers, &page)).flatten();
+            let next = response.status.is_redirection().then(|| location(&response.headers, &page)).flatten();
             let Some(next) = next else { break };
             page = next;
         }

@@ -17,9 +17,9 @@ use crate::CallError;
 use crate::call::Effect;
 
 /// How many are asked for at once; a page has at most 100.
-pub const AT_ONCE: usize = 100;
+pub const IDS_PER_CALL: usize = 100;
 /// How many are asked for one by one.
-const SINGLY: usize = 10;
+const MAX_SINGLE_CHECKS: usize = 10;
 
 /// A list of comments.
 pub struct Comments {
@@ -39,28 +39,28 @@ impl Comments {
     /// Returns those of the ids that are deleted.
     pub async fn deleted(&self, rest: &Rest<'_>, ids: &[String]) -> Result<Vec<String>, CallError> {
         let shown = self.with_status(rest, ids, self.shown).await?;
-        let mut open: Vec<String> = ids.iter().filter(|id| !shown.contains(id)).cloned().collect();
+        let mut unresolved: Vec<String> = ids.iter().filter(|id| !shown.contains(id)).cloned().collect();
         let mut deleted = Vec::new();
         for status in ["trash", "spam"] {
-            if open.is_empty() {
+            if unresolved.is_empty() {
                 return Ok(deleted);
             }
-            let found = match self.with_status(rest, &open, status).await {
+            let found = match self.with_status(rest, &unresolved, status).await {
                 Ok(found) => found,
-                Err(failed) if is_refused(&failed) => break,
+                Err(failed) if is_inconclusive(&failed) => break,
                 Err(failed) => return Err(failed.error),
             };
-            open.retain(|id| !found.contains(id));
+            unresolved.retain(|id| !found.contains(id));
             deleted.extend(found);
         }
-        for id in open.into_iter().take(SINGLY) {
+        for id in unresolved.into_iter().take(MAX_SINGLE_CHECKS) {
             let path = format!("{}/{id}", self.path);
             let query = [("_fields", "id")];
             let found: Result<Value, RestError> =
                 rest.call(Effect::Repeatable, Method::GET, &path, &query, WpBody::None).await;
             match found {
                 Err(failed) if failed.status == Some(404) && failed.code == self.no_such_id => deleted.push(id),
-                Err(failed) if !is_refused(&failed) => return Err(failed.error),
+                Err(failed) if !is_inconclusive(&failed) => return Err(failed.error),
                 Ok(_) | Err(_) => {}
             }
         }
@@ -72,12 +72,12 @@ impl Comments {
         let include = ids.join(",");
         let query = [("include", include.as_str()), ("status", status), ("per_page", "100"), ("_fields", "id")];
         let found: Vec<Value> = rest.call(Effect::Repeatable, Method::GET, self.path, &query, WpBody::None).await?;
-        let found = found.iter().take(AT_ONCE).filter_map(|one| Id::deserialize(one).ok());
+        let found = found.iter().take(IDS_PER_CALL).filter_map(|one| Id::deserialize(one).ok());
         Ok(found.map(|one| one.id.to_string()).filter(|id| ids.contains(id)).collect())
     }
 }
 
 /// Returns whether the site does not show this to the account, or says something else of it: no deletion.
-fn is_refused(failed: &RestError) -> bool {
+fn is_inconclusive(failed: &RestError) -> bool {
     matches!(failed.error, CallError::Permanent(_) | CallError::Reauth(_) | CallError::AuthExpired(_))
 }

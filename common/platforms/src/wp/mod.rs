@@ -88,16 +88,16 @@ impl Rest<'_> {
                 .header(http::header::CONTENT_DISPOSITION, format!("attachment; filename=\"{filename}\""))
                 .body(bytes),
         };
-        let answer = self.caller.send(effect, request).await?;
-        if answer.status.is_success() {
-            return Ok(self.caller.read(effect, &answer)?);
+        let response = self.caller.send(effect, request).await?;
+        if response.status.is_success() {
+            return Ok(self.caller.read(effect, &response)?);
         }
-        let problem: WpErrorBody = serde_json::from_slice(&answer.body).unwrap_or_default();
-        let status = answer.status.as_u16();
+        let problem: WpErrorBody = serde_json::from_slice(&response.body).unwrap_or_default();
+        let status = response.status.as_u16();
         let detail = sanitize_message(&problem.message, &[self.password.expose_secret()]);
         let error = self.by_code(status, &problem.code, detail.as_deref()).unwrap_or_else(|| {
             let code = (!problem.code.is_empty()).then_some(problem.code.as_str());
-            self.caller.classify_status(effect, &answer, code, detail)
+            self.caller.classify_status(effect, &response, code, detail)
         });
         Err(RestError { status: Some(status), code: problem.code, error })
     }

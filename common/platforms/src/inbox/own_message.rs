@@ -8,7 +8,7 @@ use crate::window::{CallWindow, Listed, find};
 use crate::{Published, Reconciled};
 
 /// A message of the account itself, that may be a reply whose answer was lost.
-pub struct Said {
+pub struct OwnMessage {
     pub id: String,
     pub text: String,
     pub at: Option<DateTime<Utc>>,
@@ -16,8 +16,8 @@ pub struct Said {
 }
 
 /// Looks for a reply among all that the account said lately, by its words and time.
-pub fn find_reply(reply: &OutgoingReply, said: impl Iterator<Item = Said>) -> Reconciled {
-    let listed = said.map(|one| Listed {
+pub fn find_reply(reply: &OutgoingReply, messages: impl Iterator<Item = OwnMessage>) -> Reconciled {
+    let listed = messages.map(|one| Listed {
         at: one.at,
         is_same: is_same(&one.text, &reply.text),
         published: Published::new(one.id, one.url),

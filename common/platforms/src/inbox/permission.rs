@@ -25,7 +25,7 @@ fn token_name(account: &ConnectorAccount) -> String {
 }
 
 /// Returns the page of a stream that was refused to this token less than an hour ago.
-pub fn refused_before(
+pub fn recently_denied(
     account: &ConnectorAccount,
     cursor: Option<&Value>,
     now: DateTime<Utc>,
@@ -37,11 +37,11 @@ pub fn refused_before(
     counts.then(|| InboxPage { cursor: cursor.clone(), unavailable: Some(failure.clone()), ..InboxPage::default() })
 }
 
-/// Returns the page of a stream that is refused now. `again`: the cursor to begin with when it is allowed.
-pub fn refused(account: &ConnectorAccount, mut again: Value, now: DateTime<Utc>, failure: Failure) -> InboxPage {
+/// Returns the page of a stream that is refused now. `restart`: the cursor to begin with when it is allowed.
+pub fn denied(account: &ConnectorAccount, mut restart: Value, now: DateTime<Utc>, failure: Failure) -> InboxPage {
     let until = (now + PAUSE).to_rfc3339_opts(SecondsFormat::Secs, true);
-    again["refused"] = json!({ "until": until, "token": token_name(account) });
-    InboxPage { cursor: again, unavailable: Some(failure), ..InboxPage::default() }
+    restart["refused"] = json!({ "until": until, "token": token_name(account) });
+    InboxPage { cursor: restart, unavailable: Some(failure), ..InboxPage::default() }
 }
 
 /// Returns the failure of a stream, or of a reply, for which permissions are missing. `target`: how the account was
