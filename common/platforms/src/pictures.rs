@@ -1,10 +1,11 @@
-//! Checks what converting or shrinking a post's pictures cannot fix: their shape, and where they are.
+//! Checks the properties of a post's images that conversion cannot fix: their shape, and whether the platform can
+//! download them.
 
 use crier_domain::platform::Descriptor;
 
 use super::text::TextProblem;
 
-/// Checks pictures by their width and height in pixels, in the order of the post; `None` if a size is unknown.
+/// Checks images by their width and height in pixels, in the order of the post. `None` if a size is unknown.
 pub fn check_shapes(descriptor: &Descriptor, sizes: &[Option<(u32, u32)>]) -> Vec<TextProblem> {
     let (name, rules) = (descriptor.name, &descriptor.capabilities.media);
     let mut problems = Vec::new();
@@ -25,7 +26,8 @@ pub fn check_shapes(descriptor: &Descriptor, sizes: &[Option<(u32, u32)>]) -> Ve
     problems
 }
 
-/// Says which alt texts are cut, in the order of the post; `None` if a picture has none.
+/// Returns notes on the alt texts that will be cut. `alt_texts` is in the order of the post, with `None` for an image
+/// without one.
 pub fn cut_alt_texts(descriptor: &Descriptor, alt_texts: &[Option<&str>]) -> Vec<String> {
     let Some(max) = descriptor.capabilities.media.max_alt_text else { return Vec::new() };
     let name = descriptor.name;
@@ -40,7 +42,7 @@ pub fn cut_alt_texts(descriptor: &Descriptor, alt_texts: &[Option<&str>]) -> Vec
     long.map(note).collect()
 }
 
-/// Returns the problem of a platform that downloads pictures, if this installation has a private address.
+/// Returns the problem of a platform that downloads images from this installation although its URL is private.
 pub fn check_reachable(descriptor: &Descriptor, private_url: &str) -> Option<TextProblem> {
     let message = format!(
         "{} downloads images from Crier but cannot reach {private_url}. Set CRIER_PUBLIC_URL to the public https URL \

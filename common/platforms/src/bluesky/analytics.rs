@@ -1,5 +1,5 @@
-//! Figures of Bluesky: `app.bsky.feed.getPosts` takes 25 posts; one that was deleted is left out of its answer. Bluesky
-//! counts no views. A quote counts as a share.
+//! Metrics of Bluesky. `app.bsky.feed.getPosts` takes 25 posts and omits deleted ones from its response. Bluesky counts
+//! no views. A quote counts as a share.
 //!
 //! Sources: lexicons `app.bsky.feed.getPosts`, `app.bsky.feed.defs#postView`, `app.bsky.actor.defs#profileViewDetailed`.
 

@@ -1,7 +1,7 @@
-//! Whether a personal data server may speak for an account. A server that a user names could claim any account, so it is
-//! believed only if the account's own document names it, and a handle only if it leads back to the account.
+//! Checks whether a personal data server may speak for an account. A server that a user typed could claim any account.
+//! It is trusted only if the account's DID document names it, and a handle only if it resolves to the account.
 //!
-//! The operator's default server is trusted. It need not be the one in the document: Bluesky's entryway serves the
+//! The operator's default server is trusted. The DID document need not name it, because Bluesky's entryway serves the
 //! accounts of many servers.
 //!
 //! Sources: AT Protocol specification, "DID" (`did:plc`, `did:web`, the service `#atproto_pds`) and "Handle" (both ways
@@ -21,7 +21,7 @@ use crate::{CallError, ConnectError};
 /// The longest domain name.
 const MAX_DOMAIN: usize = 253;
 
-/// An account's own document.
+/// An account's DID document.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct DidDocument {
@@ -42,7 +42,7 @@ struct Service {
 }
 
 impl DidDocument {
-    /// Returns the address of the account's personal data server.
+    /// Returns the URL of the account's personal data server.
     fn server(&self) -> Option<&str> {
         let is_pds = |id: &str| id.strip_prefix(self.id.as_str()).unwrap_or(id) == "#atproto_pds";
         self.service.iter().find(|service| is_pds(&service.id)).and_then(|service| service.service_endpoint.as_str())
@@ -59,7 +59,7 @@ impl DidDocument {
 /// Where the document of a DID is.
 #[derive(Debug, PartialEq, Eq)]
 enum DocumentLocation {
-    /// Its path at the directory.
+    /// The path in the directory.
     Directory(String),
     Web(String),
 }
@@ -84,7 +84,7 @@ fn is_domain(text: &str) -> bool {
     text.len() <= MAX_DOMAIN && text.contains('.') && text.split('.').all(is_label)
 }
 
-/// Returns whether two addresses are the same server.
+/// Returns whether two URLs belong to the same server.
 fn is_same_server(a: &str, b: &str) -> bool {
     let (Ok(a), Ok(b)) = (Url::parse(a), Url::parse(b)) else { return false };
     a.origin() == b.origin() && a.path().trim_end_matches('/') == b.path().trim_end_matches('/')
@@ -100,8 +100,8 @@ async fn read<T: DeserializeOwned>(client: &PlatformClient, url: &str) -> Result
 }
 
 impl Bluesky {
-    /// Checks that the server may speak for the account of the session, and returns the account's handle; `None` if the
-    /// handle is not proved.
+    /// Checks that the server may speak for the account of the session. Returns the account's handle, or `None` if the
+    /// handle is not verified.
     pub(super) async fn check_identity(
         &self,
         server: &Server,
@@ -133,8 +133,8 @@ impl Bluesky {
         found.map_err(|error| connect_error(error, Some("service")))?.ok_or_else(unknown)
     }
 
-    /// Returns whether a handle resolves to the account. The operator's server is asked, which reads DNS and the handle's
-    /// own domain; the server that the user named is not.
+    /// Returns whether a handle resolves to the account. The request goes to the operator's server, which reads DNS and
+    /// the handle's domain, and not to the server that the user typed.
     async fn resolves_to(&self, handle: &str, did: &str) -> bool {
         let trusted = Server { caller: self.trusted.clone(), base: self.default_service.clone() };
         is_domain(handle) && resolve(&trusted, handle).await.is_some_and(|found| found == did)

@@ -33,7 +33,7 @@ pub(super) struct XrpcError {
 }
 
 impl XrpcError {
-    /// Returns whether the server rejected a record because a blob that it references does not exist (any more).
+    /// Returns whether the server rejected a record because a blob that it references does not exist or was deleted.
     pub fn is_blob_gone(&self) -> bool {
         let named = self.name == "BlobNotFound" || self.message.contains("Could not find blob");
         named && matches!(self.error, CallError::Permanent(_))
@@ -131,7 +131,7 @@ impl Server {
     pub async fn delete_session(&self, refresh: &SecretString) -> Result<(), XrpcError> {
         let request = self.post("com.atproto.server.deleteSession").bearer_auth(refresh.expose_secret());
         let response = self.caller.send(Effect::Repeatable, request).await?;
-        // A refusal means that the session does not exist (any more), which is the goal.
+        // A 4xx means that the session does not exist or has ended, which is the goal.
         if response.status.is_success() || response.status.is_client_error() && response.status.as_u16() != 429 {
             return Ok(());
         }

@@ -1,5 +1,5 @@
-//! Figures of Facebook pages: counts from a post's fields, views and clicks from its insights, for which the page's
-//! token needs the permission `read_insights`. Both come with one request (a batch) for up to 25 posts.
+//! Metrics of Facebook pages: counts from a post's fields, and views and clicks from its insights, for which the page's
+//! token needs the permission `read_insights`. One batch request gets both for up to 25 posts.
 //!
 //! Sources: "Page Insights" and "Batch requests" of the Graph API, June 2026.
 
@@ -25,11 +25,11 @@ const FIELDS: &str = "id,shares,comments.limit(0).summary(true),reactions.limit(
 enum Fields {
     Known(Value),
     Gone,
-    /// They could not be read.
+    /// The call failed.
     Unknown,
 }
 
-/// Returns the path of a post, whose id may have any characters.
+/// Returns the path of a post. Its id may contain any characters.
 fn path(post: &PublishedPost, rest: &str) -> String {
     let id: String = url::form_urlencoded::byte_serialize(post.external_id.as_bytes()).collect();
     format!("{id}{rest}")
@@ -47,7 +47,7 @@ fn fields(access: &Access<'_>, response: &HttpResponse) -> Result<Fields, CallEr
     match access.read_response(Effect::Repeatable, response) {
         Ok(fields) => Ok(Fields::Known(fields)),
         Err(failure) if is_gone(&failure) => Ok(Fields::Gone),
-        // What ends all calls ends this one; another failure is this post's alone.
+        // Errors that concern all calls are returned; other failures concern only this post.
         Err(failure) => match failure.error {
             error @ (CallError::RateLimited { .. } | CallError::Reauth(_) | CallError::AuthExpired(_)) => Err(error),
             _ => Ok(Fields::Unknown),
@@ -55,7 +55,7 @@ fn fields(access: &Access<'_>, response: &HttpResponse) -> Result<Fields, CallEr
     }
 }
 
-/// The insights of posts that are asked for together.
+/// The insights of posts that are requested together.
 struct InsightsBatch<'a> {
     access: &'a Access<'a>,
     posts: &'a [PublishedPost],
@@ -64,7 +64,7 @@ struct InsightsBatch<'a> {
 }
 
 impl InsightsBatch<'_> {
-    /// Takes the answers for some posts; returns the posts for which a name was refused.
+    /// Records the responses for some posts. Returns the posts for which a metric was rejected.
     fn record(&mut self, posts: &[usize], responses: &[HttpResponse]) -> Result<Vec<usize>, CallError> {
         let mut rejected = Vec::new();
         for (index, response) in posts.iter().zip(responses) {
@@ -78,7 +78,7 @@ impl InsightsBatch<'_> {
         Ok(rejected)
     }
 
-    /// Asks for each name of a post alone, and sets those aside that are refused.
+    /// Requests each metric of a post separately, and skips those that are rejected.
     async fn fetch_one_by_one(&mut self, index: usize, skipped: &mut SetAside) -> Result<(), CallError> {
         let paths: Vec<String> = self.names.iter().map(|name| insights_path(&self.posts[index], &[*name])).collect();
         let mut all = Values::new();
@@ -98,7 +98,7 @@ impl InsightsBatch<'_> {
         Ok(())
     }
 
-    /// Finds the names that were refused by one of these posts, and asks the others for what is left.
+    /// Finds the metrics that one of these posts rejected, and requests the remaining ones for the others.
     async fn resolve(&mut self, mut rejected: Vec<usize>, skipped: &mut SetAside) -> Result<(), CallError> {
         while let Some((first, others)) = rejected.split_first() {
             self.fetch_one_by_one(*first, skipped).await?;
@@ -145,7 +145,7 @@ impl AnalyticsConnector for Facebook {
             let none = Values::new();
             let (fields, values) = match (fields, insights) {
                 (Fields::Known(fields), Insights::Known(values)) => (Some(fields), values),
-                // The fields are proof that it is there: then only its insights are not.
+                // The fields prove that the post exists: only its insights are missing.
                 (Fields::Known(fields), Insights::Gone) => (Some(fields), &none),
                 (Fields::Gone, Insights::Known(_)) if !is_requested => return None,
                 (_, Insights::Known(values)) => (None, values),

@@ -1,12 +1,13 @@
-//! The inbox of a Facebook page: comments on its posts with what is answered below them, and Messenger conversations.
+//! The inbox of a Facebook page: comments on its posts, with their replies, and Messenger conversations.
 //!
-//! Both need permissions that a publish does not need. Facebook names no author of a comment whose profile is private.
-//! A comment is answered on the one that begins its thread: comments have two levels. A person can be answered within
-//! 24 hours after the last message; later ones need the tag `HUMAN_AGENT`, for which Meta reviews the application
-//! again.
+//! Both need permissions that publishing does not need. Facebook omits the author of a comment whose profile is
+//! private. Comments have two levels, so a reply goes to the comment that begins the thread. A page can write to a user
+//! within 24 hours after the user's last message; later messages need the tag `HUMAN_AGENT`, for which Meta reviews the
+//! application separately.
 //!
-//! Neither call has a key of ours: a reply whose answer was lost is searched by its words. No fields are asked for
-//! when a comment is made: Meta makes it, then refuses the fields, and a second attempt would double it.
+//! Neither call has an idempotency key: a reply whose response was lost is found by its text. No fields are requested
+//! when a comment is created, because Meta creates it, then rejects the fields, and a second attempt would be a
+//! duplicate.
 //!
 //! Sources: Graph API v25.0 ("Page Feed", "Object Comments": `filter`, `order`; "Page Conversations": the newest 20
 //! messages of each, no pages by time; "Send API"), September 2026; the Messenger Platform's policy of 24 hours.
@@ -41,7 +42,7 @@ const CONVERSATIONS_PER_PAGE: &str = "25";
 const COMMENT_FIELDS: &str = "id,message,created_time,from{id,name},parent{id}";
 const CONVERSATION_FIELDS: &str =
     "id,updated_time,participants,messages.limit(20){id,message,from{id,name},created_time}";
-/// How many comments or messages are searched for a reply.
+/// The maximum number of comments or messages searched for a reply.
 const SEARCHED_PER_PAGE: &str = "50";
 const WINDOW: TimeDelta = TimeDelta::hours(24);
 
@@ -134,7 +135,7 @@ impl Comment {
     }
 }
 
-/// Returns the comments of a page as messages, the oldest first.
+/// Returns the comments of a page as messages, oldest first.
 fn comments(walk: &mut Walk, page: &str, found: &[Value], list: &CommentList) -> (Vec<FetchedMessage>, bool) {
     let found: Vec<Comment> = read(found);
     let times: Vec<_> = found.iter().filter_map(|comment| parse_time(&comment.created_time)).collect();
@@ -245,7 +246,7 @@ impl Streams for Facebook {
 }
 
 impl Facebook {
-    /// Returns what the page said in a thread, the newest first.
+    /// Returns the page's own messages in a thread, newest first.
     async fn own_messages(
         &self,
         account: &ConnectorAccount,
@@ -276,7 +277,7 @@ impl Facebook {
     }
 }
 
-/// Returns the thread's id, which becomes a part of an address.
+/// Returns the thread's id, which becomes part of a URL.
 fn thread_id(thread: &ReplyThread) -> Result<&str, CallError> {
     let id = thread.thread_id.as_str();
     if is_object_id(id) { Ok(id) } else { Err(no_context()) }
@@ -357,7 +358,7 @@ impl InboxConnector for Facebook {
     async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Reconciled, CallError> {
         match self.own_messages(account, &reply.thread).await {
             Ok(own_messages) => Ok(find_reply(reply, own_messages.into_iter())),
-            // What was answered is gone, with the answers to it.
+            // The message that was replied to was deleted, and its replies with it.
             Err(failure) if is_gone(&failure) => Ok(Reconciled::Absent),
             Err(failure) => Err(failure.error),
         }

@@ -1,9 +1,10 @@
-//! Google Business Profile: a local post on a location. `connect.rs` has the way through the browser.
+//! Google Business Profile: local posts of a location. `connect.rs` connects it in the browser.
 //!
-//! Google fetches the picture itself. A new post is often `PROCESSING`: it is asked for until Google shows or rejects it.
-//! After a call with unknown outcome the location's newest posts are searched for the same text since the first attempt.
+//! Google downloads the image itself. A new post is often `PROCESSING`: its state is requested until Google publishes
+//! or rejects it. After a call with an unknown outcome, the location's newest posts since the first attempt are
+//! searched for the same text.
 //!
-//! A disconnect does not take the permission back at Google: that would cut off the person's other locations.
+//! A disconnect does not revoke the permission at Google, because that would disconnect the user's other locations.
 //!
 //! Sources: developers.google.com/my-business, "My Business API v4" (`accounts.locations.localPosts`), "Usage limits",
 //! July 2026; google.rpc.Status.
@@ -34,12 +35,12 @@ use super::{
 use crate::text::comparable::is_same;
 use crate::window::CallWindow;
 
-/// How many of the newest posts are searched.
+/// The maximum number of recent posts that are searched.
 const MAX_RECENT_POSTS: usize = 50;
 const LANGUAGE: &str = "en";
-/// How long to wait before a post that Google works on is asked for.
+/// The pause before the state of a post is requested again.
 const PAUSE: TimeDelta = TimeDelta::minutes(1);
-/// The marker's field for the name of such a post.
+/// The marker's field for the name of a post that Google is processing.
 const NAME: &str = "name";
 
 /// Each API has a host of its own; a configured base URL replaces all of them.
@@ -48,7 +49,7 @@ struct Hosts {
     information: String,
     posts: String,
     tokens: String,
-    /// The page on which a person agrees.
+    /// The host of the authorization page.
     site: String,
 }
 
@@ -94,7 +95,7 @@ struct LocalPost {
 }
 
 impl LocalPost {
-    /// Returns what became of the post.
+    /// Returns the outcome of the post.
     fn outcome(self) -> Reconciled {
         match self.state.as_str() {
             "PROCESSING" => Reconciled::Pending(PAUSE),
@@ -108,7 +109,7 @@ impl LocalPost {
     }
 }
 
-/// Returns the result of a look among the location's newest posts.
+/// Finds a post among the location's newest.
 fn find_by_text(post: &OutgoingPost, newest: Vec<LocalPost>) -> Reconciled {
     let window = CallWindow::of(post.called_at);
     let times: Vec<_> = newest.iter().map(|one| one.create_time).collect();
@@ -119,7 +120,7 @@ fn find_by_text(post: &OutgoingPost, newest: Vec<LocalPost>) -> Reconciled {
     if !seen.is_empty() || unseen.is_empty() {
         return window.result(seen.into_iter().map(LocalPost::published).collect(), is_covered);
     }
-    // What Google has not shown yet cannot be told apart by its owner.
+    // A single unpublished post with this text is the one that was sent. Several cannot be told apart.
     let mut unseen = unseen.into_iter();
     match (unseen.next(), unseen.next()) {
         (Some(only), None) if post.called_at.is_some() => only.outcome(),
@@ -147,7 +148,7 @@ fn call_to_action(post: &OutgoingPost) -> Result<Option<Value>, CallError> {
     }
     match (action, link) {
         (None, None) => Ok(None),
-        // It calls the location's own number.
+        // The button calls the location's phone number.
         (Some("CALL"), _) => Ok(Some(json!({ "actionType": "CALL" }))),
         (action, Some(link)) => {
             Ok(Some(json!({ "actionType": action.unwrap_or(GOOGLE_BUSINESS_ACTIONS[0]), "url": link })))

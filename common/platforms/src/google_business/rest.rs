@@ -14,7 +14,7 @@ use super::super::CallError;
 use super::super::call::{Effect, retry_at, sanitize_message};
 use super::GoogleBusiness;
 
-/// The pause after an answer that names none: the quotas are counted by the minute.
+/// The pause if a response names none. The quotas are per minute.
 const PAUSE: TimeDelta = TimeDelta::minutes(1);
 
 #[derive(Deserialize, Default)]
@@ -38,7 +38,7 @@ struct Status {
 struct Detail {
     reason: Option<String>,
     metadata: Option<Value>,
-    /// What is wrong with the fields of a local post.
+    /// The errors in the fields of a local post.
     #[serde(default)]
     error_details: Vec<FieldError>,
 }
@@ -56,7 +56,7 @@ impl Status {
         self.details.iter().any(|detail| detail.reason.as_deref() == Some(wanted))
     }
 
-    /// Returns whether Google has given the application's project no quota at all.
+    /// Returns whether the application's Google project has a quota of 0.
     fn has_no_quota(&self) -> bool {
         let limit = |detail: &Detail| detail.metadata.as_ref()?.get("quota_limit_value")?.as_str().map(str::to_owned);
         self.details.iter().filter_map(limit).any(|limit| limit == "0")

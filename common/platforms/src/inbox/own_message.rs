@@ -1,4 +1,4 @@
-//! Finds a reply whose response was lost among what the account said, where a platform takes no key of ours.
+//! Finds a reply whose response was lost among the account's own messages, for platforms without idempotency keys.
 
 use chrono::{DateTime, Utc};
 
@@ -7,7 +7,7 @@ use crate::text::comparable::is_same;
 use crate::window::{CallWindow, Listed, find};
 use crate::{Published, Reconciled};
 
-/// A message of the account itself, that may be a reply whose answer was lost.
+/// A message that the account sent, which may be the reply.
 pub struct OwnMessage {
     pub id: String,
     pub text: String,
@@ -15,7 +15,7 @@ pub struct OwnMessage {
     pub url: Option<String>,
 }
 
-/// Looks for a reply among all that the account said lately, by its words and time.
+/// Searches the account's recent messages for a reply, by its text and time.
 pub fn find_reply(reply: &OutgoingReply, messages: impl Iterator<Item = OwnMessage>) -> Reconciled {
     let listed = messages.map(|one| Listed {
         at: one.at,

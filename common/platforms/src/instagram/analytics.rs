@@ -1,5 +1,6 @@
-//! Figures of Instagram: a post's insights, one call for each post, and fields of the account. Insights need the
-//! permission `instagram_business_manage_insights`, behind a page `instagram_manage_insights`, and are up to 48 hours late.
+//! Metrics of Instagram: a post's insights, one call per post, and fields of the account. Insights need the permission
+//! `instagram_business_manage_insights` (for an account behind a page: `instagram_manage_insights`), and are up to 48
+//! hours late.
 //!
 //! Sources: "Insights" of the Instagram platform, June 2026.
 

@@ -1,11 +1,12 @@
-//! The inbox of Instagram: comments on the account's posts with the answers below them, and direct messages.
+//! The inbox of Instagram: comments on the account's posts, with their replies, and direct messages.
 //!
-//! Both need permissions that a publish does not need, which have other names for each of the two logins. A comment is
-//! answered on the one that begins its thread. Direct messages are only read.
+//! Both need permissions that publishing does not need, whose names differ between the two logins. A reply goes to the
+//! comment that begins the thread. Direct messages are read only.
 //!
-//! Instagram gives no order for the answers to a comment: those that are not with it are read to their end, once an
-//! hour. Answers to a comment that has 25 newer ones on its post are not seen after a day. An answer has no key of
-//! ours: one whose call broke is searched by its words among the answers to the comment.
+//! Instagram documents no order for the replies to a comment, so those that did not come with the comment are read
+//! completely, once per hour. After a day, replies to a comment that has 25 newer comments on its post are no longer
+//! read. A reply has no idempotency key: after a call with an unknown outcome, the replies to the comment are searched
+//! for its text.
 //!
 //! Sources: Instagram platform ("Comment moderation", "IG Media: comments", "IG Comment: replies", "Conversations
 //! API": the newest 20 messages of each), as of September 2026.
@@ -36,11 +37,11 @@ const COMMENTS: &str = "comments";
 const MESSAGES: &str = "messages";
 const PER_PAGE: &str = "25";
 const REPLY_FIELDS: &str = "id,text,timestamp,username,from{id,username}";
-/// How many answers come with a comment.
+/// The number of replies returned with a comment.
 const REPLIES_WITH_COMMENT: &str = "10";
 const CONVERSATION_FIELDS: &str =
     "id,updated_time,participants,messages.limit(20){id,message,from{id,username},created_time}";
-/// How many answers to a comment are searched for a reply, a page; a longer list says nothing.
+/// The number of replies per page when a comment's replies are searched. A list longer than the maximum proves nothing.
 const SEARCHED_PER_PAGE: &str = "50";
 const MAX_SEARCHED_PAGES: usize = 4;
 
@@ -101,7 +102,7 @@ struct Created {
 }
 
 impl Person {
-    /// The account has another id in messages: its name counts as well.
+    /// The account has another id in messages, so its name is compared as well.
     fn is(&self, account: &ConnectorAccount) -> bool {
         let is_named = |own: &String| self.username.as_ref().is_some_and(|name| name.eq_ignore_ascii_case(own));
         self.id.as_ref() == Some(&account.external_id) || account.username.as_ref().is_some_and(is_named)
@@ -109,7 +110,7 @@ impl Person {
 
     fn participant(&self) -> Option<Participant> {
         let name = self.username.clone();
-        // A comment may name its author and no id.
+        // A comment may have its author's name without an id.
         let external_id = self.id.clone().or_else(|| name.as_ref().map(|name| format!("name:{name}")))?;
         Some(Participant { external_id, name: name.clone(), username: name, avatar_url: None })
     }
@@ -139,15 +140,15 @@ impl Comment {
     }
 }
 
-/// What is read of a page of comments.
+/// The content of a page of comments.
 struct Comments {
     messages: Vec<FetchedMessage>,
     continues: bool,
-    /// Answers that did not come with their comments.
+    /// Replies that did not come with their comments.
     replies: Vec<CommentList>,
 }
 
-/// Returns the comments of a page with the answers below them, the oldest first.
+/// Returns the comments of a page with their replies, oldest first.
 fn comments(account: &ConnectorAccount, walk: &mut Walk, found: &[Value], list: &CommentList) -> Comments {
     let found: Vec<Comment> = read(found);
     let times: Vec<_> = found.iter().filter_map(|comment| parse_time(&comment.timestamp)).collect();
@@ -241,13 +242,13 @@ impl Streams for Instagram {
             list.page = post.comments.next().filter(|_| new.continues);
             lists.extend(list.page.is_some().then_some(list));
         }
-        // Comments first, in case there are more lists than wait at once.
+        // Comments come first, in case there are more lists than a cursor holds.
         lists.extend(replies);
         let (cursor, has_more) = walk.after_posts(found.next(), oldest, lists);
         Ok(InboxPage { messages, cursor, has_more, unavailable: None })
     }
 
-    /// The comments of a post, or the answers to a comment.
+    /// Reads the comments of a post, or the replies to a comment.
     async fn below_post(
         access: &Access<'_>,
         account: &ConnectorAccount,
@@ -272,7 +273,7 @@ impl Streams for Instagram {
         pass: Pass,
     ) -> Result<InboxPage, GraphFailure> {
         let query = [("platform", "instagram"), ("fields", CONVERSATION_FIELDS), ("limit", PER_PAGE)];
-        // Of the page, with its token.
+        // With a page's token, `me` is the page.
         let found = list(access, "me/conversations", &query, pass.page.as_deref()).await?;
         let conversations: Vec<Conversation> = read(&found.data);
         let times: Vec<_> = conversations.iter().filter_map(|one| parse_time(&one.updated_time)).collect();
@@ -282,7 +283,7 @@ impl Streams for Instagram {
     }
 }
 
-/// Returns the comment that begins the thread; its id becomes a part of an address.
+/// Returns the id of the comment that begins the thread, which becomes part of a URL.
 fn comment_id(thread: &ReplyThread) -> Result<&str, CallError> {
     let id = thread.thread_id.as_str();
     if is_id(id) && thread.kind == ConversationType::Comment { Ok(id) } else { Err(no_context()) }
@@ -312,7 +313,7 @@ impl InboxConnector for Instagram {
             .then(|| "Crier can only read Instagram direct messages. Reply to this one in Instagram.".to_owned())
     }
 
-    /// A comment has the length of a caption.
+    /// A comment has the same maximum length as a caption.
     fn check_text(&self, _thread: &ReplyThread, text: &str) -> Result<(), String> {
         check_length(Platform::Instagram, &catalogue::descriptor(Platform::Instagram).capabilities.text, text)
     }
@@ -338,7 +339,7 @@ impl InboxConnector for Instagram {
         let path = format!("{}/replies", comment_id(&reply.thread)?);
         let access = self.access(account)?;
         let (mut after, mut own_messages) = (None::<String>, Vec::new());
-        // They may begin with the oldest.
+        // The list may begin with the oldest.
         for _ in 0..MAX_SEARCHED_PAGES {
             let query = [("fields", REPLY_FIELDS), ("limit", SEARCHED_PER_PAGE)];
             let found = match list(&access, &path, &query, after.as_deref()).await {

@@ -1,9 +1,8 @@
-//! LinkedIn, as a person or as an organisation's page (`pages.rs`): Posts API and Images API, versioned by month. Each
-//! of the two wants an application of its own.
+//! LinkedIn, for users and for organizations' pages (`pages.rs`): Posts API and Images API, versioned by month. Each of
+//! the two needs a separate application.
 //!
-//! A page's newest posts are searched after a call with unknown outcome. A person's posts cannot be read; if such a
-//! post is sent again by a person's decision, LinkedIn's "duplicate" names the post that is there, and that is the
-//! answer.
+//! After a call with an unknown outcome, a page's newest posts are searched. A user's posts cannot be read. If a user
+//! decides to send such a post again, LinkedIn's "duplicate" error names the existing post, which becomes the result.
 //!
 //! Sources: learn.microsoft.com/linkedin ("Posts API", "Images API", "little text format", "Versioning", "Error
 //! handling"), January to August 2026.
@@ -37,9 +36,9 @@ use super::{
     OutgoingPost, Published, Reconciled, Refreshed, Revocation, time_marker,
 };
 
-/// The version of the API; each lives about a year (looked up in November 2026).
+/// The version of the API. A version is supported for about a year (checked in November 2026).
 const VERSION: &str = "202607";
-/// Characters with a meaning in LinkedIn's "little text format"; one that is not escaped cuts the text off.
+/// Reserved characters of LinkedIn's "little text format". One that is not escaped truncates the text.
 const RESERVED: &str = "|{}@[]()<>#*_~\\";
 
 pub(super) struct Linkedin {
@@ -47,9 +46,9 @@ pub(super) struct Linkedin {
     metrics: Metrics,
     config: PlatformsConfig,
     api: String,
-    /// The host of tokens.
+    /// The host of the token endpoint.
     tokens: String,
-    /// The host of the page on which a person agrees.
+    /// The host of the authorization page.
     site: String,
     version: String,
 }
@@ -105,7 +104,7 @@ impl Linkedin {
             StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => {
                 CallError::Permanent(failure(Category::InvalidContent, "does not accept this post"))
             }
-            // A version that has ended: the operator's matter, and no post's.
+            // The version is no longer supported, which only the operator can change.
             StatusCode::UPGRADE_REQUIRED => {
                 let version = &self.version;
                 let message = format!(
@@ -113,7 +112,7 @@ impl Linkedin {
                 );
                 self.client.misconfigured(&message, &code)
             }
-            // A day's calls are counted until midnight, UTC.
+            // The daily limit is reset at midnight UTC.
             StatusCode::TOO_MANY_REQUESTS => {
                 let midnight = self.client.now().checked_add_days(Days::new(1));
                 let midnight = midnight.and_then(|day| day.with_time(NaiveTime::MIN).single());
@@ -126,12 +125,12 @@ impl Linkedin {
     }
 }
 
-/// A refused call.
+/// A failed call.
 struct LinkedinError {
     error: CallError,
-    /// The post that is there already.
+    /// The existing post, if this one is a duplicate.
     duplicate_of: Option<String>,
-    /// `None`: there was no answer that could be read.
+    /// `None` if no readable response arrived.
     status: Option<StatusCode>,
 }
 
@@ -198,12 +197,12 @@ impl Connector for Linkedin {
         Some(self)
     }
 
-    /// Of pages alone.
+    /// Pages only.
     fn inbox(&self) -> Option<&dyn InboxConnector> {
         Some(self)
     }
 
-    /// Only approved partners get refresh tokens; for others, a person connects the account again.
+    /// Only approved partners get refresh tokens. Otherwise, a user connects the account again.
     async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
         if account.secrets.get("refresh_token").is_none() {
             let message = "LinkedIn no longer accepts the token; connect the account again.";
@@ -218,7 +217,7 @@ impl Connector for Linkedin {
         time_marker(seed)
     }
 
-    /// Pages; for a person, `reconcile` says that it is not possible.
+    /// True for pages. For users, `reconcile` returns that it is not supported.
     fn can_reconcile(&self) -> bool {
         true
     }
@@ -288,7 +287,7 @@ impl Connector for Linkedin {
                     "LinkedIn accepted the post but returned no ID: it may have been published.",
                 ))),
             },
-            // An earlier call of this post made it.
+            // An earlier call created this post.
             Err(LinkedinError { duplicate_of: Some(urn), .. }) if post.has_earlier_attempt => Ok(published(&urn)),
             Err(failed) => Err(failed.error),
         }
@@ -317,7 +316,7 @@ impl Connector for Linkedin {
 }
 
 impl Linkedin {
-    /// Returns whether an address from an answer is LinkedIn's: pictures and the token are sent there.
+    /// Returns whether a URL from a response belongs to LinkedIn, because images and the token are sent to it.
     fn is_linkedin(&self, address: &str) -> bool {
         let Ok(url) = Url::parse(address) else { return false };
         let host = url.host_str().unwrap_or_default();
@@ -357,7 +356,7 @@ fn content(post: &OutgoingPost) -> Result<Option<Value>, CallError> {
     })
 }
 
-/// Escapes the text; hashtags keep their meaning.
+/// Escapes the text, except hashtags.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut characters = text.chars().peekable();

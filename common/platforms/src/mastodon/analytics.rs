@@ -1,4 +1,4 @@
-//! Figures of Mastodon: one call for each post, since servers before 4.3 take one. Mastodon counts no views.
+//! Metrics of Mastodon: one call per post, because servers before 4.3 accept only one. Mastodon counts no views.
 //!
 //! Sources: docs.joinmastodon.org, `GET /api/v1/statuses/:id`, `GET /api/v1/accounts/verify_credentials`.
 

@@ -1,6 +1,6 @@
-//! Connecting a Mastodon account: the server is one that a person names, so its address is checked and called through
-//! the guard. Crier registers an application there once and keeps it; servers delete unused applications, so
-//! it is checked before each use.
+//! Connecting a Mastodon account. A user types the server's URL, so it is checked and called through the guard. Crier
+//! registers an application there once and stores it. Servers delete unused applications, so it is checked before each
+//! use.
 //!
 //! Sources: docs.joinmastodon.org, "apps", "oauth", "OAuth scopes" (`profile` since 4.3); RFC 8414.
 
@@ -27,7 +27,7 @@ use super::rest::Instance;
 
 /// What Crier needs besides the account's name.
 const SCOPES: [&str; 4] = ["read:statuses", "read:notifications", "write:statuses", "write:media"];
-/// The scope to read the account's name: the narrow one since 4.3, the older one before.
+/// The scope to read the account's name: the narrow one since 4.3, and the one before.
 const PROFILE: &str = "profile";
 const OLDER_PROFILE: &str = "read:accounts";
 
@@ -40,7 +40,7 @@ const PERMISSIONS: [Permission; 3] = [
     },
 ];
 
-/// The server's description of itself (RFC 8414).
+/// The server's metadata (RFC 8414).
 #[derive(Deserialize)]
 struct Metadata {
     issuer: String,
@@ -63,7 +63,7 @@ impl Mastodon {
         Instance { client: &self.client, base: base.to_owned(), token: None }
     }
 
-    /// Returns the server's description; `None` for one before 4.3.
+    /// Returns the server's metadata. `None` before 4.3.
     async fn metadata(&self, base: &str) -> Result<Option<Metadata>, ConnectError> {
         let request = self.anonymous(base).request(Method::GET, "/.well-known/oauth-authorization-server");
         let to_connect_error = |error| connect_error(error, Some("instance"));
@@ -95,7 +95,7 @@ impl Mastodon {
         let response = self.client.send(Effect::Repeatable, request).await;
         let response = response.map_err(|error| connect_error(error, Some("instance")))?;
         match response.status {
-            // The server refuses the kind of request and not the application.
+            // The server rejects this kind of request, and not the application.
             StatusCode::BAD_REQUEST if is_check_unsupported(&response.body) => Ok(true),
             StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Ok(false),
             status if status.is_success() => Ok(true),
@@ -107,8 +107,8 @@ impl Mastodon {
     }
 }
 
-/// Returns whether an error of the token endpoint (RFC 6749, 5.2) says that the server does not do this check.
-/// `invalid_request` does not: it is GoToSocial's error for an application that it does not know.
+/// Returns whether an error of the token endpoint (RFC 6749, 5.2) means that the server does not support this check.
+/// `invalid_request` does not: GoToSocial returns it for unknown applications.
 fn is_check_unsupported(body: &[u8]) -> bool {
     #[derive(Deserialize)]
     struct TokenError {
@@ -118,7 +118,8 @@ fn is_check_unsupported(body: &[u8]) -> bool {
     error == "unsupported_grant_type"
 }
 
-/// Returns the server's host for a handle, with its port unless that is the one of https: each port is another server.
+/// Returns the server's host for a handle, with its port unless it is the default of https, because each port is a
+/// separate server.
 fn host_and_port(instance: &str) -> String {
     let Ok(url) = Url::parse(instance) else { return String::new() };
     let host = url.host_str().unwrap_or_default();
@@ -155,7 +156,7 @@ impl OAuthConnector for Mastodon {
         let has_profile = metadata.as_ref().is_some_and(|m| m.scopes_supported.iter().any(|scope| scope == PROFILE));
         let mut scopes = vec![if has_profile { PROFILE } else { OLDER_PROFILE }];
         scopes.extend(SCOPES);
-        // The paths are the same on every server; a server that named others could lead people elsewhere.
+        // These paths are the same on every server. A server that named others could send users elsewhere.
         let mut server = AuthServer::new(format!("{base}/oauth/authorize"), format!("{base}/oauth/token"), &scopes);
         server.client_auth = ClientAuth::Form;
         server.pkce =
@@ -204,7 +205,7 @@ impl OAuthConnector for Mastodon {
         let token = Some(SecretString::from(grant.access_token()));
         let instance = Instance { client: &self.client, base: grant.instance.clone(), token };
         let own = instance.own_account().await.map_err(|error| connect_error(error, None))?;
-        // Without them the defaults apply until they are read again.
+        // Without limits, the defaults apply until they are read again.
         let limits = limits::read(&instance).await.ok();
         let handle = format!("{}@{}", own.username, host_and_port(&grant.instance));
         Ok(Connected {

@@ -1,12 +1,12 @@
-//! The inbox of Mastodon: the notifications about mentions, and what the account answered elsewhere.
+//! The inbox of Mastodon: the notifications about mentions, and the account's own replies.
 //!
-//! A status that only those mentioned see (`direct`) is a direct message; all of one person are one conversation. An
-//! answer under one of the account's posts begins a thread, with what is answered below it; under anybody else's post
-//! it is a mention. A status names only what it answers, so those above are looked up, one by one: the call for a whole
-//! thread (`context`) may answer thousands.
+//! A status visible only to those mentioned (`direct`) is a direct message, and those of one user are one conversation.
+//! A reply to one of the account's statuses begins a thread, which contains everything below that reply. A reply below
+//! another author's status is a mention. A status names only its parent, so its ancestors are looked up one by one: the
+//! call for a whole thread (`context`) may return thousands.
 //!
-//! Lists are read forwards by id (`min_id`). Each look begins some minutes before the newest known entry, because an
-//! entry may become visible after a later one. The first look of all takes the newest page.
+//! Lists are read from oldest to newest, by id (`min_id`). Each sync begins some minutes before the newest known entry,
+//! because an entry may become visible after a later one. The first sync reads only the newest page.
 //!
 //! Sources: docs.joinmastodon.org, `GET /api/v1/notifications`, `GET /api/v1/accounts/:id/statuses`,
 //! `GET /api/v1/statuses/:id`, `POST /api/v1/statuses`; entities Notification, Status; "Posting to your profile" for
@@ -37,11 +37,11 @@ use crate::{CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Pub
 
 const MENTIONS: &str = "mentions";
 const OWN_REPLIES: &str = "own_replies";
-/// Few, because the statuses above each may have to be looked up, and a server allows 300 calls in 5 minutes.
+/// Small, because the ancestors of each entry may have to be looked up, and a server allows 300 calls in 5 minutes.
 const PAGE: usize = 15;
 const OVERLAP: TimeDelta = TimeDelta::minutes(2);
-/// How many pages are read without a pause, however many a server gives.
-const PAGES_AT_ONCE: u64 = 20;
+/// The maximum number of pages per sync.
+const PAGES_PER_SYNC: u64 = 20;
 const DIRECT: &str = "direct";
 
 #[derive(Clone, Debug, Deserialize)]
@@ -84,11 +84,11 @@ struct Notification {
     status: Option<Post>,
 }
 
-/// How far a list was read.
+/// The position in a list.
 struct Position {
-    /// What is newer is read in the next look.
+    /// The next sync reads newer entries than this one.
     from: Option<String>,
-    /// Where the next page begins.
+    /// The id at which the next page begins.
     page: Option<String>,
     pages: u64,
 }
@@ -104,7 +104,8 @@ impl Position {
         self.page.as_deref().or(self.from.as_deref())
     }
 
-    /// Returns the cursor after a page, its entries' ids and times from the newest on, and whether another follows now.
+    /// Returns the cursor after a page, and whether another page follows now. `entries` are the ids and times of the
+    /// page, newest first.
     fn after(self, entries: &[(String, DateTime<Utc>)], now: DateTime<Utc>) -> (Value, bool) {
         let settled = entries.iter().find(|(_, at)| *at <= now - OVERLAP).map(|(id, _)| id.clone());
         let oldest = || entries.last().map_or("0".to_owned(), |(id, _)| id.clone());
@@ -114,14 +115,14 @@ impl Position {
         match newest.filter(|_| continues) {
             Some(page) => {
                 let pages = self.pages + 1;
-                (json!({ "from": from, "page": page, "pages": pages }), !pages.is_multiple_of(PAGES_AT_ONCE))
+                (json!({ "from": from, "page": page, "pages": pages }), !pages.is_multiple_of(PAGES_PER_SYNC))
             }
             None => (json!({ "from": from }), false),
         }
     }
 }
 
-/// The statuses above those of a page: what each answers, whose it is, and its address.
+/// The ancestors of a page's statuses: the parent, the author and the URL of each.
 #[derive(Default)]
 struct Ancestors {
     parents: Parents,
@@ -140,7 +141,7 @@ impl Post {
         self.visibility == DIRECT
     }
 
-    /// Returns the message in its thread; `None` if no other person is in it.
+    /// Returns the message in its thread. `None` if no other user takes part in it.
     fn message(self, own: &str, ancestors: &Ancestors) -> Option<FetchedMessage> {
         let is_own = self.account.id == own;
         let mentioned = self.mentions.iter().find(|mention| mention.id != own);
@@ -156,7 +157,7 @@ impl Post {
             (false, true) => (ConversationType::Comment, ancestors.parents.below_top(&self.id)),
             (false, false) => (ConversationType::Mention, root),
         };
-        // A word of the account in someone else's thread opens no conversation.
+        // A status of the account in someone else's thread begins no conversation.
         if is_own && kind == ConversationType::Mention {
             return None;
         }
@@ -185,18 +186,18 @@ impl Post {
     }
 }
 
-/// Returns the entries of a list that can be read: one that cannot must not hide the others.
+/// Returns the readable entries of a list. An unreadable entry must not hide the others.
 fn readable<T: DeserializeOwned>(list: Vec<Value>) -> Vec<T> {
     list.into_iter().take(PAGE).filter_map(|entry| serde_json::from_value(entry).ok()).collect()
 }
 
-/// Returns the text with the person it is for, if it does not name that person itself.
+/// Returns the text with a mention of the recipient, unless it contains one.
 fn addressed(text: &str, acct: &str) -> String {
     let mention = format!("@{acct}");
     if text.split_whitespace().any(|word| word == mention) { text.to_owned() } else { format!("{mention} {text}") }
 }
 
-/// Returns a text without the mentions at its start.
+/// Returns a text without its leading mentions.
 fn without_mentions(text: &str) -> &str {
     let mut text = text.trim_start();
     while let Some((_, rest)) = text.split_once(char::is_whitespace).filter(|(word, _)| word.starts_with('@')) {
@@ -262,7 +263,7 @@ impl Mastodon {
                 break;
             }
             for id in missing {
-                // What was deleted, or is hidden from the account, begins the thread.
+                // If an ancestor was deleted or is hidden from the account, its child begins the thread.
                 ancestors.parents.insert(&id, None);
                 let request = instance.request(Method::GET, &format!("/api/v1/statuses/{}", segment(&id)));
                 let response = self.client.send(Effect::Repeatable, request).await?;
@@ -278,7 +279,7 @@ impl Mastodon {
                 }
             }
         }
-        // The oldest first, as they are stored where two have the same time.
+        // Oldest first: messages with the same time are stored in this order.
         Ok(posts.into_iter().rev().filter_map(|post| post.message(own, &ancestors)).collect())
     }
 }
@@ -345,7 +346,7 @@ impl InboxConnector for Mastodon {
         Ok(instance.call::<Status>(Effect::Publishes, request).await?.published())
     }
 
-    /// The thread may have gone on since, so the person that the reply is for is not compared.
+    /// Ignores leading mentions, because the recipient may have changed with newer messages of the thread.
     async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Reconciled, CallError> {
         let (instance, own) = (self.instance(account)?, account.secrets.require("account_id")?);
         let wanted = without_mentions(&reply.text);

@@ -1,4 +1,4 @@
-//! Calls to one Mastodon server, and its errors: `{"error": "…"}`, sometimes with `error_description`.
+//! Calls to one Mastodon server and their errors: `{"error": "…"}`, sometimes with `error_description`.
 
 use chrono::{DateTime, Utc};
 use crier_domain::failure::{Category, Failure};
@@ -47,7 +47,7 @@ impl Instance<'_> {
         }
     }
 
-    /// Sends a request and reads its answer.
+    /// Sends a request and parses its response.
     pub(super) async fn call<T: DeserializeOwned>(
         &self,
         effect: Effect,
@@ -72,7 +72,8 @@ impl Instance<'_> {
             StatusCode::UNPROCESSABLE_ENTITY => {
                 CallError::Permanent(failure(Category::InvalidContent, "does not accept this post"))
             }
-            // The account is suspended or limited, or the token lacks a scope: only its owner can do something.
+            // The account is suspended or limited, or the token lacks a scope. Only the account's owner can change
+            // that.
             StatusCode::FORBIDDEN => CallError::Permanent(failure(Category::Account, "does not allow this")),
             StatusCode::NOT_FOUND if effect == Effect::Publishes => {
                 CallError::Permanent(failure(Category::PlatformRejected, "does not know this"))
@@ -81,13 +82,13 @@ impl Instance<'_> {
         })
     }
 
-    /// Returns the account that the token belongs to.
+    /// Returns the account of the token.
     pub(super) async fn own_account(&self) -> Result<OwnAccount, CallError> {
         let request = self.request(Method::GET, "/api/v1/accounts/verify_credentials");
         self.call(Effect::Repeatable, request).await
     }
 
-    /// Returns a status as the server stored it; `None` if the server does not tell.
+    /// Returns the source of a status. `None` if the server does not provide it.
     pub(super) async fn source(&self, status_id: &str) -> Result<Option<String>, CallError> {
         #[derive(Deserialize)]
         struct Source {
@@ -102,7 +103,8 @@ impl Instance<'_> {
         }
     }
 
-    /// Looks for a status among the account's newest: what `is_candidate` tells from the status, `text_matches` from its text.
+    /// Searches the account's newest statuses. `is_candidate` filters statuses without their source; `text_matches`
+    /// checks their text.
     pub(super) async fn find(
         &self,
         account_id: &str,
@@ -119,7 +121,7 @@ impl Instance<'_> {
         let is_near = |status: &Status| window.contains(Some(status.created_at)) && status.is_ours();
         let mut found = Vec::new();
         for status in newest.into_iter().filter(|status| is_near(status) && is_candidate(status)) {
-            // A server without sources shows only the rendered text.
+            // A server without sources provides only the rendered text.
             let text = self.source(&status.id).await?.unwrap_or_else(|| crier_html::plain_text(&status.content));
             if text_matches(&text) {
                 found.push(status.published());
@@ -128,7 +130,7 @@ impl Instance<'_> {
         Ok(window.result(found, window.is_covered(&times, MAX_RECENT_POSTS)))
     }
 
-    /// Returns how the server answers for an uploaded picture: 200, 206 while it is processed, 404 if it is gone.
+    /// Returns the status code for an uploaded image: 200, 206 while it is processed, 404 if it no longer exists.
     pub(super) async fn media_status(&self, id: &str) -> Result<StatusCode, CallError> {
         let request = self.request(Method::GET, &format!("/api/v1/media/{}", segment(id)));
         Ok(self.client.send(Effect::Repeatable, request).await?.status)

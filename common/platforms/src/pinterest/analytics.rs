@@ -1,6 +1,6 @@
-//! Figures of Pinterest: one call for each pin, since the call for many is not open to all applications, and one for
-//! the account. The counts of a pin are those of its whole life, which Pinterest has of pins since March 2023. What its
-//! documents name of them has no count of saves.
+//! Metrics of Pinterest: one call per pin, because the call for several is not open to all applications, and one call
+//! for the account. The counts of a pin are lifetime totals, which Pinterest has for pins since March 2023. The
+//! documented counts do not include saves.
 //!
 //! Sources: Pinterest's OpenAPI 5.23.0 of December 2025 (`/pins/{pin_id}` with `pin_metrics`, `/pins/analytics`,
 //! `/user_account`). A missing scope is 401 with the code 3: issue 97 of Pinterest's `api-quickstart`.
@@ -17,13 +17,13 @@ use crate::analytics::{AnalyticsConnector, PublishedPost, SetAside, count};
 use crate::call::Effect;
 use crate::{CallError, ConnectorAccount};
 
-/// What the platform lets the account read.
+/// The result of reading a pin or an account.
 enum PinAccess {
     Known(Value),
     Gone,
-    /// Not this one, but perhaps others.
+    /// Denied for this pin only.
     Rejected,
-    /// The account was connected without the scope.
+    /// The account lacks the scope.
     ScopeMissing,
 }
 

@@ -1,7 +1,7 @@
-//! Pinterest, API v5: a pin on a board, with its pictures in the request.
+//! Pinterest, API v5: a pin on a board, with its images in the request.
 //!
-//! After a call with unknown outcome the newest pins are searched for the same board, title, description and link since
-//! the first attempt.
+//! After a call with an unknown outcome, the newest pins since the first attempt are searched for the same board,
+//! title, description and link.
 //!
 //! Sources: Pinterest's OpenAPI 5.23.0 of December 2025 (`/pins`, `/user_account`, `/oauth/token`).
 
@@ -44,7 +44,7 @@ const PERMISSIONS: [Permission; 3] = [
     Permission { scopes: &["boards:write", "pins:write"], purpose: "publish pins on your boards" },
 ];
 
-/// How many of the newest pins are searched.
+/// The maximum number of recent pins that are searched.
 const MAX_RECENT_POSTS: usize = 25;
 
 pub(super) struct Pinterest {
@@ -70,7 +70,7 @@ impl Pinterest {
         let authorize = format!("{}/oauth/", self.site);
         let mut server = AuthServer::new(authorize, format!("{}/v5/oauth/token", self.api), &SCOPES);
         server.separator = ',';
-        // Not in its documents.
+        // Not documented.
         server.pkce = false;
         server
     }
@@ -108,7 +108,7 @@ impl Pinterest {
             StatusCode::UNAUTHORIZED => {
                 CallError::AuthExpired(failure(Category::AuthExpired, "rejected the access token"))
             }
-            // An application on trial, a missing scope, a restricted account.
+            // An application with trial access, a missing scope, or a restricted account.
             StatusCode::FORBIDDEN => CallError::Permanent(failure(Category::Account, "does not allow this")),
             StatusCode::NOT_FOUND => {
                 CallError::Permanent(failure(Category::InvalidContent, "does not know this board"))
@@ -181,7 +181,7 @@ struct Pin {
 
 impl Pin {
     fn listed(self, post: &OutgoingPost) -> Result<Listed, CallError> {
-        // Without a zone, in UTC.
+        // A time without a zone is in UTC.
         let at = self.created_at.as_deref().and_then(|text| {
             let whole = DateTime::parse_from_rfc3339(text).map(|at| at.to_utc());
             whole.or_else(|_| text.parse::<NaiveDateTime>().map(|at| at.and_utc())).ok()
@@ -214,7 +214,7 @@ impl Connector for Pinterest {
     async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
         let application = oauth::application_of(account, &self.config, Platform::Pinterest)?;
         oauth::renew(&self.client, &self.auth_server(), account, &application).await.map_err(|failure| {
-            // A refused refresh token is 401 with an error of Pinterest's own shape.
+            // A rejected refresh token returns 401 with an error in Pinterest's own format.
             match (failure.status, failure.code.as_deref()) {
                 (Some(StatusCode::UNAUTHORIZED), None) => CallError::Reauth(Failure::of(
                     Category::AuthExpired,

@@ -1,5 +1,5 @@
-//! Figures of Reddit: up to 100 posts with one call; one that was deleted is left out or has no author. The score is
-//! rounded and shifted by Reddit. Followers are those of the account's own profile.
+//! Metrics of Reddit: up to 100 posts per call. A deleted post is omitted or has no author. Reddit rounds and shifts
+//! the score. Followers are those of the account's profile.
 //!
 //! Sources: www.reddit.com/dev/api (`/api/info`, `/api/v1/me`).
 

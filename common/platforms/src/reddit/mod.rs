@@ -1,11 +1,11 @@
-//! Reddit: text, link and picture posts in a subreddit. `connect.rs` has the way through the browser.
+//! Reddit: text, link and image posts in a subreddit. `connect.rs` connects accounts in the browser.
 //!
-//! The answer to a post with one picture names no post: Reddit makes it when the picture is processed, so it is looked
-//! for among the person's newest posts, at once and by later runs. After a call with unknown outcome the same list is
-//! searched for the title and the subreddit since the first attempt.
+//! The response to a post with one image has no id, because Reddit creates the post after processing the image. So the
+//! user's newest posts are searched for it, immediately and in later runs. After a call with an unknown outcome, the
+//! same list is searched for the title and the subreddit since the first attempt.
 //!
 //! Sources: www.reddit.com/dev/api (`/api/submit`, `/user/{name}/submitted`, `/api/v1/revoke_token`);
-//! github.com/praw-dev/praw 8.0.3 of August 2026 for galleries, uploads and texts beside pictures.
+//! github.com/praw-dev/praw 8.0.3 of August 2026 for galleries, uploads and texts beside images.
 
 mod analytics;
 mod connect;
@@ -39,11 +39,11 @@ use crate::text::comparable::is_same;
 use crate::window::{CallWindow, Listed, find};
 
 const MAX_TITLE: usize = 300;
-/// How many of the newest posts are searched.
+/// The maximum number of recent posts that are searched.
 const MAX_RECENT_POSTS: usize = 25;
-/// How long Reddit may process a picture before its post is there.
+/// The maximum time between the upload of an image and its post.
 const PROCESSING: TimeDelta = TimeDelta::minutes(10);
-/// When a post with a picture is looked for after Reddit took it.
+/// The pause before a post with an image is looked up after Reddit accepted it.
 const IMAGE_PAUSE: TimeDelta = TimeDelta::seconds(5);
 
 pub(super) struct Reddit {
@@ -51,9 +51,9 @@ pub(super) struct Reddit {
     metrics: Metrics,
     config: PlatformsConfig,
     api: String,
-    /// The host of tokens.
+    /// The host of the token endpoint.
     tokens: String,
-    /// The host of the page on which a person agrees.
+    /// The host of the authorization page.
     site: String,
 }
 
@@ -70,7 +70,7 @@ impl Reddit {
     }
 }
 
-/// The options of a post, read and checked.
+/// The options of a post, parsed and checked.
 struct RedditOptions<'a> {
     subreddit: &'a str,
     title: &'a str,
@@ -109,7 +109,7 @@ impl<'a> RedditOptions<'a> {
         })
     }
 
-    /// Returns the fields that every kind of post has.
+    /// Returns the fields common to all kinds of posts.
     fn fields(&self) -> Vec<(&'static str, &'a str)> {
         let word = |flag: bool| if flag { "true" } else { "false" };
         let mut fields = vec![
@@ -136,10 +136,10 @@ impl<'a> RedditOptions<'a> {
 
 #[derive(Deserialize)]
 struct Made {
-    /// `t3_…`; missing where the post is made later.
+    /// `t3_…`. Missing if the post is created later.
     name: Option<String>,
     id: Option<String>,
-    /// Where a gallery is.
+    /// The URL of a gallery.
     url: Option<String>,
 }
 
@@ -199,7 +199,7 @@ impl Submitted {
 }
 
 impl Session<'_> {
-    /// Looks for a post among the person's newest.
+    /// Searches the user's newest posts for a post.
     async fn find(&self, name: &str, post: &OutgoingPost) -> Result<Reconciled, CallError> {
         let options = RedditOptions::of(post)?;
         let request = self.request(Method::GET, &format!("/user/{name}/submitted")).query(&[
@@ -289,7 +289,7 @@ impl Connector for Reddit {
         let application = oauth::application_of(account, &self.config, Platform::Reddit)?;
         let client = self.client_of(&application.client_id, account.username.as_deref());
         oauth::renew(&client, &self.auth_server(), account, &application).await.map_err(|failure| {
-            // A refused refresh token is 400 with `{"message": "Bad Request", "error": 400}`.
+            // A rejected refresh token returns 400 with `{"message": "Bad Request", "error": 400}`.
             match (failure.status, failure.code.as_deref()) {
                 (Some(StatusCode::BAD_REQUEST), None) => CallError::Reauth(Failure::of(
                     Category::AuthExpired,
@@ -330,7 +330,7 @@ impl Connector for Reddit {
         };
         let is_old = |image: &Image| image.uploaded.as_ref().is_some_and(|uploaded| !uploaded.uploaded_in_this_run);
         let made = made.map_err(|SubmitError { error, field }| match (error, field.as_deref()) {
-            // Reddit drops uploads that no post refers to.
+            // Reddit deletes uploads that no post references.
             (CallError::Permanent(failure), Some("url" | "items")) if post.images.iter().any(is_old) => {
                 CallError::UploadsMissing(failure)
             }
@@ -339,7 +339,7 @@ impl Connector for Reddit {
         if let Some(name) = made.name() {
             return Ok(options.published(&name));
         }
-        // The post is made when its picture is processed; then it is found.
+        // The post is created after its image is processed, and looked up then.
         Err(self.client.accepted(post.marker.clone(), IMAGE_PAUSE))
     }
 

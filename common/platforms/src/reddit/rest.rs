@@ -1,5 +1,5 @@
-//! Calls to the API. A refused submission is 200: `{json: {errors: [[code, text, field]], ratelimit}}`, or 400 if the
-//! subreddit's rules refuse it (`validate_on_submit`): `{reason, explanation, fields}`.
+//! Calls to the API and their errors. A rejected submission returns 200: `{json: {errors: [[code, text, field]],
+//! ratelimit}}`, or 400 if it breaks the subreddit's rules (`validate_on_submit`): `{reason, explanation, fields}`.
 
 use chrono::TimeDelta;
 use crier_domain::failure::{Category, Failure};
@@ -14,10 +14,10 @@ use super::super::call::{Effect, PlatformClient, sanitize_message};
 use super::super::{CallError, ConnectorAccount};
 use super::Reddit;
 
-/// The pause if Reddit asks for one and names no time.
+/// The pause, in seconds, if Reddit requests one without a time.
 const PAUSE: i64 = 600;
 
-/// An account's calls. Reddit wants a `User-Agent` that names the application and a person, and slows others down.
+/// The calls of an account. Reddit requires a `User-Agent` that names the application and a user, and throttles others.
 pub(super) struct Session<'a> {
     pub(super) reddit: &'a Reddit,
     pub(super) client: PlatformClient,
@@ -38,7 +38,7 @@ struct Submission<T> {
     data: Option<T>,
 }
 
-/// The body of an error status.
+/// The body of an error response.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct ErrorBody {
@@ -47,10 +47,10 @@ struct ErrorBody {
     fields: Vec<String>,
 }
 
-/// Why a submission was refused.
+/// The error of a submission.
 pub(super) struct SubmitError {
     pub(super) error: CallError,
-    /// The field that Reddit names.
+    /// The field that Reddit rejects.
     pub(super) field: Option<String>,
 }
 
@@ -124,7 +124,7 @@ impl Session<'_> {
         };
         match code {
             "RATELIMIT" | "QUOTA_FILLED" => {
-                // A cast saturates, and the client bounds the pause.
+                // The cast saturates, and the client limits the pause.
                 let named = ratelimit.filter(|seconds| *seconds > 0.0).map(|seconds| seconds.ceil() as i64);
                 self.client.rate_limited_for(named.or_else(|| pause_in(text)).unwrap_or(PAUSE))
             }

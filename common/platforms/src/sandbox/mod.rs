@@ -1,8 +1,8 @@
 //! The sandbox: a platform inside Crier, for testing the API end to end without an external account (contract, section
 //! 6).
 //!
-//! A post is really published, to a page of ours. Keywords in its text select the outcome, so that clients can test
-//! their own handling.
+//! A post is published to a page of this installation. Keywords in its text select the outcome, so that clients can
+//! test their error handling.
 
 mod analytics;
 mod inbox;
@@ -38,13 +38,13 @@ pub fn is_handle(text: &str) -> bool {
     (1..=MAX_HANDLE).contains(&text.len()) && text.bytes().all(fits)
 }
 
-/// Returns the address of a post on its handle's page, relative to the host: the page begins with this post, so the
-/// address stays valid however many are published after it.
+/// Returns the URL of a post on its handle's page, relative to the host. The page begins with this post, so the URL
+/// stays valid however many posts follow.
 pub fn post_path(handle: &str, id: i64) -> String {
     format!("/sandbox/{handle}?from={id}#post-{id}")
 }
 
-/// What a keyword in a post's text requests.
+/// The behavior that a keyword in a post's text requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Directive {
     Expire,
@@ -114,8 +114,8 @@ impl Sandbox {
         tx.commit().await
     }
 
-    /// Does what a keyword in the text asks for. The token is checked only with a keyword: what writes checks it
-    /// itself.
+    /// Applies the keyword in the text. The token is checked only if there is a keyword, because the writes check it
+    /// themselves.
     async fn apply_directive(&self, account: &ConnectorAccount, text: &str, attempt: u32) -> Result<(), CallError> {
         let (directive, now) = (Directive::of(text), self.store.now());
         let is_free = matches!(directive, Directive::Nothing);
@@ -146,7 +146,7 @@ impl Sandbox {
         Ok(())
     }
 
-    /// Returns the pictures by their paths: the page shows no pictures of other hosts.
+    /// Returns the images with their paths, because the page shows no images of other hosts.
     fn images_of(&self, post: &OutgoingPost) -> Vec<SandboxPicture> {
         let picture = |image: &Image| SandboxPicture {
             url: image.url.strip_prefix(&self.public_url).unwrap_or(&image.url).to_owned(),
@@ -155,7 +155,7 @@ impl Sandbox {
         post.images.iter().map(picture).collect()
     }
 
-    /// Returns the id of the post; `None` if the token is refused.
+    /// Returns the id of the post. `None` if the token is rejected.
     async fn create_post(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Option<i64>, StoreError> {
         let post = NewSandboxPost {
             workspace_id: account.workspace_id,

@@ -1,8 +1,7 @@
-//! Telegram, via its Bot API: a bot writes to the channel or group that it was added to.
+//! Telegram, via its Bot API. A bot writes to the channel or group that it was added to.
 //!
-//! The bot's token is part of every URL, so no URL may ever be shown: `call.rs` creates the errors and never quotes
-//! one. A bot cannot list what it wrote, so a call with unknown outcome stays unknown ([`Connector::can_reconcile`] is
-//! false).
+//! The bot's token is part of every URL, so no URL may ever be shown. `call.rs` creates the errors and never quotes
+//! one. A bot cannot list its own messages, so an unknown outcome is final ([`Connector::can_reconcile`] is false).
 //!
 //! Source: "Telegram Bot API" (core.telegram.org/bots/api), "Making requests", `getMe`, `getChat`, `getChatMember`,
 //! `sendMessage`, `sendPhoto`, `sendMediaGroup`, `ResponseParameters`.
@@ -32,7 +31,8 @@ use super::{
     InboxConnector, OutgoingPost, Published, Reconciled, Refreshed, Secrets,
 };
 
-/// What is percent-encoded in a token, so that a typed one cannot change the path on the operator's host.
+/// The characters that are percent-encoded in a token, so that a typed one cannot change the path on the operator's
+/// host.
 const TOKEN_ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b':').remove(b'-').remove(b'_');
 
 pub(super) struct Telegram {
@@ -85,7 +85,7 @@ impl Telegram {
         .into())
     }
 
-    /// Sends the post to `chat` by the method for its number of pictures.
+    /// Sends the post to `chat` with the method for its number of images.
     async fn send(&self, token: &SecretString, chat: &str, post: &OutgoingPost) -> Result<Published, MethodError> {
         let effect = Effect::Publishes;
         let messages: Vec<Sent> = match post.images.as_slice() {
@@ -99,7 +99,7 @@ impl Telegram {
                 vec![self.call(effect, token, "sendPhoto", TelegramBody::Form(form)).await?]
             }
             images => {
-                // Telegram shows the caption of the first picture as the album's.
+                // Telegram shows the caption of the first image as the album's.
                 let media: Vec<Value> = (0..images.len())
                     .map(|i| {
                         let caption = if i == 0 { post.text.as_str() } else { "" };
@@ -113,13 +113,13 @@ impl Telegram {
                 self.call(effect, token, "sendMediaGroup", TelegramBody::Form(form)).await?
             }
         };
-        // Every message's id is stored: an album has one message per picture.
+        // The ids of all messages are stored, because an album has one message per image.
         let ids: Vec<String> = messages.iter().map(|m| m.message_id.to_string()).collect();
         let url = messages.first().and_then(Sent::url);
         Ok(Published::new(ids.join(","), url))
     }
 
-    /// Checks that the bot may write to the chat; the error is worded for the user who connects it.
+    /// Checks that the bot may write to the chat. The error is a sentence for the user who connects it.
     async fn check_write_access(&self, token: &SecretString, chat: &Chat, bot: i64) -> Result<(), ConnectError> {
         let title = chat.name();
         let body = TelegramBody::Json(json!({ "chat_id": chat.id, "user_id": bot }));
@@ -167,7 +167,7 @@ impl Connector for Telegram {
             response => response,
         }
         .map_err(to_connect_error)?;
-        // A private chat has no members to query; if the bot can see it, the user wrote to the bot.
+        // A private chat has no members to query. If the bot can see it, the user wrote to the bot.
         if chat.kind != "private" {
             self.check_write_access(&token, &chat, bot.id).await?;
         }
@@ -176,7 +176,7 @@ impl Connector for Telegram {
             name: chat.name(),
             profile_url: chat.username.as_ref().map(|name| format!("https://t.me/{name}")),
             username: chat.username,
-            // A picture's URL contains the bot's token.
+            // The URL of an image contains the bot's token.
             avatar_url: None,
             kind: AccountKind::Channel,
             token_expires_at: None,
@@ -217,7 +217,7 @@ impl Connector for Telegram {
         let token = account.secrets.require("bot_token")?;
         let chat = account.secrets.require("chat_id")?;
         match self.send(&token, chat.expose_secret(), post).await {
-            // Nothing was posted: the chat has another id now. The new id is stored with the result.
+            // Nothing was posted: the chat has a new id, which is stored with the result.
             Err(MethodError::Migrated(id)) => {
                 let id = id.to_string();
                 let published = self.send(&token, &id, post).await.map_err(MethodError::into_error)?;
@@ -237,7 +237,7 @@ enum TelegramBody {
     Form(Form),
 }
 
-/// Telegram counts the people in a chat, and nothing of its posts.
+/// Telegram reports the number of members of a chat, and no metrics of posts.
 #[async_trait]
 impl AnalyticsConnector for Telegram {
     async fn account_figures(
@@ -256,7 +256,7 @@ impl AnalyticsConnector for Telegram {
     }
 }
 
-/// Why a method failed.
+/// The error of a method.
 enum MethodError {
     /// The chat has moved to this id.
     Migrated(i64),
@@ -281,7 +281,7 @@ impl MethodError {
     }
 }
 
-/// Classifies a refusal by its description: the Bot API has no codes beyond the status.
+/// Classifies an error by its description, because the Bot API has no codes besides the status.
 fn classify_error(status: u16, description: &str, quoted: Option<String>) -> CallError {
     let has = |words: &[&str]| {
         let description = description.to_lowercase();
@@ -290,7 +290,7 @@ fn classify_error(status: u16, description: &str, quoted: Option<String>) -> Cal
     let quoted = quoted.map_or_else(|| ".".to_owned(), |detail| format!(": {detail}"));
     let failure = |category, text: &str| Failure::of(category, format!("{text}{quoted}")).from_platform(status);
     match status {
-        // All our methods exist, so a 404 means a malformed token.
+        // All methods in use exist, so a 404 means a malformed token.
         401 | 404 => CallError::Reauth(failure(
             Category::AuthExpired,
             "Telegram does not know this bot token; get one from @BotFather and connect again",
@@ -309,7 +309,7 @@ fn classify_error(status: u16, description: &str, quoted: Option<String>) -> Cal
     }
 }
 
-/// Returns the description without its class (`Bad Request: chat not found`).
+/// Returns the description without its prefix (`Bad Request: chat not found`).
 fn strip_prefix(description: &str) -> &str {
     ["Bad Request: ", "Forbidden: ", "Unauthorized: "]
         .iter()
@@ -386,8 +386,8 @@ struct Sent {
 }
 
 impl Sent {
-    /// Returns `t.me/<name>/<id>` for a public chat, else the link that its members can open (the id of a channel or
-    /// supergroup without the Bot API's prefix `-100`).
+    /// Returns `t.me/<name>/<id>` for a public chat, or else the link that its members can open (with the id of the
+    /// channel or supergroup, without the Bot API's prefix `-100`).
     fn url(&self) -> Option<String> {
         let chat = self.chat.as_ref()?;
         if let Some(name) = &chat.username {

@@ -1,4 +1,4 @@
-//! Figures of Threads: insights of a post, one call for each, and of the account. They need the permission
+//! Metrics of Threads: insights of posts, one call per post, and of the account. They need the permission
 //! `threads_manage_insights`.
 //!
 //! Sources: "Insights" of the Threads API, January 2026.

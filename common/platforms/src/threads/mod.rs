@@ -1,7 +1,7 @@
-//! Threads. A post is made in containers (`meta/containers.rs`), for which Threads downloads the pictures. `connect.rs`
-//! has the way through the browser.
+//! Threads. A post is created in containers (`meta/containers.rs`), for which Threads downloads the images.
+//! `connect.rs` connects accounts in the browser.
 //!
-//! `auto_publish_text` would spare two calls, and with them the container that shows what became of a lost answer.
+//! `auto_publish_text` would save two calls, but there would be no container to show the outcome after a lost response.
 //!
 //! Sources: Meta's sample `threads_api` and the pages "Posts", "Publishing limits" and "Get access tokens" of the Threads
 //! API, as of January to September 2026.
@@ -39,7 +39,7 @@ pub(super) struct Threads {
     host: String,
     /// `https://graph.threads.net/v1.0`
     graph: String,
-    /// The page on which a person agrees.
+    /// The authorization page.
     dialog: String,
 }
 
@@ -76,7 +76,7 @@ impl Threads {
     }
 }
 
-/// Returns the request for one picture.
+/// Returns the request for one image.
 fn image_request(image: &Image) -> ContainerRequest {
     let mut request = ContainerRequest::new();
     request.insert("media_type".to_owned(), json!("IMAGE"));
@@ -98,7 +98,7 @@ fn post_request(post: &OutgoingPost, children: &[&str]) -> Result<ContainerReque
         ]),
     };
     request.insert("text".to_owned(), Value::from(post.text.as_str()));
-    // A link is shown as a card, which only a post without pictures has.
+    // A link is shown as a card, which only a post without images can have.
     let link = options::text(post, "link")?.filter(|_| post.images.is_empty());
     for (name, value) in [
         ("link_attachment", link),

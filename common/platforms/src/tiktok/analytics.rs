@@ -1,9 +1,10 @@
-//! Figures of TikTok: up to 20 posts with one call, for which the account needs the scope `video.list`, and the
-//! account's own, with the scope `user.info.stats`. Neither scope is requested unless the operator enables it.
+//! Metrics of TikTok: up to 20 posts per call, for which the account needs the scope `video.list`, and those of the
+//! account, with the scope `user.info.stats`. Neither scope is requested unless the operator enables it.
 //!
-//! A post that TikTok leaves out of its answer has no figures: the documents name videos only, so that this is no proof
-//! that it was deleted. A private post has none either, since TikTok does not give its id. A public one may get its id only
-//! after moderation, some time after it was published; until then the id is looked up by `publish_id`.
+//! A post that TikTok omits from its response has no metrics. This does not prove that it was deleted, because the
+//! documentation covers only videos. Private posts have no metrics either, because TikTok does not return their ids. A
+//! public post may get its id only after moderation, some time after publishing; until then, the id is looked up with
+//! `publish_id`.
 //!
 //! Sources: TikTok's documents "Query Videos", "Get User Info" with its scopes, "Error Handling" (2024 to 2026).
 
@@ -32,11 +33,11 @@ struct UserInfo {
     user: Value,
 }
 
-/// Why TikTok refused a call.
+/// The reason why TikTok rejected a call.
 enum Rejection {
-    /// The account was connected without a scope.
+    /// The account lacks a scope.
     Scope,
-    /// One of the names, or something else that was sent.
+    /// One of the metrics, or another parameter, is invalid.
     Parameters,
 }
 
@@ -57,8 +58,8 @@ fn skip_metrics(names: &[&str], skipped: &mut SetAside) {
 }
 
 impl Tiktok {
-    /// Asks for metrics; one that TikTok does not know fails the call. Then each is asked for alone, and those that
-    /// fail are set aside. Returns an answer for each call that did not.
+    /// Requests metrics. If TikTok does not know one, the call fails; each is then requested separately, and those that
+    /// fail are skipped. Returns the response of each successful call.
     async fn fetch_metrics<T, F: Future<Output = Result<T, CallError>>>(
         &self,
         names: &[&str],
@@ -104,7 +105,7 @@ impl Tiktok {
     }
 }
 
-/// Returns the count that one of the answers has.
+/// Returns a count from the first response that has it.
 fn value<'a>(mut responses: impl Iterator<Item = &'a Value>, name: &str) -> Option<i64> {
     responses.find_map(|response| count(response, &format!("/{name}")))
 }

@@ -1,5 +1,5 @@
-//! Calls to TikTok and their errors: `{data, error: {code, message, log_id}}`, with the code `ok` where all went well, and
-//! sometimes with status 200 where it did not. The token endpoint has the errors of the OAuth standard.
+//! Calls to TikTok and their errors: `{data, error: {code, message, log_id}}`. The code is `ok` on success; some errors
+//! have the status 200. The token endpoint returns the errors of the OAuth standard.
 
 use chrono::TimeDelta;
 use crier_domain::application::Application;
@@ -16,9 +16,9 @@ use crate::CallError;
 use crate::call::{Effect, sanitize_message};
 use crate::oauth::protocol::Tokens;
 
-/// When a post over one of TikTok's daily caps is tried again: TikTok names no time.
+/// The pause after a daily limit of TikTok was reached, because TikTok names no time.
 const CAP_PAUSE: TimeDelta = TimeDelta::hours(6);
-/// The same for its caps per minute.
+/// The pause after a limit per minute was reached.
 const MINUTE: TimeDelta = TimeDelta::minutes(1);
 
 #[derive(Deserialize)]
@@ -78,12 +78,12 @@ impl Tiktok {
         })
     }
 
-    /// Returns the error of a post that TikTok accepted and did not publish.
+    /// Returns the error of a post that TikTok accepted but did not publish.
     pub(super) fn failed(&self, reason: &str) -> CallError {
         self.classify(sanitize_message(reason, &[]).as_deref().unwrap_or("failed"), None)
     }
 
-    /// Classifies an error by its code. With each of these nothing was published.
+    /// Classifies an error by its code. None of these errors published anything.
     fn classify(&self, code: &str, detail: Option<String>) -> CallError {
         let with = |category, what: &str| {
             let message = match &detail {
@@ -136,7 +136,7 @@ impl Tiktok {
         }
     }
 
-    /// Asks the token endpoint, which names the application's id `client_key`.
+    /// Calls the token endpoint, which takes the application's id as `client_key`.
     pub(super) async fn tokens(&self, application: &Application, form: &[(&str, &str)]) -> Result<Tokens, CallError> {
         #[derive(Deserialize, Default)]
         struct TokenError {
@@ -153,7 +153,7 @@ impl Tiktok {
         if response.status.as_u16() == 429 || response.status.is_server_error() {
             return Err(self.client.classify_status(Effect::Repeatable, &response, None, None));
         }
-        // A refusal has the status 200.
+        // Errors may have the status 200.
         let error: TokenError = serde_json::from_slice(&response.body).unwrap_or_default();
         match error.error.as_str() {
             "" if response.status.is_success() => self.client.read(Effect::Repeatable, &response),

@@ -1,5 +1,5 @@
-//! Figures of Tumblr: a blog's followers. A post has one number of notes for likes, reblogs and replies together, which is
-//! none of our figures.
+//! Metrics of Tumblr: a blog's followers. A post has only one number of notes, for likes, reblogs and replies together,
+//! which matches none of Crier's figures.
 //!
 //! Sources: github.com/tumblr/docs (`api.md`: `/blog/{b}/followers`).
 

@@ -10,7 +10,7 @@ use super::super::CallError;
 use super::super::call::{Effect, sanitize_message};
 use super::{Tumblr, classify};
 
-/// A refused call.
+/// A failed call.
 pub(super) struct Failed {
     pub(super) response: HttpResponse,
     pub(super) code: Option<i64>,

@@ -1,8 +1,8 @@
-//! Figures of X: up to 100 posts with one call, and the account's own. X charges for each post and account that it
-//! shows, once a day (UTC) each, so that the operator has to switch them on (`CRIER_TWITTER_ANALYTICS`).
+//! Metrics of X: up to 100 posts per call, and those of the account. X charges for each post and account that it
+//! returns, once per day (UTC), so the operator must enable them (`CRIER_TWITTER_ANALYTICS`).
 //!
-//! Clicks are not public: X returns them to the author, of posts of the last 30 days. An application that may not read
-//! them reads the other figures without them.
+//! Clicks are not public: X returns them to the author, for posts of the last 30 days. If an application may not read
+//! them, the other metrics are read without them.
 //!
 //! Sources: docs.x.com of August 2026 ("Metrics", "Response codes and errors", "Pricing") and `openapi.json` 2.167
 //! (`/2/tweets`, `/2/users/me`). They name two counts differently: `retweet_count` and `tweet_count` in the documents,
@@ -24,11 +24,12 @@ use crate::call::Effect;
 use crate::{CallError, ConnectorAccount};
 
 const PER_CALL: usize = 100;
-/// The object whose counts everyone may read, of a post of any age.
+/// The object with the public counts, available for posts of any age.
 const PUBLIC: &str = "public_metrics";
-/// How long X returns the others; a day less than its 30, for the time of the call and X's clock.
+/// The age up to which X returns the other metrics. One day less than its 30, to allow for the duration of the call and
+/// for X's clock.
 const PRIVATE_FOR: TimeDelta = TimeDelta::days(29);
-/// The names of the specification for those of the documents.
+/// The names in the specification for those in the documents.
 const OTHER_NAMES: [(&str, &str); 2] = [
     ("/public_metrics/retweet_count", "/public_metrics/repost_count"),
     ("/public_metrics/tweet_count", "/public_metrics/post_count"),
@@ -36,7 +37,7 @@ const OTHER_NAMES: [(&str, &str); 2] = [
 
 #[derive(Deserialize)]
 struct PostsResponse {
-    /// Absent where none of the posts can be shown.
+    /// Missing if none of the posts can be shown.
     #[serde(default)]
     data: Vec<Value>,
     #[serde(default)]
@@ -44,21 +45,21 @@ struct PostsResponse {
 }
 
 impl PostsResponse {
-    /// Returns a post. X shows the newest edit of it, which has an id of its own.
+    /// Returns a post. X returns its newest edit, which has a different id.
     fn post(&self, id: &str) -> Option<&Value> {
         let is_edit =
             |post: &Value| post["edit_history_tweet_ids"].as_array().is_some_and(|ids| ids.iter().any(|i| i == id));
         self.data.iter().find(|post| post["id"] == id || is_edit(post))
     }
 
-    /// Returns whether X says that it has no such post. One that it only does not show is still there.
+    /// Returns whether X reports that the post does not exist. A post that is only hidden still exists.
     fn is_gone(&self, id: &str) -> bool {
         self.errors.iter().any(|error| {
             is_of_type(error, "resource-not-found") && (error["resource_id"] == id || error["value"] == id)
         })
     }
 
-    /// Returns whether X refuses a field that was asked for.
+    /// Returns whether X rejects a requested field.
     fn refuses_a_field(&self) -> bool {
         self.errors
             .iter()
@@ -76,12 +77,12 @@ fn value(of: &Value, name: &str) -> Option<i64> {
     count(of, name).or_else(|| count(of, other?))
 }
 
-/// Returns the object that a metric is in: `public_metrics` of `/public_metrics/like_count`.
+/// Returns the object that contains a metric: `public_metrics` of `/public_metrics/like_count`.
 fn object(name: &str) -> &str {
     name.trim_start_matches('/').split('/').next().unwrap_or_default()
 }
 
-/// Returns whether the error is X's refusal of what was asked for, not of the account.
+/// Returns whether the error rejects the request, and not the account.
 fn is_rejected(error: &CallError, statuses: &[StatusCode]) -> bool {
     let CallError::Permanent(failure) = error else { return false };
     statuses.iter().any(|status| failure.platform_code.as_deref() == Some(status.as_str()))
@@ -114,7 +115,7 @@ impl Twitter {
         }
     }
 
-    /// Asks for posts of which X returns all metrics. Those that it refuses are set aside, and the others asked for.
+    /// Requests posts with these metrics. If X rejects the private ones, skips them and requests only the public ones.
     async fn fetch_metrics(
         &self,
         account: &ConnectorAccount,
@@ -134,7 +135,7 @@ impl Twitter {
         self.fetch_posts(account, posts, &BTreeSet::from([PUBLIC])).await
     }
 
-    /// Returns the answer to posts of one age.
+    /// Gets the posts of one age group. `is_young` means that X still returns their private metrics.
     async fn fetch_age_group(
         &self,
         account: &ConnectorAccount,
@@ -171,7 +172,7 @@ impl AnalyticsConnector for Twitter {
         skipped: &mut SetAside,
     ) -> Result<Vec<Option<Figures>>, CallError> {
         let since = self.client.now() - PRIVATE_FOR;
-        // An id that is none would fail the call for all.
+        // One invalid id would fail the call for all posts.
         let is_id = |post: &&PublishedPost| {
             (1..=19).contains(&post.external_id.len()) && post.external_id.bytes().all(|byte| byte.is_ascii_digit())
         };

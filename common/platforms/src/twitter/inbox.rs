@@ -1,10 +1,10 @@
-//! The inbox of X: posts that mention the account. X charges for each post and each author that it shows, so they are
-//! read every half hour, and none that are older than the connect. Direct messages are not read: those of today are
-//! encrypted between the people.
+//! The inbox of X: posts that mention the account. X charges for each post and each author that it returns, so they are
+//! read every half hour, and none from before the connect. Direct messages are not read, because X now encrypts them
+//! end to end.
 //!
-//! A conversation is one of X's conversations. An answer is a post that names the post it answers: X lets applications
-//! answer those that mention the account. It has no key of ours: one whose call broke is searched by its words among
-//! the account's newest posts in that conversation.
+//! A conversation is one of X's conversations. A reply is a post that names its parent; X lets applications reply only
+//! to posts that mention the account. A reply has no idempotency key: after a call with an unknown outcome, the
+//! account's newest posts in that conversation are searched for its text.
 //!
 //! Sources: docs.x.com and `openapi.json` 2.167 of August 2026 (`/2/users/{id}/mentions`: `start_time`,
 //! `pagination_token`; `/2/tweets`: `reply`), the rules for replies of applications of February 2026.
@@ -29,13 +29,13 @@ use crate::{CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Pub
 
 const MENTIONS: &str = "mentions";
 const PER_PAGE: &str = "100";
-/// A server that sends more than it was asked for is not read further.
+/// The maximum number of entries read from a page.
 const MAX_ENTRIES: usize = 100;
-/// How late X may show a mention.
+/// The maximum delay with which X shows a mention.
 const OVERLAP: TimeDelta = TimeDelta::minutes(5);
-/// X shows the newest 800.
+/// X returns only the newest 800 mentions.
 const MAX_PAGES: u64 = 8;
-/// Where the id of a post to be answered is.
+/// The context's key for the id of the post to reply to.
 const POST_KEY: &str = "post";
 
 #[derive(Deserialize)]
@@ -113,11 +113,11 @@ impl Mention {
     }
 }
 
-/// How far the mentions were read.
+/// The position in the list of mentions.
 struct Position {
-    /// Older ones are known.
+    /// Older mentions have been read.
     since: DateTime<Utc>,
-    /// When the first page was asked for.
+    /// The time at which the first page was requested.
     began: DateTime<Utc>,
     page: Option<String>,
     pages: u64,
@@ -134,7 +134,7 @@ impl Position {
         })
     }
 
-    /// Returns the cursor after a page, and whether another one follows.
+    /// Returns the cursor after a page, and whether another page follows.
     fn after(&self, next: Option<String>) -> (Value, bool) {
         let pages = self.pages + 1;
         match next.filter(|next| pages < MAX_PAGES && next.len() <= 512 && self.page.as_ref() != Some(next)) {
@@ -147,7 +147,7 @@ impl Position {
     }
 }
 
-/// Returns the cursor to read what is not older.
+/// Returns the cursor that reads mentions from `since` on.
 fn start(since: DateTime<Utc>) -> Value {
     json!({ "since": text(since) })
 }
@@ -181,13 +181,13 @@ impl Twitter {
             return Err(self.classify(Effect::Repeatable, &response));
         }
         let found: Mentions = self.client.read(Effect::Repeatable, &response)?;
-        // One that cannot be read must not hide the others.
+        // An unreadable entry must not hide the others.
         let users: Vec<User> =
             found.includes.users.iter().take(MAX_ENTRIES).filter_map(|user| User::deserialize(user).ok()).collect();
         let mentions = found.data.iter().take(MAX_ENTRIES).filter_map(|one| Mention::deserialize(one).ok());
         let of_others = mentions.filter(|mention| mention.author_id != account.external_id);
         let mut messages: Vec<_> = of_others.map(|mention| mention.message(&users)).collect();
-        // The oldest first: their times are whole seconds.
+        // Oldest first, because the times are whole seconds.
         messages.reverse();
         let (cursor, has_more) = read.after(found.meta.next_token);
         Ok(InboxPage { messages, cursor, has_more, unavailable: None })
@@ -198,7 +198,8 @@ fn is_forbidden(failure: &Failure) -> bool {
     failure.platform_code.as_deref() == Some(StatusCode::FORBIDDEN.as_str())
 }
 
-/// Returns a text for comparison without the names at its beginning: X puts those of the people who are answered there.
+/// Returns a text for comparison without its leading mentions, because X prepends those of the users that a post
+/// replies to.
 fn comparable_text(text: &str) -> String {
     let words = text.split_whitespace().skip_while(|word| word.starts_with('@'));
     without_links(&words.collect::<Vec<_>>().join(" "))
@@ -210,7 +211,7 @@ impl InboxConnector for Twitter {
         &[MENTIONS]
     }
 
-    /// Each mention that is read costs the operator money.
+    /// Each mention costs the operator money.
     fn interval(&self) -> TimeDelta {
         TimeDelta::minutes(30)
     }
@@ -232,7 +233,7 @@ impl InboxConnector for Twitter {
             Err(CallError::Permanent(failure)) if is_forbidden(&failure) => {
                 Ok(denied(account, start(read.since), now, missing()))
             }
-            // X does not know the page any more.
+            // The page token is no longer valid.
             Err(CallError::Permanent(_)) if read.page.is_some() => {
                 Ok(InboxPage { cursor: start(read.since), ..InboxPage::default() })
             }

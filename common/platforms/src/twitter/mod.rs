@@ -1,9 +1,9 @@
-//! X (Twitter), API v2. Each post and each read costs the application's owner money, so nothing is read but mentions
-//! (`inbox.rs`), figures where the operator wants them (`analytics.rs`), and what was published after a call with
-//! unknown outcome.
+//! X (Twitter), API v2. Each post and each read costs the application's owner money, so Crier reads only mentions
+//! (`inbox.rs`), metrics if the operator enables them (`analytics.rs`), and recent posts after a call with an unknown
+//! outcome.
 //!
-//! X has no idempotency key: the account's newest posts since the first attempt are compared by text. X rewrites every
-//! link, so links are left out of the comparison.
+//! X has no idempotency key, so the account's newest posts since the first attempt are compared by text. X rewrites
+//! every link, so links are omitted from the comparison.
 //!
 //! Sources: docs.x.com and `openapi.json` 2.167 of August 2026 (`/2/oauth2/token`, `/2/media/upload`,
 //! `/2/media/metadata`, `/2/tweets`, `/2/users/{id}/tweets`, "Response codes and errors").
@@ -47,7 +47,7 @@ const PERMISSIONS: [Permission; 3] = [
     Permission { scopes: &["offline.access"], purpose: "do so while you are away" },
 ];
 
-/// How many of the newest posts are compared.
+/// The maximum number of recent posts that are searched.
 const MAX_RECENT_POSTS: usize = 10;
 
 pub(super) struct Twitter {
@@ -78,7 +78,7 @@ impl Twitter {
         self.client.request(method, &format!("{}/2{path}", self.api)).bearer_auth(token)
     }
 
-    /// Sends a request and reads `data` of its answer.
+    /// Sends a request and returns `data` of its response.
     async fn call<T: DeserializeOwned>(&self, effect: Effect, request: RequestBuilder) -> Result<T, CallError> {
         #[derive(Deserialize)]
         struct Envelope<T> {
@@ -132,11 +132,11 @@ impl Twitter {
         format!("/users/{id}")
     }
 
-    /// Returns the account's newest posts, the newest first.
+    /// Returns the account's recent posts, newest first.
     async fn newest(&self, account: &ConnectorAccount) -> Result<Vec<Tweet>, CallError> {
         #[derive(Deserialize)]
         struct Newest {
-            // Without any post, the answer has none.
+            // Missing if there are no posts.
             #[serde(default)]
             data: Vec<Tweet>,
         }
@@ -187,12 +187,12 @@ impl ApiProblem {
     }
 }
 
-/// Returns a text as it was written: X answers with `&`, `<` and `>` escaped.
+/// Returns a text as it was written. X returns `&`, `<` and `>` escaped.
 fn plain(text: &str) -> String {
     text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 }
 
-/// Returns a text without its links, which X replaces, for comparison.
+/// Returns a text for comparison without its links, which X replaces.
 fn without_links(text: &str) -> String {
     let plain = plain(text);
     let (mut without, mut from) = (String::new(), 0);
@@ -220,7 +220,7 @@ struct Tweet {
     text: String,
     conversation_id: Option<String>,
     created_at: Option<DateTime<Utc>>,
-    /// The whole text, if `text` is only its beginning.
+    /// The complete text, if `text` is truncated.
     note_tweet: Option<NoteTweet>,
 }
 
@@ -252,7 +252,8 @@ impl Connector for Twitter {
     async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
         let application = oauth::application_of(account, &self.config, Platform::Twitter)?;
         oauth::renew(&self.client, &self.auth_server(), account, &application).await.map_err(|failure| {
-            // A refresh token that was used before is "invalid_request: Value passed for the token was invalid."
+            // For a refresh token that was used before, X returns "invalid_request: Value passed for the token was
+            // invalid."
             let names_token = failure.description.as_deref().is_some_and(|text| text.contains("token was invalid"));
             match failure.code.as_deref() {
                 Some("invalid_request") if names_token => CallError::Reauth(Failure::of(

@@ -1,4 +1,4 @@
-//! The reviews of a store's products, each a thread. They cannot be answered with a consumer key.
+//! The reviews of a store's products, each a thread. A consumer key cannot reply to them.
 //!
 //! Source: WooCommerce REST API documentation, "Product reviews".
 
@@ -43,7 +43,7 @@ struct Review {
 impl Review {
     fn message(self) -> Option<FetchedMessage> {
         let (id, name) = (self.id.to_string(), plain_text(&self.reviewer));
-        // The store's answer has the reviewer's mail address, which is not for everyone who answers.
+        // The response contains the reviewer's email address, which must not be visible to everyone who replies.
         let participant = Participant {
             external_id: format!("name:{name}"),
             name: Some(name.clone()),

@@ -1,10 +1,10 @@
-//! WooCommerce, via its REST API v3 with a consumer key: a post becomes a simple product of the store.
+//! WooCommerce, via its REST API v3 with a consumer key. A post becomes a simple product of the store.
 //!
-//! The product's SKU is its marker: the store keeps SKUs unique, so it rejects a repeated call, and the first product
-//! is found.
+//! The product's SKU is its marker. The store keeps SKUs unique, so it rejects a repeated call, and the first product
+//! is looked up.
 //!
-//! Source: WooCommerce REST API documentation, "Authentication over HTTPS" (Basic), "Products", "System status". Over
-//! plain http it would require OAuth 1.0a signatures; http is accepted only for networks that the operator allowed.
+//! Source: WooCommerce REST API documentation, "Authentication over HTTPS" (Basic), "Products", "System status". Plain
+//! http would require OAuth 1.0a signatures, so it is accepted only for networks that the operator allowed.
 
 mod inbox;
 
@@ -53,7 +53,7 @@ impl Woocommerce {
         self.rest(secrets, secrets.require("api_root")?.expose_secret().to_owned())
     }
 
-    /// Looks up the product of an earlier call. Stores match SKUs by prefix, so the whole SKU is compared.
+    /// Looks up the product of an earlier call. Stores match SKUs by prefix, so the complete SKU is compared.
     async fn look_up(&self, rest: &Rest<'_>, sku: &str) -> Result<Option<Product>, CallError> {
         let query = [("sku", sku)];
         let found: Vec<Product> =
@@ -129,7 +129,7 @@ impl Connector for Woocommerce {
             rest.call(Effect::Publishes, Method::POST, "wc/v3/products", &[], WpBody::Json(&body)).await;
         match created {
             Ok(product) => product.published(),
-            // The SKU is unique to this target, so an earlier call of ours succeeded.
+            // The SKU is unique to this target, so an earlier call succeeded.
             Err(failed) if failed.code == "product_invalid_sku" => {
                 self.look_up(&rest, sku).await?.ok_or(failed.error)?.published()
             }
@@ -156,8 +156,8 @@ async fn status(rest: &Rest<'_>) -> Result<(), RestError> {
     Ok(())
 }
 
-/// Checks that the key may write: WooCommerce decides so by the method, before it looks at the body. A batch without
-/// products changes nothing.
+/// Checks that the key may write. WooCommerce checks the method before it reads the body, and a batch without products
+/// changes nothing.
 async fn check_write_access(rest: &Rest<'_>) -> Result<(), ConnectError> {
     let (path, body) = ("wc/v3/products/batch", json!({}));
     let response: Result<Value, RestError> =
@@ -172,7 +172,7 @@ async fn check_write_access(rest: &Rest<'_>) -> Result<(), ConnectError> {
     }
 }
 
-/// Builds the product. A post without text is named after its first picture.
+/// Builds the product. A post without text is named after its first image.
 fn product(post: &OutgoingPost, sku: &str) -> Value {
     let parts = html::split(&post.text);
     let first = post.images.first();

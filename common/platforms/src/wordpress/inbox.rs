@@ -1,10 +1,11 @@
-//! The comments of a WordPress site. A comment without a parent begins a thread, with what is answered below it.
+//! The comments of a WordPress site. A comment without a parent begins a thread, which contains the comments below it.
 //!
-//! A public list answers 200 whatever the credentials are, so `/users/me` is asked once an hour: it shows whether they
-//! are still valid, and whose comments are the account's own.
+//! A public list returns 200 even with invalid credentials, so `/users/me` is requested once per hour. It shows whether
+//! the credentials are valid, and which comments are the account's own.
 //!
-//! A comment has no key of ours. One whose call broke is searched among the comments of its post, by its author, time
-//! and words: WordPress changes quotation marks and smilies when it shows a text, so only letters and digits count.
+//! A comment has no idempotency key: after a call with an unknown outcome, the comments of its post are searched by
+//! author, time and text. WordPress changes quotation marks and smilies when it renders a text, so only letters and
+//! digits are compared.
 //!
 //! Sources: REST API handbook, "Comments"; `WP_REST_Comments_Controller`, `wp_allow_comment` (`comment_duplicate`,
 //! `comment_flood`).
@@ -38,7 +39,7 @@ struct Comment {
     post: i64,
     #[serde(default)]
     parent: i64,
-    /// The user; 0 for a visitor.
+    /// The user's id; 0 for a visitor.
     #[serde(default)]
     author: i64,
     #[serde(default)]
@@ -64,7 +65,7 @@ struct UserId {
     id: i64,
 }
 
-/// What a comment answers.
+/// The parent of a comment.
 #[derive(Deserialize)]
 struct ParentLink {
     id: i64,
@@ -83,11 +84,11 @@ impl Comment {
     fn message(self, own: i64, parents: &Parents) -> Option<FetchedMessage> {
         let id = self.id.to_string();
         let is_own = self.author == own;
-        // What the account writes of its own accord answers no one.
+        // A top-level comment of the account is not part of a conversation.
         if is_own && self.parent == 0 {
             return None;
         }
-        // Visitors have no id; a name is not the same person everywhere, and is no secret.
+        // Visitors have no id, so the name is used. It is not secret and does not reliably identify a visitor.
         let person =
             if self.author > 0 { format!("user:{}", self.author) } else { format!("name:{}", self.author_name) };
         let name = Some(plain_text(&self.author_name)).filter(|name| !name.trim().is_empty());
@@ -120,7 +121,7 @@ impl Comment {
     }
 }
 
-/// Returns what two texts are compared by: their letters and digits, if there are any.
+/// Returns the letters and digits of a text for comparison, or the whole text if it has none.
 fn letters(text: &str) -> String {
     let letters: String = text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect();
     if letters.is_empty() { text.trim().to_owned() } else { letters }
@@ -132,14 +133,14 @@ async fn own_id(rest: &Rest<'_>) -> Result<i64, CallError> {
     Ok(me.id)
 }
 
-/// Returns entries of a list that can be read: one that cannot must not hide the others.
+/// Returns the readable entries of a list. An unreadable entry must not hide the others.
 async fn comments(rest: &Rest<'_>, query: &[(&str, &str)]) -> Result<Vec<Comment>, CallError> {
     let path = "wp/v2/comments";
     let found: Vec<Value> = rest.call(Effect::Repeatable, Method::GET, path, query, WpBody::None).await?;
     Ok(found.into_iter().take(100).filter_map(|comment| serde_json::from_value(comment).ok()).collect())
 }
 
-/// Looks up what is above the comments of a page.
+/// Looks up the ancestors of a page's comments.
 async fn parents_of(rest: &Rest<'_>, found: &[Comment]) -> Result<Parents, CallError> {
     let mut parents = Parents::default();
     for comment in found {
@@ -151,7 +152,7 @@ async fn parents_of(rest: &Rest<'_>, found: &[Comment]) -> Result<Parents, CallE
         if missing.is_empty() {
             break;
         }
-        // What was deleted, or is not approved any more, begins the thread.
+        // If an ancestor was deleted or is no longer approved, its child begins the thread.
         missing.iter().for_each(|id| parents.insert(id, None));
         let include = missing.join(",");
         let query = [("include", include.as_str()), ("per_page", "100"), ("_fields", "id,parent")];
@@ -206,7 +207,7 @@ impl InboxConnector for Wordpress {
         None
     }
 
-    /// `comment_content` is a text of 65,525 characters, more than a reply may have.
+    /// `comment_content` allows 65,525 characters, more than Crier allows in a reply.
     fn check_text(&self, _thread: &ReplyThread, _text: &str) -> Result<(), String> {
         Ok(())
     }

@@ -1,8 +1,8 @@
-//! Which comments of WordPress, or reviews of WooCommerce, were deleted.
+//! Finds comments of WordPress, or reviews of WooCommerce, that were deleted.
 //!
-//! Those that are not shown any more are looked for in the trash and among spam, if the account may see these lists; of
-//! some that are in neither, each is asked for by itself: only its own "no such id" says that it is gone, since one that
-//! waits for approval is in no list that the account may see.
+//! Comments that are no longer listed are searched for in the trash and in spam, if the account may read these lists.
+//! If a comment is in neither, it is requested separately. Only "no such id" proves that it was deleted, because a
+//! comment that waits for approval is in no list that the account may read.
 //!
 //! Sources: REST API handbook, "Comments" (`include`, `status`; `rest_forbidden_param`, `rest_comment_invalid_id`);
 //! WooCommerce REST API documentation, "Product reviews" (`include`, `status`: `approved`, `spam`, `trash`;
@@ -16,17 +16,17 @@ use super::{Rest, RestError, WpBody};
 use crate::CallError;
 use crate::call::Effect;
 
-/// How many are asked for at once; a page has at most 100.
+/// The maximum number of ids per call. A page has at most 100.
 pub const IDS_PER_CALL: usize = 100;
-/// How many are asked for one by one.
+/// The maximum number of comments that are requested separately.
 const MAX_SINGLE_CHECKS: usize = 10;
 
 /// A list of comments.
 pub struct Comments {
     pub path: &'static str,
-    /// The status of those that are shown.
+    /// The status of listed comments.
     pub shown: &'static str,
-    /// The error's code for an id that does not exist.
+    /// The error code for an id that does not exist.
     pub no_such_id: &'static str,
 }
 
@@ -36,7 +36,7 @@ struct Id {
 }
 
 impl Comments {
-    /// Returns those of the ids that are deleted.
+    /// Returns the ids of deleted comments.
     pub async fn deleted(&self, rest: &Rest<'_>, ids: &[String]) -> Result<Vec<String>, CallError> {
         let shown = self.with_status(rest, ids, self.shown).await?;
         let mut unresolved: Vec<String> = ids.iter().filter(|id| !shown.contains(id)).cloned().collect();
@@ -67,7 +67,7 @@ impl Comments {
         Ok(deleted)
     }
 
-    /// Returns those of the ids that have a status.
+    /// Returns the ids of comments with this status.
     async fn with_status(&self, rest: &Rest<'_>, ids: &[String], status: &str) -> Result<Vec<String>, RestError> {
         let include = ids.join(",");
         let query = [("include", include.as_str()), ("status", status), ("per_page", "100"), ("_fields", "id")];
@@ -77,7 +77,7 @@ impl Comments {
     }
 }
 
-/// Returns whether the site does not show this to the account, or says something else of it: no deletion.
+/// Returns whether an error proves nothing: the site does not show this to the account, or rejects the request.
 fn is_inconclusive(failed: &RestError) -> bool {
     matches!(failed.error, CallError::Permanent(_) | CallError::Reauth(_) | CallError::AuthExpired(_))
 }
