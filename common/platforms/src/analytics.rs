@@ -73,7 +73,7 @@ pub trait AnalyticsConnector: Send + Sync {
         &self,
         _account: &ConnectorAccount,
         posts: &[PublishedPost],
-        _skipped: &mut SetAside,
+        _set_aside: &mut SetAside,
     ) -> Result<Vec<Option<Figures>>, CallError> {
         Ok(posts.iter().map(|_| Some(Figures::default())).collect())
     }
@@ -82,7 +82,7 @@ pub trait AnalyticsConnector: Send + Sync {
     async fn account_figures(
         &self,
         account: &ConnectorAccount,
-        skipped: &mut SetAside,
+        set_aside: &mut SetAside,
     ) -> Result<AccountFigures, CallError>;
 }
 

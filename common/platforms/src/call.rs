@@ -19,7 +19,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use reqwest::RequestBuilder;
 use serde::de::DeserializeOwned;
 
-use super::window::learn_platform_clock;
+use super::window::record_platform_clock;
 use super::{AcceptedPost, CallError, ConnectError, Image, Marker};
 
 /// The effect of sending a request twice.
@@ -79,7 +79,7 @@ impl PlatformClient {
         let response = self.http.send(request).await;
         metrics::platform_request(self.platform.as_str(), response.as_ref().ok().map(|a| a.status));
         if let Ok(response) = &response {
-            learn_platform_clock(&response.headers, self.clock.now());
+            record_platform_clock(&response.headers, self.clock.now());
         }
         response.map_err(|error| self.classify_no_response(effect, &error))
     }

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_metric_is_asked_for_while_it_is_valid() {
+    fn a_metric_is_requested_while_it_is_valid() {
         let config = PlatformsConfig::default();
         let names = |day| Metrics::new(Facebook, &config, &at(day)).of_posts().join(" ");
         assert_eq!(names("2026-06-14T23:59:59Z"), "post_impressions post_impressions_unique post_clicks");
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_count_is_no_figure() {
+    fn implausible_counts_are_ignored() {
         let metrics = Metrics::new(Bluesky, &PlatformsConfig::default(), &at("2026-11-01T00:00:00Z"));
         for (value, figure) in
             [(0, Some(0)), (MAX_COUNT, Some(MAX_COUNT)), (-1, None), (MAX_COUNT + 1, None), (i64::MAX, None)]

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_another_kind_are_refused() {
+    fn values_of_another_kind_are_rejected() {
         let right = json!({ "visibility": "unlisted", "sensitive": true, "language": null, "another": [1] });
         assert!(rejected(Platform::Mastodon, right).is_empty());
         let wrong = json!({ "visibility": "secret", "sensitive": "yes", "spoiler_text": "x".repeat(65_536) });

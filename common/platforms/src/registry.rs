@@ -77,8 +77,8 @@ impl ConnectorRegistry {
     /// Adds a connector, replacing the platform's previous one. Its results are sanitized.
     pub fn register(&mut self, connector: Arc<dyn Connector>) {
         let platform = connector.descriptor().platform;
-        let on = EnabledFeatures { inbox: self.has_inbox(platform), analytics: self.reads_figures(platform) };
-        self.connectors.insert(platform, Arc::new(SanitizingConnector(connector, on)));
+        let enabled = EnabledFeatures { inbox: self.has_inbox(platform), analytics: self.reads_figures(platform) };
+        self.connectors.insert(platform, Arc::new(SanitizingConnector(connector, enabled)));
     }
 
     /// Returns the connector of a platform; `None` if Crier cannot publish to it.

@@ -260,9 +260,9 @@ impl AnalyticsConnector for SanitizingConnector {
         &self,
         account: &ConnectorAccount,
         posts: &[PublishedPost],
-        skipped: &mut SetAside,
+        set_aside: &mut SetAside,
     ) -> Result<Vec<Option<Figures>>, CallError> {
-        let figures = analytics_of(self)?.post_figures(account, posts, skipped).await.map_err(CallError::checked)?;
+        let figures = analytics_of(self)?.post_figures(account, posts, set_aside).await.map_err(CallError::checked)?;
         if figures.len() != posts.len() {
             let message = "The platform returned metrics for posts that were not requested.";
             return Err(CallError::Transient(Failure::of(Category::PlatformError, message)));
@@ -273,9 +273,9 @@ impl AnalyticsConnector for SanitizingConnector {
     async fn account_figures(
         &self,
         account: &ConnectorAccount,
-        skipped: &mut SetAside,
+        set_aside: &mut SetAside,
     ) -> Result<AccountFigures, CallError> {
-        analytics_of(self)?.account_figures(account, skipped).await.map_err(CallError::checked)
+        analytics_of(self)?.account_figures(account, set_aside).await.map_err(CallError::checked)
     }
 }
 

@@ -33,7 +33,7 @@ pub(super) async fn with_platform_clock<T>(lookup: impl Future<Output = T>) -> T
 }
 
 /// Records the platform's clock from a response that arrived at `now`.
-pub(super) fn learn_platform_clock(headers: &HeaderMap, now: DateTime<Utc>) {
+pub(super) fn record_platform_clock(headers: &HeaderMap, now: DateTime<Utc>) {
     let date = headers.get(DATE).and_then(|value| parse_date(value.to_str().ok()?));
     let offset = date.map(|date| date - now).filter(|offset| offset.abs() <= MAX_OFFSET);
     // Outside a lookup, the clock is not needed.
@@ -118,7 +118,7 @@ mod tests {
                 let date = time(100 + offset).format("%a, %d %b %Y %H:%M:%S GMT").to_string();
                 headers.insert(DATE, date.parse().unwrap());
             }
-            learn_platform_clock(&headers, time(100));
+            record_platform_clock(&headers, time(100));
             find(CallWindow::of(Some(time(0))), listed, limit)
         })
         .await

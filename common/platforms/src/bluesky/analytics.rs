@@ -29,7 +29,7 @@ impl AnalyticsConnector for Bluesky {
         &self,
         account: &ConnectorAccount,
         posts: &[PublishedPost],
-        _skipped: &mut SetAside,
+        _set_aside: &mut SetAside,
     ) -> Result<Vec<Option<Figures>>, CallError> {
         let (server, token) = (self.server(&account.secrets), account.secrets.require("access_jwt")?);
         let uris: Vec<(&str, &str)> = posts.iter().map(|post| ("uris", post.external_id.as_str())).collect();
@@ -45,7 +45,7 @@ impl AnalyticsConnector for Bluesky {
     async fn account_figures(
         &self,
         account: &ConnectorAccount,
-        _skipped: &mut SetAside,
+        _set_aside: &mut SetAside,
     ) -> Result<AccountFigures, CallError> {
         let (server, token) = (self.server(&account.secrets), account.secrets.require("access_jwt")?);
         let request = server

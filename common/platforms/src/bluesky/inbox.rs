@@ -256,8 +256,8 @@ impl Bluesky {
         let query: Vec<_> = uris.iter().map(|uri| ("uris", uri.as_str())).collect();
         let request = server.get("app.bsky.feed.getPosts").query(&query).bearer_auth(access.expose_secret());
         let found: Posts = server.call(Effect::Repeatable, request).await?;
-        let asked_for = posts(&found.posts).into_iter().filter(|post| uris.contains(&post.uri));
-        asked_for.for_each(|post| post.add_to(parents));
+        let requested = posts(&found.posts).into_iter().filter(|post| uris.contains(&post.uri));
+        requested.for_each(|post| post.add_to(parents));
         Ok(())
     }
 

@@ -99,7 +99,7 @@ impl Server {
         let problem: XrpcErrorBody = serde_json::from_slice(&response.body).unwrap_or_default();
         let name = problem.error.unwrap_or_default();
         let message = problem.message.unwrap_or_default();
-        let error = (!response.status.is_server_error()).then(|| by_name(&name, &message)).flatten();
+        let error = (!response.status.is_server_error()).then(|| classify_name(&name, &message)).flatten();
         let error = error.unwrap_or_else(|| {
             let code = (!name.is_empty()).then_some(name.as_str());
             self.caller.classify_status(effect, &response, code, sanitize_message(&message, &[]))
@@ -140,7 +140,7 @@ impl Server {
 }
 
 /// Classifies an error by its name, where the name is more precise than the status.
-fn by_name(name: &str, message: &str) -> Option<CallError> {
+fn classify_name(name: &str, message: &str) -> Option<CallError> {
     let failure = |category, text: &str| Failure::of(category, text).from_platform(name);
     Some(match name {
         // `InvalidToken` too: a server with new signing keys still accepts the app password that `refresh` uses.

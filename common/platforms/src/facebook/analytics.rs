@@ -78,8 +78,8 @@ impl InsightsBatch<'_> {
         Ok(rejected)
     }
 
-    /// Requests each metric of a post separately, and skips those that are rejected.
-    async fn fetch_one_by_one(&mut self, index: usize, skipped: &mut SetAside) -> Result<(), CallError> {
+    /// Requests each metric of a post separately, and sets aside those that are rejected.
+    async fn fetch_one_by_one(&mut self, index: usize, set_aside: &mut SetAside) -> Result<(), CallError> {
         let paths: Vec<String> = self.names.iter().map(|name| insights_path(&self.posts[index], &[*name])).collect();
         let mut all = Values::new();
         for (name, response) in self.names.iter().zip(self.access.batch(&paths).await?) {
@@ -89,19 +89,19 @@ impl InsightsBatch<'_> {
                     self.read[index] = Insights::Gone;
                     return Ok(());
                 }
-                Err(failure) if is_metric_error(&failure) => self.access.skip_metric(name, skipped),
+                Err(failure) if is_metric_error(&failure) => self.access.set_aside_metric(name, set_aside),
                 Err(failure) => return Err(failure.error),
             }
         }
         self.read[index] = Insights::Known(all);
-        self.names.retain(|name| !skipped.contains(name));
+        self.names.retain(|name| !set_aside.contains(name));
         Ok(())
     }
 
     /// Finds the metrics that one of these posts rejected, and requests the remaining ones for the others.
-    async fn resolve(&mut self, mut rejected: Vec<usize>, skipped: &mut SetAside) -> Result<(), CallError> {
+    async fn resolve(&mut self, mut rejected: Vec<usize>, set_aside: &mut SetAside) -> Result<(), CallError> {
         while let Some((first, others)) = rejected.split_first() {
-            self.fetch_one_by_one(*first, skipped).await?;
+            self.fetch_one_by_one(*first, set_aside).await?;
             if self.names.is_empty() || others.is_empty() {
                 return Ok(());
             }
@@ -124,10 +124,10 @@ impl AnalyticsConnector for Facebook {
         &self,
         account: &ConnectorAccount,
         posts: &[PublishedPost],
-        skipped: &mut SetAside,
+        set_aside: &mut SetAside,
     ) -> Result<Vec<Option<Figures>>, CallError> {
         let access = self.access(account)?;
-        let names: Vec<&str> = self.metrics.of_posts().into_iter().filter(|name| !skipped.contains(name)).collect();
+        let names: Vec<&str> = self.metrics.of_posts().into_iter().filter(|name| !set_aside.contains(name)).collect();
         let mut paths: Vec<String> = posts.iter().map(fields_path).collect();
         if !names.is_empty() {
             paths.extend(posts.iter().map(|post| insights_path(post, &names)));
@@ -139,7 +139,7 @@ impl AnalyticsConnector for Facebook {
         let mut batch = InsightsBatch { access: &access, posts, names, read };
         let all: Vec<usize> = (0..posts.len()).collect();
         let rejected = batch.record(&all, of_insights)?;
-        batch.resolve(rejected, skipped).await?;
+        batch.resolve(rejected, set_aside).await?;
         let is_requested = !of_insights.is_empty();
         let of = |(fields, insights): (&Fields, &Insights)| {
             let none = Values::new();
@@ -162,7 +162,7 @@ impl AnalyticsConnector for Facebook {
     async fn account_figures(
         &self,
         account: &ConnectorAccount,
-        _skipped: &mut SetAside,
+        _set_aside: &mut SetAside,
     ) -> Result<AccountFigures, CallError> {
         let access = self.access(account)?;
         let request = access.request(Method::GET, &account.external_id).query(&[("fields", "id,followers_count")]);

@@ -29,7 +29,7 @@ use crate::inbox::permission::missing_permission;
 use crate::inbox::{InboxPage, OutgoingReply, ReplyThread, check_length, no_context};
 use crate::meta::graph::{Access, GraphFailure, List, parse_time};
 use crate::meta::inbox::{
-    self, INTERVAL, OwnMessage, Streams, find_reply, is_object_id, list, list_below, of_reply, read,
+    self, INTERVAL, OwnMessage, Streams, find_reply, is_object_id, list, list_below, read, reply_error,
 };
 use crate::meta::insights::is_gone;
 use crate::{CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, Reconciled, time_marker};
@@ -65,7 +65,7 @@ struct Post {
 }
 
 #[derive(Clone, Deserialize)]
-struct Person {
+struct User {
     id: String,
     name: Option<String>,
 }
@@ -82,7 +82,7 @@ struct Comment {
     message: String,
     #[serde(default)]
     created_time: String,
-    from: Option<Person>,
+    from: Option<User>,
     parent: Option<Object>,
 }
 
@@ -103,7 +103,7 @@ struct Message {
     message: String,
     #[serde(default)]
     created_time: String,
-    from: Option<Person>,
+    from: Option<User>,
 }
 
 #[derive(Deserialize)]
@@ -111,7 +111,7 @@ struct Sent {
     message_id: Option<String>,
 }
 
-fn participant(person: &Person) -> Participant {
+fn participant(person: &User) -> Participant {
     Participant { external_id: person.id.clone(), name: person.name.clone(), username: None, avatar_url: None }
 }
 
@@ -147,7 +147,7 @@ fn comments(walk: &mut Walk, page: &str, found: &[Value], list: &CommentList) ->
 
 impl Conversation {
     fn messages(self, page: &str, until: DateTime<Utc>) -> Vec<FetchedMessage> {
-        let people: Vec<Person> = read(&self.participants.data);
+        let people: Vec<User> = read(&self.participants.data);
         let Some(person) = people.iter().find(|person| person.id != page && is_object_id(&person.id)) else {
             return Vec::new();
         };
@@ -340,7 +340,7 @@ impl InboxConnector for Facebook {
                 "messages to be answered",
                 "pages_messaging",
             );
-            let sent = sent.map_err(|failure| of_reply(failure, missing))?;
+            let sent = sent.map_err(|failure| reply_error(failure, missing))?;
             return Ok(Published::new(sent.message_id.unwrap_or_default(), None));
         }
         let path = format!("{thread}/comments");
@@ -352,7 +352,7 @@ impl InboxConnector for Facebook {
             "comments to be answered",
             "pages_manage_engagement",
         );
-        Ok(Published::new(created.map_err(|failure| of_reply(failure, missing))?.id, None))
+        Ok(Published::new(created.map_err(|failure| reply_error(failure, missing))?.id, None))
     }
 
     async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Reconciled, CallError> {

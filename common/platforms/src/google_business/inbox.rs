@@ -171,7 +171,7 @@ impl GoogleBusiness {
 }
 
 /// Converts "not found" to the error of a deleted review. Without it, the error would concern the location.
-fn of_review(error: CallError) -> CallError {
+fn review_error(error: CallError) -> CallError {
     match error {
         CallError::Permanent(failure) if failure.platform_code.as_deref() == Some("NOT_FOUND") => {
             let message = "This review no longer exists at Google.";
@@ -246,7 +246,7 @@ impl InboxConnector for GoogleBusiness {
         let path = format!("{}/reply", Self::review_path(account, &reply.thread)?);
         let request = self.request(Method::PUT, &self.hosts.posts, &path, token.expose_secret());
         let request = request.json(&json!({ "comment": reply.text }));
-        let owner_reply: ReviewReply = self.call(Effect::Publishes, request).await.map_err(of_review)?;
+        let owner_reply: ReviewReply = self.call(Effect::Publishes, request).await.map_err(review_error)?;
         if owner_reply.review_reply_state == "REJECTED" {
             let message = "Google rejected this reply: it violates the rules for replies to reviews.";
             return Err(CallError::Permanent(Failure::of(Category::InvalidContent, message).from_platform("REJECTED")));
@@ -258,7 +258,7 @@ impl InboxConnector for GoogleBusiness {
         let token = account.secrets.require("access_token")?;
         let path = Self::review_path(account, &reply.thread)?;
         let request = self.request(Method::GET, &self.hosts.posts, &path, token.expose_secret());
-        let review: Review = self.call(Effect::Repeatable, request).await.map_err(of_review)?;
+        let review: Review = self.call(Effect::Repeatable, request).await.map_err(review_error)?;
         let id = &reply.thread.thread_id;
         let found = review.review_reply.filter(|owner_reply| is_same(&owner_reply.comment, &reply.text));
         Ok(found.map_or(Reconciled::Absent, |owner_reply| Reconciled::Matches(vec![owner_reply.published(id)])))

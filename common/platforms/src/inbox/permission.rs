@@ -33,8 +33,8 @@ pub fn recently_denied(
 ) -> Option<InboxPage> {
     let cursor = cursor?;
     let until: DateTime<Utc> = cursor["refused"]["until"].as_str()?.parse().ok()?;
-    let counts = now < until && cursor["refused"]["token"] == token_name(account).as_str();
-    counts.then(|| InboxPage { cursor: cursor.clone(), unavailable: Some(failure.clone()), ..InboxPage::default() })
+    let is_recent = now < until && cursor["refused"]["token"] == token_name(account).as_str();
+    is_recent.then(|| InboxPage { cursor: cursor.clone(), unavailable: Some(failure.clone()), ..InboxPage::default() })
 }
 
 /// Returns an empty page that records that the stream is denied. `restart` is the cursor to begin with when it is

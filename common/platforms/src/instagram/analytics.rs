@@ -24,15 +24,15 @@ impl AnalyticsConnector for Instagram {
         &self,
         account: &ConnectorAccount,
         posts: &[PublishedPost],
-        skipped: &mut SetAside,
+        set_aside: &mut SetAside,
     ) -> Result<Vec<Option<Figures>>, CallError> {
-        self.access(account)?.post_figures(posts, &self.metrics, skipped).await
+        self.access(account)?.post_figures(posts, &self.metrics, set_aside).await
     }
 
     async fn account_figures(
         &self,
         account: &ConnectorAccount,
-        _skipped: &mut SetAside,
+        _set_aside: &mut SetAside,
     ) -> Result<AccountFigures, CallError> {
         let access = self.access(account)?;
         let fields = [("fields", "id,followers_count,follows_count,media_count")];

@@ -29,7 +29,7 @@ use crate::inbox::permission::missing_permission;
 use crate::inbox::{InboxPage, OutgoingReply, ReplyThread, check_length, no_context};
 use crate::meta::containers::is_id;
 use crate::meta::graph::{Access, GraphFailure, List, parse_time};
-use crate::meta::inbox::{self, INTERVAL, OwnMessage, Streams, find_reply, list, list_below, of_reply, read};
+use crate::meta::inbox::{self, INTERVAL, OwnMessage, Streams, find_reply, list, list_below, read, reply_error};
 use crate::meta::insights::is_gone;
 use crate::{CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, Reconciled, time_marker};
 
@@ -56,7 +56,7 @@ struct Media {
 }
 
 #[derive(Clone, Default, Deserialize)]
-struct Person {
+struct User {
     id: Option<String>,
     username: Option<String>,
 }
@@ -70,7 +70,7 @@ struct Comment {
     timestamp: String,
     username: Option<String>,
     #[serde(default)]
-    from: Person,
+    from: User,
     #[serde(default)]
     replies: List<Value>,
 }
@@ -93,7 +93,7 @@ struct Message {
     #[serde(default)]
     created_time: String,
     #[serde(default)]
-    from: Person,
+    from: User,
 }
 
 #[derive(Deserialize)]
@@ -101,7 +101,7 @@ struct Created {
     id: String,
 }
 
-impl Person {
+impl User {
     /// The account has another id in messages, so its name is compared as well.
     fn is(&self, account: &ConnectorAccount) -> bool {
         let is_named = |own: &String| self.username.as_ref().is_some_and(|name| name.eq_ignore_ascii_case(own));
@@ -117,9 +117,9 @@ impl Person {
 }
 
 impl Comment {
-    fn author(&self) -> Person {
+    fn author(&self) -> User {
         let username = self.from.username.clone().or_else(|| self.username.clone());
-        Person { username, id: self.from.id.clone() }
+        User { username, id: self.from.id.clone() }
     }
 
     fn message(&self, account: &ConnectorAccount, list: &CommentList, thread: &str) -> Option<FetchedMessage> {
@@ -141,7 +141,7 @@ impl Comment {
 }
 
 /// The content of a page of comments.
-struct Comments {
+struct CommentPage {
     messages: Vec<FetchedMessage>,
     continues: bool,
     /// Replies that did not come with their comments.
@@ -149,7 +149,7 @@ struct Comments {
 }
 
 /// Returns the comments of a page with their replies, oldest first.
-fn comments(account: &ConnectorAccount, walk: &mut Walk, found: &[Value], list: &CommentList) -> Comments {
+fn comments(account: &ConnectorAccount, walk: &mut Walk, found: &[Value], list: &CommentList) -> CommentPage {
     let found: Vec<Comment> = read(found);
     let times: Vec<_> = found.iter().filter_map(|comment| parse_time(&comment.timestamp)).collect();
     let continues = walk.continues(&times);
@@ -167,7 +167,7 @@ fn comments(account: &ConnectorAccount, walk: &mut Walk, found: &[Value], list: 
         replies.extend(page.map(|page| CommentList { thread, page: Some(page), ..list.clone() }));
     }
     messages.retain(|message| message.sent_at >= walk.until);
-    Comments { messages, continues, replies }
+    CommentPage { messages, continues, replies }
 }
 
 fn comment_fields() -> String {
@@ -176,8 +176,8 @@ fn comment_fields() -> String {
 
 impl Conversation {
     fn messages(self, account: &ConnectorAccount, until: DateTime<Utc>) -> Vec<FetchedMessage> {
-        let people: Vec<Person> = read(&self.participants.data);
-        let person = people.iter().find(|person| !person.is(account)).and_then(Person::participant);
+        let people: Vec<User> = read(&self.participants.data);
+        let person = people.iter().find(|person| !person.is(account)).and_then(User::participant);
         let Some(person) = person else { return Vec::new() };
         let message = |message: Message| {
             let is_own = message.from.is(account);
@@ -332,7 +332,7 @@ impl InboxConnector for Instagram {
         let request = access.request(Method::POST, &path).json(&json!({ "message": reply.text }));
         let created: Result<Created, GraphFailure> = access.call_with_codes(Effect::Publishes, request).await;
         let missing = Self::missing_to(account, "answered", COMMENTS);
-        Ok(Published::new(created.map_err(|failure| of_reply(failure, missing))?.id, None))
+        Ok(Published::new(created.map_err(|failure| reply_error(failure, missing))?.id, None))
     }
 
     async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Reconciled, CallError> {

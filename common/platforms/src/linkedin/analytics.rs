@@ -58,7 +58,7 @@ impl AnalyticsConnector for Linkedin {
         &self,
         account: &ConnectorAccount,
         posts: &[PublishedPost],
-        _skipped: &mut SetAside,
+        _set_aside: &mut SetAside,
     ) -> Result<Vec<Option<Figures>>, CallError> {
         let mut figures = vec![Some(Figures::default()); posts.len()];
         if !account.external_id.starts_with(URN) {
@@ -91,7 +91,7 @@ impl AnalyticsConnector for Linkedin {
     async fn account_figures(
         &self,
         account: &ConnectorAccount,
-        _skipped: &mut SetAside,
+        _set_aside: &mut SetAside,
     ) -> Result<AccountFigures, CallError> {
         if !account.external_id.starts_with(URN) {
             return Ok(AccountFigures::default());

@@ -171,13 +171,13 @@ impl Comment {
         named.or_else(|| comment_urn(self.object.as_deref()?, self.id.as_deref()?))
     }
 
-    fn made_at(&self) -> Option<DateTime<Utc>> {
+    fn created_at(&self) -> Option<DateTime<Utc>> {
         time(self.created.as_ref().map(|change| change.time))
     }
 
     /// Returns the time of the last change.
     fn changed_at(&self) -> Option<DateTime<Utc>> {
-        self.made_at().max(time(self.last_modified.as_ref().map(|change| change.time)))
+        self.created_at().max(time(self.last_modified.as_ref().map(|change| change.time)))
     }
 
     /// Returns whether there may be replies. Only a count of 0 excludes them.
@@ -206,7 +206,7 @@ impl Comment {
             subject: Some(Subject { external_id: list.post.clone(), url: list.url.clone() }),
             author_name: None,
             body: self.text(),
-            sent_at: self.made_at()?,
+            sent_at: self.created_at()?,
             reply_context: Map::new(),
             external_id,
         })
@@ -224,7 +224,7 @@ impl LinkedinError {
     }
 
     /// Converts the error to that of a reply.
-    fn of_reply(self) -> CallError {
+    fn reply_error(self) -> CallError {
         let code = self.error.failure().platform_code.clone().unwrap_or_default();
         let permanent =
             |category, message: &str| CallError::Permanent(Failure::of(category, message).from_platform(&code));
@@ -327,11 +327,9 @@ impl Linkedin {
             let found = self.comments_of(account, thread, start, SEARCHED_PER_PAGE).await?;
             let comments: Vec<Comment> = found.read(SEARCHED_PER_PAGE);
             let own = comments.into_iter().filter(|one| one.actor.as_deref() == Some(&account.external_id));
-            own_messages.extend(
-                own.filter_map(|one| {
-                    Some(OwnMessage { id: one.urn()?, text: one.text(), at: one.made_at(), url: None })
-                }),
-            );
+            own_messages.extend(own.filter_map(|one| {
+                Some(OwnMessage { id: one.urn()?, text: one.text(), at: one.created_at(), url: None })
+            }));
             page = found.next(start, SEARCHED_PER_PAGE);
             if page.is_none() {
                 is_all = true;
@@ -417,10 +415,10 @@ impl InboxConnector for Linkedin {
         let token = account.secrets.require("access_token")?;
         let path = format!("/rest/socialActions/{}/comments", encoded(thread));
         let request = self.request(Method::POST, &path, &token).json(&body);
-        let response = self.send(Effect::Publishes, request).await.map_err(LinkedinError::of_reply)?;
-        let made = serde_json::from_slice::<Comment>(&response.body).ok().and_then(|made| made.urn());
+        let response = self.send(Effect::Publishes, request).await.map_err(LinkedinError::reply_error)?;
+        let urn_in_body = serde_json::from_slice::<Comment>(&response.body).ok().and_then(|comment| comment.urn());
         let number = response.headers.get("x-restli-id").and_then(|id| id.to_str().ok());
-        let urn = made.or_else(|| comment_urn(object, number?));
+        let urn = urn_in_body.or_else(|| comment_urn(object, number?));
         urn.map(|urn| Published::new(urn, None)).ok_or_else(|| {
             let message = "LinkedIn accepted the reply but returned no ID: it may have been published.";
             CallError::Unknown(Failure::of(Category::OutcomeUnknown, message))

@@ -23,7 +23,7 @@ impl AnalyticsConnector for Mastodon {
         &self,
         account: &ConnectorAccount,
         posts: &[PublishedPost],
-        _skipped: &mut SetAside,
+        _set_aside: &mut SetAside,
     ) -> Result<Vec<Option<Figures>>, CallError> {
         let instance = self.instance(account)?;
         let mut figures = Vec::with_capacity(posts.len());
@@ -46,7 +46,7 @@ impl AnalyticsConnector for Mastodon {
     async fn account_figures(
         &self,
         account: &ConnectorAccount,
-        _skipped: &mut SetAside,
+        _set_aside: &mut SetAside,
     ) -> Result<AccountFigures, CallError> {
         let instance = self.instance(account)?;
         let request = instance.request(Method::GET, "/api/v1/accounts/verify_credentials");

@@ -78,7 +78,7 @@ impl Mastodon {
     }
 
     /// Returns whether the server still knows an application. Mastodon needs no `redirect_uri` here; GoToSocial does.
-    async fn knows(
+    async fn knows_application(
         &self,
         server: &AuthServer,
         application: &Application,
@@ -180,7 +180,7 @@ impl OAuthConnector for Mastodon {
         stored: Option<Application>,
     ) -> Result<Option<Application>, ConnectError> {
         if let Some(stored) = stored
-            && self.knows(server, &stored, redirect_uri).await?
+            && self.knows_application(server, &stored, redirect_uri).await?
         {
             return Ok(Some(stored));
         }

@@ -19,9 +19,9 @@ const MAX_CHARACTERS: &str = "/configuration/statuses/max_characters";
 
 /// Reads the limits of a server.
 pub(super) async fn read(instance: &Instance<'_>) -> Result<AccountLimits, CallError> {
-    let (stated, software) = (stated(instance).await?, software(instance).await?);
+    let (documents, software) = (instance_documents(instance).await?, software(instance).await?);
     let number = |paths: &[&str]| {
-        let found = paths.iter().find_map(|path| stated.iter().find_map(|one| one.pointer(path)?.as_u64()));
+        let found = paths.iter().find_map(|path| documents.iter().find_map(|one| one.pointer(path)?.as_u64()));
         found.filter(|number| *number > 0)
     };
     let count = |paths: &[&str]| number(paths).map(|number| u32::try_from(number).unwrap_or(u32::MAX));
@@ -36,7 +36,7 @@ pub(super) async fn read(instance: &Instance<'_>) -> Result<AccountLimits, CallE
         max_alt_text: alt_text.or(is_pixelfed.then_some(PIXELFED_ALT_TEXT)),
         max_image_bytes: number(&[&media("image_size_limit"), "/upload_limit"]),
         max_image_pixels: number(&[&media("image_matrix_limit")]),
-        mime_types: stated
+        mime_types: documents
             .iter()
             .find_map(|one| image_types(one.pointer(&media("supported_mime_types"))?))
             .unwrap_or_default(),
@@ -52,7 +52,7 @@ fn image_types(list: &Value) -> Option<Vec<String>> {
 }
 
 /// Returns the server's instance documents: v2, and v1 if v2 lacks the maximum length of posts.
-async fn stated(instance: &Instance<'_>) -> Result<Vec<Value>, CallError> {
+async fn instance_documents(instance: &Instance<'_>) -> Result<Vec<Value>, CallError> {
     let newer = find(instance, "/api/v2/instance").await?;
     if newer.as_ref().is_some_and(|newer| newer.pointer(MAX_CHARACTERS).is_some()) {
         return Ok(newer.into_iter().collect());

@@ -86,7 +86,7 @@ impl Access<'_> {
         let request = request.bearer_auth(self.token.expose_secret());
         match self.app_secret.expose_secret() {
             "" => request,
-            secret => request.query(&[("appsecret_proof", proof(self.token.expose_secret(), secret))]),
+            secret => request.query(&[("appsecret_proof", appsecret_proof(self.token.expose_secret(), secret))]),
         }
     }
 
@@ -129,7 +129,7 @@ impl Access<'_> {
     fn classify(&self, effect: Effect, response: &HttpResponse, error: &GraphError) -> CallError {
         let text = error.error_user_msg.as_deref().unwrap_or(&error.message);
         let detail = sanitize_message(text, &[self.token.expose_secret()]);
-        let (kind, category, what) = class(error);
+        let (kind, category, what) = error_class(error);
         let code = match error.error_subcode {
             Some(subcode) => format!("{}/{subcode}", error.code),
             None => error.code.to_string(),
@@ -178,7 +178,7 @@ enum Kind {
 }
 
 /// Returns the class of an error, its category, and a phrase for users that says what Facebook does.
-fn class(error: &GraphError) -> (Kind, Category, &'static str) {
+fn error_class(error: &GraphError) -> (Kind, Category, &'static str) {
     use Kind::{ByStatus, Internal, Permanent, Rate, Reauth, Transient, UploadsMissing};
     match (error.code, error.error_subcode) {
         (_, Some(1_366_046)) => (Permanent, Category::Media, "does not accept an image of this post"),
@@ -219,7 +219,7 @@ fn class(error: &GraphError) -> (Kind, Category, &'static str) {
 }
 
 /// `appsecret_proof`: a stolen token cannot be used without the application's secret.
-fn proof(token: &str, app_secret: &str) -> String {
+fn appsecret_proof(token: &str, app_secret: &str) -> String {
     match Hmac::<Sha256>::new_from_slice(app_secret.as_bytes()) {
         Ok(mut mac) => {
             mac.update(token.as_bytes());

@@ -136,7 +136,7 @@ pub(crate) async fn fetch<S: Streams>(
 }
 
 /// Converts the error to that of a reply.
-pub(crate) fn of_reply(failure: GraphFailure, missing: Failure) -> CallError {
+pub(crate) fn reply_error(failure: GraphFailure, missing: Failure) -> CallError {
     let code = failure.error.failure().platform_code.clone().unwrap_or_default();
     let permanent = |category, message: &str| CallError::Permanent(Failure::of(category, message).from_platform(&code));
     match &failure {

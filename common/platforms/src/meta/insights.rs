@@ -1,5 +1,5 @@
 //! Insights: the values of metrics that are requested by name. If Meta does not know one name, or does not allow it,
-//! the whole call fails. Each is then requested separately, and those that fail are skipped for the account.
+//! the whole call fails. Each is then requested separately, and those that fail are set aside for the account.
 //!
 //! Sources: "Insights" of the Graph API, the Instagram platform and Threads, January to June 2026. An empty response
 //! means that there is no value yet, not 0.
@@ -64,9 +64,9 @@ impl Access<'_> {
         &self,
         path: &str,
         names: &[&str],
-        skipped: &mut SetAside,
+        set_aside: &mut SetAside,
     ) -> Result<Insights, CallError> {
-        let names: Vec<&str> = names.iter().copied().filter(|name| !skipped.contains(name)).collect();
+        let names: Vec<&str> = names.iter().copied().filter(|name| !set_aside.contains(name)).collect();
         if names.is_empty() {
             return Ok(Insights::Known(Values::new()));
         }
@@ -80,7 +80,7 @@ impl Access<'_> {
         for name in names {
             match self.fetch_values(path, &[name]).await {
                 Ok(values) => all.extend(values),
-                Err(failure) if is_metric_error(&failure) => self.skip_metric(name, skipped),
+                Err(failure) if is_metric_error(&failure) => self.set_aside_metric(name, set_aside),
                 // Deleted since the first call.
                 Err(failure) if is_gone(&failure) => return Ok(Insights::Gone),
                 Err(failure) => return Err(failure.error),
@@ -94,12 +94,12 @@ impl Access<'_> {
         &self,
         posts: &[PublishedPost],
         metrics: &Metrics,
-        skipped: &mut SetAside,
+        set_aside: &mut SetAside,
     ) -> Result<Vec<Option<Figures>>, CallError> {
         let mut figures = Vec::with_capacity(posts.len());
         for post in posts {
             let path = format!("{}/insights", post.external_id);
-            figures.push(match self.insights(&path, &metrics.of_posts(), skipped).await? {
+            figures.push(match self.insights(&path, &metrics.of_posts(), set_aside).await? {
                 Insights::Known(values) => Some(metrics.post(|name| values.get(name).copied())),
                 Insights::Gone => None,
             });
@@ -119,10 +119,10 @@ impl Access<'_> {
         Ok(response.data.into_iter().filter_map(|one| Some((one.name.clone(), one.value()?))).collect())
     }
 
-    /// Skips a metric that Meta rejects.
-    pub(crate) fn skip_metric(&self, name: &str, skipped: &mut SetAside) {
+    /// Sets aside a metric that Meta rejects.
+    pub(crate) fn set_aside_metric(&self, name: &str, set_aside: &mut SetAside) {
         tracing::warn!(platform = self.client.name(), metric = name, "the platform rejected a metric");
-        skipped.add(name);
+        set_aside.add(name);
     }
 }
 

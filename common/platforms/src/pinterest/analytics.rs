@@ -54,10 +54,10 @@ impl Pinterest {
         &self,
         account: &ConnectorAccount,
         id: &str,
-        skipped: &mut SetAside,
+        set_aside: &mut SetAside,
     ) -> Result<Option<Figures>, CallError> {
         let names = self.metrics.fields_of_posts();
-        if names.iter().all(|name| skipped.contains(name)) {
+        if names.iter().all(|name| set_aside.contains(name)) {
             return Ok(Some(Figures::default()));
         }
         let path = format!("/pins/{}", utf8_percent_encode(id, NON_ALPHANUMERIC));
@@ -66,17 +66,17 @@ impl Pinterest {
             PinAccess::Gone => None,
             PinAccess::Rejected => Some(Figures::default()),
             PinAccess::ScopeMissing => {
-                skip_metrics(&names, skipped);
+                set_aside_metrics(&names, set_aside);
                 Some(Figures::default())
             }
         })
     }
 }
 
-fn skip_metrics(names: &[&str], skipped: &mut SetAside) {
+fn set_aside_metrics(names: &[&str], set_aside: &mut SetAside) {
     tracing::warn!(platform = "pinterest", metrics = ?names, "the platform rejected metrics");
     for name in names {
-        skipped.add(name);
+        set_aside.add(name);
     }
 }
 
@@ -90,11 +90,11 @@ impl AnalyticsConnector for Pinterest {
         &self,
         account: &ConnectorAccount,
         posts: &[PublishedPost],
-        skipped: &mut SetAside,
+        set_aside: &mut SetAside,
     ) -> Result<Vec<Option<Figures>>, CallError> {
         let mut figures = Vec::with_capacity(posts.len());
         for post in posts {
-            figures.push(self.pin_figures(account, &post.external_id, skipped).await?);
+            figures.push(self.pin_figures(account, &post.external_id, set_aside).await?);
         }
         Ok(figures)
     }
@@ -102,16 +102,16 @@ impl AnalyticsConnector for Pinterest {
     async fn account_figures(
         &self,
         account: &ConnectorAccount,
-        skipped: &mut SetAside,
+        set_aside: &mut SetAside,
     ) -> Result<AccountFigures, CallError> {
         let names = self.metrics.fields_of_accounts();
-        if names.iter().all(|name| skipped.contains(name)) {
+        if names.iter().all(|name| set_aside.contains(name)) {
             return Ok(AccountFigures::default());
         }
         if let PinAccess::Known(own) = self.read(account, "/user_account", &[]).await? {
             return Ok(self.metrics.account(|name| count(&own, name)));
         }
-        skip_metrics(&names, skipped);
+        set_aside_metrics(&names, set_aside);
         Ok(AccountFigures::default())
     }
 }

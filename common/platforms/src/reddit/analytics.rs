@@ -40,7 +40,7 @@ impl AnalyticsConnector for Reddit {
         &self,
         account: &ConnectorAccount,
         posts: &[PublishedPost],
-        _skipped: &mut SetAside,
+        _set_aside: &mut SetAside,
     ) -> Result<Vec<Option<Figures>>, CallError> {
         let session = self.session(account)?;
         let names: Vec<&str> = posts.iter().map(|post| post.external_id.as_str()).collect();
@@ -58,7 +58,7 @@ impl AnalyticsConnector for Reddit {
     async fn account_figures(
         &self,
         account: &ConnectorAccount,
-        _skipped: &mut SetAside,
+        _set_aside: &mut SetAside,
     ) -> Result<AccountFigures, CallError> {
         let session = self.session(account)?;
         let request = session.request(Method::GET, "/api/v1/me").query(&[("raw_json", "1")]);

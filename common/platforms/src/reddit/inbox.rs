@@ -70,7 +70,7 @@ struct Message {
 
 /// The response to a new comment or message.
 #[derive(Deserialize)]
-struct Made {
+struct CreatedMessage {
     things: Vec<Thing>,
 }
 
@@ -249,9 +249,9 @@ impl InboxConnector for Reddit {
         let session = self.session(account)?;
         let form = [("api_type", "json"), ("thing_id", thing), ("text", reply.text.as_str())];
         let request = session.request(Method::POST, "/api/comment").form(&form);
-        let made: Made = session.submit(request).await.map_err(|failure| failure.error)?;
-        let made = made.things.into_iter().next().and_then(|thing| thing.data.name.or(thing.data.id));
-        Ok(Published::new(made.unwrap_or_default(), None))
+        let created: CreatedMessage = session.submit(request).await.map_err(|failure| failure.error)?;
+        let created = created.things.into_iter().next().and_then(|thing| thing.data.name.or(thing.data.id));
+        Ok(Published::new(created.unwrap_or_default(), None))
     }
 
     async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Reconciled, CallError> {

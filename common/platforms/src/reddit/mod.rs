@@ -135,7 +135,7 @@ impl<'a> RedditOptions<'a> {
 }
 
 #[derive(Deserialize)]
-struct Made {
+struct CreatedPost {
     /// `t3_…`. Missing if the post is created later.
     name: Option<String>,
     id: Option<String>,
@@ -143,7 +143,7 @@ struct Made {
     url: Option<String>,
 }
 
-impl Made {
+impl CreatedPost {
     /// Returns the post's name or id.
     fn name(self) -> Option<String> {
         let is_id = |text: &String| {
@@ -212,7 +212,7 @@ impl Session<'_> {
         Ok(find(CallWindow::of(post.called_at), listed, MAX_RECENT_POSTS))
     }
 
-    async fn submit_text(&self, options: &RedditOptions<'_>, post: &OutgoingPost) -> Result<Made, SubmitError> {
+    async fn submit_text(&self, options: &RedditOptions<'_>, post: &OutgoingPost) -> Result<CreatedPost, SubmitError> {
         let mut fields = options.fields();
         match options.link {
             Some(link) => fields.extend([("kind", "link"), ("url", link)]),
@@ -227,14 +227,18 @@ impl Session<'_> {
         options: &RedditOptions<'_>,
         post: &OutgoingPost,
         image: &Image,
-    ) -> Result<Made, SubmitError> {
+    ) -> Result<CreatedPost, SubmitError> {
         let url = Uploaded::of(image)?.url;
         let mut fields = options.fields();
         fields.extend([("kind", "image"), ("url", url.as_str()), ("text", &post.text)]);
         self.submit(self.request(Method::POST, "/api/submit").form(&fields)).await
     }
 
-    async fn submit_gallery(&self, options: &RedditOptions<'_>, post: &OutgoingPost) -> Result<Made, SubmitError> {
+    async fn submit_gallery(
+        &self,
+        options: &RedditOptions<'_>,
+        post: &OutgoingPost,
+    ) -> Result<CreatedPost, SubmitError> {
         let item = |image: &Image| -> Result<Value, CallError> {
             Ok(json!({ "media_id": Uploaded::of(image)?.asset_id, "caption": "", "outbound_url": "" }))
         };
@@ -323,20 +327,20 @@ impl Connector for Reddit {
 
     async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
         let (options, session) = (RedditOptions::of(post)?, self.session(account)?);
-        let made = match post.images.as_slice() {
+        let created = match post.images.as_slice() {
             [] => session.submit_text(&options, post).await,
             [only] => session.submit_image(&options, post, only).await,
             _ => session.submit_gallery(&options, post).await,
         };
         let is_old = |image: &Image| image.uploaded.as_ref().is_some_and(|uploaded| !uploaded.uploaded_in_this_run);
-        let made = made.map_err(|SubmitError { error, field }| match (error, field.as_deref()) {
+        let created = created.map_err(|SubmitError { error, field }| match (error, field.as_deref()) {
             // Reddit deletes uploads that no post references.
             (CallError::Permanent(failure), Some("url" | "items")) if post.images.iter().any(is_old) => {
                 CallError::UploadsMissing(failure)
             }
             (error, _) => error,
         })?;
-        if let Some(name) = made.name() {
+        if let Some(name) = created.name() {
             return Ok(options.published(&name));
         }
         // The post is created after its image is processed, and looked up then.

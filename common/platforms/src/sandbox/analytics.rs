@@ -46,7 +46,7 @@ impl AnalyticsConnector for Sandbox {
         &self,
         _account: &ConnectorAccount,
         posts: &[PublishedPost],
-        _skipped: &mut SetAside,
+        _set_aside: &mut SetAside,
     ) -> Result<Vec<Option<Figures>>, CallError> {
         let now = self.store.now();
         Ok(posts.iter().map(|post| Some(figures(&post.external_id, post.published_at, now))).collect())
@@ -55,7 +55,7 @@ impl AnalyticsConnector for Sandbox {
     async fn account_figures(
         &self,
         account: &ConnectorAccount,
-        _skipped: &mut SetAside,
+        _set_aside: &mut SetAside,
     ) -> Result<AccountFigures, CallError> {
         let handle = account.external_id.as_str();
         let counted = async { sandbox::count(&mut self.store.read().await?, handle).await };

@@ -20,7 +20,7 @@ use crier_store::{Store, StoreError, Tx};
 use secrecy::ExposeSecret;
 use serde_json::{Map, Value};
 
-use self::posts::Posts;
+use self::posts::PostBatcher;
 use super::{
     AnalyticsConnector, CallError, ConnectError, Connected, Connector, ConnectorAccount, Image, InboxConnector, Marker,
     MarkerSeed, OutgoingPost, Published, Reconciled, Refreshed, Secrets,
@@ -74,13 +74,13 @@ pub struct Sandbox {
     store: Store,
     public_url: String,
     slow: Duration,
-    posts: Posts,
+    posts: PostBatcher,
 }
 
 impl Sandbox {
     /// Creates a sandbox; `public_url` has no trailing slash.
     pub fn new(store: Store, public_url: impl Into<String>) -> Self {
-        let posts = Posts::new(store.clone());
+        let posts = PostBatcher::new(store.clone());
         Self { store, public_url: public_url.into(), slow: SLOW, posts }
     }
 

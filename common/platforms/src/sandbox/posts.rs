@@ -1,4 +1,4 @@
-//! Publishes posts. Posts that arrive together share a transaction.
+//! Publishes posts. Those that arrive together share a transaction.
 
 use std::sync::OnceLock;
 
@@ -8,13 +8,13 @@ use crier_store::{Batcher, Result, Store, StoreError};
 /// The maximum number of concurrent transactions.
 const CONCURRENCY: usize = 1;
 
-pub struct Posts {
+pub struct PostBatcher {
     store: Store,
     /// The batcher's task needs a runtime, so it starts with the first post.
     batches: OnceLock<Batcher<NewSandboxPost, Result<Option<i64>>>>,
 }
 
-impl Posts {
+impl PostBatcher {
     pub fn new(store: Store) -> Self {
         Self { store, batches: OnceLock::new() }
     }

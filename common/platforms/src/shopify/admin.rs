@@ -95,8 +95,8 @@ impl Admin<'_> {
         let GraphQlResponse { data, errors, extensions } = self.client.read(effect, &response)?;
         let data = data.unwrap_or_default();
         // With an error and an article, the article was created, and a field of the response could not be read.
-        let is_made = data.pointer("/articleCreate/article/id").is_some_and(Value::is_string);
-        if let Some(error) = errors.unwrap_or_default().first().filter(|_| !is_made) {
+        let is_created = data.pointer("/articleCreate/article/id").is_some_and(Value::is_string);
+        if let Some(error) = errors.unwrap_or_default().first().filter(|_| !is_created) {
             return Err(self.classify(effect, error, &extensions));
         }
         let unreadable = |_| self.client.classify_unknown_effect(effect, "sent an unreadable response", None);

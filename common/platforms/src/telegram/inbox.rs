@@ -49,7 +49,7 @@ struct Incoming {
     message_id: i64,
     date: i64,
     chat: super::Chat,
-    from: Option<Person>,
+    from: Option<Sender>,
     sender_chat: Option<Named>,
     message_thread_id: Option<i64>,
     #[serde(default)]
@@ -63,7 +63,7 @@ struct Incoming {
 #[derive(Deserialize)]
 struct ReplyTarget {
     message_id: i64,
-    from: Option<Person>,
+    from: Option<Sender>,
     sender_chat: Option<Named>,
     #[serde(default)]
     is_automatic_forward: bool,
@@ -83,7 +83,7 @@ struct Named {
 }
 
 #[derive(Deserialize)]
-struct Person {
+struct Sender {
     id: i64,
     #[serde(default)]
     first_name: String,
@@ -96,7 +96,7 @@ struct Linked {
     linked_chat_id: Option<i64>,
 }
 
-impl Person {
+impl Sender {
     fn name(&self) -> String {
         match &self.last_name {
             Some(last) => format!("{} {last}", self.first_name),
@@ -214,7 +214,7 @@ fn after(cursor: Option<i64>, updates: &[Update], now: DateTime<Utc>) -> (Value,
 }
 
 /// Converts the error of reading the queue.
-fn conflict(error: MethodError) -> CallError {
+fn queue_error(error: MethodError) -> CallError {
     let error = error.into_error();
     if error.failure().platform_code.as_deref() != Some("409") {
         return error;
@@ -278,7 +278,7 @@ impl InboxConnector for Telegram {
             body["offset"] = Value::from(offset);
         }
         let read = self.call(Effect::Repeatable, &token, "getUpdates", TelegramBody::Json(body)).await;
-        let found: Vec<Value> = read.map_err(conflict)?;
+        let found: Vec<Value> = read.map_err(queue_error)?;
         let updates = found.into_iter().take(PAGE).filter_map(|update| serde_json::from_value(update).ok());
         let updates: Vec<Update> = updates.collect();
         let messages: Vec<Incoming> = updates.iter().filter_map(incoming).collect();

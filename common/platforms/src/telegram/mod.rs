@@ -243,7 +243,7 @@ impl AnalyticsConnector for Telegram {
     async fn account_figures(
         &self,
         account: &ConnectorAccount,
-        _skipped: &mut SetAside,
+        _set_aside: &mut SetAside,
     ) -> Result<AccountFigures, CallError> {
         let (token, chat) = (account.secrets.require("bot_token")?, account.secrets.require("chat_id")?);
         let body = TelegramBody::Json(json!({ "chat_id": chat.expose_secret() }));

@@ -21,19 +21,19 @@ impl AnalyticsConnector for Threads {
         &self,
         account: &ConnectorAccount,
         posts: &[PublishedPost],
-        skipped: &mut SetAside,
+        set_aside: &mut SetAside,
     ) -> Result<Vec<Option<Figures>>, CallError> {
-        self.access(account.secrets.require("access_token")?).post_figures(posts, &self.metrics, skipped).await
+        self.access(account.secrets.require("access_token")?).post_figures(posts, &self.metrics, set_aside).await
     }
 
     async fn account_figures(
         &self,
         account: &ConnectorAccount,
-        skipped: &mut SetAside,
+        set_aside: &mut SetAside,
     ) -> Result<AccountFigures, CallError> {
         let access = self.access(account.secrets.require("access_token")?);
         let path = format!("{}/threads_insights", account.external_id);
-        let values = match access.insights(&path, &self.metrics.of_accounts(), skipped).await? {
+        let values = match access.insights(&path, &self.metrics.of_accounts(), set_aside).await? {
             Insights::Known(values) => values,
             Insights::Gone => Values::new(),
         };

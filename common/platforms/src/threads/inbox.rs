@@ -28,7 +28,7 @@ use crate::inbox::permission::missing_permission;
 use crate::inbox::{InboxPage, OutgoingReply, ReplyThread, check_length, context_text};
 use crate::meta::containers::{ContainerRequest, is_id};
 use crate::meta::graph::{Access, GraphFailure, List, parse_time};
-use crate::meta::inbox::{self, INTERVAL, OwnMessage, Streams, find_reply, list, list_below, of_reply, read};
+use crate::meta::inbox::{self, INTERVAL, OwnMessage, Streams, find_reply, list, list_below, read, reply_error};
 use crate::meta::insights::is_gone;
 use crate::{CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, Reconciled, time_marker};
 
@@ -279,7 +279,7 @@ impl InboxConnector for Threads {
         let missing =
             missing_permission(Platform::Threads, ConnectTarget::Default, "posts answer", "threads_manage_replies");
         let created = self.containers(account)?.publish_unstored(&request).await;
-        created.map_err(|failure| of_reply(failure, missing))
+        created.map_err(|failure| reply_error(failure, missing))
     }
 
     async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Reconciled, CallError> {

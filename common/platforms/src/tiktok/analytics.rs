@@ -50,23 +50,23 @@ fn rejection(error: &CallError) -> Option<Rejection> {
     }
 }
 
-fn skip_metrics(names: &[&str], skipped: &mut SetAside) {
+fn set_aside_metrics(names: &[&str], set_aside: &mut SetAside) {
     tracing::warn!(platform = "tiktok", metrics = ?names, "the platform rejected metrics");
     for name in names {
-        skipped.add(name);
+        set_aside.add(name);
     }
 }
 
 impl Tiktok {
     /// Requests metrics. If TikTok does not know one, the call fails; each is then requested separately, and those that
-    /// fail are skipped. Returns the response of each successful call.
+    /// fail are set aside. Returns the response of each successful call.
     async fn fetch_metrics<T, F: Future<Output = Result<T, CallError>>>(
         &self,
         names: &[&str],
-        skipped: &mut SetAside,
+        set_aside: &mut SetAside,
         call: impl Fn(String) -> F,
     ) -> Result<Vec<T>, CallError> {
-        let names: Vec<&str> = names.iter().copied().filter(|name| !skipped.contains(name)).collect();
+        let names: Vec<&str> = names.iter().copied().filter(|name| !set_aside.contains(name)).collect();
         if names.is_empty() {
             return Ok(Vec::new());
         }
@@ -76,7 +76,7 @@ impl Tiktok {
         };
         match rejection(&error) {
             Some(Rejection::Scope) => {
-                skip_metrics(&names, skipped);
+                set_aside_metrics(&names, set_aside);
                 return Ok(Vec::new());
             }
             Some(Rejection::Parameters) => {}
@@ -86,7 +86,7 @@ impl Tiktok {
         for name in names {
             match call(name.to_owned()).await {
                 Ok(response) => responses.push(response),
-                Err(error) if rejection(&error).is_some() => skip_metrics(&[name], skipped),
+                Err(error) if rejection(&error).is_some() => set_aside_metrics(&[name], set_aside),
                 Err(error) => return Err(error),
             }
         }
@@ -130,7 +130,7 @@ impl AnalyticsConnector for Tiktok {
         &self,
         account: &ConnectorAccount,
         posts: &[PublishedPost],
-        skipped: &mut SetAside,
+        set_aside: &mut SetAside,
     ) -> Result<Vec<Option<Figures>>, CallError> {
         // One invalid id would fail the call for all posts.
         let is_id = |id: &&str| !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit());
@@ -139,7 +139,7 @@ impl AnalyticsConnector for Tiktok {
             return Ok(vec![Some(Figures::default()); posts.len()]);
         }
         let names = self.metrics.of_posts();
-        let responses = self.fetch_metrics(&names, skipped, |names| self.videos(account, &ids, names)).await?;
+        let responses = self.fetch_metrics(&names, set_aside, |names| self.videos(account, &ids, names)).await?;
         let of = |post: &PublishedPost| {
             let found =
                 || responses.iter().flat_map(|response| &response.videos).filter(|one| one["id"] == post.external_id);
@@ -151,10 +151,10 @@ impl AnalyticsConnector for Tiktok {
     async fn account_figures(
         &self,
         account: &ConnectorAccount,
-        skipped: &mut SetAside,
+        set_aside: &mut SetAside,
     ) -> Result<AccountFigures, CallError> {
         let names = self.metrics.of_accounts();
-        let responses = self.fetch_metrics(&names, skipped, |names| self.user_info(account, names)).await?;
+        let responses = self.fetch_metrics(&names, set_aside, |names| self.user_info(account, names)).await?;
         Ok(self.metrics.account(|name| value(responses.iter().map(|response| &response.user), name)))
     }
 }

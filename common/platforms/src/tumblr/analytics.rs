@@ -19,7 +19,7 @@ impl AnalyticsConnector for Tumblr {
     async fn account_figures(
         &self,
         account: &ConnectorAccount,
-        _skipped: &mut SetAside,
+        _set_aside: &mut SetAside,
     ) -> Result<AccountFigures, CallError> {
         let token = account.secrets.require("access_token")?;
         let path = Self::blog_path(account, "followers");

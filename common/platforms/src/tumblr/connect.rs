@@ -42,11 +42,11 @@ struct Blog {
     /// Unchanged if the blog is renamed.
     uuid: String,
     /// Whether the user may publish on the blog.
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     admin: bool,
 }
 
-fn yes() -> bool {
+fn default_true() -> bool {
     true
 }
 

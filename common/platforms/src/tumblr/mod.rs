@@ -24,7 +24,7 @@ use secrecy::ExposeSecret;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use self::rest::Failed;
+use self::rest::FailedCall;
 use super::analytics::AnalyticsConnector;
 use super::call::{Effect, PlatformClient, image_part};
 use super::metrics::Metrics;
@@ -232,7 +232,7 @@ fn blocks(text: &str) -> Vec<String> {
 }
 
 /// Classifies a failed call by Tumblr's own code, or else by the status.
-fn classify(client: &PlatformClient, effect: Effect, failed: &Failed) -> CallError {
+fn classify(client: &PlatformClient, effect: Effect, failed: &FailedCall) -> CallError {
     let detail = failed.detail.clone();
     let sentence = |what: &str| match &detail {
         Some(detail) => format!("Tumblr {what}: {detail}"),

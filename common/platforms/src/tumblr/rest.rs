@@ -11,7 +11,7 @@ use super::super::call::{Effect, sanitize_message};
 use super::{Tumblr, classify};
 
 /// A failed call.
-pub(super) struct Failed {
+pub(super) struct FailedCall {
     pub(super) response: HttpResponse,
     pub(super) code: Option<i64>,
     pub(super) detail: Option<String>,
@@ -54,6 +54,6 @@ impl Tumblr {
         let code = first.as_ref().and_then(|error| error.code);
         let text = first.and_then(|error| error.detail.or(error.title));
         let detail = text.and_then(|text| sanitize_message(&text, &[]));
-        Err(classify(&self.client, effect, &Failed { response, code, detail }))
+        Err(classify(&self.client, effect, &FailedCall { response, code, detail }))
     }
 }

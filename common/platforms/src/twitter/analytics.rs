@@ -88,10 +88,10 @@ fn is_rejected(error: &CallError, statuses: &[StatusCode]) -> bool {
     statuses.iter().any(|status| failure.platform_code.as_deref() == Some(status.as_str()))
 }
 
-fn skip_metrics<'a>(names: impl IntoIterator<Item = &'a str>, skipped: &mut SetAside) {
+fn set_aside_metrics<'a>(names: impl IntoIterator<Item = &'a str>, set_aside: &mut SetAside) {
     for name in names {
         tracing::warn!(platform = "twitter", metric = name, "the platform rejected a metric");
-        skipped.add(name);
+        set_aside.add(name);
     }
 }
 
@@ -115,13 +115,14 @@ impl Twitter {
         }
     }
 
-    /// Requests posts with these metrics. If X rejects the private ones, skips them and requests only the public ones.
+    /// Requests posts with these metrics. If X rejects the private ones, sets them aside and requests only the public
+    /// ones.
     async fn fetch_metrics(
         &self,
         account: &ConnectorAccount,
         posts: &[&PublishedPost],
         names: &[&str],
-        skipped: &mut SetAside,
+        set_aside: &mut SetAside,
     ) -> Result<PostsResponse, CallError> {
         let objects: BTreeSet<&str> = names.iter().map(|name| object(name)).collect();
         let is_all_public = objects.iter().all(|object| *object == PUBLIC);
@@ -131,7 +132,7 @@ impl Twitter {
             Err(error) if !is_all_public && is_rejected(&error, &[StatusCode::FORBIDDEN, StatusCode::BAD_REQUEST]) => {}
             Err(error) => return Err(error),
         }
-        skip_metrics(names.iter().copied().filter(|name| object(name) != PUBLIC), skipped);
+        set_aside_metrics(names.iter().copied().filter(|name| object(name) != PUBLIC), set_aside);
         self.fetch_posts(account, posts, &BTreeSet::from([PUBLIC])).await
     }
 
@@ -141,17 +142,17 @@ impl Twitter {
         account: &ConnectorAccount,
         posts: &[&PublishedPost],
         is_young: bool,
-        skipped: &mut SetAside,
+        set_aside: &mut SetAside,
     ) -> Result<PostsResponse, CallError> {
         let nothing = PostsResponse { data: Vec::new(), errors: Vec::new() };
-        let is_returned = |name: &&str| (is_young || object(name) == PUBLIC) && !skipped.contains(name);
+        let is_returned = |name: &&str| (is_young || object(name) == PUBLIC) && !set_aside.contains(name);
         let names: Vec<&str> = self.metrics.fields_of_posts().into_iter().filter(is_returned).collect();
         if posts.is_empty() || names.is_empty() {
             return Ok(nothing);
         }
-        match self.fetch_metrics(account, posts, &names, skipped).await {
+        match self.fetch_metrics(account, posts, &names, set_aside).await {
             Err(error) if is_rejected(&error, &[StatusCode::FORBIDDEN]) => {
-                skip_metrics(names, skipped);
+                set_aside_metrics(names, set_aside);
                 Ok(nothing)
             }
             response => response,
@@ -169,7 +170,7 @@ impl AnalyticsConnector for Twitter {
         &self,
         account: &ConnectorAccount,
         posts: &[PublishedPost],
-        skipped: &mut SetAside,
+        set_aside: &mut SetAside,
     ) -> Result<Vec<Option<Figures>>, CallError> {
         let since = self.client.now() - PRIVATE_FOR;
         // One invalid id would fail the call for all posts.
@@ -179,8 +180,8 @@ impl AnalyticsConnector for Twitter {
         let (young, old): (Vec<&PublishedPost>, Vec<&PublishedPost>) =
             posts.iter().filter(is_id).partition(|post| post.published_at > since);
         let responses = [
-            self.fetch_age_group(account, &young, true, skipped).await?,
-            self.fetch_age_group(account, &old, false, skipped).await?,
+            self.fetch_age_group(account, &young, true, set_aside).await?,
+            self.fetch_age_group(account, &old, false, set_aside).await?,
         ];
         let of = |post: &PublishedPost| {
             let id = post.external_id.as_str();
@@ -196,10 +197,10 @@ impl AnalyticsConnector for Twitter {
     async fn account_figures(
         &self,
         account: &ConnectorAccount,
-        skipped: &mut SetAside,
+        set_aside: &mut SetAside,
     ) -> Result<AccountFigures, CallError> {
         let names: Vec<&str> =
-            self.metrics.fields_of_accounts().into_iter().filter(|name| !skipped.contains(name)).collect();
+            self.metrics.fields_of_accounts().into_iter().filter(|name| !set_aside.contains(name)).collect();
         if names.is_empty() {
             return Ok(AccountFigures::default());
         }
@@ -208,7 +209,7 @@ impl AnalyticsConnector for Twitter {
         match self.call::<Value>(Effect::Repeatable, request).await {
             Ok(own) => Ok(self.metrics.account(|name| value(&own, name))),
             Err(error) if is_rejected(&error, &[StatusCode::FORBIDDEN]) => {
-                skip_metrics(names, skipped);
+                set_aside_metrics(names, set_aside);
                 Ok(AccountFigures::default())
             }
             Err(error) => Err(error),

@@ -16,7 +16,7 @@ use super::Woocommerce;
 use crate::call::Effect;
 use crate::inbox::{InboxPage, OutgoingReply, ReplyThread};
 use crate::wp::WpBody;
-use crate::wp::deletions::{self, Comments};
+use crate::wp::deletions::{self, CommentEndpoint};
 use crate::wp::oldest_first::{Pass, parse_gmt};
 use crate::{CallError, ConnectorAccount, InboxConnector, Published, Reconciled};
 
@@ -103,9 +103,9 @@ impl InboxConnector for Woocommerce {
     }
 
     async fn deleted(&self, account: &ConnectorAccount, ids: &[String]) -> Result<Vec<String>, CallError> {
-        let reviews = Comments {
+        let reviews = CommentEndpoint {
             path: "wc/v3/products/reviews",
-            shown: "approved",
+            visible_status: "approved",
             no_such_id: "woocommerce_rest_review_invalid_id",
         };
         reviews.deleted(&self.stored(&account.secrets)?, ids).await

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use super::address::{self, AddressCheck};
 use super::call::{Effect, PlatformClient, connect_error};
-use super::wp::{Rest, RestError, WpBody, host_of, html, not_public, site_of, unique};
+use super::wp::{Rest, RestError, WpBody, host_of, html, site_of, unique, visibility_error};
 use super::{
     CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, InboxConnector, Marker, MarkerSeed,
     OutgoingPost, Published, Reconciled, Refreshed, Secrets, marker_field,
@@ -142,7 +142,7 @@ impl Connector for Woocommerce {
         let found = self.look_up(&rest, marker_field(&post.marker, "sku")?).await?;
         Ok(match found.map(Product::published) {
             Some(Ok(published)) => Reconciled::Found(published),
-            Some(Err(not_public)) => Reconciled::Refused(not_public),
+            Some(Err(error)) => Reconciled::Refused(error),
             None => Reconciled::Absent,
         })
     }
@@ -208,7 +208,7 @@ struct Product {
 
 impl Product {
     fn published(self) -> Result<Published, CallError> {
-        match not_public("WooCommerce", "product", &self.status) {
+        match visibility_error("WooCommerce", "product", &self.status) {
             Some(error) => Err(error),
             None => Ok(Published::new(self.id.to_string(), self.permalink)),
         }

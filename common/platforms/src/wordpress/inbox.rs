@@ -25,9 +25,9 @@ use crate::call::Effect;
 use crate::inbox::parents::{MAX_LEVELS, Parents};
 use crate::inbox::{InboxPage, OutgoingReply, ReplyThread, no_context};
 use crate::window::{CallWindow, Listed, find};
-use crate::wp::deletions::{self, Comments};
+use crate::wp::deletions::{self, CommentEndpoint};
 use crate::wp::oldest_first::{PAGE, Pass, parse_gmt};
-use crate::wp::{Rest, RestError, WpBody, html, not_public};
+use crate::wp::{Rest, RestError, WpBody, html, visibility_error};
 use crate::{CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, Reconciled, time_marker};
 
 const COMMENTS: &str = "comments";
@@ -158,8 +158,8 @@ async fn parents_of(rest: &Rest<'_>, found: &[Comment]) -> Result<Parents, CallE
         let query = [("include", include.as_str()), ("per_page", "100"), ("_fields", "id,parent")];
         let path = "wp/v2/comments";
         let above: Vec<ParentLink> = rest.call(Effect::Repeatable, Method::GET, path, &query, WpBody::None).await?;
-        let asked_for = above.iter().filter(|link| missing.contains(&link.id.to_string()));
-        asked_for.for_each(|link| link.add_to(&mut parents));
+        let requested = above.iter().filter(|link| missing.contains(&link.id.to_string()));
+        requested.for_each(|link| link.add_to(&mut parents));
     }
     Ok(parents)
 }
@@ -199,7 +199,11 @@ impl InboxConnector for Wordpress {
     }
 
     async fn deleted(&self, account: &ConnectorAccount, ids: &[String]) -> Result<Vec<String>, CallError> {
-        let comments = Comments { path: "wp/v2/comments", shown: "approve", no_such_id: "rest_comment_invalid_id" };
+        let comments = CommentEndpoint {
+            path: "wp/v2/comments",
+            visible_status: "approve",
+            no_such_id: "rest_comment_invalid_id",
+        };
         comments.deleted(&self.rest(&account.secrets)?, ids).await
     }
 
@@ -245,7 +249,7 @@ impl InboxConnector for Wordpress {
             )),
             _ => failed.error,
         })?;
-        match not_public("WordPress", "reply", &sent.status) {
+        match visibility_error("WordPress", "reply", &sent.status) {
             Some(error) => Err(error),
             None => Ok(sent.published()),
         }

@@ -24,7 +24,7 @@ use url::Url;
 
 use super::address::{self, AddressCheck};
 use super::call::{Effect, PlatformClient, connect_error};
-use super::wp::{Rest, RestError, WpBody, host_of, html, not_public, site_of, unique};
+use super::wp::{Rest, RestError, WpBody, host_of, html, site_of, unique, visibility_error};
 use super::{
     CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer, InboxConnector,
     Marker, MarkerSeed, OutgoingPost, Published, Reconciled, Refreshed, Secrets, marker_field,
@@ -275,7 +275,7 @@ impl Connector for Wordpress {
         let found = self.look_up(&rest, marker_field(&post.marker, "slug")?).await?;
         Ok(match found.map(Post::published) {
             Some(Ok(published)) => Reconciled::Found(published),
-            Some(Err(not_public)) => Reconciled::Refused(not_public),
+            Some(Err(error)) => Reconciled::Refused(error),
             None => Reconciled::Absent,
         })
     }
@@ -395,7 +395,7 @@ struct Post {
 
 impl Post {
     fn published(self) -> Result<Published, CallError> {
-        match not_public("WordPress", "post", &self.status) {
+        match visibility_error("WordPress", "post", &self.status) {
             Some(error) => Err(error),
             None => Ok(Published::new(self.id.to_string(), self.link)),
         }

@@ -21,11 +21,11 @@ pub const IDS_PER_CALL: usize = 100;
 /// The maximum number of comments that are requested separately.
 const MAX_SINGLE_CHECKS: usize = 10;
 
-/// A list of comments.
-pub struct Comments {
+/// The endpoint that lists a site's comments or reviews.
+pub struct CommentEndpoint {
     pub path: &'static str,
     /// The status of listed comments.
-    pub shown: &'static str,
+    pub visible_status: &'static str,
     /// The error code for an id that does not exist.
     pub no_such_id: &'static str,
 }
@@ -35,11 +35,11 @@ struct Id {
     id: i64,
 }
 
-impl Comments {
+impl CommentEndpoint {
     /// Returns the ids of deleted comments.
     pub async fn deleted(&self, rest: &Rest<'_>, ids: &[String]) -> Result<Vec<String>, CallError> {
-        let shown = self.with_status(rest, ids, self.shown).await?;
-        let mut unresolved: Vec<String> = ids.iter().filter(|id| !shown.contains(id)).cloned().collect();
+        let visible = self.with_status(rest, ids, self.visible_status).await?;
+        let mut unresolved: Vec<String> = ids.iter().filter(|id| !visible.contains(id)).cloned().collect();
         let mut deleted = Vec::new();
         for status in ["trash", "spam"] {
             if unresolved.is_empty() {

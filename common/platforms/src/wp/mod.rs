@@ -95,7 +95,7 @@ impl Rest<'_> {
         let problem: WpErrorBody = serde_json::from_slice(&response.body).unwrap_or_default();
         let status = response.status.as_u16();
         let detail = sanitize_message(&problem.message, &[self.password.expose_secret()]);
-        let error = self.by_code(status, &problem.code, detail.as_deref()).unwrap_or_else(|| {
+        let error = self.classify_code(status, &problem.code, detail.as_deref()).unwrap_or_else(|| {
             let code = (!problem.code.is_empty()).then_some(problem.code.as_str());
             self.caller.classify_status(effect, &response, code, detail)
         });
@@ -103,7 +103,7 @@ impl Rest<'_> {
     }
 
     /// Classifies an error by its code, where the code is more precise than the status.
-    fn by_code(&self, status: u16, code: &str, detail: Option<&str>) -> Option<CallError> {
+    fn classify_code(&self, status: u16, code: &str, detail: Option<&str>) -> Option<CallError> {
         let name = self.caller.name();
         let failure = |category, text: &str| {
             let message = detail.map_or_else(|| format!("{name} {text}."), |detail| format!("{name} {text}: {detail}"));
@@ -138,9 +138,9 @@ impl Rest<'_> {
     }
 }
 
-/// Returns the failure of a post or comment that the site accepted and does not show, by its status: a plugin or the
+/// Returns the error for a post or comment that the site accepted and does not show, by its status: a plugin or the
 /// site's settings hold it back. `None` if it is public, or if the site returns no status.
-pub(super) fn not_public(platform: &str, what: &str, status: &str) -> Option<CallError> {
+pub(super) fn visibility_error(platform: &str, what: &str, status: &str) -> Option<CallError> {
     if matches!(status, "" | "publish" | "approved") {
         return None;
     }

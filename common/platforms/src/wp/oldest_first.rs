@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_overlaps_a_little_and_once_an_hour_a_lot() {
+    fn a_sync_overlaps_a_little_and_once_per_hour_a_lot() {
         let first = Pass::read(None, at(0));
         assert_eq!((first.after, first.is_long_start), (at(0) - HISTORY, true));
         let (cursor, more) = first.next(&[at(-20), at(-5)]);
