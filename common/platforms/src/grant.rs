@@ -8,10 +8,10 @@ use secrecy::{ExposeSecret, SecretString};
 
 use super::{ConnectorAccount, Secrets};
 
-/// What [`Connector::revoke`](super::Connector::revoke) ends.
+/// The scope of [`Connector::revoke`](super::Connector::revoke).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Revocation {
-    /// The token that is sent, or its session.
+    /// Only the revoked token, or its session.
     Token,
     /// Everything that the user granted to the application, or the platform does not document that other tokens stay
     /// valid.

@@ -20,7 +20,7 @@ pub struct PostOption {
 /// The values that an option accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptionKind {
-    /// At most so many characters.
+    /// The maximum number of characters.
     Text(usize),
     /// An `http` or `https` URL.
     Link,

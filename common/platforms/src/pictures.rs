@@ -3,17 +3,17 @@
 
 use crier_domain::platform::Descriptor;
 
-use super::text::TextProblem;
+use super::text::ContentProblem;
 
 /// Checks images by their width and height in pixels, in the order of the post. `None` if a size is unknown.
-pub fn check_shapes(descriptor: &Descriptor, sizes: &[Option<(u32, u32)>]) -> Vec<TextProblem> {
+pub fn check_shapes(descriptor: &Descriptor, sizes: &[Option<(u32, u32)>]) -> Vec<ContentProblem> {
     let (name, rules) = (descriptor.name, &descriptor.capabilities.media);
     let mut problems = Vec::new();
     for (number, &size) in (1..).zip(sizes) {
         let Some((width, height)) = size else { continue };
         let mut problem = |code, accepted: String| {
             let message = format!("{name} accepts {accepted}; image {number} has {width} × {height}.");
-            problems.push(TextProblem { field: "media", code, message });
+            problems.push(ContentProblem { field: "media", code, message });
         };
         if let Some(min) = rules.min_side.filter(|&min| width < min || height < min) {
             problem("image_too_small", format!("images of at least {min} × {min} pixels"));
@@ -43,12 +43,12 @@ pub fn cut_alt_texts(descriptor: &Descriptor, alt_texts: &[Option<&str>]) -> Vec
 }
 
 /// Returns the problem of a platform that downloads images from this installation although its URL is private.
-pub fn check_reachable(descriptor: &Descriptor, private_url: &str) -> Option<TextProblem> {
+pub fn check_reachable(descriptor: &Descriptor, private_url: &str) -> Option<ContentProblem> {
     let message = format!(
         "{} downloads images from Crier but cannot reach {private_url}. Set CRIER_PUBLIC_URL to the public https URL \
          of Crier.",
         descriptor.name
     );
-    let problem = TextProblem { field: "media", code: "pictures_unreachable", message };
+    let problem = ContentProblem { field: "media", code: "pictures_unreachable", message };
     descriptor.capabilities.media.downloaded.then_some(problem)
 }

@@ -32,7 +32,7 @@ use super::{
 
 /// The maximum size of stored secrets, in bytes of JSON.
 const MAX_SECRETS: usize = 64 * 1024;
-/// The maximum size of a reference to something at the platform, in bytes of JSON.
+/// The maximum size of a reference to an object on the platform, in bytes of JSON.
 const MAX_REFERENCE: usize = 16 * 1024;
 /// The maximum pause before the next request.
 const MAX_PAUSE: TimeDelta = TimeDelta::hours(1);

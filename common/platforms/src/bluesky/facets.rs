@@ -31,7 +31,7 @@ pub struct FacetMatch {
 pub enum FacetFeature {
     Link(String),
     Tag(String),
-    /// A handle, to be resolved to a DID.
+    /// A handle, which must be resolved to a DID.
     Mention(String),
 }
 

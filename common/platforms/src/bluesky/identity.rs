@@ -18,7 +18,7 @@ use super::{Bluesky, resolve};
 use crate::call::{Effect, PlatformClient, connect_error, sanitize_message};
 use crate::{CallError, ConnectError};
 
-/// The longest domain name.
+/// The maximum length of a domain name.
 const MAX_DOMAIN: usize = 253;
 
 /// An account's DID document.
@@ -56,7 +56,7 @@ impl DidDocument {
     }
 }
 
-/// Where the document of a DID is.
+/// The location of a DID document.
 #[derive(Debug, PartialEq, Eq)]
 enum DocumentLocation {
     /// The path in the directory.

@@ -77,7 +77,7 @@ impl Bluesky {
         }
     }
 
-    /// Returns the credentials with their service normalized.
+    /// Returns the credentials with a normalized `service`.
     async fn with_service(&self, credentials: &Secrets) -> Result<Secrets, ConnectError> {
         let typed = credentials.get("service").map(|s| s.expose_secret().trim().trim_end_matches('/').to_owned());
         let service = match typed {

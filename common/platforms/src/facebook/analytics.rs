@@ -17,7 +17,7 @@ use crate::meta::graph::Access;
 use crate::meta::insights::{Insights, Values, is_gone, is_metric_error};
 use crate::{CallError, ConnectorAccount};
 
-/// Two calls for each post.
+/// Each post takes two calls.
 const MAX_POSTS: usize = MAX_CALLS / 2;
 const FIELDS: &str = "id,shares,comments.limit(0).summary(true),reactions.limit(0).summary(true)";
 

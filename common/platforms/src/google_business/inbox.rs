@@ -4,7 +4,7 @@
 //! shows the text of its reply. The time of a reply is part of its message's id, so an edited reply is a new message.
 //!
 //! Sources: developers.google.com/my-business, "My Business API v4": `accounts.locations.reviews` (list by
-//! `updateTime`, `updateReply`: at most 4,096 bytes), "Usage limits": 300 calls a minute for all locations of a
+//! `updateTime`, `updateReply`: at most 4,096 bytes), "Usage limits": 300 calls per minute for all locations of a
 //! project.
 
 use async_trait::async_trait;

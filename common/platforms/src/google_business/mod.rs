@@ -43,7 +43,7 @@ const PAUSE: TimeDelta = TimeDelta::minutes(1);
 /// The marker's field for the name of a post that Google is processing.
 const NAME: &str = "name";
 
-/// Each API has a host of its own; a configured base URL replaces all of them.
+/// The hosts of the APIs. A configured base URL replaces all of them.
 struct Hosts {
     accounts: String,
     information: String,

@@ -175,7 +175,7 @@ impl ErrorBody {
         named || self.message.contains("is a duplicate of")
     }
 
-    /// "Content is a duplicate of urn:li:share:…"
+    /// Returns the URN in "Content is a duplicate of urn:li:share:…".
     fn duplicate_of(&self) -> Option<String> {
         let (_, rest) = self.message.split_once("urn:li:")?;
         let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != ':').unwrap_or(rest.len());

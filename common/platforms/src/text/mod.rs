@@ -24,13 +24,13 @@ use unicode_segmentation::UnicodeSegmentation;
 
 /// A reason why a platform would reject a post.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct TextProblem {
+pub struct ContentProblem {
     /// `content` or `media`.
     pub field: &'static str,
     /// A stable code: `text_too_long`, `too_many_images`, `image_required`, `image_ratio`, `image_too_small`,
     /// `too_many_hashtags`, `too_many_mentions`, `empty`.
     pub code: &'static str,
-    /// One sentence with the platform, what the post has and what is allowed.
+    /// A sentence that names the platform, the post's value and the limit.
     pub message: String,
 }
 
@@ -41,7 +41,7 @@ pub struct TextCheck {
     pub length: u32,
     /// `None` if the platform sets no limit.
     pub limit: Option<u32>,
-    pub problems: Vec<TextProblem>,
+    pub problems: Vec<ContentProblem>,
 }
 
 /// The rules for counting a text. They may differ between accounts of one platform, because different server software
@@ -110,7 +110,7 @@ pub fn check_measured(descriptor: &Descriptor, text: &TextMeasurements, images: 
     let length = text.length;
     let limit = if images > 0 { rules.max_with_media.or(rules.max) } else { rules.max };
     let mut problems = Vec::new();
-    let mut content = |code, message| problems.push(TextProblem { field: "content", code, message });
+    let mut content = |code, message| problems.push(ContentProblem { field: "content", code, message });
 
     if text.is_empty && images == 0 && !descriptor.capabilities.media.required {
         content("empty", format!("{name} requires text or an image."));
@@ -138,7 +138,7 @@ pub fn check_measured(descriptor: &Descriptor, text: &TextMeasurements, images: 
     TextCheck { length, limit, problems }
 }
 
-fn check_images(descriptor: &Descriptor, images: usize) -> Option<TextProblem> {
+fn check_images(descriptor: &Descriptor, images: usize) -> Option<ContentProblem> {
     let (name, rules) = (descriptor.name, &descriptor.capabilities.media);
     let max = rules.max_images;
     let (code, message) = if images > max as usize {
@@ -150,7 +150,7 @@ fn check_images(descriptor: &Descriptor, images: usize) -> Option<TextProblem> {
     } else {
         return None;
     };
-    Some(TextProblem { field: "media", code, message })
+    Some(ContentProblem { field: "media", code, message })
 }
 
 /// Returns the required options that are missing in `options` (omitted, null, or empty).
