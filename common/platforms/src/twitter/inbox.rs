@@ -163,8 +163,8 @@ fn missing() -> Failure {
 }
 
 impl Twitter {
-    async fn mentions(&self, account: &ConnectorAccount, read: &Read) -> Result<InboxPage, CallError> {
-        let since = text(read.since - OVERLAP);
+    async fn mentions(&self, account: &ConnectorAccount, position: &Position) -> Result<InboxPage, CallError> {
+        let since = text(position.since - OVERLAP);
         let mut query = vec![
             ("max_results", PER_PAGE),
             ("start_time", since.as_str()),
@@ -172,7 +172,7 @@ impl Twitter {
             ("tweet.fields", "author_id,conversation_id,created_at"),
             ("user.fields", "name,username,profile_image_url"),
         ];
-        query.extend(read.page.as_deref().map(|page| ("pagination_token", page)));
+        query.extend(position.page.as_deref().map(|page| ("pagination_token", page)));
         let token = account.secrets.require("access_token")?;
         let path = format!("{}/mentions", Self::user_path(account));
         let request = self.request(Method::GET, &path, token.expose_secret()).query(&query);
@@ -189,7 +189,7 @@ impl Twitter {
         let mut messages: Vec<_> = of_others.map(|mention| mention.message(&users)).collect();
         // Oldest first, because the times are whole seconds.
         messages.reverse();
-        let (cursor, has_more) = read.after(found.meta.next_token);
+        let (cursor, has_more) = position.after(found.meta.next_token);
         Ok(InboxPage { messages, cursor, has_more, unavailable: None })
     }
 }
@@ -226,16 +226,16 @@ impl InboxConnector for Twitter {
         if let Some(page) = recently_denied(account, cursor, now, &missing()) {
             return Ok(page);
         }
-        let Some(read) = Position::of(cursor, now) else {
+        let Some(position) = Position::of(cursor, now) else {
             return Ok(InboxPage { cursor: start(now), ..InboxPage::default() });
         };
-        match self.mentions(account, &read).await {
+        match self.mentions(account, &position).await {
             Err(CallError::Permanent(failure)) if is_forbidden(&failure) => {
-                Ok(denied(account, start(read.since), now, missing()))
+                Ok(denied(account, start(position.since), now, missing()))
             }
             // The page token is no longer valid.
-            Err(CallError::Permanent(_)) if read.page.is_some() => {
-                Ok(InboxPage { cursor: start(read.since), ..InboxPage::default() })
+            Err(CallError::Permanent(_)) if position.page.is_some() => {
+                Ok(InboxPage { cursor: start(position.since), ..InboxPage::default() })
             }
             page => page,
         }
