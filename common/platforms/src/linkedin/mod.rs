@@ -338,7 +338,7 @@ fn published(urn: &str) -> Published {
 }
 
 fn content(post: &OutgoingPost) -> Result<Option<Value>, CallError> {
-    let picture = |image: &Image| -> Result<Value, CallError> {
+    let image_content = |image: &Image| -> Result<Value, CallError> {
         Ok(json!({ "id": image.name()?, "altText": image.alt_text.as_deref().unwrap_or_default() }))
     };
     Ok(match post.images.as_slice() {
@@ -348,9 +348,9 @@ fn content(post: &OutgoingPost) -> Result<Option<Value>, CallError> {
             })),
             (None, _) => None,
         },
-        [only] => Some(json!({ "media": picture(only)? })),
+        [only] => Some(json!({ "media": image_content(only)? })),
         images => {
-            let images = images.iter().map(picture).collect::<Result<Vec<_>, _>>()?;
+            let images = images.iter().map(image_content).collect::<Result<Vec<_>, _>>()?;
             Some(json!({ "multiImage": { "images": images } }))
         }
     })
