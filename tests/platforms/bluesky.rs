@@ -304,7 +304,7 @@ async fn a_record_of_an_earlier_attempt_counts_as_published() {
     let edited = OutgoingPost { text: "Second thoughts".to_owned(), ..outgoing.clone() };
     assert_eq!(bluesky.publish(&bluesky_account(), &edited).await.unwrap(), first);
 
-    // A foreign record under our key is not our post.
+    // A record of another time under the key is not this post.
     repo.0.lock().unwrap()[0]["record"]["createdAt"] = json!("2020-01-01T00:00:00.000Z");
     let error = bluesky.publish(&bluesky_account(), &edited).await.unwrap_err();
     assert!(matches!(&error, CallError::Permanent(f) if f.category == Category::DuplicateContent), "{error:?}");

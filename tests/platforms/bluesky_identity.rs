@@ -1,4 +1,4 @@
-//! Whether a server that a user names may speak for a Bluesky account: its document at the directory decides.
+//! Whether a server that a user types may speak for a Bluesky account: its document in the directory decides.
 
 use crier_platforms::{ConnectError, Connected};
 use serde_json::{Value, json};
@@ -38,7 +38,7 @@ impl Lab {
         Mock::given(path(format!("/{DID}"))).respond_with(answer(status, document)).mount(&self.directory).await;
     }
 
-    /// The handle leads to this account.
+    /// Lets the handle resolve to this account.
     async fn handle_leads_to(&self, did: &str) {
         Mock::given(path("/xrpc/com.atproto.identity.resolveHandle"))
             .and(query_param("handle", HANDLE))
@@ -54,7 +54,7 @@ impl Lab {
     }
 }
 
-/// As the directory returns it.
+/// A document as the directory returns it.
 fn document(server: &str, handle: &str) -> Value {
     json!({
         "@context": ["https://www.w3.org/ns/did/v1"],
@@ -106,7 +106,7 @@ async fn a_directory_that_does_not_answer_proves_nothing() {
     assert!(matches!(lab.connect().await, Err(ConnectError::Unavailable(_))));
 }
 
-/// The account is then shown by its id.
+/// Otherwise, the account is shown by its id.
 #[tokio::test]
 async fn a_handle_must_lead_back_to_the_account() {
     for (named, leads_to) in [("other.example", DID), (HANDLE, "did:plc:other")] {

@@ -1,4 +1,4 @@
-//! The inbox of Bluesky, against a server that answers as the lexicons say.
+//! The inbox of Bluesky, against a server that responds as the lexicons specify.
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use crier_domain::account::AccountStatus;
@@ -34,7 +34,7 @@ const POST: &str = "at://did:plc:own/app.bsky.feed.post/post1";
 
 #[derive(Default)]
 struct Server {
-    /// The newest last.
+    /// Newest last.
     notifications: Vec<Value>,
     feed: Vec<Value>,
     posts: Vec<Value>,
@@ -62,7 +62,7 @@ fn person(did: &str) -> Value {
     json!({ "did": did, "handle": format!("{}.example", &did[8..]), "displayName": name })
 }
 
-/// A post; `answers` are its root and its parent.
+/// A post. `answers` contains its root and its parent.
 fn post(did: &str, key: &str, body: &str, answers: Option<(&str, &str)>, at: DateTime<Utc>) -> Value {
     let mut record = json!({ "$type": "app.bsky.feed.post", "text": body, "createdAt": "1999-01-01T00:00:00Z" });
     if let Some((root, parent)) = answers {
@@ -86,7 +86,7 @@ fn refused(status: u16, name: &str, message: &str) -> ResponseTemplate {
     json(status, json!({ "error": name, "message": message }))
 }
 
-/// Answers a list, the newest first.
+/// Responds with a page of a list, newest first.
 fn listed(name: &str, all: &[Value], request: &Request, size: usize) -> ResponseTemplate {
     let from: usize = parameter(request, "cursor").map_or(0, |cursor| cursor.parse().unwrap());
     let limit = parameter(request, "limit").unwrap().parse::<usize>().unwrap().min(size);
@@ -237,7 +237,7 @@ async fn a_nested_reply_belongs_to_the_thread_of_its_first_comment(s: TestStore)
         server.posts.push(post(OWN, "a1", "ours", Some((POST, &first)), now));
         let nested = post("did:plc:bob", "c2", "me too", Some((POST, &own)), now);
         server.notifications.push(notified(nested, "reply"));
-        // The comment above was deleted.
+        // The parent was deleted.
         let orphan = post("did:plc:bob", "c3", "alone", Some((POST, &uri(VERA, "gone"))), now);
         server.notifications.push(notified(orphan, "reply"));
     });
@@ -279,7 +279,7 @@ async fn an_answer_given_in_the_app_appears_in_its_thread(s: TestStore) {
     let parent = post(VERA, "c1", "When do you open?", Some((POST, POST)), now);
     let feed = [
         json!({ "post": post(OWN, "a1", "At seven.", Some((POST, &first)), now), "reply": { "parent": parent } }),
-        // A thread of its own, a post, an answer to someone else's post and a post that it shared.
+        // A continuation of its own thread, a post, a reply to another account's post, and a repost.
         json!({ "post": post(OWN, "p2", "2/2", Some((POST, POST)), now) }),
         json!({ "post": post(OWN, "p3", "News", None, now) }),
         json!({ "post": post(OWN, "p4", "Nice", Some((&uri(VERA, "x"), &uri(VERA, "x"))), now) }),
@@ -328,7 +328,7 @@ async fn a_password_without_direct_messages_hides_nothing_else(s: TestStore) {
     assert_eq!(t.api.asked("listConvos").len(), 1, "the server is not asked again at once");
     assert!(t.error().await.contains("app password"));
     assert_eq!(t.api.asked("refreshSession").len(), 0);
-    // The account has another password by now.
+    // The account now has another password.
     t.api.with(|server| server.refuses_chat = false);
     direct(&t, VERA, "m0", "Hello");
     t.w.advance(600);
@@ -372,7 +372,7 @@ async fn a_reply_with_a_lost_answer_is_looked_up(s: TestStore) {
     t.run_reply_after_its_call(id).await;
     assert_eq!(t.sent(id).await, ("sent".to_owned(), None));
     assert_eq!((t.api.asked("putRecord").len(), t.api.asked("getRecord").len()), (1, 1));
-    // One that never arrived is sent.
+    // A reply that never arrived is sent again.
     t.api.answer_once("putRecord", ResponseTemplate::new(502));
     let id = t.reply(t.only().await.id, "At eight.").await;
     t.run_reply_after_its_call(id).await;
@@ -385,7 +385,7 @@ async fn a_direct_message_with_a_lost_answer_is_searched(s: TestStore) {
     direct(&t, VERA, "m0", "Open?");
     t.look().await;
     let found = t.only().await.id;
-    // The same words were sent a moment before.
+    // The same text was sent a moment before.
     let first = t.reply(found, "Yes.").await;
     assert_eq!(t.sent(first).await, ("sent".to_owned(), None));
     t.api.with(|server| server.loses_answers = true);
@@ -395,7 +395,7 @@ async fn a_direct_message_with_a_lost_answer_is_searched(s: TestStore) {
     assert_eq!(t.sent(second).await, ("sent".to_owned(), None));
     let ids: Vec<_> = t.messages(found).await.into_iter().filter_map(|message| message.external_id).collect();
     assert_eq!(ids, ["convo1/m0", "convo1/m1", "convo1/m2"]);
-    // Nothing arrived: the words of the others are not taken for it.
+    // Nothing arrived, and the same text of others is not mistaken for the reply.
     t.api.with(|server| server.loses_answers = false);
     t.api.answer_once("sendMessage", ResponseTemplate::new(502));
     let third = t.reply(found, "Yes.").await;

@@ -1,4 +1,4 @@
-//! Facebook pages, against a Graph API that answers as Meta's documents say.
+//! Facebook pages, against a Graph API that responds as Meta documents.
 
 use std::sync::Arc;
 

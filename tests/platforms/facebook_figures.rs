@@ -1,4 +1,4 @@
-//! Figures of Facebook pages, against a server that takes batches as the Graph API's documents say.
+//! Metrics of Facebook pages, against a server that accepts batches as the Graph API documents.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,13 +11,13 @@ use wiremock::{Request, ResponseTemplate};
 use super::figures::{Started, insight, meta_account, ok};
 use crate::support::facebook::error;
 
-/// The sizes of the batches that came.
+/// The sizes of the received batches.
 type Batches = Arc<Mutex<Vec<usize>>>;
 
-/// An answer of a batch: its status and its body.
+/// A response within a batch: its status and its body.
 type PartAnswer = (u16, Value);
 
-/// Starts a server whose `answer` gets the path and the names of metrics of each call of a batch.
+/// Starts a server. `answer` receives the path and the metric names of each call of a batch.
 async fn started(answer: impl Fn(&str, &[&str]) -> Option<PartAnswer> + Send + Sync + 'static) -> (Started, Batches) {
     let batches = Batches::default();
     let seen = batches.clone();
@@ -62,7 +62,7 @@ fn gone() -> Option<PartAnswer> {
     refusal(400, 100, Some(33))
 }
 
-/// The insights that are asked for; one that is not known fails the call.
+/// The requested insights. An unknown metric fails the call.
 fn insights(names: &[&str], known: &[(&str, i64)]) -> Option<PartAnswer> {
     let mut data = Vec::new();
     for name in names {
@@ -91,7 +91,7 @@ fn known() -> Figures {
 async fn many_posts_are_read_with_one_request() {
     let (mut facebook, batches) = started(|path, names| match path {
         "42_9" | "42_9/insights" => gone(),
-        // Its insights are not there, but it is.
+        // The post exists, but its insights do not.
         "42_8/insights" => gone(),
         path if path.ends_with("/insights") => insights(names, &ALL),
         _ => fields(11),
@@ -108,7 +108,7 @@ async fn many_posts_are_read_with_one_request() {
     assert_eq!(facebook.aside.added().count(), 0);
 }
 
-/// Each of its names is asked for alone, for one post, and the other posts are asked for the rest.
+/// For one post, each metric is requested separately; for the other posts, the remaining metrics together.
 #[tokio::test]
 async fn a_dead_name_is_set_aside() {
     let (mut facebook, batches) = started(|path, names| match path {
@@ -140,7 +140,7 @@ async fn without_the_permission_the_counts_of_the_fields_are_left() {
     assert_eq!(batches.lock().unwrap().as_slice(), [4, 3, 2], "only the fields");
 }
 
-/// A name may be refused for one post alone, and only together with another.
+/// A metric may be rejected for one post only, and only together with another metric.
 #[tokio::test]
 async fn names_that_are_refused_together_are_asked_for_alone() {
     let (mut facebook, batches) = started(|path, names| match path {
@@ -155,7 +155,7 @@ async fn names_that_are_refused_together_are_asked_for_alone() {
     assert_eq!(batches.lock().unwrap().as_slice(), [6, 3, 2, 3, 1, 3]);
 }
 
-/// Facebook answers null where its time ran out.
+/// Facebook returns null for a call if its time ran out.
 #[tokio::test]
 async fn calls_without_an_answer_are_made_again() {
     let missing = Arc::new(Mutex::new(3));
@@ -178,7 +178,7 @@ async fn calls_without_an_answer_are_made_again() {
     assert_eq!(batches.lock().unwrap().as_slice(), [2, 2, 2]);
 }
 
-/// What ends one call of a batch for all posts ends the batch.
+/// An error that concerns all posts ends the batch.
 #[tokio::test]
 async fn other_errors_set_nothing_aside() {
     type Check = fn(CallError) -> bool;
@@ -224,7 +224,7 @@ async fn hostile_answers_give_no_figures() {
         let mut facebook = Started::new(Platform::Facebook, meta_account("42"), answer).await;
         assert!(matches!(facebook.posts(&["42_1"]).await.unwrap_err(), CallError::Transient(_)));
     }
-    // Answers to calls that were not made.
+    // Responses to calls that were not made.
     let more = |request: &Request| {
         let body: Value = request.body_json().unwrap();
         let count = body["batch"].as_array().unwrap().len();

@@ -1,4 +1,4 @@
-//! The inbox of Facebook pages, against a Graph API that answers as Meta's documents say.
+//! The inbox of Facebook pages, against a Graph API that responds as Meta documents.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::account::AccountStatus;
@@ -29,11 +29,11 @@ on_one!(
 
 #[derive(Default)]
 struct Server {
-    /// Posts and their comments, the oldest first: replies have a `parent`.
+    /// Posts and their comments, oldest first. Replies have a `parent`.
     posts: Vec<(Value, Vec<Value>)>,
-    /// Messages of people, the oldest first.
+    /// Users and their messages, oldest first.
     people: Vec<(String, Vec<Value>)>,
-    /// What the token may not do: `comments`, `messages`, `answers`.
+    /// The missing permissions of the token: `comments`, `messages`, `answers`.
     lacks: &'static [&'static str],
     now: String,
     loses_answers: bool,
@@ -136,7 +136,7 @@ async fn start(s: TestStore) -> Test {
     t
 }
 
-/// The server's time is ours.
+/// Sets the server's time to the test's.
 fn set_time(t: &Test) -> String {
     let now = t.w.now().format("%Y-%m-%dT%H:%M:%S+0000").to_string();
     t.api.with(|server| server.now.clone_from(&now));
@@ -170,7 +170,7 @@ fn message(t: &Test, person: &str, id: &str, text: &str) {
     });
 }
 
-/// Looks when the account is due again.
+/// Syncs when the account is due again.
 async fn look_later(t: &Test) {
     t.w.advance(331);
     set_time(t);
@@ -217,7 +217,7 @@ async fn all_pages_are_read_and_each_message_once(s: TestStore) {
     t.look().await;
     assert_eq!((t.count().await, t.api.asked("/feed").len(), t.api.asked("/42_1/comments").len()), (150, 2, 2));
     assert_eq!(t.api.asked("/conversations").len(), 2);
-    // Now one page of posts is read, once an hour all; what is known already is not stored again.
+    // Only one page of posts is read now, and all once per hour. Known messages are not stored again.
     comment(&t, "42_30", "1_200", "7", None, "new");
     comment(&t, "42_1", "1_201", "7", None, "under an old post");
     look_later(&t).await;
@@ -260,7 +260,7 @@ async fn a_message_is_answered_within_a_day(s: TestStore) {
     assert!(inbox.refusal(&thread, at(24)).unwrap().contains("24 hours"));
     assert!(inbox.check_text(&thread, &"x".repeat(2_001)).unwrap_err().contains("2000"));
     assert!(inbox.check_text(&thread, &"x".repeat(2_000)).is_ok());
-    // Facebook may see it otherwise.
+    // Facebook may decide otherwise.
     t.api.answer_once("/messages", error(400, 10, Some(2_018_278), "outside of allowed window"));
     let id = t.reply(t.only().await.id, "Hi").await;
     assert_eq!(t.sent(id).await, ("failed".to_owned(), Some("platform_rejected".to_owned())));
@@ -282,7 +282,7 @@ async fn an_answer_with_a_lost_answer_is_searched_and_never_sent_twice(s: TestSt
         t.api.with(|server| server.loses_answers = false);
         t.run_reply_after_its_call(second).await;
         assert_eq!(t.sent(second).await.0, "sent");
-        // It never arrived: the same words of the others are not taken for it.
+        // It never arrived, and the same text of others is not mistaken for it.
         set_time(&t);
         t.api.answer_once(
             if found.kind.as_str() == "dm" { "/messages" } else { "/comments" },
@@ -323,7 +323,7 @@ async fn a_missing_permission_is_said_and_leaves_the_other_stream(s: TestStore) 
     assert_eq!((t.sync().await.failures, t.status().await), (0, AccountStatus::Active));
     look_later(&t).await;
     assert_eq!((t.api.asked("/feed").len(), t.error().await), (1, said), "not in vain");
-    // The person gives the permission, and connects again.
+    // The user grants the permission and connects again.
     t.api.with(|server| server.lacks = &["messages"]);
     t.reconnect(secrets("renewed")).await;
     t.look().await;

@@ -1,4 +1,4 @@
-//! Figures of posts and accounts, against servers that answer as the platforms' documents say.
+//! Metrics of posts and accounts, against servers that respond as the platforms document.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -19,7 +19,7 @@ use crate::support::facebook::error;
 
 type Responder = Box<dyn Fn(&Request) -> ResponseTemplate + Send + Sync>;
 
-/// Answers every call, and keeps their addresses.
+/// Responds to every call, and records the URLs.
 #[derive(Clone)]
 struct Server {
     answer: Arc<Responder>,
@@ -57,7 +57,7 @@ impl Started {
             let secrets = json!({ "access_token": "token", "instance": mock.uri() });
             account.secrets = super::support::secrets(secrets);
         }
-        // X is read only where that is switched on.
+        // X's metrics are read only if enabled.
         let settings = PlatformConfig { analytics: Some(true), ..PlatformConfig::default() };
         let config = PlatformsConfig { platforms: [(platform, settings)].into(), ..PlatformsConfig::default() };
         let config = config.with_base_url(platform, mock.uri());
@@ -71,7 +71,7 @@ impl Started {
         self.posts_of(&posts).await
     }
 
-    /// Asks for posts that were published at these times.
+    /// Requests the metrics of posts that were published at these times.
     pub(super) async fn posts_of(
         &mut self,
         posts: &[(&str, DateTime<Utc>)],
@@ -108,18 +108,18 @@ fn gone() -> ResponseTemplate {
     error(400, 100, Some(33), "Unsupported get request. Object with ID '9' does not exist")
 }
 
-/// A value as insights have it.
+/// A value in the format of insights.
 pub(super) fn insight(name: &str, value: Value) -> Value {
     json!({ "name": name, "period": "lifetime", "values": [{ "value": value }] })
 }
 
-/// Answers the metrics that are asked for; one that is not known fails the call.
+/// Returns the requested metrics. An unknown metric fails the call.
 fn insights(request: &Request, known: &[(&str, Value)]) -> ResponseTemplate {
     let asked = query(request)["metric"].clone();
     let mut data = Vec::new();
     for name in asked.split(',') {
         match known.iter().find(|(known, _)| *known == name) {
-            // Nothing to tell yet.
+            // No value yet.
             Some((_, Value::Null)) => {}
             Some((_, value)) => data.push(insight(name, value.clone())),
             None => return error(400, 100, None, "(#100) The value must be a valid insights metric"),
@@ -276,7 +276,7 @@ async fn linkedin_reads_the_posts_of_a_page() {
     assert_eq!(started.posts(&posts).await.unwrap(), [none_yet, Some(known), Some(known)]);
     assert_eq!(started.account().await.unwrap().followers, Some(219));
     assert_eq!(started.calls(), 3);
-    // A person's account is not asked about.
+    // No metrics are requested for a user's account.
     let mut person = Started::new(Platform::Linkedin, account("abc", secrets), |_: &Request| panic!("no call")).await;
     assert_eq!(person.posts(&["urn:li:share:1"]).await.unwrap(), [none_yet]);
     assert_eq!(person.account().await.unwrap(), AccountFigures::default());

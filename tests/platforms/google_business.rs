@@ -1,4 +1,4 @@
-//! Google Business Profile, against a server that answers as its documentation says.
+//! Google Business Profile, against a server that responds as its documentation specifies.
 
 use std::sync::Arc;
 
@@ -150,7 +150,7 @@ async fn a_post_is_asked_for_until_google_has_looked_at_it() {
     };
     let accepted = OutgoingPost { marker: accepted.marker, ..outgoing.clone() };
     let minute = TimeDelta::minutes(1);
-    // By its name, and after a lost answer by its text.
+    // Found by its name, and after a lost response by its text.
     for known in [&accepted, &outgoing] {
         fake.judge("PROCESSING");
         assert_eq!(connector.reconcile(&account, known).await.unwrap(), Reconciled::Pending(minute));
@@ -168,7 +168,7 @@ async fn a_post_is_asked_for_until_google_has_looked_at_it() {
         };
         assert!(live.url.is_some(), "{live:?}");
     }
-    // One that a person deleted meanwhile is not taken for one that was never made.
+    // A post that a user deleted meanwhile is not reported as never created.
     let gone = Marker::from_iter([("name".to_owned(), json!("accounts/1/locations/11/localPosts/7"))]);
     let gone = OutgoingPost { marker: gone, ..outgoing };
     assert!(matches!(connector.reconcile(&account, &gone).await, Err(CallError::Permanent(_))));

@@ -1,4 +1,4 @@
-//! The reviews of Google Business Profile, against a server that answers as its documentation says.
+//! The reviews of Google Business Profile, against a server that responds as its documentation specifies.
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use crier_domain::account::AccountStatus;
@@ -28,7 +28,7 @@ const LOCATION: &str = "/v4/accounts/1/locations/11/reviews";
 
 #[derive(Default)]
 struct Google {
-    /// The last one that was changed is the last one.
+    /// The one changed last is at the end.
     reviews: Vec<Value>,
     token: String,
     answers: i64,
@@ -94,7 +94,7 @@ fn review(t: &InboxTest<Google>, id: &str, rating: &str, comment: &str) {
     });
 }
 
-/// Looks when the account is due again.
+/// Syncs when the account is due again.
 async fn look_later(t: &InboxTest<Google>) {
     t.w.advance(331);
     t.look().await;
@@ -171,7 +171,7 @@ async fn an_answer_with_a_lost_answer_is_looked_up(s: TestStore) {
     t.api.with(|google| google.loses_answers = false);
     t.run_reply_after_its_call(id).await;
     assert_eq!((t.sent(id).await.0.as_str(), t.api.with(|google| google.answers)), ("sent", 1));
-    // One that never arrived is sent.
+    // A reply that never arrived is sent again.
     t.api.answer_once("/reply", ResponseTemplate::new(503));
     let id = t.reply(found, "Write to us.").await;
     t.run_reply_after_its_call(id).await;

@@ -1,4 +1,4 @@
-//! Addresses from users are called with the guarded client, on every platform that has an address field.
+//! URLs from users are called with the guarded client, on every platform that has a URL field.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,12 +14,12 @@ use wiremock::MockServer;
 
 use super::support::{AnyAddress, now, secrets};
 
-/// Returns how often the user's address was called, and the message of the refusal.
+/// Returns the number of calls to the user's URL, and the error message.
 async fn connect(platform: Platform, field: &CredentialField, guard: Guard) -> Option<(usize, String)> {
     let server = MockServer::start().await;
     let client = HttpClient::trusted(Duration::from_secs(20), 1 << 20);
     let guarded = HttpClient::guarded(guard, Duration::from_secs(20), 1 << 20);
-    // Without the client's guard, every address would be accepted.
+    // Only the client's guard rejects URLs here.
     let clients = Clients { trusted: client, guarded, addresses: Arc::new(AnyAddress) };
     let connector =
         ConnectorRegistry::new(PlatformsConfig::default(), &clients, &Clock::manual(now())).get(platform)?;

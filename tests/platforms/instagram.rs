@@ -1,4 +1,4 @@
-//! Instagram and Threads, against a server that makes and publishes containers as Meta's documents say.
+//! Instagram and Threads, against a server that creates and publishes containers as Meta documents.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ impl Started {
         outgoing
     }
 
-    /// Goes through the steps as the worker does, until the post is ready or has to wait.
+    /// Runs the steps as the worker does, until the post is ready or has to wait.
     async fn stage(&self, post: &mut OutgoingPost) -> Result<Staged, CallError> {
         for _ in 0..10 {
             match self.connector.stage(&self.account, post).await? {
@@ -116,7 +116,7 @@ async fn a_container_in_progress_is_waited_for() {
         let container_at = outgoing.marker["container_at"].clone();
         assert_eq!(s.stage(&mut outgoing).await.unwrap(), Staged::Ready);
         assert_eq!(s.server.made().len(), 1, "the same container");
-        // After ten minutes it is a failure, which is retried.
+        // After ten minutes, it fails and is retried.
         s.server.set_status("100", "IN_PROGRESS");
         let old = now() - TimeDelta::minutes(11);
         outgoing.marker.insert("container_at".to_owned(), json!(old.to_rfc3339()));
@@ -165,7 +165,7 @@ async fn reconcile_asks_for_the_container() {
         assert_eq!(s.reconcile(&outgoing).await, Reconciled::Absent, "it is not published");
         let published = s.publish(&mut outgoing).await.unwrap();
         assert_eq!(s.reconcile(&outgoing).await, Reconciled::PublishedAmong(vec![published.clone()]));
-        // A step before another call finds it as well, so nothing is published twice.
+        // A step before another call finds it too, so nothing is published twice.
         assert_eq!(s.stage(&mut outgoing).await.unwrap(), Staged::Published(vec![published.clone()]));
         s.server.forget_containers();
         assert_eq!(s.reconcile(&outgoing).await, Reconciled::Matches(vec![published]), "by its text and time");
@@ -187,7 +187,7 @@ async fn an_account_without_quota_waits() {
         let until = Some(now() + TimeDelta::hours(1));
         assert!(matches!(&limited, CallError::RateLimited { until: at, .. } if *at == until), "{limited:?}");
         assert!(s.server.made().is_empty());
-        // A platform that does not say how much is left does not hinder a post.
+        // A platform that returns no quota does not prevent a post.
         let edge = if s.account.external_id.is_empty() { "" } else { "content_publishing_limit" };
         s.server.set_quota_usage(0);
         s.server.script(edge, error(400, 100, None, "Tried accessing nonexisting field"));
@@ -227,7 +227,7 @@ async fn errors_are_classified_by_the_subcode() {
             s.server.script(&format!("{edge}_publish"), error(400, code, subcode, "No"));
             s.connector.publish(&s.account, &outgoing).await.unwrap_err()
         };
-        // "Action blocked" may come although the post is out.
+        // "Action blocked" may be returned although the post is published.
         assert!(matches!(publish(4, Some(2_207_051)).await, CallError::Unknown(_)));
         assert!(matches!(publish(-1, Some(2_207_001)).await, CallError::Unknown(_)));
         assert!(matches!(publish(9_007, Some(2_207_027)).await, CallError::Transient(_)));

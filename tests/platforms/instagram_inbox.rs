@@ -1,4 +1,4 @@
-//! The inbox of Instagram, against an API that answers as Meta's documents say.
+//! The inbox of Instagram, against an API that responds as Meta documents.
 
 use crier_domain::account::AccountStatus;
 use crier_domain::platform::Platform;
@@ -23,15 +23,15 @@ on_one!(
     a_rate_limit_is_obeyed,
 );
 
-/// A comment with its answers.
+/// A comment with its replies.
 type Answered = (Value, Vec<Value>);
 
 #[derive(Default)]
 struct Server {
-    /// Posts and their comments, the oldest first.
+    /// Posts and their comments, oldest first.
     posts: Vec<(Value, Vec<Answered>)>,
     conversations: Vec<Value>,
-    /// What the token may not do: `comments`, `messages`.
+    /// The missing permissions of the token: `comments`, `messages`.
     lacks: &'static [&'static str],
     now: String,
     loses_answers: bool,
@@ -100,7 +100,7 @@ async fn start(s: TestStore) -> Test {
     t
 }
 
-/// The server's time is ours.
+/// Sets the server's time to the test's.
 fn set_time(t: &Test) -> String {
     let now = t.w.now().format("%Y-%m-%dT%H:%M:%S+0000").to_string();
     t.api.with(|server| server.now.clone_from(&now));
@@ -141,7 +141,7 @@ fn message(t: &Test, id: &str, text: &str) {
     t.api.with(|server| server.conversations.push(conversation));
 }
 
-/// Looks when the account is due again.
+/// Syncs when the account is due again.
 async fn look_later(t: &Test) {
     t.w.advance(331);
     set_time(t);
@@ -240,7 +240,7 @@ async fn an_answer_with_a_lost_answer_is_searched_and_never_sent_twice(s: TestSt
     let third = t.reply(found, "Yes.").await;
     t.run_reply_after_its_call(third).await;
     assert_eq!((t.sent(third).await.0.as_str(), t.api.with(|server| server.posts[0].1[0].1.len())), ("sent", 63));
-    // More answers than are searched say nothing: a person decides.
+    // With more replies than are searched, the result is unknown and a user decides.
     for n in 0..200 {
         answered(&t, "10", &format!("30{n}"), "vera", "More");
     }

@@ -1,4 +1,4 @@
-//! LinkedIn, against a server that answers as its documentation says.
+//! LinkedIn, against a server that responds as its documentation specifies.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ fn person() -> ConnectorAccount {
     account("782bbtaQ", secrets)
 }
 
-/// A page of an organisation.
+/// The page of an organization.
 fn page() -> ConnectorAccount {
     ConnectorAccount { external_id: "urn:li:organization:7".to_owned(), ..person() }
 }

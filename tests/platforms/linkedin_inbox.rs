@@ -1,4 +1,4 @@
-//! The inbox of LinkedIn pages, against an API that answers as LinkedIn's documents say: comments in no order, authors
+//! The inbox of LinkedIn pages, against an API that responds as LinkedIn documents: comments in no order, and authors
 //! without names.
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -33,16 +33,16 @@ const VERA: &str = "urn:li:person:vera";
 
 #[derive(Default)]
 struct Server {
-    /// Their number and time, the oldest first.
+    /// Their numbers and times, oldest first.
     posts: Vec<(u32, DateTime<Utc>)>,
     /// In any order.
     comments: Vec<Value>,
-    /// What the token may not do: `read`, `answer`.
+    /// The missing permissions of the token: `read`, `answer`.
     lacks: &'static [&'static str],
-    /// Posts that are hidden, or were deleted.
+    /// Posts that are hidden, and posts that were deleted.
     hidden: Vec<u32>,
     gone: Vec<u32>,
-    /// It names no total of comments, and how many answers each has.
+    /// Whether the server omits the total of comments and the number of replies to each.
     is_terse: bool,
     loses_answers: bool,
     now: DateTime<Utc>,
@@ -68,7 +68,7 @@ fn not_permitted() -> ResponseTemplate {
     refused(403, Some(100), "Not enough permissions to access: socialActions.GET_ALL")
 }
 
-/// Answers a part of a list with its place among the parts.
+/// Responds with a page of a list and its position.
 fn paged(all: &[Value], request: &Request, max: usize, has_total: bool) -> ResponseTemplate {
     let number = |name: &str| parameter(request, name).unwrap().parse::<usize>().unwrap();
     let (start, count) = (number("start"), number("count").min(max));
@@ -190,14 +190,14 @@ fn comment_of(t: &Test, post: u32, number: u32, parent: Option<u32>, text: &str)
 
 fn comment(t: &Test, post: u32, number: u32, parent: Option<u32>, text: &str) {
     let made = comment_of(t, post, number, parent, text);
-    // The newest is sometimes first, sometimes last.
+    // The newest is sometimes first and sometimes last.
     t.api.with(|server| match number % 2 {
         0 => server.comments.push(made),
         _ => server.comments.insert(0, made),
     });
 }
 
-/// Looks when the account is due again.
+/// Syncs when the account is due again.
 async fn look_later(t: &Test) {
     t.w.advance(2_000);
     set_time(t);
@@ -217,7 +217,7 @@ async fn comments_and_their_answers_become_threads(s: TestStore) {
         for one in &mut server.comments {
             match one["id"].as_str() {
                 Some("11") => one["actor"] = json!(PAGE),
-                // An older application names no author, and the URN otherwise.
+                // An older application gets no author and no URN.
                 Some("13") => {
                     one.as_object_mut().unwrap().retain(|name, _| name != "actor" && name != "commentUrn");
                 }
@@ -239,7 +239,7 @@ async fn comments_and_their_answers_become_threads(s: TestStore) {
     assert_eq!(found[0].subject_url.as_deref(), Some("https://www.linkedin.com/feed/update/urn:li:share:1"));
     assert_eq!((found[0].participant_external_id.as_deref(), &found[0].participant_name), (Some(VERA), &None));
     assert_eq!((&found[1].participant_external_id, t.error().await.as_str()), (&None, ""));
-    // What has no answers is not asked for any.
+    // No replies are requested for comments that have none.
     assert!(t.api.asked("comment").iter().all(|request| !request.url.path().contains("%2C13")));
 }
 
@@ -260,7 +260,7 @@ async fn all_pages_are_read_and_each_comment_once(s: TestStore) {
     let before = t.api.asked("/rest/").len();
     look_later(&t).await;
     assert_eq!((t.count().await, t.api.asked("/rest/").len() - before), (70, 11), "now the newest posts alone");
-    // A server that names no totals, and gives fewer at once than it was asked for.
+    // A server that returns no totals, and fewer entries than requested.
     t.api.with(|server| server.is_terse = true);
     comment(&t, 25, 3_000, None, "new");
     for n in 0..12 {
@@ -305,7 +305,7 @@ async fn an_older_post_is_read_within_the_hour(s: TestStore) {
     assert_eq!(t.count().await, 2);
     look_later(&t).await;
     assert_eq!(t.count().await, 3);
-    // Older posts are of no interest.
+    // Older posts are not read.
     t.w.advance(11 * 86_400);
     let before = t.api.asked("share%3A1/").len();
     t.look().await;
@@ -349,7 +349,7 @@ async fn an_answer_with_a_lost_answer_is_searched_and_never_sent_twice(s: TestSt
     t.api.with(|server| server.loses_answers = false);
     t.run_reply_after_its_call(second).await;
     assert_eq!(t.sent(second).await.0, "sent");
-    // It never arrived: the same words of the others are not taken for it.
+    // It never arrived, and the same text of others is not mistaken for it.
     set_time(&t);
     t.api.answer_once("/comments", ResponseTemplate::new(503));
     let third = t.reply(found, "Yes.").await;

@@ -1,5 +1,5 @@
-//! Posts whose answers are lost, on a Mastodon-compatible server that strips texts and forgets keys. Invariant: what the
-//! server has is not sent again, and a target never takes a status that is not its own.
+//! Posts whose responses are lost, on a Mastodon-compatible server that strips texts and forgets keys. Invariant: what
+//! the server has is not sent again, and a target never takes a status that is not its own.
 
 use chrono::SecondsFormat;
 use crier_domain::failure::Category;
@@ -66,7 +66,7 @@ async fn start(s: TestStore) -> Lost {
 }
 
 impl Lost {
-    /// Sets the server's clock to ours, and so many seconds.
+    /// Sets the server's clock to the test's, plus this number of seconds.
     fn set_time(&self, seconds: i64) {
         let now = self.w.later(seconds).to_rfc3339_opts(SecondsFormat::Millis, true);
         self.mastodon.fake.set_now(&now);
@@ -77,7 +77,7 @@ impl Lost {
         self.set_time(0);
     }
 
-    /// Publishes a text to a server with these switches, once; returns the target.
+    /// Publishes a text once, to a server with these switches. Returns the target.
     async fn publish(&self, text: &str, switches: Switches) -> i64 {
         self.mastodon.fake.set(switches);
         let (post, made) = self.w.s.post(self.w.world, &[self.account]).await;
@@ -87,7 +87,7 @@ impl Lost {
         made[0]
     }
 
-    /// Runs what is left when the calls must be over, with a server that works.
+    /// Runs the remaining jobs after the calls have timed out, with a server that works.
     async fn finish(&self) {
         self.mastodon.fake.set(WORKS);
         self.advance(3_600).await;
@@ -164,7 +164,8 @@ async fn a_status_of_another_application_or_from_before_the_call_is_not_adopted(
 
 async fn the_window_follows_the_clock_of_the_server(s: TestStore) {
     let t = start(s).await;
-    // Its clock is five minutes ahead, then five behind: what was there before is too early, what was published is not.
+    // The server's clock is five minutes ahead, then five behind. An earlier status is outside the window, and the
+    // published one is inside.
     for (seconds, id) in [(300, "1001"), (-300, "1003")] {
         t.w.advance(3_600);
         t.set_time(seconds);

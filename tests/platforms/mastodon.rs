@@ -1,4 +1,4 @@
-//! Mastodon, against a server that answers as its documentation says.
+//! Mastodon, against a server that responds as its documentation specifies.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ fn error(status: u16, text: &str) -> ResponseTemplate {
     ResponseTemplate::new(status).set_body_json(json!({ "error": text }))
 }
 
-/// Publishes to a server that answers the post with this.
+/// Publishes to a server that returns this response to the post.
 async fn publish_expecting_error(answer: ResponseTemplate) -> CallError {
     let (mastodon, connector, account) = start().await;
     mastodon.fake.script("/api/v1/statuses", answer);
@@ -105,7 +105,7 @@ async fn reconcile_finds_the_post_by_its_source() {
     outgoing.images = vec![image("cat")];
     let published = publish(connector.as_ref(), &account, &mut outgoing).await.unwrap();
     assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), Reconciled::Matches(vec![published]));
-    // The same words without a picture are another post, and so are older ones.
+    // The same text without an image is another post, and so is an older one.
     let without = OutgoingPost { images: Vec::new(), ..outgoing.clone() };
     assert_eq!(connector.reconcile(&account, &without).await.unwrap(), Reconciled::Absent);
     let mut later = outgoing.clone();

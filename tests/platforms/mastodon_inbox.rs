@@ -1,4 +1,4 @@
-//! The inbox of Mastodon, against a server that answers as its documentation says.
+//! The inbox of Mastodon, against a server that responds as its documentation specifies.
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use crier_domain::account::AccountStatus;
@@ -28,7 +28,7 @@ const OWN: &str = "1";
 
 #[derive(Default)]
 struct Server {
-    /// The oldest first.
+    /// Oldest first.
     notifications: Vec<Value>,
     statuses: Vec<Value>,
     sources: Vec<(String, String)>,
@@ -44,7 +44,7 @@ fn person(id: &str) -> Value {
     json!({ "id": id, "acct": acct, "display_name": name, "avatar": "https://a.example/x.png" })
 }
 
-/// A status; `answers` are the ids of a status and its author.
+/// A status. `answers` contains the ids of its parent and of the parent's author.
 fn status(id: &str, author: &str, text: &str, visibility: &str, answers: Option<(&str, &str)>) -> Value {
     let mentioned: Vec<Value> = answers.map(|(_, of)| person(of)).into_iter().collect();
     json!({
@@ -55,7 +55,7 @@ fn status(id: &str, author: &str, text: &str, visibility: &str, answers: Option<
     })
 }
 
-/// Answers a list with the entries right after `min_id`, or the newest ones; the newest first.
+/// Responds with the entries right after `min_id`, or the newest ones; newest first.
 fn listed(all: &[Value], request: &Request) -> ResponseTemplate {
     let number = |entry: &Value| entry["id"].as_str().unwrap().parse::<i64>().unwrap();
     let limit: usize = parameter(request, "limit").unwrap().parse().unwrap();
@@ -127,7 +127,7 @@ async fn start(s: TestStore) -> InboxTest<Server> {
     InboxTest::new(s, Platform::Mastodon, "ann@b.example", secrets, api).await
 }
 
-/// A person's status, which mentions the account.
+/// A user's status that mentions the account.
 fn mention(t: &InboxTest<Server>, mut made: Value) {
     let now = text(t.w.now());
     made["created_at"] = json!(now);
@@ -185,7 +185,7 @@ async fn pages_are_read_forwards_and_each_message_once(s: TestStore) {
     }
     t.look_later().await;
     assert_eq!((t.count().await, t.api.asked("notifications").len()), (41, 1 + 3));
-    // Their times are settled: they are not read again.
+    // They are older than the overlap, so they are not read again.
     t.w.advance(120);
     t.look().await;
     let before = t.api.asked("notifications").len();
@@ -206,7 +206,7 @@ async fn an_answer_given_in_the_app_appears_in_its_thread(s: TestStore) {
         for mut own in [
             status("103", OWN, "At seven.", "public", Some(("101", "2"))),
             status("104", OWN, "Yes?", "direct", Some(("102", "2"))),
-            // A thread of its own, and a word in someone else's.
+            // A continuation of its own thread, and a status in another user's.
             status("105", OWN, "2/2", "public", Some(("100", OWN))),
             status("106", OWN, "Nice", "public", Some(("97", "4"))),
         ] {
@@ -267,12 +267,12 @@ async fn a_reply_with_a_lost_answer_is_looked_up(s: TestStore) {
     assert_eq!(t.api.with(|server| server.keys.len()), 2, "each once");
     let ids: Vec<_> = t.messages(found).await.into_iter().filter_map(|message| message.external_id).collect();
     assert_eq!(ids, ["101", "9000", "9001"]);
-    // It never arrived: the same words of others are not taken for it.
+    // It never arrived, and the same text of others is not mistaken for it.
     t.api.answer_once("/api/v1/statuses", ResponseTemplate::new(502));
     let third = t.reply(found, "Yes.").await;
     t.run_reply_after_its_call(third).await;
     assert_eq!((t.sent(third).await.0.as_str(), t.api.with(|server| server.keys.len())), ("sent", 3));
-    // A refusal is final.
+    // A rejection is final.
     t.api.answer_once("/api/v1/statuses", refused(422, "Validation failed: Text character limit of 500 exceeded"));
     let fourth = t.reply(found, "No.").await;
     assert_eq!(t.sent(fourth).await, ("failed".to_owned(), Some("invalid_content".to_owned())));

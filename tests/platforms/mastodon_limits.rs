@@ -1,4 +1,5 @@
-//! The limits of servers that implement Mastodon's API: each sets its own, and software counts in its own way.
+//! The limits of servers that implement Mastodon's API: each sets its own, and the software decides how lengths are
+//! counted.
 
 use crier_domain::catalogue::descriptor;
 use crier_domain::limits::AccountLimits;
@@ -58,7 +59,7 @@ impl Server {
         Self { w, mastodon, account }
     }
 
-    /// Looks at the account's messages, if that is due.
+    /// Syncs the account's inbox, if that is due.
     async fn look(&self) {
         tasks::inbox::run(&self.w.scheduler).await.unwrap();
         self.w.run_jobs().await;

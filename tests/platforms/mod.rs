@@ -1,4 +1,4 @@
-//! Connectors against servers that respond as the platforms document it.
+//! Connectors, against servers that respond as the platforms document.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod bluesky;

@@ -1,4 +1,4 @@
-//! Pinterest, against a server that answers as its OpenAPI document says.
+//! Pinterest, against a server that responds as its OpenAPI document specifies.
 
 use std::sync::{Arc, Mutex};
 

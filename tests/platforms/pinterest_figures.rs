@@ -1,4 +1,4 @@
-//! Figures of Pinterest, against a server that answers as its OpenAPI document says.
+//! Metrics of Pinterest, against a server that responds as its OpenAPI document specifies.
 
 use crier_domain::analytics::{AccountFigures, Figures};
 use crier_domain::platform::Platform;
@@ -14,7 +14,7 @@ async fn started(answer: impl Fn(&Request) -> ResponseTemplate + Send + Sync + '
     Started::new(Platform::Pinterest, account("9", secrets), answer).await
 }
 
-/// An error as the document has it.
+/// An error in the documented format.
 fn error(status: u16, code: i64, message: &str) -> ResponseTemplate {
     ResponseTemplate::new(status).set_body_json(json!({ "code": code, "message": message }))
 }
@@ -49,7 +49,7 @@ async fn a_pin_has_the_counts_of_its_whole_life() {
     let known =
         Figures { impressions: Some(200), likes: Some(10), comments: Some(2), clicks: Some(7), ..Figures::default() };
     let unknown = Some(Figures::default());
-    // Pin 2 was deleted, 3 is on a board that the account may not read any more.
+    // Pin 2 was deleted; pin 3 is on a board that the account may no longer read.
     for (id, figures) in [("1", Some(known)), ("2", None), ("3", unknown), ("4", unknown)] {
         assert_eq!(pinterest.posts(&[id]).await.unwrap(), [figures], "{id}");
     }
@@ -70,7 +70,7 @@ async fn the_account_has_followers() {
     assert_eq!(pinterest.account().await.unwrap(), own);
 }
 
-/// A missing scope is no expired token: the account must not expire.
+/// A missing scope is not an expired token, so the account must not expire.
 #[tokio::test]
 async fn without_the_scope_all_metrics_are_set_aside() {
     let mut pinterest = started(|_: &Request| scope_missing()).await;

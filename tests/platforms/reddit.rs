@@ -1,4 +1,4 @@
-//! Reddit, against a server that answers as its documents and PRAW say.
+//! Reddit, against a server that responds as its documents and PRAW specify.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -26,9 +26,9 @@ struct Reddit {
     stored: Arc<Mutex<Vec<String>>>,
     scripted: Arc<Mutex<VecDeque<ResponseTemplate>>>,
     agents: Arc<Mutex<Vec<String>>>,
-    /// Posts with one picture are listed later.
+    /// Whether posts with one image are listed later.
     processing: Arc<Mutex<bool>>,
-    /// Where pictures are sent.
+    /// The URL to which images are sent.
     storage: Arc<Mutex<String>>,
 }
 
@@ -241,7 +241,7 @@ async fn a_picture_in_processing_is_looked_for_again_and_not_posted_twice() {
     let mut outgoing = reddit_post(connector.as_ref(), &["cat"], json!({}));
     let open = publish(connector.as_ref(), &account, &mut outgoing).await.unwrap_err();
     assert!(matches!(open, CallError::Accepted { .. }), "{open:?}");
-    // Nothing there yet does not mean that there will be nothing.
+    // A post that is not listed yet may still appear.
     let waiting = connector.reconcile(&account, &outgoing).await.unwrap_err();
     assert!(matches!(waiting, CallError::Transient(_)), "{waiting:?}");
     let mut later = outgoing.clone();
@@ -308,7 +308,7 @@ async fn reconcile_finds_the_post_by_title_and_subreddit() {
     assert!(matches!(connector.reconcile(&account, &outgoing).await, Err(CallError::Transient(_))));
 }
 
-/// `validate_on_submit`: the subreddit's own rules are explained in the body of a 400.
+/// `validate_on_submit`: a 400 explains the subreddit's rules in its body.
 #[tokio::test]
 async fn a_subreddits_rules_are_quoted() {
     let (fake, _server, connector, account) = start().await;
@@ -367,7 +367,7 @@ async fn an_expired_token_is_renewed_and_the_refresh_token_revoked() {
     connector.publish(&ConnectorAccount { secrets, ..account.clone() }, &outgoing).await.unwrap();
     assert!(fake.agents.lock().unwrap().iter().all(|agent| agent.starts_with("web:crier-id:v")));
     connector.revoke(&account).await.unwrap();
-    // The fake replaced it: Reddit refuses one that was revoked.
+    // The fake replaced the token, and Reddit rejects a revoked one.
     assert!(matches!(connector.refresh(&account).await, Err(CallError::Reauth(_))));
 }
 

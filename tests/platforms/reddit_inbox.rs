@@ -1,4 +1,4 @@
-//! The inbox of Reddit, against a server that answers as its documents and PRAW say.
+//! The inbox of Reddit, against a server that responds as its documents and PRAW specify.
 
 use crier_domain::account::AccountStatus;
 use crier_domain::platform::Platform;
@@ -24,7 +24,7 @@ on_one!(
 
 #[derive(Default)]
 struct Server {
-    /// The newest last.
+    /// Newest last.
     inbox: Vec<Value>,
     comments: Vec<Value>,
     sent: Vec<Value>,
@@ -117,7 +117,7 @@ fn private(name: &str, body: &str) -> Value {
     json!({ "name": name, "author": "Vera", "body": body, "was_comment": false, "context": "", "subject": "Hi" })
 }
 
-/// Looks when the account is due again.
+/// Syncs when the account is due again.
 async fn look_later(t: &InboxTest<Server>) {
     t.w.advance(133);
     t.look().await;
@@ -129,7 +129,7 @@ async fn comments_mentions_and_messages_arrive(s: TestStore) {
     add(&t, comment("t1_b", "vera", "comment_reply", "And then?"));
     add(&t, comment("t1_c", "bob", "username_mention", "Try u/ann"));
     add(&t, private("t4_d", "psst"));
-    // Reddit itself, the account's own, and what is no message.
+    // A message of Reddit itself, one of the account, and an entry that is no message.
     add(&t, json!({ "name": "t4_e", "author": null, "body": "Welcome", "was_comment": false }));
     add(&t, comment("t1_f", "Ann", "post_reply", "own"));
     add(&t, json!({ "odd": true }));
@@ -189,7 +189,7 @@ async fn an_answer_with_a_lost_answer_is_searched(s: TestStore) {
     t.api.with(|server| server.loses_answers = false);
     t.run_reply_after_its_call(second).await;
     assert_eq!((t.sent(second).await.0.as_str(), t.api.with(|server| server.comments.len())), ("sent", 2));
-    // It never arrived: the same words of others are not taken for it.
+    // It never arrived, and the same text of others is not mistaken for it.
     t.api.answer_once("/api/comment", ResponseTemplate::new(503));
     let third = t.reply(found, "Yes.").await;
     t.run_reply_after_its_call(third).await;
@@ -245,7 +245,7 @@ async fn a_rate_limit_is_obeyed_until_its_time(s: TestStore) {
     assert_eq!(t.count().await, 1);
 }
 
-/// Four comments and a message; two comments are deleted, and the account behind a third.
+/// Adds four comments and a message. Two comments are deleted, and the account of a third.
 async fn lose_some(t: &InboxTest<Server>) {
     for n in 1..=4 {
         add(t, comment(&format!("t1_{n}"), &format!("Vera{n}"), "comment_reply", "Fresh?"));
@@ -256,7 +256,7 @@ async fn lose_some(t: &InboxTest<Server>) {
         for (at, body) in [(0, "[deleted]"), (1, "[removed]"), (2, "Fresh?")] {
             (server.inbox[at]["author"], server.inbox[at]["body"]) = (json!("[deleted]"), json!(body));
         }
-        // A word that a person may write.
+        // A user may write this text.
         server.inbox[3]["body"] = json!("[deleted]");
     });
     t.w.advance(3_700);

@@ -58,7 +58,7 @@ fn modes_and_fields_match_the_contract() {
     assert_eq!(sandbox["connect_method"], json!("credentials"));
 }
 
-/// The catalogue names what is read and answered, and it is what the connectors do.
+/// The catalogue lists the kinds of messages that the connectors read and reply to.
 #[test]
 fn inboxes_match_the_catalogue() {
     let registry = registry(PlatformsConfig::default());
@@ -105,7 +105,7 @@ fn a_platform_is_configured_only_with_a_connector() {
     config.platforms.insert(Platform::Tiktok, application("id", Some("secret")));
     config.platforms.insert(Platform::Twitter, application("id", Some("secret")));
     config.platforms.insert(Platform::Reddit, application(" ", Some("secret")));
-    // Half an application is none.
+    // An incomplete application counts as none.
     config.platforms.insert(Platform::Pinterest, application("id", None));
     config.platforms.insert(Platform::Tumblr, application("id", Some("")));
     let mut registry = registry(config);
@@ -138,7 +138,7 @@ fn an_inbox_can_be_switched_off() {
     assert!(!has_inbox(Platform::Twitter) && has_inbox(Platform::Mastodon));
 }
 
-/// X charges for what is read.
+/// X charges for reads.
 #[test]
 fn figures_are_read_where_that_is_free_or_switched_on() {
     let read = |analytics| {

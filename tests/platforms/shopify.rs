@@ -1,4 +1,4 @@
-//! Shopify, against a shop that answers as its documentation says.
+//! Shopify, against a shop that responds as its documentation specifies.
 
 use std::sync::Arc;
 
@@ -137,7 +137,7 @@ async fn reconcile_finds_the_article_by_its_handle() {
     let mut other = outgoing.clone();
     other.marker.insert("handle".to_owned(), json!("post-8"));
     assert_eq!(connector.reconcile(&account, &other).await.unwrap(), Reconciled::Absent);
-    // Among more than fifty newer ones, the search finds it.
+    // With more than fifty newer articles, the search finds it.
     fake.bury();
     assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), Reconciled::Found(published));
     fake.script(ResponseTemplate::new(500));
@@ -177,7 +177,7 @@ async fn a_refresh_token_is_used_until_the_next_one_is() {
     let refreshed = connector.refresh(&account).await.unwrap();
     assert_eq!(refreshed.token_expires_at, Some(now() + TimeDelta::hours(1)));
     assert_ne!(shown(&refreshed.secrets.unwrap())["refresh_token"], "refresh-0");
-    // The answer may be lost: then the old token gets new ones once more.
+    // The response may be lost, so the old token can be renewed once more.
     let secrets = connector.refresh(&account).await.unwrap().secrets.unwrap();
     let renewed = ConnectorAccount { secrets, ..account.clone() };
     connector.publish(&renewed, &outgoing).await.unwrap();

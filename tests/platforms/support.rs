@@ -24,7 +24,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::support::oauth::OAuthServer;
 
-/// Allows every address except those that contain `refused`.
+/// Allows every URL except those that contain `refused`.
 pub struct AnyAddress;
 
 #[async_trait]
@@ -107,7 +107,7 @@ pub fn image(name: &str) -> Image {
     }
 }
 
-/// Publishes as the worker does: uploads pictures first if the platform requires it, in order, then publishes.
+/// Publishes as the worker does: uploads the images first, in order, if the platform requires it.
 pub async fn publish(
     connector: &dyn Connector,
     account: &ConnectorAccount,
@@ -122,7 +122,7 @@ pub async fn publish(
     connector.publish(account, outgoing).await
 }
 
-/// What a [`Script`] does with a request after reading all of it.
+/// How a [`ScriptedServer`] handles a request after reading it completely.
 pub enum ScriptStep {
     Answer(u16, Value),
     /// Closes the connection without a response.
@@ -186,13 +186,13 @@ async fn read_request(stream: &mut TcpStream) -> String {
     }
 }
 
-/// An address where no server listens.
+/// A URL where no server listens.
 pub async fn unused_address() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     format!("http://{}", listener.local_addr().unwrap())
 }
 
-/// Connects as the pages do, with a choice; returns what could be chosen, and the account.
+/// Connects as the pages do, with a choice. Returns the choices and the account.
 pub async fn connect_choosing(
     connector: &dyn Connector,
     server: &OAuthServer,
@@ -214,7 +214,7 @@ pub async fn connect_choosing(
     Ok((attempt, choices, connected))
 }
 
-/// Connects as the pages do: the person agrees at the server, and the code is exchanged. The application is `id` with
+/// Connects as the pages do: the user agrees at the server, and the code is exchanged. The application is `id` with
 /// `secret`.
 pub async fn connect_in_browser(
     connector: &dyn Connector,

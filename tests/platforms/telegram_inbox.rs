@@ -45,7 +45,7 @@ fn answer(server: &mut Server, request: &Request) -> ResponseTemplate {
     match call {
         "getUpdates" => {
             assert_eq!(body["allowed_updates"], json!(["message", "edited_message"]));
-            // An offset deletes what is before it.
+            // An offset deletes earlier updates.
             if let Some(offset) = body["offset"].as_i64() {
                 server.updates.retain(|update| update["update_id"].as_i64().unwrap() >= offset);
             }
@@ -70,7 +70,7 @@ async fn start(s: TestStore) -> InboxTest<Server> {
     InboxTest::new(s, Platform::Telegram, &CHANNEL.to_string(), secrets, api).await
 }
 
-/// Adds an update with a message; returns its number.
+/// Adds an update with a message.
 fn update(t: &InboxTest<Server>, kind: &str, mut message: Value) {
     message["date"] = message["date"].as_i64().unwrap_or_else(|| t.w.now().timestamp()).into();
     t.api.with(|server| {
@@ -85,7 +85,7 @@ fn private(id: i64, text: &str) -> Value {
     json!({ "message_id": id, "chat": chat, "from": vera, "text": text })
 }
 
-/// A message of a person in the discussion group.
+/// A message of a user in the discussion group.
 fn in_group(id: i64, person: i64, text: &str, answered: Value) -> Value {
     json!({
         "message_id": id, "chat": { "id": GROUP, "type": "supergroup", "title": "Talk" },
@@ -110,7 +110,7 @@ async fn private_chats_and_comments_arrive(s: TestStore) {
     let ours = json!({ "message_id": 52, "from": { "id": BOT, "first_name": "Crier" } });
     update(&t, "message", in_group(53, 8, "And then?", ours));
     update(&t, "message", in_group(54, 9, "Me too", the_post()));
-    // People among themselves, the post itself, a chat of someone else, and that a person joined.
+    // Messages between users, the post itself, another chat, and a user who joined.
     let other = json!({ "message_id": 51, "from": { "id": 8, "first_name": "P8" } });
     update(&t, "message", in_group(55, 9, "No", other.clone()));
     update(
@@ -125,7 +125,7 @@ async fn private_chats_and_comments_arrive(s: TestStore) {
     let mut joined = private(2, "");
     joined.as_object_mut().unwrap().remove("text");
     update(&t, "message", joined);
-    // An administrator answers as the channel.
+    // An administrator replies as the channel.
     let mut as_channel = in_group(56, 136_817_688, "At seven.", other);
     as_channel["sender_chat"] = json!({ "id": CHANNEL, "type": "channel" });
     update(&t, "message", as_channel);
@@ -200,7 +200,7 @@ async fn a_reply_quotes_what_it_answers(s: TestStore) {
     let thread = ReplyThread::from(&found);
     assert!(inbox.check_text(&thread, &"😀".repeat(2_048)).is_ok());
     assert!(inbox.check_text(&thread, &"😀".repeat(2_049)).unwrap_err().contains("4096"));
-    // A group that moved has another id; the person has blocked the bot.
+    // A moved group has a new id; a user has blocked the bot.
     let moved = json!({ "ok": false, "error_code": 400, "parameters": { "migrate_to_chat_id": -1_009 } });
     t.api.answer_once("sendMessage", json(400, moved));
     let id = t.reply(found.id, "Again").await;

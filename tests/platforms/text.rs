@@ -1,4 +1,4 @@
-//! How each platform counts text, and what it refuses.
+//! How each platform counts text, and what it rejects.
 
 use crier_domain::catalogue::descriptor;
 use crier_domain::platform::{Platform, TextRules, TextUnit};

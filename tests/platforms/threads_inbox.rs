@@ -1,4 +1,4 @@
-//! The inbox of Threads, against an API that answers as Meta's documents say.
+//! The inbox of Threads, against an API that responds as Meta documents.
 
 use crier_domain::account::AccountStatus;
 use crier_domain::platform::Platform;
@@ -25,13 +25,13 @@ on_one!(
 
 #[derive(Default)]
 struct Server {
-    /// The oldest first.
+    /// Oldest first.
     posts: Vec<Value>,
     replies: Vec<Value>,
     mentions: Vec<Value>,
-    /// What containers say and answer.
+    /// The text and the parent of each container.
     containers: Vec<(String, String)>,
-    /// What the token may not do: `replies`, `mentions`, `answers`.
+    /// The missing permissions of the token: `replies`, `mentions`, `answers`.
     lacks: &'static [&'static str],
     now: String,
     loses_answers: bool,
@@ -99,7 +99,7 @@ async fn start(s: TestStore) -> Test {
     t
 }
 
-/// The server's time is ours.
+/// Sets the server's time to the test's.
 fn set_time(t: &Test) -> String {
     let now = t.w.now().format("%Y-%m-%dT%H:%M:%S+0000").to_string();
     t.api.with(|server| server.now.clone_from(&now));
@@ -124,7 +124,7 @@ fn mention(t: &Test, id: &str, text: &str) {
     t.api.with(|server| server.mentions.push(mention));
 }
 
-/// Looks when the account is due again.
+/// Syncs when the account is due again.
 async fn look_later(t: &Test) {
     t.w.advance(331);
     set_time(t);
@@ -185,7 +185,7 @@ async fn a_reply_is_a_container_that_is_published(s: TestStore) {
     t.api.with(|server| assert_eq!(server.containers, [("At seven & <b>".to_owned(), "10".to_owned())]));
     look_later(&t).await;
     assert_eq!(t.count().await, 2, "an answer is the message that is read later");
-    // Not ready yet: nothing is out, and another attempt is made.
+    // Not ready yet: nothing is published, and the reply is retried.
     t.api.answer_once("/threads_publish", error(400, 24, Some(4_279_009), "Media not found"));
     let id = t.reply(found.id, "Again").await;
     assert_eq!(t.sent(id).await.0, "pending");
@@ -217,7 +217,7 @@ async fn an_answer_with_a_lost_answer_is_searched_and_never_sent_twice(s: TestSt
     t.api.with(|server| server.loses_answers = false);
     t.run_reply_after_its_call(second).await;
     assert_eq!((t.sent(second).await.0.as_str(), t.api.with(|server| server.replies.len())), ("sent", 3));
-    // It never arrived: the same words in another thread are not taken for it.
+    // It never arrived, and the same text in another thread is not mistaken for it.
     set_time(&t);
     t.api.answer_once("/threads_publish", ResponseTemplate::new(503));
     let third = t.reply(of("mention"), "Yes.").await;

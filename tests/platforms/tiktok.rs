@@ -1,4 +1,4 @@
-//! TikTok, against a server that behaves as its documents say.
+//! TikTok, against a server that responds as its documents specify.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ fn outgoing(connector: &dyn Connector) -> OutgoingPost {
     outgoing
 }
 
-/// Publishes, and returns the post with the marker that finds it again.
+/// Publishes a post, and returns it with the marker that identifies it.
 async fn accepted(connector: &dyn Connector, account: &ConnectorAccount, post: &OutgoingPost) -> OutgoingPost {
     let CallError::Accepted { post: accepted, .. } = connector.publish(account, post).await.unwrap_err() else {
         panic!("it is published later")
@@ -88,7 +88,7 @@ async fn a_post_is_accepted_and_found_when_it_is_out() {
     fake.statuses.lock().unwrap().push_back(json!({ "status": "PUBLISH_COMPLETE" }));
     let Reconciled::Found(found) = connector.reconcile(&account, &accepted).await.unwrap() else { panic!("it is out") };
     assert_eq!((found.external_id.as_str(), found.url), ("", None));
-    // Without an answer to the publish nothing leads to it.
+    // Without a response to the publish, the post cannot be found.
     assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), Reconciled::Unsupported);
 }
 
@@ -139,7 +139,7 @@ async fn errors_are_classified() {
     };
     assert_eq!(until(publish(refusal(429, "rate_limit_exceeded")).await), TimeDelta::minutes(1));
     for code in ["spam_risk_too_many_posts", "reached_active_user_cap"] {
-        // Errors come with the status 200, too.
+        // Errors may also have the status 200.
         assert_eq!(until(publish(refusal(200, code)).await), TimeDelta::hours(6));
     }
     for (code, category) in [

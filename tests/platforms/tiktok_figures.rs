@@ -1,4 +1,4 @@
-//! Figures of TikTok, against a server that answers as its documents say.
+//! Metrics of TikTok, against a server that responds as its documents specify.
 
 use crier_domain::analytics::{AccountFigures, Figures};
 use crier_domain::platform::Platform;
@@ -19,7 +19,7 @@ fn data(data: Value) -> ResponseTemplate {
     ok(json!({ "data": data, "error": { "code": "ok", "message": "", "log_id": "x" } }))
 }
 
-/// An object with the fields that are asked for.
+/// An object with the requested fields.
 fn asked(request: &Request, all: &Value) -> Value {
     let fields = query(request)["fields"].clone();
     fields.split(',').filter_map(|name| Some((name.to_owned(), all.get(name)?.clone()))).collect()
@@ -45,7 +45,7 @@ async fn many_posts_are_read_with_one_call() {
     })
     .await;
     let unknown = Some(Figures::default());
-    // The first is left out, which is no proof that it was deleted; the id of the last is none.
+    // The first post is omitted, which does not prove that it was deleted. The last id is invalid.
     let figures = tiktok.posts(&["7077642457847991554", "7080217258529737986", "v_pub~1"]).await.unwrap();
     assert_eq!(figures, [unknown, Some(known()), unknown]);
     assert_eq!(tiktok.posts(&["v_pub~1"]).await.unwrap(), [unknown]);
@@ -64,7 +64,7 @@ async fn the_account_has_followers() {
     assert_eq!(tiktok.account().await.unwrap(), own);
 }
 
-/// Each scope is missing by itself, and the account does not expire.
+/// Each scope is missing separately, and the account does not expire.
 #[tokio::test]
 async fn without_a_scope_its_metrics_are_set_aside() {
     for refused in [refusal(401, "scope_not_authorized"), refusal(400, "scope_permission_missed")] {
@@ -145,7 +145,7 @@ async fn hostile_answers_give_no_figures() {
     }
 }
 
-/// A public post may get its id after it was published, when it has been moderated.
+/// A public post may get its id after publishing, when it has been moderated.
 #[tokio::test]
 async fn the_id_of_a_post_is_found_later() {
     let tiktok = started(|request: &Request| {

@@ -1,4 +1,4 @@
-//! Tumblr, against a server that answers as its documentation says.
+//! Tumblr, against a server that responds as its documentation specifies.
 
 use std::sync::Arc;
 
@@ -99,7 +99,7 @@ async fn an_expired_token_is_renewed_with_its_application() {
     assert!(kept["refresh_token"] != "refresh-0" && kept["access_token"] != "access-0");
     let renewed = ConnectorAccount { secrets, ..account.clone() };
     connector.publish(&renewed, &outgoing).await.unwrap();
-    // The old pair is worth nothing now.
+    // The old pair of tokens is no longer valid.
     assert!(matches!(connector.refresh(&account).await, Err(CallError::Reauth(_))));
 }
 

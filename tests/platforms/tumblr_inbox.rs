@@ -1,4 +1,4 @@
-//! The inbox of Tumblr, against a server that answers as its documents say.
+//! The inbox of Tumblr, against a server that responds as its documents specify.
 
 use crier_domain::account::AccountStatus;
 use crier_domain::platform::Platform;
@@ -21,7 +21,7 @@ on_one!(
 
 #[derive(Default)]
 struct Server {
-    /// The oldest first.
+    /// Oldest first.
     entries: Vec<Value>,
     token: String,
 }
@@ -74,7 +74,7 @@ fn reply(t: &Test, id: &str, text: &str) {
     add(t, id, "reply", "Vera", json!({ "target_post_id": "100", "reply_text": text }));
 }
 
-/// Looks when the account is due again.
+/// Syncs when the account is due again.
 async fn look_later(t: &Test) {
     t.w.advance(1_981);
     t.look().await;

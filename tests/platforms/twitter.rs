@@ -1,4 +1,4 @@
-//! X, against a server that answers as its documents say.
+//! X, against a server that responds as its documents specify.
 
 use std::sync::{Arc, Mutex};
 

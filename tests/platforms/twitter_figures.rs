@@ -1,4 +1,4 @@
-//! Figures of X, against a server that answers as its documents and its specification say.
+//! Metrics of X, against a server that responds as its documents and its specification say.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,7 +20,7 @@ async fn started(answer: impl Fn(&Request) -> ResponseTemplate + Send + Sync + '
     Started::new(Platform::Twitter, account("9", secrets), answer).await
 }
 
-/// A post as X shows it with these objects.
+/// A post as X returns it with these objects.
 fn post(id: &str, fields: &str) -> Value {
     let mut post = json!({ "id": id, "text": "Fresh bread", "edit_history_tweet_ids": [id] });
     if fields.contains("public_metrics") {
@@ -81,7 +81,7 @@ async fn many_posts_are_read_with_one_call_and_clicks_with_those_of_the_last_mon
     let figures = x.posts_of(&posts).await.unwrap();
     let without_clicks = Figures { clicks: None, ..known() };
     let unknown = Some(Figures::default());
-    // Post 2 was deleted, 3 is only not shown, 5 was edited.
+    // Post 2 was deleted, 3 is only hidden, and 5 was edited.
     assert_eq!(figures, [Some(known()), None, unknown, Some(without_clicks), Some(known()), unknown]);
     assert_eq!((x.calls(), x.aside.added().count()), (2, 0));
 }
@@ -116,7 +116,7 @@ async fn the_account_has_followers() {
     assert_eq!(x.account().await.unwrap(), own, "what is no count is no figure");
 }
 
-/// A field can be refused in the answer, with or without the posts, or for the whole call.
+/// A field can be rejected within a response, with or without the posts, or for the whole call.
 #[tokio::test]
 async fn clicks_that_are_refused_are_set_aside() {
     let refusal = problem("1", "not-authorized-for-field");

@@ -1,4 +1,4 @@
-//! The inbox of X, against a server that answers as its documents say.
+//! The inbox of X, against a server that responds as its documents specify.
 
 use chrono::{DateTime, Utc};
 use crier_domain::account::AccountStatus;
@@ -25,7 +25,7 @@ on_one!(
 
 #[derive(Default)]
 struct Server {
-    /// The oldest first.
+    /// Oldest first.
     mentions: Vec<Value>,
     own: Vec<Value>,
     token: String,
@@ -97,7 +97,7 @@ async fn start(s: TestStore) -> Test {
     t
 }
 
-/// The server's time is ours.
+/// Sets the server's time to the test's.
 fn set_time(t: &Test) -> String {
     let now = t.w.now().format("%Y-%m-%dT%H:%M:%S.000Z").to_string();
     t.api.with(|server| server.now.clone_from(&now));
@@ -110,7 +110,7 @@ fn mention(t: &Test, id: &str, author: &str, conversation: &str, text: &str) {
     t.api.with(|server| server.mentions.push(mention));
 }
 
-/// Looks when the account is due again.
+/// Syncs when the account is due again.
 async fn look_later(t: &Test) {
     t.w.advance(1_981);
     set_time(t);
@@ -156,7 +156,7 @@ async fn pages_are_read_and_each_mention_once(s: TestStore) {
     assert_eq!(t.only().await.unread_count, 231);
 }
 
-/// Connects, and has one mention.
+/// Connects an account that has one mention.
 async fn with_mention(s: TestStore) -> (Test, i64) {
     let t = start(s).await;
     t.look().await;
@@ -190,7 +190,7 @@ async fn an_answer_with_a_lost_answer_is_searched_and_never_sent_twice(s: TestSt
     t.api.with(|server| server.loses_answers = false);
     t.run_reply_after_its_call(second).await;
     assert_eq!((t.sent(second).await.0.as_str(), t.api.with(|server| server.own.len())), ("sent", 2));
-    // It never arrived: the same words in another conversation are not taken for it.
+    // It never arrived, and the same text in another conversation is not mistaken for it.
     set_time(&t);
     t.api.answer_once("/2/tweets", ResponseTemplate::new(503));
     let third = t.reply(other, "Yes & no").await;

@@ -36,7 +36,7 @@ async fn store(status: ResponseTemplate) -> MockServer {
     server
 }
 
-/// Answers a batch without products, which a key that may only read cannot send either.
+/// Sets the response to a batch without products, which a read-only key cannot send either.
 async fn takes_batches(server: &MockServer, answer: ResponseTemplate) {
     Mock::given(method("POST"))
         .and(path("/wp-json/wc/v3/products/batch"))

@@ -56,7 +56,7 @@ async fn connect_to(site_url: &str) -> Result<Connected, ConnectError> {
     connector(Platform::Wordpress, "http://unused.example").connect(1, &credentials).await
 }
 
-/// Publishes a post where `POST /wp/v2/posts` returns this response; returns the error.
+/// Publishes a post to a site where `POST /wp/v2/posts` returns this response. Returns the error.
 async fn publish_expecting_error(answer: ResponseTemplate) -> CallError {
     let server = MockServer::start().await;
     Mock::given(path("/wp-json/wp/v2/posts")).respond_with(answer).mount(&server).await;
@@ -177,7 +177,7 @@ async fn a_text_becomes_a_title_and_paragraphs() {
     assert_eq!(published, Published::new("11", Some("https://blog.example/post-7-2r/".to_owned())));
 }
 
-/// Expects one upload of each of these pictures: name, number in the file name, media id.
+/// Expects one upload of each of these images: name, number in the file name, media id.
 async fn media(server: &MockServer, uploads: &[(&str, u32, i64)]) {
     for &(name, number, id) in uploads {
         let disposition = format!("attachment; filename=\"post-7-2r-{number}.png\"");
@@ -319,7 +319,7 @@ async fn reconcile_after_disconnect(status: u16, look_up: Value) -> (Result<Reco
     (wordpress.reconcile(&account, &outgoing).await, script.requests())
 }
 
-/// A plugin may hold back what every user writes.
+/// A plugin may hold back the posts of all users.
 #[tokio::test]
 async fn a_post_that_is_held_back_is_not_published() {
     let held = |slug: &str| {

@@ -1,4 +1,5 @@
-//! The comments of WordPress and the reviews of WooCommerce, against a site that answers as their documentation says.
+//! The comments of WordPress and the reviews of WooCommerce, against a site that responds as their documentation
+//! specifies.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::account::AccountStatus;
@@ -34,7 +35,7 @@ struct Site {
     comments: Vec<Value>,
     loses_answers: bool,
     refuses_me: bool,
-    /// The account may not see what is not shown to everyone.
+    /// Whether the account may read only what everyone may read.
     may_not_moderate: bool,
     now: String,
 }
@@ -86,7 +87,7 @@ fn answer(site: &mut Site, request: &Request) -> ResponseTemplate {
                 return refused(409, "comment_duplicate");
             }
             let id = 900 + site.comments.len();
-            // As WordPress shows it: paragraphs and typographic quotation marks.
+            // As WordPress renders it, with paragraphs and typographic quotation marks.
             let shown = content.replace("&quot;", "&#8221;").replace("...", "&#8230;");
             let made = json!({
                 "id": id, "post": body["post"], "parent": body["parent"], "author": ME, "author_name": "Ada",
@@ -216,7 +217,7 @@ async fn a_reply_with_a_lost_answer_is_searched(s: TestStore) {
     t.api.with(|site| site.loses_answers = false);
     t.run_reply_after_its_call(id).await;
     assert_eq!((t.sent(id).await.0.as_str(), t.api.with(|site| site.comments.len())), ("sent", 2));
-    // One that never arrived is sent.
+    // A reply that never arrived is sent again.
     t.api.answer_once("wp/v2/comments", ResponseTemplate::new(502));
     let id = t.reply(found, "At eight.").await;
     t.run_reply_after_its_call(id).await;
@@ -301,7 +302,7 @@ async fn reviews_arrive_and_cannot_be_answered(s: TestStore) {
     assert!(refusal.unwrap().contains("Reply in the store"));
 }
 
-/// The threads whose message was deleted.
+/// Returns the threads whose message was deleted.
 async fn deleted(t: &InboxTest<Site>) -> Vec<String> {
     let mut deleted = Vec::new();
     for found in t.conversations().await {
@@ -314,7 +315,7 @@ async fn deleted(t: &InboxTest<Site>) -> Vec<String> {
     deleted
 }
 
-/// Six comments, of which one is in the trash, one is spam, one waits and one is gone.
+/// Adds six comments, of which one is in the trash, one is spam, one waits for approval and one was deleted.
 async fn lose_some(t: &InboxTest<Site>) {
     for id in 1..=6 {
         comment(t, id, 0, &format!("comment {id}"));
@@ -335,7 +336,7 @@ async fn deleted_comments_are_followed(s: TestStore) {
     lose_some(&t).await;
     assert_eq!(deleted(&t).await, ["2", "3", "5"]);
     assert_eq!(t.error().await, "");
-    // One is taken out of the trash.
+    // One is restored from the trash.
     t.api.with(|site| site.comments[1]["status"] = json!("approved"));
     t.w.advance(3_700);
     t.look().await;

@@ -123,6 +123,8 @@ pub struct GifRules {
     /// Maximum of width times height.
     pub max_pixels: Option<u64>,
     pub max_frames: Option<u32>,
+    /// Maximum of width times height times the number of frames.
+    pub max_total_pixels: Option<u64>,
 }
 
 /// The allowed aspect ratios, as the platform documents them.

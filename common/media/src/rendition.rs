@@ -114,7 +114,9 @@ fn picture_rules(media: &MediaRules) -> PictureRules<'_> {
 /// Returns whether the platform certainly accepts the picture unchanged. How many frames a GIF has is not known here.
 fn fits(asset: &Asset, rules: &MediaRules) -> bool {
     let pixels = u64::from(asset.width.unsigned_abs()) * u64::from(asset.height.unsigned_abs());
-    let fits_gif = rules.gif.max_frames.is_none() && rules.gif.max_pixels.is_none_or(|most| pixels <= most);
+    let gif = rules.gif;
+    let needs_frames = gif.max_frames.is_some() || gif.max_total_pixels.is_some();
+    let fits_gif = !needs_frames && gif.max_pixels.is_none_or(|most| pixels <= most);
     rules.mime_types.contains(&asset.mime_type.as_str())
         && (asset.mime_type != ImageType::Gif || fits_gif)
         && rules.max_pixels.is_none_or(|most| pixels <= most)

@@ -1,7 +1,7 @@
-//! Addresses that users type into a credentials form: a site, a store, a personal data server.
+//! URLs that users type into a credentials form: of a site, a store, a personal data server.
 //!
-//! This module checks the form; the guard decides whether the address may be called, once when it is saved
-//! ([`AddressCheck`]) and again at each connection (the guarded client).
+//! This module checks the syntax. The guard decides whether the URL may be called: once when it is saved
+//! ([`AddressCheck`]), and again for each connection (the guarded client).
 
 use async_trait::async_trait;
 use crier_http::guard::{Guard, SchemePolicy};
@@ -9,15 +9,15 @@ use url::Url;
 
 use super::ConnectError;
 
-/// Checks an address before credentials are sent to it.
+/// Checks a URL before credentials are sent to it.
 #[async_trait]
 pub trait AddressCheck: Send + Sync {
-    /// Returns `Ok` if credentials may be sent there: https to a public address, or anything that the operator allowed.
-    /// The error message completes "The address …".
+    /// Returns `Ok` if credentials may be sent to the URL: https to a public address, or anything that the operator
+    /// allowed. The error message completes "The address …".
     async fn check(&self, url: &str) -> Result<(), String>;
 }
 
-/// Uses the guard; a name that does not resolve now passes and is checked again at each connection.
+/// Uses the guard. A host name that cannot be resolved passes, because it is checked again for each connection.
 #[async_trait]
 impl AddressCheck for Guard {
     async fn check(&self, url: &str) -> Result<(), String> {
@@ -36,7 +36,7 @@ impl AddressCheck for HttpsOnly {
     }
 }
 
-/// Checks and normalizes the address in `field`: no user info, query, fragment or trailing slash.
+/// Checks and normalizes the URL in `field`: no user info, query, fragment or trailing slash.
 pub(super) async fn check_typed_address(
     check: &dyn AddressCheck,
     field: &'static str,

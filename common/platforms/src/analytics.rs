@@ -1,8 +1,8 @@
-//! Figures of posts and accounts, read from the platforms.
+//! Metrics of posts and accounts, from the platforms.
 //!
-//! **To add a platform:** add its metrics to `metrics.rs`, implement [`AnalyticsConnector`] in
-//! `<name>/analytics.rs`, return it from `Connector::analytics`, set `analytics` in its descriptor, and make the
-//! table in `docs/analytics.md` anew (`CRIER_TEST_UPDATE=1 cargo test --test it analytics_guide`).
+//! **To add a platform:** add its metrics to `metrics.rs`, implement [`AnalyticsConnector`] in `<name>/analytics.rs`,
+//! return it from `Connector::analytics`, set `analytics` in its descriptor, and update the table in
+//! `docs/analytics.md` (`CRIER_TEST_UPDATE=1 cargo test --test it analytics_guide`).
 
 use std::collections::BTreeSet;
 
@@ -13,15 +13,15 @@ use serde_json::Value;
 
 use super::{CallError, ConnectorAccount, Marker, Published};
 
-/// A post whose figures are asked for.
+/// A post whose metrics are requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublishedPost {
-    /// As the platform names it.
+    /// The platform's id.
     pub external_id: String,
     pub published_at: DateTime<Utc>,
 }
 
-/// Metrics that the platform refused for an account: not asked for until their time is over.
+/// Metrics that the platform rejected for an account. They are not requested until their pause is over.
 #[derive(Clone, Debug, Default)]
 pub struct SetAside {
     names: BTreeSet<String>,
@@ -41,50 +41,52 @@ impl SetAside {
         self.added.insert(name.to_owned());
     }
 
-    /// Returns the names that were added.
+    /// Returns the names added in this run.
     pub fn added(&self) -> impl Iterator<Item = &str> {
         self.added.iter().map(String::as_str)
     }
 }
 
-/// A platform that gives figures.
+/// A platform that reports metrics.
 #[async_trait]
 pub trait AnalyticsConnector: Send + Sync {
-    /// Returns how many posts one call of [`AnalyticsConnector::post_figures`] may name; 0: there are no figures of posts.
+    /// Returns the maximum number of posts per call of [`AnalyticsConnector::post_figures`]. 0 if the platform reports
+    /// no metrics of posts.
     fn posts_per_call(&self) -> usize {
         0
     }
 
-    /// Returns whether a post may get its id only after it was published: then [`AnalyticsConnector::find_id`] is asked.
+    /// Returns whether the platform may assign a post's id after publishing. If so, [`AnalyticsConnector::find_id`] is
+    /// called.
     fn names_posts_later(&self) -> bool {
         false
     }
 
-    /// Returns the id and the address of a published post that had none so far; `None`: it has none yet. `marker`: that
-    /// of its publish.
+    /// Returns the id and the URL of a published post that has no id yet. `None` if the platform has not assigned one.
+    /// `marker` is the marker of its publish.
     async fn find_id(&self, _account: &ConnectorAccount, _marker: &Marker) -> Result<Option<Published>, CallError> {
         Ok(None)
     }
 
-    /// Returns the figures of posts, in the order of `posts`; `None`: the platform does not have this one any more.
+    /// Returns the metrics of posts, in the order of `posts`. `None` for a post that no longer exists.
     async fn post_figures(
         &self,
         _account: &ConnectorAccount,
         posts: &[PublishedPost],
-        _aside: &mut SetAside,
+        _set_aside: &mut SetAside,
     ) -> Result<Vec<Option<Figures>>, CallError> {
         Ok(posts.iter().map(|_| Some(Figures::default())).collect())
     }
 
-    /// Returns the account's figures.
+    /// Returns the account's metrics.
     async fn account_figures(
         &self,
         account: &ConnectorAccount,
-        aside: &mut SetAside,
+        set_aside: &mut SetAside,
     ) -> Result<AccountFigures, CallError>;
 }
 
-/// Returns a count at a path (`/likeCount`) of a platform's answer; `None` if there is none, or it is no plain number.
-pub(super) fn count(answer: &Value, path: &str) -> Option<i64> {
-    answer.pointer(path).and_then(Value::as_i64)
+/// Returns the count at a path (`/likeCount`) of a response. `None` if it is missing or not an integer.
+pub(super) fn count(response: &Value, path: &str) -> Option<i64> {
+    response.pointer(path).and_then(Value::as_i64)
 }

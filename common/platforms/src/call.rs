@@ -1,11 +1,11 @@
-//! Every connector call goes through [`PlatformClient::send`], and its errors are classified here.
+//! Sends every connector call ([`PlatformClient::send`]) and classifies its errors.
 //!
-//! Two things decide the class of a failed call: whether the platform may have received the request, and whether a
-//! duplicate would do harm ([`Effect`]). A connector first handles the platform's own error codes and leaves the rest
-//! to [`PlatformClient::classify_status`].
+//! The class of a failed call depends on whether the platform may have received the request, and on whether a duplicate
+//! would do harm ([`Effect`]). A connector first handles the platform's own error codes and leaves the rest to
+//! [`PlatformClient::classify_status`].
 //!
-//! Messages are our own, short, and written for people. They never contain a URL, header or raw body: a URL may contain
-//! a token.
+//! Messages are short and written for users. They never contain a URL, a header or a raw body, because a URL may
+//! contain a token.
 
 use bytes::Bytes;
 use chrono::{DateTime, TimeDelta, Utc};
@@ -19,25 +19,25 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use reqwest::RequestBuilder;
 use serde::de::DeserializeOwned;
 
-use super::window::learn_platform_clock;
+use super::window::record_platform_clock;
 use super::{AcceptedPost, CallError, ConnectError, Image, Marker};
 
 /// The effect of sending a request twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Nothing that a reader of the platform would see: a lookup, an upload that no post shows yet.
+    /// Nothing visible on the platform: a lookup, or an upload that no post references yet.
     Repeatable,
-    /// A duplicate post. A call that may have arrived ends as `Unknown`.
+    /// A duplicate post. If the request may have arrived, the outcome is `Unknown`.
     Publishes,
 }
 
 /// The failure code of a call that the address guard blocked.
 pub(super) const BLOCKED: &str = "blocked_address";
 
-/// The maximum pause accepted from a platform; if its limit is reset later, the next call gets the time again.
+/// The maximum pause accepted from a platform. If the limit lasts longer, the next call returns a new time.
 const MAX_PAUSE: TimeDelta = TimeDelta::hours(24);
 
-/// How long nothing is sent on an account after a call that fails until the operator changes something.
+/// The pause for an account after a call that fails until the operator changes something.
 const MISCONFIGURED_PAUSE: TimeDelta = TimeDelta::hours(6);
 
 /// The HTTP client of one platform.
@@ -46,7 +46,7 @@ pub struct PlatformClient {
     http: HttpClient,
     platform: Platform,
     clock: Clock,
-    /// Of every request.
+    /// Sent with every request.
     headers: HeaderMap,
 }
 
@@ -55,13 +55,13 @@ impl PlatformClient {
         Self { http, platform, clock, headers: HeaderMap::new() }
     }
 
-    /// Returns a client that adds a header to every request. `None`: no text that can be sent.
+    /// Returns a client that adds a header to every request. `None` adds nothing.
     pub(super) fn with_header(mut self, name: HeaderName, value: Option<HeaderValue>) -> Self {
         self.headers.extend(value.map(|value| (name, value)));
         self
     }
 
-    /// Returns the platform's name for people.
+    /// Returns the platform's display name.
     pub fn name(&self) -> &'static str {
         catalogue::descriptor(self.platform).name
     }
@@ -76,30 +76,30 @@ impl PlatformClient {
 
     /// Sends the request. Any response is `Ok`, whatever its status.
     pub async fn send(&self, effect: Effect, request: RequestBuilder) -> Result<HttpResponse, CallError> {
-        let answer = self.http.send(request).await;
-        metrics::platform_request(self.platform.as_str(), answer.as_ref().ok().map(|a| a.status));
-        if let Ok(answer) = &answer {
-            learn_platform_clock(&answer.headers, self.clock.now());
+        let response = self.http.send(request).await;
+        metrics::platform_request(self.platform.as_str(), response.as_ref().ok().map(|a| a.status));
+        if let Ok(response) = &response {
+            record_platform_clock(&response.headers, self.clock.now());
         }
-        answer.map_err(|error| self.classify_no_response(effect, &error))
+        response.map_err(|error| self.classify_no_response(effect, &error))
     }
 
     /// Parses the body of a successful response. If that fails, the effect of the call is unknown.
-    pub fn read<T: DeserializeOwned>(&self, effect: Effect, answer: &HttpResponse) -> Result<T, CallError> {
-        let parsed = if answer.truncated { None } else { serde_json::from_slice(&answer.body).ok() };
+    pub fn read<T: DeserializeOwned>(&self, effect: Effect, response: &HttpResponse) -> Result<T, CallError> {
+        let parsed = if response.truncated { None } else { serde_json::from_slice(&response.body).ok() };
         parsed.ok_or_else(|| self.classify_unknown_effect(effect, "sent an unreadable response", None))
     }
 
-    /// Classifies a failed call by its status alone. `detail` is the platform's own message, already sanitized by
+    /// Classifies a failed call only by its status. `detail` is the platform's own message, already sanitized by
     /// [`sanitize_message`].
     pub fn classify_status(
         &self,
         effect: Effect,
-        answer: &HttpResponse,
+        response: &HttpResponse,
         code: Option<&str>,
         detail: Option<String>,
     ) -> CallError {
-        let (name, status) = (self.name(), answer.status);
+        let (name, status) = (self.name(), response.status);
         let code = code.map_or_else(|| status.as_u16().to_string(), str::to_owned);
         let with = |category, text: &str| {
             let message = match &detail {
@@ -110,7 +110,7 @@ impl PlatformClient {
         };
         match status.as_u16() {
             429 => {
-                let until = retry_at(&answer.headers, self.clock.now());
+                let until = retry_at(&response.headers, self.clock.now());
                 self.rate_limited(until, Some(&code))
             }
             500.. => self.classify_unknown_effect(
@@ -142,8 +142,8 @@ impl PlatformClient {
         CallError::RateLimited { until: until.map(|at| at.min(latest)), failure }
     }
 
-    /// Returns the error for a call that fails until the operator changes something, whatever the post is: pauses the
-    /// account's posts, and logs an error. `message` says what to change.
+    /// Returns the error for a call that fails, for every post, until the operator changes something. Pauses the
+    /// account's posts and logs an error. `message` says what to change.
     pub(super) fn misconfigured(&self, message: &str, code: &str) -> CallError {
         tracing::error!(platform = self.platform.as_str(), code, "{message}");
         let failure = Failure::misconfigured(message).from_platform(code);
@@ -208,8 +208,8 @@ impl PlatformClient {
     }
 }
 
-/// Converts a failed call during connect to a refusal or "unavailable". `address` is the credentials field that
-/// contains the address, if any.
+/// Converts a failed call during connect to `Refused` or `Unavailable`. `address` is the credentials field that
+/// contains the URL, if any.
 pub(super) fn connect_error(error: CallError, address: Option<&'static str>) -> ConnectError {
     match (error, address) {
         (CallError::Permanent(failure), Some(field)) if failure.code == BLOCKED => {
@@ -264,7 +264,7 @@ pub fn retry_at(headers: &HeaderMap, now: DateTime<Utc>) -> Option<DateTime<Utc>
 }
 
 fn parse_time(text: &str, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
-    // Larger numbers are unix times: no platform asks for a pause of 30 years.
+    // Larger numbers are Unix times, because no platform requests a pause of 30 years.
     const FIRST_DATE: i64 = 1_000_000_000;
     if let Ok(number) = text.parse::<f64>() {
         let seconds = number.ceil() as i64;
@@ -277,7 +277,7 @@ fn parse_time(text: &str, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
     parse_date(text).or_else(|| DateTime::parse_from_rfc3339(text).ok().map(|date| date.to_utc()))
 }
 
-/// Returns a picture as a multipart part; an error if it has a type that cannot be sent.
+/// Returns an image as a multipart part, or an error if its type cannot be sent.
 pub(super) fn image_part(image: &Image) -> Result<reqwest::multipart::Part, CallError> {
     let message = "This image type cannot be sent.";
     part(&image.bytes, &image.filename, &image.mime_type)

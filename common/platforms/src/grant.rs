@@ -1,6 +1,6 @@
-//! What a revoke ends, and which accounts have the same credentials.
+//! The scope of a revocation, and accounts with the same credentials.
 //!
-//! Several accounts may depend on one grant: a Mastodon server returns the same token to the same person and application
+//! Several accounts may share one grant: a Mastodon server returns the same token for the same user and application
 //! each time, and the pages of one consent share its token.
 
 use crier_domain::platform::Descriptor;
@@ -8,12 +8,13 @@ use secrecy::{ExposeSecret, SecretString};
 
 use super::{ConnectorAccount, Secrets};
 
-/// What [`Connector::revoke`](super::Connector::revoke) ends.
+/// The scope of [`Connector::revoke`](super::Connector::revoke).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Revocation {
-    /// The token that is sent, or its session.
+    /// Only the revoked token, or its session.
     Token,
-    /// Everything that the person granted to the application, or the platform does not say that other tokens remain.
+    /// Everything that the user granted to the application, or the platform does not document that other tokens stay
+    /// valid.
     Grant,
 }
 
@@ -32,8 +33,8 @@ fn share_token(a: &Secrets, b: &Secrets) -> bool {
     TOKENS.iter().any(|name| have_same(a, b, name))
 }
 
-/// Returns whether two sets of secrets are the same credentials: they have a token in common, or the same values of the
-/// fields that a person fills in.
+/// Returns whether two sets of secrets are the same credentials: they share a token, or have the same values in the
+/// fields that a user enters.
 pub fn are_same_credentials(descriptor: &Descriptor, a: &Secrets, b: &Secrets) -> bool {
     let text = |value: Option<SecretString>| value.map(|value| value.expose_secret().to_owned()).unwrap_or_default();
     let fields = descriptor.credential_fields;
@@ -41,7 +42,7 @@ pub fn are_same_credentials(descriptor: &Descriptor, a: &Secrets, b: &Secrets) -
 }
 
 impl Revocation {
-    /// Returns whether revoking the credentials of an account would end those of another account of the platform.
+    /// Returns whether revoking the credentials of an account also revokes those of another account of the platform.
     pub fn ends(self, revoked: &ConnectorAccount, other: &ConnectorAccount) -> bool {
         let (a, b) = (&revoked.secrets, &other.secrets);
         let is_same_grant = || revoked.external_id == other.external_id && have_same(a, b, "client_id");

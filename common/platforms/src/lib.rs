@@ -4,13 +4,13 @@
 //! outcome ([`CallError`] on failure). The worker decides how to react; connectors do not sleep, retry or write to the
 //! post's record (only the sandbox, itself a platform, sleeps for `[slow]`).
 //!
-//! **To add a platform:** add its variant to `crier_domain::platform::Platform`, its descriptor to
-//! `crier_domain::catalogue` and, if it can publish, a [`Connector`] in a folder `<name>`, one line in `registry.rs`, and tests in
-//! `tests/platforms/<name>.rs` against a server that responds as the platform's documentation specifies. All calls go
-//! through [`call::PlatformClient`], which classifies their errors; [`text`] counts the length of texts. A platform whose
-//! accounts are connected in a browser implements [`oauth::OAuthConnector`] too. `CONTRIBUTING.md` lists the places outside of
-//! this crate.
-//! [`Connector::image_transfer`] defines how the platform receives pictures; the descriptor contains the limits on them.
+//! **To add a platform:** add its variant to `crier_domain::platform::Platform` and its descriptor to
+//! `crier_domain::catalogue`. If it can publish, add a [`Connector`] in a folder `<name>`, a line in `registry.rs`, and
+//! tests in `tests/platforms/<name>.rs` against a server that responds as the platform's documentation specifies. All
+//! calls go through [`call::PlatformClient`], which classifies their errors; [`text`] counts the length of texts. A
+//! platform whose accounts are connected in a browser also implements [`oauth::OAuthConnector`].
+//! [`Connector::image_transfer`] defines how the platform receives images; the descriptor contains their limits.
+//! `CONTRIBUTING.md` lists the places outside this crate.
 
 pub mod address;
 pub mod analytics;
@@ -98,13 +98,13 @@ impl Secrets {
         self.0.expose_secret()
     }
 
-    /// Returns one field; `None` if it is absent or not a string.
+    /// Returns a field. `None` if it is missing or not a string.
     pub fn get(&self, name: &str) -> Option<SecretString> {
         let fields: Map<String, Value> = serde_json::from_str(self.0.expose_secret()).ok()?;
         fields.get(name)?.as_str().map(SecretString::from)
     }
 
-    /// Returns a required field. If it is absent or empty, the account must be connected again.
+    /// Returns a required field. If it is missing or empty, the account must be connected again.
     pub fn require(&self, name: &str) -> Result<SecretString, CallError> {
         self.get(name).filter(|value| !value.expose_secret().is_empty()).ok_or_else(|| {
             let message = "The stored credentials are incomplete; connect the account again.";
@@ -163,9 +163,9 @@ pub struct Connected {
     pub token_expires_at: Option<DateTime<Utc>>,
     /// The limits that the account's server states.
     pub limits: Option<AccountLimits>,
-    /// How the tokens are renewed, if a job is to do that before they end.
+    /// How the tokens are renewed, if a job renews them before they expire.
     pub renewal: Option<Renewal>,
-    /// The client id of the application that the tokens belong to.
+    /// The client id of the application that the tokens were issued to.
     pub application: Option<String>,
     /// Stored, and passed to each later call.
     pub secrets: Secrets,
@@ -176,7 +176,7 @@ pub struct Connected {
 pub struct Refreshed {
     pub secrets: Option<Secrets>,
     pub token_expires_at: Option<DateTime<Utc>>,
-    /// The end of the refresh token; `None`: as before, or unknown.
+    /// The expiry of the refresh token. `None` if it is unchanged or unknown.
     pub refresh_expires_at: Option<DateTime<Utc>>,
 }
 
@@ -186,23 +186,24 @@ impl Refreshed {
     }
 }
 
-/// How a platform receives the pictures of a post.
+/// How a platform receives the images of a post.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImageTransfer {
-    /// Each picture has its own upload ([`Connector::upload`]); the post references the results ([`Image::uploaded`]).
+    /// Each image is uploaded separately ([`Connector::upload`]); the post references the results
+    /// ([`Image::uploaded`]).
     Uploaded,
-    /// The picture bytes are part of the publishing request.
+    /// The image bytes are part of the publishing request.
     Inline,
-    /// The platform downloads them from our URL ([`Image::url`]).
+    /// The platform downloads the images from Crier ([`Image::url`]).
     Fetched,
 }
 
-/// A picture of an outgoing post.
+/// An image of an outgoing post.
 #[derive(Clone, Debug)]
 pub struct Image {
     /// The asset's id.
     pub id: i64,
-    /// The bytes as the platform accepts them, converted and shrunk where necessary. Empty except for the call that
+    /// The bytes as the platform accepts them, converted and shrunk where necessary. Empty except in the call that
     /// sends them: `upload`, or `publish` with [`ImageTransfer::Inline`].
     pub bytes: Bytes,
     /// The type of `bytes`, or of the asset if `bytes` is empty.
@@ -212,23 +213,23 @@ pub struct Image {
     /// The asset's size, not the size of shrunk bytes, so that every attempt reports the same values.
     pub width: u32,
     pub height: u32,
-    /// The URL for platforms that download pictures.
+    /// The URL for platforms that download images.
     pub url: String,
     pub uploaded: Option<UploadedImage>,
 }
 
-/// The platform's reference to an uploaded picture.
+/// The platform's reference to an uploaded image.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UploadedImage {
     /// The value returned by [`Connector::upload`].
     pub name: Value,
-    /// Uploaded in this run. An upload of an earlier run may have been deleted: platforms drop uploads that no post
-    /// references, and users delete them.
+    /// Whether the image was uploaded in this run. An earlier upload may have been deleted: platforms delete uploads
+    /// that no post references, and users delete them.
     pub uploaded_in_this_run: bool,
 }
 
 impl Image {
-    /// Returns the platform's reference; the worker uploads every picture before it publishes.
+    /// Returns the platform's reference. The worker uploads every image before it publishes.
     fn name(&self) -> Result<&Value, CallError> {
         self.uploaded.as_ref().map(|uploaded| &uploaded.name).ok_or_else(|| {
             CallError::Transient(Failure::of(Category::Internal, "An image was not uploaded before its post."))
@@ -236,7 +237,7 @@ impl Image {
     }
 }
 
-/// A post to be published on one account.
+/// A post to publish on one account.
 #[derive(Clone, Debug)]
 pub struct OutgoingPost {
     pub target_id: i64,
@@ -246,16 +247,16 @@ pub struct OutgoingPost {
     pub options: Map<String, Value>,
     /// The value returned by [`Connector::marker`], stored before the first call.
     pub marker: Marker,
-    /// The attempt number, from 1 (the sandbox's `[flaky]` depends on it).
+    /// The attempt number, starting at 1 (the sandbox's `[flaky]` depends on it).
     pub attempt: u32,
-    /// An earlier attempt used this marker, so its post or uploads may exist on the platform.
+    /// Whether an earlier attempt used this marker, so that its post or uploads may exist on the platform.
     pub has_earlier_attempt: bool,
-    /// When the call began that [`Connector::reconcile`] asks about, by our clock; `None`: it is not known.
+    /// The time, by Crier's clock, of the call that [`Connector::reconcile`] looks up. `None` if unknown.
     pub called_at: Option<DateTime<Utc>>,
 }
 
-/// Data to find a post again after a call with unknown outcome: a record key, slug, SKU or creation time. Created once
-/// per target and stored before the first call; empty if the platform offers nothing to search by.
+/// Data to find a post after a call with an unknown outcome: a record key, slug, SKU or creation time. Created once per
+/// target and stored before the first call; empty if the platform offers nothing to search by.
 pub type Marker = Map<String, Value>;
 
 /// A published post.
@@ -280,11 +281,11 @@ impl Published {
 pub enum Staged {
     /// The post can be published with its marker.
     Ready,
-    /// Something was made: the marker with its name is to be stored before the next step.
+    /// Something was created on the platform. Store this marker, which contains its id, before the next step.
     Made(Marker),
-    /// The platform is working on it: the next step is after a pause.
+    /// The platform is processing it. Take the next step after this pause.
     Pending(TimeDelta),
-    /// An earlier call published the post: one of these, or one that was not found.
+    /// An earlier call published the post. It is one of these, or was not found.
     Published(Vec<Published>),
 }
 
@@ -293,25 +294,25 @@ pub enum Staged {
 pub enum Reconciled {
     /// The post was published.
     Found(Published),
-    /// These were published since the call began, and nothing tells them from the post: it is one of them if that one
-    /// belongs to no other post.
+    /// These were published since the call began and cannot be distinguished from the post. The post is one of them,
+    /// unless each belongs to another post.
     Matches(Vec<Published>),
-    /// The post was published, and is one of these or none of them.
+    /// The post was published. It is one of these, or was not found.
     PublishedAmong(Vec<Published>),
     /// The post does not exist. Final only after the earlier call's timeout has passed.
     Absent,
-    /// The platform has accepted the post and is working on it: to be looked up again after a pause.
+    /// The platform accepted the post and is processing it. Look it up again after this pause.
     Pending(TimeDelta),
-    /// The platform had accepted the post and did not publish it after all, nor will it.
+    /// The platform accepted the post, but did not publish it and will not.
     Refused(CallError),
-    /// The platform offers no way to find out.
+    /// The platform provides no way to find out.
     Unsupported,
 }
 
-/// How a call to a platform can end without a result.
+/// The error of a call to a platform.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
-    /// The platform asked for a pause. `until` is `None` if it named no time.
+    /// The platform requested a pause. `until` is `None` if it named no time.
     #[error("rate limited until {until:?}")]
     RateLimited { until: Option<DateTime<Utc>>, failure: Failure },
     /// The access token has expired: refresh once, then retry.
@@ -326,7 +327,7 @@ pub enum CallError {
     /// A temporary failure: nothing was accepted (no connection was made, or the platform reported it).
     #[error("{}", .0.message)]
     Transient(Failure),
-    /// Nothing was published because earlier uploads no longer exist: upload the pictures again.
+    /// Nothing was published because earlier uploads no longer exist. Upload the images again.
     #[error("{}", .0.message)]
     UploadsMissing(Failure),
     /// The request was sent and no usable response arrived: it may have been accepted.
@@ -340,9 +341,9 @@ pub enum CallError {
 /// A post that a platform accepted and publishes later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AcceptedPost {
-    /// To be stored: it finds the post again.
+    /// The marker to store, which identifies the post.
     pub marker: Marker,
-    /// The platform is asked after this pause.
+    /// The pause before the post is looked up.
     pub pause: TimeDelta,
 }
 
@@ -362,13 +363,13 @@ impl CallError {
     }
 }
 
-/// Why connecting an account failed.
+/// The error of connecting an account.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// The field itself is invalid (`credentials.<field>`): missing, not an address, a private address, too long.
+    /// The field itself is invalid (`credentials.<field>`): missing, not a URL, a private address, too long.
     #[error("{field}: {message}")]
     Field { field: &'static str, message: String },
-    /// The platform refused; the sentence contains the reason and what to do.
+    /// The platform rejected the request. The sentence contains the reason and what to do.
     #[error("{0}")]
     Refused(String),
     /// The platform returned no usable response.
@@ -376,21 +377,21 @@ pub enum ConnectError {
     Unavailable(String),
 }
 
-/// One platform's API. Each call has the deadline of the connector's HTTP client. `sanitized.rs` wraps every connector
-/// and makes its results storable: a method that is added here must be added there too.
+/// The API of one platform. Each call has the deadline of the connector's HTTP client. `sanitized.rs` wraps every
+/// connector and makes its results storable: a method that is added here must be added there too.
 #[async_trait]
 pub trait Connector: Send + Sync {
     /// Returns the platform's descriptor, as shown to API clients.
     fn descriptor(&self) -> &'static Descriptor;
 
-    /// Checks credentials against the platform before they are saved. The caller has checked that the required fields
-    /// are present and are strings. Writes nothing, because the connect may still be refused afterwards. Platforms that
-    /// are connected in a browser have no credentials.
+    /// Checks credentials with the platform before they are saved. The caller has checked that the required fields are
+    /// present and are strings. Writes nothing, because the connect may still fail afterwards. Platforms that are
+    /// connected in a browser have no credentials.
     async fn connect(&self, _workspace_id: i64, _credentials: &Secrets) -> Result<Connected, ConnectError> {
         Err(ConnectError::Refused("This platform is connected in a browser.".to_owned()))
     }
 
-    /// Writes the platform's own data about an account to our database, in the transaction that saves the account.
+    /// Writes the platform's own data about an account to Crier's database, in the transaction that saves the account.
     async fn reserve(
         &self,
         _tx: &mut Tx,
@@ -400,12 +401,12 @@ pub trait Connector: Send + Sync {
         Ok(Ok(()))
     }
 
-    /// Returns how its accounts are connected in a browser; `None`: they are connected by credentials.
+    /// Returns the browser connect of the platform. `None` if its accounts are connected with credentials.
     fn oauth(&self) -> Option<&dyn OAuthConnector> {
         None
     }
 
-    /// Returns how its messages are read and answered; `None`: its accounts have no inbox, and are not looked at.
+    /// Returns the inbox of the platform. `None` if its accounts have no inbox.
     fn inbox(&self) -> Option<&dyn InboxConnector> {
         None
     }
@@ -413,28 +414,28 @@ pub trait Connector: Send + Sync {
     /// Gets new tokens, or checks credentials that do not expire.
     async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError>;
 
-    /// Reads the limits that the account's server states; `None`: the platform's are the same for all accounts. Called
-    /// for platforms with [`Platform::has_server_limits`].
+    /// Gets the limits that the account's server states. `None` if all accounts of the platform have the same limits.
+    /// Called for platforms with [`Platform::has_server_limits`].
     async fn limits(&self, _account: &ConnectorAccount) -> Result<Option<AccountLimits>, CallError> {
         Ok(None)
     }
 
-    /// Creates the marker that [`Connector::reconcile`] looks for; called once per target, and stored before its first
-    /// call.
+    /// Creates the marker that [`Connector::reconcile`] searches for. Called once per target, and stored before its
+    /// first call.
     fn marker(&self, _seed: MarkerSeed) -> Marker {
         Marker::new()
     }
 
-    /// Returns whether [`Connector::reconcile`] can find posts. If it cannot, a call with unknown outcome is final.
+    /// Returns whether [`Connector::reconcile`] can find posts. If not, an unknown outcome is final.
     fn can_reconcile(&self) -> bool;
 
-    /// Returns how the platform receives pictures.
+    /// Returns how the platform receives images.
     fn image_transfer(&self) -> ImageTransfer {
         ImageTransfer::Fetched
     }
 
-    /// Uploads one picture of a post ([`ImageTransfer::Uploaded`]) and returns the platform's reference to it, which is
-    /// stored before the next upload. Readers of the platform do not see the upload.
+    /// Uploads one image of a post ([`ImageTransfer::Uploaded`]) and returns the platform's reference, which is stored
+    /// before the next upload. The upload is not visible on the platform.
     async fn upload(
         &self,
         _account: &ConnectorAccount,
@@ -444,42 +445,42 @@ pub trait Connector: Send + Sync {
         Err(CallError::Transient(Failure::of(Category::Internal, "This platform does not accept uploads.")))
     }
 
-    /// Returns whether publishing waits for another host or a timer instead of working in this process; if so, another
+    /// Returns whether publishing waits for another host or a timer instead of working in this process. If so, another
     /// job may use its slot meanwhile.
     fn waits_externally(&self, _post: &OutgoingPost) -> bool {
         true
     }
 
-    /// Returns whether [`Connector::stage`] comes before a publish.
+    /// Returns whether [`Connector::stage`] is called before a publish.
     fn has_stages(&self) -> bool {
         false
     }
 
-    /// Makes the next thing that the platform needs before a publish and that readers do not see (a container of
-    /// pictures), or asks whether what was made is ready. Called until it is [`Staged::Ready`]; the result of each step
-    /// is stored before the next.
+    /// Creates the next thing that the platform needs before a publish and that is not visible there (a container of
+    /// images), or checks whether it is ready. Called until it returns [`Staged::Ready`]. The result of each step is
+    /// stored before the next.
     async fn stage(&self, _account: &ConnectorAccount, _post: &OutgoingPost) -> Result<Staged, CallError> {
         Ok(Staged::Ready)
     }
 
-    /// Publishes the post. The marker is already stored, the pictures are ready as [`Connector::image_transfer`]
-    /// requires, and so is what [`Connector::stage`] makes.
+    /// Publishes the post. The marker is already stored, the images are ready as [`Connector::image_transfer`]
+    /// requires, and the stages are complete.
     async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError>;
 
     /// Looks up the post of an earlier call whose outcome is unknown.
     async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError>;
 
-    /// Returns how its figures are read; `None`: it gives none.
+    /// Returns the analytics of the platform. `None` if it reports no metrics.
     fn analytics(&self) -> Option<&dyn AnalyticsConnector> {
         None
     }
 
-    /// Returns what [`Connector::revoke`] ends; `None`: it does nothing.
+    /// Returns the scope of [`Connector::revoke`]. `None` if it does nothing.
     fn revocation(&self) -> Option<Revocation> {
         None
     }
 
-    /// Revokes what the platform granted, when no account needs it any more. Best effort.
+    /// Revokes the grant of an account when no other account needs it. Best effort.
     async fn revoke(&self, _account: &ConnectorAccount) -> Result<(), CallError> {
         Ok(())
     }
@@ -489,20 +490,20 @@ pub trait Connector: Send + Sync {
 #[derive(Clone, Copy, Debug)]
 pub struct MarkerSeed {
     pub target_id: i64,
-    /// The time of the first attempt. Bluesky shows it as the time of the post.
+    /// The time of the first attempt, which Bluesky shows as the time of the post.
     pub at: DateTime<Utc>,
     pub random: u64,
 }
 
-/// Returns a string field of the marker. It was stored before the first call; without it nothing may be sent, because
-/// the post could not be found again.
+/// Returns a string field of the marker. It was stored before the first call. Without it nothing may be sent, because
+/// the post could not be found afterwards.
 fn marker_field<'a>(marker: &'a Marker, name: &str) -> Result<&'a str, CallError> {
     marker.get(name).and_then(Value::as_str).ok_or_else(|| {
         CallError::Transient(Failure::of(Category::Internal, "The post has no marker to find it again by."))
     })
 }
 
-/// Returns a marker with the time of the first attempt, for platforms where a post is searched among the newest.
+/// Returns a marker with the time of the first attempt, for platforms whose recent posts are searched.
 fn time_marker(seed: MarkerSeed) -> Marker {
     let at = seed.at.to_rfc3339_opts(SecondsFormat::Millis, true);
     Marker::from_iter([("at".to_owned(), Value::from(at))])

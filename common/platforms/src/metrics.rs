@@ -1,14 +1,14 @@
-//! Which metric of a platform gives which figure. Platforms rename metrics, so that names are data: this table, and
-//! `CRIER_<PLATFORM>_METRICS` in its place.
+//! Maps the metrics of platforms to Crier's figures. Platforms rename metrics, so the names are data: this table, or
+//! `CRIER_<PLATFORM>_METRICS` instead.
 //!
-//! A name with a slash is a field of the platform's answer (a JSON pointer); another one is a metric that is asked for by
-//! its name. Several names of one figure are added up. All figures are counts.
+//! A name with a slash is a field of the platform's response (a JSON pointer). Any other name is a metric that is
+//! requested by name. Several names of one figure are added up. All figures are counts.
 //!
-//! **To add a metric:** a line in [`METRICS`], with the time within which it is valid if that is known; then make the
-//! table in `docs/analytics.md` anew (`CRIER_TEST_UPDATE=1 cargo test --test it analytics_guide`).
+//! **To add a metric:** add a line to [`METRICS`], with its period of validity if that is known. Then update the table
+//! in `docs/analytics.md` (`CRIER_TEST_UPDATE=1 cargo test --test it analytics_guide`).
 //!
-//! Sources: the documents that the connectors name; Meta's Business SDK v25.0.2 and its changelogs of June 2026 for what
-//! ended there. Read in November 2026.
+//! Sources: the documents that the connectors name; for metrics that Meta removed, its Business SDK v25.0.2 and its
+//! changelogs of June 2026. Checked in November 2026.
 
 use chrono::NaiveDate;
 use crier_base::clock::Clock;
@@ -22,7 +22,7 @@ use crier_domain::platform::Platform::{
     Twitter,
 };
 
-/// The largest count that is taken for one. No platform has more; sums of many must fit in 64 bits.
+/// The maximum of a plausible count. No platform has more, and sums of many counts must fit in 64 bits.
 const MAX_COUNT: i64 = 1_000_000_000_000;
 
 /// A metric of a platform.
@@ -31,7 +31,7 @@ pub struct Metric {
     pub platform: Platform,
     pub figure: Figure,
     pub name: &'static str,
-    /// The first and the last day on which the platform answers it (`2026-06-15`).
+    /// The first and the last day on which the platform returns it (`2026-06-15`).
     pub from: Option<&'static str>,
     pub until: Option<&'static str>,
 }
@@ -123,7 +123,7 @@ pub const METRICS: &[Metric] = &[
     metric(Twitter, Posts, "/public_metrics/tweet_count"),
 ];
 
-/// The metrics of one platform, as they are configured.
+/// The metrics of one platform, as configured.
 #[derive(Clone, Debug)]
 pub(super) struct Metrics {
     clock: Clock,
@@ -145,7 +145,7 @@ impl Metrics {
         Self { clock: clock.clone(), metrics }
     }
 
-    /// Returns the metrics that the platform answers today.
+    /// Returns the metrics that the platform returns today.
     fn valid(&self) -> impl Iterator<Item = (Figure, &str)> {
         let today = self.clock.now().date_naive();
         let is_valid = move |from: Option<NaiveDate>, until: Option<NaiveDate>| {
@@ -157,22 +157,22 @@ impl Metrics {
             .map(|(figure, name, _, _)| (*figure, name.as_str()))
     }
 
-    /// Returns the metrics of a post that are asked for by name.
+    /// Returns the metrics of posts that are requested by name.
     pub(super) fn of_posts(&self) -> Vec<&str> {
         self.names(false).filter(|name| !name.starts_with('/')).collect()
     }
 
-    /// Returns the metrics of an account that are asked for by name.
+    /// Returns the metrics of accounts that are requested by name.
     pub(super) fn of_accounts(&self) -> Vec<&str> {
         self.names(true).filter(|name| !name.starts_with('/')).collect()
     }
 
-    /// Returns the metrics of a post that are fields of the platform's answer.
+    /// Returns the metrics of posts that are fields of the platform's response.
     pub(super) fn fields_of_posts(&self) -> Vec<&str> {
         self.names(false).filter(|name| name.starts_with('/')).collect()
     }
 
-    /// Returns the metrics of an account that are fields of the platform's answer.
+    /// Returns the metrics of accounts that are fields of the platform's response.
     pub(super) fn fields_of_accounts(&self) -> Vec<&str> {
         self.names(true).filter(|name| name.starts_with('/')).collect()
     }
@@ -182,7 +182,8 @@ impl Metrics {
         self.valid().filter(move |(figure, _)| is_wanted(*figure)).map(|(_, name)| name)
     }
 
-    /// Returns a post's figures; `value` returns that of a metric, if the platform gave one. What is no count is none.
+    /// Returns a post's figures. `value` returns the value of a metric, if the platform returned one. Implausible
+    /// values are ignored.
     pub(super) fn post(&self, value: impl Fn(&str) -> Option<i64>) -> Figures {
         let mut figures = Figures::default();
         for (figure, name) in self.valid() {
@@ -193,8 +194,8 @@ impl Metrics {
         figures
     }
 
-    /// Returns an account's figures; `value` returns that of a metric, if the platform gave one. What is no count is
-    /// none.
+    /// Returns an account's figures. `value` returns the value of a metric, if the platform returned one. Implausible
+    /// values are ignored.
     pub(super) fn account(&self, value: impl Fn(&str) -> Option<i64>) -> AccountFigures {
         let mut figures = AccountFigures::default();
         for (figure, name) in self.valid() {
@@ -230,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_metric_is_asked_for_while_it_is_valid() {
+    fn a_metric_is_requested_while_it_is_valid() {
         let config = PlatformsConfig::default();
         let names = |day| Metrics::new(Facebook, &config, &at(day)).of_posts().join(" ");
         assert_eq!(names("2026-06-14T23:59:59Z"), "post_impressions post_impressions_unique post_clicks");
@@ -252,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_count_is_no_figure() {
+    fn implausible_counts_are_ignored() {
         let metrics = Metrics::new(Bluesky, &PlatformsConfig::default(), &at("2026-11-01T00:00:00Z"));
         for (value, figure) in
             [(0, Some(0)), (MAX_COUNT, Some(MAX_COUNT)), (-1, None), (MAX_COUNT + 1, None), (i64::MAX, None)]
@@ -260,7 +261,7 @@ mod tests {
             assert_eq!(metrics.post(|_| Some(value)).likes, figure, "{value}");
             assert_eq!(metrics.account(|_| Some(value)).followers, figure, "{value}");
         }
-        // Of two names that are added up, the one that is a count.
+        // If one of two names has an implausible value, only the other counts.
         let shares = metrics.post(|name| Some(if name == "/quoteCount" { i64::MIN } else { 3 })).shares;
         assert_eq!(shares, Some(3));
     }

@@ -1,18 +1,20 @@
-//! What a user should know of a post before it goes out, and what does not hinder it: what it costs, who will see it.
+//! Notes on a post that a user should know before it is published, and that do not prevent publishing: what it costs,
+//! or who will see it.
 //!
-//! **To add a note:** add a branch to [`of`], with the source of the fact and the date it was looked up.
+//! **To add a note:** add a branch to [`of`], with the source of the fact and the date on which it was checked.
 
 use crier_domain::platform::Platform;
 
 use super::text::{count_hashtags, links};
 
-/// What X charges the application's owner for a post, in thousandths of a dollar (docs.x.com, pricing, August 2026).
+/// The price that X charges the application's owner for a post, in thousandths of a dollar (docs.x.com, pricing, August
+/// 2026).
 const X_POST: u32 = 15;
 const X_POST_WITH_LINK: u32 = 200;
-/// Instagram counts no more hashtags than these (reported since December 2025).
+/// The maximum number of hashtags that Instagram counts (reported since December 2025).
 const INSTAGRAM_HASHTAGS: usize = 5;
 
-/// Returns the notes on a text at a platform.
+/// Returns the notes on a text for a platform.
 pub fn of(platform: Platform, text: &str) -> Vec<String> {
     match platform {
         Platform::Twitter => {

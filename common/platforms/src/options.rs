@@ -1,7 +1,7 @@
-//! What a post may set beyond text and pictures: the `options` of an override. They are checked with the post.
+//! The `options` of a post, which it may set besides text and images. They are checked with the post.
 //!
-//! **To add an option:** add it to its platform in [`of`], and read it in the connector with [`text`] or [`flag`]. One
-//! that a post cannot do without is named in the descriptor's `required_options` too.
+//! **To add an option:** add it to its platform in [`of`], and read it in the connector with [`text`] or [`flag`]. If a
+//! post cannot be published without it, also add it to the descriptor's `required_options`.
 
 use crier_domain::failure::{Category, Failure};
 use crier_domain::platform::Platform;
@@ -17,14 +17,14 @@ pub struct PostOption {
     pub kind: OptionKind,
 }
 
-/// The values that an option takes.
+/// The values that an option accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptionKind {
-    /// At most so many characters.
+    /// The maximum number of characters.
     Text(usize),
-    /// An `http` or `https` address.
+    /// An `http` or `https` URL.
     Link,
-    /// The tag of a language (BCP 47), such as `de` or `pt-BR`.
+    /// A language tag (BCP 47), such as `de` or `pt-BR`.
     Language,
     /// The name of a subreddit, with or without `r/`.
     Subreddit,
@@ -32,9 +32,9 @@ pub enum OptionKind {
     Boolean,
 }
 
-/// The longest content warning, as long as the longest post.
+/// The maximum length of a content warning, equal to that of a post.
 const MAX_CONTENT_WARNING: usize = 65_535;
-/// The longest address.
+/// The maximum length of a URL.
 const MAX_LINK: usize = 2_048;
 
 const fn text_of(name: &'static str, max: usize) -> PostOption {
@@ -52,9 +52,9 @@ const fn boolean(name: &'static str) -> PostOption {
 const LANGUAGE: PostOption = PostOption { name: "language", kind: OptionKind::Language };
 const LINK: PostOption = PostOption { name: "link", kind: OptionKind::Link };
 
-/// Who may see a TikTok post, in our words.
+/// Crier's names for who may see a TikTok post.
 pub const TIKTOK_VISIBILITIES: [&str; 4] = ["public", "friends", "followers", "private"];
-/// The buttons of a Google Business post; the first is that of a link without an action.
+/// The buttons of a Google Business post. The first is the default for a post with a link.
 pub const GOOGLE_BUSINESS_ACTIONS: [&str; 6] = ["LEARN_MORE", "BOOK", "ORDER", "SHOP", "SIGN_UP", "CALL"];
 /// Who may reply to a post on Threads.
 pub const THREADS_REPLIES: [&str; 5] =
@@ -68,7 +68,7 @@ pub const fn of(platform: Platform) -> &'static [PostOption] {
             const {
                 &[
                     one_of("visibility", &["public", "unlisted", "private"]),
-                    // It shares the limit of the text, which each server sets for itself.
+                    // Shares the limit of the text, which each server sets.
                     text_of("spoiler_text", MAX_CONTENT_WARNING),
                     LANGUAGE,
                     boolean("sensitive"),
@@ -127,8 +127,8 @@ pub fn content_warning(platform: Platform, options: &Map<String, Value>) -> &str
     option.and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Returns the options with a value that the platform does not take, and what it takes. Unknown ones are left alone, as
-/// elsewhere in a request; null is absent.
+/// Returns the options whose value the platform does not accept, with the accepted values. Unknown options are ignored,
+/// as elsewhere in a request. Null means omitted.
 pub fn check(platform: Platform, options: &Map<String, Value>) -> Vec<(&'static str, String)> {
     let found = of(platform).iter().filter_map(|option| {
         let value = options.get(option.name).filter(|value| !value.is_null())?;
@@ -142,7 +142,7 @@ impl OptionKind {
         match (self, value) {
             (Self::Boolean, value) => value.is_boolean(),
             (Self::Text(max), Value::String(text)) => text.chars().count() <= max,
-            // Empty is absent.
+            // Empty means omitted.
             (Self::Language | Self::Subreddit, Value::String(text)) if text.trim().is_empty() => true,
             (Self::Language, Value::String(text)) => is_language_tag(text),
             (Self::Subreddit, Value::String(text)) => subreddit(text).is_some(),
@@ -168,7 +168,7 @@ impl OptionKind {
     }
 }
 
-/// The languages with a code of two letters (ISO 639-1), and the former codes that are still in use.
+/// The languages with a two-letter code (ISO 639-1), and former codes that are still in use.
 const LANGUAGES: &str = "aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da \
     de dv dz ee el en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik \
     in io is it iu iw ja ji jv jw ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk \
@@ -176,11 +176,11 @@ const LANGUAGES: &str = "aa ab ae af ak am an ar as av ay az ba be bg bh bi bm b
     sg sh si sk sl sm sn so sq sr ss st su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo \
     xh yi yo za zh zu";
 
-/// The longest tag of a language.
+/// The maximum length of a language tag.
 pub const MAX_LANGUAGE: usize = 35;
 
-/// Returns whether a text has the form of a language tag (BCP 47): a code of two or three letters, of which those of two
-/// are known, then parts of up to eight letters and digits.
+/// Returns whether a text has the syntax of a language tag (BCP 47): a known two-letter code or any three-letter code,
+/// then parts of up to eight letters and digits.
 fn is_language_tag(text: &str) -> bool {
     let mut parts = text.split('-');
     let code = parts.next().unwrap_or_default().to_ascii_lowercase();
@@ -193,7 +193,7 @@ fn is_language_tag(text: &str) -> bool {
     text.len() <= MAX_LANGUAGE && is_code && parts.all(is_part)
 }
 
-/// Returns the name in the option `subreddit`; `None` if it is none.
+/// Returns the name in the option `subreddit`. `None` if it is not valid.
 pub(super) fn subreddit(text: &str) -> Option<&str> {
     let text = text.trim().trim_start_matches('/');
     let name = text.strip_prefix("r/").unwrap_or(text);
@@ -201,8 +201,8 @@ pub(super) fn subreddit(text: &str) -> Option<&str> {
     ((2..=30).contains(&name.len()) && name.chars().all(is_name)).then_some(name)
 }
 
-/// Returns a text option without surrounding spaces; `None` if it is absent or empty. It was checked with the post; a
-/// wrong one is still an error here, because the rules may have changed since.
+/// Returns a text option without surrounding spaces. `None` if it is missing or empty. It was checked with the post,
+/// but an invalid value is an error here, because the rules may have changed since.
 pub(super) fn text<'a>(post: &'a OutgoingPost, name: &str) -> Result<Option<&'a str>, CallError> {
     let Some(value) = post.options.get(name).filter(|value| !value.is_null()) else { return Ok(None) };
     let wrong = || {
@@ -213,7 +213,7 @@ pub(super) fn text<'a>(post: &'a OutgoingPost, name: &str) -> Result<Option<&'a 
     Ok(Some(text).filter(|text| !text.is_empty()))
 }
 
-/// Returns the value of a boolean option; false if it has none.
+/// Returns the value of a boolean option. Default: false.
 pub(super) fn flag(post: &OutgoingPost, name: &str) -> bool {
     post.options.get(name).and_then(Value::as_bool).unwrap_or_default()
 }
@@ -225,7 +225,7 @@ mod tests {
 
     use super::*;
 
-    fn refused(platform: Platform, options: Value) -> Vec<&'static str> {
+    fn rejected(platform: Platform, options: Value) -> Vec<&'static str> {
         let Value::Object(options) = options else { panic!("an object") };
         check(platform, &options).into_iter().map(|(name, _)| name).collect()
     }
@@ -241,16 +241,16 @@ mod tests {
     }
 
     #[test]
-    fn values_of_another_kind_are_refused() {
+    fn values_of_another_kind_are_rejected() {
         let right = json!({ "visibility": "unlisted", "sensitive": true, "language": null, "another": [1] });
-        assert!(refused(Platform::Mastodon, right).is_empty());
+        assert!(rejected(Platform::Mastodon, right).is_empty());
         let wrong = json!({ "visibility": "secret", "sensitive": "yes", "spoiler_text": "x".repeat(65_536) });
-        assert_eq!(refused(Platform::Mastodon, wrong), ["visibility", "spoiler_text", "sensitive"]);
+        assert_eq!(rejected(Platform::Mastodon, wrong), ["visibility", "spoiler_text", "sensitive"]);
         for link in ["ftp://a.example", "a.example", "https://", &format!("https://a.example/{}", "x".repeat(2_048))] {
-            assert_eq!(refused(Platform::Facebook, json!({ "link": link })), ["link"], "{link}");
+            assert_eq!(rejected(Platform::Facebook, json!({ "link": link })), ["link"], "{link}");
         }
-        assert!(refused(Platform::Facebook, json!({ "link": "https://a.example/é" })).is_empty());
-        assert_eq!(refused(Platform::Pinterest, json!({ "board": 12 })), ["board"]);
+        assert!(rejected(Platform::Facebook, json!({ "link": "https://a.example/é" })).is_empty());
+        assert_eq!(rejected(Platform::Pinterest, json!({ "board": 12 })), ["board"]);
     }
 
     #[test]
@@ -258,17 +258,17 @@ mod tests {
         let long = format!("de{}", "-abcdefgh".repeat(4));
         for platform in [Platform::Mastodon, Platform::GoogleBusiness] {
             for right in ["de", "pt-BR", "zh-Hant-TW", "es-419", "EN", "yue", ""] {
-                assert!(refused(platform, json!({ "language": right })).is_empty(), "{right}");
+                assert!(rejected(platform, json!({ "language": right })).is_empty(), "{right}");
             }
             for wrong in ["nonsense", "xx", "d", "pt_BR", "de-", "-de", "de--AT", "français", "de AT", &long] {
-                assert_eq!(refused(platform, json!({ "language": wrong })), ["language"], "{wrong}");
+                assert_eq!(rejected(platform, json!({ "language": wrong })), ["language"], "{wrong}");
             }
         }
         for right in ["Bread", "r/Bread", "/r/u_ann-b", ""] {
-            assert!(refused(Platform::Reddit, json!({ "subreddit": right })).is_empty(), "{right}");
+            assert!(rejected(Platform::Reddit, json!({ "subreddit": right })).is_empty(), "{right}");
         }
         for wrong in ["a", "bread/../x", "r/", "two words", "x".repeat(31).as_str()] {
-            assert_eq!(refused(Platform::Reddit, json!({ "subreddit": wrong })), ["subreddit"], "{wrong}");
+            assert_eq!(rejected(Platform::Reddit, json!({ "subreddit": wrong })), ["subreddit"], "{wrong}");
         }
     }
 }

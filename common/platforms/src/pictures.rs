@@ -1,18 +1,19 @@
-//! Checks what converting or shrinking a post's pictures cannot fix: their shape, and where they are.
+//! Checks the properties of a post's images that conversion cannot fix: their shape, and whether the platform can
+//! download them.
 
 use crier_domain::platform::Descriptor;
 
-use super::text::TextProblem;
+use super::text::ContentProblem;
 
-/// Checks pictures by their width and height in pixels, in the order of the post; `None` if a size is unknown.
-pub fn check_shapes(descriptor: &Descriptor, sizes: &[Option<(u32, u32)>]) -> Vec<TextProblem> {
+/// Checks images by their width and height in pixels, in the order of the post. `None` if a size is unknown.
+pub fn check_shapes(descriptor: &Descriptor, sizes: &[Option<(u32, u32)>]) -> Vec<ContentProblem> {
     let (name, rules) = (descriptor.name, &descriptor.capabilities.media);
     let mut problems = Vec::new();
     for (number, &size) in (1..).zip(sizes) {
         let Some((width, height)) = size else { continue };
         let mut problem = |code, accepted: String| {
             let message = format!("{name} accepts {accepted}; image {number} has {width} × {height}.");
-            problems.push(TextProblem { field: "media", code, message });
+            problems.push(ContentProblem { field: "media", code, message });
         };
         if let Some(min) = rules.min_side.filter(|&min| width < min || height < min) {
             problem("image_too_small", format!("images of at least {min} × {min} pixels"));
@@ -25,7 +26,8 @@ pub fn check_shapes(descriptor: &Descriptor, sizes: &[Option<(u32, u32)>]) -> Ve
     problems
 }
 
-/// Says which alt texts are cut, in the order of the post; `None` if a picture has none.
+/// Returns notes on the alt texts that will be cut. `alt_texts` is in the order of the post, with `None` for an image
+/// without one.
 pub fn cut_alt_texts(descriptor: &Descriptor, alt_texts: &[Option<&str>]) -> Vec<String> {
     let Some(max) = descriptor.capabilities.media.max_alt_text else { return Vec::new() };
     let name = descriptor.name;
@@ -40,13 +42,13 @@ pub fn cut_alt_texts(descriptor: &Descriptor, alt_texts: &[Option<&str>]) -> Vec
     long.map(note).collect()
 }
 
-/// Returns the problem of a platform that downloads pictures, if this installation has a private address.
-pub fn check_reachable(descriptor: &Descriptor, private_url: &str) -> Option<TextProblem> {
+/// Returns the problem of a platform that downloads images from this installation although its URL is private.
+pub fn check_reachable(descriptor: &Descriptor, private_url: &str) -> Option<ContentProblem> {
     let message = format!(
         "{} downloads images from Crier but cannot reach {private_url}. Set CRIER_PUBLIC_URL to the public https URL \
          of Crier.",
         descriptor.name
     );
-    let problem = TextProblem { field: "media", code: "pictures_unreachable", message };
+    let problem = ContentProblem { field: "media", code: "pictures_unreachable", message };
     descriptor.capabilities.media.downloaded.then_some(problem)
 }

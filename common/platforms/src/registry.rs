@@ -1,7 +1,7 @@
 //! The connectors of this installation, by platform.
 //!
-//! **To add one:** add a line to [`ConnectorRegistry::new`], or call [`ConnectorRegistry::register`] if the connector needs something
-//! that is not available there (the sandbox needs the database).
+//! **To add a connector:** add a line to [`ConnectorRegistry::new`], or call [`ConnectorRegistry::register`] if the
+//! connector needs something that is not available there (the sandbox needs the database).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use super::linkedin::Linkedin;
 use super::mastodon::Mastodon;
 use super::pinterest::Pinterest;
 use super::reddit::Reddit;
-use super::sanitized::{SanitizingConnector, SwitchedOn};
+use super::sanitized::{EnabledFeatures, SanitizingConnector};
 use super::shopify::Shopify;
 use super::telegram::Telegram;
 use super::threads::Threads;
@@ -34,14 +34,14 @@ use super::wordpress::Wordpress;
 
 use super::Connector;
 
-/// The HTTP clients and the address check that connectors use.
+/// The HTTP clients and the URL check that connectors use.
 #[derive(Clone)]
 pub struct Clients {
-    /// For platform APIs and addresses set by the operator.
+    /// For platform APIs and URLs set by the operator.
     pub trusted: HttpClient,
-    /// For addresses that users type: sites, stores, personal data servers.
+    /// For URLs that users type: sites, stores, personal data servers.
     pub guarded: HttpClient,
-    /// Checks a typed address when it is saved.
+    /// Checks a typed URL when it is saved.
     pub addresses: Arc<dyn AddressCheck>,
 }
 
@@ -74,11 +74,11 @@ impl ConnectorRegistry {
         registry
     }
 
-    /// Adds a connector and replaces the platform's previous one. From here on its results are checked.
+    /// Adds a connector, replacing the platform's previous one. Its results are sanitized.
     pub fn register(&mut self, connector: Arc<dyn Connector>) {
         let platform = connector.descriptor().platform;
-        let on = SwitchedOn { inbox: self.has_inbox(platform), analytics: self.reads_figures(platform) };
-        self.connectors.insert(platform, Arc::new(SanitizingConnector(connector, on)));
+        let enabled = EnabledFeatures { inbox: self.has_inbox(platform), analytics: self.reads_figures(platform) };
+        self.connectors.insert(platform, Arc::new(SanitizingConnector(connector, enabled)));
     }
 
     /// Returns the connector of a platform; `None` if Crier cannot publish to it.
@@ -90,9 +90,9 @@ impl ConnectorRegistry {
         catalogue::descriptor(platform)
     }
 
-    /// Returns whether accounts of this platform can be connected here: one that is connected in a browser needs its
-    /// connector, and most an application, of the variables or one that an operator set (`has_application`); the
-    /// sandbox must be switched on, all others need nothing.
+    /// Returns whether accounts of this platform can be connected. A browser connect needs the connector and, for most
+    /// platforms, an application, from the variables or set by an operator (`has_application`). The sandbox must be
+    /// enabled. All others need nothing.
     pub fn is_configured(&self, platform: Platform, has_application: bool) -> bool {
         let has_connector = self.connectors.contains_key(&platform);
         let descriptor = catalogue::descriptor(platform);
@@ -107,13 +107,13 @@ impl ConnectorRegistry {
         }
     }
 
-    /// Returns the application of the variables for a target.
+    /// Returns the application from the variables for a target.
     pub fn application(&self, platform: Platform, target: ConnectTarget) -> Option<Application> {
         self.config.of(platform).application(platform.application_target(target))
     }
 
-    /// Returns the permissions that the operator wants to ask for beyond those that a publish needs, for a target. An
-    /// application that Crier registers itself has none.
+    /// Returns the scopes that the operator requests in addition to those needed for publishing, for a target.
+    /// Applications that Crier registers itself have none.
     pub fn further_scopes(&self, platform: Platform, target: ConnectTarget) -> &[String] {
         match catalogue::descriptor(platform).needs_application() {
             true => self.config.of(platform).further_scopes(platform.application_target(target)),
@@ -121,17 +121,17 @@ impl ConnectorRegistry {
         }
     }
 
-    /// Returns the daily limit of posts per account; `None` means unlimited.
+    /// Returns the daily limit of posts per account. `None` means unlimited.
     pub fn daily_posts(&self, platform: Platform) -> Option<u32> {
         self.config.daily_posts(platform)
     }
 
-    /// Returns whether the messages of a platform are read and answered, as far as its descriptor says that they can be.
+    /// Returns whether the inbox of a platform is enabled. Its descriptor lists what it supports.
     pub fn has_inbox(&self, platform: Platform) -> bool {
         !self.config.of(platform).no_inbox
     }
 
-    /// Returns whether the figures of a platform are read.
+    /// Returns whether metrics of a platform are collected.
     pub fn reads_figures(&self, platform: Platform) -> bool {
         self.config.reads_figures(platform)
     }

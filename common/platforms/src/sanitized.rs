@@ -1,5 +1,5 @@
-//! Makes every connector result storable before any other code sees it. [`ConnectorRegistry::register`] wraps every connector in
-//! this, so no connector has to do it or can omit it.
+//! Makes every connector result storable before other code sees it. [`ConnectorRegistry::register`] wraps every
+//! connector, so that no connector can omit this.
 //!
 //! [`ConnectorRegistry::register`]: super::ConnectorRegistry::register
 
@@ -32,22 +32,22 @@ use super::{
 
 /// The maximum size of stored secrets, in bytes of JSON.
 const MAX_SECRETS: usize = 64 * 1024;
-/// The maximum size of a reference to something at the platform, in bytes of JSON.
+/// The maximum size of a reference to an object on the platform, in bytes of JSON.
 const MAX_REFERENCE: usize = 16 * 1024;
-/// The maximum pause before a platform is asked again.
+/// The maximum pause before the next request.
 const MAX_PAUSE: TimeDelta = TimeDelta::hours(1);
 /// The maximum size of a stream's cursor, in bytes of JSON.
 const MAX_CURSOR: usize = 16 * 1024;
-/// The maximum size of what is kept to answer a thread, in bytes of JSON.
+/// The maximum size of the context of a thread's replies, in bytes of JSON.
 const MAX_CONTEXT: usize = 4 * 1024;
 /// The last year that both databases can store and sort.
 const LAST_YEAR: i32 = 9_999;
 
 /// Wraps a connector and checks its results.
-pub(super) struct SanitizingConnector(pub(super) Arc<dyn Connector>, pub(super) SwitchedOn);
+pub(super) struct SanitizingConnector(pub(super) Arc<dyn Connector>, pub(super) EnabledFeatures);
 
-/// The parts of a connector that the operator lets it use; the others are hidden.
-pub(super) struct SwitchedOn {
+/// The features of a connector that the operator enables. Others are hidden.
+pub(super) struct EnabledFeatures {
     pub(super) inbox: bool,
     pub(super) analytics: bool,
 }
@@ -157,8 +157,8 @@ impl Connector for SanitizingConnector {
     }
 }
 
-/// Returns the connector's own part; [`SanitizingConnector::oauth`] has checked that there is one.
-fn inner(this: &SanitizingConnector) -> Result<&dyn OAuthConnector, ConnectError> {
+/// Returns the wrapped connector's implementation. [`SanitizingConnector::oauth`] has checked that it exists.
+fn oauth_of(this: &SanitizingConnector) -> Result<&dyn OAuthConnector, ConnectError> {
     this.0.oauth().ok_or_else(|| ConnectError::Refused("This platform is not connected in a browser.".to_owned()))
 }
 
@@ -181,11 +181,11 @@ impl OAuthConnector for SanitizingConnector {
     }
 
     async fn check_instance(&self, typed: &str) -> Result<String, ConnectError> {
-        inner(self)?.check_instance(typed).await.map_err(ConnectError::checked)
+        oauth_of(self)?.check_instance(typed).await.map_err(ConnectError::checked)
     }
 
     async fn server(&self, request: ConnectRequest<'_>) -> Result<AuthServer, ConnectError> {
-        inner(self)?.server(request).await.map_err(ConnectError::checked)
+        oauth_of(self)?.server(request).await.map_err(ConnectError::checked)
     }
 
     async fn application(
@@ -195,7 +195,7 @@ impl OAuthConnector for SanitizingConnector {
         redirect_uri: &str,
         stored: Option<Application>,
     ) -> Result<Option<Application>, ConnectError> {
-        let found = inner(self)?.application(request, server, redirect_uri, stored).await;
+        let found = oauth_of(self)?.application(request, server, redirect_uri, stored).await;
         let found = found.map_err(ConnectError::checked)?;
         let fits = |text: &str| text.len() <= MAX_CREDENTIAL && !text.contains('\0');
         match &found {
@@ -211,7 +211,7 @@ impl OAuthConnector for SanitizingConnector {
     }
 
     async fn exchange(&self, attempt: &Attempt, code: &str) -> Result<Grant, ConnectError> {
-        let mut grant = inner(self)?.exchange(attempt, code).await.map_err(ConnectError::checked)?;
+        let mut grant = oauth_of(self)?.exchange(attempt, code).await.map_err(ConnectError::checked)?;
         if !grant.secrets().is_storable() {
             return Err(ConnectError::Unavailable("The platform returned tokens that are too large.".to_owned()));
         }
@@ -221,9 +221,9 @@ impl OAuthConnector for SanitizingConnector {
     }
 
     async fn choices(&self, grant: &Grant) -> Result<Choices, ConnectError> {
-        let choices = inner(self)?.choices(grant).await.map_err(ConnectError::checked)?;
+        let choices = oauth_of(self)?.choices(grant).await.map_err(ConnectError::checked)?;
         let Choices::Of(choices) = choices else { return Ok(choices) };
-        // An id that cannot be stored unchanged could name something else.
+        // An id that cannot be stored unchanged could identify something else.
         let usable = choices.into_iter().filter(|c| !c.id.is_empty() && untrusted::line(&c.id, MAX_ID) == c.id);
         let named = usable.map(|choice| Choice {
             name: untrusted::some_line(&choice.name, MAX_NAME).unwrap_or_else(|| choice.id.clone()),
@@ -234,7 +234,7 @@ impl OAuthConnector for SanitizingConnector {
     }
 
     async fn finish(&self, grant: &Grant, choice: Option<&Choice>) -> Result<Connected, ConnectError> {
-        match inner(self)?.finish(grant, choice).await {
+        match oauth_of(self)?.finish(grant, choice).await {
             Ok(connected) => connected.checked(),
             Err(error) => Err(error.checked()),
         }
@@ -252,7 +252,7 @@ impl AnalyticsConnector for SanitizingConnector {
     }
 
     async fn find_id(&self, account: &ConnectorAccount, marker: &Marker) -> Result<Option<Published>, CallError> {
-        let found = figures_of(self)?.find_id(account, marker).await.map_err(CallError::checked)?;
+        let found = analytics_of(self)?.find_id(account, marker).await.map_err(CallError::checked)?;
         Ok(found.map(Published::sanitized))
     }
 
@@ -260,9 +260,9 @@ impl AnalyticsConnector for SanitizingConnector {
         &self,
         account: &ConnectorAccount,
         posts: &[PublishedPost],
-        aside: &mut SetAside,
+        set_aside: &mut SetAside,
     ) -> Result<Vec<Option<Figures>>, CallError> {
-        let figures = figures_of(self)?.post_figures(account, posts, aside).await.map_err(CallError::checked)?;
+        let figures = analytics_of(self)?.post_figures(account, posts, set_aside).await.map_err(CallError::checked)?;
         if figures.len() != posts.len() {
             let message = "The platform returned metrics for posts that were not requested.";
             return Err(CallError::Transient(Failure::of(Category::PlatformError, message)));
@@ -273,19 +273,19 @@ impl AnalyticsConnector for SanitizingConnector {
     async fn account_figures(
         &self,
         account: &ConnectorAccount,
-        aside: &mut SetAside,
+        set_aside: &mut SetAside,
     ) -> Result<AccountFigures, CallError> {
-        figures_of(self)?.account_figures(account, aside).await.map_err(CallError::checked)
+        analytics_of(self)?.account_figures(account, set_aside).await.map_err(CallError::checked)
     }
 }
 
-fn figures_of(this: &SanitizingConnector) -> Result<&dyn AnalyticsConnector, CallError> {
+fn analytics_of(this: &SanitizingConnector) -> Result<&dyn AnalyticsConnector, CallError> {
     let none = || CallError::Permanent(Failure::of(Category::Account, "This platform does not report metrics."));
     this.0.analytics().ok_or_else(none)
 }
 
-/// Returns the connector's own part; [`SanitizingConnector::inbox`] has checked that there is one.
-fn inner_inbox(this: &SanitizingConnector) -> Result<&dyn InboxConnector, CallError> {
+/// Returns the wrapped connector's implementation. [`SanitizingConnector::inbox`] has checked that it exists.
+fn inbox_of(this: &SanitizingConnector) -> Result<&dyn InboxConnector, CallError> {
     let missing = || CallError::Permanent(Failure::of(Category::Internal, "This platform has no inbox."));
     this.0.inbox().ok_or_else(missing)
 }
@@ -310,9 +310,9 @@ impl InboxConnector for SanitizingConnector {
         stream: &str,
         cursor: Option<&Value>,
     ) -> Result<InboxPage, CallError> {
-        let page = inner_inbox(self)?.fetch(account, stream, cursor).await.map_err(CallError::checked)?;
+        let page = inbox_of(self)?.fetch(account, stream, cursor).await.map_err(CallError::checked)?;
         let cursor = page.cursor.to_string();
-        // Neither can be cut: messages would be missed.
+        // Neither can be truncated, because messages would be lost.
         if page.messages.len() > MAX_PAGE || cursor.len() > MAX_CURSOR || cursor.contains("\\u0000") {
             let message = "The platform returned more messages, or a longer cursor, than can be stored.";
             return Err(CallError::Permanent(Failure::of(Category::PlatformError, message)));
@@ -326,7 +326,7 @@ impl InboxConnector for SanitizingConnector {
     }
 
     async fn deleted(&self, account: &ConnectorAccount, ids: &[String]) -> Result<Vec<String>, CallError> {
-        let mut deleted = inner_inbox(self)?.deleted(account, ids).await.map_err(CallError::checked)?;
+        let mut deleted = inbox_of(self)?.deleted(account, ids).await.map_err(CallError::checked)?;
         deleted.retain(|id| ids.contains(id));
         Ok(deleted)
     }
@@ -351,16 +351,17 @@ impl InboxConnector for SanitizingConnector {
     }
 
     async fn reply(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Published, CallError> {
-        inner_inbox(self)?.reply(account, reply).await.map(Published::sanitized).map_err(CallError::checked)
+        inbox_of(self)?.reply(account, reply).await.map(Published::sanitized).map_err(CallError::checked)
     }
 
     async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Reconciled, CallError> {
-        let found = with_platform_clock(inner_inbox(self)?.reconcile(account, reply)).await;
+        let found = with_platform_clock(inbox_of(self)?.reconcile(account, reply)).await;
         found.map(Reconciled::sanitized).map_err(CallError::checked)
     }
 }
 
-/// An id that cannot be stored unchanged could name another message; a message without a time has no place.
+/// Returns a storable message. `None` if an id cannot be stored unchanged, because it could then identify another
+/// message, or if the message has no valid time.
 fn sanitized_message(message: FetchedMessage) -> Option<FetchedMessage> {
     let is_id = |id: &str| !id.is_empty() && untrusted::line(id, MAX_ID) == id;
     if !is_id(&message.external_id) || !is_id(&message.thread_id) {
@@ -394,7 +395,7 @@ impl Secrets {
 }
 
 impl Published {
-    /// The post is already published, so this keeps whatever can be stored.
+    /// Keeps whatever can be stored, because the post is already published.
     fn sanitized(self) -> Self {
         Self {
             external_id: untrusted::line(&self.external_id, MAX_ID),
@@ -403,7 +404,8 @@ impl Published {
         }
     }
 
-    /// Returns a copy without anything that the database may reject; stored if it rejects the full result.
+    /// Returns a copy without anything that the database may reject. It is stored if the database rejects the full
+    /// result.
     pub fn minimal(&self) -> Self {
         let is_plain = self.external_id.len() <= MAX_ID && self.external_id.bytes().all(|byte| byte.is_ascii_graphic());
         Self::new(if is_plain { self.external_id.as_str() } else { "" }, None)
@@ -425,7 +427,7 @@ impl Reconciled {
 }
 
 impl Connected {
-    /// The id identifies the account: one that cannot be stored unchanged could match another account's.
+    /// An id that cannot be stored unchanged could match another account.
     fn checked(self) -> Result<Self, ConnectError> {
         let unusable = |what| ConnectError::Unavailable(format!("The platform returned {what}."));
         if self.external_id.is_empty() || untrusted::line(&self.external_id, MAX_ID) != self.external_id {
@@ -481,7 +483,7 @@ impl ConnectError {
     }
 }
 
-/// A reference is sent back to the platform unchanged, so nothing can be removed from it.
+/// Returns whether a reference can be stored. It is sent to the platform unchanged, so nothing can be removed from it.
 fn is_storable(json: &str) -> bool {
     json.len() <= MAX_REFERENCE && !json.contains("\\u0000")
 }

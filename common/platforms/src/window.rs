@@ -1,8 +1,8 @@
-//! Finds the post or the reply of a call whose response was lost, where a platform takes no key of ours: by its text,
+//! Finds the post or the reply of a call whose response was lost, for platforms without idempotency keys: by its text,
 //! among what the account published since the call began.
 //!
-//! The times are compared by the platform's clock, which its responses tell (`Date`). Connectors return all that fits
-//! ([`Reconciled::Matches`]): whether one of them belongs to another post or reply is for the worker to decide.
+//! Times are compared by the platform's clock, which its responses state (`Date`). Connectors return all matches
+//! ([`Reconciled::Matches`]); the worker decides whether one of them belongs to another post or reply.
 
 use std::cell::Cell;
 
@@ -13,58 +13,60 @@ use http::header::DATE;
 
 use super::{Published, Reconciled};
 
-/// By how much a time of a platform may be too early: they have whole seconds, and come from several machines.
+/// The maximum by which a time from a platform may be too early. Such times have whole seconds and come from several
+/// machines.
 const RESOLUTION: TimeDelta = TimeDelta::seconds(3);
-/// By how much the clock of a platform that does not tell it may be behind ours.
+/// The maximum by which a platform's clock may be behind Crier's, if its responses do not state the time.
 const CLOCK_SKEW: TimeDelta = TimeDelta::minutes(2);
-/// A clock that is further off is not believed.
+/// The maximum plausible difference between the clocks. A larger one is ignored.
 const MAX_OFFSET: TimeDelta = TimeDelta::hours(24);
 
 tokio::task_local! {
-    /// By how much the platform's clock is ahead of ours, by its last response.
+    /// The difference of the platform's clock to Crier's, from its last response. Positive if the platform's clock is
+    /// ahead.
     static OFFSET: Cell<Option<TimeDelta>>;
 }
 
-/// Runs a lookup, and learns the platform's clock from the responses to it.
+/// Runs a lookup, during which the platform's clock is learned from its responses.
 pub(super) async fn with_platform_clock<T>(lookup: impl Future<Output = T>) -> T {
     OFFSET.scope(Cell::new(None), lookup).await
 }
 
-/// Learns the platform's clock from a response that arrived `now`.
-pub(super) fn learn_platform_clock(headers: &HeaderMap, now: DateTime<Utc>) {
+/// Records the platform's clock from a response that arrived at `now`.
+pub(super) fn record_platform_clock(headers: &HeaderMap, now: DateTime<Utc>) {
     let date = headers.get(DATE).and_then(|value| parse_date(value.to_str().ok()?));
     let offset = date.map(|date| date - now).filter(|offset| offset.abs() <= MAX_OFFSET);
-    // Outside of a lookup nothing asks for it.
+    // Outside a lookup, the clock is not needed.
     let _ = OFFSET.try_with(|known| known.set(offset.or(known.get())));
 }
 
-/// The time since a call began, by the platform's clock.
+/// The period since a call began, by the platform's clock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CallWindow {
-    /// `None`: it is not known when the call began.
+    /// `None` if the start of the call is unknown.
     since: Option<DateTime<Utc>>,
 }
 
 impl CallWindow {
-    /// Of a call that began at `called_at` by our clock; `None`: it is not known when. To be made after the list was
-    /// read, which tells the platform's clock.
+    /// Creates the window of a call that began at `called_at` by Crier's clock (`None` if unknown). Call this after the
+    /// list was read, because its response states the platform's clock.
     pub(super) fn of(called_at: Option<DateTime<Utc>>) -> Self {
         let offset = OFFSET.try_with(Cell::get).ok().flatten();
         let since = |at| offset.map_or(at - CLOCK_SKEW, |offset| at + offset - RESOLUTION);
         Self { since: called_at.map(since) }
     }
 
-    /// Returns whether something was published in it.
+    /// Returns whether a time is in the window.
     pub(super) fn contains(self, at: Option<DateTime<Utc>>) -> bool {
         self.since.is_none_or(|since| at.is_some_and(|at| at >= since))
     }
 
-    /// Returns whether a list of the newest, of at most `limit`, shows all that was published in it.
+    /// Returns whether a list of the newest entries, with at most `limit`, contains everything published in the window.
     pub(super) fn is_covered(self, times: &[Option<DateTime<Utc>>], limit: usize) -> bool {
         times.len() < limit || times.iter().any(|at| at.is_some() && !self.contains(*at))
     }
 
-    /// Returns the result of a lookup that found these in it.
+    /// Returns the result of a lookup that found these matches in the window.
     pub(super) fn result(self, found: Vec<Published>, is_covered: bool) -> Reconciled {
         match found.is_empty() {
             true if is_covered => Reconciled::Absent,
@@ -74,16 +76,16 @@ impl CallWindow {
     }
 }
 
-/// Something that the account published.
+/// A post or a reply that the account published.
 #[derive(Clone, Debug)]
 pub(super) struct Listed {
     pub(super) published: Published,
     pub(super) at: Option<DateTime<Utc>>,
-    /// Whether it has the text (and what else is compared) of the post or the reply.
+    /// Whether its text, and whatever else is compared, equals that of the post or the reply.
     pub(super) is_same: bool,
 }
 
-/// Returns the result of a lookup in a list of the newest, of at most `limit`.
+/// Returns the result of a lookup in a list of the newest entries, with at most `limit`.
 pub(super) fn find(window: CallWindow, listed: Vec<Listed>, limit: usize) -> Reconciled {
     let times: Vec<_> = listed.iter().map(|one| one.at).collect();
     let found = listed.into_iter().filter(|one| one.is_same && window.contains(one.at));
@@ -116,7 +118,7 @@ mod tests {
                 let date = time(100 + offset).format("%a, %d %b %Y %H:%M:%S GMT").to_string();
                 headers.insert(DATE, date.parse().unwrap());
             }
-            learn_platform_clock(&headers, time(100));
+            record_platform_clock(&headers, time(100));
             find(CallWindow::of(Some(time(0))), listed, limit)
         })
         .await

@@ -6,6 +6,7 @@ use std::io::Cursor;
 
 use bytes::Bytes;
 use crier_domain::media::ImageType;
+use crier_domain::platform::GifRules;
 
 use super::decode::{Decoded, decode};
 use super::resize::SourceImage;
@@ -55,11 +56,17 @@ impl PictureRules<'_> {
 
     /// Returns whether a GIF is within the limits that only GIFs have.
     fn takes_gif(&self, bytes: &Bytes, width: u32, height: u32) -> Result<bool, Refusal> {
-        if self.gif.max_pixels.is_some_and(|most| pixels(width, height) > most) {
+        let pixels = pixels(width, height);
+        let GifRules { max_pixels, max_frames, max_total_pixels } = self.gif;
+        if max_pixels.is_some_and(|most| pixels > most) {
             return Ok(false);
         }
-        let Some(most) = self.gif.max_frames else { return Ok(true) };
-        Ok(gif::walk(bytes)?.frames.len() <= most as usize)
+        if max_frames.is_none() && max_total_pixels.is_none() {
+            return Ok(true);
+        }
+        let frames = gif::walk(bytes)?.frames.len() as u64;
+        Ok(max_frames.is_none_or(|most| frames <= u64::from(most))
+            && max_total_pixels.is_none_or(|most| pixels.saturating_mul(frames) <= most))
     }
 
     /// Returns the sides scaled to the limits.

@@ -1,5 +1,5 @@
-//! Figures of Bluesky: `app.bsky.feed.getPosts` takes 25 posts; one that was deleted is left out of its answer. Bluesky
-//! counts no views. A quote counts as a share.
+//! Metrics of Bluesky. `app.bsky.feed.getPosts` takes 25 posts and omits deleted ones from its response. Bluesky counts
+//! no views. A quote counts as a share.
 //!
 //! Sources: lexicons `app.bsky.feed.getPosts`, `app.bsky.feed.defs#postView`, `app.bsky.actor.defs#profileViewDetailed`.
 
@@ -29,7 +29,7 @@ impl AnalyticsConnector for Bluesky {
         &self,
         account: &ConnectorAccount,
         posts: &[PublishedPost],
-        _aside: &mut SetAside,
+        _set_aside: &mut SetAside,
     ) -> Result<Vec<Option<Figures>>, CallError> {
         let (server, token) = (self.server(&account.secrets), account.secrets.require("access_jwt")?);
         let uris: Vec<(&str, &str)> = posts.iter().map(|post| ("uris", post.external_id.as_str())).collect();
@@ -45,7 +45,7 @@ impl AnalyticsConnector for Bluesky {
     async fn account_figures(
         &self,
         account: &ConnectorAccount,
-        _aside: &mut SetAside,
+        _set_aside: &mut SetAside,
     ) -> Result<AccountFigures, CallError> {
         let (server, token) = (self.server(&account.secrets), account.secrets.require("access_jwt")?);
         let request = server

@@ -1,10 +1,11 @@
-//! Direct messages of Bluesky. They are on a server of their own, which the personal data server forwards to.
+//! Direct messages of Bluesky. They are on a separate server, to which the personal data server forwards requests.
 //!
-//! An app password has access to them only if that was chosen when it was made; without it, the server answers
-//! `InvalidToken` to each call. That must not end the account's access to everything else, so in this file no error
-//! expires the account: the notifications, which are read first, do.
+//! An app password has access to them only if the user chose so when creating it. Otherwise, the server returns
+//! `InvalidToken` for each call. That must not end the account's access to everything else, so no error in this file
+//! expires the account. The notifications, which are read first, do that.
 //!
-//! A message has no key of ours. One whose call broke is searched among the newest of the conversation.
+//! A message has no idempotency key. After a call with an unknown outcome, the newest messages of the conversation are
+//! searched.
 //!
 //! Sources: lexicons `chat.bsky.convo.listConvos`, `getMessages`, `sendMessage`, `defs#messageInput` (1,000 graphemes,
 //! 10,000 bytes); AT Protocol, "Service proxying".
@@ -30,7 +31,7 @@ use crate::text::comparable::is_same;
 use crate::window::{CallWindow, Listed, find};
 use crate::{CallError, ConnectorAccount, Published, Reconciled};
 
-/// The limits of a message.
+/// The limits of a direct message.
 pub(super) const TEXT: TextRules = TextRules {
     max: Some(1_000),
     unit: TextUnit::Graphemes,
@@ -40,12 +41,12 @@ pub(super) const TEXT: TextRules = TextRules {
 };
 
 const SERVICE: &str = "did:web:api.bsky.chat#bsky_chat";
-/// How many conversations a page has, and how many messages of each are read at once. Of one that had more since the
-/// last look, the newest `MESSAGES * MESSAGE_PAGES` are read.
+/// The number of conversations per page, and the number of messages per call. If a conversation has more new messages,
+/// only the newest `MESSAGES * MESSAGE_PAGES` are read.
 const CONVERSATIONS: &str = "5";
 const MESSAGES: &str = "100";
 const MESSAGE_PAGES: usize = 2;
-/// How long the server is not asked again after it refused.
+/// The pause after the server denied access.
 const REFUSED_PAUSE: TimeDelta = TimeDelta::minutes(10);
 
 #[derive(Deserialize)]
@@ -75,7 +76,7 @@ struct Messages {
     cursor: Option<String>,
 }
 
-/// A message; a deleted one has no text, and is left out.
+/// A message. Deleted messages have no text, so they fail to parse and are skipped.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Message {
@@ -90,16 +91,16 @@ struct Sender {
     did: String,
 }
 
-/// Returns the error of a call, which never expires the account.
-fn keep_account(failed: XrpcError) -> CallError {
+/// Converts the error of a call to one that does not expire the account.
+fn chat_error(failed: XrpcError) -> CallError {
     match failed.error {
-        // The server renews nothing that an app password may not do.
-        error if is_refusal(&failed.name, &error) => CallError::Permanent(no_access()),
+        // A new session of the same app password would have no access either.
+        error if is_access_denied(&failed.name, &error) => CallError::Permanent(no_access()),
         error => error,
     }
 }
 
-fn is_refusal(name: &str, error: &CallError) -> bool {
+fn is_access_denied(name: &str, error: &CallError) -> bool {
     let is_auth = matches!(error, CallError::Reauth(_) | CallError::AuthExpired(_));
     is_auth && name != "ExpiredToken"
 }
@@ -117,7 +118,7 @@ impl Bluesky {
         Ok(request.header("atproto-proxy", SERVICE).bearer_auth(access.expose_secret()))
     }
 
-    async fn ask<T: DeserializeOwned>(
+    async fn get_chat<T: DeserializeOwned>(
         &self,
         account: &ConnectorAccount,
         name: &str,
@@ -141,15 +142,15 @@ impl Bluesky {
         }
         match self.chats_page(account, pass.clone()).await {
             Ok(page) => Ok(page),
-            Err(failed) if is_refusal(&failed.name, &failed.error) => {
-                let mut cursor = pass.again();
+            Err(failed) if is_access_denied(&failed.name, &failed.error) => {
+                let mut cursor = pass.restart();
                 let until = (now + REFUSED_PAUSE).to_rfc3339_opts(SecondsFormat::Micros, true);
                 cursor["refused_until"] = Value::from(until);
                 Ok(InboxPage { cursor, unavailable: Some(no_access()), ..InboxPage::default() })
             }
-            // The server does not know the page any more.
+            // The page token is no longer valid.
             Err(XrpcError { error: CallError::Permanent(_), .. }) if pass.page.is_some() => {
-                Ok(InboxPage { cursor: pass.again(), ..InboxPage::default() })
+                Ok(InboxPage { cursor: pass.restart(), ..InboxPage::default() })
             }
             Err(failed) => Err(failed.error),
         }
@@ -158,7 +159,7 @@ impl Bluesky {
     async fn chats_page(&self, account: &ConnectorAccount, pass: Pass) -> Result<InboxPage, XrpcError> {
         let mut query = vec![("limit", CONVERSATIONS)];
         query.extend(pass.page.as_deref().map(|page| ("cursor", page)));
-        let found: Conversations = self.ask(account, "chat.bsky.convo.listConvos", &query).await?;
+        let found: Conversations = self.get_chat(account, "chat.bsky.convo.listConvos", &query).await?;
         let chats: Vec<Chat> = found.convos.iter().filter_map(|chat| Chat::deserialize(chat).ok()).collect();
         let times: Vec<_> = chats.iter().filter_map(|chat| Some(chat.last_message.as_ref()?.sent_at)).collect();
         let mut messages = Vec::new();
@@ -167,7 +168,7 @@ impl Bluesky {
                 messages.extend(self.messages_since(account, &chat, pass.until).await?);
             }
         }
-        // A conversation without messages has no time: it ends no pass.
+        // A conversation without messages has no time, so it does not end the pass.
         let (cursor, has_more) = pass.after(&times, found.cursor);
         Ok(InboxPage { messages, cursor, has_more, unavailable: None })
     }
@@ -191,7 +192,7 @@ impl Bluesky {
         Ok(found.into_iter().rev().map(|message| chat.message(&account.external_id, message)).collect())
     }
 
-    /// Returns messages of a conversation, the newest first, and the next page.
+    /// Returns messages of a conversation, newest first, and the token of the next page.
     async fn messages(
         &self,
         account: &ConnectorAccount,
@@ -200,7 +201,7 @@ impl Bluesky {
     ) -> Result<(Vec<Message>, Option<String>), XrpcError> {
         let mut query = vec![("convoId", chat), ("limit", MESSAGES)];
         query.extend(page.map(|page| ("cursor", page)));
-        let found: Messages = self.ask(account, "chat.bsky.convo.getMessages", &query).await?;
+        let found: Messages = self.get_chat(account, "chat.bsky.convo.getMessages", &query).await?;
         let limit = MESSAGES.parse().unwrap_or(usize::MAX);
         let messages = found.messages.iter().take(limit).filter_map(|message| Message::deserialize(message).ok());
         Ok((messages.collect(), found.cursor))
@@ -221,17 +222,17 @@ impl Bluesky {
         let body = json!({ "convoId": chat, "message": message });
         let request = self.chat(account, Method::POST, "chat.bsky.convo.sendMessage")?.json(&body);
         let sent: Result<Message, _> = server.call(Effect::Publishes, request).await;
-        Ok(sent.map_err(keep_account)?.published(chat))
+        Ok(sent.map_err(chat_error)?.published(chat))
     }
 
-    /// Searches the message of an earlier call.
+    /// Searches for the message of an earlier call.
     pub(super) async fn find_message(
         &self,
         account: &ConnectorAccount,
         reply: &OutgoingReply,
     ) -> Result<Reconciled, CallError> {
         let chat = &reply.thread.thread_id;
-        let (newest, _) = self.messages(account, chat, None).await.map_err(keep_account)?;
+        let (newest, _) = self.messages(account, chat, None).await.map_err(chat_error)?;
         let listed = newest.into_iter().map(|message| Listed {
             at: Some(message.sent_at),
             is_same: message.sender.did == account.external_id && is_same(&message.text, &reply.text),

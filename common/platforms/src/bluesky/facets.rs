@@ -1,6 +1,5 @@
-//! Finds links, tags, cashtags and mentions in a text. Bluesky marks up nothing by itself: a post lists each with its
-//! UTF-8 byte offsets. What counts as one is what Bluesky's own application marks up, so that a text looks the same
-//! from both.
+//! Finds links, tags, cashtags and mentions in a text. Bluesky does not detect them itself: a post lists each one with
+//! its UTF-8 byte offsets. The rules are those of Bluesky's own app, so that a text looks the same from both.
 //!
 //! Sources: lexicon `app.bsky.richtext.facet` (`byteStart` inclusive, `byteEnd` exclusive; a tag has at most 64
 //! graphemes and 640 bytes, without its sign); `packages/api/src/rich-text` of the AT Protocol's reference
@@ -32,7 +31,7 @@ pub struct FacetMatch {
 pub enum FacetFeature {
     Link(String),
     Tag(String),
-    /// A handle, to be resolved to a DID.
+    /// A handle, which must be resolved to a DID.
     Mention(String),
 }
 
@@ -85,8 +84,8 @@ pub fn find(text: &str) -> Vec<FacetMatch> {
     found
 }
 
-/// Returns the length and the address of the link at the start of `text`, which is at `at`. Sets `searched` to the end
-/// of what looked like a link: there is no second one in it.
+/// Returns the length and the URL of the link at the start of `text`, which is at `at`. Sets `searched` to the end of
+/// the run, because a run contains at most one link.
 fn link(text: &str, searched: &mut usize, at: usize) -> Option<(usize, FacetFeature)> {
     let run = &text[..text.find(is_space).unwrap_or(text.len())];
     let scheme = ["https://", "http://"]
@@ -95,7 +94,7 @@ fn link(text: &str, searched: &mut usize, at: usize) -> Option<(usize, FacetFeat
     if scheme.is_none_or(|scheme| run.len() == scheme.len()) {
         let domain = bare_domain(run)?;
         *searched = at + run.len();
-        // In lower case only: a missing space before "It" or "In" must not make a link.
+        // Lower case only, because a missing space before "It" or "In" must not make a link.
         domain.rsplit('.').next().filter(|label| !has_upper_case(label) && is_top_level(label))?;
     }
     *searched = at + run.len();
@@ -105,12 +104,12 @@ fn link(text: &str, searched: &mut usize, at: usize) -> Option<(usize, FacetFeat
         Some(scheme) => format!("{scheme}{}", link.get(scheme.len()..)?),
         None => format!("https://{link}"),
     };
-    // A server rejects a post with an address that is none.
+    // A server rejects a post with an invalid URL.
     Url::parse(&uri).is_ok().then_some((link.len(), FacetFeature::Link(uri)))
 }
 
-/// Returns the name of at least two labels at the start of `text`: a letter, then letters and digits, with dots between
-/// them.
+/// Returns the domain name of at least two labels at the start of `text`: a letter, then letters and digits, separated
+/// by dots.
 fn bare_domain(text: &str) -> Option<&str> {
     let run = text.find(|c: char| !(c.is_ascii_alphanumeric() || c == '.')).unwrap_or(text.len());
     let name = &text[..run];
@@ -164,7 +163,7 @@ fn mention(text: &str) -> Option<(usize, FacetFeature)> {
     is_handle.then_some((handle.len(), FacetFeature::Mention(handle)))
 }
 
-/// Returns whether `c` is white space in JavaScript, in which Bluesky's application is written.
+/// Returns whether `c` is white space in JavaScript, in which Bluesky's app is written.
 fn is_space(c: char) -> bool {
     c == '\u{FEFF}' || (c.is_whitespace() && c != '\u{85}')
 }

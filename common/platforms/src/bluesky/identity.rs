@@ -1,7 +1,7 @@
-//! Whether a personal data server may speak for an account. A server that a user names could claim any account, so it is
-//! believed only if the account's own document names it, and a handle only if it leads back to the account.
+//! Checks whether a personal data server may speak for an account. A server that a user typed could claim any account.
+//! It is trusted only if the account's DID document names it, and a handle only if it resolves to the account.
 //!
-//! The operator's default server is trusted. It need not be the one in the document: Bluesky's entryway serves the
+//! The operator's default server is trusted. The DID document need not name it, because Bluesky's entryway serves the
 //! accounts of many servers.
 //!
 //! Sources: AT Protocol specification, "DID" (`did:plc`, `did:web`, the service `#atproto_pds`) and "Handle" (both ways
@@ -18,10 +18,10 @@ use super::{Bluesky, resolve};
 use crate::call::{Effect, PlatformClient, connect_error, sanitize_message};
 use crate::{CallError, ConnectError};
 
-/// The longest domain name.
+/// The maximum length of a domain name.
 const MAX_DOMAIN: usize = 253;
 
-/// An account's own document.
+/// An account's DID document.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct DidDocument {
@@ -42,7 +42,7 @@ struct Service {
 }
 
 impl DidDocument {
-    /// Returns the address of the account's personal data server.
+    /// Returns the URL of the account's personal data server.
     fn server(&self) -> Option<&str> {
         let is_pds = |id: &str| id.strip_prefix(self.id.as_str()).unwrap_or(id) == "#atproto_pds";
         self.service.iter().find(|service| is_pds(&service.id)).and_then(|service| service.service_endpoint.as_str())
@@ -56,24 +56,24 @@ impl DidDocument {
     }
 }
 
-/// Where the document of a DID is.
+/// The location of a DID document.
 #[derive(Debug, PartialEq, Eq)]
-enum DocumentPlace {
-    /// Its path at the directory.
+enum DocumentLocation {
+    /// The path in the directory.
     Directory(String),
     Web(String),
 }
 
-fn place_of(did: &str) -> Option<DocumentPlace> {
+fn document_location(did: &str) -> Option<DocumentLocation> {
     if let Some(key) = did.strip_prefix("did:plc:") {
         let is_key = (1..=64).contains(&key.len()) && key.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
-        return is_key.then(|| DocumentPlace::Directory(format!("/{did}")));
+        return is_key.then(|| DocumentLocation::Directory(format!("/{did}")));
     }
     // The colon before a port is encoded; a path is not allowed in the AT Protocol.
     let host = did.strip_prefix("did:web:")?.replace("%3A", ":");
     let (name, port) = host.split_once(':').unwrap_or((&host, "443"));
     let is_host = is_domain(name) && port.parse::<u16>().is_ok();
-    is_host.then(|| DocumentPlace::Web(format!("https://{host}/.well-known/did.json")))
+    is_host.then(|| DocumentLocation::Web(format!("https://{host}/.well-known/did.json")))
 }
 
 fn is_domain(text: &str) -> bool {
@@ -84,24 +84,24 @@ fn is_domain(text: &str) -> bool {
     text.len() <= MAX_DOMAIN && text.contains('.') && text.split('.').all(is_label)
 }
 
-/// Returns whether two addresses are the same server.
+/// Returns whether two URLs belong to the same server.
 fn is_same_server(a: &str, b: &str) -> bool {
     let (Ok(a), Ok(b)) = (Url::parse(a), Url::parse(b)) else { return false };
     a.origin() == b.origin() && a.path().trim_end_matches('/') == b.path().trim_end_matches('/')
 }
 
 async fn read<T: DeserializeOwned>(client: &PlatformClient, url: &str) -> Result<Option<T>, CallError> {
-    let answer = client.send(Effect::Repeatable, client.request(Method::GET, url)).await?;
-    match answer.status {
+    let response = client.send(Effect::Repeatable, client.request(Method::GET, url)).await?;
+    match response.status {
         StatusCode::NOT_FOUND | StatusCode::GONE => Ok(None),
-        status if status.is_success() => client.read(Effect::Repeatable, &answer).map(Some),
-        _ => Err(client.classify_status(Effect::Repeatable, &answer, None, None)),
+        status if status.is_success() => client.read(Effect::Repeatable, &response).map(Some),
+        _ => Err(client.classify_status(Effect::Repeatable, &response, None, None)),
     }
 }
 
 impl Bluesky {
-    /// Checks that the server may speak for the account of the session, and returns the account's handle; `None` if the
-    /// handle is not proved.
+    /// Checks that the server may speak for the account of the session. Returns the account's handle, or `None` if the
+    /// handle is not verified.
     pub(super) async fn check_identity(
         &self,
         server: &Server,
@@ -119,23 +119,23 @@ impl Bluesky {
                 "The account's own document does not name this server: it names {named}. Use that URL."
             )));
         }
-        let is_proved = document.names(&handle) && self.leads_to(&handle, &session.did).await;
+        let is_proved = document.names(&handle) && self.resolves_to(&handle, &session.did).await;
         Ok(is_proved.then_some(handle))
     }
 
     async fn document(&self, did: &str) -> Result<DidDocument, ConnectError> {
         let unknown =
             || ConnectError::Refused("This Bluesky account has no document that confirms its server.".to_owned());
-        let found = match place_of(did).ok_or_else(unknown)? {
-            DocumentPlace::Directory(path) => read(&self.trusted, &format!("{}{path}", self.directory)).await,
-            DocumentPlace::Web(url) => read(&self.guarded, &url).await,
+        let found = match document_location(did).ok_or_else(unknown)? {
+            DocumentLocation::Directory(path) => read(&self.trusted, &format!("{}{path}", self.directory)).await,
+            DocumentLocation::Web(url) => read(&self.guarded, &url).await,
         };
         found.map_err(|error| connect_error(error, Some("service")))?.ok_or_else(unknown)
     }
 
-    /// Returns whether a handle resolves to the account. The operator's server is asked, which reads DNS and the handle's
-    /// own domain; the server that the user named is not.
-    async fn leads_to(&self, handle: &str, did: &str) -> bool {
+    /// Returns whether a handle resolves to the account. The request goes to the operator's server, which reads DNS and
+    /// the handle's domain, and not to the server that the user typed.
+    async fn resolves_to(&self, handle: &str, did: &str) -> bool {
         let trusted = Server { caller: self.trusted.clone(), base: self.default_service.clone() };
         is_domain(handle) && resolve(&trusted, handle).await.is_some_and(|found| found == did)
     }
@@ -147,10 +147,16 @@ mod tests {
 
     #[test]
     fn a_document_is_at_the_directory_or_at_the_accounts_host() {
-        let web = |url: &str| Some(DocumentPlace::Web(url.to_owned()));
-        assert_eq!(place_of("did:plc:abc234"), Some(DocumentPlace::Directory("/did:plc:abc234".to_owned())));
-        assert_eq!(place_of("did:web:pds.example"), web("https://pds.example/.well-known/did.json"));
-        assert_eq!(place_of("did:web:pds.example%3A8443"), web("https://pds.example:8443/.well-known/did.json"));
+        let web = |url: &str| Some(DocumentLocation::Web(url.to_owned()));
+        assert_eq!(
+            document_location("did:plc:abc234"),
+            Some(DocumentLocation::Directory("/did:plc:abc234".to_owned()))
+        );
+        assert_eq!(document_location("did:web:pds.example"), web("https://pds.example/.well-known/did.json"));
+        assert_eq!(
+            document_location("did:web:pds.example%3A8443"),
+            web("https://pds.example:8443/.well-known/did.json")
+        );
         for wrong in [
             "did:plc:",
             "did:plc:../x",
@@ -163,7 +169,7 @@ mod tests {
             "did:key:z6Mk",
             "pds.example",
         ] {
-            assert_eq!(place_of(wrong), None, "{wrong}");
+            assert_eq!(document_location(wrong), None, "{wrong}");
         }
     }
 

@@ -1,9 +1,9 @@
-//! The inbox of Bluesky: replies, mentions and quotes from the notifications, the account's own answers from its feed,
+//! The inbox of Bluesky: replies, mentions and quotes from the notifications, the account's own replies from its feed,
 //! and direct messages ([`chats`](super::chats)).
 //!
-//! A post of a person under one of the account's posts begins a thread, with what is answered below it. A record names
-//! its root and its parent only, so the posts between are looked up. A thread under anybody else's post is a mention.
-//! Times are those at which the server saw a post: the time in the record is chosen by its author.
+//! A reply to one of the account's posts begins a thread, which contains everything below that reply. A record names
+//! only its root and its parent, so the posts between them are looked up. A thread under another author's post is a
+//! mention. Times are those at which the server indexed a post, because the author chooses the time in the record.
 //!
 //! Sources: lexicons `app.bsky.notification.listNotifications`, `app.bsky.feed.getAuthorFeed`,
 //! `app.bsky.feed.getPosts`, `app.bsky.feed.getPostThread` (error `NotFound`), `app.bsky.feed.defs#notFoundPost`,
@@ -31,13 +31,13 @@ const OWN_REPLIES: &str = "own_replies";
 const CHATS: &str = "direct_messages";
 const REASONS: [&str; 3] = ["reply", "mention", "quote"];
 const PAGE: &str = "50";
-/// A server that sends more than it was asked for makes no more calls.
+/// The maximum number of entries read from a page, because each entry may cause calls.
 const MAX_ENTRIES: usize = 100;
-/// How many posts `getPosts` takes.
+/// The maximum number of posts per call of `getPosts`.
 const POSTS_PER_CALL: usize = 25;
 const NOT_FOUND_POST: &str = "app.bsky.feed.defs#notFoundPost";
 
-/// A person.
+/// A user.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Profile {
@@ -63,7 +63,7 @@ impl Profile {
     }
 }
 
-/// A post, as notifications, feeds and `getPosts` show it.
+/// A post in notifications, feeds and `getPosts`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct PostView {
@@ -73,7 +73,7 @@ struct PostView {
     #[serde(default)]
     record: Value,
     indexed_at: DateTime<Utc>,
-    /// Of a notification.
+    /// Only in notifications.
     #[serde(default)]
     reason: String,
     reason_subject: Option<String>,
@@ -88,7 +88,7 @@ impl PostView {
         self.record["reply"]["parent"]["uri"].as_str()
     }
 
-    /// Adds what this post answers. One that answers the root begins a thread.
+    /// Adds this post's parent. A reply to the root begins a thread.
     fn add_to(&self, parents: &mut Parents) {
         parents.insert(&self.uri, self.parent().filter(|parent| *parent != self.root()));
     }
@@ -117,7 +117,7 @@ impl PostView {
         }
     }
 
-    /// Returns what an answer to this post refers to.
+    /// Returns the references that a reply to this post needs.
     fn context(&self) -> Map<String, Value> {
         let this = json!({ "uri": self.uri, "cid": self.cid });
         let root = &self.record["reply"]["root"];
@@ -129,7 +129,7 @@ impl PostView {
     }
 }
 
-/// Returns the account of `at://<did>/<collection>/<key>`.
+/// Returns the DID in `at://<did>/<collection>/<key>`.
 fn author_of(uri: &str) -> &str {
     uri.strip_prefix("at://").and_then(|rest| rest.split('/').next()).unwrap_or_default()
 }
@@ -157,7 +157,7 @@ struct Posts {
     posts: Vec<Value>,
 }
 
-/// Returns those of the entries that are posts: one that is not must not hide the others.
+/// Returns the entries that are posts. Others are skipped.
 fn posts<'a>(entries: impl IntoIterator<Item = &'a Value>) -> Vec<PostView> {
     entries.into_iter().take(MAX_ENTRIES).filter_map(|entry| PostView::deserialize(entry).ok()).collect()
 }
@@ -173,15 +173,15 @@ impl Bluesky {
         let found: Notifications = server.call(Effect::Repeatable, request.bearer_auth(access.expose_secret())).await?;
         let found_posts = posts(&found.notifications);
         let times: Vec<_> = found_posts.iter().map(|post| post.indexed_at).collect();
-        // An older server does not know the filter.
+        // Older servers ignore the filter.
         let wanted = |post: &PostView| REASONS.contains(&post.reason.as_str()) && post.indexed_at >= pass.until;
         let wanted: Vec<_> = found_posts.into_iter().filter(wanted).collect();
-        let messages = self.placed(account, wanted, Parents::default()).await?;
+        let messages = self.thread_messages(account, wanted, Parents::default()).await?;
         let (cursor, has_more) = pass.after(&times, found.cursor);
         Ok(InboxPage { messages, cursor, has_more, unavailable: None })
     }
 
-    /// Reads what the account answered elsewhere under its own posts.
+    /// Reads the account's replies to others below its own posts.
     async fn own_replies(&self, account: &ConnectorAccount, pass: Pass) -> Result<InboxPage, XrpcError> {
         let (server, access) = (self.server(&account.secrets), account.secrets.require("access_jwt")?);
         let own = account.external_id.as_str();
@@ -195,25 +195,25 @@ impl Bluesky {
         for above in posts(found.feed.iter().map(|entry| &entry["reply"]["parent"])) {
             above.add_to(&mut parents);
         }
-        // Of a post that was shared again, the time of that counts.
+        // For a repost, the time of the repost counts.
         let shared_at = |entry: &Value| entry["reason"]["indexedAt"].as_str().and_then(|text| text.parse().ok());
         let entries = found.feed.iter().take(MAX_ENTRIES).filter_map(|entry| {
             Some((PostView::deserialize(&entry["post"]).ok()?, entry["reason"].is_object(), shared_at(entry)))
         });
         let entries: Vec<(PostView, bool, Option<DateTime<Utc>>)> = entries.collect();
         let times: Vec<_> = entries.iter().map(|(post, _, shared)| shared.unwrap_or(post.indexed_at)).collect();
-        let is_answer = |post: &PostView| {
-            let answers_other = post.parent().is_some_and(|parent| author_of(parent) != own);
-            answers_other && author_of(post.root()) == own && post.author.did == own && post.indexed_at >= pass.until
+        let is_reply_to_other = |post: &PostView| {
+            let has_other_parent = post.parent().is_some_and(|parent| author_of(parent) != own);
+            has_other_parent && author_of(post.root()) == own && post.author.did == own && post.indexed_at >= pass.until
         };
-        let wanted = entries.into_iter().filter(|(post, is_shared, _)| !is_shared && is_answer(post));
-        let messages = self.placed(account, wanted.map(|(post, ..)| post).collect(), parents).await?;
+        let wanted = entries.into_iter().filter(|(post, is_shared, _)| !is_shared && is_reply_to_other(post));
+        let messages = self.thread_messages(account, wanted.map(|(post, ..)| post).collect(), parents).await?;
         let (cursor, has_more) = pass.after(&times, found.cursor);
         Ok(InboxPage { messages, cursor, has_more, unavailable: None })
     }
 
     /// Returns the posts as messages in their threads.
-    async fn placed(
+    async fn thread_messages(
         &self,
         account: &ConnectorAccount,
         posts: Vec<PostView>,
@@ -231,12 +231,12 @@ impl Bluesky {
                 self.look_up_parents(account, uris, &mut parents).await?;
             }
         }
-        // The oldest first, as they are stored where two have the same time.
+        // Oldest first: messages with the same time are stored in this order.
         Ok(posts.into_iter().rev().map(|post| post.message(own, &parents)).collect())
     }
 
-    /// Returns those of the posts that the server shows.
-    async fn shown(&self, account: &ConnectorAccount, uris: &[String]) -> Result<Vec<String>, XrpcError> {
+    /// Returns the URIs of the posts that the server returns.
+    async fn visible_posts(&self, account: &ConnectorAccount, uris: &[String]) -> Result<Vec<String>, XrpcError> {
         let (server, access) = (self.server(&account.secrets), account.secrets.require("access_jwt")?);
         let query: Vec<_> = uris.iter().map(|uri| ("uris", uri.as_str())).collect();
         let request = server.get("app.bsky.feed.getPosts").query(&query).bearer_auth(access.expose_secret());
@@ -251,17 +251,17 @@ impl Bluesky {
         parents: &mut Parents,
     ) -> Result<(), XrpcError> {
         let (server, access) = (self.server(&account.secrets), account.secrets.require("access_jwt")?);
-        // One that was deleted is left out of the answer: what was below it begins there.
+        // The response omits deleted posts, so what is below one begins a thread.
         uris.iter().for_each(|uri| parents.insert(uri, None));
         let query: Vec<_> = uris.iter().map(|uri| ("uris", uri.as_str())).collect();
         let request = server.get("app.bsky.feed.getPosts").query(&query).bearer_auth(access.expose_secret());
         let found: Posts = server.call(Effect::Repeatable, request).await?;
-        let asked_for = posts(&found.posts).into_iter().filter(|post| uris.contains(&post.uri));
-        asked_for.for_each(|post| post.add_to(parents));
+        let requested = posts(&found.posts).into_iter().filter(|post| uris.contains(&post.uri));
+        requested.for_each(|post| post.add_to(parents));
         Ok(())
     }
 
-    /// Returns whether the server says of a post that it is not there: not that it is blocked.
+    /// Returns whether the server reports a post as not found, and not as blocked.
     async fn is_not_found(&self, account: &ConnectorAccount, uri: &str) -> Result<bool, XrpcError> {
         let (server, access) = (self.server(&account.secrets), account.secrets.require("access_jwt")?);
         let query = [("uri", uri), ("depth", "0"), ("parentHeight", "0")];
@@ -276,14 +276,14 @@ impl Bluesky {
         }
     }
 
-    /// Answers a post.
+    /// Replies to a post.
     async fn reply_to_post(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Published, CallError> {
         let at = marker_field(&reply.marker, "created_at")?;
         let reference = |name: &str| reply.thread.context.get(name).filter(|reference| reference["uri"].is_string());
         let (Some(root), Some(parent)) = (reference("root"), reference("parent")) else { return Err(no_context()) };
         let mut record = self.text_record(&self.server(&account.secrets), &reply.text, at).await;
         record["reply"] = json!({ "root": root, "parent": parent });
-        Ok(self.put(account, &reply.marker, record).await?)
+        Ok(self.put_record(account, &reply.marker, record).await?)
     }
 }
 
@@ -300,7 +300,7 @@ impl InboxConnector for Bluesky {
         cursor: Option<&Value>,
     ) -> Result<InboxPage, CallError> {
         let pass = Pass::read(cursor, self.trusted.now());
-        let (again, has_page) = (pass.again(), pass.page.is_some());
+        let (restart, has_page) = (pass.restart(), pass.page.is_some());
         let read = match stream {
             CHATS => return self.chats(account, cursor).await,
             OWN_REPLIES => self.own_replies(account, pass).await,
@@ -308,9 +308,9 @@ impl InboxConnector for Bluesky {
         };
         match read {
             Ok(page) => Ok(page),
-            // The server does not know the page any more.
+            // The page token is no longer valid.
             Err(XrpcError { error: CallError::Permanent(_), .. }) if has_page => {
-                Ok(InboxPage { cursor: again, ..InboxPage::default() })
+                Ok(InboxPage { cursor: restart, ..InboxPage::default() })
             }
             Err(failed) => Err(failed.error),
         }
@@ -320,16 +320,16 @@ impl InboxConnector for Bluesky {
         POSTS_PER_CALL
     }
 
-    /// Only posts: a direct message is deleted for the one who deletes it, and stays with the other one.
+    /// Checks posts only. A direct message is deleted only for the participant who deletes it.
     async fn deleted(&self, account: &ConnectorAccount, ids: &[String]) -> Result<Vec<String>, CallError> {
         let uris = ids.iter().filter(|id| id.starts_with("at://")).take(POSTS_PER_CALL);
         let uris: Vec<String> = uris.cloned().collect();
         if uris.is_empty() {
             return Ok(Vec::new());
         }
-        let shown = self.shown(account, &uris).await?;
+        let visible_posts = self.visible_posts(account, &uris).await?;
         let mut deleted = Vec::new();
-        for uri in uris.into_iter().filter(|uri| !shown.contains(uri)) {
+        for uri in uris.into_iter().filter(|uri| !visible_posts.contains(uri)) {
             if self.is_not_found(account, &uri).await? {
                 deleted.push(uri);
             }
@@ -352,7 +352,7 @@ impl InboxConnector for Bluesky {
     }
 
     fn marker(&self, seed: MarkerSeed) -> Marker {
-        // Not that of a post at the same time.
+        // Avoids the key of a post of the same time.
         record_marker(MarkerSeed { target_id: (seed.random & 0x3ff) as i64, ..seed })
     }
 

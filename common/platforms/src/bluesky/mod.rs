@@ -1,8 +1,8 @@
-//! Bluesky, via the AT Protocol: a post is a record that is written under a key that we choose.
+//! Bluesky, via the AT Protocol. A post is a record, which Crier writes under a key of its choice.
 //!
-//! The key (a [`tid`]) and the time of the post are the marker. `putRecord` with `swapRecord: null` means "only if no
-//! record exists"; repeating it with the identical record changes nothing and returns the first response. A call with
-//! unknown outcome can therefore be repeated, and `getRecord` returns whether the post exists.
+//! The key (a [`tid`]) and the time of the post are the marker. `putRecord` with `swapRecord: null` writes only if no
+//! record exists; repeating it with the identical record changes nothing and returns the first response. So a call with
+//! an unknown outcome can be repeated, and `getRecord` returns whether the post exists.
 //!
 //! Sources: lexicons `com.atproto.repo.putRecord`, `getRecord`, `uploadBlob`, `com.atproto.identity.resolveHandle`,
 //! `app.bsky.feed.post`, `app.bsky.embed.images`, `app.bsky.actor.getProfile`; `xrpc.rs` for sessions.
@@ -41,7 +41,7 @@ use super::{
 
 const COLLECTION: &str = "app.bsky.feed.post";
 
-/// The maximum number of handles looked up per post; the others stay text.
+/// The maximum number of handles resolved per post. Further mentions stay plain text.
 const MAX_MENTIONS: usize = 10;
 
 pub(super) struct Bluesky {
@@ -68,7 +68,7 @@ impl Bluesky {
         }
     }
 
-    /// Returns the account's server: the operator's default with the trusted client, one typed by a user with the
+    /// Returns the account's server: the operator's default with the trusted client, or a URL typed by a user with the
     /// guarded client.
     fn server(&self, secrets: &Secrets) -> Server {
         match secrets.get("service").map(|s| s.expose_secret().to_owned()).filter(|s| !s.is_empty()) {
@@ -77,7 +77,7 @@ impl Bluesky {
         }
     }
 
-    /// Returns the credentials with their service normalized.
+    /// Returns the credentials with a normalized `service`.
     async fn with_service(&self, credentials: &Secrets) -> Result<Secrets, ConnectError> {
         let typed = credentials.get("service").map(|s| s.expose_secret().trim().trim_end_matches('/').to_owned());
         let service = match typed {
@@ -89,7 +89,7 @@ impl Bluesky {
         Ok(credentials.with(&[("service", &service)]))
     }
 
-    /// Builds the record of a post. The same post with the same marker makes the same record.
+    /// Builds the record of a post. The same post with the same marker yields the same record.
     async fn record(&self, server: &Server, post: &OutgoingPost, at: &str) -> Result<Value, CallError> {
         let images: Vec<Value> = post.images.iter().map(embed).collect::<Result<_, _>>()?;
         let mut record = self.text_record(server, &post.text, at).await;
@@ -99,7 +99,7 @@ impl Bluesky {
         Ok(record)
     }
 
-    /// Builds the record of a text. The same text at the same time makes the same record.
+    /// Builds the record of a text. The same text at the same time yields the same record.
     async fn text_record(&self, server: &Server, text: &str, at: &str) -> Value {
         let mut record = json!({ "$type": COLLECTION, "text": text, "createdAt": at });
         let facets = self.facets(server, text).await;
@@ -109,8 +109,13 @@ impl Bluesky {
         record
     }
 
-    /// Writes a record under the marker's key, unless it is there.
-    async fn put(&self, account: &ConnectorAccount, marker: &Marker, record: Value) -> Result<Published, XrpcError> {
+    /// Writes a record under the marker's key, unless one exists.
+    async fn put_record(
+        &self,
+        account: &ConnectorAccount,
+        marker: &Marker,
+        record: Value,
+    ) -> Result<Published, XrpcError> {
         let server = self.server(&account.secrets);
         let access = account.secrets.require("access_jwt")?;
         let (rkey, at) = (marker_field(marker, "rkey")?, marker_field(marker, "created_at")?);
@@ -124,8 +129,8 @@ impl Bluesky {
         let request = server.post("com.atproto.repo.putRecord").bearer_auth(access.expose_secret()).json(&body);
         match server.call::<Written>(Effect::Publishes, request).await {
             Ok(written) => Ok(published(account, rkey, written.uri)),
-            // A different record exists under our key: an earlier call succeeded, and the text was edited or a handle
-            // resolved differently since. If it has our time, it is our post and must not be published twice.
+            // A different record exists under the key: an earlier call succeeded, and the text was edited or a handle
+            // resolved differently since. If it has the marker's time, it is this post and must not be published twice.
             Err(failed) if failed.name == "InvalidSwap" => match self.look_up(&server, account, rkey).await? {
                 Some(record) if record.value["createdAt"] == *at => Ok(published(account, rkey, record.uri)),
                 _ => Err(CallError::Permanent(
@@ -182,14 +187,15 @@ impl Connector for Bluesky {
     }
 
     async fn connect(&self, _workspace_id: i64, credentials: &Secrets) -> Result<Connected, ConnectError> {
-        let refused = |error: CallError| connect_error(error, Some("service"));
+        let to_connect_error = |error: CallError| connect_error(error, Some("service"));
         let credentials = self.with_service(credentials).await?;
-        let identifier = credentials.require("identifier").map_err(refused)?;
-        let password = credentials.require("app_password").map_err(refused)?;
+        let identifier = credentials.require("identifier").map_err(to_connect_error)?;
+        let password = credentials.require("app_password").map_err(to_connect_error)?;
         let server = self.server(&credentials);
 
         let identifier = identifier.expose_secret().trim().trim_start_matches('@');
-        let session = server.create_session(identifier, &password).await.map_err(|failed| refused(failed.error))?;
+        let session =
+            server.create_session(identifier, &password).await.map_err(|failed| to_connect_error(failed.error))?;
         if !session.did.starts_with("did:") {
             return Err(ConnectError::Unavailable("Bluesky returned no account.".to_owned()));
         }
@@ -207,7 +213,7 @@ impl Connector for Bluesky {
             avatar_url: profile.avatar,
             kind: AccountKind::Profile,
             token_expires_at: session.expires_at(),
-            // A publish renews it: a session lasts two hours, and few accounts publish so often.
+            // A session lasts two hours, and few accounts publish that often, so each publish renews it.
             renewal: None,
             limits: None,
             application: None,
@@ -275,14 +281,14 @@ impl Connector for Bluesky {
             .bearer_auth(access.expose_secret())
             .header(http::header::CONTENT_TYPE, &image.mime_type)
             .body(image.bytes.clone());
-        // A blob that no record references is not visible, and the server deletes it after a while.
+        // A blob that no record references is not visible, and the server deletes it later.
         Ok(server.call::<Uploaded>(Effect::Repeatable, request).await?.blob)
     }
 
     async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
         let at = marker_field(&post.marker, "created_at")?;
         let record = self.record(&self.server(&account.secrets), post, at).await?;
-        match self.put(account, &post.marker, record).await {
+        match self.put_record(account, &post.marker, record).await {
             Ok(published) => Ok(published),
             Err(failed) if !post.images.is_empty() && failed.is_blob_gone() => {
                 let message = "Bluesky deleted an image that was uploaded earlier. Crier uploads it again.";
@@ -325,7 +331,7 @@ fn record_marker(seed: MarkerSeed) -> Marker {
     marker
 }
 
-/// Returns the DID of a handle; `None` if it cannot be resolved (the mention then stays text).
+/// Returns the DID of a handle, or `None` if it cannot be resolved. The mention then stays plain text.
 async fn resolve(server: &Server, handle: &str) -> Option<String> {
     let request = server.get("com.atproto.identity.resolveHandle").query(&[("handle", handle)]);
     let resolved: Resolved = server.call(Effect::Repeatable, request).await.ok()?;

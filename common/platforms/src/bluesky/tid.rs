@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 const ALPHABET: &[u8; 32] = b"234567abcdefghijklmnopqrstuvwxyz";
 
 /// Returns the identifier of `at`. `clock` distinguishes identifiers of the same microsecond; only its lowest 10 bits
-/// count.
+/// are used.
 pub fn tid(at: DateTime<Utc>, clock: u64) -> String {
     let micros = u64::try_from(at.timestamp_micros()).unwrap_or(0) & ((1 << 53) - 1);
     let value = (micros << 10) | (clock & 0x3ff);

@@ -33,7 +33,7 @@ pub(super) struct XrpcError {
 }
 
 impl XrpcError {
-    /// Returns whether the server rejected a record because a blob that it references does not exist (any more).
+    /// Returns whether the server rejected a record because a blob that it references does not exist or was deleted.
     pub fn is_blob_gone(&self) -> bool {
         let named = self.name == "BlobNotFound" || self.message.contains("Could not find blob");
         named && matches!(self.error, CallError::Permanent(_))
@@ -92,17 +92,17 @@ impl Server {
     }
 
     pub async fn call<T: DeserializeOwned>(&self, effect: Effect, request: RequestBuilder) -> Result<T, XrpcError> {
-        let answer = self.caller.send(effect, request).await?;
-        if answer.status.is_success() {
-            return Ok(self.caller.read(effect, &answer)?);
+        let response = self.caller.send(effect, request).await?;
+        if response.status.is_success() {
+            return Ok(self.caller.read(effect, &response)?);
         }
-        let problem: XrpcErrorBody = serde_json::from_slice(&answer.body).unwrap_or_default();
+        let problem: XrpcErrorBody = serde_json::from_slice(&response.body).unwrap_or_default();
         let name = problem.error.unwrap_or_default();
         let message = problem.message.unwrap_or_default();
-        let error = (!answer.status.is_server_error()).then(|| by_name(&name, &message)).flatten();
+        let error = (!response.status.is_server_error()).then(|| classify_name(&name, &message)).flatten();
         let error = error.unwrap_or_else(|| {
             let code = (!name.is_empty()).then_some(name.as_str());
-            self.caller.classify_status(effect, &answer, code, sanitize_message(&message, &[]))
+            self.caller.classify_status(effect, &response, code, sanitize_message(&message, &[]))
         });
         Err(XrpcError { name, error, message })
     }
@@ -130,17 +130,17 @@ impl Server {
 
     pub async fn delete_session(&self, refresh: &SecretString) -> Result<(), XrpcError> {
         let request = self.post("com.atproto.server.deleteSession").bearer_auth(refresh.expose_secret());
-        let answer = self.caller.send(Effect::Repeatable, request).await?;
-        // A refusal means that the session does not exist (any more), which is the goal.
-        if answer.status.is_success() || answer.status.is_client_error() && answer.status.as_u16() != 429 {
+        let response = self.caller.send(Effect::Repeatable, request).await?;
+        // A 4xx means that the session does not exist or has ended, which is the goal.
+        if response.status.is_success() || response.status.is_client_error() && response.status.as_u16() != 429 {
             return Ok(());
         }
-        Err(self.caller.classify_status(Effect::Repeatable, &answer, None, None).into())
+        Err(self.caller.classify_status(Effect::Repeatable, &response, None, None).into())
     }
 }
 
 /// Classifies an error by its name, where the name is more precise than the status.
-fn by_name(name: &str, message: &str) -> Option<CallError> {
+fn classify_name(name: &str, message: &str) -> Option<CallError> {
     let failure = |category, text: &str| Failure::of(category, text).from_platform(name);
     Some(match name {
         // `InvalidToken` too: a server with new signing keys still accepts the app password that `refresh` uses.

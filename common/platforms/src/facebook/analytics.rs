@@ -1,5 +1,5 @@
-//! Figures of Facebook pages: counts from a post's fields, views and clicks from its insights, for which the page's
-//! token needs the permission `read_insights`. Both come with one request (a batch) for up to 25 posts.
+//! Metrics of Facebook pages: counts from a post's fields, and views and clicks from its insights, for which the page's
+//! token needs the permission `read_insights`. One batch request gets both for up to 25 posts.
 //!
 //! Sources: "Page Insights" and "Batch requests" of the Graph API, June 2026.
 
@@ -14,10 +14,10 @@ use crate::analytics::{AnalyticsConnector, PublishedPost, SetAside, count};
 use crate::call::Effect;
 use crate::meta::batch::MAX_CALLS;
 use crate::meta::graph::Access;
-use crate::meta::insights::{Insights, Values, is_gone, is_of_a_name};
+use crate::meta::insights::{Insights, Values, is_gone, is_metric_error};
 use crate::{CallError, ConnectorAccount};
 
-/// Two calls for each post.
+/// Each post takes two calls.
 const MAX_POSTS: usize = MAX_CALLS / 2;
 const FIELDS: &str = "id,shares,comments.limit(0).summary(true),reactions.limit(0).summary(true)";
 
@@ -25,11 +25,11 @@ const FIELDS: &str = "id,shares,comments.limit(0).summary(true),reactions.limit(
 enum Fields {
     Known(Value),
     Gone,
-    /// They could not be read.
+    /// The call failed.
     Unknown,
 }
 
-/// Returns the path of a post, whose id may have any characters.
+/// Returns the path of a post. Its id may contain any characters.
 fn path(post: &PublishedPost, rest: &str) -> String {
     let id: String = url::form_urlencoded::byte_serialize(post.external_id.as_bytes()).collect();
     format!("{id}{rest}")
@@ -43,11 +43,11 @@ fn insights_path(post: &PublishedPost, names: &[&str]) -> String {
     path(post, &format!("/insights?metric={}", names.join(",")))
 }
 
-fn fields(access: &Access<'_>, answer: &HttpResponse) -> Result<Fields, CallError> {
-    match access.read_answer(Effect::Repeatable, answer) {
+fn fields(access: &Access<'_>, response: &HttpResponse) -> Result<Fields, CallError> {
+    match access.read_response(Effect::Repeatable, response) {
         Ok(fields) => Ok(Fields::Known(fields)),
         Err(failure) if is_gone(&failure) => Ok(Fields::Gone),
-        // What ends all calls ends this one; another failure is this post's alone.
+        // Errors that concern all calls are returned; other failures concern only this post.
         Err(failure) => match failure.error {
             error @ (CallError::RateLimited { .. } | CallError::Reauth(_) | CallError::AuthExpired(_)) => Err(error),
             _ => Ok(Fields::Unknown),
@@ -55,7 +55,7 @@ fn fields(access: &Access<'_>, answer: &HttpResponse) -> Result<Fields, CallErro
     }
 }
 
-/// The insights of posts that are asked for together.
+/// The insights of posts that are requested together.
 struct InsightsBatch<'a> {
     access: &'a Access<'a>,
     posts: &'a [PublishedPost],
@@ -64,51 +64,51 @@ struct InsightsBatch<'a> {
 }
 
 impl InsightsBatch<'_> {
-    /// Takes the answers for some posts; returns the posts for which a name was refused.
-    fn take(&mut self, posts: &[usize], answers: &[HttpResponse]) -> Result<Vec<usize>, CallError> {
-        let mut refused = Vec::new();
-        for (index, answer) in posts.iter().zip(answers) {
-            match self.access.read_values(answer) {
+    /// Records the responses for some posts. Returns the posts for which a metric was rejected.
+    fn record(&mut self, posts: &[usize], responses: &[HttpResponse]) -> Result<Vec<usize>, CallError> {
+        let mut rejected = Vec::new();
+        for (index, response) in posts.iter().zip(responses) {
+            match self.access.read_values(response) {
                 Ok(values) => self.read[*index] = Insights::Known(values),
                 Err(failure) if is_gone(&failure) => self.read[*index] = Insights::Gone,
-                Err(failure) if is_of_a_name(&failure) => refused.push(*index),
+                Err(failure) if is_metric_error(&failure) => rejected.push(*index),
                 Err(failure) => return Err(failure.error),
             }
         }
-        Ok(refused)
+        Ok(rejected)
     }
 
-    /// Asks for each name of a post alone, and sets those aside that are refused.
-    async fn ask_one_by_one(&mut self, index: usize, aside: &mut SetAside) -> Result<(), CallError> {
+    /// Requests each metric of a post separately, and sets aside those that are rejected.
+    async fn fetch_one_by_one(&mut self, index: usize, set_aside: &mut SetAside) -> Result<(), CallError> {
         let paths: Vec<String> = self.names.iter().map(|name| insights_path(&self.posts[index], &[*name])).collect();
         let mut all = Values::new();
-        for (name, answer) in self.names.iter().zip(self.access.batch(&paths).await?) {
-            match self.access.read_values(&answer) {
+        for (name, response) in self.names.iter().zip(self.access.batch(&paths).await?) {
+            match self.access.read_values(&response) {
                 Ok(values) => all.extend(values),
                 Err(failure) if is_gone(&failure) => {
                     self.read[index] = Insights::Gone;
                     return Ok(());
                 }
-                Err(failure) if is_of_a_name(&failure) => self.access.set_aside(name, aside),
+                Err(failure) if is_metric_error(&failure) => self.access.set_aside_metric(name, set_aside),
                 Err(failure) => return Err(failure.error),
             }
         }
         self.read[index] = Insights::Known(all);
-        self.names.retain(|name| !aside.contains(name));
+        self.names.retain(|name| !set_aside.contains(name));
         Ok(())
     }
 
-    /// Finds the names that were refused by one of these posts, and asks the others for what is left.
-    async fn resolve(&mut self, mut refused: Vec<usize>, aside: &mut SetAside) -> Result<(), CallError> {
-        while let Some((first, others)) = refused.split_first() {
-            self.ask_one_by_one(*first, aside).await?;
+    /// Finds the metrics that one of these posts rejected, and requests the remaining ones for the others.
+    async fn resolve(&mut self, mut rejected: Vec<usize>, set_aside: &mut SetAside) -> Result<(), CallError> {
+        while let Some((first, others)) = rejected.split_first() {
+            self.fetch_one_by_one(*first, set_aside).await?;
             if self.names.is_empty() || others.is_empty() {
                 return Ok(());
             }
             let paths: Vec<String> =
                 others.iter().map(|index| insights_path(&self.posts[*index], &self.names)).collect();
-            let answers = self.access.batch(&paths).await?;
-            refused = self.take(others, &answers)?;
+            let responses = self.access.batch(&paths).await?;
+            rejected = self.record(others, &responses)?;
         }
         Ok(())
     }
@@ -124,30 +124,30 @@ impl AnalyticsConnector for Facebook {
         &self,
         account: &ConnectorAccount,
         posts: &[PublishedPost],
-        aside: &mut SetAside,
+        set_aside: &mut SetAside,
     ) -> Result<Vec<Option<Figures>>, CallError> {
         let access = self.access(account)?;
-        let names: Vec<&str> = self.metrics.of_posts().into_iter().filter(|name| !aside.contains(name)).collect();
+        let names: Vec<&str> = self.metrics.of_posts().into_iter().filter(|name| !set_aside.contains(name)).collect();
         let mut paths: Vec<String> = posts.iter().map(fields_path).collect();
         if !names.is_empty() {
             paths.extend(posts.iter().map(|post| insights_path(post, &names)));
         }
-        let answers = access.batch(&paths).await?;
-        let (of_fields, of_insights) = answers.split_at(posts.len());
-        let fields = of_fields.iter().map(|answer| fields(&access, answer)).collect::<Result<Vec<_>, _>>()?;
+        let responses = access.batch(&paths).await?;
+        let (of_fields, of_insights) = responses.split_at(posts.len());
+        let fields = of_fields.iter().map(|response| fields(&access, response)).collect::<Result<Vec<_>, _>>()?;
         let read = posts.iter().map(|_| Insights::Known(Values::new())).collect();
         let mut batch = InsightsBatch { access: &access, posts, names, read };
         let all: Vec<usize> = (0..posts.len()).collect();
-        let refused = batch.take(&all, of_insights)?;
-        batch.resolve(refused, aside).await?;
-        let is_asked = !of_insights.is_empty();
+        let rejected = batch.record(&all, of_insights)?;
+        batch.resolve(rejected, set_aside).await?;
+        let is_requested = !of_insights.is_empty();
         let of = |(fields, insights): (&Fields, &Insights)| {
             let none = Values::new();
             let (fields, values) = match (fields, insights) {
                 (Fields::Known(fields), Insights::Known(values)) => (Some(fields), values),
-                // The fields are proof that it is there: then only its insights are not.
+                // The fields prove that the post exists: only its insights are missing.
                 (Fields::Known(fields), Insights::Gone) => (Some(fields), &none),
-                (Fields::Gone, Insights::Known(_)) if !is_asked => return None,
+                (Fields::Gone, Insights::Known(_)) if !is_requested => return None,
                 (_, Insights::Known(values)) => (None, values),
                 (_, Insights::Gone) => return None,
             };
@@ -162,7 +162,7 @@ impl AnalyticsConnector for Facebook {
     async fn account_figures(
         &self,
         account: &ConnectorAccount,
-        _aside: &mut SetAside,
+        _set_aside: &mut SetAside,
     ) -> Result<AccountFigures, CallError> {
         let access = self.access(account)?;
         let request = access.request(Method::GET, &account.external_id).query(&[("fields", "id,followers_count")]);

@@ -1,5 +1,5 @@
-//! Connecting a Facebook page, by Facebook Login (`meta/login.rs`). Only the page's token, which has no end, is stored
-//! with the account.
+//! Connecting a Facebook page with Facebook Login (`meta/login.rs`). Only the page's token, which does not expire, is
+//! stored with the account.
 
 use async_trait::async_trait;
 use crier_domain::account::Renewal;
@@ -13,7 +13,7 @@ use super::super::oauth::{Attempt, AuthServer, Choice, Choices, ConnectRequest, 
 use super::super::{ConnectError, Connected};
 use super::Facebook;
 
-/// `business_management`: pages that a business owns are not listed without it.
+/// `business_management`: without it, pages that a business owns are not listed.
 const SCOPES: [&str; 4] = ["pages_show_list", "pages_manage_posts", "pages_read_engagement", "business_management"];
 
 const PERMISSIONS: [Permission; 3] = [
@@ -33,7 +33,7 @@ struct ListedPage {
 }
 
 impl ListedPage {
-    /// Returns whether the person may publish on it. Older pages name no tasks. The id becomes a part of addresses.
+    /// Returns whether the user may publish on the page. Older pages name no tasks. The id becomes part of URLs.
     fn is_publishable(&self) -> bool {
         let is_id = !self.id.is_empty() && self.id.bytes().all(|byte| byte.is_ascii_digit());
         is_id && (self.tasks.is_empty() || self.tasks.iter().any(|task| task == "CREATE_CONTENT" || task == "MANAGE"))

@@ -1,12 +1,13 @@
-//! The inbox of a Facebook page: comments on its posts with what is answered below them, and Messenger conversations.
+//! The inbox of a Facebook page: comments on its posts, with their replies, and Messenger conversations.
 //!
-//! Both need permissions that a publish does not need. Facebook names no author of a comment whose profile is private.
-//! A comment is answered on the one that begins its thread: comments have two levels. A person can be answered within
-//! 24 hours after the last message; later ones need the tag `HUMAN_AGENT`, for which Meta reviews the application
-//! again.
+//! Both need permissions that publishing does not need. Facebook omits the author of a comment whose profile is
+//! private. Comments have two levels, so a reply goes to the comment that begins the thread. A page can write to a user
+//! within 24 hours after the user's last message; later messages need the tag `HUMAN_AGENT`, for which Meta reviews the
+//! application separately.
 //!
-//! Neither call has a key of ours: a reply whose answer was lost is searched by its words. No fields are asked for
-//! when a comment is made: Meta makes it, then refuses the fields, and a second attempt would double it.
+//! Neither call has an idempotency key: a reply whose response was lost is found by its text. No fields are requested
+//! when a comment is created, because Meta creates it, then rejects the fields, and a second attempt would be a
+//! duplicate.
 //!
 //! Sources: Graph API v25.0 ("Page Feed", "Object Comments": `filter`, `order`; "Page Conversations": the newest 20
 //! messages of each, no pages by time; "Send API"), September 2026; the Messenger Platform's policy of 24 hours.
@@ -24,10 +25,12 @@ use super::Facebook;
 use crate::call::Effect;
 use crate::inbox::by_post::{CommentList, Walk};
 use crate::inbox::newest_first::Pass;
-use crate::inbox::refused::missing_permission;
+use crate::inbox::permission::missing_permission;
 use crate::inbox::{InboxPage, OutgoingReply, ReplyThread, check_length, no_context};
 use crate::meta::graph::{Access, GraphFailure, List, parse_time};
-use crate::meta::inbox::{self, INTERVAL, Said, Streams, find_reply, is_object_id, list, list_below, of_reply, read};
+use crate::meta::inbox::{
+    self, INTERVAL, OwnMessage, Streams, find_reply, is_object_id, list, list_below, read, reply_error,
+};
 use crate::meta::insights::is_gone;
 use crate::{CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, Reconciled, time_marker};
 
@@ -39,8 +42,8 @@ const CONVERSATIONS_PER_PAGE: &str = "25";
 const COMMENT_FIELDS: &str = "id,message,created_time,from{id,name},parent{id}";
 const CONVERSATION_FIELDS: &str =
     "id,updated_time,participants,messages.limit(20){id,message,from{id,name},created_time}";
-/// How many comments or messages are searched for a reply.
-const SEARCHED: &str = "50";
+/// The maximum number of comments or messages searched for a reply.
+const SEARCHED_PER_PAGE: &str = "50";
 const WINDOW: TimeDelta = TimeDelta::hours(24);
 
 const fn at_most(max: u32) -> TextRules {
@@ -62,7 +65,7 @@ struct Post {
 }
 
 #[derive(Clone, Deserialize)]
-struct Person {
+struct User {
     id: String,
     name: Option<String>,
 }
@@ -79,7 +82,7 @@ struct Comment {
     message: String,
     #[serde(default)]
     created_time: String,
-    from: Option<Person>,
+    from: Option<User>,
     parent: Option<Object>,
 }
 
@@ -100,7 +103,7 @@ struct Message {
     message: String,
     #[serde(default)]
     created_time: String,
-    from: Option<Person>,
+    from: Option<User>,
 }
 
 #[derive(Deserialize)]
@@ -108,7 +111,7 @@ struct Sent {
     message_id: Option<String>,
 }
 
-fn participant(person: &Person) -> Participant {
+fn participant(person: &User) -> Participant {
     Participant { external_id: person.id.clone(), name: person.name.clone(), username: None, avatar_url: None }
 }
 
@@ -132,19 +135,19 @@ impl Comment {
     }
 }
 
-/// Returns the comments of a page as messages, the oldest first.
+/// Returns the comments of a page as messages, oldest first.
 fn comments(walk: &mut Walk, page: &str, found: &[Value], list: &CommentList) -> (Vec<FetchedMessage>, bool) {
     let found: Vec<Comment> = read(found);
     let times: Vec<_> = found.iter().filter_map(|comment| parse_time(&comment.created_time)).collect();
-    let goes_on = walk.goes_on(&times);
-    walk.saw(&times);
+    let continues = walk.continues(&times);
+    walk.record_times(&times);
     let messages = found.into_iter().rev().filter_map(|comment| comment.message(page, list));
-    (messages.filter(|message| message.sent_at >= walk.until).collect(), goes_on)
+    (messages.filter(|message| message.sent_at >= walk.until).collect(), continues)
 }
 
 impl Conversation {
     fn messages(self, page: &str, until: DateTime<Utc>) -> Vec<FetchedMessage> {
-        let people: Vec<Person> = read(&self.participants.data);
+        let people: Vec<User> = read(&self.participants.data);
         let Some(person) = people.iter().find(|person| person.id != page && is_object_id(&person.id)) else {
             return Vec::new();
         };
@@ -199,9 +202,9 @@ impl Streams for Facebook {
         let (mut messages, mut lists) = (Vec::new(), Vec::new());
         for post in posts.into_iter().filter(|post| is_object_id(&post.id)) {
             let mut list = CommentList { post: post.id, url: post.permalink_url, ..CommentList::default() };
-            let (new, goes_on) = comments(&mut walk, page, &post.comments.data, &list);
+            let (new, continues) = comments(&mut walk, page, &post.comments.data, &list);
             messages.extend(new);
-            list.page = post.comments.next().filter(|_| goes_on);
+            list.page = post.comments.next().filter(|_| continues);
             lists.extend(list.page.is_some().then_some(list));
         }
         let (cursor, has_more) = walk.after_posts(found.next(), oldest, lists);
@@ -221,8 +224,8 @@ impl Streams for Facebook {
             ("limit", COMMENTS_PER_PAGE),
         ];
         let found = list_below(access, &format!("{}/comments", list.post), &query, list.page.as_deref()).await?;
-        let (messages, goes_on) = comments(&mut walk, &account.external_id, &found.data, &list);
-        let (cursor, has_more) = walk.after_list(found.next().filter(|_| goes_on), Vec::new());
+        let (messages, continues) = comments(&mut walk, &account.external_id, &found.data, &list);
+        let (cursor, has_more) = walk.after_list(found.next().filter(|_| continues), Vec::new());
         Ok(InboxPage { messages, cursor, has_more, unavailable: None })
     }
 
@@ -243,8 +246,12 @@ impl Streams for Facebook {
 }
 
 impl Facebook {
-    /// Returns what the page said in a thread, the newest first.
-    async fn said(&self, account: &ConnectorAccount, thread: &ReplyThread) -> Result<Vec<Said>, GraphFailure> {
+    /// Returns the page's own messages in a thread, newest first.
+    async fn own_messages(
+        &self,
+        account: &ConnectorAccount,
+        thread: &ReplyThread,
+    ) -> Result<Vec<OwnMessage>, GraphFailure> {
         let (access, page) = (self.access(account)?, account.external_id.as_str());
         let messages: Vec<Message> = match thread.kind {
             ConversationType::Dm => {
@@ -259,17 +266,18 @@ impl Facebook {
             }
             ConversationType::Comment | ConversationType::Mention => {
                 let fields = "id,message,created_time,from{id,name}";
-                let query = [("fields", fields), ("order", "reverse_chronological"), ("limit", SEARCHED)];
+                let query = [("fields", fields), ("order", "reverse_chronological"), ("limit", SEARCHED_PER_PAGE)];
                 read(&list(&access, &format!("{}/comments", thread_id(thread)?), &query, None).await?.data)
             }
         };
         let own = messages.into_iter().filter(|one| one.from.as_ref().is_some_and(|from| from.id == page));
-        let said = |one: Message| Said { at: parse_time(&one.created_time), id: one.id, text: one.message, url: None };
-        Ok(own.map(said).collect())
+        let own_message =
+            |one: Message| OwnMessage { at: parse_time(&one.created_time), id: one.id, text: one.message, url: None };
+        Ok(own.map(own_message).collect())
     }
 }
 
-/// Returns the thread's id, which becomes a part of an address.
+/// Returns the thread's id, which becomes part of a URL.
 fn thread_id(thread: &ReplyThread) -> Result<&str, CallError> {
     let id = thread.thread_id.as_str();
     if is_object_id(id) { Ok(id) } else { Err(no_context()) }
@@ -332,25 +340,25 @@ impl InboxConnector for Facebook {
                 "messages to be answered",
                 "pages_messaging",
             );
-            let sent = sent.map_err(|failure| of_reply(failure, missing))?;
+            let sent = sent.map_err(|failure| reply_error(failure, missing))?;
             return Ok(Published::new(sent.message_id.unwrap_or_default(), None));
         }
         let path = format!("{thread}/comments");
         let request = access.request(Method::POST, &path).json(&json!({ "message": reply.text }));
-        let made: Result<Object, GraphFailure> = access.call_with_codes(Effect::Publishes, request).await;
+        let created: Result<Object, GraphFailure> = access.call_with_codes(Effect::Publishes, request).await;
         let missing = missing_permission(
             Platform::Facebook,
             ConnectTarget::Default,
             "comments to be answered",
             "pages_manage_engagement",
         );
-        Ok(Published::new(made.map_err(|failure| of_reply(failure, missing))?.id, None))
+        Ok(Published::new(created.map_err(|failure| reply_error(failure, missing))?.id, None))
     }
 
     async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Reconciled, CallError> {
-        match self.said(account, &reply.thread).await {
-            Ok(said) => Ok(find_reply(reply, said.into_iter())),
-            // What was answered is gone, with the answers to it.
+        match self.own_messages(account, &reply.thread).await {
+            Ok(own_messages) => Ok(find_reply(reply, own_messages.into_iter())),
+            // The message that was replied to was deleted, and its replies with it.
             Err(failure) if is_gone(&failure) => Ok(Reconciled::Absent),
             Err(failure) => Err(failure.error),
         }

@@ -1,8 +1,9 @@
-//! Facebook pages, by the Graph API (`meta/graph.rs`). `connect.rs` has the way through the browser.
+//! Facebook pages, via the Graph API (`meta/graph.rs`). `connect.rs` connects them in the browser.
 //!
-//! Pictures are uploaded as unpublished photos, which the post then shows. After a call with unknown outcome the page's
-//! newest posts are searched for the same text since the first attempt. A page's token cannot be revoked alone: taking
-//! the person's permissions back would cut off the person's other pages. So a disconnect only deletes it here.
+//! Images are uploaded as unpublished photos, which the post references. After a call with an unknown outcome, the
+//! page's newest posts since the first attempt are searched for the same text. A page's token cannot be revoked
+//! separately: revoking the user's permissions would disconnect the user's other pages. So a disconnect only deletes
+//! the token in Crier.
 //!
 //! Sources: Meta's Business SDK v25.0.2 (`page.py`: feed, photos, published_posts), "Error handling" and "Changelog" of
 //! the Graph API, as of June to September 2026.
@@ -34,7 +35,7 @@ use super::{
 use crate::text::comparable::is_same;
 use crate::window::{CallWindow, Listed, find};
 
-/// How many of the newest posts are looked through.
+/// The maximum number of recent posts that are searched.
 const MAX_RECENT_POSTS: usize = 25;
 
 pub(super) struct Facebook {
@@ -43,7 +44,7 @@ pub(super) struct Facebook {
     config: PlatformsConfig,
     /// `https://graph.facebook.com/v25.0`
     graph: String,
-    /// The page on which a person agrees.
+    /// The authorization page.
     dialog: String,
 }
 
@@ -86,7 +87,7 @@ impl Connector for Facebook {
         Some(self)
     }
 
-    /// A page's token has no end: checks that it is still accepted.
+    /// A page's token does not expire. Checks that it is still accepted.
     async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
         let access = self.access(account)?;
         let request = access.request(Method::GET, &account.external_id).query(&[("fields", "id")]);

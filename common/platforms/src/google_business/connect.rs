@@ -1,4 +1,4 @@
-//! Connecting a location: a person may manage many, in several accounts (their own, and groups).
+//! Connecting a location. A user may manage many locations, in several accounts (the user's own, and groups).
 //!
 //! Sources: developers.google.com/identity/protocols/oauth2/web-server; developers.google.com/my-business
 //! (accounts.list of Account Management v1, accounts.locations.list and locations.get of Business Information v1), July
@@ -24,7 +24,7 @@ const SCOPES: [&str; 1] = ["https://www.googleapis.com/auth/business.manage"];
 const PERMISSIONS: [Permission; 1] =
     [Permission { scopes: &SCOPES, purpose: "see your business locations, and publish and read posts on them" }];
 
-/// The maximum number of calls to list locations: Google decides how many pages there are.
+/// The maximum number of calls to list locations, because Google decides the number of pages.
 const MAX_CALLS: usize = 40;
 
 #[derive(Deserialize)]
@@ -81,7 +81,7 @@ impl Address {
     }
 }
 
-/// Returns whether a name is `{kind}/{number}`: it becomes a part of addresses.
+/// Returns whether a name is `{kind}/{number}`. It becomes part of URLs.
 fn is_name(name: &str, kind: &str) -> bool {
     let number = name.strip_prefix(kind).and_then(|rest| rest.strip_prefix('/')).unwrap_or_default();
     !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
@@ -96,7 +96,7 @@ impl GoogleBusiness {
         let authorize = format!("{}/o/oauth2/v2/auth", self.hosts.site);
         let mut server = AuthServer::new(authorize, format!("{}/token", self.hosts.tokens), &SCOPES);
         server.client_auth = ClientAuth::Form;
-        // Without a new consent there is no refresh token.
+        // Without a new consent, Google returns no refresh token.
         server.extra = [("access_type", "offline"), ("prompt", "consent")]
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .to_vec();
@@ -119,7 +119,7 @@ impl GoogleBusiness {
         }
     }
 
-    /// Adds the locations of one account. A location may be in several accounts: the first counts.
+    /// Adds the locations of one account. A location that is in several accounts is added once, for the first.
     async fn add_locations(
         &self,
         token: &str,

@@ -1,10 +1,10 @@
-//! The reviews of a location, each a thread, and the owner's answer.
+//! The reviews of a location, each with the owner's reply. A review is a thread.
 //!
-//! A review has one answer; another one replaces it. So a call that is repeated does no harm, and after a lost answer
-//! the review shows which words it has. An answer is a message of its own by its time, which changes with each.
+//! A review has one reply, and another one replaces it. So a call can be repeated, and after a lost response the review
+//! shows the text of its reply. The time of a reply is part of its message's id, so an edited reply is a new message.
 //!
 //! Sources: developers.google.com/my-business, "My Business API v4": `accounts.locations.reviews` (list by
-//! `updateTime`, `updateReply`: at most 4,096 bytes), "Usage limits": 300 calls a minute for all locations of a
+//! `updateTime`, `updateReply`: at most 4,096 bytes), "Usage limits": 300 calls per minute for all locations of a
 //! project.
 
 use async_trait::async_trait;
@@ -27,8 +27,8 @@ use crate::{CallError, ConnectorAccount, InboxConnector, Published, Reconciled};
 
 const REVIEWS: &str = "reviews";
 const PAGE: &str = "50";
-/// How many reviews are asked for, one by one, whether they are still there.
-const CHECKED: usize = 10;
+/// The maximum number of reviews that are checked for deletion, one call each.
+const MAX_CHECKED: usize = 10;
 const TEXT: TextRules = TextRules {
     max: Some(4_096),
     unit: TextUnit::Utf8Bytes,
@@ -36,7 +36,7 @@ const TEXT: TextRules = TextRules {
     max_with_media: None,
     url_weight: None,
 };
-/// What is percent-encoded in a review's id.
+/// The characters that are percent-encoded in a review's id.
 const ID_ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_');
 
 #[derive(Deserialize)]
@@ -89,7 +89,7 @@ impl ReviewReply {
     }
 }
 
-/// Returns the stars of a review as a line.
+/// Returns the rating of a review as a line of stars.
 fn stars(rating: &str) -> Option<&'static str> {
     Some(match rating {
         "ONE" => "★☆☆☆☆",
@@ -102,11 +102,11 @@ fn stars(rating: &str) -> Option<&'static str> {
 }
 
 impl Review {
-    /// Returns the review, and the answer if it has one.
+    /// Returns the review, and the owner's reply if it has one.
     fn messages(self) -> impl Iterator<Item = FetchedMessage> {
         let name = self.reviewer.display_name.clone();
         let participant = Participant {
-            // A review names its author, and no id of that person.
+            // A review has its author's name, but no id.
             external_id: format!("review:{}", self.review_id),
             name: name.clone(),
             username: None,
@@ -128,16 +128,16 @@ impl Review {
             sent_at: self.create_time,
             reply_context: Map::new(),
         };
-        let answer = self.review_reply.map(|answer| FetchedMessage {
-            external_id: answer.external_id(&self.review_id),
+        let owner_reply = self.review_reply.map(|owner_reply| FetchedMessage {
+            external_id: owner_reply.external_id(&self.review_id),
             direction: MessageDirection::Outbound,
             participant: None,
             author_name: None,
-            body: answer.comment,
-            sent_at: answer.update_time,
+            body: owner_reply.comment,
+            sent_at: owner_reply.update_time,
             ..review.clone()
         });
-        [Some(review), answer].into_iter().flatten()
+        [Some(review), owner_reply].into_iter().flatten()
     }
 }
 
@@ -158,7 +158,7 @@ impl GoogleBusiness {
         query.extend(pass.page.as_deref().map(|page| ("pageToken", page)));
         let request = self.request(Method::GET, &self.hosts.posts, &path, token.expose_secret()).query(&query);
         let found: Reviews = self.call(Effect::Repeatable, request).await?;
-        // One that cannot be read must not hide the others.
+        // An unreadable entry must not hide the others.
         let readable = found.reviews.iter().take(100).filter_map(|review| Review::deserialize(review).ok());
         let reviews: Vec<Review> = readable.collect();
         let times: Vec<_> = reviews.iter().map(|review| review.update_time).collect();
@@ -170,8 +170,8 @@ impl GoogleBusiness {
     }
 }
 
-/// Says that a review is gone, where the location is not meant.
-fn of_review(error: CallError) -> CallError {
+/// Converts "not found" to the error of a deleted review. Without it, the error would concern the location.
+fn review_error(error: CallError) -> CallError {
     match error {
         CallError::Permanent(failure) if failure.platform_code.as_deref() == Some("NOT_FOUND") => {
             let message = "This review no longer exists at Google.";
@@ -187,7 +187,7 @@ impl InboxConnector for GoogleBusiness {
         &[REVIEWS]
     }
 
-    /// The calls of all locations count together.
+    /// The quota is shared by all locations.
     fn interval(&self) -> TimeDelta {
         TimeDelta::minutes(5)
     }
@@ -199,24 +199,24 @@ impl InboxConnector for GoogleBusiness {
         cursor: Option<&Value>,
     ) -> Result<InboxPage, CallError> {
         let pass = Pass::read(cursor, self.client.now());
-        let (again, has_page) = (pass.again(), pass.page.is_some());
+        let (restart, has_page) = (pass.restart(), pass.page.is_some());
         match self.reviews(account, pass).await {
-            // Google does not know the page any more.
-            Err(CallError::Permanent(_)) if has_page => Ok(InboxPage { cursor: again, ..InboxPage::default() }),
+            // The page token is no longer valid.
+            Err(CallError::Permanent(_)) if has_page => Ok(InboxPage { cursor: restart, ..InboxPage::default() }),
             read => read,
         }
     }
 
     fn checked_at_once(&self) -> usize {
-        CHECKED
+        MAX_CHECKED
     }
 
-    /// The location is there: its reviews have just been listed.
+    /// Checks each review. The location exists, because its reviews have just been listed.
     async fn deleted(&self, account: &ConnectorAccount, ids: &[String]) -> Result<Vec<String>, CallError> {
         let token = account.secrets.require("access_token")?;
         let reviews = Self::reviews_path(account)?;
         let mut deleted = Vec::new();
-        for id in ids.iter().take(CHECKED) {
+        for id in ids.iter().take(MAX_CHECKED) {
             let path = format!("{reviews}/{}", utf8_percent_encode(id, ID_ENCODED));
             let request = self.request(Method::GET, &self.hosts.posts, &path, token.expose_secret());
             match self.call::<Value>(Effect::Repeatable, request).await {
@@ -246,21 +246,21 @@ impl InboxConnector for GoogleBusiness {
         let path = format!("{}/reply", Self::review_path(account, &reply.thread)?);
         let request = self.request(Method::PUT, &self.hosts.posts, &path, token.expose_secret());
         let request = request.json(&json!({ "comment": reply.text }));
-        let answer: ReviewReply = self.call(Effect::Publishes, request).await.map_err(of_review)?;
-        if answer.review_reply_state == "REJECTED" {
+        let owner_reply: ReviewReply = self.call(Effect::Publishes, request).await.map_err(review_error)?;
+        if owner_reply.review_reply_state == "REJECTED" {
             let message = "Google rejected this reply: it violates the rules for replies to reviews.";
             return Err(CallError::Permanent(Failure::of(Category::InvalidContent, message).from_platform("REJECTED")));
         }
-        Ok(answer.published(&reply.thread.thread_id))
+        Ok(owner_reply.published(&reply.thread.thread_id))
     }
 
     async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Reconciled, CallError> {
         let token = account.secrets.require("access_token")?;
         let path = Self::review_path(account, &reply.thread)?;
         let request = self.request(Method::GET, &self.hosts.posts, &path, token.expose_secret());
-        let review: Review = self.call(Effect::Repeatable, request).await.map_err(of_review)?;
+        let review: Review = self.call(Effect::Repeatable, request).await.map_err(review_error)?;
         let id = &reply.thread.thread_id;
-        let found = review.review_reply.filter(|answer| is_same(&answer.comment, &reply.text));
-        Ok(found.map_or(Reconciled::Absent, |answer| Reconciled::Matches(vec![answer.published(id)])))
+        let found = review.review_reply.filter(|owner_reply| is_same(&owner_reply.comment, &reply.text));
+        Ok(found.map_or(Reconciled::Absent, |owner_reply| Reconciled::Matches(vec![owner_reply.published(id)])))
     }
 }

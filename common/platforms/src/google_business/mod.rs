@@ -1,9 +1,10 @@
-//! Google Business Profile: a local post on a location. `connect.rs` has the way through the browser.
+//! Google Business Profile: local posts of a location. `connect.rs` connects it in the browser.
 //!
-//! Google fetches the picture itself. A new post is often `PROCESSING`: it is asked for until Google shows or rejects it.
-//! After a call with unknown outcome the location's newest posts are searched for the same text since the first attempt.
+//! Google downloads the image itself. A new post is often `PROCESSING`: its state is requested until Google publishes
+//! or rejects it. After a call with an unknown outcome, the location's newest posts since the first attempt are
+//! searched for the same text.
 //!
-//! A disconnect does not take the permission back at Google: that would cut off the person's other locations.
+//! A disconnect does not revoke the permission at Google, because that would disconnect the user's other locations.
 //!
 //! Sources: developers.google.com/my-business, "My Business API v4" (`accounts.locations.localPosts`), "Usage limits",
 //! July 2026; google.rpc.Status.
@@ -34,21 +35,21 @@ use super::{
 use crate::text::comparable::is_same;
 use crate::window::CallWindow;
 
-/// How many of the newest posts are searched.
-const SEARCHED: usize = 50;
+/// The maximum number of recent posts that are searched.
+const MAX_RECENT_POSTS: usize = 50;
 const LANGUAGE: &str = "en";
-/// How long to wait before a post that Google works on is asked for.
+/// The pause before the state of a post is requested again.
 const PAUSE: TimeDelta = TimeDelta::minutes(1);
-/// The marker's field for the name of such a post.
+/// The marker's field for the name of a post that Google is processing.
 const NAME: &str = "name";
 
-/// Each API has a host of its own; a configured base URL replaces all of them.
+/// The hosts of the APIs. A configured base URL replaces all of them.
 struct Hosts {
     accounts: String,
     information: String,
     posts: String,
     tokens: String,
-    /// The page on which a person agrees.
+    /// The host of the authorization page.
     site: String,
 }
 
@@ -94,7 +95,7 @@ struct LocalPost {
 }
 
 impl LocalPost {
-    /// Returns what became of the post.
+    /// Returns the outcome of the post.
     fn outcome(self) -> Reconciled {
         match self.state.as_str() {
             "PROCESSING" => Reconciled::Pending(PAUSE),
@@ -108,18 +109,18 @@ impl LocalPost {
     }
 }
 
-/// Returns the result of a look among the location's newest posts.
+/// Finds a post among the location's newest.
 fn find_by_text(post: &OutgoingPost, newest: Vec<LocalPost>) -> Reconciled {
     let window = CallWindow::of(post.called_at);
     let times: Vec<_> = newest.iter().map(|one| one.create_time).collect();
-    let is_covered = window.is_covered(&times, SEARCHED);
-    let is_it = |one: &LocalPost| window.contains(one.create_time) && is_same(&one.summary, &post.text);
+    let is_covered = window.is_covered(&times, MAX_RECENT_POSTS);
+    let is_match = |one: &LocalPost| window.contains(one.create_time) && is_same(&one.summary, &post.text);
     let (unseen, seen): (Vec<_>, Vec<_>) =
-        newest.into_iter().filter(is_it).partition(|one| matches!(one.state.as_str(), "PROCESSING" | "REJECTED"));
+        newest.into_iter().filter(is_match).partition(|one| matches!(one.state.as_str(), "PROCESSING" | "REJECTED"));
     if !seen.is_empty() || unseen.is_empty() {
         return window.result(seen.into_iter().map(LocalPost::published).collect(), is_covered);
     }
-    // What Google has not shown yet cannot be told apart by its owner.
+    // A single unpublished post with this text is the one that was sent. Several cannot be told apart.
     let mut unseen = unseen.into_iter();
     match (unseen.next(), unseen.next()) {
         (Some(only), None) if post.called_at.is_some() => only.outcome(),
@@ -147,7 +148,7 @@ fn call_to_action(post: &OutgoingPost) -> Result<Option<Value>, CallError> {
     }
     match (action, link) {
         (None, None) => Ok(None),
-        // It calls the location's own number.
+        // The button calls the location's phone number.
         (Some("CALL"), _) => Ok(Some(json!({ "actionType": "CALL" }))),
         (action, Some(link)) => {
             Ok(Some(json!({ "actionType": action.unwrap_or(GOOGLE_BUSINESS_ACTIONS[0]), "url": link })))
@@ -210,9 +211,9 @@ impl Connector for GoogleBusiness {
         let token = account.secrets.require("access_token")?;
         let path = Self::posts_path(account)?;
         let request = self.request(Method::POST, &self.hosts.posts, &path, token.expose_secret());
-        let made: LocalPost = self.call(Effect::Publishes, request.json(&local_post(post)?)).await?;
-        let name = made.name.clone();
-        match made.outcome() {
+        let created: LocalPost = self.call(Effect::Publishes, request.json(&local_post(post)?)).await?;
+        let name = created.name.clone();
+        match created.outcome() {
             Reconciled::Found(published) => Ok(published),
             Reconciled::Refused(error) => Err(error),
             _ => {
@@ -239,7 +240,7 @@ impl Connector for GoogleBusiness {
             let known: LocalPost = self.call(Effect::Repeatable, get(&format!("{path}/{id}"))).await?;
             return Ok(known.outcome());
         }
-        let newest: Newest = self.call(Effect::Repeatable, get(&path).query(&[("pageSize", SEARCHED)])).await?;
+        let newest: Newest = self.call(Effect::Repeatable, get(&path).query(&[("pageSize", MAX_RECENT_POSTS)])).await?;
         Ok(find_by_text(post, newest.local_posts))
     }
 }

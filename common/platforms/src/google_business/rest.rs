@@ -14,7 +14,7 @@ use super::super::CallError;
 use super::super::call::{Effect, retry_at, sanitize_message};
 use super::GoogleBusiness;
 
-/// The pause after an answer that names none: the quotas are counted by the minute.
+/// The pause if a response names none. The quotas are per minute.
 const PAUSE: TimeDelta = TimeDelta::minutes(1);
 
 #[derive(Deserialize, Default)]
@@ -38,7 +38,7 @@ struct Status {
 struct Detail {
     reason: Option<String>,
     metadata: Option<Value>,
-    /// What is wrong with the fields of a local post.
+    /// The errors in the fields of a local post.
     #[serde(default)]
     error_details: Vec<FieldError>,
 }
@@ -56,7 +56,7 @@ impl Status {
         self.details.iter().any(|detail| detail.reason.as_deref() == Some(wanted))
     }
 
-    /// Returns whether Google has given the application's project no quota at all.
+    /// Returns whether the application's Google project has a quota of 0.
     fn has_no_quota(&self) -> bool {
         let limit = |detail: &Detail| detail.metadata.as_ref()?.get("quota_limit_value")?.as_str().map(str::to_owned);
         self.details.iter().filter_map(limit).any(|limit| limit == "0")
@@ -77,19 +77,19 @@ impl GoogleBusiness {
         effect: Effect,
         request: RequestBuilder,
     ) -> Result<T, CallError> {
-        let answer = self.client.send(effect, request).await?;
-        if answer.status.is_success() {
-            return self.client.read(effect, &answer);
+        let response = self.client.send(effect, request).await?;
+        if response.status.is_success() {
+            return self.client.read(effect, &response);
         }
-        Err(self.refusal(effect, &answer))
+        Err(self.classify(effect, &response))
     }
 
-    fn refusal(&self, effect: Effect, answer: &HttpResponse) -> CallError {
-        let error = serde_json::from_slice::<ErrorBody>(&answer.body).unwrap_or_default().error;
+    fn classify(&self, effect: Effect, response: &HttpResponse) -> CallError {
+        let error = serde_json::from_slice::<ErrorBody>(&response.body).unwrap_or_default().error;
         let field = error.field_error();
         let text = field.map(|field| &field.message).filter(|text| !text.is_empty()).unwrap_or(&error.message);
         let detail = sanitize_message(text, &[]);
-        let code = if error.status.is_empty() { answer.status.as_str() } else { error.status.as_str() };
+        let code = if error.status.is_empty() { response.status.as_str() } else { error.status.as_str() };
         let failure = |category, what: &str| {
             let message = match &detail {
                 Some(detail) => format!("Google {what}: {detail}"),
@@ -97,7 +97,7 @@ impl GoogleBusiness {
             };
             Failure::of(category, message).from_platform(code)
         };
-        match answer.status {
+        match response.status {
             StatusCode::UNAUTHORIZED => {
                 CallError::AuthExpired(failure(Category::AuthExpired, "rejected the access token"))
             }
@@ -107,7 +107,7 @@ impl GoogleBusiness {
             ),
             StatusCode::TOO_MANY_REQUESTS => {
                 let now = self.client.now();
-                let until = retry_at(&answer.headers, now).unwrap_or(now + PAUSE);
+                let until = retry_at(&response.headers, now).unwrap_or(now + PAUSE);
                 self.client.rate_limited(Some(until), Some(code))
             }
             StatusCode::FORBIDDEN if error.has_reason("SERVICE_DISABLED") => self.client.misconfigured(
@@ -123,7 +123,7 @@ impl GoogleBusiness {
             StatusCode::BAD_REQUEST => {
                 CallError::Permanent(failure(Category::InvalidContent, "does not accept this post"))
             }
-            _ => self.client.classify_status(effect, answer, Some(code), detail),
+            _ => self.client.classify_status(effect, response, Some(code), detail),
         }
     }
 }

@@ -1,60 +1,60 @@
-//! Reads comments where a platform lists them by the post that they are under: first a list of the account's posts,
-//! then the comments of each, both beginning with the newest.
+//! Reads comments from platforms that list them by post: first a page of the account's posts, then the comments of each
+//! post, both newest first.
 //!
-//! Each look reads the newest page of posts. Once an hour a walk goes over all posts of the last 30 days, and takes
-//! comments that became visible up to a day late. What of it is not read yet is in the cursor.
+//! Each sync reads the newest page of posts. Once per hour, a long walk covers all posts of the last 30 days, and
+//! includes comments that became visible up to a day late. The cursor contains what remains to be read.
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// How far the first walk goes back, and how old a post is at most.
+/// The period of the first walk, and the maximum age of posts.
 const HISTORY: TimeDelta = TimeDelta::days(30);
 const OVERLAP: TimeDelta = TimeDelta::minutes(10);
 const LONG_OVERLAP: TimeDelta = TimeDelta::hours(24);
 const LONG_INTERVAL: TimeDelta = TimeDelta::hours(1);
-/// How many pages are read without a pause, however many a server gives, unless a connector says otherwise
-/// ([`Walk::at_once`]). The next look goes on there.
-const PAGES_AT_ONCE: u64 = 20;
-/// The longest name of a page, of a post or an address, in bytes.
+/// The maximum number of pages per sync, unless a connector sets another ([`Walk::pages_per_sync`]). The next sync
+/// continues there.
+const PAGES_PER_SYNC: u64 = 20;
+/// The maximum length of a page token, a post's id or a URL, in bytes.
 const MAX_NAME: usize = 512;
-/// How many lists of comments wait at most.
+/// The maximum number of lists of comments in a cursor.
 const MAX_LISTS: usize = 50;
 
-/// The comments of a post, or those below one of its comments, that are to be read.
+/// A list of comments to read: those of a post, or the replies to one comment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CommentList {
     pub post: String,
     pub url: Option<String>,
-    /// The comment; `None`: all of the post.
+    /// The comment whose replies are listed. `None` lists all comments of the post.
     pub thread: Option<String>,
-    /// The platform's name of the page; `None`: the first one.
+    /// The platform's page token. `None` for the first page.
     pub page: Option<String>,
 }
 
 /// A walk over the posts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Walk {
-    /// Older comments are known.
+    /// Older comments have been read.
     pub until: DateTime<Utc>,
-    /// It goes over all posts.
+    /// Whether the walk covers all posts.
     pub is_long: bool,
-    /// The platform's name of the next page of posts; `None`: the first one.
+    /// The platform's token of the next page of posts. `None` for the first page.
     pub page: Option<String>,
-    /// How many pages are read without a pause.
-    pub at_once: u64,
-    /// Whether a page of posts is to be read after the lists.
+    /// The maximum number of pages per sync.
+    pub pages_per_sync: u64,
+    /// Whether a page of posts is read after the lists.
     has_posts: bool,
     lists: Vec<CommentList>,
     began: DateTime<Utc>,
     long: Option<DateTime<Utc>>,
-    /// The newest comment that was read.
+    /// The time of the newest comment read so far.
     seen: Option<DateTime<Utc>>,
     pages: u64,
 }
 
 impl Walk {
-    /// Goes on with a walk, or begins one.
+    /// Continues the walk of a cursor, or begins one.
     pub fn read(cursor: Option<&Value>, now: DateTime<Utc>) -> Self {
         let time = |name: &str| cursor.and_then(|c| c[name].as_str()).and_then(|text| text.parse().ok());
         let (seen, long): (Option<DateTime<Utc>>, Option<DateTime<Utc>>) = (time("seen"), time("long"));
@@ -64,42 +64,42 @@ impl Walk {
             let page = cursor.and_then(|c| c["page"].as_str()).map(str::to_owned);
             let pages = cursor.and_then(|c| c["pages"].as_u64()).unwrap_or(0);
             let (is_long, has_posts) = (flag("is_long"), flag("has_posts"));
-            let at_once = PAGES_AT_ONCE;
-            return Self { until, is_long, page, at_once, has_posts, lists, began, long, seen, pages };
+            let pages_per_sync = PAGES_PER_SYNC;
+            return Self { until, is_long, page, pages_per_sync, has_posts, lists, began, long, seen, pages };
         }
         let is_long = long.is_none_or(|long| now - long >= LONG_INTERVAL);
         let overlap = if is_long { LONG_OVERLAP } else { OVERLAP };
         let until = seen.map_or(now - HISTORY, |seen| seen.min(now) - overlap);
-        // A walk that begins again goes as far back as before, whatever of it was seen.
+        // A restarted walk covers the same period as before.
         let until = time("until").map_or(until, |before: DateTime<Utc>| before.min(until));
-        let (page, at_once, has_posts, lists, began, pages) = (None, PAGES_AT_ONCE, true, Vec::new(), now, 0);
-        Self { until, is_long, page, at_once, has_posts, lists, began, long, seen, pages }
+        let (page, pages_per_sync, has_posts, lists, began, pages) = (None, PAGES_PER_SYNC, true, Vec::new(), now, 0);
+        Self { until, is_long, page, pages_per_sync, has_posts, lists, began, long, seen, pages }
     }
 
-    /// Returns the list of comments that is read next; `None`: a page of posts is.
+    /// Returns the next list of comments. `None` if the next step is a page of posts.
     pub fn list(&self) -> Option<&CommentList> {
         self.lists.first()
     }
 
-    /// Returns since when posts are of interest.
+    /// Returns the time from which posts are read.
     pub fn posts_since(&self) -> DateTime<Utc> {
         self.began - HISTORY
     }
 
-    /// Returns whether more of a list is to be read after a page with comments of these times.
-    pub fn goes_on(&self, times: &[DateTime<Utc>]) -> bool {
+    /// Returns whether the next page of a list is read, given the times of the comments on this page.
+    pub fn continues(&self, times: &[DateTime<Utc>]) -> bool {
         !times.is_empty() && times.iter().all(|at| *at >= self.until)
     }
 
-    /// Takes the times of comments that were read.
-    pub fn saw(&mut self, times: &[DateTime<Utc>]) {
-        // What claims a later time would hide everything until then.
+    /// Records the times of comments that were read.
+    pub fn record_times(&mut self, times: &[DateTime<Utc>]) {
+        // A comment with a time in the future would hide all others until then.
         let newest = times.iter().copied().max().map(|newest| newest.min(self.began));
         self.seen = newest.max(self.seen);
     }
 
-    /// Returns the cursor after a page of posts, and whether more follows now. `next`: the platform's name of the next
-    /// page; `oldest`: the time of the oldest post on this one; `lists`: the comments that were not on it.
+    /// Returns the cursor after a page of posts, and whether more follows now. `next` is the token of the next page,
+    /// `oldest` the time of the oldest post on this page, and `lists` the comments that were not on it.
     pub fn after_posts(
         mut self,
         next: Option<String>,
@@ -114,8 +114,8 @@ impl Walk {
         self.step()
     }
 
-    /// Returns the cursor after a page of a list, and whether more follows now. `next`: the name of the list's next
-    /// page, if it is to be read; `lists`: what was not on this one.
+    /// Returns the cursor after a page of a list, and whether more follows now. `next` is the token of the list's next
+    /// page, if it is read, and `lists` the comments that were not on this page.
     pub fn after_list(mut self, next: Option<String>, lists: Vec<CommentList>) -> (Value, bool) {
         let list = if self.lists.is_empty() { CommentList::default() } else { self.lists.remove(0) };
         if let Some(next) = next.filter(|next| next.len() <= MAX_NAME && list.page.as_ref() != Some(next)) {
@@ -125,8 +125,8 @@ impl Walk {
         self.step()
     }
 
-    /// The same, with `below` read before the lists that wait: so there are never more than a page of posts and a page
-    /// of comments together.
+    /// Like [`Walk::after_list`], but reads `below` before the other lists, so that there are never more lists than one
+    /// page of posts and one page of comments have.
     pub fn after_list_with_below(mut self, next: Option<String>, below: Vec<CommentList>) -> (Value, bool) {
         let list = if self.lists.is_empty() { CommentList::default() } else { self.lists.remove(0) };
         let waiting = std::mem::take(&mut self.lists);
@@ -143,8 +143,8 @@ impl Walk {
         self.lists.truncate(MAX_LISTS);
     }
 
-    /// Returns the cursor to begin the walk again: the platform does not know a page any more, or refuses the stream.
-    pub fn again(&self) -> Value {
+    /// Returns the cursor that restarts the walk, for a page token that is no longer valid or a stream that is denied.
+    pub fn restart(&self) -> Value {
         json!({ "seen": self.seen.map(text), "long": self.long.map(text), "until": text(self.until) })
     }
 
@@ -165,7 +165,7 @@ impl Walk {
             "lists": self.lists,
             "pages": self.pages,
         });
-        (cursor, !self.pages.is_multiple_of(self.at_once.max(1)))
+        (cursor, !self.pages.is_multiple_of(self.pages_per_sync.max(1)))
     }
 }
 
@@ -189,7 +189,7 @@ mod tests {
     fn a_long_walk_reads_every_page_and_what_each_post_has_more() {
         let mut first = Walk::read(None, at(0));
         assert_eq!((first.until, first.is_long, first.list()), (at(0) - HISTORY, true, None));
-        first.saw(&[at(-5)]);
+        first.record_times(&[at(-5)]);
         let (cursor, more) = first.after_posts(Some("p2".into()), Some(at(-60)), vec![list("a", Some("c2"))]);
         assert!(more);
         let walk = Walk::read(Some(&cursor), at(1));
@@ -215,12 +215,16 @@ mod tests {
         let (cursor, _) = Walk::read(None, at(0)).after_posts(None, None, Vec::new());
         let mut walk = Walk::read(Some(&cursor), at(1));
         walk.until = at(-10);
-        assert!(walk.goes_on(&[at(0), at(-10)]));
-        assert!(!walk.goes_on(&[at(0), at(-11)]) && !walk.goes_on(&[]));
-        walk.saw(&[at(500)]);
-        assert_eq!(walk.again()["seen"], text(at(1)), "not what a server claims");
-        let again = Walk::read(Some(&walk.again()), at(2));
-        assert_eq!((again.until, again.list(), again.page.as_ref()), (at(-10), None, None), "nothing is left out");
+        assert!(walk.continues(&[at(0), at(-10)]));
+        assert!(!walk.continues(&[at(0), at(-11)]) && !walk.continues(&[]));
+        walk.record_times(&[at(500)]);
+        assert_eq!(walk.restart()["seen"], text(at(1)), "not what a server claims");
+        let restart = Walk::read(Some(&walk.restart()), at(2));
+        assert_eq!(
+            (restart.until, restart.list(), restart.page.as_ref()),
+            (at(-10), None, None),
+            "nothing is left out"
+        );
     }
 
     #[test]
@@ -240,9 +244,9 @@ mod tests {
     #[test]
     fn an_endless_server_pauses_and_long_names_end() {
         let mut cursor = None;
-        for n in 1..=PAGES_AT_ONCE {
+        for n in 1..=PAGES_PER_SYNC {
             let (next, more) = Walk::read(cursor.as_ref(), at(0)).after_posts(Some(format!("p{n}")), None, Vec::new());
-            assert_eq!(more, n < PAGES_AT_ONCE);
+            assert_eq!(more, n < PAGES_PER_SYNC);
             cursor = Some(next);
         }
         let walk = Walk::read(cursor.as_ref(), at(0));

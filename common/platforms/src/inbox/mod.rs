@@ -1,24 +1,24 @@
-//! Reading the messages of an account, and answering them: [`InboxConnector`].
+//! Reads the messages of an account and sends replies: [`InboxConnector`].
 //!
-//! **To add a platform's inbox:** `<name>/inbox.rs` with an `InboxConnector`; return it from
-//! [`Connector::inbox`]; name what is read in the catalogue (`inbox`) and what can be answered (`replies`); a
-//! migration that inserts a row of `inbox_syncs` for the accounts that are connected already; tests against a server
-//! that behaves as the platform's documentation specifies, with pages, overlaps, errors and limits. Where the platform
-//! says for certain that a message was deleted, [`InboxConnector::deleted`] asks it.
+//! **To add a platform's inbox:** create `<name>/inbox.rs` with an `InboxConnector` and return it from
+//! [`Connector::inbox`]. Add the kinds of conversations that are read (`inbox`) and that can be replied to (`replies`)
+//! to the catalogue. Add a migration that inserts a row of `inbox_syncs` for the accounts that are already connected.
+//! Test it against a server that behaves as the platform's documentation specifies, with pages, overlaps, errors and
+//! limits. If the platform reports deleted messages reliably, implement [`InboxConnector::deleted`].
 //!
-//! A stream is what the platform lists in one order with one cursor: comments, direct messages. One that fails does
-//! not hold up the others. Streams overlap what was read before where the platform may show a message late: a message
-//! is stored once, by its id. [`newest_first`] reads lists that begin with the newest, [`by_post`] comments that are
-//! listed by their posts, [`parents`] finds the comment that begins a thread. [`refused`] is for a stream that needs a
-//! permission which the account may lack, [`said`] for a reply whose answer was lost.
+//! A stream is a list of messages in one order with one cursor: comments, or direct messages. If one stream fails, the
+//! others continue. A stream overlaps what was read before if the platform may show a message late; each message is
+//! stored once, by its id. [`newest_first`] reads lists that begin with the newest entry, [`by_post`] reads comments
+//! that are listed by post, and [`parents`] finds the comment that begins a thread. [`permission`] handles streams that
+//! need a permission which the account may lack, and [`own_message`] replies whose response was lost.
 //!
 //! [`Connector::inbox`]: super::Connector::inbox
 
 pub(super) mod by_post;
 pub(super) mod newest_first;
+pub(super) mod own_message;
 pub(super) mod parents;
-pub(super) mod refused;
-pub(super) mod said;
+pub(super) mod permission;
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
@@ -31,20 +31,20 @@ use serde_json::{Map, Value};
 
 use super::{CallError, ConnectorAccount, Marker, MarkerSeed, Published, Reconciled, text};
 
-/// How many messages a page may have; a connector asks for fewer.
+/// The maximum number of messages per page. Connectors request fewer.
 pub const MAX_PAGE: usize = 1_000;
 
 /// A page of a stream.
 #[derive(Clone, Debug, Default)]
 pub struct InboxPage {
     pub messages: Vec<FetchedMessage>,
-    /// Where the next page begins: stored with the messages, and passed to the next [`InboxConnector::fetch`], in
-    /// this run or in a later one.
+    /// The position of the next page. It is stored with the messages and passed to the next [`InboxConnector::fetch`],
+    /// in this run or a later one.
     pub cursor: Value,
-    /// There is more to be read now.
+    /// Whether more messages are available now.
     pub has_more: bool,
-    /// The platform does not let the account read this stream, and only a person can change that. It is shown in the
-    /// answer of `…/sync`, and is no failure of the look.
+    /// Set if the platform does not let the account read this stream until a user changes something. `…/sync` returns
+    /// it, and the sync succeeds.
     pub unavailable: Option<Failure>,
 }
 
@@ -58,7 +58,7 @@ pub struct ReplyThread {
     pub last_inbound_at: Option<DateTime<Utc>>,
     /// The limits of the account, for [`InboxConnector::check_text`].
     pub limits: Option<AccountLimits>,
-    /// What [`InboxConnector::fetch`] gave with the newest message.
+    /// The context that [`InboxConnector::fetch`] returned with the newest message.
     pub context: Map<String, Value>,
 }
 
@@ -76,7 +76,7 @@ impl From<&Conversation> for ReplyThread {
     }
 }
 
-/// A reply to be sent.
+/// A reply to send.
 #[derive(Clone, Debug)]
 pub struct OutgoingReply {
     pub message_id: i64,
@@ -86,27 +86,28 @@ pub struct OutgoingReply {
     pub marker: Marker,
     /// The attempt number, from 1.
     pub attempt: u32,
-    /// When the call began that [`InboxConnector::reconcile`] asks about, by our clock; `None`: it is not known.
+    /// The time, by Crier's clock, of the call that [`InboxConnector::reconcile`] looks up. `None` if unknown.
     pub called_at: Option<DateTime<Utc>>,
 }
 
-/// Reads and answers messages. Each call has the deadline of the connector's HTTP client.
+/// Reads messages and sends replies. Each call has the deadline of the connector's HTTP client.
 #[async_trait]
 pub trait InboxConnector: Send + Sync {
-    /// Returns the names of the streams. They are stored with the cursors: never change one.
+    /// Returns the names of the streams. They are stored with the cursors, so they must never change.
     fn streams(&self) -> &'static [&'static str];
 
-    /// Returns whether the account with this id has an inbox; `false` where a platform has one for pages alone.
+    /// Returns whether the account with this id has an inbox. `false` for a user's account if the platform has inboxes
+    /// for pages only.
     fn reads(&self, _external_id: &str) -> bool {
         true
     }
 
-    /// Returns how often an account is looked at.
+    /// Returns the interval between syncs of an account.
     fn interval(&self) -> TimeDelta {
         TimeDelta::minutes(1)
     }
 
-    /// Reads the page of a stream after the cursor; without one, the first page ever. Changes nothing at the platform.
+    /// Reads the page of a stream at the cursor, or the first page if there is none. Changes nothing on the platform.
     async fn fetch(
         &self,
         account: &ConnectorAccount,
@@ -114,24 +115,25 @@ pub trait InboxConnector: Send + Sync {
         cursor: Option<&Value>,
     ) -> Result<InboxPage, CallError>;
 
-    /// Returns how many messages [`InboxConnector::deleted`] takes at once; 0: the platform does not say what was deleted.
+    /// Returns the maximum number of messages per call of [`InboxConnector::deleted`]. 0 if the platform does not
+    /// report deleted messages.
     fn checked_at_once(&self) -> usize {
         0
     }
 
-    /// Returns which of these messages of the other side (their ids) were deleted at the platform. Only what its
-    /// documents make certain: a message that is hidden, or that the account may not see, is none of them.
+    /// Returns the ids of the received messages that were deleted on the platform. Includes only those that the
+    /// platform documents as deleted: not hidden ones, nor those that the account may not see.
     async fn deleted(&self, _account: &ConnectorAccount, _ids: &[String]) -> Result<Vec<String>, CallError> {
         Ok(Vec::new())
     }
 
-    /// Returns why the thread cannot be answered now, in a sentence for a person.
+    /// Returns why the thread cannot be replied to now, as a sentence for users.
     fn refusal(&self, thread: &ReplyThread, now: DateTime<Utc>) -> Option<String>;
 
-    /// Returns why the thread does not take this text, in a sentence.
+    /// Returns an error if the thread does not accept this text, as a sentence for users.
     fn check_text(&self, thread: &ReplyThread, text: &str) -> Result<(), String>;
 
-    /// Creates the marker that [`InboxConnector::reconcile`] looks for; `target_id` of the seed is the message's id.
+    /// Creates the marker that [`InboxConnector::reconcile`] searches for. `target_id` of the seed is the message's id.
     fn marker(&self, _seed: MarkerSeed) -> Marker {
         Marker::new()
     }
@@ -139,14 +141,14 @@ pub trait InboxConnector: Send + Sync {
     /// Returns whether [`InboxConnector::reconcile`] can find replies.
     fn can_reconcile(&self) -> bool;
 
-    /// Sends the reply. The marker is already stored. The id of the result is that of the message when it is fetched.
+    /// Sends the reply. The marker is already stored. The returned id equals that of the message when it is fetched.
     async fn reply(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Published, CallError>;
 
     /// Looks up the reply of an earlier call whose outcome is unknown.
     async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Reconciled, CallError>;
 }
 
-/// Returns why a text is too long for a reply, in a sentence.
+/// Returns an error if a text is too long for a reply, as a sentence for users.
 pub(super) fn check_length(platform: Platform, rules: &TextRules, text: &str) -> Result<(), String> {
     let name = catalogue::descriptor(platform).name;
     let length = text::length(platform, rules, text);
@@ -159,13 +161,13 @@ pub(super) fn check_length(platform: Platform, rules: &TextRules, text: &str) ->
     }
 }
 
-/// Returns the error of a reply to a thread without what is needed to answer it.
+/// Returns the error of a reply to a thread whose context is incomplete.
 pub(super) fn no_context() -> CallError {
     let message = "The data needed to reply in this conversation is missing. It arrives with the next message.";
     CallError::Permanent(Failure::of(Category::Internal, message))
 }
 
-/// Returns a text of a thread's context.
+/// Returns a string from a thread's context.
 pub(super) fn context_text<'a>(thread: &'a ReplyThread, name: &str) -> Result<&'a str, CallError> {
     thread.context.get(name).and_then(Value::as_str).ok_or_else(no_context)
 }

@@ -1,27 +1,27 @@
-//! Reads a list that a platform gives newest first.
+//! Reads a list that a platform returns newest first.
 //!
-//! A pass goes from the newest entry back to what the pass before has seen, with an overlap for entries that become
-//! visible late. The overlap is measured from the start of the pass before, or from the newest entry that it saw, so a
-//! platform's clock that is behind ours loses nothing. The first pass of all ends some weeks ago.
+//! A pass reads from the newest entry back to the previous pass, with an overlap for entries that become visible late.
+//! The overlap is measured from the start of the previous pass, or from the newest entry that it read if that is older,
+//! so that a platform's slow clock loses nothing. The first pass covers 30 days.
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use serde_json::{Value, json};
 
-/// How far the first pass goes back.
+/// The period that the first pass covers.
 const HISTORY: TimeDelta = TimeDelta::days(30);
 const OVERLAP: TimeDelta = TimeDelta::minutes(10);
-/// How many pages of a pass are read without a pause, so that a server that never ends its list does not keep a worker
-/// busy. The next look goes on there.
-const PAGES_AT_ONCE: u64 = 20;
-/// The longest name of a page, in bytes.
+/// The maximum number of pages per sync, so that an endless list does not keep a worker busy. The next sync continues
+/// there.
+const PAGES_PER_SYNC: u64 = 20;
+/// The maximum length of a page token, in bytes.
 const MAX_PAGE_NAME: usize = 2_048;
 
 /// A pass over the pages.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pass {
-    /// The platform's name of the next page; `None`: the first one.
+    /// The platform's token of the next page. `None` for the first page.
     pub page: Option<String>,
-    /// The pass ends at what is older.
+    /// The pass ends at the first older entry.
     pub until: DateTime<Utc>,
     began: DateTime<Utc>,
     newest: Option<DateTime<Utc>>,
@@ -29,7 +29,7 @@ pub struct Pass {
 }
 
 impl Pass {
-    /// Goes on with a pass, or begins one.
+    /// Continues the pass of a cursor, or begins one.
     pub fn read(cursor: Option<&Value>, now: DateTime<Utc>) -> Self {
         let time = |name: &str| cursor.and_then(|c| c[name].as_str()).and_then(|text| text.parse().ok());
         Self {
@@ -42,10 +42,10 @@ impl Pass {
     }
 
     /// Returns the cursor after a page with entries of these times, and whether another page follows now. `next` is the
-    /// platform's name of the next page.
+    /// token of the next page.
     pub fn after(mut self, times: &[DateTime<Utc>], next: Option<String>) -> (Value, bool) {
         self.newest = times.iter().copied().max().max(self.newest);
-        // A page may be empty because the platform hides what is on it.
+        // The platform may hide every entry of a page, so an empty page does not end the pass.
         let is_over = times.iter().any(|at| *at < self.until);
         let next = next.filter(|next| !is_over && next.len() <= MAX_PAGE_NAME && self.page.as_ref() != Some(next));
         let text = |at: DateTime<Utc>| at.to_rfc3339_opts(SecondsFormat::Micros, true);
@@ -59,7 +59,7 @@ impl Pass {
                     "newest": self.newest.map(text),
                     "pages": pages,
                 });
-                (cursor, !pages.is_multiple_of(PAGES_AT_ONCE))
+                (cursor, !pages.is_multiple_of(PAGES_PER_SYNC))
             }
             None => {
                 let seen = self.newest.map(|newest| newest.min(self.began) - OVERLAP);
@@ -68,8 +68,8 @@ impl Pass {
         }
     }
 
-    /// Returns the cursor to begin the pass again: the platform does not know its page any more.
-    pub fn again(&self) -> Value {
+    /// Returns the cursor that restarts the pass, for a page token that is no longer valid.
+    pub fn restart(&self) -> Value {
         json!({ "until": self.until.to_rfc3339_opts(SecondsFormat::Micros, true) })
     }
 }
@@ -94,9 +94,9 @@ mod tests {
         assert!(!more);
         let next = Pass::read(Some(&cursor), at(2));
         assert_eq!((next.page.as_ref(), next.until, next.began), (None, at(-1) - OVERLAP, at(2)));
-        let (again, more) = next.clone().after(&[at(1), at(-20)], Some("b".to_owned()));
+        let (restart, more) = next.clone().after(&[at(1), at(-20)], Some("b".to_owned()));
         assert!(!more, "it has reached what it knows");
-        assert_eq!(Pass::read(Some(&again), at(3)).until, at(1) - OVERLAP);
+        assert_eq!(Pass::read(Some(&restart), at(3)).until, at(1) - OVERLAP);
         let (quiet, _) = next.clone().after(&[], None);
         assert_eq!(quiet, cursor, "nothing new, nothing to be written");
     }
@@ -110,9 +110,9 @@ mod tests {
     #[test]
     fn an_endless_list_pauses_and_a_page_that_names_itself_ends() {
         let mut cursor = None;
-        for n in 1..=PAGES_AT_ONCE {
+        for n in 1..=PAGES_PER_SYNC {
             let (next, more) = Pass::read(cursor.as_ref(), at(0)).after(&[at(0)], Some(format!("p{n}")));
-            assert_eq!(more, n < PAGES_AT_ONCE);
+            assert_eq!(more, n < PAGES_PER_SYNC);
             cursor = Some(next);
         }
         let pass = Pass::read(cursor.as_ref(), at(0));
@@ -120,6 +120,6 @@ mod tests {
             let (ended, more) = pass.clone().after(&[at(0)], next);
             assert!(!more && ended["page"].is_null());
         }
-        assert!(Pass::read(Some(&pass.again()), at(0)).page.is_none());
+        assert!(Pass::read(Some(&pass.restart()), at(0)).page.is_none());
     }
 }

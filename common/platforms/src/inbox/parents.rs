@@ -1,12 +1,12 @@
-//! Finds the comment that begins a thread, where a platform names only what a comment answers: the connector looks up
-//! the comments above, all of one level in one call, and a few levels at most.
+//! Finds the comment that begins a thread, for platforms that return only a comment's parent. The connector looks up
+//! the ancestors, one call per level, up to a maximum of levels.
 
 use std::collections::{BTreeSet, HashMap};
 
-/// How many levels are looked up. What is deeper belongs to the thread of the highest comment that was found.
+/// The maximum number of levels that are looked up. Deeper comments belong to the thread of the highest ancestor found.
 pub const MAX_LEVELS: usize = 8;
 
-/// What each known comment answers; `None`: nothing, it begins a thread.
+/// The parent of each known comment. `None` if it begins a thread.
 #[derive(Debug, Default)]
 pub struct Parents(HashMap<String, Option<String>>);
 
@@ -15,25 +15,25 @@ impl Parents {
         self.0.insert(id.to_owned(), parent.map(str::to_owned));
     }
 
-    /// Returns the unknown comments that come next above these.
+    /// Returns the next ancestors of these comments that are not known yet.
     pub fn missing<'a>(&self, ids: impl IntoIterator<Item = &'a str>) -> Vec<String> {
         let tops: BTreeSet<&str> = ids.into_iter().map(|id| self.top(id)).collect();
         tops.into_iter().filter(|top| !self.0.contains_key(*top)).map(str::to_owned).collect()
     }
 
-    /// Returns the highest comment above this one; it is unknown, or begins the thread.
+    /// Returns the highest known ancestor of this comment. It is itself unknown, or begins the thread.
     pub fn top<'a>(&'a self, id: &'a str) -> &'a str {
         self.climb(id).0
     }
 
-    /// Returns the comment below the highest one, on the way to it; the highest one if this is it.
+    /// Returns the ancestor just below the highest one, or the highest one if this is it.
     pub fn below_top<'a>(&'a self, id: &'a str) -> &'a str {
         self.climb(id).1
     }
 
     fn climb<'a>(&'a self, id: &'a str) -> (&'a str, &'a str) {
         let (mut top, mut below) = (id, id);
-        // A server may make a circle of them.
+        // A server may return a cycle.
         for _ in 0..=self.0.len() {
             match self.0.get(top) {
                 Some(Some(parent)) => (top, below) = (parent, top),

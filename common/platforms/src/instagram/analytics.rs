@@ -1,5 +1,6 @@
-//! Figures of Instagram: a post's insights, one call for each post, and fields of the account. Insights need the
-//! permission `instagram_business_manage_insights`, behind a page `instagram_manage_insights`, and are up to 48 hours late.
+//! Metrics of Instagram: a post's insights, one call per post, and fields of the account. Insights need the permission
+//! `instagram_business_manage_insights` (for an account behind a page: `instagram_manage_insights`), and are up to 48
+//! hours late.
 //!
 //! Sources: "Insights" of the Instagram platform, June 2026.
 
@@ -23,15 +24,15 @@ impl AnalyticsConnector for Instagram {
         &self,
         account: &ConnectorAccount,
         posts: &[PublishedPost],
-        aside: &mut SetAside,
+        set_aside: &mut SetAside,
     ) -> Result<Vec<Option<Figures>>, CallError> {
-        self.access(account)?.post_figures(posts, &self.metrics, aside).await
+        self.access(account)?.post_figures(posts, &self.metrics, set_aside).await
     }
 
     async fn account_figures(
         &self,
         account: &ConnectorAccount,
-        _aside: &mut SetAside,
+        _set_aside: &mut SetAside,
     ) -> Result<AccountFigures, CallError> {
         let access = self.access(account)?;
         let fields = [("fields", "id,followers_count,follows_count,media_count")];

@@ -1,4 +1,5 @@
-//! Connecting an Instagram account: `default` is Instagram's own login, `page` the account behind a Facebook page.
+//! Connecting an Instagram account. The target `default` is Instagram's own login, `page` the account behind a Facebook
+//! page.
 
 use async_trait::async_trait;
 use crier_domain::account::Renewal;
@@ -25,7 +26,7 @@ const PERMISSIONS: [Permission; 2] = [
     Permission { scopes: &["instagram_business_content_publish"], purpose: "publish images" },
 ];
 
-/// `business_management`: pages that a business owns are not listed without it.
+/// `business_management`: without it, pages that a business owns are not listed.
 const PAGE_SCOPES: [&str; 5] =
     ["instagram_basic", "instagram_content_publish", "pages_show_list", "pages_read_engagement", "business_management"];
 
@@ -38,10 +39,10 @@ const PAGE_PERMISSIONS: [Permission; 3] = [
     Permission { scopes: &["instagram_content_publish"], purpose: "publish images on the account" },
 ];
 
-/// An account as Instagram describes it.
+/// An account, as Instagram returns it.
 #[derive(Deserialize)]
 struct Profile {
-    /// Of Instagram's own login: the id of the account. `id` is then one that only the application knows.
+    /// With Instagram's own login, the id of the account. `id` is then specific to the application.
     user_id: Option<Value>,
     id: Option<String>,
     #[serde(default)]
@@ -51,7 +52,7 @@ struct Profile {
 }
 
 impl Profile {
-    /// Returns the account's id, which becomes a part of addresses.
+    /// Returns the account's id, which becomes part of URLs.
     fn id(&self) -> Option<String> {
         let id = match &self.user_id {
             Some(Value::String(id)) => Some(id.clone()),
@@ -113,7 +114,7 @@ impl Instagram {
         let request = access.request(Method::GET, "me").query(&fields);
         let profile: Profile =
             access.call(Effect::Repeatable, request).await.map_err(|error| connect_error(error, None))?;
-        // The token is its own refresh token, as long as it lives.
+        // The token is its own refresh token until it expires.
         let renewal = Renewal { renewable: true, rotates: true, refresh_expires_at: None };
         connected(profile, grant, grant.secrets(), renewal)
     }

@@ -1,11 +1,12 @@
-//! The inbox of Instagram: comments on the account's posts with the answers below them, and direct messages.
+//! The inbox of Instagram: comments on the account's posts, with their replies, and direct messages.
 //!
-//! Both need permissions that a publish does not need, which have other names for each of the two logins. A comment is
-//! answered on the one that begins its thread. Direct messages are only read.
+//! Both need permissions that publishing does not need, whose names differ between the two logins. A reply goes to the
+//! comment that begins the thread. Direct messages are read only.
 //!
-//! Instagram gives no order for the answers to a comment: those that are not with it are read to their end, once an
-//! hour. Answers to a comment that has 25 newer ones on its post are not seen after a day. An answer has no key of
-//! ours: one whose call broke is searched by its words among the answers to the comment.
+//! Instagram documents no order for the replies to a comment, so those that did not come with the comment are read
+//! completely, once per hour. After a day, replies to a comment that has 25 newer comments on its post are no longer
+//! read. A reply has no idempotency key: after a call with an unknown outcome, the replies to the comment are searched
+//! for its text.
 //!
 //! Sources: Instagram platform ("Comment moderation", "IG Media: comments", "IG Comment: replies", "Conversations
 //! API": the newest 20 messages of each), as of September 2026.
@@ -24,24 +25,24 @@ use super::{Instagram, is_by_facebook};
 use crate::call::Effect;
 use crate::inbox::by_post::{CommentList, Walk};
 use crate::inbox::newest_first::Pass;
-use crate::inbox::refused::missing_permission;
+use crate::inbox::permission::missing_permission;
 use crate::inbox::{InboxPage, OutgoingReply, ReplyThread, check_length, no_context};
 use crate::meta::containers::is_id;
 use crate::meta::graph::{Access, GraphFailure, List, parse_time};
-use crate::meta::inbox::{self, INTERVAL, Said, Streams, find_reply, list, list_below, of_reply, read};
+use crate::meta::inbox::{self, INTERVAL, OwnMessage, Streams, find_reply, list, list_below, read, reply_error};
 use crate::meta::insights::is_gone;
 use crate::{CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, Reconciled, time_marker};
 
 const COMMENTS: &str = "comments";
 const MESSAGES: &str = "messages";
 const PER_PAGE: &str = "25";
-const ANSWER_FIELDS: &str = "id,text,timestamp,username,from{id,username}";
-/// How many answers come with a comment.
-const ANSWERS_WITH_COMMENT: &str = "10";
+const REPLY_FIELDS: &str = "id,text,timestamp,username,from{id,username}";
+/// The number of replies returned with a comment.
+const REPLIES_WITH_COMMENT: &str = "10";
 const CONVERSATION_FIELDS: &str =
     "id,updated_time,participants,messages.limit(20){id,message,from{id,username},created_time}";
-/// How many answers to a comment are searched for a reply, a page; a longer list says nothing.
-const SEARCHED: &str = "50";
+/// The number of replies per page when a comment's replies are searched. A list longer than the maximum proves nothing.
+const SEARCHED_PER_PAGE: &str = "50";
 const MAX_SEARCHED_PAGES: usize = 4;
 
 #[derive(Deserialize)]
@@ -55,7 +56,7 @@ struct Media {
 }
 
 #[derive(Clone, Default, Deserialize)]
-struct Person {
+struct User {
     id: Option<String>,
     username: Option<String>,
 }
@@ -69,7 +70,7 @@ struct Comment {
     timestamp: String,
     username: Option<String>,
     #[serde(default)]
-    from: Person,
+    from: User,
     #[serde(default)]
     replies: List<Value>,
 }
@@ -92,7 +93,7 @@ struct Message {
     #[serde(default)]
     created_time: String,
     #[serde(default)]
-    from: Person,
+    from: User,
 }
 
 #[derive(Deserialize)]
@@ -100,8 +101,8 @@ struct Created {
     id: String,
 }
 
-impl Person {
-    /// The account has another id in messages: its name counts as well.
+impl User {
+    /// The account has another id in messages, so its name is compared as well.
     fn is(&self, account: &ConnectorAccount) -> bool {
         let is_named = |own: &String| self.username.as_ref().is_some_and(|name| name.eq_ignore_ascii_case(own));
         self.id.as_ref() == Some(&account.external_id) || account.username.as_ref().is_some_and(is_named)
@@ -109,16 +110,16 @@ impl Person {
 
     fn participant(&self) -> Option<Participant> {
         let name = self.username.clone();
-        // A comment may name its author and no id.
+        // A comment may have its author's name without an id.
         let external_id = self.id.clone().or_else(|| name.as_ref().map(|name| format!("name:{name}")))?;
         Some(Participant { external_id, name: name.clone(), username: name, avatar_url: None })
     }
 }
 
 impl Comment {
-    fn author(&self) -> Person {
+    fn author(&self) -> User {
         let username = self.from.username.clone().or_else(|| self.username.clone());
-        Person { username, id: self.from.id.clone() }
+        User { username, id: self.from.id.clone() }
     }
 
     fn message(&self, account: &ConnectorAccount, list: &CommentList, thread: &str) -> Option<FetchedMessage> {
@@ -139,44 +140,44 @@ impl Comment {
     }
 }
 
-/// What is read of a page of comments.
-struct Comments {
+/// The content of a page of comments.
+struct CommentPage {
     messages: Vec<FetchedMessage>,
-    goes_on: bool,
-    /// Answers that did not come with their comments.
-    answers: Vec<CommentList>,
+    continues: bool,
+    /// Replies that did not come with their comments.
+    replies: Vec<CommentList>,
 }
 
-/// Returns the comments of a page with the answers below them, the oldest first.
-fn comments(account: &ConnectorAccount, walk: &mut Walk, found: &[Value], list: &CommentList) -> Comments {
+/// Returns the comments of a page with their replies, oldest first.
+fn comments(account: &ConnectorAccount, walk: &mut Walk, found: &[Value], list: &CommentList) -> CommentPage {
     let found: Vec<Comment> = read(found);
     let times: Vec<_> = found.iter().filter_map(|comment| parse_time(&comment.timestamp)).collect();
-    let goes_on = walk.goes_on(&times);
-    walk.saw(&times);
-    let (mut messages, mut answers) = (Vec::new(), Vec::new());
+    let continues = walk.continues(&times);
+    walk.record_times(&times);
+    let (mut messages, mut replies) = (Vec::new(), Vec::new());
     for comment in found.iter().rev() {
         let below: Vec<Comment> = read(&comment.replies.data);
-        let times: Vec<_> = below.iter().filter_map(|answer| parse_time(&answer.timestamp)).collect();
-        walk.saw(&times);
+        let times: Vec<_> = below.iter().filter_map(|reply| parse_time(&reply.timestamp)).collect();
+        walk.record_times(&times);
         let thread = list.thread.as_deref().unwrap_or(&comment.id);
         messages.extend(comment.message(account, list, thread));
-        messages.extend(below.iter().filter_map(|answer| answer.message(account, list, thread)));
+        messages.extend(below.iter().filter_map(|reply| reply.message(account, list, thread)));
         let page = comment.replies.next().filter(|_| walk.is_long && is_id(&comment.id));
         let thread = Some(comment.id.clone());
-        answers.extend(page.map(|page| CommentList { thread, page: Some(page), ..list.clone() }));
+        replies.extend(page.map(|page| CommentList { thread, page: Some(page), ..list.clone() }));
     }
     messages.retain(|message| message.sent_at >= walk.until);
-    Comments { messages, goes_on, answers }
+    CommentPage { messages, continues, replies }
 }
 
 fn comment_fields() -> String {
-    format!("{ANSWER_FIELDS},replies.limit({ANSWERS_WITH_COMMENT}){{{ANSWER_FIELDS}}}")
+    format!("{REPLY_FIELDS},replies.limit({REPLIES_WITH_COMMENT}){{{REPLY_FIELDS}}}")
 }
 
 impl Conversation {
     fn messages(self, account: &ConnectorAccount, until: DateTime<Utc>) -> Vec<FetchedMessage> {
-        let people: Vec<Person> = read(&self.participants.data);
-        let person = people.iter().find(|person| !person.is(account)).and_then(Person::participant);
+        let people: Vec<User> = read(&self.participants.data);
+        let person = people.iter().find(|person| !person.is(account)).and_then(User::participant);
         let Some(person) = person else { return Vec::new() };
         let message = |message: Message| {
             let is_own = message.from.is(account);
@@ -232,22 +233,22 @@ impl Streams for Instagram {
         let found = list(access, &format!("{}/media", account.external_id), &query, walk.page.as_deref()).await?;
         let posts: Vec<Media> = read(&found.data);
         let oldest = posts.iter().filter_map(|post| parse_time(&post.timestamp)).min();
-        let (mut messages, mut lists, mut answers) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut messages, mut lists, mut replies) = (Vec::new(), Vec::new(), Vec::new());
         for post in posts.into_iter().filter(|post| is_id(&post.id)) {
             let mut list = CommentList { post: post.id, url: post.permalink, ..CommentList::default() };
             let new = comments(account, &mut walk, &post.comments.data, &list);
             messages.extend(new.messages);
-            answers.extend(new.answers);
-            list.page = post.comments.next().filter(|_| new.goes_on);
+            replies.extend(new.replies);
+            list.page = post.comments.next().filter(|_| new.continues);
             lists.extend(list.page.is_some().then_some(list));
         }
-        // Comments first, in case there are more lists than wait at once.
-        lists.extend(answers);
+        // Comments come first, in case there are more lists than a cursor holds.
+        lists.extend(replies);
         let (cursor, has_more) = walk.after_posts(found.next(), oldest, lists);
         Ok(InboxPage { messages, cursor, has_more, unavailable: None })
     }
 
-    /// The comments of a post, or the answers to a comment.
+    /// Reads the comments of a post, or the replies to a comment.
     async fn below_post(
         access: &Access<'_>,
         account: &ConnectorAccount,
@@ -255,14 +256,14 @@ impl Streams for Instagram {
         list: CommentList,
     ) -> Result<InboxPage, GraphFailure> {
         let (path, fields) = match &list.thread {
-            Some(comment) => (format!("{comment}/replies"), ANSWER_FIELDS.to_owned()),
+            Some(comment) => (format!("{comment}/replies"), REPLY_FIELDS.to_owned()),
             None => (format!("{}/comments", list.post), comment_fields()),
         };
         let query = [("fields", fields.as_str()), ("limit", PER_PAGE)];
         let found = list_below(access, &path, &query, list.page.as_deref()).await?;
         let new = comments(account, &mut walk, &found.data, &list);
-        let next = found.next().filter(|_| new.goes_on || list.thread.is_some());
-        let (cursor, has_more) = walk.after_list(next, new.answers);
+        let next = found.next().filter(|_| new.continues || list.thread.is_some());
+        let (cursor, has_more) = walk.after_list(next, new.replies);
         Ok(InboxPage { messages: new.messages, cursor, has_more, unavailable: None })
     }
 
@@ -272,7 +273,7 @@ impl Streams for Instagram {
         pass: Pass,
     ) -> Result<InboxPage, GraphFailure> {
         let query = [("platform", "instagram"), ("fields", CONVERSATION_FIELDS), ("limit", PER_PAGE)];
-        // Of the page, with its token.
+        // With a page's token, `me` is the page.
         let found = list(access, "me/conversations", &query, pass.page.as_deref()).await?;
         let conversations: Vec<Conversation> = read(&found.data);
         let times: Vec<_> = conversations.iter().filter_map(|one| parse_time(&one.updated_time)).collect();
@@ -282,7 +283,7 @@ impl Streams for Instagram {
     }
 }
 
-/// Returns the comment that begins the thread; its id becomes a part of an address.
+/// Returns the id of the comment that begins the thread, which becomes part of a URL.
 fn comment_id(thread: &ReplyThread) -> Result<&str, CallError> {
     let id = thread.thread_id.as_str();
     if is_id(id) && thread.kind == ConversationType::Comment { Ok(id) } else { Err(no_context()) }
@@ -312,7 +313,7 @@ impl InboxConnector for Instagram {
             .then(|| "Crier can only read Instagram direct messages. Reply to this one in Instagram.".to_owned())
     }
 
-    /// A comment has the length of a caption.
+    /// A comment has the same maximum length as a caption.
     fn check_text(&self, _thread: &ReplyThread, text: &str) -> Result<(), String> {
         check_length(Platform::Instagram, &catalogue::descriptor(Platform::Instagram).capabilities.text, text)
     }
@@ -329,30 +330,35 @@ impl InboxConnector for Instagram {
         let path = format!("{}/replies", comment_id(&reply.thread)?);
         let access = self.access(account)?;
         let request = access.request(Method::POST, &path).json(&json!({ "message": reply.text }));
-        let made: Result<Created, GraphFailure> = access.call_with_codes(Effect::Publishes, request).await;
+        let created: Result<Created, GraphFailure> = access.call_with_codes(Effect::Publishes, request).await;
         let missing = Self::missing_to(account, "answered", COMMENTS);
-        Ok(Published::new(made.map_err(|failure| of_reply(failure, missing))?.id, None))
+        Ok(Published::new(created.map_err(|failure| reply_error(failure, missing))?.id, None))
     }
 
     async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Reconciled, CallError> {
         let path = format!("{}/replies", comment_id(&reply.thread)?);
         let access = self.access(account)?;
-        let (mut after, mut said) = (None::<String>, Vec::new());
-        // They may begin with the oldest.
+        let (mut after, mut own_messages) = (None::<String>, Vec::new());
+        // The list may begin with the oldest.
         for _ in 0..MAX_SEARCHED_PAGES {
-            let query = [("fields", ANSWER_FIELDS), ("limit", SEARCHED)];
+            let query = [("fields", REPLY_FIELDS), ("limit", SEARCHED_PER_PAGE)];
             let found = match list(&access, &path, &query, after.as_deref()).await {
                 Err(failure) if is_gone(&failure) => return Ok(Reconciled::Absent),
                 found => found.map_err(|failure| failure.error)?,
             };
             let own = read::<Comment>(&found.data).into_iter().filter(|one| one.author().is(account));
-            said.extend(own.map(|one| Said { at: parse_time(&one.timestamp), id: one.id, text: one.text, url: None }));
+            own_messages.extend(own.map(|one| OwnMessage {
+                at: parse_time(&one.timestamp),
+                id: one.id,
+                text: one.text,
+                url: None,
+            }));
             after = found.next();
             if after.is_none() {
-                return Ok(find_reply(reply, said.into_iter()));
+                return Ok(find_reply(reply, own_messages.into_iter()));
             }
         }
-        Ok(match find_reply(reply, said.into_iter()) {
+        Ok(match find_reply(reply, own_messages.into_iter()) {
             Reconciled::Absent => Reconciled::Unsupported,
             found => found,
         })

@@ -1,7 +1,7 @@
-//! Instagram, professional accounts. Two logins lead to the same API: Instagram's own (`graph.instagram.com`), and
+//! Instagram, for professional accounts. Two logins lead to the same API: Instagram's own (`graph.instagram.com`), and
 //! Facebook's, for an account behind a page (`graph.facebook.com`, with the page's token). `connect.rs` has both.
 //!
-//! A post is made in containers (`meta/containers.rs`), for which Instagram downloads the pictures.
+//! A post is created in containers (`meta/containers.rs`), for which Instagram downloads the images.
 //!
 //! Sources: Meta's Business SDK v25.0.2 (`iguser.py`: media, media_publish, content_publishing_limit), "Content
 //! publishing" and "Error codes" of the Instagram platform, as of December 2025 to September 2026.
@@ -31,7 +31,7 @@ use super::{
     Published, Reconciled, Refreshed, Staged,
 };
 
-/// The field of an account's secrets that names the login; absent: Instagram's own.
+/// The field of an account's secrets that names the login. If it is missing, the login is Instagram's own.
 const LOGIN: &str = "login";
 const BY_FACEBOOK: &str = "facebook";
 
@@ -45,9 +45,9 @@ pub(super) struct Instagram {
     graph: String,
     /// `https://graph.facebook.com/v25.0`
     facebook_graph: String,
-    /// The host that gives the first token.
+    /// The host that issues the first token.
     tokens: String,
-    /// The pages on which a person agrees.
+    /// The authorization pages.
     dialog: String,
     facebook_dialog: String,
 }
@@ -72,7 +72,7 @@ impl Instagram {
         }
     }
 
-    /// Returns the access to an account, by the login that it was connected with.
+    /// Returns the API access of an account, with the login that it was connected with.
     fn access(&self, account: &ConnectorAccount) -> Result<Access<'_>, CallError> {
         let token = account.secrets.require("access_token")?;
         if !is_by_facebook(account) {
@@ -83,7 +83,7 @@ impl Instagram {
         Ok(Access { client: &self.client, graph, token, app_secret })
     }
 
-    /// Returns the access with a token of Instagram's own login.
+    /// Returns the API access with a token of Instagram's own login.
     fn own_access(&self, token: SecretString) -> Access<'_> {
         Access { client: &self.client, graph: &self.graph, token, app_secret: SecretString::default() }
     }
@@ -107,8 +107,8 @@ fn is_by_facebook(account: &ConnectorAccount) -> bool {
     account.secrets.get(LOGIN).is_some_and(|login| login.expose_secret() == BY_FACEBOOK)
 }
 
-/// Returns the request for one picture.
-fn picture(image: &Image) -> ContainerRequest {
+/// Returns the request for one image.
+fn image_request(image: &Image) -> ContainerRequest {
     let mut request = ContainerRequest::from_iter([("image_url".to_owned(), Value::from(image.url.as_str()))]);
     if let Some(alt) = &image.alt_text {
         request.insert("alt_text".to_owned(), Value::from(alt.as_str()));
@@ -134,7 +134,7 @@ impl Connector for Instagram {
         Some(self)
     }
 
-    /// A token of Instagram's own login lives 60 days, and is renewed with itself. That of a page has no end.
+    /// A token of Instagram's own login lasts 60 days and is renewed with itself. A page's token does not expire.
     async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
         if is_by_facebook(account) {
             let access = self.access(account)?;
@@ -159,13 +159,13 @@ impl Connector for Instagram {
 
     async fn stage(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Staged, CallError> {
         let item = |index: usize| {
-            let mut request = picture(&post.images[index]);
+            let mut request = image_request(&post.images[index]);
             request.insert("is_carousel_item".to_owned(), Value::from(true));
             request
         };
-        let whole = |children: &[&str]| {
+        let post_request = |children: &[&str]| {
             let mut request = match post.images.as_slice() {
-                [only] => picture(only),
+                [only] => image_request(only),
                 _ => ContainerRequest::from_iter([
                     ("media_type".to_owned(), json!("CAROUSEL")),
                     ("children".to_owned(), Value::from(children.join(","))),
@@ -174,7 +174,7 @@ impl Connector for Instagram {
             request.insert("caption".to_owned(), Value::from(post.text.as_str()));
             Ok(request)
         };
-        self.containers(account)?.stage(post, item, whole).await
+        self.containers(account)?.stage(post, item, post_request).await
     }
 
     async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {

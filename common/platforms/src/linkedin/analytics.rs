@@ -1,6 +1,6 @@
-//! Figures of an organisation's page, with the permission `rw_organization_admin`; a person's posts have none without a
-//! product that LinkedIn seldom grants. One call takes many posts of one kind (shares, UGC posts). A post that its answer
-//! leaves out has no figures yet.
+//! Metrics of an organization's page, with the permission `rw_organization_admin`. Users' posts have none without a
+//! product that LinkedIn rarely grants. One call takes many posts of one kind (shares, UGC posts). A post that is
+//! missing in the response has no metrics yet.
 //!
 //! Sources: learn.microsoft.com/linkedin ("Organization Share Statistics", "Organization Follower Count by member"),
 //! January to August 2026.
@@ -18,9 +18,10 @@ use crate::analytics::{AnalyticsConnector, PublishedPost, SetAside, count};
 use crate::call::Effect;
 use crate::{CallError, ConnectorAccount};
 
-/// The posts' names are in the address of the call.
+/// The URNs of the posts are in the URL of the call.
 const PER_CALL: usize = 20;
-/// What the names of the kinds of posts begin with, the parameter that takes them, and the field that names one.
+/// For each kind of post, the prefix of its URNs, the parameter that takes them, and the response's field that contains
+/// one.
 const KINDS: [(&str, &str, &str); 2] =
     [("urn:li:share:", "shares", "share"), ("urn:li:ugcPost:", "ugcPosts", "ugcPost")];
 
@@ -30,7 +31,7 @@ struct Statistics {
     elements: Vec<Value>,
 }
 
-/// Encodes a name for an address, as the protocol wants it within a list.
+/// Encodes a URN for a list in a URL, as the protocol requires.
 fn encoded(urn: &str) -> String {
     utf8_percent_encode(urn, NON_ALPHANUMERIC).to_string()
 }
@@ -42,8 +43,8 @@ impl Linkedin {
         path: &str,
     ) -> Result<T, CallError> {
         let token = account.secrets.require("access_token")?;
-        let answer = self.send(Effect::Repeatable, self.request(Method::GET, path, &token)).await?;
-        self.client.read(Effect::Repeatable, &answer)
+        let response = self.send(Effect::Repeatable, self.request(Method::GET, path, &token)).await?;
+        self.client.read(Effect::Repeatable, &response)
     }
 }
 
@@ -57,7 +58,7 @@ impl AnalyticsConnector for Linkedin {
         &self,
         account: &ConnectorAccount,
         posts: &[PublishedPost],
-        _aside: &mut SetAside,
+        _set_aside: &mut SetAside,
     ) -> Result<Vec<Option<Figures>>, CallError> {
         let mut figures = vec![Some(Figures::default()); posts.len()];
         if !account.external_id.starts_with(URN) {
@@ -70,7 +71,7 @@ impl AnalyticsConnector for Linkedin {
             if urns.is_empty() {
                 continue;
             }
-            // The parentheses and commas are the protocol's own.
+            // The parentheses and commas belong to the protocol, so they are not encoded.
             let path = format!(
                 "/rest/organizationalEntityShareStatistics?q=organizationalEntity&organizationalEntity={page}\
                  &{parameter}=List({})",
@@ -90,7 +91,7 @@ impl AnalyticsConnector for Linkedin {
     async fn account_figures(
         &self,
         account: &ConnectorAccount,
-        _aside: &mut SetAside,
+        _set_aside: &mut SetAside,
     ) -> Result<AccountFigures, CallError> {
         if !account.external_id.starts_with(URN) {
             return Ok(AccountFigures::default());

@@ -1,5 +1,5 @@
-//! Connecting a person's LinkedIn account, or the page of an organisation (`target` `page`). The page needs an
-//! application of its own: the Community Management API must be the only product of an application.
+//! Connecting a user's LinkedIn account, or the page of an organization (target `page`). Pages need a separate
+//! application, because the Community Management API must be an application's only product.
 
 use async_trait::async_trait;
 use crier_domain::platform::{AccountKind, ConnectTarget};
@@ -47,7 +47,7 @@ impl Linkedin {
         let authorize = format!("{}/oauth/v2/authorization", self.site);
         let mut server = AuthServer::new(authorize, format!("{}/oauth/v2/accessToken", self.tokens), scopes);
         server.client_auth = ClientAuth::Form;
-        // LinkedIn documents PKCE for native applications alone, with another address.
+        // LinkedIn documents PKCE only for native applications, at another URL.
         server.pkce = false;
         server
     }
@@ -127,11 +127,11 @@ impl OAuthConnector for Linkedin {
         }
         let token = SecretString::from(grant.access_token());
         let request = self.request(Method::GET, "/v2/userinfo", &token);
-        let answer =
-            self.send(Effect::Repeatable, request).await.map_err(|refusal| connect_error(refusal.error, None))?;
+        let response =
+            self.send(Effect::Repeatable, request).await.map_err(|failed| connect_error(failed.error, None))?;
         let info: UserInfo =
-            self.client.read(Effect::Repeatable, &answer).map_err(|error| connect_error(error, None))?;
-        // The id becomes a part of a URN.
+            self.client.read(Effect::Repeatable, &response).map_err(|error| connect_error(error, None))?;
+        // The id becomes part of a URN.
         let is_id = |id: &str| id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
         if !is_id(&info.sub) {
             return Err(ConnectError::Unavailable("LinkedIn returned no person.".to_owned()));

@@ -1,20 +1,21 @@
-//! The inbox of an organisation's page: the comments on its posts, with what is answered below them. LinkedIn lets no
-//! application read what is written to a person.
+//! The inbox of an organization's page: the comments on its posts, with their replies. LinkedIn lets no application
+//! read messages to users.
 //!
-//! The documents name no order of comments. So all pages of a post's comments are read each time, those below a comment
-//! too, and what was neither written nor changed since the last look is left out. They show the author as a URN, and a
-//! person's name needs permissions that a page has not: a participant has an id, and no name.
+//! The order of comments is not documented, so each sync reads all pages of a post's comments, and of the replies to
+//! them, and skips what was neither written nor changed since the last one. Comments show the author as a URN. A user's
+//! name needs permissions that pages do not have, so participants have an id without a name.
 //!
-//! LinkedIn counts calls by day, for the application and for the person who connected the page, without saying how many
-//! there may be, so a page is looked at every half an hour.
+//! LinkedIn limits calls per day, for the application and for the user who connected the page, and does not state the
+//! limits. So a page is synced every half hour.
 //!
-//! A comment has no key of ours: one whose answer was lost is searched by its words among the comments of its thread.
+//! A comment has no idempotency key: after a call with an unknown outcome, the comments of the thread are searched for
+//! its text.
 //!
 //! Sources: learn.microsoft.com/linkedin ("Comments API": `socialActions/{urn}/comments`, `commentUrn`,
 //! `parentComment`, 201 with `x-restli-id`; "Posts API", "Find posts by authors": `sortBy`, `count`; "Pagination":
-//! `start`, `count`, `paging.links`; "Error handling"), January to August 2026. Not tried on a real page: whether each
-//! comment has `commentsSummary` (without it, what is below it is read too), the direction of `sortBy=CREATED` (the
-//! walk over all posts does not depend on it), and whether `serviceErrorCode` 100 is only a missing permission.
+//! `start`, `count`, `paging.links`; "Error handling"), January to August 2026. Not tested with a real page: whether
+//! each comment has `commentsSummary` (without it, replies are read too), the direction of `sortBy=CREATED` (the long
+//! walk does not depend on it), and whether `serviceErrorCode` 100 always means a missing permission.
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
@@ -27,27 +28,27 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::pages::URN;
-use super::{Linkedin, Refusal};
+use super::{Linkedin, LinkedinError};
 use crate::call::Effect;
 use crate::inbox::by_post::{CommentList, Walk};
-use crate::inbox::refused::{missing_permission, refused, refused_before};
-use crate::inbox::said::{Said, find_reply};
+use crate::inbox::own_message::{OwnMessage, find_reply};
+use crate::inbox::permission::{denied, missing_permission, recently_denied};
 use crate::inbox::{InboxPage, OutgoingReply, ReplyThread, check_length, no_context};
 use crate::{CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, Reconciled, time_marker};
 
 const COMMENTS: &str = "comments";
 const INTERVAL: TimeDelta = TimeDelta::minutes(30);
 const POSTS_PER_PAGE: usize = 10;
-/// As many lists may wait for what is below them.
+/// A page of comments adds at most this many lists of replies.
 const COMMENTS_PER_PAGE: usize = 20;
-/// How many posts, or comments of one post, are read at most.
+/// The maximum number of posts, or comments of one post, that are read.
 const MAX_ENTRIES: usize = 2_000;
-/// How many calls a look makes at most.
-const CALLS_AT_ONCE: u64 = 100;
-/// How many comments of a thread are searched for a reply, by this many calls.
+/// The maximum number of calls per sync.
+const CALLS_PER_SYNC: u64 = 100;
+/// The number of comments per page, and of pages, that are searched for a reply.
 const SEARCHED_PER_PAGE: usize = 100;
 const MAX_SEARCHED_PAGES: usize = 3;
-/// The code of a call for which the application has no permission. Another 403 is about the post alone.
+/// The error code if the application lacks a permission. Any other 403 concerns only the post.
 const NO_PERMISSION: &str = "100";
 const COMMENT_URN: &str = "urn:li:comment:(";
 const TEXT: TextRules =
@@ -80,7 +81,7 @@ struct Comment {
     /// The post's activity.
     object: Option<String>,
     parent_comment: Option<String>,
-    /// Missing where the application may not see it.
+    /// Missing if the application may not see the author.
     actor: Option<String>,
     message: Option<Text>,
     created: Option<Change>,
@@ -101,29 +102,29 @@ struct Change {
 }
 
 impl Page {
-    /// Returns where the next page begins. A page may have fewer entries than were asked for, because some are hidden.
-    fn next(&self, start: usize, asked: usize) -> Option<String> {
+    /// Returns the start of the next page. A page may have fewer entries than requested, because some are hidden.
+    fn next(&self, start: usize, requested: usize) -> Option<String> {
         let number = |name: &str| self.paging[name].as_u64().and_then(|number| usize::try_from(number).ok());
-        let count = number("count").filter(|count| (1..=asked).contains(count)).unwrap_or(asked);
+        let count = number("count").filter(|count| (1..=requested).contains(count)).unwrap_or(requested);
         let next = start.checked_add(count)?;
         let links = self.paging["links"].as_array().map(Vec::as_slice).unwrap_or_default();
         let has_link = links.iter().any(|link| link["rel"] == "next");
-        let goes_on = has_link || number("total").map_or(self.elements.len() >= count, |total| total > next);
-        (goes_on && next < MAX_ENTRIES).then(|| next.to_string())
+        let continues = has_link || number("total").map_or(self.elements.len() >= count, |total| total > next);
+        (continues && next < MAX_ENTRIES).then(|| next.to_string())
     }
 
-    /// Returns the entries that can be read: one that cannot must not hide the others.
-    fn read<T: serde::de::DeserializeOwned>(&self, asked: usize) -> Vec<T> {
-        self.elements.iter().take(asked).filter_map(|entry| T::deserialize(entry).ok()).collect()
+    /// Returns the readable entries. An unreadable entry must not hide the others.
+    fn read<T: serde::de::DeserializeOwned>(&self, requested: usize) -> Vec<T> {
+        self.elements.iter().take(requested).filter_map(|entry| T::deserialize(entry).ok()).collect()
     }
 }
 
-/// Returns the place at which a page begins, of the name that [`Page::next`] gave it.
+/// Parses the start of a page from a token of [`Page::next`].
 fn start_of(page: Option<&str>) -> usize {
     page.and_then(|page| page.parse().ok()).unwrap_or(0)
 }
 
-/// Returns whether a URN of a post may become a part of an address.
+/// Returns whether a URN is that of a post, so that it may become part of a URL.
 fn is_post(urn: &str) -> bool {
     let number = urn.strip_prefix("urn:li:share:").or(urn.strip_prefix("urn:li:ugcPost:"));
     number.is_some_and(is_number)
@@ -170,17 +171,17 @@ impl Comment {
         named.or_else(|| comment_urn(self.object.as_deref()?, self.id.as_deref()?))
     }
 
-    fn made_at(&self) -> Option<DateTime<Utc>> {
+    fn created_at(&self) -> Option<DateTime<Utc>> {
         time(self.created.as_ref().map(|change| change.time))
     }
 
-    /// Returns when it was written or changed last.
+    /// Returns the time of the last change.
     fn changed_at(&self) -> Option<DateTime<Utc>> {
-        self.made_at().max(time(self.last_modified.as_ref().map(|change| change.time)))
+        self.created_at().max(time(self.last_modified.as_ref().map(|change| change.time)))
     }
 
-    /// Returns whether there may be comments below: only a number says that there are none.
-    fn has_answers(&self) -> bool {
+    /// Returns whether there may be replies. Only a count of 0 excludes them.
+    fn may_have_replies(&self) -> bool {
         let summary = self.comments_summary.as_ref();
         let number = summary.and_then(|summary| summary["aggregatedTotalComments"].as_u64());
         number.is_none_or(|number| number > 0)
@@ -190,7 +191,7 @@ impl Comment {
         self.message.as_ref().map(|message| message.text.clone()).unwrap_or_default()
     }
 
-    /// Returns the message in its thread, which a comment on the post begins.
+    /// Returns the message in its thread, which begins with a comment on the post.
     fn message(&self, page: &str, list: &CommentList) -> Option<FetchedMessage> {
         let external_id = self.urn()?;
         let parent = self.parent_comment.clone().filter(|urn| comment_parts(urn).is_some());
@@ -205,7 +206,7 @@ impl Comment {
             subject: Some(Subject { external_id: list.post.clone(), url: list.url.clone() }),
             author_name: None,
             body: self.text(),
-            sent_at: self.made_at()?,
+            sent_at: self.created_at()?,
             reply_context: Map::new(),
             external_id,
         })
@@ -216,22 +217,23 @@ fn missing(what: &str, permission: &str) -> Failure {
     missing_permission(Platform::Linkedin, ConnectTarget::Page, &format!("comments to be {what}"), permission)
 }
 
-impl Refusal {
+impl LinkedinError {
     fn is_permission(&self) -> bool {
         let code = self.error.failure().platform_code.as_deref();
         self.status == Some(StatusCode::FORBIDDEN) && code == Some(NO_PERMISSION)
     }
 
-    /// Returns the error of a reply.
-    fn of_reply(self) -> CallError {
+    /// Converts the error to that of a reply.
+    fn reply_error(self) -> CallError {
         let code = self.error.failure().platform_code.clone().unwrap_or_default();
-        let said = |category, message: &str| CallError::Permanent(Failure::of(category, message).from_platform(&code));
+        let permanent =
+            |category, message: &str| CallError::Permanent(Failure::of(category, message).from_platform(&code));
         match self.status {
             Some(StatusCode::FORBIDDEN) if self.is_permission() => {
                 CallError::Permanent(missing("answered", "w_organization_social_feed").from_platform(&code))
             }
             Some(StatusCode::NOT_FOUND) => {
-                said(Category::PlatformRejected, "The message to reply to no longer exists.")
+                permanent(Category::PlatformRejected, "The message to reply to no longer exists.")
             }
             _ => self.error,
         }
@@ -239,36 +241,36 @@ impl Refusal {
 }
 
 impl Linkedin {
-    async fn list(&self, account: &ConnectorAccount, path: &str, is_finder: bool) -> Result<Page, Refusal> {
+    async fn list(&self, account: &ConnectorAccount, path: &str, is_finder: bool) -> Result<Page, LinkedinError> {
         let token = account.secrets.require("access_token")?;
         let mut request = self.request(Method::GET, path, &token);
         if is_finder {
             request = request.header("X-RestLi-Method", "FINDER");
         }
-        let answer = self.send(Effect::Repeatable, request).await?;
-        Ok(self.client.read(Effect::Repeatable, &answer)?)
+        let response = self.send(Effect::Repeatable, request).await?;
+        Ok(self.client.read(Effect::Repeatable, &response)?)
     }
 
-    /// Asks for a page of the comments on a post, or below a comment.
+    /// Requests a page of the comments on a post, or of the replies to a comment.
     async fn comments_of(
         &self,
         account: &ConnectorAccount,
         urn: &str,
         start: usize,
         count: usize,
-    ) -> Result<Page, Refusal> {
+    ) -> Result<Page, LinkedinError> {
         let path = format!("/rest/socialActions/{}/comments?start={start}&count={count}", encoded(urn));
         self.list(account, &path, false).await
     }
 
-    /// Reads a page of posts: their comments come next.
-    async fn posts(&self, account: &ConnectorAccount, walk: Walk) -> Result<InboxPage, Refusal> {
+    /// Reads a page of posts. Their comments are read next.
+    async fn posts(&self, account: &ConnectorAccount, walk: Walk) -> Result<InboxPage, LinkedinError> {
         let start = start_of(walk.page.as_deref());
         let author = encoded(&account.external_id);
         let path = format!("/rest/posts?author={author}&q=author&count={POSTS_PER_PAGE}&start={start}&sortBy=CREATED");
         let found = self.list(account, &path, true).await?;
         let posts: Vec<Post> = found.read(POSTS_PER_PAGE);
-        // The documents do not say that the newest come first: the walk ends at a page with old posts alone.
+        // The order is not documented, so the walk ends at a page that has only old posts.
         let newest = posts.iter().filter_map(Post::published_at).max();
         let since = walk.posts_since();
         let is_new = |post: &Post| post.published_at().is_some_and(|at| at >= since);
@@ -282,56 +284,60 @@ impl Linkedin {
         Ok(InboxPage { cursor, has_more, ..InboxPage::default() })
     }
 
-    /// Reads a page of the comments on a post, or below a comment.
+    /// Reads a page of the comments on a post, or of the replies to a comment.
     async fn comments(
         &self,
         account: &ConnectorAccount,
         mut walk: Walk,
         list: CommentList,
-    ) -> Result<InboxPage, Refusal> {
+    ) -> Result<InboxPage, LinkedinError> {
         let urn = list.thread.as_deref().unwrap_or(&list.post);
         let start = start_of(list.page.as_deref());
         let (found, unavailable) = match self.comments_of(account, urn, start, COMMENTS_PER_PAGE).await {
-            // Deleted meanwhile, with what stood below.
-            Err(Refusal { status: Some(StatusCode::NOT_FOUND), .. }) => (Page::default(), None),
-            // The others can still be read.
-            Err(refusal) if refusal.status == Some(StatusCode::FORBIDDEN) && !refusal.is_permission() => {
-                (Page::default(), Some(refusal.error.failure().clone()))
+            // The post or comment was deleted meanwhile, with its comments.
+            Err(LinkedinError { status: Some(StatusCode::NOT_FOUND), .. }) => (Page::default(), None),
+            // Other posts can still be read.
+            Err(failed) if failed.status == Some(StatusCode::FORBIDDEN) && !failed.is_permission() => {
+                (Page::default(), Some(failed.error.failure().clone()))
             }
             found => (found?, None),
         };
         let comments: Vec<Comment> = found.read(COMMENTS_PER_PAGE);
-        walk.saw(&comments.iter().filter_map(Comment::changed_at).collect::<Vec<_>>());
+        walk.record_times(&comments.iter().filter_map(Comment::changed_at).collect::<Vec<_>>());
         let is_new = |comment: &&Comment| comment.changed_at().is_some_and(|at| at >= walk.until);
         let new = comments.iter().filter(is_new);
         let mut messages: Vec<_> = new.filter_map(|one| one.message(&account.external_id, &list)).collect();
         messages.sort_by_key(|message| message.sent_at);
-        let may_have_below = comments.iter().filter(|one| list.thread.is_none() && one.has_answers());
+        let may_have_below = comments.iter().filter(|one| list.thread.is_none() && one.may_have_replies());
         let below = |thread| CommentList { thread: Some(thread), page: None, ..list.clone() };
         let below = may_have_below.filter_map(Comment::urn).map(below).collect();
         let (cursor, has_more) = walk.after_list_with_below(found.next(start, COMMENTS_PER_PAGE), below);
         Ok(InboxPage { messages, cursor, has_more, unavailable })
     }
 
-    /// Returns what the page said in a thread, the newest first, and whether that is all.
-    async fn said(&self, account: &ConnectorAccount, thread: &str) -> Result<(Vec<Said>, bool), Refusal> {
-        let (mut said, mut page, mut is_all) = (Vec::new(), None::<String>, false);
+    /// Returns the page's own messages in a thread, newest first, and whether they are complete.
+    async fn own_messages(
+        &self,
+        account: &ConnectorAccount,
+        thread: &str,
+    ) -> Result<(Vec<OwnMessage>, bool), LinkedinError> {
+        let (mut own_messages, mut page, mut is_all) = (Vec::new(), None::<String>, false);
         for _ in 0..MAX_SEARCHED_PAGES {
             let start = start_of(page.as_deref());
             let found = self.comments_of(account, thread, start, SEARCHED_PER_PAGE).await?;
             let comments: Vec<Comment> = found.read(SEARCHED_PER_PAGE);
             let own = comments.into_iter().filter(|one| one.actor.as_deref() == Some(&account.external_id));
-            said.extend(
-                own.filter_map(|one| Some(Said { id: one.urn()?, text: one.text(), at: one.made_at(), url: None })),
-            );
+            own_messages.extend(own.filter_map(|one| {
+                Some(OwnMessage { id: one.urn()?, text: one.text(), at: one.created_at(), url: None })
+            }));
             page = found.next(start, SEARCHED_PER_PAGE);
             if page.is_none() {
                 is_all = true;
                 break;
             }
         }
-        said.sort_by_key(|one| std::cmp::Reverse(one.at));
-        Ok((said, is_all))
+        own_messages.sort_by_key(|one| std::cmp::Reverse(one.at));
+        Ok((own_messages, is_all))
     }
 }
 
@@ -359,21 +365,21 @@ impl InboxConnector for Linkedin {
             return Ok(InboxPage::default());
         }
         let (now, missing) = (self.client.now(), missing("read", "r_organization_social_feed"));
-        if let Some(page) = refused_before(account, cursor, now, &missing) {
+        if let Some(page) = recently_denied(account, cursor, now, &missing) {
             return Ok(page);
         }
         let mut walk = Walk::read(cursor, now);
-        walk.at_once = CALLS_AT_ONCE;
-        let (again, has_page) = (walk.again(), walk.page.is_some());
+        walk.pages_per_sync = CALLS_PER_SYNC;
+        let (restart, has_page) = (walk.restart(), walk.page.is_some());
         match walk.list().cloned() {
             Some(list) => match self.comments(account, walk, list).await {
-                Err(refusal) if refusal.is_permission() => Ok(refused(account, again, now, missing)),
+                Err(failed) if failed.is_permission() => Ok(denied(account, restart, now, missing)),
                 read => Ok(read?),
             },
             None => match self.posts(account, walk).await {
-                // The page is not known any more.
-                Err(Refusal { error: CallError::Permanent(_), .. }) if has_page => {
-                    Ok(InboxPage { cursor: again, ..InboxPage::default() })
+                // The page token is no longer valid.
+                Err(LinkedinError { error: CallError::Permanent(_), .. }) if has_page => {
+                    Ok(InboxPage { cursor: restart, ..InboxPage::default() })
                 }
                 read => Ok(read?),
             },
@@ -396,7 +402,7 @@ impl InboxConnector for Linkedin {
         true
     }
 
-    /// The text is plain: the "little text format" is that of posts.
+    /// Sends plain text: only posts use the "little text format".
     async fn reply(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Published, CallError> {
         let thread = reply.thread.thread_id.as_str();
         let (object, _) = comment_parts(thread).ok_or_else(no_context)?;
@@ -409,10 +415,10 @@ impl InboxConnector for Linkedin {
         let token = account.secrets.require("access_token")?;
         let path = format!("/rest/socialActions/{}/comments", encoded(thread));
         let request = self.request(Method::POST, &path, &token).json(&body);
-        let answer = self.send(Effect::Publishes, request).await.map_err(Refusal::of_reply)?;
-        let made = serde_json::from_slice::<Comment>(&answer.body).ok().and_then(|made| made.urn());
-        let number = answer.headers.get("x-restli-id").and_then(|id| id.to_str().ok());
-        let urn = made.or_else(|| comment_urn(object, number?));
+        let response = self.send(Effect::Publishes, request).await.map_err(LinkedinError::reply_error)?;
+        let urn_in_body = serde_json::from_slice::<Comment>(&response.body).ok().and_then(|comment| comment.urn());
+        let number = response.headers.get("x-restli-id").and_then(|id| id.to_str().ok());
+        let urn = urn_in_body.or_else(|| comment_urn(object, number?));
         urn.map(|urn| Published::new(urn, None)).ok_or_else(|| {
             let message = "LinkedIn accepted the reply but returned no ID: it may have been published.";
             CallError::Unknown(Failure::of(Category::OutcomeUnknown, message))
@@ -422,12 +428,12 @@ impl InboxConnector for Linkedin {
     async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Reconciled, CallError> {
         let thread = reply.thread.thread_id.as_str();
         comment_parts(thread).ok_or_else(no_context)?;
-        let (said, is_all) = match self.said(account, thread).await {
-            // What was answered is gone, with the answers to it.
-            Err(Refusal { status: Some(StatusCode::NOT_FOUND), .. }) => return Ok(Reconciled::Absent),
-            said => said?,
+        let (own_messages, is_all) = match self.own_messages(account, thread).await {
+            // The message that was replied to was deleted, and its replies with it.
+            Err(LinkedinError { status: Some(StatusCode::NOT_FOUND), .. }) => return Ok(Reconciled::Absent),
+            own_messages => own_messages?,
         };
-        Ok(match find_reply(reply, said.into_iter()) {
+        Ok(match find_reply(reply, own_messages.into_iter()) {
             Reconciled::Absent if !is_all => Reconciled::Unsupported,
             found => found,
         })

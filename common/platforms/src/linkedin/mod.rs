@@ -1,9 +1,8 @@
-//! LinkedIn, as a person or as an organisation's page (`pages.rs`): Posts API and Images API, versioned by month. Each
-//! of the two wants an application of its own.
+//! LinkedIn, for users and for organizations' pages (`pages.rs`): Posts API and Images API, versioned by month. Each of
+//! the two needs a separate application.
 //!
-//! A page's newest posts are searched after a call with unknown outcome. A person's posts cannot be read; if such a
-//! post is sent again by a person's decision, LinkedIn's "duplicate" names the post that is there, and that is the
-//! answer.
+//! After a call with an unknown outcome, a page's newest posts are searched. A user's posts cannot be read. If a user
+//! decides to send such a post again, LinkedIn's "duplicate" error names the existing post, which becomes the result.
 //!
 //! Sources: learn.microsoft.com/linkedin ("Posts API", "Images API", "little text format", "Versioning", "Error
 //! handling"), January to August 2026.
@@ -37,9 +36,9 @@ use super::{
     OutgoingPost, Published, Reconciled, Refreshed, Revocation, time_marker,
 };
 
-/// The version of the API; each lives about a year (looked up in November 2026).
+/// The version of the API. A version is supported for about a year (checked in November 2026).
 const VERSION: &str = "202607";
-/// Characters with a meaning in LinkedIn's "little text format"; one that is not escaped cuts the text off.
+/// Reserved characters of LinkedIn's "little text format". One that is not escaped truncates the text.
 const RESERVED: &str = "|{}@[]()<>#*_~\\";
 
 pub(super) struct Linkedin {
@@ -47,9 +46,9 @@ pub(super) struct Linkedin {
     metrics: Metrics,
     config: PlatformsConfig,
     api: String,
-    /// The host of tokens.
+    /// The host of the token endpoint.
     tokens: String,
-    /// The host of the page on which a person agrees.
+    /// The host of the authorization page.
     site: String,
     version: String,
 }
@@ -76,22 +75,22 @@ impl Linkedin {
             .header("X-Restli-Protocol-Version", "2.0.0")
     }
 
-    async fn send(&self, effect: Effect, request: RequestBuilder) -> Result<HttpResponse, Refusal> {
-        let answer = self.client.send(effect, request).await?;
-        if answer.status.is_success() { Ok(answer) } else { Err(self.refusal(effect, &answer)) }
+    async fn send(&self, effect: Effect, request: RequestBuilder) -> Result<HttpResponse, LinkedinError> {
+        let response = self.client.send(effect, request).await?;
+        if response.status.is_success() { Ok(response) } else { Err(self.classify(effect, &response)) }
     }
 
-    fn refusal(&self, effect: Effect, answer: &HttpResponse) -> Refusal {
-        let body: ErrorBody = serde_json::from_slice(&answer.body).unwrap_or_default();
+    fn classify(&self, effect: Effect, response: &HttpResponse) -> LinkedinError {
+        let body: ErrorBody = serde_json::from_slice(&response.body).unwrap_or_default();
         let detail = sanitize_message(&body.message, &[]);
         let sentence = |what: &str| match &detail {
             Some(detail) => format!("LinkedIn {what}: {detail}"),
             None => format!("LinkedIn {what}."),
         };
-        let code = body.service_error_code.map_or_else(|| answer.status.as_str().to_owned(), |code| code.to_string());
+        let code = body.service_error_code.map_or_else(|| response.status.as_str().to_owned(), |code| code.to_string());
         let failure = |category, what: &str| Failure::of(category, sentence(what)).from_platform(&code);
         let is_duplicate = body.is_duplicate();
-        let error = match answer.status {
+        let error = match response.status {
             StatusCode::UNPROCESSABLE_ENTITY | StatusCode::BAD_REQUEST if is_duplicate => {
                 CallError::Permanent(failure(Category::DuplicateContent, "already has this post"))
             }
@@ -105,7 +104,7 @@ impl Linkedin {
             StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => {
                 CallError::Permanent(failure(Category::InvalidContent, "does not accept this post"))
             }
-            // A version that has ended: the operator's matter, and no post's.
+            // The version is no longer supported, which only the operator can change.
             StatusCode::UPGRADE_REQUIRED => {
                 let version = &self.version;
                 let message = format!(
@@ -113,37 +112,37 @@ impl Linkedin {
                 );
                 self.client.misconfigured(&message, &code)
             }
-            // A day's calls are counted until midnight, UTC.
+            // The daily limit is reset at midnight UTC.
             StatusCode::TOO_MANY_REQUESTS => {
                 let midnight = self.client.now().checked_add_days(Days::new(1));
                 let midnight = midnight.and_then(|day| day.with_time(NaiveTime::MIN).single());
                 self.client.rate_limited(midnight, Some(&code))
             }
-            _ => self.client.classify_status(effect, answer, Some(&code), detail),
+            _ => self.client.classify_status(effect, response, Some(&code), detail),
         };
         let duplicate_of = is_duplicate.then(|| body.duplicate_of()).flatten();
-        Refusal { error, duplicate_of, status: Some(answer.status) }
+        LinkedinError { error, duplicate_of, status: Some(response.status) }
     }
 }
 
-/// A refused call.
-struct Refusal {
+/// A failed call.
+struct LinkedinError {
     error: CallError,
-    /// The post that is there already.
+    /// The existing post, if this one is a duplicate.
     duplicate_of: Option<String>,
-    /// `None`: there was no answer that could be read.
+    /// `None` if no readable response arrived.
     status: Option<StatusCode>,
 }
 
-impl From<CallError> for Refusal {
+impl From<CallError> for LinkedinError {
     fn from(error: CallError) -> Self {
         Self { error, duplicate_of: None, status: None }
     }
 }
 
-impl From<Refusal> for CallError {
-    fn from(refusal: Refusal) -> Self {
-        refusal.error
+impl From<LinkedinError> for CallError {
+    fn from(failed: LinkedinError) -> Self {
+        failed.error
     }
 }
 
@@ -176,7 +175,7 @@ impl ErrorBody {
         named || self.message.contains("is a duplicate of")
     }
 
-    /// "Content is a duplicate of urn:li:share:…"
+    /// Returns the URN in "Content is a duplicate of urn:li:share:…".
     fn duplicate_of(&self) -> Option<String> {
         let (_, rest) = self.message.split_once("urn:li:")?;
         let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != ':').unwrap_or(rest.len());
@@ -198,12 +197,12 @@ impl Connector for Linkedin {
         Some(self)
     }
 
-    /// Of pages alone.
+    /// Pages only.
     fn inbox(&self) -> Option<&dyn InboxConnector> {
         Some(self)
     }
 
-    /// Only approved partners get refresh tokens; for others, a person connects the account again.
+    /// Only approved partners get refresh tokens. Otherwise, a user connects the account again.
     async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
         if account.secrets.get("refresh_token").is_none() {
             let message = "LinkedIn no longer accepts the token; connect the account again.";
@@ -218,7 +217,7 @@ impl Connector for Linkedin {
         time_marker(seed)
     }
 
-    /// Pages; for a person, `reconcile` says that it is not possible.
+    /// True for pages. For users, `reconcile` returns that it is not supported.
     fn can_reconcile(&self) -> bool {
         true
     }
@@ -246,8 +245,8 @@ impl Connector for Linkedin {
         let token = account.secrets.require("access_token")?;
         let body = json!({ "initializeUploadRequest": { "owner": author(account) } });
         let request = self.request(Method::POST, "/rest/images?action=initializeUpload", &token).json(&body);
-        let answer = self.send(Effect::Repeatable, request).await?;
-        let Upload { upload_url, image: urn } = self.client.read::<Initialized>(Effect::Repeatable, &answer)?.value;
+        let response = self.send(Effect::Repeatable, request).await?;
+        let Upload { upload_url, image: urn } = self.client.read::<Initialized>(Effect::Repeatable, &response)?.value;
         if !self.is_linkedin(&upload_url) {
             let message = "LinkedIn returned an upload URL for the image that does not belong to LinkedIn.";
             return Err(CallError::Transient(Failure::of(Category::PlatformError, message)));
@@ -281,16 +280,16 @@ impl Connector for Linkedin {
         let token = account.secrets.require("access_token")?;
         let request = self.request(Method::POST, "/rest/posts", &token).json(&body);
         match self.send(Effect::Publishes, request).await {
-            Ok(answer) => match answer.headers.get("x-restli-id").and_then(|id| id.to_str().ok()) {
+            Ok(response) => match response.headers.get("x-restli-id").and_then(|id| id.to_str().ok()) {
                 Some(urn) => Ok(published(urn)),
                 None => Err(CallError::Unknown(Failure::of(
                     Category::OutcomeUnknown,
                     "LinkedIn accepted the post but returned no ID: it may have been published.",
                 ))),
             },
-            // An earlier call of this post made it.
-            Err(Refusal { duplicate_of: Some(urn), .. }) if post.has_earlier_attempt => Ok(published(&urn)),
-            Err(refusal) => Err(refusal.error),
+            // An earlier call created this post.
+            Err(LinkedinError { duplicate_of: Some(urn), .. }) if post.has_earlier_attempt => Ok(published(&urn)),
+            Err(failed) => Err(failed.error),
         }
     }
 
@@ -317,7 +316,7 @@ impl Connector for Linkedin {
 }
 
 impl Linkedin {
-    /// Returns whether an address from an answer is LinkedIn's: pictures and the token are sent there.
+    /// Returns whether a URL from a response belongs to LinkedIn, because images and the token are sent to it.
     fn is_linkedin(&self, address: &str) -> bool {
         let Ok(url) = Url::parse(address) else { return false };
         let host = url.host_str().unwrap_or_default();
@@ -339,7 +338,7 @@ fn published(urn: &str) -> Published {
 }
 
 fn content(post: &OutgoingPost) -> Result<Option<Value>, CallError> {
-    let picture = |image: &Image| -> Result<Value, CallError> {
+    let image_content = |image: &Image| -> Result<Value, CallError> {
         Ok(json!({ "id": image.name()?, "altText": image.alt_text.as_deref().unwrap_or_default() }))
     };
     Ok(match post.images.as_slice() {
@@ -349,15 +348,15 @@ fn content(post: &OutgoingPost) -> Result<Option<Value>, CallError> {
             })),
             (None, _) => None,
         },
-        [only] => Some(json!({ "media": picture(only)? })),
+        [only] => Some(json!({ "media": image_content(only)? })),
         images => {
-            let images = images.iter().map(picture).collect::<Result<Vec<_>, _>>()?;
+            let images = images.iter().map(image_content).collect::<Result<Vec<_>, _>>()?;
             Some(json!({ "multiImage": { "images": images } }))
         }
     })
 }
 
-/// Escapes the text; hashtags keep their meaning.
+/// Escapes the text, except hashtags.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut characters = text.chars().peekable();

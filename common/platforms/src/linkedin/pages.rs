@@ -1,4 +1,4 @@
-//! Pages of organisations: which ones a person may publish on, and what was published there.
+//! Pages of organizations: those that a user may publish on, and their posts.
 //!
 //! Sources: learn.microsoft.com/linkedin ("Organization Access Control by role", "Organization Lookup", "Posts API",
 //! "Find posts by authors"), January to August 2026.
@@ -17,16 +17,16 @@ use super::{Linkedin, published};
 use crate::text::comparable::is_same;
 use crate::window::{CallWindow, Listed, find};
 
-/// What the id of a page's account begins with; a person's is no URN.
+/// The prefix of the ids of page accounts. A user's id is not a URN.
 pub(super) const URN: &str = "urn:li:organization:";
 
-/// The roles that may publish in the organisation's name. The documents spell one of them in two ways.
+/// The roles that may publish for the organization. LinkedIn documents two spellings of one of them.
 const ROLES: [&str; 3] = ["ADMINISTRATOR", "CONTENT_ADMINISTRATOR", "CONTENT_ADMIN"];
 const PER_CALL: usize = 100;
-/// How many organisations are looked up by one call; their ids are in its address.
-const LOOKED_UP: usize = 50;
-/// How many of the newest posts are compared.
-const COMPARED: usize = 20;
+/// The maximum number of organizations per lookup. Their ids are in the URL.
+const IDS_PER_CALL: usize = 50;
+/// The maximum number of recent posts that are searched.
+const MAX_RECENT_POSTS: usize = 20;
 
 #[derive(Deserialize)]
 struct Elements<T> {
@@ -43,7 +43,7 @@ struct Role {
 }
 
 impl Role {
-    /// Returns the organisation's number if its bearer may publish. The number becomes a part of addresses.
+    /// Returns the organization's number if its role may publish. The number becomes part of URLs.
     fn publishable(&self) -> Option<&str> {
         let id = self.organization.strip_prefix(URN)?;
         let is_number = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit());
@@ -90,14 +90,14 @@ impl Post {
 }
 
 impl Linkedin {
-    /// Lists the pages that a person may publish on.
+    /// Lists the pages that the user may publish on.
     pub(super) async fn pages(&self, token: &SecretString) -> Result<Vec<Choice>, CallError> {
         let (mut ids, mut start) = (Vec::<String>::new(), 0);
         loop {
             let path = format!("/rest/organizationAcls?q=roleAssignee&state=APPROVED&start={start}&count={PER_CALL}");
             let request = self.request(Method::GET, &path, token);
-            let answer = self.send(Effect::Repeatable, request).await?;
-            let roles = self.client.read::<Elements<Role>>(Effect::Repeatable, &answer)?.elements;
+            let response = self.send(Effect::Repeatable, request).await?;
+            let roles = self.client.read::<Elements<Role>>(Effect::Repeatable, &response)?.elements;
             let count = roles.len();
             ids.extend(roles.iter().filter_map(Role::publishable).map(str::to_owned));
             start += PER_CALL;
@@ -105,17 +105,17 @@ impl Linkedin {
                 break;
             }
         }
-        // A person may have several roles in one organisation.
+        // A user may have several roles in one organization.
         ids.sort();
         ids.dedup();
         let mut found = Vec::new();
-        for some in ids.chunks(LOOKED_UP) {
-            // The parentheses and commas are the protocol's own.
+        for some in ids.chunks(IDS_PER_CALL) {
+            // The parentheses and commas belong to the protocol, so they are not encoded.
             let path = format!("/rest/organizationsLookup?ids=List({})", some.join(","));
-            let answer = self.send(Effect::Repeatable, self.request(Method::GET, &path, token)).await?;
-            let all = self.client.read::<Organizations>(Effect::Repeatable, &answer)?.results;
-            let asked = all.into_iter().filter(|(id, _)| some.contains(id));
-            found.extend(asked.map(|(id, organization)| Choice {
+            let response = self.send(Effect::Repeatable, self.request(Method::GET, &path, token)).await?;
+            let all = self.client.read::<Organizations>(Effect::Repeatable, &response)?.results;
+            let requested = all.into_iter().filter(|(id, _)| some.contains(id));
+            found.extend(requested.map(|(id, organization)| Choice {
                 id: format!("{URN}{id}"),
                 name: organization.localized_name,
                 detail: organization.vanity_name,
@@ -124,16 +124,16 @@ impl Linkedin {
         Ok(found)
     }
 
-    /// Looks for a post among the page's newest.
+    /// Searches the page's newest posts for a post.
     pub(super) async fn find(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
         let author = percent_encoding::utf8_percent_encode(&account.external_id, percent_encoding::NON_ALPHANUMERIC);
-        let path = format!("/rest/posts?author={author}&q=author&count={COMPARED}&sortBy=LAST_MODIFIED");
+        let path = format!("/rest/posts?author={author}&q=author&count={MAX_RECENT_POSTS}&sortBy=LAST_MODIFIED");
         let token = account.secrets.require("access_token")?;
         let request = self.request(Method::GET, &path, &token).header("X-RestLi-Method", "FINDER");
-        let answer = self.send(Effect::Repeatable, request).await?;
-        let posts = self.client.read::<Elements<Post>>(Effect::Repeatable, &answer)?.elements;
+        let response = self.send(Effect::Repeatable, request).await?;
+        let posts = self.client.read::<Elements<Post>>(Effect::Repeatable, &response)?.elements;
         let listed = posts.into_iter().map(|one| one.listed(post)).collect();
-        Ok(find(CallWindow::of(post.called_at), listed, COMPARED))
+        Ok(find(CallWindow::of(post.called_at), listed, MAX_RECENT_POSTS))
     }
 
     /// Returns whether the account is a page.
@@ -146,7 +146,7 @@ fn single_spaced(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the text that a commentary in the "little text format" shows, with single spaces.
+/// Returns the text that a commentary in the "little text format" displays, with single spaces.
 fn plain(commentary: &str) -> String {
     let (mut out, mut rest) = (String::with_capacity(commentary.len()), commentary);
     while let Some(c) = rest.chars().next() {

@@ -1,4 +1,4 @@
-//! Figures of Mastodon: one call for each post, since servers before 4.3 take one. Mastodon counts no views.
+//! Metrics of Mastodon: one call per post, because servers before 4.3 accept only one. Mastodon counts no views.
 //!
 //! Sources: docs.joinmastodon.org, `GET /api/v1/statuses/:id`, `GET /api/v1/accounts/verify_credentials`.
 
@@ -23,21 +23,21 @@ impl AnalyticsConnector for Mastodon {
         &self,
         account: &ConnectorAccount,
         posts: &[PublishedPost],
-        _aside: &mut SetAside,
+        _set_aside: &mut SetAside,
     ) -> Result<Vec<Option<Figures>>, CallError> {
         let instance = self.instance(account)?;
         let mut figures = Vec::with_capacity(posts.len());
         for post in posts {
             let request = instance.request(Method::GET, &format!("/api/v1/statuses/{}", segment(&post.external_id)));
-            let answer = self.client.send(Effect::Repeatable, request).await?;
-            if answer.status == StatusCode::NOT_FOUND {
+            let response = self.client.send(Effect::Repeatable, request).await?;
+            if response.status == StatusCode::NOT_FOUND {
                 figures.push(None);
                 continue;
             }
-            if !answer.status.is_success() {
-                return Err(self.client.classify_status(Effect::Repeatable, &answer, None, None));
+            if !response.status.is_success() {
+                return Err(self.client.classify_status(Effect::Repeatable, &response, None, None));
             }
-            let status: Value = self.client.read(Effect::Repeatable, &answer)?;
+            let status: Value = self.client.read(Effect::Repeatable, &response)?;
             figures.push(Some(self.metrics.post(|name| count(&status, name))));
         }
         Ok(figures)
@@ -46,7 +46,7 @@ impl AnalyticsConnector for Mastodon {
     async fn account_figures(
         &self,
         account: &ConnectorAccount,
-        _aside: &mut SetAside,
+        _set_aside: &mut SetAside,
     ) -> Result<AccountFigures, CallError> {
         let instance = self.instance(account)?;
         let request = instance.request(Method::GET, "/api/v1/accounts/verify_credentials");

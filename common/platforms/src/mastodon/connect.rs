@@ -1,6 +1,6 @@
-//! Connecting a Mastodon account: the server is one that a person names, so its address is checked and called through
-//! the guard. Crier registers an application there once and keeps it; servers delete unused applications, so
-//! it is checked before each use.
+//! Connecting a Mastodon account. A user types the server's URL, so it is checked and called through the guard. Crier
+//! registers an application there once and stores it. Servers delete unused applications, so it is checked before each
+//! use.
 //!
 //! Sources: docs.joinmastodon.org, "apps", "oauth", "OAuth scopes" (`profile` since 4.3); RFC 8414.
 
@@ -27,7 +27,7 @@ use super::rest::Instance;
 
 /// What Crier needs besides the account's name.
 const SCOPES: [&str; 4] = ["read:statuses", "read:notifications", "write:statuses", "write:media"];
-/// The scope to read the account's name: the narrow one since 4.3, the older one before.
+/// The scope to read the account's name: the narrow one since 4.3, and the one before.
 const PROFILE: &str = "profile";
 const OLDER_PROFILE: &str = "read:accounts";
 
@@ -40,7 +40,7 @@ const PERMISSIONS: [Permission; 3] = [
     },
 ];
 
-/// The server's description of itself (RFC 8414).
+/// The server's metadata (RFC 8414).
 #[derive(Deserialize)]
 struct Metadata {
     issuer: String,
@@ -63,20 +63,22 @@ impl Mastodon {
         Instance { client: &self.client, base: base.to_owned(), token: None }
     }
 
-    /// Returns the server's description; `None` for one before 4.3.
+    /// Returns the server's metadata. `None` before 4.3.
     async fn metadata(&self, base: &str) -> Result<Option<Metadata>, ConnectError> {
         let request = self.anonymous(base).request(Method::GET, "/.well-known/oauth-authorization-server");
-        let refused = |error| connect_error(error, Some("instance"));
-        let answer = self.client.send(Effect::Repeatable, request).await.map_err(refused)?;
-        match answer.status {
+        let to_connect_error = |error| connect_error(error, Some("instance"));
+        let response = self.client.send(Effect::Repeatable, request).await.map_err(to_connect_error)?;
+        match response.status {
             StatusCode::NOT_FOUND => Ok(None),
-            status if status.is_success() => self.client.read(Effect::Repeatable, &answer).map(Some).map_err(refused),
-            _ => Err(refused(self.client.classify_status(Effect::Repeatable, &answer, None, None))),
+            status if status.is_success() => {
+                self.client.read(Effect::Repeatable, &response).map(Some).map_err(to_connect_error)
+            }
+            _ => Err(to_connect_error(self.client.classify_status(Effect::Repeatable, &response, None, None))),
         }
     }
 
     /// Returns whether the server still knows an application. Mastodon needs no `redirect_uri` here; GoToSocial does.
-    async fn knows(
+    async fn knows_application(
         &self,
         server: &AuthServer,
         application: &Application,
@@ -90,23 +92,23 @@ impl Mastodon {
             ("redirect_uri", redirect_uri),
         ];
         let request = self.client.request(Method::POST, &server.token_url).form(&form);
-        let answer = self.client.send(Effect::Repeatable, request).await;
-        let answer = answer.map_err(|error| connect_error(error, Some("instance")))?;
-        match answer.status {
-            // The server refuses the kind of request and not the application.
-            StatusCode::BAD_REQUEST if is_check_unsupported(&answer.body) => Ok(true),
+        let response = self.client.send(Effect::Repeatable, request).await;
+        let response = response.map_err(|error| connect_error(error, Some("instance")))?;
+        match response.status {
+            // The server rejects this kind of request, and not the application.
+            StatusCode::BAD_REQUEST if is_check_unsupported(&response.body) => Ok(true),
             StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Ok(false),
             status if status.is_success() => Ok(true),
             _ => {
-                let error = self.client.classify_status(Effect::Repeatable, &answer, None, None);
+                let error = self.client.classify_status(Effect::Repeatable, &response, None, None);
                 Err(connect_error(error, Some("instance")))
             }
         }
     }
 }
 
-/// Returns whether an error of the token endpoint (RFC 6749, 5.2) says that the server does not do this check.
-/// `invalid_request` does not: it is GoToSocial's error for an application that it does not know.
+/// Returns whether an error of the token endpoint (RFC 6749, 5.2) means that the server does not support this check.
+/// `invalid_request` does not: GoToSocial returns it for unknown applications.
 fn is_check_unsupported(body: &[u8]) -> bool {
     #[derive(Deserialize)]
     struct TokenError {
@@ -116,7 +118,8 @@ fn is_check_unsupported(body: &[u8]) -> bool {
     error == "unsupported_grant_type"
 }
 
-/// Returns the server's host for a handle, with its port unless that is the one of https: each port is another server.
+/// Returns the server's host for a handle, with its port unless it is the default of https, because each port is a
+/// separate server.
 fn host_and_port(instance: &str) -> String {
     let Ok(url) = Url::parse(instance) else { return String::new() };
     let host = url.host_str().unwrap_or_default();
@@ -153,7 +156,7 @@ impl OAuthConnector for Mastodon {
         let has_profile = metadata.as_ref().is_some_and(|m| m.scopes_supported.iter().any(|scope| scope == PROFILE));
         let mut scopes = vec![if has_profile { PROFILE } else { OLDER_PROFILE }];
         scopes.extend(SCOPES);
-        // The paths are the same on every server; a server that named others could lead people elsewhere.
+        // These paths are the same on every server. A server that named others could send users elsewhere.
         let mut server = AuthServer::new(format!("{base}/oauth/authorize"), format!("{base}/oauth/token"), &scopes);
         server.client_auth = ClientAuth::Form;
         server.pkce =
@@ -177,7 +180,7 @@ impl OAuthConnector for Mastodon {
         stored: Option<Application>,
     ) -> Result<Option<Application>, ConnectError> {
         if let Some(stored) = stored
-            && self.knows(server, &stored, redirect_uri).await?
+            && self.knows_application(server, &stored, redirect_uri).await?
         {
             return Ok(Some(stored));
         }
@@ -188,9 +191,9 @@ impl OAuthConnector for Mastodon {
         });
         let instance = self.anonymous(request.instance);
         let request = instance.request(Method::POST, "/api/v1/apps").json(&body);
-        let made: Registered =
+        let created: Registered =
             instance.call(Effect::Repeatable, request).await.map_err(|error| connect_error(error, Some("instance")))?;
-        Ok(Some(Application::new(made.client_id, made.client_secret)))
+        Ok(Some(Application::new(created.client_id, created.client_secret)))
     }
 
     async fn exchange(&self, attempt: &Attempt, code: &str) -> Result<Grant, ConnectError> {
@@ -202,7 +205,7 @@ impl OAuthConnector for Mastodon {
         let token = Some(SecretString::from(grant.access_token()));
         let instance = Instance { client: &self.client, base: grant.instance.clone(), token };
         let own = instance.own_account().await.map_err(|error| connect_error(error, None))?;
-        // Without them the defaults apply until they are read again.
+        // Without limits, the defaults apply until they are read again.
         let limits = limits::read(&instance).await.ok();
         let handle = format!("{}@{}", own.username, host_and_port(&grant.instance));
         Ok(Connected {

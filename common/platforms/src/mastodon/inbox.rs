@@ -1,12 +1,12 @@
-//! The inbox of Mastodon: the notifications about mentions, and what the account answered elsewhere.
+//! The inbox of Mastodon: the notifications about mentions, and the account's own replies.
 //!
-//! A status that only those mentioned see (`direct`) is a direct message; all of one person are one conversation. An
-//! answer under one of the account's posts begins a thread, with what is answered below it; under anybody else's post
-//! it is a mention. A status names only what it answers, so those above are looked up, one by one: the call for a whole
-//! thread (`context`) may answer thousands.
+//! A status visible only to those mentioned (`direct`) is a direct message, and those of one user are one conversation.
+//! A reply to one of the account's statuses begins a thread, which contains everything below that reply. A reply below
+//! another author's status is a mention. A status names only its parent, so its ancestors are looked up one by one: the
+//! call for a whole thread (`context`) may return thousands.
 //!
-//! Lists are read forwards by id (`min_id`). Each look begins some minutes before the newest known entry, because an
-//! entry may become visible after a later one. The first look of all takes the newest page.
+//! Lists are read from oldest to newest, by id (`min_id`). Each sync begins some minutes before the newest known entry,
+//! because an entry may become visible after a later one. The first sync reads only the newest page.
 //!
 //! Sources: docs.joinmastodon.org, `GET /api/v1/notifications`, `GET /api/v1/accounts/:id/statuses`,
 //! `GET /api/v1/statuses/:id`, `POST /api/v1/statuses`; entities Notification, Status; "Posting to your profile" for
@@ -37,11 +37,11 @@ use crate::{CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Pub
 
 const MENTIONS: &str = "mentions";
 const OWN_REPLIES: &str = "own_replies";
-/// Few, because the statuses above each may have to be looked up, and a server allows 300 calls in 5 minutes.
+/// Small, because the ancestors of each entry may have to be looked up, and a server allows 300 calls in 5 minutes.
 const PAGE: usize = 15;
 const OVERLAP: TimeDelta = TimeDelta::minutes(2);
-/// How many pages are read without a pause, however many a server gives.
-const PAGES_AT_ONCE: u64 = 20;
+/// The maximum number of pages per sync.
+const PAGES_PER_SYNC: u64 = 20;
 const DIRECT: &str = "direct";
 
 #[derive(Clone, Debug, Deserialize)]
@@ -84,11 +84,11 @@ struct Notification {
     status: Option<Post>,
 }
 
-/// How far a list was read.
+/// The position in a list.
 struct Position {
-    /// What is newer is read in the next look.
+    /// The next sync reads newer entries than this one.
     from: Option<String>,
-    /// Where the next page begins.
+    /// The id at which the next page begins.
     page: Option<String>,
     pages: u64,
 }
@@ -104,31 +104,32 @@ impl Position {
         self.page.as_deref().or(self.from.as_deref())
     }
 
-    /// Returns the cursor after a page, its entries' ids and times from the newest on, and whether another follows now.
+    /// Returns the cursor after a page, and whether another page follows now. `entries` are the ids and times of the
+    /// page, newest first.
     fn after(self, entries: &[(String, DateTime<Utc>)], now: DateTime<Utc>) -> (Value, bool) {
         let settled = entries.iter().find(|(_, at)| *at <= now - OVERLAP).map(|(id, _)| id.clone());
         let oldest = || entries.last().map_or("0".to_owned(), |(id, _)| id.clone());
         let newest = entries.first().map(|(id, _)| id.clone());
-        let goes_on = self.min_id().is_some() && entries.len() >= PAGE && newest.as_deref() != self.min_id();
+        let continues = self.min_id().is_some() && entries.len() >= PAGE && newest.as_deref() != self.min_id();
         let from = settled.or(self.from).unwrap_or_else(oldest);
-        match newest.filter(|_| goes_on) {
+        match newest.filter(|_| continues) {
             Some(page) => {
                 let pages = self.pages + 1;
-                (json!({ "from": from, "page": page, "pages": pages }), !pages.is_multiple_of(PAGES_AT_ONCE))
+                (json!({ "from": from, "page": page, "pages": pages }), !pages.is_multiple_of(PAGES_PER_SYNC))
             }
             None => (json!({ "from": from }), false),
         }
     }
 }
 
-/// The statuses above those of a page: what each answers, whose it is, and its address.
+/// The ancestors of a page's statuses: the parent, the author and the URL of each.
 #[derive(Default)]
-struct Above {
+struct Ancestors {
     parents: Parents,
     known: HashMap<String, (String, Option<String>)>,
 }
 
-impl Above {
+impl Ancestors {
     fn insert(&mut self, post: &Post) {
         self.parents.insert(&post.id, post.in_reply_to_id.as_deref());
         self.known.insert(post.id.clone(), (post.account.id.clone(), post.url.clone()));
@@ -140,8 +141,8 @@ impl Post {
         self.visibility == DIRECT
     }
 
-    /// Returns the message in its thread; `None` if no other person is in it.
-    fn message(self, own: &str, above: &Above) -> Option<FetchedMessage> {
+    /// Returns the message in its thread. `None` if no other user takes part in it.
+    fn message(self, own: &str, ancestors: &Ancestors) -> Option<FetchedMessage> {
         let is_own = self.account.id == own;
         let mentioned = self.mentions.iter().find(|mention| mention.id != own);
         let (other, acct) = match (is_own, mentioned) {
@@ -149,14 +150,14 @@ impl Post {
             (true, Some(mention)) => (mention.id.clone(), mention.acct.clone()),
             (true, None) => return None,
         };
-        let root = above.parents.top(&self.id);
-        let (author, url) = above.known.get(root).cloned().unwrap_or_default();
+        let root = ancestors.parents.top(&self.id);
+        let (author, url) = ancestors.known.get(root).cloned().unwrap_or_default();
         let (kind, thread_id) = match (self.is_direct(), author == own) {
             (true, _) => (ConversationType::Dm, other.as_str()),
-            (false, true) => (ConversationType::Comment, above.parents.below_top(&self.id)),
+            (false, true) => (ConversationType::Comment, ancestors.parents.below_top(&self.id)),
             (false, false) => (ConversationType::Mention, root),
         };
-        // A word of the account in someone else's thread opens no conversation.
+        // A status of the account in someone else's thread begins no conversation.
         if is_own && kind == ConversationType::Mention {
             return None;
         }
@@ -185,18 +186,18 @@ impl Post {
     }
 }
 
-/// Returns the entries of a list that can be read: one that cannot must not hide the others.
+/// Returns the readable entries of a list. An unreadable entry must not hide the others.
 fn readable<T: DeserializeOwned>(list: Vec<Value>) -> Vec<T> {
     list.into_iter().take(PAGE).filter_map(|entry| serde_json::from_value(entry).ok()).collect()
 }
 
-/// Returns the text with the person it is for, if it does not name that person itself.
+/// Returns the text with a mention of the recipient, unless it contains one.
 fn addressed(text: &str, acct: &str) -> String {
     let mention = format!("@{acct}");
     if text.split_whitespace().any(|word| word == mention) { text.to_owned() } else { format!("{mention} {text}") }
 }
 
-/// Returns a text without the mentions at its start.
+/// Returns a text without its leading mentions.
 fn without_mentions(text: &str) -> &str {
     let mut text = text.trim_start();
     while let Some((_, rest)) = text.split_once(char::is_whitespace).filter(|(word, _)| word.starts_with('@')) {
@@ -225,7 +226,7 @@ impl Mastodon {
         let found: Vec<Notification> = self.page(instance, path, &[("types[]", "mention")], position.min_id()).await?;
         let entries: Vec<_> = found.iter().map(|entry| (entry.id.clone(), entry.created_at)).collect();
         let posts = found.into_iter().filter(|entry| entry.kind == "mention").filter_map(|entry| entry.status);
-        let messages = self.placed(instance, own, posts.collect()).await?;
+        let messages = self.thread_messages(instance, own, posts.collect()).await?;
         let (cursor, has_more) = position.after(&entries, self.client.now());
         Ok(InboxPage { messages, cursor, has_more, unavailable: None })
     }
@@ -239,47 +240,47 @@ impl Mastodon {
         let path = format!("/api/v1/accounts/{}/statuses", segment(own));
         let found: Vec<Post> = self.page(instance, &path, &[("exclude_reblogs", "true")], position.min_id()).await?;
         let entries: Vec<_> = found.iter().map(|post| (post.id.clone(), post.created_at)).collect();
-        let is_answer = |post: &Post| post.in_reply_to_account_id.as_deref().is_some_and(|id| id != own);
-        let posts = found.into_iter().filter(|post| post.account.id == own && (is_answer(post) || post.is_direct()));
-        let messages = self.placed(instance, own, posts.collect()).await?;
+        let is_reply = |post: &Post| post.in_reply_to_account_id.as_deref().is_some_and(|id| id != own);
+        let posts = found.into_iter().filter(|post| post.account.id == own && (is_reply(post) || post.is_direct()));
+        let messages = self.thread_messages(instance, own, posts.collect()).await?;
         let (cursor, has_more) = position.after(&entries, self.client.now());
         Ok(InboxPage { messages, cursor, has_more, unavailable: None })
     }
 
     /// Returns the statuses as messages in their threads.
-    async fn placed(
+    async fn thread_messages(
         &self,
         instance: &Instance<'_>,
         own: &str,
         posts: Vec<Post>,
     ) -> Result<Vec<FetchedMessage>, CallError> {
-        let mut above = Above::default();
-        posts.iter().for_each(|post| above.insert(post));
+        let mut ancestors = Ancestors::default();
+        posts.iter().for_each(|post| ancestors.insert(post));
         for _ in 0..MAX_LEVELS {
             let ids = posts.iter().filter(|post| !post.is_direct()).map(|post| post.id.as_str());
-            let missing = above.parents.missing(ids);
+            let missing = ancestors.parents.missing(ids);
             if missing.is_empty() {
                 break;
             }
             for id in missing {
-                // What was deleted, or is hidden from the account, begins the thread.
-                above.parents.insert(&id, None);
+                // If an ancestor was deleted or is hidden from the account, its child begins the thread.
+                ancestors.parents.insert(&id, None);
                 let request = instance.request(Method::GET, &format!("/api/v1/statuses/{}", segment(&id)));
-                let answer = self.client.send(Effect::Repeatable, request).await?;
-                match answer.status {
+                let response = self.client.send(Effect::Repeatable, request).await?;
+                match response.status {
                     StatusCode::NOT_FOUND | StatusCode::FORBIDDEN | StatusCode::GONE => {}
                     status if status.is_success() => {
-                        let post: Post = self.client.read(Effect::Repeatable, &answer)?;
+                        let post: Post = self.client.read(Effect::Repeatable, &response)?;
                         if post.id == id {
-                            above.insert(&post);
+                            ancestors.insert(&post);
                         }
                     }
-                    _ => return Err(self.client.classify_status(Effect::Repeatable, &answer, None, None)),
+                    _ => return Err(self.client.classify_status(Effect::Repeatable, &response, None, None)),
                 }
             }
         }
-        // The oldest first, as they are stored where two have the same time.
-        Ok(posts.into_iter().rev().filter_map(|post| post.message(own, &above)).collect())
+        // Oldest first: messages with the same time are stored in this order.
+        Ok(posts.into_iter().rev().filter_map(|post| post.message(own, &ancestors)).collect())
     }
 }
 
@@ -345,14 +346,14 @@ impl InboxConnector for Mastodon {
         Ok(instance.call::<Status>(Effect::Publishes, request).await?.published())
     }
 
-    /// The thread may have gone on since, so the person that the reply is for is not compared.
+    /// Ignores leading mentions, because the recipient may have changed with newer messages of the thread.
     async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Reconciled, CallError> {
         let (instance, own) = (self.instance(account)?, account.secrets.require("account_id")?);
         let wanted = without_mentions(&reply.text);
-        let answered = context_text(&reply.thread, "id")?;
-        let is_like_it = |status: &Status| status.in_reply_to_id.as_deref() == Some(answered);
-        let is_it = |text: &str| is_same(without_mentions(text), wanted);
-        instance.find(own.expose_secret(), reply.called_at, is_like_it, is_it).await
+        let status_id = context_text(&reply.thread, "id")?;
+        let is_candidate = |status: &Status| status.in_reply_to_id.as_deref() == Some(status_id);
+        let text_matches = |text: &str| is_same(without_mentions(text), wanted);
+        instance.find(own.expose_secret(), reply.called_at, is_candidate, text_matches).await
     }
 }
 

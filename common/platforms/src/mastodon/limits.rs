@@ -1,7 +1,7 @@
-//! The limits that a server states, and which software it runs.
+//! The limits that a server states, and the software that it runs.
 //!
 //! Sources: docs.joinmastodon.org, "instance" (v2, v1); NodeInfo 2.0; the API documents of Pleroma (`max_toot_chars`,
-//! `description_limit`, `upload_limit`) and GoToSocial. A number that is missing or zero is not stated.
+//! `description_limit`, `upload_limit`) and GoToSocial. A number that is missing or zero is ignored.
 
 use crier_domain::limits::{AccountLimits, IMAGE_TYPES};
 use http::{Method, StatusCode};
@@ -13,15 +13,15 @@ use super::rest::Instance;
 
 /// The maximum length of a software's name.
 const MAX_SOFTWARE: usize = 64;
-/// Pixelfed cuts alt texts at this length and does not state it.
+/// Pixelfed truncates alt texts to this length, without stating it.
 const PIXELFED_ALT_TEXT: u32 = 1_000;
 const MAX_CHARACTERS: &str = "/configuration/statuses/max_characters";
 
 /// Reads the limits of a server.
 pub(super) async fn read(instance: &Instance<'_>) -> Result<AccountLimits, CallError> {
-    let (stated, software) = (stated(instance).await?, software(instance).await?);
+    let (documents, software) = (instance_documents(instance).await?, software(instance).await?);
     let number = |paths: &[&str]| {
-        let found = paths.iter().find_map(|path| stated.iter().find_map(|one| one.pointer(path)?.as_u64()));
+        let found = paths.iter().find_map(|path| documents.iter().find_map(|one| one.pointer(path)?.as_u64()));
         found.filter(|number| *number > 0)
     };
     let count = |paths: &[&str]| number(paths).map(|number| u32::try_from(number).unwrap_or(u32::MAX));
@@ -36,7 +36,7 @@ pub(super) async fn read(instance: &Instance<'_>) -> Result<AccountLimits, CallE
         max_alt_text: alt_text.or(is_pixelfed.then_some(PIXELFED_ALT_TEXT)),
         max_image_bytes: number(&[&media("image_size_limit"), "/upload_limit"]),
         max_image_pixels: number(&[&media("image_matrix_limit")]),
-        mime_types: stated
+        mime_types: documents
             .iter()
             .find_map(|one| image_types(one.pointer(&media("supported_mime_types"))?))
             .unwrap_or_default(),
@@ -44,15 +44,15 @@ pub(super) async fn read(instance: &Instance<'_>) -> Result<AccountLimits, CallE
     })
 }
 
-/// Returns those of our types that are in a server's list; `None` if it is no list.
+/// Returns the supported types that are in a server's list. `None` if it is not a list.
 fn image_types(list: &Value) -> Option<Vec<String>> {
     let list = list.as_array()?;
     let is_named = |kind: &&str| list.iter().any(|named| named.as_str() == Some(kind));
     Some(IMAGE_TYPES.into_iter().filter(is_named).map(str::to_owned).collect())
 }
 
-/// Returns the server's descriptions of itself: the newer one, and the older one if that lacks the length of posts.
-async fn stated(instance: &Instance<'_>) -> Result<Vec<Value>, CallError> {
+/// Returns the server's instance documents: v2, and v1 if v2 lacks the maximum length of posts.
+async fn instance_documents(instance: &Instance<'_>) -> Result<Vec<Value>, CallError> {
     let newer = find(instance, "/api/v2/instance").await?;
     if newer.as_ref().is_some_and(|newer| newer.pointer(MAX_CHARACTERS).is_some()) {
         return Ok(newer.into_iter().collect());
@@ -61,7 +61,8 @@ async fn stated(instance: &Instance<'_>) -> Result<Vec<Value>, CallError> {
     Ok(newer.into_iter().chain(older).collect())
 }
 
-/// Returns the name of the server's software. Versions do not tell: other software states a version of Mastodon.
+/// Returns the name of the server's software. The version does not identify it, because other software reports a
+/// version of Mastodon.
 async fn software(instance: &Instance<'_>) -> Result<Option<String>, CallError> {
     let Some(known) = find(instance, "/.well-known/nodeinfo").await? else { return Ok(None) };
     let Some(path) = document_path(&known, &instance.base) else { return Ok(None) };
@@ -71,20 +72,20 @@ async fn software(instance: &Instance<'_>) -> Result<Option<String>, CallError> 
     Ok(is_name.then(|| name.to_ascii_lowercase()))
 }
 
-/// Returns the path of a document that `/.well-known/nodeinfo` lists. One at another server does not count.
+/// Returns the path of a document that `/.well-known/nodeinfo` lists. Documents on other servers are ignored.
 fn document_path(known: &Value, base: &str) -> Option<String> {
     let links = known.get("links")?.as_array()?;
     let mut paths = links.iter().filter_map(|link| link.get("href")?.as_str()?.strip_prefix(base));
     paths.rfind(|path| path.starts_with('/')).map(str::to_owned)
 }
 
-/// Returns a document; `None` if the server does not have it, or has something else there.
+/// Returns a document. `None` if the server does not have it or returns something else.
 async fn find(instance: &Instance<'_>, path: &str) -> Result<Option<Value>, CallError> {
-    let answer = instance.client.send(Effect::Repeatable, instance.request(Method::GET, path)).await?;
-    match answer.status {
-        status if status.is_success() => Ok(serde_json::from_slice(&answer.body).ok()),
+    let response = instance.client.send(Effect::Repeatable, instance.request(Method::GET, path)).await?;
+    match response.status {
+        status if status.is_success() => Ok(serde_json::from_slice(&response.body).ok()),
         StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED | StatusCode::GONE => Ok(None),
-        _ => Err(instance.client.classify_status(Effect::Repeatable, &answer, None, None)),
+        _ => Err(instance.client.classify_status(Effect::Repeatable, &response, None, None)),
     }
 }
 

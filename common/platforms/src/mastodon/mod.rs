@@ -1,9 +1,8 @@
-//! Mastodon: many servers, which people name themselves. `connect.rs` has the way through the browser.
+//! Mastodon: many servers, whose URLs users type. `connect.rs` connects accounts in the browser.
 //!
-//! The same `Idempotency-Key` within an hour returns the first status, so a call with unknown outcome can be repeated.
-//! Later, and to say what happened, the account's newest statuses are read with their sources: the source is the text
-//! as the server stored it, while a status itself is rendered. Servers that are compatible strip texts, forget keys, and
-//! may have no sources.
+//! The same `Idempotency-Key` within an hour returns the first status, so a call with an unknown outcome can be
+//! repeated. Later, the account's newest statuses are compared by their source, which is the text as the server stored
+//! it; the status itself contains rendered HTML. Compatible servers strip texts, ignore keys, and may have no sources.
 //!
 //! Sources: docs.joinmastodon.org, "media" (v2 upload, 206 while it is processed), "statuses" (post, source),
 //! "accounts" (verify_credentials, statuses), "Rate limits"; for 4.6 of July 2026.
@@ -38,9 +37,9 @@ use super::{
     MarkerSeed, OutgoingPost, Published, Reconciled, Refreshed, Revocation, marker_field, time_marker,
 };
 
-/// The name of our applications, which servers show with their posts.
+/// The name of Crier's applications, which servers show with their posts.
 const APP_NAME: &str = "Crier";
-/// How many of the newest statuses are looked through.
+/// The maximum number of recent statuses that are searched.
 const MAX_RECENT_POSTS: usize = 20;
 const VISIBILITIES: [&str; 3] = ["public", "unlisted", "private"];
 
@@ -62,8 +61,8 @@ impl Mastodon {
         Ok(Instance { client: &self.client, base, token: Some(account.secrets.require("access_token")?) })
     }
 
-    /// Says what is wrong with the pictures of a refused post.
-    async fn explain_refusal(&self, instance: &Instance<'_>, post: &OutgoingPost, error: CallError) -> CallError {
+    /// Returns a more specific error if the images of a rejected post are the cause.
+    async fn explain_rejection(&self, instance: &Instance<'_>, post: &OutgoingPost, error: CallError) -> CallError {
         for image in &post.images {
             let Some(id) = image.uploaded.as_ref().and_then(|uploaded| uploaded.name.as_str()) else { continue };
             match instance.media_status(id).await {
@@ -76,7 +75,7 @@ impl Mastodon {
                     let message = "Mastodon deleted an image that was uploaded earlier. Crier uploads it again.";
                     return CallError::UploadsMissing(Failure::of(Category::Media, message));
                 }
-                // The refusal says more than a failed look.
+                // The server's error says more than a failed lookup.
                 Ok(_) | Err(_) => {}
             }
         }
@@ -94,7 +93,7 @@ impl Connector for Mastodon {
         Some(self)
     }
 
-    /// Tokens do not expire: checks that the server still accepts this one.
+    /// Tokens do not expire. Checks that the server still accepts this one.
     async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
         self.instance(account)?.own_account().await?;
         Ok(Refreshed { secrets: None, token_expires_at: None, refresh_expires_at: None })
@@ -129,7 +128,7 @@ impl Connector for Mastodon {
         }
         let instance = self.instance(account)?;
         let request = instance.request(Method::POST, "/api/v2/media").multipart(form);
-        // 202: accepted and not processed yet; the post asks again if that takes longer.
+        // 202: the upload is still being processed. If that takes long, the post is retried.
         let uploaded: Media = instance.call(Effect::Repeatable, request).await?;
         Ok(Value::from(uploaded.id))
     }
@@ -144,7 +143,7 @@ impl Connector for Mastodon {
             .json(&body);
         match instance.call::<Status>(Effect::Publishes, request).await {
             Ok(status) => Ok(status.published()),
-            Err(error @ CallError::Permanent(_)) => Err(self.explain_refusal(&instance, post, error).await),
+            Err(error @ CallError::Permanent(_)) => Err(self.explain_rejection(&instance, post, error).await),
             Err(error) => Err(error),
         }
     }
@@ -152,10 +151,10 @@ impl Connector for Mastodon {
     async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
         let instance = self.instance(account)?;
         let id = account.secrets.require("account_id")?;
-        let is_like_it =
+        let is_candidate =
             |status: &Status| status.in_reply_to_id.is_none() && status.media_attachments.len() == post.images.len();
-        let is_it = |text: &str| is_same(text, &post.text);
-        instance.find(id.expose_secret(), post.called_at, is_like_it, is_it).await
+        let text_matches = |text: &str| is_same(text, &post.text);
+        instance.find(id.expose_secret(), post.called_at, is_candidate, text_matches).await
     }
 
     fn analytics(&self) -> Option<&dyn AnalyticsConnector> {
@@ -231,7 +230,7 @@ struct Status {
     /// The text as HTML.
     #[serde(default)]
     content: String,
-    /// The application that published it; not every server shows one.
+    /// The application that published it. Not every server shows one.
     application: Option<PostingApplication>,
 }
 

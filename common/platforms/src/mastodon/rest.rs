@@ -1,4 +1,4 @@
-//! Calls to one Mastodon server, and its errors: `{"error": "…"}`, sometimes with `error_description`.
+//! Calls to one Mastodon server and their errors: `{"error": "…"}`, sometimes with `error_description`.
 
 use chrono::{DateTime, Utc};
 use crier_domain::failure::{Category, Failure};
@@ -47,17 +47,17 @@ impl Instance<'_> {
         }
     }
 
-    /// Sends a request and reads its answer.
+    /// Sends a request and parses its response.
     pub(super) async fn call<T: DeserializeOwned>(
         &self,
         effect: Effect,
         request: RequestBuilder,
     ) -> Result<T, CallError> {
-        let answer = self.client.send(effect, request).await?;
-        if answer.status.is_success() {
-            return self.client.read(effect, &answer);
+        let response = self.client.send(effect, request).await?;
+        if response.status.is_success() {
+            return self.client.read(effect, &response);
         }
-        let body: ErrorBody = serde_json::from_slice(&answer.body).unwrap_or_default();
+        let body: ErrorBody = serde_json::from_slice(&response.body).unwrap_or_default();
         let token = self.token.as_ref().map(|token| token.expose_secret()).unwrap_or_default();
         let text = body.error_description.as_deref().unwrap_or(&body.error);
         let detail = sanitize_message(text, &[token]);
@@ -66,49 +66,51 @@ impl Instance<'_> {
             Some(detail) => format!("{name} {what}: {detail}"),
             None => format!("{name} {what}."),
         };
-        let code = answer.status.as_str().to_owned();
+        let code = response.status.as_str().to_owned();
         let failure = |category, what: &str| Failure::of(category, sentence(what)).from_platform(&code);
-        Err(match answer.status {
+        Err(match response.status {
             StatusCode::UNPROCESSABLE_ENTITY => {
                 CallError::Permanent(failure(Category::InvalidContent, "does not accept this post"))
             }
-            // The account is suspended or limited, or the token lacks a scope: only its owner can do something.
+            // The account is suspended or limited, or the token lacks a scope. Only the account's owner can change
+            // that.
             StatusCode::FORBIDDEN => CallError::Permanent(failure(Category::Account, "does not allow this")),
             StatusCode::NOT_FOUND if effect == Effect::Publishes => {
                 CallError::Permanent(failure(Category::PlatformRejected, "does not know this"))
             }
-            _ => self.client.classify_status(effect, &answer, None, detail),
+            _ => self.client.classify_status(effect, &response, None, detail),
         })
     }
 
-    /// Returns the account that the token belongs to.
+    /// Returns the account of the token.
     pub(super) async fn own_account(&self) -> Result<OwnAccount, CallError> {
         let request = self.request(Method::GET, "/api/v1/accounts/verify_credentials");
         self.call(Effect::Repeatable, request).await
     }
 
-    /// Returns a status as the server stored it; `None` if the server does not tell.
+    /// Returns the source of a status. `None` if the server does not provide it.
     pub(super) async fn source(&self, status_id: &str) -> Result<Option<String>, CallError> {
         #[derive(Deserialize)]
         struct Source {
             text: String,
         }
         let request = self.request(Method::GET, &format!("/api/v1/statuses/{}/source", segment(status_id)));
-        let answer = self.client.send(Effect::Repeatable, request).await?;
-        match answer.status {
+        let response = self.client.send(Effect::Repeatable, request).await?;
+        match response.status {
             StatusCode::NOT_FOUND => Ok(None),
-            status if status.is_success() => Ok(Some(self.client.read::<Source>(Effect::Repeatable, &answer)?.text)),
-            _ => Err(self.client.classify_status(Effect::Repeatable, &answer, None, None)),
+            status if status.is_success() => Ok(Some(self.client.read::<Source>(Effect::Repeatable, &response)?.text)),
+            _ => Err(self.client.classify_status(Effect::Repeatable, &response, None, None)),
         }
     }
 
-    /// Looks for a status among the account's newest: what `is_like_it` tells from the status, `is_it` from its text.
+    /// Searches the account's newest statuses. `is_candidate` filters statuses without their source; `text_matches`
+    /// checks their text.
     pub(super) async fn find(
         &self,
         account_id: &str,
         called_at: Option<DateTime<Utc>>,
-        is_like_it: impl Fn(&Status) -> bool,
-        is_it: impl Fn(&str) -> bool,
+        is_candidate: impl Fn(&Status) -> bool,
+        text_matches: impl Fn(&str) -> bool,
     ) -> Result<Reconciled, CallError> {
         let path = format!("/api/v1/accounts/{}/statuses", segment(account_id));
         let query = [("limit", MAX_RECENT_POSTS.to_string()), ("exclude_reblogs", "true".to_owned())];
@@ -118,17 +120,17 @@ impl Instance<'_> {
         let times: Vec<_> = newest.iter().map(|status| Some(status.created_at)).collect();
         let is_near = |status: &Status| window.contains(Some(status.created_at)) && status.is_ours();
         let mut found = Vec::new();
-        for status in newest.into_iter().filter(|status| is_near(status) && is_like_it(status)) {
-            // A server without sources shows only the rendered text.
+        for status in newest.into_iter().filter(|status| is_near(status) && is_candidate(status)) {
+            // A server without sources provides only the rendered text.
             let text = self.source(&status.id).await?.unwrap_or_else(|| crier_html::plain_text(&status.content));
-            if is_it(&text) {
+            if text_matches(&text) {
                 found.push(status.published());
             }
         }
         Ok(window.result(found, window.is_covered(&times, MAX_RECENT_POSTS)))
     }
 
-    /// Returns how the server answers for an uploaded picture: 200, 206 while it is processed, 404 if it is gone.
+    /// Returns the status code for an uploaded image: 200, 206 while it is processed, 404 if it no longer exists.
     pub(super) async fn media_status(&self, id: &str) -> Result<StatusCode, CallError> {
         let request = self.request(Method::GET, &format!("/api/v1/media/{}", segment(id)));
         Ok(self.client.send(Effect::Repeatable, request).await?.status)

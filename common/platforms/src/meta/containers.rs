@@ -1,9 +1,9 @@
-//! Containers: Instagram and Threads make a post in steps. Each picture of a carousel gets a container, the post gets one
-//! that names them, and a last call publishes it. Readers see nothing before that call, and a container is published at
-//! most once: so its status shows the outcome of a call whose response was lost.
+//! Containers, in which Instagram and Threads create a post in steps. Each image of a carousel gets a container, the
+//! post gets one that references them, and a last call publishes it. Nothing is visible before that call, and a
+//! container is published at most once, so its status shows the outcome of a call whose response was lost.
 //!
-//! The ids are in the post's marker, which is stored after each step. A container that failed or expired (after 24 hours)
-//! is made anew, a few times.
+//! The ids are in the post's marker, which is stored after each step. A container that failed or expired (after 24
+//! hours) is replaced, up to a maximum.
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use crier_domain::failure::{Category, Failure};
@@ -17,22 +17,23 @@ use crate::text::comparable::is_same;
 use crate::window::{self, CallWindow, Listed};
 use crate::{CallError, Marker, MarkerSeed, OutgoingPost, Published, Reconciled, Staged, marker_field};
 
-/// The maximum number of containers that are made for one post.
+/// The maximum number of containers created for one post.
 const MAX_CONTAINERS: u64 = 3;
-/// How long a platform may work on a container of pictures.
+/// The maximum time that a platform may process a container.
 const MAX_WORK: TimeDelta = TimeDelta::minutes(10);
-/// The bounds of the pause before a container's status is read again; between them it equals the time waited so far.
+/// The bounds of the pause before a container's status is read again. Between them, the pause equals the time waited so
+/// far.
 const MIN_PAUSE: TimeDelta = TimeDelta::seconds(2);
 const MAX_PAUSE: TimeDelta = TimeDelta::minutes(1);
-/// How many of the newest posts are searched for one whose id is unknown.
+/// The maximum number of recent posts that are searched for one whose id is unknown.
 const MAX_RECENT_POSTS: usize = 25;
-/// When a container whose account has used up its quota is tried again: the platform names no time.
+/// The pause if the account's quota is used up, because the platform names no time.
 const QUOTA_PAUSE: TimeDelta = TimeDelta::hours(1);
 
-/// Meta's code for a wrong parameter, and its subcode if the object does not exist.
+/// Meta's code for an invalid parameter, and its subcode if the object does not exist.
 const INVALID_PARAMETER: i64 = 100;
 const NO_SUCH_OBJECT: i64 = 33;
-/// Meta's subcodes for a container that does not exist, has expired, or whose picture is not downloaded yet.
+/// Meta's subcodes for a container that does not exist, has expired, or whose image is not downloaded yet.
 const CONTAINER_NOT_FOUND: i64 = 2_207_006;
 const CONTAINER_EXPIRED: i64 = 2_207_008;
 const MEDIA_NOT_READY: i64 = 2_207_027;
@@ -42,23 +43,23 @@ pub(crate) struct Containers<'a> {
     pub(crate) access: Access<'a>,
     /// The account's id.
     pub(crate) account: &'a str,
-    /// The path below the account at which containers are made.
+    /// The path, below the account, that creates containers.
     pub(crate) create: &'static str,
-    /// The path below the account at which a container is published.
+    /// The path, below the account, that publishes a container.
     pub(crate) publish: &'static str,
-    /// The path below the account that lists the published posts.
+    /// The path, below the account, that lists the published posts.
     pub(crate) list: &'static str,
-    /// The path below the account that returns the number of posts published within 24 hours, and its limit.
+    /// The path, below the account, that returns the number of posts published within 24 hours, and its limit.
     pub(crate) quota: &'static str,
-    /// The field of a container's status.
+    /// The name of the field for a container's status.
     pub(crate) status_field: &'static str,
-    /// The field of a container that gives the reason of a failure.
+    /// The name of the field for the reason of a container's failure.
     pub(crate) reason_field: &'static str,
-    /// The field of a post's text.
+    /// The name of the field for a post's text.
     pub(crate) text: &'static str,
 }
 
-/// What is sent to make a container.
+/// The parameters that create a container.
 pub(crate) type ContainerRequest = Map<String, Value>;
 
 #[derive(Deserialize)]
@@ -70,7 +71,7 @@ enum Status {
     InProgress,
     Finished,
     Published,
-    /// It failed, expired, or is unknown; with the platform's reason.
+    /// It failed, expired, or is unknown, for this reason.
     Gone(String),
 }
 
@@ -79,14 +80,14 @@ pub(crate) fn marker(seed: MarkerSeed) -> Marker {
     Marker::from_iter([("at".to_owned(), Value::from(seed.at.to_rfc3339_opts(SecondsFormat::Millis, true)))])
 }
 
-/// Returns whether an id may become a part of an address.
+/// Returns whether an id consists of digits, so that it may become part of a URL.
 pub(crate) fn is_id(id: &str) -> bool {
     !id.is_empty() && id.len() <= 64 && id.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 impl Containers<'_> {
-    /// Makes the next container, or checks the last one. `item` returns the request for one picture of a carousel,
-    /// `whole` that for the post.
+    /// Creates the next container, or checks the last one. `item` returns the request for one image of a carousel,
+    /// `whole` the request for the post.
     pub(crate) async fn stage(
         &self,
         post: &OutgoingPost,
@@ -104,7 +105,7 @@ impl Containers<'_> {
         let is_item = post.images.len() > 1 && items.len() < post.images.len();
         let request = if is_item { item(items.len()) } else { whole(&items)? };
         let created = match self.create(&request).await {
-            // A picture of the carousel is not downloaded yet.
+            // An image of the carousel is not downloaded yet.
             Err(GraphFailure { subcode: Some(MEDIA_NOT_READY), .. }) => return Ok(Staged::Pending(MIN_PAUSE)),
             created => created.map_err(|failure| failure.error)?,
         };
@@ -127,13 +128,13 @@ impl Containers<'_> {
         let path = format!("{}/{}", self.account, self.publish);
         let request = self.access.request(Method::POST, &path).form(&[("creation_id", container)]);
         let created: Created = self.access.call(Effect::Publishes, request).await?;
-        // The post is published; a missing address does not change that.
+        // The post is published, even if its URL cannot be read.
         let url = if is_id(&created.id) { self.permalink(&created.id).await.ok().flatten() } else { None };
         Ok(Published::new(created.id, url))
     }
 
-    /// Makes a container and publishes it, without storing its id: after a lost response the caller must search for the
-    /// post.
+    /// Creates a container and publishes it without storing its id. After a lost response, the caller must search for
+    /// the post.
     pub(crate) async fn publish_unstored(&self, request: &ContainerRequest) -> Result<Published, GraphFailure> {
         let container = self.create(request).await?;
         let path = format!("{}/{}", self.account, self.publish);
@@ -142,9 +143,9 @@ impl Containers<'_> {
         Ok(Published::new(created.id, None))
     }
 
-    /// Asks the container whether an earlier call published it.
+    /// Looks up whether an earlier call published the container.
     pub(crate) async fn reconcile(&self, post: &OutgoingPost) -> Result<Reconciled, CallError> {
-        // It is stored before the call.
+        // The id is stored before the call.
         let Some(container) = post.marker.get("container").and_then(Value::as_str) else {
             return Ok(Reconciled::Absent);
         };
@@ -223,8 +224,8 @@ impl Containers<'_> {
         })
     }
 
-    /// Fails if the account has published as much as it may within 24 hours. If the quota cannot be read, continues:
-    /// the publish call is rejected then.
+    /// Fails if the account has published as many posts as it may within 24 hours. If the quota cannot be read,
+    /// continues, and the publish call is rejected.
     async fn check_quota(&self) -> Result<(), CallError> {
         #[derive(Deserialize)]
         struct Quotas {

@@ -1,5 +1,5 @@
-//! Calls to the Graph API and its errors: `{error: {message, code, error_subcode, is_transient, error_user_msg}}`. The
-//! subcode says more than the code.
+//! Calls to the Graph API and their errors: `{error: {message, code, error_subcode, is_transient, error_user_msg}}`.
+//! The subcode is more precise than the code.
 
 use chrono::{DateTime, Utc};
 use crier_base::hexadecimal;
@@ -16,7 +16,7 @@ use sha2::Sha256;
 use crate::CallError;
 use crate::call::{Effect, PlatformClient, retry_at, sanitize_message};
 
-/// A token, and the proof that the application sends it.
+/// A token, and the application's secret, which proves who sends the token.
 pub(crate) struct Access<'a> {
     pub(crate) client: &'a PlatformClient,
     pub(crate) graph: &'a str,
@@ -41,7 +41,7 @@ struct GraphError {
     error_user_msg: Option<String>,
 }
 
-/// A list, with its place among the pages.
+/// A page of a list.
 #[derive(Deserialize)]
 pub(crate) struct List<T> {
     #[serde(default = "Vec::new")]
@@ -52,7 +52,7 @@ pub(crate) struct List<T> {
 #[derive(Deserialize)]
 struct Paging {
     cursors: Option<Cursors>,
-    /// Only whether there is one is of interest: its address holds a token.
+    /// Only its presence matters. The URL contains a token.
     next: Option<serde::de::IgnoredAny>,
 }
 
@@ -62,7 +62,7 @@ struct Cursors {
 }
 
 impl<T> List<T> {
-    /// Returns the name of the next page (`after`), if there is one.
+    /// Returns the token of the next page (`after`), if there is one.
     pub(crate) fn next(&self) -> Option<String> {
         self.paging.as_ref().filter(|paging| paging.next.is_some())?.cursors.as_ref()?.after.clone()
     }
@@ -80,13 +80,13 @@ pub(crate) fn parse_time(text: &str) -> Option<DateTime<Utc>> {
 }
 
 impl Access<'_> {
-    /// Starts a request to a path below the version. The token is in a header: addresses are logged by others.
+    /// Starts a request to a path below the version. The token is in a header, because proxies log URLs.
     pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
         let request = self.client.request(method, &format!("{}/{path}", self.graph));
         let request = request.bearer_auth(self.token.expose_secret());
         match self.app_secret.expose_secret() {
             "" => request,
-            secret => request.query(&[("appsecret_proof", proof(self.token.expose_secret(), secret))]),
+            secret => request.query(&[("appsecret_proof", appsecret_proof(self.token.expose_secret(), secret))]),
         }
     }
 
@@ -98,38 +98,38 @@ impl Access<'_> {
         self.call_with_codes(effect, request).await.map_err(|failure| failure.error)
     }
 
-    /// The same, with Meta's codes in the error.
+    /// Like [`Access::call`], with Meta's codes in the error.
     pub(crate) async fn call_with_codes<T: DeserializeOwned>(
         &self,
         effect: Effect,
         request: RequestBuilder,
     ) -> Result<T, GraphFailure> {
-        let answer = self.client.send(effect, request).await?;
-        self.read_answer(effect, &answer)
+        let response = self.client.send(effect, request).await?;
+        self.read_response(effect, &response)
     }
 
-    /// Reads an answer, or Meta's error.
-    pub(crate) fn read_answer<T: DeserializeOwned>(
+    /// Parses a response, or Meta's error.
+    pub(crate) fn read_response<T: DeserializeOwned>(
         &self,
         effect: Effect,
-        answer: &HttpResponse,
+        response: &HttpResponse,
     ) -> Result<T, GraphFailure> {
-        if answer.status.is_success() {
-            return Ok(self.client.read(effect, answer)?);
+        if response.status.is_success() {
+            return Ok(self.client.read(effect, response)?);
         }
-        match serde_json::from_slice(&answer.body) {
+        match serde_json::from_slice(&response.body) {
             Ok(ErrorBody { error }) => {
                 let (code, subcode) = (error.code, error.error_subcode);
-                Err(GraphFailure { code, subcode, error: self.classify(effect, answer, &error) })
+                Err(GraphFailure { code, subcode, error: self.classify(effect, response, &error) })
             }
-            Err(_) => Err(self.client.classify_status(effect, answer, None, None).into()),
+            Err(_) => Err(self.client.classify_status(effect, response, None, None).into()),
         }
     }
 
-    fn classify(&self, effect: Effect, answer: &HttpResponse, error: &GraphError) -> CallError {
+    fn classify(&self, effect: Effect, response: &HttpResponse, error: &GraphError) -> CallError {
         let text = error.error_user_msg.as_deref().unwrap_or(&error.message);
         let detail = sanitize_message(text, &[self.token.expose_secret()]);
-        let (kind, category, what) = class(error);
+        let (kind, category, what) = error_class(error);
         let code = match error.error_subcode {
             Some(subcode) => format!("{}/{subcode}", error.code),
             None => error.code.to_string(),
@@ -145,14 +145,14 @@ impl Access<'_> {
             Kind::Permanent => CallError::Permanent(failure),
             Kind::Internal => self.client.classify_unknown_effect(effect, "had an internal error", Some(&code)),
             Kind::UploadsMissing => CallError::UploadsMissing(failure),
-            Kind::Rate => self.client.rate_limited(retry_at(&answer.headers, self.client.now()), Some(&code)),
+            Kind::Rate => self.client.rate_limited(retry_at(&response.headers, self.client.now()), Some(&code)),
             Kind::Transient => CallError::Transient(failure),
-            Kind::ByStatus => self.client.classify_status(effect, answer, Some(&code), detail),
+            Kind::ByStatus => self.client.classify_status(effect, response, Some(&code), detail),
         }
     }
 }
 
-/// A failed call with Meta's codes; both are 0 or absent if the answer has none.
+/// A failed call with Meta's codes. Without codes in the response, `code` is 0 and `subcode` is `None`.
 pub(crate) struct GraphFailure {
     pub(crate) code: i64,
     pub(crate) subcode: Option<i64>,
@@ -168,7 +168,7 @@ impl From<CallError> for GraphFailure {
 enum Kind {
     Reauth,
     Permanent,
-    /// Whether something was made is not known.
+    /// It is unknown whether anything was created.
     Internal,
     UploadsMissing,
     /// Nothing was published, and another attempt may succeed.
@@ -177,8 +177,8 @@ enum Kind {
     ByStatus,
 }
 
-/// Returns the class of an error, its category and what Facebook does, for people.
-fn class(error: &GraphError) -> (Kind, Category, &'static str) {
+/// Returns the class of an error, its category, and a phrase for users that says what Facebook does.
+fn error_class(error: &GraphError) -> (Kind, Category, &'static str) {
     use Kind::{ByStatus, Internal, Permanent, Rate, Reauth, Transient, UploadsMissing};
     match (error.code, error.error_subcode) {
         (_, Some(1_366_046)) => (Permanent, Category::Media, "does not accept an image of this post"),
@@ -191,7 +191,7 @@ fn class(error: &GraphError) -> (Kind, Category, &'static str) {
         (_, Some(1_404_006 | 1_404_078 | 1_404_112 | 4_854_002)) => {
             (Permanent, Category::Account, "requires an action on this account first")
         }
-        // The container of Instagram and Threads.
+        // Containers of Instagram and Threads.
         (_, Some(2_207_003 | 2_207_052)) => (Transient, Category::Media, "could not download an image"),
         (_, Some(2_207_020 | 2_207_006 | 2_207_008 | 2_207_027 | 2_207_032 | 2_207_053)) => {
             (Transient, Category::Media, "has not finished processing the images")
@@ -201,11 +201,11 @@ fn class(error: &GraphError) -> (Kind, Category, &'static str) {
         }
         (_, Some(2_207_042)) => (Rate, Category::RateLimited, "asks to wait"),
         (_, Some(2_207_050)) => (Permanent, Category::Account, "has restricted this account"),
-        // "Action blocked": the post may be out all the same.
+        // "Action blocked": the post may still have been published.
         (_, Some(2_207_001 | 2_207_051)) => (Internal, Category::PlatformError, "failed"),
         (24, _) => (Transient, Category::Media, "has not finished processing the images"),
         (_, Some(1_363_047 | 1_609_010)) => (Internal, Category::PlatformError, "had a temporary error"),
-        // The page is not there any more for this token.
+        // The page no longer exists for this token.
         (190 | 102, _) | (100, Some(33)) => (Reauth, Category::AuthExpired, "denied access; connect the account again"),
         (3 | 10 | 200..=299, _) => (Permanent, Category::Account, "does not allow this"),
         (4 | 17 | 32 | 341 | 613 | 80_001 | 80_002, _) => (Rate, Category::RateLimited, "asks to wait"),
@@ -218,8 +218,8 @@ fn class(error: &GraphError) -> (Kind, Category, &'static str) {
     }
 }
 
-/// `appsecret_proof`: without the application's secret, a stolen token is of no use.
-fn proof(token: &str, app_secret: &str) -> String {
+/// `appsecret_proof`: a stolen token cannot be used without the application's secret.
+fn appsecret_proof(token: &str, app_secret: &str) -> String {
     match Hmac::<Sha256>::new_from_slice(app_secret.as_bytes()) {
         Ok(mut mac) => {
             mac.update(token.as_bytes());

@@ -1,8 +1,8 @@
-//! What the inboxes of Meta's platforms share: their two streams, permissions that are missing, and replies whose answer
-//! was lost. One more platform of Meta implements [`Streams`], and its `fetch` calls [`fetch`].
+//! The common parts of the inboxes of Meta's platforms: their two streams, missing permissions, and replies whose
+//! response was lost. To add a platform of Meta, implement [`Streams`] and call [`fetch`] in its `fetch`.
 //!
-//! Meta answers "does not exist" (100/33) for what an account may not see and for what was deleted. Neither says that
-//! the account's access has ended: that shows when it publishes.
+//! Meta returns "does not exist" (100/33) both for what an account may not see and for what was deleted. Neither means
+//! that the account's access has ended; publishing detects that.
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
@@ -17,24 +17,24 @@ use crate::call::Effect;
 use crate::inbox::InboxPage;
 use crate::inbox::by_post::{CommentList, Walk};
 use crate::inbox::newest_first::Pass;
-use crate::inbox::refused::{refused, refused_before};
-pub(crate) use crate::inbox::said::{Said, find_reply};
+pub(crate) use crate::inbox::own_message::{OwnMessage, find_reply};
+use crate::inbox::permission::{denied, recently_denied};
 use crate::{CallError, ConnectorAccount};
 
-/// How often an account is looked at. A page or a profile that few people see has some 5,000 calls a day.
+/// The interval between syncs of an account. A page or profile with few viewers has about 5,000 calls per day.
 pub(crate) const INTERVAL: TimeDelta = TimeDelta::minutes(5);
 
-/// A server that sends more than it was asked for is not read further.
+/// The maximum number of entries read from a page.
 const MAX_ENTRIES: usize = 100;
-/// A message to a person whose last one is older than 24 hours.
+/// The errors of a message to a user whose last message is older than 24 hours.
 const WINDOW_CLOSED: [i64; 2] = [2_018_065, 2_018_278];
 
-/// Returns whether an id may become a part of an address: digits, in one or two parts.
+/// Returns whether an id consists of digits, in one or two parts, so that it may become part of a URL.
 pub(crate) fn is_object_id(id: &str) -> bool {
     !id.is_empty() && id.len() <= 100 && id.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_')
 }
 
-/// Returns the entries of a list that can be read: one that cannot must not hide the others.
+/// Returns the readable entries of a list. An unreadable entry must not hide the others.
 pub(crate) fn read<T: DeserializeOwned>(entries: &[Value]) -> Vec<T> {
     entries.iter().take(MAX_ENTRIES).filter_map(|entry| T::deserialize(entry).ok()).collect()
 }
@@ -43,7 +43,7 @@ fn is_permission(failure: &GraphFailure) -> bool {
     matches!(failure.code, 3 | 10 | 200..=299)
 }
 
-/// Asks for a page of a list, from `after` on.
+/// Requests a page of a list, starting at `after`.
 pub(crate) async fn list(
     access: &Access<'_>,
     path: &str,
@@ -54,7 +54,8 @@ pub(crate) async fn list(
     access.call_with_codes(Effect::Repeatable, request).await
 }
 
-/// The same for what stands below a post or a comment, which may have been deleted meanwhile: it has no entries then.
+/// Like [`list`], for the comments of a post or the replies to a comment. If that was deleted meanwhile, the page is
+/// empty.
 pub(crate) async fn list_below(
     access: &Access<'_>,
     path: &str,
@@ -67,10 +68,10 @@ pub(crate) async fn list_below(
     }
 }
 
-/// The two streams of an inbox: what people write below the account's posts, and one list, the newest first.
+/// The two streams of an inbox: what users write below the account's posts, and a list with the newest entries first.
 #[async_trait]
 pub(crate) trait Streams {
-    /// The stream of what stands below posts. The other one is a list.
+    /// The name of the stream below posts. The other stream is a list.
     const BELOW_POSTS: &'static str;
 
     fn now(&self) -> DateTime<Utc>;
@@ -80,10 +81,10 @@ pub(crate) trait Streams {
     /// Returns the failure of a stream whose permission is missing.
     fn missing(account: &ConnectorAccount, stream: &str) -> Failure;
 
-    /// Reads a page of posts with what comes with them, and notes which have more below.
+    /// Reads a page of posts with the comments included in it, and records which posts have more.
     async fn posts(access: &Access<'_>, account: &ConnectorAccount, walk: Walk) -> Result<InboxPage, GraphFailure>;
 
-    /// Reads a further page of what stands below a post.
+    /// Reads another page of the comments below a post.
     async fn below_post(
         access: &Access<'_>,
         account: &ConnectorAccount,
@@ -107,43 +108,45 @@ pub(crate) async fn fetch<S: Streams>(
     cursor: Option<&Value>,
 ) -> Result<InboxPage, CallError> {
     let (now, missing) = (platform.now(), S::missing(account, stream));
-    if let Some(page) = refused_before(account, cursor, now, &missing) {
+    if let Some(page) = recently_denied(account, cursor, now, &missing) {
         return Ok(page);
     }
     let access = platform.access_of(account)?;
-    let (again, has_page, read) = if stream == S::BELOW_POSTS {
+    let (restart, has_page, read) = if stream == S::BELOW_POSTS {
         let walk = Walk::read(cursor, now);
-        let (again, has_page) = (walk.again(), walk.page.is_some() || walk.list().is_some());
+        let (restart, has_page) = (walk.restart(), walk.page.is_some() || walk.list().is_some());
         let read = match walk.list().cloned() {
             Some(list) => S::below_post(&access, account, walk, list).await,
             None => S::posts(&access, account, walk).await,
         };
-        (again, has_page, read)
+        (restart, has_page, read)
     } else {
         let pass = Pass::read(cursor, now);
-        (pass.again(), pass.page.is_some(), S::newest_first(&access, account, pass).await)
+        (pass.restart(), pass.page.is_some(), S::newest_first(&access, account, pass).await)
     };
     match read {
         Ok(page) => Ok(page),
-        Err(failure) if is_permission(&failure) || is_gone(&failure) => Ok(refused(account, again, now, missing)),
-        // The page is not known any more.
+        Err(failure) if is_permission(&failure) || is_gone(&failure) => Ok(denied(account, restart, now, missing)),
+        // The page token is no longer valid.
         Err(GraphFailure { error: CallError::Permanent(_), .. }) if has_page => {
-            Ok(InboxPage { cursor: again, ..InboxPage::default() })
+            Ok(InboxPage { cursor: restart, ..InboxPage::default() })
         }
         Err(failure) => Err(failure.error),
     }
 }
 
-/// Returns the error of a reply.
-pub(crate) fn of_reply(failure: GraphFailure, missing: Failure) -> CallError {
+/// Converts the error to that of a reply.
+pub(crate) fn reply_error(failure: GraphFailure, missing: Failure) -> CallError {
     let code = failure.error.failure().platform_code.clone().unwrap_or_default();
-    let said = |category, message: &str| CallError::Permanent(Failure::of(category, message).from_platform(&code));
+    let permanent = |category, message: &str| CallError::Permanent(Failure::of(category, message).from_platform(&code));
     match &failure {
         GraphFailure { subcode: Some(subcode), .. } if WINDOW_CLOSED.contains(subcode) => {
-            said(Category::PlatformRejected, "The 24 hours for a reply to this person have passed.")
+            permanent(Category::PlatformRejected, "The 24 hours for a reply to this person have passed.")
         }
         failure if is_permission(failure) => CallError::Permanent(missing.from_platform(&code)),
-        failure if is_gone(failure) => said(Category::PlatformRejected, "The message to reply to no longer exists."),
+        failure if is_gone(failure) => {
+            permanent(Category::PlatformRejected, "The message to reply to no longer exists.")
+        }
         _ => failure.error,
     }
 }

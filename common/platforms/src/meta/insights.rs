@@ -1,8 +1,8 @@
-//! Insights: the values of metrics that are asked for by name. One name that Meta does not know, or does not allow, fails
-//! the whole call. Then each is asked for alone, and those that fail are set aside for the account.
+//! Insights: the values of metrics that are requested by name. If Meta does not know one name, or does not allow it,
+//! the whole call fails. Each is then requested separately, and those that fail are set aside for the account.
 //!
-//! Sources: "Insights" of the Graph API, the Instagram platform and Threads, January to June 2026. An empty answer means
-//! that there is no figure yet, not 0.
+//! Sources: "Insights" of the Graph API, the Instagram platform and Threads, January to June 2026. An empty response
+//! means that there is no value yet, not 0.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ struct InsightValue {
 }
 
 impl Insight {
-    /// Returns the newest value. One that is split up (by the kind of reaction) is added up.
+    /// Returns the newest value, added up if it is split (by the kind of reaction).
     fn value(&self) -> Option<i64> {
         let newest = self.total_value.as_ref().or_else(|| self.values.last())?;
         match newest.value.as_ref()? {
@@ -51,37 +51,37 @@ impl Insight {
     }
 }
 
-/// What the object that is asked about answers.
+/// The insights of an object.
 pub(crate) enum Insights {
     Known(Values),
-    /// It is not there any more.
+    /// The object no longer exists.
     Gone,
 }
 
 impl Access<'_> {
-    /// Asks for metrics of an object: a post or an account.
+    /// Requests metrics of an object: a post or an account.
     pub(crate) async fn insights(
         &self,
         path: &str,
         names: &[&str],
-        aside: &mut SetAside,
+        set_aside: &mut SetAside,
     ) -> Result<Insights, CallError> {
-        let names: Vec<&str> = names.iter().copied().filter(|name| !aside.contains(name)).collect();
+        let names: Vec<&str> = names.iter().copied().filter(|name| !set_aside.contains(name)).collect();
         if names.is_empty() {
             return Ok(Insights::Known(Values::new()));
         }
-        match self.ask(path, &names).await {
+        match self.fetch_values(path, &names).await {
             Ok(values) => return Ok(Insights::Known(values)),
             Err(failure) if is_gone(&failure) => return Ok(Insights::Gone),
-            Err(failure) if !is_of_a_name(&failure) => return Err(failure.error),
+            Err(failure) if !is_metric_error(&failure) => return Err(failure.error),
             Err(_) => {}
         }
         let mut all = Values::new();
         for name in names {
-            match self.ask(path, &[name]).await {
+            match self.fetch_values(path, &[name]).await {
                 Ok(values) => all.extend(values),
-                Err(failure) if is_of_a_name(&failure) => self.set_aside(name, aside),
-                // It was deleted since the first call.
+                Err(failure) if is_metric_error(&failure) => self.set_aside_metric(name, set_aside),
+                // Deleted since the first call.
                 Err(failure) if is_gone(&failure) => return Ok(Insights::Gone),
                 Err(failure) => return Err(failure.error),
             }
@@ -89,17 +89,17 @@ impl Access<'_> {
         Ok(Insights::Known(all))
     }
 
-    /// Returns the figures of posts whose metrics are all insights, one call for each.
+    /// Returns the metrics of posts whose metrics are all insights, with one call per post.
     pub(crate) async fn post_figures(
         &self,
         posts: &[PublishedPost],
         metrics: &Metrics,
-        aside: &mut SetAside,
+        set_aside: &mut SetAside,
     ) -> Result<Vec<Option<Figures>>, CallError> {
         let mut figures = Vec::with_capacity(posts.len());
         for post in posts {
             let path = format!("{}/insights", post.external_id);
-            figures.push(match self.insights(&path, &metrics.of_posts(), aside).await? {
+            figures.push(match self.insights(&path, &metrics.of_posts(), set_aside).await? {
                 Insights::Known(values) => Some(metrics.post(|name| values.get(name).copied())),
                 Insights::Gone => None,
             });
@@ -107,31 +107,31 @@ impl Access<'_> {
         Ok(figures)
     }
 
-    async fn ask(&self, path: &str, names: &[&str]) -> Result<Values, GraphFailure> {
+    async fn fetch_values(&self, path: &str, names: &[&str]) -> Result<Values, GraphFailure> {
         let request = self.request(Method::GET, path).query(&[("metric", names.join(","))]);
-        let answer = self.client.send(Effect::Repeatable, request).await?;
-        self.read_values(&answer)
+        let response = self.client.send(Effect::Repeatable, request).await?;
+        self.read_values(&response)
     }
 
-    /// Reads an answer to a question for insights.
-    pub(crate) fn read_values(&self, answer: &HttpResponse) -> Result<Values, GraphFailure> {
-        let answer: InsightsResponse = self.read_answer(Effect::Repeatable, answer)?;
-        Ok(answer.data.into_iter().filter_map(|one| Some((one.name.clone(), one.value()?))).collect())
+    /// Parses a response with insights.
+    pub(crate) fn read_values(&self, response: &HttpResponse) -> Result<Values, GraphFailure> {
+        let response: InsightsResponse = self.read_response(Effect::Repeatable, response)?;
+        Ok(response.data.into_iter().filter_map(|one| Some((one.name.clone(), one.value()?))).collect())
     }
 
-    /// Sets a metric aside that Meta refuses.
-    pub(crate) fn set_aside(&self, name: &str, aside: &mut SetAside) {
+    /// Sets aside a metric that Meta rejects.
+    pub(crate) fn set_aside_metric(&self, name: &str, set_aside: &mut SetAside) {
         tracing::warn!(platform = self.client.name(), metric = name, "the platform rejected a metric");
-        aside.add(name);
+        set_aside.add(name);
     }
 }
 
-/// The object does not exist, or not for this account.
+/// Returns whether the object does not exist, or not for this account.
 pub(crate) fn is_gone(failure: &GraphFailure) -> bool {
     (failure.code, failure.subcode) == (100, Some(33))
 }
 
-/// A name is not known, or the permission for it is missing.
-pub(crate) fn is_of_a_name(failure: &GraphFailure) -> bool {
+/// Returns whether a metric is unknown, or its permission is missing.
+pub(crate) fn is_metric_error(failure: &GraphFailure) -> bool {
     matches!(failure.code, 3 | 10 | 100 | 200..=299) && !is_gone(failure)
 }

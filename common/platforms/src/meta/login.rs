@@ -1,5 +1,5 @@
-//! Facebook Login: the way to Facebook pages, and to Instagram accounts behind them. The person's token is exchanged for
-//! one that lives 60 days; with that the pages are listed, each of which has a token of its own.
+//! Facebook Login, for Facebook pages and for the Instagram accounts behind them. The user's token is exchanged for one
+//! that lasts 60 days, which lists the pages. Each page has its own token.
 
 use chrono::{DateTime, Utc};
 use http::{Method, StatusCode};
@@ -19,7 +19,7 @@ pub(crate) struct FacebookLogin<'a> {
     pub(crate) client: &'a PlatformClient,
     /// `https://graph.facebook.com/v25.0`
     pub(crate) graph: &'a str,
-    /// The page on which a person agrees.
+    /// The authorization page.
     pub(crate) dialog: &'a str,
 }
 
@@ -44,10 +44,10 @@ impl<'a> FacebookLogin<'a> {
         server
     }
 
-    /// Turns the code into the person's token, with the permissions that the person left switched on.
+    /// Exchanges the code for the user's token, with the permissions that the user left enabled.
     pub(crate) async fn exchange(&self, attempt: &Attempt, code: &str) -> Result<Grant, ConnectError> {
         let tokens = protocol::exchange(self.client, attempt, code).await.map_err(|failure| {
-            // Facebook refuses a code with an error of its own shape.
+            // Facebook rejects a code with an error in its own format.
             match (failure.status, failure.code.is_none()) {
                 (Some(StatusCode::BAD_REQUEST), true) => {
                     ConnectError::Refused("Facebook no longer accepts this login response.".to_owned())
@@ -62,13 +62,13 @@ impl<'a> FacebookLogin<'a> {
         Ok(grant)
     }
 
-    /// Returns the access with the person's token.
+    /// Returns the API access with the user's token.
     pub(crate) fn access(&self, grant: &Grant) -> Access<'a> {
         let (token, app_secret) = (SecretString::from(grant.access_token()), grant.application().client_secret);
         Access { client: self.client, graph: self.graph, token, app_secret }
     }
 
-    /// Lists the person's pages with these fields.
+    /// Lists the user's pages with these fields.
     pub(crate) async fn pages<T: DeserializeOwned>(&self, grant: &Grant, fields: &str) -> Result<Vec<T>, ConnectError> {
         let access = self.access(grant);
         let (mut found, mut after) = (Vec::new(), None::<String>);
@@ -79,7 +79,7 @@ impl<'a> FacebookLogin<'a> {
             let list: List<T> = access.call(Effect::Repeatable, request).await.map_err(unavailable)?;
             let (is_empty, next) = (list.data.is_empty(), list.next());
             found.extend(list.data);
-            // The same cursor twice would never end.
+            // The same cursor twice would be an endless loop.
             if is_empty || next.is_none() || next == after || found.len() >= MAX_CHOICES {
                 return Ok(found);
             }
@@ -87,7 +87,7 @@ impl<'a> FacebookLogin<'a> {
         }
     }
 
-    /// Exchanges the person's token for one that lives longer.
+    /// Exchanges the user's token for a long-lived one.
     async fn long_lived(
         &self,
         attempt: &Attempt,
@@ -101,12 +101,12 @@ impl<'a> FacebookLogin<'a> {
             ("fb_exchange_token", grant.access_token()),
         ];
         let request = self.client.request(Method::POST, &attempt.server.token_url).form(&form);
-        let answer = self.client.send(Effect::Repeatable, request).await.map_err(unavailable)?;
-        if !answer.status.is_success() {
-            let error = self.client.classify_status(Effect::Repeatable, &answer, None, None);
+        let response = self.client.send(Effect::Repeatable, request).await.map_err(unavailable)?;
+        if !response.status.is_success() {
+            let error = self.client.classify_status(Effect::Repeatable, &response, None, None);
             return Err(unavailable(error));
         }
-        let tokens: protocol::Tokens = self.client.read(Effect::Repeatable, &answer).map_err(unavailable)?;
+        let tokens: protocol::Tokens = self.client.read(Effect::Repeatable, &response).map_err(unavailable)?;
         Ok((tokens.access_token_text().to_owned(), tokens.expires_at(self.client.now())))
     }
 

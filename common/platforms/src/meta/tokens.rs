@@ -1,5 +1,5 @@
-//! The tokens of Instagram's own login and of Threads: one that lives an hour is exchanged for one that lives 60 days,
-//! which is renewed with itself. Both calls name the token in their address, as Meta's documents say; it is not logged.
+//! The tokens of Instagram's own login and of Threads. A token that lasts an hour is exchanged for one that lasts 60
+//! days, which is renewed with itself. As Meta documents, both calls have the token in their URL, which is not logged.
 
 use http::Method;
 use secrecy::{ExposeSecret, SecretString};
@@ -11,21 +11,21 @@ use crate::oauth::protocol::Tokens;
 use crate::oauth::{Attempt, Grant};
 use crate::{CallError, ConnectError, ConnectorAccount, Refreshed};
 
-/// Such a platform's token endpoints.
+/// The token endpoints of one of these platforms.
 pub(crate) struct LongLivedTokens<'a> {
     pub(crate) client: &'a PlatformClient,
     /// `https://graph.instagram.com`
     pub(crate) host: &'a str,
-    /// What its grant types begin with: `ig`, `th`.
+    /// The prefix of its grant types: `ig` or `th`.
     pub(crate) prefix: &'static str,
 }
 
 impl LongLivedTokens<'_> {
-    /// Turns the code into a token that lives 60 days.
+    /// Exchanges the code for a token that lasts 60 days.
     pub(crate) async fn exchange(&self, attempt: &Attempt, code: &str) -> Result<Grant, ConnectError> {
         let application = attempt.application();
         let secret = application.client_secret.expose_secret();
-        // A form in parts, as documented; the platforms' own code has `#_` at its end.
+        // A multipart form, as documented. The platforms append `#_` to the code.
         let form = reqwest::multipart::Form::new()
             .text("client_id", application.client_id.clone())
             .text("client_secret", secret.to_owned())
@@ -33,8 +33,8 @@ impl LongLivedTokens<'_> {
             .text("redirect_uri", attempt.redirect_uri.clone())
             .text("code", code.trim_end_matches("#_").to_owned());
         let request = self.client.request(Method::POST, &attempt.server.token_url).multipart(form);
-        let answer: Value = self.call("", request).await.map_err(|error| connect_error(error, None))?;
-        let short: Tokens = serde_json::from_value(unwrapped(answer))
+        let response: Value = self.call("", request).await.map_err(|error| connect_error(error, None))?;
+        let short: Tokens = serde_json::from_value(unwrapped(response))
             .map_err(|_| ConnectError::Unavailable(format!("{} returned no token.", self.client.name())))?;
         let grant = Grant::new(attempt, &short, self.client.now());
         let grant_type = format!("{}_exchange_token", self.prefix);
@@ -63,7 +63,7 @@ impl LongLivedTokens<'_> {
         })
     }
 
-    /// Sends a request; an error's message is not quoted if it holds the token.
+    /// Sends a request. An error's message is not quoted if it contains the token.
     async fn call<T: serde::de::DeserializeOwned>(
         &self,
         token: &str,
@@ -75,13 +75,13 @@ impl LongLivedTokens<'_> {
     }
 }
 
-/// Instagram answers with the token, or with a list that holds it.
-fn unwrapped(answer: Value) -> Value {
-    let mut tokens = match answer.pointer("/data/0") {
+/// Returns the token object: Instagram returns it directly or in a list.
+fn unwrapped(response: Value) -> Value {
+    let mut tokens = match response.pointer("/data/0") {
         Some(first) => first.clone(),
-        None => answer,
+        None => response,
     };
-    // The scopes have another name, too.
+    // The scopes may have another name.
     if let Some(scope) = tokens.get("permissions").cloned() {
         tokens["scope"] = scope;
     }

@@ -1,17 +1,17 @@
-//! Connecting in a browser: what the pages under `/connect` need to know of a platform.
+//! Connecting accounts in a browser: what the pages under `/connect` need to know about a platform.
 //!
-//! A connect takes these steps, each of which may run in another process; what one leaves to the next is in an
-//! [`Attempt`], a [`Grant`] and a list of [`Choice`]s, which the database keeps encrypted:
+//! A connect has these steps, each of which may run in another process. The state between them is an [`Attempt`], a
+//! [`Grant`] and a list of [`Choice`]s, which the database stores encrypted:
 //!
-//! 1. [`OAuthConnector::server`] says where the person is sent, and what is asked for;
-//! 2. [`OAuthConnector::application`] says in whose name, where Crier registers itself (Mastodon);
-//! 3. the person agrees at [`protocol::authorize_url`] and is sent back with a code;
-//! 4. [`OAuthConnector::exchange`] turns the code into tokens;
-//! 5. [`OAuthConnector::choices`] lists what the person may choose, if there is a choice;
-//! 6. [`OAuthConnector::finish`] returns the account to be stored.
+//! 1. [`OAuthConnector::server`] returns the URL to which the user is sent, and the requested scopes.
+//! 2. [`OAuthConnector::application`] returns the application, if Crier registers itself (Mastodon).
+//! 3. The user agrees at [`protocol::authorize_url`] and returns with a code.
+//! 4. [`OAuthConnector::exchange`] exchanges the code for tokens.
+//! 5. [`OAuthConnector::choices`] lists what the user may choose from, if there is a choice.
+//! 6. [`OAuthConnector::finish`] returns the account to store.
 //!
 //! **To add a platform:** implement [`OAuthConnector`] beside its `Connector` and return it from `Connector::oauth`.
-//! Most need `server`, `permissions`, `exchange` and `finish` only: the rest is the protocol ([`protocol`]).
+//! Most platforms need only `server`, `permissions`, `exchange` and `finish`; the rest is the protocol ([`protocol`]).
 
 pub mod protocol;
 
@@ -29,46 +29,46 @@ use super::call::PlatformClient;
 
 use super::{CallError, ConnectError, Connected, ConnectorAccount, Refreshed, Secrets};
 
-/// The maximum number of things to choose from.
+/// The maximum number of choices.
 pub const MAX_CHOICES: usize = 1_000;
 
-/// What is to be connected.
+/// The account to connect.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectRequest<'a> {
     pub target: ConnectTarget,
-    /// The address of the server that a person named; empty where the platform is one.
+    /// The URL of the server that the user typed. Empty if the platform has only one server.
     pub instance: &'a str,
 }
 
-/// Where a platform asks people for access, and what Crier asks for.
+/// The platform's authorization server, and what Crier requests from it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuthServer {
     pub authorize_url: String,
     pub token_url: String,
     pub scopes: Vec<String>,
-    /// Asked for as well; the account is connected without them, too.
+    /// Requested in addition. The account is connected even if they are not granted.
     #[serde(default)]
     pub further_scopes: Vec<String>,
-    /// What stands between two scopes: a space by the standard, a comma at some platforms.
+    /// The separator of scopes: a space by the standard, a comma on some platforms.
     pub separator: char,
     pub client_auth: ClientAuth,
     pub pkce: bool,
-    /// The value of `iss` in the answer (RFC 9207), if known.
+    /// The value of `iss` in the callback (RFC 9207), if known.
     pub issuer: Option<String>,
-    /// The platform always sends `iss`.
+    /// Whether the platform always sends `iss`.
     pub sends_issuer: bool,
-    /// Further parameters of the authorization page.
+    /// Additional parameters of the authorization page.
     pub extra: Vec<(String, String)>,
-    /// The page takes the application's id as `client_key`.
+    /// Whether the page takes the application's id as `client_key`.
     #[serde(default)]
     pub sends_client_key: bool,
-    /// Further parameters of the request that turns the code into tokens.
+    /// Additional parameters of the request that exchanges the code for tokens.
     #[serde(default)]
     pub token_extra: Vec<(String, String)>,
 }
 
 impl AuthServer {
-    /// Returns a server that does what the standard says: scopes separated by spaces, the secret by Basic, PKCE.
+    /// Returns a server that follows the standard: scopes separated by spaces, the secret by Basic, PKCE.
     pub fn new(authorize_url: impl Into<String>, token_url: impl Into<String>, scopes: &[&str]) -> Self {
         Self {
             authorize_url: authorize_url.into(),
@@ -87,7 +87,7 @@ impl AuthServer {
     }
 }
 
-/// How the application proves who it is.
+/// How the application authenticates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ClientAuth {
     Basic,
@@ -95,16 +95,16 @@ pub enum ClientAuth {
     Form,
 }
 
-/// What Crier will be allowed to do, for the person to read before the platform is opened.
+/// A permission that Crier requests, which the user reads before the platform opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Permission {
-    /// The scopes that it may take.
+    /// The scopes that it consists of.
     pub scopes: &'static [&'static str],
     /// Completes "Crier will be allowed to …".
     pub purpose: &'static str,
 }
 
-/// One way of a person to the platform and back. `Debug` prints no secret.
+/// One attempt to connect an account in a browser. `Debug` prints no secret.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Attempt {
     pub target: ConnectTarget,
@@ -127,7 +127,7 @@ impl std::fmt::Debug for Attempt {
 }
 
 impl Attempt {
-    /// Creates an attempt; `verifier` is a random text of 43 to 128 characters.
+    /// Creates an attempt. `verifier` is a random text of 43 to 128 characters.
     pub fn new(
         request: ConnectRequest<'_>,
         server: AuthServer,
@@ -150,7 +150,7 @@ impl Attempt {
         Application::new(self.client_id.clone(), self.client_secret.clone())
     }
 
-    /// Returns whether the platform's answer names the issuer that it should.
+    /// Returns whether the callback names the expected issuer.
     pub fn accepts_issuer(&self, named: Option<&str>) -> bool {
         match (named, &self.server.issuer) {
             (Some(named), Some(expected)) => named == expected,
@@ -160,7 +160,7 @@ impl Attempt {
     }
 }
 
-/// What the platform gave for a person's consent. `Debug` prints no secret.
+/// The result of a user's consent. `Debug` prints no secret.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Grant {
     pub target: ConnectTarget,
@@ -171,7 +171,7 @@ pub struct Grant {
     refresh_token: Option<String>,
     pub token_expires_at: Option<DateTime<Utc>>,
     pub refresh_expires_at: Option<DateTime<Utc>>,
-    /// The scopes as granted; `None`: the platform named none, so those that were asked for.
+    /// The granted scopes. `None` if the platform returned none, which means all requested ones.
     pub scopes: Option<Vec<String>>,
 }
 
@@ -182,7 +182,7 @@ impl std::fmt::Debug for Grant {
 }
 
 impl Grant {
-    /// Creates a grant from the tokens that an attempt brought.
+    /// Creates a grant from the tokens of an attempt.
     pub fn new(attempt: &Attempt, tokens: &protocol::Tokens, now: DateTime<Utc>) -> Self {
         Self {
             target: attempt.target,
@@ -209,18 +209,18 @@ impl Grant {
         self.refresh_token.is_some()
     }
 
-    /// Returns a copy with another access token, as platforms give one for a shorter-lived one, or for a page.
+    /// Returns a copy with another access token: a long-lived one, or that of a page.
     pub fn with_access_token(self, access_token: &str, token_expires_at: Option<DateTime<Utc>>) -> Self {
         Self { access_token: access_token.to_owned(), token_expires_at, ..self }
     }
 
-    /// Returns the scopes that were asked for and not granted.
+    /// Returns the scopes that were requested and not granted.
     pub fn missing(&self, server: &AuthServer) -> Vec<String> {
         let Some(granted) = &self.scopes else { return Vec::new() };
-        server.scopes.iter().filter(|asked| !granted.contains(asked)).cloned().collect()
+        server.scopes.iter().filter(|requested| !granted.contains(requested)).cloned().collect()
     }
 
-    /// Returns the account's secrets: the tokens, and the application that they belong to.
+    /// Returns the account's secrets: the tokens, and the application that they were issued to.
     pub fn secrets(&self) -> Secrets {
         let mut fields = Map::new();
         let mut put = |name: &str, value: &str| {
@@ -237,56 +237,55 @@ impl Grant {
     }
 }
 
-/// Something that a person may choose: a page, a blog, a board.
+/// An option for the user to choose: a page, a blog, a board.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Choice {
-    /// As the platform names it.
+    /// The platform's id.
     pub id: String,
     pub name: String,
     pub detail: Option<String>,
 }
 
-/// What a person may choose from.
+/// The options for the user to choose from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Choices {
-    /// There is one thing to connect.
+    /// There is only one account to connect.
     NotNeeded,
-    /// Possibly nothing, which ends the connect.
+    /// The options. If there are none, the connect fails.
     Of(Vec<Choice>),
 }
 
 /// A platform whose accounts are connected in a browser.
 #[async_trait]
 pub trait OAuthConnector: Send + Sync {
-    /// Returns the targets that may be asked for.
+    /// Returns the targets that can be connected.
     fn targets(&self) -> &'static [ConnectTarget] {
         &[ConnectTarget::Default]
     }
 
-    /// Returns what Crier will be allowed to do.
+    /// Returns the permissions that Crier requests.
     fn permissions(&self, target: ConnectTarget) -> &'static [Permission];
 
-    /// Returns what may stand in the way at the platform (review, quota, trial), in a sentence or two.
+    /// Returns possible obstacles at the platform (review, quota, trial), in a sentence or two.
     fn gate(&self, _target: ConnectTarget) -> Option<&'static str> {
         None
     }
 
-    /// Returns what is chosen, for the page of choices: "page", "blog".
+    /// Returns the noun for a choice, for the page of choices: "page", "blog".
     fn choice_noun(&self) -> &'static str {
         "account"
     }
 
-    /// Checks the address of a server that a person typed, and returns its normal form. Platforms that are one server
-    /// take none.
+    /// Checks and normalizes the URL of a server that a user typed. Platforms with one server accept none.
     async fn check_instance(&self, _typed: &str) -> Result<String, ConnectError> {
         Err(ConnectError::Refused("This platform has a fixed server and does not accept a URL.".to_owned()))
     }
 
-    /// Returns where people are asked, and for what.
+    /// Returns the authorization server and the requested scopes.
     async fn server(&self, request: ConnectRequest<'_>) -> Result<AuthServer, ConnectError>;
 
-    /// Returns the application at a server that a person named: the one that was stored, if the server still knows it,
-    /// else a new one. `None`: an operator registers the application.
+    /// Returns the application on a server that a user typed: the stored one, if the server still knows it, or else a
+    /// new one. `None` if an operator registers the application.
     async fn application(
         &self,
         _request: ConnectRequest<'_>,
@@ -297,26 +296,26 @@ pub trait OAuthConnector: Send + Sync {
         Ok(None)
     }
 
-    /// Returns whether the platform itself sent the person back; `query` is the callback's, as it came. Platforms that
-    /// do not sign it are known by the `state` alone.
+    /// Returns whether the platform itself sent the user back. `query` is the unchanged query of the callback.
+    /// Platforms that do not sign it are identified by `state` only.
     fn is_authentic(&self, _attempt: &Attempt, _query: &str) -> bool {
         true
     }
 
-    /// Turns the code into tokens.
+    /// Exchanges the code for tokens.
     async fn exchange(&self, attempt: &Attempt, code: &str) -> Result<Grant, ConnectError>;
 
-    /// Lists what the person may choose, at most [`MAX_CHOICES`].
+    /// Lists the choices, at most [`MAX_CHOICES`].
     async fn choices(&self, _grant: &Grant) -> Result<Choices, ConnectError> {
         Ok(Choices::NotNeeded)
     }
 
-    /// Returns the account to be stored. `choice` is one of [`OAuthConnector::choices`], if there was a choice.
+    /// Returns the account to store. `choice` is one of [`OAuthConnector::choices`], if there was a choice.
     async fn finish(&self, grant: &Grant, choice: Option<&Choice>) -> Result<Connected, ConnectError>;
 }
 
-/// Returns the application that an account's tokens belong to. Where the operator's variables name the same one, their
-/// secret is used: it may be a newer one.
+/// Returns the application that an account's tokens were issued to. If the operator's variables name the same one,
+/// returns it with their secret, which may be newer.
 pub(super) fn application_of(
     account: &ConnectorAccount,
     config: &PlatformsConfig,
@@ -331,7 +330,7 @@ pub(super) fn application_of(
     }))
 }
 
-/// Gets new tokens for an account by its refresh token. One that the platform did not replace stays.
+/// Gets new tokens with an account's refresh token. If the platform returns no new refresh token, the old one is kept.
 pub(super) async fn renew(
     client: &PlatformClient,
     server: &AuthServer,
@@ -350,7 +349,7 @@ pub(super) async fn renew(
     })
 }
 
-/// Returns how a grant's tokens are renewed, for a platform with refresh tokens.
+/// Returns how a grant's tokens are renewed, for platforms with refresh tokens.
 pub(super) fn renewal(grant: &Grant, rotates: bool) -> Renewal {
     Renewal { renewable: grant.has_refresh_token(), rotates, refresh_expires_at: grant.refresh_expires_at }
 }

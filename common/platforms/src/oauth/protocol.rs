@@ -1,5 +1,5 @@
-//! OAuth 2.0 by the `oauth2` crate, over the connectors' own HTTP client: the address of the authorization page (RFC
-//! 6749, 4.1.1, with PKCE S256, RFC 7636), the exchange of a code, and the renewal of tokens.
+//! OAuth 2.0 with the `oauth2` crate and the connectors' HTTP client: the URL of the authorization page (RFC 6749,
+//! 4.1.1, with PKCE S256, RFC 7636), the exchange of a code, and the renewal of tokens.
 //!
 //! Responses are read leniently where platforms differ from the standard: a missing `token_type`, scopes separated by
 //! commas, numbers written as text, the refresh token's lifetime under two names.
@@ -29,7 +29,7 @@ use super::super::call::{Effect, PlatformClient};
 use super::super::{CallError, ConnectError};
 use super::{Attempt, AuthServer, ClientAuth};
 
-/// A longer lifetime of a token is cut to this.
+/// The maximum lifetime of a token. Longer ones are reduced to it.
 const MAX_TOKEN_LIFETIME_SECONDS: u64 = 10 * 365 * 86_400;
 
 /// The response of a token endpoint. `Debug` prints no token.
@@ -115,7 +115,7 @@ fn deserialize_seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Opt
 
 fn deserialize_scopes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Scope>>, D::Error> {
     let split = |text: &str| {
-        // `+` is a space that was left form-encoded.
+        // `+` is a form-encoded space.
         let words = text.split([' ', ',', '+']).filter(|word| !word.is_empty());
         words.map(|word| Scope::new(word.to_owned())).collect::<Vec<_>>()
     };
@@ -133,7 +133,7 @@ pub struct TokenFailure {
     pub status: Option<StatusCode>,
     /// The standard's `error`, if the response has one.
     pub code: Option<String>,
-    /// The standard's `error_description`: for recognising an error, not for people.
+    /// The standard's `error_description`, for recognizing errors. Not shown to users.
     pub description: Option<String>,
     pub error: CallError,
 }
@@ -207,7 +207,7 @@ pub fn authorize_url(attempt: &Attempt, state: &SecretString) -> Result<Url, Con
 
 /// Exchanges an authorization code for tokens.
 pub async fn exchange(client: &PlatformClient, attempt: &Attempt, code: &str) -> Result<Tokens, TokenFailure> {
-    let unusable = |_| unusable_address(client);
+    let unusable = |_| invalid_url(client);
     let token_url = TokenUrl::new(attempt.server.token_url.clone()).map_err(unusable)?;
     let redirect_url = RedirectUrl::new(attempt.redirect_uri.clone()).map_err(unusable)?;
     let protocol =
@@ -224,14 +224,14 @@ pub async fn exchange(client: &PlatformClient, attempt: &Attempt, code: &str) ->
     tokens.map_err(|error| http_client.classify(error))
 }
 
-/// Gets new tokens by a refresh token.
+/// Gets new tokens with a refresh token.
 pub async fn refresh(
     client: &PlatformClient,
     server: &AuthServer,
     application: &Application,
     refresh_token: &SecretString,
 ) -> Result<Tokens, TokenFailure> {
-    let token_url = TokenUrl::new(server.token_url.clone()).map_err(|_| unusable_address(client))?;
+    let token_url = TokenUrl::new(server.token_url.clone()).map_err(|_| invalid_url(client))?;
     let protocol = protocol(server, application).set_token_uri(token_url);
     let token = RefreshToken::new(refresh_token.expose_secret().to_owned());
     let http_client = OAuthHttpClient::new(client);
@@ -239,7 +239,7 @@ pub async fn refresh(
     tokens.map_err(|error| http_client.classify(error))
 }
 
-fn unusable_address(client: &PlatformClient) -> CallError {
+fn invalid_url(client: &PlatformClient) -> CallError {
     let message = format!("The URL of {}'s token endpoint is not valid.", client.name());
     CallError::Transient(Failure::of(Category::Internal, message))
 }
@@ -290,13 +290,13 @@ impl OAuthHttpClient {
         };
         let error = match error {
             RequestTokenError::Request(error) => error,
-            _ => self.refused(status, code.as_deref()),
+            _ => self.classify_code(status, code.as_deref()),
         };
         TokenFailure { status, code, description, error }
     }
 
-    /// Only `invalid_grant` needs the user; all other errors may be temporary.
-    fn refused(&self, status: Option<StatusCode>, code: Option<&str>) -> CallError {
+    /// Only `invalid_grant` needs the user. All other errors may be temporary.
+    fn classify_code(&self, status: Option<StatusCode>, code: Option<&str>) -> CallError {
         let name = self.client.name();
         let platform_code = code.map(str::to_owned).or_else(|| status.map(|status| status.as_u16().to_string()));
         let failure_of = |category, message: String| {

@@ -1,6 +1,6 @@
-//! Figures of Pinterest: one call for each pin, since the call for many is not open to all applications, and one for
-//! the account. The counts of a pin are those of its whole life, which Pinterest has of pins since March 2023. What its
-//! documents name of them has no count of saves.
+//! Metrics of Pinterest: one call per pin, because the call for several is not open to all applications, and one call
+//! for the account. The counts of a pin are lifetime totals, which Pinterest has for pins since March 2023. The
+//! documented counts do not include saves.
 //!
 //! Sources: Pinterest's OpenAPI 5.23.0 of December 2025 (`/pins/{pin_id}` with `pin_metrics`, `/pins/analytics`,
 //! `/user_account`). A missing scope is 401 with the code 3: issue 97 of Pinterest's `api-quickstart`.
@@ -17,28 +17,33 @@ use crate::analytics::{AnalyticsConnector, PublishedPost, SetAside, count};
 use crate::call::Effect;
 use crate::{CallError, ConnectorAccount};
 
-/// What the platform lets the account read.
-enum Read {
+/// The result of reading a pin or an account.
+enum PinAccess {
     Known(Value),
     Gone,
-    /// Not this one, but perhaps others.
-    Refused,
-    /// The account was connected without the scope.
+    /// Denied for this pin only.
+    Rejected,
+    /// The account lacks the scope.
     ScopeMissing,
 }
 
 impl Pinterest {
-    async fn read(&self, account: &ConnectorAccount, path: &str, query: &[(&str, &str)]) -> Result<Read, CallError> {
+    async fn read(
+        &self,
+        account: &ConnectorAccount,
+        path: &str,
+        query: &[(&str, &str)],
+    ) -> Result<PinAccess, CallError> {
         let token = account.secrets.require("access_token")?;
         let request = self.request(Method::GET, path, token.expose_secret()).query(query);
-        let answer = self.client.send(Effect::Repeatable, request).await?;
-        match answer.status {
-            status if status.is_success() => self.client.read(Effect::Repeatable, &answer).map(Read::Known),
-            StatusCode::NOT_FOUND => Ok(Read::Gone),
-            StatusCode::FORBIDDEN => Ok(Read::Refused),
-            _ => match self.refusal(Effect::Repeatable, &answer) {
+        let response = self.client.send(Effect::Repeatable, request).await?;
+        match response.status {
+            status if status.is_success() => self.client.read(Effect::Repeatable, &response).map(PinAccess::Known),
+            StatusCode::NOT_FOUND => Ok(PinAccess::Gone),
+            StatusCode::FORBIDDEN => Ok(PinAccess::Rejected),
+            _ => match self.classify(Effect::Repeatable, &response) {
                 CallError::AuthExpired(failure) if failure.platform_code.as_deref() == Some("3") => {
-                    Ok(Read::ScopeMissing)
+                    Ok(PinAccess::ScopeMissing)
                 }
                 error => Err(error),
             },
@@ -49,29 +54,29 @@ impl Pinterest {
         &self,
         account: &ConnectorAccount,
         id: &str,
-        aside: &mut SetAside,
+        set_aside: &mut SetAside,
     ) -> Result<Option<Figures>, CallError> {
         let names = self.metrics.fields_of_posts();
-        if names.iter().all(|name| aside.contains(name)) {
+        if names.iter().all(|name| set_aside.contains(name)) {
             return Ok(Some(Figures::default()));
         }
         let path = format!("/pins/{}", utf8_percent_encode(id, NON_ALPHANUMERIC));
         Ok(match self.read(account, &path, &[("pin_metrics", "true")]).await? {
-            Read::Known(pin) => Some(self.metrics.post(|name| count(&pin, name))),
-            Read::Gone => None,
-            Read::Refused => Some(Figures::default()),
-            Read::ScopeMissing => {
-                set_aside(&names, aside);
+            PinAccess::Known(pin) => Some(self.metrics.post(|name| count(&pin, name))),
+            PinAccess::Gone => None,
+            PinAccess::Rejected => Some(Figures::default()),
+            PinAccess::ScopeMissing => {
+                set_aside_metrics(&names, set_aside);
                 Some(Figures::default())
             }
         })
     }
 }
 
-fn set_aside(names: &[&str], aside: &mut SetAside) {
+fn set_aside_metrics(names: &[&str], set_aside: &mut SetAside) {
     tracing::warn!(platform = "pinterest", metrics = ?names, "the platform rejected metrics");
     for name in names {
-        aside.add(name);
+        set_aside.add(name);
     }
 }
 
@@ -85,11 +90,11 @@ impl AnalyticsConnector for Pinterest {
         &self,
         account: &ConnectorAccount,
         posts: &[PublishedPost],
-        aside: &mut SetAside,
+        set_aside: &mut SetAside,
     ) -> Result<Vec<Option<Figures>>, CallError> {
         let mut figures = Vec::with_capacity(posts.len());
         for post in posts {
-            figures.push(self.pin_figures(account, &post.external_id, aside).await?);
+            figures.push(self.pin_figures(account, &post.external_id, set_aside).await?);
         }
         Ok(figures)
     }
@@ -97,16 +102,16 @@ impl AnalyticsConnector for Pinterest {
     async fn account_figures(
         &self,
         account: &ConnectorAccount,
-        aside: &mut SetAside,
+        set_aside: &mut SetAside,
     ) -> Result<AccountFigures, CallError> {
         let names = self.metrics.fields_of_accounts();
-        if names.iter().all(|name| aside.contains(name)) {
+        if names.iter().all(|name| set_aside.contains(name)) {
             return Ok(AccountFigures::default());
         }
-        if let Read::Known(own) = self.read(account, "/user_account", &[]).await? {
+        if let PinAccess::Known(own) = self.read(account, "/user_account", &[]).await? {
             return Ok(self.metrics.account(|name| count(&own, name)));
         }
-        set_aside(&names, aside);
+        set_aside_metrics(&names, set_aside);
         Ok(AccountFigures::default())
     }
 }

@@ -1,7 +1,7 @@
-//! Pinterest, API v5: a pin on a board, with its pictures in the request.
+//! Pinterest, API v5: a pin on a board, with its images in the request.
 //!
-//! After a call with unknown outcome the newest pins are searched for the same board, title, description and link since
-//! the first attempt.
+//! After a call with an unknown outcome, the newest pins since the first attempt are searched for the same board,
+//! title, description and link.
 //!
 //! Sources: Pinterest's OpenAPI 5.23.0 of December 2025 (`/pins`, `/user_account`, `/oauth/token`).
 
@@ -44,8 +44,8 @@ const PERMISSIONS: [Permission; 3] = [
     Permission { scopes: &["boards:write", "pins:write"], purpose: "publish pins on your boards" },
 ];
 
-/// How many of the newest pins are searched.
-const SEARCHED: usize = 25;
+/// The maximum number of recent pins that are searched.
+const MAX_RECENT_POSTS: usize = 25;
 
 pub(super) struct Pinterest {
     client: PlatformClient,
@@ -70,7 +70,7 @@ impl Pinterest {
         let authorize = format!("{}/oauth/", self.site);
         let mut server = AuthServer::new(authorize, format!("{}/v5/oauth/token", self.api), &SCOPES);
         server.separator = ',';
-        // Not in its documents.
+        // Not documented.
         server.pkce = false;
         server
     }
@@ -80,23 +80,23 @@ impl Pinterest {
     }
 
     async fn call<T: DeserializeOwned>(&self, effect: Effect, request: RequestBuilder) -> Result<T, CallError> {
-        let answer = self.client.send(effect, request).await?;
-        match answer.status.is_success() {
-            true => self.client.read(effect, &answer),
-            false => Err(self.refusal(effect, &answer)),
+        let response = self.client.send(effect, request).await?;
+        match response.status.is_success() {
+            true => self.client.read(effect, &response),
+            false => Err(self.classify(effect, &response)),
         }
     }
 
-    fn refusal(&self, effect: Effect, answer: &HttpResponse) -> CallError {
+    fn classify(&self, effect: Effect, response: &HttpResponse) -> CallError {
         #[derive(Deserialize, Default)]
         struct ErrorBody {
             code: Option<i64>,
             #[serde(default)]
             message: String,
         }
-        let body: ErrorBody = serde_json::from_slice(&answer.body).unwrap_or_default();
+        let body: ErrorBody = serde_json::from_slice(&response.body).unwrap_or_default();
         let detail = sanitize_message(&body.message, &[]);
-        let code = body.code.map_or_else(|| answer.status.as_str().to_owned(), |code| code.to_string());
+        let code = body.code.map_or_else(|| response.status.as_str().to_owned(), |code| code.to_string());
         let failure = |category, what: &str| {
             let message = match &detail {
                 Some(detail) => format!("Pinterest {what}: {detail}"),
@@ -104,11 +104,11 @@ impl Pinterest {
             };
             Failure::of(category, message).from_platform(&code)
         };
-        match answer.status {
+        match response.status {
             StatusCode::UNAUTHORIZED => {
                 CallError::AuthExpired(failure(Category::AuthExpired, "rejected the access token"))
             }
-            // An application on trial, a missing scope, a restricted account.
+            // An application with trial access, a missing scope, or a restricted account.
             StatusCode::FORBIDDEN => CallError::Permanent(failure(Category::Account, "does not allow this")),
             StatusCode::NOT_FOUND => {
                 CallError::Permanent(failure(Category::InvalidContent, "does not know this board"))
@@ -116,7 +116,7 @@ impl Pinterest {
             StatusCode::BAD_REQUEST => {
                 CallError::Permanent(failure(Category::InvalidContent, "does not accept this pin"))
             }
-            _ => self.client.classify_status(effect, answer, Some(&code), detail),
+            _ => self.client.classify_status(effect, response, Some(&code), detail),
         }
     }
 }
@@ -181,7 +181,7 @@ struct Pin {
 
 impl Pin {
     fn listed(self, post: &OutgoingPost) -> Result<Listed, CallError> {
-        // Without a zone, in UTC.
+        // A time without a zone is in UTC.
         let at = self.created_at.as_deref().and_then(|text| {
             let whole = DateTime::parse_from_rfc3339(text).map(|at| at.to_utc());
             whole.or_else(|_| text.parse::<NaiveDateTime>().map(|at| at.and_utc())).ok()
@@ -214,7 +214,7 @@ impl Connector for Pinterest {
     async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
         let application = oauth::application_of(account, &self.config, Platform::Pinterest)?;
         oauth::renew(&self.client, &self.auth_server(), account, &application).await.map_err(|failure| {
-            // A refused refresh token is 401 with an error of Pinterest's own shape.
+            // A rejected refresh token returns 401 with an error in Pinterest's own format.
             match (failure.status, failure.code.as_deref()) {
                 (Some(StatusCode::UNAUTHORIZED), None) => CallError::Reauth(Failure::of(
                     Category::AuthExpired,
@@ -256,10 +256,11 @@ impl Connector for Pinterest {
             items: Vec<Pin>,
         }
         let token = account.secrets.require("access_token")?;
-        let request = self.request(Method::GET, "/pins", token.expose_secret()).query(&[("page_size", SEARCHED)]);
+        let request =
+            self.request(Method::GET, "/pins", token.expose_secret()).query(&[("page_size", MAX_RECENT_POSTS)]);
         let newest: Newest = self.call(Effect::Repeatable, request).await?;
         let listed = newest.items.into_iter().map(|pin| pin.listed(post)).collect::<Result<_, _>>()?;
-        Ok(find(CallWindow::of(post.called_at), listed, SEARCHED))
+        Ok(find(CallWindow::of(post.called_at), listed, MAX_RECENT_POSTS))
     }
 }
 

@@ -1,5 +1,5 @@
-//! Figures of Reddit: up to 100 posts with one call; one that was deleted is left out or has no author. The score is
-//! rounded and shifted by Reddit. Followers are those of the account's own profile.
+//! Metrics of Reddit: up to 100 posts per call. A deleted post is omitted or has no author. Reddit rounds and shifts
+//! the score. Followers are those of the account's profile.
 //!
 //! Sources: www.reddit.com/dev/api (`/api/info`, `/api/v1/me`).
 
@@ -40,7 +40,7 @@ impl AnalyticsConnector for Reddit {
         &self,
         account: &ConnectorAccount,
         posts: &[PublishedPost],
-        _aside: &mut SetAside,
+        _set_aside: &mut SetAside,
     ) -> Result<Vec<Option<Figures>>, CallError> {
         let session = self.session(account)?;
         let names: Vec<&str> = posts.iter().map(|post| post.external_id.as_str()).collect();
@@ -58,7 +58,7 @@ impl AnalyticsConnector for Reddit {
     async fn account_figures(
         &self,
         account: &ConnectorAccount,
-        _aside: &mut SetAside,
+        _set_aside: &mut SetAside,
     ) -> Result<AccountFigures, CallError> {
         let session = self.session(account)?;
         let request = session.request(Method::GET, "/api/v1/me").query(&[("raw_json", "1")]);

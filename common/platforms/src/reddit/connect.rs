@@ -30,9 +30,9 @@ impl Reddit {
     pub(super) fn auth_server(&self) -> AuthServer {
         let authorize = format!("{}/api/v1/authorize", self.site);
         let mut server = AuthServer::new(authorize, format!("{}/api/v1/access_token", self.tokens), &SCOPES);
-        // Not in its documents.
+        // Not documented.
         server.pkce = false;
-        // Gives a refresh token.
+        // Requests a refresh token.
         server.extra = vec![("duration".to_owned(), "permanent".to_owned())];
         server
     }
@@ -72,7 +72,7 @@ impl OAuthConnector for Reddit {
         let session = Session { reddit: self, client, token: grant.access_token().to_owned() };
         let request = session.request(Method::GET, "/api/v1/me").query(&[("raw_json", "1")]);
         let me: Me = session.call(Effect::Repeatable, request).await.map_err(|error| connect_error(error, None))?;
-        // The name becomes a part of addresses.
+        // The name becomes part of URLs.
         let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
         if me.name.is_empty() || !me.name.chars().all(is_name) {
             return Err(ConnectError::Unavailable("Reddit returned no person.".to_owned()));

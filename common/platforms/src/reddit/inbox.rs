@@ -1,10 +1,10 @@
-//! The inbox of Reddit: answers to the account's posts and comments, comments that name it, and private messages.
+//! The inbox of Reddit: replies to the account's posts and comments, comments that mention it, and private messages.
 //!
-//! A message names the post that it is under and not the comments between, so a conversation is one person under one
-//! post. Reddit moves private messages to its chat, which has no API; those that still come are read and answered.
+//! A message names its post but not the comments between, so a conversation is one user under one post. Reddit is
+//! moving private messages to its chat, which has no API; those that still arrive are read and can be replied to.
 //!
-//! An answer has no key of ours. One whose call broke is searched by its words among the account's newest comments, or
-//! the messages that it sent.
+//! A reply has no idempotency key: after a call with an unknown outcome, the account's newest comments, or the messages
+//! that it sent, are searched for its text.
 //!
 //! Sources: www.reddit.com/dev/api (`/message/inbox` and `/message/sent`, scope `privatemessages`; `/api/comment`,
 //! scope `submit`; `/user/{name}/comments`, scope `history`; `/api/info`, scope `read`); github.com/praw-dev/praw 8.0.3
@@ -22,7 +22,7 @@ use serde_json::{Map, Value};
 
 use super::super::text::comparable::is_same;
 use super::super::window::{CallWindow, Listed, find};
-use super::{Reddit, SEARCHED, user_name};
+use super::{MAX_RECENT_POSTS, Reddit, user_name};
 use crate::call::Effect;
 use crate::inbox::newest_first::Pass;
 use crate::inbox::{InboxPage, OutgoingReply, ReplyThread, context_text};
@@ -30,9 +30,9 @@ use crate::{CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Pub
 
 const INBOX: &str = "inbox";
 const PAGE: &str = "100";
-/// How many comments are asked for at once whether they are still there.
-const CHECKED: usize = 100;
-/// What Reddit shows in place of the author, and of the words of a comment that its author has deleted, or a moderator.
+/// The maximum number of comments per call that checks for deletions.
+const MAX_CHECKED: usize = 100;
+/// The text that Reddit shows instead of the author and the body of a comment that its author or a moderator deleted.
 const DELETED: &str = "[deleted]";
 const REMOVED: &str = "[removed]";
 
@@ -53,7 +53,7 @@ struct Children {
 struct Message {
     /// `t1_…` or `t4_…`.
     name: String,
-    /// Missing where a subreddit or Reddit itself writes.
+    /// Missing if a subreddit or Reddit itself is the author.
     author: Option<String>,
     #[serde(default)]
     body: String,
@@ -68,9 +68,9 @@ struct Message {
     was_comment: bool,
 }
 
-/// The answer to a comment or a message.
+/// The response to a new comment or message.
 #[derive(Deserialize)]
-struct Made {
+struct CreatedMessage {
     things: Vec<Thing>,
 }
 
@@ -81,14 +81,14 @@ struct Thing {
 
 #[derive(Deserialize)]
 struct ThingData {
-    /// Missing in the answer to a private message.
+    /// Missing in the response to a private message.
     name: Option<String>,
     id: Option<String>,
 }
 
 impl Message {
     fn sent_at(&self) -> Option<DateTime<Utc>> {
-        // A cast saturates, and such a time is no date.
+        // The cast saturates, and the result is not a valid date.
         DateTime::from_timestamp(self.created_utc as i64, 0)
     }
 
@@ -100,8 +100,7 @@ impl Message {
         is_id.then_some((subreddit, id))
     }
 
-    /// Returns whether its author, or a moderator, has deleted it. A comment of an account that was deleted has its
-    /// words.
+    /// Returns whether its author or a moderator deleted the comment. Comments of a deleted account keep their body.
     fn is_deleted(&self) -> bool {
         let has_no_author = self.author.as_deref().is_none_or(|author| author == DELETED);
         has_no_author && (self.body == DELETED || self.body == REMOVED)
@@ -154,21 +153,21 @@ impl Reddit {
         let session = self.session(account)?;
         let request = session.request(Method::GET, path).query(&[("raw_json", "1")]).query(query);
         let found: Listing = session.call(Effect::Repeatable, request).await?;
-        // One that cannot be read must not hide the others.
+        // An unreadable entry must not hide the others.
         let readable =
             found.data.children.iter().take(100).filter_map(|child| Message::deserialize(&child["data"]).ok());
         Ok((readable.collect(), found.data.after))
     }
 
     async fn messages(&self, account: &ConnectorAccount, pass: Pass) -> Result<InboxPage, CallError> {
-        // Reading marks nothing as read there.
+        // `mark=false`: reading must not mark messages as read.
         let mut query = vec![("limit", PAGE), ("mark", "false")];
         query.extend(pass.page.as_deref().map(|page| ("after", page)));
         let (found, next) = self.listing(account, "/message/inbox", &query).await?;
         let times: Vec<_> = found.iter().filter_map(Message::sent_at).collect();
         let own = user_name(account)?;
         let new = found.into_iter().filter(|message| message.sent_at().is_some_and(|at| at >= pass.until));
-        // The oldest first: their times are whole seconds.
+        // Oldest first, because the times are whole seconds.
         let messages = new.rev().filter_map(|message| message.message(own)).collect();
         let (cursor, has_more) = pass.after(&times, next);
         Ok(InboxPage { messages, cursor, has_more, unavailable: None })
@@ -185,7 +184,7 @@ impl InboxConnector for Reddit {
         &[INBOX]
     }
 
-    /// The calls of all accounts of an application count together, 100 a minute.
+    /// All accounts of an application share a limit of 100 calls per minute.
     fn interval(&self) -> TimeDelta {
         TimeDelta::minutes(2)
     }
@@ -197,25 +196,25 @@ impl InboxConnector for Reddit {
         cursor: Option<&Value>,
     ) -> Result<InboxPage, CallError> {
         let pass = Pass::read(cursor, self.client.now());
-        let (again, has_page) = (pass.again(), pass.page.is_some());
+        let (restart, has_page) = (pass.restart(), pass.page.is_some());
         match self.messages(account, pass).await {
             Err(CallError::Permanent(failure)) if is_forbidden(&failure) => {
                 let message = "Reddit does not allow this account's messages to be read. It was connected without the \
                                scope privatemessages. Connect it again.";
                 let failure = Failure::with_code(Category::Account, "missing_permission", message);
-                Ok(InboxPage { cursor: again, unavailable: Some(failure), ..InboxPage::default() })
+                Ok(InboxPage { cursor: restart, unavailable: Some(failure), ..InboxPage::default() })
             }
-            // Reddit does not know the page any more.
-            Err(CallError::Permanent(_)) if has_page => Ok(InboxPage { cursor: again, ..InboxPage::default() }),
+            // The page token is no longer valid.
+            Err(CallError::Permanent(_)) if has_page => Ok(InboxPage { cursor: restart, ..InboxPage::default() }),
             read => read,
         }
     }
 
     fn checked_at_once(&self) -> usize {
-        CHECKED
+        MAX_CHECKED
     }
 
-    /// Only comments, and only with the scope `read`, which nothing else needs: the operator may ask for it.
+    /// Checks only comments, and only with the scope `read`, which nothing else needs: the operator may request it.
     async fn deleted(&self, account: &ConnectorAccount, ids: &[String]) -> Result<Vec<String>, CallError> {
         let comments: Vec<&str> = ids.iter().map(String::as_str).filter(|id| id.starts_with("t1_")).collect();
         if comments.is_empty() {
@@ -232,7 +231,7 @@ impl InboxConnector for Reddit {
         None
     }
 
-    /// A comment and a message have at most 10,000 characters, as a reply has.
+    /// The limit of comments and messages, 10,000 characters, equals that of Crier's replies.
     fn check_text(&self, _thread: &ReplyThread, _text: &str) -> Result<(), String> {
         Ok(())
     }
@@ -250,9 +249,9 @@ impl InboxConnector for Reddit {
         let session = self.session(account)?;
         let form = [("api_type", "json"), ("thing_id", thing), ("text", reply.text.as_str())];
         let request = session.request(Method::POST, "/api/comment").form(&form);
-        let made: Made = session.submit(request).await.map_err(|refused| refused.error)?;
-        let made = made.things.into_iter().next().and_then(|thing| thing.data.name.or(thing.data.id));
-        Ok(Published::new(made.unwrap_or_default(), None))
+        let created: CreatedMessage = session.submit(request).await.map_err(|failure| failure.error)?;
+        let created = created.things.into_iter().next().and_then(|thing| thing.data.name.or(thing.data.id));
+        Ok(Published::new(created.unwrap_or_default(), None))
     }
 
     async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Reconciled, CallError> {
@@ -262,12 +261,13 @@ impl InboxConnector for Reddit {
                 format!("/user/{}/comments", user_name(account)?)
             }
         };
-        let (newest, _) = self.listing(account, &path, &[("sort", "new"), ("limit", &SEARCHED.to_string())]).await?;
+        let (newest, _) =
+            self.listing(account, &path, &[("sort", "new"), ("limit", &MAX_RECENT_POSTS.to_string())]).await?;
         let listed = newest.into_iter().map(|message| Listed {
             at: message.sent_at(),
             is_same: is_same(&message.body, &reply.text),
             published: Published::new(message.name, None),
         });
-        Ok(find(CallWindow::of(reply.called_at), listed.collect(), SEARCHED))
+        Ok(find(CallWindow::of(reply.called_at), listed.collect(), MAX_RECENT_POSTS))
     }
 }

@@ -1,11 +1,11 @@
-//! Reddit: text, link and picture posts in a subreddit. `connect.rs` has the way through the browser.
+//! Reddit: text, link and image posts in a subreddit. `connect.rs` connects accounts in the browser.
 //!
-//! The answer to a post with one picture names no post: Reddit makes it when the picture is processed, so it is looked
-//! for among the person's newest posts, at once and by later runs. After a call with unknown outcome the same list is
-//! searched for the title and the subreddit since the first attempt.
+//! The response to a post with one image has no id, because Reddit creates the post after processing the image. So the
+//! user's newest posts are searched for it, immediately and in later runs. After a call with an unknown outcome, the
+//! same list is searched for the title and the subreddit since the first attempt.
 //!
 //! Sources: www.reddit.com/dev/api (`/api/submit`, `/user/{name}/submitted`, `/api/v1/revoke_token`);
-//! github.com/praw-dev/praw 8.0.3 of August 2026 for galleries, uploads and texts beside pictures.
+//! github.com/praw-dev/praw 8.0.3 of August 2026 for galleries, uploads and texts beside images.
 
 mod analytics;
 mod connect;
@@ -25,7 +25,7 @@ use secrecy::ExposeSecret;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use self::rest::{Refused, Session};
+use self::rest::{Session, SubmitError};
 use self::upload::Uploaded;
 use super::analytics::AnalyticsConnector;
 use super::call::{Effect, PlatformClient};
@@ -39,21 +39,21 @@ use crate::text::comparable::is_same;
 use crate::window::{CallWindow, Listed, find};
 
 const MAX_TITLE: usize = 300;
-/// How many of the newest posts are searched.
-const SEARCHED: usize = 25;
-/// How long Reddit may process a picture before its post is there.
+/// The maximum number of recent posts that are searched.
+const MAX_RECENT_POSTS: usize = 25;
+/// The maximum time between the upload of an image and its post.
 const PROCESSING: TimeDelta = TimeDelta::minutes(10);
-/// When a post with a picture is looked for after Reddit took it.
-const PICTURE_PAUSE: TimeDelta = TimeDelta::seconds(5);
+/// The pause before a post with an image is looked up after Reddit accepted it.
+const IMAGE_PAUSE: TimeDelta = TimeDelta::seconds(5);
 
 pub(super) struct Reddit {
     client: PlatformClient,
     metrics: Metrics,
     config: PlatformsConfig,
     api: String,
-    /// The host of tokens.
+    /// The host of the token endpoint.
     tokens: String,
-    /// The host of the page on which a person agrees.
+    /// The host of the authorization page.
     site: String,
 }
 
@@ -70,7 +70,7 @@ impl Reddit {
     }
 }
 
-/// The options of a post, read and checked.
+/// The options of a post, parsed and checked.
 struct RedditOptions<'a> {
     subreddit: &'a str,
     title: &'a str,
@@ -109,7 +109,7 @@ impl<'a> RedditOptions<'a> {
         })
     }
 
-    /// Returns the fields that every kind of post has.
+    /// Returns the fields common to all kinds of posts.
     fn fields(&self) -> Vec<(&'static str, &'a str)> {
         let word = |flag: bool| if flag { "true" } else { "false" };
         let mut fields = vec![
@@ -135,15 +135,15 @@ impl<'a> RedditOptions<'a> {
 }
 
 #[derive(Deserialize)]
-struct Made {
-    /// `t3_…`; missing where the post is made later.
+struct CreatedPost {
+    /// `t3_…`. Missing if the post is created later.
     name: Option<String>,
     id: Option<String>,
-    /// Where a gallery is.
+    /// The URL of a gallery.
     url: Option<String>,
 }
 
-impl Made {
+impl CreatedPost {
     /// Returns the post's name or id.
     fn name(self) -> Option<String> {
         let is_id = |text: &String| {
@@ -199,20 +199,20 @@ impl Submitted {
 }
 
 impl Session<'_> {
-    /// Looks for a post among the person's newest.
+    /// Searches the user's newest posts for a post.
     async fn find(&self, name: &str, post: &OutgoingPost) -> Result<Reconciled, CallError> {
         let options = RedditOptions::of(post)?;
         let request = self.request(Method::GET, &format!("/user/{name}/submitted")).query(&[
             ("sort", "new"),
-            ("limit", &SEARCHED.to_string()),
+            ("limit", &MAX_RECENT_POSTS.to_string()),
             ("raw_json", "1"),
         ]);
         let newest: Listing = self.call(Effect::Repeatable, request).await?;
         let listed = newest.data.children.iter().map(|child| child.data.listed(&options)).collect();
-        Ok(find(CallWindow::of(post.called_at), listed, SEARCHED))
+        Ok(find(CallWindow::of(post.called_at), listed, MAX_RECENT_POSTS))
     }
 
-    async fn submit_text(&self, options: &RedditOptions<'_>, post: &OutgoingPost) -> Result<Made, Refused> {
+    async fn submit_text(&self, options: &RedditOptions<'_>, post: &OutgoingPost) -> Result<CreatedPost, SubmitError> {
         let mut fields = options.fields();
         match options.link {
             Some(link) => fields.extend([("kind", "link"), ("url", link)]),
@@ -222,19 +222,23 @@ impl Session<'_> {
         self.submit(self.request(Method::POST, "/api/submit").form(&fields)).await
     }
 
-    async fn submit_picture(
+    async fn submit_image(
         &self,
         options: &RedditOptions<'_>,
         post: &OutgoingPost,
         image: &Image,
-    ) -> Result<Made, Refused> {
+    ) -> Result<CreatedPost, SubmitError> {
         let url = Uploaded::of(image)?.url;
         let mut fields = options.fields();
         fields.extend([("kind", "image"), ("url", url.as_str()), ("text", &post.text)]);
         self.submit(self.request(Method::POST, "/api/submit").form(&fields)).await
     }
 
-    async fn submit_gallery(&self, options: &RedditOptions<'_>, post: &OutgoingPost) -> Result<Made, Refused> {
+    async fn submit_gallery(
+        &self,
+        options: &RedditOptions<'_>,
+        post: &OutgoingPost,
+    ) -> Result<CreatedPost, SubmitError> {
         let item = |image: &Image| -> Result<Value, CallError> {
             Ok(json!({ "media_id": Uploaded::of(image)?.asset_id, "caption": "", "outbound_url": "" }))
         };
@@ -289,7 +293,7 @@ impl Connector for Reddit {
         let application = oauth::application_of(account, &self.config, Platform::Reddit)?;
         let client = self.client_of(&application.client_id, account.username.as_deref());
         oauth::renew(&client, &self.auth_server(), account, &application).await.map_err(|failure| {
-            // A refused refresh token is 400 with `{"message": "Bad Request", "error": 400}`.
+            // A rejected refresh token returns 400 with `{"message": "Bad Request", "error": 400}`.
             match (failure.status, failure.code.as_deref()) {
                 (Some(StatusCode::BAD_REQUEST), None) => CallError::Reauth(Failure::of(
                     Category::AuthExpired,
@@ -323,24 +327,24 @@ impl Connector for Reddit {
 
     async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
         let (options, session) = (RedditOptions::of(post)?, self.session(account)?);
-        let made = match post.images.as_slice() {
+        let created = match post.images.as_slice() {
             [] => session.submit_text(&options, post).await,
-            [only] => session.submit_picture(&options, post, only).await,
+            [only] => session.submit_image(&options, post, only).await,
             _ => session.submit_gallery(&options, post).await,
         };
         let is_old = |image: &Image| image.uploaded.as_ref().is_some_and(|uploaded| !uploaded.uploaded_in_this_run);
-        let made = made.map_err(|Refused { error, field }| match (error, field.as_deref()) {
-            // Reddit drops uploads that no post refers to.
+        let created = created.map_err(|SubmitError { error, field }| match (error, field.as_deref()) {
+            // Reddit deletes uploads that no post references.
             (CallError::Permanent(failure), Some("url" | "items")) if post.images.iter().any(is_old) => {
                 CallError::UploadsMissing(failure)
             }
             (error, _) => error,
         })?;
-        if let Some(name) = made.name() {
+        if let Some(name) = created.name() {
             return Ok(options.published(&name));
         }
-        // The post is made when its picture is processed; then it is found.
-        Err(self.client.accepted(post.marker.clone(), PICTURE_PAUSE))
+        // The post is created after its image is processed, and looked up then.
+        Err(self.client.accepted(post.marker.clone(), IMAGE_PAUSE))
     }
 
     async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
@@ -368,10 +372,10 @@ impl Connector for Reddit {
             .request(Method::POST, &format!("{}/api/v1/revoke_token", self.tokens))
             .basic_auth(&application.client_id, Some(application.client_secret.expose_secret()))
             .form(&form);
-        let answer = client.send(Effect::Repeatable, request).await?;
-        match answer.status.is_success() {
+        let response = client.send(Effect::Repeatable, request).await?;
+        match response.status.is_success() {
             true => Ok(()),
-            false => Err(client.classify_status(Effect::Repeatable, &answer, None, None)),
+            false => Err(client.classify_status(Effect::Repeatable, &response, None, None)),
         }
     }
 }

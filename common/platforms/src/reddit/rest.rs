@@ -1,5 +1,5 @@
-//! Calls to the API. A refused submission is 200: `{json: {errors: [[code, text, field]], ratelimit}}`, or 400 if the
-//! subreddit's rules refuse it (`validate_on_submit`): `{reason, explanation, fields}`.
+//! Calls to the API and their errors. A rejected submission returns 200: `{json: {errors: [[code, text, field]],
+//! ratelimit}}`, or 400 if it breaks the subreddit's rules (`validate_on_submit`): `{reason, explanation, fields}`.
 
 use chrono::TimeDelta;
 use crier_domain::failure::{Category, Failure};
@@ -14,10 +14,10 @@ use super::super::call::{Effect, PlatformClient, sanitize_message};
 use super::super::{CallError, ConnectorAccount};
 use super::Reddit;
 
-/// The pause if Reddit asks for one and names no time.
+/// The pause, in seconds, if Reddit requests one without a time.
 const PAUSE: i64 = 600;
 
-/// An account's calls. Reddit wants a `User-Agent` that names the application and a person, and slows others down.
+/// The calls of an account. Reddit requires a `User-Agent` that names the application and a user, and throttles others.
 pub(super) struct Session<'a> {
     pub(super) reddit: &'a Reddit,
     pub(super) client: PlatformClient,
@@ -38,7 +38,7 @@ struct Submission<T> {
     data: Option<T>,
 }
 
-/// The body of an error status.
+/// The body of an error response.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct ErrorBody {
@@ -47,14 +47,14 @@ struct ErrorBody {
     fields: Vec<String>,
 }
 
-/// Why a submission was refused.
-pub(super) struct Refused {
+/// The error of a submission.
+pub(super) struct SubmitError {
     pub(super) error: CallError,
-    /// The field that Reddit names.
+    /// The field that Reddit rejects.
     pub(super) field: Option<String>,
 }
 
-impl From<CallError> for Refused {
+impl From<CallError> for SubmitError {
     fn from(error: CallError) -> Self {
         Self { error, field: None }
     }
@@ -89,25 +89,25 @@ impl Session<'_> {
         effect: Effect,
         request: RequestBuilder,
     ) -> Result<T, CallError> {
-        let answer = self.client.send(effect, request).await?;
-        if answer.status.is_success() {
-            return self.client.read(effect, &answer);
+        let response = self.client.send(effect, request).await?;
+        if response.status.is_success() {
+            return self.client.read(effect, &response);
         }
-        Err(self.refusal(effect, &answer).error)
+        Err(self.submit_error(effect, &response).error)
     }
 
     /// Submits a post.
-    pub(super) async fn submit<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, Refused> {
+    pub(super) async fn submit<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, SubmitError> {
         let effect = Effect::Publishes;
-        let answer = self.client.send(effect, request).await?;
-        if !answer.status.is_success() {
-            return Err(self.refusal(effect, &answer));
+        let response = self.client.send(effect, request).await?;
+        if !response.status.is_success() {
+            return Err(self.submit_error(effect, &response));
         }
-        let Submission { errors, ratelimit, data } = self.client.read::<Envelope<T>>(effect, &answer)?.json;
+        let Submission { errors, ratelimit, data } = self.client.read::<Envelope<T>>(effect, &response)?.json;
         match (errors.into_iter().next(), data) {
             (Some((code, text, field)), _) => {
                 let error = self.classify(&code, &text.unwrap_or_default(), ratelimit);
-                Err(Refused { error, field })
+                Err(SubmitError { error, field })
             }
             (None, Some(data)) => Ok(data),
             (None, None) => Err(self.client.classify_unknown_effect(effect, "sent an empty response", None).into()),
@@ -124,7 +124,7 @@ impl Session<'_> {
         };
         match code {
             "RATELIMIT" | "QUOTA_FILLED" => {
-                // A cast saturates, and the client bounds the pause.
+                // The cast saturates, and the client limits the pause.
                 let named = ratelimit.filter(|seconds| *seconds > 0.0).map(|seconds| seconds.ceil() as i64);
                 self.client.rate_limited_for(named.or_else(|| pause_in(text)).unwrap_or(PAUSE))
             }
@@ -144,21 +144,21 @@ impl Session<'_> {
         }
     }
 
-    fn refusal(&self, effect: Effect, answer: &HttpResponse) -> Refused {
-        let body: ErrorBody = serde_json::from_slice(&answer.body).unwrap_or_default();
+    fn submit_error(&self, effect: Effect, response: &HttpResponse) -> SubmitError {
+        let body: ErrorBody = serde_json::from_slice(&response.body).unwrap_or_default();
         match body.explanation.filter(|text| !text.trim().is_empty()) {
-            Some(text) if matches!(answer.status, StatusCode::BAD_REQUEST | StatusCode::FORBIDDEN) => {
-                let code = body.reason.unwrap_or_else(|| answer.status.as_str().to_owned());
-                Refused { error: self.classify(&code, &text, None), field: body.fields.into_iter().next() }
+            Some(text) if matches!(response.status, StatusCode::BAD_REQUEST | StatusCode::FORBIDDEN) => {
+                let code = body.reason.unwrap_or_else(|| response.status.as_str().to_owned());
+                SubmitError { error: self.classify(&code, &text, None), field: body.fields.into_iter().next() }
             }
-            _ => self.refusal_by_status(effect, answer).into(),
+            _ => self.classify_by_status(effect, response).into(),
         }
     }
 
-    fn refusal_by_status(&self, effect: Effect, answer: &HttpResponse) -> CallError {
-        let code = answer.status.as_str().to_owned();
+    fn classify_by_status(&self, effect: Effect, response: &HttpResponse) -> CallError {
+        let code = response.status.as_str().to_owned();
         let failure = |category, text: &str| Failure::of(category, text).from_platform(&code);
-        match answer.status {
+        match response.status {
             StatusCode::UNAUTHORIZED => {
                 CallError::AuthExpired(failure(Category::AuthExpired, "Reddit rejected the access token."))
             }
@@ -170,7 +170,7 @@ impl Session<'_> {
             StatusCode::NOT_FOUND => {
                 CallError::Permanent(failure(Category::InvalidContent, "Reddit does not know this subreddit."))
             }
-            _ => self.client.classify_status(effect, answer, None, None),
+            _ => self.client.classify_status(effect, response, None, None),
         }
     }
 }

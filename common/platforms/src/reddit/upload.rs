@@ -1,6 +1,6 @@
-//! Uploads of pictures: Reddit leases a place at its storage, and the picture is sent there in a form.
+//! Image uploads: Reddit leases a location in its storage, to which the image is sent in a form.
 //!
-//! Source: github.com/praw-dev/praw 8 (`Subreddit._upload_media`); the calls are not in Reddit's own documents.
+//! Source: github.com/praw-dev/praw 8 (`Subreddit._upload_media`). Reddit does not document these calls.
 
 use crier_domain::failure::{Category, Failure};
 use http::{Method, StatusCode};
@@ -39,10 +39,10 @@ struct Asset {
     asset_id: String,
 }
 
-/// An uploaded picture, as it is stored until the post is submitted.
+/// An uploaded image, as stored until the post is submitted.
 #[derive(Deserialize)]
 pub(super) struct Uploaded {
-    /// For a post with one picture.
+    /// For a post with one image.
     pub(super) url: String,
     /// For a gallery.
     pub(super) asset_id: String,
@@ -59,7 +59,7 @@ impl Uploaded {
 }
 
 impl Session<'_> {
-    /// Uploads a picture; readers do not see it.
+    /// Uploads an image. The upload is not visible.
     pub(super) async fn upload(&self, image: &Image) -> Result<Value, CallError> {
         let file = image_part(image)?;
         let form = [("filepath", image.filename.as_str()), ("mimetype", image.mime_type.as_str())];
@@ -77,16 +77,16 @@ impl Session<'_> {
         let key = key.filter(|_| args.fields.len() <= MAX_FIELDS).ok_or_else(|| strange("no place"))?;
         let fields = args.fields.into_iter();
         let form = fields.fold(reqwest::multipart::Form::new(), |form, field| form.text(field.name, field.value));
-        // The token stays with Reddit: the form has its own signature.
+        // Sends no token, because the form has its own signature.
         let request = self.client.request(Method::POST, &place).multipart(form.part("file", file));
-        let answer = self.client.send(Effect::Repeatable, request).await?;
-        match answer.status {
+        let response = self.client.send(Effect::Repeatable, request).await?;
+        match response.status {
             status if status.is_success() => Ok(json!({ "url": format!("{place}/{key}"), "asset_id": asset.asset_id })),
             StatusCode::BAD_REQUEST | StatusCode::PAYLOAD_TOO_LARGE => {
                 let message = "Reddit does not accept an image of this post; it may be too large.";
                 Err(CallError::Permanent(Failure::of(Category::InvalidContent, message)))
             }
-            // The lease has ended meanwhile, or the storage is busy.
+            // The lease expired meanwhile, or the storage is busy.
             _ => {
                 Err(CallError::Transient(Failure::of(Category::Media, "Reddit's storage accepts no images right now.")))
             }
@@ -95,7 +95,7 @@ impl Session<'_> {
 }
 
 impl Reddit {
-    /// Returns whether an address from an answer is of Reddit's storage.
+    /// Returns whether a URL from a response belongs to Reddit's storage.
     fn is_storage(&self, address: &str) -> bool {
         let Ok(url) = Url::parse(address) else { return false };
         let host = url.host_str().unwrap_or_default();

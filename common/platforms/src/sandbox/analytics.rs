@@ -1,4 +1,4 @@
-//! Figures of the sandbox: made up, the same for all who ask, growing over the first week of a post.
+//! Metrics of the sandbox: fictitious and deterministic, growing over the first week of a post.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -10,12 +10,12 @@ use super::{Sandbox, unavailable};
 use crate::analytics::{AnalyticsConnector, PublishedPost, SetAside};
 use crate::{CallError, ConnectorAccount};
 
-/// The hours in which a post is seen.
+/// The number of hours in which the metrics of a post grow.
 const WEEK: i64 = 7 * 24;
-/// The growth with which a post begins, in hours: its first reading has a fifth of its figures.
+/// The initial growth of a post, in hours: the first reading has a fifth of the final metrics.
 const HEAD_START: i64 = WEEK / 4;
 
-/// Returns a number that depends on the text alone, below `limit`.
+/// Returns a number below `limit` that depends only on the text.
 fn number(text: &str, limit: u64) -> i64 {
     let hash = Sha256::digest(text.as_bytes());
     let first = hash.iter().take(8).fold(0_u64, |all, byte| all << 8 | u64::from(*byte));
@@ -46,7 +46,7 @@ impl AnalyticsConnector for Sandbox {
         &self,
         _account: &ConnectorAccount,
         posts: &[PublishedPost],
-        _aside: &mut SetAside,
+        _set_aside: &mut SetAside,
     ) -> Result<Vec<Option<Figures>>, CallError> {
         let now = self.store.now();
         Ok(posts.iter().map(|post| Some(figures(&post.external_id, post.published_at, now))).collect())
@@ -55,7 +55,7 @@ impl AnalyticsConnector for Sandbox {
     async fn account_figures(
         &self,
         account: &ConnectorAccount,
-        _aside: &mut SetAside,
+        _set_aside: &mut SetAside,
     ) -> Result<AccountFigures, CallError> {
         let handle = account.external_id.as_str();
         let counted = async { sandbox::count(&mut self.store.read().await?, handle).await };

@@ -1,8 +1,8 @@
-//! The comments on the sandbox's page, and the answers to them. Each comment of a visitor is a thread.
+//! The comments on the sandbox's page, and the replies to them. Each comment of a visitor is a thread.
 //!
-//! A comment may become visible a moment after a later one, as transactions commit in any order. So each pass over
-//! the pages begins some time before the newest known comment; but not after the start of the pass before, whose
-//! first pages may be much older than its last one.
+//! A comment may become visible after a later one, because transactions commit in any order. So each pass over the
+//! pages begins some time before the newest known comment, but not after the start of the previous pass, whose first
+//! pages may be much older than its last one.
 
 use async_trait::async_trait;
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
@@ -17,16 +17,16 @@ use super::super::inbox::{InboxPage, OutgoingReply, ReplyThread};
 use super::super::{
     CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, Reconciled, marker_field,
 };
-use super::{Sandbox, post_path, refused, unavailable};
+use super::{Sandbox, post_path, token_rejected, unavailable};
 
 const COMMENTS: &str = "comments";
-/// The longest answer, in characters, as of a visitor's comment.
+/// The maximum length of a reply, in characters, equal to that of a visitor's comment.
 const MAX_REPLY: usize = 2_000;
 const PAGE: usize = 50;
 /// Longer than any transaction that writes a comment.
 const OVERLAP: TimeDelta = TimeDelta::minutes(1);
 
-/// Where a page begins, the newest comment so far, and when the first page of this pass was read.
+/// The start of the next page, the newest comment so far, and the time at which this pass began.
 #[derive(Clone, Copy)]
 struct Cursor {
     at: DateTime<Utc>,
@@ -48,7 +48,7 @@ impl Cursor {
         json!({ "at": text(self.at), "id": self.id, "newest": text(self.newest), "began": self.began.map(text) })
     }
 
-    /// Returns the cursor after a page, and whether another one follows now.
+    /// Returns the cursor after a page, and whether another page follows now.
     fn after(self, page: &[SandboxComment], now: DateTime<Utc>) -> (Self, bool) {
         let began = self.began.unwrap_or(now);
         let newest = page.iter().map(|comment| comment.created_at).fold(self.newest, DateTime::max);
@@ -81,7 +81,7 @@ impl Sandbox {
         }
     }
 
-    async fn write_answer(
+    async fn write_reply(
         &self,
         account: &ConnectorAccount,
         comment: i64,
@@ -112,7 +112,7 @@ impl InboxConnector for Sandbox {
         cursor: Option<&Value>,
     ) -> Result<InboxPage, CallError> {
         if self.is_expired(account).await.map_err(|e| unavailable(&e))? {
-            return Err(refused());
+            return Err(token_rejected());
         }
         let (from, now) = (Cursor::read(cursor), self.store.now());
         let found = async {
@@ -150,12 +150,12 @@ impl InboxConnector for Sandbox {
 
     async fn reply(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Published, CallError> {
         let key = marker_field(&reply.marker, "key")?;
-        self.obey(account, &reply.text, reply.attempt).await?;
+        self.apply_directive(account, &reply.text, reply.attempt).await?;
         let comment = reply.thread.thread_id.parse().unwrap_or(0);
-        let written = self.write_answer(account, comment, key, &reply.text).await;
+        let written = self.write_reply(account, comment, key, &reply.text).await;
         match written.map_err(|e| unavailable(&e))? {
             Some(id) => Ok(sent(id)),
-            None if self.is_expired(account).await.map_err(|e| unavailable(&e))? => Err(refused()),
+            None if self.is_expired(account).await.map_err(|e| unavailable(&e))? => Err(token_rejected()),
             None => {
                 let message = "The comment is no longer on the sandbox's page.";
                 Err(CallError::Permanent(Failure::of(Category::PlatformRejected, message)))

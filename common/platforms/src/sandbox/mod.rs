@@ -1,8 +1,8 @@
 //! The sandbox: a platform inside Crier, for testing the API end to end without an external account (contract, section
 //! 6).
 //!
-//! A post is really published, to a page of ours. Keywords in its text select the outcome, so that clients can test
-//! their own handling.
+//! A post is published to a page of this installation. Keywords in its text select the outcome, so that clients can
+//! test their error handling.
 
 mod analytics;
 mod inbox;
@@ -20,7 +20,7 @@ use crier_store::{Store, StoreError, Tx};
 use secrecy::ExposeSecret;
 use serde_json::{Map, Value};
 
-use self::posts::Posts;
+use self::posts::PostBatcher;
 use super::{
     AnalyticsConnector, CallError, ConnectError, Connected, Connector, ConnectorAccount, Image, InboxConnector, Marker,
     MarkerSeed, OutgoingPost, Published, Reconciled, Refreshed, Secrets,
@@ -38,13 +38,13 @@ pub fn is_handle(text: &str) -> bool {
     (1..=MAX_HANDLE).contains(&text.len()) && text.bytes().all(fits)
 }
 
-/// Returns the address of a post on its handle's page, relative to the host: the page begins with this post, so the
-/// address stays valid however many are published after it.
+/// Returns the URL of a post on its handle's page, relative to the host. The page begins with this post, so the URL
+/// stays valid however many posts follow.
 pub fn post_path(handle: &str, id: i64) -> String {
     format!("/sandbox/{handle}?from={id}#post-{id}")
 }
 
-/// What a keyword in a post's text requests.
+/// The behavior that a keyword in a post's text requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Directive {
     Expire,
@@ -74,13 +74,13 @@ pub struct Sandbox {
     store: Store,
     public_url: String,
     slow: Duration,
-    posts: Posts,
+    posts: PostBatcher,
 }
 
 impl Sandbox {
     /// Creates a sandbox; `public_url` has no trailing slash.
     pub fn new(store: Store, public_url: impl Into<String>) -> Self {
-        let posts = Posts::new(store.clone());
+        let posts = PostBatcher::new(store.clone());
         Self { store, public_url: public_url.into(), slow: SLOW, posts }
     }
 
@@ -114,18 +114,18 @@ impl Sandbox {
         tx.commit().await
     }
 
-    /// Does what a keyword in the text asks for. The token is checked only with a keyword: what writes checks it
-    /// itself.
-    async fn obey(&self, account: &ConnectorAccount, text: &str, attempt: u32) -> Result<(), CallError> {
+    /// Applies the keyword in the text. The token is checked only if there is a keyword, because the writes check it
+    /// themselves.
+    async fn apply_directive(&self, account: &ConnectorAccount, text: &str, attempt: u32) -> Result<(), CallError> {
         let (directive, now) = (Directive::of(text), self.store.now());
         let is_free = matches!(directive, Directive::Nothing);
         if !is_free && self.is_expired(account).await.map_err(|e| unavailable(&e))? {
-            return Err(refused());
+            return Err(token_rejected());
         }
         match directive {
             Directive::Expire => {
                 self.expire(&account.external_id).await.map_err(|e| unavailable(&e))?;
-                return Err(refused());
+                return Err(token_rejected());
             }
             Directive::Fail => {
                 let message = "The sandbox rejected the post because its text contains [fail].";
@@ -146,8 +146,8 @@ impl Sandbox {
         Ok(())
     }
 
-    /// Returns the pictures by their paths: the page shows no pictures of other hosts.
-    fn pictures_of(&self, post: &OutgoingPost) -> Vec<SandboxPicture> {
+    /// Returns the images with their paths, because the page shows no images of other hosts.
+    fn images_of(&self, post: &OutgoingPost) -> Vec<SandboxPicture> {
         let picture = |image: &Image| SandboxPicture {
             url: image.url.strip_prefix(&self.public_url).unwrap_or(&image.url).to_owned(),
             alt: image.alt_text.clone().unwrap_or_default(),
@@ -155,14 +155,14 @@ impl Sandbox {
         post.images.iter().map(picture).collect()
     }
 
-    /// Returns the id of the post; `None` if the token is refused.
-    async fn put(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Option<i64>, StoreError> {
+    /// Returns the id of the post. `None` if the token is rejected.
+    async fn create_post(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Option<i64>, StoreError> {
         let post = NewSandboxPost {
             workspace_id: account.workspace_id,
             handle: account.external_id.clone(),
             key: key(post),
             content: post.text.clone(),
-            media: self.pictures_of(post),
+            media: self.images_of(post),
         };
         self.posts.publish(post).await
     }
@@ -172,7 +172,7 @@ fn handle_taken(handle: &str) -> ConnectError {
     ConnectError::Refused(format!("The handle `{handle}` is taken; choose another one."))
 }
 
-fn refused() -> CallError {
+fn token_rejected() -> CallError {
     let message = "The sandbox rejected the token because a post contained [expire]. Connect the handle again.";
     CallError::Reauth(Failure::of(Category::AuthExpired, message))
 }
@@ -238,7 +238,7 @@ impl Connector for Sandbox {
     async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
         match self.is_expired(account).await {
             Ok(false) => Ok(Refreshed { secrets: None, token_expires_at: None, refresh_expires_at: None }),
-            Ok(true) => Err(refused()),
+            Ok(true) => Err(token_rejected()),
             Err(error) => Err(unavailable(&error)),
         }
     }
@@ -262,9 +262,9 @@ impl Connector for Sandbox {
     }
 
     async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
-        self.obey(account, &post.text, post.attempt).await?;
-        let id = self.put(account, post).await.map_err(|e| unavailable(&e))?;
-        Ok(self.published(&account.external_id, id.ok_or_else(refused)?))
+        self.apply_directive(account, &post.text, post.attempt).await?;
+        let id = self.create_post(account, post).await.map_err(|e| unavailable(&e))?;
+        Ok(self.published(&account.external_id, id.ok_or_else(token_rejected)?))
     }
 
     fn analytics(&self) -> Option<&dyn AnalyticsConnector> {

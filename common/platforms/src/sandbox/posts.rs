@@ -1,25 +1,25 @@
-//! Publishes posts: those that come together share a transaction.
+//! Publishes posts. Those that arrive together share a transaction.
 
 use std::sync::OnceLock;
 
 use crier_store::sandbox::{self, NewSandboxPost};
 use crier_store::{Batcher, Result, Store, StoreError};
 
-/// How many of these transactions run concurrently.
+/// The maximum number of concurrent transactions.
 const CONCURRENCY: usize = 1;
 
-pub struct Posts {
+pub struct PostBatcher {
     store: Store,
-    /// Its task needs a runtime, so it starts with the first post.
+    /// The batcher's task needs a runtime, so it starts with the first post.
     batches: OnceLock<Batcher<NewSandboxPost, Result<Option<i64>>>>,
 }
 
-impl Posts {
+impl PostBatcher {
     pub fn new(store: Store) -> Self {
         Self { store, batches: OnceLock::new() }
     }
 
-    /// Returns the id of the post; `None` if the token is refused.
+    /// Returns the id of the post. `None` if the token is rejected.
     pub async fn publish(&self, post: NewSandboxPost) -> Result<Option<i64>> {
         let batches = self.batches.get_or_init(|| {
             let store = self.store.clone();
@@ -29,11 +29,11 @@ impl Posts {
     }
 }
 
-/// Publishes posts; an error of one does not affect the others.
+/// Publishes posts. An error of one does not affect the others.
 async fn publish_all(store: Store, posts: Vec<NewSandboxPost>) -> Vec<Result<Option<i64>>> {
     match publish_together(&store, &posts).await {
         Ok(ids) => ids.into_iter().map(Ok).collect(),
-        // A temporary error is not the fault of one post; publishing each one alone would only fail again.
+        // A temporary error concerns all posts, and publishing each one separately would only fail again.
         Err(error) if error.is_transient() => {
             posts.iter().map(|_| Err(StoreError::Decode(error.to_string()))).collect()
         }

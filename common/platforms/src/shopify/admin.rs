@@ -1,4 +1,5 @@
-//! Calls to the Admin API. An answer is 200 also for an error: `{data, errors: [{message, extensions: {code}}]}`.
+//! Calls to the Admin API and their errors. An error also returns 200: `{data, errors: [{message, extensions:
+//! {code}}]}`.
 
 use crier_domain::failure::{Category, Failure};
 use crier_http::HttpResponse;
@@ -11,12 +12,12 @@ use serde_json::{Value, json};
 use super::super::CallError;
 use super::super::call::{Effect, PlatformClient, sanitize_message};
 
-/// The pause after an answer that names none.
+/// The pause, in seconds, if a response names none.
 const THROTTLED_PAUSE: i64 = 2;
-/// The pause after Shopify took a request for an attack.
+/// The pause, in seconds, after Shopify rejected a request as suspicious.
 const SUSPICIOUS_PAUSE: i64 = 600;
 
-/// A shop, and the token for it.
+/// A shop and its token.
 pub(super) struct Admin<'a> {
     pub(super) client: &'a PlatformClient,
     pub(super) base: String,
@@ -65,11 +66,11 @@ struct ThrottleStatus {
 }
 
 impl Cost {
-    /// Returns after how many seconds there is room for the call.
+    /// Returns the number of seconds until the rate limit admits the call.
     fn pause(&self) -> Option<i64> {
         let missing = self.requested_query_cost - self.throttle_status.currently_available;
         let seconds = (missing / self.throttle_status.restore_rate).ceil();
-        // A cast saturates, and the client bounds the pause.
+        // The cast saturates, and the client limits the pause.
         (seconds.is_finite() && seconds > 0.0).then_some(seconds as i64)
     }
 }
@@ -87,15 +88,15 @@ impl Admin<'_> {
             .request(Method::POST, &url)
             .header("X-Shopify-Access-Token", self.token.expose_secret())
             .json(&json!({ "query": query, "variables": variables }));
-        let answer = self.client.send(effect, request).await?;
-        if !answer.status.is_success() {
-            return Err(self.refusal(effect, &answer));
+        let response = self.client.send(effect, request).await?;
+        if !response.status.is_success() {
+            return Err(self.classify_status(effect, &response));
         }
-        let GraphQlResponse { data, errors, extensions } = self.client.read(effect, &answer)?;
+        let GraphQlResponse { data, errors, extensions } = self.client.read(effect, &response)?;
         let data = data.unwrap_or_default();
-        // An error beside an article: a field of the answer could not be read, and the article is there.
-        let is_made = data.pointer("/articleCreate/article/id").is_some_and(Value::is_string);
-        if let Some(error) = errors.unwrap_or_default().first().filter(|_| !is_made) {
+        // With an error and an article, the article was created, and a field of the response could not be read.
+        let is_created = data.pointer("/articleCreate/article/id").is_some_and(Value::is_string);
+        if let Some(error) = errors.unwrap_or_default().first().filter(|_| !is_created) {
             return Err(self.classify(effect, error, &extensions));
         }
         let unreadable = |_| self.client.classify_unknown_effect(effect, "sent an unreadable response", None);
@@ -125,7 +126,7 @@ impl Admin<'_> {
             "INTERNAL_SERVER_ERROR" | "TIMEOUT" => {
                 self.client.classify_unknown_effect(effect, "had an internal error", Some(code))
             }
-            // The call itself is wrong for this version of the API; nothing was done.
+            // The call is invalid in this version of the API. Nothing was done.
             _ => {
                 let text = self.detail(&error.message).unwrap_or_default();
                 let (version, see) = (self.version, "see CRIER_SHOPIFY_API_VERSION");
@@ -136,18 +137,18 @@ impl Admin<'_> {
         }
     }
 
-    fn refusal(&self, effect: Effect, answer: &HttpResponse) -> CallError {
-        let code = answer.status.as_str().to_owned();
+    fn classify_status(&self, effect: Effect, response: &HttpResponse) -> CallError {
+        let code = response.status.as_str().to_owned();
         let failure = |category, text: &str| Failure::of(category, text).from_platform(&code);
         let account = |text| CallError::Permanent(failure(Category::Account, text));
-        match answer.status.as_u16() {
+        match response.status.as_u16() {
             401 => CallError::AuthExpired(failure(Category::AuthExpired, "Shopify rejected the access token.")),
             402 => account("Shopify has frozen this shop until its bill is paid."),
             403 => account("Shopify does not allow this; the application may lack a permission."),
             404 => account("Shopify no longer knows this shop or this version of its API."),
             423 => account("Shopify has locked this shop."),
             430 => self.client.rate_limited_for(SUSPICIOUS_PAUSE),
-            _ => self.client.classify_status(effect, answer, None, None),
+            _ => self.client.classify_status(effect, response, None, None),
         }
     }
 }

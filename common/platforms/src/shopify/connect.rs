@@ -1,7 +1,7 @@
-//! Connecting a blog of a Shopify shop. The operator registers the application; the shop is an address that a person
-//! names, so its form is checked. Shopify signs the address at which the person comes back.
+//! Connecting a blog of a Shopify shop. The operator registers the application. The user types the shop's URL, so its
+//! format is checked. Shopify signs the URL of the callback.
 //!
-//! Sources: shopify.dev, "Implement authorization code grant manually" (the signature's form, checked against the
+//! Sources: shopify.dev, "Implement authorization code grant manually" (the format of the signature, checked with the
 //! example there), "About offline access tokens" (`expiring=1`: one hour, with a refresh token of 90 days that is
 //! replaced at each use), November 2026.
 
@@ -23,7 +23,7 @@ use super::super::oauth::{
 use super::super::{CallError, ConnectError, Connected};
 use super::Shopify;
 
-/// Writing includes reading; Shopify names only this one in its answer.
+/// Writing includes reading, and Shopify returns only this scope.
 const SCOPES: [&str; 1] = ["write_content"];
 
 const PERMISSIONS: [Permission; 1] =
@@ -92,14 +92,14 @@ struct PrimaryDomain {
     url: String,
 }
 
-/// Returns whether this is a shop's own domain: `^[a-z0-9][a-z0-9-]*\.myshopify\.com$`.
+/// Returns whether the domain is that of a shop: `^[a-z0-9][a-z0-9-]*\.myshopify\.com$`.
 fn is_shop(domain: &str) -> bool {
     let Some(name) = domain.strip_suffix(DOMAIN) else { return false };
     let is_label = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
     is_label && !name.is_empty() && !name.starts_with('-') && name.len() <= MAX_LABEL
 }
 
-/// Returns whether Shopify signed the address of a callback, and for this shop. Compared in constant time.
+/// Returns whether Shopify signed the query of a callback for this shop. Compares in constant time.
 fn is_signed(query: &str, shop: &str, secret: &SecretString) -> bool {
     let mut pairs: Vec<(String, String)> = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
     let value = |name: &str| {
@@ -132,7 +132,7 @@ impl Shopify {
         let mut server = AuthServer::new(authorize, token, &SCOPES);
         server.separator = ',';
         server.client_auth = ClientAuth::Form;
-        // Not in its documents.
+        // Not documented.
         server.pkce = false;
         server.token_extra = vec![("expiring".to_owned(), "1".to_owned())];
         server
@@ -194,7 +194,7 @@ impl OAuthConnector for Shopify {
                 detail: Some(blog.handle),
             }));
             let next = page.page_info.end_cursor.filter(|_| page.page_info.has_next_page);
-            // A page without anything would never end.
+            // An empty page would be an endless loop.
             if next.is_none() || found.len() == before || found.len() >= MAX_CHOICES {
                 return Ok(Choices::Of(found));
             }
@@ -254,7 +254,7 @@ mod tests {
         }
     }
 
-    /// Shopify's own example, with the secret `hush`.
+    /// Shopify's example, with the secret `hush`.
     const EXAMPLE: &str = "code=0907a61c0c8d55e99db179b68161bc00\
                            &hmac=700e2dadb827fcc8609e9d5ce208b2e9cdaab9df07390d2cbca10d7c328fc4bf\
                            &shop=some-shop.myshopify.com&state=0.6784241404160823&timestamp=1337178173";

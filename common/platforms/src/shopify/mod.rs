@@ -1,8 +1,8 @@
-//! Shopify: an article on a blog of a shop, by the GraphQL Admin API. `connect.rs` has the way through the browser.
+//! Shopify: an article on a blog of a shop, via the GraphQL Admin API. `connect.rs` connects accounts in the browser.
 //!
-//! An article has a handle (slug) of its own, stored before the call. After a call with unknown outcome it is looked up
-//! among the blog's newest articles, which is exact, and by Shopify's search, which may lag behind. Shopify fetches the
-//! picture itself.
+//! Each article has a unique handle (slug), stored before the call. After a call with an unknown outcome, it is looked
+//! up among the blog's newest articles, which is exact, and with Shopify's search, which may lag behind. Shopify
+//! downloads the image itself.
 //!
 //! Sources: shopify.dev, Admin GraphQL 2026-10 (`articleCreate`, `ArticleCreateUserErrorCode`, `articles`, `blogs`),
 //! "API limits", "Status and error codes", November 2026.
@@ -30,9 +30,9 @@ use super::{
     Reconciled, Refreshed, marker_field, options,
 };
 
-/// The version of the API; each lives a year (looked up in November 2026).
+/// The version of the API. A version is supported for a year (checked in November 2026).
 const VERSION: &str = "2026-10";
-/// The longest title that Shopify takes.
+/// The maximum length of a title.
 const MAX_TITLE: usize = 255;
 
 const CREATE: &str = "
@@ -58,16 +58,16 @@ pub(super) struct Shopify {
     client: PlatformClient,
     config: PlatformsConfig,
     version: String,
-    /// Replaces the shops' own hosts for the API and for tokens; empty: it does not.
+    /// Replaces the shops' own hosts for the API and tokens, unless it is empty.
     base: String,
-    /// The same, for the page on which a person agrees.
+    /// Like `base`, for the authorization page.
     site: String,
 }
 
 impl Shopify {
     pub(super) fn new(config: &PlatformsConfig, clients: &Clients, clock: &Clock) -> Self {
         let base = config.base_url(Platform::Shopify, "");
-        // Shops are named by users, a base URL by the operator.
+        // Users type shops' URLs; the operator sets the base URL.
         let http = if base.is_empty() { clients.guarded.clone() } else { clients.trusted.clone() };
         Self {
             client: PlatformClient::new(Platform::Shopify, http, clock.clone()),
@@ -155,7 +155,7 @@ impl UserError {
     }
 }
 
-/// Returns the error for an article that Shopify did not make.
+/// Returns the error for an article that Shopify did not create.
 fn classify(error: &UserError) -> CallError {
     let code = error.code.as_deref().unwrap_or("user_error");
     let failure = |category, what: &str| {
@@ -166,7 +166,7 @@ fn classify(error: &UserError) -> CallError {
         Failure::of(category, message).from_platform(code)
     };
     match code {
-        // Nothing was made; the address of the picture may be reachable the next time.
+        // Nothing was created. The image may be reachable next time.
         "UPLOAD_FAILED" => CallError::Transient(failure(Category::Media, "could not fetch the image")),
         "NOT_FOUND" => CallError::Permanent(failure(Category::Account, "no longer knows this blog")),
         "TAKEN" => CallError::Permanent(failure(Category::DuplicateContent, "already has this article")),
@@ -174,7 +174,7 @@ fn classify(error: &UserError) -> CallError {
     }
 }
 
-/// Returns the article of a post: the option `title`, else the first line, and the text as paragraphs.
+/// Returns the article of a post: the option `title`, or else the first line, and the text as paragraphs.
 fn article(account: &ConnectorAccount, post: &OutgoingPost) -> Result<Value, CallError> {
     let parts = html::split(&post.text);
     let (title, body) = match options::text(post, "title")? {
@@ -219,7 +219,7 @@ impl Connector for Shopify {
         Some(self)
     }
 
-    /// Tokens of custom applications may have no end: such a one is checked.
+    /// Tokens of custom applications may have no expiry. These are only checked.
     async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
         let reauth = || {
             let message = "Shopify no longer accepts this authorization; connect the account again.";
@@ -282,7 +282,7 @@ impl Connector for Shopify {
             let what = "accepted the article but returned no ID";
             return Err(self.client.classify_unknown_effect(Effect::Publishes, what, None));
         };
-        // The handle is this post's alone: an earlier call made the article.
+        // The handle is unique to this post, so an earlier call created the article.
         if errors.iter().any(UserError::is_taken)
             && let Some(published) = self.find(account, marker_field(&post.marker, "handle")?).await?
         {

@@ -1,13 +1,13 @@
-//! The inbox of Telegram: private chats with the bot, comments under a channel's posts (in its discussion group, of
-//! which the bot must be a member), and answers to the bot in a group.
+//! The inbox of Telegram: private chats with the bot, comments on a channel's posts (in its discussion group, of which
+//! the bot must be a member), and replies to the bot in a group.
 //!
-//! Telegram keeps a bot's updates for 24 hours in one queue, and deletes those before the offset of a call. So an
-//! offset is only sent once the page was stored, and only for updates that are some minutes old (or if the page is
-//! full): accounts that share a bot share its queue, and each of them is to see all of it. A webhook takes the queue
-//! away; Crier sets none.
+//! Telegram keeps a bot's updates for 24 hours in one queue, and deletes those before the offset of a call. Accounts
+//! that share a bot share its queue, and each must read all of it. So an offset is sent only after the page was stored,
+//! and only for updates that are some minutes old (or if the page is full). A webhook would take over the queue; Crier
+//! sets none.
 //!
-//! A bot cannot list what it wrote, so a reply whose call broke ends with an unknown outcome. In a group, an update
-//! names the post and the message that is answered, not those between: a conversation is one person under one post.
+//! A bot cannot list its own messages, so an unknown outcome of a reply is final. In a group, an update names the post
+//! and the message that it replies to, but not those between, so a conversation is one user under one post.
 //!
 //! Source: "Telegram Bot API": `getUpdates`, `Message` (`message_thread_id`, `is_automatic_forward`, `sender_chat`),
 //! `ChatFullInfo` (`linked_chat_id`), `ReplyParameters`.
@@ -31,9 +31,9 @@ use crate::{CallError, ConnectorAccount, InboxConnector, Published, Reconciled};
 
 const UPDATES: &str = "updates";
 const PAGE: usize = 100;
-/// How old an update is before it is deleted at Telegram, so that another account with the same bot has seen it.
+/// The minimum age of an update before Telegram deletes it, so that other accounts with the same bot have read it.
 const RETENTION: TimeDelta = TimeDelta::minutes(10);
-/// What a message without text may consist of.
+/// The fields of a message without text that contain media.
 const MEDIA: [&str; 9] =
     ["photo", "video", "animation", "audio", "voice", "video_note", "document", "sticker", "location"];
 
@@ -49,21 +49,21 @@ struct Incoming {
     message_id: i64,
     date: i64,
     chat: super::Chat,
-    from: Option<Person>,
+    from: Option<Sender>,
     sender_chat: Option<Named>,
     message_thread_id: Option<i64>,
     #[serde(default)]
     is_automatic_forward: bool,
-    reply_to_message: Option<Answered>,
+    reply_to_message: Option<ReplyTarget>,
     text: Option<String>,
     caption: Option<String>,
 }
 
-/// The message that is answered.
+/// The message that a message replies to.
 #[derive(Deserialize)]
-struct Answered {
+struct ReplyTarget {
     message_id: i64,
-    from: Option<Person>,
+    from: Option<Sender>,
     sender_chat: Option<Named>,
     #[serde(default)]
     is_automatic_forward: bool,
@@ -83,7 +83,7 @@ struct Named {
 }
 
 #[derive(Deserialize)]
-struct Person {
+struct Sender {
     id: i64,
     #[serde(default)]
     first_name: String,
@@ -96,7 +96,7 @@ struct Linked {
     linked_chat_id: Option<i64>,
 }
 
-impl Person {
+impl Sender {
     fn name(&self) -> String {
         match &self.last_name {
             Some(last) => format!("{} {last}", self.first_name),
@@ -109,7 +109,7 @@ impl Person {
             external_id: self.id.to_string(),
             name: Some(self.name()),
             username: self.username.clone(),
-            // A picture's URL contains the bot's token.
+            // The URL of an image contains the bot's token.
             avatar_url: None,
         }
     }
@@ -129,10 +129,10 @@ impl Chats {
         chat.is_some_and(|chat| chat.id.to_string() == self.own || Some(chat.id) == self.linked)
     }
 
-    /// Returns whether a message of a group answers the account: a post of it, or the bot.
-    fn answers_us(&self, answered: &Answered) -> bool {
-        let is_bot = answered.from.as_ref().is_some_and(|from| from.id.to_string() == self.bot);
-        answered.is_automatic_forward || is_bot || self.is_ours(answered.sender_chat.as_ref())
+    /// Returns whether a message of a group is from the account: a post of the channel, or a message of the bot.
+    fn is_from_us(&self, target: &ReplyTarget) -> bool {
+        let is_bot = target.from.as_ref().is_some_and(|from| from.id.to_string() == self.bot);
+        target.is_automatic_forward || is_bot || self.is_ours(target.sender_chat.as_ref())
     }
 
     fn message(&self, message: Incoming) -> Option<FetchedMessage> {
@@ -160,13 +160,13 @@ impl Chats {
             return Some(base);
         }
         let in_our_chat = chat.to_string() == self.own || Some(chat) == self.linked;
-        let answered = message.reply_to_message.as_ref().filter(|_| in_our_chat && !message.is_automatic_forward)?;
+        let target = message.reply_to_message.as_ref().filter(|_| in_our_chat && !message.is_automatic_forward)?;
         let thread = message.message_thread_id.unwrap_or(0);
-        // An administrator who writes as the channel or the group answers a person.
+        // An administrator who writes as the channel or the group replies to a user.
         let is_own = self.is_ours(message.sender_chat.as_ref());
         let person = match is_own {
-            true => answered.from.as_ref().filter(|_| !self.answers_us(answered))?,
-            false if self.answers_us(answered) => from,
+            true => target.from.as_ref().filter(|_| !self.is_from_us(target))?,
+            false if self.is_from_us(target) => from,
             false => return None,
         };
         Some(FetchedMessage {
@@ -174,24 +174,24 @@ impl Chats {
             thread_id: format!("{chat}:{thread}:{}", person.id),
             direction: if is_own { MessageDirection::Outbound } else { MessageDirection::Inbound },
             participant: (!is_own).then(|| person.participant()),
-            subject: self.subject(answered, message.message_thread_id),
+            subject: self.subject(target, message.message_thread_id),
             author_name: Some(if is_own { message.chat.name() } else { person.name() }),
             ..base
         })
     }
 
-    /// Returns the post that is commented, if the message names it.
-    fn subject(&self, answered: &Answered, thread: Option<i64>) -> Option<Subject> {
-        if let Some(Origin { message_id: Some(id), chat: Some(channel) }) = &answered.forward_origin {
+    /// Returns the commented post, if the message names it.
+    fn subject(&self, target: &ReplyTarget, thread: Option<i64>) -> Option<Subject> {
+        if let Some(Origin { message_id: Some(id), chat: Some(channel) }) = &target.forward_origin {
             let url = channel.username.as_ref().map(|name| format!("https://t.me/{name}/{id}"));
             return (channel.id.to_string() == self.own).then(|| Subject { external_id: id.to_string(), url });
         }
         let is_group = self.linked.is_none();
-        is_group.then(|| Subject { external_id: thread.unwrap_or(answered.message_id).to_string(), url: None })
+        is_group.then(|| Subject { external_id: thread.unwrap_or(target.message_id).to_string(), url: None })
     }
 }
 
-/// Returns the message of an update, unless it says only that something happened (a person joined).
+/// Returns the message of an update, unless it only reports an event (a user joined).
 fn incoming(update: &Update) -> Option<Incoming> {
     let value = update.message.as_ref()?;
     let has_content = value["text"].is_string() || value["caption"].is_string();
@@ -199,13 +199,13 @@ fn incoming(update: &Update) -> Option<Incoming> {
     Incoming::deserialize(value).ok().filter(|_| has_content)
 }
 
-/// Returns when an update came into the queue; `None`: it does not matter.
+/// Returns the time at which an update was queued. `None` if it does not matter.
 fn queued_at(update: &Update) -> Option<DateTime<Utc>> {
     let message = update.message.as_ref()?;
     DateTime::from_timestamp(message["edit_date"].as_i64().or(message["date"].as_i64())?, 0)
 }
 
-/// Returns the cursor after a page, and whether another follows now.
+/// Returns the cursor after a page, and whether another page follows now.
 fn after(cursor: Option<i64>, updates: &[Update], now: DateTime<Utc>) -> (Value, bool) {
     let is_full = updates.len() >= PAGE;
     let is_old = |update: &&Update| is_full || queued_at(update).is_none_or(|at| at <= now - RETENTION);
@@ -213,8 +213,8 @@ fn after(cursor: Option<i64>, updates: &[Update], now: DateTime<Utc>) -> (Value,
     (json!({ "offset": last.or(cursor) }), is_full)
 }
 
-/// Returns the error of reading the queue.
-fn conflict(error: MethodError) -> CallError {
+/// Converts the error of reading the queue.
+fn queue_error(error: MethodError) -> CallError {
     let error = error.into_error();
     if error.failure().platform_code.as_deref() != Some("409") {
         return error;
@@ -236,7 +236,7 @@ impl Telegram {
         let found: Result<Linked, MethodError> = self.call(Effect::Repeatable, token, "getChat", body).await;
         match found.map_err(MethodError::into_error) {
             Ok(found) => Ok(found.linked_chat_id),
-            // The bot is not in the chat any more: private chats go on.
+            // The bot is no longer in the chat, but private chats continue.
             Err(CallError::Permanent(_)) => Ok(None),
             Err(error) => Err(error),
         }
@@ -246,13 +246,13 @@ impl Telegram {
         &self,
         token: &SecretString,
         chat: i64,
-        answered: i64,
+        target: i64,
         text: &str,
     ) -> Result<Published, MethodError> {
         let body = json!({
             "chat_id": chat,
             "text": text,
-            "reply_parameters": { "message_id": answered, "allow_sending_without_reply": true },
+            "reply_parameters": { "message_id": target, "allow_sending_without_reply": true },
         });
         let sent: Sent = self.call(Effect::Publishes, token, "sendMessage", TelegramBody::Json(body)).await?;
         Ok(Published::new(format!("{chat}:{}", sent.message_id), sent.url()))
@@ -278,7 +278,7 @@ impl InboxConnector for Telegram {
             body["offset"] = Value::from(offset);
         }
         let read = self.call(Effect::Repeatable, &token, "getUpdates", TelegramBody::Json(body)).await;
-        let found: Vec<Value> = read.map_err(conflict)?;
+        let found: Vec<Value> = read.map_err(queue_error)?;
         let updates = found.into_iter().take(PAGE).filter_map(|update| serde_json::from_value(update).ok());
         let updates: Vec<Update> = updates.collect();
         let messages: Vec<Incoming> = updates.iter().filter_map(incoming).collect();
@@ -291,7 +291,7 @@ impl InboxConnector for Telegram {
         let bot = token.expose_secret().split(':').next().unwrap_or_default().to_owned();
         let chats = Chats { own: own.to_owned(), linked, bot };
         let (cursor, has_more) = after(offset, &updates, self.caller.now());
-        // The newest text of each: a message and its edits are entries of their own.
+        // Keeps the newest version of each message, because a message and its edits are separate updates.
         let newest: BTreeMap<_, _> = messages.into_iter().map(|m| ((m.chat.id, m.message_id), m)).collect();
         let messages = newest.into_values().filter_map(|message| chats.message(message)).collect();
         Ok(InboxPage { messages, cursor, has_more, unavailable: None })
@@ -312,11 +312,11 @@ impl InboxConnector for Telegram {
     async fn reply(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Published, CallError> {
         let token = account.secrets.require("bot_token")?;
         let number = |name: &str| reply.thread.context.get(name).and_then(Value::as_i64).ok_or_else(no_context);
-        let (chat, answered) = (number("chat")?, number("message")?);
-        match self.send_reply(&token, chat, answered, &reply.text).await {
-            // Nothing was sent: the group has another id now, and its messages too.
+        let (chat, target) = (number("chat")?, number("message")?);
+        match self.send_reply(&token, chat, target, &reply.text).await {
+            // Nothing was sent: the group has a new id.
             Err(MethodError::Migrated(chat)) => {
-                self.send_reply(&token, chat, answered, &reply.text).await.map_err(MethodError::into_error)
+                self.send_reply(&token, chat, target, &reply.text).await.map_err(MethodError::into_error)
             }
             result => result.map_err(MethodError::into_error),
         }

@@ -1,8 +1,7 @@
-//! Telegram, via its Bot API: a bot writes to the channel or group that it was added to.
+//! Telegram, via its Bot API. A bot writes to the channel or group that it was added to.
 //!
-//! The bot's token is part of every URL, so no URL may ever be shown: `call.rs` creates the errors and never quotes
-//! one. A bot cannot list what it wrote, so a call with unknown outcome stays unknown ([`Connector::can_reconcile`] is
-//! false).
+//! The bot's token is part of every URL, so no URL may ever be shown. `call.rs` creates the errors and never quotes
+//! one. A bot cannot list its own messages, so an unknown outcome is final ([`Connector::can_reconcile`] is false).
 //!
 //! Source: "Telegram Bot API" (core.telegram.org/bots/api), "Making requests", `getMe`, `getChat`, `getChatMember`,
 //! `sendMessage`, `sendPhoto`, `sendMediaGroup`, `ResponseParameters`.
@@ -32,7 +31,8 @@ use super::{
     InboxConnector, OutgoingPost, Published, Reconciled, Refreshed, Secrets,
 };
 
-/// What is percent-encoded in a token, so that a typed one cannot change the path on the operator's host.
+/// The characters that are percent-encoded in a token, so that a typed one cannot change the path on the operator's
+/// host.
 const TOKEN_ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b':').remove(b'-').remove(b'_');
 
 pub(super) struct Telegram {
@@ -65,27 +65,27 @@ impl Telegram {
             TelegramBody::Json(value) => request.json(&value),
             TelegramBody::Form(form) => request.multipart(form),
         };
-        let answer = self.caller.send(effect, request).await?;
-        if answer.status.is_success() {
-            let reply: Reply<T> = self.caller.read(effect, &answer)?;
+        let response = self.caller.send(effect, request).await?;
+        if response.status.is_success() {
+            let reply: Reply<T> = self.caller.read(effect, &response)?;
             return Ok(reply.result);
         }
         let error =
-            if answer.truncated { None } else { serde_json::from_slice::<TelegramErrorBody>(&answer.body).ok() };
-        let Some(error) = error else { return Err(self.caller.classify_status(effect, &answer, None, None).into()) };
+            if response.truncated { None } else { serde_json::from_slice::<TelegramErrorBody>(&response.body).ok() };
+        let Some(error) = error else { return Err(self.caller.classify_status(effect, &response, None, None).into()) };
         if let Some(chat) = error.parameters.migrate_to_chat_id {
             return Err(MethodError::Migrated(chat));
         }
         let quoted = sanitize_message(strip_prefix(&error.description), &[token]);
-        Err(match (answer.status.as_u16(), error.parameters.retry_after) {
+        Err(match (response.status.as_u16(), error.parameters.retry_after) {
             (429, Some(seconds)) => self.caller.rate_limited_for(seconds),
-            (status @ (400 | 401 | 403 | 404), _) => refusal(status, &error.description, quoted),
-            _ => self.caller.classify_status(effect, &answer, None, quoted),
+            (status @ (400 | 401 | 403 | 404), _) => classify_error(status, &error.description, quoted),
+            _ => self.caller.classify_status(effect, &response, None, quoted),
         }
         .into())
     }
 
-    /// Sends the post to `chat` by the method for its number of pictures.
+    /// Sends the post to `chat` with the method for its number of images.
     async fn send(&self, token: &SecretString, chat: &str, post: &OutgoingPost) -> Result<Published, MethodError> {
         let effect = Effect::Publishes;
         let messages: Vec<Sent> = match post.images.as_slice() {
@@ -99,7 +99,7 @@ impl Telegram {
                 vec![self.call(effect, token, "sendPhoto", TelegramBody::Form(form)).await?]
             }
             images => {
-                // Telegram shows the caption of the first picture as the album's.
+                // Telegram shows the caption of the first image as the album's.
                 let media: Vec<Value> = (0..images.len())
                     .map(|i| {
                         let caption = if i == 0 { post.text.as_str() } else { "" };
@@ -113,18 +113,18 @@ impl Telegram {
                 self.call(effect, token, "sendMediaGroup", TelegramBody::Form(form)).await?
             }
         };
-        // Every message's id is stored: an album has one message per picture.
+        // The ids of all messages are stored, because an album has one message per image.
         let ids: Vec<String> = messages.iter().map(|m| m.message_id.to_string()).collect();
         let url = messages.first().and_then(Sent::url);
         Ok(Published::new(ids.join(","), url))
     }
 
-    /// Checks that the bot may write to the chat; the error is worded for the user who connects it.
-    async fn may_write(&self, token: &SecretString, chat: &Chat, bot: i64) -> Result<(), ConnectError> {
+    /// Checks that the bot may write to the chat. The error is a sentence for the user who connects it.
+    async fn check_write_access(&self, token: &SecretString, chat: &Chat, bot: i64) -> Result<(), ConnectError> {
         let title = chat.name();
         let body = TelegramBody::Json(json!({ "chat_id": chat.id, "user_id": bot }));
         let member: Result<Member, _> = self.call(Effect::Repeatable, token, "getChatMember", body).await;
-        let member = member.map_err(|refusal| match refusal.into_error() {
+        let member = member.map_err(|failure| match failure.into_error() {
             CallError::Permanent(_) => {
                 ConnectError::Refused(format!("The bot is not a member of {title}; add it there first."))
             }
@@ -149,11 +149,13 @@ impl Connector for Telegram {
     }
 
     async fn connect(&self, _workspace_id: i64, credentials: &Secrets) -> Result<Connected, ConnectError> {
-        let refused = |refusal: MethodError| connect_error(refusal.into_error(), None);
+        let to_connect_error = |failed: MethodError| connect_error(failed.into_error(), None);
         let token = credentials.require("bot_token").map_err(|e| connect_error(e, None))?;
         let chat_id = credentials.require("chat_id").map_err(|e| connect_error(e, None))?;
-        let bot: User =
-            self.call(Effect::Repeatable, &token, "getMe", TelegramBody::Json(json!({}))).await.map_err(refused)?;
+        let bot: User = self
+            .call(Effect::Repeatable, &token, "getMe", TelegramBody::Json(json!({})))
+            .await
+            .map_err(to_connect_error)?;
 
         let typed = chat_id.expose_secret().trim();
         let query = |id: &str| TelegramBody::Json(json!({ "chat_id": id }));
@@ -162,19 +164,19 @@ impl Connector for Telegram {
             Err(MethodError::Migrated(id)) => {
                 self.call(Effect::Repeatable, &token, "getChat", query(&id.to_string())).await
             }
-            answer => answer,
+            response => response,
         }
-        .map_err(refused)?;
-        // A private chat has no members to query; if the bot can see it, the user wrote to the bot.
+        .map_err(to_connect_error)?;
+        // A private chat has no members to query. If the bot can see it, the user wrote to the bot.
         if chat.kind != "private" {
-            self.may_write(&token, &chat, bot.id).await?;
+            self.check_write_access(&token, &chat, bot.id).await?;
         }
         let id = chat.id.to_string();
         Ok(Connected {
             name: chat.name(),
             profile_url: chat.username.as_ref().map(|name| format!("https://t.me/{name}")),
             username: chat.username,
-            // A picture's URL contains the bot's token.
+            // The URL of an image contains the bot's token.
             avatar_url: None,
             kind: AccountKind::Channel,
             token_expires_at: None,
@@ -215,7 +217,7 @@ impl Connector for Telegram {
         let token = account.secrets.require("bot_token")?;
         let chat = account.secrets.require("chat_id")?;
         match self.send(&token, chat.expose_secret(), post).await {
-            // Nothing was posted: the chat has another id now. The new id is stored with the result.
+            // Nothing was posted: the chat has a new id, which is stored with the result.
             Err(MethodError::Migrated(id)) => {
                 let id = id.to_string();
                 let published = self.send(&token, &id, post).await.map_err(MethodError::into_error)?;
@@ -235,13 +237,13 @@ enum TelegramBody {
     Form(Form),
 }
 
-/// Telegram counts the people in a chat, and nothing of its posts.
+/// Telegram reports the number of members of a chat, and no metrics of posts.
 #[async_trait]
 impl AnalyticsConnector for Telegram {
     async fn account_figures(
         &self,
         account: &ConnectorAccount,
-        _aside: &mut SetAside,
+        _set_aside: &mut SetAside,
     ) -> Result<AccountFigures, CallError> {
         let (token, chat) = (account.secrets.require("bot_token")?, account.secrets.require("chat_id")?);
         let body = TelegramBody::Json(json!({ "chat_id": chat.expose_secret() }));
@@ -254,7 +256,7 @@ impl AnalyticsConnector for Telegram {
     }
 }
 
-/// Why a method failed.
+/// The error of a method.
 enum MethodError {
     /// The chat has moved to this id.
     Migrated(i64),
@@ -279,8 +281,8 @@ impl MethodError {
     }
 }
 
-/// Classifies a refusal by its description: the Bot API has no codes beyond the status.
-fn refusal(status: u16, description: &str, quoted: Option<String>) -> CallError {
+/// Classifies an error by its description, because the Bot API has no codes besides the status.
+fn classify_error(status: u16, description: &str, quoted: Option<String>) -> CallError {
     let has = |words: &[&str]| {
         let description = description.to_lowercase();
         words.iter().any(|word| description.contains(word))
@@ -288,7 +290,7 @@ fn refusal(status: u16, description: &str, quoted: Option<String>) -> CallError 
     let quoted = quoted.map_or_else(|| ".".to_owned(), |detail| format!(": {detail}"));
     let failure = |category, text: &str| Failure::of(category, format!("{text}{quoted}")).from_platform(status);
     match status {
-        // All our methods exist, so a 404 means a malformed token.
+        // All methods in use exist, so a 404 means a malformed token.
         401 | 404 => CallError::Reauth(failure(
             Category::AuthExpired,
             "Telegram does not know this bot token; get one from @BotFather and connect again",
@@ -307,7 +309,7 @@ fn refusal(status: u16, description: &str, quoted: Option<String>) -> CallError 
     }
 }
 
-/// Returns the description without its class (`Bad Request: chat not found`).
+/// Returns the description without its prefix (`Bad Request: chat not found`).
 fn strip_prefix(description: &str) -> &str {
     ["Bad Request: ", "Forbidden: ", "Unauthorized: "]
         .iter()
@@ -384,8 +386,8 @@ struct Sent {
 }
 
 impl Sent {
-    /// Returns `t.me/<name>/<id>` for a public chat, else the link that its members can open (the id of a channel or
-    /// supergroup without the Bot API's prefix `-100`).
+    /// Returns `t.me/<name>/<id>` for a public chat, or else the link that its members can open (with the id of the
+    /// channel or supergroup, without the Bot API's prefix `-100`).
     fn url(&self) -> Option<String> {
         let chat = self.chat.as_ref()?;
         if let Some(name) = &chat.username {

@@ -1,21 +1,21 @@
-//! Compares a text as it was sent with what a platform shows of it.
+//! Compares a text as it was sent with the text that a platform shows.
 //!
-//! Platforms strip and collapse white space, replace line endings, compose characters, escape markup, and drop
-//! characters that nobody sees. What is compared is what no platform changes. Two texts that differ only in this count
-//! as the same: taking a post for absent publishes it twice.
+//! Platforms strip and collapse white space, replace line endings, compose characters, escape markup, and remove
+//! invisible characters. Only what no platform changes is compared. Two texts that differ only in the rest count as the
+//! same, because a post that is wrongly reported as missing is published twice.
 
 use unicode_normalization::UnicodeNormalization;
 
-/// The longest reference to a character, without `&` and `;`.
+/// The maximum length of a character reference, without `&` and `;`.
 const MAX_REFERENCE: usize = 8;
 
-/// Returns whether two texts are the same in all that no platform changes.
+/// Returns whether two texts are the same, apart from what platforms change.
 pub fn is_same(a: &str, b: &str) -> bool {
     comparable(a) == comparable(b)
 }
 
-/// Returns a text without white space and invisible characters, composed (NFC), with HTML's references resolved, also
-/// those that were escaped several times.
+/// Returns a text without white space and invisible characters, composed (NFC), with HTML character references
+/// resolved, even if they were escaped several times.
 pub fn comparable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars().filter(|c| !is_ignored(*c)).nfc() {
@@ -27,7 +27,7 @@ pub fn comparable(text: &str) -> String {
     out.nfc().collect()
 }
 
-/// Returns whether platforms drop, add or replace this character.
+/// Returns whether platforms remove, add or replace this character.
 fn is_ignored(c: char) -> bool {
     let is_invisible = matches!(
         c,
@@ -96,7 +96,7 @@ mod tests {
         }
     }
 
-    /// What a platform does to a text.
+    /// Applies one of the changes that platforms make to texts.
     fn changed(text: &str, step: u8) -> String {
         match step % 9 {
             0 => text.trim().to_owned(),

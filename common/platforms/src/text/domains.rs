@@ -1,4 +1,4 @@
-//! Top-level domains, as IANA lists them.
+//! Top-level domains, from IANA's list.
 
 use url::Host;
 

@@ -1,8 +1,7 @@
-//! Finds the URLs in a text, for platforms that count every URL the same. What Bluesky marks up follows other rules
+//! Finds the URLs in a text, for platforms that count every URL the same. Bluesky has its own rules
 //! (`bluesky/facets.rs`).
 //!
-//! Detection errs on the short side: a URL that is cut too early makes a text count longer, never shorter, than the
-//! platform counts it.
+//! Detection prefers short URLs: if a URL is cut too early, a text counts longer than on the platform, never shorter.
 
 use std::ops::Range;
 
@@ -51,8 +50,8 @@ fn may_precede(c: char) -> bool {
     !c.is_ascii_alphanumeric()
 }
 
-/// Returns whether `c` may precede a name without a scheme: not within a word that may be part of the name, an email
-/// address (`me@example.com`) or a path. Scripts that are written without spaces may.
+/// Returns whether `c` may precede a domain without a scheme. Characters that may be part of a name, an email address
+/// (`me@example.com`) or a path may not; letters of scripts without spaces may.
 fn may_precede_bare(c: char) -> bool {
     !(is_bare_char(c) || matches!(c, '@' | '\u{FF20}' | '.' | '_' | '/' | '#' | '\u{FF03}' | '$' | '+' | '%'))
 }
@@ -70,8 +69,8 @@ fn with_scheme(text: &str) -> Option<usize> {
     Some(scheme + if whole { host + tail(&text[scheme + host..]) } else { host })
 }
 
-/// Returns the length of the URL without a scheme at the start of `text`: labels of Latin letters, digits and hyphens up
-/// to the last top-level domain, and what follows it.
+/// Returns the length of the URL without a scheme at the start of `text`: labels of Latin letters, digits and hyphens
+/// up to the last top-level domain, and the rest of the URL.
 fn without_scheme(text: &str) -> Option<usize> {
     let label = |from: usize| text[from..].find(|c| !is_bare_char(c)).unwrap_or(text.len() - from);
     let (mut at, mut end) = (label(0), None);
@@ -92,10 +91,10 @@ fn without_scheme(text: &str) -> Option<usize> {
 
 /// Returns the length of the longest top-level domain at the start of `text` that ends there.
 fn top_level(text: &str) -> Option<usize> {
-    let goes_on = |c: char| c.is_ascii_alphanumeric() || matches!(c, '@' | '+' | '-');
+    let continues = |c: char| c.is_ascii_alphanumeric() || matches!(c, '@' | '+' | '-');
     let ends = text.char_indices().map(|(at, c)| at + c.len_utf8()).take(MAX_TOP_LEVEL);
     let ends = ends.take_while(|end| text[..*end].chars().next_back().is_some_and(|c| c.is_alphanumeric() || c == '-'));
-    ends.filter(|end| !text[*end..].starts_with(goes_on) && is_top_level(&text[..*end])).last()
+    ends.filter(|end| !text[*end..].starts_with(continues) && is_top_level(&text[..*end])).last()
 }
 
 /// Returns whether `c` may be part of a label before the top-level domain: an ASCII letter or digit, a hyphen, or a Latin
@@ -104,8 +103,8 @@ fn is_bare_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '-' || (('\u{C0}'..='\u{24F}').contains(&c) && !matches!(c, '×' | '÷'))
 }
 
-/// Parses the host at the start of `text`: its length, its last label, and whether it ended by itself rather than at
-/// letters of another script (`example.com` in `example.comのページ`).
+/// Parses the host at the start of `text`. Returns its length, its last label, and whether it ended on its own, and not
+/// at letters of another script (`example.com` in `example.comのページ`).
 fn host(text: &str) -> Option<(usize, &str, bool)> {
     let run = text.find(|c: char| !(c.is_alphanumeric() || matches!(c, '.' | '-'))).unwrap_or(text.len());
     let name = text[..run].trim_end_matches(['.', '-']);
@@ -143,7 +142,7 @@ fn tail(text: &str) -> usize {
     url.len()
 }
 
-/// Returns whether `c` may be part of a URL: ASCII, or a Latin or Cyrillic letter that people paste unescaped.
+/// Returns whether `c` may be part of a URL: ASCII, or a Latin or Cyrillic letter, which users paste unescaped.
 fn is_url_char(c: char) -> bool {
     (c.is_ascii_graphic() && !matches!(c, '<' | '>' | '"' | '`' | '{' | '}' | '|' | '\\' | '^'))
         || ('\u{C0}'..='\u{4FF}').contains(&c)

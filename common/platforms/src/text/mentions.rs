@@ -1,4 +1,4 @@
-//! Mentions as Mastodon finds them. Of `@user@server`, the server does not count towards the length of a post.
+//! Finds mentions as Mastodon does. In `@user@server`, the server does not count towards the length of a post.
 //!
 //! Source: Mastodon, `Account::MENTION_RE` and `StatusLengthValidator`.
 
@@ -28,7 +28,8 @@ fn server(text: &str) -> Option<Range<usize>> {
     is_whole.then_some(user..host)
 }
 
-/// Returns the length of the name at the start of `text`, which may have dots and hyphens between its characters.
+/// Returns the length of the name at the start of `text`, which may contain dots and hyphens between its other
+/// characters.
 fn name(text: &str, is_part: impl Fn(char) -> bool) -> Option<usize> {
     let mut end = None;
     for (at, c) in text.char_indices() {

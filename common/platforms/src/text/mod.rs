@@ -1,10 +1,10 @@
-//! Counts a text as a platform counts it, and reports what the platform would reject in a post.
+//! Counts the length of a text as a platform does, and reports what the platform would reject in a post.
 //!
-//! The limits are data (`catalogue.rs`); this module implements how each [`TextUnit`] counts. `weighted` means that
-//! characters have different weights by the platform's own rule; the three rules are implemented here by name.
+//! The limits are data (`catalogue.rs`); this module implements how each [`TextUnit`] counts. `weighted` means that the
+//! platform's own rule gives characters different weights; the three rules are implemented here by name.
 //!
-//! **To add a rule:** add a variant to [`CountingRule`], its arms in [`rule`], [`count`] and [`count_ascii`], and a line in the
-//! tests.
+//! **To add a rule:** add a variant to [`CountingRule`], its arms in [`rule`], [`count`] and [`count_ascii`], and a
+//! line to the tests.
 
 pub mod comparable;
 pub mod cut;
@@ -22,15 +22,15 @@ use unicode_properties::emoji::{
 };
 use unicode_segmentation::UnicodeSegmentation;
 
-/// One thing that a platform would reject.
+/// A reason why a platform would reject a post.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct TextProblem {
+pub struct ContentProblem {
     /// `content` or `media`.
     pub field: &'static str,
     /// A stable code: `text_too_long`, `too_many_images`, `image_required`, `image_ratio`, `image_too_small`,
     /// `too_many_hashtags`, `too_many_mentions`, `empty`.
     pub code: &'static str,
-    /// One sentence with the platform, what the post has and what is allowed.
+    /// A sentence that names the platform, the post's value and the limit.
     pub message: String,
 }
 
@@ -41,10 +41,11 @@ pub struct TextCheck {
     pub length: u32,
     /// `None` if the platform sets no limit.
     pub limit: Option<u32>,
-    pub problems: Vec<TextProblem>,
+    pub problems: Vec<ContentProblem>,
 }
 
-/// How a text is counted. Accounts of one platform may differ: servers of different software count differently.
+/// The rules for counting a text. They may differ between accounts of one platform, because different server software
+/// counts differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TextCounting {
     platform: Platform,
@@ -59,7 +60,7 @@ impl TextCounting {
     }
 }
 
-/// The measurements of a text that the rules need. Computing them scans the whole text; they are valid for every
+/// The measurements of a text that the rules need. Computing them scans the whole text. They are valid for every
 /// account that counts in the same way.
 #[derive(Clone, Copy, Debug)]
 pub struct TextMeasurements {
@@ -87,7 +88,7 @@ pub fn measure(descriptor: &Descriptor, text: &str) -> TextMeasurements {
 }
 
 impl TextMeasurements {
-    /// Adds the content warning of a post, which shares the limit of the text. Nothing in it is shortened.
+    /// Adds the content warning of a post, which shares the limit of the text. Links and mentions in it count in full.
     #[must_use]
     pub fn with_warning(self, descriptor: &Descriptor, warning: &str) -> Self {
         if warning.is_empty() {
@@ -98,7 +99,7 @@ impl TextMeasurements {
     }
 }
 
-/// Checks a post with `images` pictures against a platform's rules.
+/// Checks a post with `images` images against a platform's rules.
 pub fn check(descriptor: &Descriptor, text: &str, images: usize) -> TextCheck {
     check_measured(descriptor, &measure(descriptor, text), images)
 }
@@ -109,7 +110,7 @@ pub fn check_measured(descriptor: &Descriptor, text: &TextMeasurements, images: 
     let length = text.length;
     let limit = if images > 0 { rules.max_with_media.or(rules.max) } else { rules.max };
     let mut problems = Vec::new();
-    let mut content = |code, message| problems.push(TextProblem { field: "content", code, message });
+    let mut content = |code, message| problems.push(ContentProblem { field: "content", code, message });
 
     if text.is_empty && images == 0 && !descriptor.capabilities.media.required {
         content("empty", format!("{name} requires text or an image."));
@@ -137,7 +138,7 @@ pub fn check_measured(descriptor: &Descriptor, text: &TextMeasurements, images: 
     TextCheck { length, limit, problems }
 }
 
-fn check_images(descriptor: &Descriptor, images: usize) -> Option<TextProblem> {
+fn check_images(descriptor: &Descriptor, images: usize) -> Option<ContentProblem> {
     let (name, rules) = (descriptor.name, &descriptor.capabilities.media);
     let max = rules.max_images;
     let (code, message) = if images > max as usize {
@@ -149,10 +150,10 @@ fn check_images(descriptor: &Descriptor, images: usize) -> Option<TextProblem> {
     } else {
         return None;
     };
-    Some(TextProblem { field: "media", code, message })
+    Some(ContentProblem { field: "media", code, message })
 }
 
-/// Returns the required options that are missing in `options` (absent, null, or an empty text).
+/// Returns the required options that are missing in `options` (omitted, null, or empty).
 pub fn missing_options(
     descriptor: &Descriptor,
     options: &serde_json::Map<String, serde_json::Value>,
@@ -177,7 +178,7 @@ pub fn length(platform: Platform, rules: &TextRules, text: &str) -> u32 {
     let Some(weight) = rules.url_weight else { return to_length(count(rule, text)) };
     let (mut total, mut from) = (0, 0);
     for (range, weight) in shortened(platform, weight as usize, text) {
-        // A mention within a link.
+        // The mention is part of a link.
         if range.start < from {
             continue;
         }
@@ -187,8 +188,8 @@ pub fn length(platform: Platform, rules: &TextRules, text: &str) -> u32 {
     to_length(total + count(rule, &text[from..]))
 }
 
-/// Returns the parts of a text that do not count by their characters, and what they count, in order: links, and at
-/// Mastodon the server in `@user@server`.
+/// Returns the parts of a text with a fixed length, and that length, in order: links, and on Mastodon the server in
+/// `@user@server`.
 fn shortened(platform: Platform, url_weight: usize, text: &str) -> Vec<(Range<usize>, usize)> {
     let links = links::find(text, platform == Platform::Twitter);
     let mut parts: Vec<_> = links.into_iter().map(|link| (link.range, url_weight)).collect();

@@ -1,4 +1,4 @@
-//! Figures of Threads: insights of a post, one call for each, and of the account. They need the permission
+//! Metrics of Threads: insights of posts, one call per post, and of the account. They need the permission
 //! `threads_manage_insights`.
 //!
 //! Sources: "Insights" of the Threads API, January 2026.
@@ -21,19 +21,19 @@ impl AnalyticsConnector for Threads {
         &self,
         account: &ConnectorAccount,
         posts: &[PublishedPost],
-        aside: &mut SetAside,
+        set_aside: &mut SetAside,
     ) -> Result<Vec<Option<Figures>>, CallError> {
-        self.access(account.secrets.require("access_token")?).post_figures(posts, &self.metrics, aside).await
+        self.access(account.secrets.require("access_token")?).post_figures(posts, &self.metrics, set_aside).await
     }
 
     async fn account_figures(
         &self,
         account: &ConnectorAccount,
-        aside: &mut SetAside,
+        set_aside: &mut SetAside,
     ) -> Result<AccountFigures, CallError> {
         let access = self.access(account.secrets.require("access_token")?);
         let path = format!("{}/threads_insights", account.external_id);
-        let values = match access.insights(&path, &self.metrics.of_accounts(), aside).await? {
+        let values = match access.insights(&path, &self.metrics.of_accounts(), set_aside).await? {
             Insights::Known(values) => values,
             Insights::Gone => Values::new(),
         };

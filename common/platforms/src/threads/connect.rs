@@ -1,4 +1,4 @@
-//! Connecting a Threads account. The application has its own Threads id and secret, beside those for Facebook.
+//! Connecting a Threads account. The Meta application has a separate id and secret for Threads.
 
 use async_trait::async_trait;
 use crier_domain::account::Renewal;
@@ -79,7 +79,7 @@ impl OAuthConnector for Threads {
             avatar_url: profile.threads_profile_picture_url,
             kind: AccountKind::Profile,
             token_expires_at: grant.token_expires_at,
-            // The token is its own refresh token, as long as it lives.
+            // The token is its own refresh token until it expires.
             renewal: Some(Renewal { renewable: true, rotates: true, refresh_expires_at: None }),
             limits: None,
             application: Some(grant.client_id.clone()),

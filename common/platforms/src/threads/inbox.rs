@@ -1,11 +1,11 @@
 //! The inbox of Threads: replies to the account's posts, and mentions. There are no direct messages.
 //!
-//! There is no list of all replies: those to each post are asked for, where it has any. A reply names the post that
-//! begins the tree and the one above; what is between is looked up. A reply to the account's post begins a thread.
-//! People have no id here, but a name.
+//! There is no list of all replies, so they are requested for each post that has any. A reply names the post at the top
+//! of the tree and its parent; the posts between are looked up. A direct reply to the account's post begins a thread.
+//! Users have a name, but no id.
 //!
-//! An answer is a container that names what it answers, and is published. One whose call broke is searched by its
-//! words among what the account answered under the same post.
+//! A reply is a container that names its parent, and is then published. After a call with an unknown outcome, the
+//! account's replies under the same post are searched for its text.
 //!
 //! Sources: Threads API ("Replies and conversations", "Mentions", "Reply to posts"), as of January to September 2026.
 
@@ -24,11 +24,11 @@ use crate::call::Effect;
 use crate::inbox::by_post::{CommentList, Walk};
 use crate::inbox::newest_first::Pass;
 use crate::inbox::parents::{MAX_LEVELS, Parents};
-use crate::inbox::refused::missing_permission;
+use crate::inbox::permission::missing_permission;
 use crate::inbox::{InboxPage, OutgoingReply, ReplyThread, check_length, context_text};
 use crate::meta::containers::{ContainerRequest, is_id};
 use crate::meta::graph::{Access, GraphFailure, List, parse_time};
-use crate::meta::inbox::{self, INTERVAL, Said, Streams, find_reply, list, list_below, of_reply, read};
+use crate::meta::inbox::{self, INTERVAL, OwnMessage, Streams, find_reply, list, list_below, read, reply_error};
 use crate::meta::insights::is_gone;
 use crate::{CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, Reconciled, time_marker};
 
@@ -37,9 +37,9 @@ const MENTIONS: &str = "mentions";
 const POSTS_PER_PAGE: &str = "25";
 const REPLIES_PER_PAGE: &str = "50";
 const FIELDS: &str = "id,text,username,timestamp,permalink,root_post,replied_to,is_reply_owned_by_me";
-/// How many posts between are looked up for one page, a call each.
+/// The maximum number of posts that are looked up for one page, one call each.
 const MAX_LOOKED_UP: usize = 10;
-/// Where a post's answer to is.
+/// The context's key for the id to reply to.
 const REPLY_TO: &str = "reply_to";
 
 #[derive(Deserialize)]
@@ -72,7 +72,7 @@ struct Reply {
     is_reply_owned_by_me: bool,
 }
 
-/// What a reply answers.
+/// The parent of a reply.
 #[derive(Deserialize)]
 struct Link {
     replied_to: Option<Object>,
@@ -149,7 +149,7 @@ impl Streams for Threads {
         Ok(InboxPage { cursor, has_more, ..InboxPage::default() })
     }
 
-    /// The replies to a post, on every level.
+    /// Reads the replies to a post, on all levels.
     async fn below_post(
         access: &Access<'_>,
         account: &ConnectorAccount,
@@ -160,8 +160,8 @@ impl Streams for Threads {
         let found = list_below(access, &format!("{}/conversation", list.post), &query, list.page.as_deref()).await?;
         let replies: Vec<Reply> = read(&found.data);
         let times: Vec<_> = replies.iter().filter_map(|reply| parse_time(&reply.timestamp)).collect();
-        let goes_on = walk.goes_on(&times);
-        walk.saw(&times);
+        let continues = walk.continues(&times);
+        walk.record_times(&times);
         let mut parents = Parents::default();
         for reply in &replies {
             add(&mut parents, &reply.id, reply.replied_to.as_ref(), &list.post);
@@ -174,9 +174,9 @@ impl Streams for Threads {
             let thread = parents.top(&reply.id).to_owned();
             reply.message(account, ConversationType::Comment, thread, subject.clone())
         };
-        // The oldest first: their times are whole seconds.
+        // Oldest first, because the times are whole seconds.
         let messages = new.into_iter().rev().filter_map(message).collect();
-        let (cursor, has_more) = walk.after_list(found.next().filter(|_| goes_on), Vec::new());
+        let (cursor, has_more) = walk.after_list(found.next().filter(|_| continues), Vec::new());
         Ok(InboxPage { messages, cursor, has_more, unavailable: None })
     }
 
@@ -215,7 +215,7 @@ impl Threads {
                 if calls > MAX_LOOKED_UP {
                     return Ok(());
                 }
-                // What was deleted begins the thread.
+                // If an ancestor was deleted, its child begins the thread.
                 parents.insert(&id, None);
                 let request = access.request(Method::GET, &id).query(&[("fields", "id,replied_to")]);
                 match access.call_with_codes::<Link>(Effect::Repeatable, request).await {
@@ -229,7 +229,7 @@ impl Threads {
     }
 }
 
-/// Adds what a reply answers. One that answers the post begins a thread.
+/// Adds the parent of a reply. A reply to the post begins a thread.
 fn add(parents: &mut Parents, id: &str, replied_to: Option<&Object>, post: &str) {
     let above = replied_to.map(|above| above.id.as_str()).filter(|above| *above != post && is_id(above));
     parents.insert(id, above);
@@ -278,8 +278,8 @@ impl InboxConnector for Threads {
         ]);
         let missing =
             missing_permission(Platform::Threads, ConnectTarget::Default, "posts answer", "threads_manage_replies");
-        let made = self.containers(account)?.publish_unstored(&request).await;
-        made.map_err(|failure| of_reply(failure, missing))
+        let created = self.containers(account)?.publish_unstored(&request).await;
+        created.map_err(|failure| reply_error(failure, missing))
     }
 
     async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Reconciled, CallError> {
@@ -292,8 +292,9 @@ impl InboxConnector for Threads {
         };
         let (root, above) = (reply.thread.subject_external_id.as_deref(), context_text(&reply.thread, REPLY_TO).ok());
         let here = |one: &Reply| names(&one.root_post, root) || names(&one.replied_to, above);
-        let said = |one: Reply| Said { at: parse_time(&one.timestamp), id: one.id, text: one.text, url: one.permalink };
-        let all: Vec<Said> = read::<Reply>(&found.data).into_iter().filter(here).map(said).collect();
+        let own_message =
+            |one: Reply| OwnMessage { at: parse_time(&one.timestamp), id: one.id, text: one.text, url: one.permalink };
+        let all: Vec<OwnMessage> = read::<Reply>(&found.data).into_iter().filter(here).map(own_message).collect();
         Ok(find_reply(reply, all.into_iter()))
     }
 }

@@ -1,7 +1,7 @@
-//! Threads. A post is made in containers (`meta/containers.rs`), for which Threads downloads the pictures. `connect.rs`
-//! has the way through the browser.
+//! Threads. A post is created in containers (`meta/containers.rs`), for which Threads downloads the images.
+//! `connect.rs` connects accounts in the browser.
 //!
-//! `auto_publish_text` would spare two calls, and with them the container that shows what became of a lost answer.
+//! `auto_publish_text` would save two calls, but there would be no container to show the outcome after a lost response.
 //!
 //! Sources: Meta's sample `threads_api` and the pages "Posts", "Publishing limits" and "Get access tokens" of the Threads
 //! API, as of January to September 2026.
@@ -39,7 +39,7 @@ pub(super) struct Threads {
     host: String,
     /// `https://graph.threads.net/v1.0`
     graph: String,
-    /// The page on which a person agrees.
+    /// The authorization page.
     dialog: String,
 }
 
@@ -76,8 +76,8 @@ impl Threads {
     }
 }
 
-/// Returns the request for one picture.
-fn picture(image: &Image) -> ContainerRequest {
+/// Returns the request for one image.
+fn image_request(image: &Image) -> ContainerRequest {
     let mut request = ContainerRequest::new();
     request.insert("media_type".to_owned(), json!("IMAGE"));
     request.insert("image_url".to_owned(), Value::from(image.url.as_str()));
@@ -88,17 +88,17 @@ fn picture(image: &Image) -> ContainerRequest {
 }
 
 /// Returns the request for the post.
-fn whole(post: &OutgoingPost, children: &[&str]) -> Result<ContainerRequest, CallError> {
+fn post_request(post: &OutgoingPost, children: &[&str]) -> Result<ContainerRequest, CallError> {
     let mut request = match post.images.as_slice() {
         [] => ContainerRequest::from_iter([("media_type".to_owned(), json!("TEXT"))]),
-        [only] => picture(only),
+        [only] => image_request(only),
         _ => ContainerRequest::from_iter([
             ("media_type".to_owned(), json!("CAROUSEL")),
             ("children".to_owned(), Value::from(children.join(","))),
         ]),
     };
     request.insert("text".to_owned(), Value::from(post.text.as_str()));
-    // A link is shown as a card, which only a post without pictures has.
+    // A link is shown as a card, which only a post without images can have.
     let link = options::text(post, "link")?.filter(|_| post.images.is_empty());
     for (name, value) in [
         ("link_attachment", link),
@@ -148,11 +148,11 @@ impl Connector for Threads {
 
     async fn stage(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Staged, CallError> {
         let item = |index: usize| {
-            let mut request = picture(&post.images[index]);
+            let mut request = image_request(&post.images[index]);
             request.insert("is_carousel_item".to_owned(), Value::from(true));
             request
         };
-        self.containers(account)?.stage(post, item, |children| whole(post, children)).await
+        self.containers(account)?.stage(post, item, |children| post_request(post, children)).await
     }
 
     async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {

@@ -1,9 +1,10 @@
-//! Figures of TikTok: up to 20 posts with one call, for which the account needs the scope `video.list`, and the
-//! account's own, with the scope `user.info.stats`. Neither scope is requested unless the operator enables it.
+//! Metrics of TikTok: up to 20 posts per call, for which the account needs the scope `video.list`, and those of the
+//! account, with the scope `user.info.stats`. Neither scope is requested unless the operator enables it.
 //!
-//! A post that TikTok leaves out of its answer has no figures: the documents name videos only, so that this is no proof
-//! that it was deleted. A private post has none either, since TikTok does not give its id. A public one may get its id only
-//! after moderation, some time after it was published; until then the id is looked up by `publish_id`.
+//! A post that TikTok omits from its response has no metrics. This does not prove that it was deleted, because the
+//! documentation covers only videos. Private posts have no metrics either, because TikTok does not return their ids. A
+//! public post may get its id only after moderation, some time after publishing; until then, the id is looked up with
+//! `publish_id`.
 //!
 //! Sources: TikTok's documents "Query Videos", "Get User Info" with its scopes, "Error Handling" (2024 to 2026).
 
@@ -32,64 +33,64 @@ struct UserInfo {
     user: Value,
 }
 
-/// Why TikTok refused a call.
-enum Refusal {
-    /// The account was connected without a scope.
+/// The reason why TikTok rejected a call.
+enum Rejection {
+    /// The account lacks a scope.
     Scope,
-    /// One of the names, or something else that was sent.
+    /// One of the metrics, or another parameter, is invalid.
     Parameters,
 }
 
-fn refusal(error: &CallError) -> Option<Refusal> {
+fn rejection(error: &CallError) -> Option<Rejection> {
     let CallError::Permanent(failure) = error else { return None };
     match failure.platform_code.as_deref()? {
-        "scope_not_authorized" | "scope_permission_missed" => Some(Refusal::Scope),
-        "invalid_params" | "invalid_param" => Some(Refusal::Parameters),
+        "scope_not_authorized" | "scope_permission_missed" => Some(Rejection::Scope),
+        "invalid_params" | "invalid_param" => Some(Rejection::Parameters),
         _ => None,
     }
 }
 
-fn set_aside(names: &[&str], aside: &mut SetAside) {
+fn set_aside_metrics(names: &[&str], set_aside: &mut SetAside) {
     tracing::warn!(platform = "tiktok", metrics = ?names, "the platform rejected metrics");
     for name in names {
-        aside.add(name);
+        set_aside.add(name);
     }
 }
 
 impl Tiktok {
-    /// Asks for metrics; one that TikTok does not know fails the call. Then each is asked for alone, and those that
-    /// fail are set aside. Returns an answer for each call that did not.
-    async fn ask<T, F: Future<Output = Result<T, CallError>>>(
+    /// Requests metrics. If TikTok does not know one, the call fails; each is then requested separately, and those that
+    /// fail are set aside. Returns the response of each successful call.
+    async fn fetch_metrics<T, F: Future<Output = Result<T, CallError>>>(
         &self,
         names: &[&str],
-        aside: &mut SetAside,
+        set_aside: &mut SetAside,
         call: impl Fn(String) -> F,
     ) -> Result<Vec<T>, CallError> {
-        let names: Vec<&str> = names.iter().copied().filter(|name| !aside.contains(name)).collect();
+        let names: Vec<&str> = names.iter().copied().filter(|name| !set_aside.contains(name)).collect();
         if names.is_empty() {
             return Ok(Vec::new());
         }
         let error = match call(names.join(",")).await {
-            Ok(answer) => return Ok(vec![answer]),
+            Ok(response) => return Ok(vec![response]),
             Err(error) => error,
         };
-        match refusal(&error) {
-            Some(Refusal::Scope) => {
-                set_aside(&names, aside);
+        match rejection(&error) {
+            Some(Rejection::Scope) => {
+                set_aside_metrics(&names, set_aside);
                 return Ok(Vec::new());
             }
-            Some(Refusal::Parameters) => {}
+            Some(Rejection::Parameters) => {}
             None => return Err(error),
         }
-        let mut answers = Vec::new();
+        let mut responses = Vec::new();
         for name in names {
             match call(name.to_owned()).await {
-                Ok(answer) => answers.push(answer),
-                Err(error) if refusal(&error).is_some() => set_aside(&[name], aside),
+                Ok(response) => responses.push(response),
+                Err(error) if rejection(&error).is_some() => set_aside_metrics(&[name], set_aside),
                 Err(error) => return Err(error),
             }
         }
-        Ok(answers)
+        Ok(responses)
     }
 
     async fn videos(&self, account: &ConnectorAccount, ids: &[&str], names: String) -> Result<Videos, CallError> {
@@ -104,9 +105,9 @@ impl Tiktok {
     }
 }
 
-/// Returns the count that one of the answers has.
-fn value<'a>(mut answers: impl Iterator<Item = &'a Value>, name: &str) -> Option<i64> {
-    answers.find_map(|answer| count(answer, &format!("/{name}")))
+/// Returns a count from the first response that has it.
+fn value<'a>(mut responses: impl Iterator<Item = &'a Value>, name: &str) -> Option<i64> {
+    responses.find_map(|response| count(response, &format!("/{name}")))
 }
 
 #[async_trait]
@@ -129,7 +130,7 @@ impl AnalyticsConnector for Tiktok {
         &self,
         account: &ConnectorAccount,
         posts: &[PublishedPost],
-        aside: &mut SetAside,
+        set_aside: &mut SetAside,
     ) -> Result<Vec<Option<Figures>>, CallError> {
         // One invalid id would fail the call for all posts.
         let is_id = |id: &&str| !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit());
@@ -138,9 +139,10 @@ impl AnalyticsConnector for Tiktok {
             return Ok(vec![Some(Figures::default()); posts.len()]);
         }
         let names = self.metrics.of_posts();
-        let answers = self.ask(&names, aside, |names| self.videos(account, &ids, names)).await?;
+        let responses = self.fetch_metrics(&names, set_aside, |names| self.videos(account, &ids, names)).await?;
         let of = |post: &PublishedPost| {
-            let found = || answers.iter().flat_map(|answer| &answer.videos).filter(|one| one["id"] == post.external_id);
+            let found =
+                || responses.iter().flat_map(|response| &response.videos).filter(|one| one["id"] == post.external_id);
             Some(self.metrics.post(|name| value(found(), name)))
         };
         Ok(posts.iter().map(of).collect())
@@ -149,10 +151,10 @@ impl AnalyticsConnector for Tiktok {
     async fn account_figures(
         &self,
         account: &ConnectorAccount,
-        aside: &mut SetAside,
+        set_aside: &mut SetAside,
     ) -> Result<AccountFigures, CallError> {
         let names = self.metrics.of_accounts();
-        let answers = self.ask(&names, aside, |names| self.user_info(account, names)).await?;
-        Ok(self.metrics.account(|name| value(answers.iter().map(|answer| &answer.user), name)))
+        let responses = self.fetch_metrics(&names, set_aside, |names| self.user_info(account, names)).await?;
+        Ok(self.metrics.account(|name| value(responses.iter().map(|response| &response.user), name)))
     }
 }

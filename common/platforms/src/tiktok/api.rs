@@ -1,5 +1,5 @@
-//! Calls to TikTok and their errors: `{data, error: {code, message, log_id}}`, with the code `ok` where all went well, and
-//! sometimes with status 200 where it did not. The token endpoint has the errors of the OAuth standard.
+//! Calls to TikTok and their errors: `{data, error: {code, message, log_id}}`. The code is `ok` on success; some errors
+//! have the status 200. The token endpoint returns the errors of the OAuth standard.
 
 use chrono::TimeDelta;
 use crier_domain::application::Application;
@@ -16,9 +16,9 @@ use crate::CallError;
 use crate::call::{Effect, sanitize_message};
 use crate::oauth::protocol::Tokens;
 
-/// When a post over one of TikTok's daily caps is tried again: TikTok names no time.
+/// The pause after a daily limit of TikTok was reached, because TikTok names no time.
 const CAP_PAUSE: TimeDelta = TimeDelta::hours(6);
-/// The same for its caps per minute.
+/// The pause after a limit per minute was reached.
 const MINUTE: TimeDelta = TimeDelta::minutes(1);
 
 #[derive(Deserialize)]
@@ -48,8 +48,8 @@ impl Tiktok {
         body: &Value,
     ) -> Result<T, CallError> {
         let request = self.client.request(Method::POST, &format!("{}{path}", self.api));
-        let answer = self.client.send(effect, request.bearer_auth(token.expose_secret()).json(body)).await?;
-        self.read(effect, &answer)
+        let response = self.client.send(effect, request.bearer_auth(token.expose_secret()).json(body)).await?;
+        self.read(effect, &response)
     }
 
     pub(super) async fn get<T: DeserializeOwned>(
@@ -59,32 +59,32 @@ impl Tiktok {
         query: &[(&str, &str)],
     ) -> Result<T, CallError> {
         let request = self.client.request(Method::GET, &format!("{}{path}", self.api)).query(query);
-        let answer = self.client.send(Effect::Repeatable, request.bearer_auth(token)).await?;
-        self.read(Effect::Repeatable, &answer)
+        let response = self.client.send(Effect::Repeatable, request.bearer_auth(token)).await?;
+        self.read(Effect::Repeatable, &response)
     }
 
-    fn read<T: DeserializeOwned>(&self, effect: Effect, answer: &HttpResponse) -> Result<T, CallError> {
-        let error = serde_json::from_slice::<ErrorEnvelope>(&answer.body).map(|body| body.error).unwrap_or_default();
-        if answer.status.is_success() && matches!(error.code.as_str(), "" | "ok") {
-            return Ok(self.client.read::<Envelope<T>>(effect, answer)?.data);
+    fn read<T: DeserializeOwned>(&self, effect: Effect, response: &HttpResponse) -> Result<T, CallError> {
+        let error = serde_json::from_slice::<ErrorEnvelope>(&response.body).map(|body| body.error).unwrap_or_default();
+        if response.status.is_success() && matches!(error.code.as_str(), "" | "ok") {
+            return Ok(self.client.read::<Envelope<T>>(effect, response)?.data);
         }
         let detail = sanitize_message(&error.message, &[]);
         Err(match error.code.as_str() {
-            "" | "ok" => self.client.classify_status(effect, answer, None, detail),
+            "" | "ok" => self.client.classify_status(effect, response, None, detail),
             code @ ("internal_error" | "internal") => {
                 self.client.classify_unknown_effect(effect, "had an internal error", Some(code))
             }
-            code => self.refused(code, detail),
+            code => self.classify(code, detail),
         })
     }
 
-    /// Returns the error of a post that TikTok accepted and did not publish.
+    /// Returns the error of a post that TikTok accepted but did not publish.
     pub(super) fn failed(&self, reason: &str) -> CallError {
-        self.refused(sanitize_message(reason, &[]).as_deref().unwrap_or("failed"), None)
+        self.classify(sanitize_message(reason, &[]).as_deref().unwrap_or("failed"), None)
     }
 
-    /// Classifies an error by its code. With each of these nothing was published.
-    fn refused(&self, code: &str, detail: Option<String>) -> CallError {
+    /// Classifies an error by its code. None of these errors published anything.
+    fn classify(&self, code: &str, detail: Option<String>) -> CallError {
         let with = |category, what: &str| {
             let message = match &detail {
                 Some(detail) => format!("TikTok {what}: {detail}"),
@@ -136,10 +136,10 @@ impl Tiktok {
         }
     }
 
-    /// Asks the token endpoint, which names the application's id `client_key`.
+    /// Calls the token endpoint, which takes the application's id as `client_key`.
     pub(super) async fn tokens(&self, application: &Application, form: &[(&str, &str)]) -> Result<Tokens, CallError> {
         #[derive(Deserialize, Default)]
-        struct Refusal {
+        struct TokenError {
             #[serde(default)]
             error: String,
         }
@@ -149,14 +149,14 @@ impl Tiktok {
         ];
         fields.extend_from_slice(form);
         let request = self.client.request(Method::POST, &format!("{}/v2/oauth/token/", self.api)).form(&fields);
-        let answer = self.client.send(Effect::Repeatable, request).await?;
-        if answer.status.as_u16() == 429 || answer.status.is_server_error() {
-            return Err(self.client.classify_status(Effect::Repeatable, &answer, None, None));
+        let response = self.client.send(Effect::Repeatable, request).await?;
+        if response.status.as_u16() == 429 || response.status.is_server_error() {
+            return Err(self.client.classify_status(Effect::Repeatable, &response, None, None));
         }
-        // A refusal has the status 200.
-        let refusal: Refusal = serde_json::from_slice(&answer.body).unwrap_or_default();
-        match refusal.error.as_str() {
-            "" if answer.status.is_success() => self.client.read(Effect::Repeatable, &answer),
+        // Errors may have the status 200.
+        let error: TokenError = serde_json::from_slice(&response.body).unwrap_or_default();
+        match error.error.as_str() {
+            "" if response.status.is_success() => self.client.read(Effect::Repeatable, &response),
             "invalid_grant" => Err(CallError::Reauth(Failure::of(
                 Category::AuthExpired,
                 "TikTok no longer accepts this authorization; connect the account again.",

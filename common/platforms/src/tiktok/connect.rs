@@ -49,7 +49,7 @@ impl OAuthConnector for Tiktok {
         let mut server = AuthServer::new(self.dialog.clone(), format!("{}/v2/oauth/token/", self.api), &SCOPES);
         server.separator = ',';
         server.client_auth = ClientAuth::Form;
-        // Required for applications on devices alone, and with another challenge than the standard's.
+        // Required only for applications on devices, with a non-standard challenge.
         server.pkce = false;
         server.sends_client_key = true;
         Ok(server)

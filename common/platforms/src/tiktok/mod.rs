@@ -1,10 +1,11 @@
-//! TikTok photo posts, Content Posting API. `connect.rs` has the way through the browser, `api.rs` the calls and their
-//! errors, `analytics.rs` the figures.
+//! TikTok photo posts, via the Content Posting API. `connect.rs` connects accounts in the browser, `api.rs` has the
+//! calls and their errors, and `analytics.rs` the metrics.
 //!
-//! TikTok accepts a post, downloads its pictures and publishes it later: the answer to a publish is a `publish_id`, whose
-//! status is asked for until it is final. If that answer is lost, nothing leads to the post: a person decides.
+//! TikTok accepts a post, downloads its images and publishes it later. The response to a publish contains a
+//! `publish_id`, whose status is requested until it is final. If that response is lost, the post cannot be found, and a
+//! user decides.
 //!
-//! The visibility has no default here, as TikTok's guidelines for other people's applications demand.
+//! The visibility has no default, as TikTok's guidelines for third-party applications require.
 //!
 //! Sources: TikTok's documents "Photo post", "Query creator info" and "Get post status" (2025), "OAuth token management"
 //! (November 2026); the codes of errors from Postiz' connector of August 2026.
@@ -33,7 +34,7 @@ use super::{
     Refreshed, Revocation, marker_field, options,
 };
 
-/// The pause before the status is asked for again: as long as it has been waited for, within these.
+/// The bounds of the pause before the status is requested again. Between them, the pause equals the time waited so far.
 const MIN_PAUSE: TimeDelta = TimeDelta::seconds(3);
 const MAX_PAUSE: TimeDelta = TimeDelta::minutes(5);
 
@@ -42,7 +43,7 @@ pub(super) struct Tiktok {
     config: PlatformsConfig,
     /// `https://open.tiktokapis.com`
     api: String,
-    /// The page on which a person agrees.
+    /// The authorization page.
     dialog: String,
     metrics: Metrics,
 }
@@ -68,7 +69,7 @@ impl Tiktok {
     }
 }
 
-/// TikTok's word for a visibility.
+/// Returns TikTok's name for the visibility of a post.
 fn privacy_level(post: &OutgoingPost) -> Result<&'static str, CallError> {
     let level = match options::text(post, "visibility")? {
         Some("public") => "PUBLIC_TO_EVERYONE",
@@ -77,17 +78,17 @@ fn privacy_level(post: &OutgoingPost) -> Result<&'static str, CallError> {
         Some("private") => "SELF_ONLY",
         _ => {
             let accepted = options::TIKTOK_VISIBILITIES.join(", ");
-            return Err(refused(format!("A TikTok post requires the option visibility: one of {accepted}.")));
+            return Err(invalid(format!("A TikTok post requires the option visibility: one of {accepted}.")));
         }
     };
     Ok(level)
 }
 
-fn refused(message: String) -> CallError {
+fn invalid(message: String) -> CallError {
     CallError::Permanent(Failure::of(Category::InvalidContent, message))
 }
 
-/// What the account lets an application do, at the moment.
+/// What the account currently permits an application to do.
 #[derive(Deserialize)]
 struct CreatorInfo {
     #[serde(default)]
@@ -125,7 +126,7 @@ struct PublishStatus {
     status: String,
     #[serde(default)]
     fail_reason: String,
-    /// The ids of public posts, once they are moderated. The spelling is TikTok's.
+    /// The ids of public posts, available after moderation. The spelling is TikTok's.
     #[serde(default, rename = "publicaly_available_post_id")]
     public_ids: Vec<Value>,
 }
@@ -174,7 +175,7 @@ impl Connector for Tiktok {
             self.post(Effect::Repeatable, "/v2/post/publish/creator_info/query/", &token, &json!({})).await?;
         if !creator.privacy_level_options.is_empty() && !creator.privacy_level_options.iter().any(|one| one == level) {
             let message = "TikTok does not allow this visibility for this account at the moment; choose another one.";
-            return Err(refused(message.to_owned()));
+            return Err(invalid(message.to_owned()));
         }
         let body = init_body(post, level, &creator)?;
         let accepted: Accepted = self.post(Effect::Publishes, "/v2/post/publish/content/init/", &token, &body).await?;
@@ -214,15 +215,15 @@ impl Connector for Tiktok {
             ("token", token.expose_secret()),
         ];
         let request = self.client.request(Method::POST, &format!("{}/v2/oauth/revoke/", self.api)).form(&form);
-        let answer = self.client.send(Effect::Repeatable, request).await?;
-        match answer.status.is_success() {
+        let response = self.client.send(Effect::Repeatable, request).await?;
+        match response.status.is_success() {
             true => Ok(()),
-            false => Err(self.client.classify_status(Effect::Repeatable, &answer, None, None)),
+            false => Err(self.client.classify_status(Effect::Repeatable, &response, None, None)),
         }
     }
 }
 
-/// TikTok names no id of a private post.
+/// TikTok returns no id for a private post.
 fn published(account: &ConnectorAccount, public_ids: &[Value]) -> Published {
     let id = match public_ids.first() {
         Some(Value::String(id)) => id.clone(),

@@ -1,5 +1,5 @@
-//! Figures of Tumblr: a blog's followers. A post has one number of notes for likes, reblogs and replies together, which is
-//! none of our figures.
+//! Metrics of Tumblr: a blog's followers. A post has only one number of notes, for likes, reblogs and replies together,
+//! which matches none of Crier's figures.
 //!
 //! Sources: github.com/tumblr/docs (`api.md`: `/blog/{b}/followers`).
 
@@ -19,7 +19,7 @@ impl AnalyticsConnector for Tumblr {
     async fn account_figures(
         &self,
         account: &ConnectorAccount,
-        _aside: &mut SetAside,
+        _set_aside: &mut SetAside,
     ) -> Result<AccountFigures, CallError> {
         let token = account.secrets.require("access_token")?;
         let path = Self::blog_path(account, "followers");

@@ -1,4 +1,4 @@
-//! Connecting a Tumblr blog: one person may have many, so one is chosen.
+//! Connecting a Tumblr blog. A user may have several, so the user chooses one.
 
 use async_trait::async_trait;
 use crier_domain::platform::{AccountKind, ConnectTarget};
@@ -13,7 +13,7 @@ use super::super::oauth::{
 use super::super::{ConnectError, Connected};
 use super::Tumblr;
 
-/// `offline_access` gives the refresh token.
+/// `offline_access` requests the refresh token.
 const SCOPES: [&str; 3] = ["basic", "write", "offline_access"];
 
 const PERMISSIONS: [Permission; 3] = [
@@ -39,14 +39,14 @@ struct Blog {
     #[serde(default)]
     title: String,
     url: Option<String>,
-    /// Stays when the blog is renamed.
+    /// Unchanged if the blog is renamed.
     uuid: String,
-    /// May this person publish on it?
-    #[serde(default = "yes")]
+    /// Whether the user may publish on the blog.
+    #[serde(default = "default_true")]
     admin: bool,
 }
 
-fn yes() -> bool {
+fn default_true() -> bool {
     true
 }
 
@@ -55,7 +55,7 @@ impl Tumblr {
         let authorize = format!("{}/oauth2/authorize", self.site);
         let mut server = AuthServer::new(authorize, format!("{}/v2/oauth2/token", self.api), &SCOPES);
         server.client_auth = ClientAuth::Form;
-        // The documents name no PKCE; a parameter that is not known is ignored by the standard, so it is not relied on.
+        // PKCE is not documented. By the standard, unknown parameters are ignored, so Crier does not rely on it.
         server.pkce = false;
         server
     }

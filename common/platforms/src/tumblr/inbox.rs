@@ -1,11 +1,10 @@
-//! The inbox of Tumblr: replies to the blog's posts, reblogs with a text of their own, and mentions. They can only be
-//! read: no call answers one.
+//! The inbox of Tumblr: replies to the blog's posts, reblogs with added text, and mentions. They are read only, because
+//! the API has no call to reply.
 //!
-//! An entry names the post that it is under and not what it answers there, so a conversation is one blog under one
-//! post.
+//! An entry names its post but not its parent, so a conversation is one blog under one post.
 //!
-//! Source: github.com/tumblr/docs (`api.md`: `/blog/{b}/notifications`, the newest first; 1,000 calls an hour and
-//! 5,000 a day for all blogs of an application).
+//! Source: github.com/tumblr/docs (`api.md`: `/blog/{b}/notifications`, newest first; 1,000 calls per hour and 5,000
+//! per day for all blogs of an application).
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
@@ -26,7 +25,7 @@ use crate::{CallError, ConnectorAccount, InboxConnector, Published, Reconciled};
 const ACTIVITY: &str = "activity";
 const REFUSAL: &str = "Tumblr does not allow applications to answer replies and mentions. Reply to this one at Tumblr.";
 const TYPES: [&str; 4] = ["reply", "reblog_with_content", "mention_in_reply", "mention_in_post"];
-/// A server that sends more than that is not read further.
+/// The maximum number of entries read from a page.
 const MAX_ENTRIES: usize = 200;
 
 #[derive(Deserialize)]
@@ -39,7 +38,7 @@ struct Notifications {
 
 #[derive(Deserialize)]
 struct Links {
-    /// Only whether there is one is of interest: the page is named by a time.
+    /// Only its presence matters. The next page is requested by time.
     next: Option<serde::de::IgnoredAny>,
 }
 
@@ -79,7 +78,7 @@ impl Entry {
         let target = self.target_post_id.as_ref().and_then(id);
         let (kind, post, owner) = match self.kind.as_str() {
             "reply" | "reblog_with_content" => (ConversationType::Comment, target?, blog),
-            // It is the post of another blog.
+            // The post belongs to another blog.
             _ => (ConversationType::Mention, self.post_id.as_ref().and_then(id).or(target)?, author.as_str()),
         };
         let person = author.to_lowercase();
@@ -112,11 +111,11 @@ impl Tumblr {
         let path = Self::blog_path(account, "notifications");
         let request = self.request(Method::GET, &path, token.expose_secret()).query(&query);
         let found: Notifications = self.call(Effect::Repeatable, request).await?;
-        // One that cannot be read must not hide the others.
+        // An unreadable entry must not hide the others.
         let readable = found.notifications.iter().take(MAX_ENTRIES).filter_map(|one| Entry::deserialize(one).ok());
         let entries: Vec<Entry> = readable.collect();
         let times: Vec<_> = entries.iter().filter_map(Entry::sent_at).collect();
-        // Others of the same second may be on the next page.
+        // Entries of the same second may be on the next page.
         let oldest = times.iter().min().map(|oldest| (oldest.timestamp() + 1).to_string());
         let has_next = found.links.is_some_and(|links| links.next.is_some());
         let blog = account.username.as_deref().unwrap_or(&account.external_id);
@@ -134,7 +133,7 @@ impl InboxConnector for Tumblr {
         &[ACTIVITY]
     }
 
-    /// The calls of all blogs of an application count together, 5,000 a day.
+    /// All blogs of an application share a limit of 5,000 calls per day.
     fn interval(&self) -> TimeDelta {
         TimeDelta::minutes(30)
     }

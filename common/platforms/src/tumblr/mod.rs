@@ -1,8 +1,8 @@
 //! Tumblr, API v2 with the Neue Post Format (NPF).
 //!
-//! A post gets a slug of its own before it is sent: the newest posts of the blog are searched for it after a call with
-//! unknown outcome, which is exact. Pictures are parts of the publishing request. An access token lives 42 minutes, and
-//! a refresh token is replaced at each use.
+//! Each post has a unique slug, stored before the call. After a call with an unknown outcome, the blog's newest posts
+//! are searched for it, which is exact. Images are parts of the publishing request. An access token lasts 42 minutes,
+//! and a refresh token is replaced at each use.
 //!
 //! Sources: github.com/tumblr/docs (`api.md`: OAuth2, `/user/info`, `/blog/{b}/posts`, errors and limits;
 //! `npf-spec.md`), as of October 2024.
@@ -24,7 +24,7 @@ use secrecy::ExposeSecret;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use self::rest::Failed;
+use self::rest::FailedCall;
 use super::analytics::AnalyticsConnector;
 use super::call::{Effect, PlatformClient, image_part};
 use super::metrics::Metrics;
@@ -35,18 +35,18 @@ use super::{
     Published, Reconciled, Refreshed, marker_field,
 };
 
-/// The longest text of one block.
+/// The maximum length of the text in one block.
 const MAX_BLOCK: usize = 4_096;
-/// How many of the newest posts are searched.
-const SEARCHED: usize = 20;
+/// The maximum number of recent posts that are searched.
+const MAX_RECENT_POSTS: usize = 20;
 
 pub(super) struct Tumblr {
     client: PlatformClient,
     metrics: Metrics,
     config: PlatformsConfig,
-    /// The host of the API and of tokens.
+    /// The host of the API and of the token endpoint.
     api: String,
-    /// The host of the page on which a person agrees.
+    /// The host of the authorization page.
     site: String,
 }
 
@@ -66,7 +66,7 @@ impl Tumblr {
         format!("/v2/blog/{blog}/{part}")
     }
 
-    /// Returns the form of a post: its JSON, and one part for each picture.
+    /// Returns the form of a post: its JSON, and one part per image.
     fn form(post: &OutgoingPost) -> Result<reqwest::multipart::Form, CallError> {
         let mut form = reqwest::multipart::Form::new().part("json", json_part(&body(post)?)?);
         for (index, image) in post.images.iter().enumerate() {
@@ -103,7 +103,7 @@ impl Connector for Tumblr {
     async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
         let application = oauth::application_of(account, &self.config, Platform::Tumblr)?;
         oauth::renew(&self.client, &self.auth_server(), account, &application).await.map_err(|failure| {
-            // Tumblr answers 401 for a refresh token that has expired or was used.
+            // Tumblr returns 401 for a refresh token that has expired or was used before.
             match (failure.status, failure.code.as_deref()) {
                 (Some(StatusCode::UNAUTHORIZED), None) => CallError::Reauth(Failure::of(
                     Category::AuthExpired,
@@ -173,14 +173,14 @@ impl Connector for Tumblr {
         let slug = marker_field(&post.marker, "slug")?;
         let token = account.secrets.require("access_token")?;
         let request = self.request(Method::GET, &Self::blog_path(account, "posts"), token.expose_secret());
-        let request = request.query(&[("npf", "true"), ("limit", &SEARCHED.to_string())]);
+        let request = request.query(&[("npf", "true"), ("limit", &MAX_RECENT_POSTS.to_string())]);
         let newest: Newest = self.call(Effect::Repeatable, request).await?;
         let times: Vec<_> = newest.posts.iter().map(|post| DateTime::from_timestamp(post.timestamp?, 0)).collect();
         if let Some(found) = newest.posts.iter().find(|found| found.slug == slug) {
             return Ok(Reconciled::Found(Self::published(account, &found.id_string)));
         }
         let window = CallWindow::of(post.called_at);
-        Ok(window.result(Vec::new(), window.is_covered(&times, SEARCHED)))
+        Ok(window.result(Vec::new(), window.is_covered(&times, MAX_RECENT_POSTS)))
     }
 }
 
@@ -193,7 +193,7 @@ fn json_part(body: &Value) -> Result<reqwest::multipart::Part, CallError> {
     part.map_err(|_| CallError::Transient(Failure::of(Category::Internal, "The post could not be sent.")))
 }
 
-/// Returns a post in the Neue Post Format: its pictures, then its text in blocks.
+/// Returns a post in the Neue Post Format: its images, then its text in blocks.
 fn body(post: &OutgoingPost) -> Result<Value, CallError> {
     let mut content: Vec<Value> = Vec::new();
     for (index, image) in post.images.iter().enumerate() {
@@ -220,7 +220,7 @@ fn body(post: &OutgoingPost) -> Result<Value, CallError> {
     Ok(body)
 }
 
-/// Splits a text into blocks: its paragraphs, the longest of them further.
+/// Splits a text into blocks: one per paragraph, or several if it is too long.
 fn blocks(text: &str) -> Vec<String> {
     let paragraphs = text.split("\n\n").map(str::trim).filter(|paragraph| !paragraph.is_empty());
     let mut found = Vec::new();
@@ -231,28 +231,29 @@ fn blocks(text: &str) -> Vec<String> {
     found
 }
 
-/// Returns the error for a refused call: by Tumblr's own code, else by the status.
-fn classify(client: &PlatformClient, effect: Effect, failed: &Failed) -> CallError {
+/// Classifies a failed call by Tumblr's own code, or else by the status.
+fn classify(client: &PlatformClient, effect: Effect, failed: &FailedCall) -> CallError {
     let detail = failed.detail.clone();
     let sentence = |what: &str| match &detail {
         Some(detail) => format!("Tumblr {what}: {detail}"),
         None => format!("Tumblr {what}."),
     };
-    let code = failed.code.map_or_else(|| failed.answer.status.as_str().to_owned(), |code| code.to_string());
+    let code = failed.code.map_or_else(|| failed.response.status.as_str().to_owned(), |code| code.to_string());
     let failure = |category, what: &str| Failure::of(category, sentence(what)).from_platform(&code);
-    match (failed.answer.status.as_u16(), failed.code) {
-        // An access token lives 42 minutes.
+    match (failed.response.status.as_u16(), failed.code) {
+        // An access token lasts 42 minutes.
         (401, _) => CallError::AuthExpired(failure(Category::AuthExpired, "rejected the access token")),
         (_, Some(8001)) => CallError::Permanent(failure(Category::InvalidContent, "does not accept this post")),
         (_, Some(8005)) => CallError::Permanent(failure(Category::Media, "does not accept an image of this post")),
-        // The day's posts or pictures are used up; a day is the server's, so the next hour may be early enough.
+        // The daily limit of posts or images is reached. The day is in the server's time zone, so an hour may be
+        // enough.
         (_, Some(8004 | 8022 | 8023)) => client.rate_limited_for(3_600),
-        // The pictures did not arrive whole; nothing was published.
+        // The images did not arrive completely. Nothing was published.
         (_, Some(8006)) => CallError::Transient(failure(Category::Media, "could not store an image")),
         (403, _) => CallError::Permanent(failure(Category::Account, "does not allow this")),
         (404, _) => CallError::Permanent(failure(Category::Account, "no longer knows this blog")),
-        // Posting is disabled for the moment: nothing was published.
+        // Posting is temporarily disabled. Nothing was published.
         (503, _) => CallError::Transient(failure(Category::PlatformError, "does not accept posts right now")),
-        _ => client.classify_status(effect, &failed.answer, Some(&code), detail),
+        _ => client.classify_status(effect, &failed.response, Some(&code), detail),
     }
 }

@@ -10,9 +10,9 @@ use super::super::CallError;
 use super::super::call::{Effect, sanitize_message};
 use super::{Tumblr, classify};
 
-/// A refused call.
-pub(super) struct Failed {
-    pub(super) answer: HttpResponse,
+/// A failed call.
+pub(super) struct FailedCall {
+    pub(super) response: HttpResponse,
     pub(super) code: Option<i64>,
     pub(super) detail: Option<String>,
 }
@@ -45,15 +45,15 @@ impl Tumblr {
         effect: Effect,
         request: RequestBuilder,
     ) -> Result<T, CallError> {
-        let answer = self.client.send(effect, request).await?;
-        if answer.status.is_success() {
-            return Ok(self.client.read::<Envelope<T>>(effect, &answer)?.response);
+        let response = self.client.send(effect, request).await?;
+        if response.status.is_success() {
+            return Ok(self.client.read::<Envelope<T>>(effect, &response)?.response);
         }
-        let body: ErrorBody = serde_json::from_slice(&answer.body).unwrap_or_default();
+        let body: ErrorBody = serde_json::from_slice(&response.body).unwrap_or_default();
         let first = body.errors.into_iter().next();
         let code = first.as_ref().and_then(|error| error.code);
         let text = first.and_then(|error| error.detail.or(error.title));
         let detail = text.and_then(|text| sanitize_message(&text, &[]));
-        Err(classify(&self.client, effect, &Failed { answer, code, detail }))
+        Err(classify(&self.client, effect, &FailedCall { response, code, detail }))
     }
 }

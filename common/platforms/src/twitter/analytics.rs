@@ -1,8 +1,8 @@
-//! Figures of X: up to 100 posts with one call, and the account's own. X charges for each post and account that it
-//! shows, once a day (UTC) each, so that the operator has to switch them on (`CRIER_TWITTER_ANALYTICS`).
+//! Metrics of X: up to 100 posts per call, and those of the account. X charges for each post and account that it
+//! returns, once per day (UTC), so the operator must enable them (`CRIER_TWITTER_ANALYTICS`).
 //!
-//! Clicks are not public: X returns them to the author, of posts of the last 30 days. An application that may not read
-//! them reads the other figures without them.
+//! Clicks are not public: X returns them to the author, for posts of the last 30 days. If an application may not read
+//! them, the other metrics are read without them.
 //!
 //! Sources: docs.x.com of August 2026 ("Metrics", "Response codes and errors", "Pricing") and `openapi.json` 2.167
 //! (`/2/tweets`, `/2/users/me`). They name two counts differently: `retweet_count` and `tweet_count` in the documents,
@@ -24,11 +24,12 @@ use crate::call::Effect;
 use crate::{CallError, ConnectorAccount};
 
 const PER_CALL: usize = 100;
-/// The object whose counts everyone may read, of a post of any age.
+/// The object with the public counts, available for posts of any age.
 const PUBLIC: &str = "public_metrics";
-/// How long X returns the others; a day less than its 30, for the time of the call and X's clock.
+/// The age up to which X returns the other metrics. One day less than its 30, to allow for the duration of the call and
+/// for X's clock.
 const PRIVATE_FOR: TimeDelta = TimeDelta::days(29);
-/// The names of the specification for those of the documents.
+/// The names in the specification for those in the documents.
 const OTHER_NAMES: [(&str, &str); 2] = [
     ("/public_metrics/retweet_count", "/public_metrics/repost_count"),
     ("/public_metrics/tweet_count", "/public_metrics/post_count"),
@@ -36,7 +37,7 @@ const OTHER_NAMES: [(&str, &str); 2] = [
 
 #[derive(Deserialize)]
 struct PostsResponse {
-    /// Absent where none of the posts can be shown.
+    /// Missing if none of the posts can be shown.
     #[serde(default)]
     data: Vec<Value>,
     #[serde(default)]
@@ -44,21 +45,21 @@ struct PostsResponse {
 }
 
 impl PostsResponse {
-    /// Returns a post. X shows the newest edit of it, which has an id of its own.
+    /// Returns a post. X returns its newest edit, which has a different id.
     fn post(&self, id: &str) -> Option<&Value> {
         let is_edit =
             |post: &Value| post["edit_history_tweet_ids"].as_array().is_some_and(|ids| ids.iter().any(|i| i == id));
         self.data.iter().find(|post| post["id"] == id || is_edit(post))
     }
 
-    /// Returns whether X says that it has no such post. One that it only does not show is still there.
+    /// Returns whether X reports that the post does not exist. A post that is only hidden still exists.
     fn is_gone(&self, id: &str) -> bool {
         self.errors.iter().any(|error| {
             is_of_type(error, "resource-not-found") && (error["resource_id"] == id || error["value"] == id)
         })
     }
 
-    /// Returns whether X refuses a field that was asked for.
+    /// Returns whether X rejects a requested field.
     fn refuses_a_field(&self) -> bool {
         self.errors
             .iter()
@@ -76,26 +77,26 @@ fn value(of: &Value, name: &str) -> Option<i64> {
     count(of, name).or_else(|| count(of, other?))
 }
 
-/// Returns the object that a metric is in: `public_metrics` of `/public_metrics/like_count`.
+/// Returns the object that contains a metric: `public_metrics` of `/public_metrics/like_count`.
 fn object(name: &str) -> &str {
     name.trim_start_matches('/').split('/').next().unwrap_or_default()
 }
 
-/// Returns whether the error is X's refusal of what was asked for, not of the account.
-fn is_refused(error: &CallError, statuses: &[StatusCode]) -> bool {
+/// Returns whether the error rejects the request, and not the account.
+fn is_rejected(error: &CallError, statuses: &[StatusCode]) -> bool {
     let CallError::Permanent(failure) = error else { return false };
     statuses.iter().any(|status| failure.platform_code.as_deref() == Some(status.as_str()))
 }
 
-fn set_aside<'a>(names: impl IntoIterator<Item = &'a str>, aside: &mut SetAside) {
+fn set_aside_metrics<'a>(names: impl IntoIterator<Item = &'a str>, set_aside: &mut SetAside) {
     for name in names {
         tracing::warn!(platform = "twitter", metric = name, "the platform rejected a metric");
-        aside.add(name);
+        set_aside.add(name);
     }
 }
 
 impl Twitter {
-    async fn ask(
+    async fn fetch_posts(
         &self,
         account: &ConnectorAccount,
         posts: &[&PublishedPost],
@@ -107,53 +108,54 @@ impl Twitter {
         let request = self
             .request(Method::GET, "/tweets", token.expose_secret())
             .query(&[("ids", ids.join(",")), ("tweet.fields", fields.join(","))]);
-        let answer = self.client.send(Effect::Repeatable, request).await?;
-        match answer.status.is_success() {
-            true => self.client.read(Effect::Repeatable, &answer),
-            false => Err(self.refusal(Effect::Repeatable, &answer)),
+        let response = self.client.send(Effect::Repeatable, request).await?;
+        match response.status.is_success() {
+            true => self.client.read(Effect::Repeatable, &response),
+            false => Err(self.classify(Effect::Repeatable, &response)),
         }
     }
 
-    /// Asks for posts of which X returns all metrics. Those that it refuses are set aside, and the others asked for.
-    async fn ask_for_all(
+    /// Requests posts with these metrics. If X rejects the private ones, sets them aside and requests only the public
+    /// ones.
+    async fn fetch_metrics(
         &self,
         account: &ConnectorAccount,
         posts: &[&PublishedPost],
         names: &[&str],
-        aside: &mut SetAside,
+        set_aside: &mut SetAside,
     ) -> Result<PostsResponse, CallError> {
         let objects: BTreeSet<&str> = names.iter().map(|name| object(name)).collect();
         let is_all_public = objects.iter().all(|object| *object == PUBLIC);
-        match self.ask(account, posts, &objects).await {
-            Ok(answer) if is_all_public || !answer.refuses_a_field() => return Ok(answer),
+        match self.fetch_posts(account, posts, &objects).await {
+            Ok(response) if is_all_public || !response.refuses_a_field() => return Ok(response),
             Ok(_) => {}
-            Err(error) if !is_all_public && is_refused(&error, &[StatusCode::FORBIDDEN, StatusCode::BAD_REQUEST]) => {}
+            Err(error) if !is_all_public && is_rejected(&error, &[StatusCode::FORBIDDEN, StatusCode::BAD_REQUEST]) => {}
             Err(error) => return Err(error),
         }
-        set_aside(names.iter().copied().filter(|name| object(name) != PUBLIC), aside);
-        self.ask(account, posts, &BTreeSet::from([PUBLIC])).await
+        set_aside_metrics(names.iter().copied().filter(|name| object(name) != PUBLIC), set_aside);
+        self.fetch_posts(account, posts, &BTreeSet::from([PUBLIC])).await
     }
 
-    /// Returns the answer to posts of one age.
-    async fn answer(
+    /// Gets the posts of one age group. `is_young` means that X still returns their private metrics.
+    async fn fetch_age_group(
         &self,
         account: &ConnectorAccount,
         posts: &[&PublishedPost],
         is_young: bool,
-        aside: &mut SetAside,
+        set_aside: &mut SetAside,
     ) -> Result<PostsResponse, CallError> {
         let nothing = PostsResponse { data: Vec::new(), errors: Vec::new() };
-        let is_returned = |name: &&str| (is_young || object(name) == PUBLIC) && !aside.contains(name);
+        let is_returned = |name: &&str| (is_young || object(name) == PUBLIC) && !set_aside.contains(name);
         let names: Vec<&str> = self.metrics.fields_of_posts().into_iter().filter(is_returned).collect();
         if posts.is_empty() || names.is_empty() {
             return Ok(nothing);
         }
-        match self.ask_for_all(account, posts, &names, aside).await {
-            Err(error) if is_refused(&error, &[StatusCode::FORBIDDEN]) => {
-                set_aside(names, aside);
+        match self.fetch_metrics(account, posts, &names, set_aside).await {
+            Err(error) if is_rejected(&error, &[StatusCode::FORBIDDEN]) => {
+                set_aside_metrics(names, set_aside);
                 Ok(nothing)
             }
-            answer => answer,
+            response => response,
         }
     }
 }
@@ -168,22 +170,24 @@ impl AnalyticsConnector for Twitter {
         &self,
         account: &ConnectorAccount,
         posts: &[PublishedPost],
-        aside: &mut SetAside,
+        set_aside: &mut SetAside,
     ) -> Result<Vec<Option<Figures>>, CallError> {
         let since = self.client.now() - PRIVATE_FOR;
-        // An id that is none would fail the call for all.
+        // One invalid id would fail the call for all posts.
         let is_id = |post: &&PublishedPost| {
             (1..=19).contains(&post.external_id.len()) && post.external_id.bytes().all(|byte| byte.is_ascii_digit())
         };
         let (young, old): (Vec<&PublishedPost>, Vec<&PublishedPost>) =
             posts.iter().filter(is_id).partition(|post| post.published_at > since);
-        let answers =
-            [self.answer(account, &young, true, aside).await?, self.answer(account, &old, false, aside).await?];
+        let responses = [
+            self.fetch_age_group(account, &young, true, set_aside).await?,
+            self.fetch_age_group(account, &old, false, set_aside).await?,
+        ];
         let of = |post: &PublishedPost| {
             let id = post.external_id.as_str();
-            match answers.iter().find_map(|answer| answer.post(id)) {
+            match responses.iter().find_map(|response| response.post(id)) {
                 Some(found) => Some(self.metrics.post(|name| value(found, name))),
-                None if answers.iter().any(|answer| answer.is_gone(id)) => None,
+                None if responses.iter().any(|response| response.is_gone(id)) => None,
                 None => Some(Figures::default()),
             }
         };
@@ -193,10 +197,10 @@ impl AnalyticsConnector for Twitter {
     async fn account_figures(
         &self,
         account: &ConnectorAccount,
-        aside: &mut SetAside,
+        set_aside: &mut SetAside,
     ) -> Result<AccountFigures, CallError> {
         let names: Vec<&str> =
-            self.metrics.fields_of_accounts().into_iter().filter(|name| !aside.contains(name)).collect();
+            self.metrics.fields_of_accounts().into_iter().filter(|name| !set_aside.contains(name)).collect();
         if names.is_empty() {
             return Ok(AccountFigures::default());
         }
@@ -204,8 +208,8 @@ impl AnalyticsConnector for Twitter {
         let request = self.request(Method::GET, "/users/me", token.expose_secret()).query(&[("user.fields", PUBLIC)]);
         match self.call::<Value>(Effect::Repeatable, request).await {
             Ok(own) => Ok(self.metrics.account(|name| value(&own, name))),
-            Err(error) if is_refused(&error, &[StatusCode::FORBIDDEN]) => {
-                set_aside(names, aside);
+            Err(error) if is_rejected(&error, &[StatusCode::FORBIDDEN]) => {
+                set_aside_metrics(names, set_aside);
                 Ok(AccountFigures::default())
             }
             Err(error) => Err(error),

@@ -1,10 +1,10 @@
-//! The inbox of X: posts that mention the account. X charges for each post and each author that it shows, so they are
-//! read every half hour, and none that are older than the connect. Direct messages are not read: those of today are
-//! encrypted between the people.
+//! The inbox of X: posts that mention the account. X charges for each post and each author that it returns, so they are
+//! read every half hour, and none from before the connect. Direct messages are not read, because X now encrypts them
+//! end to end.
 //!
-//! A conversation is one of X's conversations. An answer is a post that names the post it answers: X lets applications
-//! answer those that mention the account. It has no key of ours: one whose call broke is searched by its words among
-//! the account's newest posts in that conversation.
+//! A conversation is one of X's conversations. A reply is a post that names its parent; X lets applications reply only
+//! to posts that mention the account. A reply has no idempotency key: after a call with an unknown outcome, the
+//! account's newest posts in that conversation are searched for its text.
 //!
 //! Sources: docs.x.com and `openapi.json` 2.167 of August 2026 (`/2/users/{id}/mentions`: `start_time`,
 //! `pagination_token`; `/2/tweets`: `reply`), the rules for replies of applications of February 2026.
@@ -21,22 +21,22 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::super::window::{CallWindow, Listed, find};
-use super::{COMPARED, Created, Twitter, plain, published, without_links};
+use super::{Created, MAX_RECENT_POSTS, Twitter, plain, published, without_links};
 use crate::call::Effect;
-use crate::inbox::refused::{refused, refused_before};
+use crate::inbox::permission::{denied, recently_denied};
 use crate::inbox::{InboxPage, OutgoingReply, ReplyThread, check_length, context_text};
 use crate::{CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, Reconciled, time_marker};
 
 const MENTIONS: &str = "mentions";
 const PER_PAGE: &str = "100";
-/// A server that sends more than it was asked for is not read further.
+/// The maximum number of entries read from a page.
 const MAX_ENTRIES: usize = 100;
-/// How late X may show a mention.
+/// The maximum delay with which X shows a mention.
 const OVERLAP: TimeDelta = TimeDelta::minutes(5);
-/// X shows the newest 800.
+/// X returns only the newest 800 mentions.
 const MAX_PAGES: u64 = 8;
-/// Where the id of a post to be answered is.
-const POST: &str = "post";
+/// The context's key for the id of the post to reply to.
+const POST_KEY: &str = "post";
 
 #[derive(Deserialize)]
 struct Mentions {
@@ -107,23 +107,23 @@ impl Mention {
             participant: Some(participant),
             body: plain(&self.text),
             sent_at: self.created_at,
-            reply_context: Map::from_iter([(POST.to_owned(), Value::from(self.id.clone()))]),
+            reply_context: Map::from_iter([(POST_KEY.to_owned(), Value::from(self.id.clone()))]),
             external_id: self.id,
         }
     }
 }
 
-/// How far the mentions were read.
-struct Read {
-    /// Older ones are known.
+/// The position in the list of mentions.
+struct Position {
+    /// Older mentions have been read.
     since: DateTime<Utc>,
-    /// When the first page was asked for.
+    /// The time at which the first page was requested.
     began: DateTime<Utc>,
     page: Option<String>,
     pages: u64,
 }
 
-impl Read {
+impl Position {
     fn of(cursor: Option<&Value>, now: DateTime<Utc>) -> Option<Self> {
         let time = |name: &str| cursor.and_then(|c| c[name].as_str()).and_then(|text| text.parse().ok());
         Some(Self {
@@ -134,7 +134,7 @@ impl Read {
         })
     }
 
-    /// Returns the cursor after a page, and whether another one follows.
+    /// Returns the cursor after a page, and whether another page follows.
     fn after(&self, next: Option<String>) -> (Value, bool) {
         let pages = self.pages + 1;
         match next.filter(|next| pages < MAX_PAGES && next.len() <= 512 && self.page.as_ref() != Some(next)) {
@@ -147,7 +147,7 @@ impl Read {
     }
 }
 
-/// Returns the cursor to read what is not older.
+/// Returns the cursor that reads mentions from `since` on.
 fn start(since: DateTime<Utc>) -> Value {
     json!({ "since": text(since) })
 }
@@ -163,8 +163,8 @@ fn missing() -> Failure {
 }
 
 impl Twitter {
-    async fn mentions(&self, account: &ConnectorAccount, read: &Read) -> Result<InboxPage, CallError> {
-        let since = text(read.since - OVERLAP);
+    async fn mentions(&self, account: &ConnectorAccount, position: &Position) -> Result<InboxPage, CallError> {
+        let since = text(position.since - OVERLAP);
         let mut query = vec![
             ("max_results", PER_PAGE),
             ("start_time", since.as_str()),
@@ -172,24 +172,24 @@ impl Twitter {
             ("tweet.fields", "author_id,conversation_id,created_at"),
             ("user.fields", "name,username,profile_image_url"),
         ];
-        query.extend(read.page.as_deref().map(|page| ("pagination_token", page)));
+        query.extend(position.page.as_deref().map(|page| ("pagination_token", page)));
         let token = account.secrets.require("access_token")?;
         let path = format!("{}/mentions", Self::user_path(account));
         let request = self.request(Method::GET, &path, token.expose_secret()).query(&query);
-        let answer = self.client.send(Effect::Repeatable, request).await?;
-        if !answer.status.is_success() {
-            return Err(self.refusal(Effect::Repeatable, &answer));
+        let response = self.client.send(Effect::Repeatable, request).await?;
+        if !response.status.is_success() {
+            return Err(self.classify(Effect::Repeatable, &response));
         }
-        let found: Mentions = self.client.read(Effect::Repeatable, &answer)?;
-        // One that cannot be read must not hide the others.
+        let found: Mentions = self.client.read(Effect::Repeatable, &response)?;
+        // An unreadable entry must not hide the others.
         let users: Vec<User> =
             found.includes.users.iter().take(MAX_ENTRIES).filter_map(|user| User::deserialize(user).ok()).collect();
         let mentions = found.data.iter().take(MAX_ENTRIES).filter_map(|one| Mention::deserialize(one).ok());
         let of_others = mentions.filter(|mention| mention.author_id != account.external_id);
         let mut messages: Vec<_> = of_others.map(|mention| mention.message(&users)).collect();
-        // The oldest first: their times are whole seconds.
+        // Oldest first, because the times are whole seconds.
         messages.reverse();
-        let (cursor, has_more) = read.after(found.meta.next_token);
+        let (cursor, has_more) = position.after(found.meta.next_token);
         Ok(InboxPage { messages, cursor, has_more, unavailable: None })
     }
 }
@@ -198,8 +198,9 @@ fn is_forbidden(failure: &Failure) -> bool {
     failure.platform_code.as_deref() == Some(StatusCode::FORBIDDEN.as_str())
 }
 
-/// Returns a text for comparison without the names at its beginning: X puts those of the people who are answered there.
-fn answer_text(text: &str) -> String {
+/// Returns a text for comparison without its leading mentions, because X prepends those of the users that a post
+/// replies to.
+fn comparable_text(text: &str) -> String {
     let words = text.split_whitespace().skip_while(|word| word.starts_with('@'));
     without_links(&words.collect::<Vec<_>>().join(" "))
 }
@@ -210,7 +211,7 @@ impl InboxConnector for Twitter {
         &[MENTIONS]
     }
 
-    /// Each mention that is read costs the operator money.
+    /// Each mention costs the operator money.
     fn interval(&self) -> TimeDelta {
         TimeDelta::minutes(30)
     }
@@ -222,19 +223,19 @@ impl InboxConnector for Twitter {
         cursor: Option<&Value>,
     ) -> Result<InboxPage, CallError> {
         let now = self.client.now();
-        if let Some(page) = refused_before(account, cursor, now, &missing()) {
+        if let Some(page) = recently_denied(account, cursor, now, &missing()) {
             return Ok(page);
         }
-        let Some(read) = Read::of(cursor, now) else {
+        let Some(position) = Position::of(cursor, now) else {
             return Ok(InboxPage { cursor: start(now), ..InboxPage::default() });
         };
-        match self.mentions(account, &read).await {
+        match self.mentions(account, &position).await {
             Err(CallError::Permanent(failure)) if is_forbidden(&failure) => {
-                Ok(refused(account, start(read.since), now, missing()))
+                Ok(denied(account, start(position.since), now, missing()))
             }
-            // X does not know the page any more.
-            Err(CallError::Permanent(_)) if read.page.is_some() => {
-                Ok(InboxPage { cursor: start(read.since), ..InboxPage::default() })
+            // The page token is no longer valid.
+            Err(CallError::Permanent(_)) if position.page.is_some() => {
+                Ok(InboxPage { cursor: start(position.since), ..InboxPage::default() })
             }
             page => page,
         }
@@ -257,8 +258,8 @@ impl InboxConnector for Twitter {
     }
 
     async fn reply(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Published, CallError> {
-        let answered = context_text(&reply.thread, POST)?;
-        let body = json!({ "text": reply.text, "reply": { "in_reply_to_tweet_id": answered } });
+        let post_id = context_text(&reply.thread, POST_KEY)?;
+        let body = json!({ "text": reply.text, "reply": { "in_reply_to_tweet_id": post_id } });
         let token = account.secrets.require("access_token")?;
         let request = self.request(Method::POST, "/tweets", token.expose_secret()).json(&body);
         let created: Created = self.call(Effect::Publishes, request).await?;
@@ -266,15 +267,15 @@ impl InboxConnector for Twitter {
     }
 
     async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Reconciled, CallError> {
-        let (newest, wanted) = (self.newest(account).await?, answer_text(&reply.text));
+        let (newest, wanted) = (self.newest(account).await?, comparable_text(&reply.text));
         let listed = newest.iter().map(|post| {
             let is_here = post.conversation_id.as_deref() == Some(reply.thread.thread_id.as_str());
             Listed {
                 at: post.created_at,
-                is_same: is_here && answer_text(post.whole_text()) == wanted,
+                is_same: is_here && comparable_text(post.whole_text()) == wanted,
                 published: published(account, &post.id),
             }
         });
-        Ok(find(CallWindow::of(reply.called_at), listed.collect(), COMPARED))
+        Ok(find(CallWindow::of(reply.called_at), listed.collect(), MAX_RECENT_POSTS))
     }
 }

@@ -1,9 +1,9 @@
-//! X (Twitter), API v2. Each post and each read costs the application's owner money, so nothing is read but mentions
-//! (`inbox.rs`), figures where the operator wants them (`analytics.rs`), and what was published after a call with
-//! unknown outcome.
+//! X (Twitter), API v2. Each post and each read costs the application's owner money, so Crier reads only mentions
+//! (`inbox.rs`), metrics if the operator enables them (`analytics.rs`), and recent posts after a call with an unknown
+//! outcome.
 //!
-//! X has no idempotency key: the account's newest posts since the first attempt are compared by text. X rewrites every
-//! link, so links are left out of the comparison.
+//! X has no idempotency key, so the account's newest posts since the first attempt are compared by text. X rewrites
+//! every link, so links are omitted from the comparison.
 //!
 //! Sources: docs.x.com and `openapi.json` 2.167 of August 2026 (`/2/oauth2/token`, `/2/media/upload`,
 //! `/2/media/metadata`, `/2/tweets`, `/2/users/{id}/tweets`, "Response codes and errors").
@@ -47,8 +47,8 @@ const PERMISSIONS: [Permission; 3] = [
     Permission { scopes: &["offline.access"], purpose: "do so while you are away" },
 ];
 
-/// How many of the newest posts are compared.
-const COMPARED: usize = 10;
+/// The maximum number of recent posts that are searched.
+const MAX_RECENT_POSTS: usize = 10;
 
 pub(super) struct Twitter {
     client: PlatformClient,
@@ -78,23 +78,23 @@ impl Twitter {
         self.client.request(method, &format!("{}/2{path}", self.api)).bearer_auth(token)
     }
 
-    /// Sends a request and reads `data` of its answer.
+    /// Sends a request and returns `data` of its response.
     async fn call<T: DeserializeOwned>(&self, effect: Effect, request: RequestBuilder) -> Result<T, CallError> {
         #[derive(Deserialize)]
         struct Envelope<T> {
             data: T,
         }
-        let answer = self.client.send(effect, request).await?;
-        if answer.status.is_success() {
-            return Ok(self.client.read::<Envelope<T>>(effect, &answer)?.data);
+        let response = self.client.send(effect, request).await?;
+        if response.status.is_success() {
+            return Ok(self.client.read::<Envelope<T>>(effect, &response)?.data);
         }
-        Err(self.refusal(effect, &answer))
+        Err(self.classify(effect, &response))
     }
 
-    fn refusal(&self, effect: Effect, answer: &HttpResponse) -> CallError {
-        let body: ApiProblem = serde_json::from_slice(&answer.body).unwrap_or_default();
+    fn classify(&self, effect: Effect, response: &HttpResponse) -> CallError {
+        let body: ApiProblem = serde_json::from_slice(&response.body).unwrap_or_default();
         let detail = sanitize_message(body.text(), &[]);
-        let code = answer.status.as_str().to_owned();
+        let code = response.status.as_str().to_owned();
         let failure = |category, what: &str| {
             let message = match &detail {
                 Some(detail) => format!("X {what}: {detail}"),
@@ -103,14 +103,14 @@ impl Twitter {
             Failure::of(category, message).from_platform(&code)
         };
         let text = body.text().to_lowercase();
-        let is_out_of_credits = body.kind.contains("usage-capped") || answer.status == StatusCode::PAYMENT_REQUIRED;
-        match answer.status {
+        let is_out_of_credits = body.kind.contains("usage-capped") || response.status == StatusCode::PAYMENT_REQUIRED;
+        match response.status {
             _ if is_out_of_credits => self.client.misconfigured(
                 "X accepts no more requests: the credits of the X application are used up. Buy more in X's developer \
                  console.",
                 &code,
             ),
-            _ if text.contains("suspended") && answer.status == StatusCode::FORBIDDEN => {
+            _ if text.contains("suspended") && response.status == StatusCode::FORBIDDEN => {
                 CallError::Reauth(failure(Category::AuthExpired, "has suspended this account"))
             }
             StatusCode::UNAUTHORIZED => {
@@ -123,7 +123,7 @@ impl Twitter {
             StatusCode::BAD_REQUEST => {
                 CallError::Permanent(failure(Category::InvalidContent, "does not accept this post"))
             }
-            _ => self.client.classify_status(effect, answer, None, detail),
+            _ => self.client.classify_status(effect, response, None, detail),
         }
     }
 
@@ -132,26 +132,26 @@ impl Twitter {
         format!("/users/{id}")
     }
 
-    /// Returns the account's newest posts, the newest first.
+    /// Returns the account's recent posts, newest first.
     async fn newest(&self, account: &ConnectorAccount) -> Result<Vec<Tweet>, CallError> {
         #[derive(Deserialize)]
         struct Newest {
-            // Without any post, the answer has none.
+            // Missing if there are no posts.
             #[serde(default)]
             data: Vec<Tweet>,
         }
         let token = account.secrets.require("access_token")?;
         let path = format!("{}/tweets", Self::user_path(account));
         let request = self.request(Method::GET, &path, token.expose_secret()).query(&[
-            ("max_results", COMPARED.to_string().as_str()),
+            ("max_results", MAX_RECENT_POSTS.to_string().as_str()),
             ("exclude", "retweets"),
             ("tweet.fields", "conversation_id,created_at,note_tweet"),
         ]);
-        let answer = self.client.send(Effect::Repeatable, request).await?;
-        if !answer.status.is_success() {
-            return Err(self.refusal(Effect::Repeatable, &answer));
+        let response = self.client.send(Effect::Repeatable, request).await?;
+        if !response.status.is_success() {
+            return Err(self.classify(Effect::Repeatable, &response));
         }
-        Ok(self.client.read::<Newest>(Effect::Repeatable, &answer)?.data)
+        Ok(self.client.read::<Newest>(Effect::Repeatable, &response)?.data)
     }
 
     async fn describe(&self, token: &str, id: &str, alt: &str) -> Result<(), CallError> {
@@ -187,12 +187,12 @@ impl ApiProblem {
     }
 }
 
-/// Returns a text as it was written: X answers with `&`, `<` and `>` escaped.
+/// Returns a text as it was written. X returns `&`, `<` and `>` escaped.
 fn plain(text: &str) -> String {
     text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 }
 
-/// Returns a text without its links, which X replaces, for comparison.
+/// Returns a text for comparison without its links, which X replaces.
 fn without_links(text: &str) -> String {
     let plain = plain(text);
     let (mut without, mut from) = (String::new(), 0);
@@ -220,7 +220,7 @@ struct Tweet {
     text: String,
     conversation_id: Option<String>,
     created_at: Option<DateTime<Utc>>,
-    /// The whole text, if `text` is only its beginning.
+    /// The complete text, if `text` is truncated.
     note_tweet: Option<NoteTweet>,
 }
 
@@ -234,7 +234,7 @@ impl Tweet {
         self.note_tweet.as_ref().map_or(&self.text, |note| &note.text)
     }
 
-    fn is_answer(&self) -> bool {
+    fn is_reply(&self) -> bool {
         self.conversation_id.as_deref().is_some_and(|id| id != self.id)
     }
 }
@@ -252,7 +252,8 @@ impl Connector for Twitter {
     async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
         let application = oauth::application_of(account, &self.config, Platform::Twitter)?;
         oauth::renew(&self.client, &self.auth_server(), account, &application).await.map_err(|failure| {
-            // A refresh token that was used before is "invalid_request: Value passed for the token was invalid."
+            // For a refresh token that was used before, X returns "invalid_request: Value passed for the token was
+            // invalid."
             let names_token = failure.description.as_deref().is_some_and(|text| text.contains("token was invalid"));
             match failure.code.as_deref() {
                 Some("invalid_request") if names_token => CallError::Reauth(Failure::of(
@@ -318,10 +319,10 @@ impl Connector for Twitter {
         let (newest, wanted) = (self.newest(account).await?, without_links(&post.text));
         let listed = newest.iter().map(|tweet| Listed {
             at: tweet.created_at,
-            is_same: !tweet.is_answer() && without_links(tweet.whole_text()) == wanted,
+            is_same: !tweet.is_reply() && without_links(tweet.whole_text()) == wanted,
             published: published(account, &tweet.id),
         });
-        Ok(find(CallWindow::of(post.called_at), listed.collect(), COMPARED))
+        Ok(find(CallWindow::of(post.called_at), listed.collect(), MAX_RECENT_POSTS))
     }
 
     fn revocation(&self) -> Option<Revocation> {
@@ -337,10 +338,10 @@ impl Connector for Twitter {
             true => request.basic_auth(&application.client_id, Some(application.client_secret.expose_secret())),
             false => request,
         };
-        let answer = self.client.send(Effect::Repeatable, request).await?;
-        match answer.status.is_success() {
+        let response = self.client.send(Effect::Repeatable, request).await?;
+        match response.status.is_success() {
             true => Ok(()),
-            false => Err(self.refusal(Effect::Repeatable, &answer)),
+            false => Err(self.classify(Effect::Repeatable, &response)),
         }
     }
 }

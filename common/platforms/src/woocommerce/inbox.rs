@@ -1,4 +1,4 @@
-//! The reviews of a store's products, each a thread. They cannot be answered with a consumer key.
+//! The reviews of a store's products, each a thread. A consumer key cannot reply to them.
 //!
 //! Source: WooCommerce REST API documentation, "Product reviews".
 
@@ -16,7 +16,7 @@ use super::Woocommerce;
 use crate::call::Effect;
 use crate::inbox::{InboxPage, OutgoingReply, ReplyThread};
 use crate::wp::WpBody;
-use crate::wp::deletions::{self, Comments};
+use crate::wp::deletions::{self, CommentEndpoint};
 use crate::wp::oldest_first::{Pass, parse_gmt};
 use crate::{CallError, ConnectorAccount, InboxConnector, Published, Reconciled};
 
@@ -43,7 +43,7 @@ struct Review {
 impl Review {
     fn message(self) -> Option<FetchedMessage> {
         let (id, name) = (self.id.to_string(), plain_text(&self.reviewer));
-        // The store's answer has the reviewer's mail address, which is not for everyone who answers.
+        // The response contains the reviewer's email address, which must not be visible to everyone who replies.
         let participant = Participant {
             external_id: format!("name:{name}"),
             name: Some(name.clone()),
@@ -99,13 +99,13 @@ impl InboxConnector for Woocommerce {
     }
 
     fn checked_at_once(&self) -> usize {
-        deletions::AT_ONCE
+        deletions::IDS_PER_CALL
     }
 
     async fn deleted(&self, account: &ConnectorAccount, ids: &[String]) -> Result<Vec<String>, CallError> {
-        let reviews = Comments {
+        let reviews = CommentEndpoint {
             path: "wc/v3/products/reviews",
-            shown: "approved",
+            visible_status: "approved",
             no_such_id: "woocommerce_rest_review_invalid_id",
         };
         reviews.deleted(&self.stored(&account.secrets)?, ids).await

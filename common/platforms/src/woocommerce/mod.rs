@@ -1,10 +1,10 @@
-//! WooCommerce, via its REST API v3 with a consumer key: a post becomes a simple product of the store.
+//! WooCommerce, via its REST API v3 with a consumer key. A post becomes a simple product of the store.
 //!
-//! The product's SKU is its marker: the store keeps SKUs unique, so it rejects a repeated call, and the first product
-//! is found.
+//! The product's SKU is its marker. The store keeps SKUs unique, so it rejects a repeated call, and the first product
+//! is looked up.
 //!
-//! Source: WooCommerce REST API documentation, "Authentication over HTTPS" (Basic), "Products", "System status". Over
-//! plain http it would require OAuth 1.0a signatures; http is accepted only for networks that the operator allowed.
+//! Source: WooCommerce REST API documentation, "Authentication over HTTPS" (Basic), "Products", "System status". Plain
+//! http would require OAuth 1.0a signatures, so it is accepted only for networks that the operator allowed.
 
 mod inbox;
 
@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use super::address::{self, AddressCheck};
 use super::call::{Effect, PlatformClient, connect_error};
-use super::wp::{Rest, RestError, WpBody, host_of, html, not_public, site_of, unique};
+use super::wp::{Rest, RestError, WpBody, host_of, html, site_of, unique, visibility_error};
 use super::{
     CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, InboxConnector, Marker, MarkerSeed,
     OutgoingPost, Published, Reconciled, Refreshed, Secrets, marker_field,
@@ -53,7 +53,7 @@ impl Woocommerce {
         self.rest(secrets, secrets.require("api_root")?.expose_secret().to_owned())
     }
 
-    /// Looks up the product of an earlier call. Stores match SKUs by prefix, so the whole SKU is compared.
+    /// Looks up the product of an earlier call. Stores match SKUs by prefix, so the complete SKU is compared.
     async fn look_up(&self, rest: &Rest<'_>, sku: &str) -> Result<Option<Product>, CallError> {
         let query = [("sku", sku)];
         let found: Vec<Product> =
@@ -69,16 +69,16 @@ impl Connector for Woocommerce {
     }
 
     async fn connect(&self, _workspace_id: i64, credentials: &Secrets) -> Result<Connected, ConnectError> {
-        let refused = |error| connect_error(error, Some("store_url"));
-        let typed = credentials.require("store_url").map_err(refused)?;
+        let to_connect_error = |error| connect_error(error, Some("store_url"));
+        let typed = credentials.require("store_url").map_err(to_connect_error)?;
         let store = address::check_typed_address(self.addresses.as_ref(), "store_url", typed.expose_secret()).await?;
         // The second root is for stores without pretty permalinks.
         for root in [format!("{store}/wp-json/"), format!("{store}/?rest_route=/")] {
-            let rest = self.rest(credentials, root).map_err(refused)?;
+            let rest = self.rest(credentials, root).map_err(to_connect_error)?;
             match status(&rest).await {
                 Ok(()) => {}
                 Err(failed) if failed.status == Some(404) => continue,
-                Err(failed) => return Err(refused(failed.error)),
+                Err(failed) => return Err(to_connect_error(failed.error)),
             }
             check_write_access(&rest).await?;
             let store = site_of(&rest.root);
@@ -129,7 +129,7 @@ impl Connector for Woocommerce {
             rest.call(Effect::Publishes, Method::POST, "wc/v3/products", &[], WpBody::Json(&body)).await;
         match created {
             Ok(product) => product.published(),
-            // The SKU is unique to this target, so an earlier call of ours succeeded.
+            // The SKU is unique to this target, so an earlier call succeeded.
             Err(failed) if failed.code == "product_invalid_sku" => {
                 self.look_up(&rest, sku).await?.ok_or(failed.error)?.published()
             }
@@ -142,7 +142,7 @@ impl Connector for Woocommerce {
         let found = self.look_up(&rest, marker_field(&post.marker, "sku")?).await?;
         Ok(match found.map(Product::published) {
             Some(Ok(published)) => Reconciled::Found(published),
-            Some(Err(not_public)) => Reconciled::Refused(not_public),
+            Some(Err(error)) => Reconciled::Refused(error),
             None => Reconciled::Absent,
         })
     }
@@ -156,13 +156,13 @@ async fn status(rest: &Rest<'_>) -> Result<(), RestError> {
     Ok(())
 }
 
-/// Checks that the key may write: WooCommerce decides so by the method, before it looks at the body. A batch without
-/// products changes nothing.
+/// Checks that the key may write. WooCommerce checks the method before it reads the body, and a batch without products
+/// changes nothing.
 async fn check_write_access(rest: &Rest<'_>) -> Result<(), ConnectError> {
     let (path, body) = ("wc/v3/products/batch", json!({}));
-    let answer: Result<Value, RestError> =
+    let response: Result<Value, RestError> =
         rest.call(Effect::Repeatable, Method::POST, path, &[], WpBody::Json(&body)).await;
-    match answer {
+    match response {
         Ok(_) => Ok(()),
         Err(failed) if matches!(failed.status, Some(401 | 403)) => Err(ConnectError::Refused(
             "This key cannot write products. Give it the permission Read/Write, and its user the role Shop manager."
@@ -172,7 +172,7 @@ async fn check_write_access(rest: &Rest<'_>) -> Result<(), ConnectError> {
     }
 }
 
-/// Builds the product. A post without text is named after its first picture.
+/// Builds the product. A post without text is named after its first image.
 fn product(post: &OutgoingPost, sku: &str) -> Value {
     let parts = html::split(&post.text);
     let first = post.images.first();
@@ -208,7 +208,7 @@ struct Product {
 
 impl Product {
     fn published(self) -> Result<Published, CallError> {
-        match not_public("WooCommerce", "product", &self.status) {
+        match visibility_error("WooCommerce", "product", &self.status) {
             Some(error) => Err(error),
             None => Ok(Published::new(self.id.to_string(), self.permalink)),
         }

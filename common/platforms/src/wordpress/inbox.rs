@@ -1,10 +1,11 @@
-//! The comments of a WordPress site. A comment without a parent begins a thread, with what is answered below it.
+//! The comments of a WordPress site. A comment without a parent begins a thread, which contains the comments below it.
 //!
-//! A public list answers 200 whatever the credentials are, so `/users/me` is asked once an hour: it shows whether they
-//! are still valid, and whose comments are the account's own.
+//! A public list returns 200 even with invalid credentials, so `/users/me` is requested once per hour. It shows whether
+//! the credentials are valid, and which comments are the account's own.
 //!
-//! A comment has no key of ours. One whose call broke is searched among the comments of its post, by its author, time
-//! and words: WordPress changes quotation marks and smilies when it shows a text, so only letters and digits count.
+//! A comment has no idempotency key: after a call with an unknown outcome, the comments of its post are searched by
+//! author, time and text. WordPress changes quotation marks and smilies when it renders a text, so only letters and
+//! digits are compared.
 //!
 //! Sources: REST API handbook, "Comments"; `WP_REST_Comments_Controller`, `wp_allow_comment` (`comment_duplicate`,
 //! `comment_flood`).
@@ -24,9 +25,9 @@ use crate::call::Effect;
 use crate::inbox::parents::{MAX_LEVELS, Parents};
 use crate::inbox::{InboxPage, OutgoingReply, ReplyThread, no_context};
 use crate::window::{CallWindow, Listed, find};
-use crate::wp::deletions::{self, Comments};
+use crate::wp::deletions::{self, CommentEndpoint};
 use crate::wp::oldest_first::{PAGE, Pass, parse_gmt};
-use crate::wp::{Rest, RestError, WpBody, html, not_public};
+use crate::wp::{Rest, RestError, WpBody, html, visibility_error};
 use crate::{CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, Reconciled, time_marker};
 
 const COMMENTS: &str = "comments";
@@ -38,7 +39,7 @@ struct Comment {
     post: i64,
     #[serde(default)]
     parent: i64,
-    /// The user; 0 for a visitor.
+    /// The user's id; 0 for a visitor.
     #[serde(default)]
     author: i64,
     #[serde(default)]
@@ -64,15 +65,15 @@ struct UserId {
     id: i64,
 }
 
-/// What a comment answers.
+/// The parent of a comment.
 #[derive(Deserialize)]
-struct Link {
+struct ParentLink {
     id: i64,
     #[serde(default)]
     parent: i64,
 }
 
-impl Link {
+impl ParentLink {
     fn add_to(&self, parents: &mut Parents) {
         let parent = Some(self.parent).filter(|parent| *parent != 0).map(|parent| parent.to_string());
         parents.insert(&self.id.to_string(), parent.as_deref());
@@ -83,11 +84,11 @@ impl Comment {
     fn message(self, own: i64, parents: &Parents) -> Option<FetchedMessage> {
         let id = self.id.to_string();
         let is_own = self.author == own;
-        // What the account writes of its own accord answers no one.
+        // A top-level comment of the account is not part of a conversation.
         if is_own && self.parent == 0 {
             return None;
         }
-        // Visitors have no id; a name is not the same person everywhere, and is no secret.
+        // Visitors have no id, so the name is used. It is not secret and does not reliably identify a visitor.
         let person =
             if self.author > 0 { format!("user:{}", self.author) } else { format!("name:{}", self.author_name) };
         let name = Some(plain_text(&self.author_name)).filter(|name| !name.trim().is_empty());
@@ -120,7 +121,7 @@ impl Comment {
     }
 }
 
-/// Returns what two texts are compared by: their letters and digits, if there are any.
+/// Returns the letters and digits of a text for comparison, or the whole text if it has none.
 fn letters(text: &str) -> String {
     let letters: String = text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect();
     if letters.is_empty() { text.trim().to_owned() } else { letters }
@@ -132,18 +133,18 @@ async fn own_id(rest: &Rest<'_>) -> Result<i64, CallError> {
     Ok(me.id)
 }
 
-/// Returns entries of a list that can be read: one that cannot must not hide the others.
+/// Returns the readable entries of a list. An unreadable entry must not hide the others.
 async fn comments(rest: &Rest<'_>, query: &[(&str, &str)]) -> Result<Vec<Comment>, CallError> {
     let path = "wp/v2/comments";
     let found: Vec<Value> = rest.call(Effect::Repeatable, Method::GET, path, query, WpBody::None).await?;
     Ok(found.into_iter().take(100).filter_map(|comment| serde_json::from_value(comment).ok()).collect())
 }
 
-/// Looks up what is above the comments of a page.
+/// Looks up the ancestors of a page's comments.
 async fn parents_of(rest: &Rest<'_>, found: &[Comment]) -> Result<Parents, CallError> {
     let mut parents = Parents::default();
     for comment in found {
-        Link { id: comment.id, parent: comment.parent }.add_to(&mut parents);
+        ParentLink { id: comment.id, parent: comment.parent }.add_to(&mut parents);
     }
     let ids: Vec<String> = found.iter().map(|comment| comment.id.to_string()).collect();
     for _ in 0..MAX_LEVELS {
@@ -151,14 +152,14 @@ async fn parents_of(rest: &Rest<'_>, found: &[Comment]) -> Result<Parents, CallE
         if missing.is_empty() {
             break;
         }
-        // What was deleted, or is not approved any more, begins the thread.
+        // If an ancestor was deleted or is no longer approved, its child begins the thread.
         missing.iter().for_each(|id| parents.insert(id, None));
         let include = missing.join(",");
         let query = [("include", include.as_str()), ("per_page", "100"), ("_fields", "id,parent")];
         let path = "wp/v2/comments";
-        let above: Vec<Link> = rest.call(Effect::Repeatable, Method::GET, path, &query, WpBody::None).await?;
-        let asked_for = above.iter().filter(|link| missing.contains(&link.id.to_string()));
-        asked_for.for_each(|link| link.add_to(&mut parents));
+        let above: Vec<ParentLink> = rest.call(Effect::Repeatable, Method::GET, path, &query, WpBody::None).await?;
+        let requested = above.iter().filter(|link| missing.contains(&link.id.to_string()));
+        requested.for_each(|link| link.add_to(&mut parents));
     }
     Ok(parents)
 }
@@ -194,11 +195,15 @@ impl InboxConnector for Wordpress {
     }
 
     fn checked_at_once(&self) -> usize {
-        deletions::AT_ONCE
+        deletions::IDS_PER_CALL
     }
 
     async fn deleted(&self, account: &ConnectorAccount, ids: &[String]) -> Result<Vec<String>, CallError> {
-        let comments = Comments { path: "wp/v2/comments", shown: "approve", no_such_id: "rest_comment_invalid_id" };
+        let comments = CommentEndpoint {
+            path: "wp/v2/comments",
+            visible_status: "approve",
+            no_such_id: "rest_comment_invalid_id",
+        };
         comments.deleted(&self.rest(&account.secrets)?, ids).await
     }
 
@@ -206,7 +211,7 @@ impl InboxConnector for Wordpress {
         None
     }
 
-    /// `comment_content` is a text of 65,525 characters, more than a reply may have.
+    /// `comment_content` allows 65,525 characters, more than Crier allows in a reply.
     fn check_text(&self, _thread: &ReplyThread, _text: &str) -> Result<(), String> {
         Ok(())
     }
@@ -244,7 +249,7 @@ impl InboxConnector for Wordpress {
             )),
             _ => failed.error,
         })?;
-        match not_public("WordPress", "reply", &sent.status) {
+        match visibility_error("WordPress", "reply", &sent.status) {
             Some(error) => Err(error),
             None => Ok(sent.published()),
         }

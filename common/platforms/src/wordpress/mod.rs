@@ -1,10 +1,11 @@
-//! WordPress, via its REST API with an application password: a text becomes a post of the site.
+//! WordPress, via its REST API with an application password. A text becomes a post of the site.
 //!
-//! The post's slug is its marker: unguessable, stored first and looked up before every retry, because WordPress appends
-//! `-2` to a slug that is taken and silently publishes a duplicate.
+//! The post's slug is its marker. It is unguessable, stored before the first call, and looked up before every retry,
+//! because WordPress appends `-2` to a slug that is taken and silently publishes a duplicate.
 //!
 //! Sources: REST API handbook, "Discovery", "Posts", "Media", "Users"; `WP_REST_Posts_Controller` for the permissions
-//! of a status filter. A public GET returns 200 whatever the credentials, so only `/users/me` is used to check them.
+//! of a status filter. A public GET returns 200 even with invalid credentials, so only `/users/me` is used to check
+//! them.
 
 mod inbox;
 
@@ -23,16 +24,16 @@ use url::Url;
 
 use super::address::{self, AddressCheck};
 use super::call::{Effect, PlatformClient, connect_error};
-use super::wp::{Rest, RestError, WpBody, host_of, html, not_public, site_of, unique};
+use super::wp::{Rest, RestError, WpBody, host_of, html, site_of, unique, visibility_error};
 use super::{
     CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer, InboxConnector,
     Marker, MarkerSeed, OutgoingPost, Published, Reconciled, Refreshed, Secrets, marker_field,
 };
 
-/// The maximum number of redirects followed from the typed address (`http://` to `https://`, to `www.`).
+/// The maximum number of redirects followed from the typed URL (`http://` to `https://`, to `www.`).
 const MAX_REDIRECTS: usize = 4;
 
-/// The statuses to search when looking up a post of ours.
+/// The statuses in which posts are looked up.
 const ANY_STATUS: &str = "publish,future,draft,pending,private";
 
 pub(super) struct Wordpress {
@@ -57,17 +58,18 @@ impl Wordpress {
         })
     }
 
-    /// Returns the possible roots of the site's REST API: the one linked by its front page, else the two defaults.
+    /// Returns the possible roots of the site's REST API: the one that its front page links to, or else the two
+    /// defaults.
     async fn roots(&self, site: &str) -> Result<Vec<String>, ConnectError> {
         let mut page = format!("{site}/");
         for _ in 0..MAX_REDIRECTS {
             let request = self.caller.request(Method::GET, &page);
-            let answer = self.caller.send(Effect::Repeatable, request).await;
-            let answer = answer.map_err(|error| connect_error(error, Some("site_url")))?;
-            if let Some(root) = linked_root(&answer.headers, &page) {
+            let response = self.caller.send(Effect::Repeatable, request).await;
+            let response = response.map_err(|error| connect_error(error, Some("site_url")))?;
+            if let Some(root) = linked_root(&response.headers, &page) {
                 return Ok(vec![root]);
             }
-            let next = answer.status.is_redirection().then(|| location(&answer.headers, &page)).flatten();
+            let next = response.status.is_redirection().then(|| location(&response.headers, &page)).flatten();
             let Some(next) = next else { break };
             page = next;
         }
@@ -83,7 +85,7 @@ impl Wordpress {
         password: &SecretString,
     ) -> Result<(String, Me), ConnectError> {
         for root in roots {
-            // The page may link to another host: send no credentials to an address that could not have been typed.
+            // The page may link to another host. Credentials are not sent to a URL that a user could not have typed.
             address::check_typed_address(self.addresses.as_ref(), "site_url", &root).await?;
             let rest = Rest { caller: &self.caller, root, user: user.to_owned(), password: password.clone() };
             match me(&rest).await {
@@ -103,7 +105,7 @@ impl Wordpress {
         let found: Result<Vec<Post>, RestError> =
             rest.call(Effect::Repeatable, Method::GET, "wp/v2/posts", &query, WpBody::None).await;
         let found = found.map_err(|failed| match failed.code.as_str() {
-            // Only users who may edit posts may filter by status: the site treated us as a visitor.
+            // Only users who may edit posts may filter by status, so the site treated Crier as a visitor.
             "rest_invalid_param" | "rest_forbidden_status" => CallError::Reauth(
                 Failure::of(
                     Category::AuthExpired,
@@ -116,15 +118,15 @@ impl Wordpress {
         Ok(found.into_iter().find(|post| post.slug == slug))
     }
 
-    /// Looks up the picture of an earlier attempt that crashed before its result was stored.
+    /// Looks up the image of an earlier attempt that crashed before its result was stored.
     async fn look_up_media(&self, rest: &Rest<'_>, name: &str) -> Result<Option<Media>, CallError> {
         let query = [("slug", name), ("_fields", "id,source_url,slug")];
         let found: Vec<Media> = rest.call(Effect::Repeatable, Method::GET, "wp/v2/media", &query, WpBody::None).await?;
         Ok(found.into_iter().find(|media| media.slug == name))
     }
 
-    /// Returns the site's media for the post's pictures. Checks that uploads of earlier attempts still exist: WordPress
-    /// silently creates a post without a picture that was deleted meanwhile.
+    /// Returns the site's media for the post's images. Checks that uploads of earlier attempts still exist, because
+    /// WordPress silently creates a post without a deleted image.
     async fn media_of(&self, rest: &Rest<'_>, post: &OutgoingPost) -> Result<Vec<Media>, CallError> {
         let media: Vec<Media> = post.images.iter().map(Media::of).collect::<Result<_, _>>()?;
         let earlier: Vec<i64> =
@@ -146,7 +148,7 @@ impl Wordpress {
     }
 }
 
-/// Sets the alt text of a picture.
+/// Sets the alt text of an image.
 async fn set_alt_text(rest: &Rest<'_>, media: &Media, image: &Image) -> Result<(), CallError> {
     let (path, body) = (format!("wp/v2/media/{}", media.id), json!({ "alt_text": alt_of(image) }));
     let _: Value = rest.call(Effect::Repeatable, Method::POST, &path, &[], WpBody::Json(&body)).await?;
@@ -183,7 +185,7 @@ impl Connector for Wordpress {
         }
         let site = site_of(&root);
         let rest = Rest { caller: &self.caller, root, user: user.to_owned(), password };
-        // The site's title is optional: without it the host is used.
+        // The site's title is optional. Without it, the host is used.
         let query = [("_fields", "name")];
         let index: Option<Index> = rest.call(Effect::Repeatable, Method::GET, "", &query, WpBody::None).await.ok();
         let name = index.and_then(|index| index.name).filter(|name| !name.trim().is_empty());
@@ -227,7 +229,7 @@ impl Connector for Wordpress {
         ImageTransfer::Uploaded
     }
 
-    /// Uploads under a name derived from the slug, by which a retry finds it; then sets the alt text.
+    /// Uploads the image under a name derived from the slug, by which a retry finds it. Then sets the alt text.
     async fn upload(&self, account: &ConnectorAccount, post: &OutgoingPost, image: &Image) -> Result<Value, CallError> {
         let rest = self.rest(&account.secrets)?;
         let name = format!("{}-{}", marker_field(&post.marker, "slug")?, image.id);
@@ -238,7 +240,7 @@ impl Connector for Wordpress {
                 let filename = format!("{name}.{}", extension(&image.mime_type));
                 let file =
                     WpBody::File { bytes: image.bytes.clone(), mime_type: &image.mime_type, filename: &filename };
-                // No post shows it yet, so sending it twice does no harm.
+                // No post references it yet, so a duplicate does no harm.
                 rest.call(Effect::Repeatable, Method::POST, "wp/v2/media", &[], file).await?
             }
         };
@@ -258,7 +260,7 @@ impl Connector for Wordpress {
         }
         let media = self.media_of(&rest, post).await?;
         for (media, image) in media.iter().zip(&post.images) {
-            // The alt text was changed since the upload.
+            // The alt text has changed since the upload.
             if media.alt != alt_of(image) {
                 set_alt_text(&rest, media, image).await?;
             }
@@ -273,7 +275,7 @@ impl Connector for Wordpress {
         let found = self.look_up(&rest, marker_field(&post.marker, "slug")?).await?;
         Ok(match found.map(Post::published) {
             Some(Ok(published)) => Reconciled::Found(published),
-            Some(Err(not_public)) => Reconciled::Refused(not_public),
+            Some(Err(error)) => Reconciled::Refused(error),
             None => Reconciled::Absent,
         })
     }
@@ -284,7 +286,7 @@ async fn me(rest: &Rest<'_>) -> Result<Me, RestError> {
     rest.call(Effect::Repeatable, Method::GET, "wp/v2/users/me", &query, WpBody::None).await
 }
 
-/// Builds the post: the first picture is the featured one, the others form a gallery below the text.
+/// Builds the post. The first image is the featured one; the others form a gallery below the text.
 fn post_body(post: &OutgoingPost, slug: &str, media: &[Media]) -> Value {
     let parts = html::split(&post.text);
     // With the option `title`, the whole text becomes the content.
@@ -294,7 +296,7 @@ fn post_body(post: &OutgoingPost, slug: &str, media: &[Media]) -> Value {
         None => (parts.title.as_str(), parts.body.as_str()),
     };
     let mut content = html::paragraphs(text);
-    // WordPress rejects a post with neither title nor content: without text, all pictures go into the content.
+    // WordPress rejects a post with neither title nor content. Without text, all images go into the content.
     let gallery = if content.is_empty() { 0 } else { 1 };
     if media.len() > gallery {
         let figures: String = media.iter().zip(&post.images).skip(gallery).map(|(m, image)| figure(m, image)).collect();
@@ -320,7 +322,7 @@ fn figure(media: &Media, image: &Image) -> String {
     )
 }
 
-/// Returns the root that a page links: `Link: <https://example.com/wp-json/>; rel="https://api.w.org/"`.
+/// Returns the root that a page links to: `Link: <https://example.com/wp-json/>; rel="https://api.w.org/"`.
 fn linked_root(headers: &HeaderMap, page: &str) -> Option<String> {
     let page = Url::parse(page).ok()?;
     let values = headers.get_all(header::LINK).iter().filter_map(|value| value.to_str().ok());
@@ -329,7 +331,7 @@ fn linked_root(headers: &HeaderMap, page: &str) -> Option<String> {
         parameters.contains("https://api.w.org/").then_some(target)
     })?;
     let mut root = page.join(target).ok()?;
-    // A site behind a proxy may not know that it is served over https.
+    // A site behind a proxy may not know that it is served with https.
     if page.scheme() == "https" && root.scheme() == "http" && page.host_str() == root.host_str() {
         root.set_scheme("https").ok()?;
     }
@@ -362,7 +364,7 @@ struct Index {
 
 #[derive(Deserialize)]
 struct Me {
-    /// An object; PHP writes an empty one as `[]`.
+    /// An object. PHP encodes an empty one as `[]`.
     #[serde(default)]
     capabilities: Value,
     #[serde(default)]
@@ -370,8 +372,8 @@ struct Me {
 }
 
 impl Me {
-    /// Returns `true` if the site hides the capabilities (a plugin may do so): publishing then shows whether it is
-    /// allowed.
+    /// Returns whether the user may publish. If the site hides the capabilities (a plugin may do so), returns true, and
+    /// publishing shows whether it is allowed.
     fn may_publish(&self) -> bool {
         self.capabilities.is_null() || self.capabilities["publish_posts"] == Value::Bool(true)
     }
@@ -393,14 +395,14 @@ struct Post {
 
 impl Post {
     fn published(self) -> Result<Published, CallError> {
-        match not_public("WordPress", "post", &self.status) {
+        match visibility_error("WordPress", "post", &self.status) {
             Some(error) => Err(error),
             None => Ok(Published::new(self.id.to_string(), self.link)),
         }
     }
 }
 
-/// A picture as the site returns it, and as it is stored.
+/// An image, as the site returns it and as it is stored.
 #[derive(Deserialize)]
 struct Media {
     id: i64,
@@ -408,7 +410,7 @@ struct Media {
     source_url: String,
     #[serde(default)]
     slug: String,
-    /// The alt text that we set.
+    /// The alt text that Crier set.
     #[serde(default)]
     alt: String,
 }

@@ -1,8 +1,8 @@
-//! Which comments of WordPress, or reviews of WooCommerce, were deleted.
+//! Finds comments of WordPress, or reviews of WooCommerce, that were deleted.
 //!
-//! Those that are not shown any more are looked for in the trash and among spam, if the account may see these lists; of
-//! some that are in neither, each is asked for by itself: only its own "no such id" says that it is gone, since one that
-//! waits for approval is in no list that the account may see.
+//! Comments that are no longer listed are searched for in the trash and in spam, if the account may read these lists.
+//! If a comment is in neither, it is requested separately. Only "no such id" proves that it was deleted, because a
+//! comment that waits for approval is in no list that the account may read.
 //!
 //! Sources: REST API handbook, "Comments" (`include`, `status`; `rest_forbidden_param`, `rest_comment_invalid_id`);
 //! WooCommerce REST API documentation, "Product reviews" (`include`, `status`: `approved`, `spam`, `trash`;
@@ -16,17 +16,17 @@ use super::{Rest, RestError, WpBody};
 use crate::CallError;
 use crate::call::Effect;
 
-/// How many are asked for at once; a page has at most 100.
-pub const AT_ONCE: usize = 100;
-/// How many are asked for one by one.
-const SINGLY: usize = 10;
+/// The maximum number of ids per call. A page has at most 100.
+pub const IDS_PER_CALL: usize = 100;
+/// The maximum number of comments that are requested separately.
+const MAX_SINGLE_CHECKS: usize = 10;
 
-/// A list of comments.
-pub struct Comments {
+/// The endpoint that lists a site's comments or reviews.
+pub struct CommentEndpoint {
     pub path: &'static str,
-    /// The status of those that are shown.
-    pub shown: &'static str,
-    /// The error's code for an id that does not exist.
+    /// The status of listed comments.
+    pub visible_status: &'static str,
+    /// The error code for an id that does not exist.
     pub no_such_id: &'static str,
 }
 
@@ -35,49 +35,49 @@ struct Id {
     id: i64,
 }
 
-impl Comments {
-    /// Returns those of the ids that are deleted.
+impl CommentEndpoint {
+    /// Returns the ids of deleted comments.
     pub async fn deleted(&self, rest: &Rest<'_>, ids: &[String]) -> Result<Vec<String>, CallError> {
-        let shown = self.with_status(rest, ids, self.shown).await?;
-        let mut open: Vec<String> = ids.iter().filter(|id| !shown.contains(id)).cloned().collect();
+        let visible = self.with_status(rest, ids, self.visible_status).await?;
+        let mut unresolved: Vec<String> = ids.iter().filter(|id| !visible.contains(id)).cloned().collect();
         let mut deleted = Vec::new();
         for status in ["trash", "spam"] {
-            if open.is_empty() {
+            if unresolved.is_empty() {
                 return Ok(deleted);
             }
-            let found = match self.with_status(rest, &open, status).await {
+            let found = match self.with_status(rest, &unresolved, status).await {
                 Ok(found) => found,
-                Err(failed) if is_refused(&failed) => break,
+                Err(failed) if is_inconclusive(&failed) => break,
                 Err(failed) => return Err(failed.error),
             };
-            open.retain(|id| !found.contains(id));
+            unresolved.retain(|id| !found.contains(id));
             deleted.extend(found);
         }
-        for id in open.into_iter().take(SINGLY) {
+        for id in unresolved.into_iter().take(MAX_SINGLE_CHECKS) {
             let path = format!("{}/{id}", self.path);
             let query = [("_fields", "id")];
             let found: Result<Value, RestError> =
                 rest.call(Effect::Repeatable, Method::GET, &path, &query, WpBody::None).await;
             match found {
                 Err(failed) if failed.status == Some(404) && failed.code == self.no_such_id => deleted.push(id),
-                Err(failed) if !is_refused(&failed) => return Err(failed.error),
+                Err(failed) if !is_inconclusive(&failed) => return Err(failed.error),
                 Ok(_) | Err(_) => {}
             }
         }
         Ok(deleted)
     }
 
-    /// Returns those of the ids that have a status.
+    /// Returns the ids of comments with this status.
     async fn with_status(&self, rest: &Rest<'_>, ids: &[String], status: &str) -> Result<Vec<String>, RestError> {
         let include = ids.join(",");
         let query = [("include", include.as_str()), ("status", status), ("per_page", "100"), ("_fields", "id")];
         let found: Vec<Value> = rest.call(Effect::Repeatable, Method::GET, self.path, &query, WpBody::None).await?;
-        let found = found.iter().take(AT_ONCE).filter_map(|one| Id::deserialize(one).ok());
+        let found = found.iter().take(IDS_PER_CALL).filter_map(|one| Id::deserialize(one).ok());
         Ok(found.map(|one| one.id.to_string()).filter(|id| ids.contains(id)).collect())
     }
 }
 
-/// Returns whether the site does not show this to the account, or says something else of it: no deletion.
-fn is_refused(failed: &RestError) -> bool {
+/// Returns whether an error proves nothing: the site does not show this to the account, or rejects the request.
+fn is_inconclusive(failed: &RestError) -> bool {
     matches!(failed.error, CallError::Permanent(_) | CallError::Reauth(_) | CallError::AuthExpired(_))
 }

@@ -10,8 +10,8 @@ pub struct Parts {
     pub body: String,
 }
 
-/// Splits a text: the first line is the title, the rest the body. A text of one line is both. A first line that is too
-/// long for a title stays in the body, and the title is its beginning.
+/// Splits a text. The first line is the title, and the rest the body. A text of one line is both. A first line that is
+/// too long for a title stays in the body, and the title is its beginning.
 pub fn split(text: &str) -> Parts {
     let text = text.trim();
     let (first, rest) = text.split_once('\n').map_or((text, ""), |(first, rest)| (first.trim(), rest.trim()));
@@ -29,7 +29,7 @@ fn shorten(line: &str) -> String {
     format!("{}…", cut[..end].trim_end())
 }
 
-/// Converts a text to paragraphs: an empty line ends a paragraph, a single line break is kept.
+/// Converts a text to paragraphs. An empty line ends a paragraph; a single line break is kept.
 pub fn paragraphs(text: &str) -> String {
     let mut html = String::with_capacity(text.len() + 16);
     let mut open = false;
@@ -58,8 +58,8 @@ pub fn paragraphs(text: &str) -> String {
     html
 }
 
-/// Escapes text for HTML, including attributes, with the references that WordPress writes itself. (Those of the crates
-/// in use are others: `&#38;`, `&apos;`.)
+/// Escapes text for HTML, including attributes, with the character references that WordPress itself uses. (The crates
+/// in use write others: `&#38;`, `&apos;`.)
 pub fn escape(text: &str) -> String {
     let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     text.replace('"', "&quot;").replace('\'', "&#039;")

@@ -1,4 +1,4 @@
-//! Code shared by WordPress and WooCommerce: the REST API's root, its errors, and a text as HTML.
+//! Code shared by WordPress and WooCommerce: the root of the REST API, its errors, and the conversion of texts to HTML.
 //!
 //! Sources: WordPress REST API handbook, "Discovery", "Authentication" (application passwords), "Reference";
 //! WooCommerce REST API documentation, "Authentication over HTTPS", "Errors".
@@ -18,7 +18,7 @@ use url::Url;
 use super::call::{Effect, PlatformClient, sanitize_message};
 use super::{CallError, MarkerSeed};
 
-/// WooCommerce's error codes, of all versions, for a picture that it could not fetch from the given address.
+/// WooCommerce's error codes, in all versions, for an image that it could not download.
 const FETCH_FAILED: [&str; 5] = [
     "woocommerce_product_image_upload_error",
     "woocommerce_rest_product_image_upload_error",
@@ -88,22 +88,22 @@ impl Rest<'_> {
                 .header(http::header::CONTENT_DISPOSITION, format!("attachment; filename=\"{filename}\""))
                 .body(bytes),
         };
-        let answer = self.caller.send(effect, request).await?;
-        if answer.status.is_success() {
-            return Ok(self.caller.read(effect, &answer)?);
+        let response = self.caller.send(effect, request).await?;
+        if response.status.is_success() {
+            return Ok(self.caller.read(effect, &response)?);
         }
-        let problem: WpErrorBody = serde_json::from_slice(&answer.body).unwrap_or_default();
-        let status = answer.status.as_u16();
+        let problem: WpErrorBody = serde_json::from_slice(&response.body).unwrap_or_default();
+        let status = response.status.as_u16();
         let detail = sanitize_message(&problem.message, &[self.password.expose_secret()]);
-        let error = self.by_code(status, &problem.code, detail.as_deref()).unwrap_or_else(|| {
+        let error = self.classify_code(status, &problem.code, detail.as_deref()).unwrap_or_else(|| {
             let code = (!problem.code.is_empty()).then_some(problem.code.as_str());
-            self.caller.classify_status(effect, &answer, code, detail)
+            self.caller.classify_status(effect, &response, code, detail)
         });
         Err(RestError { status: Some(status), code: problem.code, error })
     }
 
     /// Classifies an error by its code, where the code is more precise than the status.
-    fn by_code(&self, status: u16, code: &str, detail: Option<&str>) -> Option<CallError> {
+    fn classify_code(&self, status: u16, code: &str, detail: Option<&str>) -> Option<CallError> {
         let name = self.caller.name();
         let failure = |category, text: &str| {
             let message = detail.map_or_else(|| format!("{name} {text}."), |detail| format!("{name} {text}: {detail}"));
@@ -111,7 +111,7 @@ impl Rest<'_> {
             Failure::of(category, message).from_platform(code)
         };
         Some(match (status, code) {
-            // Not logged in: anything that is not allowed is due to missing credentials
+            // Not logged in: everything that is not allowed is due to missing credentials
             // (rest_authorization_required_code).
             (401, _) => CallError::Reauth(failure(
                 Category::AuthExpired,
@@ -122,7 +122,7 @@ impl Rest<'_> {
                 CallError::Permanent(failure(Category::InvalidContent, "does not accept this image"))
             }
             (500.., _) => return None,
-            // The store could not fetch a picture from us; a retry may succeed.
+            // The store could not download an image from Crier. A retry may succeed.
             (_, code) if FETCH_FAILED.contains(&code) => CallError::Transient(failure(
                 Category::Media,
                 "could not fetch an image; the store must be able to reach the URL of Crier (CRIER_PUBLIC_URL)",
@@ -138,9 +138,9 @@ impl Rest<'_> {
     }
 }
 
-/// Returns the failure of something that the site took and does not show, by its status: a plugin or the site's settings
-/// hold it back. `None` if it is public, or if the site does not say.
-pub(super) fn not_public(platform: &str, what: &str, status: &str) -> Option<CallError> {
+/// Returns the error for a post or comment that the site accepted and does not show, by its status: a plugin or the
+/// site's settings hold it back. `None` if it is public, or if the site returns no status.
+pub(super) fn visibility_error(platform: &str, what: &str, status: &str) -> Option<CallError> {
     if matches!(status, "" | "publish" | "approved") {
         return None;
     }
@@ -168,7 +168,7 @@ pub(super) fn route(root: &str, path: &str, query: &[(&str, &str)]) -> Option<Ur
     Some(url)
 }
 
-/// Returns the address of the site of an API root. It identifies the site, however it was typed.
+/// Returns the URL of the site of an API root. It identifies the site, however its URL was typed.
 pub(super) fn site_of(root: &str) -> String {
     let Ok(mut url) = Url::parse(root) else { return root.to_owned() };
     url.set_query(None);
@@ -178,12 +178,12 @@ pub(super) fn site_of(root: &str) -> String {
     url.as_str().trim_end_matches('/').to_owned()
 }
 
-/// Returns the host of an address, for people.
+/// Returns the host of a URL, for display.
 pub(super) fn host_of(address: &str) -> String {
     Url::parse(address).ok().and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_else(|| address.to_owned())
 }
 
-/// Returns a string that is unique to one target, on any site: its id, and 64 random bits that cannot be guessed.
+/// Returns a string that is unique to one target, on any site: its id and 64 unguessable random bits.
 pub(super) fn unique(seed: MarkerSeed) -> String {
     format!("{}-{}", base36(seed.target_id.unsigned_abs()), base36(seed.random))
 }

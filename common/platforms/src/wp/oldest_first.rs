@@ -1,39 +1,39 @@
-//! Reads comments and reviews forwards by their time, page by page.
+//! Reads comments and reviews from oldest to newest, page by page.
 //!
-//! A comment keeps its time when it is approved, which may be days later. So each look begins ten minutes before what
-//! was read, and once an hour two weeks before.
+//! A comment keeps its time when it is approved, which may be days later. So each sync begins ten minutes before the
+//! newest entry read, and once per hour two weeks before it.
 //!
-//! Source: REST API handbook, "Comments": `after`, `order`, `orderby`, `date_gmt` (UTC, without a sign of it).
+//! Source: REST API handbook, "Comments": `after`, `order`, `orderby`, `date_gmt` (UTC, without a zone).
 
 use chrono::{DateTime, NaiveDateTime, SecondsFormat, TimeDelta, Utc};
 use serde_json::{Value, json};
 
-/// How many entries a page has.
+/// The number of entries per page.
 pub const PAGE: usize = 50;
 const HISTORY: TimeDelta = TimeDelta::days(30);
 const OVERLAP: TimeDelta = TimeDelta::minutes(10);
 const LONG_OVERLAP: TimeDelta = TimeDelta::days(14);
 const LONG_INTERVAL: TimeDelta = TimeDelta::hours(1);
-/// How many pages are read without a pause, however many a site gives.
-const PAGES_AT_ONCE: u64 = 20;
+/// The maximum number of pages per sync.
+const PAGES_PER_SYNC: u64 = 20;
 
 /// A pass over the pages.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pass {
-    /// The page has what is newer.
+    /// The page has entries after this time.
     pub after: DateTime<Utc>,
     /// Whether it is the first page of a pass with the long overlap.
     pub is_long_start: bool,
-    /// The newest entry that was read.
+    /// The time of the newest entry read so far.
     seen: Option<DateTime<Utc>>,
-    /// When this pass began, and the last one with the long overlap.
+    /// The start of this pass, and of the last one with the long overlap.
     began: DateTime<Utc>,
     long: DateTime<Utc>,
     pages: u64,
 }
 
 impl Pass {
-    /// Goes on with a pass, or begins one.
+    /// Continues the pass of a cursor, or begins one.
     pub fn read(cursor: Option<&Value>, now: DateTime<Utc>) -> Self {
         let time = |name: &str| cursor.and_then(|c| c[name].as_str()).and_then(|text| text.parse().ok());
         let (seen, long): (Option<DateTime<Utc>>, Option<DateTime<Utc>>) = (time("seen"), time("long"));
@@ -48,7 +48,7 @@ impl Pass {
         Self { after, is_long_start: is_long, seen, began: now, long, pages: 0 }
     }
 
-    /// Returns the filter of the page.
+    /// Returns the query parameters of the page.
     pub fn query(&self) -> [(&'static str, String); 4] {
         [
             ("after", self.after.to_rfc3339_opts(SecondsFormat::Secs, true)),
@@ -61,20 +61,20 @@ impl Pass {
     /// Returns the cursor after a page with entries of these times, and whether another page follows now.
     pub fn next(self, times: &[DateTime<Utc>]) -> (Value, bool) {
         let newest = times.iter().copied().max();
-        // What claims a later time would hide everything until then.
+        // An entry with a time in the future would hide all others until then.
         let seen = newest.map(|newest| newest.min(self.began)).max(self.seen);
         let text = |at: DateTime<Utc>| at.to_rfc3339_opts(SecondsFormat::Secs, true);
         let mut cursor = json!({ "seen": seen.map(text), "long": text(self.long) });
         match newest.filter(|newest| times.len() >= PAGE && *newest > self.after) {
             Some(newest) => {
-                // Others of the same second may be on the next page.
+                // Entries of the same second may be on the next page.
                 let before = newest - TimeDelta::seconds(1);
                 let after = if before > self.after { before } else { newest };
                 let pages = self.pages + 1;
                 cursor["after"] = Value::from(text(after));
                 cursor["began"] = Value::from(text(self.began));
                 cursor["pages"] = Value::from(pages);
-                (cursor, !pages.is_multiple_of(PAGES_AT_ONCE))
+                (cursor, !pages.is_multiple_of(PAGES_PER_SYNC))
             }
             None => (cursor, false),
         }
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_overlaps_a_little_and_once_an_hour_a_lot() {
+    fn a_sync_overlaps_a_little_and_once_per_hour_a_lot() {
         let first = Pass::read(None, at(0));
         assert_eq!((first.after, first.is_long_start), (at(0) - HISTORY, true));
         let (cursor, more) = first.next(&[at(-20), at(-5)]);
@@ -117,7 +117,7 @@ mod tests {
         let next = Pass::read(Some(&cursor), at(1));
         assert!(more);
         assert_eq!((next.after, next.is_long_start), (at(49) - TimeDelta::seconds(1), false));
-        // A second with more entries than a page is left behind, not read for ever.
+        // A second with more entries than a page is skipped, not read forever.
         let (cursor, more) = next.next(&[at(49); 50]);
         assert!(more);
         let next = Pass::read(Some(&cursor), at(1));

@@ -6,13 +6,9 @@ use super::super::gif;
 use super::*;
 
 const ALL: &[&str] = &["image/jpeg", "image/png", "image/gif", "image/webp"];
-const FREE: PictureRules<'_> = PictureRules {
-    mime_types: ALL,
-    max_bytes: None,
-    max_sides: None,
-    max_pixels: None,
-    gif: GifRules { max_pixels: None, max_frames: None },
-};
+const GIF_FREE: GifRules = GifRules { max_pixels: None, max_frames: None, max_total_pixels: None };
+const FREE: PictureRules<'_> =
+    PictureRules { mime_types: ALL, max_bytes: None, max_sides: None, max_pixels: None, gif: GIF_FREE };
 
 fn fitted(bytes: &Bytes, kind: ImageType, rules: &PictureRules<'_>) -> FittedPicture {
     let fitted = fit_to_rules(bytes.clone(), kind, rules).unwrap();
@@ -70,10 +66,12 @@ fn a_gif_over_its_own_limits_becomes_a_still_picture() {
     let frames = u32::try_from(gif::walk(&bytes).unwrap().frames.len()).unwrap();
     let sides = opened(&bytes).dimensions();
     let pixels = u64::from(sides.0) * u64::from(sides.1);
+    let total = pixels * u64::from(frames);
     for (gif, is_kept) in [
-        (GifRules { max_pixels: Some(pixels), max_frames: Some(frames) }, true),
-        (GifRules { max_pixels: None, max_frames: Some(frames - 1) }, false),
-        (GifRules { max_pixels: Some(pixels - 1), max_frames: None }, false),
+        (GifRules { max_pixels: Some(pixels), max_frames: Some(frames), max_total_pixels: Some(total) }, true),
+        (GifRules { max_frames: Some(frames - 1), ..GIF_FREE }, false),
+        (GifRules { max_pixels: Some(pixels - 1), ..GIF_FREE }, false),
+        (GifRules { max_total_pixels: Some(total - 1), ..GIF_FREE }, false),
     ] {
         let fitted = fitted(&bytes, ImageType::Gif, &PictureRules { gif, ..FREE });
         assert_eq!((fitted.kind == ImageType::Gif, fitted.bytes == bytes), (is_kept, is_kept));

@@ -1,7 +1,7 @@
-//! A stream that the platform does not let an account read: a permission is missing, which only a person can give.
+//! Streams that the platform does not let an account read, because a permission is missing that only a user can grant.
 //!
-//! It is asked for again after an hour, and at once when the account was connected again, which gives it another
-//! token. Until then the cursor says so, and no call is made in vain.
+//! The stream is requested again after an hour, or immediately after the account was connected again, which changes its
+//! token. Until then, the cursor records the denial and no call is made.
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use crier_base::hexadecimal;
@@ -17,15 +17,15 @@ use crate::ConnectorAccount;
 
 const PAUSE: TimeDelta = TimeDelta::hours(1);
 
-/// Names the account's token without showing it.
+/// Returns an identifier of the account's token that does not reveal it.
 fn token_name(account: &ConnectorAccount) -> String {
     let token = account.secrets.get("access_token").unwrap_or_default();
     let digest = Sha256::digest(token.expose_secret().as_bytes());
     hexadecimal::encode(&digest[..8])
 }
 
-/// Returns the page of a stream that was refused to this token less than an hour ago.
-pub fn refused_before(
+/// Returns an empty page if the stream was denied to this token within the last hour.
+pub fn recently_denied(
     account: &ConnectorAccount,
     cursor: Option<&Value>,
     now: DateTime<Utc>,
@@ -33,19 +33,20 @@ pub fn refused_before(
 ) -> Option<InboxPage> {
     let cursor = cursor?;
     let until: DateTime<Utc> = cursor["refused"]["until"].as_str()?.parse().ok()?;
-    let counts = now < until && cursor["refused"]["token"] == token_name(account).as_str();
-    counts.then(|| InboxPage { cursor: cursor.clone(), unavailable: Some(failure.clone()), ..InboxPage::default() })
+    let is_recent = now < until && cursor["refused"]["token"] == token_name(account).as_str();
+    is_recent.then(|| InboxPage { cursor: cursor.clone(), unavailable: Some(failure.clone()), ..InboxPage::default() })
 }
 
-/// Returns the page of a stream that is refused now. `again`: the cursor to begin with when it is allowed.
-pub fn refused(account: &ConnectorAccount, mut again: Value, now: DateTime<Utc>, failure: Failure) -> InboxPage {
+/// Returns an empty page that records that the stream is denied. `restart` is the cursor to begin with when it is
+/// allowed.
+pub fn denied(account: &ConnectorAccount, mut restart: Value, now: DateTime<Utc>, failure: Failure) -> InboxPage {
     let until = (now + PAUSE).to_rfc3339_opts(SecondsFormat::Secs, true);
-    again["refused"] = json!({ "until": until, "token": token_name(account) });
-    InboxPage { cursor: again, unavailable: Some(failure), ..InboxPage::default() }
+    restart["refused"] = json!({ "until": until, "token": token_name(account) });
+    InboxPage { cursor: restart, unavailable: Some(failure), ..InboxPage::default() }
 }
 
-/// Returns the failure of a stream, or of a reply, for which permissions are missing. `target`: how the account was
-/// connected, which decides the variable that names permissions; `what` completes "does not let this account's …".
+/// Returns the failure of a stream or a reply for which permissions are missing. `target` is how the account was
+/// connected, which decides the variable to set. `what` completes "does not allow this account's …".
 pub fn missing_permission(platform: Platform, target: ConnectTarget, what: &str, permissions: &str) -> Failure {
     let name = catalogue::descriptor(platform).name;
     let variable = platform.as_str().to_uppercase();
