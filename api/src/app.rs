@@ -112,8 +112,8 @@ impl App {
 
     /// Sets the minimum transfer rate of request bodies.
     #[must_use]
-    pub fn with_min_rate(self, pace: MinRate) -> Self {
-        Self { min_rate: pace, ..self }
+    pub fn with_min_rate(self, rate: MinRate) -> Self {
+        Self { min_rate: rate, ..self }
     }
 
     /// Sets the minimum transfer rate of large responses.

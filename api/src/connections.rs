@@ -32,7 +32,7 @@ pub struct Connections(Arc<Inner>);
 
 struct Inner {
     /// From this number on, idle connections are closed for new ones.
-    comfortable: usize,
+    eviction_threshold: usize,
     headroom: usize,
     timeouts: FuseConfig,
     stop: CancellationToken,
@@ -62,7 +62,7 @@ impl Connections {
     pub fn new(max: usize, timeouts: FuseConfig, stop: CancellationToken) -> Self {
         let headroom = (max / HEADROOM_SHARE).max(1);
         Self(Arc::new(Inner {
-            comfortable: max.saturating_sub(headroom).max(1),
+            eviction_threshold: max.saturating_sub(headroom).max(1),
             headroom,
             timeouts,
             stop,
@@ -73,14 +73,14 @@ impl Connections {
     }
 
     /// Marks a connection as busy until the value is dropped.
-    pub fn request(&self, client: SocketAddr) -> Option<BusyGuard> {
+    pub fn begin_request(&self, client: SocketAddr) -> Option<BusyGuard> {
         let connection = self.0.open().get(&client)?.clone();
         connection.requests.fetch_add(1, Ordering::Relaxed);
         Some(BusyGuard(connection))
     }
 
     /// Marks a large response as being sent until the value is dropped.
-    pub fn sending(&self, client: SocketAddr) -> Option<SendingGuard> {
+    pub fn begin_sending(&self, client: SocketAddr) -> Option<SendingGuard> {
         let connection = self.0.open().get(&client)?.clone();
         connection.sending.fetch_add(1, Ordering::Relaxed);
         Some(SendingGuard(connection))
@@ -103,20 +103,20 @@ impl Connections {
     }
 
     /// Returns whether clients should use other connections for their next requests.
-    pub fn are_ending(&self) -> bool {
+    pub fn are_closing(&self) -> bool {
         self.0.stop.is_cancelled()
     }
 
     /// Closes every connection after the request in progress. salvo does so itself, except for connections that never
     /// sent a byte, for which it would wait.
-    pub fn end(&self) {
+    pub fn close_gracefully(&self) {
         self.0.open().values().for_each(|connection| connection.control.graceful_shutdown());
     }
 
     /// Closes idle connections if there are too many.
     fn make_room(&self) {
         let open = self.0.open();
-        if open.len() < self.0.comfortable {
+        if open.len() < self.0.eviction_threshold {
             return;
         }
         let mut idle: Vec<&Arc<Connection>> = open.values().filter(|connection| connection.is_idle()).collect();
@@ -125,7 +125,7 @@ impl Connections {
         if count == 0 {
             return;
         }
-        idle.select_nth_unstable_by_key(count - 1, |connection| connection.rank());
+        idle.select_nth_unstable_by_key(count - 1, |connection| connection.eviction_order());
         idle[..count].iter().for_each(|connection| connection.control.abort());
         drop(open);
         metrics::http_connections_evicted(count);
@@ -200,12 +200,12 @@ impl Connection {
             *budget = Some(TimeBudget::new(rate));
             return false;
         };
-        budget.came(elapsed, usize::try_from(sent).unwrap_or(usize::MAX));
+        budget.record(elapsed, usize::try_from(sent).unwrap_or(usize::MAX));
         budget.is_spent()
     }
 
     /// The lowest is closed first.
-    fn rank(&self) -> (bool, u64) {
+    fn eviction_order(&self) -> (bool, u64) {
         (self.has_served.load(Ordering::Relaxed), self.active_at.load(Ordering::Relaxed))
     }
 }

@@ -79,7 +79,7 @@ impl Context {
 
     /// Returns the problems that a request has before any of its values is read: its typos. An endpoint that reads the
     /// query adds its own; [`Context::read`] and [`Context::parse`] begin with them.
-    pub fn typos(&self) -> FieldProblems {
+    pub fn name_problems(&self) -> FieldProblems {
         self.unknown.typos.clone()
     }
 
@@ -90,7 +90,7 @@ impl Context {
 
     /// Reads the body's fields before a transaction begins; problems are reported later, inside it.
     pub fn parse<T>(&self, read: impl FnOnce(&Fields<'_>) -> T) -> ParsedBody<T> {
-        ParsedBody::read(Problems::from(self.typos()), &self.body, read)
+        ParsedBody::read(Problems::from(self.name_problems()), &self.body, read)
     }
 
     /// Returns the trace id for jobs and events that this request causes.

@@ -256,12 +256,12 @@ impl ApiError {
         Self::new(ErrorCode::LimitReached, message)
     }
 
-    /// Fails if `more` would exceed a cap that is the same in every plan. `there`: the current number.
-    pub fn check_cap(whose: &str, cap: usize, what: &str, there: i64, more: usize) -> Result<()> {
-        if usize::try_from(there).unwrap_or_default().saturating_add(more) <= cap {
+    /// Fails if `more` would exceed a cap that is the same in every plan. `current`: the current number.
+    pub fn check_cap(whose: &str, cap: usize, what: &str, current: i64, more: usize) -> Result<()> {
+        if usize::try_from(current).unwrap_or_default().saturating_add(more) <= cap {
             return Ok(());
         }
-        let message = format!("{whose} can have at most {cap} {what}; it already has {there}. Delete some first.");
+        let message = format!("{whose} can have at most {cap} {what}; it already has {current}. Delete some first.");
         Err(Self::new(ErrorCode::LimitReached, message))
     }
 

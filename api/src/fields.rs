@@ -27,18 +27,18 @@ const MAX_URL_LENGTH: usize = 2048;
 /// How many problems one response lists. Validation stops at this number.
 pub const MAX_PROBLEMS: usize = 100;
 /// How many enum values a list may have, duplicates included.
-const MAX_WORDS: usize = 100;
+const MAX_ENUM_VALUES: usize = 100;
 /// The maximum number of characters of a canonical decomposition: a text with more than this many times the characters
 /// allowed is too long after any normalization.
 const MAX_DECOMPOSITION: usize = 4;
 /// The longest text that is parsed as a time.
-const MAX_TIME: usize = 100;
+const MAX_TIME_LENGTH: usize = 100;
 
 // A field of a body. In the document it is an `Option`.
 #[derive(Clone, Debug, PartialEq, Eq, JsonSchema)]
 #[schemars(with = "Option<T>")]
 pub enum PatchField<T> {
-    Absent,
+    Omitted,
     Null,
     Value(T),
 }
@@ -48,23 +48,23 @@ impl<T> PatchField<T> {
     pub fn value(self) -> Option<T> {
         match self {
             Self::Value(value) => Some(value),
-            Self::Absent | Self::Null => None,
+            Self::Omitted | Self::Null => None,
         }
     }
 
     pub fn map<U>(self, f: impl FnOnce(T) -> U) -> PatchField<U> {
         match self {
-            Self::Absent => PatchField::Absent,
+            Self::Omitted => PatchField::Omitted,
             Self::Null => PatchField::Null,
             Self::Value(value) => PatchField::Value(f(value)),
         }
     }
 
-    /// Returns the value after a PUT: absent keeps `was`, null sets `empty`.
-    pub fn apply_to(self, was: T, empty: T) -> T {
+    /// Returns the value after a PUT: absent keeps `current`, null sets `empty`.
+    pub fn apply_to(self, current: T, cleared: T) -> T {
         match self {
-            Self::Absent => was,
-            Self::Null => empty,
+            Self::Omitted => current,
+            Self::Null => cleared,
             Self::Value(value) => value,
         }
     }
@@ -120,8 +120,8 @@ impl Problems {
             return true;
         }
         let within = format!("{path}.");
-        let mut behind = found.fields.range::<str, _>((Bound::Included(within.as_str()), Bound::Unbounded));
-        behind.next().is_some_and(|(first, _)| first.starts_with(&within))
+        let mut nested = found.fields.range::<str, _>((Bound::Included(within.as_str()), Bound::Unbounded));
+        nested.next().is_some_and(|(first, _)| first.starts_with(&within))
     }
 
     /// Adds the problems of `other`, with paths renamed by `rename`, except for fields that have a problem already.
@@ -196,8 +196,8 @@ impl<'a> Fields<'a> {
     }
 
     /// Adds a problem if the value is absent or null, unless the field already has one.
-    pub fn required<T>(&self, name: &str, given: PatchField<T>) -> Option<T> {
-        let value = given.value();
+    pub fn required<T>(&self, name: &str, field: PatchField<T>) -> Option<T> {
+        let value = field.value();
         if value.is_none() && !self.problems.has(&self.path(name)) {
             self.problem(name, "This field is required.");
         }
@@ -207,12 +207,12 @@ impl<'a> Fields<'a> {
     fn read<T>(&self, name: &str, read: impl FnOnce(&'a Value) -> std::result::Result<T, String>) -> PatchField<T> {
         steps::count_step();
         match self.object.get(name) {
-            None => PatchField::Absent,
+            None => PatchField::Omitted,
             Some(Value::Null) => PatchField::Null,
             Some(value) => read(value).map_or_else(
                 |message| {
                     self.problem(name, message);
-                    PatchField::Absent
+                    PatchField::Omitted
                 },
                 PatchField::Value,
             ),
@@ -226,7 +226,7 @@ impl<'a> Fields<'a> {
 
     /// Reads an enum value.
     pub fn enum_value<T: FromStr<Err = UnknownWord>>(&self, name: &str) -> PatchField<T> {
-        self.read(name, |value| word(value))
+        self.read(name, |value| parse_enum_value(value))
     }
 
     pub fn flag(&self, name: &str) -> PatchField<bool> {
@@ -236,9 +236,9 @@ impl<'a> Fields<'a> {
     /// Reads a whole number in the range.
     pub fn number(&self, name: &str, range: RangeInclusive<i64>) -> PatchField<i64> {
         self.read(name, |value| {
-            let (least, most) = (range.start(), range.end());
+            let (min, max) = (range.start(), range.end());
             let found = value.as_i64().filter(|n| range.contains(n));
-            found.ok_or_else(|| format!("Must be an integer from {least} to {most}."))
+            found.ok_or_else(|| format!("Must be an integer from {min} to {max}."))
         })
     }
 
@@ -265,7 +265,7 @@ impl<'a> Fields<'a> {
     pub fn time(&self, name: &str, zone: &str) -> PatchField<DateTime<Utc>> {
         self.read(name, |value| {
             let zone = zone.parse().unwrap_or(chrono_tz::UTC);
-            let text = value.as_str().filter(|text| text.len() <= MAX_TIME);
+            let text = value.as_str().filter(|text| text.len() <= MAX_TIME_LENGTH);
             let found = text.and_then(|text| time::parse(text, zone));
             found.ok_or_else(|| "Must be a time such as 2026-05-01T09:30:00Z or 2026-05-01T09:30:00+02:00.".to_owned())
         })
@@ -290,10 +290,10 @@ impl<'a> Fields<'a> {
     }
 
     /// Reads a list; its length is checked before its elements.
-    fn list(&self, name: &str, most: usize, what: &str) -> PatchField<&'a Vec<Value>> {
+    fn list(&self, name: &str, max: usize, what: &str) -> PatchField<&'a Vec<Value>> {
         self.read(name, |value| match value.as_array() {
-            Some(list) if list.len() > most => {
-                Err(format!("Must have at most {most} elements; this has {}.", list.len()))
+            Some(list) if list.len() > max => {
+                Err(format!("Must have at most {max} elements; this has {}.", list.len()))
             }
             Some(list) => Ok(list),
             None => Err(format!("Must be an array of {what}.")),
@@ -309,9 +309,9 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// Reads at most `most` ids, without duplicates.
-    pub fn ids(&self, name: &str, most: usize) -> PatchField<Vec<i64>> {
-        self.list(name, most, "integers").map(|list| {
+    /// Reads at most `max` ids, without duplicates.
+    pub fn ids(&self, name: &str, max: usize) -> PatchField<Vec<i64>> {
+        self.list(name, max, "integers").map(|list| {
             let (mut ids, mut seen) = (Vec::with_capacity(list.len()), HashSet::with_capacity(list.len()));
             for (i, value) in self.each(list) {
                 match value.as_i64().filter(|id| *id > 0) {
@@ -326,9 +326,9 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// Reads at most `most` texts, trimmed, with a length in characters; duplicates are dropped.
-    pub fn texts(&self, name: &str, most: usize, length: RangeInclusive<usize>) -> PatchField<Vec<String>> {
-        self.list(name, most, "strings").map(|list| {
+    /// Reads at most `max` texts, trimmed, with a length in characters; duplicates are dropped.
+    pub fn texts(&self, name: &str, max: usize, length: RangeInclusive<usize>) -> PatchField<Vec<String>> {
+        self.list(name, max, "strings").map(|list| {
             let mut texts = Vec::with_capacity(list.len());
             for (i, value) in self.each(list) {
                 let trimmed = value.as_str().map_or_else(|| value.clone(), |text| Value::from(text.trim()));
@@ -343,8 +343,8 @@ impl<'a> Fields<'a> {
     }
 
     /// Reads a list of email addresses; duplicates are dropped.
-    pub fn email_addresses(&self, name: &str, most: usize) -> PatchField<Vec<String>> {
-        self.list(name, most, "email addresses").map(|list| {
+    pub fn email_addresses(&self, name: &str, max: usize) -> PatchField<Vec<String>> {
+        self.list(name, max, "email addresses").map(|list| {
             let mut addresses: Vec<String> = Vec::with_capacity(list.len());
             for (i, value) in self.each(list) {
                 match value.as_str().map(str::trim).filter(|text| is_address(text)) {
@@ -361,23 +361,23 @@ impl<'a> Fields<'a> {
 
     /// Reads at least one enum value; duplicates are dropped.
     pub fn enum_values<T: FromStr<Err = UnknownWord> + PartialEq>(&self, name: &str) -> PatchField<Vec<T>> {
-        let list = match self.list(name, MAX_WORDS, "names") {
+        let list = match self.list(name, MAX_ENUM_VALUES, "names") {
             PatchField::Value(list) if list.is_empty() => {
                 self.problem(name, "Choose at least one event.");
-                PatchField::Absent
+                PatchField::Omitted
             }
             list => list,
         };
         list.map(|list| {
-            let mut words = Vec::new();
+            let mut values = Vec::new();
             for (i, value) in self.each(list) {
-                match word(value) {
-                    Ok(word) if words.contains(&word) => {}
-                    Ok(word) => words.push(word),
+                match parse_enum_value(value) {
+                    Ok(value) if values.contains(&value) => {}
+                    Ok(value) => values.push(value),
                     Err(message) => self.problem(&format!("{name}.{i}"), message),
                 }
             }
-            words
+            values
         })
     }
 
@@ -391,9 +391,9 @@ impl<'a> Fields<'a> {
         Fields { object, prefix: format!("{}.", self.path(name)), problems: self.problems }
     }
 
-    /// Reads at most `most` objects with `read`, in order.
-    pub fn objects<T>(&self, name: &str, most: usize, read: impl Fn(&Fields<'a>) -> Option<T>) -> PatchField<Vec<T>> {
-        self.list(name, most, "objects").map(|list| {
+    /// Reads at most `max` objects with `read`, in order.
+    pub fn objects<T>(&self, name: &str, max: usize, read: impl Fn(&Fields<'a>) -> Option<T>) -> PatchField<Vec<T>> {
+        self.list(name, max, "objects").map(|list| {
             let each = self.each(list).filter_map(|(i, value)| match value.as_object() {
                 Some(object) => read(&self.within(&format!("{name}.{i}"), object)),
                 None => {
@@ -411,20 +411,20 @@ fn text(value: &Value, length: &RangeInclusive<usize>) -> std::result::Result<St
     if text.contains('\0') {
         return Err("Must not contain the NUL character.".to_owned());
     }
-    let (sent, most) = (text.chars().count(), *length.end());
-    if sent > most.saturating_mul(MAX_DECOMPOSITION) {
-        return Err(format!("Must have at most {most} characters; this has {sent}."));
+    let (sent, max) = (text.chars().count(), *length.end());
+    if sent > max.saturating_mul(MAX_DECOMPOSITION) {
+        return Err(format!("Must have at most {max} characters; this has {sent}."));
     }
     let text = if is_nfc(text) { text.to_owned() } else { text.nfc().collect() };
     match text.chars().count() {
-        n if n > most => Err(format!("Must have at most {most} characters; this has {n}.")),
+        n if n > max => Err(format!("Must have at most {max} characters; this has {n}.")),
         0 if *length.start() > 0 => Err("Must not be empty.".to_owned()),
         n if n < *length.start() => Err(format!("Must have at least {} characters; this has {n}.", length.start())),
         _ => Ok(text),
     }
 }
 
-fn word<T: FromStr<Err = UnknownWord>>(value: &Value) -> std::result::Result<T, String> {
+fn parse_enum_value<T: FromStr<Err = UnknownWord>>(value: &Value) -> std::result::Result<T, String> {
     let text = value.as_str().ok_or("Must be a string.")?;
     text.parse().map_err(|unknown| unknown_word(&unknown))
 }

@@ -42,7 +42,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// A client that sends nothing for this long is assumed to wait for the response.
 const DRAIN_IDLE_TIMEOUT: Duration = Duration::from_millis(200);
 /// The maximum length of a path segment in bytes; all valid ones are shorter.
-const MAX_PATH_PART: usize = 255;
+const MAX_SEGMENT_BYTES: usize = 255;
 
 pub struct RequestMiddleware {
     pub app: Arc<App>,
@@ -53,7 +53,7 @@ pub struct RequestMiddleware {
 impl salvo::Handler for RequestMiddleware {
     async fn handle(&self, req: &mut Request, depot: &mut Depot, res: &mut Response, ctrl: &mut FlowCtrl) {
         let started = Instant::now();
-        let _busy = client_of(req).and_then(|client| self.connections.request(client));
+        let _busy = client_of(req).and_then(|client| self.connections.begin_request(client));
         admission::notice_untrusted_proxy(&self.app, req);
         let id = format!("req_{}", crier_base::random::text(24).unwrap_or_else(|_| "unknown".to_owned()));
         depot.insert_typed(RequestId(id.clone()));
@@ -69,20 +69,20 @@ impl salvo::Handler for RequestMiddleware {
         let span =
             tracing::info_span!("request", request_id = %id, method = %req.method(), path = loggable(req.uri().path()));
         let traced = traces::Span::request(&id, req.method(), req.headers());
-        traced.within(pin!(self.answer(req, depot, res, ctrl, &id).instrument(span.clone()))).await;
+        traced.within(pin!(self.respond(req, depot, res, ctrl, &id).instrument(span.clone()))).await;
         if *req.method() == Method::HEAD {
-            announce_length(res);
+            set_content_length(res);
         }
         self.lease_body(req, res, &id);
-        if self.connections.are_ending() {
+        if self.connections.are_closing() {
             res.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        let (status, took) = (res.status_code.unwrap_or(StatusCode::OK), started.elapsed());
-        span.in_scope(|| tracing::debug!(status = status.as_u16(), ms = took.as_millis(), "answered"));
+        let (status, elapsed) = (res.status_code.unwrap_or(StatusCode::OK), started.elapsed());
+        span.in_scope(|| tracing::debug!(status = status.as_u16(), ms = elapsed.as_millis(), "answered"));
         let route = route(req, depot);
         traced.answered(req.method(), Some(route.as_str()).filter(|route| *route != NO_ROUTE), status);
         drop(traced);
-        metrics::http_request(req.method(), route, status, took);
+        metrics::http_request(req.method(), route, status, elapsed);
         if status.is_client_error() || status.is_server_error() {
             drain(req).await;
         }
@@ -90,30 +90,30 @@ impl salvo::Handler for RequestMiddleware {
 }
 
 impl RequestMiddleware {
-    async fn answer(&self, req: &mut Request, depot: &mut Depot, res: &mut Response, ctrl: &mut FlowCtrl, id: &str) {
+    async fn respond(&self, req: &mut Request, depot: &mut Depot, res: &mut Response, ctrl: &mut FlowCtrl, id: &str) {
         if !is_plainly_framed(req.headers()) {
             let error = ApiError::new(ErrorCode::InvalidJson, "`Transfer-Encoding` must be `chunked`.");
             ctrl.skip_rest();
-            return reply::refusal(&self.app, res, &error, id);
+            return reply::write_error(&self.app, res, &error, id);
         }
-        if !path_fits(req.uri().path()) {
+        if !is_valid_path(req.uri().path()) {
             res.status_code(StatusCode::NOT_FOUND);
             ctrl.skip_rest();
         }
         let next = AssertUnwindSafe(ctrl.call_next(req, depot, res)).catch_unwind().await;
         if let Err(panic) = next {
-            reply::refusal(&self.app, res, &reply::panic_error(&panic), id);
+            reply::write_error(&self.app, res, &reply::panic_error(&panic), id);
             return;
         }
         let status = res.status_code.unwrap_or(StatusCode::OK);
-        let unanswered = res.body.is_none() || res.body.is_error();
-        if !(unanswered && (status.is_client_error() || status.is_server_error())) {
+        let has_no_body = res.body.is_none() || res.body.is_error();
+        if !(has_no_body && (status.is_client_error() || status.is_server_error())) {
             return;
         }
         if req.uri().path().starts_with(PREFIX) {
             admission::count_unauthenticated(&self.app, req, res).await;
         }
-        reply::refusal(&self.app, res, &error_of(status), id);
+        reply::write_error(&self.app, res, &error_of(status), id);
     }
 
     /// Makes a large body hold a part of the budget for responses until it is sent. Without a free part, a read is rejected;
@@ -127,7 +127,7 @@ impl RequestMiddleware {
         holders.extend(req.extensions().get::<CallerHolders>().into_iter().flat_map(|caller| caller.0));
         let exceeded = match self.app.outgoing.take(bytes, holders) {
             Ok(lease) => {
-                let sending = client_of(req).and_then(|client| self.connections.sending(client));
+                let sending = client_of(req).and_then(|client| self.connections.begin_sending(client));
                 return outgoing::send(res, lease, sending);
             }
             Err(exceeded) => exceeded,
@@ -140,7 +140,7 @@ impl RequestMiddleware {
         for name in [ACCEPT_RANGES, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_RANGE, ETAG] {
             res.headers_mut().remove(name);
         }
-        reply::refusal(&self.app, res, &exceeded.into(), id);
+        reply::write_error(&self.app, res, &exceeded.into(), id);
     }
 }
 
@@ -172,7 +172,7 @@ fn error_of(status: StatusCode) -> ApiError {
 }
 
 /// Sets the length that the body of a GET would have; salvo drops the body of a HEAD.
-fn announce_length(res: &mut Response) {
+fn set_content_length(res: &mut Response) {
     if let Some(length) = res.body.size().filter(|length| *length > 0) {
         res.headers_mut().insert(CONTENT_LENGTH, length.into());
     }
@@ -200,16 +200,18 @@ fn is_plainly_framed(headers: &HeaderMap) -> bool {
 
 /// Returns whether every path segment can be a name or an id. Otherwise the path does not exist, whatever the method,
 /// so no handler or query receives text that it cannot process.
-fn path_fits(path: &str) -> bool {
-    path.split('/').all(part_fits)
+fn is_valid_path(path: &str) -> bool {
+    path.split('/').all(is_valid_segment)
 }
 
 /// Returns whether a decoded segment is UTF-8 without control characters, not too long, and fits 63 bits if it is a
 /// number.
-fn part_fits(part: &str) -> bool {
+fn is_valid_segment(part: &str) -> bool {
     let Ok(text) = percent_decode_str(part).decode_utf8() else { return false };
     let is_number = text.len() > 18 && text.bytes().all(|b| b.is_ascii_digit());
-    text.len() <= MAX_PATH_PART && !text.chars().any(char::is_control) && (!is_number || text.parse::<i64>().is_ok())
+    text.len() <= MAX_SEGMENT_BYTES
+        && !text.chars().any(char::is_control)
+        && (!is_number || text.parse::<i64>().is_ok())
 }
 
 fn route(req: &Request, depot: &Depot) -> String {
@@ -221,9 +223,9 @@ fn route(req: &Request, depot: &Depot) -> String {
 }
 
 async fn drain(req: &mut Request) {
-    let announced = req.headers().get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
+    let content_length = req.headers().get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
     // With `Expect`, the client has not sent the body yet; a body larger than the limit is cut off.
-    if req.headers().contains_key(EXPECT) || announced.is_some_and(|n| n > MAX_DRAINED_BYTES) {
+    if req.headers().contains_key(EXPECT) || content_length.is_some_and(|n| n > MAX_DRAINED_BYTES) {
         return;
     }
     let mut body = req.take_body();
@@ -255,17 +257,17 @@ mod tests {
 
     #[test]
     fn numbers_over_63_bits_are_not_ids() {
-        assert!(path_fits("/api/public/v1/brands/9223372036854775807/posts"));
-        assert!(!path_fits("/api/public/v1/brands/9223372036854775808/posts"));
-        assert!(!path_fits("/brands/99999999999999999999"));
-        assert!(!path_fits("/brands/9999999999999999999%39"));
-        assert!(path_fits("/brands/abc/1"));
+        assert!(is_valid_path("/api/public/v1/brands/9223372036854775807/posts"));
+        assert!(!is_valid_path("/api/public/v1/brands/9223372036854775808/posts"));
+        assert!(!is_valid_path("/brands/99999999999999999999"));
+        assert!(!is_valid_path("/brands/9999999999999999999%39"));
+        assert!(is_valid_path("/brands/abc/1"));
     }
 
     #[test]
     fn non_utf8_paths_are_rejected() {
         for good in ["/", "//", "/@%C3%A4", "/sandbox/demo", "/%2e%2E", "/100%", &format!("/{}", "a".repeat(255))] {
-            assert!(path_fits(good), "{good}");
+            assert!(is_valid_path(good), "{good}");
         }
         for bad in [
             "/sandbox/%00",
@@ -277,7 +279,7 @@ mod tests {
             "/%C2%85",
             &format!("/{}", "a".repeat(256)),
         ] {
-            assert!(!path_fits(bad), "{bad}");
+            assert!(!is_valid_path(bad), "{bad}");
         }
     }
 }

@@ -53,7 +53,7 @@ fn positive(text: &str) -> Option<i64> {
 }
 
 /// Returns a page as a response. It ends early if its records are larger than [`MAX_BYTES`].
-pub fn answer<T: Serialize>(cx: &Context, page: PageRequest, found: Page<T>) -> Result<ApiResponse> {
+pub fn respond<T: Serialize>(cx: &Context, page: PageRequest, found: Page<T>) -> Result<ApiResponse> {
     let mut records = Records::new();
     records.write(found.rows, MAX_BYTES)?;
     let page = records.shorten(page, MAX_BYTES);
@@ -98,7 +98,7 @@ impl Records {
         if self.json.len() <= max_bytes {
             return page;
         }
-        let page = shortened(page, self.ends.partition_point(|end| *end <= max_bytes).max(1));
+        let page = shorten_page(page, self.ends.partition_point(|end| *end <= max_bytes).max(1));
         self.ends.truncate(usize::try_from(page.per_page).unwrap_or(1));
         self.json.truncate(self.ends.last().copied().unwrap_or_default());
         page
@@ -118,21 +118,21 @@ fn not_serialized(error: serde_json::Error) -> ApiError {
 
 /// Returns the largest page that begins where `page` does and has at most `rows` records. Pages of a size that divides
 /// that of `page` have such a beginning.
-pub fn shortened(page: PageRequest, rows: usize) -> PageRequest {
-    let most = i64::try_from(rows).unwrap_or(page.per_page).clamp(1, page.per_page);
-    let per_page = (1..=most).rev().find(|size| page.per_page % size == 0).unwrap_or(1);
+pub fn shorten_page(page: PageRequest, rows: usize) -> PageRequest {
+    let max = i64::try_from(rows).unwrap_or(page.per_page).clamp(1, page.per_page);
+    let per_page = (1..=max).rev().find(|size| page.per_page % size == 0).unwrap_or(1);
     PageRequest { page: page.offset() / per_page + 1, per_page }
 }
 
 /// Where a page is in its list, beside its records.
 #[derive(Serialize, Debug)]
 struct Position {
-    links: Ends,
+    links: Links,
     meta: Meta,
 }
 
 #[derive(Serialize, Debug)]
-struct Ends {
+struct Links {
     first: String,
     last: String,
     prev: Option<String>,
@@ -160,23 +160,24 @@ struct Link {
 
 impl Position {
     /// `shown`: the number of records on the page; `total`: that of the list.
-    fn new(path: &str, query: &Query, page: PageRequest, shown: usize, total: i64) -> Self {
+    fn new(path: &str, query: &Query, page: PageRequest, count: usize, total: i64) -> Self {
         let last = last_page(total, page.per_page);
-        let others = others(query, page.per_page);
-        let url = |n: i64| format!("{path}?{others}page={n}");
+        let other_parameters = other_parameters(query, page.per_page);
+        let url = |n: i64| format!("{path}?{other_parameters}page={n}");
         let prev = (page.page > 1).then(|| url(page.page - 1));
         let next = (page.page < last).then(|| url(page.page + 1));
-        let shown = i64::try_from(shown).unwrap_or(0);
-        let from = (shown > 0).then(|| page.offset() + 1);
-        let end = |url: &Option<String>, label: &str| Link { url: url.clone(), label: label.to_owned(), active: false };
-        let mut links = vec![end(&prev, "&laquo; Previous")];
+        let count = i64::try_from(count).unwrap_or(0);
+        let from = (count > 0).then(|| page.offset() + 1);
+        let link =
+            |url: &Option<String>, label: &str| Link { url: url.clone(), label: label.to_owned(), active: false };
+        let mut links = vec![link(&prev, "&laquo; Previous")];
         links.extend(window(page.page, last).into_iter().map(|slot| match slot {
             Some(n) => Link { url: Some(url(n)), label: n.to_string(), active: n == page.page },
             None => Link { url: None, label: "...".to_owned(), active: false },
         }));
-        links.push(end(&next, "Next &raquo;"));
+        links.push(link(&next, "Next &raquo;"));
         Self {
-            links: Ends { first: url(1), last: url(last), prev, next },
+            links: Links { first: url(1), last: url(last), prev, next },
             meta: Meta {
                 current_page: page.page,
                 from,
@@ -184,7 +185,7 @@ impl Position {
                 links,
                 path: path.to_owned(),
                 per_page: page.per_page,
-                to: from.map(|from| from + shown - 1),
+                to: from.map(|from| from + count - 1),
                 total,
             },
         }
@@ -192,7 +193,7 @@ impl Position {
 }
 
 /// Returns the other query parameters, with the `per_page` that the page has.
-fn others(query: &Query, per_page: i64) -> String {
+fn other_parameters(query: &Query, per_page: i64) -> String {
     let wanted = query.get("per_page").map_or(Some(DEFAULT_PER_PAGE), positive).map(|wanted| wanted.min(MAX_PER_PAGE));
     if wanted == Some(per_page) {
         return query.without(&["page"]);
@@ -313,7 +314,7 @@ mod tests {
         #[test]
         fn a_shortened_page_begins_at_the_same_record(page in 1_i64..1_000, per_page in 1_i64..=100, rows in 1_usize..=100) {
             let page = PageRequest { page, per_page };
-            let short = shortened(page, rows);
+            let short = shorten_page(page, rows);
             prop_assert_eq!(short.offset(), page.offset());
             prop_assert!(short.per_page >= 1 && short.per_page <= per_page.min(rows as i64));
         }

@@ -19,23 +19,23 @@ const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
 const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 const NOSNIFF: HeaderName = HeaderName::from_static("x-content-type-options");
 
-pub fn success(res: &mut Response, answer: &ApiResponse) {
-    res.status_code(StatusCode::from_u16(answer.status).unwrap_or(StatusCode::OK));
-    if let Some(location) = answer.location.as_deref().and_then(|path| HeaderValue::from_str(path).ok()) {
+pub fn write_success(res: &mut Response, response: &ApiResponse) {
+    res.status_code(StatusCode::from_u16(response.status).unwrap_or(StatusCode::OK));
+    if let Some(location) = response.location.as_deref().and_then(|path| HeaderValue::from_str(path).ok()) {
         res.headers_mut().insert(LOCATION, location);
     }
-    if answer.replayed {
+    if response.replayed {
         res.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
     }
-    if answer.body.is_empty() {
+    if response.body.is_empty() {
         res.body(ResBody::None);
     } else {
-        json(res, answer.body.clone());
+        json(res, response.body.clone());
     }
 }
 
 /// Logs the internal cause, and writes the error response.
-pub fn refusal(app: &App, res: &mut Response, error: &ApiError, request_id: &str) {
+pub fn write_error(app: &App, res: &mut Response, error: &ApiError, request_id: &str) {
     error.log();
     res.status_code(error.code.status());
     if let Some(seconds) = error.retry_after {

@@ -12,7 +12,7 @@ pub const PREFIX: &str = "/api/public/v1";
 
 /// The maximum size of a body that is stored under an `Idempotency-Key`, in bytes. For a larger one the ids of its
 /// records are stored, if its endpoint can render it again.
-pub const MAX_KEPT: usize = 64 << 10;
+pub const MAX_STORED_BYTES: usize = 64 << 10;
 
 /// A success response. It, or the ids to render it from, is stored under an `Idempotency-Key`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,9 +73,9 @@ impl ApiResponse {
         Self { records: records.into(), ..self }
     }
 
-    /// Returns what is stored of it. `renders_again`: whether its endpoint can render it from its records.
-    pub fn to_stored(&self, renders_again: bool) -> idempotency::StoredResponse {
-        let body = if renders_again && self.body.len() > MAX_KEPT {
+    /// Returns what is stored of it. `can_rerender`: whether its endpoint can render it from its records.
+    pub fn to_stored(&self, can_rerender: bool) -> idempotency::StoredResponse {
+        let body = if can_rerender && self.body.len() > MAX_STORED_BYTES {
             StoredBody::Records(self.records.clone())
         } else {
             StoredBody::Whole(self.body.clone())
@@ -86,10 +86,10 @@ impl ApiResponse {
 
 impl From<idempotency::StoredResponse> for ApiResponse {
     fn from(stored: idempotency::StoredResponse) -> Self {
-        let answer = Self { status: stored.status, location: stored.location, replayed: true, ..Self::no_content() };
+        let response = Self { status: stored.status, location: stored.location, replayed: true, ..Self::no_content() };
         match stored.body {
-            StoredBody::Whole(body) => Self { body, ..answer },
-            StoredBody::Records(records) => Self { records, is_reference: true, ..answer },
+            StoredBody::Whole(body) => Self { body, ..response },
+            StoredBody::Records(records) => Self { records, is_reference: true, ..response },
         }
     }
 }

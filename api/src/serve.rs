@@ -104,7 +104,7 @@ pub async fn serve_on(app: Arc<App>, listener: TcpListener, max_connections: usi
         stop.signal.cancelled().await;
         tokio::time::sleep(stop.delay).await;
         handle.stop_graceful(stop.drain);
-        open.end();
+        open.close_gracefully();
     });
     let served = server.try_serve(service(app, connections)).await;
     watch.abort();

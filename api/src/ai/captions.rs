@@ -40,14 +40,14 @@ pub struct CaptionRequest {
 }
 
 impl TextModel<'_> {
-    pub async fn captions(&self, request: &CaptionRequest) -> Result<Vec<String>> {
-        let ask = StructuredRequest {
+    pub async fn generate_captions(&self, request: &CaptionRequest) -> Result<Vec<String>> {
+        let object_request = StructuredRequest {
             name: "captions",
             schema: list_schema("captions"),
             instructions: instructions(request),
             text: &request.prompt,
         };
-        self.request_object(&ask, |object| validate_captions(request, object)).await
+        self.request_object(&object_request, |object| validate_captions(request, object)).await
     }
 }
 
@@ -113,13 +113,13 @@ fn validate_captions(request: &CaptionRequest, object: &Value) -> CheckResult<Ve
     for text in found {
         let text: String = text.nfc().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect();
         let text = text.trim();
-        let unkept = extras::violation(request, text);
-        let text = if unkept.is_some() { &extras::strip_unwanted(request, text) } else { text };
+        let violation = extras::violation(request, text);
+        let text = if violation.is_some() { &extras::strip_unwanted(request, text) } else { text };
         if captions.len() == request.count || text.is_empty() || !seen.insert(text.to_lowercase()) {
             continue;
         }
         let too_long = || problem(platform, text).map(|problem| format!("{problem} Write shorter ones."));
-        if let Some(problem) = unkept.map(str::to_owned).or_else(too_long) {
+        if let Some(problem) = violation.map(str::to_owned).or_else(too_long) {
             wrong.get_or_insert(problem);
         }
         captions.extend(fitted(platform, text));
@@ -151,8 +151,8 @@ fn fitted(platform: Option<&Descriptor>, caption: &str) -> Option<String> {
     }
     let cut = |at: usize| format!("{}…", caption[..at].trim_end_matches(|c: char| c.is_whitespace() || c == ','));
     let longest = |ends: Vec<usize>| {
-        let most = ends.partition_point(|at| fits(&cut(*at)));
-        (most > 0).then(|| cut(ends[most - 1]))
+        let fitting = ends.partition_point(|at| fits(&cut(*at)));
+        (fitting > 0).then(|| cut(ends[fitting - 1]))
     };
     // Prefers word boundaries; a text without any is cut between graphemes.
     let words = caption.split_word_bound_indices().filter(|(_, word)| word.trim().is_empty()).map(|(at, _)| at);
@@ -186,12 +186,12 @@ mod tests {
 
     #[test]
     fn the_requested_number_of_distinct_captions_is_returned() {
-        let judge = |count, list: Value| validate_captions(&request(None, count), &json!({ "captions": list }));
+        let validate = |count, list: Value| validate_captions(&request(None, count), &json!({ "captions": list }));
         assert!(
-            matches!(judge(2, json!([" A\u{0} ", "a", "", "B", "C"])), CheckResult::Good(found) if found == ["A", "B"])
+            matches!(validate(2, json!([" A\u{0} ", "a", "", "B", "C"])), CheckResult::Good(found) if found == ["A", "B"])
         );
         for bad in [json!(["A", "a"]), json!(["A"]), json!([]), json!(["A", 5]), json!("A"), Value::Null] {
-            assert!(matches!(judge(2, bad.clone()), CheckResult::Bad(_)), "{bad}");
+            assert!(matches!(validate(2, bad.clone()), CheckResult::Bad(_)), "{bad}");
         }
     }
 

@@ -12,7 +12,7 @@ use super::{AiError, ImageModel, Result};
 /// No limits: the media library enforces them.
 const ANY: Limits = Limits { max_bytes: u64::MAX, max_pixels: u64::MAX };
 
-/// A request for a picture.
+/// A request for an image.
 #[derive(Clone, Debug)]
 pub struct ImageRequest {
     pub prompt: String,
@@ -21,7 +21,7 @@ pub struct ImageRequest {
 }
 
 impl ImageModel<'_> {
-    pub async fn picture(&self, request: &ImageRequest) -> Result<Bytes> {
+    pub async fn generate_image(&self, request: &ImageRequest) -> Result<Bytes> {
         // `auto` is omitted: not every server knows the value.
         let size = (request.size != Size::Auto).then_some(("size", request.size.as_str()));
         let quality = (request.quality != Quality::Auto).then_some(("quality", request.quality.as_str()));

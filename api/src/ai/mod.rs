@@ -35,7 +35,7 @@ pub const PROVIDER_TIMEOUT: Duration = Duration::from_secs(20);
 pub enum AiError {
     /// The provider or its model refuses this prompt.
     #[error("the prompt is refused: {0}")]
-    Refused(String),
+    Rejected(String),
     /// No response or an error response: caused by the operator's configuration or the provider's state.
     #[error("the provider is not available: {0}")]
     Unavailable(String),
@@ -71,11 +71,12 @@ pub struct ImageModel<'a> {
 }
 
 impl Ai {
-    /// Creates the client. `max_picture`: maximum size of a picture in bytes.
-    pub fn new(config: &AiConfig, clients: &Clients, max_picture: u64, timeout: Duration) -> Self {
+    /// Creates the client. `max_image_bytes`: maximum size of a picture in bytes.
+    pub fn new(config: &AiConfig, clients: &Clients, max_image_bytes: u64, timeout: Duration) -> Self {
         let provider = config.base_url.as_deref();
         Self {
-            provider: provider.map(|base| Provider::new(base, config.api_key.clone(), clients, max_picture, timeout)),
+            provider: provider
+                .map(|base| Provider::new(base, config.api_key.clone(), clients, max_image_bytes, timeout)),
             text_model: config.text_model.clone(),
             image_model: config.image_model.clone(),
             timeout,

@@ -29,11 +29,11 @@ where
 }
 
 /// The first step of two: `async fn(&Context) -> Result<WriteStep>`.
-pub trait Prepare<'a>: Send + Sync {
+pub trait PrepareHandler<'a>: Send + Sync {
     fn call(&self, cx: &'a Context) -> Pin<Box<dyn Future<Output = Result<WriteStep>> + Send + 'a>>;
 }
 
-impl<'a, F, Fut> Prepare<'a> for F
+impl<'a, F, Fut> PrepareHandler<'a> for F
 where
     F: Fn(&'a Context) -> Fut + Send + Sync,
     Fut: Future<Output = Result<WriteStep>> + Send + 'a,
@@ -92,7 +92,7 @@ type Undo = Box<dyn for<'a> Fn(&'a Context) -> Pin<Box<dyn Future<Output = ()> +
 
 impl WriteStep {
     /// Combines the result of the first step with the function that writes it.
-    pub fn new<T, F>(learned: T, write: F) -> Self
+    pub fn new<T, F>(prepared: T, write: F) -> Self
     where
         T: Send + Sync + 'static,
         F: for<'a> Fn(&'a Context, &'a mut Tx, Arc<T>) -> HandlerFuture<'a> + Send + Sync + 'static,
@@ -107,7 +107,7 @@ impl WriteStep {
                 (self.1)(cx, tx, self.0.clone())
             }
         }
-        Self { write: Box::new(Bound(Arc::new(learned), write)), undo: None }
+        Self { write: Box::new(Bound(Arc::new(prepared), write)), undo: None }
     }
 
     /// Sets what runs if nothing was written in the end, because of an error or because another request with the same
@@ -138,7 +138,7 @@ pub enum HandlerKind {
     /// Called before the transaction begins; returns the step that runs inside it.
     Writes(Arc<dyn Fn(&Context) -> WriteStep + Send + Sync>),
     TwoSteps {
-        prepare: Arc<dyn for<'a> Prepare<'a>>,
+        prepare: Arc<dyn for<'a> PrepareHandler<'a>>,
         first: FirstStep,
     },
 }
@@ -159,7 +159,7 @@ pub enum FirstStep {
 
 impl FirstStep {
     /// Returns whether the key is leased during the first step.
-    pub const fn holds(self) -> bool {
+    pub const fn needs_lease(self) -> bool {
         matches!(self, Self::Lease | Self::Reserve)
     }
 }

@@ -5,7 +5,7 @@
 //! **To add one:** `routes/<resource>/<verb>.rs` with its request and response types, `pub fn endpoint() -> Endpoint`
 //! and the handler; two lines in `routes/<resource>/mod.rs`; a test in `tests/api/`; then accept the new snapshot of the
 //! document. [`crate::openapi::schema`] says how the types describe themselves. A query parameter is always
-//! optional in the document, and a handler that reads the query begins with `cx.typos()`. There are eight kinds of handlers. The
+//! optional in the document, and a handler that reads the query begins with `cx.name_problems()`. There are eight kinds of handlers. The
 //! first two need no live key and no `Idempotency-Key`; they may be `POST`s that change nothing.
 //!
 //! | | for |
@@ -39,7 +39,7 @@ use crate::openapi::schema::Schemas;
 use crate::response::ApiResponse;
 
 pub use handler::{
-    DownloadHandler, FirstStep, Handler, HandlerFuture, HandlerKind, ParsedBodyHandler, Prepare, WriteStep,
+    DownloadHandler, FirstStep, Handler, HandlerFuture, HandlerKind, ParsedBodyHandler, PrepareHandler, WriteStep,
 };
 
 /// The shape of a success response.
@@ -78,7 +78,7 @@ pub type SchemaFn = fn(&mut Schemas) -> Value;
 pub struct RequestBody {
     pub schema: fn(&mut Schemas) -> Value,
     pub example: Value,
-    pub form: BodyFormat,
+    pub format: BodyFormat,
 }
 
 /// The format of a body.
@@ -242,8 +242,8 @@ impl Endpoint {
         self.takes::<T>(BodyFormat::Multipart, example)
     }
 
-    fn takes<T: JsonSchema>(self, form: BodyFormat, example: Value) -> Self {
-        Self { body: Some(RequestBody { schema: Schemas::request::<T>, example, form }), ..self }
+    fn takes<T: JsonSchema>(self, format: BodyFormat, example: Value) -> Self {
+        Self { body: Some(RequestBody { schema: Schemas::request::<T>, example, format }), ..self }
     }
 
     /// Names a field in the header `Crier-Ignored-Fields` where `ignored` returns it.
@@ -344,7 +344,7 @@ impl Endpoint {
         Self { handler: HandlerKind::Writes(Arc::new(begin)), ..self }
     }
 
-    /// Sets how a response that is too large to store ([`crate::response::MAX_KEPT`]) is rendered again, for an endpoint
+    /// Sets how a response that is too large to store ([`crate::response::MAX_STORED_BYTES`]) is rendered again, for an endpoint
     /// that [`Endpoint::writes`]. `handler` reads the current records; its context contains the ids passed to
     /// [`ApiResponse::with_records`] under the name `record`. Never use this for a response with a secret: a secret is
     /// shown once.
@@ -358,7 +358,7 @@ impl Endpoint {
     /// `prepare` has no transaction, and returns a [`WriteStep`].
     pub fn queries_then_writes<H>(self, prepare: H) -> Self
     where
-        H: for<'a> Prepare<'a> + 'static,
+        H: for<'a> PrepareHandler<'a> + 'static,
     {
         self.two_steps(FirstStep::Query, prepare)
     }
@@ -366,7 +366,7 @@ impl Endpoint {
     /// The same, with a lease on the key meanwhile.
     pub fn leases_then_writes<H>(self, prepare: H) -> Self
     where
-        H: for<'a> Prepare<'a> + 'static,
+        H: for<'a> PrepareHandler<'a> + 'static,
     {
         self.two_steps(FirstStep::Lease, prepare)
     }
@@ -374,7 +374,7 @@ impl Endpoint {
     /// Like [`Endpoint::queries_then_writes`], without an overall deadline.
     pub fn uploads_then_writes<H>(self, prepare: H) -> Self
     where
-        H: for<'a> Prepare<'a> + 'static,
+        H: for<'a> PrepareHandler<'a> + 'static,
     {
         self.two_steps(FirstStep::Upload, prepare)
     }
@@ -382,12 +382,12 @@ impl Endpoint {
     /// Like [`Endpoint::leases_then_writes`], without an overall deadline.
     pub fn reserves_then_writes<H>(self, prepare: H) -> Self
     where
-        H: for<'a> Prepare<'a> + 'static,
+        H: for<'a> PrepareHandler<'a> + 'static,
     {
         self.two_steps(FirstStep::Reserve, prepare)
     }
 
-    fn two_steps(self, first: FirstStep, prepare: impl for<'a> Prepare<'a> + 'static) -> Self {
+    fn two_steps(self, first: FirstStep, prepare: impl for<'a> PrepareHandler<'a> + 'static) -> Self {
         Self { handler: HandlerKind::TwoSteps { prepare: Arc::new(prepare), first }, ..self }
     }
 

@@ -21,6 +21,6 @@ pub fn count_step() {
 #[cfg(test)]
 pub fn count_steps<T>(work: impl FnOnce() -> T) -> (T, u64) {
     let before = STEP_COUNT.with(Cell::get);
-    let made = work();
-    (made, STEP_COUNT.with(Cell::get) - before)
+    let result = work();
+    (result, STEP_COUNT.with(Cell::get) - before)
 }

@@ -28,7 +28,7 @@ fn null_and_absent_are_distinguished() {
     let (body, problems) = (json!({"a": null, "b": "x"}), Problems::default());
     let fields = Fields::new(body.as_object().unwrap(), &problems);
     assert_eq!(fields.text("a", 0..=5), PatchField::Null);
-    assert_eq!(fields.text("c", 0..=5), PatchField::Absent);
+    assert_eq!(fields.text("c", 0..=5), PatchField::Omitted);
     assert_eq!(fields.text("b", 0..=5).apply_to("old".into(), String::new()), "x");
     assert_eq!(fields.text("a", 0..=5).apply_to("old".into(), String::new()), "");
     assert_eq!(fields.text("c", 0..=5).apply_to("old".into(), String::new()), "old");

@@ -10,7 +10,7 @@ use crate::endpoint::{Endpoint, FirstStep, Growth, HandlerKind};
 use crate::error::ErrorCode;
 
 /// Returns all error codes of the endpoint by status: those of the common checks, and its own.
-pub(super) fn refusals(endpoint: &Endpoint) -> BTreeMap<u16, Vec<ErrorCode>> {
+pub(super) fn error_codes(endpoint: &Endpoint) -> BTreeMap<u16, Vec<ErrorCode>> {
     let mut codes = vec![
         ErrorCode::Unauthorized,
         ErrorCode::RateLimited,
@@ -63,7 +63,7 @@ pub(super) fn refusals(endpoint: &Endpoint) -> BTreeMap<u16, Vec<ErrorCode>> {
     out
 }
 
-pub(super) fn refusal(status: u16, codes: &[ErrorCode], s: &mut Schemas) -> Value {
+pub(super) fn error_response(status: u16, codes: &[ErrorCode], s: &mut Schemas) -> Value {
     let mut headers = common_headers();
     let in_progress = codes.contains(&ErrorCode::IdempotencyInProgress);
     if in_progress || matches!(status, 429 | 503) {

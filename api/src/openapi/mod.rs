@@ -16,7 +16,7 @@ pub mod example;
 pub mod schema;
 pub mod serve;
 
-use schema::{Schemas, Word};
+use schema::{Schemas, TextEnum};
 
 /// An error response.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -27,9 +27,9 @@ pub struct ErrorEnvelope {
 /// The error.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Error {
-    #[schemars(with = "Word<ErrorType>")]
+    #[schemars(with = "TextEnum<ErrorType>")]
     pub r#type: ErrorType,
-    #[schemars(with = "Word<ErrorCode>")]
+    #[schemars(with = "TextEnum<ErrorCode>")]
     pub code: ErrorCode,
     /// An explanation of the error and how to fix it.
     pub message: String,
@@ -166,8 +166,8 @@ fn operation(endpoint: &Endpoint, s: &mut Schemas) -> Value {
     });
     if let Some(body) = &endpoint.body {
         operation["requestBody"] = json!({
-            "required": body.form != BodyFormat::OptionalJson,
-            "content": { media_type(body.form): { "schema": (body.schema)(s), "example": body.example } },
+            "required": body.format != BodyFormat::OptionalJson,
+            "content": { media_type(body.format): { "schema": (body.schema)(s), "example": body.example } },
         });
     }
     if endpoint.extension {
@@ -176,8 +176,8 @@ fn operation(endpoint: &Endpoint, s: &mut Schemas) -> Value {
     operation
 }
 
-const fn media_type(form: BodyFormat) -> &'static str {
-    match form {
+const fn media_type(format: BodyFormat) -> &'static str {
+    match format {
         BodyFormat::Json | BodyFormat::OptionalJson => "application/json",
         BodyFormat::Multipart => "multipart/form-data",
     }
@@ -234,8 +234,8 @@ fn parameters(endpoint: &Endpoint, s: &mut Schemas) -> Vec<Value> {
 fn responses(endpoint: &Endpoint, s: &mut Schemas) -> Map<String, Value> {
     let mut out = Map::new();
     out.insert(endpoint.status.to_string(), success(endpoint, s));
-    for (status, codes) in errors::refusals(endpoint) {
-        out.insert(status.to_string(), errors::refusal(status, &codes, s));
+    for (status, codes) in errors::error_codes(endpoint) {
+        out.insert(status.to_string(), errors::error_response(status, &codes, s));
     }
     out
 }
@@ -323,11 +323,11 @@ mod tests {
             assert!(!endpoint.summary.is_empty() && !endpoint.tag.is_empty(), "{name} has no summary or tag");
             assert!(!ids.contains(&endpoint.id), "{name}: {} is an operation already", endpoint.id);
             ids.push(endpoint.id);
-            let answer = &operation["responses"][endpoint.status.to_string()]["content"]["application/json"];
+            let content = &operation["responses"][endpoint.status.to_string()]["content"]["application/json"];
             let has_example = match endpoint.shape {
                 ResponseShape::Nothing => true,
-                ResponseShape::File => answer["example"].is_object(),
-                _ => !answer["example"]["data"].is_null(),
+                ResponseShape::File => content["example"].is_object(),
+                _ => !content["example"]["data"].is_null(),
             };
             assert!(has_example, "{name} has no example");
             for status in ["401", "403", "404", "405", "429", "500", "503"] {

@@ -3,7 +3,7 @@
 //! A type of a request or a response derives [`JsonSchema`]. Its doc comment and those of its fields are the
 //! descriptions; bounds, examples and further keywords are attributes:
 //! `#[schemars(length(min = 1, max = 120), extend("examples" = ["Ann"]))]`. An enum of the domain is
-//! described by [`Word`]: `#[schemars(with = "Option<Word<Platform>>")]`.
+//! described by [`TextEnum`]: `#[schemars(with = "Option<TextEnum<Platform>>")]`.
 //!
 //! A type that stands for another one, such as [`PatchField`](crate::fields::PatchField), has no doc comment: it would
 //! be the description of every field of that type.
@@ -96,25 +96,25 @@ pub fn by_platform(description: &str, fields: impl Iterator<Item = (&'static str
 }
 
 /// Stands for an enum of the domain, whose schema is a named one.
-pub struct Word<T>(PhantomData<T>);
+pub struct TextEnum<T>(PhantomData<T>);
 
-/// Implements [`JsonSchema`] for the [`Word`]s: their names in the document, and the enums.
-macro_rules! words {
+/// Implements [`JsonSchema`] for the [`TextEnum`]s: their names in the document, and the enums.
+macro_rules! text_enums {
     ($($name:ident in $module:path),+ $(,)?) => {
-        $(impl JsonSchema for Word<$module> {
+        $(impl JsonSchema for TextEnum<$module> {
             fn schema_name() -> Cow<'static, str> {
                 stringify!($name).into()
             }
 
             fn json_schema(_: &mut SchemaGenerator) -> Schema {
-                let words: Vec<&str> = <$module>::ALL.iter().map(|v| v.as_str()).collect();
-                json_schema!({ "type": "string", "enum": words })
+                let values: Vec<&str> = <$module>::ALL.iter().map(|v| v.as_str()).collect();
+                json_schema!({ "type": "string", "enum": values })
             }
         })+
     };
 }
 
-words! {
+text_enums! {
     AuthorizationTarget in crier_domain::platform::ConnectTarget,
     AiLength in crier_domain::ai::Length,
     AiQuality in crier_domain::ai::Quality,

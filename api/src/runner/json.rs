@@ -15,7 +15,7 @@ pub const MAX_VALUES: usize = 20_000;
 pub enum JsonError {
     /// More than [`MAX_VALUES`].
     TooMany,
-    Broken(serde_json::Error),
+    Syntax(serde_json::Error),
 }
 
 /// Parses the whole text as one value. If a key occurs twice, the last value counts.
@@ -26,7 +26,7 @@ pub fn parse(raw: &[u8]) -> Result<Value, JsonError> {
     let left = Cell::new(MAX_VALUES);
     let mut from = serde_json::Deserializer::from_slice(raw);
     let read = ValueSeed(&left).deserialize(&mut from).and_then(|value| from.end().map(|()| value));
-    read.map_err(|error| if left.get() == 0 { JsonError::TooMany } else { JsonError::Broken(error) })
+    read.map_err(|error| if left.get() == 0 { JsonError::TooMany } else { JsonError::Syntax(error) })
 }
 
 /// Counts the commas outside of strings: there are at least as many values. Counting costs a tenth of parsing.
@@ -175,6 +175,6 @@ mod tests {
         assert!(many(&format!("[{}0]", "[[[0]]],".repeat(MAX_VALUES / 4))));
         assert!(many(&format!("{{{}\"z\":0}}", "\"a\":{},".repeat(MAX_VALUES))));
         // A syntax error before the limit is reported as a syntax error.
-        assert!(matches!(parse("[".repeat(100_000).as_bytes()), Err(JsonError::Broken(_))));
+        assert!(matches!(parse("[".repeat(100_000).as_bytes()), Err(JsonError::Syntax(_))));
     }
 }

@@ -23,7 +23,7 @@ impl LargeBodySemaphore {
         if bytes < LARGE {
             return work();
         }
-        let _turn = self.0.acquire().await;
+        let _permit = self.0.acquire().await;
         match Handle::current().runtime_flavor() {
             // There is no other thread to move tasks to.
             RuntimeFlavor::CurrentThread => work(),
@@ -41,20 +41,20 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn concurrent_large_bodies_are_limited() {
-        let (heavy, at_once, most) =
+        let (semaphore, running, max_running) =
             (Arc::new(LargeBodySemaphore::default()), AtomicUsize::new(0), AtomicUsize::new(0));
-        let counts = Arc::new((at_once, most));
+        let counts = Arc::new((running, max_running));
         let mut all = tokio::task::JoinSet::new();
         for _ in 0..50 {
-            let (heavy, counts) = (heavy.clone(), counts.clone());
+            let (semaphore, counts) = (semaphore.clone(), counts.clone());
             all.spawn(async move {
                 let work = || {
-                    let (at_once, most) = &*counts;
-                    most.fetch_max(at_once.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                    let (running, max_running) = &*counts;
+                    max_running.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                     std::thread::yield_now();
-                    at_once.fetch_sub(1, Ordering::SeqCst);
+                    running.fetch_sub(1, Ordering::SeqCst);
                 };
-                heavy.run(LARGE, work).await
+                semaphore.run(LARGE, work).await
             });
         }
         assert_eq!(all.join_all().await.len(), 50);
@@ -63,8 +63,8 @@ mod tests {
 
     #[tokio::test]
     async fn small_bodies_do_not_wait() {
-        let heavy = LargeBodySemaphore::default();
-        let _turn = heavy.0.acquire().await;
-        assert_eq!(heavy.run(LARGE - 1, || 7).await, 7);
+        let semaphore = LargeBodySemaphore::default();
+        let _permit = semaphore.0.acquire().await;
+        assert_eq!(semaphore.run(LARGE - 1, || 7).await, 7);
     }
 }

@@ -86,12 +86,12 @@ impl salvo::Handler for Runner {
         depot.insert_typed(RouteLabel(self.endpoint.path));
         let request_id = depot.get_typed::<RequestId>().map(|id| id.0.clone()).unwrap_or_default();
         let run = AssertUnwindSafe(self.run(req, res, &request_id)).catch_unwind();
-        let outcome = run.await.unwrap_or_else(|panic| Err(reply::panic_error(&panic)));
-        match outcome {
-            Ok(Some(answer)) => reply::success(res, &answer),
+        let result = run.await.unwrap_or_else(|panic| Err(reply::panic_error(&panic)));
+        match result {
+            Ok(Some(response)) => reply::write_success(res, &response),
             // The file is on its way.
             Ok(None) => {}
-            Err(error) => reply::refusal(&self.app, res, &error, &request_id),
+            Err(error) => reply::write_error(&self.app, res, &error, &request_id),
         }
     }
 }
@@ -141,7 +141,7 @@ impl Runner {
             HandlerKind::Reads(handler) => {
                 if let Some(body) = &self.endpoint.body {
                     let raw = body::read(req, self.app.min_rate).await?;
-                    let parse = || set_json_body(&mut cx, &self.known, body.form, req, &raw);
+                    let parse = || set_json_body(&mut cx, &self.known, body.format, req, &raw);
                     self.app.large_bodies.run(raw.len(), parse).await?;
                 }
                 unknown::write_header(&self.endpoint, &mut cx, res);
@@ -210,8 +210,8 @@ impl Runner {
 }
 
 /// Parses a JSON body into the context, and looks for unknown fields in it.
-fn set_json_body(cx: &mut Context, known: &KnownNames, form: BodyFormat, req: &Request, raw: &[u8]) -> Result<()> {
-    cx.body = body::parse(req.headers(), raw, form == BodyFormat::OptionalJson)?;
+fn set_json_body(cx: &mut Context, known: &KnownNames, format: BodyFormat, req: &Request, raw: &[u8]) -> Result<()> {
+    cx.body = body::parse(req.headers(), raw, format == BodyFormat::OptionalJson)?;
     cx.unknown.check_body(known, &cx.body);
     Ok(())
 }

@@ -42,8 +42,8 @@ pub async fn check_texts(cx: &Context, tx: &mut Tx) -> Result<()> {
     }
     let before = cx.caller.stored;
     let added = i64::try_from(cx.body_size).unwrap_or(i64::MAX).saturating_add(MARGIN);
-    let most = StorageUsage { texts: before.texts.saturating_add(added), ..before };
-    if cx.body_size <= SMALL_BODY && cx.plan.has_room_for_texts(most) {
+    let upper_bound = StorageUsage { texts: before.texts.saturating_add(added), ..before };
+    if cx.body_size <= SMALL_BODY && cx.plan.has_room_for_texts(upper_bound) {
         return Ok(());
     }
     let after = files::usage(tx, cx.caller.workspace_id).await?;

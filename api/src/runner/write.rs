@@ -21,7 +21,7 @@ use tracing::Instrument;
 use super::{KnownNames, body, form, room, set_json_body, unknown};
 use crate::admission;
 use crate::context::Context;
-use crate::endpoint::{BodyFormat, Endpoint, FirstStep, HandlerKind, Prepare, Rerender};
+use crate::endpoint::{BodyFormat, Endpoint, FirstStep, HandlerKind, PrepareHandler, Rerender};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::response::ApiResponse;
 
@@ -43,34 +43,34 @@ pub async fn run(
         // Before the body is read, which may be a large file.
         room::check_disk_for_creation(&cx)?;
     }
-    let (arrived, refusal) = receive(endpoint, known, &mut cx, record.exists(), req).await?;
-    cx.body_size = arrived.len();
+    let (body, body_error) = receive(endpoint, known, &mut cx, record.exists(), req).await?;
+    cx.body_size = body.len();
     unknown::write_header(endpoint, &mut cx, res);
     let line = RequestLine { method: req.method().to_string(), path: req.uri().path().to_owned() };
-    let fingerprint = fingerprint(req, &arrived);
+    let fingerprint = fingerprint(req, &body);
     let slot = IdempotencySlot { api_key_id: cx.caller.key_id, key, fingerprint, request: Some(line) };
-    let again = endpoint.rerender.as_ref();
-    let free = match free_or_answered(record.state(&cx.app.store, &slot)?)? {
-        KeyLookup::Answered(answer) => return render(again, cx, answer).await,
+    let rerender = endpoint.rerender.as_ref();
+    let free = match free_or_stored(record.state(&cx.app.store, &slot)?)? {
+        KeyLookup::Stored(response) => return render(rerender, cx, response).await,
         KeyLookup::Free(free) => free,
     };
     let in_flight = cx.app.in_flight.enter(&slot).ok_or_else(ApiError::in_progress)?;
     room::check_disk_for_creation(&cx)?;
     room::check_disk_for_body(&cx)?;
-    if let Some(refusal) = refusal {
-        return Err(refusal);
+    if let Some(body_error) = body_error {
+        return Err(body_error);
     }
     match &endpoint.handler {
         HandlerKind::Reads(_) | HandlerKind::Downloads(_) => Err(ApiError::bug("a read was run as a write")),
         HandlerKind::Writes(begin) => {
-            let finish = cx.app.large_bodies.run(arrived.len(), || begin(&cx)).await;
-            let answer = write_with_retries(&cx, &slot, free, again, |cx, tx| finish.call(cx, tx)).await?;
-            render(again, cx, answer).await
+            let finish = cx.app.large_bodies.run(body.len(), || begin(&cx)).await;
+            let response = write_with_retries(&cx, &slot, free, rerender, |cx, tx| finish.call(cx, tx)).await?;
+            render(rerender, cx, response).await
         }
         HandlerKind::TwoSteps { prepare, first } => {
-            let free = match first.holds() {
+            let free = match first.needs_lease() {
                 true => match lease_key(&cx.app.store, &slot, free).await? {
-                    KeyLookup::Answered(answer) => return render(again, cx, answer).await,
+                    KeyLookup::Stored(response) => return render(rerender, cx, response).await,
                     KeyLookup::Free(leased) => leased,
                 },
                 false => free,
@@ -98,11 +98,11 @@ async fn receive(
     req: &mut Request,
 ) -> Result<(Bytes, Option<ApiError>)> {
     let Some(body) = &endpoint.body else { return Ok((Bytes::new(), None)) };
-    if body.form == BodyFormat::Multipart {
+    if body.format == BodyFormat::Multipart {
         return receive_form(known, cx, key_is_known, req).await;
     }
     let (raw, app) = (body::read(req, cx.app.min_rate).await?, cx.app.clone());
-    let parsed = app.large_bodies.run(raw.len(), || set_json_body(cx, known, body.form, req, &raw)).await;
+    let parsed = app.large_bodies.run(raw.len(), || set_json_body(cx, known, body.format, req, &raw)).await;
     Ok((raw, parsed.err()))
 }
 
@@ -112,8 +112,8 @@ async fn receive_form(
     key_is_known: bool,
     req: &mut Request,
 ) -> Result<(Bytes, Option<ApiError>)> {
-    let (bounds, spools) = (load_file_limits(cx, key_is_known).await?, cx.app.library.spools());
-    match form::read(req, bounds, spools, cx.caller.workspace_id, cx.app.min_rate).await {
+    let (limits, spools) = (load_file_limits(cx, key_is_known).await?, cx.app.library.spools());
+    match form::read(req, limits, spools, cx.caller.workspace_id, cx.app.min_rate).await {
         Ok(form) => {
             cx.unknown.check_form(known, &form.texts, &form.other_files);
             (cx.body, cx.file, cx.other_files) = (form.texts, form.file, form.other_files);
@@ -130,9 +130,9 @@ async fn receive_form(
 /// Returns how large a file may be. For a known key the remaining storage is not checked: the file may already be in
 /// the library, and the stored response must be returned even if the storage is full.
 async fn load_file_limits(cx: &Context, key_is_known: bool) -> Result<form::FileLimits> {
-    let (most, storage_mib) = (cx.app.library.limits().max_bytes, cx.plan.storage_mib);
+    let (max, storage_mib) = (cx.app.library.limits().max_bytes, cx.plan.storage_mib);
     let Some(cap) = cx.plan.storage_bytes() else {
-        return Ok(form::FileLimits { max_bytes: most, remaining_bytes: None, storage_mib });
+        return Ok(form::FileLimits { max_bytes: max, remaining_bytes: None, storage_mib });
     };
     let room = if key_is_known {
         None
@@ -140,7 +140,7 @@ async fn load_file_limits(cx: &Context, key_is_known: bool) -> Result<form::File
         let used = files::usage(&mut cx.app.store.read().await?, cx.caller.workspace_id).await?.total();
         Some(cap.saturating_sub(u64::try_from(used).unwrap_or_default()))
     };
-    Ok(form::FileLimits { max_bytes: most, remaining_bytes: room, storage_mib })
+    Ok(form::FileLimits { max_bytes: max, remaining_bytes: room, storage_mib })
 }
 
 fn require_idempotency_key(headers: &HeaderMap) -> Result<String> {
@@ -168,15 +168,15 @@ fn fingerprint(req: &Request, raw: &[u8]) -> Vec<u8> {
 
 /// What a look-up of the key leads to.
 enum KeyLookup {
-    Answered(ApiResponse),
+    Stored(ApiResponse),
     Free(FreeKey),
 }
 
 /// Fails if the key conflicts with another request.
-fn free_or_answered(found: KeyState) -> Result<KeyLookup> {
+fn free_or_stored(found: KeyState) -> Result<KeyLookup> {
     match found {
         KeyState::Free(free) => Ok(KeyLookup::Free(free)),
-        KeyState::Answered(answer) => Ok(KeyLookup::Answered(answer.into())),
+        KeyState::Answered(response) => Ok(KeyLookup::Stored(response.into())),
         KeyState::Reused => Err(ApiError::key_reused()),
         KeyState::InProgress => Err(ApiError::in_progress()),
     }
@@ -189,9 +189,9 @@ async fn lease_key(store: &Store, slot: &IdempotencySlot, mut free: FreeKey) -> 
             Err(error) if error.is_serialization() => {}
             leased => return Ok(KeyLookup::Free(FreeKey::Leased(leased?))),
         }
-        match free_or_answered(idempotency::look_up(store, slot).await?)? {
-            KeyLookup::Free(again) => free = again,
-            answered => return Ok(answered),
+        match free_or_stored(idempotency::look_up(store, slot).await?)? {
+            KeyLookup::Free(found) => free = found,
+            stored => return Ok(stored),
         }
     }
     Ok(KeyLookup::Free(FreeKey::Leased(try_lease(store, slot, free).await?)))
@@ -207,7 +207,7 @@ async fn try_lease(store: &Store, slot: &IdempotencySlot, free: FreeKey) -> Resu
 async fn two_steps(
     cx: Context,
     slot: IdempotencySlot,
-    prepare: Arc<dyn for<'a> Prepare<'a>>,
+    prepare: Arc<dyn for<'a> PrepareHandler<'a>>,
     first: FirstStep,
     free: FreeKey,
 ) -> Result<ApiResponse> {
@@ -220,13 +220,13 @@ async fn two_steps(
     let outcome = match prepared {
         Ok(Ok(finish)) => {
             let written = write_with_retries(&cx, &slot, free, None, |cx, tx| finish.call(cx, tx)).await;
-            if !matches!(&written, Ok(answer) if !answer.replayed) {
+            if !matches!(&written, Ok(response) if !response.replayed) {
                 finish.undo(&cx).await;
             }
             written
         }
         Ok(Err(error)) => match look_up_again(&cx.app.store, &slot, free, &error).await? {
-            KeyLookup::Answered(answer) => Ok(answer),
+            KeyLookup::Stored(response) => Ok(response),
             KeyLookup::Free(_) => Err(error),
         },
         Err(_) => Err(ApiError::new(
@@ -246,8 +246,8 @@ struct Lease {
 }
 
 impl Lease {
-    async fn end(mut self, answered: bool) {
-        if let Some(held) = self.held.take().filter(|_| !answered) {
+    async fn end(mut self, is_stored: bool) {
+        if let Some(held) = self.held.take().filter(|_| !is_stored) {
             release(&self.store, &self.slot, held).await;
         }
     }
@@ -276,15 +276,15 @@ async fn release(store: &Store, slot: &IdempotencySlot, held: DateTime<Utc>) {
 
 /// Returns the response. One that was too large to store is rendered again, from the current state of its records. If a
 /// record was deleted since, the error is a 404 that says so; the write is not repeated.
-async fn render(again: Option<&Rerender>, mut cx: Context, answer: ApiResponse) -> Result<ApiResponse> {
-    if !answer.is_reference {
-        return Ok(answer);
+async fn render(rerender: Option<&Rerender>, mut cx: Context, response: ApiResponse) -> Result<ApiResponse> {
+    if !response.is_reference {
+        return Ok(response);
     }
-    let again = again.ok_or_else(|| ApiError::bug("a stored response cannot be rendered again"))?;
-    cx.ids.extend(answer.records.iter().map(|id| (again.record, *id)));
+    let rerender = rerender.ok_or_else(|| ApiError::bug("a stored response cannot be rendered again"))?;
+    cx.ids.extend(response.records.iter().map(|id| (rerender.record, *id)));
     let mut conn = cx.app.store.read().await?;
-    match again.handler.call(&cx, &mut conn).await {
-        Ok(rendered) => Ok(ApiResponse { body: rendered.body, ..answer }),
+    match rerender.handler.call(&cx, &mut conn).await {
+        Ok(rendered) => Ok(ApiResponse { body: rendered.body, ..response }),
         Err(error) if error.code == ErrorCode::NotFound => Err(ApiError::record_deleted()),
         Err(error) => Err(error),
     }
@@ -297,7 +297,7 @@ async fn look_up_again(store: &Store, slot: &IdempotencySlot, free: FreeKey, err
     if is_failure || matches!(free, FreeKey::Leased(_)) {
         return Ok(KeyLookup::Free(free));
     }
-    free_or_answered(idempotency::look_up(store, slot).await?)
+    free_or_stored(idempotency::look_up(store, slot).await?)
 }
 
 /// Runs the work and stores the response in one transaction. `free`: what was found under the key.
@@ -305,7 +305,7 @@ async fn write_with_retries<W>(
     cx: &Context,
     slot: &IdempotencySlot,
     mut free: FreeKey,
-    again: Option<&Rerender>,
+    rerender: Option<&Rerender>,
     work: W,
 ) -> Result<ApiResponse>
 where
@@ -313,12 +313,12 @@ where
 {
     let mut run = 1;
     loop {
-        let error = match try_write(cx, slot, free, again, &work).await {
-            Ok(answer) => return Ok(answer),
+        let error = match try_write(cx, slot, free, rerender, &work).await {
+            Ok(response) => return Ok(response),
             Err(error) => error,
         };
         match look_up_again(&cx.app.store, slot, free, &error).await? {
-            KeyLookup::Answered(answer) => return Ok(answer),
+            KeyLookup::Stored(response) => return Ok(response),
             KeyLookup::Free(found) => free = found,
         }
         if !error.is_serialization() || run == MAX_ATTEMPTS {
@@ -333,7 +333,7 @@ async fn try_write<W>(
     cx: &Context,
     slot: &IdempotencySlot,
     free: FreeKey,
-    again: Option<&Rerender>,
+    rerender: Option<&Rerender>,
     work: &W,
 ) -> Result<ApiResponse>
 where
@@ -342,20 +342,20 @@ where
     let mut tx = cx.app.store.begin().await?;
     let worked = async {
         if let FreeKey::Leased(until) = free
-            && let KeyLookup::Answered(answer) =
-                free_or_answered(idempotency::look_up_leased(&mut tx, slot, until).await?)?
+            && let KeyLookup::Stored(response) =
+                free_or_stored(idempotency::look_up_leased(&mut tx, slot, until).await?)?
         {
-            return Ok(answer);
+            return Ok(response);
         }
-        let answer = work(cx, &mut tx).await?;
+        let response = work(cx, &mut tx).await?;
         room::check_texts(cx, &mut tx).await?;
-        idempotency::store(&mut tx, slot, &answer.to_stored(again.is_some()), free).await?;
-        Ok(answer)
+        idempotency::store(&mut tx, slot, &response.to_stored(rerender.is_some()), free).await?;
+        Ok(response)
     };
     match worked.await {
-        Ok(answer) if !answer.replayed => {
+        Ok(response) if !response.replayed => {
             tx.commit().await?;
-            Ok(answer)
+            Ok(response)
         }
         other => {
             // Explicitly, so that on SQLite the next writer does not wait until the connection is cleaned up.

@@ -22,22 +22,23 @@ use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody};
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 use crate::response::ApiResponse;
 
 /// The platform to authorize.
 #[derive(Clone, Debug, JsonSchema)]
-pub struct NewAuthorization {
-    #[schemars(with = "Word<Platform>")]
+#[schemars(rename = "NewAuthorization")]
+pub struct AuthorizeAccountRequest {
+    #[schemars(with = "TextEnum<Platform>")]
     pub platform: Platform,
-    #[schemars(with = "Option<Word<ConnectTarget>>", extend("default" = "default"))]
+    #[schemars(with = "Option<TextEnum<ConnectTarget>>", extend("default" = "default"))]
     pub target: Option<ConnectTarget>,
 }
 
 /// A page on which a person connects an account. Its URL is a secret and works once.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Authorization {
-    #[schemars(with = "Word<Platform>")]
+    #[schemars(with = "TextEnum<Platform>")]
     pub platform: Platform,
     #[schemars(url)]
     pub authorization_url: String,
@@ -54,7 +55,7 @@ pub fn endpoint() -> Endpoint {
             "A person opens the URL to connect an account. The URL is a secret: anyone who opens it can connect an account, \
              without signing in. It works once, within 30 minutes. Emits `account.connected` when the person has finished.",
         )
-        .body::<NewAuthorization>(json!({ "platform": "facebook", "target": "page" }))
+        .body::<AuthorizeAccountRequest>(json!({ "platform": "facebook", "target": "page" }))
         .response::<Authorization>(200, ResponseShape::One)
         .error_codes(&[
             ErrorCode::ValidationFailed,
@@ -65,18 +66,18 @@ pub fn endpoint() -> Endpoint {
         .checks_then_writes(|cx| cx.parse(read), authorize)
 }
 
-fn read(f: &Fields<'_>) -> Option<NewAuthorization> {
+fn read(f: &Fields<'_>) -> Option<AuthorizeAccountRequest> {
     let platform = f.required("platform", f.enum_value("platform"));
     let target = f.enum_value("target").value();
-    Some(NewAuthorization { platform: platform?, target })
+    Some(AuthorizeAccountRequest { platform: platform?, target })
 }
 
 async fn authorize(
     cx: &Context,
     tx: &mut Tx,
-    parsed: Arc<ParsedBody<Option<NewAuthorization>>>,
+    parsed: Arc<ParsedBody<Option<AuthorizeAccountRequest>>>,
 ) -> Result<ApiResponse> {
-    let &NewAuthorization { platform, target } = parsed.valid()?;
+    let &AuthorizeAccountRequest { platform, target } = parsed.valid()?;
     let target = target.unwrap_or(ConnectTarget::Default);
     match cx.app.platforms.descriptor(platform).mode {
         Mode::SelfConnect => {

@@ -14,7 +14,7 @@ use super::revoke::revoke_later;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, Result};
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 use crate::response::ApiResponse;
 
 /// The result of disconnecting an account.
@@ -22,7 +22,7 @@ use crate::response::ApiResponse;
 pub struct Disconnected {
     /// `detached`: other brands still have the account. `revoked`: no other brand has the account, and its tokens are
     /// deleted.
-    #[schemars(with = "Word<DisconnectResult>")]
+    #[schemars(with = "TextEnum<DisconnectResult>")]
     pub result: DisconnectResult,
     pub account_id: i64,
 }

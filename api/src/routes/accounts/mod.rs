@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, ErrorCode};
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 use crate::response::{ScheduledTimestamp, Timestamp};
 
 pub mod authorize;
@@ -81,7 +81,7 @@ impl From<limits::AccountLimits> for AccountLimits {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SocialAccount {
     pub id: i64,
-    #[schemars(with = "Word<Platform>")]
+    #[schemars(with = "TextEnum<Platform>")]
     pub platform: Platform,
     pub name: String,
     pub username: Option<String>,
@@ -90,10 +90,10 @@ pub struct SocialAccount {
     pub profile_url: Option<String>,
     #[schemars(url)]
     pub avatar_url: Option<String>,
-    #[schemars(with = "Word<AccountKind>")]
+    #[schemars(with = "TextEnum<AccountKind>")]
     pub kind: AccountKind,
     /// The status of the account. Only active accounts can publish.
-    #[schemars(with = "Word<AccountStatus>")]
+    #[schemars(with = "TextEnum<AccountStatus>")]
     pub status: AccountStatus,
     pub token_expires_at: Option<ScheduledTimestamp>,
     pub last_error: Option<AccountError>,

@@ -87,7 +87,7 @@ pub async fn save_account(
     let former = account_holders::find_external(tx, &cipher, workspace, platform, &connected.external_id).await?;
     let replaced = former.as_ref().map(replaced_credentials).transpose()?.flatten();
     if let Some(former) = &former {
-        refuse_account_of_others(tx, app, place, former, replaced.as_ref(), connected).await?;
+        check_not_owned_by_others(tx, app, place, former, replaced.as_ref(), connected).await?;
     }
     let secrets = with_former_refresh_token(replaced.as_ref(), connected);
     let new = NewAccount {
@@ -123,7 +123,7 @@ fn replaced_credentials(former: &FormerAccount) -> Result<Option<ConnectorAccoun
 
 /// Fails if the account belongs to brands that the user is not a member of, and the credentials are others: they would
 /// replace those with which these brands publish.
-async fn refuse_account_of_others(
+async fn check_not_owned_by_others(
     tx: &mut Tx,
     app: &App,
     place: Place<'_>,

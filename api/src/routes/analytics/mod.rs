@@ -35,7 +35,7 @@ pub struct Window {
 impl Window {
     /// Reads `start` and `end` of the query. The start is clamped to the plan's retention, the end to today.
     pub fn read(cx: &Context) -> Result<Self> {
-        let mut problems = cx.typos();
+        let mut problems = cx.name_problems();
         let (start, end) = (day(cx, "start", &mut problems), day(cx, "end", &mut problems));
         if !problems.is_empty() {
             return Err(ApiError::validation(problems));

@@ -9,7 +9,7 @@ use super::TAG;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 use crate::response::{ApiResponse, Timestamp};
 
 /// A user who is a member of the brand.
@@ -19,7 +19,7 @@ pub struct Member {
     pub name: String,
     #[schemars(email)]
     pub email: String,
-    #[schemars(with = "Word<Role>")]
+    #[schemars(with = "TextEnum<Role>")]
     pub role: Role,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,

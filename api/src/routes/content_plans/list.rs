@@ -11,7 +11,7 @@ use super::{FEATURES, TAG};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 use crate::response::{ApiResponse, ScheduledTimestamp, Timestamp};
 
 /// An item in a list of content plans, without its content.
@@ -22,7 +22,7 @@ pub struct PlanItemHead {
     pub title: String,
     pub planned_at: Option<ScheduledTimestamp>,
     /// The status of the item. It is `scheduled` while a post created from it exists.
-    #[schemars(with = "Word<ItemStatus>")]
+    #[schemars(with = "TextEnum<ItemStatus>")]
     pub status: ItemStatus,
     /// The ID of the post created from the item. Null if there is no post or the post was deleted.
     #[schemars(extend("examples" = [null]))]

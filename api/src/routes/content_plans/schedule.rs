@@ -19,7 +19,7 @@ use crate::context::Context;
 use crate::endpoint::{Endpoint, Growth, ResponseShape};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody, PatchField, Problems};
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 use crate::response::{ApiResponse, Timestamp};
 use crate::routes::posts::edit::{self, DesiredPost, PostChange, PostOverride};
 use crate::routes::posts::{self, Author, PostDetail, PostFields, TargetBody, apply, check};
@@ -32,7 +32,7 @@ pub struct PlanScheduling {
     #[schemars(length(max = edit::MAX_ACCOUNTS), extend("uniqueItems" = true))]
     pub account_ids: Option<Vec<i64>>,
     /// The kind of post. `calendar`: a post at the item's time. `draft`: a draft. `approval`: a post pending approval.
-    #[schemars(with = "Option<Word<Destination>>", extend("default" = "calendar"))]
+    #[schemars(with = "Option<TextEnum<Destination>>", extend("default" = "calendar"))]
     pub destination: Option<Destination>,
     /// The overrides, as for a post.
     #[schemars(length(max = edit::MAX_ACCOUNTS), extend("x-extension" = true))]
@@ -143,7 +143,7 @@ fn read(f: &Fields<'_>) -> ScheduleRequest {
     let destination = f.enum_value("destination").value().unwrap_or(Destination::Calendar);
     let schedule_type = match destination {
         Destination::Calendar => PatchField::Value(ScheduleType::Scheduled),
-        Destination::Draft | Destination::Approval => PatchField::Absent,
+        Destination::Draft | Destination::Approval => PatchField::Omitted,
     };
     let (accounts, overrides) = (f.ids("account_ids", edit::MAX_ACCOUNTS), edit::read_overrides(f));
     let change = PostChange { schedule_type, accounts, overrides, ..PostChange::empty() };

@@ -76,8 +76,8 @@ fn read(f: &Fields<'_>, zone: &str) -> ContentPlanChange {
 
 /// Parses one entry. An invalid entry keeps its position, so that error paths match the request.
 fn read_entry(f: &Fields<'_>, zone: &str) -> PlanItemEntry {
-    let (id, title) = (f.id("id"), f.text("title", items::TITLE));
-    let is_new = matches!(id, PatchField::Absent | PatchField::Null) && !f.problems.has(&f.path("id"));
+    let (id, title) = (f.id("id"), f.text("title", items::TITLE_LENGTH));
+    let is_new = matches!(id, PatchField::Omitted | PatchField::Null) && !f.problems.has(&f.path("id"));
     if is_new {
         f.required("title", title.clone());
     }
@@ -99,11 +99,11 @@ fn size_after(entries: &[PlanItemEntry], by_id: &HashMap<i64, &PlanItem>) -> Pla
         let old = entry.id.and_then(|id| by_id.get(&id));
         let title = match &entry.title {
             PatchField::Value(title) => title.as_str(),
-            PatchField::Absent | PatchField::Null => old.map_or("", |item| item.title.as_str()),
+            PatchField::Omitted | PatchField::Null => old.map_or("", |item| item.title.as_str()),
         };
         let content = match &entry.content {
             PatchField::Value(content) => Some(content.as_str()),
-            PatchField::Absent => old.and_then(|item| item.content.as_deref()),
+            PatchField::Omitted => old.and_then(|item| item.content.as_deref()),
             PatchField::Null => None,
         };
         (title, content)
@@ -147,7 +147,7 @@ async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<ContentPlanCha
     plan.updated_at = tx.now;
     content_plans::update(tx, &plan).await?;
     match change.items {
-        PatchField::Absent => {}
+        PatchField::Omitted => {}
         PatchField::Null => replace(cx, tx, plan.id, current, Vec::new()).await?,
         PatchField::Value(entries) => replace(cx, tx, plan.id, current, entries).await?,
     }

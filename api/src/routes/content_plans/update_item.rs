@@ -63,7 +63,7 @@ fn text_of(item: &content_plan::PlanItem) -> usize {
 
 fn read(f: &Fields<'_>, zone: &str) -> Option<PlanItemChange> {
     Some(PlanItemChange {
-        title: f.text("title", items::TITLE),
+        title: f.text("title", items::TITLE_LENGTH),
         content: f.text("content", 0..=MAX_CONTENT_CHARS),
         planned_at: f.time("planned_at", zone),
     })

@@ -16,7 +16,7 @@ use serde::Serialize;
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, Result};
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 use crate::response::{ScheduledTimestamp, Timestamp};
 use crate::routes::posts::TargetError;
 
@@ -72,12 +72,12 @@ pub struct ConversationSubject {
 /// The fields of a conversation, with or without its messages.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ConversationFields {
-    #[schemars(with = "Word<ConversationType>")]
+    #[schemars(with = "TextEnum<ConversationType>")]
     pub r#type: ConversationType,
-    #[schemars(with = "Word<Platform>")]
+    #[schemars(with = "TextEnum<Platform>")]
     pub platform: Platform,
     pub account_id: i64,
-    #[schemars(with = "Word<ConversationStatus>")]
+    #[schemars(with = "TextEnum<ConversationStatus>")]
     pub status: ConversationStatus,
     pub participant: Participant,
     pub subject: Option<ConversationSubject>,
@@ -92,7 +92,7 @@ pub struct ConversationFields {
     pub last_message_at: Timestamp,
     pub last_message_preview: String,
     /// The direction of the message in `last_message_preview`. Null if all messages are deleted.
-    #[schemars(with = "Option<Word<MessageDirection>>", extend("x-extension" = true))]
+    #[schemars(with = "Option<TextEnum<MessageDirection>>", extend("x-extension" = true))]
     pub last_message_direction: Option<MessageDirection>,
 }
 
@@ -118,14 +118,14 @@ pub struct MessageAuthor {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Message {
     pub id: i64,
-    #[schemars(with = "Word<MessageDirection>")]
+    #[schemars(with = "TextEnum<MessageDirection>")]
     pub direction: MessageDirection,
     /// The text of the message. Empty if `deleted_at` is set.
     pub body: String,
     pub author: MessageAuthor,
     /// The status of the message. `received` means that Crier read it from the platform, even if the account wrote it
     /// there. The other values are for replies.
-    #[schemars(with = "Word<MessageStatus>")]
+    #[schemars(with = "TextEnum<MessageStatus>")]
     pub status: MessageStatus,
     pub external_id: Option<String>,
     /// The reason a reply failed or is retried.

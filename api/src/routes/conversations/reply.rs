@@ -23,7 +23,8 @@ const MAX_REPLY: usize = 10_000;
 
 /// The reply to send.
 #[derive(Clone, Debug, JsonSchema)]
-pub struct NewReply {
+#[schemars(rename = "NewReply")]
+pub struct ReplyRequest {
     #[schemars(length(min = 1, max = MAX_REPLY))]
     pub body: String,
     /// Whether the conversation becomes `resolved`. Default: false, which keeps the current status.
@@ -44,29 +45,29 @@ pub fn endpoint() -> Endpoint {
              with the reason. A failed reply reopens a `resolved` conversation.",
         )
         .features(FEATURES)
-        .body::<NewReply>(json!({ "body": "Thank you! We open at seven." }))
+        .body::<ReplyRequest>(json!({ "body": "Thank you! We open at seven." }))
         .response::<Message>(202, ResponseShape::One)
         .error_codes(&[ErrorCode::ValidationFailed, ErrorCode::PlatformCapabilityUnavailable])
         .checks_then_writes(|cx| cx.parse(read), reply)
 }
 
-fn read(f: &Fields<'_>) -> Option<NewReply> {
+fn read(f: &Fields<'_>) -> Option<ReplyRequest> {
     let body = f.required("body", f.text("body", 1..=MAX_REPLY));
     if body.as_deref().is_some_and(|body| body.trim().is_empty()) {
         f.problem("body", "Must not be empty.");
         return None;
     }
     let resolve = f.flag("resolve").value();
-    Some(NewReply { body: body?, resolve })
+    Some(ReplyRequest { body: body?, resolve })
 }
 
 fn unavailable(reason: String) -> ApiError {
     ApiError::new(ErrorCode::PlatformCapabilityUnavailable, reason)
 }
 
-async fn reply(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<NewReply>>>) -> Result<ApiResponse> {
+async fn reply(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<ReplyRequest>>>) -> Result<ApiResponse> {
     let conversation = lock(cx, tx).await?;
-    let NewReply { body, resolve } = parsed.valid()?;
+    let ReplyRequest { body, resolve } = parsed.valid()?;
     let account = accounts::summaries(tx, conversation.brand_id, &[conversation.account_id]).await?.pop();
     if let Some(reason) = refusal(cx, &conversation, account.as_ref().map(|account| account.status)) {
         return Err(unavailable(reason));

@@ -10,7 +10,7 @@ use super::{TAG, TargetError, show};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 use crate::response::{ApiResponse, Timestamp};
 
 /// An attempt to publish a target.
@@ -22,7 +22,7 @@ pub struct PostAttempt {
     pub number: i32,
     pub started_at: Timestamp,
     pub duration_ms: i64,
-    #[schemars(with = "Word<AttemptOutcome>")]
+    #[schemars(with = "TextEnum<AttemptOutcome>")]
     pub outcome: AttemptOutcome,
     /// The HTTP status code from the platform.
     pub status_code: Option<i32>,

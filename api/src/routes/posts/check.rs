@@ -143,7 +143,7 @@ pub fn check(post: &Post, desired: &DesiredPost, change: &PostChange, lookup: &L
     check_time(desired, change, status, lookup.now, problems);
     // A post that has left draft keeps its accounts, even disconnected ones; their targets fail when they are due.
     let leaves_draft = post.status == PostStatus::Draft && will_publish;
-    if change.accounts != PatchField::Absent || leaves_draft {
+    if change.accounts != PatchField::Omitted || leaves_draft {
         check_accounts(desired, lookup, will_publish, problems);
     }
     if will_publish && !problems.has("content") {
@@ -183,10 +183,10 @@ fn check_media(change: &PostChange, lookup: &LookupContext, problems: &Problems)
 /// Checks the unpublished pictures that the request does not name: one may have been deleted since.
 fn check_unchanged_media(desired: &DesiredPost, change: &PostChange, lookup: &LookupContext, problems: &Problems) {
     let unpublished = || desired.targets.iter().filter(|target| !target.published);
-    if change.media == PatchField::Absent && unpublished().any(|target| target.target_override.media.is_none()) {
+    if change.media == PatchField::Omitted && unpublished().any(|target| target.target_override.media.is_none()) {
         check_media_exists("media", &desired.media, lookup, problems);
     }
-    if matches!(change.overrides, PatchField::Absent) {
+    if matches!(change.overrides, PatchField::Omitted) {
         for media in unpublished().filter_map(|target| target.target_override.media.as_deref()) {
             check_media_exists("overrides.media", media, lookup, problems);
         }

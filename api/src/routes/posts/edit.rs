@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use crate::context::Context;
 use crate::error::Result;
 use crate::fields::{Fields, ParsedBody, PatchField, steps};
-use crate::openapi::schema::{Word, by_platform};
+use crate::openapi::schema::{TextEnum, by_platform};
 
 pub const MAX_CONTENT_CHARS: usize = 65_535;
 /// The maximum number of accounts of a post.
@@ -30,7 +30,7 @@ pub const MAX_MEDIA: usize = 100;
 pub struct PostChange {
     #[schemars(length(max = MAX_CONTENT_CHARS))]
     pub content: PatchField<String>,
-    #[schemars(with = "PatchField<Word<ScheduleType>>")]
+    #[schemars(with = "PatchField<TextEnum<ScheduleType>>")]
     pub schedule_type: PatchField<ScheduleType>,
     #[schemars(extend("x-extension" = true))]
     pub scheduled_at: PatchField<DateTime<Utc>>,
@@ -115,12 +115,12 @@ impl PostChange {
 
     pub fn empty() -> Self {
         Self {
-            content: PatchField::Absent,
-            schedule_type: PatchField::Absent,
-            scheduled_at: PatchField::Absent,
-            accounts: PatchField::Absent,
-            media: PatchField::Absent,
-            overrides: PatchField::Absent,
+            content: PatchField::Omitted,
+            schedule_type: PatchField::Omitted,
+            scheduled_at: PatchField::Omitted,
+            accounts: PatchField::Omitted,
+            media: PatchField::Omitted,
+            overrides: PatchField::Omitted,
         }
     }
 }
@@ -213,7 +213,7 @@ impl DesiredPost {
         let old_accounts = current.iter().map(|s| s.target.account_id).collect();
         let accounts = change.accounts.clone().apply_to(old_accounts, Vec::new());
         let overrides = match &change.overrides {
-            PatchField::Absent => None,
+            PatchField::Omitted => None,
             PatchField::Null => Some(&[][..]),
             PatchField::Value(list) => Some(list.as_slice()),
         };
@@ -239,7 +239,7 @@ impl DesiredPost {
         let scheduled_at = match schedule_type {
             Some(ScheduleType::Now) => None,
             _ => match &change.scheduled_at {
-                PatchField::Absent => post.scheduled_at,
+                PatchField::Omitted => post.scheduled_at,
                 PatchField::Null => None,
                 PatchField::Value(at) => Some(*at),
             },

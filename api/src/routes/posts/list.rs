@@ -10,7 +10,7 @@ use super::{PostFields, TAG};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, ErrorCode, Result};
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 use crate::pagination;
 use crate::response::{ApiResponse, Timestamp};
 
@@ -36,14 +36,14 @@ pub fn endpoint() -> Endpoint {
              that fit, and `links.next` continues after them.",
         )
         .pages()
-        .query::<Word<PostStatus>>("status", "Only posts with this status.")
+        .query::<TextEnum<PostStatus>>("status", "Only posts with this status.")
         .response::<Post>(200, ResponseShape::Pages)
         .error_codes(&[ErrorCode::ValidationFailed])
         .reads(list)
 }
 
 async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
-    let mut problems = cx.typos();
+    let mut problems = cx.name_problems();
     let mut page = pagination::requested_page(&cx.query, &mut problems);
     let status = pagination::enum_param::<PostStatus>(&cx.query, "status", &mut problems);
     if !problems.is_empty() {
@@ -53,7 +53,7 @@ async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     // More could exceed the memory that one request may take before they are serialized.
     if page.per_page > ALWAYS_FITS {
         let fit = posts::count_fitting(conn, brand, status, page, pagination::MAX_BYTES).await?;
-        page = pagination::shortened(page, fit);
+        page = pagination::shorten_page(page, fit);
     }
     let found = posts::list(conn, brand, status, page).await?;
     let ids: Vec<i64> = found.rows.iter().map(|p| p.id).collect();
@@ -62,7 +62,7 @@ async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
         let own: Vec<_> = briefs.iter().filter(|b| b.post_id == post.id).cloned().collect();
         Post::new(post, &own)
     });
-    pagination::answer(cx, page, Page { rows: rows.collect(), total: found.total })
+    pagination::respond(cx, page, Page { rows: rows.collect(), total: found.total })
 }
 
 impl Post {

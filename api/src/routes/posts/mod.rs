@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 
 use crate::endpoint::Endpoint;
 use crate::error::Result;
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 use crate::response::{ScheduledTimestamp, Timestamp};
 
 mod accounts;
@@ -63,7 +63,7 @@ pub struct TargetError {
     pub code: String,
     pub message: String,
     /// The category of the error. Only the category determines whether Crier retries automatically.
-    #[schemars(with = "Word<Category>")]
+    #[schemars(with = "TextEnum<Category>")]
     pub category: Category,
     pub retryable: bool,
     /// The platform's own error code, unchanged.
@@ -76,9 +76,9 @@ pub struct TargetError {
 pub struct TargetBody {
     pub id: i64,
     pub account_id: i64,
-    #[schemars(with = "Word<Platform>")]
+    #[schemars(with = "TextEnum<Platform>")]
     pub platform: Platform,
-    #[schemars(with = "Word<TargetStatus>")]
+    #[schemars(with = "TextEnum<TargetStatus>")]
     pub status: TargetStatus,
     /// The text for this account. Null uses the post's text.
     #[schemars(extend("examples" = [null]))]
@@ -116,11 +116,11 @@ pub struct Author {
 /// The fields that every representation of a post has.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PostFields {
-    #[schemars(with = "Word<PostStatus>", extend("examples" = ["scheduled"]))]
+    #[schemars(with = "TextEnum<PostStatus>", extend("examples" = ["scheduled"]))]
     pub status: PostStatus,
     #[schemars(extend("examples" = ["Fresh bread!"]))]
     pub content: String,
-    #[schemars(with = "Word<ScheduleType>", extend("examples" = ["scheduled"]))]
+    #[schemars(with = "TextEnum<ScheduleType>", extend("examples" = ["scheduled"]))]
     pub schedule_type: ScheduleType,
     pub scheduled_at: Option<ScheduledTimestamp>,
     #[schemars(extend("examples" = [null]))]

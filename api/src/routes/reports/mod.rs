@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, Result};
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 use crate::response::{PREFIX, ScheduledTimestamp, Timestamp};
 
 mod create;
@@ -59,7 +59,7 @@ pub struct WidgetOptions {
 /// A widget of a report.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ReportWidget {
-    #[schemars(with = "Word<WidgetType>")]
+    #[schemars(with = "TextEnum<WidgetType>")]
     pub r#type: WidgetType,
     /// The title above the widget. Null uses the default title of the type.
     #[schemars(extend("examples" = ["At a glance"]))]
@@ -73,7 +73,7 @@ pub struct ReportWidget {
 pub struct ReportSchedule {
     pub id: i64,
     pub report_id: i64,
-    #[schemars(with = "Word<Frequency>")]
+    #[schemars(with = "TextEnum<Frequency>")]
     pub frequency: Frequency,
     /// A cron expression with five POSIX fields. Null for other frequencies.
     #[schemars(extend("examples" = [null]))]
@@ -86,7 +86,7 @@ pub struct ReportSchedule {
     pub timezone: String,
     #[schemars(extend("examples" = [["ann@example.com"]]))]
     pub recipients: Vec<String>,
-    #[schemars(with = "Word<ReportFormat>")]
+    #[schemars(with = "TextEnum<ReportFormat>")]
     pub format: ReportFormat,
     pub next_run_at: ScheduledTimestamp,
     pub last_run_at: Option<Timestamp>,
@@ -110,7 +110,7 @@ pub struct Report {
 /// The reason an export or an email failed.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ReportProblem {
-    #[schemars(with = "Word<ReportErrorCode>")]
+    #[schemars(with = "TextEnum<ReportErrorCode>")]
     pub code: ReportErrorCode,
     /// A human-readable message.
     pub message: String,
@@ -121,7 +121,7 @@ pub struct ReportProblem {
 pub struct ReportMail {
     #[schemars(email)]
     pub recipient: String,
-    #[schemars(with = "Word<MailStatus>")]
+    #[schemars(with = "TextEnum<MailStatus>")]
     pub status: MailStatus,
     pub error: Option<ReportProblem>,
 }
@@ -135,9 +135,9 @@ pub struct ReportDelivery {
     #[schemars(extend("examples" = [null]))]
     pub schedule_id: Option<i64>,
     /// The status of the export. The file is available if it is `sent`.
-    #[schemars(with = "Word<ReportDeliveryStatus>")]
+    #[schemars(with = "TextEnum<ReportDeliveryStatus>")]
     pub status: ReportDeliveryStatus,
-    #[schemars(with = "Word<ReportFormat>")]
+    #[schemars(with = "TextEnum<ReportFormat>")]
     pub format: ReportFormat,
     /// The first day.
     pub start: chrono::NaiveDate,

@@ -6,12 +6,12 @@ use crier_store::{Tx, webhooks};
 use schemars::JsonSchema;
 use serde_json::json;
 
-use super::{FEATURES, TAG, URL, Webhook, check_url, lock_webhook, show};
+use super::{FEATURES, TAG, URL_LENGTH, Webhook, check_url, lock_webhook, show};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape, WriteStep};
 use crate::error::{ErrorCode, Result};
 use crate::fields::PatchField;
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 use crate::response::ApiResponse;
 
 /// Changes to a webhook endpoint. Omitted fields keep their values.
@@ -20,7 +20,7 @@ pub struct WebhookChange {
     /// A public https:// URL.
     #[schemars(length(max = 2048), url)]
     pub url: PatchField<String>,
-    #[schemars(with = "PatchField<Vec<Word<EventName>>>", length(min = 1))]
+    #[schemars(with = "PatchField<Vec<TextEnum<EventName>>>", length(min = 1))]
     pub events: PatchField<Vec<EventName>>,
     pub is_active: PatchField<bool>,
     #[schemars(length(max = 255), extend("x-extension" = true))]
@@ -46,7 +46,7 @@ async fn prepare(cx: &Context) -> Result<WriteStep> {
     drop(conn);
     let change = cx.read(|f| {
         Some(WebhookChange {
-            url: f.text("url", URL),
+            url: f.text("url", URL_LENGTH),
             events: f.enum_values("events"),
             is_active: f.flag("is_active"),
             description: f.text("description", 0..=255),

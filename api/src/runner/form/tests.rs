@@ -55,8 +55,8 @@ fn read(bytes: &[u8], boundary: &str, pieces: &[usize]) -> Result<Form> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(async {
         let spool = Spools::new(1 << 20).open(1, 0).await.unwrap();
-        let bounds = FileLimits { max_bytes: MAX_BYTES, remaining_bytes: None, storage_mib: None };
-        receive(stream::iter(chunks), boundary.to_owned(), bounds, spool).await
+        let limits = FileLimits { max_bytes: MAX_BYTES, remaining_bytes: None, storage_mib: None };
+        receive(stream::iter(chunks), boundary.to_owned(), limits, spool).await
     })
 }
 
@@ -136,9 +136,9 @@ fn the_file_size_limit_is_inclusive() {
 }
 
 /// Returns how many chunks of an endless body are read before it is rejected, and the error.
-fn endless(head: &[u8], piece: &'static [u8], bounds: FileLimits) -> (usize, ApiError) {
-    let asked = Arc::new(AtomicUsize::new(0));
-    let (count, head) = (asked.clone(), Bytes::copy_from_slice(head));
+fn endless(head: &[u8], piece: &'static [u8], limits: FileLimits) -> (usize, ApiError) {
+    let chunks_read = Arc::new(AtomicUsize::new(0));
+    let (count, head) = (chunks_read.clone(), Bytes::copy_from_slice(head));
     let pieces = stream::iter(std::iter::once(head).chain(std::iter::repeat_with(move || {
         count.fetch_add(1, Ordering::Relaxed);
         Bytes::from_static(piece)
@@ -146,40 +146,40 @@ fn endless(head: &[u8], piece: &'static [u8], bounds: FileLimits) -> (usize, Api
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let error = runtime.block_on(async {
         let spool = Spools::new(64 << 20).open(1, 0).await.unwrap();
-        receive(pieces.map(Ok::<_, Infallible>), "b".to_owned(), bounds, spool).await.err().unwrap()
+        receive(pieces.map(Ok::<_, Infallible>), "b".to_owned(), limits, spool).await.err().unwrap()
     });
-    (asked.load(Ordering::Relaxed), error)
+    (chunks_read.load(Ordering::Relaxed), error)
 }
 
 const FILE_HEAD: &[u8] = b"--b\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\n";
 
 #[test]
 fn an_endless_part_head_is_rejected_early() {
-    let bounds = FileLimits { max_bytes: 25 << 20, remaining_bytes: None, storage_mib: None };
+    let limits = FileLimits { max_bytes: 25 << 20, remaining_bytes: None, storage_mib: None };
     for begins in [&b"--b\r\nContent-Disposition: form-data; name=\"file"[..], b"no form", b"--b\r\nX-Y: "] {
-        let (asked, error) = endless(begins, b"x", bounds);
+        let (chunks_read, error) = endless(begins, b"x", limits);
         assert_eq!(error.code, ErrorCode::InvalidJson, "{error:?}");
-        assert!(asked <= MAX_HEAD + 2, "{asked}");
-        let (asked, error) = endless(begins, &[b'x'; 4_096], bounds);
+        assert!(chunks_read <= MAX_HEAD + 2, "{chunks_read}");
+        let (chunks_read, error) = endless(begins, &[b'x'; 4_096], limits);
         assert!(error.message.contains("the headers of a part"), "{error:?}");
-        assert!(asked <= 8, "{asked}");
+        assert!(chunks_read <= 8, "{chunks_read}");
     }
 }
 
 #[test]
 fn a_file_over_the_quota_is_rejected_while_streaming() {
     const PIECE: &[u8] = &[7; 16 << 10];
-    let bounds = FileLimits { max_bytes: 25 << 20, remaining_bytes: Some(1 << 20), storage_mib: Some(500) };
-    let (asked, error) = endless(FILE_HEAD, PIECE, bounds);
+    let limits = FileLimits { max_bytes: 25 << 20, remaining_bytes: Some(1 << 20), storage_mib: Some(500) };
+    let (chunks_read, error) = endless(FILE_HEAD, PIECE, limits);
     assert_eq!(error.code, ErrorCode::StorageLimitExceeded);
-    assert!(asked as u64 * (PIECE.len() as u64) <= (1 << 20) + 2 * MAX_NON_FILE_BYTES, "{asked}");
-    let (_, error) = endless(FILE_HEAD, PIECE, FileLimits { remaining_bytes: None, ..bounds });
+    assert!(chunks_read as u64 * (PIECE.len() as u64) <= (1 << 20) + 2 * MAX_NON_FILE_BYTES, "{chunks_read}");
+    let (_, error) = endless(FILE_HEAD, PIECE, FileLimits { remaining_bytes: None, ..limits });
     assert_eq!(error.code, ErrorCode::PayloadTooLarge);
 }
 
 #[test]
 fn a_part_head_is_found_for_any_chunk_size() {
-    for size in [1, HEAD_PIECE, MAX_HEAD, 40 << 10] {
+    for size in [1, HEAD_CHUNK, MAX_HEAD, 40 << 10] {
         let file = Part { name: FILE.to_owned(), file: None, content: vec![7; 3_000] };
         let text = Part { name: "alt_text".to_owned(), file: None, content: vec![b'x'; 30 << 10] };
         let bytes = written(&[text.clone(), file.clone(), text], "b");

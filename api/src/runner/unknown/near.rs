@@ -112,14 +112,14 @@ impl Folded {
         Self { chars: text.chars().count(), text, letters }
     }
 
-    /// Returns the number of edits (a letter added, left out, replaced, or two swapped) between the two, at most `most`.
-    fn distance(&self, other: &Self, most: usize) -> Option<usize> {
+    /// Returns the number of edits (a letter added, left out, replaced, or two swapped) between the two, at most `max`.
+    fn distance(&self, other: &Self, max: usize) -> Option<usize> {
         let differ = (self.letters ^ other.letters).count_ones() as usize;
-        if self.chars.abs_diff(other.chars) > most || differ > 2 * most {
+        if self.chars.abs_diff(other.chars) > max || differ > 2 * max {
             return None;
         }
         steps::count_step();
-        Some(strsim::osa_distance(&self.text, &other.text)).filter(|edits| *edits <= most)
+        Some(strsim::osa_distance(&self.text, &other.text)).filter(|edits| *edits <= max)
     }
 }
 
@@ -243,14 +243,14 @@ mod tests {
     proptest! {
         /// The distance is symmetric, 0 only for the same letters, and never more than allowed, in any script.
         #[test]
-        fn distance_is_symmetric_and_bounded(a in "\\PC{0,12}", b in "\\PC{0,12}", most in 0_usize..4) {
+        fn distance_is_symmetric_and_bounded(a in "\\PC{0,12}", b in "\\PC{0,12}", max in 0_usize..4) {
             let (a, b) = (Folded::new(&a), Folded::new(&b));
-            let found = a.distance(&b, most);
-            prop_assert_eq!(found, b.distance(&a, most));
+            let found = a.distance(&b, max);
+            prop_assert_eq!(found, b.distance(&a, max));
             prop_assert_eq!(found == Some(0), a.text == b.text);
-            prop_assert!(found.is_none_or(|edits| edits <= most));
+            prop_assert!(found.is_none_or(|edits| edits <= max));
             // What the quick checks exclude is too far away.
-            prop_assert_eq!(found, Some(strsim::osa_distance(&a.text, &b.text)).filter(|edits| *edits <= most));
+            prop_assert_eq!(found, Some(strsim::osa_distance(&a.text, &b.text)).filter(|edits| *edits <= max));
         }
 
         /// One edit in any place of a name leads back to it.
