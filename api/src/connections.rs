@@ -1,12 +1,12 @@
 //! Limits the number of client connections, and closes idle ones to make room.
 //!
 //! Every connection takes a file descriptor, and a process without free descriptors can reach neither its database nor
-//! a platform. So client connections have their own limit. Near it, a new connection replaces idle ones: first those
-//! that never made a request, then those that have been silent longest. A connection with a request in progress is
-//! never closed for another. If all are busy, new ones wait in the listener's backlog.
+//! a platform. So client connections have their own limit. Near the limit, a new connection replaces idle ones: first
+//! those that never made a request, then the longest idle ones. A connection with a request in progress is never closed
+//! for another. If all connections are busy, new ones wait in the listener's backlog.
 //!
-//! A client that reads a response too slowly is disconnected, however it spreads its reads: the response holds memory or
-//! a file meanwhile.
+//! A client that reads a response too slowly is disconnected, regardless of the pattern of its reads, because the
+//! response holds memory or a file.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::runner::{MinRate, TimeBudget};
 
-/// The share of the limit that is kept free by closing idle connections: 1 / 16.
+/// The divisor for the share of the limit that is kept free by closing idle connections.
 const HEADROOM_SHARE: usize = 16;
 /// The minimum interval between log messages about closed connections.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
@@ -31,34 +31,35 @@ const LOG_INTERVAL: Duration = Duration::from_secs(60);
 pub struct Connections(Arc<Inner>);
 
 struct Inner {
-    /// From this number on, idle connections are closed for new ones.
+    /// The number of connections from which on idle ones are closed for new ones.
     eviction_threshold: usize,
     headroom: usize,
     timeouts: FuseConfig,
     stop: CancellationToken,
     started: Instant,
     open: Mutex<HashMap<SocketAddr, Arc<Connection>>>,
-    /// When the log last reported closed connections, in milliseconds since `started`; 0: never.
+    /// The time of the last log message about closed connections, in milliseconds since `started`. 0 if there was none.
     logged: AtomicU64,
 }
 
 struct Connection {
     control: ConnCtrl,
-    /// When bytes were last received or sent, in milliseconds since the server started.
+    /// The time when bytes were last received or sent, in milliseconds since the server started.
     active_at: AtomicU64,
     /// Requests in progress.
     requests: AtomicUsize,
     has_served: AtomicBool,
     /// Large responses that are being sent.
     sending: AtomicUsize,
-    /// Bytes sent since the last check of its rate.
+    /// Bytes sent since the last rate check.
     sent: AtomicU64,
-    /// How far behind the minimum rate the client is; `None`: no large response was being sent.
+    /// The client's time budget at the last rate check. `None` if no large response was being sent.
     budget: Mutex<Option<TimeBudget>>,
 }
 
 impl Connections {
-    /// Allows at most `max` at once, each with these timeouts. From `stop` on, none is meant to be used again.
+    /// Allows at most `max` connections, each with these timeouts. After `stop`, clients are asked not to use them
+    /// again.
     pub fn new(max: usize, timeouts: FuseConfig, stop: CancellationToken) -> Self {
         let headroom = (max / HEADROOM_SHARE).max(1);
         Self(Arc::new(Inner {
@@ -72,14 +73,14 @@ impl Connections {
         }))
     }
 
-    /// Marks a connection as busy until the value is dropped.
+    /// Marks a connection as busy until the guard is dropped.
     pub fn begin_request(&self, client: SocketAddr) -> Option<BusyGuard> {
         let connection = self.0.open().get(&client)?.clone();
         connection.requests.fetch_add(1, Ordering::Relaxed);
         Some(BusyGuard(connection))
     }
 
-    /// Marks a large response as being sent until the value is dropped.
+    /// Marks a large response as being sent until the guard is dropped.
     pub fn begin_sending(&self, client: SocketAddr) -> Option<SendingGuard> {
         let connection = self.0.open().get(&client)?.clone();
         connection.sending.fetch_add(1, Ordering::Relaxed);
@@ -107,8 +108,8 @@ impl Connections {
         self.0.stop.is_cancelled()
     }
 
-    /// Closes every connection after the request in progress. salvo does so itself, except for connections that never
-    /// sent a byte, for which it would wait.
+    /// Closes every connection after the request in progress. salvo does this itself, except for connections that never
+    /// sent a byte: it would wait for them.
     pub fn close_gracefully(&self) {
         self.0.open().values().for_each(|connection| connection.control.graceful_shutdown());
     }
@@ -120,7 +121,8 @@ impl Connections {
             return;
         }
         let mut idle: Vec<&Arc<Connection>> = open.values().filter(|connection| connection.is_idle()).collect();
-        // Close several at once: scanning all connections for each new one would cost more than the connections do.
+        // Close several together: scanning all connections for each new one would cost more than the connections
+        // themselves.
         let count = self.0.headroom.min(idle.len());
         if count == 0 {
             return;
@@ -196,7 +198,7 @@ impl Connection {
             return false;
         }
         let Some(budget) = budget.as_mut() else {
-            // The response began at any time since the last check.
+            // The response may have begun at any time since the last check, so its budget begins here.
             *budget = Some(TimeBudget::new(rate));
             return false;
         };
@@ -204,7 +206,7 @@ impl Connection {
         budget.is_spent()
     }
 
-    /// The lowest is closed first.
+    /// Returns the sort key for eviction. The lowest is closed first.
     fn eviction_order(&self) -> (bool, u64) {
         (self.has_served.load(Ordering::Relaxed), self.active_at.load(Ordering::Relaxed))
     }

@@ -1,10 +1,10 @@
-//! Reads a JSON body: every field by its type and rules; all problems are reported at once.
+//! Reads the fields of a JSON body by type and rules, and reports all problems together.
 //!
-//! A reader returns [`PatchField`]: absent, null, or a value, so that a PUT can distinguish "keep" from "clear". A value
-//! that breaks its rules is reported under its path (`accounts.0`) and read as absent; [`Problems::into_result`] then fails
-//! the request.
+//! A reader returns a [`PatchField`]: omitted, null, or a value, so that a PUT can distinguish "keep" from "clear". A
+//! value that breaks its rules is reported under its path (`accounts.0`) and read as omitted; [`Problems::into_result`]
+//! then fails the request.
 //!
-//! **To add a kind of field:** a method on [`Fields`] that returns `PatchField<T>`, and a line in the tests.
+//! **To add a kind of field:** add a method to [`Fields`] that returns `PatchField<T>`, and a line to the tests.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -24,14 +24,14 @@ pub mod steps;
 pub mod time;
 
 const MAX_URL_LENGTH: usize = 2048;
-/// How many problems one response lists. Validation stops at this number.
+/// The maximum number of problems in a response. Validation stops at this number.
 pub const MAX_PROBLEMS: usize = 100;
-/// How many enum values a list may have, duplicates included.
+/// The maximum number of enum values in a list, including duplicates.
 const MAX_ENUM_VALUES: usize = 100;
-/// The maximum number of characters of a canonical decomposition: a text with more than this many times the characters
-/// allowed is too long after any normalization.
+/// The maximum number of characters in the canonical decomposition of a character: a text with more than this many
+/// times the allowed characters is too long after any normalization.
 const MAX_DECOMPOSITION: usize = 4;
-/// The longest text that is parsed as a time.
+/// The maximum length of a text that is parsed as a time, in bytes.
 const MAX_TIME_LENGTH: usize = 100;
 
 // A field of a body. In the document it is an `Option`.
@@ -44,7 +44,7 @@ pub enum PatchField<T> {
 }
 
 impl<T> PatchField<T> {
-    /// Returns the value; null is treated as absent.
+    /// Returns the value. Null is treated as omitted.
     pub fn value(self) -> Option<T> {
         match self {
             Self::Value(value) => Some(value),
@@ -60,7 +60,7 @@ impl<T> PatchField<T> {
         }
     }
 
-    /// Returns the value after a PUT: absent keeps `current`, null sets `empty`.
+    /// Returns the value after a PUT: omitted keeps `current`, null sets `cleared`.
     pub fn apply_to(self, current: T, cleared: T) -> T {
         match self {
             Self::Omitted => current,
@@ -74,9 +74,9 @@ impl<T> PatchField<T> {
 #[derive(Clone, Debug, Default)]
 struct ProblemSet {
     fields: FieldProblems,
-    /// How many messages there are.
+    /// The number of messages.
     count: usize,
-    /// Whether there were more than a response lists.
+    /// Whether there were more problems than [`MAX_PROBLEMS`].
     more: bool,
 }
 
@@ -107,7 +107,7 @@ impl Problems {
         self.0.borrow().fields.is_empty()
     }
 
-    /// Returns whether the maximum is reached: the request fails, so further validation is of no use.
+    /// Returns whether the maximum is reached, so that further validation can be skipped.
     pub fn is_full(&self) -> bool {
         self.0.borrow().count == MAX_PROBLEMS
     }
@@ -124,7 +124,7 @@ impl Problems {
         nested.next().is_some_and(|(first, _)| first.starts_with(&within))
     }
 
-    /// Adds the problems of `other`, with paths renamed by `rename`, except for fields that have a problem already.
+    /// Adds the problems of `other`, with paths renamed by `rename`, except for fields that already have a problem.
     pub fn merge(&self, other: Self, rename: impl Fn(&str) -> String) {
         for (path, messages) in other.0.into_inner().fields {
             let path = rename(&path);
@@ -155,7 +155,7 @@ impl<T> ParsedBody<T> {
         Self { value, found: problems.0.into_inner() }
     }
 
-    /// Returns a copy of the problems, to add more to.
+    /// Returns a copy of the problems, to which more can be added.
     pub fn problems(&self) -> Problems {
         Problems(RefCell::new(self.found.clone()))
     }
@@ -195,7 +195,7 @@ impl<'a> Fields<'a> {
         self.problems.add(self.path(name), message);
     }
 
-    /// Adds a problem if the value is absent or null, unless the field already has one.
+    /// Adds a problem if the value is omitted or null, unless the field already has one.
     pub fn required<T>(&self, name: &str, field: PatchField<T>) -> Option<T> {
         let value = field.value();
         if value.is_none() && !self.problems.has(&self.path(name)) {
@@ -219,7 +219,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Reads a text, normalized to NFC, with a length in characters.
+    /// Reads a text and normalizes it to NFC. `length` is in characters.
     pub fn text(&self, name: &str, length: RangeInclusive<usize>) -> PatchField<String> {
         self.read(name, |value| text(value, &length))
     }
@@ -233,7 +233,7 @@ impl<'a> Fields<'a> {
         self.read(name, |value| value.as_bool().ok_or_else(|| "Must be true or false.".to_owned()))
     }
 
-    /// Reads a whole number in the range.
+    /// Reads an integer in the range.
     pub fn number(&self, name: &str, range: RangeInclusive<i64>) -> PatchField<i64> {
         self.read(name, |value| {
             let (min, max) = (range.start(), range.end());
@@ -261,7 +261,7 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// Reads a time; without an offset it is in `zone`.
+    /// Reads a time. Without an offset, it is in `zone`.
     pub fn time(&self, name: &str, zone: &str) -> PatchField<DateTime<Utc>> {
         self.read(name, |value| {
             let zone = zone.parse().unwrap_or(chrono_tz::UTC);
@@ -282,14 +282,14 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// Reads an id: a whole number from 1 on.
+    /// Reads an ID: a positive integer.
     pub fn id(&self, name: &str) -> PatchField<i64> {
         self.read(name, |value| {
             value.as_i64().filter(|id| *id > 0).ok_or_else(|| "Must be an ID: a positive integer.".to_owned())
         })
     }
 
-    /// Reads a list; its length is checked before its elements.
+    /// Reads a list. Its length is checked before its elements.
     fn list(&self, name: &str, max: usize, what: &str) -> PatchField<&'a Vec<Value>> {
         self.read(name, |value| match value.as_array() {
             Some(list) if list.len() > max => {
@@ -326,7 +326,7 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// Reads at most `max` texts, trimmed, with a length in characters; duplicates are dropped.
+    /// Reads at most `max` texts and trims them. `length` is in characters. Duplicates are dropped.
     pub fn texts(&self, name: &str, max: usize, length: RangeInclusive<usize>) -> PatchField<Vec<String>> {
         self.list(name, max, "strings").map(|list| {
             let mut texts = Vec::with_capacity(list.len());
@@ -342,7 +342,7 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// Reads a list of email addresses; duplicates are dropped.
+    /// Reads at most `max` email addresses. Duplicates are dropped.
     pub fn email_addresses(&self, name: &str, max: usize) -> PatchField<Vec<String>> {
         self.list(name, max, "email addresses").map(|list| {
             let mut addresses: Vec<String> = Vec::with_capacity(list.len());
@@ -359,7 +359,7 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// Reads at least one enum value; duplicates are dropped.
+    /// Reads at least one enum value. Duplicates are dropped.
     pub fn enum_values<T: FromStr<Err = UnknownWord> + PartialEq>(&self, name: &str) -> PatchField<Vec<T>> {
         let list = match self.list(name, MAX_ENUM_VALUES, "names") {
             PatchField::Value(list) if list.is_empty() => {

@@ -1,5 +1,5 @@
-//! What every request passes, whatever its result: a request id, a span, metrics, and an error envelope for error
-//! statuses without a body (an unknown path, a wrong method, a page that panicked).
+//! The middleware of every request: a request id, a span, metrics, and an error envelope for error statuses without a
+//! body (an unknown path, a wrong method, a page that panicked).
 
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
@@ -33,15 +33,15 @@ pub struct RequestId(pub String);
 #[derive(Clone, Copy)]
 pub struct RouteLabel(pub &'static str);
 
-/// The label where no path matched.
+/// The label if no path matched.
 const NO_ROUTE: &str = "(none)";
-/// How many bytes of a rejected request's body are read and discarded, so that a client that is still sending can read
-/// the response.
+/// The maximum number of bytes of a rejected request's body that are read and discarded, so that a client that is still
+/// sending can read the response.
 const MAX_DRAINED_BYTES: u64 = 64 << 20;
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// A client that sends nothing for this long is assumed to wait for the response.
 const DRAIN_IDLE_TIMEOUT: Duration = Duration::from_millis(200);
-/// The maximum length of a path segment in bytes; all valid ones are shorter.
+/// The maximum length of a path segment, in bytes. All valid ones are shorter.
 const MAX_SEGMENT_BYTES: usize = 255;
 
 pub struct RequestMiddleware {
@@ -61,8 +61,8 @@ impl salvo::Handler for RequestMiddleware {
         if let Ok(value) = HeaderValue::from_str(&id) {
             res.headers_mut().insert(reply::REQUEST_ID, value);
         }
-        // hyper hides a `Content-Length` beside `Transfer-Encoding`. A proxy that used it would take the rest of the body for
-        // another request, so nothing that follows on this connection is read (RFC 9112, 6.1).
+        // hyper hides a `Content-Length` beside `Transfer-Encoding`. A proxy that used it would take the rest of the
+        // body for another request, so nothing more is read from this connection (RFC 9112, 6.1).
         if req.headers().contains_key(TRANSFER_ENCODING) {
             res.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
@@ -116,8 +116,9 @@ impl RequestMiddleware {
         reply::write_error(&self.app, res, &error_of(status), id);
     }
 
-    /// Makes a large body hold a part of the budget for responses until it is sent. Without a free part, a read is rejected;
-    /// a write has happened, so its connection is closed, and the client repeats it with its `Idempotency-Key`.
+    /// Makes a large body hold a part of the budget for responses until it is sent. If the budget is used up, a read is
+    /// rejected. A write has already happened, so its connection is closed, and the client retries it with its
+    /// `Idempotency-Key`.
     fn lease_body(&self, req: &Request, res: &mut Response, id: &str) {
         let bytes = self.app.outgoing.size_of(&res.body);
         if bytes == 0 || *req.method() == Method::HEAD {
@@ -136,7 +137,7 @@ impl RequestMiddleware {
         if let Some(client) = client_of(req).filter(|_| *req.method() != Method::GET) {
             return self.connections.abort(client);
         }
-        // They describe the body that is not sent.
+        // These describe the body that is not sent.
         for name in [ACCEPT_RANGES, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_RANGE, ETAG] {
             res.headers_mut().remove(name);
         }
@@ -178,7 +179,7 @@ fn set_content_length(res: &mut Response) {
     }
 }
 
-/// Returns the path as it may be logged: those of connect pages and sign-in links hold a secret.
+/// Returns the path as it may be logged: the paths of connect pages and sign-in links contain a secret.
 fn loggable(path: &str) -> &str {
     let is_last = |rest: &str| !rest.trim_end_matches('/').contains('/');
     match path {
@@ -188,7 +189,7 @@ fn loggable(path: &str) -> &str {
     }
 }
 
-/// Returns whether all servers agree where the body ends: `Transfer-Encoding` is omitted, or is `chunked` alone.
+/// Returns whether all servers agree where the body ends: `Transfer-Encoding` is omitted or is only `chunked`.
 fn is_plainly_framed(headers: &HeaderMap) -> bool {
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
     match (codings.next(), codings.next()) {

@@ -1,9 +1,9 @@
-//! Bounds what responses hold until their clients have read them: memory, and descriptors of open files.
+//! Limits the memory and file descriptors that responses hold until their clients have read them.
 //!
-//! A response that is being sent has a [`Lease`] on the budgets of its process, of its client's address, of its workspace
-//! and of its API key. If the budget is used up, a read is rejected before anything is sent, and the connection of a write is
-//! closed: the client repeats the write with its `Idempotency-Key`. A client that reads too slowly is disconnected
-//! ([`Connections::close_slow`](crate::connections::Connections::close_slow)), so no lease lasts for long.
+//! A response that is being sent has a [`Lease`] on the budgets of its process, of its client's address, of its
+//! workspace and of its API key. If a budget is used up, a read is rejected before anything is sent, and the connection
+//! of a write is closed: the client retries the write with its `Idempotency-Key`. A client that reads too slowly is
+//! disconnected ([`Connections::close_slow`](crate::connections::Connections::close_slow)), so no lease lasts for long.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -23,18 +23,19 @@ use crate::limits::RateLimitSubject;
 
 /// The maximum number of bytes that all responses of a process hold.
 const MAX_BYTES: usize = 128 << 20;
-/// The share of it that the responses to one address, or to one workspace, may hold; those to one API key half of that.
+/// The divisor for the share of responses to one address or to one workspace. Responses to one API key may hold half of
+/// that.
 const HOLDER_SHARE: usize = 4;
 /// Smaller responses fit the buffers of their connections and are not counted.
 const SMALL: usize = 16 << 10;
-/// What a file in flight counts as, unless the process may open only few files.
+/// The size that a file in flight counts as, in bytes, unless the process may open only a few files.
 const FILE_BYTES: usize = 256 << 10;
-/// The share of a process's descriptors that files in flight may hold.
+/// The divisor for the share of a process's descriptors that files in flight may hold.
 const DESCRIPTOR_SHARE: usize = 8;
-/// Bodies are handed to the connection in parts of this size, so that it never buffers a whole one.
+/// Bodies are passed to the connection in parts of this size, so that it never buffers a whole body.
 const PART: usize = 16 << 10;
 
-/// Who holds a response in flight.
+/// The party that a response in flight counts against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Holder {
     Address(RateLimitSubject),
@@ -43,7 +44,7 @@ pub enum Holder {
 }
 
 impl Holder {
-    /// Returns how many of `all` bytes it may hold.
+    /// Returns how many of `all` bytes the holder may hold.
     const fn share(self, all: usize) -> usize {
         match self {
             Self::Address(_) | Self::Workspace(_) => all / HOLDER_SHARE,
@@ -52,7 +53,7 @@ impl Holder {
     }
 }
 
-/// The caller of a request with an API key, in the request's extensions.
+/// The holders of a request with an API key. Stored in the request's extensions.
 #[derive(Clone, Copy, Debug)]
 pub struct CallerHolders(pub [Holder; 2]);
 
@@ -79,13 +80,13 @@ struct Held {
 /// The budget that is used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BudgetExceeded {
-    /// That of the client's address, workspace or key.
+    /// The budget of the client's address, workspace or key.
     Holder,
-    /// That of the process.
+    /// The budget of the process.
     Process,
 }
 
-/// A part of the budget, until it is dropped.
+/// A part of the budget. Dropping it returns the part.
 #[derive(Debug)]
 pub struct Lease {
     budget: OutgoingBudget,
@@ -100,13 +101,13 @@ impl Default for OutgoingBudget {
 }
 
 impl OutgoingBudget {
-    /// Makes a budget for a process that may open `descriptors` files.
+    /// Creates a budget for a process that may open `descriptors` files.
     pub fn new(max_bytes: usize, descriptors: usize) -> Self {
         let max_files = (descriptors / DESCRIPTOR_SHARE).max(HOLDER_SHARE);
         Self { max_bytes, file_bytes: FILE_BYTES.max(max_bytes / max_files), held: Arc::default() }
     }
 
-    /// Returns what a response holds while it is sent; 0 if it is not counted.
+    /// Returns the number of bytes that a response holds while it is sent. 0 if it is not counted.
     pub fn size_of(&self, body: &ResBody) -> usize {
         match body {
             ResBody::Stream(_) => self.file_bytes,
@@ -116,8 +117,8 @@ impl OutgoingBudget {
         }
     }
 
-    /// Fails if [`OutgoingBudget::take`] would reject a response of `bytes` to the caller. To be asked before such a response is
-    /// created.
+    /// Fails if [`OutgoingBudget::take`] would reject a response of `bytes` to the caller. Call it before creating such
+    /// a response.
     pub fn check_caller(&self, bytes: usize, caller: &Caller) -> Result<(), BudgetExceeded> {
         self.check(&self.held.lock().unwrap_or_else(PoisonError::into_inner), bytes, &CallerHolders::of(caller).0)
     }
@@ -172,7 +173,7 @@ pub fn send(res: &mut Response, lease: Lease, sending: Option<SendingGuard>) {
             }))
         }
         ResBody::Once(bytes) => {
-            // Of a stream, the length is unknown.
+            // A stream has no known length, so it is set here.
             res.headers_mut().insert(CONTENT_LENGTH, bytes.len().into());
             ResBody::stream(parts(bytes, guards))
         }

@@ -1,7 +1,7 @@
 //! Paginated lists, in the format of Laravel's length-aware paginator.
 //!
-//! A response has at most [`MAX_BYTES`] of records. A page with more ends early: it is the page that a smaller `per_page`
-//! would have, one that begins at the same record, and its `meta` and `links` are those of that page.
+//! A response has at most [`MAX_BYTES`] of records. A page with more ends early: it becomes the page of a smaller
+//! `per_page` that begins at the same record, and its `meta` and `links` are those of that page.
 
 use std::str::FromStr;
 
@@ -16,9 +16,9 @@ use crate::response::ApiResponse;
 
 const DEFAULT_PER_PAGE: i64 = 20;
 const MAX_PER_PAGE: i64 = 100;
-/// The maximum size of a page's records, as they are sent.
+/// The maximum size of a page's serialized records, in bytes.
 pub const MAX_BYTES: usize = 8 << 20;
-/// How many pages the pager shows on each side of the current one.
+/// The number of pages that the pager shows on each side of the current one.
 const EACH_SIDE: i64 = 3;
 
 /// Returns the requested page. Adds to `problems` if `page` or `per_page` is not a positive integer.
@@ -33,7 +33,7 @@ pub fn requested_page(query: &Query, problems: &mut FieldProblems) -> PageReques
     PageRequest { page: number("page", 1), per_page: number("per_page", DEFAULT_PER_PAGE).min(MAX_PER_PAGE) }
 }
 
-/// Returns a filter value of an enum; adds an unknown word to `problems`.
+/// Returns an enum value of a query parameter. Adds to `problems` if it is unknown.
 pub fn enum_param<T: FromStr<Err = UnknownWord>>(query: &Query, name: &str, problems: &mut FieldProblems) -> Option<T> {
     let text = query.get(name)?;
     match text.parse() {
@@ -45,7 +45,7 @@ pub fn enum_param<T: FromStr<Err = UnknownWord>>(query: &Query, name: &str, prob
     }
 }
 
-/// Parses a number from 1 on. One that overflows becomes `i64::MAX`, a page past the end like any other.
+/// Parses a positive integer. One that overflows becomes `i64::MAX`, a page past the end like any other.
 fn positive(text: &str) -> Option<i64> {
     let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     let number = digits.then(|| text.parse().unwrap_or(i64::MAX))?;
@@ -93,7 +93,8 @@ impl Records {
         Ok(())
     }
 
-    /// Removes the records that do not fit `max_bytes`, but never the first. Returns the page that has just the others.
+    /// Removes the records that do not fit into `max_bytes`, but never the first. Returns the page that has exactly the
+    /// others.
     fn shorten(&mut self, page: PageRequest, max_bytes: usize) -> PageRequest {
         if self.json.len() <= max_bytes {
             return page;
@@ -116,15 +117,15 @@ fn not_serialized(error: serde_json::Error) -> ApiError {
     ApiError::bug(format!("failed to serialize a page: {error}"))
 }
 
-/// Returns the largest page that begins where `page` does and has at most `rows` records. Pages of a size that divides
-/// that of `page` have such a beginning.
+/// Returns a page that begins where `page` does and has at most `rows` records: the largest one whose size divides that
+/// of `page`.
 pub fn shorten_page(page: PageRequest, rows: usize) -> PageRequest {
     let max = i64::try_from(rows).unwrap_or(page.per_page).clamp(1, page.per_page);
     let per_page = (1..=max).rev().find(|size| page.per_page % size == 0).unwrap_or(1);
     PageRequest { page: page.offset() / per_page + 1, per_page }
 }
 
-/// Where a page is in its list, beside its records.
+/// The position of a page in its list.
 #[derive(Serialize, Debug)]
 struct Position {
     links: Links,
@@ -159,7 +160,7 @@ struct Link {
 }
 
 impl Position {
-    /// `shown`: the number of records on the page; `total`: that of the list.
+    /// `count`: the number of records on the page. `total`: the number in the list.
     fn new(path: &str, query: &Query, page: PageRequest, count: usize, total: i64) -> Self {
         let last = last_page(total, page.per_page);
         let other_parameters = other_parameters(query, page.per_page);
@@ -192,7 +193,7 @@ impl Position {
     }
 }
 
-/// Returns the other query parameters, with the `per_page` that the page has.
+/// Returns the query parameters other than `page`, with the `per_page` of the page.
 fn other_parameters(query: &Query, per_page: i64) -> String {
     let wanted = query.get("per_page").map_or(Some(DEFAULT_PER_PAGE), positive).map(|wanted| wanted.min(MAX_PER_PAGE));
     if wanted == Some(per_page) {
@@ -232,7 +233,7 @@ mod tests {
         window(current, last).into_iter().map(text).collect::<Vec<_>>().join(" ")
     }
 
-    /// What `LengthAwarePaginator::linkCollection` returns.
+    /// The expected labels are those of `LengthAwarePaginator::linkCollection`.
     #[test]
     fn page_window_matches_laravel() {
         assert_eq!(labels(1, 1), "1");

@@ -1,8 +1,8 @@
 //! Captions: exactly the requested number, all different, each within its platform's limit.
 //!
 //! A caption that is too long is sent back to the model once. If the second one is too long as well, it is cut at a
-//! word boundary and gets an ellipsis: a usable caption is better than none. Unwanted hashtags and emojis are likewise
-//! removed in the end.
+//! word boundary and gets an ellipsis: a usable caption is better than none. Unwanted hashtags and emojis are removed
+//! in the same case.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -28,7 +28,7 @@ const MAX_CAPTION_CHARS: usize = 65_535;
 pub struct CaptionRequest {
     /// The subject of the captions.
     pub prompt: String,
-    /// The platform, with the limits of the accounts that they are for.
+    /// The platform, with the smallest limits of the brand's accounts.
     pub platform: Option<Cow<'static, Descriptor>>,
     pub count: usize,
     pub tone: Option<String>,
@@ -154,7 +154,7 @@ fn fitted(platform: Option<&Descriptor>, caption: &str) -> Option<String> {
         let fitting = ends.partition_point(|at| fits(&cut(*at)));
         (fitting > 0).then(|| cut(ends[fitting - 1]))
     };
-    // Prefers word boundaries; a text without any is cut between graphemes.
+    // Prefer word boundaries. A text without any is cut between graphemes.
     let words = caption.split_word_bound_indices().filter(|(_, word)| word.trim().is_empty()).map(|(at, _)| at);
     let cut_at_word = longest(words.filter(|at| *at > 0).collect()).filter(|text| fits(text));
     cut_at_word.or_else(|| {

@@ -1,4 +1,4 @@
-//! Hashtags: `#` and a word, without duplicates, as many as suit the platform.
+//! Hashtags: each is a `#` and a word, without duplicates, as many as suit the platform.
 
 use std::collections::HashSet;
 
@@ -13,8 +13,8 @@ use super::{Result, TextModel};
 /// Maximum length of a hashtag including `#`; the limit of X, Instagram and Mastodon.
 const MAX_HASHTAG_CHARS: usize = 100;
 
-/// Returns how many hashtags to ask for, and the maximum to return. Threads takes one topic for a post; X, LinkedIn,
-/// Facebook, Bluesky and TikTok advise a few; Instagram takes 30.
+/// Returns the number of hashtags to request and the maximum to return. Threads accepts one topic per post; X,
+/// LinkedIn, Facebook, Bluesky and TikTok recommend a few; Instagram accepts 30.
 const fn hashtag_limits(platform: Option<Platform>) -> (usize, usize) {
     match platform {
         Some(Platform::Threads) => (1, 1),
@@ -58,7 +58,7 @@ fn validate_hashtags(max: usize, object: &Value) -> CheckResult<Vec<String>> {
     }
 }
 
-/// Returns `#` and the letters, digits and underscores of any script; `None` if there is no letter, as no platform
+/// Returns `#` and the letters, digits and underscores of any script; `None` if there is no letter, because no platform
 /// accepts that as a hashtag.
 fn normalize_hashtag(text: &str) -> Option<String> {
     let mut word = String::new();

@@ -1,5 +1,4 @@
-//! Generates one picture from a prompt. The bytes are only checked to start like a picture; the media library checks
-//! the rest.
+//! Generates an image from a prompt. Only the start of the file is checked here; the media library checks the rest.
 
 use std::io::Cursor;
 
@@ -22,7 +21,7 @@ pub struct ImageRequest {
 
 impl ImageModel<'_> {
     pub async fn generate_image(&self, request: &ImageRequest) -> Result<Bytes> {
-        // `auto` is omitted: not every server knows the value.
+        // `auto` is omitted, because not every server knows the value.
         let size = (request.size != Size::Auto).then_some(("size", request.size.as_str()));
         let quality = (request.quality != Quality::Auto).then_some(("quality", request.quality.as_str()));
         let options: Vec<_> = size.into_iter().chain(quality).collect();

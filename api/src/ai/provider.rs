@@ -1,9 +1,9 @@
 //! The protocol: requests, responses and errors.
 //!
 //! Based on OpenAI's API reference (chat completions, images, error codes) and its guide on structured outputs.
-//! Compatible servers support less and report it in many ways: a server that does not know `response_format` or a
-//! picture parameter is called again without it. No token limit is sent: servers disagree about its name, and each has
-//! a default.
+//! Compatible servers support less and report it in many ways: a server that does not know `response_format` or an
+//! image parameter is called again without it. No token limit is sent: servers disagree about its name, and each has a
+//! default.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ const MAX_TEXT_BYTES: usize = 1 << 20;
 const MAX_ERROR_CHARS: usize = 300;
 /// Maximum size of an error body that is parsed.
 const MAX_ERROR_BYTES: usize = 64 << 10;
-/// Error codes for a prompt that breaks the rules: OpenAI's for text (two) and for pictures, Azure's (three).
+/// Error codes for a rejected prompt: OpenAI's for text (two) and for images (one), and Azure's (three).
 const REJECTION_CODES: [&str; 6] = [
     "content_policy_violation",
     "invalid_prompt",
@@ -38,7 +38,7 @@ const REJECTION_CODES: [&str; 6] = [
 /// Strings in errors of servers that do not support response schemas.
 const SCHEMA_UNSUPPORTED: [&str; 5] =
     ["response_format", "json_schema", "grammar", "structured output", "structured_output"];
-/// LM Studio's error, sent with a 200, for an unknown path.
+/// LM Studio's error for an unknown path, sent with the status 200.
 const UNKNOWN_PATH: &str = "unexpected endpoint";
 
 #[derive(Clone, Debug)]
@@ -47,9 +47,9 @@ pub struct Provider {
     base: String,
     key: Option<SecretString>,
     text_client: HttpClient,
-    /// For responses that contain a picture.
+    /// For responses that contain an image.
     image_client: HttpClient,
-    /// For pictures at other URLs.
+    /// For images at other URLs.
     download_client: HttpClient,
 }
 
@@ -63,7 +63,7 @@ pub struct Chat<'a> {
 }
 
 /// An error response: `{"error": {…}}` like OpenAI, `{"error": "…"}` like Ollama, the same without the envelope like
-/// vLLM and Mistral, or no JSON at all. OpenRouter and LM Studio send it with a 200.
+/// vLLM and Mistral, or no JSON at all. OpenRouter and LM Studio send it with the status 200.
 #[derive(Debug)]
 struct ErrorResponse {
     status: StatusCode,
@@ -89,7 +89,7 @@ impl ErrorResponse {
         Some(Self { status: response.status, error, text })
     }
 
-    /// Returns whether the prompt was refused. (`flagged_input` is OpenRouter's.)
+    /// Returns whether the prompt was rejected. OpenRouter reports this as `flagged_input`.
     fn is_prompt_rejection(&self) -> bool {
         let error = &self.error;
         let words = [&error["code"], &error["type"], &error["innererror"]["code"], &error["inner_error"]["code"]];
@@ -119,7 +119,7 @@ impl ErrorResponse {
         [&error["message"], error, &error["detail"]].into_iter().find_map(Value::as_str).unwrap_or(&self.text)
     }
 
-    /// A hint for the operator.
+    /// Returns a hint for the operator.
     const fn hint(&self) -> &'static str {
         match self.status.as_u16() {
             300..=399 => " (CRIER_AI_BASE_URL must be the address itself: redirects are not followed)",
@@ -165,7 +165,7 @@ impl Provider {
         completion_text(&self.accepted(response)?)
     }
 
-    /// Returns one picture. `options` (`size`, `quality`) are dropped if the server rejects them.
+    /// Returns one image. `options` (`size`, `quality`) are dropped if the server rejects them.
     pub async fn generate_image(&self, model: &str, prompt: &str, options: &[(&str, &str)]) -> Result<Bytes> {
         let body = |options: &[(&str, &str)]| {
             let mut body = json!({ "model": model, "prompt": prompt, "n": 1 });
@@ -180,7 +180,7 @@ impl Provider {
             let error = ErrorResponse::of(&response)
                 .filter(|error| matches!(error.status.as_u16(), 400 | 422) && !error.is_prompt_rejection());
             let Some(error) = error.filter(|_| !options.is_empty()) else { break response };
-            // Drops the options that the error names, or all of them if it names none. Most servers name one at a time.
+            // Drop the options that the error names, or all of them if it names none. Most servers name one at a time.
             let before = options.len();
             options.retain(|(name, _)| !error.mentions(&[*name]));
             if options.len() == before {
@@ -197,7 +197,7 @@ impl Provider {
         }
     }
 
-    /// Fetches a picture by URL: through the address guard, unless it is on the configured server itself.
+    /// Fetches an image by URL: through the address guard, unless it is on the configured server itself.
     async fn fetch(&self, address: &str) -> Result<Bytes> {
         let origin = |text: &str| Url::parse(text).ok().map(|url| url.origin()).filter(url::Origin::is_tuple);
         let own = origin(address).is_some_and(|at| Some(at) == origin(&self.base));
@@ -289,7 +289,7 @@ struct Message {
     refusal: Option<String>,
 }
 
-/// A text or a list of parts; reasoning is a part of another type (Mistral).
+/// A text or a list of parts. Reasoning is a part of another type (Mistral).
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Content {

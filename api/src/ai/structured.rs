@@ -1,5 +1,5 @@
-//! Gets a JSON object from a text model: the schema is sent as a parameter and in words, the response is parsed
-//! strictly and validated, and a faulty one is sent back to the model once with the reason.
+//! Gets a JSON object from a text model. The schema is sent as a parameter and in the instructions. The response is
+//! parsed strictly and validated; a faulty one is sent back to the model once, with the reason.
 
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
@@ -7,7 +7,7 @@ use tokio::time::{Instant, timeout};
 use super::provider::Chat;
 use super::{AiError, Result, TextModel};
 
-/// The object to ask for.
+/// The object to request.
 pub struct StructuredRequest<'a> {
     /// The object's name.
     pub name: &'a str,
@@ -21,14 +21,14 @@ pub struct StructuredRequest<'a> {
 /// The result of validating an object.
 pub enum CheckResult<T> {
     Good(T),
-    /// Acceptable if no better one is returned; with the problem.
+    /// Acceptable if there is no better one. Contains the problem.
     Usable(T, String),
-    /// With the problem, in words for the model.
+    /// Contains the problem, worded for the model.
     Bad(String),
 }
 
 impl TextModel<'_> {
-    /// Asks for an object, at most twice, until it is good.
+    /// Requests an object. Retries once if it is not good.
     pub(super) async fn request_object<T>(
         &self,
         request: &StructuredRequest<'_>,
@@ -81,8 +81,8 @@ fn parse_and_validate<T>(text: &str, validate: impl Fn(&Value) -> CheckResult<T>
     }
 }
 
-/// The marker between a model's reasoning and its answer, if the server does not separate them: most models, Mistral's,
-/// and OpenAI's open ones. Some chat templates drop the opening marker.
+/// The markers between a model's reasoning and its output, if the server does not separate them: most models,
+/// Mistral's, and OpenAI's open ones. Some chat templates drop the opening marker.
 const REASONING_END_MARKERS: [&str; 3] = ["</think>", "[/THINK]", "<|channel|>final<|message|>"];
 
 /// Removes what models put around an object: reasoning and a Markdown code fence.
@@ -103,8 +103,8 @@ pub fn texts<'a>(object: &'a Value, name: &str) -> Option<Vec<&'a str>> {
     object.get(name)?.as_array()?.iter().map(Value::as_str).collect()
 }
 
-/// Returns the schema of an object with one list of strings. Strict schemas do not support list lengths; the
-/// instructions state it.
+/// Returns the schema of an object with one list of strings. Strict schemas do not support list lengths, so the
+/// instructions state the length.
 pub fn list_schema(name: &str) -> Value {
     json!({
         "type": "object",

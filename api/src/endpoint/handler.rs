@@ -1,4 +1,4 @@
-//! What an endpoint runs: the traits of its handler, and the steps of a write.
+//! The traits of endpoint handlers, and the steps of a write.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -28,7 +28,7 @@ where
     }
 }
 
-/// The first step of two: `async fn(&Context) -> Result<WriteStep>`.
+/// The first of two steps: `async fn(&Context) -> Result<WriteStep>`.
 pub trait PrepareHandler<'a>: Send + Sync {
     fn call(&self, cx: &'a Context) -> Pin<Box<dyn Future<Output = Result<WriteStep>> + Send + 'a>>;
 }
@@ -110,7 +110,7 @@ impl WriteStep {
         Self { write: Box::new(Bound(Arc::new(prepared), write)), undo: None }
     }
 
-    /// Sets what runs if nothing was written in the end, because of an error or because another request with the same
+    /// Sets the function that runs if nothing was written, because of an error or because another request with the same
     /// key was faster.
     pub fn or_undo<F>(self, undo: F) -> Self
     where
@@ -146,14 +146,14 @@ pub enum HandlerKind {
 /// The kind of the first step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FirstStep {
-    /// An external query with a timeout of 20 s; running it twice does no harm.
+    /// An external query with a timeout of 20 s. It may run twice.
     Query,
-    /// The same, but running it twice does harm: the key is leased meanwhile.
+    /// An external call with a timeout of 20 s that must not run twice, so the key is leased during the call.
     Lease,
-    /// Stores a file; each part of that has its own deadline.
+    /// Stores a file. Each part of this has its own timeout.
     Upload,
-    /// Like [`FirstStep::Lease`], but without an external timeout: it keeps the limit of 20 s itself, and gives back what
-    /// it took.
+    /// Like [`FirstStep::Lease`], but without a timeout from the runner: the step enforces the limit of 20 s itself,
+    /// and refunds what it reserved.
     Reserve,
 }
 

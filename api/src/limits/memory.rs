@@ -1,4 +1,4 @@
-//! In-process state: for the embedded installation, and while Redis is unavailable.
+//! State in the process, for the embedded form and while Redis is unavailable.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -36,7 +36,7 @@ impl MemoryLimiter {
         state.make_room(now);
         let before = state.full_at.get(&subject).copied();
         let (next, decision) = take(before.unwrap_or(0), now, limit);
-        // If even the sweep made no room, new subjects are let through uncounted: better than rejecting known ones.
+        // If the sweep frees no room, new subjects are not counted. This is better than rejecting known ones.
         if before.is_some() || state.full_at.len() < MAX_SUBJECTS {
             state.full_at.insert(subject, next);
         }

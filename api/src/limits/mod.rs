@@ -1,10 +1,11 @@
-//! Rate limiting per minute: the generic cell rate algorithm, as one pure function and two stores for its state.
+//! Rate limits per minute: the generic cell rate algorithm, as one pure function and two stores for its state.
 //!
 //! The state of a subject is one number: the time at which its allowance is full again. A request advances it by the
 //! share of one request; if it would be more than a minute ahead, the request is rejected and the state does not
 //! change. So an allowance can be used in one burst, and refills evenly.
 //!
-//! **To add a store:** a [`Limiter`] that applies [`take`] (or the same arithmetic, in one atomic step) to its state.
+//! **To add a store:** implement a [`Limiter`] that applies [`take`] (or the same arithmetic, in one atomic step) to
+//! its state.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -65,19 +66,19 @@ pub struct Decision {
     /// Requests per minute.
     pub limit: u32,
     pub remaining: u32,
-    /// The unix second at which the allowance is full again.
+    /// The time when the allowance is full again, in Unix seconds.
     pub reset: i64,
-    /// Whole seconds until the next request is allowed, at least 1; only relevant if this one was not.
+    /// Whole seconds until the next request is allowed, at least 1. Only relevant if this request was rejected.
     pub retry_after: u64,
 }
 
-/// The part of a minute that one request takes.
+/// Returns the part of a minute that one request uses, in microseconds.
 fn share(limit: u32) -> i64 {
     (WINDOW / i64::from(limit.max(1))).max(1)
 }
 
-/// Takes one request. `full_at`: when the allowance is full again, in unix microseconds (in the past if it is full).
-/// Returns its new value.
+/// Takes one request. `full_at`: the time when the allowance is full again, in Unix microseconds (in the past if it is
+/// full). Returns its new value.
 pub fn take(full_at: i64, now: i64, limit: u32) -> (i64, Decision) {
     // Neither a clock that was set back nor a smaller plan may lock a client out for longer than one window.
     let full_at = full_at.clamp(now, now + WINDOW);

@@ -17,12 +17,12 @@ use super::{Decision, Limiter, RateLimitSubject, WINDOW, share};
 
 /// Timeout of one count.
 const REDIS_TIMEOUT: Duration = Duration::from_millis(100);
-/// Pause after Redis failed.
+/// The pause before Redis is used again after a failure.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Prefix of an installation's keys.
 const PREFIX: &str = "crier";
 
-/// The same arithmetic as [`super::take`], in one atomic step. A double holds these microsecond values exactly.
+/// The same arithmetic as [`super::take`], in one atomic step. A double represents these microsecond values exactly.
 const TAKE: &str = r"
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -44,7 +44,7 @@ pub struct RedisLimiter {
 }
 
 impl RedisLimiter {
-    /// Creates a limiter that connects on first use. Needs a runtime.
+    /// Creates a limiter that connects on first use. Needs a Tokio runtime.
     pub fn new(url: &SecretString, clock: Clock) -> Result<Self, RedisError> {
         Self::with_prefix(PREFIX, url, clock)
     }
@@ -65,7 +65,7 @@ impl RedisLimiter {
         })
     }
 
-    /// Asks Redis; an error says why it did not decide.
+    /// Counts the request in Redis. The error is the reason why this failed.
     async fn take_shared(&self, subject: RateLimitSubject, limit: u32) -> Result<Decision, String> {
         let mut connection = self.connection.clone();
         let mut call = self.script.prepare_invoke();
@@ -83,7 +83,7 @@ impl RedisLimiter {
         until.is_some_and(|until| Instant::now() < until)
     }
 
-    /// Leaves Redis alone for a while. Of the requests that fail together, one is logged.
+    /// Stops using Redis for a while. If several requests fail together, only one is logged.
     fn pause(&self, reason: &str) {
         let now = Instant::now();
         let mut until = self.paused_until.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

@@ -13,7 +13,7 @@ use crate::error::{ApiError, ErrorCode, Result};
 /// The maximum size of a JSON body, in bytes.
 pub const MAX_JSON_BYTES: usize = 1 << 20;
 
-/// Reads the whole body. Fails as soon as it is known to be too large, or when it arrives too slowly.
+/// Reads the whole body. Fails as soon as the body is known to be too large, or if it arrives too slowly.
 pub async fn read(req: &mut Request, rate: MinRate) -> Result<Bytes> {
     let too_large = || ApiError::too_large(MAX_JSON_BYTES);
     let content_length = req.headers().get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());

@@ -1,5 +1,5 @@
-//! Reads request bodies with a minimum transfer rate, however the client spreads its bytes. Responses have one, too
-//! ([`crate::connections`]).
+//! Reads request bodies with a minimum transfer rate, regardless of how the client spaces its bytes. Responses also
+//! have a minimum rate ([`crate::connections`]).
 
 use std::time::{Duration, Instant};
 
@@ -39,6 +39,7 @@ impl TimeBudget {
         Self { rate, left: rate.grace }
     }
 
+    /// Records a wait for the client and the bytes that arrived after it.
     pub fn record(&mut self, waited: Duration, bytes: usize) {
         let earned = Duration::from_secs_f64(bytes as f64 / self.rate.bytes_per_second.max(1) as f64);
         self.left = (self.left.saturating_sub(waited) + earned).min(self.rate.grace);
@@ -50,7 +51,7 @@ impl TimeBudget {
     }
 }
 
-/// Why the rest of a body could not be read.
+/// The reason why a body could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
     #[error("the client sends too slowly")]
@@ -114,7 +115,8 @@ mod tests {
 
     const RATE: MinRate = MinRate { grace: Duration::from_secs(30), bytes_per_second: 1_000 };
 
-    /// Returns after how many seconds a client is dropped that sends `bytes` every `every` seconds; `None`: never.
+    /// Returns the seconds after which a client that sends `bytes` every `every` seconds is dropped. `None` if it is
+    /// never dropped.
     fn dropped_after(bytes: usize, every: u64) -> Option<u64> {
         let mut budget = TimeBudget::new(RATE);
         for n in 0..100_000 {

@@ -1,5 +1,5 @@
-//! Multipart forms with a file. The file is streamed into a spool, so no upload is held in memory. Nothing is received
-//! that does not fit into the workspace's plan or the limit of all spools.
+//! Reads multipart forms with a file. The file is streamed into a spool, so no upload is held in memory. A file that
+//! does not fit into the workspace's plan or the limit of all spools is not received.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,22 +20,22 @@ use crate::routes::media::storage_full;
 
 /// The name of the part that contains the file.
 const FILE: &str = "file";
-/// How many bytes a form may have beside its file: the heads of its parts and its texts. An upload may also exceed the
-/// remaining storage by this much, because what is stored of a picture is often smaller than the file.
+/// The maximum size of a form without its file, in bytes: the heads of its parts and its texts. An upload may also
+/// exceed the remaining storage by this much, because a stored image is often smaller than the file.
 const MAX_NON_FILE_BYTES: u64 = 64 << 10;
 const MAX_PARTS: usize = 32;
 /// The longest boundary (RFC 2046). The parser searches for it again with each chunk.
 const MAX_BOUNDARY: usize = 70;
 /// The maximum size of a part's head. The parser scans it again with each chunk.
 const MAX_HEAD: usize = 16 << 10;
-/// The chunk size while a head is read: the parser may buffer two chunks before it looks at them.
+/// The chunk size while a head is read. The parser may buffer two chunks before it parses them.
 const HEAD_CHUNK: usize = 4 << 10;
 
 /// A completely received form.
 pub struct Form {
     pub texts: Map<String, Value>,
     pub file: Option<UploadedFile>,
-    /// The names of the other parts that are files; their content is dropped.
+    /// The names of the other file parts, whose content is dropped.
     pub other_files: Vec<String>,
     /// Identifies the form's content, independent of the boundary.
     pub digest: Vec<u8>,
@@ -45,7 +45,7 @@ pub struct Form {
 #[derive(Clone, Copy, Debug)]
 pub struct FileLimits {
     pub max_bytes: u64,
-    /// The remaining storage of the plan; `None`: no limit.
+    /// The remaining storage of the plan. `None` if there is no limit.
     pub remaining_bytes: Option<u64>,
     /// The plan's storage, for the error message.
     pub storage_mib: Option<u64>,
@@ -64,7 +64,7 @@ impl FileLimits {
     }
 }
 
-/// Reads the form. Fails as soon as it is known to be too large; with a `Content-Length`, before a byte is read.
+/// Reads the form. Fails as soon as the form is known to be too large; with a `Content-Length`, before a byte is read.
 pub async fn read(
     req: &mut Request,
     limits: FileLimits,
@@ -73,7 +73,7 @@ pub async fn read(
     rate: MinRate,
 ) -> Result<Form> {
     let content_length = req.headers().get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
-    // The size of the parts beside the file is not known yet.
+    // The size of the other parts is not known yet.
     limits.check(content_length.unwrap_or_default().saturating_sub(MAX_NON_FILE_BYTES))?;
     let content_type = req.headers().get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default().to_owned();
     let boundary = multer::parse_boundary(&content_type).map_err(|error| match error {
@@ -153,7 +153,7 @@ impl HeadByteCounter {
 
 type ChunkResult = std::result::Result<Bytes, Box<dyn std::error::Error + Send + Sync>>;
 
-/// Passes the body on in small chunks; otherwise the parser would buffer everything available before it looks at any of
+/// Splits the body into small chunks. Otherwise, the parser would buffer everything available before it parses any of
 /// it.
 fn split_chunks<E>(
     body: impl Stream<Item = std::result::Result<Bytes, E>> + Send,

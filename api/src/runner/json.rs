@@ -7,10 +7,10 @@ use std::fmt;
 use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// How many values a body may have; the largest useful body of any endpoint has a third of that.
+/// The maximum number of values in a body. The largest useful body of any endpoint has a third of that.
 pub const MAX_VALUES: usize = 20_000;
 
-/// Why parsing failed.
+/// The reason why parsing failed.
 #[derive(Debug)]
 pub enum JsonError {
     /// More than [`MAX_VALUES`].
@@ -29,7 +29,7 @@ pub fn parse(raw: &[u8]) -> Result<Value, JsonError> {
     read.map_err(|error| if left.get() == 0 { JsonError::TooMany } else { JsonError::Syntax(error) })
 }
 
-/// Counts the commas outside of strings: there are at least as many values. Counting costs a tenth of parsing.
+/// Counts the commas outside strings. There are at least as many values. Counting costs a tenth of parsing.
 fn commas(raw: &[u8]) -> usize {
     let (mut count, mut in_string, mut escaped) = (0, false, false);
     for byte in raw {

@@ -1,10 +1,10 @@
-//! Large bodies: processing one takes milliseconds, in which its thread could serve many small requests. So one body is
-//! processed at a time, and the thread's other tasks move to another thread meanwhile.
+//! Processes large bodies one at a time. Processing one takes milliseconds, in which its thread could serve many small
+//! requests, so the thread's other tasks move to another thread meanwhile.
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Semaphore;
 
-/// A body of this size or more is large: parsing it takes about 0.3 ms or more.
+/// The minimum size of a large body, in bytes. Parsing it takes about 0.3 ms.
 const LARGE: usize = 64 << 10;
 
 /// A semaphore with one permit for large bodies.

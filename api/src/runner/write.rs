@@ -25,9 +25,9 @@ use crate::endpoint::{BodyFormat, Endpoint, FirstStep, HandlerKind, PrepareHandl
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::response::ApiResponse;
 
-/// How often a write is attempted when the database aborts it with a serialization error.
+/// The maximum number of attempts of a write that the database aborts with a serialization error.
 const MAX_ATTEMPTS: u32 = 3;
-/// How long an external service may take to answer while a request waits.
+/// The timeout of an external service while a request waits.
 const EXTERNAL_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub async fn run(
@@ -40,7 +40,7 @@ pub async fn run(
 ) -> Result<ApiResponse> {
     let key = require_idempotency_key(req.headers())?;
     if !record.exists() {
-        // Before the body is read, which may be a large file.
+        // Checked before the body is read, because it may be a large file.
         room::check_disk_for_creation(&cx)?;
     }
     let (body, body_error) = receive(endpoint, known, &mut cx, record.exists(), req).await?;
@@ -88,8 +88,8 @@ pub async fn run(
     }
 }
 
-/// Reads the body into the context. Returns the bytes that identify it. A parse error is returned inside, because the
-/// state of the key is reported before problems of the body.
+/// Reads the body into the context. Returns the bytes that identify it. A parse error is part of the result, because
+/// the state of the key is reported before problems of the body.
 async fn receive(
     endpoint: &Endpoint,
     known: &KnownNames,
@@ -127,8 +127,8 @@ async fn receive_form(
     }
 }
 
-/// Returns how large a file may be. For a known key the remaining storage is not checked: the file may already be in
-/// the library, and the stored response must be returned even if the storage is full.
+/// Returns the limits of an uploaded file. For a known key, the remaining storage is not checked: the file may already
+/// be in the library, and the stored response must be returned even if the storage is full.
 async fn load_file_limits(cx: &Context, key_is_known: bool) -> Result<form::FileLimits> {
     let (max, storage_mib) = (cx.app.library.limits().max_bytes, cx.plan.storage_mib);
     let Some(cap) = cx.plan.storage_bytes() else {
@@ -166,7 +166,7 @@ fn fingerprint(req: &Request, raw: &[u8]) -> Vec<u8> {
     hash.finalize().to_vec()
 }
 
-/// What a look-up of the key leads to.
+/// The result of looking up a key.
 enum KeyLookup {
     Stored(ApiResponse),
     Free(FreeKey),
@@ -238,7 +238,7 @@ async fn two_steps(
     outcome
 }
 
-/// The lease on a key during an external call. If the process dies, the lease expires.
+/// The lease on a key during an external call. It expires if the process dies.
 struct Lease {
     store: Store,
     slot: IdempotencySlot,
@@ -274,8 +274,8 @@ async fn release(store: &Store, slot: &IdempotencySlot, held: DateTime<Utc>) {
     }
 }
 
-/// Returns the response. One that was too large to store is rendered again, from the current state of its records. If a
-/// record was deleted since, the error is a 404 that says so; the write is not repeated.
+/// Returns the response. A response that was too large to store is rendered again from the current state of its
+/// records. If a record has been deleted, the error is a 404 with this reason; the write is not repeated.
 async fn render(rerender: Option<&Rerender>, mut cx: Context, response: ApiResponse) -> Result<ApiResponse> {
     if !response.is_reference {
         return Ok(response);
@@ -290,8 +290,8 @@ async fn render(rerender: Option<&Rerender>, mut cx: Context, response: ApiRespo
     }
 }
 
-/// Looks the key up again after an error: a refusal may be due to the same request, which was carried out since the key was
-/// looked up, in another process or while the body arrived. No other request carries out one whose key is leased.
+/// Looks up the key again after an error. The request may have been rejected because the same request was carried out
+/// after the first look-up, in another process or while the body arrived. This cannot happen while the key is leased.
 async fn look_up_again(store: &Store, slot: &IdempotencySlot, free: FreeKey, error: &ApiError) -> Result<KeyLookup> {
     let is_failure = error.code.status().is_server_error() && !error.is_serialization();
     if is_failure || matches!(free, FreeKey::Leased(_)) {
@@ -300,7 +300,7 @@ async fn look_up_again(store: &Store, slot: &IdempotencySlot, free: FreeKey, err
     free_or_stored(idempotency::look_up(store, slot).await?)
 }
 
-/// Runs the work and stores the response in one transaction. `free`: what was found under the key.
+/// Runs the work and stores the response in one transaction. `free`: the state of the key at the last look-up.
 async fn write_with_retries<W>(
     cx: &Context,
     slot: &IdempotencySlot,
@@ -358,7 +358,7 @@ where
             Ok(response)
         }
         other => {
-            // Explicitly, so that on SQLite the next writer does not wait until the connection is cleaned up.
+            // Roll back explicitly, so that on SQLite the next writer does not wait until the connection is cleaned up.
             if let Err(failed) = tx.rollback().await {
                 tracing::debug!(error = %failed, "rollback failed; closing the connection rolls back anyway");
             }

@@ -1,7 +1,7 @@
 //! `POST /brands/{brand}/social-accounts/authorize`
 //!
-//! Returns the URL of a page (`pages/connect`) at which a person connects an account. Anyone who has the URL can do so
-//! without a login, so it is a secret that works once, for half an hour.
+//! Returns the URL of a page (`pages/connect`) on which a person connects an account. Anyone who has the URL can do so
+//! without signing in, so it is a secret that works only once, within 30 minutes.
 
 use std::sync::Arc;
 
@@ -94,7 +94,7 @@ async fn authorize(
     ApiResponse::ok(Authorization { platform, authorization_url, expires_in: LIFETIME.num_seconds() })
 }
 
-/// Stores an authorization and returns the URL of its page; fails if the platform cannot be connected there.
+/// Stores an authorization and returns the URL of its page. Fails if the platform cannot be connected in a browser.
 pub async fn issue(
     app: &App,
     tx: &mut Tx,

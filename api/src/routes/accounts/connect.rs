@@ -18,7 +18,7 @@ use crate::fields::{Fields, Problems};
 use crate::openapi::schema::{TextEnum, by_platform};
 use crate::response::ApiResponse;
 
-/// The maximum length of a credential; no platform's key or address is longer.
+/// The maximum length of a credential. No platform's keys or URLs are longer.
 const MAX_CREDENTIAL_CHARS: usize = 2048;
 
 /// The account to connect. The platform's descriptor lists the fields of `credentials`.
@@ -69,7 +69,7 @@ pub fn endpoint() -> Endpoint {
         .leases_then_writes(prepare)
 }
 
-/// Checks the form, then the credentials with the platform.
+/// Validates the fields, then checks the credentials with the platform.
 async fn prepare(cx: &Context) -> Result<WriteStep> {
     let ConnectAccountRequest { platform, credentials } = cx.read(|f| {
         let platform = f.required("platform", f.enum_value("platform"));
@@ -94,7 +94,7 @@ async fn prepare(cx: &Context) -> Result<WriteStep> {
     }))
 }
 
-/// Validates the form against the descriptor's credential fields and returns its values.
+/// Validates the credentials against the descriptor's fields and returns their values.
 fn parse_credentials(form: &Map<String, Value>, descriptor: &Descriptor) -> Result<Secrets> {
     let problems = Problems::default();
     let within = Fields::new(form, &problems).within("credentials", form);
@@ -118,7 +118,7 @@ fn connect_error(error: ConnectError) -> ApiError {
     }
 }
 
-/// Fails before the platform is called if the account limit is reached.
+/// Fails if the account limit is reached, before the platform is called.
 async fn check_account_limit(cx: &Context, platform: Platform) -> Result<()> {
     let mut conn = cx.app.store.read().await?;
     match cap_reached(&mut conn, cx.brand()?.id, cx.plan.social_accounts, platform).await? {

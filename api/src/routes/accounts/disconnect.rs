@@ -54,8 +54,8 @@ async fn disconnect(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
     ApiResponse::ok(Disconnected { result, account_id: id })
 }
 
-/// Loads the account with its secrets before they are deleted. `None` if they cannot be read; this does not prevent the
-/// disconnect.
+/// Loads the account with its secrets before they are deleted. `None` if they cannot be read, which does not prevent
+/// the disconnect.
 async fn stored(cx: &Context, tx: &mut Tx, id: i64) -> Option<ConnectorAccount> {
     let found = match accounts::with_secrets(tx, cx.app.store.cipher(), id).await {
         Ok(found) => found.map(|(account, secrets)| ConnectorAccount::stored(&account, &secrets)).transpose(),

@@ -133,7 +133,7 @@ fn interactive(platform: Platform) -> ApiError {
     ApiError::new(ErrorCode::InteractiveSetupRequired, message)
 }
 
-/// Says what the operator must set, by the names of the variables.
+/// Returns an error that names the variables that the operator must set.
 pub fn not_configured(platform: Platform, target: ConnectTarget) -> ApiError {
     let name = descriptor(platform).name;
     let message = if platform == Platform::Sandbox {

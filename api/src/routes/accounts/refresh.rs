@@ -16,7 +16,8 @@ use crate::endpoint::{Endpoint, ResponseShape, WriteStep};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::response::ApiResponse;
 
-/// The lease of a refresh: a process that dies blocks other refreshes for this long. Longer than the request timeout.
+/// The duration of the lease of a refresh. A process that dies blocks other refreshes for this long. Longer than the
+/// request timeout.
 const LEASE: TimeDelta = TimeDelta::seconds(30);
 const LEASE_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -66,7 +67,7 @@ async fn prepare(cx: &Context) -> Result<WriteStep> {
     }))
 }
 
-/// Returns whether there is something to refresh with, or credentials to check.
+/// Returns whether the account has a token to refresh, or credentials to check.
 async fn can_refresh(cx: &Context, account_id: i64) -> Result<bool> {
     let kept = account_tokens::find(&mut cx.app.store.read().await?, account_id).await?;
     Ok(kept.is_none_or(|kept| kept.renewal.can_refresh(kept.token_expires_at)))
@@ -118,7 +119,7 @@ async fn expire_unless_reconnected(cx: &Context, account: &account::SocialAccoun
     Ok(outdated)
 }
 
-/// Stores the new tokens, unless the account was reconnected during the platform call: the newer ones stay.
+/// Stores the new tokens, unless the account was reconnected during the platform call and has newer ones.
 async fn save(
     cx: &Context,
     tx: &mut Tx,

@@ -1,4 +1,4 @@
-//! Revokes what a platform granted, unless another account of the installation needs it.
+//! Revokes grants at the platform, unless another account of the installation needs them.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use secrecy::ExposeSecret;
 
 use crate::app::App;
 
-/// Timeout for revoking the grant at the platform, which is best effort.
+/// The timeout for revoking a grant at the platform, which is best effort.
 const REVOKE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Revokes the credentials of an account after the commit, unless another account has them by then: the one that was
-/// connected with them again, or one of another workspace. Best effort: our copy of the tokens is deleted in any case.
+/// Revokes the credentials of an account after the commit, unless an account uses them by then: one that was connected
+/// with them again, or one of another workspace. Best effort: our copy of the tokens is deleted in any case.
 pub(super) fn revoke_later(app: &App, tx: &mut Tx, platform: Platform, account: ConnectorAccount) {
     let Some(connector) = app.platforms.get(platform) else { return };
     let Some(revocation) = connector.revocation() else { return };
@@ -36,7 +36,7 @@ pub(super) fn revoke_later(app: &App, tx: &mut Tx, platform: Platform, account: 
     });
 }
 
-/// Returns whether a revoke would end the access of an account that is stored.
+/// Returns whether revoking the grant would end the access of a stored account.
 async fn is_needed(
     store: &Store,
     platform: Platform,

@@ -136,7 +136,7 @@ fn read(cx: &Context, f: &Fields<'_>) -> Option<CaptionRequest> {
     })
 }
 
-/// Returns the request with the smallest limits of the brand's accounts, where each server sets its own.
+/// Returns the request with the smallest limits of the brand's accounts, if each server of the platform sets its own.
 async fn with_limits(cx: &Context, request: CaptionRequest) -> Result<CaptionRequest> {
     let Some(platform) = request.platform.as_deref().map(|found| found.platform).filter(|p| p.has_server_limits())
     else {
@@ -148,7 +148,7 @@ async fn with_limits(cx: &Context, request: CaptionRequest) -> Result<CaptionReq
     Ok(CaptionRequest { platform: smallest.or(request.platform), ..request })
 }
 
-/// Parses a language tag of the BCP 47 shape: letters, then subtags of letters and digits.
+/// Parses a tag in the form of BCP 47: letters, then subtags of letters and digits.
 fn language(f: &Fields<'_>) -> Option<String> {
     let PatchField::Value(tag) = f.text("language", 1..=MAX_LANGUAGE_CHARS) else { return None };
     let mut parts = tag.split('-');

@@ -22,8 +22,8 @@ use crate::openapi::schema::TextEnum;
 use crate::response::ApiResponse;
 use crate::routes::media::{MAX_ALT_TEXT_CHARS, MediaAsset, owner, storage_full};
 
-/// Timeout for storing the picture. Together with the provider's timeout it is shorter than the lease of the
-/// idempotency key.
+/// The timeout for storing the image. Together with the provider's timeout, it is shorter than the lease of the
+/// `Idempotency-Key`.
 const STORE_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// Options for an image.
@@ -85,7 +85,7 @@ pub fn endpoint() -> Endpoint {
         .reserves_then_writes(prepare)
 }
 
-/// A generated picture in storage, with the reservation of its credits.
+/// A generated image in storage, with the reservation of its credits.
 struct GeneratedImage {
     reservation: Arc<CreditReservation>,
     file: IngestedFile,
@@ -128,14 +128,14 @@ async fn prepare(cx: &Context) -> Result<WriteStep> {
     }))
 }
 
-/// Fails before the provider is called if the storage quota is used up.
+/// Fails if the plan's storage is used up, before the provider is called.
 async fn check_storage_limit(cx: &Context) -> Result<()> {
     let Some(cap) = cx.plan.storage_bytes() else { return Ok(()) };
     let used = files::usage(&mut cx.app.store.read().await?, cx.caller.workspace_id).await?.total();
     if u64::try_from(used).is_ok_and(|used| used >= cap) { Err(storage_full(cx.plan.storage_mib)) } else { Ok(()) }
 }
 
-/// Stores the picture. Bytes that are not a valid picture count as a provider error.
+/// Stores the image. Bytes that are not a valid image count as a provider error.
 async fn store_image(cx: &Context, bytes: Bytes) -> Result<IngestedFile> {
     let work = async {
         let spooled = spool_image(cx, bytes).await.map_err(|e| ApiError::storage(e.to_string()))?;
@@ -152,7 +152,7 @@ async fn store_image(cx: &Context, bytes: Bytes) -> Result<IngestedFile> {
     tokio::time::timeout(STORE_TIMEOUT, work).await.unwrap_or_else(|elapsed| Err(timed_out(elapsed)))
 }
 
-/// Spools the picture, so that a large one does not stay in memory while `ingest` waits for its turn.
+/// Spools the image, so that a large one does not stay in memory while `ingest` waits.
 async fn spool_image(cx: &Context, bytes: Bytes) -> std::result::Result<Spooled, SpoolError> {
     let mut spool = cx.app.library.spools().open(cx.caller.workspace_id, bytes.len() as u64).await?;
     spool.write(&bytes).await?;

@@ -1,8 +1,8 @@
-//! AI endpoints: captions, hashtags, pictures. The models and the provider are in [`crate::ai`].
+//! AI endpoints: captions, hashtags, images. The models and the provider are in [`crate::ai`].
 //!
-//! Each request reserves its credits in a transaction of its own ([`CreditReservation::begin`]), calls the provider, and
-//! consumes the credits in the transaction that stores the response ([`CreditReservation::end`]). Otherwise the credits are
-//! refunded: at once if the request fails, by the scheduler if the process dies.
+//! Each request reserves its credits in a transaction of its own ([`CreditReservation::begin`]), calls the provider,
+//! and consumes the credits in the transaction that stores the response ([`CreditReservation::end`]). Otherwise, the
+//! credits are refunded: immediately if the request fails, by the scheduler if the process dies.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -38,7 +38,7 @@ pub const ERROR_CODES: &[ErrorCode] = &[
     ErrorCode::AiProviderUnavailable,
 ];
 
-/// `model`: the variable of the model that is needed.
+/// `model`: the variable that configures the required model.
 fn not_configured(model: &str) -> ApiError {
     let message =
         format!("AI is not configured on this installation. Its operator must set CRIER_AI_BASE_URL and {model}.");
@@ -59,7 +59,7 @@ fn descriptor(cx: &Context, platform: Option<Platform>) -> Option<&'static Descr
     platform.map(|platform| cx.app.platforms.descriptor(platform))
 }
 
-/// Calls the provider with its timeout and records the outcome in the metrics. Reports a refused prompt at `field`.
+/// Calls the provider with its timeout and records the outcome in the metrics. Reports a rejected prompt at `field`.
 async fn call_provider<T>(
     cx: &Context,
     operation: Operation,
@@ -89,7 +89,7 @@ fn to_api_error<T>(error: &AiError, field: &str) -> (AiOutcome, Result<T>) {
     }
 }
 
-/// The credits reserved by this request. A panic refunds them too.
+/// The credits reserved by this request. A panic also refunds them.
 struct CreditReservation {
     store: Store,
     request: CreditRequest,
@@ -119,11 +119,11 @@ impl CreditReservation {
     /// Consumes the credits in the transaction of the response. Returns how many remain this month.
     async fn end(&self, cx: &Context, tx: &mut Tx) -> Result<Option<u64>> {
         if !ai_credits::consume(tx, self.request.workspace_id, self.id).await? {
-            // The scheduler considered this request dead and refunded the credits. The result is charged all the same.
+            // The scheduler considered this request dead and refunded the credits. The result is charged nevertheless.
             let new_id = ai_credits::reserve(tx, &self.request).await?.ok_or_else(|| insufficient(&self.request))?;
             ai_credits::consume(tx, self.request.workspace_id, new_id).await?;
         }
-        // Report the current month: the credits may have been reserved in the last minute of the previous one.
+        // Report the current month, because the credits may have been reserved in the last minute of the previous one.
         let now = tx.now;
         let used = ai_credits::used(tx, self.request.workspace_id, now).await?;
         Ok(cx.plan.credits_left(used))

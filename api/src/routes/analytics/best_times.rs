@@ -14,7 +14,7 @@ use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
 use crate::response::ApiResponse;
 
-/// The maximum number of targets, newest first, that the statistics include.
+/// The maximum number of targets that the statistics include, newest first.
 const MAX_TARGETS: i64 = 5_000;
 /// The minimum number of posts for a meaningful mean.
 const MIN_POSTS: i64 = 3;

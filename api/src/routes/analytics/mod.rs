@@ -21,7 +21,7 @@ pub const FEATURES: &[Feature] = &[Feature::BasicAnalytics, Feature::Analytics];
 
 /// The default number of days.
 const DEFAULT_DAYS: u64 = 30;
-/// The maximum number of days for a plan that keeps metrics indefinitely.
+/// The maximum number of days for a plan without a retention limit.
 const MAX_RETENTION: u64 = 3_650;
 
 /// The days of a series, both included.
@@ -67,7 +67,7 @@ impl Window {
         self.start.iter_days().take_while(|day| *day <= self.end).collect()
     }
 
-    /// Returns when the day begins, and when it ends.
+    /// Returns the times at which the day begins and ends.
     pub fn bounds(&self, day: NaiveDate) -> (DateTime<Utc>, DateTime<Utc>) {
         (day_start(day, self.zone), day_start(day + Days::new(1), self.zone))
     }

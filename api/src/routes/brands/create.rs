@@ -46,7 +46,7 @@ pub fn endpoint() -> Endpoint {
         .checks_then_writes(|cx| cx.parse(read), create)
 }
 
-/// Reads a brand's fields; the console's settings read them, too.
+/// Reads a brand's fields. Also used by the console's settings.
 pub fn read(fields: &Fields<'_>) -> Option<NewBrand> {
     let name = fields.required("name", fields.text("name", 1..=120));
     let description = fields.text("description", 0..=2000).value();

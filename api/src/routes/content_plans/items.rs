@@ -32,7 +32,7 @@ impl From<NewPlanItem> for content_plans::NewItem {
     }
 }
 
-/// Parses one item; `zone` is the brand's time zone.
+/// Parses one item. `zone` is the brand's time zone.
 pub fn read(f: &Fields<'_>, zone: &str) -> Option<NewPlanItem> {
     let title = f.required("title", f.text("title", TITLE_LENGTH));
     let content = f.text("content", 0..=MAX_CONTENT_CHARS).value();
@@ -40,7 +40,7 @@ pub fn read(f: &Fields<'_>, zone: &str) -> Option<NewPlanItem> {
     Some(NewPlanItem { title: title?, content, planned_at })
 }
 
-/// Parses `items`; rejects too many in one request.
+/// Parses `items`. Rejects more than [`MAX_NEW_ITEMS`].
 pub fn read_all(f: &Fields<'_>, zone: &str) -> PatchField<Vec<NewPlanItem>> {
     f.objects("items", MAX_NEW_ITEMS, |item| read(item, zone))
 }

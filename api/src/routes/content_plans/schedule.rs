@@ -89,7 +89,7 @@ async fn schedule(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<ScheduleRequ
     };
     let may_insert = problems.is_empty() && item.post_id.is_none();
     let (inserted, accounts) = apply::insert(cx, tx, &post, &desired, may_insert).await?;
-    // Without a valid destination the other fields cannot be checked.
+    // Without a valid destination, the other fields cannot be checked.
     if !problems.has("destination") {
         let own = Problems::default();
         let (found, _) = check::validate_into(cx, tx, &post, &desired, &request.change, own, accounts).await?;
@@ -115,7 +115,7 @@ async fn show(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     ApiResponse::ok(ScheduledPost::of(cx.id("item")?, PostDetail::load(conn, post).await?))
 }
 
-/// Checks the feature that `approval` needs. Like every feature check, it runs before the item is looked up.
+/// Checks the feature that `approval` requires. Like every feature check, it runs before the item is looked up.
 fn check_feature(cx: &Context) -> Result<()> {
     let is_approval = cx.body.get("destination").and_then(|word| word.as_str()) == Some(Destination::Approval.as_str());
     if is_approval && !cx.plan.has(Feature::Approvals) {

@@ -93,7 +93,7 @@ fn size_of(items: &[PlanItem]) -> PlanSize {
     PlanSize::of(items.iter().map(|item| (item.title.as_str(), item.content.as_deref())))
 }
 
-/// Returns the plan's size after the change. Fields absent from an entry keep the value of the item with its id.
+/// Returns the plan's size after the change. Omitted fields of an entry keep the values of the item with its id.
 fn size_after(entries: &[PlanItemEntry], by_id: &HashMap<i64, &PlanItem>) -> PlanSize {
     PlanSize::of(entries.iter().map(|entry| {
         let old = entry.id.and_then(|id| by_id.get(&id));

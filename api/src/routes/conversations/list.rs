@@ -17,7 +17,7 @@ use crate::openapi::schema::TextEnum;
 use crate::pagination;
 use crate::response::ApiResponse;
 
-/// The longest search, in characters.
+/// The maximum length of a search text, in characters.
 const MAX_SEARCH: usize = 200;
 
 pub fn endpoint() -> Endpoint {
@@ -44,7 +44,7 @@ pub fn endpoint() -> Endpoint {
         .reads(conversations)
 }
 
-/// Parses a parameter; adds a problem if it does not have this form.
+/// Parses a parameter. Adds a problem if it does not have the form that `form` describes.
 fn param<T: FromStr>(query: &Query, name: &str, form: &str, problems: &mut FieldProblems) -> Option<T> {
     let parsed = query.get(name)?.parse().ok();
     if parsed.is_none() {

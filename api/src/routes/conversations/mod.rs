@@ -1,4 +1,4 @@
-//! The inbox: conversations with people on the platforms, and the replies to them.
+//! The inbox: conversations with people on the platforms, and replies to them.
 
 use std::collections::HashMap;
 
@@ -204,7 +204,7 @@ impl Conversation {
         Self { id: c.id, fields, created_at: c.created_at.into(), updated_at: c.updated_at.into() }
     }
 
-    /// Renders conversations with what is stored elsewhere.
+    /// Returns conversations with the parts that are stored in other tables.
     async fn load(cx: &Context, conn: &mut Conn, rows: Vec<conversation::Conversation>) -> Result<Vec<Self>> {
         let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
         let accounts: Vec<i64> = rows.iter().map(|row| row.account_id).collect();
@@ -241,7 +241,8 @@ async fn lock(cx: &Context, tx: &mut Tx) -> Result<conversation::Conversation> {
     conversations::lock(tx, cx.brand()?.id, cx.id("conversation")?).await?.ok_or_else(missing)
 }
 
-/// Returns why a conversation cannot be replied to; `account` is the status of its account, if the brand has it.
+/// Returns the reason why Crier cannot reply to a conversation. `account` is the status of its account, if the brand
+/// has it.
 fn refusal(cx: &Context, c: &conversation::Conversation, account: Option<AccountStatus>) -> Option<String> {
     let name = descriptor(c.platform).name;
     match account {

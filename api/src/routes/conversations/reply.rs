@@ -18,7 +18,8 @@ use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody};
 use crate::response::ApiResponse;
 
-/// The longest reply, in characters; most platforms take less. A response with one is small enough to be stored.
+/// The maximum length of a reply, in characters. Most platforms allow less. A response that contains such a reply is
+/// small enough to be stored.
 const MAX_REPLY: usize = 10_000;
 
 /// The reply to send.

@@ -87,7 +87,7 @@ impl From<feed::Feed> for Feed {
     }
 }
 
-/// Returns the feed in the path, of the brand in the path; 404 if it does not exist.
+/// Returns the feed in the path, of the brand in the path. 404 if it does not exist.
 async fn find(cx: &Context, conn: &mut Conn) -> Result<feed::Feed> {
     let found = feeds::find(conn, cx.brand()?.id, cx.id("feed")?).await?;
     found.ok_or_else(|| ApiError::not_found("feed"))

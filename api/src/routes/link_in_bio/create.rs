@@ -19,7 +19,7 @@ use crate::fields::{Fields, ParsedBody};
 use crate::openapi::schema::TextEnum;
 use crate::response::ApiResponse;
 
-/// The maximum length of the part of a slug made from the title; leaves room for a number suffix.
+/// The maximum length of the part of a slug derived from the title. It leaves room for a number suffix.
 const MAX_TITLE_PART: usize = 56;
 /// The last number suffix tried (the first is 2) before a random one.
 const LAST_NUMBER_SUFFIX: u32 = 5;

@@ -49,7 +49,7 @@ pub fn slug(f: &Fields<'_>) -> PatchField<String> {
     }
 }
 
-/// Parses a URL that a page may link to; returns it unchanged.
+/// Parses a URL that a page may link to. Returns it unchanged.
 pub fn link_url(f: &Fields<'_>) -> PatchField<String> {
     match f.text("url", 1..=MAX_URL_CHARS) {
         PatchField::Value(url) if !is_link(&url) => {
@@ -83,8 +83,8 @@ pub fn size_of<'t>(links: impl Iterator<Item = (&'t str, &'t str)>) -> usize {
     links.map(|(title, url)| title.len() + url.len()).sum()
 }
 
-/// Returns whether the URL is safe to link to unchanged. Browsers repair URLs (they drop line ends, turn `\` into `/`,
-/// add slashes), so a malformed one could lead to another address than the one shown.
+/// Returns whether the URL is safe to link to unchanged. Browsers repair URLs (they drop line ends, change `\` to `/`,
+/// add slashes), so a malformed URL could lead to a different address than the one shown.
 fn is_link(url: &str) -> bool {
     let is_forbidden = |c: char| c.is_control() || c.is_whitespace() || matches!(c, '\\' | '"' | '<' | '>');
     if url.chars().any(is_forbidden) {

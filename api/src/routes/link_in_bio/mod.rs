@@ -126,8 +126,8 @@ fn evict_after_commit(cx: &Context, tx: &mut Tx, slug: &str) {
     tx.after_commit(move || app.bio.invalidate(&slug));
 }
 
-/// Loads what the request refers to. Locks the image, so that it is not deleted before the commit. The page with the
-/// id `page` may keep its slug.
+/// Loads the records that the request refers to. Locks the image, so that it is not deleted before the commit. The page
+/// with the id `page` may keep its slug.
 async fn load_referenced(
     cx: &Context,
     tx: &mut Tx,

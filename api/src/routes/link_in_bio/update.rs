@@ -162,7 +162,7 @@ fn texts<'t>(entry: &'t BioLinkEntry, current: &'t [BioLink]) -> (&'t str, &'t s
     (title, url)
 }
 
-/// Fills fields absent from the entry with those of the link with its id.
+/// Fills the omitted fields of an entry with those of the link with its id.
 fn merged(entry: BioLinkEntry, current: &[BioLink]) -> LinkEntry {
     let existing = current.iter().find(|link| entry.id == Some(link.id));
     let old = |field: fn(&BioLink) -> &String| existing.map(|link| field(link).clone()).unwrap_or_default();

@@ -94,12 +94,12 @@ impl MediaAsset {
 
 pub const MAX_ALT_TEXT_CHARS: usize = 2_000;
 
-/// Returns the owner of pictures stored by this request.
+/// Returns the owner of the images that this request stores.
 pub fn owner(cx: &Context) -> Result<Owner> {
     Ok(Owner { workspace_id: cx.caller.workspace_id, brand_id: cx.brand()?.id, cap: cx.plan.storage_bytes() })
 }
 
-/// Returns the response for a picture that could not be stored.
+/// Returns the error for an image that could not be stored.
 fn ingest_error(cx: &Context, error: IngestError) -> ApiError {
     match error {
         IngestError::Refused(Refusal::Empty) => ApiError::field("file", Refusal::Empty.to_string()),

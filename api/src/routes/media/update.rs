@@ -54,7 +54,7 @@ fn read(f: &Fields<'_>) -> Option<MediaChange> {
 
 async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<MediaChange>>>) -> Result<ApiResponse> {
     assets::lock(tx, cx.brand()?.id, cx.id("media")?).await?.ok_or_else(show::missing)?;
-    // Its description is published with the post, so it is approved with the post.
+    // The alt text is published with the post, so it is approved with the post.
     if !cx.role()?.can_publish() && post_media::in_use(tx, cx.id("media")?).await? {
         return Err(ApiError::for_publishers());
     }

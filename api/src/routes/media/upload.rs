@@ -48,11 +48,11 @@ pub fn endpoint() -> Endpoint {
         .uploads_then_writes(upload)
 }
 
-/// How many of a form's parts an error names, and how many characters of each.
+/// The maximum number of parts that an error names, and the maximum length of each name.
 const MAX_NAMED: usize = 10;
 const MAX_NAME_CHARS: usize = 40;
 
-/// Says which parts came in place of the file.
+/// Lists the parts that the form has in place of the file.
 fn other_parts(cx: &Context) -> String {
     let files = cx.other_files.iter().map(|name| (name, " (a file)"));
     let parts = files.chain(cx.body.keys().map(|name| (name, ""))).take(MAX_NAMED);

@@ -1,7 +1,7 @@
-//! What a request makes of a post, without database access.
+//! Computes the post that results from a request, without database access.
 //!
-//! One set of rules serves all endpoints: a create is an edit of an empty draft, a submit an edit of the status alone.
-//! [`PostChange`] is the request body and [`DesiredPost`] the resulting post; [`super::check`] validates it and
+//! One set of rules serves all endpoints: a create is an edit of an empty draft, a submit is an edit of the status
+//! only. [`PostChange`] is the request body and [`DesiredPost`] the resulting post; [`super::check`] validates it and
 //! [`super::apply`] writes it.
 
 use std::borrow::Cow;
@@ -22,7 +22,7 @@ use crate::openapi::schema::{TextEnum, by_platform};
 pub const MAX_CONTENT_CHARS: usize = 65_535;
 /// The maximum number of accounts of a post.
 pub const MAX_ACCOUNTS: usize = 1_000;
-/// The maximum number of pictures of a post; no platform accepts as many.
+/// The maximum number of images of a post. No platform accepts as many.
 pub const MAX_MEDIA: usize = 100;
 
 /// The changes to a post. Omitted fields keep their values. Null clears a field.
@@ -94,7 +94,7 @@ impl PostChange {
         cx.parse(|f| Self::read(f, cx.zone()))
     }
 
-    /// Returns the field that is ignored: a time that has passed, with `now`.
+    /// Returns the field that is ignored: a time in the past that is sent with `now`.
     pub fn ignored(cx: &Context) -> Option<&'static str> {
         let parsed = cx.parse(|f| (f.enum_value("schedule_type").value(), f.time("scheduled_at", cx.zone()).value()));
         let (schedule_type, scheduled_at) = parsed.value;
@@ -168,7 +168,7 @@ fn has_nul(value: &Value) -> bool {
 #[derive(Clone, Debug)]
 pub struct TargetState {
     pub target: Target,
-    /// A worker is running its job.
+    /// Whether a worker is running its job.
     pub running: bool,
 }
 
@@ -192,7 +192,7 @@ pub struct DesiredTarget {
     pub target_override: TargetOverride,
     /// The index in `overrides`, if the request overrides this account.
     pub override_index: Option<usize>,
-    /// Already published, so its content is final.
+    /// Whether the target is published, so that its content is final.
     pub published: bool,
 }
 
@@ -201,7 +201,7 @@ pub struct DesiredTarget {
 pub struct DesiredPost {
     pub content: String,
     pub media: Vec<i64>,
-    /// `None` if absent from the request.
+    /// `None` if the request omits it.
     pub schedule_type: Option<ScheduleType>,
     pub scheduled_at: Option<DateTime<Utc>>,
     pub targets: Vec<DesiredTarget>,
@@ -217,7 +217,7 @@ impl DesiredPost {
             PatchField::Null => Some(&[][..]),
             PatchField::Value(list) => Some(list.as_slice()),
         };
-        // Duplicates for one account are rejected later; use the first one here.
+        // Duplicates for one account are rejected later. The first one is used here.
         let mut places = HashMap::new();
         for (place, entry) in overrides.unwrap_or_default().iter().enumerate() {
             places.entry(entry.account_id).or_insert(place);
@@ -254,12 +254,12 @@ impl DesiredPost {
         }
     }
 
-    /// Returns the status after the change; `None` if a post of this status cannot be changed like this.
+    /// Returns the status after the change. `None` if a post of this status cannot be changed like this.
     pub fn status(&self, from: PostStatus) -> Option<PostStatus> {
         let next = match self.schedule_type {
             _ if self.submits => PostStatus::PendingApproval,
             None => return Some(from),
-            // Only an approval schedules or publishes it; it is a draft as it is.
+            // Only an approval schedules or publishes a pending post. `draft` does not change its status.
             Some(schedule_type) if from == PostStatus::PendingApproval => {
                 return (schedule_type == ScheduleType::Draft).then_some(from);
             }
@@ -275,7 +275,7 @@ impl DesiredPost {
         own.content.as_deref().unwrap_or(&self.content)
     }
 
-    /// Returns all pictures of the post and its overrides, without duplicates.
+    /// Returns all images of the post and its overrides, without duplicates.
     pub fn all_media(&self) -> Vec<i64> {
         distinct_media(&self.media, self.targets.iter().map(|target| &target.target_override))
     }
@@ -285,7 +285,7 @@ impl DesiredPost {
     }
 }
 
-/// Returns the pictures of a post and its overrides, without duplicates.
+/// Returns the images of a post and its overrides, without duplicates.
 pub fn distinct_media<'a>(media: &[i64], overrides: impl Iterator<Item = &'a TargetOverride>) -> Vec<i64> {
     let mut all = media.to_vec();
     all.extend(overrides.flat_map(|own| own.media.iter().flatten()));

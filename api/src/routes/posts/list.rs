@@ -14,7 +14,7 @@ use crate::openapi::schema::TextEnum;
 use crate::pagination;
 use crate::response::{ApiResponse, Timestamp};
 
-/// The contents of so many posts fit a response, whatever they are: their sizes need not be read first.
+/// The number of posts that fit into a response whatever their size, so that their sizes need not be queried first.
 const ALWAYS_FITS: i64 = 30;
 
 /// A post in a list.
@@ -50,7 +50,7 @@ async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
         return Err(ApiError::validation(problems));
     }
     let brand = cx.brand()?.id;
-    // More could exceed the memory that one request may take before they are serialized.
+    // More posts could exceed the memory of one request before they are serialized.
     if page.per_page > ALWAYS_FITS {
         let fit = posts::count_fitting(conn, brand, status, page, pagination::MAX_BYTES).await?;
         page = pagination::shorten_page(page, fit);

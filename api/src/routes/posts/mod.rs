@@ -1,9 +1,9 @@
 //! Posts.
 //!
-//! A change goes one way: an endpoint reads it with `edit.rs` (the request and the post that it asks for), validates
-//! that with `check.rs` (422), and writes it with `apply.rs` (409, 402). A new post is stored first and then validated,
-//! since the statement that stores it also reads its accounts; a problem rolls it back. Other resources that create
-//! posts (content plans) use the same three modules.
+//! Every change takes the same path: an endpoint reads it with `edit.rs` (the request and the resulting post),
+//! validates the result with `check.rs` (422), and writes it with `apply.rs` (409, 402). A new post is stored first and
+//! then validated, because the statement that stores it also reads its accounts; a problem rolls it back. Other
+//! resources that create posts (content plans) use the same three modules.
 
 use crier_domain::failure::{Category, Failure};
 use crier_domain::platform::Platform;
@@ -183,7 +183,7 @@ impl From<post::Target> for TargetBody {
 }
 
 impl PostFields {
-    /// `targets` are the post's, in order: the account, the status, and the failure.
+    /// `targets`: the post's targets in order, each with its account, status and failure.
     fn new<'a>(p: post::Post, targets: impl Iterator<Item = (i64, TargetStatus, Option<&'a Failure>)> + Clone) -> Self {
         Self {
             status: p.status,
@@ -198,7 +198,7 @@ impl PostFields {
     }
 }
 
-/// Returns the error of a post: that of its first failed target, if the post failed or is partially published.
+/// Returns the error of a post: the error of its first failed target, if the post failed or is partially published.
 fn error_of<'a>(
     status: PostStatus,
     targets: impl IntoIterator<Item = (TargetStatus, Option<&'a Failure>)>,

@@ -78,7 +78,7 @@ async fn validate(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     if desired.schedule_type == Some(ScheduleType::Now) {
         check::check_now(&change, cx.now, &problems);
     }
-    // Check it as a draft: the problems with platforms are the response and must not fail the request.
+    // Check the post as a draft, because the problems with platforms are the response and must not fail the request.
     let draft = DesiredPost { schedule_type: None, ..desired.clone() };
     let change = PostChange { schedule_type: PatchField::Omitted, ..change };
     let accounts = accounts::load(cx, conn, &desired).await?;
@@ -86,7 +86,7 @@ async fn validate(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     check::check(&post, &draft, &change, &lookup, &problems);
     problems.into_result()?;
     let (mut measures, mut left) = (TextLengthCache::default(), MAX_PROBLEMS);
-    // The post's own text is looked at once for all accounts of a platform.
+    // The post's own text is checked only once for all accounts of a platform.
     let mut of_post: HashMap<Platform, Vec<String>> = HashMap::new();
     let checked = desired.targets.iter().enumerate().filter_map(|(position, target)| {
         let mut checked = check::check_target(&desired, target, &lookup, &mut measures)?;

@@ -23,7 +23,7 @@ use crate::response::ApiResponse;
 
 const DEFAULT_TIME: &str = "09:00";
 const CRON_FIELDS: usize = 5;
-/// Maximum length of a cron expression, and of a time, in characters.
+/// The maximum length of a cron expression and of a time, in characters.
 const MAX_LENGTH: usize = 120;
 
 /// The report schedule to create.
@@ -115,7 +115,8 @@ fn read_fields(f: &Fields<'_>, timezone: &str, now: DateTime<Utc>) -> Option<Par
     Some(ParsedSchedule { frequency, cron, time, recipients, format, next_run_at: next_run_at? })
 }
 
-/// Returns the first time of an expression; a problem of the expression is one of `cron`, since ours have none.
+/// Returns the first time of an expression. Problems are reported at `cron`, because the expressions of other
+/// frequencies have none.
 fn next_run(f: &Fields<'_>, expression: &str, timezone: &str, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
     if expression.split_whitespace().count() != CRON_FIELDS {
         f.problem("cron", "Must have five fields: minute, hour, day, month and weekday, such as `0 9 * * 1`.");

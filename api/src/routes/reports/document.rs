@@ -1,5 +1,5 @@
-//! The schema of a report's JSON file. The worker writes it (`worker/reports/src/json.rs`); a test validates one against
-//! this.
+//! The schema of a report's JSON file. The worker writes the file (`worker/reports/src/json.rs`); a test validates one
+//! against this schema.
 
 #![expect(dead_code, reason = "only their schemas are used")]
 

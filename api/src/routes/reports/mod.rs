@@ -1,6 +1,6 @@
-//! Reports: what they show, their exports (called deliveries), and their schedules.
+//! Reports: their content, their exports (called deliveries), and their schedules.
 //!
-//! An export is a row and a job; the worker makes the file (`worker/src/jobs/export_report`).
+//! An export is a row and a job. The worker creates the file (`worker/src/jobs/export_report`).
 
 use crier_domain::mail::MailStatus;
 use crier_domain::plan::Feature;

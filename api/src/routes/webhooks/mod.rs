@@ -119,7 +119,7 @@ async fn lock_webhook(cx: &Context, tx: &mut Tx) -> Result<webhook::Webhook> {
     found.ok_or_else(|| ApiError::not_found("webhook endpoint"))
 }
 
-/// Fails if the endpoint is inactive, because it receives no deliveries.
+/// Fails if the endpoint is inactive, because it then receives no deliveries.
 fn check_active(webhook: &webhook::Webhook) -> Result<()> {
     if webhook.is_active {
         return Ok(());

@@ -64,7 +64,7 @@ async fn update(cx: &Context, tx: &mut Tx, change: &WebhookChange) -> Result<Api
     webhook.description = change.description.map(Some).apply_to(webhook.description, None);
     if let PatchField::Value(active) = change.is_active {
         webhook.is_active = active;
-        // If the owner disables an endpoint that the service has disabled, the service's reason stays.
+        // If the owner disables an endpoint that Crier has already disabled, Crier's reason stays.
         webhook.disabled_reason = webhook.disabled_reason.filter(|_| !active);
     }
     webhook.updated_at = tx.now;

@@ -1,4 +1,4 @@
-//! Any complete form is parsed correctly, however its bytes are split; any other bytes are rejected with an error.
+//! Any complete form is parsed correctly, however its bytes are split. Any other bytes are rejected with an error.
 
 use std::convert::Infallible;
 
@@ -135,7 +135,7 @@ fn the_file_size_limit_is_inclusive() {
     assert_eq!(error.code, ErrorCode::PayloadTooLarge);
 }
 
-/// Returns how many chunks of an endless body are read before it is rejected, and the error.
+/// Returns the number of chunks of an endless body that are read before it is rejected, and the error.
 fn endless(head: &[u8], piece: &'static [u8], limits: FileLimits) -> (usize, ApiError) {
     let chunks_read = Arc::new(AtomicUsize::new(0));
     let (count, head) = (chunks_read.clone(), Bytes::copy_from_slice(head));

@@ -38,7 +38,7 @@ fn every_example_has_known_fields_alone() {
     assert!(bodies > 20, "{bodies}");
 }
 
-/// A client may change a record that it got and send it back.
+/// A client may change a record that it received and send it back.
 #[test]
 fn a_record_that_is_sent_back_has_no_typos() {
     for endpoint in routes::all().into_iter().filter(|endpoint| endpoint.method == http::Method::PUT) {

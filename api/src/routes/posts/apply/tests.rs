@@ -190,8 +190,8 @@ fn any_status() -> impl Strategy<Value = PostStatus> {
 }
 
 proptest! {
-    /// A decision follows the table of transitions, changes no target that is published or in flight, enqueues jobs only for
-    /// scheduled or publishing posts, and cancels every job that has another time.
+    /// A decision follows the table of transitions, changes no target that is published or in flight, enqueues jobs
+    /// only for scheduled or publishing posts, and cancels every job that has another time.
     #[test]
     fn decisions_respect_invariants(
         status in any_status(),

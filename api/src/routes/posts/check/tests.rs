@@ -1,4 +1,4 @@
-//! The steps to parse and check a body grow at most linearly with its size, whatever its shape.
+//! The number of steps to parse and check a body grows at most linearly with its size, whatever its shape.
 
 use crier_domain::account::AccountStatus;
 use proptest::prelude::*;
