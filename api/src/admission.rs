@@ -114,7 +114,7 @@ pub async fn count_visitor(app: &App, req: &Request) -> Decision {
 
 /// Reports a proxy that `CRIER_TRUSTED_PROXIES` does not include: all its clients share its address, and therefore its
 /// limits. Only private addresses are reported, because any other client can send the header too.
-pub fn notice_untrusted_proxy(app: &App, req: &Request) {
+pub fn report_untrusted_proxy(app: &App, req: &Request) {
     let headers = req.headers();
     if !headers.contains_key(FORWARDED_FOR) && !headers.contains_key(FORWARDED) {
         return;
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn proxies_are_looked_for_in_private_networks() {
+    fn private_addresses_are_recognized() {
         for ip in ["127.0.0.1", "10.1.2.3", "172.18.0.1", "192.168.0.1", "100.64.0.1", "169.254.1.1", "::1", "fd00::1"]
         {
             assert!(is_private(ip.parse().unwrap()), "{ip}");

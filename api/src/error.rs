@@ -431,9 +431,9 @@ mod tests {
     #[test]
     fn only_validation_errors_contain_fields() {
         let text = |error: &ApiError| String::from_utf8(error.envelope("req_1", "https://x.example")).unwrap();
-        let refused = ApiError::field("accounts.0", "There is no such account.");
+        let error = ApiError::field("accounts.0", "There is no such account.");
         assert_eq!(
-            text(&refused),
+            text(&error),
             concat!(
                 r#"{"error":{"type":"validation_error","code":"validation_failed","#,
                 r#""message":"`accounts.0` is not valid: There is no such account.","#,

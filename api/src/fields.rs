@@ -77,7 +77,7 @@ struct ProblemSet {
     /// The number of messages.
     count: usize,
     /// Whether there were more problems than [`MAX_PROBLEMS`].
-    more: bool,
+    has_more: bool,
 }
 
 /// Collects the problems of a request, at most [`MAX_PROBLEMS`].
@@ -87,7 +87,7 @@ pub struct Problems(RefCell<ProblemSet>);
 impl From<FieldProblems> for Problems {
     fn from(fields: FieldProblems) -> Self {
         let count = fields.values().map(Vec::len).sum();
-        Self(RefCell::new(ProblemSet { fields, count, more: false }))
+        Self(RefCell::new(ProblemSet { fields, count, has_more: false }))
     }
 }
 
@@ -96,7 +96,7 @@ impl Problems {
         steps::count_step();
         let mut found = self.0.borrow_mut();
         if found.count == MAX_PROBLEMS {
-            found.more = true;
+            found.has_more = true;
             return;
         }
         found.count += 1;
@@ -137,7 +137,7 @@ impl Problems {
     /// Fails if there are problems.
     pub fn into_result(self) -> Result<()> {
         let found = self.0.into_inner();
-        if found.fields.is_empty() { Ok(()) } else { Err(ApiError::validation_of(found.fields, found.more)) }
+        if found.fields.is_empty() { Ok(()) } else { Err(ApiError::validation_of(found.fields, found.has_more)) }
     }
 }
 

@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_any_script_are_sent_both_ways() {
+    fn names_of_any_script_are_sent_in_both_forms() {
         for (name, header) in [
             ("a b.pdf", "attachment; filename=\"a b.pdf\"; filename*=UTF-8''a%20b.pdf"),
             ("Söhne.pdf", "attachment; filename=\"S_hne.pdf\"; filename*=UTF-8''S%C3%B6hne.pdf"),

@@ -54,7 +54,7 @@ impl salvo::Handler for RequestMiddleware {
     async fn handle(&self, req: &mut Request, depot: &mut Depot, res: &mut Response, ctrl: &mut FlowCtrl) {
         let started = Instant::now();
         let _busy = client_of(req).and_then(|client| self.connections.begin_request(client));
-        admission::notice_untrusted_proxy(&self.app, req);
+        admission::report_untrusted_proxy(&self.app, req);
         let id = format!("req_{}", crier_base::random::text(24).unwrap_or_else(|_| "unknown".to_owned()));
         depot.insert_typed(RequestId(id.clone()));
         depot.insert_typed(self.app.clone());

@@ -68,11 +68,11 @@ impl CallerHolders {
 pub struct OutgoingBudget {
     max_bytes: usize,
     file_bytes: usize,
-    held: Arc<Mutex<Held>>,
+    usage: Arc<Mutex<Usage>>,
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct Usage {
     total: usize,
     by_holder: HashMap<Holder, usize>,
 }
@@ -104,7 +104,7 @@ impl OutgoingBudget {
     /// Creates a budget for a process that may open `descriptors` files.
     pub fn new(max_bytes: usize, descriptors: usize) -> Self {
         let max_files = (descriptors / DESCRIPTOR_SHARE).max(HOLDER_SHARE);
-        Self { max_bytes, file_bytes: FILE_BYTES.max(max_bytes / max_files), held: Arc::default() }
+        Self { max_bytes, file_bytes: FILE_BYTES.max(max_bytes / max_files), usage: Arc::default() }
     }
 
     /// Returns the number of bytes that a response holds while it is sent. 0 if it is not counted.
@@ -120,45 +120,45 @@ impl OutgoingBudget {
     /// Fails if [`OutgoingBudget::take`] would reject a response of `bytes` to the caller. Call it before creating such
     /// a response.
     pub fn check_caller(&self, bytes: usize, caller: &Caller) -> Result<(), BudgetExceeded> {
-        self.check(&self.held.lock().unwrap_or_else(PoisonError::into_inner), bytes, &CallerHolders::of(caller).0)
+        self.check(&self.usage.lock().unwrap_or_else(PoisonError::into_inner), bytes, &CallerHolders::of(caller).0)
     }
 
-    fn check(&self, held: &Held, bytes: usize, holders: &[Holder]) -> Result<(), BudgetExceeded> {
+    fn check(&self, usage: &Usage, bytes: usize, holders: &[Holder]) -> Result<(), BudgetExceeded> {
         let is_over = |holder: &Holder| {
-            held.by_holder.get(holder).is_some_and(|before| before + bytes > holder.share(self.max_bytes))
+            usage.by_holder.get(holder).is_some_and(|before| before + bytes > holder.share(self.max_bytes))
         };
         if holders.iter().any(is_over) { Err(BudgetExceeded::Holder) } else { Ok(()) }
     }
 
     /// Takes `bytes` for these holders. A holder without responses in flight may always have one.
     pub fn take(&self, bytes: usize, holders: Vec<Holder>) -> Result<Lease, BudgetExceeded> {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        if held.total > 0 && held.total + bytes > self.max_bytes {
+        let mut usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
+        if usage.total > 0 && usage.total + bytes > self.max_bytes {
             return Err(BudgetExceeded::Process);
         }
-        self.check(&held, bytes, &holders)?;
-        held.total += bytes;
-        holders.iter().for_each(|holder| *held.by_holder.entry(*holder).or_default() += bytes);
-        metrics::http_response_bytes(held.total);
-        drop(held);
+        self.check(&usage, bytes, &holders)?;
+        usage.total += bytes;
+        holders.iter().for_each(|holder| *usage.by_holder.entry(*holder).or_default() += bytes);
+        metrics::http_response_bytes(usage.total);
+        drop(usage);
         Ok(Lease { budget: self.clone(), holders, bytes })
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let mut held = self.budget.held.lock().unwrap_or_else(PoisonError::into_inner);
-        held.total -= self.bytes;
+        let mut usage = self.budget.usage.lock().unwrap_or_else(PoisonError::into_inner);
+        usage.total -= self.bytes;
         for holder in &self.holders {
-            let left = held.by_holder.get_mut(holder).map(|bytes| {
+            let left = usage.by_holder.get_mut(holder).map(|bytes| {
                 *bytes -= self.bytes;
                 *bytes
             });
             if left == Some(0) {
-                held.by_holder.remove(holder);
+                usage.by_holder.remove(holder);
             }
         }
-        metrics::http_response_bytes(held.total);
+        metrics::http_response_bytes(usage.total);
     }
 }
 
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_holder_gets_a_quarter_and_all_together_the_whole() {
+    fn a_holder_gets_at_most_a_quarter_of_the_budget() {
         let budget = OutgoingBudget::new(16 * MIB, 1_024);
         let first: Vec<_> = (0..4).map(|_| budget.take(MIB, workspace(1)).unwrap()).collect();
         assert_eq!(budget.take(MIB, workspace(1)).unwrap_err(), BudgetExceeded::Holder);
@@ -224,7 +224,7 @@ mod tests {
         drop(first);
         budget.take(4 * MIB, workspace(1)).unwrap();
         drop(others);
-        assert!(budget.held.lock().unwrap().by_holder.is_empty());
+        assert!(budget.usage.lock().unwrap().by_holder.is_empty());
     }
 
     #[test]
@@ -251,10 +251,10 @@ mod tests {
         let mut parts = Box::pin(parts(body.clone(), lease));
         let mut read = Vec::new();
         while let Some(Ok(part)) = parts.next().await {
-            assert!(part.len() <= PART && budget.held.lock().unwrap().total == body.len());
+            assert!(part.len() <= PART && budget.usage.lock().unwrap().total == body.len());
             read.extend_from_slice(&part);
         }
         drop(parts);
-        assert!(read == body && budget.held.lock().unwrap().total == 0);
+        assert!(read == body && budget.usage.lock().unwrap().total == 0);
     }
 }

@@ -195,8 +195,9 @@ impl Position {
 
 /// Returns the query parameters other than `page`, with the `per_page` of the page.
 fn other_parameters(query: &Query, per_page: i64) -> String {
-    let wanted = query.get("per_page").map_or(Some(DEFAULT_PER_PAGE), positive).map(|wanted| wanted.min(MAX_PER_PAGE));
-    if wanted == Some(per_page) {
+    let requested =
+        query.get("per_page").map_or(Some(DEFAULT_PER_PAGE), positive).map(|requested| requested.min(MAX_PER_PAGE));
+    if requested == Some(per_page) {
         return query.without(&["page"]);
     }
     format!("{}per_page={per_page}&", query.without(&["page", "per_page"]))
@@ -251,8 +252,8 @@ mod tests {
     fn a_page_reports_its_position() {
         let query = Query::parse("per_page=2&status=draft&page=2");
         let page = PageRequest { page: 2, per_page: 2 };
-        let shown = Position::new("http://x/p", &query, page, 2, 5);
-        let json = serde_json::to_value(shown).unwrap();
+        let position = Position::new("http://x/p", &query, page, 2, 5);
+        let json = serde_json::to_value(position).unwrap();
         assert_eq!(json["links"]["prev"], "http://x/p?per_page=2&status=draft&page=1");
         assert_eq!(json["links"]["next"], "http://x/p?per_page=2&status=draft&page=3");
         assert_eq!((&json["meta"]["from"], &json["meta"]["to"]), (&3.into(), &4.into()));
@@ -262,14 +263,14 @@ mod tests {
     #[test]
     fn pages_past_the_end_are_empty_and_link_to_the_previous() {
         let page = PageRequest { page: 9, per_page: 20 };
-        let shown = Position::new("http://x/p", &Query::parse(""), page, 0, 45);
-        assert_eq!((shown.links.next, shown.meta.from, shown.meta.to), (None, None, None));
-        assert_eq!(shown.links.prev.as_deref(), Some("http://x/p?page=8"));
+        let position = Position::new("http://x/p", &Query::parse(""), page, 0, 45);
+        assert_eq!((position.links.next, position.meta.from, position.meta.to), (None, None, None));
+        assert_eq!(position.links.prev.as_deref(), Some("http://x/p?page=8"));
     }
 
     #[test]
     fn invalid_page_parameters_are_reported() {
-        for (text, page, per_page, wrong) in [
+        for (text, page, per_page, invalid) in [
             ("", 1, 20, ""),
             ("per_page=1000&page=3", 3, 100, ""),
             ("page=1&page=2", 2, 20, ""),
@@ -281,7 +282,7 @@ mod tests {
             let mut problems = FieldProblems::new();
             let found = requested_page(&Query::parse(text), &mut problems);
             assert_eq!((found.page, found.per_page), (page, per_page), "{text}");
-            assert_eq!(problems.into_keys().collect::<Vec<_>>().join(" "), wrong, "{text}");
+            assert_eq!(problems.into_keys().collect::<Vec<_>>().join(" "), invalid, "{text}");
         }
     }
 

@@ -109,7 +109,7 @@ fn validate_captions(request: &CaptionRequest, object: &Value) -> CheckResult<Ve
         return CheckResult::Bad("`captions` is no list of texts.".to_owned());
     };
     let platform = request.platform.as_deref();
-    let (mut captions, mut seen, mut wrong) = (Vec::new(), HashSet::new(), None);
+    let (mut captions, mut seen, mut first_problem) = (Vec::new(), HashSet::new(), None);
     for text in found {
         let text: String = text.nfc().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect();
         let text = text.trim();
@@ -120,15 +120,15 @@ fn validate_captions(request: &CaptionRequest, object: &Value) -> CheckResult<Ve
         }
         let too_long = || problem(platform, text).map(|problem| format!("{problem} Write shorter ones."));
         if let Some(problem) = violation.map(str::to_owned).or_else(too_long) {
-            wrong.get_or_insert(problem);
+            first_problem.get_or_insert(problem);
         }
         captions.extend(fitted(platform, text));
     }
     if captions.len() < request.count {
-        let why = wrong.unwrap_or_default();
+        let why = first_problem.unwrap_or_default();
         return CheckResult::Bad(format!("{} are needed, all different. {why}", count_of(request.count)));
     }
-    match wrong {
+    match first_problem {
         None => CheckResult::Good(captions),
         Some(problem) => CheckResult::Usable(captions, problem),
     }

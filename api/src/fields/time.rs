@@ -31,12 +31,12 @@ pub fn in_zone(local: NaiveDateTime, zone: Tz) -> Option<DateTime<Utc>> {
         let minute = local.with_second(0)?.with_nanosecond(0)?;
         let after = |n: i64| at(&minute.checked_add_signed(TimeDelta::minutes(n))?);
         // A binary search, because a gap may have more than a thousand minutes, and a request a thousand times.
-        let (mut skipped, mut there) = (0, MAX_GAP_MINUTES);
-        while there - skipped > 1 {
-            let middle = i64::midpoint(skipped, there);
-            if after(middle).is_some() { there = middle } else { skipped = middle }
+        let (mut skipped, mut existing) = (0, MAX_GAP_MINUTES);
+        while existing - skipped > 1 {
+            let middle = i64::midpoint(skipped, existing);
+            if after(middle).is_some() { existing = middle } else { skipped = middle }
         }
-        after(there)
+        after(existing)
     })
 }
 

@@ -345,16 +345,19 @@ mod tests {
     fn a_name_stands_for_one_type() {
         let (mut requests, mut responses) = (Schemas::default(), Schemas::default());
         for endpoint in routes::all() {
-            let asked = endpoint.query.iter().map(|parameter| parameter.schema);
-            asked.chain(endpoint.body.map(|body| body.schema)).for_each(|schema| drop(schema(&mut requests)));
-            let sent = endpoint.file_types.iter().filter_map(|(_, schema)| *schema);
-            sent.chain(endpoint.schema).for_each(|schema| drop(schema(&mut responses)));
+            let request_schemas = endpoint.query.iter().map(|parameter| parameter.schema);
+            request_schemas.chain(endpoint.body.map(|body| body.schema)).for_each(|schema| drop(schema(&mut requests)));
+            let response_schemas = endpoint.file_types.iter().filter_map(|(_, schema)| *schema);
+            response_schemas.chain(endpoint.schema).for_each(|schema| drop(schema(&mut responses)));
         }
         for (name, schema) in requests.named.iter().chain(&responses.named) {
             // schemars appends a number to the name of a second type.
             assert!(!name.ends_with(|c: char| c.is_ascii_digit()), "two types are named as {name}");
-            let (asked, sent) = (requests.named.get(name), responses.named.get(name));
-            assert!(asked.is_none_or(|asked| asked == schema) && sent.is_none_or(|sent| sent == schema), "{name}");
+            let (in_requests, in_responses) = (requests.named.get(name), responses.named.get(name));
+            assert!(
+                in_requests.is_none_or(|found| found == schema) && in_responses.is_none_or(|found| found == schema),
+                "{name}"
+            );
         }
     }
 

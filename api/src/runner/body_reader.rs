@@ -93,7 +93,7 @@ impl<'r> BodyReader<'r> {
     /// Returns the next bytes, or `None` at the end. Only the time spent waiting for the client counts.
     pub async fn next(&mut self) -> Option<Result<Bytes, BodyError>> {
         loop {
-            let began = Instant::now();
+            let started = Instant::now();
             let Ok(frame) = tokio::time::timeout(self.budget.left, self.body.next()).await else {
                 return Some(Err(BodyError::Slow(self.budget.rate)));
             };
@@ -101,7 +101,7 @@ impl<'r> BodyReader<'r> {
                 Ok(frame) => frame.into_data().unwrap_or_default(),
                 Err(_) => return Some(Err(BodyError::Incomplete)),
             };
-            self.budget.record(began.elapsed(), data.len());
+            self.budget.record(started.elapsed(), data.len());
             if !data.is_empty() {
                 return Some(Ok(data));
             }

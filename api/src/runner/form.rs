@@ -123,7 +123,7 @@ where
     while let Some(part) =
         head_bytes.head(parts.next_field()).await.map_err(|error| form_error(error, limits.max_bytes))?
     {
-        form.take(part).await?;
+        form.read_part(part).await?;
     }
     let (texts, file, other_files) = (form.texts, form.file, form.other_files);
     Ok(Form { texts, file, other_files, digest: form.hash.finalize().to_vec() })
@@ -193,7 +193,7 @@ struct FormReader {
 }
 
 impl FormReader {
-    async fn take(&mut self, mut part: Field<'_>) -> Result<()> {
+    async fn read_part(&mut self, mut part: Field<'_>) -> Result<()> {
         self.parts += 1;
         if self.parts > MAX_PARTS {
             return Err(unreadable_form(&format!("it has more than {MAX_PARTS} parts")));
@@ -206,9 +206,9 @@ impl FormReader {
             self.hash.update(value.unwrap_or_default());
         }
         if name == FILE {
-            return self.take_file(&mut part, file_name).await;
+            return self.read_file_part(&mut part, file_name).await;
         }
-        let text = self.take_text(&mut part).await?;
+        let text = self.read_text_part(&mut part).await?;
         // Other files are counted and dropped, like unknown fields.
         if file_name.is_some() {
             self.other_files.push(name);
@@ -219,7 +219,7 @@ impl FormReader {
         Ok(())
     }
 
-    async fn take_file(&mut self, part: &mut Field<'_>, name: Option<String>) -> Result<()> {
+    async fn read_file_part(&mut self, part: &mut Field<'_>, name: Option<String>) -> Result<()> {
         let Some(mut spool) = self.spool.take() else {
             return Err(ApiError::field(FILE, "Send only one file per request."));
         };
@@ -235,7 +235,7 @@ impl FormReader {
         Ok(())
     }
 
-    async fn take_text(&mut self, part: &mut Field<'_>) -> Result<Vec<u8>> {
+    async fn read_text_part(&mut self, part: &mut Field<'_>) -> Result<Vec<u8>> {
         let mut text = Vec::new();
         while let Some(chunk) = part.chunk().await.map_err(|error| form_error(error, self.limits.max_bytes))? {
             self.text_bytes += chunk.len() as u64;

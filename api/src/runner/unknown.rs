@@ -38,7 +38,7 @@ pub struct UnknownNames {
     pub typos: FieldProblems,
     ignored: Vec<String>,
     bytes: usize,
-    more: bool,
+    has_more: bool,
 }
 
 impl UnknownNames {
@@ -116,7 +116,7 @@ impl UnknownNames {
 
     /// Adds a name to those that the header lists.
     fn ignore(&mut self, path: &str, name: &str) {
-        if self.more {
+        if self.has_more {
             return;
         }
         let start: String = path.chars().chain(name.chars()).take(MAX_BYTES + 1).collect();
@@ -128,7 +128,7 @@ impl UnknownNames {
             return;
         }
         if self.ignored.len() == MAX_NAMES || self.bytes + escaped.len() > MAX_BYTES {
-            self.more = true;
+            self.has_more = true;
             return;
         }
         self.bytes += escaped.len();
@@ -137,7 +137,7 @@ impl UnknownNames {
 
     /// Returns the header's value; `None` if nothing was ignored.
     fn header(&self) -> Option<HeaderValue> {
-        let names: Vec<&str> = self.ignored.iter().map(String::as_str).chain(self.more.then_some(MORE)).collect();
+        let names: Vec<&str> = self.ignored.iter().map(String::as_str).chain(self.has_more.then_some(MORE)).collect();
         HeaderValue::from_str(&names.join(", ")).ok().filter(|value| !value.is_empty())
     }
 }

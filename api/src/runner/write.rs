@@ -211,8 +211,8 @@ async fn two_steps(
     first: FirstStep,
     free: FreeKey,
 ) -> Result<ApiResponse> {
-    let held = if let FreeKey::Leased(until) = free { Some(until) } else { None };
-    let lease = Lease { store: cx.app.store.clone(), slot: slot.clone(), held };
+    let leased_until = if let FreeKey::Leased(until) = free { Some(until) } else { None };
+    let lease = Lease { store: cx.app.store.clone(), slot: slot.clone(), leased_until };
     let prepared = match first {
         FirstStep::Upload | FirstStep::Reserve => Ok(prepare.call(&cx).await),
         FirstStep::Query | FirstStep::Lease => tokio::time::timeout(EXTERNAL_TIMEOUT, prepare.call(&cx)).await,
@@ -242,13 +242,13 @@ async fn two_steps(
 struct Lease {
     store: Store,
     slot: IdempotencySlot,
-    held: Option<DateTime<Utc>>,
+    leased_until: Option<DateTime<Utc>>,
 }
 
 impl Lease {
     async fn end(mut self, is_stored: bool) {
-        if let Some(held) = self.held.take().filter(|_| !is_stored) {
-            release(&self.store, &self.slot, held).await;
+        if let Some(leased_until) = self.leased_until.take().filter(|_| !is_stored) {
+            release(&self.store, &self.slot, leased_until).await;
         }
     }
 }
@@ -256,17 +256,17 @@ impl Lease {
 impl Drop for Lease {
     /// Also releases the key if the work panics.
     fn drop(&mut self) {
-        if let Some(held) = self.held {
+        if let Some(leased_until) = self.leased_until {
             let (store, slot) = (self.store.clone(), self.slot.clone());
-            tokio::spawn(async move { release(&store, &slot, held).await });
+            tokio::spawn(async move { release(&store, &slot, leased_until).await });
         }
     }
 }
 
-async fn release(store: &Store, slot: &IdempotencySlot, held: DateTime<Utc>) {
+async fn release(store: &Store, slot: &IdempotencySlot, leased_until: DateTime<Utc>) {
     let write = async {
         let mut tx = store.begin().await?;
-        idempotency::release(&mut tx, slot, held).await?;
+        idempotency::release(&mut tx, slot, leased_until).await?;
         tx.commit().await
     };
     if let Err(error) = write.await {

@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_configured_names_its_variables() {
+    fn missing_configuration_names_the_variables() {
         let message = |platform, target| not_configured(platform, target).message.to_string();
         assert!(message(Platform::Sandbox, ConnectTarget::Default).contains("CRIER_SANDBOX=true"));
         for (platform, target, variables) in [

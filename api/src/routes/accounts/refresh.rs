@@ -69,8 +69,8 @@ async fn prepare(cx: &Context) -> Result<WriteStep> {
 
 /// Returns whether the account has a token to refresh, or credentials to check.
 async fn can_refresh(cx: &Context, account_id: i64) -> Result<bool> {
-    let kept = account_tokens::find(&mut cx.app.store.read().await?, account_id).await?;
-    Ok(kept.is_none_or(|kept| kept.renewal.can_refresh(kept.token_expires_at)))
+    let tokens = account_tokens::find(&mut cx.app.store.read().await?, account_id).await?;
+    Ok(tokens.is_none_or(|tokens| tokens.renewal.can_refresh(tokens.token_expires_at)))
 }
 
 /// Waits for the lease on the account's refresh: a worker may be refreshing, and a rotating refresh token works only

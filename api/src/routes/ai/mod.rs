@@ -94,7 +94,7 @@ struct CreditReservation {
     store: Store,
     request: CreditRequest,
     id: i64,
-    held: AtomicBool,
+    is_reserved: AtomicBool,
 }
 
 impl CreditReservation {
@@ -113,7 +113,7 @@ impl CreditReservation {
             return Err(insufficient(&request));
         };
         tx.commit().await?;
-        Ok(Self { store: cx.app.store.clone(), request, id, held: true.into() })
+        Ok(Self { store: cx.app.store.clone(), request, id, is_reserved: true.into() })
     }
 
     /// Consumes the credits in the transaction of the response. Returns how many remain this month.
@@ -131,7 +131,7 @@ impl CreditReservation {
 
     /// Refunds the credits, at most once.
     async fn refund(&self) {
-        if self.held.swap(false, Ordering::SeqCst) {
+        if self.is_reserved.swap(false, Ordering::SeqCst) {
             refund_reservation(&self.store, self.request.workspace_id, self.id).await;
         }
     }
@@ -147,7 +147,7 @@ impl CreditReservation {
 
 impl Drop for CreditReservation {
     fn drop(&mut self) {
-        if *self.held.get_mut() && std::thread::panicking() {
+        if *self.is_reserved.get_mut() && std::thread::panicking() {
             let (store, workspace, id) = (self.store.clone(), self.request.workspace_id, self.id);
             tokio::spawn(async move { refund_reservation(&store, workspace, id).await });
         }

@@ -69,8 +69,8 @@ async fn create(
     let rows: Vec<_> = new.items.iter().cloned().map(Into::into).collect();
     let ids = content_plans::add_items(tx, plan.id, &rows).await?;
     let created = content_plans::find_items(tx, brand.id, plan.id, &ids).await?;
-    let shown: Vec<PlanItem> = created.into_iter().map(Into::into).collect();
-    Ok(ApiResponse::created(&format!("/brands/{}/content-plans/{}", brand.id, plan.id), shown)?.with_records(ids))
+    let records: Vec<PlanItem> = created.into_iter().map(Into::into).collect();
+    Ok(ApiResponse::created(&format!("/brands/{}/content-plans/{}", brand.id, plan.id), records)?.with_records(ids))
 }
 
 /// Returns the created items that still exist.

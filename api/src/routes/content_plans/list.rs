@@ -63,13 +63,13 @@ async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     let plans = content_plans::list(conn, brand).await?;
     let mut items = content_plans::items_of_brand(conn, brand).await?.into_iter().peekable();
     // Both lists are ordered by plan, newest first.
-    let shown = plans.into_iter().map(|plan| {
+    let records = plans.into_iter().map(|plan| {
         // Skips items of a plan that was created between the two queries.
         std::iter::from_fn(|| items.next_if(|item| item.plan_id > plan.id)).for_each(drop);
         let own: Vec<_> = std::iter::from_fn(|| items.next_if(|item| item.plan_id == plan.id)).collect();
         ContentPlanHead::new(plan, own)
     });
-    ApiResponse::ok(shown.collect::<Vec<_>>())
+    ApiResponse::ok(records.collect::<Vec<_>>())
 }
 
 impl From<StoredItem> for PlanItemHead {

@@ -211,14 +211,14 @@ impl Conversation {
         let tags = conversations::tags(conn, &ids).await?;
         let accounts = accounts::summaries(conn, cx.brand()?.id, &accounts).await?;
         let directions: HashMap<_, _> = conversations::last_directions(conn, &ids).await?.into_iter().collect();
-        let shown = rows.into_iter().map(|row| {
+        let records = rows.into_iter().map(|row| {
             let own = tags.iter().filter(|(id, _)| *id == row.id).map(|(_, tag)| tag.clone()).collect();
             let account = accounts.iter().find(|account| account.id == row.account_id);
-            let refusal = refusal(cx, &row, account.map(|account| account.status));
+            let reply_refusal = reply_refusal(cx, &row, account.map(|account| account.status));
             let direction = directions.get(&row.id).copied();
-            Self::new(row, own, refusal, direction)
+            Self::new(row, own, reply_refusal, direction)
         });
-        Ok(shown.collect())
+        Ok(records.collect())
     }
 }
 
@@ -243,7 +243,7 @@ async fn lock(cx: &Context, tx: &mut Tx) -> Result<conversation::Conversation> {
 
 /// Returns the reason why Crier cannot reply to a conversation. `account` is the status of its account, if the brand
 /// has it.
-fn refusal(cx: &Context, c: &conversation::Conversation, account: Option<AccountStatus>) -> Option<String> {
+fn reply_refusal(cx: &Context, c: &conversation::Conversation, account: Option<AccountStatus>) -> Option<String> {
     let name = descriptor(c.platform).name;
     match account {
         None => return Some("The account is no longer connected to this brand. Connect it again.".to_owned()),

@@ -11,7 +11,7 @@ use crier_store::{Tx, accounts, jobs};
 use schemars::JsonSchema;
 use serde_json::json;
 
-use super::{FEATURES, Message, TAG, lock, refusal};
+use super::{FEATURES, Message, TAG, lock, reply_refusal};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Growth, ResponseShape};
 use crate::error::{ApiError, ErrorCode, Result};
@@ -70,7 +70,7 @@ async fn reply(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<ReplyReq
     let conversation = lock(cx, tx).await?;
     let ReplyRequest { body, resolve } = parsed.valid()?;
     let account = accounts::summaries(tx, conversation.brand_id, &[conversation.account_id]).await?.pop();
-    if let Some(reason) = refusal(cx, &conversation, account.as_ref().map(|account| account.status)) {
+    if let Some(reason) = reply_refusal(cx, &conversation, account.as_ref().map(|account| account.status)) {
         return Err(unavailable(reason));
     }
     if let Some(connector) = cx.app.platforms.get(conversation.platform)

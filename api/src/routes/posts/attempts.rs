@@ -42,7 +42,7 @@ pub fn endpoint() -> Endpoint {
 
 async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     let post = show::find(cx, conn).await?;
-    let shown = targets::attempts(conn, post.id).await?.into_iter().map(|a| PostAttempt {
+    let records = targets::attempts(conn, post.id).await?.into_iter().map(|a| PostAttempt {
         id: a.id,
         target_id: a.target_id,
         number: a.number,
@@ -54,5 +54,5 @@ async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
         created_at: a.created_at.into(),
         updated_at: a.updated_at.into(),
     });
-    ApiResponse::ok(shown.collect::<Vec<_>>())
+    ApiResponse::ok(records.collect::<Vec<_>>())
 }

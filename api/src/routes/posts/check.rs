@@ -349,10 +349,10 @@ fn check_options(account: &AccountSummary, target: &DesiredTarget) -> Vec<Target
             format!("{} requires the option `{option}`. Set it in `overrides` for this account.", descriptor.name);
         problem(option, "option_required", message)
     });
-    let wrong = options::check(account.platform, options).into_iter().map(|(option, accepted)| {
+    let invalid = options::check(account.platform, options).into_iter().map(|(option, accepted)| {
         problem(option, "option_invalid", format!("The option `{option}` of {} must be {accepted}.", descriptor.name))
     });
-    missing.chain(wrong).collect()
+    missing.chain(invalid).collect()
 }
 
 #[cfg(test)]

@@ -119,6 +119,6 @@ async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<ParsedR
     ApiError::check_cap("A brand", MAX_REPORTS, "reports", reports::count(tx, brand).await?, 1)?;
     let created = reports::create(tx, brand, &new.name, &new.widgets).await?;
     let id = created.id;
-    let shown = Report::load_one(cx, tx, created).await?;
-    Ok(ApiResponse::created(&format!("/brands/{brand}/reports/{id}"), shown)?.with_records([id]))
+    let record = Report::load_one(cx, tx, created).await?;
+    Ok(ApiResponse::created(&format!("/brands/{brand}/reports/{id}"), record)?.with_records([id]))
 }

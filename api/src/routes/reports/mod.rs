@@ -190,7 +190,7 @@ impl Report {
     async fn load(cx: &Context, conn: &mut Conn, found: Vec<report::Report>) -> Result<Vec<Self>> {
         let ids: Vec<i64> = found.iter().map(|report| report.id).collect();
         let schedules = report_schedules::of_reports(conn, &ids).await?;
-        let shown = found.into_iter().map(|report| Self {
+        let records = found.into_iter().map(|report| Self {
             id: report.id,
             schedules: schedules
                 .iter()
@@ -202,7 +202,7 @@ impl Report {
             created_at: report.created_at.into(),
             updated_at: report.updated_at.into(),
         });
-        Ok(shown.collect())
+        Ok(records.collect())
     }
 
     async fn load_one(cx: &Context, conn: &mut Conn, found: report::Report) -> Result<Self> {

@@ -43,7 +43,7 @@ pub fn endpoint() -> Endpoint {
 
 async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     let delivery = delivery::find(cx, conn).await?;
-    let shown = deliveries::attempts(conn, delivery.id).await?.into_iter().map(|a| DeliveryAttempt {
+    let records = deliveries::attempts(conn, delivery.id).await?.into_iter().map(|a| DeliveryAttempt {
         id: a.id,
         number: a.number,
         started_at: a.started_at.into(),
@@ -53,5 +53,5 @@ async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
         error: a.error,
         response_body: a.response_body,
     });
-    ApiResponse::ok(shown.collect::<Vec<_>>())
+    ApiResponse::ok(records.collect::<Vec<_>>())
 }

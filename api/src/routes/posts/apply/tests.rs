@@ -165,7 +165,7 @@ fn draft_accounts_are_added_removed_and_reordered() {
 }
 
 #[test]
-fn absent_overrides_are_kept_and_null_clears_them() {
+fn omitted_overrides_are_kept_and_null_clears_them() {
     let mut own = target(1, PENDING);
     own.target.content = Some("own".into());
     let (draft, current) = (post(PostStatus::Draft), [own]);
