@@ -31,7 +31,7 @@ const LOG_INTERVAL: Duration = Duration::from_secs(60);
 pub struct Connections(Arc<Inner>);
 
 struct Inner {
-    /// The number of connections from which on idle ones are closed for new ones.
+    /// The number of connections at which idle ones are closed for new ones.
     eviction_threshold: usize,
     headroom: usize,
     timeouts: FuseConfig,

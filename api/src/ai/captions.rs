@@ -186,12 +186,12 @@ mod tests {
 
     #[test]
     fn the_requested_number_of_distinct_captions_is_returned() {
-        let validate = |count, list: Value| validate_captions(&request(None, count), &json!({ "captions": list }));
+        let check = |count, list: Value| validate_captions(&request(None, count), &json!({ "captions": list }));
         assert!(
-            matches!(validate(2, json!([" A\u{0} ", "a", "", "B", "C"])), CheckResult::Good(found) if found == ["A", "B"])
+            matches!(check(2, json!([" A\u{0} ", "a", "", "B", "C"])), CheckResult::Good(found) if found == ["A", "B"])
         );
         for bad in [json!(["A", "a"]), json!(["A"]), json!([]), json!(["A", 5]), json!("A"), Value::Null] {
-            assert!(matches!(validate(2, bad.clone()), CheckResult::Bad(_)), "{bad}");
+            assert!(matches!(check(2, bad.clone()), CheckResult::Bad(_)), "{bad}");
         }
     }
 

@@ -295,7 +295,7 @@ impl Endpoint {
         Self { status: 204, shape: ResponseShape::Nothing, schema: None, ..self }
     }
 
-    /// The error codes beyond those of the common checks.
+    /// Sets the error codes beyond those of the common checks.
     pub fn error_codes(self, codes: &'static [ErrorCode]) -> Self {
         Self { codes, ..self }
     }

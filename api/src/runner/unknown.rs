@@ -28,7 +28,7 @@ const MORE: &str = "...";
 const EMPTY: &str = "\"\"";
 /// The maximum number of elements of a list that are checked. A longer list is rejected because of its length.
 const MAX_ELEMENTS: usize = 1_000;
-/// The ASCII characters that are percent-encoded in a name. All other characters always are.
+/// The ASCII characters that are percent-encoded in a name. Non-ASCII characters are always percent-encoded.
 const ESCAPED: &AsciiSet = &CONTROLS.add(b' ').add(b',').add(b'%').add(b'"');
 
 /// The unknown names of a request.
