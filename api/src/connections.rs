@@ -203,7 +203,7 @@ impl Connection {
             return false;
         };
         budget.record(elapsed, usize::try_from(sent).unwrap_or(usize::MAX));
-        budget.is_spent()
+        budget.is_exhausted()
     }
 
     /// Returns the sort key for eviction. The lowest is closed first.
@@ -239,19 +239,19 @@ struct Observer {
 }
 
 impl Observer {
-    fn active(&self) {
+    fn mark_active(&self) {
         self.connection.active_at.store(self.all.0.now(), Ordering::Relaxed);
     }
 }
 
 impl ConnObserver for Observer {
     fn on_read(&self, _: usize) {
-        self.active();
+        self.mark_active();
     }
 
     fn on_write(&self, bytes: usize) {
         self.connection.sent.fetch_add(bytes as u64, Ordering::Relaxed);
-        self.active();
+        self.mark_active();
     }
 }
 

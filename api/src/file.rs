@@ -52,7 +52,7 @@ pub async fn of_delivery(conn: &mut Conn, delivery: &ReportDelivery) -> store::R
 }
 
 /// The characters to escape in a name: all except letters, digits, and those that RFC 8187 allows unescaped.
-const ATTRIBUTE: &AsciiSet = &NON_ALPHANUMERIC
+const ESCAPED_CHARS: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'!')
     .remove(b'#')
     .remove(b'$')
@@ -71,7 +71,7 @@ const ATTRIBUTE: &AsciiSet = &NON_ALPHANUMERIC
 fn attachment(name: &str) -> String {
     let plain = |c: char| if c.is_ascii() && !c.is_ascii_control() && !matches!(c, '"' | '\\' | '%') { c } else { '_' };
     let ascii: String = name.chars().map(plain).collect();
-    format!("attachment; filename=\"{ascii}\"; filename*=UTF-8''{}", utf8_percent_encode(name, ATTRIBUTE))
+    format!("attachment; filename=\"{ascii}\"; filename*=UTF-8''{}", utf8_percent_encode(name, ESCAPED_CHARS))
 }
 
 /// Sends a file, or the requested part. The `ETag` is its name in the storage, because the bytes under a name never
@@ -107,7 +107,7 @@ pub async fn send(
             }
         }
     }
-    describe(res.headers_mut(), file, &tag);
+    set_file_headers(res.headers_mut(), file, &tag);
     Ok(SentFile::Sent)
 }
 
@@ -125,7 +125,7 @@ fn stream(found: StoredObject, part: &ByteRange, res: &mut Response) {
 }
 
 /// Sets the headers of a file, also for a partial response. They prevent it from running scripts, whatever it contains.
-fn describe(headers: &mut HeaderMap, file: &FileResponse, tag: &str) {
+fn set_file_headers(headers: &mut HeaderMap, file: &FileResponse, tag: &str) {
     for (name, value) in [
         (CONTENT_TYPE, file.media_type),
         (CACHE_CONTROL, file.cache_control),
@@ -152,12 +152,12 @@ fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
 
 /// Returns whether `If-None-Match` contains our tag, by weak comparison (RFC 9110, 13.1.2).
 pub fn is_known(headers: &HeaderMap, tag: impl AsRef<[u8]>) -> bool {
-    let ours = opaque(tag.as_ref());
+    let ours = opaque_tag(tag.as_ref());
     let known = headers.get_all(IF_NONE_MATCH).iter().flat_map(|known| known.as_bytes().split(|byte| *byte == b','));
-    known.map(<[u8]>::trim_ascii).any(|known| known == b"*" || opaque(known) == ours)
+    known.map(<[u8]>::trim_ascii).any(|known| known == b"*" || opaque_tag(known) == ours)
 }
 
-fn opaque(tag: &[u8]) -> &[u8] {
+fn opaque_tag(tag: &[u8]) -> &[u8] {
     tag.strip_prefix(b"W/").unwrap_or(tag)
 }
 
@@ -170,26 +170,26 @@ fn requested_part(headers: &HeaderMap, tag: &str) -> ByteRange {
     }
     let mut ranges = headers.get_all(RANGE).iter();
     match (ranges.next().and_then(|range| range.to_str().ok()), ranges.next()) {
-        (Some(range), None) => one_range(range).unwrap_or(ByteRange::Whole),
+        (Some(range), None) => parse_range(range).unwrap_or(ByteRange::Whole),
         _ => ByteRange::Whole,
     }
 }
 
-fn one_range(text: &str) -> Option<ByteRange> {
+fn parse_range(text: &str) -> Option<ByteRange> {
     let (unit, range) = text.split_once('=')?;
     let (first, last) = range.trim().split_once('-').filter(|_| unit.trim().eq_ignore_ascii_case("bytes"))?;
     match (first, last) {
-        ("", last) => Some(ByteRange::Last(number(last)?)),
-        (first, "") => Some(ByteRange::From(number(first)?)),
+        ("", last) => Some(ByteRange::Last(parse_number(last)?)),
+        (first, "") => Some(ByteRange::From(parse_number(first)?)),
         (first, last) => {
-            let (first, last) = (number(first)?, number(last)?);
+            let (first, last) = (parse_number(first)?, parse_number(last)?);
             (first <= last).then(|| ByteRange::Between(first..last.saturating_add(1)))
         }
     }
 }
 
 /// Parses a number. One that overflows becomes `u64::MAX`, which is larger than any file.
-fn number(text: &str) -> Option<u64> {
+fn parse_number(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     digits.then(|| text.parse().unwrap_or(u64::MAX))
 }
@@ -228,7 +228,7 @@ mod tests {
             ("bytes=0-1,3-4", None),
             ("lines=0-1", None),
         ] {
-            assert_eq!(one_range(text), part, "{text}");
+            assert_eq!(parse_range(text), part, "{text}");
         }
     }
 }

@@ -62,10 +62,10 @@ fn service(app: Arc<App>, connections: Connections) -> Service {
 /// Converts a path, or a part of one, to salvo's syntax. Ids match only positive integers, so that
 /// `/social-accounts/platforms` does not match an account.
 fn pattern(path: &str) -> String {
-    static ID_IS_REGISTERED: Once = Once::new();
+    static REGISTER_ID: Once = Once::new();
     // Registered under a name, because salvo would compile an inline pattern again for each of the several hundred ids
     // in paths.
-    ID_IS_REGISTERED.call_once(|| {
+    REGISTER_ID.call_once(|| {
         let id = Regex::new("^[1-9][0-9]*$").expect("the pattern of ids compiles");
         PathFilter::register_wisp_regex("id", id);
     });

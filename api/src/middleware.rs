@@ -84,7 +84,7 @@ impl salvo::Handler for RequestMiddleware {
         drop(traced);
         metrics::http_request(req.method(), route, status, elapsed);
         if status.is_client_error() || status.is_server_error() {
-            drain(req).await;
+            drain_body(req).await;
         }
     }
 }
@@ -113,7 +113,7 @@ impl RequestMiddleware {
         if req.uri().path().starts_with(PREFIX) {
             admission::count_unauthenticated(&self.app, req, res).await;
         }
-        reply::write_error(&self.app, res, &error_of(status), id);
+        reply::write_error(&self.app, res, &error_for_status(status), id);
     }
 
     /// Makes a large body hold a part of the budget for responses until it is sent. If the budget is used up, a read is
@@ -159,7 +159,7 @@ impl From<BudgetExceeded> for ApiError {
 }
 
 /// Returns the error for a status without a body.
-fn error_of(status: StatusCode) -> ApiError {
+fn error_for_status(status: StatusCode) -> ApiError {
     match status {
         StatusCode::NOT_FOUND => ApiError::no_route(),
         StatusCode::METHOD_NOT_ALLOWED => ApiError::method_not_allowed(),
@@ -223,7 +223,7 @@ fn route(req: &Request, depot: &Depot) -> String {
     }
 }
 
-async fn drain(req: &mut Request) {
+async fn drain_body(req: &mut Request) {
     let content_length = req.headers().get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
     // With `Expect`, the client has not sent the body yet; a body larger than the limit is cut off.
     if req.headers().contains_key(EXPECT) || content_length.is_some_and(|n| n > MAX_DRAINED_BYTES) {

@@ -27,13 +27,13 @@ const MAX_BYTES: usize = 128 << 20;
 /// that.
 const HOLDER_SHARE: usize = 4;
 /// Smaller responses fit the buffers of their connections and are not counted.
-const SMALL: usize = 16 << 10;
+const MIN_COUNTED_BYTES: usize = 16 << 10;
 /// The size that a file in flight counts as, in bytes, unless the process may open only a few files.
 const FILE_BYTES: usize = 256 << 10;
 /// The divisor for the share of a process's descriptors that files in flight may hold.
 const DESCRIPTOR_SHARE: usize = 8;
 /// Bodies are passed to the connection in parts of this size, so that it never buffers a whole body.
-const PART: usize = 16 << 10;
+const PART_BYTES: usize = 16 << 10;
 
 /// The party that a response in flight counts against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -111,9 +111,11 @@ impl OutgoingBudget {
     pub fn size_of(&self, body: &ResBody) -> usize {
         match body {
             ResBody::Stream(_) => self.file_bytes,
-            other => {
-                other.size().and_then(|size| usize::try_from(size).ok()).filter(|size| *size >= SMALL).unwrap_or(0)
-            }
+            other => other
+                .size()
+                .and_then(|size| usize::try_from(size).ok())
+                .filter(|size| *size >= MIN_COUNTED_BYTES)
+                .unwrap_or(0),
         }
     }
 
@@ -188,7 +190,7 @@ fn parts<G: Send + 'static>(bytes: Bytes, guards: G) -> impl Stream<Item = Resul
         if rest.is_empty() {
             return None;
         }
-        let part = Bytes::copy_from_slice(&rest.split_to(rest.len().min(PART)));
+        let part = Bytes::copy_from_slice(&rest.split_to(rest.len().min(PART_BYTES)));
         Some((Ok(part), (rest, guards)))
     })
 }
@@ -251,7 +253,7 @@ mod tests {
         let mut parts = Box::pin(parts(body.clone(), lease));
         let mut read = Vec::new();
         while let Some(Ok(part)) = parts.next().await {
-            assert!(part.len() <= PART && budget.usage.lock().unwrap().total == body.len());
+            assert!(part.len() <= PART_BYTES && budget.usage.lock().unwrap().total == body.len());
             read.extend_from_slice(&part);
         }
         drop(parts);

@@ -19,13 +19,13 @@ const MAX_PER_PAGE: i64 = 100;
 /// The maximum size of a page's serialized records, in bytes.
 pub const MAX_BYTES: usize = 8 << 20;
 /// The number of pages that the pager shows on each side of the current one.
-const EACH_SIDE: i64 = 3;
+const PAGES_EACH_SIDE: i64 = 3;
 
 /// Returns the requested page. Adds to `problems` if `page` or `per_page` is not a positive integer.
 pub fn requested_page(query: &Query, problems: &mut FieldProblems) -> PageRequest {
     let mut number = |name: &str, default: i64| match query.get(name) {
         None => default,
-        Some(text) => positive(text).unwrap_or_else(|| {
+        Some(text) => parse_positive(text).unwrap_or_else(|| {
             problems.insert(name.to_owned(), vec!["Must be a positive integer.".to_owned()]);
             default
         }),
@@ -46,7 +46,7 @@ pub fn enum_param<T: FromStr<Err = UnknownWord>>(query: &Query, name: &str, prob
 }
 
 /// Parses a positive integer. One that overflows becomes `i64::MAX`, a page past the end like any other.
-fn positive(text: &str) -> Option<i64> {
+fn parse_positive(text: &str) -> Option<i64> {
     let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     let number = digits.then(|| text.parse().unwrap_or(i64::MAX))?;
     (number >= 1).then_some(number)
@@ -87,7 +87,7 @@ impl Records {
             if !self.ends.is_empty() {
                 self.json.push(b',');
             }
-            serde_json::to_writer(&mut self.json, &row).map_err(not_serialized)?;
+            serde_json::to_writer(&mut self.json, &row).map_err(serialization_error)?;
             self.ends.push(self.json.len());
         }
         Ok(())
@@ -106,14 +106,14 @@ impl Records {
     }
 
     fn finish(mut self, position: &Position) -> Result<Vec<u8>> {
-        let position = serde_json::to_vec(position).map_err(not_serialized)?;
+        let position = serde_json::to_vec(position).map_err(serialization_error)?;
         self.json.extend_from_slice(b"],");
         self.json.extend_from_slice(position.strip_prefix(b"{").unwrap_or(&position));
         Ok(self.json)
     }
 }
 
-fn not_serialized(error: serde_json::Error) -> ApiError {
+fn serialization_error(error: serde_json::Error) -> ApiError {
     ApiError::bug(format!("failed to serialize a page: {error}"))
 }
 
@@ -195,8 +195,10 @@ impl Position {
 
 /// Returns the query parameters other than `page`, with the `per_page` of the page.
 fn other_parameters(query: &Query, per_page: i64) -> String {
-    let requested =
-        query.get("per_page").map_or(Some(DEFAULT_PER_PAGE), positive).map(|requested| requested.min(MAX_PER_PAGE));
+    let requested = query
+        .get("per_page")
+        .map_or(Some(DEFAULT_PER_PAGE), parse_positive)
+        .map(|requested| requested.min(MAX_PER_PAGE));
     if requested == Some(per_page) {
         return query.without(&["page"]);
     }
@@ -210,15 +212,15 @@ fn last_page(total: i64, per_page: i64) -> i64 {
 /// Returns the page numbers that the pager shows; `None` is `...`. The same as Laravel's `UrlWindow`.
 fn window(current: i64, last: i64) -> Vec<Option<i64>> {
     let pages = |from: i64, to: i64| (from..=to).map(Some);
-    let near = EACH_SIDE + 4;
-    if last < EACH_SIDE * 2 + 8 {
+    let near = PAGES_EACH_SIDE + 4;
+    if last < PAGES_EACH_SIDE * 2 + 8 {
         pages(1, last).collect()
     } else if current <= near {
-        pages(1, near + EACH_SIDE).chain([None]).chain(pages(last - 1, last)).collect()
+        pages(1, near + PAGES_EACH_SIDE).chain([None]).chain(pages(last - 1, last)).collect()
     } else if current > last - near {
-        pages(1, 2).chain([None]).chain(pages(last - (near + EACH_SIDE - 1), last)).collect()
+        pages(1, 2).chain([None]).chain(pages(last - (near + PAGES_EACH_SIDE - 1), last)).collect()
     } else {
-        let middle = pages(current - EACH_SIDE, current + EACH_SIDE);
+        let middle = pages(current - PAGES_EACH_SIDE, current + PAGES_EACH_SIDE);
         pages(1, 2).chain([None]).chain(middle).chain([None]).chain(pages(last - 1, last)).collect()
     }
 }

@@ -9,7 +9,7 @@ use crier_media::picture::{self, Limits};
 use super::{AiError, ImageModel, Result};
 
 /// No limits: the media library enforces them.
-const ANY: Limits = Limits { max_bytes: u64::MAX, max_pixels: u64::MAX };
+const NO_LIMITS: Limits = Limits { max_bytes: u64::MAX, max_pixels: u64::MAX };
 
 /// A request for an image.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ impl ImageModel<'_> {
         let quality = (request.quality != Quality::Auto).then_some(("quality", request.quality.as_str()));
         let options: Vec<_> = size.into_iter().chain(quality).collect();
         let bytes = self.provider.generate_image(self.model, &request.prompt, &options).await?;
-        picture::probe(Cursor::new(&bytes), &ANY).map_err(|why| AiError::Malformed(why.to_string()))?;
+        picture::probe(Cursor::new(&bytes), &NO_LIMITS).map_err(|why| AiError::Malformed(why.to_string()))?;
         Ok(bytes)
     }
 }

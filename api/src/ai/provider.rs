@@ -162,7 +162,7 @@ impl Provider {
             // The instructions also contain the schema in words.
             response = self.post(&self.text_client, "chat/completions", &plain).await?;
         }
-        completion_text(&self.accepted(response)?)
+        completion_text(&self.check_response(response)?)
     }
 
     /// Returns one image. `options` (`size`, `quality`) are dropped if the server rejects them.
@@ -187,11 +187,11 @@ impl Provider {
                 options.clear();
             }
         };
-        let response: ImagesResponse = parsed(&self.accepted(response)?)?;
+        let response: ImagesResponse = parse_json(&self.check_response(response)?)?;
         let image = response.data.into_iter().next().ok_or_else(|| malformed("it has no picture"))?;
         match (non_empty(image.b64_json), non_empty(image.url)) {
-            (Some(text), _) => decoded(&text),
-            (None, Some(url)) if url.starts_with("data:") => decoded(&url),
+            (Some(text), _) => decode_base64(&text),
+            (None, Some(url)) if url.starts_with("data:") => decode_base64(&url),
             (None, Some(url)) => self.fetch(&url).await,
             (None, None) => Err(malformed("its picture is neither there nor elsewhere")),
         }
@@ -228,11 +228,11 @@ impl Provider {
         client.send(request).await.map_err(unreachable)
     }
 
-    fn accepted(&self, response: HttpResponse) -> Result<HttpResponse> {
+    fn check_response(&self, response: HttpResponse) -> Result<HttpResponse> {
         let Some(error) = ErrorResponse::of(&response) else {
             return if response.truncated { Err(malformed("it is too long")) } else { Ok(response) };
         };
-        let message = self.without_key(error.message());
+        let message = self.redact_key(error.message());
         let message: String = message.chars().filter(|c| !c.is_control()).take(MAX_ERROR_CHARS).collect();
         if error.is_prompt_rejection() {
             return Err(AiError::Rejected(message));
@@ -241,7 +241,7 @@ impl Provider {
     }
 
     /// Removes the key from a text; some servers quote a rejected key.
-    fn without_key(&self, text: &str) -> String {
+    fn redact_key(&self, text: &str) -> String {
         match self.key.as_ref().map(ExposeSecret::expose_secret).filter(|key| !key.is_empty()) {
             Some(key) => text.replace(key, "[REDACTED]"),
             None => text.to_owned(),
@@ -255,7 +255,7 @@ fn non_empty(text: Option<String>) -> Option<String> {
 }
 
 /// Decodes Base64, with or without a `data:` URL prefix.
-fn decoded(text: &str) -> Result<Bytes> {
+fn decode_base64(text: &str) -> Result<Bytes> {
     let data = text.rsplit_once("base64,").map_or(text, |(_, data)| data);
     STANDARD.decode(data.trim()).map(Bytes::from).map_err(|_| malformed("its picture is no base64"))
 }
@@ -268,7 +268,7 @@ fn malformed(why: &str) -> AiError {
     AiError::Malformed(why.to_owned())
 }
 
-fn parsed<'a, T: Deserialize<'a>>(response: &'a HttpResponse) -> Result<T> {
+fn parse_json<'a, T: Deserialize<'a>>(response: &'a HttpResponse) -> Result<T> {
     serde_json::from_slice(&response.body).map_err(|error| AiError::Malformed(format!("it is not OpenAI's: {error}")))
 }
 
@@ -321,7 +321,7 @@ struct ImageData {
 
 /// Returns the model's text. A truncated response is returned as is; parsing it fails later.
 fn completion_text(response: &HttpResponse) -> Result<String> {
-    let completion: Completion = parsed(response)?;
+    let completion: Completion = parse_json(response)?;
     let choice = completion.choices.into_iter().next().ok_or_else(|| malformed("it has no choice"))?;
     let refusal = non_empty(choice.message.refusal);
     if refusal.is_some() || choice.finish_reason.as_deref() == Some("content_filter") {

@@ -147,7 +147,7 @@ pub struct Rerender {
 
 impl Endpoint {
     fn new(method: Method, path: &'static str, id: &'static str, scope: Scope) -> Self {
-        async fn nothing(_: &Context, _: &mut Conn) -> Result<ApiResponse> {
+        async fn no_handler(_: &Context, _: &mut Conn) -> Result<ApiResponse> {
             Err(ApiError::bug("the endpoint has no handler"))
         }
         Self {
@@ -170,7 +170,7 @@ impl Endpoint {
             schema: None,
             file_types: Vec::new(),
             codes: &[],
-            handler: HandlerKind::Reads(Arc::new(nothing)),
+            handler: HandlerKind::Reads(Arc::new(no_handler)),
             ignores: None,
             rerender: None,
         }

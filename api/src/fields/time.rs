@@ -4,7 +4,7 @@ use chrono::{DateTime, MappedLocalTime, NaiveDateTime, TimeDelta, TimeZone, Time
 use chrono_tz::Tz;
 
 /// Formats without an offset. Seconds and their fractions are optional.
-const LOCAL: [&str; 4] = ["%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M"];
+const LOCAL_FORMATS: [&str; 4] = ["%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M"];
 /// The maximum length of a gap, in minutes. The longest gap of any zone was a day (Samoa skipped 30 December 2011).
 const MAX_GAP_MINUTES: i64 = 25 * 60;
 
@@ -12,7 +12,7 @@ const MAX_GAP_MINUTES: i64 = 25 * 60;
 pub fn parse(text: &str, zone: Tz) -> Option<DateTime<Utc>> {
     let with_offset = DateTime::parse_from_rfc3339(text).map(|at| at.with_timezone(&Utc));
     let at = with_offset.ok().or_else(|| {
-        let local = LOCAL.iter().find_map(|format| NaiveDateTime::parse_from_str(text, format).ok())?;
+        let local = LOCAL_FORMATS.iter().find_map(|format| NaiveDateTime::parse_from_str(text, format).ok())?;
         in_zone(local, zone)
     })?;
     // Neither RFC 3339 nor the databases can represent other years.

@@ -31,15 +31,15 @@ pub enum RateLimitSubject {
 
 impl RateLimitSubject {
     pub fn address(ip: IpAddr) -> Self {
-        Self::Address(network(ip))
+        Self::Address(network_of(ip))
     }
 
     pub fn visitor(ip: IpAddr) -> Self {
-        Self::Visitor(network(ip))
+        Self::Visitor(network_of(ip))
     }
 }
 
-fn network(ip: IpAddr) -> IpAddr {
+fn network_of(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V6(v6) => {
             let [a, b, c, d, ..] = v6.segments();

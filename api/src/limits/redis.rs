@@ -18,12 +18,12 @@ use super::{Decision, Limiter, RateLimitSubject, WINDOW, share};
 /// Timeout of one count.
 const REDIS_TIMEOUT: Duration = Duration::from_millis(100);
 /// The pause before Redis is used again after a failure.
-const PAUSE: Duration = Duration::from_secs(1);
+const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 /// Prefix of an installation's keys.
 const PREFIX: &str = "crier";
 
 /// The same arithmetic as [`super::take`], in one atomic step. A double represents these microsecond values exactly.
-const TAKE: &str = r"
+const TAKE_SCRIPT: &str = r"
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local share, window = tonumber(ARGV[1]), tonumber(ARGV[2])
@@ -53,13 +53,13 @@ impl RedisLimiter {
     pub fn with_prefix(prefix: &str, url: &SecretString, clock: Clock) -> Result<Self, RedisError> {
         let client = Client::open(url.expose_secret())?;
         let config = ConnectionManagerConfig::new()
-            .set_connection_timeout(Some(PAUSE))
-            .set_response_timeout(Some(PAUSE))
+            .set_connection_timeout(Some(FAILURE_PAUSE))
+            .set_response_timeout(Some(FAILURE_PAUSE))
             .set_number_of_retries(1);
         Ok(Self {
             prefix: format!("{prefix}:limit:"),
             connection: ConnectionManager::new_lazy_with_config(client, config)?,
-            script: Script::new(TAKE),
+            script: Script::new(TAKE_SCRIPT),
             fallback: MemoryLimiter::new(clock),
             paused_until: Mutex::new(None),
         })
@@ -90,7 +90,7 @@ impl RedisLimiter {
         if until.is_none_or(|until| until <= now) {
             tracing::warn!("rate limits are counted per process: {reason}");
         }
-        *until = Some(now + PAUSE);
+        *until = Some(now + FAILURE_PAUSE);
     }
 }
 

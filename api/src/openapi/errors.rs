@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::schema::Schemas;
-use super::{ErrorEnvelope, IGNORED, common_headers, reference};
+use super::{ErrorEnvelope, IGNORED_FIELDS, common_headers, reference};
 use crate::endpoint::{Endpoint, FirstStep, Growth, HandlerKind};
 use crate::error::ErrorCode;
 
@@ -72,7 +72,7 @@ pub(super) fn error_response(status: u16, codes: &[ErrorCode], s: &mut Schemas) 
     match status {
         401 => headers.insert("WWW-Authenticate".to_owned(), reference("Authenticate")),
         405 => headers.insert("Allow".to_owned(), reference("Allow")),
-        422 => headers.insert(IGNORED.to_owned(), reference("IgnoredFields")),
+        422 => headers.insert(IGNORED_FIELDS.to_owned(), reference("IgnoredFields")),
         _ => None,
     };
     let names: Vec<String> = codes.iter().map(|code| format!("`{code}`")).collect();

@@ -123,7 +123,7 @@ pub fn document(endpoints: &[Endpoint]) -> Value {
     })
 }
 
-const IGNORED: &str = "Crier-Ignored-Fields";
+const IGNORED_FIELDS: &str = "Crier-Ignored-Fields";
 
 const INTRODUCTION: &str = "Publishes posts to social platforms. Requests and responses are JSON. Every request needs an \
     API key. Every write needs an `Idempotency-Key`: if you send the same request again with the same key, you get the \
@@ -266,7 +266,7 @@ fn success(endpoint: &Endpoint, s: &mut Schemas) -> Value {
     if matches!(endpoint.status, 201 | 202) {
         headers.insert("Location".to_owned(), reference("Location"));
     }
-    headers.insert(IGNORED.to_owned(), reference("IgnoredFields"));
+    headers.insert(IGNORED_FIELDS.to_owned(), reference("IgnoredFields"));
     if endpoint.is_write() {
         headers.insert("Idempotent-Replayed".to_owned(), reference("IdempotentReplayed"));
     }

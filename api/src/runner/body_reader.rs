@@ -46,7 +46,7 @@ impl TimeBudget {
     }
 
     /// Returns whether the client has fallen behind by more than the grace.
-    pub fn is_spent(&self) -> bool {
+    pub fn is_exhausted(&self) -> bool {
         self.left.is_zero()
     }
 }

@@ -19,7 +19,7 @@ use crate::error::{ApiError, ErrorCode, Result};
 use crate::routes::media::storage_full;
 
 /// The name of the part that contains the file.
-const FILE: &str = "file";
+const FILE_PART: &str = "file";
 /// The maximum size of a form without its file, in bytes: the heads of its parts and its texts. An upload may also
 /// exceed the remaining storage by this much, because a stored image is often smaller than the file.
 const MAX_NON_FILE_BYTES: u64 = 64 << 10;
@@ -135,19 +135,19 @@ struct HeadByteCounter(Arc<AtomicUsize>);
 
 /// The counter starts from this value while a part's content is read: content goes straight to the spool and has no
 /// limit here.
-const CONTENT: usize = usize::MAX / 2;
+const OUTSIDE_HEAD: usize = usize::MAX / 2;
 
 impl HeadByteCounter {
     async fn head<T>(&self, next: impl Future<Output = T>) -> T {
         self.0.store(0, Ordering::Relaxed);
         let found = next.await;
-        self.0.store(CONTENT, Ordering::Relaxed);
+        self.0.store(OUTSIDE_HEAD, Ordering::Relaxed);
         found
     }
 
     /// Returns how many bytes of the current head were received, or `None` outside of a head.
     fn so_far(&self) -> Option<usize> {
-        Some(self.0.load(Ordering::Relaxed)).filter(|received| *received < CONTENT)
+        Some(self.0.load(Ordering::Relaxed)).filter(|received| *received < OUTSIDE_HEAD)
     }
 }
 
@@ -205,7 +205,7 @@ impl FormReader {
             self.hash.update(value.map_or(u64::MAX, |s| s.len() as u64).to_be_bytes());
             self.hash.update(value.unwrap_or_default());
         }
-        if name == FILE {
+        if name == FILE_PART {
             return self.read_file_part(&mut part, file_name).await;
         }
         let text = self.read_text_part(&mut part).await?;
@@ -221,7 +221,7 @@ impl FormReader {
 
     async fn read_file_part(&mut self, part: &mut Field<'_>, name: Option<String>) -> Result<()> {
         let Some(mut spool) = self.spool.take() else {
-            return Err(ApiError::field(FILE, "Send only one file per request."));
+            return Err(ApiError::field(FILE_PART, "Send only one file per request."));
         };
         let mut hash = Sha256::new();
         while let Some(chunk) = part.chunk().await.map_err(|error| form_error(error, self.limits.max_bytes))? {

@@ -10,15 +10,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crier_store::idempotency::IdempotencySlot;
 
 /// The API key's id and the `Idempotency-Key`.
-type Name = (i64, String);
+type KeyId = (i64, String);
 
 #[derive(Clone, Default)]
-pub struct InFlightKeys(Arc<Mutex<HashSet<Name>>>);
+pub struct InFlightKeys(Arc<Mutex<HashSet<KeyId>>>);
 
 /// A key in flight. Dropping it releases the key.
 pub struct InFlightKey {
     keys: InFlightKeys,
-    name: Name,
+    name: KeyId,
 }
 
 impl InFlightKeys {

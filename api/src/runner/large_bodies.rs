@@ -5,7 +5,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Semaphore;
 
 /// The minimum size of a large body, in bytes. Parsing it takes about 0.3 ms.
-const LARGE: usize = 64 << 10;
+const MIN_LARGE_BYTES: usize = 64 << 10;
 
 /// A semaphore with one permit for large bodies.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ impl Default for LargeBodySemaphore {
 impl LargeBodySemaphore {
     /// Runs `work` on a body of this size.
     pub async fn run<T>(&self, bytes: usize, work: impl FnOnce() -> T) -> T {
-        if bytes < LARGE {
+        if bytes < MIN_LARGE_BYTES {
             return work();
         }
         let _permit = self.0.acquire().await;
@@ -54,7 +54,7 @@ mod tests {
                     std::thread::yield_now();
                     running.fetch_sub(1, Ordering::SeqCst);
                 };
-                semaphore.run(LARGE, work).await
+                semaphore.run(MIN_LARGE_BYTES, work).await
             });
         }
         assert_eq!(all.join_all().await.len(), 50);
@@ -65,6 +65,6 @@ mod tests {
     async fn small_bodies_do_not_wait() {
         let semaphore = LargeBodySemaphore::default();
         let _permit = semaphore.0.acquire().await;
-        assert_eq!(semaphore.run(LARGE - 1, || 7).await, 7);
+        assert_eq!(semaphore.run(MIN_LARGE_BYTES - 1, || 7).await, 7);
     }
 }

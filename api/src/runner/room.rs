@@ -12,7 +12,7 @@ use crate::error::{ApiError, ErrorCode, Result};
 /// not queried if there is plenty of room.
 const SMALL_BODY: usize = 16 << 10;
 /// The maximum by which the size of a stored record exceeds that of its text, in bytes.
-const MARGIN: i64 = 8 << 10;
+const MAX_RECORD_OVERHEAD: i64 = 8 << 10;
 
 /// Fails while the disk is almost full, if the request would create something.
 pub fn check_disk_for_creation(cx: &Context) -> Result<()> {
@@ -41,7 +41,7 @@ pub async fn check_texts(cx: &Context, tx: &mut Tx) -> Result<()> {
         return Ok(());
     }
     let before = cx.caller.stored;
-    let added = i64::try_from(cx.body_size).unwrap_or(i64::MAX).saturating_add(MARGIN);
+    let added = i64::try_from(cx.body_size).unwrap_or(i64::MAX).saturating_add(MAX_RECORD_OVERHEAD);
     let upper_bound = StorageUsage { texts: before.texts.saturating_add(added), ..before };
     if cx.body_size <= SMALL_BODY && cx.plan.has_room_for_texts(upper_bound) {
         return Ok(());

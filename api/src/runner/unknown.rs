@@ -23,13 +23,13 @@ const HEADER: HeaderName = HeaderName::from_static("crier-ignored-fields");
 /// The maximum number of names in the header, and their maximum size. `...` follows if there are more.
 const MAX_NAMES: usize = 20;
 const MAX_BYTES: usize = 1_000;
-const MORE: &str = "...";
+const ELLIPSIS: &str = "...";
 /// Represents an empty name.
-const EMPTY: &str = "\"\"";
+const EMPTY_NAME: &str = "\"\"";
 /// The maximum number of elements of a list that are checked. A longer list is rejected because of its length.
 const MAX_ELEMENTS: usize = 1_000;
 /// The ASCII characters that are percent-encoded in a name. Non-ASCII characters are always percent-encoded.
-const ESCAPED: &AsciiSet = &CONTROLS.add(b' ').add(b',').add(b'%').add(b'"');
+const ESCAPED_CHARS: &AsciiSet = &CONTROLS.add(b' ').add(b',').add(b'%').add(b'"');
 
 /// The unknown names of a request.
 #[derive(Debug, Default)]
@@ -121,8 +121,8 @@ impl UnknownNames {
         }
         let start: String = path.chars().chain(name.chars()).take(MAX_BYTES + 1).collect();
         let escaped = match start.as_str() {
-            "" => EMPTY.to_owned(),
-            start => utf8_percent_encode(start, ESCAPED).to_string(),
+            "" => EMPTY_NAME.to_owned(),
+            start => utf8_percent_encode(start, ESCAPED_CHARS).to_string(),
         };
         if self.ignored.contains(&escaped) {
             return;
@@ -137,7 +137,8 @@ impl UnknownNames {
 
     /// Returns the header's value; `None` if nothing was ignored.
     fn header(&self) -> Option<HeaderValue> {
-        let names: Vec<&str> = self.ignored.iter().map(String::as_str).chain(self.has_more.then_some(MORE)).collect();
+        let names: Vec<&str> =
+            self.ignored.iter().map(String::as_str).chain(self.has_more.then_some(ELLIPSIS)).collect();
         HeaderValue::from_str(&names.join(", ")).ok().filter(|value| !value.is_empty())
     }
 }

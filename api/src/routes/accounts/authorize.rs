@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::save::{Place, cap_reached};
-use super::{TAG, full, interactive, not_configured};
+use super::{TAG, full, interactive_setup_required, not_configured};
 use crate::app::App;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
@@ -84,7 +84,7 @@ async fn authorize(
             let message = format!("{platform} is connected with credentials. Use `POST …/social-accounts`.");
             return Err(ApiError::field("platform", message));
         }
-        Mode::SelfConnectOauth => return Err(interactive(platform)),
+        Mode::SelfConnectOauth => return Err(interactive_setup_required(platform)),
         Mode::Oauth => {}
     }
     let (workspace_id, brand_id) = (cx.caller.workspace_id, cx.brand()?.id);

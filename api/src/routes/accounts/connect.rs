@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 
 use super::save::{IS_OF_OTHERS, Place, SaveError, cap_reached, save_account};
-use super::{SocialAccount, TAG, full, interactive, not_configured, unavailable};
+use super::{SocialAccount, TAG, full, interactive_setup_required, not_configured, unavailable};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape, WriteStep};
 use crate::error::{ApiError, ErrorCode, Result};
@@ -79,7 +79,7 @@ async fn prepare(cx: &Context) -> Result<WriteStep> {
     let descriptor = cx.app.platforms.descriptor(platform);
     match descriptor.mode {
         Mode::SelfConnect => {}
-        Mode::SelfConnectOauth => return Err(interactive(platform)),
+        Mode::SelfConnectOauth => return Err(interactive_setup_required(platform)),
         Mode::Oauth => {
             let message = format!("{platform} is connected in a browser. Use `POST …/social-accounts/authorize`.");
             return Err(ApiError::field("platform", message));

@@ -44,7 +44,7 @@ async fn disconnect(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
     let (brand, id) = (cx.brand()?.id, cx.id("account")?);
     let missing = || ApiError::not_found("social account");
     let account = accounts::find(tx, brand, id).await?.ok_or_else(missing)?;
-    let stored = stored(cx, tx, id).await;
+    let stored = load_stored(cx, tx, id).await;
     let result = accounts::disconnect(tx, brand, id).await?.ok_or_else(missing)?;
     let data = json!({ "brand_id": brand, "social_account_id": id, "platform": account.platform, "result": result });
     events::emit(tx, brand, EventName::AccountDisconnected, &data, cx.trace()).await?;
@@ -56,7 +56,7 @@ async fn disconnect(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
 
 /// Loads the account with its secrets before they are deleted. `None` if they cannot be read, which does not prevent
 /// the disconnect.
-async fn stored(cx: &Context, tx: &mut Tx, id: i64) -> Option<ConnectorAccount> {
+async fn load_stored(cx: &Context, tx: &mut Tx, id: i64) -> Option<ConnectorAccount> {
     let found = match accounts::with_secrets(tx, cx.app.store.cipher(), id).await {
         Ok(found) => found.map(|(account, secrets)| ConnectorAccount::stored(&account, &secrets)).transpose(),
         Err(error) => Err(error),

@@ -127,7 +127,7 @@ impl From<account::SocialAccount> for SocialAccount {
     }
 }
 
-fn interactive(platform: Platform) -> ApiError {
+fn interactive_setup_required(platform: Platform) -> ApiError {
     let message =
         format!("{platform} accounts cannot be connected through the API. Connect them in the settings area.");
     ApiError::new(ErrorCode::InteractiveSetupRequired, message)

@@ -18,7 +18,7 @@ use crate::response::ApiResponse;
 
 /// The duration of the lease of a refresh. A process that dies blocks other refreshes for this long. Longer than the
 /// request timeout.
-const LEASE: TimeDelta = TimeDelta::seconds(30);
+const LEASE_DURATION: TimeDelta = TimeDelta::seconds(30);
 const LEASE_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 pub fn endpoint() -> Endpoint {
@@ -32,7 +32,7 @@ pub fn endpoint() -> Endpoint {
         .leases_then_writes(prepare)
 }
 
-fn reconnect() -> ApiError {
+fn reconnect_required() -> ApiError {
     let message = "The platform no longer accepts this account's credentials. Connect the account again.";
     ApiError::new(ErrorCode::ReconnectRequired, message)
 }
@@ -43,7 +43,7 @@ async fn prepare(cx: &Context) -> Result<WriteStep> {
     accounts::find(&mut conn, brand, id).await?.ok_or_else(|| ApiError::not_found("social account"))?;
     drop(conn);
     if !can_refresh(cx, id).await? {
-        return Err(reconnect());
+        return Err(reconnect_required());
     }
     let version = acquire_refresh_lease(cx, id).await?;
     let result = refresh_at_platform(cx, id).await;
@@ -55,7 +55,7 @@ async fn prepare(cx: &Context) -> Result<WriteStep> {
         Ok(refreshed) => Some(refreshed),
         Err(CallError::AuthExpired(failure) | CallError::Reauth(failure)) => {
             if !expire_unless_reconnected(cx, &account, failure).await? {
-                return Err(reconnect());
+                return Err(reconnect_required());
             }
             None
         }
@@ -79,7 +79,7 @@ async fn acquire_refresh_lease(cx: &Context, account_id: i64) -> Result<i64> {
     // The request timeout ends the loop.
     loop {
         let mut tx = cx.app.store.begin().await?;
-        let acquired = accounts::begin_refresh(&mut tx, account_id, LEASE).await?;
+        let acquired = accounts::begin_refresh(&mut tx, account_id, LEASE_DURATION).await?;
         tx.commit().await?;
         if let Some(version) = acquired {
             return Ok(version);
@@ -103,7 +103,7 @@ async fn refresh_at_platform(
     let found = accounts::with_secrets(&mut conn, cx.app.store.cipher(), id).await?;
     let (account, secrets) = found.ok_or_else(|| ApiError::not_found("social account"))?;
     drop(conn);
-    let connector = cx.app.platforms.get(account.platform).ok_or_else(reconnect)?;
+    let connector = cx.app.platforms.get(account.platform).ok_or_else(reconnect_required)?;
     let refreshed = connector.refresh(&ConnectorAccount::stored(&account, &secrets)?).await;
     Ok((account, refreshed))
 }

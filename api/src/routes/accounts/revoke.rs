@@ -20,7 +20,7 @@ pub(super) fn revoke_later(app: &App, tx: &mut Tx, platform: Platform, account: 
     let store = app.store.clone();
     tx.after_commit(move || {
         tokio::spawn(async move {
-            match is_needed(&store, platform, revocation, &account).await {
+            match is_grant_needed(&store, platform, revocation, &account).await {
                 Ok(false) => {}
                 Ok(true) => return tracing::info!(account = account.id, "kept a grant that another account needs"),
                 Err(error) => {
@@ -37,7 +37,7 @@ pub(super) fn revoke_later(app: &App, tx: &mut Tx, platform: Platform, account: 
 }
 
 /// Returns whether revoking the grant would end the access of a stored account.
-async fn is_needed(
+async fn is_grant_needed(
     store: &Store,
     platform: Platform,
     revocation: Revocation,

@@ -45,7 +45,7 @@ fn not_configured(model: &str) -> ApiError {
     ApiError::new(ErrorCode::PlatformNotConfigured, message)
 }
 
-fn insufficient(request: &CreditRequest) -> ApiError {
+fn insufficient_credits(request: &CreditRequest) -> ApiError {
     let message = format!(
         "This request costs {} AI credits, but fewer of this month's {} are left. Wait for the next month or choose a \
          larger plan.",
@@ -110,7 +110,7 @@ impl CreditReservation {
         let mut tx = cx.app.store.begin().await?;
         let Some(id) = ai_credits::reserve(&mut tx, &request).await? else {
             tx.rollback().await?;
-            return Err(insufficient(&request));
+            return Err(insufficient_credits(&request));
         };
         tx.commit().await?;
         Ok(Self { store: cx.app.store.clone(), request, id, is_reserved: true.into() })
@@ -120,7 +120,8 @@ impl CreditReservation {
     async fn end(&self, cx: &Context, tx: &mut Tx) -> Result<Option<u64>> {
         if !ai_credits::consume(tx, self.request.workspace_id, self.id).await? {
             // The scheduler considered this request dead and refunded the credits. The result is charged nevertheless.
-            let new_id = ai_credits::reserve(tx, &self.request).await?.ok_or_else(|| insufficient(&self.request))?;
+            let new_id =
+                ai_credits::reserve(tx, &self.request).await?.ok_or_else(|| insufficient_credits(&self.request))?;
             ai_credits::consume(tx, self.request.workspace_id, new_id).await?;
         }
         // Report the current month, because the credits may have been reserved in the last minute of the previous one.

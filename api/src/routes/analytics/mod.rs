@@ -22,7 +22,7 @@ pub const FEATURES: &[Feature] = &[Feature::BasicAnalytics, Feature::Analytics];
 /// The default number of days.
 const DEFAULT_DAYS: u64 = 30;
 /// The maximum number of days for a plan without a retention limit.
-const MAX_RETENTION: u64 = 3_650;
+const MAX_RETENTION_DAYS: u64 = 3_650;
 
 /// The days of a series, both included.
 pub struct Window {
@@ -59,7 +59,7 @@ impl Window {
     pub fn of_plan(cx: &Context) -> Self {
         let zone = zone(Some(cx.zone()));
         let end = cx.now.with_timezone(&zone).date_naive();
-        let retention_days = cx.plan.analytics_days.unwrap_or(MAX_RETENTION).clamp(1, MAX_RETENTION);
+        let retention_days = cx.plan.analytics_days.unwrap_or(MAX_RETENTION_DAYS).clamp(1, MAX_RETENTION_DAYS);
         Self { start: end - Days::new(retention_days - 1), end, zone, retention_days }
     }
 

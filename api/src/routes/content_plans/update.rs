@@ -181,7 +181,7 @@ async fn replace(
         content_plans::delete_item(tx, brand, plan_id, removed_id).await?;
     }
     for (item, entry) in updates {
-        let changed = super::update_item::changed(item.clone(), entry.title, entry.content, entry.planned_at);
+        let changed = super::update_item::with_change(item.clone(), entry.title, entry.content, entry.planned_at);
         if (&changed.title, &changed.content, changed.planned_at) != (&item.title, &item.content, item.planned_at) {
             content_plans::update_item(tx, &changed).await?;
         }

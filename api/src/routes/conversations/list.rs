@@ -18,7 +18,7 @@ use crate::pagination;
 use crate::response::ApiResponse;
 
 /// The maximum length of a search text, in characters.
-const MAX_SEARCH: usize = 200;
+const MAX_SEARCH_CHARS: usize = 200;
 
 pub fn endpoint() -> Endpoint {
     Endpoint::get("/brands/{brand}/conversations", "listConversations", Scope::InboxRead)
@@ -75,7 +75,7 @@ async fn conversations(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
         tag: text(query, "tag", MAX_TAG, &mut problems),
         words: Vec::new(),
     };
-    let search = text(query, "search", MAX_SEARCH, &mut problems);
+    let search = text(query, "search", MAX_SEARCH_CHARS, &mut problems);
     if !problems.is_empty() {
         return Err(ApiError::validation(problems));
     }

@@ -20,13 +20,13 @@ use crate::response::ApiResponse;
 
 /// The maximum length of a reply, in characters. Most platforms allow less. A response that contains such a reply is
 /// small enough to be stored.
-const MAX_REPLY: usize = 10_000;
+const MAX_REPLY_CHARS: usize = 10_000;
 
 /// The reply to send.
 #[derive(Clone, Debug, JsonSchema)]
 #[schemars(rename = "NewReply")]
 pub struct ReplyRequest {
-    #[schemars(length(min = 1, max = MAX_REPLY))]
+    #[schemars(length(min = 1, max = MAX_REPLY_CHARS))]
     pub body: String,
     /// Whether the conversation becomes `resolved`. Default: false, which keeps the current status.
     #[schemars(extend("x-extension" = true))]
@@ -53,7 +53,7 @@ pub fn endpoint() -> Endpoint {
 }
 
 fn read(f: &Fields<'_>) -> Option<ReplyRequest> {
-    let body = f.required("body", f.text("body", 1..=MAX_REPLY));
+    let body = f.required("body", f.text("body", 1..=MAX_REPLY_CHARS));
     if body.as_deref().is_some_and(|body| body.trim().is_empty()) {
         f.problem("body", "Must not be empty.");
         return None;

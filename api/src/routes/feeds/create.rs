@@ -6,7 +6,7 @@ use crier_store::{Tx, brands, feeds};
 use schemars::JsonSchema;
 use serde_json::json;
 
-use super::{FEATURES, Feed, TAG, URL_LENGTH, check_url, name, name_of};
+use super::{FEATURES, Feed, TAG, URL_LENGTH, check_url, default_name, name};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Growth, ResponseShape, WriteStep};
 use crate::error::{ApiError, ErrorCode, Result};
@@ -56,7 +56,7 @@ async fn prepare(cx: &Context) -> Result<WriteStep> {
 }
 
 async fn create(cx: &Context, tx: &mut Tx, new: &CreateFeedRequest) -> Result<ApiResponse> {
-    let name = new.name.clone().unwrap_or_else(|| name_of(&new.url));
+    let name = new.name.clone().unwrap_or_else(|| default_name(&new.url));
     let row = feeds::NewFeed {
         name: &name,
         named: new.name.is_some(),

@@ -115,7 +115,7 @@ async fn check_url(cx: &Context, url: &PatchField<String>) -> Result<()> {
 }
 
 /// Returns the default name of a feed before its first fetch: the host of its URL.
-fn name_of(url: &str) -> String {
+fn default_name(url: &str) -> String {
     let host = Url::parse(url).ok().and_then(|url| url.host_str().map(str::to_owned));
     host.unwrap_or_else(|| url.to_owned()).chars().take(MAX_FEED_NAME).collect()
 }

@@ -122,7 +122,7 @@ async fn insert_with_free_slug(tx: &mut Tx, brand: i64, new: &CreateLinkInBioPag
     if let Some(slug) = &new.slug {
         return bio_pages::create(tx, brand, slug, &page).await?.ok_or_else(slug_taken);
     }
-    for slug in slugs_of(&new.title)? {
+    for slug in slug_candidates(&new.title)? {
         if let Some(created) = bio_pages::create(tx, brand, &slug, &page).await? {
             return Ok(created);
         }
@@ -131,7 +131,7 @@ async fn insert_with_free_slug(tx: &mut Tx, brand: i64, new: &CreateLinkInBioPag
 }
 
 /// Returns the slugs to try: `fresh-bread`, `fresh-bread-2`, … and a random one.
-fn slugs_of(title: &str) -> Result<Vec<String>> {
+fn slug_candidates(title: &str) -> Result<Vec<String>> {
     let random = random::text(RANDOM_CHARS).map_err(|e| ApiError::bug(format!("failed to generate a slug: {e}")))?;
     let base = bio_page::slug_of(title, MAX_TITLE_PART);
     let mut slugs: Vec<String> = Vec::new();
@@ -152,11 +152,11 @@ mod tests {
     #[test]
     fn every_slug_candidate_is_valid() {
         for title in ["Fresh bread", "日本語", &"long ".repeat(24), "x", &"-a".repeat(60)] {
-            let slugs = slugs_of(title).unwrap();
+            let slugs = slug_candidates(title).unwrap();
             assert!(slugs.iter().all(|slug| bio_page::is_slug(slug)), "{slugs:?}");
         }
-        assert_eq!(slugs_of("Fresh bread").unwrap()[..2], ["fresh-bread", "fresh-bread-2"]);
-        let nameless = slugs_of("日本語").unwrap();
+        assert_eq!(slug_candidates("Fresh bread").unwrap()[..2], ["fresh-bread", "fresh-bread-2"]);
+        let nameless = slug_candidates("日本語").unwrap();
         assert!(nameless.len() == 1 && nameless[0].starts_with("page-"), "{nameless:?}");
     }
 }

@@ -141,7 +141,7 @@ async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<LinkInBioPageC
         PatchField::Omitted => {}
         PatchField::Null => bio_pages::set_links(tx, page.id, &[]).await?,
         PatchField::Value(entries) => {
-            let entries: Vec<LinkEntry> = entries.into_iter().map(|entry| merged(entry, &current)).collect();
+            let entries: Vec<LinkEntry> = entries.into_iter().map(|entry| merge_entry(entry, &current)).collect();
             bio_pages::set_links(tx, page.id, &entries).await?;
         }
     }
@@ -163,7 +163,7 @@ fn texts<'t>(entry: &'t BioLinkEntry, current: &'t [BioLink]) -> (&'t str, &'t s
 }
 
 /// Fills the omitted fields of an entry with those of the link with its id.
-fn merged(entry: BioLinkEntry, current: &[BioLink]) -> LinkEntry {
+fn merge_entry(entry: BioLinkEntry, current: &[BioLink]) -> LinkEntry {
     let existing = current.iter().find(|link| entry.id == Some(link.id));
     let old = |field: fn(&BioLink) -> &String| existing.map(|link| field(link).clone()).unwrap_or_default();
     LinkEntry {

@@ -49,13 +49,13 @@ pub fn endpoint() -> Endpoint {
 }
 
 /// The maximum number of parts that an error names, and the maximum length of each name.
-const MAX_NAMED: usize = 10;
+const MAX_NAMED_PARTS: usize = 10;
 const MAX_NAME_CHARS: usize = 40;
 
 /// Lists the parts that the form has in place of the file.
-fn other_parts(cx: &Context) -> String {
+fn describe_other_parts(cx: &Context) -> String {
     let files = cx.other_files.iter().map(|name| (name, " (a file)"));
-    let parts = files.chain(cx.body.keys().map(|name| (name, ""))).take(MAX_NAMED);
+    let parts = files.chain(cx.body.keys().map(|name| (name, ""))).take(MAX_NAMED_PARTS);
     let named = parts.map(|(name, kind)| format!("`{}`{kind}", name.chars().take(MAX_NAME_CHARS).collect::<String>()));
     match named.collect::<Vec<_>>().join(", ").as_str() {
         "" => "It has no parts. Send the image as `file`.".to_owned(),
@@ -74,7 +74,7 @@ struct Upload {
 async fn upload(cx: &Context) -> Result<WriteStep> {
     let (asset_type, alt_text) = cx.read(|f| {
         if cx.file.is_none() {
-            f.problem("file", format!("The form has no part with this name. {}", other_parts(cx)));
+            f.problem("file", format!("The form has no part with this name. {}", describe_other_parts(cx)));
         }
         Some((
             f.enum_value("asset_type").value().unwrap_or(AssetType::Image),

@@ -136,7 +136,7 @@ fn read_override(f: &Fields<'_>) -> Option<PostOverride> {
     let content = f.text("content", 1..=MAX_CONTENT_CHARS).value();
     let media = f.ids("media", MAX_MEDIA).value();
     let options = f.object("options").value().cloned();
-    if options.as_ref().is_some_and(any_nul) {
+    if options.as_ref().is_some_and(any_field_has_nul) {
         f.problem("options", "Must not contain the NUL character.");
     }
     let options = options.map(PostOptions);
@@ -150,7 +150,7 @@ impl PostOverride {
     }
 }
 
-fn any_nul(object: &Map<String, Value>) -> bool {
+fn any_field_has_nul(object: &Map<String, Value>) -> bool {
     object.iter().any(|(key, value)| key.contains('\0') || has_nul(value))
 }
 
@@ -159,7 +159,7 @@ fn has_nul(value: &Value) -> bool {
     match value {
         Value::String(text) => text.contains('\0'),
         Value::Array(list) => list.iter().any(has_nul),
-        Value::Object(object) => any_nul(object),
+        Value::Object(object) => any_field_has_nul(object),
         _ => false,
     }
 }

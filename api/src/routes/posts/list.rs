@@ -15,7 +15,7 @@ use crate::pagination;
 use crate::response::{ApiResponse, Timestamp};
 
 /// The number of posts that fit into a response whatever their size, so that their sizes need not be queried first.
-const ALWAYS_FITS: i64 = 30;
+const ALWAYS_FITTING_POSTS: i64 = 30;
 
 /// A post in a list.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -51,7 +51,7 @@ async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     }
     let brand = cx.brand()?.id;
     // More posts could exceed the memory of one request before they are serialized.
-    if page.per_page > ALWAYS_FITS {
+    if page.per_page > ALWAYS_FITTING_POSTS {
         let fit = posts::count_fitting(conn, brand, status, page, pagination::MAX_BYTES).await?;
         page = pagination::shorten_page(page, fit);
     }

@@ -8,8 +8,8 @@ use crate::fields::steps;
 /// Words that clients use for our names.
 const SYNONYMS: &[(&str, &[&str])] = &[
     ("account_id", &["account", "social_account", "social_account_id"]),
-    ("account_ids", ACCOUNTS),
-    ("accounts", ACCOUNTS),
+    ("account_ids", ACCOUNT_SYNONYMS),
+    ("accounts", ACCOUNT_SYNONYMS),
     ("alt_text", &["alt", "caption", "description", "alternative_text"]),
     ("bio", &["about", "description"]),
     ("body", &["content", "message", "text", "reply"]),
@@ -46,12 +46,12 @@ const SYNONYMS: &[(&str, &[&str])] = &[
     ("options", &["params", "settings"]),
     ("page", &["page_number"]),
     ("per_page", &["limit", "page_size"]),
-    ("planned_at", TIMES),
+    ("planned_at", TIME_SYNONYMS),
     ("prompt", &["content", "input", "message", "text"]),
     ("reason", &["comment", "message", "note", "text"]),
     ("recipients", &["email", "emails", "to"]),
     ("schedule_type", &["publish", "publish_now", "publish_type", "schedule"]),
-    ("scheduled_at", TIMES),
+    ("scheduled_at", TIME_SYNONYMS),
     ("search", &["q", "query"]),
     ("since", &["after", "from", "start"]),
     ("slug", &["handle", "username"]),
@@ -68,10 +68,10 @@ const SYNONYMS: &[(&str, &[&str])] = &[
     ("website", &["homepage", "site", "url"]),
 ];
 
-const ACCOUNTS: &[&str] =
+const ACCOUNT_SYNONYMS: &[&str] =
     &["account", "account_id", "account_ids", "accounts", "social_account_id", "social_account_ids", "social_accounts"];
 
-const TIMES: &[&str] = &[
+const TIME_SYNONYMS: &[&str] = &[
     "at",
     "date",
     "datetime",
@@ -132,7 +132,7 @@ pub struct KnownName {
     folded: Folded,
     synonyms: Vec<String>,
     /// The maximum number of edits with which another name still stands for this one.
-    tolerance: usize,
+    max_edits: usize,
 }
 
 impl KnownName {
@@ -143,7 +143,7 @@ impl KnownName {
             name: name.to_owned(),
             synonyms: synonyms.map(|word| Folded::new(word).text).collect(),
             // In short names, one or two edits make a different word.
-            tolerance: match folded.chars {
+            max_edits: match folded.chars {
                 0..=3 => 0,
                 4..=5 => 1,
                 _ => 2,
@@ -163,7 +163,7 @@ pub fn nearest<'k>(unknown: &str, known: impl Iterator<Item = &'k KnownName> + C
         return None;
     }
     let found = same_or_synonym(&unknown, known.clone()).or_else(|| {
-        let near = known.filter_map(|k| Some((k.folded.distance(&unknown, k.tolerance)?, k)));
+        let near = known.filter_map(|k| Some((k.folded.distance(&unknown, k.max_edits)?, k)));
         near.min_by_key(|(edits, _)| *edits).map(|(_, k)| k)
     });
     found.map(|k| k.name.as_str())
