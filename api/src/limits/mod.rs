@@ -168,7 +168,8 @@ mod tests {
                 }
                 prop_assert!(d.remaining <= limit && d.reset * 1_000_000 >= now - 1_000_000);
                 if !d.allowed {
-                    prop_assert!(take(full_at, now + i64::try_from(d.retry_after).unwrap() * 1_000_000, limit).1.allowed);
+                    let later = now + i64::try_from(d.retry_after).unwrap() * 1_000_000;
+                    prop_assert!(take(full_at, later, limit).1.allowed);
                 }
                 let_through += i64::from(d.allowed);
                 remaining = d.remaining;

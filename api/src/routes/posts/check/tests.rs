@@ -99,7 +99,11 @@ proptest! {
             private_url: None,
         };
         let (problems, steps) = steps::count_steps(|| run(&body, &lookup));
-        prop_assert!(steps <= MAX_STEPS_PER_VALUE * values(&body) + FIXED_STEPS, "{steps} steps for {} values", values(&body));
+        prop_assert!(
+            steps <= MAX_STEPS_PER_VALUE * values(&body) + FIXED_STEPS,
+            "{steps} steps for {} values",
+            values(&body)
+        );
         if let Err(error) = problems.into_result() {
             let count = error.fields.values().map(Vec::len).sum::<usize>();
             prop_assert!(count <= MAX_PROBLEMS, "{count}");
