@@ -1,4 +1,4 @@
-//! Authentication and rate limits: the API key, the client's address, the allowance.
+//! Authentication and rate limits, by API key or client address.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -23,21 +23,21 @@ use crate::reply;
 
 /// Requests per minute from an address without a valid key.
 const UNAUTHENTICATED_REQUESTS_PER_MINUTE: u32 = 60;
-/// Public pages and files per minute and address, in each process.
+/// Requests for public pages and files per minute and address, in each process.
 const VISITS_PER_MINUTE: u32 = 1_200;
 const FORWARDED_FOR: &str = "x-forwarded-for";
 pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
 const MAX_IDEMPOTENCY_KEY: usize = 255;
 
-/// Authenticates the caller and counts the request: against the key's allowance, or against the address if there is no
-/// valid key. Returns the caller's membership in the brand, too, and what is stored under the request's `Idempotency-Key`.
+/// Authenticates the caller and counts the request against the key's limit, or against the address if there is no valid
+/// key. Also returns the caller's membership in the brand and the record of the request's `Idempotency-Key`.
 pub async fn admit(
     app: &Arc<App>,
     req: &Request,
     res: &mut Response,
     brand_id: Option<i64>,
 ) -> Result<(Authenticated, KeyRecord)> {
-    // Requests from outside have no extensions.
+    // Only requests from the console have this extension; HTTP requests have none.
     if let Some(InProcessCaller(known)) = req.extensions().get() {
         let mut authenticated = Authenticated::clone(known);
         authenticated.membership.take_if(|(brand, _)| Some(brand.id) != brand_id);
@@ -66,7 +66,7 @@ pub async fn admit(
     if decision.allowed { Ok(found) } else { Err(ApiError::rate_limited(decision.retry_after)) }
 }
 
-/// Counts a request that is answered without a caller (an unknown path, the OpenAPI document).
+/// Counts a request that needs no API key (an unknown path, the OpenAPI document).
 pub async fn count_unauthenticated(app: &Arc<App>, req: &Request, res: &mut Response) {
     let decision = match identify(app, req.headers(), None).await {
         Ok(Some((found, _))) => match count_key(app, &found.caller).await {
@@ -100,21 +100,21 @@ pub async fn count_address(app: &App, req: &Request) -> Decision {
     app.limiter.take(RateLimitSubject::address(address_of(app, req)), UNAUTHENTICATED_REQUESTS_PER_MINUTE).await
 }
 
-/// Counts the request of a visitor of a public page. `None`: the address is not that of a visitor, but of this network; a
-/// proxy that is not trusted shares its own among all visitors.
+/// Counts a request for a public page against the client's address. `None` if the address is private: it may be that of
+/// an untrusted proxy, which all visitors share.
 pub fn count_visit(app: &App, req: &Request) -> Option<Decision> {
     let address = address_of(app, req).to_canonical();
     (!is_private(address)).then(|| app.visits.take_now(RateLimitSubject::address(address), VISITS_PER_MINUTE))
 }
 
-/// Counts a request for a page of signing in or connecting against the client's address.
+/// Counts a request for a sign-in or connect page against the client's address.
 pub async fn count_visitor(app: &App, req: &Request) -> Decision {
     app.limiter.take(RateLimitSubject::visitor(address_of(app, req)), UNAUTHENTICATED_REQUESTS_PER_MINUTE).await
 }
 
-/// Notices a proxy that `CRIER_TRUSTED_PROXIES` does not include: all its clients share its address, and so its limits.
-/// A client with a public address may send the header as it likes.
-pub fn notice_untrusted_proxy(app: &App, req: &Request) {
+/// Reports a proxy that `CRIER_TRUSTED_PROXIES` does not include: all its clients share its address, and therefore its
+/// limits. Only private addresses are reported, because any other client can send the header too.
+pub fn report_untrusted_proxy(app: &App, req: &Request) {
     let headers = req.headers();
     if !headers.contains_key(FORWARDED_FOR) && !headers.contains_key(FORWARDED) {
         return;
@@ -139,7 +139,7 @@ async fn identify(app: &App, headers: &HeaderMap, brand_id: Option<i64>) -> Resu
     Ok(keys::authenticate(&mut conn, &SecretString::from(key), brand_id, idempotency_key(headers)).await?)
 }
 
-/// The `Idempotency-Key`, if it is one.
+/// Returns the `Idempotency-Key` if it is valid.
 pub fn idempotency_key(headers: &HeaderMap) -> Option<&str> {
     headers.get(IDEMPOTENCY_KEY)?.to_str().ok().filter(|value| is_idempotency_key(value))
 }
@@ -148,7 +148,7 @@ pub fn is_idempotency_key(text: &str) -> bool {
     (1..=MAX_IDEMPOTENCY_KEY).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// The token of `Authorization: Bearer …`; the scheme's name is case-insensitive.
+/// Returns the token of `Authorization: Bearer …`. The scheme's name is case-insensitive.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
@@ -186,7 +186,7 @@ fn is_trusted(trusted: &[IpNet], ip: IpAddr) -> bool {
     trusted.iter().any(|net| net.contains(&ip))
 }
 
-/// Returns whether an address is one of this machine or of a private network, as proxies have.
+/// Returns whether an address is local or in a private network, where proxies usually are.
 fn is_private(ip: IpAddr) -> bool {
     match ip {
         // 100.64.0.0/10 is used by the networks of some clouds and VPNs (RFC 6598).
@@ -198,7 +198,7 @@ fn is_private(ip: IpAddr) -> bool {
     }
 }
 
-/// Parses an address as proxies write it: with a port, or brackets, or neither.
+/// Parses an address as proxies write it: with a port, with brackets, or with neither.
 fn address(text: &str) -> Option<IpAddr> {
     let ip = text.parse::<IpAddr>().ok().or_else(|| text.parse::<std::net::SocketAddr>().ok().map(|a| a.ip()));
     ip.or_else(|| text.strip_prefix('[')?.strip_suffix(']')?.parse().ok()).map(|ip| ip.to_canonical())
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn proxies_are_looked_for_in_private_networks() {
+    fn private_addresses_are_recognized() {
         for ip in ["127.0.0.1", "10.1.2.3", "172.18.0.1", "192.168.0.1", "100.64.0.1", "169.254.1.1", "::1", "fd00::1"]
         {
             assert!(is_private(ip.parse().unwrap()), "{ip}");

@@ -22,17 +22,17 @@ use crate::outgoing::OutgoingBudget;
 use crate::pages::bio::Bio;
 use crate::runner::{InFlightKeys, LargeBodySemaphore, MinRate};
 
-/// Slow enough for a phone far from a tower.
+/// Low enough for a slow mobile connection.
 const RESPONSE_RATE: MinRate = MinRate { grace: Duration::from_secs(30), bytes_per_second: 4 << 10 };
 
-/// The dependencies of the API.
+/// The dependencies of [`App`].
 pub struct AppDeps {
     pub store: Store,
     pub platforms: Arc<ConnectorRegistry>,
     pub plans: Arc<Plans>,
     pub library: Library,
     pub ai: Ai,
-    /// `None`: no mail server is configured.
+    /// `None` if no mail server is configured.
     pub mailer: Option<Arc<Mailer>>,
     pub guard: Guard,
     pub public_url: String,
@@ -47,7 +47,7 @@ pub struct App {
     pub plans: Arc<Plans>,
     pub library: Library,
     pub ai: Ai,
-    /// `None`: no mail server is configured.
+    /// `None` if no mail server is configured.
     pub mailer: Option<Arc<Mailer>>,
     /// Checks the URLs that users enter.
     pub guard: Guard,
@@ -56,22 +56,22 @@ pub struct App {
     pub limiter: Arc<dyn Limiter>,
     /// The proxies whose `X-Forwarded-For` is trusted.
     pub trusted_proxies: Vec<IpNet>,
-    /// Whether the log has the warning about a proxy that is not trusted.
+    /// Whether the warning about an untrusted proxy was logged.
     pub(crate) has_warned_of_proxy: AtomicBool,
     /// The minimum transfer rate of request bodies.
     pub min_rate: MinRate,
     /// The minimum transfer rate of large responses.
     pub(crate) response_rate: MinRate,
-    /// What responses hold until they are sent.
+    /// Limits the memory and files of responses that are being sent.
     pub(crate) outgoing: OutgoingBudget,
     /// Processes large bodies one at a time.
     pub(crate) large_bodies: LargeBodySemaphore,
     pub(crate) in_flight: InFlightKeys,
-    /// Counts visits of public pages. In this process only: a page must not wait for Redis.
+    /// Counts visits of public pages. In this process only, because a page must not wait for Redis.
     pub(crate) visits: MemoryLimiter,
     /// The cache of link-in-bio pages, and their view and click counts.
     pub(crate) bio: Bio,
-    /// When this process last wrote a key's `last_used_at`.
+    /// The times at which this process last wrote each key's `last_used_at`.
     touched: Mutex<HashMap<i64, DateTime<Utc>>>,
 }
 
@@ -112,8 +112,8 @@ impl App {
 
     /// Sets the minimum transfer rate of request bodies.
     #[must_use]
-    pub fn with_min_rate(self, pace: MinRate) -> Self {
-        Self { min_rate: pace, ..self }
+    pub fn with_min_rate(self, rate: MinRate) -> Self {
+        Self { min_rate: rate, ..self }
     }
 
     /// Sets the minimum transfer rate of large responses.

@@ -1,12 +1,12 @@
 //! Limits the number of client connections, and closes idle ones to make room.
 //!
 //! Every connection takes a file descriptor, and a process without free descriptors can reach neither its database nor
-//! a platform. So client connections have their own limit. Near it, a new connection replaces idle ones: first those
-//! that never made a request, then those that have been silent longest. A connection with a request in progress is
-//! never closed for another. If all are busy, new ones wait in the listener's backlog.
+//! a platform. So client connections have their own limit. Near the limit, a new connection replaces idle ones: first
+//! those that never made a request, then the longest idle ones. A connection with a request in progress is never closed
+//! for another. If all connections are busy, new ones wait in the listener's backlog.
 //!
-//! A client that reads a response too slowly is disconnected, however it spreads its reads: the response holds memory or
-//! a file meanwhile.
+//! A client that reads a response too slowly is disconnected, regardless of the pattern of its reads, because the
+//! response holds memory or a file.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::runner::{MinRate, TimeBudget};
 
-/// The share of the limit that is kept free by closing idle connections: 1 / 16.
+/// The divisor for the share of the limit that is kept free by closing idle connections.
 const HEADROOM_SHARE: usize = 16;
 /// The minimum interval between log messages about closed connections.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
@@ -31,38 +31,39 @@ const LOG_INTERVAL: Duration = Duration::from_secs(60);
 pub struct Connections(Arc<Inner>);
 
 struct Inner {
-    /// From this number on, idle connections are closed for new ones.
-    comfortable: usize,
+    /// The number of connections at which idle ones are closed for new ones.
+    eviction_threshold: usize,
     headroom: usize,
     timeouts: FuseConfig,
     stop: CancellationToken,
     started: Instant,
     open: Mutex<HashMap<SocketAddr, Arc<Connection>>>,
-    /// When the log last reported closed connections, in milliseconds since `started`; 0: never.
+    /// The time of the last log message about closed connections, in milliseconds since `started`. 0 if there was none.
     logged: AtomicU64,
 }
 
 struct Connection {
     control: ConnCtrl,
-    /// When bytes were last received or sent, in milliseconds since the server started.
+    /// The time when bytes were last received or sent, in milliseconds since the server started.
     active_at: AtomicU64,
     /// Requests in progress.
     requests: AtomicUsize,
     has_served: AtomicBool,
     /// Large responses that are being sent.
     sending: AtomicUsize,
-    /// Bytes sent since the last check of its rate.
+    /// Bytes sent since the last rate check.
     sent: AtomicU64,
-    /// How far behind the minimum rate the client is; `None`: no large response was being sent.
+    /// The client's time budget at the last rate check. `None` if no large response was being sent.
     budget: Mutex<Option<TimeBudget>>,
 }
 
 impl Connections {
-    /// Allows at most `max` at once, each with these timeouts. From `stop` on, none is meant to be used again.
+    /// Allows at most `max` connections, each with these timeouts. After `stop`, clients are asked not to use them
+    /// again.
     pub fn new(max: usize, timeouts: FuseConfig, stop: CancellationToken) -> Self {
         let headroom = (max / HEADROOM_SHARE).max(1);
         Self(Arc::new(Inner {
-            comfortable: max.saturating_sub(headroom).max(1),
+            eviction_threshold: max.saturating_sub(headroom).max(1),
             headroom,
             timeouts,
             stop,
@@ -72,15 +73,15 @@ impl Connections {
         }))
     }
 
-    /// Marks a connection as busy until the value is dropped.
-    pub fn request(&self, client: SocketAddr) -> Option<BusyGuard> {
+    /// Marks a connection as busy until the guard is dropped.
+    pub fn begin_request(&self, client: SocketAddr) -> Option<BusyGuard> {
         let connection = self.0.open().get(&client)?.clone();
         connection.requests.fetch_add(1, Ordering::Relaxed);
         Some(BusyGuard(connection))
     }
 
-    /// Marks a large response as being sent until the value is dropped.
-    pub fn sending(&self, client: SocketAddr) -> Option<SendingGuard> {
+    /// Marks a large response as being sent until the guard is dropped.
+    pub fn begin_sending(&self, client: SocketAddr) -> Option<SendingGuard> {
         let connection = self.0.open().get(&client)?.clone();
         connection.sending.fetch_add(1, Ordering::Relaxed);
         Some(SendingGuard(connection))
@@ -103,29 +104,30 @@ impl Connections {
     }
 
     /// Returns whether clients should use other connections for their next requests.
-    pub fn are_ending(&self) -> bool {
+    pub fn are_closing(&self) -> bool {
         self.0.stop.is_cancelled()
     }
 
-    /// Closes every connection after the request in progress. salvo does so itself, except for connections that never
-    /// sent a byte, for which it would wait.
-    pub fn end(&self) {
+    /// Closes every connection after the request in progress. salvo does this itself, except for connections that never
+    /// sent a byte: it would wait for them.
+    pub fn close_gracefully(&self) {
         self.0.open().values().for_each(|connection| connection.control.graceful_shutdown());
     }
 
     /// Closes idle connections if there are too many.
     fn make_room(&self) {
         let open = self.0.open();
-        if open.len() < self.0.comfortable {
+        if open.len() < self.0.eviction_threshold {
             return;
         }
         let mut idle: Vec<&Arc<Connection>> = open.values().filter(|connection| connection.is_idle()).collect();
-        // Close several at once: scanning all connections for each new one would cost more than the connections do.
+        // Close several together: scanning all connections for each new one would cost more than the connections
+        // themselves.
         let count = self.0.headroom.min(idle.len());
         if count == 0 {
             return;
         }
-        idle.select_nth_unstable_by_key(count - 1, |connection| connection.rank());
+        idle.select_nth_unstable_by_key(count - 1, |connection| connection.eviction_order());
         idle[..count].iter().for_each(|connection| connection.control.abort());
         drop(open);
         metrics::http_connections_evicted(count);
@@ -196,16 +198,16 @@ impl Connection {
             return false;
         }
         let Some(budget) = budget.as_mut() else {
-            // The response began at any time since the last check.
+            // The response may have begun at any time since the last check, so its budget begins here.
             *budget = Some(TimeBudget::new(rate));
             return false;
         };
-        budget.came(elapsed, usize::try_from(sent).unwrap_or(usize::MAX));
-        budget.is_spent()
+        budget.record(elapsed, usize::try_from(sent).unwrap_or(usize::MAX));
+        budget.is_exhausted()
     }
 
-    /// The lowest is closed first.
-    fn rank(&self) -> (bool, u64) {
+    /// Returns the sort key for eviction. The lowest is closed first.
+    fn eviction_order(&self) -> (bool, u64) {
         (self.has_served.load(Ordering::Relaxed), self.active_at.load(Ordering::Relaxed))
     }
 }
@@ -237,19 +239,19 @@ struct Observer {
 }
 
 impl Observer {
-    fn active(&self) {
+    fn mark_active(&self) {
         self.connection.active_at.store(self.all.0.now(), Ordering::Relaxed);
     }
 }
 
 impl ConnObserver for Observer {
     fn on_read(&self, _: usize) {
-        self.active();
+        self.mark_active();
     }
 
     fn on_write(&self, bytes: usize) {
         self.connection.sent.fetch_add(bytes as u64, Ordering::Relaxed);
-        self.active();
+        self.mark_active();
     }
 }
 

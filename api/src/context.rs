@@ -1,4 +1,4 @@
-//! The context of a request for an endpoint's handler: caller, brand, path, query and body.
+//! The context of a request, which the endpoint's handler receives: caller, brand, path, query and body.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -30,41 +30,41 @@ pub struct Context {
     /// The endpoint's path, with names in braces.
     pub template: &'static str,
     pub query: Query,
-    /// The JSON body, or the texts of a form; empty if the endpoint takes no body.
+    /// The JSON body, or the text parts of a form. Empty if the endpoint takes no body.
     pub body: Map<String, Value>,
     /// The file of a form.
     pub file: Option<UploadedFile>,
-    /// The names of the form's other parts that are files.
+    /// The names of the other file parts of a form.
     pub other_files: Vec<String>,
     /// The size of the body, in bytes.
     pub body_size: usize,
     pub growth: Growth,
     /// Whether the request creates a record.
     pub creates: bool,
-    /// The names that the endpoint does not know.
+    /// The names in the request that the endpoint does not know.
     pub unknown: UnknownNames,
     pub request_id: String,
     pub now: DateTime<Utc>,
 }
 
 impl Context {
-    /// The brand in the path.
+    /// Returns the brand in the path.
     pub fn brand(&self) -> Result<&Brand> {
         self.membership.as_ref().map(|(brand, _)| brand).ok_or_else(|| ApiError::bug("the path has no brand"))
     }
 
-    /// The caller's role in that brand.
+    /// Returns the caller's role in that brand.
     pub fn role(&self) -> Result<Role> {
         self.membership.as_ref().map(|(_, role)| *role).ok_or_else(|| ApiError::bug("the path has no brand"))
     }
 
-    /// An id in the path.
+    /// Returns an id in the path.
     pub fn id(&self, name: &str) -> Result<i64> {
         let found = self.ids.iter().find(|(n, _)| *n == name).map(|(_, id)| *id);
         found.ok_or_else(|| ApiError::bug(format!("the path has no {{{name}}}")))
     }
 
-    /// The request's path from the host's root.
+    /// Returns the request's path, starting at the root of the host.
     pub fn path(&self) -> String {
         let filled = self.ids.iter().fold(Cow::Borrowed(self.template), |path, (name, id)| {
             Cow::Owned(path.replace(&format!("{{{name}}}"), &id.to_string()))
@@ -72,14 +72,14 @@ impl Context {
         format!("{PREFIX}{filled}")
     }
 
-    /// The time zone of times without an offset.
+    /// Returns the time zone of times without an offset.
     pub fn zone(&self) -> &str {
         self.membership.as_ref().map_or("UTC", |(brand, _)| &brand.timezone)
     }
 
-    /// Returns the problems that a request has before any of its values is read: its typos. An endpoint that reads the
-    /// query adds its own; [`Context::read`] and [`Context::parse`] begin with them.
-    pub fn typos(&self) -> FieldProblems {
+    /// Returns the problems of unknown names that look like typos of known ones. A handler that reads the query adds
+    /// its problems to these. [`Context::read`] and [`Context::parse`] include them.
+    pub fn name_problems(&self) -> FieldProblems {
         self.unknown.typos.clone()
     }
 
@@ -90,7 +90,7 @@ impl Context {
 
     /// Reads the body's fields before a transaction begins; problems are reported later, inside it.
     pub fn parse<T>(&self, read: impl FnOnce(&Fields<'_>) -> T) -> ParsedBody<T> {
-        ParsedBody::read(Problems::from(self.typos()), &self.body, read)
+        ParsedBody::read(Problems::from(self.name_problems()), &self.body, read)
     }
 
     /// Returns the trace id for jobs and events that this request causes.
@@ -102,7 +102,7 @@ impl Context {
 /// A file uploaded with a form.
 #[derive(Clone, Debug)]
 pub struct UploadedFile {
-    /// The file name given by the client.
+    /// The file name from the request.
     pub name: Option<String>,
     pub bytes: Spooled,
 }

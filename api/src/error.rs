@@ -1,10 +1,10 @@
 //! Error responses: one envelope, one table of codes.
 //!
-//! A [`ErrorCode`] is a row of the contract's error table, with its status and type. An [`ApiError`] is a code with a
+//! An [`ErrorCode`] is a row of the contract's error table, with its status and type. An [`ApiError`] is a code with a
 //! message that says what to do next. The internal cause is logged once, where the response is written, and never sent.
 //!
-//! **To add a code:** its variant here, its arms in [`ErrorCode::status`] and [`ErrorCode::kind`], its entry in
-//! `docs/errors.md`; the endpoints that return it list it.
+//! **To add a code:** add its variant and its arms in [`ErrorCode::status`] and [`ErrorCode::kind`] here, and its entry
+//! to `docs/errors.md`. The endpoints that return it list it.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -40,7 +40,7 @@ crier_base::text_enum! {
         PostNotPending = "post_not_pending",
         ItemAlreadyScheduled = "item_already_scheduled",
         WebhookInactive = "webhook_inactive",
-        /// An extension's: a post that is still to go out shows the picture.
+        /// An extension: an unpublished post or a link-in-bio page uses the image.
         MediaInUse = "media_in_use",
         PayloadTooLarge = "payload_too_large",
         UnsupportedMediaType = "unsupported_media_type",
@@ -111,7 +111,7 @@ impl ErrorCode {
         }
     }
 
-    /// Returns the type, which depends on the status alone: a client that does not know a code can use the type.
+    /// Returns the type, which depends only on the status. A client that does not know a code can use the type.
     pub const fn kind(self) -> ErrorType {
         match self.status().as_u16() {
             401 => ErrorType::Authentication,
@@ -127,7 +127,7 @@ impl ErrorCode {
     }
 }
 
-/// What each code means, and what to do: `/docs/errors`.
+/// The reference of the error codes, served at `/docs/errors`.
 pub const CATALOGUE: &str = include_str!("../../docs/errors.md");
 
 impl ErrorCode {
@@ -138,7 +138,7 @@ impl ErrorCode {
         after.split("\n#").next().unwrap_or_default().trim()
     }
 
-    /// Returns the address of that entry.
+    /// Returns the URL of that entry.
     pub fn doc_url(self, public_url: &str) -> String {
         format!("{public_url}/docs/errors#{self}")
     }
@@ -154,9 +154,9 @@ pub struct ApiError {
     /// A sentence or two for the client's developer or user.
     pub message: Cow<'static, str>,
     pub fields: FieldProblems,
-    /// Seconds, for the header `Retry-After`.
+    /// The value of the `Retry-After` header, in seconds.
     pub retry_after: Option<u64>,
-    /// Whether the request was carried out before, under the same `Idempotency-Key`.
+    /// Whether an earlier request with the same `Idempotency-Key` was carried out.
     pub replayed: bool,
     /// The internal cause, for the log only.
     pub cause: Option<Box<Cause>>,
@@ -208,13 +208,13 @@ impl ApiError {
         Self::new(ErrorCode::RateLimited, message).retry_after(retry_after)
     }
 
-    /// The client or its workspace has too many responses in flight.
+    /// Returns the error for a client or workspace with too many responses in flight.
     pub fn unread_responses() -> Self {
         let message = "Too many large responses to you are still being sent. Read them completely, then retry.";
         Self::new(ErrorCode::RateLimited, message).retry_after(1)
     }
 
-    /// All clients together have too many responses in flight.
+    /// Returns the error for too many responses in flight to all clients together.
     pub fn busy_sending() -> Self {
         let message = "Too many large responses are being sent. Retry after the time in `Retry-After`.";
         Self::new(ErrorCode::ServiceUnavailable, message).retry_after(1)
@@ -256,16 +256,16 @@ impl ApiError {
         Self::new(ErrorCode::LimitReached, message)
     }
 
-    /// Fails if `more` would exceed a cap that is the same in every plan. `there`: the current number.
-    pub fn check_cap(whose: &str, cap: usize, what: &str, there: i64, more: usize) -> Result<()> {
-        if usize::try_from(there).unwrap_or_default().saturating_add(more) <= cap {
+    /// Fails if `more` would exceed a cap that is the same in every plan. `current`: the current number.
+    pub fn check_cap(whose: &str, cap: usize, what: &str, current: i64, more: usize) -> Result<()> {
+        if usize::try_from(current).unwrap_or_default().saturating_add(more) <= cap {
             return Ok(());
         }
-        let message = format!("{whose} can have at most {cap} {what}; it already has {there}. Delete some first.");
+        let message = format!("{whose} can have at most {cap} {what}; it already has {current}. Delete some first.");
         Err(Self::new(ErrorCode::LimitReached, message))
     }
 
-    /// Returns the error for a repeated request whose record was deleted since.
+    /// Returns the error for a repeated request whose record has been deleted.
     pub fn record_deleted() -> Self {
         let message = "A request with this `Idempotency-Key` was already carried out. The record that it created or \
              updated has been deleted since. Nothing was done again.";
@@ -310,7 +310,7 @@ impl ApiError {
         Self::validation_of(fields, false)
     }
 
-    /// The same; `more`: whether there are more problems than `fields` contains.
+    /// Like [`Self::validation`]. `more`: whether there are more problems than `fields` contains.
     pub fn validation_of(fields: FieldProblems, more: bool) -> Self {
         let first = fields.iter().next().and_then(|(path, problems)| Some((path, problems.first()?)));
         let message = match first {
@@ -356,7 +356,7 @@ impl ApiError {
         Self::internal(Cause::Other(what.into()))
     }
 
-    /// Returns whether the cause is a serialization error: the transaction can be retried.
+    /// Returns whether the cause is a serialization error, so that the transaction can be retried.
     pub fn is_serialization(&self) -> bool {
         matches!(self.cause.as_deref(), Some(Cause::Store(error)) if error.is_serialization())
     }
@@ -370,7 +370,7 @@ impl ApiError {
         }
     }
 
-    /// Serializes the response body. `public_url`: the address of this server.
+    /// Serializes the response body. `public_url`: the URL of this server.
     pub fn envelope(&self, request_id: &str, public_url: &str) -> Vec<u8> {
         #[derive(Serialize)]
         struct Envelope<'a> {
@@ -431,9 +431,9 @@ mod tests {
     #[test]
     fn only_validation_errors_contain_fields() {
         let text = |error: &ApiError| String::from_utf8(error.envelope("req_1", "https://x.example")).unwrap();
-        let refused = ApiError::field("accounts.0", "There is no such account.");
+        let error = ApiError::field("accounts.0", "There is no such account.");
         assert_eq!(
-            text(&refused),
+            text(&error),
             concat!(
                 r#"{"error":{"type":"validation_error","code":"validation_failed","#,
                 r#""message":"`accounts.0` is not valid: There is no such account.","#,

@@ -1,10 +1,10 @@
-//! Reads a JSON body: every field by its type and rules; all problems are reported at once.
+//! Reads the fields of a JSON body by type and rules, and reports all problems together.
 //!
-//! A reader returns [`PatchField`]: absent, null, or a value, so that a PUT can distinguish "keep" from "clear". A value
-//! that breaks its rules is reported under its path (`accounts.0`) and read as absent; [`Problems::into_result`] then fails
-//! the request.
+//! A reader returns a [`PatchField`]: omitted, null, or a value, so that a PUT can distinguish "keep" from "clear". A
+//! value that breaks its rules is reported under its path (`accounts.0`) and read as omitted; [`Problems::into_result`]
+//! then fails the request.
 //!
-//! **To add a kind of field:** a method on [`Fields`] that returns `PatchField<T>`, and a line in the tests.
+//! **To add a kind of field:** add a method to [`Fields`] that returns `PatchField<T>`, and a line to the tests.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -24,47 +24,47 @@ pub mod steps;
 pub mod time;
 
 const MAX_URL_LENGTH: usize = 2048;
-/// How many problems one response lists. Validation stops at this number.
+/// The maximum number of problems in a response. Validation stops at this number.
 pub const MAX_PROBLEMS: usize = 100;
-/// How many enum values a list may have, duplicates included.
-const MAX_WORDS: usize = 100;
-/// The maximum number of characters of a canonical decomposition: a text with more than this many times the characters
-/// allowed is too long after any normalization.
+/// The maximum number of enum values in a list, including duplicates.
+const MAX_ENUM_VALUES: usize = 100;
+/// The maximum number of characters in the canonical decomposition of a character: a text with more than this many
+/// times the allowed characters is too long after any normalization.
 const MAX_DECOMPOSITION: usize = 4;
-/// The longest text that is parsed as a time.
-const MAX_TIME: usize = 100;
+/// The maximum length of a text that is parsed as a time, in bytes.
+const MAX_TIME_LENGTH: usize = 100;
 
 // A field of a body. In the document it is an `Option`.
 #[derive(Clone, Debug, PartialEq, Eq, JsonSchema)]
 #[schemars(with = "Option<T>")]
 pub enum PatchField<T> {
-    Absent,
+    Omitted,
     Null,
     Value(T),
 }
 
 impl<T> PatchField<T> {
-    /// Returns the value; null is treated as absent.
+    /// Returns the value. Null is treated as omitted.
     pub fn value(self) -> Option<T> {
         match self {
             Self::Value(value) => Some(value),
-            Self::Absent | Self::Null => None,
+            Self::Omitted | Self::Null => None,
         }
     }
 
     pub fn map<U>(self, f: impl FnOnce(T) -> U) -> PatchField<U> {
         match self {
-            Self::Absent => PatchField::Absent,
+            Self::Omitted => PatchField::Omitted,
             Self::Null => PatchField::Null,
             Self::Value(value) => PatchField::Value(f(value)),
         }
     }
 
-    /// Returns the value after a PUT: absent keeps `was`, null sets `empty`.
-    pub fn apply_to(self, was: T, empty: T) -> T {
+    /// Returns the value after a PUT: omitted keeps `current`, null sets `cleared`.
+    pub fn apply_to(self, current: T, cleared: T) -> T {
         match self {
-            Self::Absent => was,
-            Self::Null => empty,
+            Self::Omitted => current,
+            Self::Null => cleared,
             Self::Value(value) => value,
         }
     }
@@ -74,10 +74,10 @@ impl<T> PatchField<T> {
 #[derive(Clone, Debug, Default)]
 struct ProblemSet {
     fields: FieldProblems,
-    /// How many messages there are.
+    /// The number of messages.
     count: usize,
-    /// Whether there were more than a response lists.
-    more: bool,
+    /// Whether there were more problems than [`MAX_PROBLEMS`].
+    has_more: bool,
 }
 
 /// Collects the problems of a request, at most [`MAX_PROBLEMS`].
@@ -87,7 +87,7 @@ pub struct Problems(RefCell<ProblemSet>);
 impl From<FieldProblems> for Problems {
     fn from(fields: FieldProblems) -> Self {
         let count = fields.values().map(Vec::len).sum();
-        Self(RefCell::new(ProblemSet { fields, count, more: false }))
+        Self(RefCell::new(ProblemSet { fields, count, has_more: false }))
     }
 }
 
@@ -96,7 +96,7 @@ impl Problems {
         steps::count_step();
         let mut found = self.0.borrow_mut();
         if found.count == MAX_PROBLEMS {
-            found.more = true;
+            found.has_more = true;
             return;
         }
         found.count += 1;
@@ -107,7 +107,7 @@ impl Problems {
         self.0.borrow().fields.is_empty()
     }
 
-    /// Returns whether the maximum is reached: the request fails, so further validation is of no use.
+    /// Returns whether the maximum is reached, so that further validation can be skipped.
     pub fn is_full(&self) -> bool {
         self.0.borrow().count == MAX_PROBLEMS
     }
@@ -120,11 +120,11 @@ impl Problems {
             return true;
         }
         let within = format!("{path}.");
-        let mut behind = found.fields.range::<str, _>((Bound::Included(within.as_str()), Bound::Unbounded));
-        behind.next().is_some_and(|(first, _)| first.starts_with(&within))
+        let mut nested = found.fields.range::<str, _>((Bound::Included(within.as_str()), Bound::Unbounded));
+        nested.next().is_some_and(|(first, _)| first.starts_with(&within))
     }
 
-    /// Adds the problems of `other`, with paths renamed by `rename`, except for fields that have a problem already.
+    /// Adds the problems of `other`, with paths renamed by `rename`, except for fields that already have a problem.
     pub fn merge(&self, other: Self, rename: impl Fn(&str) -> String) {
         for (path, messages) in other.0.into_inner().fields {
             let path = rename(&path);
@@ -137,7 +137,7 @@ impl Problems {
     /// Fails if there are problems.
     pub fn into_result(self) -> Result<()> {
         let found = self.0.into_inner();
-        if found.fields.is_empty() { Ok(()) } else { Err(ApiError::validation_of(found.fields, found.more)) }
+        if found.fields.is_empty() { Ok(()) } else { Err(ApiError::validation_of(found.fields, found.has_more)) }
     }
 }
 
@@ -155,7 +155,7 @@ impl<T> ParsedBody<T> {
         Self { value, found: problems.0.into_inner() }
     }
 
-    /// Returns a copy of the problems, to add more to.
+    /// Returns a copy of the problems, to which more can be added.
     pub fn problems(&self) -> Problems {
         Problems(RefCell::new(self.found.clone()))
     }
@@ -195,9 +195,9 @@ impl<'a> Fields<'a> {
         self.problems.add(self.path(name), message);
     }
 
-    /// Adds a problem if the value is absent or null, unless the field already has one.
-    pub fn required<T>(&self, name: &str, given: PatchField<T>) -> Option<T> {
-        let value = given.value();
+    /// Adds a problem if the value is omitted or null, unless the field already has one.
+    pub fn required<T>(&self, name: &str, field: PatchField<T>) -> Option<T> {
+        let value = field.value();
         if value.is_none() && !self.problems.has(&self.path(name)) {
             self.problem(name, "This field is required.");
         }
@@ -207,38 +207,38 @@ impl<'a> Fields<'a> {
     fn read<T>(&self, name: &str, read: impl FnOnce(&'a Value) -> std::result::Result<T, String>) -> PatchField<T> {
         steps::count_step();
         match self.object.get(name) {
-            None => PatchField::Absent,
+            None => PatchField::Omitted,
             Some(Value::Null) => PatchField::Null,
             Some(value) => read(value).map_or_else(
                 |message| {
                     self.problem(name, message);
-                    PatchField::Absent
+                    PatchField::Omitted
                 },
                 PatchField::Value,
             ),
         }
     }
 
-    /// Reads a text, normalized to NFC, with a length in characters.
+    /// Reads a text and normalizes it to NFC. `length` is in characters.
     pub fn text(&self, name: &str, length: RangeInclusive<usize>) -> PatchField<String> {
         self.read(name, |value| text(value, &length))
     }
 
     /// Reads an enum value.
     pub fn enum_value<T: FromStr<Err = UnknownWord>>(&self, name: &str) -> PatchField<T> {
-        self.read(name, |value| word(value))
+        self.read(name, |value| parse_enum_value(value))
     }
 
     pub fn flag(&self, name: &str) -> PatchField<bool> {
         self.read(name, |value| value.as_bool().ok_or_else(|| "Must be true or false.".to_owned()))
     }
 
-    /// Reads a whole number in the range.
+    /// Reads an integer in the range.
     pub fn number(&self, name: &str, range: RangeInclusive<i64>) -> PatchField<i64> {
         self.read(name, |value| {
-            let (least, most) = (range.start(), range.end());
+            let (min, max) = (range.start(), range.end());
             let found = value.as_i64().filter(|n| range.contains(n));
-            found.ok_or_else(|| format!("Must be an integer from {least} to {most}."))
+            found.ok_or_else(|| format!("Must be an integer from {min} to {max}."))
         })
     }
 
@@ -261,11 +261,11 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// Reads a time; without an offset it is in `zone`.
+    /// Reads a time. Without an offset, it is in `zone`.
     pub fn time(&self, name: &str, zone: &str) -> PatchField<DateTime<Utc>> {
         self.read(name, |value| {
             let zone = zone.parse().unwrap_or(chrono_tz::UTC);
-            let text = value.as_str().filter(|text| text.len() <= MAX_TIME);
+            let text = value.as_str().filter(|text| text.len() <= MAX_TIME_LENGTH);
             let found = text.and_then(|text| time::parse(text, zone));
             found.ok_or_else(|| "Must be a time such as 2026-05-01T09:30:00Z or 2026-05-01T09:30:00+02:00.".to_owned())
         })
@@ -282,18 +282,18 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// Reads an id: a whole number from 1 on.
+    /// Reads an ID: a positive integer.
     pub fn id(&self, name: &str) -> PatchField<i64> {
         self.read(name, |value| {
             value.as_i64().filter(|id| *id > 0).ok_or_else(|| "Must be an ID: a positive integer.".to_owned())
         })
     }
 
-    /// Reads a list; its length is checked before its elements.
-    fn list(&self, name: &str, most: usize, what: &str) -> PatchField<&'a Vec<Value>> {
+    /// Reads a list. Its length is checked before its elements.
+    fn list(&self, name: &str, max: usize, what: &str) -> PatchField<&'a Vec<Value>> {
         self.read(name, |value| match value.as_array() {
-            Some(list) if list.len() > most => {
-                Err(format!("Must have at most {most} elements; this has {}.", list.len()))
+            Some(list) if list.len() > max => {
+                Err(format!("Must have at most {max} elements; this has {}.", list.len()))
             }
             Some(list) => Ok(list),
             None => Err(format!("Must be an array of {what}.")),
@@ -309,9 +309,9 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// Reads at most `most` ids, without duplicates.
-    pub fn ids(&self, name: &str, most: usize) -> PatchField<Vec<i64>> {
-        self.list(name, most, "integers").map(|list| {
+    /// Reads at most `max` ids, without duplicates.
+    pub fn ids(&self, name: &str, max: usize) -> PatchField<Vec<i64>> {
+        self.list(name, max, "integers").map(|list| {
             let (mut ids, mut seen) = (Vec::with_capacity(list.len()), HashSet::with_capacity(list.len()));
             for (i, value) in self.each(list) {
                 match value.as_i64().filter(|id| *id > 0) {
@@ -326,9 +326,9 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// Reads at most `most` texts, trimmed, with a length in characters; duplicates are dropped.
-    pub fn texts(&self, name: &str, most: usize, length: RangeInclusive<usize>) -> PatchField<Vec<String>> {
-        self.list(name, most, "strings").map(|list| {
+    /// Reads at most `max` texts and trims them. `length` is in characters. Duplicates are dropped.
+    pub fn texts(&self, name: &str, max: usize, length: RangeInclusive<usize>) -> PatchField<Vec<String>> {
+        self.list(name, max, "strings").map(|list| {
             let mut texts = Vec::with_capacity(list.len());
             for (i, value) in self.each(list) {
                 let trimmed = value.as_str().map_or_else(|| value.clone(), |text| Value::from(text.trim()));
@@ -342,9 +342,9 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// Reads a list of email addresses; duplicates are dropped.
-    pub fn email_addresses(&self, name: &str, most: usize) -> PatchField<Vec<String>> {
-        self.list(name, most, "email addresses").map(|list| {
+    /// Reads at most `max` email addresses. Duplicates are dropped.
+    pub fn email_addresses(&self, name: &str, max: usize) -> PatchField<Vec<String>> {
+        self.list(name, max, "email addresses").map(|list| {
             let mut addresses: Vec<String> = Vec::with_capacity(list.len());
             for (i, value) in self.each(list) {
                 match value.as_str().map(str::trim).filter(|text| is_address(text)) {
@@ -359,25 +359,25 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// Reads at least one enum value; duplicates are dropped.
+    /// Reads at least one enum value. Duplicates are dropped.
     pub fn enum_values<T: FromStr<Err = UnknownWord> + PartialEq>(&self, name: &str) -> PatchField<Vec<T>> {
-        let list = match self.list(name, MAX_WORDS, "names") {
+        let list = match self.list(name, MAX_ENUM_VALUES, "names") {
             PatchField::Value(list) if list.is_empty() => {
                 self.problem(name, "Choose at least one event.");
-                PatchField::Absent
+                PatchField::Omitted
             }
             list => list,
         };
         list.map(|list| {
-            let mut words = Vec::new();
+            let mut values = Vec::new();
             for (i, value) in self.each(list) {
-                match word(value) {
-                    Ok(word) if words.contains(&word) => {}
-                    Ok(word) => words.push(word),
+                match parse_enum_value(value) {
+                    Ok(value) if values.contains(&value) => {}
+                    Ok(value) => values.push(value),
                     Err(message) => self.problem(&format!("{name}.{i}"), message),
                 }
             }
-            words
+            values
         })
     }
 
@@ -391,9 +391,9 @@ impl<'a> Fields<'a> {
         Fields { object, prefix: format!("{}.", self.path(name)), problems: self.problems }
     }
 
-    /// Reads at most `most` objects with `read`, in order.
-    pub fn objects<T>(&self, name: &str, most: usize, read: impl Fn(&Fields<'a>) -> Option<T>) -> PatchField<Vec<T>> {
-        self.list(name, most, "objects").map(|list| {
+    /// Reads at most `max` objects with `read`, in order.
+    pub fn objects<T>(&self, name: &str, max: usize, read: impl Fn(&Fields<'a>) -> Option<T>) -> PatchField<Vec<T>> {
+        self.list(name, max, "objects").map(|list| {
             let each = self.each(list).filter_map(|(i, value)| match value.as_object() {
                 Some(object) => read(&self.within(&format!("{name}.{i}"), object)),
                 None => {
@@ -411,20 +411,20 @@ fn text(value: &Value, length: &RangeInclusive<usize>) -> std::result::Result<St
     if text.contains('\0') {
         return Err("Must not contain the NUL character.".to_owned());
     }
-    let (sent, most) = (text.chars().count(), *length.end());
-    if sent > most.saturating_mul(MAX_DECOMPOSITION) {
-        return Err(format!("Must have at most {most} characters; this has {sent}."));
+    let (sent, max) = (text.chars().count(), *length.end());
+    if sent > max.saturating_mul(MAX_DECOMPOSITION) {
+        return Err(format!("Must have at most {max} characters; this has {sent}."));
     }
     let text = if is_nfc(text) { text.to_owned() } else { text.nfc().collect() };
     match text.chars().count() {
-        n if n > most => Err(format!("Must have at most {most} characters; this has {n}.")),
+        n if n > max => Err(format!("Must have at most {max} characters; this has {n}.")),
         0 if *length.start() > 0 => Err("Must not be empty.".to_owned()),
         n if n < *length.start() => Err(format!("Must have at least {} characters; this has {n}.", length.start())),
         _ => Ok(text),
     }
 }
 
-fn word<T: FromStr<Err = UnknownWord>>(value: &Value) -> std::result::Result<T, String> {
+fn parse_enum_value<T: FromStr<Err = UnknownWord>>(value: &Value) -> std::result::Result<T, String> {
     let text = value.as_str().ok_or("Must be a string.")?;
     text.parse().map_err(|unknown| unknown_word(&unknown))
 }

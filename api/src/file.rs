@@ -1,5 +1,5 @@
-//! Sends files from the storage: in whole or in part, or only that they have not changed. One copy of it for pictures,
-//! which are at public addresses, and for reports.
+//! Sends files from the storage: whole, in part, or only the status 304 if they have not changed. Used for images,
+//! which have public URLs, and for reports.
 
 use crier_domain::report::ReportDelivery;
 use crier_domain::report_naming as naming;
@@ -15,7 +15,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use salvo::{Request, Response};
 
-/// A stored file, and how it is described.
+/// A stored file and the headers that describe it.
 #[derive(Clone, Debug)]
 pub struct FileResponse {
     /// Its name in the storage.
@@ -23,21 +23,21 @@ pub struct FileResponse {
     pub media_type: &'static str,
     pub disposition: String,
     pub cache_control: &'static str,
-    /// Further headers, with names in small letters.
+    /// Further headers, with lowercase names.
     pub headers: &'static [(&'static str, &'static str)],
 }
 
-/// What was sent.
+/// The outcome of sending a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SentFile {
     Sent,
-    /// There is no such file; nothing was written.
+    /// The file does not exist. Nothing was written.
     Missing,
-    /// It has no such part: the status and `Content-Range` are written, but no body.
+    /// The range is outside the file. The status and `Content-Range` are written, but no body.
     OutOfRange,
 }
 
-/// Returns the file of a delivery that is ready; `None`: it was deleted.
+/// Returns the file of a finished delivery. `None` if it was deleted.
 pub async fn of_delivery(conn: &mut Conn, delivery: &ReportDelivery) -> store::Result<Option<FileResponse>> {
     let Some(file_id) = delivery.file_id else { return Ok(None) };
     let Some(key) = files::key_of(conn, file_id).await? else { return Ok(None) };
@@ -51,8 +51,8 @@ pub async fn of_delivery(conn: &mut Conn, delivery: &ReportDelivery) -> store::R
     }))
 }
 
-/// What RFC 8187 allows unescaped in a name, without letters and digits.
-const ATTRIBUTE: &AsciiSet = &NON_ALPHANUMERIC
+/// The characters to escape in a name: all except letters, digits, and those that RFC 8187 allows unescaped.
+const ESCAPED_CHARS: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'!')
     .remove(b'#')
     .remove(b'$')
@@ -66,15 +66,16 @@ const ATTRIBUTE: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'|')
     .remove(b'~');
 
-/// Returns the `Content-Disposition` of a download (RFC 6266): the name for old programs in ASCII, and for all others as
-/// it is.
+/// Returns the `Content-Disposition` of a download (RFC 6266), with the name in ASCII for old clients and unchanged for
+/// all others.
 fn attachment(name: &str) -> String {
     let plain = |c: char| if c.is_ascii() && !c.is_ascii_control() && !matches!(c, '"' | '\\' | '%') { c } else { '_' };
     let ascii: String = name.chars().map(plain).collect();
-    format!("attachment; filename=\"{ascii}\"; filename*=UTF-8''{}", utf8_percent_encode(name, ATTRIBUTE))
+    format!("attachment; filename=\"{ascii}\"; filename*=UTF-8''{}", utf8_percent_encode(name, ESCAPED_CHARS))
 }
 
-/// Sends a file, or the requested part. `ETag` is its name in the storage, since the bytes under a name never change.
+/// Sends a file, or the requested part. The `ETag` is its name in the storage, because the bytes under a name never
+/// change.
 pub async fn send(
     req: &Request,
     storage: &Storage,
@@ -106,7 +107,7 @@ pub async fn send(
             }
         }
     }
-    describe(res.headers_mut(), file, &tag);
+    set_file_headers(res.headers_mut(), file, &tag);
     Ok(SentFile::Sent)
 }
 
@@ -123,8 +124,8 @@ fn stream(found: StoredObject, part: &ByteRange, res: &mut Response) {
     res.stream(body.inspect_err(|error| tracing::warn!(%error, "could not send a complete file")));
 }
 
-/// Sets the headers of a file, also for a partial response. Whatever its bytes are, it cannot run scripts.
-fn describe(headers: &mut HeaderMap, file: &FileResponse, tag: &str) {
+/// Sets the headers of a file, also for a partial response. They prevent it from running scripts, whatever it contains.
+fn set_file_headers(headers: &mut HeaderMap, file: &FileResponse, tag: &str) {
     for (name, value) in [
         (CONTENT_TYPE, file.media_type),
         (CACHE_CONTROL, file.cache_control),
@@ -151,43 +152,44 @@ fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
 
 /// Returns whether `If-None-Match` contains our tag, by weak comparison (RFC 9110, 13.1.2).
 pub fn is_known(headers: &HeaderMap, tag: impl AsRef<[u8]>) -> bool {
-    let ours = opaque(tag.as_ref());
+    let ours = opaque_tag(tag.as_ref());
     let known = headers.get_all(IF_NONE_MATCH).iter().flat_map(|known| known.as_bytes().split(|byte| *byte == b','));
-    known.map(<[u8]>::trim_ascii).any(|known| known == b"*" || opaque(known) == ours)
+    known.map(<[u8]>::trim_ascii).any(|known| known == b"*" || opaque_tag(known) == ours)
 }
 
-fn opaque(tag: &[u8]) -> &[u8] {
+fn opaque_tag(tag: &[u8]) -> &[u8] {
     tag.strip_prefix(b"W/").unwrap_or(tag)
 }
 
 /// Returns the requested part. Several ranges, an invalid range (RFC 9110, 14.2), or an `If-Range` with another tag
-/// return the whole. (The crate `headers` resolves ranges only with the file's length, which the storage knows.)
+/// return the whole file. (The crate `headers` resolves ranges only with the file's length, which only the storage
+/// knows.)
 fn requested_part(headers: &HeaderMap, tag: &str) -> ByteRange {
     if headers.get(IF_RANGE).is_some_and(|known| known != tag) {
         return ByteRange::Whole;
     }
     let mut ranges = headers.get_all(RANGE).iter();
     match (ranges.next().and_then(|range| range.to_str().ok()), ranges.next()) {
-        (Some(range), None) => one_range(range).unwrap_or(ByteRange::Whole),
+        (Some(range), None) => parse_range(range).unwrap_or(ByteRange::Whole),
         _ => ByteRange::Whole,
     }
 }
 
-fn one_range(text: &str) -> Option<ByteRange> {
+fn parse_range(text: &str) -> Option<ByteRange> {
     let (unit, range) = text.split_once('=')?;
     let (first, last) = range.trim().split_once('-').filter(|_| unit.trim().eq_ignore_ascii_case("bytes"))?;
     match (first, last) {
-        ("", last) => Some(ByteRange::Last(number(last)?)),
-        (first, "") => Some(ByteRange::From(number(first)?)),
+        ("", last) => Some(ByteRange::Last(parse_number(last)?)),
+        (first, "") => Some(ByteRange::From(parse_number(first)?)),
         (first, last) => {
-            let (first, last) = (number(first)?, number(last)?);
+            let (first, last) = (parse_number(first)?, parse_number(last)?);
             (first <= last).then(|| ByteRange::Between(first..last.saturating_add(1)))
         }
     }
 }
 
-/// Parses a number; one that overflows becomes `u64::MAX`, larger than any file.
-fn number(text: &str) -> Option<u64> {
+/// Parses a number. One that overflows becomes `u64::MAX`, which is larger than any file.
+fn parse_number(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     digits.then(|| text.parse().unwrap_or(u64::MAX))
 }
@@ -197,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_any_script_are_sent_both_ways() {
+    fn names_of_any_script_are_sent_in_both_forms() {
         for (name, header) in [
             ("a b.pdf", "attachment; filename=\"a b.pdf\"; filename*=UTF-8''a%20b.pdf"),
             ("Söhne.pdf", "attachment; filename=\"S_hne.pdf\"; filename*=UTF-8''S%C3%B6hne.pdf"),
@@ -226,7 +228,7 @@ mod tests {
             ("bytes=0-1,3-4", None),
             ("lines=0-1", None),
         ] {
-            assert_eq!(one_range(text), part, "{text}");
+            assert_eq!(parse_range(text), part, "{text}");
         }
     }
 }

@@ -1,9 +1,9 @@
 //! The HTTP API.
 //!
-//! A thin layer: it authenticates, validates, writes one transaction and responds. A request passes the [`middleware`] (id,
-//! span, metrics), salvo's router, and the [`runner`], which makes the checks common to all endpoints and then calls
-//! the endpoint's handler. Nothing here waits for external services, except for connecting and refreshing an account,
-//! DNS lookups of new URLs, and the AI.
+//! A thin layer: it authenticates, validates, writes one transaction and responds. A request passes the [`middleware`]
+//! (id, span, metrics), salvo's router, and the [`runner`], which makes the checks common to all endpoints and then
+//! calls the endpoint's handler. Nothing here waits for external services, except for connecting and refreshing an
+//! account, DNS lookups of new URLs, and the AI.
 //!
 //! - `routes/<resource>/<verb>.rs`: the endpoints; [`endpoint`] explains how to add one
 //! - `pages/`: HTML pages for browsers
@@ -59,12 +59,13 @@ fn service(app: Arc<App>, connections: Connections) -> Service {
     Service::new(router).hoop(middleware::RequestMiddleware { app, connections })
 }
 
-/// Converts a path, or a part of one, to salvo's syntax. Ids match only whole numbers from 1 on, so that
-/// `/social-accounts/platforms` is not taken for an account.
+/// Converts a path, or a part of one, to salvo's syntax. Ids match only positive integers, so that
+/// `/social-accounts/platforms` does not match an account.
 fn pattern(path: &str) -> String {
-    static ID_IS_REGISTERED: Once = Once::new();
-    // Under a name: salvo compiles a pattern that stands in a path anew for each of the several hundred places of ids.
-    ID_IS_REGISTERED.call_once(|| {
+    static REGISTER_ID: Once = Once::new();
+    // Registered under a name, because salvo would compile an inline pattern again for each of the several hundred ids
+    // in paths.
+    REGISTER_ID.call_once(|| {
         let id = Regex::new("^[1-9][0-9]*$").expect("the pattern of ids compiles");
         PathFilter::register_wisp_regex("id", id);
     });

@@ -1,5 +1,5 @@
-//! What every request passes, whatever its result: a request id, a span, metrics, and an error envelope for error
-//! statuses without a body (an unknown path, a wrong method, a page that panicked).
+//! The middleware of every request: a request id, a span, metrics, and an error envelope for error statuses without a
+//! body (an unknown path, a wrong method, a page that panicked).
 
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
@@ -33,16 +33,16 @@ pub struct RequestId(pub String);
 #[derive(Clone, Copy)]
 pub struct RouteLabel(pub &'static str);
 
-/// The label where no path matched.
+/// The label if no path matched.
 const NO_ROUTE: &str = "(none)";
-/// How many bytes of a rejected request's body are read and discarded, so that a client that is still sending can read
-/// the response.
+/// The maximum number of bytes of a rejected request's body that are read and discarded, so that a client that is still
+/// sending can read the response.
 const MAX_DRAINED_BYTES: u64 = 64 << 20;
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// A client that sends nothing for this long is assumed to wait for the response.
 const DRAIN_IDLE_TIMEOUT: Duration = Duration::from_millis(200);
-/// The maximum length of a path segment in bytes; all valid ones are shorter.
-const MAX_PATH_PART: usize = 255;
+/// The maximum length of a path segment, in bytes. All valid ones are shorter.
+const MAX_SEGMENT_BYTES: usize = 255;
 
 pub struct RequestMiddleware {
     pub app: Arc<App>,
@@ -53,71 +53,72 @@ pub struct RequestMiddleware {
 impl salvo::Handler for RequestMiddleware {
     async fn handle(&self, req: &mut Request, depot: &mut Depot, res: &mut Response, ctrl: &mut FlowCtrl) {
         let started = Instant::now();
-        let _busy = client_of(req).and_then(|client| self.connections.request(client));
-        admission::notice_untrusted_proxy(&self.app, req);
+        let _busy = client_of(req).and_then(|client| self.connections.begin_request(client));
+        admission::report_untrusted_proxy(&self.app, req);
         let id = format!("req_{}", crier_base::random::text(24).unwrap_or_else(|_| "unknown".to_owned()));
         depot.insert_typed(RequestId(id.clone()));
         depot.insert_typed(self.app.clone());
         if let Ok(value) = HeaderValue::from_str(&id) {
             res.headers_mut().insert(reply::REQUEST_ID, value);
         }
-        // hyper hides a `Content-Length` beside `Transfer-Encoding`. A proxy that used it would take the rest of the body for
-        // another request, so nothing that follows on this connection is read (RFC 9112, 6.1).
+        // hyper hides a `Content-Length` beside `Transfer-Encoding`. A proxy that used it would take the rest of the
+        // body for another request, so nothing more is read from this connection (RFC 9112, 6.1).
         if req.headers().contains_key(TRANSFER_ENCODING) {
             res.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         let span =
             tracing::info_span!("request", request_id = %id, method = %req.method(), path = loggable(req.uri().path()));
         let traced = traces::Span::request(&id, req.method(), req.headers());
-        traced.within(pin!(self.answer(req, depot, res, ctrl, &id).instrument(span.clone()))).await;
+        traced.within(pin!(self.respond(req, depot, res, ctrl, &id).instrument(span.clone()))).await;
         if *req.method() == Method::HEAD {
-            announce_length(res);
+            set_content_length(res);
         }
         self.lease_body(req, res, &id);
-        if self.connections.are_ending() {
+        if self.connections.are_closing() {
             res.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        let (status, took) = (res.status_code.unwrap_or(StatusCode::OK), started.elapsed());
-        span.in_scope(|| tracing::debug!(status = status.as_u16(), ms = took.as_millis(), "answered"));
+        let (status, elapsed) = (res.status_code.unwrap_or(StatusCode::OK), started.elapsed());
+        span.in_scope(|| tracing::debug!(status = status.as_u16(), ms = elapsed.as_millis(), "answered"));
         let route = route(req, depot);
         traced.answered(req.method(), Some(route.as_str()).filter(|route| *route != NO_ROUTE), status);
         drop(traced);
-        metrics::http_request(req.method(), route, status, took);
+        metrics::http_request(req.method(), route, status, elapsed);
         if status.is_client_error() || status.is_server_error() {
-            drain(req).await;
+            drain_body(req).await;
         }
     }
 }
 
 impl RequestMiddleware {
-    async fn answer(&self, req: &mut Request, depot: &mut Depot, res: &mut Response, ctrl: &mut FlowCtrl, id: &str) {
+    async fn respond(&self, req: &mut Request, depot: &mut Depot, res: &mut Response, ctrl: &mut FlowCtrl, id: &str) {
         if !is_plainly_framed(req.headers()) {
             let error = ApiError::new(ErrorCode::InvalidJson, "`Transfer-Encoding` must be `chunked`.");
             ctrl.skip_rest();
-            return reply::refusal(&self.app, res, &error, id);
+            return reply::write_error(&self.app, res, &error, id);
         }
-        if !path_fits(req.uri().path()) {
+        if !is_valid_path(req.uri().path()) {
             res.status_code(StatusCode::NOT_FOUND);
             ctrl.skip_rest();
         }
         let next = AssertUnwindSafe(ctrl.call_next(req, depot, res)).catch_unwind().await;
         if let Err(panic) = next {
-            reply::refusal(&self.app, res, &reply::panic_error(&panic), id);
+            reply::write_error(&self.app, res, &reply::panic_error(&panic), id);
             return;
         }
         let status = res.status_code.unwrap_or(StatusCode::OK);
-        let unanswered = res.body.is_none() || res.body.is_error();
-        if !(unanswered && (status.is_client_error() || status.is_server_error())) {
+        let has_no_body = res.body.is_none() || res.body.is_error();
+        if !(has_no_body && (status.is_client_error() || status.is_server_error())) {
             return;
         }
         if req.uri().path().starts_with(PREFIX) {
             admission::count_unauthenticated(&self.app, req, res).await;
         }
-        reply::refusal(&self.app, res, &error_of(status), id);
+        reply::write_error(&self.app, res, &error_for_status(status), id);
     }
 
-    /// Makes a large body hold a part of the budget for responses until it is sent. Without a free part, a read is rejected;
-    /// a write has happened, so its connection is closed, and the client repeats it with its `Idempotency-Key`.
+    /// Makes a large body hold a part of the budget for responses until it is sent. If the budget is used up, a read is
+    /// rejected. A write has already happened, so its connection is closed, and the client retries it with its
+    /// `Idempotency-Key`.
     fn lease_body(&self, req: &Request, res: &mut Response, id: &str) {
         let bytes = self.app.outgoing.size_of(&res.body);
         if bytes == 0 || *req.method() == Method::HEAD {
@@ -127,7 +128,7 @@ impl RequestMiddleware {
         holders.extend(req.extensions().get::<CallerHolders>().into_iter().flat_map(|caller| caller.0));
         let exceeded = match self.app.outgoing.take(bytes, holders) {
             Ok(lease) => {
-                let sending = client_of(req).and_then(|client| self.connections.sending(client));
+                let sending = client_of(req).and_then(|client| self.connections.begin_sending(client));
                 return outgoing::send(res, lease, sending);
             }
             Err(exceeded) => exceeded,
@@ -136,11 +137,11 @@ impl RequestMiddleware {
         if let Some(client) = client_of(req).filter(|_| *req.method() != Method::GET) {
             return self.connections.abort(client);
         }
-        // They describe the body that is not sent.
+        // These describe the body that is not sent.
         for name in [ACCEPT_RANGES, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_RANGE, ETAG] {
             res.headers_mut().remove(name);
         }
-        reply::refusal(&self.app, res, &exceeded.into(), id);
+        reply::write_error(&self.app, res, &exceeded.into(), id);
     }
 }
 
@@ -158,7 +159,7 @@ impl From<BudgetExceeded> for ApiError {
 }
 
 /// Returns the error for a status without a body.
-fn error_of(status: StatusCode) -> ApiError {
+fn error_for_status(status: StatusCode) -> ApiError {
     match status {
         StatusCode::NOT_FOUND => ApiError::no_route(),
         StatusCode::METHOD_NOT_ALLOWED => ApiError::method_not_allowed(),
@@ -172,13 +173,13 @@ fn error_of(status: StatusCode) -> ApiError {
 }
 
 /// Sets the length that the body of a GET would have; salvo drops the body of a HEAD.
-fn announce_length(res: &mut Response) {
+fn set_content_length(res: &mut Response) {
     if let Some(length) = res.body.size().filter(|length| *length > 0) {
         res.headers_mut().insert(CONTENT_LENGTH, length.into());
     }
 }
 
-/// Returns the path as it may be logged: those of connect pages and sign-in links hold a secret.
+/// Returns the path as it may be logged: the paths of connect pages and sign-in links contain a secret.
 fn loggable(path: &str) -> &str {
     let is_last = |rest: &str| !rest.trim_end_matches('/').contains('/');
     match path {
@@ -188,7 +189,7 @@ fn loggable(path: &str) -> &str {
     }
 }
 
-/// Returns whether all servers agree where the body ends: `Transfer-Encoding` is omitted, or is `chunked` alone.
+/// Returns whether all servers agree where the body ends: `Transfer-Encoding` is omitted or is only `chunked`.
 fn is_plainly_framed(headers: &HeaderMap) -> bool {
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
     match (codings.next(), codings.next()) {
@@ -200,16 +201,18 @@ fn is_plainly_framed(headers: &HeaderMap) -> bool {
 
 /// Returns whether every path segment can be a name or an id. Otherwise the path does not exist, whatever the method,
 /// so no handler or query receives text that it cannot process.
-fn path_fits(path: &str) -> bool {
-    path.split('/').all(part_fits)
+fn is_valid_path(path: &str) -> bool {
+    path.split('/').all(is_valid_segment)
 }
 
 /// Returns whether a decoded segment is UTF-8 without control characters, not too long, and fits 63 bits if it is a
 /// number.
-fn part_fits(part: &str) -> bool {
+fn is_valid_segment(part: &str) -> bool {
     let Ok(text) = percent_decode_str(part).decode_utf8() else { return false };
     let is_number = text.len() > 18 && text.bytes().all(|b| b.is_ascii_digit());
-    text.len() <= MAX_PATH_PART && !text.chars().any(char::is_control) && (!is_number || text.parse::<i64>().is_ok())
+    text.len() <= MAX_SEGMENT_BYTES
+        && !text.chars().any(char::is_control)
+        && (!is_number || text.parse::<i64>().is_ok())
 }
 
 fn route(req: &Request, depot: &Depot) -> String {
@@ -220,10 +223,10 @@ fn route(req: &Request, depot: &Depot) -> String {
     }
 }
 
-async fn drain(req: &mut Request) {
-    let announced = req.headers().get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
+async fn drain_body(req: &mut Request) {
+    let content_length = req.headers().get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
     // With `Expect`, the client has not sent the body yet; a body larger than the limit is cut off.
-    if req.headers().contains_key(EXPECT) || announced.is_some_and(|n| n > MAX_DRAINED_BYTES) {
+    if req.headers().contains_key(EXPECT) || content_length.is_some_and(|n| n > MAX_DRAINED_BYTES) {
         return;
     }
     let mut body = req.take_body();
@@ -255,17 +258,17 @@ mod tests {
 
     #[test]
     fn numbers_over_63_bits_are_not_ids() {
-        assert!(path_fits("/api/public/v1/brands/9223372036854775807/posts"));
-        assert!(!path_fits("/api/public/v1/brands/9223372036854775808/posts"));
-        assert!(!path_fits("/brands/99999999999999999999"));
-        assert!(!path_fits("/brands/9999999999999999999%39"));
-        assert!(path_fits("/brands/abc/1"));
+        assert!(is_valid_path("/api/public/v1/brands/9223372036854775807/posts"));
+        assert!(!is_valid_path("/api/public/v1/brands/9223372036854775808/posts"));
+        assert!(!is_valid_path("/brands/99999999999999999999"));
+        assert!(!is_valid_path("/brands/9999999999999999999%39"));
+        assert!(is_valid_path("/brands/abc/1"));
     }
 
     #[test]
     fn non_utf8_paths_are_rejected() {
         for good in ["/", "//", "/@%C3%A4", "/sandbox/demo", "/%2e%2E", "/100%", &format!("/{}", "a".repeat(255))] {
-            assert!(path_fits(good), "{good}");
+            assert!(is_valid_path(good), "{good}");
         }
         for bad in [
             "/sandbox/%00",
@@ -277,7 +280,7 @@ mod tests {
             "/%C2%85",
             &format!("/{}", "a".repeat(256)),
         ] {
-            assert!(!path_fits(bad), "{bad}");
+            assert!(!is_valid_path(bad), "{bad}");
         }
     }
 }

@@ -1,9 +1,9 @@
-//! Bounds what responses hold until their clients have read them: memory, and descriptors of open files.
+//! Limits the memory and file descriptors that responses hold until their clients have read them.
 //!
-//! A response that is being sent has a [`Lease`] on the budgets of its process, of its client's address, of its workspace
-//! and of its API key. If the budget is used up, a read is rejected before anything is sent, and the connection of a write is
-//! closed: the client repeats the write with its `Idempotency-Key`. A client that reads too slowly is disconnected
-//! ([`Connections::close_slow`](crate::connections::Connections::close_slow)), so no lease lasts for long.
+//! A response that is being sent has a [`Lease`] on the budgets of its process, of its client's address, of its
+//! workspace and of its API key. If a budget is used up, a read is rejected before anything is sent, and the connection
+//! of a write is closed: the client retries the write with its `Idempotency-Key`. A client that reads too slowly is
+//! disconnected ([`Connections::close_slow`](crate::connections::Connections::close_slow)), so no lease lasts for long.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -23,18 +23,19 @@ use crate::limits::RateLimitSubject;
 
 /// The maximum number of bytes that all responses of a process hold.
 const MAX_BYTES: usize = 128 << 20;
-/// The share of it that the responses to one address, or to one workspace, may hold; those to one API key half of that.
+/// The divisor for the share of responses to one address or to one workspace. Responses to one API key may hold half of
+/// that.
 const HOLDER_SHARE: usize = 4;
 /// Smaller responses fit the buffers of their connections and are not counted.
-const SMALL: usize = 16 << 10;
-/// What a file in flight counts as, unless the process may open only few files.
+const MIN_COUNTED_BYTES: usize = 16 << 10;
+/// The size that a file in flight counts as, in bytes, unless the process may open only a few files.
 const FILE_BYTES: usize = 256 << 10;
-/// The share of a process's descriptors that files in flight may hold.
+/// The divisor for the share of a process's descriptors that files in flight may hold.
 const DESCRIPTOR_SHARE: usize = 8;
-/// Bodies are handed to the connection in parts of this size, so that it never buffers a whole one.
-const PART: usize = 16 << 10;
+/// Bodies are passed to the connection in parts of this size, so that it never buffers a whole body.
+const PART_BYTES: usize = 16 << 10;
 
-/// Who holds a response in flight.
+/// The party that a response in flight counts against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Holder {
     Address(RateLimitSubject),
@@ -43,7 +44,7 @@ pub enum Holder {
 }
 
 impl Holder {
-    /// Returns how many of `all` bytes it may hold.
+    /// Returns how many of `all` bytes the holder may hold.
     const fn share(self, all: usize) -> usize {
         match self {
             Self::Address(_) | Self::Workspace(_) => all / HOLDER_SHARE,
@@ -52,7 +53,7 @@ impl Holder {
     }
 }
 
-/// The caller of a request with an API key, in the request's extensions.
+/// The holders of a request with an API key. Stored in the request's extensions.
 #[derive(Clone, Copy, Debug)]
 pub struct CallerHolders(pub [Holder; 2]);
 
@@ -67,11 +68,11 @@ impl CallerHolders {
 pub struct OutgoingBudget {
     max_bytes: usize,
     file_bytes: usize,
-    held: Arc<Mutex<Held>>,
+    usage: Arc<Mutex<Usage>>,
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct Usage {
     total: usize,
     by_holder: HashMap<Holder, usize>,
 }
@@ -79,13 +80,13 @@ struct Held {
 /// The budget that is used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BudgetExceeded {
-    /// That of the client's address, workspace or key.
+    /// The budget of the client's address, workspace or key.
     Holder,
-    /// That of the process.
+    /// The budget of the process.
     Process,
 }
 
-/// A part of the budget, until it is dropped.
+/// A part of the budget. Dropping it returns the part.
 #[derive(Debug)]
 pub struct Lease {
     budget: OutgoingBudget,
@@ -100,64 +101,66 @@ impl Default for OutgoingBudget {
 }
 
 impl OutgoingBudget {
-    /// Makes a budget for a process that may open `descriptors` files.
+    /// Creates a budget for a process that may open `descriptors` files.
     pub fn new(max_bytes: usize, descriptors: usize) -> Self {
         let max_files = (descriptors / DESCRIPTOR_SHARE).max(HOLDER_SHARE);
-        Self { max_bytes, file_bytes: FILE_BYTES.max(max_bytes / max_files), held: Arc::default() }
+        Self { max_bytes, file_bytes: FILE_BYTES.max(max_bytes / max_files), usage: Arc::default() }
     }
 
-    /// Returns what a response holds while it is sent; 0 if it is not counted.
+    /// Returns the number of bytes that a response holds while it is sent. 0 if it is not counted.
     pub fn size_of(&self, body: &ResBody) -> usize {
         match body {
             ResBody::Stream(_) => self.file_bytes,
-            other => {
-                other.size().and_then(|size| usize::try_from(size).ok()).filter(|size| *size >= SMALL).unwrap_or(0)
-            }
+            other => other
+                .size()
+                .and_then(|size| usize::try_from(size).ok())
+                .filter(|size| *size >= MIN_COUNTED_BYTES)
+                .unwrap_or(0),
         }
     }
 
-    /// Fails if [`OutgoingBudget::take`] would reject a response of `bytes` to the caller. To be asked before such a response is
-    /// created.
+    /// Fails if [`OutgoingBudget::take`] would reject a response of `bytes` to the caller. Call it before creating such
+    /// a response.
     pub fn check_caller(&self, bytes: usize, caller: &Caller) -> Result<(), BudgetExceeded> {
-        self.check(&self.held.lock().unwrap_or_else(PoisonError::into_inner), bytes, &CallerHolders::of(caller).0)
+        self.check(&self.usage.lock().unwrap_or_else(PoisonError::into_inner), bytes, &CallerHolders::of(caller).0)
     }
 
-    fn check(&self, held: &Held, bytes: usize, holders: &[Holder]) -> Result<(), BudgetExceeded> {
+    fn check(&self, usage: &Usage, bytes: usize, holders: &[Holder]) -> Result<(), BudgetExceeded> {
         let is_over = |holder: &Holder| {
-            held.by_holder.get(holder).is_some_and(|before| before + bytes > holder.share(self.max_bytes))
+            usage.by_holder.get(holder).is_some_and(|before| before + bytes > holder.share(self.max_bytes))
         };
         if holders.iter().any(is_over) { Err(BudgetExceeded::Holder) } else { Ok(()) }
     }
 
     /// Takes `bytes` for these holders. A holder without responses in flight may always have one.
     pub fn take(&self, bytes: usize, holders: Vec<Holder>) -> Result<Lease, BudgetExceeded> {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        if held.total > 0 && held.total + bytes > self.max_bytes {
+        let mut usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
+        if usage.total > 0 && usage.total + bytes > self.max_bytes {
             return Err(BudgetExceeded::Process);
         }
-        self.check(&held, bytes, &holders)?;
-        held.total += bytes;
-        holders.iter().for_each(|holder| *held.by_holder.entry(*holder).or_default() += bytes);
-        metrics::http_response_bytes(held.total);
-        drop(held);
+        self.check(&usage, bytes, &holders)?;
+        usage.total += bytes;
+        holders.iter().for_each(|holder| *usage.by_holder.entry(*holder).or_default() += bytes);
+        metrics::http_response_bytes(usage.total);
+        drop(usage);
         Ok(Lease { budget: self.clone(), holders, bytes })
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let mut held = self.budget.held.lock().unwrap_or_else(PoisonError::into_inner);
-        held.total -= self.bytes;
+        let mut usage = self.budget.usage.lock().unwrap_or_else(PoisonError::into_inner);
+        usage.total -= self.bytes;
         for holder in &self.holders {
-            let left = held.by_holder.get_mut(holder).map(|bytes| {
+            let left = usage.by_holder.get_mut(holder).map(|bytes| {
                 *bytes -= self.bytes;
                 *bytes
             });
             if left == Some(0) {
-                held.by_holder.remove(holder);
+                usage.by_holder.remove(holder);
             }
         }
-        metrics::http_response_bytes(held.total);
+        metrics::http_response_bytes(usage.total);
     }
 }
 
@@ -172,7 +175,7 @@ pub fn send(res: &mut Response, lease: Lease, sending: Option<SendingGuard>) {
             }))
         }
         ResBody::Once(bytes) => {
-            // Of a stream, the length is unknown.
+            // A stream has no known length, so it is set here.
             res.headers_mut().insert(CONTENT_LENGTH, bytes.len().into());
             ResBody::stream(parts(bytes, guards))
         }
@@ -187,7 +190,7 @@ fn parts<G: Send + 'static>(bytes: Bytes, guards: G) -> impl Stream<Item = Resul
         if rest.is_empty() {
             return None;
         }
-        let part = Bytes::copy_from_slice(&rest.split_to(rest.len().min(PART)));
+        let part = Bytes::copy_from_slice(&rest.split_to(rest.len().min(PART_BYTES)));
         Some((Ok(part), (rest, guards)))
     })
 }
@@ -214,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_holder_gets_a_quarter_and_all_together_the_whole() {
+    fn a_holder_gets_at_most_a_quarter_of_the_budget() {
         let budget = OutgoingBudget::new(16 * MIB, 1_024);
         let first: Vec<_> = (0..4).map(|_| budget.take(MIB, workspace(1)).unwrap()).collect();
         assert_eq!(budget.take(MIB, workspace(1)).unwrap_err(), BudgetExceeded::Holder);
@@ -223,7 +226,7 @@ mod tests {
         drop(first);
         budget.take(4 * MIB, workspace(1)).unwrap();
         drop(others);
-        assert!(budget.held.lock().unwrap().by_holder.is_empty());
+        assert!(budget.usage.lock().unwrap().by_holder.is_empty());
     }
 
     #[test]
@@ -250,10 +253,10 @@ mod tests {
         let mut parts = Box::pin(parts(body.clone(), lease));
         let mut read = Vec::new();
         while let Some(Ok(part)) = parts.next().await {
-            assert!(part.len() <= PART && budget.held.lock().unwrap().total == body.len());
+            assert!(part.len() <= PART_BYTES && budget.usage.lock().unwrap().total == body.len());
             read.extend_from_slice(&part);
         }
         drop(parts);
-        assert!(read == body && budget.held.lock().unwrap().total == 0);
+        assert!(read == body && budget.usage.lock().unwrap().total == 0);
     }
 }

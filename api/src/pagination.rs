@@ -1,7 +1,7 @@
 //! Paginated lists, in the format of Laravel's length-aware paginator.
 //!
-//! A response has at most [`MAX_BYTES`] of records. A page with more ends early: it is the page that a smaller `per_page`
-//! would have, one that begins at the same record, and its `meta` and `links` are those of that page.
+//! A response has at most [`MAX_BYTES`] of records. A page with more ends early: it becomes the page of a smaller
+//! `per_page` that begins at the same record, and its `meta` and `links` are those of that page.
 
 use std::str::FromStr;
 
@@ -16,16 +16,16 @@ use crate::response::ApiResponse;
 
 const DEFAULT_PER_PAGE: i64 = 20;
 const MAX_PER_PAGE: i64 = 100;
-/// The maximum size of a page's records, as they are sent.
+/// The maximum size of a page's serialized records, in bytes.
 pub const MAX_BYTES: usize = 8 << 20;
-/// How many pages the pager shows on each side of the current one.
-const EACH_SIDE: i64 = 3;
+/// The number of pages that the pager shows on each side of the current one.
+const PAGES_EACH_SIDE: i64 = 3;
 
 /// Returns the requested page. Adds to `problems` if `page` or `per_page` is not a positive integer.
 pub fn requested_page(query: &Query, problems: &mut FieldProblems) -> PageRequest {
     let mut number = |name: &str, default: i64| match query.get(name) {
         None => default,
-        Some(text) => positive(text).unwrap_or_else(|| {
+        Some(text) => parse_positive(text).unwrap_or_else(|| {
             problems.insert(name.to_owned(), vec!["Must be a positive integer.".to_owned()]);
             default
         }),
@@ -33,7 +33,7 @@ pub fn requested_page(query: &Query, problems: &mut FieldProblems) -> PageReques
     PageRequest { page: number("page", 1), per_page: number("per_page", DEFAULT_PER_PAGE).min(MAX_PER_PAGE) }
 }
 
-/// Returns a filter value of an enum; adds an unknown word to `problems`.
+/// Returns an enum value of a query parameter. Adds to `problems` if it is unknown.
 pub fn enum_param<T: FromStr<Err = UnknownWord>>(query: &Query, name: &str, problems: &mut FieldProblems) -> Option<T> {
     let text = query.get(name)?;
     match text.parse() {
@@ -45,15 +45,15 @@ pub fn enum_param<T: FromStr<Err = UnknownWord>>(query: &Query, name: &str, prob
     }
 }
 
-/// Parses a number from 1 on. One that overflows becomes `i64::MAX`, a page past the end like any other.
-fn positive(text: &str) -> Option<i64> {
+/// Parses a positive integer. One that overflows becomes `i64::MAX`, a page past the end like any other.
+fn parse_positive(text: &str) -> Option<i64> {
     let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     let number = digits.then(|| text.parse().unwrap_or(i64::MAX))?;
     (number >= 1).then_some(number)
 }
 
 /// Returns a page as a response. It ends early if its records are larger than [`MAX_BYTES`].
-pub fn answer<T: Serialize>(cx: &Context, page: PageRequest, found: Page<T>) -> Result<ApiResponse> {
+pub fn respond<T: Serialize>(cx: &Context, page: PageRequest, found: Page<T>) -> Result<ApiResponse> {
     let mut records = Records::new();
     records.write(found.rows, MAX_BYTES)?;
     let page = records.shorten(page, MAX_BYTES);
@@ -87,52 +87,53 @@ impl Records {
             if !self.ends.is_empty() {
                 self.json.push(b',');
             }
-            serde_json::to_writer(&mut self.json, &row).map_err(not_serialized)?;
+            serde_json::to_writer(&mut self.json, &row).map_err(serialization_error)?;
             self.ends.push(self.json.len());
         }
         Ok(())
     }
 
-    /// Removes the records that do not fit `max_bytes`, but never the first. Returns the page that has just the others.
+    /// Removes the records that do not fit into `max_bytes`, but never the first. Returns the page that has exactly the
+    /// others.
     fn shorten(&mut self, page: PageRequest, max_bytes: usize) -> PageRequest {
         if self.json.len() <= max_bytes {
             return page;
         }
-        let page = shortened(page, self.ends.partition_point(|end| *end <= max_bytes).max(1));
+        let page = shorten_page(page, self.ends.partition_point(|end| *end <= max_bytes).max(1));
         self.ends.truncate(usize::try_from(page.per_page).unwrap_or(1));
         self.json.truncate(self.ends.last().copied().unwrap_or_default());
         page
     }
 
     fn finish(mut self, position: &Position) -> Result<Vec<u8>> {
-        let position = serde_json::to_vec(position).map_err(not_serialized)?;
+        let position = serde_json::to_vec(position).map_err(serialization_error)?;
         self.json.extend_from_slice(b"],");
         self.json.extend_from_slice(position.strip_prefix(b"{").unwrap_or(&position));
         Ok(self.json)
     }
 }
 
-fn not_serialized(error: serde_json::Error) -> ApiError {
+fn serialization_error(error: serde_json::Error) -> ApiError {
     ApiError::bug(format!("failed to serialize a page: {error}"))
 }
 
-/// Returns the largest page that begins where `page` does and has at most `rows` records. Pages of a size that divides
-/// that of `page` have such a beginning.
-pub fn shortened(page: PageRequest, rows: usize) -> PageRequest {
-    let most = i64::try_from(rows).unwrap_or(page.per_page).clamp(1, page.per_page);
-    let per_page = (1..=most).rev().find(|size| page.per_page % size == 0).unwrap_or(1);
+/// Returns a page that begins where `page` does and has at most `rows` records: the largest one whose size divides that
+/// of `page`.
+pub fn shorten_page(page: PageRequest, rows: usize) -> PageRequest {
+    let max = i64::try_from(rows).unwrap_or(page.per_page).clamp(1, page.per_page);
+    let per_page = (1..=max).rev().find(|size| page.per_page % size == 0).unwrap_or(1);
     PageRequest { page: page.offset() / per_page + 1, per_page }
 }
 
-/// Where a page is in its list, beside its records.
+/// The position of a page in its list.
 #[derive(Serialize, Debug)]
 struct Position {
-    links: Ends,
+    links: Links,
     meta: Meta,
 }
 
 #[derive(Serialize, Debug)]
-struct Ends {
+struct Links {
     first: String,
     last: String,
     prev: Option<String>,
@@ -159,24 +160,25 @@ struct Link {
 }
 
 impl Position {
-    /// `shown`: the number of records on the page; `total`: that of the list.
-    fn new(path: &str, query: &Query, page: PageRequest, shown: usize, total: i64) -> Self {
+    /// `count`: the number of records on the page. `total`: the number in the list.
+    fn new(path: &str, query: &Query, page: PageRequest, count: usize, total: i64) -> Self {
         let last = last_page(total, page.per_page);
-        let others = others(query, page.per_page);
-        let url = |n: i64| format!("{path}?{others}page={n}");
+        let other_parameters = other_parameters(query, page.per_page);
+        let url = |n: i64| format!("{path}?{other_parameters}page={n}");
         let prev = (page.page > 1).then(|| url(page.page - 1));
         let next = (page.page < last).then(|| url(page.page + 1));
-        let shown = i64::try_from(shown).unwrap_or(0);
-        let from = (shown > 0).then(|| page.offset() + 1);
-        let end = |url: &Option<String>, label: &str| Link { url: url.clone(), label: label.to_owned(), active: false };
-        let mut links = vec![end(&prev, "&laquo; Previous")];
+        let count = i64::try_from(count).unwrap_or(0);
+        let from = (count > 0).then(|| page.offset() + 1);
+        let link =
+            |url: &Option<String>, label: &str| Link { url: url.clone(), label: label.to_owned(), active: false };
+        let mut links = vec![link(&prev, "&laquo; Previous")];
         links.extend(window(page.page, last).into_iter().map(|slot| match slot {
             Some(n) => Link { url: Some(url(n)), label: n.to_string(), active: n == page.page },
             None => Link { url: None, label: "...".to_owned(), active: false },
         }));
-        links.push(end(&next, "Next &raquo;"));
+        links.push(link(&next, "Next &raquo;"));
         Self {
-            links: Ends { first: url(1), last: url(last), prev, next },
+            links: Links { first: url(1), last: url(last), prev, next },
             meta: Meta {
                 current_page: page.page,
                 from,
@@ -184,17 +186,20 @@ impl Position {
                 links,
                 path: path.to_owned(),
                 per_page: page.per_page,
-                to: from.map(|from| from + shown - 1),
+                to: from.map(|from| from + count - 1),
                 total,
             },
         }
     }
 }
 
-/// Returns the other query parameters, with the `per_page` that the page has.
-fn others(query: &Query, per_page: i64) -> String {
-    let wanted = query.get("per_page").map_or(Some(DEFAULT_PER_PAGE), positive).map(|wanted| wanted.min(MAX_PER_PAGE));
-    if wanted == Some(per_page) {
+/// Returns the query parameters other than `page`, with the `per_page` of the page.
+fn other_parameters(query: &Query, per_page: i64) -> String {
+    let requested = query
+        .get("per_page")
+        .map_or(Some(DEFAULT_PER_PAGE), parse_positive)
+        .map(|requested| requested.min(MAX_PER_PAGE));
+    if requested == Some(per_page) {
         return query.without(&["page"]);
     }
     format!("{}per_page={per_page}&", query.without(&["page", "per_page"]))
@@ -207,15 +212,15 @@ fn last_page(total: i64, per_page: i64) -> i64 {
 /// Returns the page numbers that the pager shows; `None` is `...`. The same as Laravel's `UrlWindow`.
 fn window(current: i64, last: i64) -> Vec<Option<i64>> {
     let pages = |from: i64, to: i64| (from..=to).map(Some);
-    let near = EACH_SIDE + 4;
-    if last < EACH_SIDE * 2 + 8 {
+    let near = PAGES_EACH_SIDE + 4;
+    if last < PAGES_EACH_SIDE * 2 + 8 {
         pages(1, last).collect()
     } else if current <= near {
-        pages(1, near + EACH_SIDE).chain([None]).chain(pages(last - 1, last)).collect()
+        pages(1, near + PAGES_EACH_SIDE).chain([None]).chain(pages(last - 1, last)).collect()
     } else if current > last - near {
-        pages(1, 2).chain([None]).chain(pages(last - (near + EACH_SIDE - 1), last)).collect()
+        pages(1, 2).chain([None]).chain(pages(last - (near + PAGES_EACH_SIDE - 1), last)).collect()
     } else {
-        let middle = pages(current - EACH_SIDE, current + EACH_SIDE);
+        let middle = pages(current - PAGES_EACH_SIDE, current + PAGES_EACH_SIDE);
         pages(1, 2).chain([None]).chain(middle).chain([None]).chain(pages(last - 1, last)).collect()
     }
 }
@@ -231,7 +236,7 @@ mod tests {
         window(current, last).into_iter().map(text).collect::<Vec<_>>().join(" ")
     }
 
-    /// What `LengthAwarePaginator::linkCollection` returns.
+    /// The expected labels are those of `LengthAwarePaginator::linkCollection`.
     #[test]
     fn page_window_matches_laravel() {
         assert_eq!(labels(1, 1), "1");
@@ -249,8 +254,8 @@ mod tests {
     fn a_page_reports_its_position() {
         let query = Query::parse("per_page=2&status=draft&page=2");
         let page = PageRequest { page: 2, per_page: 2 };
-        let shown = Position::new("http://x/p", &query, page, 2, 5);
-        let json = serde_json::to_value(shown).unwrap();
+        let position = Position::new("http://x/p", &query, page, 2, 5);
+        let json = serde_json::to_value(position).unwrap();
         assert_eq!(json["links"]["prev"], "http://x/p?per_page=2&status=draft&page=1");
         assert_eq!(json["links"]["next"], "http://x/p?per_page=2&status=draft&page=3");
         assert_eq!((&json["meta"]["from"], &json["meta"]["to"]), (&3.into(), &4.into()));
@@ -260,14 +265,14 @@ mod tests {
     #[test]
     fn pages_past_the_end_are_empty_and_link_to_the_previous() {
         let page = PageRequest { page: 9, per_page: 20 };
-        let shown = Position::new("http://x/p", &Query::parse(""), page, 0, 45);
-        assert_eq!((shown.links.next, shown.meta.from, shown.meta.to), (None, None, None));
-        assert_eq!(shown.links.prev.as_deref(), Some("http://x/p?page=8"));
+        let position = Position::new("http://x/p", &Query::parse(""), page, 0, 45);
+        assert_eq!((position.links.next, position.meta.from, position.meta.to), (None, None, None));
+        assert_eq!(position.links.prev.as_deref(), Some("http://x/p?page=8"));
     }
 
     #[test]
     fn invalid_page_parameters_are_reported() {
-        for (text, page, per_page, wrong) in [
+        for (text, page, per_page, invalid) in [
             ("", 1, 20, ""),
             ("per_page=1000&page=3", 3, 100, ""),
             ("page=1&page=2", 2, 20, ""),
@@ -279,7 +284,7 @@ mod tests {
             let mut problems = FieldProblems::new();
             let found = requested_page(&Query::parse(text), &mut problems);
             assert_eq!((found.page, found.per_page), (page, per_page), "{text}");
-            assert_eq!(problems.into_keys().collect::<Vec<_>>().join(" "), wrong, "{text}");
+            assert_eq!(problems.into_keys().collect::<Vec<_>>().join(" "), invalid, "{text}");
         }
     }
 
@@ -313,7 +318,7 @@ mod tests {
         #[test]
         fn a_shortened_page_begins_at_the_same_record(page in 1_i64..1_000, per_page in 1_i64..=100, rows in 1_usize..=100) {
             let page = PageRequest { page, per_page };
-            let short = shortened(page, rows);
+            let short = shorten_page(page, rows);
             prop_assert_eq!(short.offset(), page.offset());
             prop_assert!(short.per_page >= 1 && short.per_page <= per_page.min(rows as i64));
         }

@@ -19,7 +19,7 @@ const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
 const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 const NOSNIFF: HeaderName = HeaderName::from_static("x-content-type-options");
 
-pub fn success(res: &mut Response, response: ApiResponse) {
+pub fn write_success(res: &mut Response, response: ApiResponse) {
     res.status_code(StatusCode::from_u16(response.status).unwrap_or(StatusCode::OK));
     if let Some(location) = response.location.as_deref().and_then(|path| HeaderValue::from_str(path).ok()) {
         res.headers_mut().insert(LOCATION, location);
@@ -35,7 +35,7 @@ pub fn success(res: &mut Response, response: ApiResponse) {
 }
 
 /// Logs the internal cause, and writes the error response.
-pub fn refusal(app: &App, res: &mut Response, error: &ApiError, request_id: &str) {
+pub fn write_error(app: &App, res: &mut Response, error: &ApiError, request_id: &str) {
     error.log();
     res.status_code(error.code.status());
     if let Some(seconds) = error.retry_after {

@@ -1,4 +1,4 @@
-//! Success responses: `{data}`, the same with pages, or no body.
+//! Success responses: `{data}`, with or without pages, or no body.
 
 use chrono::{DateTime, SecondsFormat, Timelike, Utc};
 use crier_store::idempotency::{self, StoredBody};
@@ -10,11 +10,11 @@ use crate::error::{ApiError, Result};
 /// The prefix of every path of the API.
 pub const PREFIX: &str = "/api/public/v1";
 
-/// The maximum size of a body that is stored under an `Idempotency-Key`, in bytes. For a larger one the ids of its
-/// records are stored, if its endpoint can render it again.
-pub const MAX_KEPT: usize = 64 << 10;
+/// The maximum size of a body that is stored under an `Idempotency-Key`, in bytes. For a larger body, the ids of its
+/// records are stored, if the endpoint can render it again.
+pub const MAX_STORED_BYTES: usize = 64 << 10;
 
-/// A success response. It, or the ids to render it from, is stored under an `Idempotency-Key`.
+/// A success response. It is stored under an `Idempotency-Key`, either whole or as the ids to render it from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiResponse {
     pub status: u16,
@@ -24,7 +24,7 @@ pub struct ApiResponse {
     pub body: Vec<u8>,
     /// The ids of the records in the body that are not in the request's path.
     pub records: Vec<i64>,
-    /// Whether it was stored by an earlier request.
+    /// Whether an earlier request stored it.
     pub replayed: bool,
     /// Whether the body was too large to store, and must be rendered again.
     pub is_reference: bool,
@@ -42,27 +42,27 @@ impl ApiResponse {
         Ok(Self { status, location, body, ..Self::no_content() })
     }
 
-    /// 200 with `{data}`.
+    /// Returns a 200 with `{data}`.
     pub fn ok(data: impl Serialize) -> Result<Self> {
         Self::json(200, None, &Data { data })
     }
 
-    /// 200 with this JSON.
+    /// Returns a 200 with this JSON.
     pub fn ok_json(body: Vec<u8>) -> Self {
         Self { status: 200, body, ..Self::no_content() }
     }
 
-    /// 201 with `{data}`; `path` is relative to the API's base.
+    /// Returns a 201 with `{data}`. `path` is relative to the API's base.
     pub fn created(path: &str, data: impl Serialize) -> Result<Self> {
         Self::json(201, Some(format!("{PREFIX}{path}")), &Data { data })
     }
 
-    /// 202 with `{data}`; `path` is where to poll the result, relative to the API's base.
+    /// Returns a 202 with `{data}`. `path` is the path to poll for the result, relative to the API's base.
     pub fn accepted(path: &str, data: impl Serialize) -> Result<Self> {
         Self::json(202, Some(format!("{PREFIX}{path}")), &Data { data })
     }
 
-    /// 204.
+    /// Returns a 204.
     pub fn no_content() -> Self {
         let (location, body, records) = (None, Vec::new(), Vec::new());
         Self { status: 204, location, body, records, replayed: false, is_reference: false }
@@ -73,9 +73,10 @@ impl ApiResponse {
         Self { records: records.into(), ..self }
     }
 
-    /// Returns what is stored of it. `renders_again`: whether its endpoint can render it from its records.
-    pub fn to_stored(&self, renders_again: bool) -> idempotency::StoredResponse {
-        let body = if renders_again && self.body.len() > MAX_KEPT {
+    /// Returns the stored form of the response. `can_rerender`: whether the endpoint can render it again from its
+    /// records.
+    pub fn to_stored(&self, can_rerender: bool) -> idempotency::StoredResponse {
+        let body = if can_rerender && self.body.len() > MAX_STORED_BYTES {
             StoredBody::Records(self.records.clone())
         } else {
             StoredBody::Whole(self.body.clone())
@@ -86,15 +87,15 @@ impl ApiResponse {
 
 impl From<idempotency::StoredResponse> for ApiResponse {
     fn from(stored: idempotency::StoredResponse) -> Self {
-        let answer = Self { status: stored.status, location: stored.location, replayed: true, ..Self::no_content() };
+        let response = Self { status: stored.status, location: stored.location, replayed: true, ..Self::no_content() };
         match stored.body {
-            StoredBody::Whole(body) => Self { body, ..answer },
-            StoredBody::Records(records) => Self { records, is_reference: true, ..answer },
+            StoredBody::Whole(body) => Self { body, ..response },
+            StoredBody::Records(records) => Self { records, is_reference: true, ..response },
         }
     }
 }
 
-// When something happened: UTC, always with microseconds.
+// A time in the past: UTC, always with microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
 #[schemars(transparent)]
 pub struct Timestamp(pub DateTime<Utc>);
@@ -111,7 +112,7 @@ impl From<DateTime<Utc>> for Timestamp {
     }
 }
 
-// When something is to happen: UTC, with microseconds only where a client asked for them.
+// A scheduled time: UTC, with microseconds only if they are not zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
 #[schemars(transparent)]
 pub struct ScheduledTimestamp(pub DateTime<Utc>);

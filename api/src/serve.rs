@@ -1,6 +1,6 @@
-//! Listens for connections and shuts down gracefully. After the signal to stop, `/readyz` fails and requests are still
-//! taken for a while, each answered with `Connection: close`: a load balancer sends new ones elsewhere, and clients leave
-//! of their own accord. Only then does the listener close; requests in flight are completed.
+//! Listens for connections and shuts down gracefully. After the stop signal, `/readyz` fails, and requests are still
+//! accepted for a while. Their responses have `Connection: close`, so that load balancers and clients use other
+//! processes. Then the listener closes, and requests in flight are completed.
 
 use std::io;
 use std::sync::Arc;
@@ -22,16 +22,16 @@ use crate::limits::redis::RedisLimiter;
 use crate::runner::MinRate;
 use crate::{App, AppDeps, service};
 
-/// How long a client may take to send a request head, from the start of the connection or the previous request.
+/// The timeout for receiving a request head, from the start of the connection or the previous request.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a client may send nothing during a request body, or read nothing during a response.
+/// The timeout for a client that sends nothing during a request body, or reads nothing during a response.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a connection may be idle; longer than any handler waits.
+/// The timeout of an idle connection. Longer than any handler waits.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// The maximum number of bytes that a connection buffers for its client, and of a request's head.
+/// The maximum number of bytes that a connection buffers for its client, and the maximum size of a request's head.
 const MAX_BUFFER: usize = 64 << 10;
-/// The interval between two checks whether clients read fast enough.
+/// The interval of the checks that clients read fast enough.
 const RATE_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Serves until the process stops. `listening` is called once clients can connect.
@@ -70,19 +70,19 @@ pub async fn serve(process: &Process, listening: impl FnOnce()) -> Result<(), St
         .map_err(|error| StartError::Io { what: "the API".into(), error })
 }
 
-/// When and how a server stops.
+/// The time and the limits of a server's shutdown.
 #[derive(Clone, Debug)]
 pub struct Shutdown {
-    /// From then on, clients are asked to use other connections.
+    /// Starts the shutdown. From then on, clients are asked to use other connections.
     pub signal: CancellationToken,
-    /// How long new connections and requests are still taken: load balancers need time to see that the process is not
-    /// ready any more.
+    /// The time for which new connections and requests are still accepted, so that load balancers notice that the
+    /// process is not ready.
     pub delay: Duration,
-    /// How long requests in flight may take after the delay.
+    /// The maximum time for requests in flight after the delay.
     pub drain: Duration,
 }
 
-/// Serves at most `max_connections` on a listener until it is stopped; then completes requests in flight.
+/// Serves at most `max_connections` on a listener until it is stopped, then completes requests in flight.
 pub async fn serve_on(app: Arc<App>, listener: TcpListener, max_connections: usize, stop: Shutdown) -> io::Result<()> {
     let timeouts = FuseConfig::default()
         .with_http1_header_timeout(HEADER_TIMEOUT)
@@ -95,7 +95,7 @@ pub async fn serve_on(app: Arc<App>, listener: TcpListener, max_connections: usi
     server.http1_mut().max_buf_size(MAX_BUFFER);
     let rates = tokio::spawn(check_rates(connections.clone(), app.response_rate));
     let handle = server.handle();
-    // Counts are written until the last request is answered.
+    // Counts are written until the last request is completed.
     let (served_all, counting) = (CancellationToken::new(), app.clone());
     let until = served_all.clone();
     let counts = tokio::spawn(async move { counting.bio.counts.keep_writing(&counting.store, until).await });
@@ -104,7 +104,7 @@ pub async fn serve_on(app: Arc<App>, listener: TcpListener, max_connections: usi
         stop.signal.cancelled().await;
         tokio::time::sleep(stop.delay).await;
         handle.stop_graceful(stop.drain);
-        open.end();
+        open.close_gracefully();
     });
     let served = server.try_serve(service(app, connections)).await;
     watch.abort();
@@ -116,7 +116,7 @@ pub async fn serve_on(app: Arc<App>, listener: TcpListener, max_connections: usi
     served
 }
 
-/// Disconnects clients that read too slowly, until it is aborted.
+/// Disconnects clients that read too slowly, until the task is aborted.
 async fn check_rates(connections: Connections, rate: MinRate) {
     let mut checked = Instant::now();
     loop {

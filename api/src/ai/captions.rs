@@ -1,8 +1,8 @@
 //! Captions: exactly the requested number, all different, each within its platform's limit.
 //!
 //! A caption that is too long is sent back to the model once. If the second one is too long as well, it is cut at a
-//! word boundary and gets an ellipsis: a usable caption is better than none. Unwanted hashtags and emojis are likewise
-//! removed in the end.
+//! word boundary and gets an ellipsis: a usable caption is better than none. Unwanted hashtags and emojis are removed
+//! in the same case.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -28,7 +28,7 @@ const MAX_CAPTION_CHARS: usize = 65_535;
 pub struct CaptionRequest {
     /// The subject of the captions.
     pub prompt: String,
-    /// The platform, with the limits of the accounts that they are for.
+    /// The platform, with the smallest limits of the brand's accounts.
     pub platform: Option<Cow<'static, Descriptor>>,
     pub count: usize,
     pub tone: Option<String>,
@@ -40,14 +40,14 @@ pub struct CaptionRequest {
 }
 
 impl TextModel<'_> {
-    pub async fn captions(&self, request: &CaptionRequest) -> Result<Vec<String>> {
-        let ask = StructuredRequest {
+    pub async fn generate_captions(&self, request: &CaptionRequest) -> Result<Vec<String>> {
+        let object_request = StructuredRequest {
             name: "captions",
             schema: list_schema("captions"),
             instructions: instructions(request),
             text: &request.prompt,
         };
-        self.request_object(&ask, |object| validate_captions(request, object)).await
+        self.request_object(&object_request, |object| validate_captions(request, object)).await
     }
 }
 
@@ -109,26 +109,26 @@ fn validate_captions(request: &CaptionRequest, object: &Value) -> CheckResult<Ve
         return CheckResult::Bad("`captions` is no list of texts.".to_owned());
     };
     let platform = request.platform.as_deref();
-    let (mut captions, mut seen, mut wrong) = (Vec::new(), HashSet::new(), None);
+    let (mut captions, mut seen, mut first_problem) = (Vec::new(), HashSet::new(), None);
     for text in found {
         let text: String = text.nfc().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect();
         let text = text.trim();
-        let unkept = extras::violation(request, text);
-        let text = if unkept.is_some() { &extras::strip_unwanted(request, text) } else { text };
+        let violation = extras::violation(request, text);
+        let text = if violation.is_some() { &extras::strip_unwanted(request, text) } else { text };
         if captions.len() == request.count || text.is_empty() || !seen.insert(text.to_lowercase()) {
             continue;
         }
         let too_long = || problem(platform, text).map(|problem| format!("{problem} Write shorter ones."));
-        if let Some(problem) = unkept.map(str::to_owned).or_else(too_long) {
-            wrong.get_or_insert(problem);
+        if let Some(problem) = violation.map(str::to_owned).or_else(too_long) {
+            first_problem.get_or_insert(problem);
         }
         captions.extend(fitted(platform, text));
     }
     if captions.len() < request.count {
-        let why = wrong.unwrap_or_default();
+        let why = first_problem.unwrap_or_default();
         return CheckResult::Bad(format!("{} are needed, all different. {why}", count_of(request.count)));
     }
-    match wrong {
+    match first_problem {
         None => CheckResult::Good(captions),
         Some(problem) => CheckResult::Usable(captions, problem),
     }
@@ -151,10 +151,10 @@ fn fitted(platform: Option<&Descriptor>, caption: &str) -> Option<String> {
     }
     let cut = |at: usize| format!("{}…", caption[..at].trim_end_matches(|c: char| c.is_whitespace() || c == ','));
     let longest = |ends: Vec<usize>| {
-        let most = ends.partition_point(|at| fits(&cut(*at)));
-        (most > 0).then(|| cut(ends[most - 1]))
+        let fitting = ends.partition_point(|at| fits(&cut(*at)));
+        (fitting > 0).then(|| cut(ends[fitting - 1]))
     };
-    // Prefers word boundaries; a text without any is cut between graphemes.
+    // Prefer word boundaries. A text without any is cut between graphemes.
     let words = caption.split_word_bound_indices().filter(|(_, word)| word.trim().is_empty()).map(|(at, _)| at);
     let cut_at_word = longest(words.filter(|at| *at > 0).collect()).filter(|text| fits(text));
     cut_at_word.or_else(|| {
@@ -186,12 +186,12 @@ mod tests {
 
     #[test]
     fn the_requested_number_of_distinct_captions_is_returned() {
-        let judge = |count, list: Value| validate_captions(&request(None, count), &json!({ "captions": list }));
+        let check = |count, list: Value| validate_captions(&request(None, count), &json!({ "captions": list }));
         assert!(
-            matches!(judge(2, json!([" A\u{0} ", "a", "", "B", "C"])), CheckResult::Good(found) if found == ["A", "B"])
+            matches!(check(2, json!([" A\u{0} ", "a", "", "B", "C"])), CheckResult::Good(found) if found == ["A", "B"])
         );
         for bad in [json!(["A", "a"]), json!(["A"]), json!([]), json!(["A", 5]), json!("A"), Value::Null] {
-            assert!(matches!(judge(2, bad.clone()), CheckResult::Bad(_)), "{bad}");
+            assert!(matches!(check(2, bad.clone()), CheckResult::Bad(_)), "{bad}");
         }
     }
 

@@ -1,5 +1,4 @@
-//! Generates one picture from a prompt. The bytes are only checked to start like a picture; the media library checks
-//! the rest.
+//! Generates an image from a prompt. Only the start of the file is checked here; the media library checks the rest.
 
 use std::io::Cursor;
 
@@ -10,9 +9,9 @@ use crier_media::picture::{self, Limits};
 use super::{AiError, ImageModel, Result};
 
 /// No limits: the media library enforces them.
-const ANY: Limits = Limits { max_bytes: u64::MAX, max_pixels: u64::MAX };
+const NO_LIMITS: Limits = Limits { max_bytes: u64::MAX, max_pixels: u64::MAX };
 
-/// A request for a picture.
+/// A request for an image.
 #[derive(Clone, Debug)]
 pub struct ImageRequest {
     pub prompt: String,
@@ -21,13 +20,13 @@ pub struct ImageRequest {
 }
 
 impl ImageModel<'_> {
-    pub async fn picture(&self, request: &ImageRequest) -> Result<Bytes> {
-        // `auto` is omitted: not every server knows the value.
+    pub async fn generate_image(&self, request: &ImageRequest) -> Result<Bytes> {
+        // `auto` is omitted, because not every server knows the value.
         let size = (request.size != Size::Auto).then_some(("size", request.size.as_str()));
         let quality = (request.quality != Quality::Auto).then_some(("quality", request.quality.as_str()));
         let options: Vec<_> = size.into_iter().chain(quality).collect();
         let bytes = self.provider.generate_image(self.model, &request.prompt, &options).await?;
-        picture::probe(Cursor::new(&bytes), &ANY).map_err(|why| AiError::Malformed(why.to_string()))?;
+        picture::probe(Cursor::new(&bytes), &NO_LIMITS).map_err(|why| AiError::Malformed(why.to_string()))?;
         Ok(bytes)
     }
 }

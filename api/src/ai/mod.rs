@@ -1,4 +1,4 @@
-//! Captions, hashtags and pictures from any server with OpenAI's API: OpenAI, Azure, Ollama, vLLM, llama.cpp, LocalAI.
+//! Captions, hashtags and images from any server with OpenAI's API: OpenAI, Azure, Ollama, vLLM, llama.cpp, LocalAI.
 //!
 //! [`provider`] implements the protocol, [`structured`] gets a JSON object from a text model, and each operation has a
 //! file with its instructions and its validation. Only two endpoints are called (`chat/completions` and
@@ -6,11 +6,11 @@
 //! bring its own HTTP client, which bypasses our deadline, size limit and address guard, and types for all of OpenAI's
 //! API.
 //!
-//! Responses are untrusted input: they are parsed strictly and normalised; a response that still breaks a rule after
+//! Responses are untrusted input: they are parsed strictly and normalized. A response that still breaks a rule after
 //! one retry is [`AiError::Malformed`].
 //!
-//! **To add an operation:** its word and price in `domain/ai.rs` and in the `CHECK`s, a file here, an endpoint in
-//! `api/src/routes/ai`.
+//! **To add an operation:** add its name and price to `domain/ai.rs` and to the `CHECK`s, a file here, and an endpoint
+//! to `api/src/routes/ai`.
 
 use std::time::Duration;
 
@@ -30,16 +30,16 @@ use provider::Provider;
 /// Total time for all calls to the provider in one request.
 pub const PROVIDER_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Why there is no result.
+/// The reason why there is no result.
 #[derive(Debug, thiserror::Error)]
 pub enum AiError {
-    /// The provider or its model refuses this prompt.
+    /// The provider or its model rejected the prompt.
     #[error("the prompt is refused: {0}")]
-    Refused(String),
-    /// No response or an error response: caused by the operator's configuration or the provider's state.
+    Rejected(String),
+    /// There was no response or an error response, because of the operator's configuration or the provider's state.
     #[error("the provider is not available: {0}")]
     Unavailable(String),
-    /// The response is not what was asked for.
+    /// The response cannot be used.
     #[error("the answer is not usable: {0}")]
     Malformed(String),
 }
@@ -71,11 +71,12 @@ pub struct ImageModel<'a> {
 }
 
 impl Ai {
-    /// Creates the client. `max_picture`: maximum size of a picture in bytes.
-    pub fn new(config: &AiConfig, clients: &Clients, max_picture: u64, timeout: Duration) -> Self {
+    /// Creates the client. `max_image_bytes`: the maximum size of a generated image.
+    pub fn new(config: &AiConfig, clients: &Clients, max_image_bytes: u64, timeout: Duration) -> Self {
         let provider = config.base_url.as_deref();
         Self {
-            provider: provider.map(|base| Provider::new(base, config.api_key.clone(), clients, max_picture, timeout)),
+            provider: provider
+                .map(|base| Provider::new(base, config.api_key.clone(), clients, max_image_bytes, timeout)),
             text_model: config.text_model.clone(),
             image_model: config.image_model.clone(),
             timeout,

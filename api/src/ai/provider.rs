@@ -1,9 +1,9 @@
 //! The protocol: requests, responses and errors.
 //!
 //! Based on OpenAI's API reference (chat completions, images, error codes) and its guide on structured outputs.
-//! Compatible servers support less and report it in many ways: a server that does not know `response_format` or a
-//! picture parameter is called again without it. No token limit is sent: servers disagree about its name, and each has
-//! a default.
+//! Compatible servers support less and report it in many ways: a server that does not know `response_format` or an
+//! image parameter is called again without it. No token limit is sent: servers disagree about its name, and each has a
+//! default.
 
 use std::time::Duration;
 
@@ -26,8 +26,8 @@ const MAX_TEXT_BYTES: usize = 1 << 20;
 const MAX_ERROR_CHARS: usize = 300;
 /// Maximum size of an error body that is parsed.
 const MAX_ERROR_BYTES: usize = 64 << 10;
-/// Error codes for a prompt that breaks the rules: OpenAI's for text (two) and for pictures, Azure's (three).
-const REFUSALS: [&str; 6] = [
+/// Error codes for a rejected prompt: OpenAI's for text (two) and for images (one), and Azure's (three).
+const REJECTION_CODES: [&str; 6] = [
     "content_policy_violation",
     "invalid_prompt",
     "moderation_blocked",
@@ -36,20 +36,21 @@ const REFUSALS: [&str; 6] = [
     "ResponsibleAIPolicyViolation",
 ];
 /// Strings in errors of servers that do not support response schemas.
-const NO_SCHEMA: [&str; 5] = ["response_format", "json_schema", "grammar", "structured output", "structured_output"];
-/// LM Studio's error, sent with a 200, for an unknown path.
-const NO_PATH: &str = "unexpected endpoint";
+const SCHEMA_UNSUPPORTED: [&str; 5] =
+    ["response_format", "json_schema", "grammar", "structured output", "structured_output"];
+/// LM Studio's error for an unknown path, sent with the status 200.
+const UNKNOWN_PATH: &str = "unexpected endpoint";
 
 #[derive(Clone, Debug)]
 pub struct Provider {
     /// Without a trailing slash.
     base: String,
     key: Option<SecretString>,
-    texts: HttpClient,
-    /// For responses that contain a picture.
-    pictures: HttpClient,
-    /// For pictures at other URLs.
-    elsewhere: HttpClient,
+    text_client: HttpClient,
+    /// For responses that contain an image.
+    image_client: HttpClient,
+    /// For images at other URLs.
+    download_client: HttpClient,
 }
 
 /// A chat request.
@@ -62,7 +63,7 @@ pub struct Chat<'a> {
 }
 
 /// An error response: `{"error": {…}}` like OpenAI, `{"error": "…"}` like Ollama, the same without the envelope like
-/// vLLM and Mistral, or no JSON at all. OpenRouter and LM Studio send it with a 200.
+/// vLLM and Mistral, or no JSON at all. OpenRouter and LM Studio send it with the status 200.
 #[derive(Debug)]
 struct ErrorResponse {
     status: StatusCode,
@@ -72,34 +73,34 @@ struct ErrorResponse {
 
 impl ErrorResponse {
     /// Returns `None` if the response is a success.
-    fn of(answer: &HttpResponse) -> Option<Self> {
+    fn of(response: &HttpResponse) -> Option<Self> {
         #[derive(Deserialize)]
         struct Envelope {
             #[serde(default)]
             error: Value,
         }
-        let wrapped = serde_json::from_slice::<Envelope>(&answer.body).ok().map(|envelope| envelope.error);
+        let wrapped = serde_json::from_slice::<Envelope>(&response.body).ok().map(|envelope| envelope.error);
         let wrapped = wrapped.filter(|error| !error.is_null());
-        if answer.status.is_success() && wrapped.is_none() {
+        if response.status.is_success() && wrapped.is_none() {
             return None;
         }
-        let error = wrapped.or_else(|| serde_json::from_slice(&answer.body).ok()).unwrap_or_default();
-        let text = String::from_utf8_lossy(&answer.body[..answer.body.len().min(MAX_ERROR_BYTES)]).into_owned();
-        Some(Self { status: answer.status, error, text })
+        let error = wrapped.or_else(|| serde_json::from_slice(&response.body).ok()).unwrap_or_default();
+        let text = String::from_utf8_lossy(&response.body[..response.body.len().min(MAX_ERROR_BYTES)]).into_owned();
+        Some(Self { status: response.status, error, text })
     }
 
-    /// Returns whether the prompt was refused. (`flagged_input` is OpenRouter's.)
-    fn is_refusal(&self) -> bool {
+    /// Returns whether the prompt was rejected. OpenRouter reports this as `flagged_input`.
+    fn is_prompt_rejection(&self) -> bool {
         let error = &self.error;
         let words = [&error["code"], &error["type"], &error["innererror"]["code"], &error["inner_error"]["code"]];
-        let named = words.iter().any(|word| word.as_str().is_some_and(|word| REFUSALS.contains(&word)));
+        let named = words.iter().any(|word| word.as_str().is_some_and(|word| REJECTION_CODES.contains(&word)));
         named || error["metadata"]["flagged_input"].is_string()
     }
 
     /// Returns whether the server rejects one of these parts of the request, rather than the key, the prompt or the
     /// request rate.
     fn is_about(&self, words: &[&str]) -> bool {
-        let other = matches!(self.status.as_u16(), 401 | 403 | 429) || self.is_refusal();
+        let other = matches!(self.status.as_u16(), 401 | 403 | 429) || self.is_prompt_rejection();
         !other && self.mentions(words)
     }
 
@@ -110,7 +111,7 @@ impl ErrorResponse {
 
     /// Returns whether the path does not exist on the server.
     fn is_unknown_path(&self) -> bool {
-        matches!(self.status.as_u16(), 404 | 405) || self.mentions(&[NO_PATH])
+        matches!(self.status.as_u16(), 404 | 405) || self.mentions(&[UNKNOWN_PATH])
     }
 
     fn message(&self) -> &str {
@@ -118,7 +119,7 @@ impl ErrorResponse {
         [&error["message"], error, &error["detail"]].into_iter().find_map(Value::as_str).unwrap_or(&self.text)
     }
 
-    /// A hint for the operator.
+    /// Returns a hint for the operator.
     const fn hint(&self) -> &'static str {
         match self.status.as_u16() {
             300..=399 => " (CRIER_AI_BASE_URL must be the address itself: redirects are not followed)",
@@ -130,16 +131,22 @@ impl ErrorResponse {
 }
 
 impl Provider {
-    pub fn new(base: &str, key: Option<SecretString>, clients: &Clients, max_picture: u64, timeout: Duration) -> Self {
-        let picture = usize::try_from(max_picture).unwrap_or(usize::MAX >> 2);
+    pub fn new(
+        base: &str,
+        key: Option<SecretString>,
+        clients: &Clients,
+        max_image_bytes: u64,
+        timeout: Duration,
+    ) -> Self {
+        let image = usize::try_from(max_image_bytes).unwrap_or(usize::MAX >> 2);
         // Base64 takes four characters for three bytes; `MAX_TEXT_BYTES` covers the surrounding JSON.
-        let in_json = picture.saturating_mul(4) / 3 + MAX_TEXT_BYTES;
+        let in_json = image.saturating_mul(4) / 3 + MAX_TEXT_BYTES;
         Self {
             base: base.trim_end_matches('/').to_owned(),
             key,
-            texts: clients.trusted.with_limits(timeout, MAX_TEXT_BYTES),
-            pictures: clients.trusted.with_limits(timeout, in_json),
-            elsewhere: clients.guarded.with_limits(timeout, picture),
+            text_client: clients.trusted.with_limits(timeout, MAX_TEXT_BYTES),
+            image_client: clients.trusted.with_limits(timeout, in_json),
+            download_client: clients.guarded.with_limits(timeout, image),
         }
     }
 
@@ -150,15 +157,15 @@ impl Provider {
         let (name, schema) = chat.format;
         body["response_format"] =
             json!({ "type": "json_schema", "json_schema": { "name": name, "strict": true, "schema": schema } });
-        let mut answer = self.post(&self.texts, "chat/completions", &body).await?;
-        if ErrorResponse::of(&answer).is_some_and(|error| error.is_about(&NO_SCHEMA)) {
+        let mut response = self.post(&self.text_client, "chat/completions", &body).await?;
+        if ErrorResponse::of(&response).is_some_and(|error| error.is_about(&SCHEMA_UNSUPPORTED)) {
             // The instructions also contain the schema in words.
-            answer = self.post(&self.texts, "chat/completions", &plain).await?;
+            response = self.post(&self.text_client, "chat/completions", &plain).await?;
         }
-        completion_text(&self.accepted(answer)?)
+        completion_text(&self.check_response(response)?)
     }
 
-    /// Returns one picture. `options` (`size`, `quality`) are dropped if the server rejects them.
+    /// Returns one image. `options` (`size`, `quality`) are dropped if the server rejects them.
     pub async fn generate_image(&self, model: &str, prompt: &str, options: &[(&str, &str)]) -> Result<Bytes> {
         let body = |options: &[(&str, &str)]| {
             let mut body = json!({ "model": model, "prompt": prompt, "n": 1 });
@@ -168,49 +175,49 @@ impl Provider {
             body
         };
         let mut options = options.to_vec();
-        let answer = loop {
-            let answer = self.post(&self.pictures, "images/generations", &body(&options)).await?;
-            let error = ErrorResponse::of(&answer)
-                .filter(|error| matches!(error.status.as_u16(), 400 | 422) && !error.is_refusal());
-            let Some(error) = error.filter(|_| !options.is_empty()) else { break answer };
-            // Drops the options that the error names, or all of them if it names none. Most servers name one at a time.
+        let response = loop {
+            let response = self.post(&self.image_client, "images/generations", &body(&options)).await?;
+            let error = ErrorResponse::of(&response)
+                .filter(|error| matches!(error.status.as_u16(), 400 | 422) && !error.is_prompt_rejection());
+            let Some(error) = error.filter(|_| !options.is_empty()) else { break response };
+            // Drop the options that the error names, or all of them if it names none. Most servers name one at a time.
             let before = options.len();
             options.retain(|(name, _)| !error.mentions(&[*name]));
             if options.len() == before {
                 options.clear();
             }
         };
-        let answer: Pictures = parsed(&self.accepted(answer)?)?;
-        let picture = answer.data.into_iter().next().ok_or_else(|| malformed("it has no picture"))?;
-        match (non_empty(picture.b64_json), non_empty(picture.url)) {
-            (Some(text), _) => decoded(&text),
-            (None, Some(url)) if url.starts_with("data:") => decoded(&url),
+        let response: ImagesResponse = parse_json(&self.check_response(response)?)?;
+        let image = response.data.into_iter().next().ok_or_else(|| malformed("it has no picture"))?;
+        match (non_empty(image.b64_json), non_empty(image.url)) {
+            (Some(text), _) => decode_base64(&text),
+            (None, Some(url)) if url.starts_with("data:") => decode_base64(&url),
             (None, Some(url)) => self.fetch(&url).await,
             (None, None) => Err(malformed("its picture is neither there nor elsewhere")),
         }
     }
 
-    /// Fetches a picture by URL: through the address guard, unless it is on the configured server itself.
+    /// Fetches an image by URL: through the address guard, unless it is on the configured server itself.
     async fn fetch(&self, address: &str) -> Result<Bytes> {
         let origin = |text: &str| Url::parse(text).ok().map(|url| url.origin()).filter(url::Origin::is_tuple);
         let own = origin(address).is_some_and(|at| Some(at) == origin(&self.base));
-        let client = if own { &self.pictures } else { &self.elsewhere };
-        let answer = client.send(client.request(Method::GET, address)).await.map_err(unreachable)?;
-        match answer.status.is_success() && !answer.truncated {
-            true => Ok(answer.body),
-            false if answer.truncated => Err(malformed("its picture is too large")),
-            false => Err(AiError::Unavailable(format!("its picture could not be fetched ({})", answer.status))),
+        let client = if own { &self.image_client } else { &self.download_client };
+        let response = client.send(client.request(Method::GET, address)).await.map_err(unreachable)?;
+        match response.status.is_success() && !response.truncated {
+            true => Ok(response.body),
+            false if response.truncated => Err(malformed("its picture is too large")),
+            false => Err(AiError::Unavailable(format!("its picture could not be fetched ({})", response.status))),
         }
     }
 
     /// Posts to the base URL, or to `/v1` below it: most servers use that path, and operators often omit it.
     async fn post(&self, client: &HttpClient, path: &str, body: &Value) -> Result<HttpResponse> {
-        let answer = self.post_to(client, &format!("{}/{path}", self.base), body).await?;
+        let response = self.post_to(client, &format!("{}/{path}", self.base), body).await?;
         let bare = Url::parse(&self.base).is_ok_and(|url| url.path() == "/");
-        if bare && ErrorResponse::of(&answer).is_some_and(|error| error.is_unknown_path()) {
+        if bare && ErrorResponse::of(&response).is_some_and(|error| error.is_unknown_path()) {
             return self.post_to(client, &format!("{}/v1/{path}", self.base), body).await;
         }
-        Ok(answer)
+        Ok(response)
     }
 
     async fn post_to(&self, client: &HttpClient, url: &str, body: &Value) -> Result<HttpResponse> {
@@ -221,20 +228,20 @@ impl Provider {
         client.send(request).await.map_err(unreachable)
     }
 
-    fn accepted(&self, answer: HttpResponse) -> Result<HttpResponse> {
-        let Some(error) = ErrorResponse::of(&answer) else {
-            return if answer.truncated { Err(malformed("it is too long")) } else { Ok(answer) };
+    fn check_response(&self, response: HttpResponse) -> Result<HttpResponse> {
+        let Some(error) = ErrorResponse::of(&response) else {
+            return if response.truncated { Err(malformed("it is too long")) } else { Ok(response) };
         };
-        let message = self.without_key(error.message());
+        let message = self.redact_key(error.message());
         let message: String = message.chars().filter(|c| !c.is_control()).take(MAX_ERROR_CHARS).collect();
-        if error.is_refusal() {
-            return Err(AiError::Refused(message));
+        if error.is_prompt_rejection() {
+            return Err(AiError::Rejected(message));
         }
         Err(AiError::Unavailable(format!("it answers {}: {message}{}", error.status.as_u16(), error.hint())))
     }
 
     /// Removes the key from a text; some servers quote a rejected key.
-    fn without_key(&self, text: &str) -> String {
+    fn redact_key(&self, text: &str) -> String {
         match self.key.as_ref().map(ExposeSecret::expose_secret).filter(|key| !key.is_empty()) {
             Some(key) => text.replace(key, "[REDACTED]"),
             None => text.to_owned(),
@@ -248,7 +255,7 @@ fn non_empty(text: Option<String>) -> Option<String> {
 }
 
 /// Decodes Base64, with or without a `data:` URL prefix.
-fn decoded(text: &str) -> Result<Bytes> {
+fn decode_base64(text: &str) -> Result<Bytes> {
     let data = text.rsplit_once("base64,").map_or(text, |(_, data)| data);
     STANDARD.decode(data.trim()).map(Bytes::from).map_err(|_| malformed("its picture is no base64"))
 }
@@ -261,8 +268,8 @@ fn malformed(why: &str) -> AiError {
     AiError::Malformed(why.to_owned())
 }
 
-fn parsed<'a, T: Deserialize<'a>>(answer: &'a HttpResponse) -> Result<T> {
-    serde_json::from_slice(&answer.body).map_err(|error| AiError::Malformed(format!("it is not OpenAI's: {error}")))
+fn parse_json<'a, T: Deserialize<'a>>(response: &'a HttpResponse) -> Result<T> {
+    serde_json::from_slice(&response.body).map_err(|error| AiError::Malformed(format!("it is not OpenAI's: {error}")))
 }
 
 #[derive(Deserialize)]
@@ -282,7 +289,7 @@ struct Message {
     refusal: Option<String>,
 }
 
-/// A text or a list of parts; reasoning is a part of another type (Mistral).
+/// A text or a list of parts. Reasoning is a part of another type (Mistral).
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Content {
@@ -302,25 +309,25 @@ impl Content {
 }
 
 #[derive(Deserialize)]
-struct Pictures {
-    data: Vec<Picture>,
+struct ImagesResponse {
+    data: Vec<ImageData>,
 }
 
 #[derive(Deserialize)]
-struct Picture {
+struct ImageData {
     b64_json: Option<String>,
     url: Option<String>,
 }
 
 /// Returns the model's text. A truncated response is returned as is; parsing it fails later.
-fn completion_text(answer: &HttpResponse) -> Result<String> {
-    let completion: Completion = parsed(answer)?;
+fn completion_text(response: &HttpResponse) -> Result<String> {
+    let completion: Completion = parse_json(response)?;
     let choice = completion.choices.into_iter().next().ok_or_else(|| malformed("it has no choice"))?;
     let refusal = non_empty(choice.message.refusal);
     if refusal.is_some() || choice.finish_reason.as_deref() == Some("content_filter") {
         let refusal: String =
             refusal.unwrap_or_default().chars().filter(|c| !c.is_control()).take(MAX_ERROR_CHARS).collect();
-        return Err(AiError::Refused(refusal));
+        return Err(AiError::Rejected(refusal));
     }
     choice.message.content.map(Content::text).ok_or_else(|| malformed("its message is empty"))
 }

@@ -1,5 +1,5 @@
-//! Gets a JSON object from a text model: the schema is sent as a parameter and in words, the response is parsed
-//! strictly and validated, and a faulty one is sent back to the model once with the reason.
+//! Gets a JSON object from a text model. The schema is sent as a parameter and in the instructions. The response is
+//! parsed strictly and validated; a faulty one is sent back to the model once, with the reason.
 
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
@@ -7,7 +7,7 @@ use tokio::time::{Instant, timeout};
 use super::provider::Chat;
 use super::{AiError, Result, TextModel};
 
-/// The object to ask for.
+/// The object to request.
 pub struct StructuredRequest<'a> {
     /// The object's name.
     pub name: &'a str,
@@ -21,26 +21,26 @@ pub struct StructuredRequest<'a> {
 /// The result of validating an object.
 pub enum CheckResult<T> {
     Good(T),
-    /// Acceptable if no better one is returned; with the problem.
+    /// Acceptable if there is no better one. Contains the problem.
     Usable(T, String),
-    /// With the problem, in words for the model.
+    /// Contains the problem, worded for the model.
     Bad(String),
 }
 
 impl TextModel<'_> {
-    /// Asks for an object, at most twice, until it is good.
+    /// Requests an object. Retries once if it is not good.
     pub(super) async fn request_object<T>(
         &self,
-        ask: &StructuredRequest<'_>,
-        judge: impl Fn(&Value) -> CheckResult<T>,
+        request: &StructuredRequest<'_>,
+        validate: impl Fn(&Value) -> CheckResult<T>,
     ) -> Result<T> {
-        let began = Instant::now();
+        let started = Instant::now();
         let mut messages = vec![
-            json!({ "role": "system", "content": format!("{}\n\nAnswer with nothing but a JSON object by this schema: {}", ask.instructions, ask.schema) }),
-            json!({ "role": "user", "content": ask.text }),
+            json!({ "role": "system", "content": format!("{}\n\nAnswer with nothing but a JSON object by this schema: {}", request.instructions, request.schema) }),
+            json!({ "role": "user", "content": request.text }),
         ];
-        let first = self.send_chat(ask, &messages).await?;
-        let (spare, wrong) = match parse_and_validate(&first, &judge) {
+        let first = self.send_chat(request, &messages).await?;
+        let (fallback, wrong) = match parse_and_validate(&first, &validate) {
             CheckResult::Good(found) => return Ok(found),
             CheckResult::Usable(found, wrong) => (Some(found), wrong),
             CheckResult::Bad(wrong) => (None, wrong),
@@ -49,49 +49,49 @@ impl TextModel<'_> {
         messages.push(json!({ "role": "assistant", "content": first }));
         messages.push(json!({ "role": "user", "content": format!("That cannot be used: {wrong} Answer again, with \
              nothing but the whole JSON object.") }));
-        let Some(spare) = spare else {
-            let second = self.send_chat(ask, &messages).await?;
-            return match parse_and_validate(&second, &judge) {
+        let Some(fallback) = fallback else {
+            let second = self.send_chat(request, &messages).await?;
+            return match parse_and_validate(&second, &validate) {
                 CheckResult::Good(found) | CheckResult::Usable(found, _) => Ok(found),
                 CheckResult::Bad(wrong) => Err(AiError::Malformed(wrong)),
             };
         };
         // A slow second response must not lose the usable first one.
-        let left = self.timeout.saturating_sub(began.elapsed()) / 2;
-        Ok(match timeout(left, self.send_chat(ask, &messages)).await {
-            Ok(Ok(second)) => match parse_and_validate(&second, &judge) {
+        let left = self.timeout.saturating_sub(started.elapsed()) / 2;
+        Ok(match timeout(left, self.send_chat(request, &messages)).await {
+            Ok(Ok(second)) => match parse_and_validate(&second, &validate) {
                 CheckResult::Good(found) | CheckResult::Usable(found, _) => found,
-                CheckResult::Bad(_) => spare,
+                CheckResult::Bad(_) => fallback,
             },
-            _ => spare,
+            _ => fallback,
         })
     }
 
-    async fn send_chat(&self, ask: &StructuredRequest<'_>, messages: &[Value]) -> Result<String> {
-        let chat = Chat { model: self.model, messages: messages.to_vec(), format: (ask.name, &ask.schema) };
+    async fn send_chat(&self, request: &StructuredRequest<'_>, messages: &[Value]) -> Result<String> {
+        let chat = Chat { model: self.model, messages: messages.to_vec(), format: (request.name, &request.schema) };
         self.provider.chat(&chat).await
     }
 }
 
-fn parse_and_validate<T>(text: &str, judge: impl Fn(&Value) -> CheckResult<T>) -> CheckResult<T> {
+fn parse_and_validate<T>(text: &str, validate: impl Fn(&Value) -> CheckResult<T>) -> CheckResult<T> {
     match serde_json::from_str::<Value>(strip_wrapping(text)) {
-        Ok(value) if value.is_object() => judge(&value),
+        Ok(value) if value.is_object() => validate(&value),
         Ok(_) => CheckResult::Bad("It is no JSON object.".to_owned()),
         Err(error) => CheckResult::Bad(format!("It is no JSON ({error}).")),
     }
 }
 
-/// The marker between a model's reasoning and its answer, if the server does not separate them: most models, Mistral's,
-/// and OpenAI's open ones. Some chat templates drop the opening marker.
+/// The markers between a model's reasoning and its output, if the server does not separate them: most models,
+/// Mistral's, and OpenAI's open ones. Some chat templates drop the opening marker.
 const REASONING_END_MARKERS: [&str; 3] = ["</think>", "[/THINK]", "<|channel|>final<|message|>"];
 
 /// Removes what models put around an object: reasoning and a Markdown code fence.
 fn strip_wrapping(text: &str) -> &str {
     let mut text = text.trim();
     if !text.starts_with(['{', '`'])
-        && let Some((_, answer)) = REASONING_END_MARKERS.iter().find_map(|end| text.split_once(end))
+        && let Some((_, response)) = REASONING_END_MARKERS.iter().find_map(|end| text.split_once(end))
     {
-        text = answer.trim();
+        text = response.trim();
     }
     let Some(fenced) = text.strip_prefix("```") else { return text };
     let inner = fenced.split_once('\n').map_or(fenced, |(_, inner)| inner);
@@ -103,8 +103,8 @@ pub fn texts<'a>(object: &'a Value, name: &str) -> Option<Vec<&'a str>> {
     object.get(name)?.as_array()?.iter().map(Value::as_str).collect()
 }
 
-/// Returns the schema of an object with one list of strings. Strict schemas do not support list lengths; the
-/// instructions state it.
+/// Returns the schema of an object with one list of strings. Strict schemas do not support list lengths, so the
+/// instructions state the length.
 pub fn list_schema(name: &str) -> Value {
     json!({
         "type": "object",

@@ -1,4 +1,4 @@
-//! What an endpoint runs: the traits of its handler, and the steps of a write.
+//! The traits of endpoint handlers, and the steps of a write.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -28,12 +28,12 @@ where
     }
 }
 
-/// The first step of two: `async fn(&Context) -> Result<WriteStep>`.
-pub trait Prepare<'a>: Send + Sync {
+/// The first of two steps: `async fn(&Context) -> Result<WriteStep>`.
+pub trait PrepareHandler<'a>: Send + Sync {
     fn call(&self, cx: &'a Context) -> Pin<Box<dyn Future<Output = Result<WriteStep>> + Send + 'a>>;
 }
 
-impl<'a, F, Fut> Prepare<'a> for F
+impl<'a, F, Fut> PrepareHandler<'a> for F
 where
     F: Fn(&'a Context) -> Fut + Send + Sync,
     Fut: Future<Output = Result<WriteStep>> + Send + 'a,
@@ -92,7 +92,7 @@ type Undo = Box<dyn for<'a> Fn(&'a Context) -> Pin<Box<dyn Future<Output = ()> +
 
 impl WriteStep {
     /// Combines the result of the first step with the function that writes it.
-    pub fn new<T, F>(learned: T, write: F) -> Self
+    pub fn new<T, F>(prepared: T, write: F) -> Self
     where
         T: Send + Sync + 'static,
         F: for<'a> Fn(&'a Context, &'a mut Tx, Arc<T>) -> HandlerFuture<'a> + Send + Sync + 'static,
@@ -107,10 +107,10 @@ impl WriteStep {
                 (self.1)(cx, tx, self.0.clone())
             }
         }
-        Self { write: Box::new(Bound(Arc::new(learned), write)), undo: None }
+        Self { write: Box::new(Bound(Arc::new(prepared), write)), undo: None }
     }
 
-    /// Sets what runs if nothing was written in the end, because of an error or because another request with the same
+    /// Sets the function that runs if nothing was written, because of an error or because another request with the same
     /// key was faster.
     pub fn or_undo<F>(self, undo: F) -> Self
     where
@@ -138,7 +138,7 @@ pub enum HandlerKind {
     /// Called before the transaction begins; returns the step that runs inside it.
     Writes(Arc<dyn Fn(&Context) -> WriteStep + Send + Sync>),
     TwoSteps {
-        prepare: Arc<dyn for<'a> Prepare<'a>>,
+        prepare: Arc<dyn for<'a> PrepareHandler<'a>>,
         first: FirstStep,
     },
 }
@@ -146,20 +146,20 @@ pub enum HandlerKind {
 /// The kind of the first step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FirstStep {
-    /// An external query with a timeout of 20 s; running it twice does no harm.
+    /// An external query with a timeout of 20 s. It may run twice.
     Query,
-    /// The same, but running it twice does harm: the key is leased meanwhile.
+    /// An external call with a timeout of 20 s that must not run twice, so the key is leased during the call.
     Lease,
-    /// Stores a file; each part of that has its own deadline.
+    /// Stores a file. Each part of this has its own timeout.
     Upload,
-    /// Like [`FirstStep::Lease`], but without an external timeout: it keeps the limit of 20 s itself, and gives back what
-    /// it took.
+    /// Like [`FirstStep::Lease`], but without a timeout from the runner: the step enforces the limit of 20 s itself,
+    /// and refunds what it reserved.
     Reserve,
 }
 
 impl FirstStep {
     /// Returns whether the key is leased during the first step.
-    pub const fn holds(self) -> bool {
+    pub const fn needs_lease(self) -> bool {
         matches!(self, Self::Lease | Self::Reserve)
     }
 }

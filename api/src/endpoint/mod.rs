@@ -1,26 +1,27 @@
 //! An endpoint is a value: its path, who may call it, its request and response types, and its handler. The runner
-//! (`runner/`) makes all checks common to endpoints, in the contract's order, before it calls the handler; the OpenAPI
+//! (`runner/`) makes all checks common to endpoints, in the contract's order, before it calls the handler. The OpenAPI
 //! document (`openapi/`) is built from the same values.
 //!
-//! **To add one:** `routes/<resource>/<verb>.rs` with its request and response types, `pub fn endpoint() -> Endpoint`
-//! and the handler; two lines in `routes/<resource>/mod.rs`; a test in `tests/api/`; then accept the new snapshot of the
-//! document. [`crate::openapi::schema`] says how the types describe themselves. A query parameter is always
-//! optional in the document, and a handler that reads the query begins with `cx.typos()`. There are eight kinds of handlers. The
-//! first two need no live key and no `Idempotency-Key`; they may be `POST`s that change nothing.
+//! **To add one:** create `routes/<resource>/<verb>.rs` with the request and response types, `pub fn endpoint() ->
+//! Endpoint` and the handler. Add two lines to `routes/<resource>/mod.rs` and a test to `tests/api/`, then accept the
+//! new snapshot of the document. [`crate::openapi::schema`] explains how the types describe themselves. A query
+//! parameter is always optional in the document, and a handler that reads the query begins with `cx.name_problems()`.
+//! There are eight kinds of handlers. The first two need no live key and no `Idempotency-Key`; they may be `POST`s that
+//! change nothing.
 //!
-//! | | for |
+//! | Handler | For |
 //! |---|---|
-//! | [`Endpoint::reads`] | what changes nothing |
+//! | [`Endpoint::reads`] | a request that changes nothing |
 //! | [`Endpoint::downloads`] | a stored file |
 //! | [`Endpoint::writes`] | changes to the database only |
 //! | [`Endpoint::checks_then_writes`] | the same, with a body |
 //! | [`Endpoint::queries_then_writes`] | an external query that may be repeated (a name server) |
 //! | [`Endpoint::uploads_then_writes`] | storing a file of the request's form |
 //! | [`Endpoint::leases_then_writes`] | a call that must not run twice concurrently (a platform) |
-//! | [`Endpoint::reserves_then_writes`] | the same, if it takes something that is given back on failure (credits) |
+//! | [`Endpoint::reserves_then_writes`] | the same, if it reserves something that is refunded on failure (credits) |
 //!
-//! A write whose response may be larger than 64 KiB sets with [`Endpoint::with_rerender`] how it is rendered for a
-//! repeated request.
+//! A write whose response may be larger than 64 KiB sets how it is rendered for a repeated request with
+//! [`Endpoint::with_rerender`].
 
 mod handler;
 
@@ -39,7 +40,7 @@ use crate::openapi::schema::Schemas;
 use crate::response::ApiResponse;
 
 pub use handler::{
-    DownloadHandler, FirstStep, Handler, HandlerFuture, HandlerKind, ParsedBodyHandler, Prepare, WriteStep,
+    DownloadHandler, FirstStep, Handler, HandlerFuture, HandlerKind, ParsedBodyHandler, PrepareHandler, WriteStep,
 };
 
 /// The shape of a success response.
@@ -66,7 +67,7 @@ pub enum Growth {
     Records,
     /// Texts that count against the plan's storage.
     Texts,
-    /// Files, which count against it when they are stored, and what is said of them.
+    /// Files, which count against the plan's storage when they are stored, and their descriptions.
     Files,
 }
 
@@ -78,7 +79,7 @@ pub type SchemaFn = fn(&mut Schemas) -> Value;
 pub struct RequestBody {
     pub schema: fn(&mut Schemas) -> Value,
     pub example: Value,
-    pub form: BodyFormat,
+    pub format: BodyFormat,
 }
 
 /// The format of a body.
@@ -111,28 +112,28 @@ pub struct Endpoint {
     pub summary: &'static str,
     pub description: &'static str,
     pub scope: Scope,
-    /// The plan must have one of these; empty: every plan has access.
+    /// The plan must have one of these. If empty, every plan has access.
     pub features: &'static [Feature],
-    /// Available without these features, too, while there are records of them, from a plan that had them.
+    /// Whether the endpoint is also available without these features while there are records from an earlier plan.
     pub serves_leftovers: bool,
     /// Whether only roles that can publish may use it.
     pub for_publishers: bool,
     pub growth: Growth,
-    /// Not in the specification.
+    /// Whether the endpoint is not in the specification.
     pub extension: bool,
     pub body: Option<RequestBody>,
     pub query: Vec<Parameter>,
     pub status: u16,
     pub shape: ResponseShape,
     pub schema: Option<fn(&mut Schemas) -> Value>,
-    /// The types of a download, with the schema of those that are JSON.
+    /// The media types of a download, each with its schema if it is JSON.
     pub file_types: Vec<(&'static str, Option<SchemaFn>)>,
     /// The error codes beyond those of the common checks.
     pub codes: &'static [ErrorCode],
     pub handler: HandlerKind,
-    /// Returns the name of a known field that is ignored because of another one.
+    /// Returns the name of a known field that is ignored because of another field.
     pub ignores: Option<fn(&Context) -> Option<&'static str>>,
-    /// Renders a large response, which is not stored, for a repeated request.
+    /// Renders a response that was too large to store, for a repeated request.
     pub rerender: Option<Rerender>,
 }
 
@@ -146,7 +147,7 @@ pub struct Rerender {
 
 impl Endpoint {
     fn new(method: Method, path: &'static str, id: &'static str, scope: Scope) -> Self {
-        async fn nothing(_: &Context, _: &mut Conn) -> Result<ApiResponse> {
+        async fn no_handler(_: &Context, _: &mut Conn) -> Result<ApiResponse> {
             Err(ApiError::bug("the endpoint has no handler"))
         }
         Self {
@@ -169,7 +170,7 @@ impl Endpoint {
             schema: None,
             file_types: Vec::new(),
             codes: &[],
-            handler: HandlerKind::Reads(Arc::new(nothing)),
+            handler: HandlerKind::Reads(Arc::new(no_handler)),
             ignores: None,
             rerender: None,
         }
@@ -208,7 +209,7 @@ impl Endpoint {
         Self { features, ..self }
     }
 
-    /// Lets the records that an earlier plan left be listed or deleted without its features.
+    /// Lets clients list or delete records from an earlier plan without its features.
     pub fn serves_leftovers(self) -> Self {
         Self { serves_leftovers: true, ..self }
     }
@@ -218,7 +219,7 @@ impl Endpoint {
         Self { for_publishers: true, ..self }
     }
 
-    /// Rejects requests that add this while the disk is almost full or, if it is texts, the plan's storage.
+    /// Rejects requests while the disk is almost full or, for texts, while the plan's storage is full.
     pub fn adds(self, growth: Growth) -> Self {
         Self { growth, ..self }
     }
@@ -242,11 +243,11 @@ impl Endpoint {
         self.takes::<T>(BodyFormat::Multipart, example)
     }
 
-    fn takes<T: JsonSchema>(self, form: BodyFormat, example: Value) -> Self {
-        Self { body: Some(RequestBody { schema: Schemas::request::<T>, example, form }), ..self }
+    fn takes<T: JsonSchema>(self, format: BodyFormat, example: Value) -> Self {
+        Self { body: Some(RequestBody { schema: Schemas::request::<T>, example, format }), ..self }
     }
 
-    /// Names a field in the header `Crier-Ignored-Fields` where `ignored` returns it.
+    /// Lists the field that `ignored` returns in the header `Crier-Ignored-Fields`.
     pub fn ignores(self, ignored: fn(&Context) -> Option<&'static str>) -> Self {
         Self { ignores: Some(ignored), ..self }
     }
@@ -262,7 +263,7 @@ impl Endpoint {
         self
     }
 
-    /// Takes `page` and `per_page`.
+    /// Adds the query parameters `page` and `per_page`.
     pub fn pages(mut self) -> Self {
         let parameter = |name, description, schema| Parameter { name, description, schema, extension: false };
         self.query.push(parameter(
@@ -289,12 +290,12 @@ impl Endpoint {
         self
     }
 
-    /// 204.
+    /// Sets the status of a success response to 204, without a body.
     pub fn no_content(self) -> Self {
         Self { status: 204, shape: ResponseShape::Nothing, schema: None, ..self }
     }
 
-    /// The error codes beyond those of the common checks.
+    /// Sets the error codes beyond those of the common checks.
     pub fn error_codes(self, codes: &'static [ErrorCode]) -> Self {
         Self { codes, ..self }
     }
@@ -307,7 +308,7 @@ impl Endpoint {
         Self { handler: HandlerKind::Reads(Arc::new(handler)), ..self }
     }
 
-    /// Sends a file of one of [`Endpoint::file_types`]. The handler receives a connection and returns which file.
+    /// The handler receives a connection and returns the file to send, of one of [`Endpoint::file_types`].
     pub fn downloads<H>(self, handler: H) -> Self
     where
         H: for<'a> DownloadHandler<'a> + 'static,
@@ -315,7 +316,8 @@ impl Endpoint {
         Self { shape: ResponseShape::File, handler: HandlerKind::Downloads(Arc::new(handler)), ..self }
     }
 
-    /// The handler receives the transaction that also stores the response. It may be retried, so it must do nothing else.
+    /// The handler receives the transaction that also stores the response. It may be retried, so it must have no other
+    /// effect.
     pub fn writes<H>(self, handler: H) -> Self
     where
         H: for<'a> Handler<'a, Tx> + 'static,
@@ -329,7 +331,7 @@ impl Endpoint {
     }
 
     /// `read` parses the body before the transaction begins, because on SQLite a transaction blocks all other writers;
-    /// `write` reports the problems it found, in the order of the checks.
+    /// `write` reports its problems, in the order of the checks.
     pub fn checks_then_writes<T, R, W>(self, read: R, write: W) -> Self
     where
         T: Send + Sync + 'static,
@@ -344,10 +346,10 @@ impl Endpoint {
         Self { handler: HandlerKind::Writes(Arc::new(begin)), ..self }
     }
 
-    /// Sets how a response that is too large to store ([`crate::response::MAX_KEPT`]) is rendered again, for an endpoint
-    /// that [`Endpoint::writes`]. `handler` reads the current records; its context contains the ids passed to
-    /// [`ApiResponse::with_records`] under the name `record`. Never use this for a response with a secret: a secret is
-    /// shown once.
+    /// Sets how a response that is too large to store ([`crate::response::MAX_STORED_BYTES`]) is rendered again, for an
+    /// endpoint that [`Endpoint::writes`]. `handler` reads the current records; its context contains the ids passed to
+    /// [`ApiResponse::with_records`] under the name `record`. Never use this for a response with a secret, which is
+    /// shown only once.
     pub fn with_rerender<H>(self, record: &'static str, handler: H) -> Self
     where
         H: for<'a> Handler<'a, Conn> + 'static,
@@ -358,45 +360,45 @@ impl Endpoint {
     /// `prepare` has no transaction, and returns a [`WriteStep`].
     pub fn queries_then_writes<H>(self, prepare: H) -> Self
     where
-        H: for<'a> Prepare<'a> + 'static,
+        H: for<'a> PrepareHandler<'a> + 'static,
     {
         self.two_steps(FirstStep::Query, prepare)
     }
 
-    /// The same, with a lease on the key meanwhile.
+    /// Like [`Endpoint::queries_then_writes`], with a lease on the key during `prepare`.
     pub fn leases_then_writes<H>(self, prepare: H) -> Self
     where
-        H: for<'a> Prepare<'a> + 'static,
+        H: for<'a> PrepareHandler<'a> + 'static,
     {
         self.two_steps(FirstStep::Lease, prepare)
     }
 
-    /// Like [`Endpoint::queries_then_writes`], without an overall deadline.
+    /// Like [`Endpoint::queries_then_writes`], without an overall timeout.
     pub fn uploads_then_writes<H>(self, prepare: H) -> Self
     where
-        H: for<'a> Prepare<'a> + 'static,
+        H: for<'a> PrepareHandler<'a> + 'static,
     {
         self.two_steps(FirstStep::Upload, prepare)
     }
 
-    /// Like [`Endpoint::leases_then_writes`], without an overall deadline.
+    /// Like [`Endpoint::leases_then_writes`], without an overall timeout.
     pub fn reserves_then_writes<H>(self, prepare: H) -> Self
     where
-        H: for<'a> Prepare<'a> + 'static,
+        H: for<'a> PrepareHandler<'a> + 'static,
     {
         self.two_steps(FirstStep::Reserve, prepare)
     }
 
-    fn two_steps(self, first: FirstStep, prepare: impl for<'a> Prepare<'a> + 'static) -> Self {
+    fn two_steps(self, first: FirstStep, prepare: impl for<'a> PrepareHandler<'a> + 'static) -> Self {
         Self { handler: HandlerKind::TwoSteps { prepare: Arc::new(prepare), first }, ..self }
     }
 
-    /// Returns whether it needs a live key and an `Idempotency-Key`.
+    /// Returns whether the endpoint needs a live key and an `Idempotency-Key`.
     pub fn is_write(&self) -> bool {
         !matches!(self.handler, HandlerKind::Reads(_) | HandlerKind::Downloads(_))
     }
 
-    /// The names of the ids in the path, in order.
+    /// Returns the names of the ids in the path, in order.
     pub fn ids(&self) -> impl Iterator<Item = &'static str> {
         self.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
     }

@@ -1,6 +1,6 @@
 //! Counts the steps of reading and checking a request, so that tests can measure work without a clock.
 //!
-//! **To add one:** call [`count_step`] wherever code runs once for each element of what a client sends.
+//! **To add one:** call [`count_step`] in code that runs once for each element of a request.
 
 #[cfg(test)]
 use std::cell::Cell;
@@ -10,7 +10,7 @@ thread_local! {
     static STEP_COUNT: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Counts one field, element or problem. A no-op outside of tests.
+/// Counts one field, element or problem. A no-op outside tests.
 #[inline]
 pub fn count_step() {
     #[cfg(test)]
@@ -21,6 +21,6 @@ pub fn count_step() {
 #[cfg(test)]
 pub fn count_steps<T>(work: impl FnOnce() -> T) -> (T, u64) {
     let before = STEP_COUNT.with(Cell::get);
-    let made = work();
-    (made, STEP_COUNT.with(Cell::get) - before)
+    let result = work();
+    (result, STEP_COUNT.with(Cell::get) - before)
 }

@@ -4,7 +4,7 @@ use serde_json::json;
 use super::*;
 
 /// Returns the problems that `read` finds in `body`: paths and messages.
-fn wrong<T>(body: Value, read: impl Fn(&Fields<'_>) -> T) -> Vec<(String, String)> {
+fn problems_of<T>(body: Value, read: impl Fn(&Fields<'_>) -> T) -> Vec<(String, String)> {
     let problems = Problems::default();
     read(&Fields::new(body.as_object().unwrap(), &problems));
     let found = problems.0.into_inner().fields;
@@ -12,7 +12,7 @@ fn wrong<T>(body: Value, read: impl Fn(&Fields<'_>) -> T) -> Vec<(String, String
 }
 
 fn paths<T>(body: Value, read: impl Fn(&Fields<'_>) -> T) -> Vec<String> {
-    wrong(body, read).into_iter().map(|(path, _)| path).collect()
+    problems_of(body, read).into_iter().map(|(path, _)| path).collect()
 }
 
 #[test]
@@ -24,21 +24,21 @@ fn a_required_field_is_reported_once() {
 }
 
 #[test]
-fn null_and_absent_are_distinguished() {
+fn null_and_omitted_are_distinguished() {
     let (body, problems) = (json!({"a": null, "b": "x"}), Problems::default());
     let fields = Fields::new(body.as_object().unwrap(), &problems);
     assert_eq!(fields.text("a", 0..=5), PatchField::Null);
-    assert_eq!(fields.text("c", 0..=5), PatchField::Absent);
+    assert_eq!(fields.text("c", 0..=5), PatchField::Omitted);
     assert_eq!(fields.text("b", 0..=5).apply_to("old".into(), String::new()), "x");
     assert_eq!(fields.text("a", 0..=5).apply_to("old".into(), String::new()), "");
     assert_eq!(fields.text("c", 0..=5).apply_to("old".into(), String::new()), "old");
 }
 
 #[test]
-fn length_counts_characters_after_normalisation() {
+fn length_counts_characters_after_normalization() {
     let body = json!({"a": "e\u{301}".repeat(3), "b": "日".repeat(4)});
     assert!(paths(body.clone(), |f| f.text("a", 1..=3)).is_empty());
-    assert_eq!(wrong(body, |f| f.text("b", 1..=3))[0].1, "Must have at most 3 characters; this has 4.");
+    assert_eq!(problems_of(body, |f| f.text("b", 1..=3))[0].1, "Must have at most 3 characters; this has 4.");
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn only_calendar_dates_are_accepted() {
 }
 
 #[test]
-fn absorbed_problems_get_renamed_paths() {
+fn merged_problems_get_renamed_paths() {
     let (mine, theirs) = (Problems::default(), Problems::default());
     mine.add("ids.0", "Mine.");
     for path in ["accounts.1", "content"] {
@@ -126,11 +126,11 @@ fn urls_enums_flags_and_time_zones_are_validated() {
         assert_eq!(paths(json!({"z": bad}), |f| f.timezone("z")), ["z"], "{bad}");
     }
     assert_eq!(
-        wrong(json!({"s": "later"}), |f| f.enum_value::<crier_domain::post::ScheduleType>("s"))[0].1,
+        problems_of(json!({"s": "later"}), |f| f.enum_value::<crier_domain::post::ScheduleType>("s"))[0].1,
         "Must be one of: now, scheduled, draft."
     );
     assert_eq!(
-        wrong(json!({"s": "Schedule"}), |f| f.enum_value::<crier_domain::post::ScheduleType>("s"))[0].1,
+        problems_of(json!({"s": "Schedule"}), |f| f.enum_value::<crier_domain::post::ScheduleType>("s"))[0].1,
         "Must be one of: now, scheduled, draft. Did you mean `scheduled`?"
     );
 }
@@ -141,7 +141,7 @@ proptest! {
     fn arbitrary_values_do_not_panic(text in "\\PC*", number: i64, float: f64) {
         for value in [json!(text), json!(number), json!(float), json!([text]), json!({"x": text}), json!(null), json!(true)] {
             let body = json!({"v": value});
-            wrong(body, |f| {
+            problems_of(body, |f| {
                 f.text("v", 1..=3);
                 f.url("v");
                 f.time("v", "Europe/Berlin");
@@ -178,7 +178,7 @@ fn validation_stops_after_a_hundred_problems() {
 fn oversized_lists_are_not_read() {
     let body = json!({ "list": vec![0; 50_000] });
     let read = |f: &Fields<'_>| (f.ids("list", 100), f.objects("list", 10, |_| Some(())));
-    let (found, steps) = steps::count_steps(|| wrong(body, read));
+    let (found, steps) = steps::count_steps(|| problems_of(body, read));
     assert_eq!(found.len(), 2);
     assert_eq!(found[0].1, "Must have at most 100 elements; this has 50000.");
     assert!(steps < 10, "{steps}");
@@ -186,11 +186,11 @@ fn oversized_lists_are_not_read() {
 }
 
 #[test]
-fn oversized_texts_are_not_normalised() {
+fn oversized_texts_are_not_normalized() {
     // Twelve characters are the most that can normalize to three; the second text has one more.
     let decomposed = "\u{3b1}\u{313}\u{300}\u{345}";
     assert!(paths(json!({ "t": decomposed.repeat(3) }), |f| f.text("t", 1..=3)).is_empty());
-    let found = wrong(json!({ "t": format!("{}x", decomposed.repeat(3)) }), |f| f.text("t", 1..=3));
+    let found = problems_of(json!({ "t": format!("{}x", decomposed.repeat(3)) }), |f| f.text("t", 1..=3));
     assert_eq!(found[0].1, "Must have at most 3 characters; this has 13.");
 }
 

@@ -3,16 +3,16 @@
 use chrono::{DateTime, MappedLocalTime, NaiveDateTime, TimeDelta, TimeZone, Timelike, Utc};
 use chrono_tz::Tz;
 
-/// Formats without an offset; seconds and their fractions are optional.
-const LOCAL: [&str; 4] = ["%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M"];
-/// In minutes. The longest gap that a zone ever had is a day (Samoa skipped 30 December 2011).
+/// Formats without an offset. Seconds and their fractions are optional.
+const LOCAL_FORMATS: [&str; 4] = ["%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M"];
+/// The maximum length of a gap, in minutes. The longest gap of any zone was a day (Samoa skipped 30 December 2011).
 const MAX_GAP_MINUTES: i64 = 25 * 60;
 
 /// Parses a time, in whole microseconds; returns `None` if it is not valid.
 pub fn parse(text: &str, zone: Tz) -> Option<DateTime<Utc>> {
     let with_offset = DateTime::parse_from_rfc3339(text).map(|at| at.with_timezone(&Utc));
     let at = with_offset.ok().or_else(|| {
-        let local = LOCAL.iter().find_map(|format| NaiveDateTime::parse_from_str(text, format).ok())?;
+        let local = LOCAL_FORMATS.iter().find_map(|format| NaiveDateTime::parse_from_str(text, format).ok())?;
         in_zone(local, zone)
     })?;
     // Neither RFC 3339 nor the databases can represent other years.
@@ -20,8 +20,8 @@ pub fn parse(text: &str, zone: Tz) -> Option<DateTime<Utc>> {
     DateTime::from_timestamp_micros(at.timestamp_micros()).filter(|_| fits)
 }
 
-/// Converts a local time to UTC. A time that daylight saving skips becomes the next one that exists; one that it
-/// repeats becomes the first of the two.
+/// Converts a local time to UTC. A time skipped by daylight saving becomes the next existing time. A repeated time
+/// becomes the first of the two.
 pub fn in_zone(local: NaiveDateTime, zone: Tz) -> Option<DateTime<Utc>> {
     let at = |local: &NaiveDateTime| match zone.from_local_datetime(local) {
         MappedLocalTime::Single(at) | MappedLocalTime::Ambiguous(at, _) => Some(at.with_timezone(&Utc)),
@@ -30,13 +30,13 @@ pub fn in_zone(local: NaiveDateTime, zone: Tz) -> Option<DateTime<Utc>> {
     at(&local).or_else(|| {
         let minute = local.with_second(0)?.with_nanosecond(0)?;
         let after = |n: i64| at(&minute.checked_add_signed(TimeDelta::minutes(n))?);
-        // Binary search: a gap may have more than a thousand minutes, and a request a thousand times.
-        let (mut skipped, mut there) = (0, MAX_GAP_MINUTES);
-        while there - skipped > 1 {
-            let middle = i64::midpoint(skipped, there);
-            if after(middle).is_some() { there = middle } else { skipped = middle }
+        // A binary search, because a gap may have more than a thousand minutes, and a request a thousand times.
+        let (mut skipped, mut existing) = (0, MAX_GAP_MINUTES);
+        while existing - skipped > 1 {
+            let middle = i64::midpoint(skipped, existing);
+            if after(middle).is_some() { existing = middle } else { skipped = middle }
         }
-        after(there)
+        after(existing)
     })
 }
 

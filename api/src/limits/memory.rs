@@ -1,4 +1,4 @@
-//! In-process state: for the embedded installation, and while Redis is unavailable.
+//! State in the process, for the embedded form and while Redis is unavailable.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -21,7 +21,7 @@ pub struct MemoryLimiter {
 
 #[derive(Debug, Default)]
 struct State {
-    whole_at: HashMap<RateLimitSubject, i64>,
+    full_at: HashMap<RateLimitSubject, i64>,
     swept_at: i64,
 }
 
@@ -34,27 +34,27 @@ impl MemoryLimiter {
         let now = self.clock.now().timestamp_micros();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.make_room(now);
-        let before = state.whole_at.get(&subject).copied();
+        let before = state.full_at.get(&subject).copied();
         let (next, decision) = take(before.unwrap_or(0), now, limit);
-        // If even the sweep made no room, new subjects are let through uncounted: better than rejecting known ones.
-        if before.is_some() || state.whole_at.len() < MAX_SUBJECTS {
-            state.whole_at.insert(subject, next);
+        // If the sweep frees no room, new subjects are not counted. This is better than rejecting known ones.
+        if before.is_some() || state.full_at.len() < MAX_SUBJECTS {
+            state.full_at.insert(subject, next);
         }
         decision
     }
 
     #[cfg(test)]
-    fn remembered(&self) -> usize {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).whole_at.len()
+    fn subject_count(&self) -> usize {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).full_at.len()
     }
 }
 
 impl State {
     /// Removes subjects with full allowances, once there are many subjects.
     fn make_room(&mut self, now: i64) {
-        if self.whole_at.len() >= MAX_SUBJECTS / 10 && now - self.swept_at >= SWEEP_INTERVAL {
+        if self.full_at.len() >= MAX_SUBJECTS / 10 && now - self.swept_at >= SWEEP_INTERVAL {
             self.swept_at = now;
-            self.whole_at.retain(|_, whole_at| *whole_at > now);
+            self.full_at.retain(|_, full_at| *full_at > now);
         }
     }
 }
@@ -82,11 +82,11 @@ mod tests {
         for n in 0..u32::try_from(MAX_SUBJECTS + 500).unwrap() {
             limiter.take_now(address(n), 1);
         }
-        assert_eq!(limiter.remembered(), MAX_SUBJECTS);
+        assert_eq!(limiter.subject_count(), MAX_SUBJECTS);
         assert!(!limiter.take_now(address(7), 1).allowed);
         assert!(limiter.take_now(RateLimitSubject::Key(1), 1).allowed);
         clock.advance(TimeDelta::minutes(1));
         limiter.take_now(address(7), 1);
-        assert_eq!(limiter.remembered(), 1);
+        assert_eq!(limiter.subject_count(), 1);
     }
 }

@@ -1,10 +1,11 @@
-//! Rate limiting per minute: the generic cell rate algorithm, as one pure function and two stores for its state.
+//! Rate limits per minute: the generic cell rate algorithm, as one pure function and two stores for its state.
 //!
 //! The state of a subject is one number: the time at which its allowance is full again. A request advances it by the
 //! share of one request; if it would be more than a minute ahead, the request is rejected and the state does not
 //! change. So an allowance can be used in one burst, and refills evenly.
 //!
-//! **To add a store:** a [`Limiter`] that applies [`take`] (or the same arithmetic, in one atomic step) to its state.
+//! **To add a store:** implement a [`Limiter`] that applies [`take`] (or the same arithmetic, in one atomic step) to
+//! its state.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -30,15 +31,15 @@ pub enum RateLimitSubject {
 
 impl RateLimitSubject {
     pub fn address(ip: IpAddr) -> Self {
-        Self::Address(network(ip))
+        Self::Address(network_of(ip))
     }
 
     pub fn visitor(ip: IpAddr) -> Self {
-        Self::Visitor(network(ip))
+        Self::Visitor(network_of(ip))
     }
 }
 
-fn network(ip: IpAddr) -> IpAddr {
+fn network_of(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V6(v6) => {
             let [a, b, c, d, ..] = v6.segments();
@@ -65,38 +66,38 @@ pub struct Decision {
     /// Requests per minute.
     pub limit: u32,
     pub remaining: u32,
-    /// The unix second at which the allowance is full again.
+    /// The time when the allowance is full again, in Unix seconds.
     pub reset: i64,
-    /// Whole seconds until the next request is allowed, at least 1; only relevant if this one was not.
+    /// Whole seconds until the next request is allowed, at least 1. Only relevant if this request was rejected.
     pub retry_after: u64,
 }
 
-/// The part of a minute that one request takes.
+/// Returns the part of a minute that one request uses, in microseconds.
 fn share(limit: u32) -> i64 {
     (WINDOW / i64::from(limit.max(1))).max(1)
 }
 
-/// Takes one request. `whole_at`: when the allowance is full again, in unix microseconds (in the past if it is full).
-/// Returns its new value.
-pub fn take(whole_at: i64, now: i64, limit: u32) -> (i64, Decision) {
+/// Takes one request. `full_at`: the time when the allowance is full again, in Unix microseconds (in the past if it is
+/// full). Returns its new value.
+pub fn take(full_at: i64, now: i64, limit: u32) -> (i64, Decision) {
     // Neither a clock that was set back nor a smaller plan may lock a client out for longer than one window.
-    let whole_at = whole_at.clamp(now, now + WINDOW);
-    let next = whole_at + share(limit);
+    let full_at = full_at.clamp(now, now + WINDOW);
+    let next = full_at + share(limit);
     let allowed = next - now <= WINDOW;
-    let kept = if allowed { next } else { whole_at };
-    (kept, Decision::of(allowed, kept, now, limit))
+    let new_full_at = if allowed { next } else { full_at };
+    (new_full_at, Decision::of(allowed, new_full_at, now, limit))
 }
 
 impl Decision {
     /// Computes the headers from the state after the request.
-    fn of(allowed: bool, whole_at: i64, now: i64, limit: u32) -> Self {
-        let left = (WINDOW - (whole_at - now)) / share(limit);
-        let wait = whole_at + share(limit) - WINDOW - now;
+    fn of(allowed: bool, full_at: i64, now: i64, limit: u32) -> Self {
+        let left = (WINDOW - (full_at - now)) / share(limit);
+        let wait = full_at + share(limit) - WINDOW - now;
         Self {
             allowed,
             limit,
             remaining: if allowed { u32::try_from(left).unwrap_or(0).min(limit) } else { 0 },
-            reset: whole_at.div_euclid(1_000_000) + i64::from(whole_at.rem_euclid(1_000_000) > 0),
+            reset: full_at.div_euclid(1_000_000) + i64::from(full_at.rem_euclid(1_000_000) > 0),
             retry_after: u64::try_from(wait).unwrap_or(0).div_ceil(1_000_000).max(1),
         }
     }
@@ -120,25 +121,25 @@ mod tests {
 
     #[test]
     fn a_full_bucket_allows_a_burst_and_refills_evenly() {
-        let mut whole_at = 0;
+        let mut full_at = 0;
         for left in (0..60).rev() {
-            let (next, decision) = take(whole_at, START, 60);
+            let (next, decision) = take(full_at, START, 60);
             assert!(decision.allowed && decision.remaining == left, "{decision:?}");
-            whole_at = next;
+            full_at = next;
         }
-        let (same, refused) = take(whole_at, START, 60);
-        assert_eq!((same, refused.allowed, refused.remaining, refused.retry_after), (whole_at, false, 0, 1));
-        assert_eq!(refused.reset, START / 1_000_000 + 60);
-        let (_, next) = take(whole_at, START + 1_000_000, 60);
+        let (same, rejected) = take(full_at, START, 60);
+        assert_eq!((same, rejected.allowed, rejected.remaining, rejected.retry_after), (full_at, false, 0, 1));
+        assert_eq!(rejected.reset, START / 1_000_000 + 60);
+        let (_, next) = take(full_at, START + 1_000_000, 60);
         assert!(next.allowed && next.remaining == 0);
-        assert!(!take(whole_at, START + 999_999, 60).1.allowed);
-        assert_eq!(take(whole_at, START + 60_000_000, 60).1.remaining, 59);
+        assert!(!take(full_at, START + 999_999, 60).1.allowed);
+        assert_eq!(take(full_at, START + 60_000_000, 60).1.remaining, 59);
     }
 
     #[test]
     fn a_clock_set_back_does_not_lock_out_clients() {
-        let (whole_at, _) = take(0, START, 60);
-        let (_, decision) = take(whole_at, START - 3_600_000_000, 60);
+        let (full_at, _) = take(0, START, 60);
+        let (_, decision) = take(full_at, START - 3_600_000_000, 60);
         assert!(!decision.allowed && decision.retry_after == 1, "{decision:?}");
     }
 
@@ -156,25 +157,26 @@ mod tests {
         /// `retry_after` the next request is allowed.
         #[test]
         fn reported_limits_match_later_decisions(limit in 1_u32..2_000, pauses in prop::collection::vec(0_i64..2_000_000, 1..300)) {
-            let (mut whole_at, mut now, mut let_through) = (0, START, 0_i64);
+            let (mut full_at, mut now, mut let_through) = (0, START, 0_i64);
             let mut remaining = limit;
             for pause in pauses {
                 now += pause;
-                let (next, d) = take(whole_at, now, limit);
-                prop_assert!(d.allowed || remaining == 0 || pause > 0 || whole_at == 0);
-                if pause == 0 && whole_at > 0 {
+                let (next, d) = take(full_at, now, limit);
+                prop_assert!(d.allowed || remaining == 0 || pause > 0 || full_at == 0);
+                if pause == 0 && full_at > 0 {
                     prop_assert_eq!(d.allowed, remaining > 0);
                 }
                 prop_assert!(d.remaining <= limit && d.reset * 1_000_000 >= now - 1_000_000);
                 if !d.allowed {
-                    prop_assert!(take(whole_at, now + i64::try_from(d.retry_after).unwrap() * 1_000_000, limit).1.allowed);
+                    let later = now + i64::try_from(d.retry_after).unwrap() * 1_000_000;
+                    prop_assert!(take(full_at, later, limit).1.allowed);
                 }
                 let_through += i64::from(d.allowed);
                 remaining = d.remaining;
-                whole_at = next;
+                full_at = next;
             }
-            let most = i64::from(limit) + (now - START) / share(limit) + 1;
-            prop_assert!(let_through <= most, "{} of {}", let_through, most);
+            let max = i64::from(limit) + (now - START) / share(limit) + 1;
+            prop_assert!(let_through <= max, "{} of {}", let_through, max);
         }
     }
 }

@@ -17,20 +17,20 @@ use super::{Decision, Limiter, RateLimitSubject, WINDOW, share};
 
 /// Timeout of one count.
 const REDIS_TIMEOUT: Duration = Duration::from_millis(100);
-/// Pause after Redis failed.
-const PAUSE: Duration = Duration::from_secs(1);
+/// The pause before Redis is used again after a failure.
+const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 /// Prefix of an installation's keys.
 const PREFIX: &str = "crier";
 
-/// The same arithmetic as [`super::take`], in one atomic step. A double holds these microsecond values exactly.
-const TAKE: &str = r"
+/// The same arithmetic as [`super::take`], in one atomic step. A double represents these microsecond values exactly.
+const TAKE_SCRIPT: &str = r"
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local share, window = tonumber(ARGV[1]), tonumber(ARGV[2])
-local whole_at = tonumber(redis.call('GET', KEYS[1]) or 0)
-whole_at = math.min(math.max(whole_at, now), now + window)
-local following = whole_at + share
-if following - now > window then return {0, whole_at, now} end
+local full_at = tonumber(redis.call('GET', KEYS[1]) or 0)
+full_at = math.min(math.max(full_at, now), now + window)
+local following = full_at + share
+if following - now > window then return {0, full_at, now} end
 redis.call('SET', KEYS[1], string.format('%.0f', following), 'PX', math.ceil((following - now) / 1000))
 return {1, following, now}
 ";
@@ -40,11 +40,11 @@ pub struct RedisLimiter {
     connection: ConnectionManager,
     script: Script,
     fallback: MemoryLimiter,
-    away_until: Mutex<Option<Instant>>,
+    paused_until: Mutex<Option<Instant>>,
 }
 
 impl RedisLimiter {
-    /// Creates a limiter that connects on first use. Needs a runtime.
+    /// Creates a limiter that connects on first use. Needs a Tokio runtime.
     pub fn new(url: &SecretString, clock: Clock) -> Result<Self, RedisError> {
         Self::with_prefix(PREFIX, url, clock)
     }
@@ -53,54 +53,54 @@ impl RedisLimiter {
     pub fn with_prefix(prefix: &str, url: &SecretString, clock: Clock) -> Result<Self, RedisError> {
         let client = Client::open(url.expose_secret())?;
         let config = ConnectionManagerConfig::new()
-            .set_connection_timeout(Some(PAUSE))
-            .set_response_timeout(Some(PAUSE))
+            .set_connection_timeout(Some(FAILURE_PAUSE))
+            .set_response_timeout(Some(FAILURE_PAUSE))
             .set_number_of_retries(1);
         Ok(Self {
             prefix: format!("{prefix}:limit:"),
             connection: ConnectionManager::new_lazy_with_config(client, config)?,
-            script: Script::new(TAKE),
+            script: Script::new(TAKE_SCRIPT),
             fallback: MemoryLimiter::new(clock),
-            away_until: Mutex::new(None),
+            paused_until: Mutex::new(None),
         })
     }
 
-    /// Asks Redis; an error says why it did not decide.
+    /// Counts the request in Redis. The error is the reason why this failed.
     async fn take_shared(&self, subject: RateLimitSubject, limit: u32) -> Result<Decision, String> {
         let mut connection = self.connection.clone();
         let mut call = self.script.prepare_invoke();
         call.key(format!("{}{subject}", self.prefix)).arg(share(limit)).arg(WINDOW);
-        let answer = tokio::time::timeout(REDIS_TIMEOUT, call.invoke_async::<(i64, i64, i64)>(&mut connection)).await;
-        match answer {
-            Ok(Ok((allowed, whole_at, now))) => Ok(Decision::of(allowed == 1, whole_at, now, limit)),
+        let result = tokio::time::timeout(REDIS_TIMEOUT, call.invoke_async::<(i64, i64, i64)>(&mut connection)).await;
+        match result {
+            Ok(Ok((allowed, full_at, now))) => Ok(Decision::of(allowed == 1, full_at, now, limit)),
             Ok(Err(error)) => Err(format!("Redis returned an error: {error}")),
             Err(_) => Err("Redis timed out".to_owned()),
         }
     }
 
-    fn is_away(&self) -> bool {
-        let until = self.away_until.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    fn is_paused(&self) -> bool {
+        let until = self.paused_until.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         until.is_some_and(|until| Instant::now() < until)
     }
 
-    /// Leaves Redis alone for a while. Of the requests that fail together, one is logged.
-    fn set_away(&self, reason: &str) {
+    /// Stops using Redis for a while. If several requests fail together, only one is logged.
+    fn pause(&self, reason: &str) {
         let now = Instant::now();
-        let mut until = self.away_until.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut until = self.paused_until.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if until.is_none_or(|until| until <= now) {
             tracing::warn!("rate limits are counted per process: {reason}");
         }
-        *until = Some(now + PAUSE);
+        *until = Some(now + FAILURE_PAUSE);
     }
 }
 
 #[async_trait]
 impl Limiter for RedisLimiter {
     async fn take(&self, subject: RateLimitSubject, limit: u32) -> Decision {
-        if !self.is_away() {
+        if !self.is_paused() {
             match self.take_shared(subject, limit).await {
                 Ok(decision) => return decision,
-                Err(reason) => self.set_away(&reason),
+                Err(reason) => self.pause(&reason),
             }
         }
         self.fallback.take_now(subject, limit)

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::schema::Schemas;
-use super::{ErrorEnvelope, IGNORED, common_headers, reference};
+use super::{ErrorEnvelope, IGNORED_FIELDS, common_headers, reference};
 use crate::endpoint::{Endpoint, FirstStep, Growth, HandlerKind};
 use crate::error::ErrorCode;
 
 /// Returns all error codes of the endpoint by status: those of the common checks, and its own.
-pub(super) fn refusals(endpoint: &Endpoint) -> BTreeMap<u16, Vec<ErrorCode>> {
+pub(super) fn error_codes(endpoint: &Endpoint) -> BTreeMap<u16, Vec<ErrorCode>> {
     let mut codes = vec![
         ErrorCode::Unauthorized,
         ErrorCode::RateLimited,
@@ -63,7 +63,7 @@ pub(super) fn refusals(endpoint: &Endpoint) -> BTreeMap<u16, Vec<ErrorCode>> {
     out
 }
 
-pub(super) fn refusal(status: u16, codes: &[ErrorCode], s: &mut Schemas) -> Value {
+pub(super) fn error_response(status: u16, codes: &[ErrorCode], s: &mut Schemas) -> Value {
     let mut headers = common_headers();
     let in_progress = codes.contains(&ErrorCode::IdempotencyInProgress);
     if in_progress || matches!(status, 429 | 503) {
@@ -72,7 +72,7 @@ pub(super) fn refusal(status: u16, codes: &[ErrorCode], s: &mut Schemas) -> Valu
     match status {
         401 => headers.insert("WWW-Authenticate".to_owned(), reference("Authenticate")),
         405 => headers.insert("Allow".to_owned(), reference("Allow")),
-        422 => headers.insert(IGNORED.to_owned(), reference("IgnoredFields")),
+        422 => headers.insert(IGNORED_FIELDS.to_owned(), reference("IgnoredFields")),
         _ => None,
     };
     let names: Vec<String> = codes.iter().map(|code| format!("`{code}`")).collect();

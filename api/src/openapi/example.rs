@@ -1,17 +1,18 @@
-//! Generates example responses from schemas: the first of a field's `examples`, else a value of its type.
+//! Generates example responses from schemas: the first of a field's `examples`, or a value of its type.
 
 use std::collections::BTreeMap;
 
 use chrono::{NaiveDate, TimeDelta};
 use serde_json::{Map, Value, json};
 
-/// The reference replaces what begins with `example-` by a new key for each request.
+/// The API reference replaces values that begin with `example-` with a new key for each request.
 pub const IDEMPOTENCY_KEY: &str = "example-1";
 
-/// The maximum depth, which ends recursive schemas.
+/// The maximum depth, which bounds recursive schemas.
 const MAX_DEPTH: u32 = 8;
 
-/// Replaces `{day+7}` and `{day-7}` by the date so many days from today: examples of times to come stay valid.
+/// Replaces `{day+7}` and `{day-7}` with the date that many days from today, so that examples with future times stay
+/// valid.
 pub fn fill_days(text: &str, today: NaiveDate) -> String {
     let mut filled = String::with_capacity(text.len());
     let mut parts = text.split("{day");
@@ -29,7 +30,7 @@ pub fn fill_days(text: &str, today: NaiveDate) -> String {
     filled
 }
 
-/// Returns an example of a schema; its references are resolved in `named`.
+/// Returns an example of a schema. References are resolved in `named`.
 pub fn build_example(schema: &Value, named: &BTreeMap<String, Value>) -> Value {
     build_nested_example(schema, named, MAX_DEPTH)
 }

@@ -16,7 +16,7 @@ pub mod example;
 pub mod schema;
 pub mod serve;
 
-use schema::{Schemas, Word};
+use schema::{Schemas, TextEnum};
 
 /// An error response.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -27,9 +27,9 @@ pub struct ErrorEnvelope {
 /// The error.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Error {
-    #[schemars(with = "Word<ErrorType>")]
+    #[schemars(with = "TextEnum<ErrorType>")]
     pub r#type: ErrorType,
-    #[schemars(with = "Word<ErrorCode>")]
+    #[schemars(with = "TextEnum<ErrorCode>")]
     pub code: ErrorCode,
     /// An explanation of the error and how to fix it.
     pub message: String,
@@ -123,7 +123,7 @@ pub fn document(endpoints: &[Endpoint]) -> Value {
     })
 }
 
-const IGNORED: &str = "Crier-Ignored-Fields";
+const IGNORED_FIELDS: &str = "Crier-Ignored-Fields";
 
 const INTRODUCTION: &str = "Publishes posts to social platforms. Requests and responses are JSON. Every request needs an \
     API key. Every write needs an `Idempotency-Key`: if you send the same request again with the same key, you get the \
@@ -166,8 +166,8 @@ fn operation(endpoint: &Endpoint, s: &mut Schemas) -> Value {
     });
     if let Some(body) = &endpoint.body {
         operation["requestBody"] = json!({
-            "required": body.form != BodyFormat::OptionalJson,
-            "content": { media_type(body.form): { "schema": (body.schema)(s), "example": body.example } },
+            "required": body.format != BodyFormat::OptionalJson,
+            "content": { media_type(body.format): { "schema": (body.schema)(s), "example": body.example } },
         });
     }
     if endpoint.extension {
@@ -176,8 +176,8 @@ fn operation(endpoint: &Endpoint, s: &mut Schemas) -> Value {
     operation
 }
 
-const fn media_type(form: BodyFormat) -> &'static str {
-    match form {
+const fn media_type(format: BodyFormat) -> &'static str {
+    match format {
         BodyFormat::Json | BodyFormat::OptionalJson => "application/json",
         BodyFormat::Multipart => "multipart/form-data",
     }
@@ -234,8 +234,8 @@ fn parameters(endpoint: &Endpoint, s: &mut Schemas) -> Vec<Value> {
 fn responses(endpoint: &Endpoint, s: &mut Schemas) -> Map<String, Value> {
     let mut out = Map::new();
     out.insert(endpoint.status.to_string(), success(endpoint, s));
-    for (status, codes) in errors::refusals(endpoint) {
-        out.insert(status.to_string(), errors::refusal(status, &codes, s));
+    for (status, codes) in errors::error_codes(endpoint) {
+        out.insert(status.to_string(), errors::error_response(status, &codes, s));
     }
     out
 }
@@ -266,7 +266,7 @@ fn success(endpoint: &Endpoint, s: &mut Schemas) -> Value {
     if matches!(endpoint.status, 201 | 202) {
         headers.insert("Location".to_owned(), reference("Location"));
     }
-    headers.insert(IGNORED.to_owned(), reference("IgnoredFields"));
+    headers.insert(IGNORED_FIELDS.to_owned(), reference("IgnoredFields"));
     if endpoint.is_write() {
         headers.insert("Idempotent-Replayed".to_owned(), reference("IdempotentReplayed"));
     }
@@ -323,11 +323,11 @@ mod tests {
             assert!(!endpoint.summary.is_empty() && !endpoint.tag.is_empty(), "{name} has no summary or tag");
             assert!(!ids.contains(&endpoint.id), "{name}: {} is an operation already", endpoint.id);
             ids.push(endpoint.id);
-            let answer = &operation["responses"][endpoint.status.to_string()]["content"]["application/json"];
+            let content = &operation["responses"][endpoint.status.to_string()]["content"]["application/json"];
             let has_example = match endpoint.shape {
                 ResponseShape::Nothing => true,
-                ResponseShape::File => answer["example"].is_object(),
-                _ => !answer["example"]["data"].is_null(),
+                ResponseShape::File => content["example"].is_object(),
+                _ => !content["example"]["data"].is_null(),
             };
             assert!(has_example, "{name} has no example");
             for status in ["401", "403", "404", "405", "429", "500", "503"] {
@@ -345,16 +345,19 @@ mod tests {
     fn a_name_stands_for_one_type() {
         let (mut requests, mut responses) = (Schemas::default(), Schemas::default());
         for endpoint in routes::all() {
-            let asked = endpoint.query.iter().map(|parameter| parameter.schema);
-            asked.chain(endpoint.body.map(|body| body.schema)).for_each(|schema| drop(schema(&mut requests)));
-            let sent = endpoint.file_types.iter().filter_map(|(_, schema)| *schema);
-            sent.chain(endpoint.schema).for_each(|schema| drop(schema(&mut responses)));
+            let request_schemas = endpoint.query.iter().map(|parameter| parameter.schema);
+            request_schemas.chain(endpoint.body.map(|body| body.schema)).for_each(|schema| drop(schema(&mut requests)));
+            let response_schemas = endpoint.file_types.iter().filter_map(|(_, schema)| *schema);
+            response_schemas.chain(endpoint.schema).for_each(|schema| drop(schema(&mut responses)));
         }
         for (name, schema) in requests.named.iter().chain(&responses.named) {
             // schemars appends a number to the name of a second type.
             assert!(!name.ends_with(|c: char| c.is_ascii_digit()), "two types are named as {name}");
-            let (asked, sent) = (requests.named.get(name), responses.named.get(name));
-            assert!(asked.is_none_or(|asked| asked == schema) && sent.is_none_or(|sent| sent == schema), "{name}");
+            let (in_requests, in_responses) = (requests.named.get(name), responses.named.get(name));
+            assert!(
+                in_requests.is_none_or(|found| found == schema) && in_responses.is_none_or(|found| found == schema),
+                "{name}"
+            );
         }
     }
 

@@ -1,9 +1,9 @@
 //! JSON schemas of the API's types, so that the document always matches the code.
 //!
 //! A type of a request or a response derives [`JsonSchema`]. Its doc comment and those of its fields are the
-//! descriptions; bounds, examples and further keywords are attributes:
-//! `#[schemars(length(min = 1, max = 120), extend("examples" = ["Ann"]))]`. An enum of the domain is
-//! described by [`Word`]: `#[schemars(with = "Option<Word<Platform>>")]`.
+//! descriptions; bounds, examples and further keywords are attributes: `#[schemars(length(min = 1, max = 120),
+//! extend("examples" = ["Ann"]))]`. An enum of the domain is described by [`TextEnum`]: `#[schemars(with =
+//! "Option<TextEnum<Platform>>")]`.
 //!
 //! A type that stands for another one, such as [`PatchField`](crate::fields::PatchField), has no doc comment: it would
 //! be the description of every field of that type.
@@ -59,7 +59,7 @@ fn collect<T: JsonSchema>(generator: &mut SchemaGenerator, named: &mut BTreeMap<
     schema.to_value()
 }
 
-/// Changes what schemars generates to what the document promises.
+/// Converts the schemas of schemars to the form that the document uses.
 #[derive(Clone, Debug)]
 struct Normalize;
 
@@ -69,7 +69,7 @@ impl Transform for Normalize {
         if let Some(Value::String(description)) = schema.get_mut("description") {
             *description = description.replace('\n', " ");
         }
-        // The formats of OpenAPI have no unsigned integers; `minimum` says it.
+        // OpenAPI has no formats for unsigned integers; `minimum` covers them.
         if let Some(Value::String(format)) = schema.get_mut("format")
             && let Some(bits) = format.strip_prefix("uint")
         {
@@ -79,7 +79,7 @@ impl Transform for Normalize {
     }
 }
 
-/// Returns an object of fields that depend on the platform. Each is a name, the platform's name, and a schema.
+/// Returns an object whose fields depend on the platform. Each field is a name, the platform's name, and a schema.
 pub fn by_platform(description: &str, fields: impl Iterator<Item = (&'static str, &'static str, Value)>) -> Schema {
     let mut platforms: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let mut properties = Map::new();
@@ -95,26 +95,26 @@ pub fn by_platform(description: &str, fields: impl Iterator<Item = (&'static str
     })
 }
 
-/// Stands for an enum of the domain, whose schema is a named one.
-pub struct Word<T>(PhantomData<T>);
+/// Describes a `text_enum!` by a named schema of its values.
+pub struct TextEnum<T>(PhantomData<T>);
 
-/// Implements [`JsonSchema`] for the [`Word`]s: their names in the document, and the enums.
-macro_rules! words {
+/// Implements [`JsonSchema`] for the [`TextEnum`]s: their names in the document, and the enums.
+macro_rules! text_enums {
     ($($name:ident in $module:path),+ $(,)?) => {
-        $(impl JsonSchema for Word<$module> {
+        $(impl JsonSchema for TextEnum<$module> {
             fn schema_name() -> Cow<'static, str> {
                 stringify!($name).into()
             }
 
             fn json_schema(_: &mut SchemaGenerator) -> Schema {
-                let words: Vec<&str> = <$module>::ALL.iter().map(|v| v.as_str()).collect();
-                json_schema!({ "type": "string", "enum": words })
+                let values: Vec<&str> = <$module>::ALL.iter().map(|v| v.as_str()).collect();
+                json_schema!({ "type": "string", "enum": values })
             }
         })+
     };
 }
 
-words! {
+text_enums! {
     AuthorizationTarget in crier_domain::platform::ConnectTarget,
     AiLength in crier_domain::ai::Length,
     AiQuality in crier_domain::ai::Quality,

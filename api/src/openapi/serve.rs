@@ -11,13 +11,13 @@ use crate::pages::body::PageBody;
 use crate::pages::styles;
 use crate::{admission, routes};
 
-/// The route of `/api/public/v1/openapi.json`, relative to the prefix.
+/// Returns the route of `/api/public/v1/openapi.json`, relative to the prefix.
 pub fn document(app: Arc<App>) -> Router {
     let document = Document { app, current: Arc::default() };
     Router::with_path("openapi.json").get(document.clone()).head(document)
 }
 
-/// The document, with days of examples to be filled in.
+/// The document, with placeholders for the days in examples.
 static DOCUMENT: LazyLock<String> = LazyLock::new(|| super::document(&routes::all()).to_string());
 
 #[derive(Clone)]
@@ -26,7 +26,7 @@ struct Document {
     current: Arc<Mutex<Option<DocumentOfDay>>>,
 }
 
-/// The document as it is served on a day.
+/// The document as served on one day.
 struct DocumentOfDay {
     day: NaiveDate,
     body: Arc<PageBody>,

@@ -13,17 +13,17 @@ use crate::error::{ApiError, ErrorCode, Result};
 /// The maximum size of a JSON body, in bytes.
 pub const MAX_JSON_BYTES: usize = 1 << 20;
 
-/// Reads the whole body. Fails as soon as it is known to be too large, or when it arrives too slowly.
-pub async fn read(req: &mut Request, pace: MinRate) -> Result<Bytes> {
+/// Reads the whole body. Fails as soon as the body is known to be too large, or if it arrives too slowly.
+pub async fn read(req: &mut Request, rate: MinRate) -> Result<Bytes> {
     let too_large = || ApiError::too_large(MAX_JSON_BYTES);
-    let announced = req.headers().get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
-    if announced.is_some_and(|n| n > MAX_JSON_BYTES as u64) {
+    let content_length = req.headers().get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
+    if content_length.is_some_and(|n| n > MAX_JSON_BYTES as u64) {
         return Err(too_large());
     }
     let mut all = BytesMut::new();
-    let mut arriving = BodyReader::of(req, pace);
-    while let Some(data) = arriving.next().await {
-        let data = data.map_err(BodyError::refusal)?;
+    let mut reader = BodyReader::of(req, rate);
+    while let Some(data) = reader.next().await {
+        let data = data.map_err(BodyError::into_api_error)?;
         if all.len() + data.len() > MAX_JSON_BYTES {
             return Err(too_large());
         }
@@ -57,7 +57,7 @@ pub fn parse(headers: &HeaderMap, raw: &[u8], optional: bool) -> Result<Map<Stri
             let message = format!("The body has {MAX_VALUES} values or more. Send it in several requests.");
             Err(ApiError::new(ErrorCode::PayloadTooLarge, message))
         }
-        Err(JsonError::Broken(error)) => {
+        Err(JsonError::Syntax(error)) => {
             Err(invalid(format!("The body is not valid JSON (line {}, column {}).", error.line(), error.column())))
         }
     }

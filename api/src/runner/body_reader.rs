@@ -1,5 +1,5 @@
-//! Reads request bodies with a minimum transfer rate, however the client spreads its bytes. Responses have one, too
-//! ([`crate::connections`]).
+//! Reads request bodies with a minimum transfer rate, regardless of how the client spaces its bytes. Responses also
+//! have a minimum rate ([`crate::connections`]).
 
 use std::time::{Duration, Instant};
 
@@ -30,48 +30,49 @@ impl Default for MinRate {
 /// dropped after at most the grace, whatever it sent before.
 #[derive(Clone, Copy, Debug)]
 pub struct TimeBudget {
-    pace: MinRate,
+    rate: MinRate,
     left: Duration,
 }
 
 impl TimeBudget {
-    pub fn new(pace: MinRate) -> Self {
-        Self { pace, left: pace.grace }
+    pub fn new(rate: MinRate) -> Self {
+        Self { rate, left: rate.grace }
     }
 
-    pub fn came(&mut self, waited: Duration, bytes: usize) {
-        let earned = Duration::from_secs_f64(bytes as f64 / self.pace.bytes_per_second.max(1) as f64);
-        self.left = (self.left.saturating_sub(waited) + earned).min(self.pace.grace);
+    /// Records a wait for the client and the bytes that arrived after it.
+    pub fn record(&mut self, waited: Duration, bytes: usize) {
+        let earned = Duration::from_secs_f64(bytes as f64 / self.rate.bytes_per_second.max(1) as f64);
+        self.left = (self.left.saturating_sub(waited) + earned).min(self.rate.grace);
     }
 
     /// Returns whether the client has fallen behind by more than the grace.
-    pub fn is_spent(&self) -> bool {
+    pub fn is_exhausted(&self) -> bool {
         self.left.is_zero()
     }
 }
 
-/// Why the rest of a body could not be read.
+/// The reason why a body could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
     #[error("the client sends too slowly")]
     Slow(MinRate),
     #[error("the body is incomplete")]
-    Broken,
+    Incomplete,
     /// The head of a multipart part is longer than the limit.
     #[error("the headers of a part are too long")]
     LongHead,
 }
 
 impl BodyError {
-    pub fn refusal(self) -> ApiError {
+    pub fn into_api_error(self) -> ApiError {
         let message = match self {
-            Self::Slow(pace) => format!(
+            Self::Slow(rate) => format!(
                 "The body arrived too slowly: at less than {} KiB per second, and more than {} seconds late. Send the \
                  request again.",
-                pace.bytes_per_second >> 10,
-                pace.grace.as_secs()
+                rate.bytes_per_second >> 10,
+                rate.grace.as_secs()
             ),
-            Self::Broken => "The body is incomplete. Send the request again.".to_owned(),
+            Self::Incomplete => "The body is incomplete. Send the request again.".to_owned(),
             Self::LongHead => "The form could not be read: the headers of a part are too long.".to_owned(),
         };
         ApiError::new(ErrorCode::InvalidJson, message)
@@ -85,22 +86,22 @@ pub struct BodyReader<'r> {
 }
 
 impl<'r> BodyReader<'r> {
-    pub fn of(req: &'r mut Request, pace: MinRate) -> Self {
-        Self { body: req.body_mut(), budget: TimeBudget::new(pace) }
+    pub fn of(req: &'r mut Request, rate: MinRate) -> Self {
+        Self { body: req.body_mut(), budget: TimeBudget::new(rate) }
     }
 
     /// Returns the next bytes, or `None` at the end. Only the time spent waiting for the client counts.
     pub async fn next(&mut self) -> Option<Result<Bytes, BodyError>> {
         loop {
-            let began = Instant::now();
+            let started = Instant::now();
             let Ok(frame) = tokio::time::timeout(self.budget.left, self.body.next()).await else {
-                return Some(Err(BodyError::Slow(self.budget.pace)));
+                return Some(Err(BodyError::Slow(self.budget.rate)));
             };
             let data = match frame? {
                 Ok(frame) => frame.into_data().unwrap_or_default(),
-                Err(_) => return Some(Err(BodyError::Broken)),
+                Err(_) => return Some(Err(BodyError::Incomplete)),
             };
-            self.budget.came(began.elapsed(), data.len());
+            self.budget.record(started.elapsed(), data.len());
             if !data.is_empty() {
                 return Some(Ok(data));
             }
@@ -112,17 +113,18 @@ impl<'r> BodyReader<'r> {
 mod tests {
     use super::*;
 
-    const PACE: MinRate = MinRate { grace: Duration::from_secs(30), bytes_per_second: 1_000 };
+    const RATE: MinRate = MinRate { grace: Duration::from_secs(30), bytes_per_second: 1_000 };
 
-    /// Returns after how many seconds a client is dropped that sends `bytes` every `every` seconds; `None`: never.
+    /// Returns the seconds after which a client that sends `bytes` every `every` seconds is dropped. `None` if it is
+    /// never dropped.
     fn dropped_after(bytes: usize, every: u64) -> Option<u64> {
-        let mut budget = TimeBudget::new(PACE);
+        let mut budget = TimeBudget::new(RATE);
         for n in 0..100_000 {
             let waited = Duration::from_secs(every);
             if waited >= budget.left {
                 return Some(n * every + budget.left.as_secs());
             }
-            budget.came(waited, bytes);
+            budget.record(waited, bytes);
         }
         None
     }
@@ -143,8 +145,8 @@ mod tests {
 
     #[test]
     fn an_initial_burst_does_not_extend_the_deadline() {
-        let mut budget = TimeBudget::new(PACE);
-        budget.came(Duration::ZERO, 25 << 20);
-        assert_eq!(budget.left, PACE.grace);
+        let mut budget = TimeBudget::new(RATE);
+        budget.record(Duration::ZERO, 25 << 20);
+        assert_eq!(budget.left, RATE.grace);
     }
 }

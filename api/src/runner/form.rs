@@ -1,5 +1,5 @@
-//! Multipart forms with a file. The file is streamed into a spool, so no upload is held in memory. Nothing is received
-//! that does not fit into the workspace's plan or the limit of all spools.
+//! Reads multipart forms with a file. The file is streamed into a spool, so no upload is held in memory. A file that
+//! does not fit into the workspace's plan or the limit of all spools is not received.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,23 +19,23 @@ use crate::error::{ApiError, ErrorCode, Result};
 use crate::routes::media::storage_full;
 
 /// The name of the part that contains the file.
-const FILE: &str = "file";
-/// How many bytes a form may have beside its file: the heads of its parts and its texts. An upload may also exceed the
-/// remaining storage by this much, because what is stored of a picture is often smaller than the file.
+const FILE_PART: &str = "file";
+/// The maximum size of a form without its file, in bytes: the heads of its parts and its texts. An upload may also
+/// exceed the remaining storage by this much, because a stored image is often smaller than the file.
 const MAX_NON_FILE_BYTES: u64 = 64 << 10;
 const MAX_PARTS: usize = 32;
 /// The longest boundary (RFC 2046). The parser searches for it again with each chunk.
 const MAX_BOUNDARY: usize = 70;
 /// The maximum size of a part's head. The parser scans it again with each chunk.
 const MAX_HEAD: usize = 16 << 10;
-/// The chunk size while a head is read: the parser may buffer two chunks before it looks at them.
-const HEAD_PIECE: usize = 4 << 10;
+/// The chunk size while a head is read. The parser may buffer two chunks before it parses them.
+const HEAD_CHUNK: usize = 4 << 10;
 
 /// A completely received form.
 pub struct Form {
     pub texts: Map<String, Value>,
     pub file: Option<UploadedFile>,
-    /// The names of the other parts that are files; their content is dropped.
+    /// The names of the other file parts, whose content is dropped.
     pub other_files: Vec<String>,
     /// Identifies the form's content, independent of the boundary.
     pub digest: Vec<u8>,
@@ -45,7 +45,7 @@ pub struct Form {
 #[derive(Clone, Copy, Debug)]
 pub struct FileLimits {
     pub max_bytes: u64,
-    /// The remaining storage of the plan; `None`: no limit.
+    /// The remaining storage of the plan. `None` if there is no limit.
     pub remaining_bytes: Option<u64>,
     /// The plan's storage, for the error message.
     pub storage_mib: Option<u64>,
@@ -64,51 +64,54 @@ impl FileLimits {
     }
 }
 
-/// Reads the form. Fails as soon as it is known to be too large; with a `Content-Length`, before a byte is read.
+/// Reads the form. Fails as soon as the form is known to be too large; with a `Content-Length`, before a byte is read.
 pub async fn read(
     req: &mut Request,
-    bounds: FileLimits,
+    limits: FileLimits,
     spools: &Spools,
     workspace_id: i64,
-    pace: MinRate,
+    rate: MinRate,
 ) -> Result<Form> {
-    let announced = req.headers().get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
-    // The size of the parts beside the file is not known yet.
-    bounds.check(announced.unwrap_or_default().saturating_sub(MAX_NON_FILE_BYTES))?;
+    let content_length = req.headers().get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
+    // The size of the other parts is not known yet.
+    limits.check(content_length.unwrap_or_default().saturating_sub(MAX_NON_FILE_BYTES))?;
     let content_type = req.headers().get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default().to_owned();
     let boundary = multer::parse_boundary(&content_type).map_err(|error| match error {
-        multer::Error::NoBoundary => broken("its Content-Type has no boundary"),
+        multer::Error::NoBoundary => unreadable_form("its Content-Type has no boundary"),
         _ => ApiError::new(
             ErrorCode::UnsupportedMediaType,
             "This endpoint requires a form with a file. Send it as `multipart/form-data`.",
         ),
     })?;
     if boundary.len() > MAX_BOUNDARY {
-        return Err(broken(&format!("its boundary is longer than {MAX_BOUNDARY} characters")));
+        return Err(unreadable_form(&format!("its boundary is longer than {MAX_BOUNDARY} characters")));
     }
-    let spool =
-        spools.open(workspace_id, announced.unwrap_or_default().min(bounds.max_bytes)).await.map_err(unwritable)?;
-    let body = stream::unfold(BodyReader::of(req, pace), |mut arriving| async {
-        let data = arriving.next().await?;
-        Some((data, arriving))
+    let spool = spools
+        .open(workspace_id, content_length.unwrap_or_default().min(limits.max_bytes))
+        .await
+        .map_err(spool_error)?;
+    let body = stream::unfold(BodyReader::of(req, rate), |mut reader| async {
+        let data = reader.next().await?;
+        Some((data, reader))
     });
-    receive(body, boundary, bounds, spool).await
+    receive(body, boundary, limits, spool).await
 }
 
 async fn receive<E>(
     body: impl Stream<Item = std::result::Result<Bytes, E>> + Send,
     boundary: String,
-    bounds: FileLimits,
+    limits: FileLimits,
     spool: Spool,
 ) -> Result<Form>
 where
     E: Into<Box<dyn std::error::Error + Send + Sync>> + Send + 'static,
 {
-    let limits = Constraints::new().size_limit(SizeLimit::new().whole_stream(bounds.max_bytes + MAX_NON_FILE_BYTES));
-    let awaited = HeadByteCounter::default();
-    let mut parts = Multipart::with_constraints(split_chunks(body, awaited.clone()), boundary, limits);
+    let constraints =
+        Constraints::new().size_limit(SizeLimit::new().whole_stream(limits.max_bytes + MAX_NON_FILE_BYTES));
+    let head_bytes = HeadByteCounter::default();
+    let mut parts = Multipart::with_constraints(split_chunks(body, head_bytes.clone()), boundary, constraints);
     let mut form = FormReader {
-        bounds,
+        limits,
         spool: Some(spool),
         parts: 0,
         texts: Map::new(),
@@ -117,8 +120,10 @@ where
         other_files: Vec::new(),
         hash: Sha256::new(),
     };
-    while let Some(part) = awaited.head(parts.next_field()).await.map_err(|error| refused(error, bounds.max_bytes))? {
-        form.take(part).await?;
+    while let Some(part) =
+        head_bytes.head(parts.next_field()).await.map_err(|error| form_error(error, limits.max_bytes))?
+    {
+        form.read_part(part).await?;
     }
     let (texts, file, other_files) = (form.texts, form.file, form.other_files);
     Ok(Form { texts, file, other_files, digest: form.hash.finalize().to_vec() })
@@ -130,53 +135,53 @@ struct HeadByteCounter(Arc<AtomicUsize>);
 
 /// The counter starts from this value while a part's content is read: content goes straight to the spool and has no
 /// limit here.
-const CONTENT: usize = usize::MAX / 2;
+const OUTSIDE_HEAD: usize = usize::MAX / 2;
 
 impl HeadByteCounter {
     async fn head<T>(&self, next: impl Future<Output = T>) -> T {
         self.0.store(0, Ordering::Relaxed);
         let found = next.await;
-        self.0.store(CONTENT, Ordering::Relaxed);
+        self.0.store(OUTSIDE_HEAD, Ordering::Relaxed);
         found
     }
 
     /// Returns how many bytes of the current head were received, or `None` outside of a head.
     fn so_far(&self) -> Option<usize> {
-        Some(self.0.load(Ordering::Relaxed)).filter(|came| *came < CONTENT)
+        Some(self.0.load(Ordering::Relaxed)).filter(|received| *received < OUTSIDE_HEAD)
     }
 }
 
 type ChunkResult = std::result::Result<Bytes, Box<dyn std::error::Error + Send + Sync>>;
 
-/// Passes the body on in small chunks; otherwise the parser would buffer everything available before it looks at any of
+/// Splits the body into small chunks. Otherwise, the parser would buffer everything available before it parses any of
 /// it.
 fn split_chunks<E>(
     body: impl Stream<Item = std::result::Result<Bytes, E>> + Send,
-    awaited: HeadByteCounter,
+    head_bytes: HeadByteCounter,
 ) -> impl Stream<Item = ChunkResult> + Send
 where
     E: Into<Box<dyn std::error::Error + Send + Sync>> + Send + 'static,
 {
-    stream::unfold((Box::pin(body), awaited, Bytes::new()), |(mut body, awaited, mut rest)| async {
+    stream::unfold((Box::pin(body), head_bytes, Bytes::new()), |(mut body, head_bytes, mut rest)| async {
         tokio::task::yield_now().await;
-        if awaited.so_far().is_some_and(|came| came > MAX_HEAD) {
-            return Some((Err(BodyError::LongHead.into()), (body, awaited, rest)));
+        if head_bytes.so_far().is_some_and(|received| received > MAX_HEAD) {
+            return Some((Err(BodyError::LongHead.into()), (body, head_bytes, rest)));
         }
         if rest.is_empty() {
             rest = match body.next().await? {
                 Ok(bytes) => bytes,
-                Err(error) => return Some((Err(error.into()), (body, awaited, rest))),
+                Err(error) => return Some((Err(error.into()), (body, head_bytes, rest))),
             };
         }
-        let most = if awaited.so_far().is_some() { HEAD_PIECE } else { usize::MAX };
-        let piece = rest.split_to(rest.len().min(most));
-        awaited.0.fetch_add(piece.len(), Ordering::Relaxed);
-        Some((Ok(piece), (body, awaited, rest)))
+        let max = if head_bytes.so_far().is_some() { HEAD_CHUNK } else { usize::MAX };
+        let chunk = rest.split_to(rest.len().min(max));
+        head_bytes.0.fetch_add(chunk.len(), Ordering::Relaxed);
+        Some((Ok(chunk), (body, head_bytes, rest)))
     })
 }
 
 struct FormReader {
-    bounds: FileLimits,
+    limits: FileLimits,
     /// `None` once the file part has begun.
     spool: Option<Spool>,
     parts: usize,
@@ -188,10 +193,10 @@ struct FormReader {
 }
 
 impl FormReader {
-    async fn take(&mut self, mut part: Field<'_>) -> Result<()> {
+    async fn read_part(&mut self, mut part: Field<'_>) -> Result<()> {
         self.parts += 1;
         if self.parts > MAX_PARTS {
-            return Err(broken(&format!("it has more than {MAX_PARTS} parts")));
+            return Err(unreadable_form(&format!("it has more than {MAX_PARTS} parts")));
         }
         let name = part.name().unwrap_or_default().to_owned();
         let file_name = part.file_name().map(str::to_owned);
@@ -200,41 +205,42 @@ impl FormReader {
             self.hash.update(value.map_or(u64::MAX, |s| s.len() as u64).to_be_bytes());
             self.hash.update(value.unwrap_or_default());
         }
-        if name == FILE {
-            return self.take_file(&mut part, file_name).await;
+        if name == FILE_PART {
+            return self.read_file_part(&mut part, file_name).await;
         }
-        let text = self.take_text(&mut part).await?;
+        let text = self.read_text_part(&mut part).await?;
         // Other files are counted and dropped, like unknown fields.
         if file_name.is_some() {
             self.other_files.push(name);
         } else {
-            let text = String::from_utf8(text).map_err(|_| broken("its text fields are not UTF-8"))?;
+            let text = String::from_utf8(text).map_err(|_| unreadable_form("its text fields are not UTF-8"))?;
             self.texts.insert(name, Value::String(text));
         }
         Ok(())
     }
 
-    async fn take_file(&mut self, part: &mut Field<'_>, name: Option<String>) -> Result<()> {
+    async fn read_file_part(&mut self, part: &mut Field<'_>, name: Option<String>) -> Result<()> {
         let Some(mut spool) = self.spool.take() else {
-            return Err(ApiError::field(FILE, "Send only one file per request."));
+            return Err(ApiError::field(FILE_PART, "Send only one file per request."));
         };
         let mut hash = Sha256::new();
-        while let Some(chunk) = part.chunk().await.map_err(|error| refused(error, self.bounds.max_bytes))? {
-            self.bounds.check(spool.size() + chunk.len() as u64)?;
+        while let Some(chunk) = part.chunk().await.map_err(|error| form_error(error, self.limits.max_bytes))? {
+            self.limits.check(spool.size() + chunk.len() as u64)?;
             hash.update(&chunk);
-            spool.write(&chunk).await.map_err(unwritable)?;
+            spool.write(&chunk).await.map_err(spool_error)?;
         }
         self.hash.update(hash.finalize());
-        self.file = Some(UploadedFile { name, bytes: spool.finish().await.map_err(|error| unwritable(error.into()))? });
+        self.file =
+            Some(UploadedFile { name, bytes: spool.finish().await.map_err(|error| spool_error(error.into()))? });
         Ok(())
     }
 
-    async fn take_text(&mut self, part: &mut Field<'_>) -> Result<Vec<u8>> {
+    async fn read_text_part(&mut self, part: &mut Field<'_>) -> Result<Vec<u8>> {
         let mut text = Vec::new();
-        while let Some(chunk) = part.chunk().await.map_err(|error| refused(error, self.bounds.max_bytes))? {
+        while let Some(chunk) = part.chunk().await.map_err(|error| form_error(error, self.limits.max_bytes))? {
             self.text_bytes += chunk.len() as u64;
             if self.text_bytes > MAX_NON_FILE_BYTES {
-                return Err(broken(&format!("its text fields have more than {MAX_NON_FILE_BYTES} bytes")));
+                return Err(unreadable_form(&format!("its text fields have more than {MAX_NON_FILE_BYTES} bytes")));
             }
             text.extend_from_slice(&chunk);
         }
@@ -243,27 +249,27 @@ impl FormReader {
     }
 }
 
-fn refused(error: multer::Error, most: u64) -> ApiError {
+fn form_error(error: multer::Error, max: u64) -> ApiError {
     match error {
-        multer::Error::StreamSizeExceeded { .. } => too_large(most),
+        multer::Error::StreamSizeExceeded { .. } => too_large(max),
         multer::Error::StreamReadFailed(why) if why.is::<BodyError>() => match why.downcast::<BodyError>() {
-            Ok(lost) => lost.refusal(),
-            Err(_) => broken("it is incomplete"),
+            Ok(error) => error.into_api_error(),
+            Err(_) => unreadable_form("it is incomplete"),
         },
-        _ => broken("it is incomplete or not valid multipart/form-data"),
+        _ => unreadable_form("it is incomplete or not valid multipart/form-data"),
     }
 }
 
-fn broken(why: &str) -> ApiError {
+fn unreadable_form(why: &str) -> ApiError {
     ApiError::new(ErrorCode::InvalidJson, format!("The form could not be read: {why}."))
 }
 
-fn too_large(most: u64) -> ApiError {
-    let message = format!("The file is larger than the maximum of {} MiB.", most >> 20);
+fn too_large(max: u64) -> ApiError {
+    let message = format!("The file is larger than the maximum of {} MiB.", max >> 20);
     ApiError::new(ErrorCode::PayloadTooLarge, message)
 }
 
-fn unwritable(error: SpoolError) -> ApiError {
+fn spool_error(error: SpoolError) -> ApiError {
     match error {
         SpoolError::Full => ApiError::new(
             ErrorCode::ServiceUnavailable,

@@ -1,7 +1,7 @@
-//! The `Idempotency-Key`s of the writes that run in this process.
+//! The `Idempotency-Key`s of the writes that are running in this process.
 //!
-//! A request that is sent again while the first one runs gets 409 at once, and takes no connection to the database. One
-//! that reaches another process runs there too, but only one of the two can store its response
+//! A request that is sent again while the first one is running gets 409 immediately, and takes no connection to the
+//! database. One that reaches another process runs there too, but only one of the two can store its response
 //! ([`crier_store::idempotency`]).
 
 use std::collections::HashSet;
@@ -9,20 +9,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crier_store::idempotency::IdempotencySlot;
 
-/// The API key's id, and the key.
-type Name = (i64, String);
+/// The API key's id and the `Idempotency-Key`.
+type KeyId = (i64, String);
 
 #[derive(Clone, Default)]
-pub struct InFlightKeys(Arc<Mutex<HashSet<Name>>>);
+pub struct InFlightKeys(Arc<Mutex<HashSet<KeyId>>>);
 
-/// A key in flight, until it is dropped.
+/// A key in flight. Dropping it releases the key.
 pub struct InFlightKey {
     keys: InFlightKeys,
-    name: Name,
+    name: KeyId,
 }
 
 impl InFlightKeys {
-    /// Returns `None` if a request with this key runs.
+    /// Returns `None` if a request with this key is running.
     pub fn enter(&self, slot: &IdempotencySlot) -> Option<InFlightKey> {
         let name = (slot.api_key_id, slot.key.clone());
         let is_new = self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone());

@@ -7,30 +7,30 @@ use std::fmt;
 use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// How many values a body may have; the largest useful body of any endpoint has a third of that.
+/// The maximum number of values in a body. The largest useful body of any endpoint has a third of that.
 pub const MAX_VALUES: usize = 20_000;
 
-/// Why parsing failed.
+/// The reason why parsing failed.
 #[derive(Debug)]
 pub enum JsonError {
     /// More than [`MAX_VALUES`].
     TooMany,
-    Broken(serde_json::Error),
+    Syntax(serde_json::Error),
 }
 
 /// Parses the whole text as one value. If a key occurs twice, the last value counts.
 pub fn parse(raw: &[u8]) -> Result<Value, JsonError> {
-    if commas(raw) >= MAX_VALUES {
+    if count_commas(raw) >= MAX_VALUES {
         return Err(JsonError::TooMany);
     }
     let left = Cell::new(MAX_VALUES);
     let mut from = serde_json::Deserializer::from_slice(raw);
     let read = ValueSeed(&left).deserialize(&mut from).and_then(|value| from.end().map(|()| value));
-    read.map_err(|error| if left.get() == 0 { JsonError::TooMany } else { JsonError::Broken(error) })
+    read.map_err(|error| if left.get() == 0 { JsonError::TooMany } else { JsonError::Syntax(error) })
 }
 
-/// Counts the commas outside of strings: there are at least as many values. Counting costs a tenth of parsing.
-fn commas(raw: &[u8]) -> usize {
+/// Counts the commas outside strings. There are at least as many values. Counting costs a tenth of parsing.
+fn count_commas(raw: &[u8]) -> usize {
     let (mut count, mut in_string, mut escaped) = (0, false, false);
     for byte in raw {
         match byte {
@@ -156,9 +156,9 @@ mod tests {
 
     #[test]
     fn commas_in_strings_are_not_counted() {
-        assert_eq!(commas(br#"{"a,":"b,\",","c":[1,2]}"#), 2);
-        assert_eq!(commas(br#"["\\",",",3]"#), 2);
-        assert_eq!(commas(br#"["open,"#), 0);
+        assert_eq!(count_commas(br#"{"a,":"b,\",","c":[1,2]}"#), 2);
+        assert_eq!(count_commas(br#"["\\",",",3]"#), 2);
+        assert_eq!(count_commas(br#"["open,"#), 0);
     }
 
     #[test]
@@ -175,6 +175,6 @@ mod tests {
         assert!(many(&format!("[{}0]", "[[[0]]],".repeat(MAX_VALUES / 4))));
         assert!(many(&format!("{{{}\"z\":0}}", "\"a\":{},".repeat(MAX_VALUES))));
         // A syntax error before the limit is reported as a syntax error.
-        assert!(matches!(parse("[".repeat(100_000).as_bytes()), Err(JsonError::Broken(_))));
+        assert!(matches!(parse("[".repeat(100_000).as_bytes()), Err(JsonError::Syntax(_))));
     }
 }

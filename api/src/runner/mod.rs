@@ -1,7 +1,7 @@
 //! Runs the checks common to all endpoints, in the contract's order:
 //!
-//! route → key → rate limit → scope → test key on a write → brand membership and role → plan feature → `Idempotency-Key` → body
-//! syntax → the handler (resource → validation → state → caps).
+//! route → key → rate limit → scope → test key on a write → brand membership and role → plan feature →
+//! `Idempotency-Key` → body syntax → the handler (resource → validation → state → caps).
 //!
 //! Salvo does the routing; [`Runner::run`] does everything after it, from top to bottom.
 
@@ -44,8 +44,8 @@ pub use large_bodies::LargeBodySemaphore;
 use unknown::KnownNames;
 pub use unknown::UnknownNames;
 
-/// The endpoints, and the names that each of them knows. They depend on nothing but the program, so that they are built
-/// once for all instances in a process.
+/// The endpoints, and the names that each of them knows. They are the same for all instances in a process, so they are
+/// built only once.
 static ENDPOINTS: LazyLock<Vec<(Arc<Endpoint>, Arc<KnownNames>)>> = LazyLock::new(|| {
     let endpoints = routes::all().into_iter();
     endpoints
@@ -86,18 +86,18 @@ impl salvo::Handler for Runner {
         depot.insert_typed(RouteLabel(self.endpoint.path));
         let request_id = depot.get_typed::<RequestId>().map(|id| id.0.clone()).unwrap_or_default();
         let run = AssertUnwindSafe(self.run(req, res, &request_id)).catch_unwind();
-        let outcome = run.await.unwrap_or_else(|panic| Err(reply::panic_error(&panic)));
-        match outcome {
-            Ok(Some(response)) => reply::success(res, response),
-            // The file is on its way.
+        let result = run.await.unwrap_or_else(|panic| Err(reply::panic_error(&panic)));
+        match result {
+            Ok(Some(response)) => reply::write_success(res, response),
+            // The file was already written to `res`.
             Ok(None) => {}
-            Err(error) => reply::refusal(&self.app, res, &error, &request_id),
+            Err(error) => reply::write_error(&self.app, res, &error, &request_id),
         }
     }
 }
 
 impl Runner {
-    /// Returns the response; `None`: it was written to `res`.
+    /// Returns the response. `None` if it was already written to `res`.
     pub async fn run(&self, req: &mut Request, res: &mut Response, request_id: &str) -> Result<Option<ApiResponse>> {
         let ids = self.ids(req).ok_or_else(ApiError::no_route)?;
         let brand_id = ids.iter().find(|(name, _)| *name == "brand").map(|(_, id)| *id);
@@ -141,13 +141,14 @@ impl Runner {
             HandlerKind::Reads(handler) => {
                 if let Some(body) = &self.endpoint.body {
                     let raw = body::read(req, self.app.min_rate).await?;
-                    let parse = || set_json_body(&mut cx, &self.known, body.form, req, &raw);
+                    let parse = || set_json_body(&mut cx, &self.known, body.format, req, &raw);
                     self.app.large_bodies.run(raw.len(), parse).await?;
                 }
                 unknown::write_header(&self.endpoint, &mut cx, res);
                 let mut conn = self.app.store.read().await?;
                 if self.endpoint.shape == ResponseShape::Pages {
-                    // Not before: while this waited for its connection, others may have used up the budget.
+                    // Checked only here, because other requests may have used up the budget while this one waited for
+                    // its connection.
                     self.app.outgoing.check_caller(pagination::MAX_BYTES, &cx.caller)?;
                 }
                 handler.call(&cx, &mut conn).await.map(Some)
@@ -161,13 +162,13 @@ impl Runner {
         }
     }
 
-    /// Returns whether the endpoint serves records that are left from a plan with its features, and there are any.
+    /// Returns whether the endpoint serves records from an earlier plan with its features, and there are any.
     async fn has_leftovers(&self, caller: &Caller, brand_id: Option<i64>, record: &KeyRecord) -> Result<bool> {
         if !self.endpoint.serves_leftovers {
             return Ok(false);
         }
         if record.exists() {
-            // A repeated deletion gets its stored response, although the last record may be gone.
+            // A repeated deletion gets its stored response, even if it deleted the last record.
             return Ok(true);
         }
         let mut conn = self.app.store.read().await?;
@@ -189,7 +190,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Returns the ids in the path; `None` if one is not a whole number of at most 63 bits, from 1 on.
+    /// Returns the ids in the path. `None` if one is not a positive integer of at most 63 bits.
     fn ids(&self, req: &Request) -> Option<Vec<(&'static str, i64)>> {
         let id = |name: &'static str| {
             let id: i64 = req.params().get(name)?.parse().ok()?;
@@ -209,9 +210,9 @@ impl Runner {
     }
 }
 
-/// Parses a JSON body into the context, and looks for unknown fields in it.
-fn set_json_body(cx: &mut Context, known: &KnownNames, form: BodyFormat, req: &Request, raw: &[u8]) -> Result<()> {
-    cx.body = body::parse(req.headers(), raw, form == BodyFormat::OptionalJson)?;
+/// Parses a JSON body into the context and checks it for unknown fields.
+fn set_json_body(cx: &mut Context, known: &KnownNames, format: BodyFormat, req: &Request, raw: &[u8]) -> Result<()> {
+    cx.body = body::parse(req.headers(), raw, format == BodyFormat::OptionalJson)?;
     cx.unknown.check_body(known, &cx.body);
     Ok(())
 }

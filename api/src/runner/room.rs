@@ -1,5 +1,5 @@
-//! Room for what a request adds: on the disk, and for texts in the plan's storage. (Files take their room in the plan's
-//! storage when they are stored.)
+//! Checks that there is room for what a request adds: on the disk and, for texts, in the plan's storage. (Files are
+//! checked against the plan's storage when they are stored.)
 
 use crier_domain::plan::StorageUsage;
 use crier_store::{Tx, files};
@@ -8,11 +8,11 @@ use crate::context::Context;
 use crate::endpoint::Growth;
 use crate::error::{ApiError, ErrorCode, Result};
 
-/// A body of at most this size is small: it may change a record while the disk is almost full, and what it adds to the
-/// storage needs no look if there is plenty of room.
+/// The maximum size of a small body, in bytes. It may change a record while the disk is almost full, and the storage is
+/// not queried if there is plenty of room.
 const SMALL_BODY: usize = 16 << 10;
-/// How much more than its text a record may count.
-const MARGIN: i64 = 8 << 10;
+/// The maximum by which the size of a stored record exceeds that of its text, in bytes.
+const MAX_RECORD_OVERHEAD: i64 = 8 << 10;
 
 /// Fails while the disk is almost full, if the request would create something.
 pub fn check_disk_for_creation(cx: &Context) -> Result<()> {
@@ -34,16 +34,16 @@ fn check_disk(cx: &Context) -> Result<()> {
 }
 
 /// Fails if texts that were written in this transaction do not fit into the plan's storage. A small request that is far
-/// from the limit needs no statement. A large one holds the lock on the workspace's count, so that two concurrent ones
-/// cannot both take the last room.
+/// from the limit needs no query. A large one holds the lock on the workspace's count, so that two concurrent requests
+/// cannot both use the last of the storage.
 pub async fn check_texts(cx: &Context, tx: &mut Tx) -> Result<()> {
     if !matches!(cx.growth, Growth::Texts | Growth::Files) || cx.plan.storage_mib.is_none() {
         return Ok(());
     }
     let before = cx.caller.stored;
-    let added = i64::try_from(cx.body_size).unwrap_or(i64::MAX).saturating_add(MARGIN);
-    let most = StorageUsage { texts: before.texts.saturating_add(added), ..before };
-    if cx.body_size <= SMALL_BODY && cx.plan.has_room_for_texts(most) {
+    let added = i64::try_from(cx.body_size).unwrap_or(i64::MAX).saturating_add(MAX_RECORD_OVERHEAD);
+    let upper_bound = StorageUsage { texts: before.texts.saturating_add(added), ..before };
+    if cx.body_size <= SMALL_BODY && cx.plan.has_room_for_texts(upper_bound) {
         return Ok(());
     }
     let after = files::usage(tx, cx.caller.workspace_id).await?;

@@ -1,7 +1,7 @@
-//! Finds the fields and query parameters of a request that its endpoint does not know. One that is near a known name is a
-//! typo, and refused with the other problems of the request, so that it never publishes something else than was meant.
-//! The others are ignored, and named in the response header `Crier-Ignored-Fields`. An idempotent replay has the header as
-//! well: it depends on the request alone.
+//! Finds the fields and query parameters of a request that its endpoint does not know. A name near a known one is
+//! treated as a typo and rejected with the other problems of the request, so that a typo never changes what is
+//! published. The others are ignored, and listed in the response header `Crier-Ignored-Fields`. An idempotent replay
+//! also has the header, because it depends only on the request.
 
 use http::{HeaderName, HeaderValue};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
@@ -20,25 +20,25 @@ pub use names::KnownNames;
 use names::{KnownFields, KnownValue};
 
 const HEADER: HeaderName = HeaderName::from_static("crier-ignored-fields");
-/// How many names the header has, and how many bytes; `...` follows if there are more.
+/// The maximum number of names in the header, and their maximum size. `...` follows if there are more.
 const MAX_NAMES: usize = 20;
 const MAX_BYTES: usize = 1_000;
-const MORE: &str = "...";
-/// Stands for a name without a letter.
-const EMPTY: &str = "\"\"";
-/// How many elements of a list are looked at; a longer list is refused for its length.
+const ELLIPSIS: &str = "...";
+/// Represents an empty name.
+const EMPTY_NAME: &str = "\"\"";
+/// The maximum number of elements of a list that are checked. A longer list is rejected because of its length.
 const MAX_ELEMENTS: usize = 1_000;
-/// What is percent-encoded in a name; all that is not ASCII is, too.
-const ESCAPED: &AsciiSet = &CONTROLS.add(b' ').add(b',').add(b'%').add(b'"');
+/// The ASCII characters that are percent-encoded in a name. Non-ASCII characters are always percent-encoded.
+const ESCAPED_CHARS: &AsciiSet = &CONTROLS.add(b' ').add(b',').add(b'%').add(b'"');
 
 /// The unknown names of a request.
 #[derive(Debug, Default)]
 pub struct UnknownNames {
-    /// Those that are near a known one.
+    /// The problems of names that are near a known one.
     pub typos: FieldProblems,
     ignored: Vec<String>,
     bytes: usize,
-    more: bool,
+    has_more: bool,
 }
 
 impl UnknownNames {
@@ -58,7 +58,7 @@ impl UnknownNames {
         }
     }
 
-    /// Adds the unknown parts of a form: texts, and files beside the one that is taken.
+    /// Adds the unknown parts of a form: texts, and files other than the expected one.
     pub fn check_form(&mut self, known: &KnownNames, texts: &Map<String, Value>, other_files: &[String]) {
         let Some(fields) = &known.body else { return };
         let unknown_texts = texts.keys().filter(|name| fields.get(name).is_none());
@@ -102,7 +102,7 @@ impl UnknownNames {
         }
     }
 
-    /// `path` is that of the object, with a trailing dot.
+    /// `path`: the path of the object, with a trailing dot.
     fn add(&mut self, path: &str, name: &str, what: &str, near: Option<&str>) {
         match near {
             Some(near) if self.typos.len() < MAX_PROBLEMS => {
@@ -116,19 +116,19 @@ impl UnknownNames {
 
     /// Adds a name to those that the header lists.
     fn ignore(&mut self, path: &str, name: &str) {
-        if self.more {
+        if self.has_more {
             return;
         }
         let start: String = path.chars().chain(name.chars()).take(MAX_BYTES + 1).collect();
         let escaped = match start.as_str() {
-            "" => EMPTY.to_owned(),
-            start => utf8_percent_encode(start, ESCAPED).to_string(),
+            "" => EMPTY_NAME.to_owned(),
+            start => utf8_percent_encode(start, ESCAPED_CHARS).to_string(),
         };
         if self.ignored.contains(&escaped) {
             return;
         }
         if self.ignored.len() == MAX_NAMES || self.bytes + escaped.len() > MAX_BYTES {
-            self.more = true;
+            self.has_more = true;
             return;
         }
         self.bytes += escaped.len();
@@ -137,12 +137,13 @@ impl UnknownNames {
 
     /// Returns the header's value; `None` if nothing was ignored.
     fn header(&self) -> Option<HeaderValue> {
-        let names: Vec<&str> = self.ignored.iter().map(String::as_str).chain(self.more.then_some(MORE)).collect();
+        let names: Vec<&str> =
+            self.ignored.iter().map(String::as_str).chain(self.has_more.then_some(ELLIPSIS)).collect();
         HeaderValue::from_str(&names.join(", ")).ok().filter(|value| !value.is_empty())
     }
 }
 
-/// Writes the header that names what is ignored of a request, once its body is parsed.
+/// Writes the header that lists the ignored names of a request. Call it after the body is parsed.
 pub fn write_header(endpoint: &Endpoint, cx: &mut Context, res: &mut Response) {
     if let Some(name) = endpoint.ignores.and_then(|ignored| ignored(cx)) {
         cx.unknown.ignore("", name);

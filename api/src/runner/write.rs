@@ -21,13 +21,13 @@ use tracing::Instrument;
 use super::{KnownNames, body, form, room, set_json_body, unknown};
 use crate::admission;
 use crate::context::Context;
-use crate::endpoint::{BodyFormat, Endpoint, FirstStep, HandlerKind, Prepare, Rerender};
+use crate::endpoint::{BodyFormat, Endpoint, FirstStep, HandlerKind, PrepareHandler, Rerender};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::response::ApiResponse;
 
-/// How often a write is attempted when the database aborts it with a serialization error.
+/// The maximum number of attempts of a write that the database aborts with a serialization error.
 const MAX_ATTEMPTS: u32 = 3;
-/// How long an external service may take to answer while a request waits.
+/// The timeout of an external service while a request waits.
 const EXTERNAL_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub async fn run(
@@ -40,37 +40,37 @@ pub async fn run(
 ) -> Result<ApiResponse> {
     let key = require_idempotency_key(req.headers())?;
     if !record.exists() {
-        // Before the body is read, which may be a large file.
+        // Checked before the body is read, because it may be a large file.
         room::check_disk_for_creation(&cx)?;
     }
-    let (arrived, refusal) = receive(endpoint, known, &mut cx, record.exists(), req).await?;
-    cx.body_size = arrived.len();
+    let (body, body_error) = receive(endpoint, known, &mut cx, record.exists(), req).await?;
+    cx.body_size = body.len();
     unknown::write_header(endpoint, &mut cx, res);
     let line = RequestLine { method: req.method().to_string(), path: req.uri().path().to_owned() };
-    let fingerprint = fingerprint(req, &arrived);
+    let fingerprint = fingerprint(req, &body);
     let slot = IdempotencySlot { api_key_id: cx.caller.key_id, key, fingerprint, request: Some(line) };
-    let again = endpoint.rerender.as_ref();
-    let free = match free_or_answered(record.state(&cx.app.store, &slot)?)? {
-        KeyLookup::Answered(answer) => return render(again, cx, answer).await,
+    let rerender = endpoint.rerender.as_ref();
+    let free = match free_or_stored(record.state(&cx.app.store, &slot)?)? {
+        KeyLookup::Stored(response) => return render(rerender, cx, response).await,
         KeyLookup::Free(free) => free,
     };
     let in_flight = cx.app.in_flight.enter(&slot).ok_or_else(ApiError::in_progress)?;
     room::check_disk_for_creation(&cx)?;
     room::check_disk_for_body(&cx)?;
-    if let Some(refusal) = refusal {
-        return Err(refusal);
+    if let Some(body_error) = body_error {
+        return Err(body_error);
     }
     match &endpoint.handler {
         HandlerKind::Reads(_) | HandlerKind::Downloads(_) => Err(ApiError::bug("a read was run as a write")),
         HandlerKind::Writes(begin) => {
-            let finish = cx.app.large_bodies.run(arrived.len(), || begin(&cx)).await;
-            let answer = write_with_retries(&cx, &slot, free, again, |cx, tx| finish.call(cx, tx)).await?;
-            render(again, cx, answer).await
+            let finish = cx.app.large_bodies.run(body.len(), || begin(&cx)).await;
+            let response = write_with_retries(&cx, &slot, free, rerender, |cx, tx| finish.call(cx, tx)).await?;
+            render(rerender, cx, response).await
         }
         HandlerKind::TwoSteps { prepare, first } => {
-            let free = match first.holds() {
+            let free = match first.needs_lease() {
                 true => match lease_key(&cx.app.store, &slot, free).await? {
-                    KeyLookup::Answered(answer) => return render(again, cx, answer).await,
+                    KeyLookup::Stored(response) => return render(rerender, cx, response).await,
                     KeyLookup::Free(leased) => leased,
                 },
                 false => free,
@@ -88,8 +88,8 @@ pub async fn run(
     }
 }
 
-/// Reads the body into the context. Returns the bytes that identify it. A parse error is returned inside, because the
-/// state of the key is reported before problems of the body.
+/// Reads the body into the context. Returns the bytes that identify it. A parse error is part of the result, because
+/// the state of the key is reported before problems of the body.
 async fn receive(
     endpoint: &Endpoint,
     known: &KnownNames,
@@ -98,11 +98,11 @@ async fn receive(
     req: &mut Request,
 ) -> Result<(Bytes, Option<ApiError>)> {
     let Some(body) = &endpoint.body else { return Ok((Bytes::new(), None)) };
-    if body.form == BodyFormat::Multipart {
+    if body.format == BodyFormat::Multipart {
         return receive_form(known, cx, key_is_known, req).await;
     }
     let (raw, app) = (body::read(req, cx.app.min_rate).await?, cx.app.clone());
-    let parsed = app.large_bodies.run(raw.len(), || set_json_body(cx, known, body.form, req, &raw)).await;
+    let parsed = app.large_bodies.run(raw.len(), || set_json_body(cx, known, body.format, req, &raw)).await;
     Ok((raw, parsed.err()))
 }
 
@@ -112,8 +112,8 @@ async fn receive_form(
     key_is_known: bool,
     req: &mut Request,
 ) -> Result<(Bytes, Option<ApiError>)> {
-    let (bounds, spools) = (load_file_limits(cx, key_is_known).await?, cx.app.library.spools());
-    match form::read(req, bounds, spools, cx.caller.workspace_id, cx.app.min_rate).await {
+    let (limits, spools) = (load_file_limits(cx, key_is_known).await?, cx.app.library.spools());
+    match form::read(req, limits, spools, cx.caller.workspace_id, cx.app.min_rate).await {
         Ok(form) => {
             cx.unknown.check_form(known, &form.texts, &form.other_files);
             (cx.body, cx.file, cx.other_files) = (form.texts, form.file, form.other_files);
@@ -127,12 +127,12 @@ async fn receive_form(
     }
 }
 
-/// Returns how large a file may be. For a known key the remaining storage is not checked: the file may already be in
-/// the library, and the stored response must be returned even if the storage is full.
+/// Returns the limits of an uploaded file. For a known key, the remaining storage is not checked: the file may already
+/// be in the library, and the stored response must be returned even if the storage is full.
 async fn load_file_limits(cx: &Context, key_is_known: bool) -> Result<form::FileLimits> {
-    let (most, storage_mib) = (cx.app.library.limits().max_bytes, cx.plan.storage_mib);
+    let (max, storage_mib) = (cx.app.library.limits().max_bytes, cx.plan.storage_mib);
     let Some(cap) = cx.plan.storage_bytes() else {
-        return Ok(form::FileLimits { max_bytes: most, remaining_bytes: None, storage_mib });
+        return Ok(form::FileLimits { max_bytes: max, remaining_bytes: None, storage_mib });
     };
     let room = if key_is_known {
         None
@@ -140,7 +140,7 @@ async fn load_file_limits(cx: &Context, key_is_known: bool) -> Result<form::File
         let used = files::usage(&mut cx.app.store.read().await?, cx.caller.workspace_id).await?.total();
         Some(cap.saturating_sub(u64::try_from(used).unwrap_or_default()))
     };
-    Ok(form::FileLimits { max_bytes: most, remaining_bytes: room, storage_mib })
+    Ok(form::FileLimits { max_bytes: max, remaining_bytes: room, storage_mib })
 }
 
 fn require_idempotency_key(headers: &HeaderMap) -> Result<String> {
@@ -166,17 +166,17 @@ fn fingerprint(req: &Request, raw: &[u8]) -> Vec<u8> {
     hash.finalize().to_vec()
 }
 
-/// What a look-up of the key leads to.
+/// The result of looking up a key.
 enum KeyLookup {
-    Answered(ApiResponse),
+    Stored(ApiResponse),
     Free(FreeKey),
 }
 
 /// Fails if the key conflicts with another request.
-fn free_or_answered(found: KeyState) -> Result<KeyLookup> {
+fn free_or_stored(found: KeyState) -> Result<KeyLookup> {
     match found {
         KeyState::Free(free) => Ok(KeyLookup::Free(free)),
-        KeyState::Answered(answer) => Ok(KeyLookup::Answered(answer.into())),
+        KeyState::Answered(response) => Ok(KeyLookup::Stored(response.into())),
         KeyState::Reused => Err(ApiError::key_reused()),
         KeyState::InProgress => Err(ApiError::in_progress()),
     }
@@ -189,9 +189,9 @@ async fn lease_key(store: &Store, slot: &IdempotencySlot, mut free: FreeKey) -> 
             Err(error) if error.is_serialization() => {}
             leased => return Ok(KeyLookup::Free(FreeKey::Leased(leased?))),
         }
-        match free_or_answered(idempotency::look_up(store, slot).await?)? {
-            KeyLookup::Free(again) => free = again,
-            answered => return Ok(answered),
+        match free_or_stored(idempotency::look_up(store, slot).await?)? {
+            KeyLookup::Free(found) => free = found,
+            stored => return Ok(stored),
         }
     }
     Ok(KeyLookup::Free(FreeKey::Leased(try_lease(store, slot, free).await?)))
@@ -207,12 +207,12 @@ async fn try_lease(store: &Store, slot: &IdempotencySlot, free: FreeKey) -> Resu
 async fn two_steps(
     cx: Context,
     slot: IdempotencySlot,
-    prepare: Arc<dyn for<'a> Prepare<'a>>,
+    prepare: Arc<dyn for<'a> PrepareHandler<'a>>,
     first: FirstStep,
     free: FreeKey,
 ) -> Result<ApiResponse> {
-    let held = if let FreeKey::Leased(until) = free { Some(until) } else { None };
-    let lease = Lease { store: cx.app.store.clone(), slot: slot.clone(), held };
+    let leased_until = if let FreeKey::Leased(until) = free { Some(until) } else { None };
+    let lease = Lease { store: cx.app.store.clone(), slot: slot.clone(), leased_until };
     let prepared = match first {
         FirstStep::Upload | FirstStep::Reserve => Ok(prepare.call(&cx).await),
         FirstStep::Query | FirstStep::Lease => tokio::time::timeout(EXTERNAL_TIMEOUT, prepare.call(&cx)).await,
@@ -220,13 +220,13 @@ async fn two_steps(
     let outcome = match prepared {
         Ok(Ok(finish)) => {
             let written = write_with_retries(&cx, &slot, free, None, |cx, tx| finish.call(cx, tx)).await;
-            if !matches!(&written, Ok(answer) if !answer.replayed) {
+            if !matches!(&written, Ok(response) if !response.replayed) {
                 finish.undo(&cx).await;
             }
             written
         }
         Ok(Err(error)) => match look_up_again(&cx.app.store, &slot, free, &error).await? {
-            KeyLookup::Answered(answer) => Ok(answer),
+            KeyLookup::Stored(response) => Ok(response),
             KeyLookup::Free(_) => Err(error),
         },
         Err(_) => Err(ApiError::new(
@@ -238,17 +238,17 @@ async fn two_steps(
     outcome
 }
 
-/// The lease on a key during an external call. If the process dies, the lease expires.
+/// The lease on a key during an external call. It expires if the process dies.
 struct Lease {
     store: Store,
     slot: IdempotencySlot,
-    held: Option<DateTime<Utc>>,
+    leased_until: Option<DateTime<Utc>>,
 }
 
 impl Lease {
-    async fn end(mut self, answered: bool) {
-        if let Some(held) = self.held.take().filter(|_| !answered) {
-            release(&self.store, &self.slot, held).await;
+    async fn end(mut self, is_stored: bool) {
+        if let Some(leased_until) = self.leased_until.take().filter(|_| !is_stored) {
+            release(&self.store, &self.slot, leased_until).await;
         }
     }
 }
@@ -256,17 +256,17 @@ impl Lease {
 impl Drop for Lease {
     /// Also releases the key if the work panics.
     fn drop(&mut self) {
-        if let Some(held) = self.held {
+        if let Some(leased_until) = self.leased_until {
             let (store, slot) = (self.store.clone(), self.slot.clone());
-            tokio::spawn(async move { release(&store, &slot, held).await });
+            tokio::spawn(async move { release(&store, &slot, leased_until).await });
         }
     }
 }
 
-async fn release(store: &Store, slot: &IdempotencySlot, held: DateTime<Utc>) {
+async fn release(store: &Store, slot: &IdempotencySlot, leased_until: DateTime<Utc>) {
     let write = async {
         let mut tx = store.begin().await?;
-        idempotency::release(&mut tx, slot, held).await?;
+        idempotency::release(&mut tx, slot, leased_until).await?;
         tx.commit().await
     };
     if let Err(error) = write.await {
@@ -274,38 +274,38 @@ async fn release(store: &Store, slot: &IdempotencySlot, held: DateTime<Utc>) {
     }
 }
 
-/// Returns the response. One that was too large to store is rendered again, from the current state of its records. If a
-/// record was deleted since, the error is a 404 that says so; the write is not repeated.
-async fn render(again: Option<&Rerender>, mut cx: Context, answer: ApiResponse) -> Result<ApiResponse> {
-    if !answer.is_reference {
-        return Ok(answer);
+/// Returns the response. A response that was too large to store is rendered again from the current state of its
+/// records. If a record has been deleted, the error is a 404 with this reason; the write is not repeated.
+async fn render(rerender: Option<&Rerender>, mut cx: Context, response: ApiResponse) -> Result<ApiResponse> {
+    if !response.is_reference {
+        return Ok(response);
     }
-    let again = again.ok_or_else(|| ApiError::bug("a stored response cannot be rendered again"))?;
-    cx.ids.extend(answer.records.iter().map(|id| (again.record, *id)));
+    let rerender = rerender.ok_or_else(|| ApiError::bug("a stored response cannot be rendered again"))?;
+    cx.ids.extend(response.records.iter().map(|id| (rerender.record, *id)));
     let mut conn = cx.app.store.read().await?;
-    match again.handler.call(&cx, &mut conn).await {
-        Ok(rendered) => Ok(ApiResponse { body: rendered.body, ..answer }),
+    match rerender.handler.call(&cx, &mut conn).await {
+        Ok(rendered) => Ok(ApiResponse { body: rendered.body, ..response }),
         Err(error) if error.code == ErrorCode::NotFound => Err(ApiError::record_deleted()),
         Err(error) => Err(error),
     }
 }
 
-/// Looks the key up again after an error: a refusal may be due to the same request, which was carried out since the key was
-/// looked up, in another process or while the body arrived. No other request carries out one whose key is leased.
+/// Looks up the key again after an error. The request may have been rejected because the same request was carried out
+/// after the first look-up, in another process or while the body arrived. This cannot happen while the key is leased.
 async fn look_up_again(store: &Store, slot: &IdempotencySlot, free: FreeKey, error: &ApiError) -> Result<KeyLookup> {
     let is_failure = error.code.status().is_server_error() && !error.is_serialization();
     if is_failure || matches!(free, FreeKey::Leased(_)) {
         return Ok(KeyLookup::Free(free));
     }
-    free_or_answered(idempotency::look_up(store, slot).await?)
+    free_or_stored(idempotency::look_up(store, slot).await?)
 }
 
-/// Runs the work and stores the response in one transaction. `free`: what was found under the key.
+/// Runs the work and stores the response in one transaction. `free`: the state of the key at the last look-up.
 async fn write_with_retries<W>(
     cx: &Context,
     slot: &IdempotencySlot,
     mut free: FreeKey,
-    again: Option<&Rerender>,
+    rerender: Option<&Rerender>,
     work: W,
 ) -> Result<ApiResponse>
 where
@@ -313,12 +313,12 @@ where
 {
     let mut run = 1;
     loop {
-        let error = match try_write(cx, slot, free, again, &work).await {
-            Ok(answer) => return Ok(answer),
+        let error = match try_write(cx, slot, free, rerender, &work).await {
+            Ok(response) => return Ok(response),
             Err(error) => error,
         };
         match look_up_again(&cx.app.store, slot, free, &error).await? {
-            KeyLookup::Answered(answer) => return Ok(answer),
+            KeyLookup::Stored(response) => return Ok(response),
             KeyLookup::Free(found) => free = found,
         }
         if !error.is_serialization() || run == MAX_ATTEMPTS {
@@ -333,7 +333,7 @@ async fn try_write<W>(
     cx: &Context,
     slot: &IdempotencySlot,
     free: FreeKey,
-    again: Option<&Rerender>,
+    rerender: Option<&Rerender>,
     work: &W,
 ) -> Result<ApiResponse>
 where
@@ -342,23 +342,23 @@ where
     let mut tx = cx.app.store.begin().await?;
     let worked = async {
         if let FreeKey::Leased(until) = free
-            && let KeyLookup::Answered(answer) =
-                free_or_answered(idempotency::look_up_leased(&mut tx, slot, until).await?)?
+            && let KeyLookup::Stored(response) =
+                free_or_stored(idempotency::look_up_leased(&mut tx, slot, until).await?)?
         {
-            return Ok(answer);
+            return Ok(response);
         }
-        let answer = work(cx, &mut tx).await?;
+        let response = work(cx, &mut tx).await?;
         room::check_texts(cx, &mut tx).await?;
-        idempotency::store(&mut tx, slot, &answer.to_stored(again.is_some()), free).await?;
-        Ok(answer)
+        idempotency::store(&mut tx, slot, &response.to_stored(rerender.is_some()), free).await?;
+        Ok(response)
     };
     match worked.await {
-        Ok(answer) if !answer.replayed => {
+        Ok(response) if !response.replayed => {
             tx.commit().await?;
-            Ok(answer)
+            Ok(response)
         }
         other => {
-            // Explicitly, so that on SQLite the next writer does not wait until the connection is cleaned up.
+            // Roll back explicitly, so that on SQLite the next writer does not wait until the connection is cleaned up.
             if let Err(failed) = tx.rollback().await {
                 tracing::debug!(error = %failed, "rollback failed; closing the connection rolls back anyway");
             }

@@ -5,7 +5,7 @@ use unicode_segmentation::UnicodeSegmentation as _;
 
 use super::CaptionRequest;
 
-/// Returns which requirement the caption violates, in words for the model.
+/// Returns the requirement that the caption violates, worded for the model.
 pub fn violation(request: &CaptionRequest, caption: &str) -> Option<&'static str> {
     let hashtags = caption.split_whitespace().any(is_hashtag);
     let emojis = caption.graphemes(true).any(is_emoji);
@@ -30,7 +30,7 @@ pub fn strip_unwanted(request: &CaptionRequest, caption: &str) -> String {
     text
 }
 
-/// Removes trailing hashtags; hashtags within a sentence are words of it and only lose their `#`.
+/// Removes trailing hashtags. Hashtags within a sentence are part of it and only lose their `#`.
 fn without_hashtags(text: &str) -> String {
     let mut rest = text.trim_end();
     while let Some(at) = rest.rfind(char::is_whitespace).filter(|at| is_hashtag(rest[*at..].trim_start())) {
@@ -42,7 +42,7 @@ fn without_hashtags(text: &str) -> String {
 fn without_emojis(text: &str) -> String {
     let mut kept = String::with_capacity(text.len());
     for letter in text.graphemes(true).filter(|letter| !is_emoji(letter)) {
-        // Skips the space on one side of a removed emoji.
+        // Skip the space on one side of a removed emoji.
         if letter != " " || !(kept.is_empty() || kept.ends_with(char::is_whitespace)) {
             kept.push_str(letter);
         }

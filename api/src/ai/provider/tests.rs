@@ -13,7 +13,7 @@ fn error_message(status: u16, body: &str) -> String {
     let status = StatusCode::from_u16(status).unwrap();
     let body = Bytes::copy_from_slice(body.as_bytes());
     provider
-        .accepted(HttpResponse { status, headers: http::HeaderMap::new(), body, truncated: false })
+        .check_response(HttpResponse { status, headers: http::HeaderMap::new(), body, truncated: false })
         .unwrap_err()
         .to_string()
 }

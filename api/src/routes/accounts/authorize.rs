@@ -1,7 +1,7 @@
 //! `POST /brands/{brand}/social-accounts/authorize`
 //!
-//! Returns the URL of a page (`pages/connect`) at which a person connects an account. Anyone who has the URL can do so
-//! without a login, so it is a secret that works once, for half an hour.
+//! Returns the URL of a page (`pages/connect`) on which a person connects an account. Anyone who has the URL can do so
+//! without signing in, so it is a secret that works only once, within 30 minutes.
 
 use std::sync::Arc;
 
@@ -16,28 +16,29 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::save::{Place, cap_reached};
-use super::{TAG, full, interactive, not_configured};
+use super::{TAG, full, interactive_setup_required, not_configured};
 use crate::app::App;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody};
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 use crate::response::ApiResponse;
 
 /// The platform to authorize.
 #[derive(Clone, Debug, JsonSchema)]
-pub struct NewAuthorization {
-    #[schemars(with = "Word<Platform>")]
+#[schemars(rename = "NewAuthorization")]
+pub struct AuthorizeAccountRequest {
+    #[schemars(with = "TextEnum<Platform>")]
     pub platform: Platform,
-    #[schemars(with = "Option<Word<ConnectTarget>>", extend("default" = "default"))]
+    #[schemars(with = "Option<TextEnum<ConnectTarget>>", extend("default" = "default"))]
     pub target: Option<ConnectTarget>,
 }
 
 /// A page on which a person connects an account. Its URL is a secret and works once.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Authorization {
-    #[schemars(with = "Word<Platform>")]
+    #[schemars(with = "TextEnum<Platform>")]
     pub platform: Platform,
     #[schemars(url)]
     pub authorization_url: String,
@@ -54,7 +55,7 @@ pub fn endpoint() -> Endpoint {
             "A person opens the URL to connect an account. The URL is a secret: anyone who opens it can connect an account, \
              without signing in. It works once, within 30 minutes. Emits `account.connected` when the person has finished.",
         )
-        .body::<NewAuthorization>(json!({ "platform": "facebook", "target": "page" }))
+        .body::<AuthorizeAccountRequest>(json!({ "platform": "facebook", "target": "page" }))
         .response::<Authorization>(200, ResponseShape::One)
         .error_codes(&[
             ErrorCode::ValidationFailed,
@@ -65,25 +66,25 @@ pub fn endpoint() -> Endpoint {
         .checks_then_writes(|cx| cx.parse(read), authorize)
 }
 
-fn read(f: &Fields<'_>) -> Option<NewAuthorization> {
+fn read(f: &Fields<'_>) -> Option<AuthorizeAccountRequest> {
     let platform = f.required("platform", f.enum_value("platform"));
     let target = f.enum_value("target").value();
-    Some(NewAuthorization { platform: platform?, target })
+    Some(AuthorizeAccountRequest { platform: platform?, target })
 }
 
 async fn authorize(
     cx: &Context,
     tx: &mut Tx,
-    parsed: Arc<ParsedBody<Option<NewAuthorization>>>,
+    parsed: Arc<ParsedBody<Option<AuthorizeAccountRequest>>>,
 ) -> Result<ApiResponse> {
-    let &NewAuthorization { platform, target } = parsed.valid()?;
+    let &AuthorizeAccountRequest { platform, target } = parsed.valid()?;
     let target = target.unwrap_or(ConnectTarget::Default);
     match cx.app.platforms.descriptor(platform).mode {
         Mode::SelfConnect => {
             let message = format!("{platform} is connected with credentials. Use `POST …/social-accounts`.");
             return Err(ApiError::field("platform", message));
         }
-        Mode::SelfConnectOauth => return Err(interactive(platform)),
+        Mode::SelfConnectOauth => return Err(interactive_setup_required(platform)),
         Mode::Oauth => {}
     }
     let (workspace_id, brand_id) = (cx.caller.workspace_id, cx.brand()?.id);
@@ -93,7 +94,7 @@ async fn authorize(
     ApiResponse::ok(Authorization { platform, authorization_url, expires_in: LIFETIME.num_seconds() })
 }
 
-/// Stores an authorization and returns the URL of its page; fails if the platform cannot be connected there.
+/// Stores an authorization and returns the URL of its page. Fails if the platform cannot be connected in a browser.
 pub async fn issue(
     app: &App,
     tx: &mut Tx,

@@ -10,21 +10,22 @@ use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 
 use super::save::{IS_OF_OTHERS, Place, SaveError, cap_reached, save_account};
-use super::{SocialAccount, TAG, full, interactive, not_configured, unavailable};
+use super::{SocialAccount, TAG, full, interactive_setup_required, not_configured, unavailable};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape, WriteStep};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, Problems};
-use crate::openapi::schema::{Word, by_platform};
+use crate::openapi::schema::{TextEnum, by_platform};
 use crate::response::ApiResponse;
 
-/// The maximum length of a credential; no platform's key or address is longer.
+/// The maximum length of a credential. No platform's keys or URLs are longer.
 const MAX_CREDENTIAL_CHARS: usize = 2048;
 
 /// The account to connect. The platform's descriptor lists the fields of `credentials`.
 #[derive(Clone, Debug, JsonSchema)]
-pub struct NewAccountCredentials {
-    #[schemars(with = "Word<Platform>")]
+#[schemars(rename = "NewAccountCredentials")]
+pub struct ConnectAccountRequest {
+    #[schemars(with = "TextEnum<Platform>")]
     pub platform: Platform,
     pub credentials: Credentials,
 }
@@ -55,7 +56,7 @@ pub fn endpoint() -> Endpoint {
             "Crier checks the credentials with the platform before it saves them. Connecting an account again renews its \
              credentials and makes it active. Emits `account.connected`.",
         )
-        .body::<NewAccountCredentials>(json!({ "platform": "sandbox", "credentials": { "handle": "demo" } }))
+        .body::<ConnectAccountRequest>(json!({ "platform": "sandbox", "credentials": { "handle": "demo" } }))
         .response::<SocialAccount>(201, ResponseShape::Many)
         .error_codes(&[
             ErrorCode::ValidationFailed,
@@ -68,17 +69,17 @@ pub fn endpoint() -> Endpoint {
         .leases_then_writes(prepare)
 }
 
-/// Checks the form, then the credentials with the platform.
+/// Validates the fields, then checks the credentials with the platform.
 async fn prepare(cx: &Context) -> Result<WriteStep> {
-    let NewAccountCredentials { platform, credentials } = cx.read(|f| {
+    let ConnectAccountRequest { platform, credentials } = cx.read(|f| {
         let platform = f.required("platform", f.enum_value("platform"));
         let credentials = f.required("credentials", f.object("credentials").map(|all| Credentials(all.clone())));
-        Some(NewAccountCredentials { platform: platform?, credentials: credentials? })
+        Some(ConnectAccountRequest { platform: platform?, credentials: credentials? })
     })?;
     let descriptor = cx.app.platforms.descriptor(platform);
     match descriptor.mode {
         Mode::SelfConnect => {}
-        Mode::SelfConnectOauth => return Err(interactive(platform)),
+        Mode::SelfConnectOauth => return Err(interactive_setup_required(platform)),
         Mode::Oauth => {
             let message = format!("{platform} is connected in a browser. Use `POST …/social-accounts/authorize`.");
             return Err(ApiError::field("platform", message));
@@ -86,21 +87,21 @@ async fn prepare(cx: &Context) -> Result<WriteStep> {
     }
     let secrets = parse_credentials(&credentials.0, descriptor)?;
     let connector = cx.app.platforms.get(platform).ok_or_else(|| not_configured(platform, ConnectTarget::Default))?;
-    check_room(cx, platform).await?;
-    let connected = connector.connect(cx.caller.workspace_id, &secrets).await.map_err(refused)?;
+    check_account_limit(cx, platform).await?;
+    let connected = connector.connect(cx.caller.workspace_id, &secrets).await.map_err(connect_error)?;
     Ok(WriteStep::new((platform, connected), |cx, tx, found| {
         Box::pin(async move { save(cx, tx, found.0, &found.1).await })
     }))
 }
 
-/// Validates the form against the descriptor's credential fields and returns its values.
+/// Validates the credentials against the descriptor's fields and returns their values.
 fn parse_credentials(form: &Map<String, Value>, descriptor: &Descriptor) -> Result<Secrets> {
     let problems = Problems::default();
     let within = Fields::new(form, &problems).within("credentials", form);
     let mut found = Map::new();
     for field in descriptor.credential_fields {
-        let given = within.text(field.name, usize::from(field.required)..=MAX_CREDENTIAL_CHARS);
-        let value = if field.required { within.required(field.name, given) } else { given.value() };
+        let field_value = within.text(field.name, usize::from(field.required)..=MAX_CREDENTIAL_CHARS);
+        let value = if field.required { within.required(field.name, field_value) } else { field_value.value() };
         if let Some(value) = value.filter(|v| !v.is_empty()) {
             found.insert(field.name.to_owned(), Value::from(value));
         }
@@ -109,7 +110,7 @@ fn parse_credentials(form: &Map<String, Value>, descriptor: &Descriptor) -> Resu
     Ok(Secrets::new(&found))
 }
 
-fn refused(error: ConnectError) -> ApiError {
+fn connect_error(error: ConnectError) -> ApiError {
     match error {
         ConnectError::Field { field, message } => ApiError::field(&format!("credentials.{field}"), message),
         ConnectError::Refused(message) => ApiError::new(ErrorCode::InvalidCredentials, message),
@@ -117,8 +118,8 @@ fn refused(error: ConnectError) -> ApiError {
     }
 }
 
-/// Fails before the platform is called if the account limit is reached.
-async fn check_room(cx: &Context, platform: Platform) -> Result<()> {
+/// Fails if the account limit is reached, before the platform is called.
+async fn check_account_limit(cx: &Context, platform: Platform) -> Result<()> {
     let mut conn = cx.app.store.read().await?;
     match cap_reached(&mut conn, cx.brand()?.id, cx.plan.social_accounts, platform).await? {
         Some(cap) => Err(full(cap)),
@@ -139,9 +140,9 @@ async fn save(cx: &Context, tx: &mut Tx, platform: Platform, connected: &Connect
         SaveError::Full(cap) => full(cap),
         SaveError::OfOthers => {
             let message = format!("{IS_OF_OTHERS} Ask a member of that brand to connect the account to this brand.");
-            refused(ConnectError::Refused(message))
+            connect_error(ConnectError::Refused(message))
         }
-        SaveError::Refused(error) => refused(error),
+        SaveError::Refused(error) => connect_error(error),
         SaveError::Store(error) => error.into(),
     })?;
     ApiResponse::created(&format!("/brands/{brand}/social-accounts"), [SocialAccount::from(account)])

@@ -14,7 +14,7 @@ use super::revoke::revoke_later;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, Result};
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 use crate::response::ApiResponse;
 
 /// The result of disconnecting an account.
@@ -22,7 +22,7 @@ use crate::response::ApiResponse;
 pub struct Disconnected {
     /// `detached`: other brands still have the account. `revoked`: no other brand has the account, and its tokens are
     /// deleted.
-    #[schemars(with = "Word<DisconnectResult>")]
+    #[schemars(with = "TextEnum<DisconnectResult>")]
     pub result: DisconnectResult,
     pub account_id: i64,
 }
@@ -44,7 +44,7 @@ async fn disconnect(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
     let (brand, id) = (cx.brand()?.id, cx.id("account")?);
     let missing = || ApiError::not_found("social account");
     let account = accounts::find(tx, brand, id).await?.ok_or_else(missing)?;
-    let stored = stored(cx, tx, id).await;
+    let stored = load_stored(cx, tx, id).await;
     let result = accounts::disconnect(tx, brand, id).await?.ok_or_else(missing)?;
     let data = json!({ "brand_id": brand, "social_account_id": id, "platform": account.platform, "result": result });
     events::emit(tx, brand, EventName::AccountDisconnected, &data, cx.trace()).await?;
@@ -54,9 +54,9 @@ async fn disconnect(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
     ApiResponse::ok(Disconnected { result, account_id: id })
 }
 
-/// Loads the account with its secrets before they are deleted. `None` if they cannot be read; this does not prevent the
-/// disconnect.
-async fn stored(cx: &Context, tx: &mut Tx, id: i64) -> Option<ConnectorAccount> {
+/// Loads the account with its secrets before they are deleted. `None` if they cannot be read, which does not prevent
+/// the disconnect.
+async fn load_stored(cx: &Context, tx: &mut Tx, id: i64) -> Option<ConnectorAccount> {
     let found = match accounts::with_secrets(tx, cx.app.store.cipher(), id).await {
         Ok(found) => found.map(|(account, secrets)| ConnectorAccount::stored(&account, &secrets)).transpose(),
         Err(error) => Err(error),

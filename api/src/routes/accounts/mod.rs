@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, ErrorCode};
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 use crate::response::{ScheduledTimestamp, Timestamp};
 
 pub mod authorize;
@@ -81,7 +81,7 @@ impl From<limits::AccountLimits> for AccountLimits {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SocialAccount {
     pub id: i64,
-    #[schemars(with = "Word<Platform>")]
+    #[schemars(with = "TextEnum<Platform>")]
     pub platform: Platform,
     pub name: String,
     pub username: Option<String>,
@@ -90,10 +90,10 @@ pub struct SocialAccount {
     pub profile_url: Option<String>,
     #[schemars(url)]
     pub avatar_url: Option<String>,
-    #[schemars(with = "Word<AccountKind>")]
+    #[schemars(with = "TextEnum<AccountKind>")]
     pub kind: AccountKind,
     /// The status of the account. Only active accounts can publish.
-    #[schemars(with = "Word<AccountStatus>")]
+    #[schemars(with = "TextEnum<AccountStatus>")]
     pub status: AccountStatus,
     pub token_expires_at: Option<ScheduledTimestamp>,
     pub last_error: Option<AccountError>,
@@ -127,13 +127,13 @@ impl From<account::SocialAccount> for SocialAccount {
     }
 }
 
-fn interactive(platform: Platform) -> ApiError {
+fn interactive_setup_required(platform: Platform) -> ApiError {
     let message =
         format!("{platform} accounts cannot be connected through the API. Connect them in the settings area.");
     ApiError::new(ErrorCode::InteractiveSetupRequired, message)
 }
 
-/// Says what the operator must set, by the names of the variables.
+/// Returns an error that names the variables that the operator must set.
 pub fn not_configured(platform: Platform, target: ConnectTarget) -> ApiError {
     let name = descriptor(platform).name;
     let message = if platform == Platform::Sandbox {
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_configured_names_its_variables() {
+    fn missing_configuration_names_the_variables() {
         let message = |platform, target| not_configured(platform, target).message.to_string();
         assert!(message(Platform::Sandbox, ConnectTarget::Default).contains("CRIER_SANDBOX=true"));
         for (platform, target, variables) in [

@@ -11,7 +11,7 @@ use super::TAG;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 use crate::response::ApiResponse;
 
 /// A field of the credentials.
@@ -19,7 +19,7 @@ use crate::response::ApiResponse;
 pub struct CredentialField {
     pub name: &'static str,
     pub label: &'static str,
-    #[schemars(with = "Word<FieldType>")]
+    #[schemars(with = "TextEnum<FieldType>")]
     pub r#type: FieldType,
     pub required: bool,
 }
@@ -28,7 +28,7 @@ pub struct CredentialField {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct TextRules {
     pub max: Option<u32>,
-    #[schemars(with = "Word<TextUnit>")]
+    #[schemars(with = "TextEnum<TextUnit>")]
     pub unit: TextUnit,
     /// A second limit, in UTF-8 bytes.
     pub max_bytes: Option<u32>,
@@ -54,9 +54,9 @@ pub struct Capabilities {
     /// The options that a post requires, in `overrides[].options`.
     pub required_options: Vec<&'static str>,
     /// The types of conversations in the inbox. Empty if this installation has disabled the inbox of the platform.
-    #[schemars(with = "Vec<Word<ConversationType>>")]
+    #[schemars(with = "Vec<TextEnum<ConversationType>>")]
     pub inbox: Vec<ConversationType>,
-    #[schemars(with = "Vec<Word<ConversationType>>")]
+    #[schemars(with = "Vec<TextEnum<ConversationType>>")]
     pub replies: Vec<ConversationType>,
     /// Whether this installation collects metrics of the platform's posts and accounts.
     pub analytics: bool,
@@ -65,12 +65,12 @@ pub struct Capabilities {
 /// A platform and its requirements. Read the descriptor at run time instead of hard-coding it.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PlatformDescriptor {
-    #[schemars(with = "Word<Platform>")]
+    #[schemars(with = "TextEnum<Platform>")]
     pub platform: Platform,
     pub name: &'static str,
-    #[schemars(with = "Word<Mode>")]
+    #[schemars(with = "TextEnum<Mode>")]
     pub mode: Mode,
-    #[schemars(with = "Word<ConnectMethod>")]
+    #[schemars(with = "TextEnum<ConnectMethod>")]
     pub connect_method: ConnectMethod,
     pub credential_fields: Vec<CredentialField>,
     /// Whether this installation can connect the platform.

@@ -16,8 +16,9 @@ use crate::endpoint::{Endpoint, ResponseShape, WriteStep};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::response::ApiResponse;
 
-/// The lease of a refresh: a process that dies blocks other refreshes for this long. Longer than the request timeout.
-const LEASE: TimeDelta = TimeDelta::seconds(30);
+/// The duration of the lease of a refresh. A process that dies blocks other refreshes for this long. Longer than the
+/// request timeout.
+const LEASE_DURATION: TimeDelta = TimeDelta::seconds(30);
 const LEASE_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 pub fn endpoint() -> Endpoint {
@@ -31,7 +32,7 @@ pub fn endpoint() -> Endpoint {
         .leases_then_writes(prepare)
 }
 
-fn reconnect() -> ApiError {
+fn reconnect_required() -> ApiError {
     let message = "The platform no longer accepts this account's credentials. Connect the account again.";
     ApiError::new(ErrorCode::ReconnectRequired, message)
 }
@@ -42,7 +43,7 @@ async fn prepare(cx: &Context) -> Result<WriteStep> {
     accounts::find(&mut conn, brand, id).await?.ok_or_else(|| ApiError::not_found("social account"))?;
     drop(conn);
     if !can_refresh(cx, id).await? {
-        return Err(reconnect());
+        return Err(reconnect_required());
     }
     let version = acquire_refresh_lease(cx, id).await?;
     let result = refresh_at_platform(cx, id).await;
@@ -54,7 +55,7 @@ async fn prepare(cx: &Context) -> Result<WriteStep> {
         Ok(refreshed) => Some(refreshed),
         Err(CallError::AuthExpired(failure) | CallError::Reauth(failure)) => {
             if !expire_unless_reconnected(cx, &account, failure).await? {
-                return Err(reconnect());
+                return Err(reconnect_required());
             }
             None
         }
@@ -66,10 +67,10 @@ async fn prepare(cx: &Context) -> Result<WriteStep> {
     }))
 }
 
-/// Returns whether there is something to refresh with, or credentials to check.
+/// Returns whether the account has a token to refresh, or credentials to check.
 async fn can_refresh(cx: &Context, account_id: i64) -> Result<bool> {
-    let kept = account_tokens::find(&mut cx.app.store.read().await?, account_id).await?;
-    Ok(kept.is_none_or(|kept| kept.renewal.can_refresh(kept.token_expires_at)))
+    let tokens = account_tokens::find(&mut cx.app.store.read().await?, account_id).await?;
+    Ok(tokens.is_none_or(|tokens| tokens.renewal.can_refresh(tokens.token_expires_at)))
 }
 
 /// Waits for the lease on the account's refresh: a worker may be refreshing, and a rotating refresh token works only
@@ -78,7 +79,7 @@ async fn acquire_refresh_lease(cx: &Context, account_id: i64) -> Result<i64> {
     // The request timeout ends the loop.
     loop {
         let mut tx = cx.app.store.begin().await?;
-        let acquired = accounts::begin_refresh(&mut tx, account_id, LEASE).await?;
+        let acquired = accounts::begin_refresh(&mut tx, account_id, LEASE_DURATION).await?;
         tx.commit().await?;
         if let Some(version) = acquired {
             return Ok(version);
@@ -102,7 +103,7 @@ async fn refresh_at_platform(
     let found = accounts::with_secrets(&mut conn, cx.app.store.cipher(), id).await?;
     let (account, secrets) = found.ok_or_else(|| ApiError::not_found("social account"))?;
     drop(conn);
-    let connector = cx.app.platforms.get(account.platform).ok_or_else(reconnect)?;
+    let connector = cx.app.platforms.get(account.platform).ok_or_else(reconnect_required)?;
     let refreshed = connector.refresh(&ConnectorAccount::stored(&account, &secrets)?).await;
     Ok((account, refreshed))
 }
@@ -118,7 +119,7 @@ async fn expire_unless_reconnected(cx: &Context, account: &account::SocialAccoun
     Ok(outdated)
 }
 
-/// Stores the new tokens, unless the account was reconnected during the platform call: the newer ones stay.
+/// Stores the new tokens, unless the account was reconnected during the platform call and has newer ones.
 async fn save(
     cx: &Context,
     tx: &mut Tx,

@@ -1,4 +1,4 @@
-//! Revokes what a platform granted, unless another account of the installation needs it.
+//! Revokes grants at the platform, unless another account of the installation needs them.
 
 use std::time::Duration;
 
@@ -9,18 +9,18 @@ use secrecy::ExposeSecret;
 
 use crate::app::App;
 
-/// Timeout for revoking the grant at the platform, which is best effort.
+/// The timeout for revoking a grant at the platform, which is best effort.
 const REVOKE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Revokes the credentials of an account after the commit, unless another account has them by then: the one that was
-/// connected with them again, or one of another workspace. Best effort: our copy of the tokens is deleted in any case.
+/// Revokes the credentials of an account after the commit, unless an account uses them by then: one that was connected
+/// with them again, or one of another workspace. Best effort: our copy of the tokens is deleted in any case.
 pub(super) fn revoke_later(app: &App, tx: &mut Tx, platform: Platform, account: ConnectorAccount) {
     let Some(connector) = app.platforms.get(platform) else { return };
     let Some(revocation) = connector.revocation() else { return };
     let store = app.store.clone();
     tx.after_commit(move || {
         tokio::spawn(async move {
-            match is_needed(&store, platform, revocation, &account).await {
+            match is_grant_needed(&store, platform, revocation, &account).await {
                 Ok(false) => {}
                 Ok(true) => return tracing::info!(account = account.id, "kept a grant that another account needs"),
                 Err(error) => {
@@ -36,8 +36,8 @@ pub(super) fn revoke_later(app: &App, tx: &mut Tx, platform: Platform, account: 
     });
 }
 
-/// Returns whether a revoke would end the access of an account that is stored.
-async fn is_needed(
+/// Returns whether revoking the grant would end the access of a stored account.
+async fn is_grant_needed(
     store: &Store,
     platform: Platform,
     revocation: Revocation,

@@ -1,4 +1,4 @@
-//! Saves a connected account: the last step of both ways to connect one.
+//! Saves a connected account: the last step of connecting one, with credentials or in a browser.
 
 use crier_domain::account::SocialAccount;
 use crier_domain::event::EventName;
@@ -14,25 +14,25 @@ use serde_json::json;
 use super::revoke::revoke_later;
 use crate::app::App;
 
-/// Where an account is connected.
+/// The brand that an account is connected to, and the limits that apply.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
     pub workspace_id: i64,
     pub brand_id: i64,
-    /// The user who connects it; `None`: the operator.
+    /// The user who connects the account. `None` for the operator.
     pub user_id: Option<i64>,
-    /// How many accounts the plan allows for each brand.
+    /// The plan's maximum number of accounts per brand.
     pub cap: Option<u64>,
     pub trace: Option<&'a str>,
 }
 
-/// Why an account was not saved.
+/// The reason why an account was not saved.
 #[derive(Debug, thiserror::Error)]
 pub enum SaveError {
-    /// The brand has as many accounts as its plan allows.
+    /// The brand has the maximum number of accounts of its plan.
     #[error("the plan allows {0} accounts")]
     Full(u64),
-    /// Brands of other users have the account, with other credentials.
+    /// Brands of other users have the account, with different credentials.
     #[error("{IS_OF_OTHERS}")]
     OfOthers,
     #[error(transparent)]
@@ -41,7 +41,7 @@ pub enum SaveError {
     Store(#[from] StoreError),
 }
 
-/// Says why an account of other brands was not connected.
+/// The reason why an account of other brands was not connected.
 pub const IS_OF_OTHERS: &str =
     "This account is connected to a brand that you are not a member of, with different credentials.";
 
@@ -49,8 +49,8 @@ fn is_full(count: i64, cap: u64) -> bool {
     count >= i64::try_from(cap).unwrap_or(i64::MAX)
 }
 
-/// Returns the cap if the brand has reached it, before anything is asked of the platform. A brand that has accounts of
-/// the platform has room: only the platform's answer shows whether this is one of them.
+/// Returns the cap if the brand has reached it, before the platform is called. A brand that already has accounts of the
+/// platform passes, because only the platform's response shows whether this is one of them.
 pub async fn cap_reached(
     conn: &mut Conn,
     brand_id: i64,
@@ -62,7 +62,7 @@ pub async fn cap_reached(
     Ok((!has_room && !accounts::has_platform(conn, brand_id, platform).await?).then_some(cap))
 }
 
-/// Saves the account, attaches it to the brand and emits `account.connected`. Credentials that it replaces are revoked.
+/// Saves the account, attaches it to the brand and emits `account.connected`. Replaced credentials are revoked.
 pub async fn save_account(
     tx: &mut Tx,
     app: &App,
@@ -72,7 +72,7 @@ pub async fn save_account(
 ) -> Result<SocialAccount, SaveError> {
     let (workspace, brand) = (place.workspace_id, place.brand_id);
     let platforms = &app.platforms;
-    // Another connect of the same account waits, so that each sees whose it is.
+    // A concurrent connection of the same account waits, so that each sees which brands have it.
     brands::lock_workspace(tx, workspace).await?;
     if let Some(cap) = place.cap {
         let is_reconnect = accounts::has_external(tx, brand, platform, &connected.external_id).await?;
@@ -87,7 +87,7 @@ pub async fn save_account(
     let former = account_holders::find_external(tx, &cipher, workspace, platform, &connected.external_id).await?;
     let replaced = former.as_ref().map(replaced_credentials).transpose()?.flatten();
     if let Some(former) = &former {
-        refuse_account_of_others(tx, app, place, former, replaced.as_ref(), connected).await?;
+        check_not_owned_by_others(tx, app, place, former, replaced.as_ref(), connected).await?;
     }
     let secrets = with_former_refresh_token(replaced.as_ref(), connected);
     let new = NewAccount {
@@ -121,9 +121,9 @@ fn replaced_credentials(former: &FormerAccount) -> Result<Option<ConnectorAccoun
     former.secrets.as_ref().map(|secrets| ConnectorAccount::stored(&former.account, secrets)).transpose()
 }
 
-/// Fails if the account belongs to brands that the user is not a member of, and the credentials are others: they would
-/// replace those with which these brands publish.
-async fn refuse_account_of_others(
+/// Fails if the account belongs to brands that the user is not a member of, and the credentials differ: they would
+/// replace the credentials with which these brands publish.
+async fn check_not_owned_by_others(
     tx: &mut Tx,
     app: &App,
     place: Place<'_>,
@@ -143,8 +143,8 @@ async fn refuse_account_of_others(
     }
 }
 
-/// Some platforms give a refresh token with the first consent only: the one that is there is kept, if it belongs to the
-/// same application.
+/// Returns the new secrets, with the former refresh token if they have none and the application is the same. Some
+/// platforms issue a refresh token only with the first consent.
 fn with_former_refresh_token(former: Option<&ConnectorAccount>, connected: &Connected) -> Secrets {
     let new = &connected.secrets;
     if connected.application.is_none() || new.get("refresh_token").is_some() {

@@ -11,13 +11,13 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
 
-use super::{CreditReservation, ERROR_CODES, MAX_PROMPT_CHARS, TAG, ask, descriptor, not_configured};
+use super::{CreditReservation, ERROR_CODES, MAX_PROMPT_CHARS, TAG, call_provider, descriptor, not_configured};
 use crate::ai::CaptionRequest;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape, WriteStep};
 use crate::error::Result;
 use crate::fields::{Fields, PatchField};
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 use crate::response::ApiResponse;
 
 const COUNT_RANGE: std::ops::RangeInclusive<i64> = 1..=10;
@@ -30,7 +30,7 @@ const MAX_LANGUAGE_CHARS: usize = 35;
 pub struct CaptionOptions {
     /// The platform of the captions. No caption is longer than the platform allows. For Mastodon, the limit is the
     /// smallest of the brand's accounts.
-    #[schemars(with = "Option<Word<Platform>>")]
+    #[schemars(with = "Option<TextEnum<Platform>>")]
     pub platform: Option<Platform>,
     /// The number of captions.
     #[schemars(range(min = 1, max = 10), extend("default" = 3))]
@@ -41,7 +41,7 @@ pub struct CaptionOptions {
     /// A BCP 47 tag, such as `de` or `pt-BR`. Default: the language of the prompt.
     #[schemars(length(max = MAX_LANGUAGE_CHARS), extend("x-extension" = true))]
     pub language: Option<String>,
-    #[schemars(with = "Option<Word<Length>>", extend("x-extension" = true))]
+    #[schemars(with = "Option<TextEnum<Length>>", extend("x-extension" = true))]
     pub length: Option<Length>,
     /// Whether to include hashtags. If omitted, the model decides.
     #[schemars(extend("x-extension" = true))]
@@ -54,7 +54,8 @@ pub struct CaptionOptions {
 /// The captions to generate.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only its schema is used")]
-pub struct NewCaptions {
+#[schemars(rename = "NewCaptions")]
+pub struct GenerateCaptionsRequest {
     #[schemars(length(min = 1, max = MAX_PROMPT_CHARS))]
     pub prompt: String,
     pub options: Option<CaptionOptions>,
@@ -83,7 +84,7 @@ pub fn endpoint() -> Endpoint {
         .tag(TAG)
         .summary("Generate captions")
         .description("Costs 15 AI credits, which are refunded if there is no result.")
-        .body::<NewCaptions>(json!({
+        .body::<GenerateCaptionsRequest>(json!({
             "prompt": "Our sourdough is out of the oven at seven every morning.",
             "options": {
                 "platform": "bluesky", "count": 3, "tone": "warm", "language": "en", "length": "short",
@@ -97,18 +98,18 @@ pub fn endpoint() -> Endpoint {
 
 async fn prepare(cx: &Context) -> Result<WriteStep> {
     let request = with_limits(cx, cx.read(|f| read(cx, f))?).await?;
-    let writer = cx.app.ai.text_model().ok_or_else(|| not_configured("CRIER_AI_TEXT_MODEL"))?;
-    let spending = CreditReservation::begin(cx, Operation::Captions, ai::CAPTIONS).await?;
-    let result = ask(cx, Operation::Captions, "prompt", writer.captions(&request)).await;
-    let captions = spending.or_refund(result).await?;
-    let spending = Arc::new(spending);
-    let output = (spending.clone(), captions, writer.model.to_owned());
+    let text_model = cx.app.ai.text_model().ok_or_else(|| not_configured("CRIER_AI_TEXT_MODEL"))?;
+    let reservation = CreditReservation::begin(cx, Operation::Captions, ai::CAPTIONS).await?;
+    let result = call_provider(cx, Operation::Captions, "prompt", text_model.generate_captions(&request)).await;
+    let captions = reservation.or_refund(result).await?;
+    let reservation = Arc::new(reservation);
+    let output = (reservation.clone(), captions, text_model.model.to_owned());
     let finish = WriteStep::new(output, |cx, tx, output| {
         Box::pin(async move { write(cx, tx, &output.0, &output.1, &output.2).await })
     });
     Ok(finish.or_undo(move |_| {
-        let spending = spending.clone();
-        Box::pin(async move { spending.refund().await })
+        let reservation = reservation.clone();
+        Box::pin(async move { reservation.refund().await })
     }))
 }
 
@@ -135,7 +136,7 @@ fn read(cx: &Context, f: &Fields<'_>) -> Option<CaptionRequest> {
     })
 }
 
-/// Returns the request with the smallest limits of the brand's accounts, where each server sets its own.
+/// Returns the request with the smallest limits of the brand's accounts, if each server of the platform sets its own.
 async fn with_limits(cx: &Context, request: CaptionRequest) -> Result<CaptionRequest> {
     let Some(platform) = request.platform.as_deref().map(|found| found.platform).filter(|p| p.has_server_limits())
     else {
@@ -147,7 +148,7 @@ async fn with_limits(cx: &Context, request: CaptionRequest) -> Result<CaptionReq
     Ok(CaptionRequest { platform: smallest.or(request.platform), ..request })
 }
 
-/// Parses a language tag of the BCP 47 shape: letters, then subtags of letters and digits.
+/// Parses a tag in the form of BCP 47: letters, then subtags of letters and digits.
 fn language(f: &Fields<'_>) -> Option<String> {
     let PatchField::Value(tag) = f.text("language", 1..=MAX_LANGUAGE_CHARS) else { return None };
     let mut parts = tag.split('-');
@@ -163,15 +164,15 @@ fn language(f: &Fields<'_>) -> Option<String> {
 async fn write(
     cx: &Context,
     tx: &mut Tx,
-    spending: &CreditReservation,
+    reservation: &CreditReservation,
     captions: &[String],
     model: &str,
 ) -> Result<ApiResponse> {
-    let credits_remaining = spending.end(cx, tx).await?;
+    let credits_remaining = reservation.end(cx, tx).await?;
     ApiResponse::ok(CaptionResult {
         captions: captions.to_vec(),
         model: model.to_owned(),
-        credits_used: spending.want.credits,
+        credits_used: reservation.request.credits,
         credits_remaining,
     })
 }

@@ -10,21 +10,22 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
 
-use super::{CreditReservation, ERROR_CODES, MAX_PROMPT_CHARS, TAG, ask, descriptor, not_configured};
+use super::{CreditReservation, ERROR_CODES, MAX_PROMPT_CHARS, TAG, call_provider, descriptor, not_configured};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape, WriteStep};
 use crate::error::Result;
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 use crate::response::ApiResponse;
 
 /// The post to generate hashtags for.
 #[derive(Clone, Debug, JsonSchema)]
-pub struct NewHashtags {
+#[schemars(rename = "NewHashtags")]
+pub struct GenerateHashtagsRequest {
     /// The post's text.
     #[schemars(length(min = 1, max = MAX_PROMPT_CHARS))]
     pub content: String,
     /// The platform of the post. The response contains no more hashtags than are useful there.
-    #[schemars(with = "Option<Word<Platform>>")]
+    #[schemars(with = "Option<TextEnum<Platform>>")]
     pub platform: Option<Platform>,
 }
 
@@ -49,7 +50,7 @@ pub fn endpoint() -> Endpoint {
         .tag(TAG)
         .summary("Generate hashtags")
         .description("Costs 12 AI credits, which are refunded if there is no result.")
-        .body::<NewHashtags>(
+        .body::<GenerateHashtagsRequest>(
             json!({ "content": "Our sourdough is out of the oven at seven every morning.", "platform": "instagram" }),
         )
         .response::<HashtagResult>(200, ResponseShape::One)
@@ -58,39 +59,39 @@ pub fn endpoint() -> Endpoint {
 }
 
 async fn prepare(cx: &Context) -> Result<WriteStep> {
-    let NewHashtags { content, platform } = cx.read(|f| {
+    let GenerateHashtagsRequest { content, platform } = cx.read(|f| {
         let content = f.required("content", f.text("content", 1..=MAX_PROMPT_CHARS));
         let platform = f.enum_value("platform").value();
-        Some(NewHashtags { content: content?, platform })
+        Some(GenerateHashtagsRequest { content: content?, platform })
     })?;
-    let writer = cx.app.ai.text_model().ok_or_else(|| not_configured("CRIER_AI_TEXT_MODEL"))?;
-    let spending = CreditReservation::begin(cx, Operation::Hashtags, ai::HASHTAGS).await?;
-    let call = writer.hashtags(&content, descriptor(cx, platform));
-    let result = ask(cx, Operation::Hashtags, "content", call).await;
-    let hashtags = spending.or_refund(result).await?;
-    let spending = Arc::new(spending);
-    let output = (spending.clone(), hashtags, writer.model.to_owned());
+    let text_model = cx.app.ai.text_model().ok_or_else(|| not_configured("CRIER_AI_TEXT_MODEL"))?;
+    let reservation = CreditReservation::begin(cx, Operation::Hashtags, ai::HASHTAGS).await?;
+    let call = text_model.generate_hashtags(&content, descriptor(cx, platform));
+    let result = call_provider(cx, Operation::Hashtags, "content", call).await;
+    let hashtags = reservation.or_refund(result).await?;
+    let reservation = Arc::new(reservation);
+    let output = (reservation.clone(), hashtags, text_model.model.to_owned());
     let finish = WriteStep::new(output, |cx, tx, output| {
         Box::pin(async move { write(cx, tx, &output.0, &output.1, &output.2).await })
     });
     Ok(finish.or_undo(move |_| {
-        let spending = spending.clone();
-        Box::pin(async move { spending.refund().await })
+        let reservation = reservation.clone();
+        Box::pin(async move { reservation.refund().await })
     }))
 }
 
 async fn write(
     cx: &Context,
     tx: &mut Tx,
-    spending: &CreditReservation,
+    reservation: &CreditReservation,
     hashtags: &[String],
     model: &str,
 ) -> Result<ApiResponse> {
-    let credits_remaining = spending.end(cx, tx).await?;
+    let credits_remaining = reservation.end(cx, tx).await?;
     ApiResponse::ok(HashtagResult {
         hashtags: hashtags.to_vec(),
         model: model.to_owned(),
-        credits_used: spending.want.credits,
+        credits_used: reservation.request.credits,
         credits_remaining,
     })
 }

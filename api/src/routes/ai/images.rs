@@ -13,34 +13,35 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
 
-use super::{CreditReservation, MAX_PROMPT_CHARS, TAG, ask, not_configured};
+use super::{CreditReservation, MAX_PROMPT_CHARS, TAG, call_provider, not_configured};
 use crate::ai::ImageRequest;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Growth, ResponseShape, WriteStep};
 use crate::error::{ApiError, ErrorCode, Result};
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 use crate::response::ApiResponse;
 use crate::routes::media::{MAX_ALT_TEXT_CHARS, MediaAsset, owner, storage_full};
 
-/// Timeout for storing the picture. Together with the provider's timeout it is shorter than the lease of the
-/// idempotency key.
+/// The timeout for storing the image. Together with the provider's timeout, it is shorter than the lease of the
+/// `Idempotency-Key`.
 const STORE_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// Options for an image.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only its schema is used")]
 pub struct ImageOptions {
-    #[schemars(with = "Option<Word<Size>>", extend("default" = "auto"))]
+    #[schemars(with = "Option<TextEnum<Size>>", extend("default" = "auto"))]
     pub size: Option<Size>,
     /// `high` costs 1000 AI credits, all other values 240.
-    #[schemars(with = "Option<Word<Quality>>", extend("default" = "auto"))]
+    #[schemars(with = "Option<TextEnum<Quality>>", extend("default" = "auto"))]
     pub quality: Option<Quality>,
 }
 
 /// The image to generate.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only its schema is used")]
-pub struct NewImage {
+#[schemars(rename = "NewImage")]
+pub struct GenerateImageRequest {
     #[schemars(length(min = 1, max = MAX_PROMPT_CHARS))]
     pub prompt: String,
     pub options: Option<ImageOptions>,
@@ -69,7 +70,7 @@ pub fn endpoint() -> Endpoint {
             "Costs 240 AI credits, or 1000 with the quality `high`. They are refunded if there is no result. The image is \
              saved in the media library, with the prompt as its alt text.",
         )
-        .body::<NewImage>(json!({
+        .body::<GenerateImageRequest>(json!({
             "prompt": "A loaf of sourdough on a wooden table, morning light",
             "options": { "size": "1024x1024", "quality": "low" },
         }))
@@ -84,7 +85,7 @@ pub fn endpoint() -> Endpoint {
         .reserves_then_writes(prepare)
 }
 
-/// A generated picture in storage, with the reservation of its credits.
+/// A generated image in storage, with the reservation of its credits.
 struct GeneratedImage {
     reservation: Arc<CreditReservation>,
     file: IngestedFile,
@@ -102,44 +103,44 @@ async fn prepare(cx: &Context) -> Result<WriteStep> {
         let quality = o.enum_value("quality").value().unwrap_or(Quality::Auto);
         Some(ImageRequest { prompt: prompt?, size, quality })
     })?;
-    let painter = cx.app.ai.image_model().ok_or_else(|| not_configured("CRIER_AI_IMAGE_MODEL"))?;
-    check_room(cx).await?;
-    let spending = CreditReservation::begin(cx, Operation::Images, request.quality.credits()).await?;
-    let result = ask(cx, Operation::Images, "prompt", painter.picture(&request)).await;
-    let picture = spending.or_refund(result).await?;
-    let stored = store_picture(cx, picture).await;
-    let taken = spending.or_refund(stored).await?;
-    let spending = Arc::new(spending);
+    let image_model = cx.app.ai.image_model().ok_or_else(|| not_configured("CRIER_AI_IMAGE_MODEL"))?;
+    check_storage_limit(cx).await?;
+    let reservation = CreditReservation::begin(cx, Operation::Images, request.quality.credits()).await?;
+    let result = call_provider(cx, Operation::Images, "prompt", image_model.generate_image(&request)).await;
+    let bytes = reservation.or_refund(result).await?;
+    let stored = store_image(cx, bytes).await;
+    let ingested = reservation.or_refund(stored).await?;
+    let reservation = Arc::new(reservation);
     let alt_text = request.prompt.chars().take(MAX_ALT_TEXT_CHARS).collect();
     let image = GeneratedImage {
-        reservation: spending.clone(),
-        file: taken.clone(),
+        reservation: reservation.clone(),
+        file: ingested.clone(),
         alt_text,
-        model: painter.model.to_owned(),
+        model: image_model.model.to_owned(),
     };
     let finish = WriteStep::new(image, |cx, tx, image| Box::pin(async move { write(cx, tx, &image).await }));
     Ok(finish.or_undo(move |cx| {
-        let (spending, taken) = (spending.clone(), taken.clone());
+        let (reservation, ingested) = (reservation.clone(), ingested.clone());
         Box::pin(async move {
-            cx.app.library.abandon(&cx.app.store, &taken).await;
-            spending.refund().await;
+            cx.app.library.abandon(&cx.app.store, &ingested).await;
+            reservation.refund().await;
         })
     }))
 }
 
-/// Fails before the provider is called if the storage quota is used up.
-async fn check_room(cx: &Context) -> Result<()> {
+/// Fails if the plan's storage is used up, before the provider is called.
+async fn check_storage_limit(cx: &Context) -> Result<()> {
     let Some(cap) = cx.plan.storage_bytes() else { return Ok(()) };
     let used = files::usage(&mut cx.app.store.read().await?, cx.caller.workspace_id).await?.total();
     if u64::try_from(used).is_ok_and(|used| used >= cap) { Err(storage_full(cx.plan.storage_mib)) } else { Ok(()) }
 }
 
-/// Stores the picture. Bytes that are not a valid picture count as a provider error.
-async fn store_picture(cx: &Context, picture: Bytes) -> Result<IngestedFile> {
+/// Stores the image. Bytes that are not a valid image count as a provider error.
+async fn store_image(cx: &Context, bytes: Bytes) -> Result<IngestedFile> {
     let work = async {
-        let spooled = spooled(cx, picture).await.map_err(|e| ApiError::storage(e.to_string()))?;
-        let taken = cx.app.library.ingest(&cx.app.store, &owner(cx)?, &spooled).await;
-        taken.map_err(|error| match error {
+        let spooled = spool_image(cx, bytes).await.map_err(|e| ApiError::storage(e.to_string()))?;
+        let ingested = cx.app.library.ingest(&cx.app.store, &owner(cx)?, &spooled).await;
+        ingested.map_err(|error| match error {
             IngestError::Refused(why) => ApiError::ai_unavailable(format!("its image was rejected: {why}")),
             IngestError::Full => storage_full(cx.plan.storage_mib),
             IngestError::Store(error) => error.into(),
@@ -151,11 +152,11 @@ async fn store_picture(cx: &Context, picture: Bytes) -> Result<IngestedFile> {
     tokio::time::timeout(STORE_TIMEOUT, work).await.unwrap_or_else(|elapsed| Err(timed_out(elapsed)))
 }
 
-/// Spools the picture, so that a large one does not stay in memory while `ingest` waits for its turn.
-async fn spooled(cx: &Context, picture: Bytes) -> std::result::Result<Spooled, SpoolError> {
-    let mut spool = cx.app.library.spools().open(cx.caller.workspace_id, picture.len() as u64).await?;
-    spool.write(&picture).await?;
-    drop(picture);
+/// Spools the image, so that a large one does not stay in memory while `ingest` waits.
+async fn spool_image(cx: &Context, bytes: Bytes) -> std::result::Result<Spooled, SpoolError> {
+    let mut spool = cx.app.library.spools().open(cx.caller.workspace_id, bytes.len() as u64).await?;
+    spool.write(&bytes).await?;
+    drop(bytes);
     Ok(spool.finish().await?)
 }
 
@@ -172,7 +173,7 @@ async fn write(cx: &Context, tx: &mut Tx, image: &GeneratedImage) -> Result<ApiR
     let result = ImageResult {
         media: MediaAsset::new(&cx.app.library, asset),
         model: image.model.clone(),
-        credits_used: image.reservation.want.credits,
+        credits_used: image.reservation.request.credits,
         credits_remaining,
     };
     ApiResponse::created(&format!("/brands/{brand_id}/media/{id}"), result)

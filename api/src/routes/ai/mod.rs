@@ -1,8 +1,8 @@
-//! AI endpoints: captions, hashtags, pictures. The models and the provider are in [`crate::ai`].
+//! AI endpoints: captions, hashtags, images. The models and the provider are in [`crate::ai`].
 //!
-//! Each request reserves its credits in a transaction of its own ([`CreditReservation::begin`]), calls the provider, and
-//! consumes the credits in the transaction that stores the response ([`CreditReservation::end`]). Otherwise the credits are
-//! refunded: at once if the request fails, by the scheduler if the process dies.
+//! Each request reserves its credits in a transaction of its own ([`CreditReservation::begin`]), calls the provider,
+//! and consumes the credits in the transaction that stores the response ([`CreditReservation::end`]). Otherwise, the
+//! credits are refunded: immediately if the request fails, by the scheduler if the process dies.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -38,19 +38,19 @@ pub const ERROR_CODES: &[ErrorCode] = &[
     ErrorCode::AiProviderUnavailable,
 ];
 
-/// `model`: the variable of the model that is needed.
+/// `model`: the variable that configures the required model.
 fn not_configured(model: &str) -> ApiError {
     let message =
         format!("AI is not configured on this installation. Its operator must set CRIER_AI_BASE_URL and {model}.");
     ApiError::new(ErrorCode::PlatformNotConfigured, message)
 }
 
-fn insufficient(want: &CreditRequest) -> ApiError {
+fn insufficient_credits(request: &CreditRequest) -> ApiError {
     let message = format!(
         "This request costs {} AI credits, but fewer of this month's {} are left. Wait for the next month or choose a \
          larger plan.",
-        want.credits,
-        want.cap.unwrap_or_default()
+        request.credits,
+        request.cap.unwrap_or_default()
     );
     ApiError::new(ErrorCode::InsufficientCredits, message)
 }
@@ -59,8 +59,8 @@ fn descriptor(cx: &Context, platform: Option<Platform>) -> Option<&'static Descr
     platform.map(|platform| cx.app.platforms.descriptor(platform))
 }
 
-/// Calls the provider with its timeout and records the outcome in the metrics. Reports a refused prompt at `field`.
-async fn ask<T>(
+/// Calls the provider with its timeout and records the outcome in the metrics. Reports a rejected prompt at `field`.
+async fn call_provider<T>(
     cx: &Context,
     operation: Operation,
     field: &str,
@@ -68,18 +68,18 @@ async fn ask<T>(
 ) -> Result<T> {
     let started = Instant::now();
     let result = tokio::time::timeout(cx.app.ai.timeout(), work).await;
-    let (outcome, answer) = match result {
+    let (outcome, output) = match result {
         Ok(Ok(value)) => (AiOutcome::Done, Ok(value)),
         Ok(Err(error)) => to_api_error(&error, field),
         Err(_) => (AiOutcome::TimedOut, Err(ApiError::ai_unavailable("the provider did not respond in time"))),
     };
     metrics::ai_request(operation, outcome, started.elapsed());
-    answer
+    output
 }
 
 fn to_api_error<T>(error: &AiError, field: &str) -> (AiOutcome, Result<T>) {
     match error {
-        AiError::Refused(_) => {
+        AiError::Rejected(_) => {
             tracing::info!(%error, "the AI provider rejected a prompt");
             let problem = "The AI provider rejected this text. It may break the rules of the provider. Rephrase it.";
             (AiOutcome::Refused, Err(ApiError::field(field, problem)))
@@ -89,18 +89,18 @@ fn to_api_error<T>(error: &AiError, field: &str) -> (AiOutcome, Result<T>) {
     }
 }
 
-/// The credits reserved by this request. A panic refunds them too.
+/// The credits reserved by this request. A panic also refunds them.
 struct CreditReservation {
     store: Store,
-    want: CreditRequest,
+    request: CreditRequest,
     id: i64,
-    held: AtomicBool,
+    is_reserved: AtomicBool,
 }
 
 impl CreditReservation {
     /// Reserves the credits; fails if too few are left.
     async fn begin(cx: &Context, operation: Operation, credits: u64) -> Result<Self> {
-        let want = CreditRequest {
+        let request = CreditRequest {
             workspace_id: cx.caller.workspace_id,
             brand_id: cx.brand()?.id,
             operation,
@@ -108,31 +108,32 @@ impl CreditReservation {
             cap: cx.plan.ai_credits,
         };
         let mut tx = cx.app.store.begin().await?;
-        let Some(id) = ai_credits::reserve(&mut tx, &want).await? else {
+        let Some(id) = ai_credits::reserve(&mut tx, &request).await? else {
             tx.rollback().await?;
-            return Err(insufficient(&want));
+            return Err(insufficient_credits(&request));
         };
         tx.commit().await?;
-        Ok(Self { store: cx.app.store.clone(), want, id, held: true.into() })
+        Ok(Self { store: cx.app.store.clone(), request, id, is_reserved: true.into() })
     }
 
     /// Consumes the credits in the transaction of the response. Returns how many remain this month.
     async fn end(&self, cx: &Context, tx: &mut Tx) -> Result<Option<u64>> {
-        if !ai_credits::consume(tx, self.want.workspace_id, self.id).await? {
-            // The scheduler considered this request dead and refunded the credits. The result is charged all the same.
-            let new_id = ai_credits::reserve(tx, &self.want).await?.ok_or_else(|| insufficient(&self.want))?;
-            ai_credits::consume(tx, self.want.workspace_id, new_id).await?;
+        if !ai_credits::consume(tx, self.request.workspace_id, self.id).await? {
+            // The scheduler considered this request dead and refunded the credits. The result is charged nevertheless.
+            let new_id =
+                ai_credits::reserve(tx, &self.request).await?.ok_or_else(|| insufficient_credits(&self.request))?;
+            ai_credits::consume(tx, self.request.workspace_id, new_id).await?;
         }
-        // Report the current month: the credits may have been reserved in the last minute of the previous one.
+        // Report the current month, because the credits may have been reserved in the last minute of the previous one.
         let now = tx.now;
-        let used = ai_credits::used(tx, self.want.workspace_id, now).await?;
+        let used = ai_credits::used(tx, self.request.workspace_id, now).await?;
         Ok(cx.plan.credits_left(used))
     }
 
     /// Refunds the credits, at most once.
     async fn refund(&self) {
-        if self.held.swap(false, Ordering::SeqCst) {
-            refund_reservation(&self.store, self.want.workspace_id, self.id).await;
+        if self.is_reserved.swap(false, Ordering::SeqCst) {
+            refund_reservation(&self.store, self.request.workspace_id, self.id).await;
         }
     }
 
@@ -147,8 +148,8 @@ impl CreditReservation {
 
 impl Drop for CreditReservation {
     fn drop(&mut self) {
-        if *self.held.get_mut() && std::thread::panicking() {
-            let (store, workspace, id) = (self.store.clone(), self.want.workspace_id, self.id);
+        if *self.is_reserved.get_mut() && std::thread::panicking() {
+            let (store, workspace, id) = (self.store.clone(), self.request.workspace_id, self.id);
             tokio::spawn(async move { refund_reservation(&store, workspace, id).await });
         }
     }

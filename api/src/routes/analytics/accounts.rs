@@ -14,7 +14,7 @@ use super::{FEATURES, TAG, Window};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 use crate::response::ApiResponse;
 
 /// The maximum number of accounts in a response. The newest accounts are included.
@@ -33,7 +33,7 @@ pub struct AccountPoint {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct AccountSeries {
     pub account_id: i64,
-    #[schemars(with = "Word<Platform>")]
+    #[schemars(with = "TextEnum<Platform>")]
     pub platform: Platform,
     /// One entry per day, oldest first.
     pub points: Vec<AccountPoint>,

@@ -14,8 +14,8 @@ use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
 use crate::response::ApiResponse;
 
-/// The maximum number of targets, newest first, that the statistics include.
-const LOOKED_AT: i64 = 5_000;
+/// The maximum number of targets that the statistics include, newest first.
+const MAX_TARGETS: i64 = 5_000;
 /// The minimum number of posts for a meaningful mean.
 const MIN_POSTS: i64 = 3;
 
@@ -52,7 +52,7 @@ pub fn endpoint() -> Endpoint {
 
 async fn show(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     let window = Window::of_plan(cx);
-    let posts = analytics::engagements(conn, cx.brand()?.id, window.starts_at(), LOOKED_AT).await?;
+    let posts = analytics::engagements(conn, cx.brand()?.id, window.starts_at(), MAX_TARGETS).await?;
     // The number of posts, the number with known metrics, and the sum of their engagements.
     let mut slots: BTreeMap<(u32, u32), (i64, i64, i64)> = BTreeMap::new();
     for post in posts {

@@ -21,8 +21,8 @@ pub const FEATURES: &[Feature] = &[Feature::BasicAnalytics, Feature::Analytics];
 
 /// The default number of days.
 const DEFAULT_DAYS: u64 = 30;
-/// The maximum number of days for a plan that keeps metrics indefinitely.
-const MAX_RETENTION: u64 = 3_650;
+/// The maximum number of days for a plan without a retention limit.
+const MAX_RETENTION_DAYS: u64 = 3_650;
 
 /// The days of a series, both included.
 pub struct Window {
@@ -35,7 +35,7 @@ pub struct Window {
 impl Window {
     /// Reads `start` and `end` of the query. The start is clamped to the plan's retention, the end to today.
     pub fn read(cx: &Context) -> Result<Self> {
-        let mut problems = cx.typos();
+        let mut problems = cx.name_problems();
         let (start, end) = (day(cx, "start", &mut problems), day(cx, "end", &mut problems));
         if !problems.is_empty() {
             return Err(ApiError::validation(problems));
@@ -59,7 +59,7 @@ impl Window {
     pub fn of_plan(cx: &Context) -> Self {
         let zone = zone(Some(cx.zone()));
         let end = cx.now.with_timezone(&zone).date_naive();
-        let retention_days = cx.plan.analytics_days.unwrap_or(MAX_RETENTION).clamp(1, MAX_RETENTION);
+        let retention_days = cx.plan.analytics_days.unwrap_or(MAX_RETENTION_DAYS).clamp(1, MAX_RETENTION_DAYS);
         Self { start: end - Days::new(retention_days - 1), end, zone, retention_days }
     }
 
@@ -67,7 +67,7 @@ impl Window {
         self.start.iter_days().take_while(|day| *day <= self.end).collect()
     }
 
-    /// Returns when the day begins, and when it ends.
+    /// Returns the times at which the day begins and ends.
     pub fn bounds(&self, day: NaiveDate) -> (DateTime<Utc>, DateTime<Utc>) {
         (day_start(day, self.zone), day_start(day + Days::new(1), self.zone))
     }

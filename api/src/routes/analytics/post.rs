@@ -10,7 +10,7 @@ use super::{FEATURES, TAG, Window};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 use crate::response::{ApiResponse, Timestamp};
 use crate::routes::posts::show;
 
@@ -31,7 +31,7 @@ pub struct TargetPoint {
 pub struct TargetSeries {
     pub target_id: i64,
     pub account_id: i64,
-    #[schemars(with = "Word<Platform>")]
+    #[schemars(with = "TextEnum<Platform>")]
     pub platform: Platform,
     /// Oldest first.
     pub points: Vec<TargetPoint>,

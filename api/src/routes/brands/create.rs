@@ -46,7 +46,7 @@ pub fn endpoint() -> Endpoint {
         .checks_then_writes(|cx| cx.parse(read), create)
 }
 
-/// Reads a brand's fields; the console's settings read them, too.
+/// Reads a brand's fields. Also used by the console's settings.
 pub fn read(fields: &Fields<'_>) -> Option<NewBrand> {
     let name = fields.required("name", fields.text("name", 1..=120));
     let description = fields.text("description", 0..=2000).value();
@@ -63,13 +63,13 @@ async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<NewBran
         website: new.website.as_deref(),
         timezone: new.timezone.as_deref().unwrap_or("UTC"),
     };
-    let made = brands::create(tx, cx.caller.workspace_id, cx.caller.user_id, cx.plan.brands, brand).await?;
-    let made =
-        made.ok_or_else(|| ApiError::limit_reached("brands", cx.plan.brands.unwrap_or(MAX_BRANDS).min(MAX_BRANDS)))?;
+    let created = brands::create(tx, cx.caller.workspace_id, cx.caller.user_id, cx.plan.brands, brand).await?;
+    let created = created
+        .ok_or_else(|| ApiError::limit_reached("brands", cx.plan.brands.unwrap_or(MAX_BRANDS).min(MAX_BRANDS)))?;
     // The caller is the only member, so no one else's endpoint can receive the event.
     if cx.caller.has_endpoint {
-        let data = json!({ "brand_id": made.id, "name": made.name });
-        events::emit(tx, made.id, EventName::BrandCreated, &data, cx.trace()).await?;
+        let data = json!({ "brand_id": created.id, "name": created.name });
+        events::emit(tx, created.id, EventName::BrandCreated, &data, cx.trace()).await?;
     }
-    ApiResponse::created(&format!("/brands/{}", made.id), Brand::from(made))
+    ApiResponse::created(&format!("/brands/{}", created.id), Brand::from(created))
 }

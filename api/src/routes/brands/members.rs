@@ -9,7 +9,7 @@ use super::TAG;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 use crate::response::{ApiResponse, Timestamp};
 
 /// A user who is a member of the brand.
@@ -19,7 +19,7 @@ pub struct Member {
     pub name: String,
     #[schemars(email)]
     pub email: String,
-    #[schemars(with = "Word<Role>")]
+    #[schemars(with = "TextEnum<Role>")]
     pub role: Role,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
@@ -36,7 +36,7 @@ pub fn endpoint() -> Endpoint {
 
 async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     let members = users::members(conn, cx.brand()?.id).await?;
-    let shown = members.into_iter().map(|m| Member {
+    let records = members.into_iter().map(|m| Member {
         id: m.id,
         name: m.name,
         email: m.email,
@@ -44,5 +44,5 @@ async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
         created_at: m.created_at.into(),
         updated_at: m.updated_at.into(),
     });
-    ApiResponse::ok(shown.collect::<Vec<_>>())
+    ApiResponse::ok(records.collect::<Vec<_>>())
 }

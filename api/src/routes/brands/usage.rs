@@ -10,7 +10,7 @@ use super::TAG;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 use crate::response::ApiResponse;
 
 /// A cap of the plan and its usage.
@@ -26,7 +26,7 @@ pub struct Cap {
 pub struct Usage {
     /// The plan's name.
     pub plan: String,
-    #[schemars(with = "Vec<Word<Feature>>")]
+    #[schemars(with = "Vec<TextEnum<Feature>>")]
     pub features: Vec<Feature>,
     pub brands: Cap,
     /// The social accounts of this brand.

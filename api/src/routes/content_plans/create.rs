@@ -20,7 +20,8 @@ use crate::response::ApiResponse;
 
 /// The content plan to create.
 #[derive(Clone, Debug, JsonSchema)]
-pub struct NewContentPlan {
+#[schemars(rename = "NewContentPlan")]
+pub struct CreateContentPlanRequest {
     #[schemars(length(min = 1, max = 120))]
     pub name: String,
     #[schemars(length(max = 2000))]
@@ -43,7 +44,7 @@ pub fn endpoint() -> Endpoint {
         .description(LIMITS)
         .extension()
         .features(FEATURES)
-        .body::<NewContentPlan>(json!({
+        .body::<CreateContentPlanRequest>(json!({
             "name": "Spring", "description": "Six weeks before Easter", "starts_on": "{day+14}", "ends_on": "{day+56}",
             "items": [{ "title": "Hot cross buns", "content": "They are back.", "planned_at": "{day+28}T07:00:00" }]
         }))
@@ -53,7 +54,7 @@ pub fn endpoint() -> Endpoint {
         .with_rerender("plan", show::show)
 }
 
-fn read(f: &Fields<'_>, zone: &str) -> Option<NewContentPlan> {
+fn read(f: &Fields<'_>, zone: &str) -> Option<CreateContentPlanRequest> {
     let name = f.required("name", f.text("name", 1..=120));
     let description = f.text("description", 0..=2000).value();
     let (starts_on, ends_on) = (f.date("starts_on").value(), f.date("ends_on").value());
@@ -61,10 +62,14 @@ fn read(f: &Fields<'_>, zone: &str) -> Option<NewContentPlan> {
     let items = items::read_all(f, zone).value();
     let size = items::size_with_new_items(PlanSize::default(), items.as_deref().unwrap_or_default());
     limits::check_size(f.problems, "items", PlanSize::default(), size);
-    Some(NewContentPlan { name: name?, description, starts_on, ends_on, items })
+    Some(CreateContentPlanRequest { name: name?, description, starts_on, ends_on, items })
 }
 
-async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<NewContentPlan>>>) -> Result<ApiResponse> {
+async fn create(
+    cx: &Context,
+    tx: &mut Tx,
+    parsed: Arc<ParsedBody<Option<CreateContentPlanRequest>>>,
+) -> Result<ApiResponse> {
     let brand = cx.brand()?;
     let new = parsed.valid()?;
     let plan = NewPlan {
@@ -75,10 +80,10 @@ async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<NewCont
     };
     limits::check_plans(cx, tx).await?;
     limits::check_items(cx, tx, new.items.as_ref().map_or(0, Vec::len)).await?;
-    let made = content_plans::create(tx, brand.id, &plan).await?;
+    let created = content_plans::create(tx, brand.id, &plan).await?;
     let items: Vec<_> = new.items.iter().flatten().cloned().map(Into::into).collect();
-    content_plans::add_items(tx, made.id, &items).await?;
-    let items = content_plans::items(tx, made.id).await?;
-    let (id, path) = (made.id, format!("/brands/{}/content-plans/{}", brand.id, made.id));
-    Ok(ApiResponse::created(&path, ContentPlan::new(made, items))?.with_records([id]))
+    content_plans::add_items(tx, created.id, &items).await?;
+    let items = content_plans::items(tx, created.id).await?;
+    let (id, path) = (created.id, format!("/brands/{}/content-plans/{}", brand.id, created.id));
+    Ok(ApiResponse::created(&path, ContentPlan::new(created, items))?.with_records([id]))
 }

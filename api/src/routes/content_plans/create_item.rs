@@ -39,11 +39,11 @@ async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<NewPlan
     problems.into_result()?;
     let new = parsed.valid()?.clone();
     limits::check_items(cx, tx, 1).await?;
-    let made = content_plans::add_items(tx, plan.id, &[new.into()]).await?;
-    let id = made.first().copied().ok_or_else(|| ApiError::bug("an item was not created"))?;
+    let ids = content_plans::add_items(tx, plan.id, &[new.into()]).await?;
+    let id = ids.first().copied().ok_or_else(|| ApiError::bug("an item was not created"))?;
     let item = content_plans::find_item(tx, brand.id, plan.id, id).await?;
     let item = item.ok_or_else(|| ApiError::bug("an item was not found after it was created"))?;
-    // Items have no read endpoint of their own, so `Location` is the plan.
+    // Items have no GET endpoint of their own, so `Location` is the plan.
     let path = format!("/brands/{}/content-plans/{}", brand.id, plan.id);
     Ok(ApiResponse::created(&path, PlanItem::from(item))?.with_records([id]))
 }

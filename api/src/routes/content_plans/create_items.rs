@@ -17,7 +17,8 @@ use crate::response::ApiResponse;
 
 /// The items to create. Crier creates either all or none of them.
 #[derive(Clone, Debug, JsonSchema)]
-pub struct NewPlanItems {
+#[schemars(rename = "NewPlanItems")]
+pub struct CreatePlanItemsRequest {
     #[schemars(length(min = 1, max = items::MAX_NEW_ITEMS))]
     pub items: Vec<NewPlanItem>,
 }
@@ -33,7 +34,7 @@ pub fn endpoint() -> Endpoint {
         )
         .extension()
         .features(FEATURES)
-        .body::<NewPlanItems>(json!({ "items": [
+        .body::<CreatePlanItemsRequest>(json!({ "items": [
             { "title": "Hot cross buns", "content": "They are back.", "planned_at": "{day+28}T07:00:00" },
             { "title": "Opening hours at Easter" }
         ] }))
@@ -43,15 +44,19 @@ pub fn endpoint() -> Endpoint {
         .with_rerender("item", show)
 }
 
-fn read(f: &Fields<'_>, zone: &str) -> Option<NewPlanItems> {
+fn read(f: &Fields<'_>, zone: &str) -> Option<CreatePlanItemsRequest> {
     let list = f.required("items", items::read_all(f, zone))?;
     if list.is_empty() && !f.problems.has("items") {
         f.problem("items", "Must have at least one item.");
     }
-    Some(NewPlanItems { items: list })
+    Some(CreatePlanItemsRequest { items: list })
 }
 
-async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<NewPlanItems>>>) -> Result<ApiResponse> {
+async fn create(
+    cx: &Context,
+    tx: &mut Tx,
+    parsed: Arc<ParsedBody<Option<CreatePlanItemsRequest>>>,
+) -> Result<ApiResponse> {
     let plan = lock_plan(cx, tx).await?;
     let brand = cx.brand()?;
     let current = content_plans::size(tx, plan.id).await?;
@@ -63,9 +68,9 @@ async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<NewPlan
     limits::check_items(cx, tx, new.items.len()).await?;
     let rows: Vec<_> = new.items.iter().cloned().map(Into::into).collect();
     let ids = content_plans::add_items(tx, plan.id, &rows).await?;
-    let made = content_plans::find_items(tx, brand.id, plan.id, &ids).await?;
-    let shown: Vec<PlanItem> = made.into_iter().map(Into::into).collect();
-    Ok(ApiResponse::created(&format!("/brands/{}/content-plans/{}", brand.id, plan.id), shown)?.with_records(ids))
+    let created = content_plans::find_items(tx, brand.id, plan.id, &ids).await?;
+    let records: Vec<PlanItem> = created.into_iter().map(Into::into).collect();
+    Ok(ApiResponse::created(&format!("/brands/{}/content-plans/{}", brand.id, plan.id), records)?.with_records(ids))
 }
 
 /// Returns the created items that still exist.

@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use crate::fields::{Fields, PatchField};
 use crate::routes::posts::edit::MAX_CONTENT_CHARS;
 
-pub const TITLE: RangeInclusive<usize> = 1..=200;
+pub const TITLE_LENGTH: RangeInclusive<usize> = 1..=200;
 /// The maximum number of items created by one request.
 pub const MAX_NEW_ITEMS: usize = 500;
 
@@ -32,15 +32,15 @@ impl From<NewPlanItem> for content_plans::NewItem {
     }
 }
 
-/// Parses one item; `zone` is the brand's time zone.
+/// Parses one item. `zone` is the brand's time zone.
 pub fn read(f: &Fields<'_>, zone: &str) -> Option<NewPlanItem> {
-    let title = f.required("title", f.text("title", TITLE));
+    let title = f.required("title", f.text("title", TITLE_LENGTH));
     let content = f.text("content", 0..=MAX_CONTENT_CHARS).value();
     let planned_at = f.time("planned_at", zone).value();
     Some(NewPlanItem { title: title?, content, planned_at })
 }
 
-/// Parses `items`; rejects too many in one request.
+/// Parses `items`. Rejects more than [`MAX_NEW_ITEMS`].
 pub fn read_all(f: &Fields<'_>, zone: &str) -> PatchField<Vec<NewPlanItem>> {
     f.objects("items", MAX_NEW_ITEMS, |item| read(item, zone))
 }

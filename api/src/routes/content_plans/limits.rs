@@ -1,6 +1,6 @@
 //! Limits of plans. A plan is returned whole, and all plans of a brand are listed together without their items'
-//! contents, so the numbers of plans and items and the size of the texts are bounded. A plan that was over a limit when
-//! the limit was introduced may change as long as it does not grow.
+//! contents, so the numbers of plans and items and the size of the texts are bounded. A plan that exceeds a limit may
+//! change if it does not grow.
 
 use crier_domain::content_plan::{MAX_BRAND_ITEMS, MAX_ITEMS, MAX_PLANS, MAX_TEXT, PlanSize};
 use crier_store::{Tx, brands, content_plans};

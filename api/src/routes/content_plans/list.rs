@@ -11,7 +11,7 @@ use super::{FEATURES, TAG};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 use crate::response::{ApiResponse, ScheduledTimestamp, Timestamp};
 
 /// An item in a list of content plans, without its content.
@@ -22,7 +22,7 @@ pub struct PlanItemHead {
     pub title: String,
     pub planned_at: Option<ScheduledTimestamp>,
     /// The status of the item. It is `scheduled` while a post created from it exists.
-    #[schemars(with = "Word<ItemStatus>")]
+    #[schemars(with = "TextEnum<ItemStatus>")]
     pub status: ItemStatus,
     /// The ID of the post created from the item. Null if there is no post or the post was deleted.
     #[schemars(extend("examples" = [null]))]
@@ -63,13 +63,13 @@ async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     let plans = content_plans::list(conn, brand).await?;
     let mut items = content_plans::items_of_brand(conn, brand).await?.into_iter().peekable();
     // Both lists are ordered by plan, newest first.
-    let shown = plans.into_iter().map(|plan| {
+    let records = plans.into_iter().map(|plan| {
         // Skips items of a plan that was created between the two queries.
         std::iter::from_fn(|| items.next_if(|item| item.plan_id > plan.id)).for_each(drop);
         let own: Vec<_> = std::iter::from_fn(|| items.next_if(|item| item.plan_id == plan.id)).collect();
         ContentPlanHead::new(plan, own)
     });
-    ApiResponse::ok(shown.collect::<Vec<_>>())
+    ApiResponse::ok(records.collect::<Vec<_>>())
 }
 
 impl From<StoredItem> for PlanItemHead {

@@ -15,7 +15,7 @@ use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, Result};
 use crate::fields::Problems;
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 use crate::response::{ScheduledTimestamp, Timestamp};
 
 mod create;
@@ -60,7 +60,7 @@ pub struct PlanItem {
     pub content: Option<String>,
     pub planned_at: Option<ScheduledTimestamp>,
     /// The status of the item. It is `scheduled` while a post created from it exists.
-    #[schemars(with = "Word<ItemStatus>")]
+    #[schemars(with = "TextEnum<ItemStatus>")]
     pub status: ItemStatus,
     /// The ID of the post created from the item. Null if there is no post or the post was deleted.
     #[schemars(extend("examples" = [null]))]

@@ -19,7 +19,7 @@ use crate::context::Context;
 use crate::endpoint::{Endpoint, Growth, ResponseShape};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody, PatchField, Problems};
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 use crate::response::{ApiResponse, Timestamp};
 use crate::routes::posts::edit::{self, DesiredPost, PostChange, PostOverride};
 use crate::routes::posts::{self, Author, PostDetail, PostFields, TargetBody, apply, check};
@@ -32,7 +32,7 @@ pub struct PlanScheduling {
     #[schemars(length(max = edit::MAX_ACCOUNTS), extend("uniqueItems" = true))]
     pub account_ids: Option<Vec<i64>>,
     /// The kind of post. `calendar`: a post at the item's time. `draft`: a draft. `approval`: a post pending approval.
-    #[schemars(with = "Option<Word<Destination>>", extend("default" = "calendar"))]
+    #[schemars(with = "Option<TextEnum<Destination>>", extend("default" = "calendar"))]
     pub destination: Option<Destination>,
     /// The overrides, as for a post.
     #[schemars(length(max = edit::MAX_ACCOUNTS), extend("x-extension" = true))]
@@ -89,7 +89,7 @@ async fn schedule(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<ScheduleRequ
     };
     let may_insert = problems.is_empty() && item.post_id.is_none();
     let (inserted, accounts) = apply::insert(cx, tx, &post, &desired, may_insert).await?;
-    // Without a valid destination the other fields cannot be checked.
+    // Without a valid destination, the other fields cannot be checked.
     if !problems.has("destination") {
         let own = Problems::default();
         let (found, _) = check::validate_into(cx, tx, &post, &desired, &request.change, own, accounts).await?;
@@ -115,7 +115,7 @@ async fn show(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     ApiResponse::ok(ScheduledPost::of(cx.id("item")?, PostDetail::load(conn, post).await?))
 }
 
-/// Checks the feature that `approval` needs. Like every feature check, it runs before the item is looked up.
+/// Checks the feature that `approval` requires. Like every feature check, it runs before the item is looked up.
 fn check_feature(cx: &Context) -> Result<()> {
     let is_approval = cx.body.get("destination").and_then(|word| word.as_str()) == Some(Destination::Approval.as_str());
     if is_approval && !cx.plan.has(Feature::Approvals) {
@@ -143,7 +143,7 @@ fn read(f: &Fields<'_>) -> ScheduleRequest {
     let destination = f.enum_value("destination").value().unwrap_or(Destination::Calendar);
     let schedule_type = match destination {
         Destination::Calendar => PatchField::Value(ScheduleType::Scheduled),
-        Destination::Draft | Destination::Approval => PatchField::Absent,
+        Destination::Draft | Destination::Approval => PatchField::Omitted,
     };
     let (accounts, overrides) = (f.ids("account_ids", edit::MAX_ACCOUNTS), edit::read_overrides(f));
     let change = PostChange { schedule_type, accounts, overrides, ..PostChange::empty() };

@@ -76,8 +76,8 @@ fn read(f: &Fields<'_>, zone: &str) -> ContentPlanChange {
 
 /// Parses one entry. An invalid entry keeps its position, so that error paths match the request.
 fn read_entry(f: &Fields<'_>, zone: &str) -> PlanItemEntry {
-    let (id, title) = (f.id("id"), f.text("title", items::TITLE));
-    let is_new = matches!(id, PatchField::Absent | PatchField::Null) && !f.problems.has(&f.path("id"));
+    let (id, title) = (f.id("id"), f.text("title", items::TITLE_LENGTH));
+    let is_new = matches!(id, PatchField::Omitted | PatchField::Null) && !f.problems.has(&f.path("id"));
     if is_new {
         f.required("title", title.clone());
     }
@@ -93,17 +93,17 @@ fn size_of(items: &[PlanItem]) -> PlanSize {
     PlanSize::of(items.iter().map(|item| (item.title.as_str(), item.content.as_deref())))
 }
 
-/// Returns the plan's size after the change. Fields absent from an entry keep the value of the item with its id.
+/// Returns the plan's size after the change. Omitted fields of an entry keep the values of the item with its id.
 fn size_after(entries: &[PlanItemEntry], by_id: &HashMap<i64, &PlanItem>) -> PlanSize {
     PlanSize::of(entries.iter().map(|entry| {
         let old = entry.id.and_then(|id| by_id.get(&id));
         let title = match &entry.title {
             PatchField::Value(title) => title.as_str(),
-            PatchField::Absent | PatchField::Null => old.map_or("", |item| item.title.as_str()),
+            PatchField::Omitted | PatchField::Null => old.map_or("", |item| item.title.as_str()),
         };
         let content = match &entry.content {
             PatchField::Value(content) => Some(content.as_str()),
-            PatchField::Absent => old.and_then(|item| item.content.as_deref()),
+            PatchField::Omitted => old.and_then(|item| item.content.as_deref()),
             PatchField::Null => None,
         };
         (title, content)
@@ -147,7 +147,7 @@ async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<ContentPlanCha
     plan.updated_at = tx.now;
     content_plans::update(tx, &plan).await?;
     match change.items {
-        PatchField::Absent => {}
+        PatchField::Omitted => {}
         PatchField::Null => replace(cx, tx, plan.id, current, Vec::new()).await?,
         PatchField::Value(entries) => replace(cx, tx, plan.id, current, entries).await?,
     }
@@ -181,7 +181,7 @@ async fn replace(
         content_plans::delete_item(tx, brand, plan_id, removed_id).await?;
     }
     for (item, entry) in updates {
-        let changed = super::update_item::changed(item.clone(), entry.title, entry.content, entry.planned_at);
+        let changed = super::update_item::with_change(item.clone(), entry.title, entry.content, entry.planned_at);
         if (&changed.title, &changed.content, changed.planned_at) != (&item.title, &item.content, item.planned_at) {
             content_plans::update_item(tx, &changed).await?;
         }

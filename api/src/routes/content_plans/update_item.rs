@@ -43,7 +43,7 @@ pub fn endpoint() -> Endpoint {
 }
 
 /// Returns the item with the change applied.
-pub fn changed(
+pub fn with_change(
     item: content_plan::PlanItem,
     title: PatchField<String>,
     content: PatchField<String>,
@@ -57,13 +57,13 @@ pub fn changed(
     }
 }
 
-fn text_of(item: &content_plan::PlanItem) -> usize {
+fn text_size(item: &content_plan::PlanItem) -> usize {
     PlanSize::of([(item.title.as_str(), item.content.as_deref())]).text
 }
 
 fn read(f: &Fields<'_>, zone: &str) -> Option<PlanItemChange> {
     Some(PlanItemChange {
-        title: f.text("title", items::TITLE),
+        title: f.text("title", items::TITLE_LENGTH),
         content: f.text("content", 0..=MAX_CONTENT_CHARS),
         planned_at: f.time("planned_at", zone),
     })
@@ -74,10 +74,10 @@ async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<PlanIte
     let item = lock_item(cx, tx).await?;
     let change = parsed.valid()?.clone();
     let current = content_plans::size(tx, plan.id).await?;
-    let others = current.text.saturating_sub(text_of(&item));
-    let item = changed(item, change.title, change.content, change.planned_at);
+    let others = current.text.saturating_sub(text_size(&item));
+    let item = with_change(item, change.title, change.content, change.planned_at);
     let problems = parsed.problems();
-    limits::check_size(&problems, "content", current, PlanSize { text: others + text_of(&item), ..current });
+    limits::check_size(&problems, "content", current, PlanSize { text: others + text_size(&item), ..current });
     problems.into_result()?;
     content_plans::update_item(tx, &item).await?;
     ApiResponse::ok(PlanItem::from(content_plan::PlanItem { updated_at: tx.now, ..item }))

@@ -37,7 +37,7 @@ pub fn endpoint() -> Endpoint {
 
 fn read(f: &Fields<'_>) -> Option<Assignment> {
     let user_id = f.id("user_id");
-    if user_id == PatchField::Absent && !f.problems.has(&f.path("user_id")) {
+    if user_id == PatchField::Omitted && !f.problems.has(&f.path("user_id")) {
         f.problem("user_id", "This field is required. Set it to null to unassign.");
     }
     Some(Assignment { user_id })

@@ -13,12 +13,12 @@ use super::{Conversation, FEATURES, TAG};
 use crate::context::{Context, Query};
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, ErrorCode, FieldProblems, Result};
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 use crate::pagination;
 use crate::response::ApiResponse;
 
-/// The longest search, in characters.
-const MAX_SEARCH: usize = 200;
+/// The maximum length of a search text, in characters.
+const MAX_SEARCH_CHARS: usize = 200;
 
 pub fn endpoint() -> Endpoint {
     Endpoint::get("/brands/{brand}/conversations", "listConversations", Scope::InboxRead)
@@ -31,9 +31,9 @@ pub fn endpoint() -> Endpoint {
         )
         .features(FEATURES)
         .pages()
-        .query::<Word<ConversationStatus>>("status", "Only conversations with this status.")
-        .query::<Word<ConversationType>>("type", "Only conversations of this type.")
-        .query::<Word<Platform>>("platform", "Only conversations on this platform.")
+        .query::<TextEnum<ConversationStatus>>("status", "Only conversations with this status.")
+        .query::<TextEnum<ConversationType>>("type", "Only conversations of this type.")
+        .query::<TextEnum<Platform>>("platform", "Only conversations on this platform.")
         .query::<String>("search", "Only conversations that contain these words. Maximum: 200 characters.")
         .extension_query::<i64>("assignee_id", "Only conversations assigned to this user.")
         .extension_query::<String>("tag", "Only conversations with this tag.")
@@ -44,7 +44,7 @@ pub fn endpoint() -> Endpoint {
         .reads(conversations)
 }
 
-/// Parses a parameter; adds a problem if it does not have this form.
+/// Parses a parameter. Adds a problem if it does not have the form that `form` describes.
 fn param<T: FromStr>(query: &Query, name: &str, form: &str, problems: &mut FieldProblems) -> Option<T> {
     let parsed = query.get(name)?.parse().ok();
     if parsed.is_none() {
@@ -53,17 +53,17 @@ fn param<T: FromStr>(query: &Query, name: &str, form: &str, problems: &mut Field
     parsed
 }
 
-fn text(query: &Query, name: &str, most: usize, problems: &mut FieldProblems) -> Option<String> {
+fn text(query: &Query, name: &str, max: usize, problems: &mut FieldProblems) -> Option<String> {
     let text = query.get(name)?;
-    if text.contains('\0') || text.chars().count() > most {
-        problems.insert(name.to_owned(), vec![format!("Must have at most {most} characters and no NUL character.")]);
+    if text.contains('\0') || text.chars().count() > max {
+        problems.insert(name.to_owned(), vec![format!("Must have at most {max} characters and no NUL character.")]);
         return None;
     }
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
 async fn conversations(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
-    let (query, mut problems) = (&cx.query, cx.typos());
+    let (query, mut problems) = (&cx.query, cx.name_problems());
     let page = pagination::requested_page(query, &mut problems);
     let mut filter = ConversationFilter {
         status: pagination::enum_param(query, "status", &mut problems),
@@ -75,17 +75,17 @@ async fn conversations(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
         tag: text(query, "tag", MAX_TAG, &mut problems),
         words: Vec::new(),
     };
-    let search = text(query, "search", MAX_SEARCH, &mut problems);
+    let search = text(query, "search", MAX_SEARCH_CHARS, &mut problems);
     if !problems.is_empty() {
         return Err(ApiError::validation(problems));
     }
     if let Some(search) = search {
         filter.words = words::search_terms(&search);
         if filter.words.is_empty() {
-            return pagination::answer(cx, page, Page { rows: Vec::<Conversation>::new(), total: 0 });
+            return pagination::respond(cx, page, Page { rows: Vec::<Conversation>::new(), total: 0 });
         }
     }
     let found = list(conn, cx.brand()?.id, &filter, page).await?;
     let rows = Conversation::load(cx, conn, found.rows).await?;
-    pagination::answer(cx, page, Page { rows, total: found.total })
+    pagination::respond(cx, page, Page { rows, total: found.total })
 }

@@ -1,4 +1,4 @@
-//! The inbox: conversations with people on the platforms, and the replies to them.
+//! The inbox: conversations with people on the platforms, and replies to them.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ use serde::Serialize;
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, Result};
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 use crate::response::{ScheduledTimestamp, Timestamp};
 use crate::routes::posts::TargetError;
 
@@ -72,12 +72,12 @@ pub struct ConversationSubject {
 /// The fields of a conversation, with or without its messages.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ConversationFields {
-    #[schemars(with = "Word<ConversationType>")]
+    #[schemars(with = "TextEnum<ConversationType>")]
     pub r#type: ConversationType,
-    #[schemars(with = "Word<Platform>")]
+    #[schemars(with = "TextEnum<Platform>")]
     pub platform: Platform,
     pub account_id: i64,
-    #[schemars(with = "Word<ConversationStatus>")]
+    #[schemars(with = "TextEnum<ConversationStatus>")]
     pub status: ConversationStatus,
     pub participant: Participant,
     pub subject: Option<ConversationSubject>,
@@ -92,7 +92,7 @@ pub struct ConversationFields {
     pub last_message_at: Timestamp,
     pub last_message_preview: String,
     /// The direction of the message in `last_message_preview`. Null if all messages are deleted.
-    #[schemars(with = "Option<Word<MessageDirection>>", extend("x-extension" = true))]
+    #[schemars(with = "Option<TextEnum<MessageDirection>>", extend("x-extension" = true))]
     pub last_message_direction: Option<MessageDirection>,
 }
 
@@ -118,14 +118,14 @@ pub struct MessageAuthor {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Message {
     pub id: i64,
-    #[schemars(with = "Word<MessageDirection>")]
+    #[schemars(with = "TextEnum<MessageDirection>")]
     pub direction: MessageDirection,
     /// The text of the message. Empty if `deleted_at` is set.
     pub body: String,
     pub author: MessageAuthor,
     /// The status of the message. `received` means that Crier read it from the platform, even if the account wrote it
     /// there. The other values are for replies.
-    #[schemars(with = "Word<MessageStatus>")]
+    #[schemars(with = "TextEnum<MessageStatus>")]
     pub status: MessageStatus,
     pub external_id: Option<String>,
     /// The reason a reply failed or is retried.
@@ -204,21 +204,21 @@ impl Conversation {
         Self { id: c.id, fields, created_at: c.created_at.into(), updated_at: c.updated_at.into() }
     }
 
-    /// Renders conversations with what is stored elsewhere.
+    /// Returns conversations with the parts that are stored in other tables.
     async fn load(cx: &Context, conn: &mut Conn, rows: Vec<conversation::Conversation>) -> Result<Vec<Self>> {
         let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
         let accounts: Vec<i64> = rows.iter().map(|row| row.account_id).collect();
         let tags = conversations::tags(conn, &ids).await?;
         let accounts = accounts::summaries(conn, cx.brand()?.id, &accounts).await?;
         let directions: HashMap<_, _> = conversations::last_directions(conn, &ids).await?.into_iter().collect();
-        let shown = rows.into_iter().map(|row| {
+        let records = rows.into_iter().map(|row| {
             let own = tags.iter().filter(|(id, _)| *id == row.id).map(|(_, tag)| tag.clone()).collect();
             let account = accounts.iter().find(|account| account.id == row.account_id);
-            let refusal = refusal(cx, &row, account.map(|account| account.status));
+            let reply_refusal = reply_refusal(cx, &row, account.map(|account| account.status));
             let direction = directions.get(&row.id).copied();
-            Self::new(row, own, refusal, direction)
+            Self::new(row, own, reply_refusal, direction)
         });
-        Ok(shown.collect())
+        Ok(records.collect())
     }
 }
 
@@ -241,8 +241,9 @@ async fn lock(cx: &Context, tx: &mut Tx) -> Result<conversation::Conversation> {
     conversations::lock(tx, cx.brand()?.id, cx.id("conversation")?).await?.ok_or_else(missing)
 }
 
-/// Returns why a conversation cannot be replied to; `account` is the status of its account, if the brand has it.
-fn refusal(cx: &Context, c: &conversation::Conversation, account: Option<AccountStatus>) -> Option<String> {
+/// Returns the reason why Crier cannot reply to a conversation. `account` is the status of its account, if the brand
+/// has it.
+fn reply_refusal(cx: &Context, c: &conversation::Conversation, account: Option<AccountStatus>) -> Option<String> {
     let name = descriptor(c.platform).name;
     match account {
         None => return Some("The account is no longer connected to this brand. Connect it again.".to_owned()),

@@ -11,20 +11,22 @@ use crier_store::{Tx, accounts, jobs};
 use schemars::JsonSchema;
 use serde_json::json;
 
-use super::{FEATURES, Message, TAG, lock, refusal};
+use super::{FEATURES, Message, TAG, lock, reply_refusal};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Growth, ResponseShape};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody};
 use crate::response::ApiResponse;
 
-/// The longest reply, in characters; most platforms take less. A response with one is small enough to be stored.
-const MAX_REPLY: usize = 10_000;
+/// The maximum length of a reply, in characters. Most platforms allow less. A response that contains such a reply is
+/// small enough to be stored.
+const MAX_REPLY_CHARS: usize = 10_000;
 
 /// The reply to send.
 #[derive(Clone, Debug, JsonSchema)]
-pub struct NewReply {
-    #[schemars(length(min = 1, max = MAX_REPLY))]
+#[schemars(rename = "NewReply")]
+pub struct ReplyRequest {
+    #[schemars(length(min = 1, max = MAX_REPLY_CHARS))]
     pub body: String,
     /// Whether the conversation becomes `resolved`. Default: false, which keeps the current status.
     #[schemars(extend("x-extension" = true))]
@@ -44,31 +46,31 @@ pub fn endpoint() -> Endpoint {
              with the reason. A failed reply reopens a `resolved` conversation.",
         )
         .features(FEATURES)
-        .body::<NewReply>(json!({ "body": "Thank you! We open at seven." }))
+        .body::<ReplyRequest>(json!({ "body": "Thank you! We open at seven." }))
         .response::<Message>(202, ResponseShape::One)
         .error_codes(&[ErrorCode::ValidationFailed, ErrorCode::PlatformCapabilityUnavailable])
         .checks_then_writes(|cx| cx.parse(read), reply)
 }
 
-fn read(f: &Fields<'_>) -> Option<NewReply> {
-    let body = f.required("body", f.text("body", 1..=MAX_REPLY));
+fn read(f: &Fields<'_>) -> Option<ReplyRequest> {
+    let body = f.required("body", f.text("body", 1..=MAX_REPLY_CHARS));
     if body.as_deref().is_some_and(|body| body.trim().is_empty()) {
         f.problem("body", "Must not be empty.");
         return None;
     }
     let resolve = f.flag("resolve").value();
-    Some(NewReply { body: body?, resolve })
+    Some(ReplyRequest { body: body?, resolve })
 }
 
 fn unavailable(reason: String) -> ApiError {
     ApiError::new(ErrorCode::PlatformCapabilityUnavailable, reason)
 }
 
-async fn reply(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<NewReply>>>) -> Result<ApiResponse> {
+async fn reply(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<ReplyRequest>>>) -> Result<ApiResponse> {
     let conversation = lock(cx, tx).await?;
-    let NewReply { body, resolve } = parsed.valid()?;
+    let ReplyRequest { body, resolve } = parsed.valid()?;
     let account = accounts::summaries(tx, conversation.brand_id, &[conversation.account_id]).await?.pop();
-    if let Some(reason) = refusal(cx, &conversation, account.as_ref().map(|account| account.status)) {
+    if let Some(reason) = reply_refusal(cx, &conversation, account.as_ref().map(|account| account.status)) {
         return Err(unavailable(reason));
     }
     if let Some(connector) = cx.app.platforms.get(conversation.platform)

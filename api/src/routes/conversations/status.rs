@@ -14,13 +14,13 @@ use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody};
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 use crate::response::ApiResponse;
 
 /// The new status of a conversation.
 #[derive(Clone, Debug, JsonSchema)]
 pub struct ConversationStatusChange {
-    #[schemars(with = "Word<ConversationStatus>")]
+    #[schemars(with = "TextEnum<ConversationStatus>")]
     pub status: ConversationStatus,
     /// The end of the snooze, which must be in the future. Required if `status` is `snoozed`. A time without an offset
     /// is in the brand's time zone.

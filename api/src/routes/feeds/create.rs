@@ -6,17 +6,18 @@ use crier_store::{Tx, brands, feeds};
 use schemars::JsonSchema;
 use serde_json::json;
 
-use super::{FEATURES, Feed, TAG, URL, check_url, name, name_of};
+use super::{FEATURES, Feed, TAG, URL_LENGTH, check_url, default_name, name};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Growth, ResponseShape, WriteStep};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::PatchField;
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 use crate::response::ApiResponse;
 
 /// The feed to create.
 #[derive(Clone, Debug, JsonSchema)]
-pub struct NewFeed {
+#[schemars(rename = "NewFeed")]
+pub struct CreateFeedRequest {
     /// The name of the feed. Default: the feed's own title.
     #[schemars(length(min = 1, max = MAX_FEED_NAME), extend("type" = "string"))]
     pub name: Option<String>,
@@ -24,7 +25,7 @@ pub struct NewFeed {
     #[schemars(length(max = 2048), url)]
     pub url: String,
     /// The expected type. Crier also reads feeds of other types. With `wordpress`, the URL can be that of a site.
-    #[schemars(with = "Option<Word<FeedType>>", extend("default" = "rss"))]
+    #[schemars(with = "Option<TextEnum<FeedType>>", extend("default" = "rss"))]
     pub r#type: Option<FeedType>,
 }
 
@@ -38,7 +39,7 @@ pub fn endpoint() -> Endpoint {
              A brand can have at most 100 feeds.",
         )
         .features(FEATURES)
-        .body::<NewFeed>(json!({ "name": "Our blog", "url": "https://example.com/feed.xml", "type": "rss" }))
+        .body::<CreateFeedRequest>(json!({ "name": "Our blog", "url": "https://example.com/feed.xml", "type": "rss" }))
         .response::<Feed>(201, ResponseShape::One)
         .error_codes(&[ErrorCode::ValidationFailed, ErrorCode::InvalidSourceUrl, ErrorCode::LimitReached])
         .queries_then_writes(prepare)
@@ -46,16 +47,16 @@ pub fn endpoint() -> Endpoint {
 
 async fn prepare(cx: &Context) -> Result<WriteStep> {
     let new = cx.read(|f| {
-        let url = f.required("url", f.text("url", URL));
+        let url = f.required("url", f.text("url", URL_LENGTH));
         let r#type = f.enum_value("type").value();
-        Some(NewFeed { name: name(f).value(), url: url?, r#type })
+        Some(CreateFeedRequest { name: name(f).value(), url: url?, r#type })
     })?;
     check_url(cx, &PatchField::Value(new.url.clone())).await?;
     Ok(WriteStep::new(new, |cx, tx, new| Box::pin(async move { create(cx, tx, &new).await })))
 }
 
-async fn create(cx: &Context, tx: &mut Tx, new: &NewFeed) -> Result<ApiResponse> {
-    let name = new.name.clone().unwrap_or_else(|| name_of(&new.url));
+async fn create(cx: &Context, tx: &mut Tx, new: &CreateFeedRequest) -> Result<ApiResponse> {
+    let name = new.name.clone().unwrap_or_else(|| default_name(&new.url));
     let row = feeds::NewFeed {
         name: &name,
         named: new.name.is_some(),
@@ -65,7 +66,7 @@ async fn create(cx: &Context, tx: &mut Tx, new: &NewFeed) -> Result<ApiResponse>
     let brand = cx.brand()?.id;
     brands::lock(tx, brand).await?;
     ApiError::check_cap("A brand", MAX_FEEDS, "feeds", feeds::count(tx, brand).await?, 1)?;
-    let made = feeds::create(tx, brand, &row, cx.trace()).await?;
-    let path = format!("/brands/{}/feeds/{}", made.brand_id, made.id);
-    ApiResponse::created(&path, Feed::from(made))
+    let created = feeds::create(tx, brand, &row, cx.trace()).await?;
+    let path = format!("/brands/{}/feeds/{}", created.brand_id, created.id);
+    ApiResponse::created(&path, Feed::from(created))
 }

@@ -33,7 +33,7 @@ async fn create(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
     posts::create_draft(cx, tx, content(&article)).await
 }
 
-/// Returns the content of the draft; the guid for an article without text.
+/// Returns the content of the draft: the guid if the article has no text.
 fn content(article: &Article) -> String {
     let summary = article.summary.as_deref().map(plain_text);
     let parts = [article.title.clone(), summary, article.url.clone()];

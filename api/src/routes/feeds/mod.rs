@@ -14,7 +14,7 @@ use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, PatchField};
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 use crate::response::Timestamp;
 
 mod articles;
@@ -28,7 +28,7 @@ mod update;
 pub const TAG: &str = "Feeds";
 const FEATURES: &[Feature] = &[Feature::FeedReader];
 /// The allowed length of a URL. An empty URL passes here, so that it is rejected as a non-public address.
-const URL: RangeInclusive<usize> = 0..=2048;
+const URL_LENGTH: RangeInclusive<usize> = 0..=2048;
 
 pub fn endpoints() -> Vec<Endpoint> {
     vec![
@@ -54,10 +54,10 @@ pub struct Feed {
     #[schemars(url, extend("examples" = ["https://bakery.example/feed.xml"]))]
     pub url: String,
     /// The type of the feed. After the first fetch, the detected type.
-    #[schemars(with = "Word<FeedType>")]
+    #[schemars(with = "TextEnum<FeedType>")]
     pub r#type: FeedType,
     /// The status of the feed. It is `failing` after a failed fetch and `active` after a successful one.
-    #[schemars(with = "Word<FeedStatus>", extend("examples" = ["active"]))]
+    #[schemars(with = "TextEnum<FeedStatus>", extend("examples" = ["active"]))]
     pub status: FeedStatus,
     /// The time of the last fetch, successful or not.
     pub last_fetched_at: Option<Timestamp>,
@@ -87,7 +87,7 @@ impl From<feed::Feed> for Feed {
     }
 }
 
-/// Returns the feed in the path, of the brand in the path; 404 if it does not exist.
+/// Returns the feed in the path, of the brand in the path. 404 if it does not exist.
 async fn find(cx: &Context, conn: &mut Conn) -> Result<feed::Feed> {
     let found = feeds::find(conn, cx.brand()?.id, cx.id("feed")?).await?;
     found.ok_or_else(|| ApiError::not_found("feed"))
@@ -95,27 +95,27 @@ async fn find(cx: &Context, conn: &mut Conn) -> Result<feed::Feed> {
 
 /// Parses the name. A feed always has a name, so null is rejected.
 fn name(f: &Fields<'_>) -> PatchField<String> {
-    let given = f.text("name", 1..=MAX_FEED_NAME);
-    if given == PatchField::Null {
+    let name = f.text("name", 1..=MAX_FEED_NAME);
+    if name == PatchField::Null {
         f.problem("name", "Must be a string. Omit the field to use the feed's own title.");
     }
-    given
+    name
 }
 
 /// Checks the URL in the body, if present, with the guard.
 async fn check_url(cx: &Context, url: &PatchField<String>) -> Result<()> {
     let PatchField::Value(url) = url else { return Ok(()) };
     let checked = cx.app.guard.check_resolved(url, SchemePolicy::HttpOrHttps).await;
-    checked.map(drop).map_err(|refusal| {
+    checked.map(drop).map_err(|reason| {
         let message = format!(
-            "The URL {refusal}. Use the public http:// or https:// URL of a feed, or of a page that links to one."
+            "The URL {reason}. Use the public http:// or https:// URL of a feed, or of a page that links to one."
         );
         ApiError::new(ErrorCode::InvalidSourceUrl, message)
     })
 }
 
 /// Returns the default name of a feed before its first fetch: the host of its URL.
-fn name_of(url: &str) -> String {
+fn default_name(url: &str) -> String {
     let host = Url::parse(url).ok().and_then(|url| url.host_str().map(str::to_owned));
     host.unwrap_or_else(|| url.to_owned()).chars().take(MAX_FEED_NAME).collect()
 }

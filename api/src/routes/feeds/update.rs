@@ -6,7 +6,7 @@ use crier_store::{Tx, feeds};
 use schemars::JsonSchema;
 use serde_json::json;
 
-use super::{FEATURES, Feed, TAG, URL, check_url, find, name, name_of};
+use super::{FEATURES, Feed, TAG, URL_LENGTH, check_url, default_name, find, name};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape, WriteStep};
 use crate::error::{ApiError, ErrorCode, Result};
@@ -40,7 +40,7 @@ async fn prepare(cx: &Context) -> Result<WriteStep> {
     let mut conn = cx.app.store.read().await?;
     find(cx, &mut conn).await?;
     drop(conn);
-    let change = cx.read(|f| Some(FeedChange { name: name(f).value(), url: f.text("url", URL) }))?;
+    let change = cx.read(|f| Some(FeedChange { name: name(f).value(), url: f.text("url", URL_LENGTH) }))?;
     check_url(cx, &change.url).await?;
     Ok(WriteStep::new(change, |cx, tx, change| Box::pin(async move { update(cx, tx, &change).await })))
 }
@@ -54,7 +54,7 @@ async fn update(cx: &Context, tx: &mut Tx, change: &FeedChange) -> Result<ApiRes
     if let PatchField::Value(url) = &change.url
         && *url != feed.url
     {
-        feeds::move_to(tx, feed.id, url, &name_of(url), cx.trace()).await?;
+        feeds::move_to(tx, feed.id, url, &default_name(url), cx.trace()).await?;
     }
     ApiResponse::ok(Feed::from(find(cx, tx).await?))
 }

@@ -16,24 +16,25 @@ use crate::context::Context;
 use crate::endpoint::{Endpoint, Growth, ResponseShape};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody};
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 use crate::response::ApiResponse;
 
-/// The maximum length of the part of a slug made from the title; leaves room for a number suffix.
+/// The maximum length of the part of a slug derived from the title. It leaves room for a number suffix.
 const MAX_TITLE_PART: usize = 56;
 /// The last number suffix tried (the first is 2) before a random one.
 const LAST_NUMBER_SUFFIX: u32 = 5;
-const RANDOM: usize = 8;
+const RANDOM_CHARS: usize = 8;
 
 /// The link-in-bio page to create.
 #[derive(Clone, Debug, JsonSchema)]
-pub struct NewLinkInBioPage {
+#[schemars(rename = "NewLinkInBioPage")]
+pub struct CreateLinkInBioPageRequest {
     #[schemars(length(min = 1, max = 120))]
     pub title: String,
     /// The slug of the page. Default: derived from the title.
     #[schemars(regex(pattern = "^[a-z0-9][a-z0-9-]{1,62}$"))]
     pub slug: Option<String>,
-    #[schemars(with = "Option<Word<Theme>>", extend("default" = "light"))]
+    #[schemars(with = "Option<TextEnum<Theme>>", extend("default" = "light"))]
     pub theme: Option<Theme>,
     #[schemars(length(max = 500))]
     pub bio: Option<String>,
@@ -55,7 +56,7 @@ pub fn endpoint() -> Endpoint {
              page's links can have at most 256 KiB in total.",
         )
         .features(FEATURES)
-        .body::<NewLinkInBioPage>(json!({
+        .body::<CreateLinkInBioPageRequest>(json!({
             "title": "Acme Bakery", "theme": "ocean", "bio": "Bread since 1920",
             "links": [{ "title": "Our shop", "url": "https://acme.example/shop", "icon": "shop", "is_primary": true },
                 { "title": "Call us", "url": "tel:+4930123456" }]
@@ -67,29 +68,29 @@ pub fn endpoint() -> Endpoint {
 }
 
 fn read_link(f: &Fields<'_>) -> Option<NewBioLink> {
-    let title = f.required("title", f.text("title", fields::TITLE));
+    let title = f.required("title", f.text("title", fields::TITLE_LENGTH));
     let url = f.required("url", fields::link_url(f));
     let (icon, is_primary) = (f.enum_value("icon").value(), f.flag("is_primary").value());
     Some(NewBioLink { title: title?, url: url?, icon, is_primary })
 }
 
 /// Parses the body. Continues without a valid title, so that all problems are reported together.
-fn read(f: &Fields<'_>) -> NewLinkInBioPage {
+fn read(f: &Fields<'_>) -> CreateLinkInBioPageRequest {
     let links = f.objects("links", MAX_LINKS, read_link).value();
     let texts = links.iter().flatten().map(|link| (link.title.as_str(), link.url.as_str()));
     fields::check_size(f.problems, 0, texts);
     fields::check_primary(f.problems, links.iter().flatten().map(|link| link.is_primary.unwrap_or_default()));
-    NewLinkInBioPage {
-        title: f.required("title", f.text("title", fields::TITLE)).unwrap_or_default(),
+    CreateLinkInBioPageRequest {
+        title: f.required("title", f.text("title", fields::TITLE_LENGTH)).unwrap_or_default(),
         slug: fields::slug(f).value(),
         theme: f.enum_value("theme").value(),
-        bio: f.text("bio", fields::BIO).value(),
+        bio: f.text("bio", fields::BIO_LENGTH).value(),
         avatar: f.id("avatar").value(),
         links,
     }
 }
 
-async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<NewLinkInBioPage>>) -> Result<ApiResponse> {
+async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<CreateLinkInBioPageRequest>>) -> Result<ApiResponse> {
     let brand = cx.brand()?.id;
     let (new, problems) = (&parsed.value, parsed.problems());
     load_referenced(cx, tx, new.slug.as_deref(), new.avatar, None).await?.check(
@@ -111,7 +112,7 @@ async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<NewLinkInBioPa
 }
 
 /// Creates the page with the requested slug, or with the first free slug derived from its title.
-async fn insert_with_free_slug(tx: &mut Tx, brand: i64, new: &NewLinkInBioPage) -> Result<BioPage> {
+async fn insert_with_free_slug(tx: &mut Tx, brand: i64, new: &CreateLinkInBioPageRequest) -> Result<BioPage> {
     let page = NewPage {
         title: &new.title,
         bio: new.bio.as_deref(),
@@ -121,17 +122,17 @@ async fn insert_with_free_slug(tx: &mut Tx, brand: i64, new: &NewLinkInBioPage) 
     if let Some(slug) = &new.slug {
         return bio_pages::create(tx, brand, slug, &page).await?.ok_or_else(slug_taken);
     }
-    for slug in slugs_of(&new.title)? {
-        if let Some(made) = bio_pages::create(tx, brand, &slug, &page).await? {
-            return Ok(made);
+    for slug in slug_candidates(&new.title)? {
+        if let Some(created) = bio_pages::create(tx, brand, &slug, &page).await? {
+            return Ok(created);
         }
     }
     Err(ApiError::bug("a random slug was taken"))
 }
 
 /// Returns the slugs to try: `fresh-bread`, `fresh-bread-2`, … and a random one.
-fn slugs_of(title: &str) -> Result<Vec<String>> {
-    let random = random::text(RANDOM).map_err(|e| ApiError::bug(format!("failed to generate a slug: {e}")))?;
+fn slug_candidates(title: &str) -> Result<Vec<String>> {
+    let random = random::text(RANDOM_CHARS).map_err(|e| ApiError::bug(format!("failed to generate a slug: {e}")))?;
     let base = bio_page::slug_of(title, MAX_TITLE_PART);
     let mut slugs: Vec<String> = Vec::new();
     if let Some(base) = &base {
@@ -151,11 +152,11 @@ mod tests {
     #[test]
     fn every_slug_candidate_is_valid() {
         for title in ["Fresh bread", "日本語", &"long ".repeat(24), "x", &"-a".repeat(60)] {
-            let slugs = slugs_of(title).unwrap();
+            let slugs = slug_candidates(title).unwrap();
             assert!(slugs.iter().all(|slug| bio_page::is_slug(slug)), "{slugs:?}");
         }
-        assert_eq!(slugs_of("Fresh bread").unwrap()[..2], ["fresh-bread", "fresh-bread-2"]);
-        let nameless = slugs_of("日本語").unwrap();
+        assert_eq!(slug_candidates("Fresh bread").unwrap()[..2], ["fresh-bread", "fresh-bread-2"]);
+        let nameless = slug_candidates("日本語").unwrap();
         assert!(nameless.len() == 1 && nameless[0].starts_with("page-"), "{nameless:?}");
     }
 }

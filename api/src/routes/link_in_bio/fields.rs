@@ -9,12 +9,12 @@ use schemars::JsonSchema;
 use url::Url;
 
 use crate::fields::{Fields, PatchField, Problems};
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 
-pub const TITLE: RangeInclusive<usize> = 1..=120;
-pub const BIO: RangeInclusive<usize> = 0..=500;
+pub const TITLE_LENGTH: RangeInclusive<usize> = 1..=120;
+pub const BIO_LENGTH: RangeInclusive<usize> = 0..=500;
 pub const MAX_URL_CHARS: usize = 2048;
-pub const TAKEN: &str = "Another page already uses this slug. Choose a different one.";
+pub const SLUG_TAKEN: &str = "Another page already uses this slug. Choose a different one.";
 
 /// A link to show on the page.
 #[derive(Clone, Debug, JsonSchema)]
@@ -24,7 +24,7 @@ pub struct NewBioLink {
     /// An http, https, mailto or tel URL.
     #[schemars(length(max = MAX_URL_CHARS), url)]
     pub url: String,
-    #[schemars(with = "Option<Word<LinkIcon>>", extend("x-extension" = true))]
+    #[schemars(with = "Option<TextEnum<LinkIcon>>", extend("x-extension" = true))]
     pub icon: Option<LinkIcon>,
     /// Whether this is the primary link, which stands out. A page can have at most one primary link.
     #[schemars(extend("default" = false, "x-extension" = true))]
@@ -43,18 +43,18 @@ pub fn slug(f: &Fields<'_>) -> PatchField<String> {
         PatchField::Value(slug) if !bio_page::is_slug(&slug) => {
             let message = "Must contain only the letters a-z, digits and hyphens, and start with a letter or a digit.";
             f.problem("slug", message);
-            PatchField::Absent
+            PatchField::Omitted
         }
         other => other,
     }
 }
 
-/// Parses a URL that a page may link to; returns it unchanged.
+/// Parses a URL that a page may link to. Returns it unchanged.
 pub fn link_url(f: &Fields<'_>) -> PatchField<String> {
     match f.text("url", 1..=MAX_URL_CHARS) {
         PatchField::Value(url) if !is_link(&url) => {
             f.problem("url", "Must be a URL without spaces that starts with http://, https://, mailto: or tel:.");
-            PatchField::Absent
+            PatchField::Omitted
         }
         other => other,
     }
@@ -83,8 +83,8 @@ pub fn size_of<'t>(links: impl Iterator<Item = (&'t str, &'t str)>) -> usize {
     links.map(|(title, url)| title.len() + url.len()).sum()
 }
 
-/// Returns whether the URL is safe to link to unchanged. Browsers repair URLs (they drop line ends, turn `\` into `/`,
-/// add slashes), so a malformed one could lead to another address than the one shown.
+/// Returns whether the URL is safe to link to unchanged. Browsers repair URLs (they drop line ends, change `\` to `/`,
+/// add slashes), so a malformed URL could lead to a different address than the one shown.
 fn is_link(url: &str) -> bool {
     let is_forbidden = |c: char| c.is_control() || c.is_whitespace() || matches!(c, '\\' | '"' | '<' | '>');
     if url.chars().any(is_forbidden) {
@@ -111,7 +111,7 @@ impl ReferencedRows {
     /// Adds a problem for a taken slug and for an unknown avatar.
     pub fn check(&self, slug: Option<&str>, avatar: Option<i64>, problems: &Problems) {
         if self.slug_is_taken && slug.is_some() {
-            problems.add("slug", TAKEN);
+            problems.add("slug", SLUG_TAKEN);
         }
         if let Some(id) = avatar
             && self.avatar.as_ref().is_none_or(|asset| asset.id != id)

@@ -26,11 +26,11 @@ async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     let avatars: Vec<i64> = pages.iter().filter_map(|page| page.avatar_id).collect();
     let avatars = media::find_many(conn, brand, &avatars).await?;
     // Both lists are ordered by page, newest first. Links of a page created between the two queries are skipped.
-    let shown = pages.into_iter().map(|page| {
+    let records = pages.into_iter().map(|page| {
         while links.next_if(|link| link.page_id > page.id).is_some() {}
         let own: Vec<_> = std::iter::from_fn(|| links.next_if(|link| link.page_id == page.id)).collect();
         let avatar = avatars.iter().find(|asset| page.avatar_id == Some(asset.id)).cloned();
         LinkInBioPage::new(cx, page, own, avatar)
     });
-    ApiResponse::ok(shown.collect::<Vec<_>>())
+    ApiResponse::ok(records.collect::<Vec<_>>())
 }

@@ -11,7 +11,7 @@ use super::media::MediaAsset;
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, Result};
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 use crate::response::Timestamp;
 
 mod create;
@@ -37,7 +37,7 @@ pub struct BioLink {
     /// The URL as submitted.
     #[schemars(url, extend("examples" = ["https://bakery.example/order"]))]
     pub url: String,
-    #[schemars(with = "Option<Word<LinkIcon>>", extend("examples" = ["shop"], "x-extension" = true))]
+    #[schemars(with = "Option<TextEnum<LinkIcon>>", extend("examples" = ["shop"], "x-extension" = true))]
     pub icon: Option<LinkIcon>,
     /// Whether this is the primary link, which stands out.
     #[schemars(extend("x-extension" = true))]
@@ -57,7 +57,7 @@ pub struct LinkInBioPage {
     pub title: String,
     #[schemars(extend("examples" = ["corner-bakery"]))]
     pub slug: String,
-    #[schemars(with = "Word<Theme>")]
+    #[schemars(with = "TextEnum<Theme>")]
     pub theme: Theme,
     #[schemars(extend("examples" = ["Bread from six in the morning."]))]
     pub bio: Option<String>,
@@ -126,8 +126,8 @@ fn evict_after_commit(cx: &Context, tx: &mut Tx, slug: &str) {
     tx.after_commit(move || app.bio.invalidate(&slug));
 }
 
-/// Loads what the request refers to. Locks the image, so that it is not deleted before the commit. The page with the
-/// id `page` may keep its slug.
+/// Loads the records that the request refers to. Locks the image, so that it is not deleted before the commit. The page
+/// with the id `page` may keep its slug.
 async fn load_referenced(
     cx: &Context,
     tx: &mut Tx,
@@ -155,5 +155,5 @@ fn no_such_page() -> ApiError {
 }
 
 fn slug_taken() -> ApiError {
-    ApiError::field("slug", fields::TAKEN)
+    ApiError::field("slug", fields::SLUG_TAKEN)
 }

@@ -16,7 +16,7 @@ use crate::context::Context;
 use crate::endpoint::{Endpoint, Growth, ResponseShape};
 use crate::error::Result;
 use crate::fields::{Fields, ParsedBody, PatchField, Problems, steps};
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 use crate::response::ApiResponse;
 
 /// Changes to a link-in-bio page. Omitted fields keep their values.
@@ -26,7 +26,7 @@ pub struct LinkInBioPageChange {
     pub title: PatchField<String>,
     #[schemars(regex(pattern = "^[a-z0-9][a-z0-9-]{1,62}$"))]
     pub slug: PatchField<String>,
-    #[schemars(with = "PatchField<Word<Theme>>")]
+    #[schemars(with = "PatchField<TextEnum<Theme>>")]
     pub theme: PatchField<Theme>,
     #[schemars(length(max = 500), extend("x-extension" = true))]
     pub bio: PatchField<String>,
@@ -50,7 +50,7 @@ pub struct BioLinkEntry {
     /// An http, https, mailto or tel URL. Required for a new link.
     #[schemars(length(max = fields::MAX_URL_CHARS), url)]
     pub url: PatchField<String>,
-    #[schemars(with = "PatchField<Word<LinkIcon>>", extend("x-extension" = true))]
+    #[schemars(with = "PatchField<TextEnum<LinkIcon>>", extend("x-extension" = true))]
     pub icon: PatchField<LinkIcon>,
     /// Whether this is the primary link, which stands out. A page can have at most one primary link.
     #[schemars(extend("x-extension" = true))]
@@ -73,8 +73,8 @@ pub fn endpoint() -> Endpoint {
 
 /// Parses one entry. An invalid entry keeps its position, so that error paths match the request.
 fn read_entry(f: &Fields<'_>) -> BioLinkEntry {
-    let (id, title, url) = (f.id("id"), f.text("title", fields::TITLE), fields::link_url(f));
-    let is_new = matches!(id, PatchField::Absent | PatchField::Null) && !f.problems.has(&f.path("id"));
+    let (id, title, url) = (f.id("id"), f.text("title", fields::TITLE_LENGTH), fields::link_url(f));
+    let is_new = matches!(id, PatchField::Omitted | PatchField::Null) && !f.problems.has(&f.path("id"));
     if is_new {
         f.required("title", title.clone());
         f.required("url", url.clone());
@@ -106,10 +106,10 @@ fn check_entries(problems: &Problems, entries: &[BioLinkEntry], current: &[BioLi
 
 fn read(f: &Fields<'_>) -> LinkInBioPageChange {
     LinkInBioPageChange {
-        title: f.text("title", fields::TITLE),
+        title: f.text("title", fields::TITLE_LENGTH),
         slug: fields::slug(f),
         theme: f.enum_value("theme"),
-        bio: f.text("bio", fields::BIO),
+        bio: f.text("bio", fields::BIO_LENGTH),
         avatar: f.id("avatar"),
         links: f.objects("links", MAX_LINKS, |entry| Some(read_entry(entry))),
     }
@@ -138,10 +138,10 @@ async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<LinkInBioPageC
     }
     evict_after_commit(cx, tx, &page.slug);
     match change.links {
-        PatchField::Absent => {}
+        PatchField::Omitted => {}
         PatchField::Null => bio_pages::set_links(tx, page.id, &[]).await?,
         PatchField::Value(entries) => {
-            let entries: Vec<LinkEntry> = entries.into_iter().map(|entry| merged(entry, &current)).collect();
+            let entries: Vec<LinkEntry> = entries.into_iter().map(|entry| merge_entry(entry, &current)).collect();
             bio_pages::set_links(tx, page.id, &entries).await?;
         }
     }
@@ -153,17 +153,17 @@ fn texts<'t>(entry: &'t BioLinkEntry, current: &'t [BioLink]) -> (&'t str, &'t s
     let existing = current.iter().find(|link| entry.id == Some(link.id));
     let title = match &entry.title {
         PatchField::Value(title) => title.as_str(),
-        PatchField::Absent | PatchField::Null => existing.map_or("", |link| link.title.as_str()),
+        PatchField::Omitted | PatchField::Null => existing.map_or("", |link| link.title.as_str()),
     };
     let url = match &entry.url {
         PatchField::Value(url) => url.as_str(),
-        PatchField::Absent | PatchField::Null => existing.map_or("", |link| link.url.as_str()),
+        PatchField::Omitted | PatchField::Null => existing.map_or("", |link| link.url.as_str()),
     };
     (title, url)
 }
 
-/// Fills fields absent from the entry with those of the link with its id.
-fn merged(entry: BioLinkEntry, current: &[BioLink]) -> LinkEntry {
+/// Fills the omitted fields of an entry with those of the link with its id.
+fn merge_entry(entry: BioLinkEntry, current: &[BioLink]) -> LinkEntry {
     let existing = current.iter().find(|link| entry.id == Some(link.id));
     let old = |field: fn(&BioLink) -> &String| existing.map(|link| field(link).clone()).unwrap_or_default();
     LinkEntry {

@@ -26,7 +26,7 @@ pub fn endpoint() -> Endpoint {
 
 async fn delete(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
     let (brand_id, media_id) = (cx.brand()?.id, cx.id("media")?);
-    // Lock the row before checking the posts: a request that adds the picture to a post holds the same lock.
+    // Lock the row before checking the posts: a request that adds the image to a post holds the same lock.
     let file_id = media::lock(tx, brand_id, media_id).await?.ok_or_else(show::missing)?;
     if post_media::in_use(tx, media_id).await? {
         return Err(ApiError::new(

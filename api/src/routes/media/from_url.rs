@@ -16,19 +16,20 @@ use super::{MAX_ALT_TEXT_CHARS, TAG};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Growth, ResponseShape, WriteStep};
 use crate::error::{ApiError, ErrorCode, Result};
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 use crate::response::ApiResponse;
 
 /// The allowed length of a URL. An empty URL passes here, so that it is rejected as a non-public address.
-const URL: RangeInclusive<usize> = 0..=2048;
+const URL_LENGTH: RangeInclusive<usize> = 0..=2048;
 
 /// The image to import.
 #[derive(Clone, Debug, JsonSchema)]
-pub struct NewMediaImport {
+#[schemars(rename = "NewMediaImport")]
+pub struct ImportMediaRequest {
     /// A public http or https URL.
     #[schemars(length(max = 2048), url)]
     pub url: String,
-    #[schemars(with = "Option<Word<AssetType>>", extend("default" = "image"))]
+    #[schemars(with = "Option<TextEnum<AssetType>>", extend("default" = "image"))]
     pub asset_type: Option<AssetType>,
     /// A description of the image for people who cannot see it.
     #[schemars(length(max = MAX_ALT_TEXT_CHARS), extend("x-extension" = true))]
@@ -45,7 +46,7 @@ pub fn endpoint() -> Endpoint {
              status, or subscribe to `media.completed` and `media.failed`. The image must meet the same requirements as \
              an upload.",
         )
-        .body::<NewMediaImport>(json!({
+        .body::<ImportMediaRequest>(json!({
             "url": "https://example.com/bread.jpg", "asset_type": "image", "alt_text": "Fresh bread on a shelf"
         }))
         .response::<MediaImport>(202, ResponseShape::One)
@@ -55,19 +56,19 @@ pub fn endpoint() -> Endpoint {
 
 async fn prepare(cx: &Context) -> Result<WriteStep> {
     let new = cx.read(|f| {
-        let url = f.required("url", f.text("url", URL));
+        let url = f.required("url", f.text("url", URL_LENGTH));
         let asset_type = f.enum_value("asset_type").value();
         let alt_text = f.text("alt_text", 0..=MAX_ALT_TEXT_CHARS).value().filter(|text| !text.is_empty());
-        Some(NewMediaImport { url: url?, asset_type, alt_text })
+        Some(ImportMediaRequest { url: url?, asset_type, alt_text })
     })?;
     let checked = cx.app.guard.check_resolved(&new.url, SchemePolicy::HttpOrHttps).await;
-    checked.map_err(|refusal| {
-        ApiError::new(ErrorCode::InvalidSourceUrl, format!("The URL {refusal}. Use a public http:// or https:// URL."))
+    checked.map_err(|reason| {
+        ApiError::new(ErrorCode::InvalidSourceUrl, format!("The URL {reason}. Use a public http:// or https:// URL."))
     })?;
     Ok(WriteStep::new(new, |cx, tx, new| Box::pin(async move { accept(cx, tx, &new).await })))
 }
 
-async fn accept(cx: &Context, tx: &mut Tx, new: &NewMediaImport) -> Result<ApiResponse> {
+async fn accept(cx: &Context, tx: &mut Tx, new: &ImportMediaRequest) -> Result<ApiResponse> {
     let brand_id = cx.brand()?.id;
     let row = NewImport {
         asset_type: new.asset_type.unwrap_or(AssetType::Image),

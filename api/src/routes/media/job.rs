@@ -10,13 +10,13 @@ use super::{MediaAsset, TAG};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, Result};
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 use crate::response::{ApiResponse, PREFIX, Timestamp};
 
 /// The reason why an import failed.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct MediaImportError {
-    #[schemars(with = "Word<MediaErrorCode>")]
+    #[schemars(with = "TextEnum<MediaErrorCode>")]
     pub code: MediaErrorCode,
     /// The reason, as a sentence.
     pub message: String,
@@ -26,9 +26,9 @@ pub struct MediaImportError {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct MediaImport {
     pub id: i64,
-    #[schemars(with = "Word<MediaJobStatus>")]
+    #[schemars(with = "TextEnum<MediaJobStatus>")]
     pub status: MediaJobStatus,
-    #[schemars(with = "Word<AssetType>")]
+    #[schemars(with = "TextEnum<AssetType>")]
     pub asset_type: AssetType,
     /// The source URL from the request.
     #[schemars(url)]

@@ -10,7 +10,7 @@ use super::{MediaAsset, TAG};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, ErrorCode, Result};
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 use crate::pagination;
 use crate::response::ApiResponse;
 
@@ -22,7 +22,7 @@ pub fn endpoint() -> Endpoint {
         .tag(TAG)
         .summary("List a brand's images, newest first")
         .pages()
-        .extension_query::<Word<AssetType>>("asset_type", "Only images of this type.")
+        .extension_query::<TextEnum<AssetType>>("asset_type", "Only images of this type.")
         .extension_query::<String>(
             "search",
             "Only images with this text in the file name or the alt text. Case-insensitive. At most 200 characters.",
@@ -33,7 +33,7 @@ pub fn endpoint() -> Endpoint {
 }
 
 async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
-    let mut problems = cx.typos();
+    let mut problems = cx.name_problems();
     let page = pagination::requested_page(&cx.query, &mut problems);
     let asset_type = pagination::enum_param::<AssetType>(&cx.query, "asset_type", &mut problems);
     let search: Option<String> = cx.query.get("search").map(|text| text.nfc().collect());
@@ -46,7 +46,7 @@ async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     let filter = MediaFilter { asset_type, search: search.as_deref().filter(|text| !text.is_empty()) };
     let found = media::list(conn, cx.brand()?.id, &filter, page).await?;
     let rows = found.rows.into_iter().map(|asset| MediaAsset::new(&cx.app.library, asset)).collect();
-    pagination::answer(cx, page, Page { rows, total: found.total })
+    pagination::respond(cx, page, Page { rows, total: found.total })
 }
 
 fn check_search(text: &str) -> Option<String> {

@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, ErrorCode, Result};
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 use crate::response::Timestamp;
 
 mod delete;
@@ -40,13 +40,13 @@ pub fn endpoints() -> Vec<Endpoint> {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct MediaAsset {
     pub id: i64,
-    #[schemars(with = "Word<AssetType>")]
+    #[schemars(with = "TextEnum<AssetType>")]
     pub asset_type: AssetType,
     /// The name of the file.
     #[schemars(extend("examples" = ["bread.jpg"]))]
     pub filename: String,
     /// The content type, detected from the file.
-    #[schemars(with = "Word<ImageType>")]
+    #[schemars(with = "TextEnum<ImageType>")]
     pub mime_type: ImageType,
     /// The size of the served file, in bytes.
     #[schemars(extend("examples" = [183204]))]
@@ -94,13 +94,13 @@ impl MediaAsset {
 
 pub const MAX_ALT_TEXT_CHARS: usize = 2_000;
 
-/// Returns the owner of pictures stored by this request.
+/// Returns the owner of the images that this request stores.
 pub fn owner(cx: &Context) -> Result<Owner> {
     Ok(Owner { workspace_id: cx.caller.workspace_id, brand_id: cx.brand()?.id, cap: cx.plan.storage_bytes() })
 }
 
-/// Returns the response for a picture that could not be stored.
-fn refused(cx: &Context, error: IngestError) -> ApiError {
+/// Returns the error for an image that could not be stored.
+fn ingest_error(cx: &Context, error: IngestError) -> ApiError {
     match error {
         IngestError::Refused(Refusal::Empty) => ApiError::field("file", Refusal::Empty.to_string()),
         IngestError::Refused(Refusal::Unsupported(why)) => ApiError::new(ErrorCode::UnsupportedMediaType, why),

@@ -14,7 +14,7 @@ use crate::context::Context;
 use crate::endpoint::{Endpoint, Growth, ResponseShape};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody, PatchField};
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 use crate::response::ApiResponse;
 
 /// The changes to an image. Omitted fields keep their values.
@@ -27,7 +27,7 @@ pub struct MediaChange {
     /// The name of the file in the media library.
     #[schemars(length(min = 1, max = 255))]
     pub filename: PatchField<String>,
-    #[schemars(with = "PatchField<Word<AssetType>>")]
+    #[schemars(with = "PatchField<TextEnum<AssetType>>")]
     pub asset_type: PatchField<AssetType>,
 }
 
@@ -54,7 +54,7 @@ fn read(f: &Fields<'_>) -> Option<MediaChange> {
 
 async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<MediaChange>>>) -> Result<ApiResponse> {
     assets::lock(tx, cx.brand()?.id, cx.id("media")?).await?.ok_or_else(show::missing)?;
-    // Its description is published with the post, so it is approved with the post.
+    // The alt text is published with the post, so it is approved with the post.
     if !cx.role()?.can_publish() && post_media::in_use(tx, cx.id("media")?).await? {
         return Err(ApiError::for_publishers());
     }

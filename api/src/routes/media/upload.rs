@@ -9,21 +9,22 @@ use crier_store::{Tx, media as assets};
 use schemars::JsonSchema;
 use serde_json::json;
 
-use super::{MAX_ALT_TEXT_CHARS, MediaAsset, TAG, owner, refused};
+use super::{MAX_ALT_TEXT_CHARS, MediaAsset, TAG, ingest_error, owner};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Growth, ResponseShape, WriteStep};
 use crate::error::{ApiError, ErrorCode, Result};
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 use crate::response::ApiResponse;
 
 /// The image to upload.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only its schema is used")]
-pub struct NewMedia {
+#[schemars(rename = "NewMedia")]
+pub struct UploadMediaRequest {
     /// A JPEG, PNG, GIF or WebP image of at most 25 MiB and 100 megapixels. The operator can set other limits.
     #[schemars(extend("format" = "binary"))]
     pub file: String,
-    #[schemars(with = "Option<Word<AssetType>>", extend("default" = "image"))]
+    #[schemars(with = "Option<TextEnum<AssetType>>", extend("default" = "image"))]
     pub asset_type: Option<AssetType>,
     /// A description of the image for people who cannot see it.
     #[schemars(length(max = MAX_ALT_TEXT_CHARS), extend("x-extension" = true))]
@@ -39,7 +40,7 @@ pub fn endpoint() -> Endpoint {
             "Crier detects the type from the file's content, never from its name. It removes metadata (EXIF, including the \
              location where a photo was taken) and rotates the image upright.",
         )
-        .upload::<NewMedia>(
+        .upload::<UploadMediaRequest>(
             json!({ "file": "(binary data)", "asset_type": "image", "alt_text": "Fresh bread on a shelf" }),
         )
         .response::<MediaAsset>(201, ResponseShape::One)
@@ -47,14 +48,14 @@ pub fn endpoint() -> Endpoint {
         .uploads_then_writes(upload)
 }
 
-/// How many of a form's parts an error names, and how many characters of each.
-const MAX_NAMED: usize = 10;
+/// The maximum number of parts that an error names, and the maximum length of each name.
+const MAX_NAMED_PARTS: usize = 10;
 const MAX_NAME_CHARS: usize = 40;
 
-/// Says which parts came in place of the file.
-fn other_parts(cx: &Context) -> String {
+/// Lists the parts that the form has in place of the file.
+fn describe_other_parts(cx: &Context) -> String {
     let files = cx.other_files.iter().map(|name| (name, " (a file)"));
-    let parts = files.chain(cx.body.keys().map(|name| (name, ""))).take(MAX_NAMED);
+    let parts = files.chain(cx.body.keys().map(|name| (name, ""))).take(MAX_NAMED_PARTS);
     let named = parts.map(|(name, kind)| format!("`{}`{kind}", name.chars().take(MAX_NAME_CHARS).collect::<String>()));
     match named.collect::<Vec<_>>().join(", ").as_str() {
         "" => "It has no parts. Send the image as `file`.".to_owned(),
@@ -73,7 +74,7 @@ struct Upload {
 async fn upload(cx: &Context) -> Result<WriteStep> {
     let (asset_type, alt_text) = cx.read(|f| {
         if cx.file.is_none() {
-            f.problem("file", format!("The form has no part with this name. {}", other_parts(cx)));
+            f.problem("file", format!("The form has no part with this name. {}", describe_other_parts(cx)));
         }
         Some((
             f.enum_value("asset_type").value().unwrap_or(AssetType::Image),
@@ -82,14 +83,14 @@ async fn upload(cx: &Context) -> Result<WriteStep> {
     })?;
     let file = cx.file.as_ref().ok_or_else(|| ApiError::bug("a form without a file passed"))?;
     let (library, store) = (&cx.app.library, &cx.app.store);
-    let taken = library.ingest(store, &owner(cx)?, &file.bytes).await.map_err(|error| refused(cx, error))?;
-    let filename = media::filename(file.name.as_deref(), taken.kind);
+    let ingested = library.ingest(store, &owner(cx)?, &file.bytes).await.map_err(|error| ingest_error(cx, error))?;
+    let filename = media::filename(file.name.as_deref(), ingested.kind);
     let alt_text = alt_text.filter(|text| !text.is_empty());
-    let upload = Upload { file: taken.clone(), asset_type, filename, alt_text };
+    let upload = Upload { file: ingested.clone(), asset_type, filename, alt_text };
     let finish = WriteStep::new(upload, |cx, tx, upload| Box::pin(insert_asset(cx, tx, upload)));
     Ok(finish.or_undo(move |cx| {
-        let taken = taken.clone();
-        Box::pin(async move { cx.app.library.abandon(&cx.app.store, &taken).await })
+        let ingested = ingested.clone();
+        Box::pin(async move { cx.app.library.abandon(&cx.app.store, &ingested).await })
     }))
 }
 

@@ -1,4 +1,4 @@
-//! The accounts that a post goes to, as the checks need them.
+//! The accounts of a post, for the checks.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use super::edit::DesiredPost;
 use crate::context::Context;
 use crate::error::Result;
 
-/// By id. An account that is not in the brand is missing.
+/// The post's accounts that belong to the brand, by id.
 pub type Accounts = HashMap<i64, AccountSummary>;
 
 pub fn by_id(accounts: Vec<AccountSummary>) -> Accounts {

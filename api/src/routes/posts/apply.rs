@@ -1,4 +1,4 @@
-//! Carries out a validated change in the request's transaction.
+//! Writes a validated change in the request's transaction.
 
 use std::collections::{HashMap, HashSet};
 
@@ -30,16 +30,16 @@ pub async fn lock(cx: &Context, tx: &mut Tx) -> Result<Post> {
     found.ok_or_else(|| ApiError::not_found("post"))
 }
 
-/// A new post that was stored before it was checked, without its pictures.
+/// A new post that was stored before it was checked, without its images.
 pub struct InsertedPost {
     post: Post,
     targets: Vec<Target>,
     decision: Decision,
 }
 
-/// Stores a new post (its `id` is ignored) before it is checked: the statement that stores it also reads its accounts, which
-/// are returned. If the check finds problems, fail with them, so that the transaction undoes it; else [`finish`] it.
-/// `valid_so_far`: else nothing is stored, and only the accounts are read.
+/// Stores a new post (its `id` is ignored) before it is checked: the statement that stores it also reads its accounts,
+/// which are returned. If the check finds problems, return them as an error, so that the transaction is rolled back;
+/// otherwise call [`finish`]. If `valid_so_far` is false, nothing is stored and only the accounts are read.
 pub async fn insert(
     cx: &Context,
     tx: &mut Tx,
@@ -71,7 +71,8 @@ pub async fn insert(
     Ok((Some(InsertedPost { post, targets, decision }), accounts))
 }
 
-/// Stores the pictures of a new post that has no problems, and counts it. Fails with 402 if the monthly limit is reached.
+/// Stores the images of a new post that has no problems, and counts the post. Fails with 402 if the monthly limit is
+/// reached.
 pub async fn finish(cx: &Context, tx: &mut Tx, inserted: Option<InsertedPost>) -> Result<(Post, Vec<Target>)> {
     let inserted = inserted.ok_or_else(|| ApiError::bug("a post without problems was not stored"))?;
     let InsertedPost { post, targets, decision } = inserted;
@@ -84,7 +85,8 @@ pub async fn finish(cx: &Context, tx: &mut Tx, inserted: Option<InsertedPost>) -
     Ok((post, targets))
 }
 
-/// Decides (409), writes, and counts (402). The caller has locked the post's row. Returns the stored post.
+/// Decides on the steps (409), writes the post, and counts it (402). The caller has locked the post's row. Returns the
+/// stored post.
 pub async fn execute(
     cx: &Context,
     tx: &mut Tx,
@@ -113,8 +115,8 @@ pub async fn execute(
     Ok(post)
 }
 
-/// Fails if the change is more than the caller's role allows. A contributor changes drafts only: a post that changes while it
-/// is pending could be approved as it was before.
+/// Fails if the caller's role does not allow the change. A contributor can change only drafts: if a pending post
+/// changed, an approver could approve content that they have not seen.
 fn check_role(cx: &Context, from: PostStatus, to: PostStatus) -> Result<()> {
     let is_writing = from == PostStatus::Draft && matches!(to, PostStatus::Draft | PostStatus::PendingApproval);
     if is_writing || cx.role()?.can_publish() { Ok(()) } else { Err(ApiError::for_publishers()) }
@@ -125,7 +127,7 @@ fn check_role(cx: &Context, from: PostStatus, to: PostStatus) -> Result<()> {
 struct Decision {
     status: PostStatus,
     schedule_type: ScheduleType,
-    /// The post leaves draft for the first time, so it counts against the monthly limit.
+    /// Whether the post leaves draft for the first time, so that it counts against the monthly limit.
     counts_against_limit: bool,
     /// Targets whose override or published content changes.
     overrides: Vec<(i64, TargetOverride)>,
@@ -137,15 +139,15 @@ struct Decision {
     reposition: Vec<(i64, i32)>,
     /// Failed targets to retry.
     retry_targets: Vec<i64>,
-    /// Cancel the jobs of all targets, not only of the deleted ones.
+    /// Whether the jobs of all targets are canceled, not only those of the deleted targets.
     cancel: bool,
-    /// All pictures of the post and its overrides, if they change.
+    /// All images of the post and its overrides, if they change.
     media: Option<Vec<i64>>,
-    /// Enqueue a job for every pending target at this time.
+    /// The time of the job that is enqueued for every pending target.
     publish_at: Option<DateTime<Utc>>,
 }
 
-/// Why the post's state does not allow the change; the text is returned to the client.
+/// The reason why the post's state does not allow the change. The text is returned to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 enum Conflict {
     #[error("A post with the status {0} cannot be scheduled, published or returned to draft this way.")]
@@ -197,7 +199,7 @@ fn decide(
     if begun && other_accounts {
         return Err(Conflict::Accounts);
     }
-    // Before publishing begins, a post changes as a whole: once a worker has started one target, it is too late.
+    // Before publishing begins, a post changes as a whole: when a worker has started one target, it is too late.
     let changes = rescheduled || other_accounts || !decision.overrides.is_empty();
     if !begun && changes && current.iter().any(TargetState::is_in_flight) {
         return Err(Conflict::Busy);
@@ -216,7 +218,7 @@ fn decide(
 }
 
 impl Decision {
-    /// Changes the post itself.
+    /// Applies the decision to the post itself.
     fn apply_to(&self, post: &mut Post, desired: &DesiredPost, now: DateTime<Utc>) -> Result<()> {
         if self.status != post.status {
             post.move_to(self.status)?;
@@ -279,7 +281,7 @@ async fn count_against_limit(cx: &Context, tx: &mut Tx) -> Result<()> {
     Err(ApiError::limit_reached("posts per month", cap.unwrap_or_default()))
 }
 
-/// Cancels the jobs that have not started; fails if one has started meanwhile.
+/// Cancels the jobs that have not started. Fails if one has started meanwhile.
 async fn cancel_jobs(tx: &mut Tx, current: &[TargetState], decision: &Decision) -> Result<()> {
     let to_cancel = current.iter().filter(|s| decision.cancel || decision.remove.contains(&s.target.id));
     for state in to_cancel {
@@ -328,7 +330,7 @@ async fn write_targets(
     Ok(())
 }
 
-/// Returns the job that publishes a target, without the target.
+/// Returns the job that publishes a target, without its subject.
 fn publish_job(cx: &Context, at: DateTime<Utc>) -> NewJob {
     NewJob::new(JobKind::PublishTarget, 0, at).trace(cx.trace().map(str::to_owned))
 }
@@ -340,7 +342,7 @@ pub async fn publish(cx: &Context, tx: &mut Tx, post_id: i64, at: DateTime<Utc>)
     let subject = |t: Target| JobSubject { id: t.id, lane: Lane::Account(t.account_id), workspace_id };
     let subjects: Vec<_> = pending(targets::list(tx, post_id).await?).map(subject).collect();
     if jobs::enqueue_each(tx, &job, &subjects).await? < subjects.len() {
-        // A worker still runs an earlier, cancelled job of a target: a new job would be lost behind it.
+        // A worker is still running an earlier, canceled job of a target, so a new job would be lost.
         return Err(busy());
     }
     Ok(())

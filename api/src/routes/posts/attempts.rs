@@ -10,7 +10,7 @@ use super::{TAG, TargetError, show};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 use crate::response::{ApiResponse, Timestamp};
 
 /// An attempt to publish a target.
@@ -22,7 +22,7 @@ pub struct PostAttempt {
     pub number: i32,
     pub started_at: Timestamp,
     pub duration_ms: i64,
-    #[schemars(with = "Word<AttemptOutcome>")]
+    #[schemars(with = "TextEnum<AttemptOutcome>")]
     pub outcome: AttemptOutcome,
     /// The HTTP status code from the platform.
     pub status_code: Option<i32>,
@@ -42,7 +42,7 @@ pub fn endpoint() -> Endpoint {
 
 async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     let post = show::find(cx, conn).await?;
-    let shown = targets::attempts(conn, post.id).await?.into_iter().map(|a| PostAttempt {
+    let records = targets::attempts(conn, post.id).await?.into_iter().map(|a| PostAttempt {
         id: a.id,
         target_id: a.target_id,
         number: a.number,
@@ -54,5 +54,5 @@ async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
         created_at: a.created_at.into(),
         updated_at: a.updated_at.into(),
     });
-    ApiResponse::ok(shown.collect::<Vec<_>>())
+    ApiResponse::ok(records.collect::<Vec<_>>())
 }

@@ -22,7 +22,7 @@ const MAX_SCHEDULE_AHEAD: Months = Months::new(60);
 
 const TIME_FIELD: &str = "scheduled_at";
 
-/// Validates the resulting post; fails with 422 and all problems. Returns the accounts that it goes to.
+/// Validates the resulting post. Fails with 422 and all problems. Returns the post's accounts.
 pub async fn validate(
     cx: &Context,
     tx: &mut Tx,
@@ -37,8 +37,8 @@ pub async fn validate(
     Ok(accounts)
 }
 
-/// Validates the resulting post and adds its problems to `problems`. `accounts`: those of the brand that it goes to, which
-/// are returned, too. Locks the pictures, so that they are not deleted before the commit.
+/// Validates the resulting post and adds its problems to `problems`. `accounts`: the post's accounts that belong to the
+/// brand, which are also returned. Locks the images, so that they are not deleted before the commit.
 pub async fn validate_into(
     cx: &Context,
     tx: &mut Tx,
@@ -57,10 +57,10 @@ pub async fn validate_into(
 /// The records that the checks look up.
 pub struct LookupContext {
     pub accounts: Accounts,
-    /// The desired pictures that belong to the brand, by id.
+    /// The desired images that belong to the brand, by id.
     pub assets: HashMap<i64, Asset>,
     pub now: DateTime<Utc>,
-    /// The address of this installation, if no platform can download pictures from it.
+    /// The URL of this installation, if no platform can download images from it.
     pub private_url: Option<String>,
 }
 
@@ -82,7 +82,7 @@ impl LookupContext {
     }
 }
 
-/// Returns all pictures of the resulting post and of the request.
+/// Returns all images of the resulting post and of the request.
 fn referenced_media(desired: &DesiredPost, change: &PostChange) -> Vec<i64> {
     let mut ids = desired.all_media();
     if let PatchField::Value(list) = &change.overrides {
@@ -93,7 +93,7 @@ fn referenced_media(desired: &DesiredPost, change: &PostChange) -> Vec<i64> {
     ids
 }
 
-/// The length of the post's own text, measured once for all accounts that count it in the same way.
+/// The length of the post's own text, measured only once for all accounts that count it in the same way.
 #[derive(Default)]
 pub struct TextLengthCache(HashMap<text::TextCounting, text::TextMeasurements>);
 
@@ -126,7 +126,7 @@ pub struct TargetCheck {
     pub length: u32,
     pub limit: Option<u32>,
     pub problems: Vec<TargetProblem>,
-    /// What the platform changes and does not reject.
+    /// Notes on content that the platform changes instead of rejecting it.
     pub notes: Vec<String>,
 }
 
@@ -143,7 +143,7 @@ pub fn check(post: &Post, desired: &DesiredPost, change: &PostChange, lookup: &L
     check_time(desired, change, status, lookup.now, problems);
     // A post that has left draft keeps its accounts, even disconnected ones; their targets fail when they are due.
     let leaves_draft = post.status == PostStatus::Draft && will_publish;
-    if change.accounts != PatchField::Absent || leaves_draft {
+    if change.accounts != PatchField::Omitted || leaves_draft {
         check_accounts(desired, lookup, will_publish, problems);
     }
     if will_publish && !problems.has("content") {
@@ -163,7 +163,7 @@ fn check_content(desired: &DesiredPost, problems: &Problems) {
     }
 }
 
-/// Checks the pictures in the request.
+/// Checks the images in the request.
 fn check_media(change: &PostChange, lookup: &LookupContext, problems: &Problems) {
     if let PatchField::Value(ids) = &change.media {
         check_media_exists("media", ids, lookup, problems);
@@ -180,13 +180,13 @@ fn check_media(change: &PostChange, lookup: &LookupContext, problems: &Problems)
     }
 }
 
-/// Checks the unpublished pictures that the request does not name: one may have been deleted since.
+/// Checks the unpublished images that the request omits, because they may have been deleted.
 fn check_unchanged_media(desired: &DesiredPost, change: &PostChange, lookup: &LookupContext, problems: &Problems) {
     let unpublished = || desired.targets.iter().filter(|target| !target.published);
-    if change.media == PatchField::Absent && unpublished().any(|target| target.target_override.media.is_none()) {
+    if change.media == PatchField::Omitted && unpublished().any(|target| target.target_override.media.is_none()) {
         check_media_exists("media", &desired.media, lookup, problems);
     }
-    if matches!(change.overrides, PatchField::Absent) {
+    if matches!(change.overrides, PatchField::Omitted) {
         for media in unpublished().filter_map(|target| target.target_override.media.as_deref()) {
             check_media_exists("overrides.media", media, lookup, problems);
         }
@@ -226,7 +226,7 @@ fn check_overrides(desired: &DesiredPost, change: &PostChange, problems: &Proble
     }
 }
 
-/// Checks the time beside `now`, where one that has passed does no harm.
+/// Checks the time that is sent with `now`. A time in the past is harmless.
 pub fn check_now(change: &PostChange, now: DateTime<Utc>, problems: &Problems) {
     if matches!(change.scheduled_at, PatchField::Value(at) if at > now) {
         let message = "With `now`, the post is published immediately. Use `scheduled`, or omit this field.";
@@ -271,8 +271,9 @@ fn check_accounts(desired: &DesiredPost, lookup: &LookupContext, will_publish: b
     }
 }
 
-/// Returns the problem of an account without access, at its position among the post's. It does not reject a post: the
-/// account may be connected again before its time; if it is not, its target fails with this code, and the others do not.
+/// Returns the problem of an account whose access has expired. `position`: its position among the post's accounts. The
+/// problem does not prevent creating a post, because the account may be reconnected before the post is due. Otherwise,
+/// only the target of this account fails, with this code.
 pub fn check_access(position: usize, account: &AccountSummary) -> Option<TargetProblem> {
     let (id, name, platform) = (account.id, &account.name, account.platform);
     (account.status == AccountStatus::Expired).then(|| TargetProblem {
@@ -284,7 +285,7 @@ pub fn check_access(position: usize, account: &AccountSummary) -> Option<TargetP
     })
 }
 
-/// Checks a target against its platform's rules; `None` if the account does not exist.
+/// Checks a target against its platform's rules. `None` if the account does not exist.
 pub fn check_target(
     desired: &DesiredPost,
     target: &DesiredTarget,
@@ -300,7 +301,7 @@ pub fn check_target(
     let measured = measures.of(desired, target, descriptor).with_warning(descriptor, warning);
     let found = text::check_measured(descriptor, &measured, media.len());
     let size = |asset: &Asset| (asset.width.unsigned_abs(), asset.height.unsigned_abs());
-    // Pictures beyond the platform's maximum are already reported.
+    // Images beyond the platform's maximum are already reported.
     let checked_media = media.iter().take(descriptor.capabilities.media.max_images as usize);
     let sizes: Vec<_> = checked_media.map(|id| lookup.assets.get(id).map(size)).collect();
     // Report a problem of an override at its path in the request.
@@ -335,7 +336,7 @@ pub fn check_target(
     })
 }
 
-/// Checks the options of a target: those that its platform requires, and the values of those that it knows.
+/// Checks the options of a target: whether the required ones are set, and the values of those that the platform knows.
 fn check_options(account: &AccountSummary, target: &DesiredTarget) -> Vec<TargetProblem> {
     let (descriptor, options) = (descriptor(account.platform), &target.target_override.options);
     let problem = |option: &str, code, message: String| {
@@ -348,10 +349,10 @@ fn check_options(account: &AccountSummary, target: &DesiredTarget) -> Vec<Target
             format!("{} requires the option `{option}`. Set it in `overrides` for this account.", descriptor.name);
         problem(option, "option_required", message)
     });
-    let wrong = options::check(account.platform, options).into_iter().map(|(option, accepted)| {
+    let invalid = options::check(account.platform, options).into_iter().map(|(option, accepted)| {
         problem(option, "option_invalid", format!("The option `{option}` of {} must be {accepted}.", descriptor.name))
     });
-    missing.chain(wrong).collect()
+    missing.chain(invalid).collect()
 }
 
 #[cfg(test)]

@@ -14,17 +14,18 @@ use crate::context::Context;
 use crate::endpoint::{Endpoint, Growth, ResponseShape};
 use crate::error::{ErrorCode, Result};
 use crate::fields::ParsedBody;
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 use crate::response::{ApiResponse, ScheduledTimestamp};
 
 /// The post to create.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only its schema is used")]
-pub struct NewPost {
+#[schemars(rename = "NewPost")]
+pub struct CreatePostRequest {
     /// The text of the post. Required unless there is media.
     #[schemars(length(max = edit::MAX_CONTENT_CHARS))]
     pub content: Option<String>,
-    #[schemars(with = "Option<Word<ScheduleType>>", extend("default" = "draft"))]
+    #[schemars(with = "Option<TextEnum<ScheduleType>>", extend("default" = "draft"))]
     pub schedule_type: Option<ScheduleType>,
     /// The time when the post is published. Required for `scheduled`, stored for a draft, ignored for `now`. Must be in
     /// the future, within 5 years. A time without an offset is in the brand's time zone.
@@ -47,7 +48,7 @@ pub fn endpoint() -> Endpoint {
             "`schedule_type` determines whether the post is a draft, is scheduled, or is published immediately. Publishing \
              is asynchronous: poll the post's status, or subscribe to `post.published` and `post.failed`.",
         )
-        .body::<NewPost>(json!({
+        .body::<CreatePostRequest>(json!({
             "content": "Fresh bread from 7 o'clock.", "schedule_type": "scheduled",
             "scheduled_at": "{day+7}T07:00:00", "accounts": [1]
         }))

@@ -1,7 +1,7 @@
-//! What a request makes of a post, without database access.
+//! Computes the post that results from a request, without database access.
 //!
-//! One set of rules serves all endpoints: a create is an edit of an empty draft, a submit an edit of the status alone.
-//! [`PostChange`] is the request body and [`DesiredPost`] the resulting post; [`super::check`] validates it and
+//! One set of rules serves all endpoints: a create is an edit of an empty draft, a submit is an edit of the status
+//! only. [`PostChange`] is the request body and [`DesiredPost`] the resulting post; [`super::check`] validates it and
 //! [`super::apply`] writes it.
 
 use std::borrow::Cow;
@@ -17,12 +17,12 @@ use serde_json::{Map, Value, json};
 use crate::context::Context;
 use crate::error::Result;
 use crate::fields::{Fields, ParsedBody, PatchField, steps};
-use crate::openapi::schema::{Word, by_platform};
+use crate::openapi::schema::{TextEnum, by_platform};
 
 pub const MAX_CONTENT_CHARS: usize = 65_535;
 /// The maximum number of accounts of a post.
 pub const MAX_ACCOUNTS: usize = 1_000;
-/// The maximum number of pictures of a post; no platform accepts as many.
+/// The maximum number of images of a post. No platform accepts as many.
 pub const MAX_MEDIA: usize = 100;
 
 /// The changes to a post. Omitted fields keep their values. Null clears a field.
@@ -30,7 +30,7 @@ pub const MAX_MEDIA: usize = 100;
 pub struct PostChange {
     #[schemars(length(max = MAX_CONTENT_CHARS))]
     pub content: PatchField<String>,
-    #[schemars(with = "PatchField<Word<ScheduleType>>")]
+    #[schemars(with = "PatchField<TextEnum<ScheduleType>>")]
     pub schedule_type: PatchField<ScheduleType>,
     #[schemars(extend("x-extension" = true))]
     pub scheduled_at: PatchField<DateTime<Utc>>,
@@ -94,7 +94,7 @@ impl PostChange {
         cx.parse(|f| Self::read(f, cx.zone()))
     }
 
-    /// Returns the field that is ignored: a time that has passed, with `now`.
+    /// Returns the field that is ignored: a time in the past that is sent with `now`.
     pub fn ignored(cx: &Context) -> Option<&'static str> {
         let parsed = cx.parse(|f| (f.enum_value("schedule_type").value(), f.time("scheduled_at", cx.zone()).value()));
         let (schedule_type, scheduled_at) = parsed.value;
@@ -115,12 +115,12 @@ impl PostChange {
 
     pub fn empty() -> Self {
         Self {
-            content: PatchField::Absent,
-            schedule_type: PatchField::Absent,
-            scheduled_at: PatchField::Absent,
-            accounts: PatchField::Absent,
-            media: PatchField::Absent,
-            overrides: PatchField::Absent,
+            content: PatchField::Omitted,
+            schedule_type: PatchField::Omitted,
+            scheduled_at: PatchField::Omitted,
+            accounts: PatchField::Omitted,
+            media: PatchField::Omitted,
+            overrides: PatchField::Omitted,
         }
     }
 }
@@ -136,7 +136,7 @@ fn read_override(f: &Fields<'_>) -> Option<PostOverride> {
     let content = f.text("content", 1..=MAX_CONTENT_CHARS).value();
     let media = f.ids("media", MAX_MEDIA).value();
     let options = f.object("options").value().cloned();
-    if options.as_ref().is_some_and(any_nul) {
+    if options.as_ref().is_some_and(any_field_has_nul) {
         f.problem("options", "Must not contain the NUL character.");
     }
     let options = options.map(PostOptions);
@@ -150,7 +150,7 @@ impl PostOverride {
     }
 }
 
-fn any_nul(object: &Map<String, Value>) -> bool {
+fn any_field_has_nul(object: &Map<String, Value>) -> bool {
     object.iter().any(|(key, value)| key.contains('\0') || has_nul(value))
 }
 
@@ -159,7 +159,7 @@ fn has_nul(value: &Value) -> bool {
     match value {
         Value::String(text) => text.contains('\0'),
         Value::Array(list) => list.iter().any(has_nul),
-        Value::Object(object) => any_nul(object),
+        Value::Object(object) => any_field_has_nul(object),
         _ => false,
     }
 }
@@ -168,7 +168,7 @@ fn has_nul(value: &Value) -> bool {
 #[derive(Clone, Debug)]
 pub struct TargetState {
     pub target: Target,
-    /// A worker is running its job.
+    /// Whether a worker is running its job.
     pub running: bool,
 }
 
@@ -192,7 +192,7 @@ pub struct DesiredTarget {
     pub target_override: TargetOverride,
     /// The index in `overrides`, if the request overrides this account.
     pub override_index: Option<usize>,
-    /// Already published, so its content is final.
+    /// Whether the target is published, so that its content is final.
     pub published: bool,
 }
 
@@ -201,7 +201,7 @@ pub struct DesiredTarget {
 pub struct DesiredPost {
     pub content: String,
     pub media: Vec<i64>,
-    /// `None` if absent from the request.
+    /// `None` if the request omits it.
     pub schedule_type: Option<ScheduleType>,
     pub scheduled_at: Option<DateTime<Utc>>,
     pub targets: Vec<DesiredTarget>,
@@ -213,11 +213,11 @@ impl DesiredPost {
         let old_accounts = current.iter().map(|s| s.target.account_id).collect();
         let accounts = change.accounts.clone().apply_to(old_accounts, Vec::new());
         let overrides = match &change.overrides {
-            PatchField::Absent => None,
+            PatchField::Omitted => None,
             PatchField::Null => Some(&[][..]),
             PatchField::Value(list) => Some(list.as_slice()),
         };
-        // Duplicates for one account are rejected later; use the first one here.
+        // Duplicates for one account are rejected later. The first one is used here.
         let mut places = HashMap::new();
         for (place, entry) in overrides.unwrap_or_default().iter().enumerate() {
             places.entry(entry.account_id).or_insert(place);
@@ -239,7 +239,7 @@ impl DesiredPost {
         let scheduled_at = match schedule_type {
             Some(ScheduleType::Now) => None,
             _ => match &change.scheduled_at {
-                PatchField::Absent => post.scheduled_at,
+                PatchField::Omitted => post.scheduled_at,
                 PatchField::Null => None,
                 PatchField::Value(at) => Some(*at),
             },
@@ -254,12 +254,12 @@ impl DesiredPost {
         }
     }
 
-    /// Returns the status after the change; `None` if a post of this status cannot be changed like this.
+    /// Returns the status after the change. `None` if a post of this status cannot be changed like this.
     pub fn status(&self, from: PostStatus) -> Option<PostStatus> {
         let next = match self.schedule_type {
             _ if self.submits => PostStatus::PendingApproval,
             None => return Some(from),
-            // Only an approval schedules or publishes it; it is a draft as it is.
+            // Only an approval schedules or publishes a pending post. `draft` does not change its status.
             Some(schedule_type) if from == PostStatus::PendingApproval => {
                 return (schedule_type == ScheduleType::Draft).then_some(from);
             }
@@ -275,7 +275,7 @@ impl DesiredPost {
         own.content.as_deref().unwrap_or(&self.content)
     }
 
-    /// Returns all pictures of the post and its overrides, without duplicates.
+    /// Returns all images of the post and its overrides, without duplicates.
     pub fn all_media(&self) -> Vec<i64> {
         distinct_media(&self.media, self.targets.iter().map(|target| &target.target_override))
     }
@@ -285,7 +285,7 @@ impl DesiredPost {
     }
 }
 
-/// Returns the pictures of a post and its overrides, without duplicates.
+/// Returns the images of a post and its overrides, without duplicates.
 pub fn distinct_media<'a>(media: &[i64], overrides: impl Iterator<Item = &'a TargetOverride>) -> Vec<i64> {
     let mut all = media.to_vec();
     all.extend(overrides.flat_map(|own| own.media.iter().flatten()));

@@ -10,12 +10,12 @@ use super::{PostFields, TAG};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, ErrorCode, Result};
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 use crate::pagination;
 use crate::response::{ApiResponse, Timestamp};
 
-/// The contents of so many posts fit a response, whatever they are: their sizes need not be read first.
-const ALWAYS_FITS: i64 = 30;
+/// The number of posts that fit into a response whatever their size, so that their sizes need not be queried first.
+const ALWAYS_FITTING_POSTS: i64 = 30;
 
 /// A post in a list.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -36,24 +36,24 @@ pub fn endpoint() -> Endpoint {
              that fit, and `links.next` continues after them.",
         )
         .pages()
-        .query::<Word<PostStatus>>("status", "Only posts with this status.")
+        .query::<TextEnum<PostStatus>>("status", "Only posts with this status.")
         .response::<Post>(200, ResponseShape::Pages)
         .error_codes(&[ErrorCode::ValidationFailed])
         .reads(list)
 }
 
 async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
-    let mut problems = cx.typos();
+    let mut problems = cx.name_problems();
     let mut page = pagination::requested_page(&cx.query, &mut problems);
     let status = pagination::enum_param::<PostStatus>(&cx.query, "status", &mut problems);
     if !problems.is_empty() {
         return Err(ApiError::validation(problems));
     }
     let brand = cx.brand()?.id;
-    // More could exceed the memory that one request may take before they are serialized.
-    if page.per_page > ALWAYS_FITS {
+    // More posts could exceed the memory of one request before they are serialized.
+    if page.per_page > ALWAYS_FITTING_POSTS {
         let fit = posts::count_fitting(conn, brand, status, page, pagination::MAX_BYTES).await?;
-        page = pagination::shortened(page, fit);
+        page = pagination::shorten_page(page, fit);
     }
     let found = posts::list(conn, brand, status, page).await?;
     let ids: Vec<i64> = found.rows.iter().map(|p| p.id).collect();
@@ -62,7 +62,7 @@ async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
         let own: Vec<_> = briefs.iter().filter(|b| b.post_id == post.id).cloned().collect();
         Post::new(post, &own)
     });
-    pagination::answer(cx, page, Page { rows: rows.collect(), total: found.total })
+    pagination::respond(cx, page, Page { rows: rows.collect(), total: found.total })
 }
 
 impl Post {

@@ -1,9 +1,9 @@
 //! Posts.
 //!
-//! A change goes one way: an endpoint reads it with `edit.rs` (the request and the post that it asks for), validates
-//! that with `check.rs` (422), and writes it with `apply.rs` (409, 402). A new post is stored first and then validated,
-//! since the statement that stores it also reads its accounts; a problem rolls it back. Other resources that create
-//! posts (content plans) use the same three modules.
+//! Every change takes the same path: an endpoint reads it with `edit.rs` (the request and the resulting post),
+//! validates the result with `check.rs` (422), and writes it with `apply.rs` (409, 402). A new post is stored first and
+//! then validated, because the statement that stores it also reads its accounts; a problem rolls it back. Other
+//! resources that create posts (content plans) use the same three modules.
 
 use crier_domain::failure::{Category, Failure};
 use crier_domain::platform::Platform;
@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 
 use crate::endpoint::Endpoint;
 use crate::error::Result;
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 use crate::response::{ScheduledTimestamp, Timestamp};
 
 mod accounts;
@@ -63,7 +63,7 @@ pub struct TargetError {
     pub code: String,
     pub message: String,
     /// The category of the error. Only the category determines whether Crier retries automatically.
-    #[schemars(with = "Word<Category>")]
+    #[schemars(with = "TextEnum<Category>")]
     pub category: Category,
     pub retryable: bool,
     /// The platform's own error code, unchanged.
@@ -76,9 +76,9 @@ pub struct TargetError {
 pub struct TargetBody {
     pub id: i64,
     pub account_id: i64,
-    #[schemars(with = "Word<Platform>")]
+    #[schemars(with = "TextEnum<Platform>")]
     pub platform: Platform,
-    #[schemars(with = "Word<TargetStatus>")]
+    #[schemars(with = "TextEnum<TargetStatus>")]
     pub status: TargetStatus,
     /// The text for this account. Null uses the post's text.
     #[schemars(extend("examples" = [null]))]
@@ -116,11 +116,11 @@ pub struct Author {
 /// The fields that every representation of a post has.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PostFields {
-    #[schemars(with = "Word<PostStatus>", extend("examples" = ["scheduled"]))]
+    #[schemars(with = "TextEnum<PostStatus>", extend("examples" = ["scheduled"]))]
     pub status: PostStatus,
     #[schemars(extend("examples" = ["Fresh bread!"]))]
     pub content: String,
-    #[schemars(with = "Word<ScheduleType>", extend("examples" = ["scheduled"]))]
+    #[schemars(with = "TextEnum<ScheduleType>", extend("examples" = ["scheduled"]))]
     pub schedule_type: ScheduleType,
     pub scheduled_at: Option<ScheduledTimestamp>,
     #[schemars(extend("examples" = [null]))]
@@ -183,7 +183,7 @@ impl From<post::Target> for TargetBody {
 }
 
 impl PostFields {
-    /// `targets` are the post's, in order: the account, the status, and the failure.
+    /// `targets`: the post's targets in order, each with its account, status and failure.
     fn new<'a>(p: post::Post, targets: impl Iterator<Item = (i64, TargetStatus, Option<&'a Failure>)> + Clone) -> Self {
         Self {
             status: p.status,
@@ -198,7 +198,7 @@ impl PostFields {
     }
 }
 
-/// Returns the error of a post: that of its first failed target, if the post failed or is partially published.
+/// Returns the error of a post: the error of its first failed target, if the post failed or is partially published.
 fn error_of<'a>(
     status: PostStatus,
     targets: impl IntoIterator<Item = (TargetStatus, Option<&'a Failure>)>,

@@ -11,16 +11,16 @@ use super::{TAG, TargetError, show};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 use crate::response::{ApiResponse, ScheduledTimestamp, Timestamp};
 
 /// The status of a post, without its content.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PostStatusView {
     pub id: i64,
-    #[schemars(with = "Word<PostStatus>")]
+    #[schemars(with = "TextEnum<PostStatus>")]
     pub status: PostStatus,
-    #[schemars(with = "Word<ScheduleType>")]
+    #[schemars(with = "TextEnum<ScheduleType>")]
     pub schedule_type: ScheduleType,
     pub scheduled_at: Option<ScheduledTimestamp>,
     pub published_at: Option<Timestamp>,
@@ -34,9 +34,9 @@ pub struct PostStatusView {
 pub struct TargetView {
     pub id: i64,
     pub account_id: i64,
-    #[schemars(with = "Word<Platform>")]
+    #[schemars(with = "TextEnum<Platform>")]
     pub platform: Platform,
-    #[schemars(with = "Word<TargetStatus>")]
+    #[schemars(with = "TextEnum<TargetStatus>")]
     pub status: TargetStatus,
     #[schemars(extend("examples" = [null]))]
     pub external_id: Option<String>,

@@ -12,14 +12,14 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::check::{self, LookupContext, TargetCheck, TextLengthCache};
-use super::create::NewPost;
+use super::create::CreatePostRequest;
 use super::edit::{self, DesiredPost, PostChange};
 use super::{TAG, accounts};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ErrorCode, Result};
 use crate::fields::{MAX_PROBLEMS, PatchField};
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 use crate::response::ApiResponse;
 
 /// A problem that makes the platform reject the post.
@@ -35,7 +35,7 @@ pub struct ContentProblem {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ValidatedTarget {
     pub account_id: i64,
-    #[schemars(with = "Word<Platform>")]
+    #[schemars(with = "TextEnum<Platform>")]
     pub platform: Platform,
     /// The length as the platform counts it. Includes the content warning if it shares the limit.
     pub length: u32,
@@ -63,7 +63,7 @@ pub fn endpoint() -> Endpoint {
              `Idempotency-Key` is needed.",
         )
         .extension()
-        .body::<NewPost>(json!({ "content": "Fresh bread from 7 o'clock.", "accounts": [1] }))
+        .body::<CreatePostRequest>(json!({ "content": "Fresh bread from 7 o'clock.", "accounts": [1] }))
         .ignores(PostChange::ignored)
         .response::<Validation>(200, ResponseShape::One)
         .error_codes(&[ErrorCode::ValidationFailed])
@@ -78,15 +78,15 @@ async fn validate(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     if desired.schedule_type == Some(ScheduleType::Now) {
         check::check_now(&change, cx.now, &problems);
     }
-    // Check it as a draft: the problems with platforms are the response and must not fail the request.
+    // Check the post as a draft, because the problems with platforms are the response and must not fail the request.
     let draft = DesiredPost { schedule_type: None, ..desired.clone() };
-    let change = PostChange { schedule_type: PatchField::Absent, ..change };
+    let change = PostChange { schedule_type: PatchField::Omitted, ..change };
     let accounts = accounts::load(cx, conn, &desired).await?;
     let lookup = LookupContext::load(cx, conn, &desired, &change, accounts).await?;
     check::check(&post, &draft, &change, &lookup, &problems);
     problems.into_result()?;
     let (mut measures, mut left) = (TextLengthCache::default(), MAX_PROBLEMS);
-    // The post's own text is looked at once for all accounts of a platform.
+    // The post's own text is checked only once for all accounts of a platform.
     let mut of_post: HashMap<Platform, Vec<String>> = HashMap::new();
     let checked = desired.targets.iter().enumerate().filter_map(|(position, target)| {
         let mut checked = check::check_target(&desired, target, &lookup, &mut measures)?;

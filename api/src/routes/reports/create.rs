@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::endpoint::{Endpoint, Growth, ResponseShape};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody, PatchField};
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 use crate::response::ApiResponse;
 
 /// The options of a note.
@@ -29,7 +29,7 @@ pub struct NewWidgetOptions {
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only its schema is used")]
 pub struct NewReportWidget {
-    #[schemars(with = "Word<WidgetType>")]
+    #[schemars(with = "TextEnum<WidgetType>")]
     pub r#type: WidgetType,
     #[schemars(length(max = MAX_TITLE))]
     pub title: Option<String>,
@@ -39,7 +39,8 @@ pub struct NewReportWidget {
 /// The report to create.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only its schema is used")]
-pub struct NewReport {
+#[schemars(rename = "NewReport")]
+pub struct CreateReportRequest {
     #[schemars(length(min = 1, max = MAX_TITLE))]
     pub name: String,
     #[schemars(length(min = 1, max = MAX_WIDGETS))]
@@ -56,7 +57,7 @@ pub fn endpoint() -> Endpoint {
              reports. The notes of a report can have at most 65,536 bytes in total.",
         )
         .features(FEATURES)
-        .body::<NewReport>(json!({
+        .body::<CreateReportRequest>(json!({
             "name": "Monthly report",
             "widgets": [
                 { "type": "summary" },
@@ -82,7 +83,7 @@ fn read(f: &Fields<'_>) -> Option<ParsedReport> {
     let widgets = match f.objects("widgets", MAX_WIDGETS, read_widget) {
         PatchField::Value(widgets) if widgets.is_empty() && !f.problems.has("widgets") => {
             f.problem("widgets", "Must have at least one element.");
-            PatchField::Absent
+            PatchField::Omitted
         }
         widgets => widgets,
     };
@@ -116,8 +117,8 @@ async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<ParsedR
     let new = parsed.valid()?;
     brands::lock(tx, brand).await?;
     ApiError::check_cap("A brand", MAX_REPORTS, "reports", reports::count(tx, brand).await?, 1)?;
-    let made = reports::create(tx, brand, &new.name, &new.widgets).await?;
-    let id = made.id;
-    let shown = Report::load_one(cx, tx, made).await?;
-    Ok(ApiResponse::created(&format!("/brands/{brand}/reports/{id}"), shown)?.with_records([id]))
+    let created = reports::create(tx, brand, &new.name, &new.widgets).await?;
+    let id = created.id;
+    let record = Report::load_one(cx, tx, created).await?;
+    Ok(ApiResponse::created(&format!("/brands/{brand}/reports/{id}"), record)?.with_records([id]))
 }

@@ -18,20 +18,21 @@ use crate::context::Context;
 use crate::endpoint::{Endpoint, Growth, ResponseShape};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody, PatchField};
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 use crate::response::ApiResponse;
 
 const DEFAULT_TIME: &str = "09:00";
-const FIELDS: usize = 5;
-/// Maximum length of a cron expression, and of a time, in characters.
+const CRON_FIELDS: usize = 5;
+/// The maximum length of a cron expression and of a time, in characters.
 const MAX_LENGTH: usize = 120;
 
 /// The report schedule to create.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only its schema is used")]
-pub struct NewReportSchedule {
+#[schemars(rename = "NewReportSchedule")]
+pub struct CreateReportScheduleRequest {
     /// The days of the export: every day, every Monday, the 1st of each month, or as `cron` specifies.
-    #[schemars(with = "Word<Frequency>")]
+    #[schemars(with = "TextEnum<Frequency>")]
     pub frequency: Frequency,
     /// A cron expression with five fields: minute, hour, day, month, weekday (0 and 7 are Sunday). Required if
     /// `frequency` is `cron`; otherwise, it must be omitted.
@@ -42,7 +43,7 @@ pub struct NewReportSchedule {
     pub time: Option<String>,
     #[schemars(length(min = 1, max = MAX_RECIPIENTS))]
     pub recipients: Vec<String>,
-    #[schemars(with = "Option<Word<ReportFormat>>", extend("default" = "pdf"))]
+    #[schemars(with = "Option<TextEnum<ReportFormat>>", extend("default" = "pdf"))]
     pub format: Option<ReportFormat>,
 }
 
@@ -60,7 +61,7 @@ pub fn endpoint() -> Endpoint {
              again. A recipient who unsubscribed does not.",
         )
         .features(FEATURES)
-        .body::<NewReportSchedule>(json!({
+        .body::<CreateReportScheduleRequest>(json!({
             "frequency": "monthly", "time": "08:30", "recipients": ["ann@example.com"], "format": "pdf"
         }))
         .response::<ReportSchedule>(201, ResponseShape::One)
@@ -100,7 +101,7 @@ fn read_fields(f: &Fields<'_>, timezone: &str, now: DateTime<Utc>) -> Option<Par
             if time.is_some() && !f.problems.has("time") {
                 f.problem("time", "Must be omitted if `frequency` is `cron`: the expression contains the time.");
             }
-            (f.required("cron", cron.map_or(PatchField::Absent, PatchField::Value)), None)
+            (f.required("cron", cron.map_or(PatchField::Omitted, PatchField::Value)), None)
         }
         _ => {
             if cron.is_some() {
@@ -115,9 +116,10 @@ fn read_fields(f: &Fields<'_>, timezone: &str, now: DateTime<Utc>) -> Option<Par
     Some(ParsedSchedule { frequency, cron, time, recipients, format, next_run_at: next_run_at? })
 }
 
-/// Returns the first time of an expression; a problem of the expression is one of `cron`, since ours have none.
+/// Returns the first time of an expression. Problems are reported at `cron`, because the expressions of other
+/// frequencies have none.
 fn next_run(f: &Fields<'_>, expression: &str, timezone: &str, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
-    if expression.split_whitespace().count() != FIELDS {
+    if expression.split_whitespace().count() != CRON_FIELDS {
         f.problem("cron", "Must have five fields: minute, hour, day, month and weekday, such as `0 9 * * 1`.");
         return None;
     }
@@ -136,31 +138,31 @@ fn next_run(f: &Fields<'_>, expression: &str, timezone: &str, now: DateTime<Utc>
 }
 
 fn read_recipients(f: &Fields<'_>) -> Option<Vec<String>> {
-    let given = match f.email_addresses("recipients", MAX_RECIPIENTS) {
+    let recipients = match f.email_addresses("recipients", MAX_RECIPIENTS) {
         PatchField::Value(list) if list.is_empty() && !f.problems.has("recipients") => {
             f.problem("recipients", "Must have at least one element.");
-            PatchField::Absent
+            PatchField::Omitted
         }
-        given => given,
+        recipients => recipients,
     };
-    f.required("recipients", given)
+    f.required("recipients", recipients)
 }
 
 async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<ParsedSchedule>>>) -> Result<ApiResponse> {
     let report = lock(cx, tx).await?;
-    let wanted = parsed.valid()?;
-    let there = report_schedules::of_reports(tx, &[report.id]).await?.len();
-    ApiError::check_cap("A report", MAX_SCHEDULES, "schedules", i64::try_from(there).unwrap_or(i64::MAX), 1)?;
+    let request = parsed.valid()?;
+    let count = report_schedules::of_reports(tx, &[report.id]).await?.len();
+    ApiError::check_cap("A report", MAX_SCHEDULES, "schedules", i64::try_from(count).unwrap_or(i64::MAX), 1)?;
     let new = NewSchedule {
-        frequency: wanted.frequency,
-        cron: wanted.cron.as_deref(),
-        time: wanted.time.as_deref(),
-        format: wanted.format,
-        recipients: &wanted.recipients,
-        next_run_at: wanted.next_run_at,
+        frequency: request.frequency,
+        cron: request.cron.as_deref(),
+        time: request.time.as_deref(),
+        format: request.format,
+        recipients: &request.recipients,
+        next_run_at: request.next_run_at,
     };
-    let made = report_schedules::create(tx, report.id, &new).await?;
-    report_deliveries::allow_again(tx, cx.caller.workspace_id, &wanted.recipients).await?;
+    let created = report_schedules::create(tx, report.id, &new).await?;
+    report_deliveries::allow_again(tx, cx.caller.workspace_id, &request.recipients).await?;
     let path = format!("/brands/{}/reports/{}", report.brand_id, report.id);
-    ApiResponse::created(&path, ReportSchedule::new(made, cx.zone()))
+    ApiResponse::created(&path, ReportSchedule::new(created, cx.zone()))
 }

@@ -21,8 +21,8 @@ pub fn endpoint() -> Endpoint {
 }
 
 async fn delete(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
-    let held = lock(cx, tx).await?;
-    files::mark_of_report_for_deletion(tx, held.id).await?;
-    reports::delete(tx, held.brand_id, held.id).await?;
+    let report = lock(cx, tx).await?;
+    files::mark_of_report_for_deletion(tx, report.id).await?;
+    reports::delete(tx, report.brand_id, report.id).await?;
     Ok(ApiResponse::no_content())
 }

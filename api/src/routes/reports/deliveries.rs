@@ -23,12 +23,12 @@ pub fn endpoint() -> Endpoint {
 
 async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     let report = find(cx, conn).await?;
-    let mut problems = cx.typos();
+    let mut problems = cx.name_problems();
     let page = pagination::requested_page(&cx.query, &mut problems);
     if !problems.is_empty() {
         return Err(ApiError::validation(problems));
     }
     let found = report_deliveries::list(conn, report.brand_id, report.id, page).await?;
     let rows = ReportDelivery::load(conn, found.rows).await?;
-    pagination::answer(cx, page, Page { rows, total: found.total })
+    pagination::respond(cx, page, Page { rows, total: found.total })
 }

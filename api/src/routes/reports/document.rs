@@ -1,5 +1,5 @@
-//! The schema of a report's JSON file. The worker writes it (`worker/reports/src/json.rs`); a test validates one against
-//! this.
+//! The schema of a report's JSON file. The worker writes the file (`worker/reports/src/json.rs`); a test validates one
+//! against this schema.
 
 #![expect(dead_code, reason = "only their schemas are used")]
 
@@ -8,7 +8,7 @@ use crier_domain::report::WidgetType;
 use schemars::JsonSchema;
 use serde_json::{Map, Value};
 
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 
 /// The days of a report, both included.
 #[derive(JsonSchema)]
@@ -33,7 +33,7 @@ pub struct ReportDocumentColumn {
 /// A widget with its values.
 #[derive(JsonSchema)]
 pub struct ReportDocumentWidget {
-    #[schemars(with = "Word<WidgetType>")]
+    #[schemars(with = "TextEnum<WidgetType>")]
     pub r#type: WidgetType,
     #[schemars(extend("examples" = ["At a glance"]))]
     pub title: String,

@@ -18,14 +18,15 @@ use crate::context::Context;
 use crate::endpoint::{Endpoint, Growth, ResponseShape};
 use crate::error::{ApiError, Result};
 use crate::fields::{Fields, ParsedBody};
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 use crate::response::ApiResponse;
 
 /// The export to create.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only its schema is used")]
-pub struct NewExport {
-    #[schemars(with = "Word<ReportFormat>")]
+#[schemars(rename = "NewExport")]
+pub struct ExportReportRequest {
+    #[schemars(with = "TextEnum<ReportFormat>")]
     pub format: ReportFormat,
     /// The first day. Default: 29 days before `end`.
     pub start: Option<NaiveDate>,
@@ -44,7 +45,7 @@ pub fn endpoint() -> Endpoint {
              shows the metrics of the day on which it was created.",
         )
         .features(FEATURES)
-        .body::<NewExport>(json!({ "format": "pdf", "start": "{day-30}", "end": "{day-1}" }))
+        .body::<ExportReportRequest>(json!({ "format": "pdf", "start": "{day-30}", "end": "{day-1}" }))
         .response::<ReportDelivery>(202, ResponseShape::One)
         .checks_then_writes(read, export)
 }
@@ -80,17 +81,17 @@ fn read_fields(f: &Fields<'_>, today: NaiveDate) -> Option<ParsedExport> {
 
 async fn export(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<ParsedExport>>>) -> Result<ApiResponse> {
     let report = lock(cx, tx).await?;
-    let wanted = parsed.valid()?;
+    let request = parsed.valid()?;
     let new = NewDelivery {
         report_id: report.id,
         brand_id: report.brand_id,
         schedule_id: None,
-        format: wanted.format,
-        starts_on: wanted.start,
-        ends_on: wanted.end,
+        format: request.format,
+        starts_on: request.start,
+        ends_on: request.end,
     };
     let id = reports::enqueue(tx, cx.caller.workspace_id, &new, &[], cx.trace()).await?;
-    let made = report_deliveries::find(tx, report.brand_id, id).await?;
-    let made = made.ok_or_else(|| ApiError::bug("a delivery was not found after it was created"))?;
-    ApiResponse::accepted(&delivery_path(report.brand_id, id), ReportDelivery::load_one(tx, made).await?)
+    let created = report_deliveries::find(tx, report.brand_id, id).await?;
+    let created = created.ok_or_else(|| ApiError::bug("a delivery was not found after it was created"))?;
+    ApiResponse::accepted(&delivery_path(report.brand_id, id), ReportDelivery::load_one(tx, created).await?)
 }

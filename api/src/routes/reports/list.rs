@@ -22,12 +22,12 @@ pub fn endpoint() -> Endpoint {
 }
 
 async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
-    let mut problems = cx.typos();
+    let mut problems = cx.name_problems();
     let page = pagination::requested_page(&cx.query, &mut problems);
     if !problems.is_empty() {
         return Err(ApiError::validation(problems));
     }
     let found = reports::list(conn, cx.brand()?.id, page).await?;
     let rows = Report::load(cx, conn, found.rows).await?;
-    pagination::answer(cx, page, Page { rows, total: found.total })
+    pagination::respond(cx, page, Page { rows, total: found.total })
 }

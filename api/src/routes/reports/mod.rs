@@ -1,6 +1,6 @@
-//! Reports: what they show, their exports (called deliveries), and their schedules.
+//! Reports: their content, their exports (called deliveries), and their schedules.
 //!
-//! An export is a row and a job; the worker makes the file (`worker/src/jobs/export_report`).
+//! An export is a row and a job. The worker creates the file (`worker/src/jobs/export_report`).
 
 use crier_domain::mail::MailStatus;
 use crier_domain::plan::Feature;
@@ -14,7 +14,7 @@ use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, Result};
 use crate::fields::Fields;
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 use crate::response::{PREFIX, ScheduledTimestamp, Timestamp};
 
 mod create;
@@ -60,7 +60,7 @@ pub struct WidgetOptions {
 /// A widget of a report.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ReportWidget {
-    #[schemars(with = "Word<WidgetType>")]
+    #[schemars(with = "TextEnum<WidgetType>")]
     pub r#type: WidgetType,
     /// The title above the widget. Null uses the default title of the type.
     #[schemars(extend("examples" = ["At a glance"]))]
@@ -74,7 +74,7 @@ pub struct ReportWidget {
 pub struct ReportSchedule {
     pub id: i64,
     pub report_id: i64,
-    #[schemars(with = "Word<Frequency>")]
+    #[schemars(with = "TextEnum<Frequency>")]
     pub frequency: Frequency,
     /// A cron expression with five POSIX fields. Null for other frequencies.
     #[schemars(extend("examples" = [null]))]
@@ -87,7 +87,7 @@ pub struct ReportSchedule {
     pub timezone: String,
     #[schemars(extend("examples" = [["ann@example.com"]]))]
     pub recipients: Vec<String>,
-    #[schemars(with = "Word<ReportFormat>")]
+    #[schemars(with = "TextEnum<ReportFormat>")]
     pub format: ReportFormat,
     pub next_run_at: ScheduledTimestamp,
     pub last_run_at: Option<Timestamp>,
@@ -111,7 +111,7 @@ pub struct Report {
 /// The reason an export or an email failed.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ReportProblem {
-    #[schemars(with = "Word<ReportErrorCode>")]
+    #[schemars(with = "TextEnum<ReportErrorCode>")]
     pub code: ReportErrorCode,
     /// A human-readable message.
     pub message: String,
@@ -122,7 +122,7 @@ pub struct ReportProblem {
 pub struct ReportMail {
     #[schemars(email)]
     pub recipient: String,
-    #[schemars(with = "Word<MailStatus>")]
+    #[schemars(with = "TextEnum<MailStatus>")]
     pub status: MailStatus,
     pub error: Option<ReportProblem>,
 }
@@ -136,9 +136,9 @@ pub struct ReportDelivery {
     #[schemars(extend("examples" = [null]))]
     pub schedule_id: Option<i64>,
     /// The status of the export. The file is available if it is `sent`.
-    #[schemars(with = "Word<ReportDeliveryStatus>")]
+    #[schemars(with = "TextEnum<ReportDeliveryStatus>")]
     pub status: ReportDeliveryStatus,
-    #[schemars(with = "Word<ReportFormat>")]
+    #[schemars(with = "TextEnum<ReportFormat>")]
     pub format: ReportFormat,
     /// The first day.
     pub start: chrono::NaiveDate,
@@ -191,7 +191,7 @@ impl Report {
     async fn load(cx: &Context, conn: &mut Conn, found: Vec<report::Report>) -> Result<Vec<Self>> {
         let ids: Vec<i64> = found.iter().map(|report| report.id).collect();
         let schedules = report_schedules::of_reports(conn, &ids).await?;
-        let shown = found.into_iter().map(|report| Self {
+        let records = found.into_iter().map(|report| Self {
             id: report.id,
             schedules: schedules
                 .iter()
@@ -203,7 +203,7 @@ impl Report {
             created_at: report.created_at.into(),
             updated_at: report.updated_at.into(),
         });
-        Ok(shown.collect())
+        Ok(records.collect())
     }
 
     async fn load_one(cx: &Context, conn: &mut Conn, found: report::Report) -> Result<Self> {

@@ -44,10 +44,10 @@ fn read(f: &Fields<'_>) -> Option<String> {
 }
 
 async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<String>>>) -> Result<ApiResponse> {
-    let held = lock(cx, tx).await?;
+    let report = lock(cx, tx).await?;
     parsed.problems().into_result()?;
     if let Some(name) = &parsed.value {
-        reports::rename(tx, held.brand_id, held.id, name).await?;
+        reports::rename(tx, report.brand_id, report.id, name).await?;
     }
     let changed = find(cx, tx).await?;
     ApiResponse::ok(Report::load_one(cx, tx, changed).await?)

@@ -10,7 +10,7 @@ use super::{FEATURES, TAG, delivery};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 use crate::response::{ApiResponse, Timestamp};
 
 /// One attempt at a delivery.
@@ -22,7 +22,7 @@ pub struct DeliveryAttempt {
     pub started_at: Timestamp,
     pub duration_ms: i64,
     /// The class of the response status, or the reason there was no response.
-    #[schemars(with = "Word<DeliveryOutcome>")]
+    #[schemars(with = "TextEnum<DeliveryOutcome>")]
     pub outcome: DeliveryOutcome,
     pub response_code: Option<i32>,
     pub error: Option<String>,
@@ -43,7 +43,7 @@ pub fn endpoint() -> Endpoint {
 
 async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     let delivery = delivery::find(cx, conn).await?;
-    let shown = deliveries::attempts(conn, delivery.id).await?.into_iter().map(|a| DeliveryAttempt {
+    let records = deliveries::attempts(conn, delivery.id).await?.into_iter().map(|a| DeliveryAttempt {
         id: a.id,
         number: a.number,
         started_at: a.started_at.into(),
@@ -53,5 +53,5 @@ async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
         error: a.error,
         response_body: a.response_body,
     });
-    ApiResponse::ok(shown.collect::<Vec<_>>())
+    ApiResponse::ok(records.collect::<Vec<_>>())
 }

@@ -13,7 +13,7 @@ use super::{FEATURES, TAG, show};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ApiError, Result};
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 use crate::pagination;
 use crate::response::{ApiResponse, ScheduledTimestamp, Timestamp};
 
@@ -22,9 +22,9 @@ use crate::response::{ApiResponse, ScheduledTimestamp, Timestamp};
 pub struct Delivery {
     pub id: i64,
     pub webhook_id: i64,
-    #[schemars(with = "Word<EventName>")]
+    #[schemars(with = "TextEnum<EventName>")]
     pub event: EventName,
-    #[schemars(with = "Word<DeliveryStatus>")]
+    #[schemars(with = "TextEnum<DeliveryStatus>")]
     pub status: DeliveryStatus,
     pub response_code: Option<i32>,
     pub attempts: i32,
@@ -70,15 +70,15 @@ pub fn endpoint() -> Endpoint {
         .summary("List the deliveries to a webhook endpoint, newest first")
         .features(FEATURES)
         .pages()
-        .extension_query::<Word<DeliveryStatus>>("status", "Only deliveries with this status.")
-        .extension_query::<Word<EventName>>("event", "Only deliveries of this event.")
+        .extension_query::<TextEnum<DeliveryStatus>>("status", "Only deliveries with this status.")
+        .extension_query::<TextEnum<EventName>>("event", "Only deliveries of this event.")
         .response::<Delivery>(200, ResponseShape::Pages)
         .reads(list)
 }
 
 async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     let webhook = show::find(cx, conn).await?;
-    let mut problems = cx.typos();
+    let mut problems = cx.name_problems();
     let page = pagination::requested_page(&cx.query, &mut problems);
     let status = pagination::enum_param(&cx.query, "status", &mut problems);
     let event = pagination::enum_param(&cx.query, "event", &mut problems);
@@ -87,5 +87,5 @@ async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     }
     let found = deliveries::list(conn, webhook.id, DeliveryFilter { status, event }, page).await?;
     let rows = found.rows.into_iter().map(Delivery::from).collect();
-    pagination::answer(cx, page, Page { rows, total: found.total })
+    pagination::respond(cx, page, Page { rows, total: found.total })
 }

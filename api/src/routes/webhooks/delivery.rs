@@ -21,7 +21,7 @@ pub fn endpoint() -> Endpoint {
         .reads(read)
 }
 
-/// Returns the delivery in the path, of the endpoint in the path; 404 if either does not exist.
+/// Returns the delivery in the path, of the endpoint in the path. 404 if either does not exist.
 pub async fn find(cx: &Context, conn: &mut Conn) -> Result<webhook::Delivery> {
     let webhook = show::find(cx, conn).await?;
     let found = deliveries::find(conn, webhook.id, cx.id("delivery")?).await?;

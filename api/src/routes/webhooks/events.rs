@@ -11,13 +11,13 @@ use super::{FEATURES, TAG};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 use crate::response::ApiResponse;
 
 /// An event that a webhook endpoint can subscribe to.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Event {
-    #[schemars(with = "Word<EventName>")]
+    #[schemars(with = "TextEnum<EventName>")]
     pub name: EventName,
     pub description: &'static str,
     /// An example of the complete envelope that an endpoint receives.

@@ -16,7 +16,7 @@ use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::PatchField;
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 use crate::response::Timestamp;
 
 mod attempts;
@@ -36,7 +36,7 @@ mod update;
 pub const TAG: &str = "Webhooks";
 const FEATURES: &[Feature] = &[Feature::Webhooks];
 /// The allowed length of a URL. An empty URL passes here, so that it is rejected as a non-public address.
-const URL: RangeInclusive<usize> = 0..=2048;
+const URL_LENGTH: RangeInclusive<usize> = 0..=2048;
 
 pub fn endpoints() -> Vec<Endpoint> {
     vec![
@@ -61,7 +61,7 @@ pub fn endpoints() -> Vec<Endpoint> {
 pub struct WebhookFields {
     #[schemars(url)]
     pub url: String,
-    #[schemars(with = "Vec<Word<EventName>>")]
+    #[schemars(with = "Vec<TextEnum<EventName>>")]
     pub events: Vec<EventName>,
     pub description: Option<String>,
     pub is_active: bool,
@@ -119,7 +119,7 @@ async fn lock_webhook(cx: &Context, tx: &mut Tx) -> Result<webhook::Webhook> {
     found.ok_or_else(|| ApiError::not_found("webhook endpoint"))
 }
 
-/// Fails if the endpoint is inactive, because it receives no deliveries.
+/// Fails if the endpoint is inactive, because it then receives no deliveries.
 fn check_active(webhook: &webhook::Webhook) -> Result<()> {
     if webhook.is_active {
         return Ok(());
@@ -132,11 +132,11 @@ fn check_active(webhook: &webhook::Webhook) -> Result<()> {
 async fn check_url(cx: &Context, url: &PatchField<String>) -> Result<()> {
     let PatchField::Value(url) = url else { return Ok(()) };
     let checked = cx.app.guard.check_resolved(url, SchemePolicy::HttpsOnly).await;
-    checked.map(drop).map_err(|refusal| {
-        ApiError::new(ErrorCode::InvalidWebhookUrl, format!("The URL {refusal}. Use a public https:// URL."))
+    checked.map(drop).map_err(|reason| {
+        ApiError::new(ErrorCode::InvalidWebhookUrl, format!("The URL {reason}. Use a public https:// URL."))
     })
 }
 
-fn make_secret() -> Result<SecretString> {
+fn generate_secret() -> Result<SecretString> {
     new_secret().map_err(|e| ApiError::bug(format!("failed to generate a secret: {e}")))
 }

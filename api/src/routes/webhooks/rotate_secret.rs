@@ -3,7 +3,7 @@
 use crier_domain::access::Scope;
 use crier_store::{Tx, webhooks};
 
-use super::{FEATURES, TAG, WebhookWithSecret, lock_webhook, make_secret};
+use super::{FEATURES, TAG, WebhookWithSecret, generate_secret, lock_webhook};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::Result;
@@ -23,7 +23,7 @@ pub fn endpoint() -> Endpoint {
 
 async fn rotate(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
     let mut webhook = lock_webhook(cx, tx).await?;
-    let secret = make_secret()?;
+    let secret = generate_secret()?;
     webhooks::set_secret(tx, webhook.id, &secret).await?;
     webhook.updated_at = tx.now;
     ApiResponse::ok(WebhookWithSecret::of(webhook, &secret))

@@ -14,14 +14,14 @@ use crate::context::Context;
 use crate::endpoint::{Endpoint, Growth, ResponseShape};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody};
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 use crate::response::ApiResponse;
 
 /// The test event to send.
 #[derive(Clone, Debug, JsonSchema)]
 pub struct WebhookTest {
     /// Any event from `GET /webhook-events`, even if the endpoint does not subscribe to it.
-    #[schemars(with = "Word<EventName>")]
+    #[schemars(with = "TextEnum<EventName>")]
     pub event: EventName,
 }
 
@@ -51,7 +51,7 @@ async fn send(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<WebhookTe
     let request = parsed.valid()?;
     check_active(&webhook)?;
     let id = events::emit_sample(tx, webhook.id, request.event, cx.trace()).await?;
-    let made = deliveries::find(tx, webhook.id, id).await?;
-    let made = made.ok_or_else(|| ApiError::bug("a delivery was not found after it was created"))?;
-    ApiResponse::accepted(&format!("/webhooks/{}/deliveries/{id}", webhook.id), Delivery::from(made))
+    let created = deliveries::find(tx, webhook.id, id).await?;
+    let created = created.ok_or_else(|| ApiError::bug("a delivery was not found after it was created"))?;
+    ApiResponse::accepted(&format!("/webhooks/{}/deliveries/{id}", webhook.id), Delivery::from(created))
 }

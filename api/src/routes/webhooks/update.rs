@@ -6,12 +6,12 @@ use crier_store::{Tx, webhooks};
 use schemars::JsonSchema;
 use serde_json::json;
 
-use super::{FEATURES, TAG, URL, Webhook, check_url, lock_webhook, show};
+use super::{FEATURES, TAG, URL_LENGTH, Webhook, check_url, lock_webhook, show};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape, WriteStep};
 use crate::error::{ErrorCode, Result};
 use crate::fields::PatchField;
-use crate::openapi::schema::Word;
+use crate::openapi::schema::TextEnum;
 use crate::response::ApiResponse;
 
 /// Changes to a webhook endpoint. Omitted fields keep their values.
@@ -20,7 +20,7 @@ pub struct WebhookChange {
     /// A public https:// URL.
     #[schemars(length(max = 2048), url)]
     pub url: PatchField<String>,
-    #[schemars(with = "PatchField<Vec<Word<EventName>>>", length(min = 1))]
+    #[schemars(with = "PatchField<Vec<TextEnum<EventName>>>", length(min = 1))]
     pub events: PatchField<Vec<EventName>>,
     pub is_active: PatchField<bool>,
     #[schemars(length(max = 255), extend("x-extension" = true))]
@@ -46,7 +46,7 @@ async fn prepare(cx: &Context) -> Result<WriteStep> {
     drop(conn);
     let change = cx.read(|f| {
         Some(WebhookChange {
-            url: f.text("url", URL),
+            url: f.text("url", URL_LENGTH),
             events: f.enum_values("events"),
             is_active: f.flag("is_active"),
             description: f.text("description", 0..=255),
@@ -64,7 +64,7 @@ async fn update(cx: &Context, tx: &mut Tx, change: &WebhookChange) -> Result<Api
     webhook.description = change.description.map(Some).apply_to(webhook.description, None);
     if let PatchField::Value(active) = change.is_active {
         webhook.is_active = active;
-        // If the owner disables an endpoint that the service has disabled, the service's reason stays.
+        // If the owner disables an endpoint that Crier has already disabled, Crier's reason stays.
         webhook.disabled_reason = webhook.disabled_reason.filter(|_| !active);
     }
     webhook.updated_at = tx.now;

@@ -1,4 +1,4 @@
-//! Any complete form is parsed correctly, however its bytes are split; any other bytes are rejected with an error.
+//! Any complete form is parsed correctly, however its bytes are split. Any other bytes are rejected with an error.
 
 use std::convert::Infallible;
 
@@ -18,19 +18,19 @@ struct Part {
 }
 
 fn texts() -> impl Strategy<Value = Vec<Part>> {
-    let part = ("[a-z_]{1,12}", r"\PC{0,40}").prop_filter("is no file", |(name, _)| name != FILE);
+    let part = ("[a-z_]{1,12}", r"\PC{0,40}").prop_filter("is no file", |(name, _)| name != FILE_PART);
     vec(part.prop_map(|(name, text)| Part { name, file: None, content: text.into_bytes() }), 0..6)
 }
 
 fn file() -> impl Strategy<Value = Part> {
     (r"[a-z]{1,8}\.png", vec(any::<u8>(), 0..3_000)).prop_map(|(name, content)| Part {
-        name: FILE.to_owned(),
+        name: FILE_PART.to_owned(),
         file: Some(name),
         content,
     })
 }
 
-fn written(parts: &[Part], boundary: &str) -> Vec<u8> {
+fn serialize_form(parts: &[Part], boundary: &str) -> Vec<u8> {
     let mut out = Vec::new();
     for part in parts {
         let file = part.file.as_ref().map(|name| format!("; filename=\"{name}\"")).unwrap_or_default();
@@ -55,8 +55,8 @@ fn read(bytes: &[u8], boundary: &str, pieces: &[usize]) -> Result<Form> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(async {
         let spool = Spools::new(1 << 20).open(1, 0).await.unwrap();
-        let bounds = FileLimits { max_bytes: MAX_BYTES, remaining_bytes: None, storage_mib: None };
-        receive(stream::iter(chunks), boundary.to_owned(), bounds, spool).await
+        let limits = FileLimits { max_bytes: MAX_BYTES, remaining_bytes: None, storage_mib: None };
+        receive(stream::iter(chunks), boundary.to_owned(), limits, spool).await
     })
 }
 
@@ -74,7 +74,7 @@ proptest! {
             parts.insert(place.index(parts.len() + 1), file.clone());
         }
         let boundary = "a-boundary-that-stands-in-no-part";
-        let form = read(&written(&parts, boundary), boundary, &pieces).unwrap();
+        let form = read(&serialize_form(&parts, boundary), boundary, &pieces).unwrap();
         for part in parts.iter().filter(|part| part.file.is_none()) {
             let last = parts.iter().rev().find(|other| other.name == part.name).unwrap();
             prop_assert_eq!(form.texts[&part.name].as_str().unwrap().as_bytes(), &last.content[..]);
@@ -82,7 +82,7 @@ proptest! {
         let got = form.file.map(|f| (f.name, f.bytes.bytes().unwrap().to_vec()));
         prop_assert_eq!(got, file.map(|f| (f.file, f.content)));
         // The digest does not depend on the boundary or the chunks.
-        let same = read(&written(&parts, "another"), "another", &[4_096]).unwrap();
+        let same = read(&serialize_form(&parts, "another"), "another", &[4_096]).unwrap();
         prop_assert_eq!(same.digest, form.digest);
     }
 
@@ -90,20 +90,20 @@ proptest! {
     fn different_forms_have_different_digests(parts in texts(), file in file(), at in any::<prop::sample::Index>()) {
         let mut all = parts;
         all.push(file);
-        let whole = read(&written(&all, "boundary"), "boundary", &[64]).unwrap().digest;
+        let whole = read(&serialize_form(&all, "boundary"), "boundary", &[64]).unwrap().digest;
         let mut other = all.clone();
         let changed = at.index(other.len());
         other[changed].content.push(b'!');
-        prop_assert_ne!(&read(&written(&other, "boundary"), "boundary", &[64]).unwrap().digest, &whole);
+        prop_assert_ne!(&read(&serialize_form(&other, "boundary"), "boundary", &[64]).unwrap().digest, &whole);
         other.remove(changed);
-        prop_assert_ne!(&read(&written(&other, "boundary"), "boundary", &[64]).unwrap().digest, &whole);
+        prop_assert_ne!(&read(&serialize_form(&other, "boundary"), "boundary", &[64]).unwrap().digest, &whole);
     }
 
     #[test]
     fn a_truncated_form_is_rejected(parts in texts(), file in file(), cut in any::<prop::sample::Index>()) {
         let mut all = parts;
         all.push(file);
-        let bytes = written(&all, "boundary");
+        let bytes = serialize_form(&all, "boundary");
         // The line break after the last boundary may be missing.
         let cut = cut.index(bytes.len() - "--\r\n".len());
         let error = read(&bytes[..cut], "boundary", &[64]).err().unwrap();
@@ -128,17 +128,18 @@ proptest! {
 
 #[test]
 fn the_file_size_limit_is_inclusive() {
-    let of = |size: u64| Part { name: FILE.to_owned(), file: None, content: vec![7; usize::try_from(size).unwrap()] };
-    let form = read(&written(&[of(MAX_BYTES)], "b"), "b", &[500]).unwrap();
+    let of =
+        |size: u64| Part { name: FILE_PART.to_owned(), file: None, content: vec![7; usize::try_from(size).unwrap()] };
+    let form = read(&serialize_form(&[of(MAX_BYTES)], "b"), "b", &[500]).unwrap();
     assert_eq!(form.file.map(|f| f.bytes.size()), Some(MAX_BYTES));
-    let error = read(&written(&[of(MAX_BYTES + 1)], "b"), "b", &[500]).err().unwrap();
+    let error = read(&serialize_form(&[of(MAX_BYTES + 1)], "b"), "b", &[500]).err().unwrap();
     assert_eq!(error.code, ErrorCode::PayloadTooLarge);
 }
 
-/// Returns how many chunks of an endless body are read before it is rejected, and the error.
-fn endless(head: &[u8], piece: &'static [u8], bounds: FileLimits) -> (usize, ApiError) {
-    let asked = Arc::new(AtomicUsize::new(0));
-    let (count, head) = (asked.clone(), Bytes::copy_from_slice(head));
+/// Returns the number of chunks of an endless body that are read before it is rejected, and the error.
+fn endless(head: &[u8], piece: &'static [u8], limits: FileLimits) -> (usize, ApiError) {
+    let chunks_read = Arc::new(AtomicUsize::new(0));
+    let (count, head) = (chunks_read.clone(), Bytes::copy_from_slice(head));
     let pieces = stream::iter(std::iter::once(head).chain(std::iter::repeat_with(move || {
         count.fetch_add(1, Ordering::Relaxed);
         Bytes::from_static(piece)
@@ -146,43 +147,43 @@ fn endless(head: &[u8], piece: &'static [u8], bounds: FileLimits) -> (usize, Api
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let error = runtime.block_on(async {
         let spool = Spools::new(64 << 20).open(1, 0).await.unwrap();
-        receive(pieces.map(Ok::<_, Infallible>), "b".to_owned(), bounds, spool).await.err().unwrap()
+        receive(pieces.map(Ok::<_, Infallible>), "b".to_owned(), limits, spool).await.err().unwrap()
     });
-    (asked.load(Ordering::Relaxed), error)
+    (chunks_read.load(Ordering::Relaxed), error)
 }
 
 const FILE_HEAD: &[u8] = b"--b\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\n";
 
 #[test]
 fn an_endless_part_head_is_rejected_early() {
-    let bounds = FileLimits { max_bytes: 25 << 20, remaining_bytes: None, storage_mib: None };
+    let limits = FileLimits { max_bytes: 25 << 20, remaining_bytes: None, storage_mib: None };
     for begins in [&b"--b\r\nContent-Disposition: form-data; name=\"file"[..], b"no form", b"--b\r\nX-Y: "] {
-        let (asked, error) = endless(begins, b"x", bounds);
+        let (chunks_read, error) = endless(begins, b"x", limits);
         assert_eq!(error.code, ErrorCode::InvalidJson, "{error:?}");
-        assert!(asked <= MAX_HEAD + 2, "{asked}");
-        let (asked, error) = endless(begins, &[b'x'; 4_096], bounds);
+        assert!(chunks_read <= MAX_HEAD + 2, "{chunks_read}");
+        let (chunks_read, error) = endless(begins, &[b'x'; 4_096], limits);
         assert!(error.message.contains("the headers of a part"), "{error:?}");
-        assert!(asked <= 8, "{asked}");
+        assert!(chunks_read <= 8, "{chunks_read}");
     }
 }
 
 #[test]
 fn a_file_over_the_quota_is_rejected_while_streaming() {
     const PIECE: &[u8] = &[7; 16 << 10];
-    let bounds = FileLimits { max_bytes: 25 << 20, remaining_bytes: Some(1 << 20), storage_mib: Some(500) };
-    let (asked, error) = endless(FILE_HEAD, PIECE, bounds);
+    let limits = FileLimits { max_bytes: 25 << 20, remaining_bytes: Some(1 << 20), storage_mib: Some(500) };
+    let (chunks_read, error) = endless(FILE_HEAD, PIECE, limits);
     assert_eq!(error.code, ErrorCode::StorageLimitExceeded);
-    assert!(asked as u64 * (PIECE.len() as u64) <= (1 << 20) + 2 * MAX_NON_FILE_BYTES, "{asked}");
-    let (_, error) = endless(FILE_HEAD, PIECE, FileLimits { remaining_bytes: None, ..bounds });
+    assert!(chunks_read as u64 * (PIECE.len() as u64) <= (1 << 20) + 2 * MAX_NON_FILE_BYTES, "{chunks_read}");
+    let (_, error) = endless(FILE_HEAD, PIECE, FileLimits { remaining_bytes: None, ..limits });
     assert_eq!(error.code, ErrorCode::PayloadTooLarge);
 }
 
 #[test]
 fn a_part_head_is_found_for_any_chunk_size() {
-    for size in [1, HEAD_PIECE, MAX_HEAD, 40 << 10] {
-        let file = Part { name: FILE.to_owned(), file: None, content: vec![7; 3_000] };
+    for size in [1, HEAD_CHUNK, MAX_HEAD, 40 << 10] {
+        let file = Part { name: FILE_PART.to_owned(), file: None, content: vec![7; 3_000] };
         let text = Part { name: "alt_text".to_owned(), file: None, content: vec![b'x'; 30 << 10] };
-        let bytes = written(&[text.clone(), file.clone(), text], "b");
+        let bytes = serialize_form(&[text.clone(), file.clone(), text], "b");
         let form = read(&bytes, "b", &[size]).unwrap_or_else(|error| panic!("{size}: {error:?}"));
         assert_eq!(form.file.map(|f| f.bytes.size()), Some(3_000), "{size}");
     }

@@ -1,4 +1,4 @@
-//! The names that an endpoint knows, from the schemas that make its OpenAPI document.
+//! The names that an endpoint knows, from the schemas of the OpenAPI document.
 
 use serde_json::{Map, Value};
 
@@ -6,15 +6,15 @@ use super::near::{self, KnownName};
 use crate::endpoint::Endpoint;
 use crate::openapi::schema::Schemas;
 
-/// The maximum depth, which ends recursive schemas.
+/// The maximum depth, which bounds recursive schemas.
 const MAX_DEPTH: u32 = 8;
-/// The object that has what only some platforms or kinds know.
+/// The object whose fields only some platforms or kinds have.
 const OPTIONS: &str = "options";
 
 /// The names that an endpoint knows.
 #[derive(Debug, Default)]
 pub struct KnownNames {
-    /// `None`: it takes no body.
+    /// `None` if the endpoint takes no body.
     pub(super) body: Option<KnownFields>,
     /// The fields of the record that it returns, which a client may send back.
     pub(super) record: Option<KnownFields>,
@@ -40,7 +40,7 @@ impl KnownNames {
 pub(super) struct KnownFields(Vec<(KnownName, KnownValue)>);
 
 impl KnownNames {
-    /// Returns the path of the option of this name, as [`KnownFields::option`] does, unless the name is one of the record.
+    /// Like [`KnownFields::option`], but returns `None` for the name of a field of the record.
     pub(super) fn option(&self, fields: &KnownFields, unknown: &str) -> Option<String> {
         let is_of_record = self.record.as_ref().is_some_and(|record| record.get(unknown).is_some());
         if is_of_record { None } else { fields.option(unknown) }
@@ -56,8 +56,8 @@ impl KnownFields {
         near::nearest(unknown, self.0.iter().map(|(known, _)| known))
     }
 
-    /// Returns the path from here to a nested option of this name, such as `overrides[].options.title`: many clients
-    /// know it as a field of the post.
+    /// Returns the path from here to a nested option of this name, such as `overrides[].options.title`. Many clients
+    /// send it as a field of the post.
     pub fn option(&self, unknown: &str) -> Option<String> {
         self.0.iter().find_map(|(known, value)| {
             let (fields, separator) = match value {
@@ -77,10 +77,10 @@ impl KnownFields {
     }
 }
 
-/// What is known of a value.
+/// The known structure of a value.
 #[derive(Debug)]
 pub(super) enum KnownValue {
-    /// It has no names in it.
+    /// A value without known names.
     Any,
     Object(KnownFields),
     List(Box<Self>),

@@ -1,15 +1,15 @@
-//! Finds the known name that an unknown one stands for: the same name in another spelling, a synonym, or a typo.
+//! Finds the known name that an unknown name stands for: it may be another spelling, a synonym, or a typo.
 //!
-//! **To add a synonym:** a word in [`SYNONYMS`]. It counts only where its name is known and it is not itself. It must not be
-//! a field of a record that a client may send back with a PUT; a test compares them.
+//! **To add a synonym:** add a word to [`SYNONYMS`]. It applies only if the endpoint knows the name and not the
+//! synonym. It must not be a field of a record that a client may send back with a PUT; a test checks this.
 
 use crate::fields::steps;
 
 /// Words that clients use for our names.
 const SYNONYMS: &[(&str, &[&str])] = &[
     ("account_id", &["account", "social_account", "social_account_id"]),
-    ("account_ids", ACCOUNTS),
-    ("accounts", ACCOUNTS),
+    ("account_ids", ACCOUNT_SYNONYMS),
+    ("accounts", ACCOUNT_SYNONYMS),
     ("alt_text", &["alt", "caption", "description", "alternative_text"]),
     ("bio", &["about", "description"]),
     ("body", &["content", "message", "text", "reply"]),
@@ -46,12 +46,12 @@ const SYNONYMS: &[(&str, &[&str])] = &[
     ("options", &["params", "settings"]),
     ("page", &["page_number"]),
     ("per_page", &["limit", "page_size"]),
-    ("planned_at", TIMES),
+    ("planned_at", TIME_SYNONYMS),
     ("prompt", &["content", "input", "message", "text"]),
     ("reason", &["comment", "message", "note", "text"]),
     ("recipients", &["email", "emails", "to"]),
     ("schedule_type", &["publish", "publish_now", "publish_type", "schedule"]),
-    ("scheduled_at", TIMES),
+    ("scheduled_at", TIME_SYNONYMS),
     ("search", &["q", "query"]),
     ("since", &["after", "from", "start"]),
     ("slug", &["handle", "username"]),
@@ -68,10 +68,10 @@ const SYNONYMS: &[(&str, &[&str])] = &[
     ("website", &["homepage", "site", "url"]),
 ];
 
-const ACCOUNTS: &[&str] =
+const ACCOUNT_SYNONYMS: &[&str] =
     &["account", "account_id", "account_ids", "accounts", "social_account_id", "social_account_ids", "social_accounts"];
 
-const TIMES: &[&str] = &[
+const TIME_SYNONYMS: &[&str] = &[
     "at",
     "date",
     "datetime",
@@ -93,15 +93,16 @@ const TIMES: &[&str] = &[
     "time",
 ];
 
-/// Names longer than this are near none: all known ones are shorter.
+/// The maximum length of a name that is compared, in bytes. All known names are shorter.
 const MAX_BYTES: usize = 64;
 
-/// A name as it is compared: without case and punctuation, so `scheduledAt` is `scheduled_at`.
+/// A name in the form in which it is compared: without case and punctuation, so that `scheduledAt` equals
+/// `scheduled_at`.
 #[derive(Clone, Debug)]
 struct Folded {
     text: String,
     chars: usize,
-    /// One bit for each letter. An edit changes at most two.
+    /// A bit set of the letters. An edit changes at most two bits.
     letters: u64,
 }
 
@@ -112,14 +113,15 @@ impl Folded {
         Self { chars: text.chars().count(), text, letters }
     }
 
-    /// Returns the number of edits (a letter added, left out, replaced, or two swapped) between the two, at most `most`.
-    fn distance(&self, other: &Self, most: usize) -> Option<usize> {
+    /// Returns the number of edits (a letter added, removed or replaced, or two letters swapped) between the two.
+    /// `None` if there are more than `max`.
+    fn distance(&self, other: &Self, max: usize) -> Option<usize> {
         let differ = (self.letters ^ other.letters).count_ones() as usize;
-        if self.chars.abs_diff(other.chars) > most || differ > 2 * most {
+        if self.chars.abs_diff(other.chars) > max || differ > 2 * max {
             return None;
         }
         steps::count_step();
-        Some(strsim::osa_distance(&self.text, &other.text)).filter(|edits| *edits <= most)
+        Some(strsim::osa_distance(&self.text, &other.text)).filter(|edits| *edits <= max)
     }
 }
 
@@ -129,8 +131,8 @@ pub struct KnownName {
     pub name: String,
     folded: Folded,
     synonyms: Vec<String>,
-    /// How many edits away another name still is this one.
-    tolerance: usize,
+    /// The maximum number of edits with which another name still stands for this one.
+    max_edits: usize,
 }
 
 impl KnownName {
@@ -140,8 +142,8 @@ impl KnownName {
         Self {
             name: name.to_owned(),
             synonyms: synonyms.map(|word| Folded::new(word).text).collect(),
-            // Among short names, one or two edits lead to another word.
-            tolerance: match folded.chars {
+            // In short names, one or two edits make a different word.
+            max_edits: match folded.chars {
                 0..=3 => 0,
                 4..=5 => 1,
                 _ => 2,
@@ -161,13 +163,13 @@ pub fn nearest<'k>(unknown: &str, known: impl Iterator<Item = &'k KnownName> + C
         return None;
     }
     let found = same_or_synonym(&unknown, known.clone()).or_else(|| {
-        let near = known.filter_map(|k| Some((k.folded.distance(&unknown, k.tolerance)?, k)));
+        let near = known.filter_map(|k| Some((k.folded.distance(&unknown, k.max_edits)?, k)));
         near.min_by_key(|(edits, _)| *edits).map(|(_, k)| k)
     });
     found.map(|k| k.name.as_str())
 }
 
-/// Returns the known name that is `unknown` in another spelling, or that it is a synonym of.
+/// Returns the known name of which `unknown` is another spelling or a synonym.
 pub fn synonym<'k>(unknown: &str, known: impl Iterator<Item = &'k KnownName> + Clone) -> Option<&'k str> {
     let unknown = Some(unknown).filter(|unknown| unknown.len() <= MAX_BYTES).map(Folded::new)?;
     same_or_synonym(&unknown, known).map(|k| k.name.as_str())
@@ -228,7 +230,7 @@ mod tests {
         for unknown in ["note", "namespace", "n", "nmea"] {
             assert_eq!(near(unknown, &["name"]), None, "{unknown}");
         }
-        // One edit makes another word of a short name.
+        // One edit of a short name makes a different word.
         assert_eq!(near("ur", &["url"]), None);
         assert_eq!(near("tab", &["tag"]), None);
         assert_eq!(near(&"content".repeat(1_000), POST), None);
@@ -243,17 +245,17 @@ mod tests {
     proptest! {
         /// The distance is symmetric, 0 only for the same letters, and never more than allowed, in any script.
         #[test]
-        fn distance_is_symmetric_and_bounded(a in "\\PC{0,12}", b in "\\PC{0,12}", most in 0_usize..4) {
+        fn distance_is_symmetric_and_bounded(a in "\\PC{0,12}", b in "\\PC{0,12}", max in 0_usize..4) {
             let (a, b) = (Folded::new(&a), Folded::new(&b));
-            let found = a.distance(&b, most);
-            prop_assert_eq!(found, b.distance(&a, most));
+            let found = a.distance(&b, max);
+            prop_assert_eq!(found, b.distance(&a, max));
             prop_assert_eq!(found == Some(0), a.text == b.text);
-            prop_assert!(found.is_none_or(|edits| edits <= most));
-            // What the quick checks exclude is too far away.
-            prop_assert_eq!(found, Some(strsim::osa_distance(&a.text, &b.text)).filter(|edits| *edits <= most));
+            prop_assert!(found.is_none_or(|edits| edits <= max));
+            // The quick checks exclude only names that are too far away.
+            prop_assert_eq!(found, Some(strsim::osa_distance(&a.text, &b.text)).filter(|edits| *edits <= max));
         }
 
-        /// One edit in any place of a name leads back to it.
+        /// A name with one edit at any position is recognized.
         #[test]
         fn an_edit_is_forgiven(name in "[a-z]{4,5}_[a-z]{1,10}", at: prop::sample::Index, letter in "[a-zäß日]", kind in 0..4) {
             let mut chars: Vec<char> = name.chars().collect();

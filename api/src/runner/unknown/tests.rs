@@ -25,7 +25,7 @@ fn header(found: &UnknownNames) -> String {
 }
 
 #[test]
-fn every_example_has_known_fields_alone() {
+fn examples_have_only_known_fields() {
     let mut bodies = 0;
     for endpoint in routes::all() {
         let Some(body) = &endpoint.body else { continue };
@@ -38,7 +38,7 @@ fn every_example_has_known_fields_alone() {
     assert!(bodies > 20, "{bodies}");
 }
 
-/// A client may change a record that it got and send it back.
+/// A client may change a record that it received and send it back.
 #[test]
 fn a_record_that_is_sent_back_has_no_typos() {
     for endpoint in routes::all().into_iter().filter(|endpoint| endpoint.method == http::Method::PUT) {
@@ -103,8 +103,8 @@ fn the_header_is_escaped_and_limited() {
     let hostile = ["a,b", "x\r\nSet-Cookie: y", "ä", "", "100%", "a,b"].map(str::to_owned);
     assert_eq!(ignored(&hostile), "a%2Cb, x%0D%0ASet-Cookie:%20y, %C3%A4, \"\", 100%25");
     let many: Vec<String> = (0..30).map(|n| format!("nope{n}")).collect();
-    let shown = ignored(&many);
-    assert!(shown.ends_with("nope19, ...") && shown.split(", ").count() == 21, "{shown}");
+    let value = ignored(&many);
+    assert!(value.ends_with("nope19, ...") && value.split(", ").count() == 21, "{value}");
     assert_eq!(ignored(&["x".repeat(1 << 20)]), "...");
     assert!(ignored(&["x".to_owned(), "日".repeat(400)]).len() < 1_100);
     assert_eq!(ignored(&[]), "");

@@ -58,7 +58,7 @@ fn target(id: i64, status: TargetStatus) -> TargetState {
 }
 
 fn put(schedule_type: Option<ScheduleType>) -> PostChange {
-    PostChange { schedule_type: schedule_type.map_or(PatchField::Absent, PatchField::Value), ..PostChange::empty() }
+    PostChange { schedule_type: schedule_type.map_or(PatchField::Omitted, PatchField::Value), ..PostChange::empty() }
 }
 
 fn decide_change(post: &Post, current: &[TargetState], change: &PostChange) -> std::result::Result<Decision, Conflict> {
@@ -70,9 +70,9 @@ const PENDING: TargetStatus = TargetStatus::Pending;
 #[test]
 fn publishing_or_scheduling_a_draft_counts_once() {
     let (draft, current) = (post(PostStatus::Draft), [target(1, PENDING)]);
-    let at_once = decide_change(&draft, &current, &put(Some(ScheduleType::Now))).unwrap();
+    let immediate = decide_change(&draft, &current, &put(Some(ScheduleType::Now))).unwrap();
     assert_eq!(
-        (at_once.status, at_once.publish_at, at_once.counts_against_limit),
+        (immediate.status, immediate.publish_at, immediate.counts_against_limit),
         (PostStatus::Publishing, Some(now()), true)
     );
     let change = PostChange { scheduled_at: PatchField::Value(later()), ..put(Some(ScheduleType::Scheduled)) };
@@ -165,7 +165,7 @@ fn draft_accounts_are_added_removed_and_reordered() {
 }
 
 #[test]
-fn absent_overrides_are_kept_and_null_clears_them() {
+fn omitted_overrides_are_kept_and_null_clears_them() {
     let mut own = target(1, PENDING);
     own.target.content = Some("own".into());
     let (draft, current) = (post(PostStatus::Draft), [own]);
@@ -178,8 +178,8 @@ fn absent_overrides_are_kept_and_null_clears_them() {
 fn a_pending_post_is_released_only_by_approval() {
     let (pending, current) = (post(PostStatus::PendingApproval), [target(1, PENDING)]);
     for schedule in [ScheduleType::Now, ScheduleType::Scheduled] {
-        let refused = decide_change(&pending, &current, &put(Some(schedule)));
-        assert_eq!(refused, Err(Conflict::NoSuchTransition(PostStatus::PendingApproval)));
+        let rejected = decide_change(&pending, &current, &put(Some(schedule)));
+        assert_eq!(rejected, Err(Conflict::NoSuchTransition(PostStatus::PendingApproval)));
     }
     let words = PostChange { content: PatchField::Value("x".into()), ..put(None) };
     assert_eq!(decide_change(&pending, &current, &words).unwrap().status, PostStatus::PendingApproval);
@@ -190,8 +190,8 @@ fn any_status() -> impl Strategy<Value = PostStatus> {
 }
 
 proptest! {
-    /// A decision follows the table of transitions, changes no target that is published or in flight, enqueues jobs only for
-    /// scheduled or publishing posts, and cancels every job that has another time.
+    /// A decision follows the table of transitions, changes no target that is published or in flight, enqueues jobs
+    /// only for scheduled or publishing posts, and cancels every job that has another time.
     #[test]
     fn decisions_respect_invariants(
         status in any_status(),
@@ -211,9 +211,9 @@ proptest! {
             target_state
         }).collect();
         let change = PostChange {
-            content: content.map_or(PatchField::Absent, PatchField::Value),
-            accounts: accounts.map_or(PatchField::Absent, |ids| PatchField::Value(ids.into_iter().collect())),
-            scheduled_at: shift.map_or(PatchField::Absent, |h| PatchField::Value(now() + TimeDelta::hours(h))),
+            content: content.map_or(PatchField::Omitted, PatchField::Value),
+            accounts: accounts.map_or(PatchField::Omitted, |ids| PatchField::Value(ids.into_iter().collect())),
+            scheduled_at: shift.map_or(PatchField::Omitted, |h| PatchField::Value(now() + TimeDelta::hours(h))),
             ..put(schedule)
         };
         let Ok(decision) = decide_change(&post, &current, &change) else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! The steps to parse and check a body grow at most linearly with its size, whatever its shape.
+//! The number of steps to parse and check a body grows at most linearly with its size, whatever its shape.
 
 use crier_domain::account::AccountStatus;
 use proptest::prelude::*;
@@ -10,8 +10,8 @@ use crate::routes::posts::edit::{DesiredPost, MAX_ACCOUNTS, PostChange};
 use crate::runner::json::{self, MAX_VALUES};
 
 /// The maximum steps per value of a body, and the fixed steps per request.
-const EACH: u64 = 12;
-const ONCE: u64 = 2_000;
+const MAX_STEPS_PER_VALUE: u64 = 12;
+const FIXED_STEPS: u64 = 2_000;
 
 /// Generators of hostile bodies with `n` elements.
 const SHAPES: &[fn(usize) -> String] = &[
@@ -99,7 +99,11 @@ proptest! {
             private_url: None,
         };
         let (problems, steps) = steps::count_steps(|| run(&body, &lookup));
-        prop_assert!(steps <= EACH * values(&body) + ONCE, "{steps} steps for {} values", values(&body));
+        prop_assert!(
+            steps <= MAX_STEPS_PER_VALUE * values(&body) + FIXED_STEPS,
+            "{steps} steps for {} values",
+            values(&body)
+        );
         if let Err(error) = problems.into_result() {
             let count = error.fields.values().map(Vec::len).sum::<usize>();
             prop_assert!(count <= MAX_PROBLEMS, "{count}");
