@@ -12,7 +12,7 @@ use super::{ProcessRole, values};
 const PUBLIC_URL: Key = Key::new(
     "PUBLIC_URL",
     "The URL at which clients and platforms reach the API.",
-    DefaultValue::Described("http:// and the address that the API listens on"),
+    DefaultValue::Text("http:// and the address that the API listens on"),
     "https://crier.example.com",
 );
 pub(super) const DATA_DIR: Key = Key::new(
@@ -24,7 +24,7 @@ pub(super) const DATA_DIR: Key = Key::new(
 const SANDBOX: Key = Key::new(
     "SANDBOX",
     "Whether the sandbox platform can be connected.",
-    DefaultValue::Described("true in `crier`, false elsewhere"),
+    DefaultValue::Text("true in `crier`, false elsewhere"),
     "true",
 );
 pub(super) const PLANS_FILE: Key = Key::new(

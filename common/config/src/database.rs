@@ -12,7 +12,7 @@ use super::reader::Reader;
 const URL: Key = Key::new(
     "DATABASE_URL",
     "The database: `sqlite:///file` or `postgres://user:password@host:port/name`.",
-    DefaultValue::Described("SQLite in the data directory"),
+    DefaultValue::Text("SQLite in the data directory"),
     "postgres://crier:password@localhost:5432/crier",
 )
 .secret();

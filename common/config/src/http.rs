@@ -39,7 +39,7 @@ const DRAIN_DELAY: Key = Key::new(
     "DRAIN_DELAY",
     "The time for which the API continues to accept requests after SIGTERM, while `/readyz` returns 503, so that a load \
      balancer can send them to other replicas. `CRIER_DRAIN` begins after it.",
-    DefaultValue::Described("5s in `crier-api`, 0s in `crier`"),
+    DefaultValue::Text("5s in `crier-api`, 0s in `crier`"),
     "5s",
 );
 pub(super) const KEYS: &[Key] = &[ADDR, OPS_ADDR, TRUSTED_PROXIES, MAX_CONNECTIONS, DRAIN_DELAY];

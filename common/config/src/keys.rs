@@ -12,7 +12,7 @@ pub enum DefaultValue {
     /// This value, parsed like a configured one.
     Value(&'static str),
     /// Depends on other settings, as the text describes.
-    Described(&'static str),
+    Text(&'static str),
     /// No value: the feature is off.
     Unset,
 }
@@ -59,7 +59,7 @@ impl Key {
     pub fn default_text(&self) -> &'static str {
         match self.default {
             DefaultValue::Value("") => "empty",
-            DefaultValue::Value(text) | DefaultValue::Described(text) => text,
+            DefaultValue::Value(text) | DefaultValue::Text(text) => text,
             DefaultValue::Unset => "unset",
         }
     }

@@ -14,7 +14,7 @@ const LOG: Key = Key::new(
 const LOG_FORMAT: Key = Key::new(
     "LOG_FORMAT",
     "The log format: text or json.",
-    DefaultValue::Described("text on a terminal, otherwise json"),
+    DefaultValue::Text("text on a terminal, otherwise json"),
     "json",
 );
 pub(super) const KEYS: &[Key] = &[LOG, LOG_FORMAT];

@@ -26,13 +26,13 @@ pub(super) struct PlatformKey {
 impl PlatformKey {
     pub(super) fn default_text(&self) -> &'static str {
         match self.default {
-            DefaultValue::Value(text) | DefaultValue::Described(text) => text,
+            DefaultValue::Value(text) | DefaultValue::Text(text) => text,
             DefaultValue::Unset => "unset",
         }
     }
 }
 
-const OF_THE_PLATFORM: DefaultValue = DefaultValue::Described("the platform's own");
+const OF_THE_PLATFORM: DefaultValue = DefaultValue::Text("the platform's own");
 const CLIENT_ID: PlatformKey = PlatformKey {
     name: "CLIENT_ID",
     meaning: "The client ID of the application registered with the platform.",
@@ -64,7 +64,7 @@ const PAGE_CLIENT_SECRET: PlatformKey = PlatformKey {
 const PAGE_SCOPES: PlatformKey = PlatformKey {
     name: "PAGE_SCOPES",
     meaning: "LinkedIn and Instagram only: `_SCOPES` for pages, whose permissions have different names.",
-    default: DefaultValue::Described("those of `_SCOPES`"),
+    default: DefaultValue::Text("those of `_SCOPES`"),
     example: "r_organization_social_feed",
     secret: false,
 };
@@ -99,7 +99,7 @@ const API_VERSION: PlatformKey = PlatformKey {
 const DAILY_POSTS: PlatformKey = PlatformKey {
     name: "DAILY_POSTS",
     meaning: "The maximum number of posts per account within 24 hours. Further posts wait. 0 means unlimited.",
-    default: DefaultValue::Described(
+    default: DefaultValue::Text(
         "Instagram 50, TikTok 15, LinkedIn and Pinterest 100, Facebook 200, Threads 250, others unlimited",
     ),
     example: "50",
@@ -109,7 +109,7 @@ const SCOPES: PlatformKey = PlatformKey {
     name: "SCOPES",
     meaning: "Permissions to request in addition to those for publishing, for metrics and the inbox. docs/platforms.md \
               lists the names.",
-    default: DefaultValue::Described("none"),
+    default: DefaultValue::Text("none"),
     example: "read_insights",
     secret: false,
 };
@@ -132,7 +132,7 @@ const ANALYTICS: PlatformKey = PlatformKey {
     name: "ANALYTICS",
     meaning: "Whether Crier collects metrics of posts and accounts, if it supports that. X charges for each post and \
               account.",
-    default: DefaultValue::Described("true (false for X)"),
+    default: DefaultValue::Text("true (false for X)"),
     example: "true",
     secret: false,
 };

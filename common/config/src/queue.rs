@@ -10,7 +10,7 @@ use super::reader::Reader;
 const URL: Key = Key::new(
     "REDIS_URL",
     "The Redis server that notifies the workers of other processes: `redis://:password@host:port/db` or `rediss://…`.",
-    DefaultValue::Described("unset: an in-process queue, which only `crier` can use"),
+    DefaultValue::Text("unset: an in-process queue, which only `crier` can use"),
     "redis://localhost:6379/0",
 )
 .secret();

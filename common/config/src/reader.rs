@@ -112,7 +112,7 @@ impl Reader {
     pub(super) fn parse<T>(&mut self, key: &Key, parser: impl Fn(&str) -> Result<T, String>) -> T {
         let text = match key.default {
             DefaultValue::Value(text) => text,
-            DefaultValue::Described(_) | DefaultValue::Unset => "",
+            DefaultValue::Text(_) | DefaultValue::Unset => "",
         };
         self.optional(key, &parser).unwrap_or_else(|| parser(text).expect("a test reads the default of every key"))
     }

@@ -16,7 +16,7 @@ const SECRET_KEY: Key = Key::new(
     "SECRET_KEY",
     "The key that encrypts secrets in the database: 32 bytes in base64 (`openssl rand -base64 32`), or several as \
      `id:base64`, of which the first encrypts. An ID is 0 to 255; a key without an ID has 0.",
-    DefaultValue::Described("`crier` creates one in the data directory; separate processes require it"),
+    DefaultValue::Text("`crier` creates one in the data directory; separate processes require it"),
     // Not a real key, because someone would use it.
     "the output of `openssl rand -base64 32`",
 )

@@ -13,7 +13,7 @@ const URL: Key = Key::new(
     "STORAGE_URL",
     "The storage of media and report files: `file:///directory`, or `s3://bucket/prefix` with AWS_ACCESS_KEY_ID, \
      AWS_SECRET_ACCESS_KEY, AWS_REGION and, for providers other than Amazon, AWS_ENDPOINT_URL.",
-    DefaultValue::Described("`files` in the data directory"),
+    DefaultValue::Text("`files` in the data directory"),
     "s3://my-bucket/crier",
 );
 const DISK_RESERVE: Key = Key::new(

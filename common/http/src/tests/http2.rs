@@ -112,7 +112,7 @@ async fn a_reset_request_may_have_arrived() {
     }
 }
 
-/// Only a request on a refused stream (`REFUSED_STREAM`) is sent again, because the server has not begun to process it.
+/// Only a request on a refused stream is sent again, because the server has not begun to process it.
 #[tokio::test]
 async fn a_refused_stream_is_retried() {
     let authority = Authority::new();
