@@ -93,8 +93,8 @@ mod tests {
     #[test]
     fn pauses_begin_again_after_a_success() {
         let mut pauses = Pauses::new(exponential(ms(250), ms(1_000)));
-        let taken: Vec<_> = (0..4).map(|_| pauses.next_pause()).collect();
-        assert_eq!(taken, [250, 500, 1_000, 1_000].map(ms));
+        let first: Vec<_> = (0..4).map(|_| pauses.next_pause()).collect();
+        assert_eq!(first, [250, 500, 1_000, 1_000].map(ms));
         pauses.reset();
         assert_eq!(pauses.next_pause(), ms(250));
     }

@@ -154,7 +154,7 @@ impl TimeSource {
         match self {
             Self::System => {
                 let elapsed = elapsed_micros();
-                #[expect(clippy::disallowed_methods, reason = "the one place that asks the system")]
+                #[expect(clippy::disallowed_methods, reason = "the only place that reads the system clock")]
                 let wall = Utc::now().timestamp_micros();
                 Reading { elapsed, offset: wall - elapsed }
             }
@@ -166,7 +166,7 @@ impl TimeSource {
 }
 
 impl Steps {
-    /// Takes a reading; returns the offset to use.
+    /// Evaluates a reading; returns the offset to use.
     fn update(&mut self, reading: Reading) -> i64 {
         let used = *self.offset.get_or_insert(reading.offset);
         let by = TimeDelta::microseconds(reading.offset - used);
@@ -217,8 +217,8 @@ fn elapsed_micros() -> i64 {
 fn elapsed_micros() -> i64 {
     use std::sync::LazyLock;
     use std::time::Instant;
-    static BEGUN: LazyLock<Instant> = LazyLock::new(Instant::now);
-    i64::try_from(BEGUN.elapsed().as_micros()).unwrap_or(i64::MAX)
+    static FIRST_CALL: LazyLock<Instant> = LazyLock::new(Instant::now);
+    i64::try_from(FIRST_CALL.elapsed().as_micros()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

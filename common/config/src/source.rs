@@ -53,7 +53,7 @@ impl ConfigSource {
     pub fn of_process(config: Option<&Path>, flags: Vec<(String, String)>) -> Self {
         let mut problems = Vec::new();
         let mut env = Vec::new();
-        #[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
+        #[expect(clippy::disallowed_methods, reason = "the only place that reads the environment")]
         let variables = std::env::vars_os();
         for (name, value) in variables {
             let Ok(name) = name.into_string() else { continue };

@@ -110,15 +110,15 @@ fn only_some_platforms_have_a_second_application() {
 
 #[test]
 fn a_page_has_permissions_of_its_own_or_those_of_the_platform() {
-    let asked = |env: &[(&str, &str)]| {
+    let scopes = |env: &[(&str, &str)]| {
         let config = load(env, ProcessRole::Crier).unwrap();
         let of = |target| config.platforms[&Platform::Linkedin].further_scopes(target).join(" ");
         (of(ConnectTarget::Default), of(ConnectTarget::Page))
     };
     let (own, page) = (("CRIER_LINKEDIN_SCOPES", "email"), ("CRIER_LINKEDIN_PAGE_SCOPES", "r_x, w_x"));
-    assert_eq!(asked(&[own, page]), ("email".to_owned(), "r_x w_x".to_owned()));
-    assert_eq!(asked(&[own]), ("email".to_owned(), "email".to_owned()), "as before there was a variable for pages");
-    assert_eq!(asked(&[page]), (String::new(), "r_x w_x".to_owned()));
+    assert_eq!(scopes(&[own, page]), ("email".to_owned(), "r_x w_x".to_owned()));
+    assert_eq!(scopes(&[own]), ("email".to_owned(), "email".to_owned()), "the variable for pages is not set");
+    assert_eq!(scopes(&[page]), (String::new(), "r_x w_x".to_owned()));
     let error = problem_lines(load(&[("CRIER_THREADS_PAGE_SCOPES", "x")], ProcessRole::Crier));
     assert!(error.contains("CRIER_THREADS_PAGE_SCOPES: is unknown"), "{error}");
 }
@@ -378,11 +378,11 @@ fn keys_are_identified_by_id_and_the_first_encrypts() {
     let two: SecretKeys = format!("7:{other}, {KEY}").parse().unwrap();
     assert_eq!(two.as_slice().iter().map(|key| key.id).collect::<Vec<_>>(), [7, 0]);
     assert_eq!(two.as_slice()[1].bytes.expose_secret(), one.as_slice()[0].bytes.expose_secret());
-    let refused = |text: &str| text.parse::<SecretKeys>().unwrap_err();
-    assert_eq!(refused(&format!("{KEY},{other}")), "has two keys with the ID 0");
-    assert_eq!(refused(&format!("256:{KEY}")), "has an ID that is not 0 to 255 at key 1");
-    assert_eq!(refused(&format!("1:{KEY},2:AAAA")), "is not 32 bytes in base64 at key 2");
-    assert_eq!(refused(","), "contains no key");
+    let error = |text: &str| text.parse::<SecretKeys>().unwrap_err();
+    assert_eq!(error(&format!("{KEY},{other}")), "has two keys with the ID 0");
+    assert_eq!(error(&format!("256:{KEY}")), "has an ID that is not 0 to 255 at key 1");
+    assert_eq!(error(&format!("1:{KEY},2:AAAA")), "is not 32 bytes in base64 at key 2");
+    assert_eq!(error(","), "contains no key");
 }
 
 #[test]

@@ -172,9 +172,9 @@ impl HttpClient {
 /// Reads at most `max` bytes of the body; returns whether it was longer.
 async fn read(response: &mut reqwest::Response, body: &mut Vec<u8>, max: usize) -> reqwest::Result<bool> {
     while let Some(chunk) = response.chunk().await? {
-        let room = max - body.len();
-        body.extend_from_slice(&chunk[..chunk.len().min(room)]);
-        if chunk.len() > room {
+        let remaining = max - body.len();
+        body.extend_from_slice(&chunk[..chunk.len().min(remaining)]);
+        if chunk.len() > remaining {
             return Ok(true);
         }
     }
@@ -208,7 +208,7 @@ fn with_tls(builder: reqwest::ClientBuilder) -> reqwest::ClientBuilder {
 
 fn builder(guard: Option<&Guard>, timeout: Duration, max_body: usize) -> reqwest::ClientBuilder {
     let window = max_body.clamp(*WINDOW.start(), *WINDOW.end()) as u32;
-    #[expect(clippy::disallowed_methods, reason = "the one place that makes clients")]
+    #[expect(clippy::disallowed_methods, reason = "the only place that creates clients")]
     let builder = reqwest::Client::builder()
         .user_agent(USER_AGENT)
         .redirect(reqwest::redirect::Policy::none())

@@ -119,19 +119,19 @@ fn each_kind_of_problem_has_its_error() {
     assert_eq!(error_of(&with(frame + 1, 0xdc)), Some(Error::Invalid));
     // The first and the last coefficient of a scan, and both bit shifts.
     let scan = markers(&baseline, 0xda)[0];
-    let behind = scan + 5 + 2 * usize::from(baseline[scan + 4]);
-    for (at, byte) in [(behind, 64), (behind + 1, 64), (behind + 2, 0xe0), (behind + 2, 0x0e)] {
+    let after = scan + 5 + 2 * usize::from(baseline[scan + 4]);
+    for (at, byte) in [(after, 64), (after + 1, 64), (after + 2, 0xe0), (after + 2, 0x0e)] {
         assert_eq!(error_of(&with(at, byte)), Some(Error::Invalid), "{byte:#x} at {at}");
     }
     let mut longer = baseline.clone();
     longer[scan + 3] += 1;
-    longer.insert(behind + 3, 0);
+    longer.insert(after + 3, 0);
     assert_eq!(error_of(&longer), Some(Error::Invalid));
     let progressive = file("progressive-420.jpg");
     let first = markers(&progressive, 0xda)[0];
-    let behind = markers(&progressive, 0xc4).into_iter().find(|at| *at > first).unwrap();
-    let again = progressive[first..behind].repeat(MAX_SCANS);
-    let scans = [&progressive[..behind], &again, &progressive[behind..]].concat();
+    let after = markers(&progressive, 0xc4).into_iter().find(|at| *at > first).unwrap();
+    let again = progressive[first..after].repeat(MAX_SCANS);
+    let scans = [&progressive[..after], &again, &progressive[after..]].concat();
     assert_eq!(error_of(&scans), Some(Error::TooManyScans));
 }
 

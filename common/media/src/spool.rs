@@ -296,7 +296,7 @@ mod tests {
         open(3, 2 * MIB).await.unwrap();
         drop(two);
         assert_eq!(spools.held(), 0);
-        assert!(spools.0.held().by_workspace.is_empty(), "nothing is remembered of those who are gone");
+        assert!(spools.0.held().by_workspace.is_empty(), "workspaces without spools are removed");
     }
 
     #[tokio::test]
@@ -307,7 +307,7 @@ mod tests {
         tokio::pin!(waiting);
         assert!(tokio::time::timeout(NO_WAIT, &mut waiting).await.is_err());
         let spooled = first.finish().await.unwrap();
-        assert_eq!(waiting.await.unwrap().share.bytes, MIB, "what is not needed is given back at the end");
+        assert_eq!(waiting.await.unwrap().share.bytes, MIB, "space that is not needed is released at the end");
         drop(spooled);
     }
 

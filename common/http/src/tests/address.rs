@@ -117,7 +117,7 @@ fn block_boundaries_are_exact() {
     let blocked =
         |ip: IpAddr| BLOCKED.iter().any(|(net, _)| net.contains(&ip)) || ip.is_ipv6() && !GLOBAL_V6.contains(&ip);
     for (net, _) in BLOCKED {
-        let (before, behind): (Option<IpAddr>, Option<IpAddr>) = match net {
+        let (before, after): (Option<IpAddr>, Option<IpAddr>) = match net {
             IpNet::V4(net) => (
                 net.network().to_bits().checked_sub(1).map(|bits| Ipv4Addr::from_bits(bits).into()),
                 net.broadcast().to_bits().checked_add(1).map(|bits| Ipv4Addr::from_bits(bits).into()),
@@ -128,7 +128,7 @@ fn block_boundaries_are_exact() {
             ),
         };
         assert!(!is_public(net.network()) && !is_public(net.broadcast()), "{net}");
-        for ip in before.into_iter().chain(behind) {
+        for ip in before.into_iter().chain(after) {
             assert_eq!(is_public(ip), !blocked(ip), "{ip}, beside {net}");
         }
     }

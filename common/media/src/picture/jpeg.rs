@@ -51,7 +51,7 @@ pub fn walk(source: &Bytes) -> Result<WalkResult, Refusal> {
         }
     }
     let orientation = walk.orientation.unwrap_or(Orientation::NoTransforms);
-    let small = reader.eighth().and_then(picture);
+    let small = reader.eighth().and_then(image_of);
     Ok(WalkResult { clean: walk.rewrite.finish(), orientation, frames: Vec::new(), small })
 }
 
@@ -134,7 +134,7 @@ fn check_trailing(rest: &[u8]) -> Result<(), Refusal> {
 }
 
 /// Returns the planes as one image; `None` if that fails.
-fn picture(eighth: Eighth) -> Option<DynamicImage> {
+fn image_of(eighth: Eighth) -> Option<DynamicImage> {
     let [luma, blue, red] = match eighth {
         Eighth::Gray(plane) => return Some(gray(plane)?.into()),
         Eighth::YCbCr(planes) => planes,

@@ -188,7 +188,7 @@ pub fn size(name: &[u8], body: &[u8]) -> Result<(u32, u32), Refusal> {
     Ok((side(width)?, side(height)?))
 }
 
-/// Returns a frame as a file of its own.
+/// Returns a frame as a separate file.
 pub fn extract_frame(source: &[u8], frame: &Frame) -> Result<Vec<u8>, Refusal> {
     let input = Input(source);
     let mut body = b"WEBP".to_vec();

@@ -4,7 +4,7 @@
 //! **To add a metric:** add a line with its help text to [`catalogue::METRICS`], a function here and, if its labels are
 //! known in advance, a line to `zero.rs`.
 
-#![expect(clippy::disallowed_macros, reason = "the one place that names metrics")]
+#![expect(clippy::disallowed_macros, reason = "the only place that names metrics")]
 
 use std::sync::OnceLock;
 use std::time::Duration;

@@ -167,8 +167,8 @@ fn jpegs() -> Vec<HostileFile> {
     let comment = |text: &[u8]| jpeg_with(0xfe, text, &jpeg);
     let progressive = file("progressive-420.jpg");
     let first = progressive.windows(2).position(|pair| pair == b"\xff\xda").unwrap();
-    let behind = first + progressive[first..].windows(2).position(|pair| pair == b"\xff\xc4").unwrap();
-    let scans = join(&[&progressive[..behind], &progressive[first..behind].repeat(100), &progressive[behind..]]);
+    let after = first + progressive[first..].windows(2).position(|pair| pair == b"\xff\xc4").unwrap();
+    let scans = join(&[&progressive[..after], &progressive[first..after].repeat(100), &progressive[after..]]);
     vec![
         row("JPEG: half of it", jpeg.slice(..end / 2), Unsupported),
         row("JPEG: without its end", jpeg.slice(..end - 2), Unsupported),
