@@ -1,7 +1,7 @@
 //! The data about each platform that API clients see: one [`Descriptor`] each, in the order of [`Platform::ALL`].
 //!
-//! The numbers are the platforms' own, from the documentation named beside each. For a limit that an instance or a site
-//! sets for itself, the software's default is used.
+//! The numbers come from the documentation of the platforms, which is named at each. If servers or sites set a limit
+//! themselves, the default of the software is used.
 //!
 //! **To add a platform:** add its row to [`CATALOGUE`], at the position of its variant in [`Platform`].
 
