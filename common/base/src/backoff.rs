@@ -1,10 +1,10 @@
-//! How long to wait before something is tried again. backon computes every pause; only this module names it.
+//! Pauses before retries. backon computes them; only this module uses the crate.
 //!
-//! A pause that is stored (the next attempt of a job) is computed from the number of the attempt with [`pause_after`]. A
+//! A pause that is stored (the next attempt of a job) is computed from the number of failures with [`pause_after`]. A
 //! pause in which a task sleeps comes from [`Pauses`], or from [`Retryable`], which repeats a whole operation.
 //!
-//! backon's own jitter is not used: it only lengthens a pause, by up to 100 %, and a seed cannot choose its value. The
-//! retry times of jobs are promised ± 20 %, and a result that is written twice must name the same time, so [`jitter`]
+//! backon's own jitter is not used: it only lengthens a pause, by up to 100 %, and cannot be reproduced. The documented
+//! retry times of jobs vary by ± 20 %, and a result that is written twice must contain the same time, so [`jitter`]
 //! takes the random number from its caller.
 
 use std::iter;
@@ -14,33 +14,33 @@ use backon::{Backoff, BackoffBuilder};
 pub use backon::{ExponentialBuilder, Retryable};
 use chrono::TimeDelta;
 
-/// Every schedule has reached its longest pause after this many failures.
+/// The number of failures after which every schedule has reached its longest pause.
 const MAX_STEPS: usize = 64;
 
-/// Pauses that double from `first` up to `longest`.
+/// Returns pauses that double from `first` up to `longest`.
 pub const fn exponential(first: Duration, longest: Duration) -> ExponentialBuilder {
     ExponentialBuilder::new().with_min_delay(first).with_max_delay(longest).without_max_times()
 }
 
-/// Pauses that grow by `step` up to `longest`.
+/// Returns pauses that grow by `step` up to `longest`.
 pub fn linear(step: Duration, longest: Duration) -> impl Backoff {
     iter::successors(Some(step), move |pause| Some((*pause + step).min(longest)))
 }
 
-/// The pauses of a table, whose last entry is repeated.
+/// Returns the pauses of a table; the last one is repeated.
 pub fn table(pauses: &'static [Duration]) -> impl Backoff {
     let last = pauses.last().copied().unwrap_or_default();
     pauses.iter().copied().chain(iter::repeat(last))
 }
 
-/// Returns the pause after a number of failures in a row; fewer than one count as one.
+/// Returns the pause after a number of consecutive failures; fewer than one count as one.
 pub fn pause_after(failures: impl Into<i64>, schedule: impl BackoffBuilder) -> TimeDelta {
     let step = usize::try_from(failures.into() - 1).unwrap_or(0).min(MAX_STEPS - 1);
     let pause = schedule.build().nth(step).unwrap_or_default();
     TimeDelta::from_std(pause).unwrap_or(TimeDelta::MAX)
 }
 
-/// Returns a pause that is shorter or longer by up to `share` of it; `random` in `[0, 1)` decides.
+/// Returns a pause that is up to `share` shorter or longer, depending on `random`, which is in `[0, 1)`.
 pub fn jitter(pause: TimeDelta, share: f64, random: f64) -> TimeDelta {
     let millis = pause.num_milliseconds() as f64 * (1.0 - share + 2.0 * share * random.clamp(0.0, 1.0));
     TimeDelta::milliseconds(millis as i64)
@@ -62,7 +62,7 @@ impl Pauses {
         self.running.next().unwrap_or_default()
     }
 
-    /// Begins again with the first pause, after a success.
+    /// Starts again with the first pause. Call it after a success.
     pub fn reset(&mut self) {
         self.running = self.schedule.build();
     }
@@ -93,8 +93,8 @@ mod tests {
     #[test]
     fn pauses_begin_again_after_a_success() {
         let mut pauses = Pauses::new(exponential(ms(250), ms(1_000)));
-        let taken: Vec<_> = (0..4).map(|_| pauses.next_pause()).collect();
-        assert_eq!(taken, [250, 500, 1_000, 1_000].map(ms));
+        let first: Vec<_> = (0..4).map(|_| pauses.next_pause()).collect();
+        assert_eq!(first, [250, 500, 1_000, 1_000].map(ms));
         pauses.reset();
         assert_eq!(pauses.next_pause(), ms(250));
     }

@@ -5,8 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-/// Differences below this are not steps: time synchronisation slews the clock, and two readings in a busy process
-/// differ.
+/// Smaller differences are not steps: time synchronization slews the clock, and two readings in a busy process differ.
 const STEP_TOLERANCE: TimeDelta = TimeDelta::seconds(5);
 /// A longer step is a jump.
 const MAX_STEP: TimeDelta = TimeDelta::minutes(1);
@@ -15,10 +14,10 @@ const JUMP_CONFIRMED_AFTER: TimeDelta = TimeDelta::minutes(1);
 
 /// A clock with a precision of microseconds, that of both databases.
 ///
-/// What is due by a wrong time cannot be undone: a post that was published early, a job whose lease ends in a month. So
-/// the clock is compared with the monotonic clock. A jump ahead by more than a minute is held back, and the time goes on
-/// without it, until it has lasted for a minute. A step back is used immediately: it only delays what is due. Time in
-/// which the machine was suspended is no jump.
+/// The effects of a wrong time cannot be undone: a post that was published early, a job whose lease ends in a month. So
+/// the clock is compared with the monotonic clock. A jump ahead by more than a minute is held back, and the time
+/// continues without it, until the jump has lasted for a minute. A step back is used immediately, because it only
+/// delays due work. Time during which the machine was suspended is not a jump.
 #[derive(Clone, Debug, Default)]
 pub struct Clock {
     source: TimeSource,
@@ -111,7 +110,7 @@ impl Clock {
         Some(Jump { without: time_of(reading.elapsed + offset), with: time_of(reading.elapsed + jump.offset) })
     }
 
-    /// Holds back a jump ahead for another minute: a better clock does not share it.
+    /// Holds back a jump ahead for another minute. Call it if a more reliable clock does not show the jump.
     pub fn doubt_jump(&self) {
         let reading = self.source.read();
         if let Some(jump) = &mut self.steps().held_back {
@@ -147,16 +146,16 @@ impl Clock {
         }
     }
 
-    /// Steps a manual clock by `by`, as an operator or a time server does: no time elapses.
+    /// Sets a manual clock ahead by `by`, as an operator or a time server does: no time elapses.
     pub fn set(&self, by: TimeDelta) {
         if let TimeSource::Manual(time) = &self.source {
-            // The step lies between two readings.
+            // Only a step between two readings is noticed.
             self.now();
             time.offset.fetch_add(by.num_microseconds().unwrap_or(0), Ordering::SeqCst);
         }
     }
 
-    /// Forgets earlier readings, as a restart of the process does: the time of the source is used.
+    /// Forgets earlier readings, as a restart of the process does.
     pub fn restart(&self) {
         *self.steps() = Steps::default();
     }
@@ -167,7 +166,7 @@ impl TimeSource {
         match self {
             Self::System => {
                 let elapsed = elapsed_micros();
-                #[expect(clippy::disallowed_methods, reason = "the one place that asks the system")]
+                #[expect(clippy::disallowed_methods, reason = "the only place that reads the system clock")]
                 let wall = Utc::now().timestamp_micros();
                 Reading { elapsed, offset: wall - elapsed }
             }
@@ -179,7 +178,7 @@ impl TimeSource {
 }
 
 impl Steps {
-    /// Takes a reading; returns the offset to use.
+    /// Evaluates a reading; returns the offset to use.
     fn update(&mut self, reading: Reading) -> i64 {
         let used = *self.offset.get_or_insert(reading.offset);
         let by = TimeDelta::microseconds(reading.offset - used);
@@ -219,7 +218,7 @@ fn time_of(micros: i64) -> DateTime<Utc> {
     DateTime::from_timestamp_micros(micros).unwrap_or_default()
 }
 
-/// Returns the microseconds elapsed since some moment, on a monotonic clock that goes on while the machine is suspended.
+/// Returns the microseconds since boot, on a monotonic clock that continues while the machine is suspended.
 #[cfg(target_os = "linux")]
 fn elapsed_micros() -> i64 {
     let since_boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
@@ -230,8 +229,8 @@ fn elapsed_micros() -> i64 {
 fn elapsed_micros() -> i64 {
     use std::sync::LazyLock;
     use std::time::Instant;
-    static BEGUN: LazyLock<Instant> = LazyLock::new(Instant::now);
-    i64::try_from(BEGUN.elapsed().as_micros()).unwrap_or(i64::MAX)
+    static FIRST_CALL: LazyLock<Instant> = LazyLock::new(Instant::now);
+    i64::try_from(FIRST_CALL.elapsed().as_micros()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

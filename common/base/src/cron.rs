@@ -1,8 +1,8 @@
-//! Cron expressions: `minute hour day month weekday`, with seconds in front where needed.
+//! Cron expressions: `minute hour day month weekday`, optionally with seconds in front.
 //!
-//! croner reads them, because its five fields are those of POSIX (weekdays 0 and 7 are both Sunday), and because it
-//! knows what a change to or from daylight saving means: a local time that is skipped happens at the next that exists,
-//! one that is repeated happens once. The parser that apalis-cron brings has neither.
+//! croner parses them, because its five fields are those of POSIX (weekdays 0 and 7 are both Sunday), and because it
+//! handles daylight saving: a skipped local time is moved to the next one that exists, and a repeated one occurs once.
+//! The parser of apalis-cron does neither.
 
 use std::str::FromStr;
 
@@ -21,7 +21,7 @@ pub enum CronError {
     Invalid(#[from] croner::errors::CronError),
 }
 
-/// The times that a cron expression names.
+/// A parsed cron expression.
 #[derive(Clone, Debug)]
 pub struct CronSchedule(Cron);
 
@@ -38,8 +38,7 @@ impl FromStr for CronSchedule {
 }
 
 impl CronSchedule {
-    /// Returns the first time after `at`, by the clocks of its time zone; `None` if the expression names no day that
-    /// exists.
+    /// Returns the first time after `at`, in the time zone of `at`; `None` if the expression matches no existing day.
     pub fn next_after<Tz: TimeZone>(&self, at: &DateTime<Tz>) -> Option<DateTime<Tz>> {
         self.0.find_next_occurrence(&at.clone().trunc_subsecs(0), false).ok()
     }

@@ -1,4 +1,4 @@
-//! Hexadecimal text, in lower case. The only module that uses the crate `hex`.
+//! Hexadecimal text in lower case. Only this module uses the crate `hex`.
 
 use sha2::{Digest, Sha256};
 
@@ -6,7 +6,7 @@ pub fn encode(bytes: impl AsRef<[u8]>) -> String {
     hex::encode(bytes)
 }
 
-/// Decodes exactly `N` bytes; `None` for any other text, also in upper case.
+/// Decodes exactly `N` bytes; returns `None` for any other text, including upper case.
 pub fn decode<const N: usize>(text: &str) -> Option<[u8; N]> {
     if text.bytes().any(|byte| byte.is_ascii_uppercase()) {
         return None;
@@ -15,7 +15,7 @@ pub fn decode<const N: usize>(text: &str) -> Option<[u8; N]> {
     hex::decode_to_slice(text, &mut bytes).ok().map(|()| bytes)
 }
 
-/// Returns the first `length` bytes (at most 32) of the text's SHA-256.
+/// Returns the first `length` bytes (at most 32) of the text's SHA-256 as hexadecimal text.
 pub fn sha256(text: impl AsRef<[u8]>, length: usize) -> String {
     encode(&Sha256::digest(text)[..length])
 }

@@ -1,4 +1,4 @@
-//! Parts that every other crate may use, and that know nothing of posts, jobs or platforms.
+//! Code that every other crate may use, and that is independent of posts, jobs and platforms.
 
 pub mod backoff;
 pub mod clock;
@@ -12,6 +12,6 @@ mod text_enum;
 
 pub use text_enum::UnknownWord;
 
-// For `text_enum!`, which other crates use.
+// `text_enum!` refers to them in other crates.
 #[doc(hidden)]
 pub use {serde, sqlx};

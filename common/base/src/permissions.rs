@@ -1,8 +1,8 @@
 //! File permissions: only the user that runs Crier may read its files.
 //!
 //! New files get their mode at creation; the umask covers files that libraries create (SQLite's log, the storage's
-//! files). Existing files of Crier are closed to other users. A directory that the operator made keeps its mode; a
-//! warning is logged.
+//! files). Existing files of Crier are restricted to its user. A directory that the operator created keeps its mode; a
+//! warning is logged if others can access it.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io::{self, ErrorKind};
@@ -24,7 +24,7 @@ pub fn make_dir(dir: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
 
-/// Removes the permissions of group and others; returns whether there were any. A missing file is no error.
+/// Removes the permissions of group and others; returns whether there were any. A missing file is not an error.
 pub fn restrict_to_owner(path: &Path) -> io::Result<bool> {
     let mode = match fs::metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
@@ -37,7 +37,7 @@ pub fn restrict_to_owner(path: &Path) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Like [`restrict_to_owner`], but logs a warning instead of failing; `what` begins a sentence.
+/// Like [`restrict_to_owner`], but logs a warning instead of failing. The warning begins with `what`.
 pub fn close_or_warn(path: &Path, what: &str) {
     match restrict_to_owner(path) {
         Ok(false) => {}
@@ -51,7 +51,7 @@ pub fn close_or_warn(path: &Path, what: &str) {
     }
 }
 
-/// Warns if others can access a directory; `what` begins a sentence.
+/// Logs a warning if others can access a directory. The warning begins with `what`.
 pub fn warn_if_open(dir: &Path, what: &str) {
     let mode = fs::metadata(dir).map_or(0, |found| found.mode() & 0o777);
     if mode & OTHERS != 0 {

@@ -9,13 +9,13 @@ pub fn text(length: usize) -> Result<String, getrandom::Error> {
     while out.len() < length {
         getrandom::fill(&mut bytes)?;
         let missing = length - out.len();
-        // 248 = 4 × 62; higher bytes are rejected because they would favour the first characters.
+        // 248 = 4 × 62; higher bytes are rejected because they would favor the first characters.
         out.extend(bytes.iter().filter(|b| **b < 248).map(|b| ALPHABET[usize::from(*b) % 62] as char).take(missing));
     }
     Ok(out)
 }
 
-/// Returns a random number, or 0 if the system's source fails; only for jitter and names.
+/// Returns a random number, or 0 if the system's source fails. Use it only for jitter and names.
 pub fn u64() -> u64 {
     getrandom::u64().unwrap_or_default()
 }

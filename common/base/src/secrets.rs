@@ -1,8 +1,8 @@
 //! Encryption at rest: credentials, signing secrets, stored responses.
 //!
 //! XChaCha20-Poly1305. A sealed value is `version ‖ key id ‖ nonce ‖ ciphertext`; the table, row and column are its
-//! associated data, so a value copied to another row cannot be opened. The first key seals, all keys open; to rotate,
-//! put a new key in front.
+//! associated data, so a value copied to another row cannot be opened. The first key seals, and all keys open; to
+//! rotate, put a new key in front.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -73,7 +73,7 @@ pub enum SecretError {
     Damaged,
 }
 
-/// Returns the id of the key that a value was sealed with; `None`: it is no sealed value.
+/// Returns the id of the key that a value was sealed with; `None` if it is not a sealed value.
 pub fn key_id(sealed: &[u8]) -> Option<u8> {
     match sealed {
         [VERSION, id, ..] => Some(*id),
@@ -94,7 +94,7 @@ impl std::fmt::Debug for Cipher {
 }
 
 impl Cipher {
-    /// Creates a cipher; the first key seals, all of them open.
+    /// Creates a cipher; the first key seals, and all keys open.
     pub fn new(keys: &[SecretKey]) -> Result<Self, SecretError> {
         if keys.is_empty() {
             return Err(SecretError::NoKey);
@@ -108,7 +108,7 @@ impl Cipher {
         self.keys.iter().map(|(id, _)| *id)
     }
 
-    /// Returns whether it can open what the key of this id has sealed.
+    /// Returns whether the cipher can open values that were sealed with the key of this id.
     pub fn has_key(&self, id: u8) -> bool {
         self.ids().any(|key| key == id)
     }

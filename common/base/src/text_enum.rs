@@ -1,6 +1,6 @@
 //! `text_enum!`: an enum that is a word in the database, in JSON and on the command line.
 
-/// Words longer than this resemble none: all known ones are shorter.
+/// The maximum length of a word that is compared with the known ones, which are all shorter.
 const MAX_BYTES: usize = 64;
 
 /// A word that is not a value of the enum.
@@ -12,14 +12,14 @@ pub struct UnknownWord {
 }
 
 impl UnknownWord {
-    /// Returns the known word that this one was probably meant to be; `None` if it resembles none of them.
+    /// Returns the known word of which this one is probably a typo; `None` if it resembles none of them.
     pub fn nearest(&self) -> Option<&str> {
         if self.word.len() > MAX_BYTES {
             return None;
         }
         let word = self.word.trim().to_lowercase().replace(['-', ' '], "_");
         let near = self.known.split(", ").map(|known| (strsim::osa_distance(&word, known), known));
-        // In a short word, an edit makes another one.
+        // Longer words may differ more: one edit of a short word is often another word.
         near.filter(|(edits, known)| *edits <= known.len() / 3).min_by_key(|(edits, _)| *edits).map(|(_, known)| known)
     }
 }

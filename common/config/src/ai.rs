@@ -2,19 +2,21 @@
 
 use secrecy::SecretString;
 
-use super::keys::{Key, Preset};
+use super::keys::{DefaultValue, Key};
 use super::reader::Reader;
 use super::values;
 
 const BASE_URL: Key = Key::new(
     "AI_BASE_URL",
     "The base URL of an OpenAI-compatible API. If unset, AI features are unavailable.",
-    Preset::Nothing,
+    DefaultValue::Unset,
     "https://api.openai.com/v1",
 );
-const API_KEY: Key = Key::new("AI_API_KEY", "The API key of the AI provider.", Preset::Nothing, "sk-…").secret();
-const TEXT_MODEL: Key = Key::new("AI_TEXT_MODEL", "The model that generates text.", Preset::Nothing, "gpt-4.1-mini");
-const IMAGE_MODEL: Key = Key::new("AI_IMAGE_MODEL", "The model that generates images.", Preset::Nothing, "gpt-image-1");
+const API_KEY: Key = Key::new("AI_API_KEY", "The API key of the AI provider.", DefaultValue::Unset, "sk-…").secret();
+const TEXT_MODEL: Key =
+    Key::new("AI_TEXT_MODEL", "The model that generates text.", DefaultValue::Unset, "gpt-4.1-mini");
+const IMAGE_MODEL: Key =
+    Key::new("AI_IMAGE_MODEL", "The model that generates images.", DefaultValue::Unset, "gpt-image-1");
 pub(super) const KEYS: &[Key] = &[BASE_URL, API_KEY, TEXT_MODEL, IMAGE_MODEL];
 
 #[derive(Clone, Debug)]

@@ -5,44 +5,44 @@ use std::time::Duration;
 
 use url::Url;
 
-use super::keys::{Key, Preset};
+use super::keys::{DefaultValue, Key};
 use super::reader::Reader;
 use super::{ProcessRole, values};
 
 const PUBLIC_URL: Key = Key::new(
     "PUBLIC_URL",
     "The URL at which clients and platforms reach the API.",
-    Preset::Words("http:// and the address that the API listens on"),
+    DefaultValue::Text("http:// and the address that the API listens on"),
     "https://crier.example.com",
 );
 pub(super) const DATA_DIR: Key = Key::new(
     "DATA_DIR",
     "The directory for Crier's files. Replicas must share it unless the storage is S3.",
-    Preset::Value("./crier-data"),
+    DefaultValue::Value("./crier-data"),
     "/var/lib/crier",
 );
 const SANDBOX: Key = Key::new(
     "SANDBOX",
     "Whether the sandbox platform can be connected.",
-    Preset::Words("true in `crier`, false elsewhere"),
+    DefaultValue::Text("true in `crier`, false elsewhere"),
     "true",
 );
 pub(super) const PLANS_FILE: Key = Key::new(
     "PLANS_FILE",
     "A TOML file whose `[plans.NAME]` tables replace the built-in plans.",
-    Preset::Nothing,
+    DefaultValue::Unset,
     "/etc/crier/plans.toml",
 );
 const LATEST_PUBLISH: Key = Key::new(
     "LATEST_PUBLISH",
     "The maximum delay for publishing a post. A post that is later is marked as missed.",
-    Preset::Value("24h"),
+    DefaultValue::Value("24h"),
     "24h",
 );
 pub(super) const KEYS: &[Key] = &[PUBLIC_URL, DATA_DIR, SANDBOX, PLANS_FILE, LATEST_PUBLISH];
 
 pub(super) struct Base {
-    /// `None`: the address at which the API listens.
+    /// `None`: the address that the API listens on.
     pub(super) public_url: Option<Url>,
     pub(super) data_dir: PathBuf,
     pub(super) sandbox: bool,
@@ -51,13 +51,13 @@ pub(super) struct Base {
 }
 
 pub(super) fn read(reader: &mut Reader, role: ProcessRole) -> Base {
-    let late = |text: &str| values::duration(text, Duration::from_secs(1), Duration::from_secs(366 * 86_400));
+    let delay = |text: &str| values::duration(text, Duration::from_secs(1), Duration::from_secs(366 * 86_400));
     Base {
         public_url: reader.optional(&PUBLIC_URL, public_url),
         data_dir: reader.parse(&DATA_DIR, values::path),
         sandbox: reader.optional(&SANDBOX, values::boolean).unwrap_or(role == ProcessRole::Crier),
         plans_file: reader.optional(&PLANS_FILE, values::path),
-        latest_publish: reader.parse(&LATEST_PUBLISH, late),
+        latest_publish: reader.parse(&LATEST_PUBLISH, delay),
     }
 }
 

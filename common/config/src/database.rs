@@ -6,13 +6,13 @@ use secrecy::SecretString;
 use url::Url;
 
 use super::ProcessRole;
-use super::keys::{Key, Preset};
+use super::keys::{DefaultValue, Key};
 use super::reader::Reader;
 
 const URL: Key = Key::new(
     "DATABASE_URL",
     "The database: `sqlite:///file` or `postgres://user:password@host:port/name`.",
-    Preset::Words("SQLite in the data directory"),
+    DefaultValue::Text("SQLite in the data directory"),
     "postgres://crier:password@localhost:5432/crier",
 )
 .secret();

@@ -2,14 +2,14 @@
 
 use ipnet::IpNet;
 
-use super::keys::{Key, Preset};
+use super::keys::{DefaultValue, Key};
 use super::reader::Reader;
 use super::values;
 
 const ALLOWED: Key = Key::new(
     "ALLOWED_PRIVATE_NETWORKS",
     "Private networks that webhooks, imports and feeds can reach, also over plain http.",
-    Preset::Value(""),
+    DefaultValue::Value(""),
     "10.1.0.0/16,192.168.1.7",
 );
 pub(super) const KEYS: &[Key] = &[ALLOWED];

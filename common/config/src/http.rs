@@ -6,45 +6,45 @@ use std::time::Duration;
 use ipnet::IpNet;
 use url::Url;
 
-use super::keys::{Key, Preset};
+use super::keys::{DefaultValue, Key};
 use super::reader::Reader;
 use super::{ProcessRole, values};
 
 const ADDR: Key = Key::new(
     "HTTP_ADDR",
     "The address and port that the API listens on.",
-    Preset::Value("127.0.0.1:8080"),
+    DefaultValue::Value("127.0.0.1:8080"),
     "127.0.0.1:8080",
 );
 const OPS_ADDR: Key = Key::new(
     "OPS_ADDR",
     "The address and port on which each process serves `/healthz`, `/readyz` and `/metrics`.",
-    Preset::Value("127.0.0.1:9090"),
+    DefaultValue::Value("127.0.0.1:9090"),
     "127.0.0.1:9090",
 );
 const TRUSTED_PROXIES: Key = Key::new(
     "TRUSTED_PROXIES",
     "Addresses or networks of the reverse proxies whose X-Forwarded-For header is trusted.",
-    Preset::Value(""),
+    DefaultValue::Value(""),
     "127.0.0.1,10.0.0.0/8",
 );
 const MAX_CONNECTIONS: Key = Key::new(
     "MAX_CONNECTIONS",
     "The maximum number of client connections to the API, limited to half of the limit of open files. At the maximum, a \
      new connection replaces the one that has been idle longest.",
-    Preset::Value("10000"),
+    DefaultValue::Value("10000"),
     "10000",
 );
 const DRAIN_DELAY: Key = Key::new(
     "DRAIN_DELAY",
     "The time for which the API continues to accept requests after SIGTERM, while `/readyz` returns 503, so that a load \
      balancer can send them to other replicas. `CRIER_DRAIN` begins after it.",
-    Preset::Words("5s in `crier-api`, 0s in `crier`"),
+    DefaultValue::Text("5s in `crier-api`, 0s in `crier`"),
     "5s",
 );
 pub(super) const KEYS: &[Key] = &[ADDR, OPS_ADDR, TRUSTED_PROXIES, MAX_CONNECTIONS, DRAIN_DELAY];
 
-/// Load balancers ask every few seconds whether a replica is ready.
+/// Load balancers check every few seconds whether a replica is ready.
 const REPLICA_DRAIN_DELAY: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Debug)]
@@ -57,13 +57,12 @@ pub struct HttpConfig {
 }
 
 impl HttpConfig {
-    /// Returns the URL of the address at which the API listens. From this machine, an unspecified one is reached by
-    /// loopback.
+    /// Returns the local URL of the API. An unspecified address (`0.0.0.0`) is replaced by loopback.
     pub fn own_url(&self) -> Url {
         local_url(self.addr)
     }
 
-    /// Returns the URL of the ops address, in the same way.
+    /// Returns the local URL of the ops server.
     pub fn own_ops_url(&self) -> Url {
         local_url(self.ops_addr)
     }
@@ -76,20 +75,20 @@ fn local_url(listener: SocketAddr) -> Url {
         IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
     };
     let address = SocketAddr::new(ip, listener.port());
-    // An address and a port always are a URL.
+    // An address and a port are always a valid URL.
     Url::parse(&format!("http://{address}")).unwrap_or_else(|_| unreachable!("{address} is no host"))
 }
 
 pub(super) fn read(reader: &mut Reader, role: ProcessRole) -> HttpConfig {
     let delay = |text: &str| values::duration(text, Duration::ZERO, Duration::from_secs(600));
-    // A process that is alone would only stop later.
-    let preset = if role.is_separate() { REPLICA_DRAIN_DELAY } else { Duration::ZERO };
+    // Without other replicas, a delay only makes the process stop later.
+    let default_delay = if role.is_separate() { REPLICA_DRAIN_DELAY } else { Duration::ZERO };
     let config = HttpConfig {
         addr: reader.parse(&ADDR, values::address),
         ops_addr: reader.parse(&OPS_ADDR, values::address),
         trusted_proxies: reader.parse(&TRUSTED_PROXIES, values::networks),
         max_connections: reader.parse(&MAX_CONNECTIONS, |text| values::number(text, 1, 1_000_000)),
-        drain_delay: reader.optional(&DRAIN_DELAY, delay).unwrap_or(preset),
+        drain_delay: reader.optional(&DRAIN_DELAY, delay).unwrap_or(default_delay),
     };
     if config.addr == config.ops_addr && config.addr.port() != 0 {
         reader.add_problem(

@@ -8,31 +8,36 @@ use super::{ai, base, database, guard, http, log, media, platforms, queue, secre
 
 /// The default of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Preset {
+pub enum DefaultValue {
     /// This value, parsed like a configured one.
     Value(&'static str),
-    /// Depends on the rest of the configuration; the text is for people.
-    Words(&'static str),
+    /// Depends on other settings, as the text describes.
+    Text(&'static str),
     /// No value: the feature is off.
-    Nothing,
+    Unset,
 }
 
 /// One key: `CRIER_HTTP_ADDR` in the environment, `--http-addr` as a flag, `http_addr` in `crier.toml`.
 #[derive(Clone, Debug)]
 pub struct Key {
-    /// Without the prefix, in capitals: `HTTP_ADDR`.
+    /// Without the prefix, in upper case: `HTTP_ADDR`.
     pub name: Cow<'static, str>,
     pub meaning: Cow<'static, str>,
-    pub preset: Preset,
+    pub default: DefaultValue,
     /// A valid value, shown in the error for an invalid one.
     pub example: &'static str,
-    /// The value may contain a password or a key: it is never shown.
+    /// Whether the value may contain a password or a key; then it is never shown.
     pub secret: bool,
 }
 
 impl Key {
-    pub(super) const fn new(name: &'static str, meaning: &'static str, preset: Preset, example: &'static str) -> Self {
-        Self { name: Cow::Borrowed(name), meaning: Cow::Borrowed(meaning), preset, example, secret: false }
+    pub(super) const fn new(
+        name: &'static str,
+        meaning: &'static str,
+        default: DefaultValue,
+        example: &'static str,
+    ) -> Self {
+        Self { name: Cow::Borrowed(name), meaning: Cow::Borrowed(meaning), default, example, secret: false }
     }
 
     pub(super) const fn secret(mut self) -> Self {
@@ -50,12 +55,12 @@ impl Key {
         flag(&self.name)
     }
 
-    /// Returns the default in words, for `--help` and `docs/configuration.md`.
+    /// Returns the text for the default in `--help` and `docs/configuration.md`.
     pub fn default_text(&self) -> &'static str {
-        match self.preset {
-            Preset::Value("") => "empty",
-            Preset::Value(text) | Preset::Words(text) => text,
-            Preset::Nothing => "unset",
+        match self.default {
+            DefaultValue::Value("") => "empty",
+            DefaultValue::Value(text) | DefaultValue::Text(text) => text,
+            DefaultValue::Unset => "unset",
         }
     }
 }
@@ -121,8 +126,8 @@ pub fn help() -> String {
 pub fn markdown_table() -> String {
     let mut out = String::from("| Variable | Meaning | Default | Example |\n|---|---|---|---|\n");
     for key in fixed() {
-        let default = match key.preset {
-            Preset::Value(text) if !text.is_empty() => format!("`{text}`"),
+        let default = match key.default {
+            DefaultValue::Value(text) if !text.is_empty() => format!("`{text}`"),
             _ => key.default_text().to_owned(),
         };
         let example = example_cell(key.example);
@@ -134,14 +139,15 @@ pub fn markdown_table() -> String {
             "| `CRIER_<PLATFORM>_{}` | {} | {} | {} |",
             part.name,
             part.meaning,
-            part.preset_text(),
+            part.default_text(),
             example_cell(part.example)
         );
     }
     out
 }
 
-/// Returns an example as code. One in words marks the code in it itself, and Markdown cannot nest backticks.
+/// Returns an example as code. An example that already contains backticks is returned unchanged, because Markdown
+/// cannot nest them.
 fn example_cell(example: &str) -> Cow<'_, str> {
     if example.contains('`') { Cow::Borrowed(example) } else { Cow::Owned(format!("`{example}`")) }
 }

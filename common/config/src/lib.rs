@@ -5,8 +5,8 @@
 //! each line contains the key, the problem and a valid value, and the caller exits with status 2.
 //!
 //! **To add a key:** a `const` [`keys::Key`] in its section's `KEYS`, a field in the section's struct, a line in its
-//! `read` (in `base.rs` also a field of [`Config`] and a line in its `load`). Unknown-key detection and `--help` are
-//! derived from the table, and so is `docs/configuration.md`, with `CRIER_TEST_UPDATE=1`. A length of time is a
+//! `read` (in `base.rs` also a field of [`Config`] and a line in its `load`). The detection of unknown keys and
+//! `--help` are derived from the table, and so is `docs/configuration.md`, with `CRIER_TEST_UPDATE=1`. A duration is a
 //! `values::duration`. A key whose value may contain a password is `.secret()` and its field a `SecretString`: neither
 //! an error nor `{:?}` can show it.
 
@@ -61,9 +61,9 @@ pub use values::duration;
 pub use worker::{Concurrency, WorkerConfig};
 
 crier_base::text_enum! {
-    /// Which process it is, by the name of its binary.
+    /// The role of a process; the word is the name of its binary.
     pub enum ProcessRole {
-        /// All three in one, and the operator's commands.
+        /// All three roles in one process, and the operator's commands.
         Crier = "crier",
         Api = "crier-api",
         Worker = "crier-worker",
@@ -72,7 +72,7 @@ crier_base::text_enum! {
 }
 
 impl ProcessRole {
-    /// Returns whether it is one of the three processes that share a database and a queue.
+    /// Returns whether the process shares its database and its queue with other processes.
     pub const fn is_separate(self) -> bool {
         !matches!(self, Self::Crier)
     }
@@ -83,9 +83,9 @@ impl ProcessRole {
 pub struct Config {
     pub role: ProcessRole,
     pub http: HttpConfig,
-    /// At the root of a host: its path is `/`.
+    /// Its path is always `/`.
     pub public_url: Url,
-    /// Whether it was configured. Otherwise it is the address at which the API listens.
+    /// Whether `public_url` was configured. Otherwise it is the address that the API listens on.
     pub has_public_url: bool,
     pub data_dir: PathBuf,
     pub database: Database,
@@ -94,7 +94,7 @@ pub struct Config {
     /// `None`: `crier` uses its own key file ([`key_file`]).
     pub secret_keys: Option<SecretKeys>,
     pub storage: Storage,
-    /// The free disk space below which nothing new is stored, in bytes; 0: no limit.
+    /// The free disk space below which uploads and new records are rejected, in bytes. 0 means no limit.
     pub disk_reserve: u64,
     pub media: MediaConfig,
     pub mail: MailConfig,
@@ -145,7 +145,7 @@ impl Config {
         if reader.problems.is_empty() { Ok(config) } else { Err(ConfigError { problems: reader.problems }) }
     }
 
-    /// Sets the address at which the API really listens, which may have another port than the configured one.
+    /// Sets the address that the API listens on. Its port differs from the configured one if that is 0.
     pub fn set_bound_addr(&mut self, addr: SocketAddr) {
         self.http.addr = addr;
         if !self.has_public_url {
@@ -153,7 +153,7 @@ impl Config {
         }
     }
 
-    /// Returns what connectors are made with.
+    /// Returns the settings that connectors are created with.
     pub fn platforms_config(&self) -> PlatformsConfig {
         PlatformsConfig { timeout: self.worker.platform_timeout, platforms: self.platforms.clone() }
     }
@@ -180,7 +180,7 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
-    /// Prints the problems to stderr, one a line, and returns the exit code for `main`.
+    /// Prints the problems to stderr, one per line, and returns the exit code for `main`.
     pub fn exit(&self) -> ExitCode {
         use std::io::Write as _;
         // If stderr is closed, the error cannot be reported anywhere.

@@ -2,31 +2,31 @@
 
 use tracing_subscriber::EnvFilter;
 
-use super::keys::{Key, Preset};
+use super::keys::{DefaultValue, Key};
 use super::reader::Reader;
 
 const LOG: Key = Key::new(
     "LOG",
     "The log level: off, error, warn, info, debug or trace, optionally per module (`info,crier=debug`).",
-    Preset::Value("info"),
+    DefaultValue::Value("info"),
     "info,crier=debug",
 );
 const LOG_FORMAT: Key = Key::new(
     "LOG_FORMAT",
     "The log format: text or json.",
-    Preset::Words("text on a terminal, otherwise json"),
+    DefaultValue::Text("text on a terminal, otherwise json"),
     "json",
 );
 pub(super) const KEYS: &[Key] = &[LOG, LOG_FORMAT];
 
 crier_base::text_enum! {
-    /// The form of a line.
+    /// The format of a log line.
     pub enum LogFormat { Text = "text", Json = "json" }
 }
 
 #[derive(Clone, Debug)]
 pub struct LogConfig {
-    /// Directives that `tracing_subscriber::EnvFilter` takes.
+    /// Directives for `tracing_subscriber::EnvFilter`.
     pub filter: String,
     /// `None`: text on a terminal, else JSON.
     pub format: Option<LogFormat>,
@@ -39,8 +39,8 @@ pub(super) fn read(reader: &mut Reader) -> LogConfig {
     }
 }
 
-/// Checks the filter. A word that is no level is rejected: `EnvFilter` would take it for a module name (`verbose` would
-/// log only that module).
+/// Checks the filter. A word that is not a level is rejected: `EnvFilter` would treat it as a module name (with
+/// `verbose`, only that module would be logged).
 fn filter(text: &str) -> Result<String, String> {
     const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
     for part in text.split(',').map(str::trim) {

@@ -1,27 +1,28 @@
 //! Limits of the media library.
 
-use super::keys::{Key, Preset};
+use super::keys::{DefaultValue, Key};
 use super::reader::Reader;
 use super::values;
 
-const MAX_MIB: Key = Key::new("MEDIA_MAX_MIB", "The maximum file size of an image, in MiB.", Preset::Value("25"), "25");
+const MAX_MIB: Key =
+    Key::new("MEDIA_MAX_MIB", "The maximum file size of an image, in MiB.", DefaultValue::Value("25"), "25");
 const MAX_MEGAPIXELS: Key = Key::new(
     "MEDIA_MAX_MEGAPIXELS",
     "The maximum number of pixels in an image, in millions.",
-    Preset::Value("100"),
+    DefaultValue::Value("100"),
     "100",
 );
 const MEMORY_MIB: Key = Key::new(
     "MEDIA_MEMORY_MIB",
     "The maximum memory for processing images, in MiB. An image that needs more is processed on its own.",
-    Preset::Value("256"),
+    DefaultValue::Value("256"),
     "256",
 );
 const SPOOL_MIB: Key = Key::new(
     "MEDIA_SPOOL_MIB",
     "The maximum disk space for files that are being received, in MiB. A workspace can use half of it. A value below \
      twice CRIER_MEDIA_MAX_MIB is raised to that.",
-    Preset::Value("512"),
+    DefaultValue::Value("512"),
     "512",
 );
 pub(super) const KEYS: &[Key] = &[MAX_MIB, MAX_MEGAPIXELS, MEMORY_MIB, SPOOL_MIB];
@@ -42,14 +43,14 @@ impl Default for MediaConfig {
 }
 
 pub(super) fn read(reader: &mut Reader) -> MediaConfig {
-    let number = |least, most| move |text: &str| values::number(text, least, most).map(|n| n as u64);
+    let number = |min, max| move |text: &str| values::number(text, min, max).map(|n| n as u64);
     let max_bytes = reader.parse(&MAX_MIB, number(1, 1024)) << 20;
-    // The largest picture must fit into a workspace's half.
-    let least_spool = 2 * max_bytes;
+    // The largest image must fit into a workspace's half.
+    let min_spool = 2 * max_bytes;
     MediaConfig {
         max_bytes,
         max_pixels: reader.parse(&MAX_MEGAPIXELS, number(1, 1_000)) * 1_000_000,
         memory_bytes: reader.parse(&MEMORY_MIB, number(16, 1 << 20)) << 20,
-        spool_bytes: (reader.parse(&SPOOL_MIB, number(2, 1 << 20)) << 20).max(least_spool),
+        spool_bytes: (reader.parse(&SPOOL_MIB, number(2, 1 << 20)) << 20).max(min_spool),
     }
 }

@@ -22,8 +22,8 @@ pub(super) fn read(reader: &mut Reader, path: Option<&Path>, read_file: &dyn Fn(
         Ok(text) => parse(&text),
         Err(error) => Err(vec![format!("cannot be read ({error}); name a TOML file")]),
     };
-    found.unwrap_or_else(|wrong| {
-        for message in wrong {
+    found.unwrap_or_else(|problems| {
+        for message in problems {
             reader.add_problem(PLANS_FILE.variable(), format!("{}: {message}", path.display()));
         }
         Plans::default()
@@ -32,36 +32,36 @@ pub(super) fn read(reader: &mut Reader, path: Option<&Path>, read_file: &dyn Fn(
 
 /// Parses the file. Reports all errors, each with its location and a valid value.
 fn parse(text: &str) -> Result<Plans, Vec<String>> {
-    let table: toml::Table = toml::from_str(text).map_err(|error| vec![values::toml_fault(text, &error)])?;
-    let mut wrong = Vec::new();
+    let table: toml::Table = toml::from_str(text).map_err(|error| vec![values::toml_error(text, &error)])?;
+    let mut problems = Vec::new();
     for name in table.keys().filter(|name| *name != "plans") {
-        wrong.push(format!("`{name}` is unknown; only tables [plans.NAME] are allowed"));
+        problems.push(format!("`{name}` is unknown; only tables [plans.NAME] are allowed"));
     }
     let plans = match table.get("plans").and_then(toml::Value::as_table) {
-        Some(plans) => plans.iter().map(|(name, value)| plan(name, value, &mut wrong)).collect::<Vec<_>>(),
+        Some(plans) => plans.iter().map(|(name, value)| plan(name, value, &mut problems)).collect::<Vec<_>>(),
         None => Vec::new(),
     };
     if plans.is_empty() {
-        wrong.push("has no plan; add at least one table such as [plans.unlimited]".to_owned());
+        problems.push("has no plan; add at least one table such as [plans.unlimited]".to_owned());
     }
-    if wrong.is_empty() { Ok(Plans::new(plans)) } else { Err(wrong) }
+    if problems.is_empty() { Ok(Plans::new(plans)) } else { Err(problems) }
 }
 
-fn plan(name: &str, value: &toml::Value, wrong: &mut Vec<String>) -> Plan {
+fn plan(name: &str, value: &toml::Value, problems: &mut Vec<String>) -> Plan {
     let mut plan = Plan { name: name.to_owned(), ..Plan::default() };
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '-';
     if name.is_empty() || name.len() > 40 || !name.chars().all(fits) {
-        wrong.push(format!("[plans.{name}]: a plan name must have 1 to 40 of the characters a-z, 0-9, _ and -"));
+        problems.push(format!("[plans.{name}]: a plan name must have 1 to 40 of the characters a-z, 0-9, _ and -"));
     }
     let Some(table) = value.as_table() else {
-        wrong.push(format!("plans.{name} is not a table; write [plans.{name}]"));
+        problems.push(format!("plans.{name} is not a table; write [plans.{name}]"));
         return plan;
     };
     for (key, value) in table {
         let place = format!("[plans.{name}] {key}");
-        let (field, least, most) = match key.as_str() {
+        let (field, min, max) = match key.as_str() {
             "features" => {
-                plan.features = features(&place, value, wrong);
+                plan.features = features(&place, value, problems);
                 continue;
             }
             "brands" => (&mut plan.brands, 0, MAX_INTEGER),
@@ -75,35 +75,35 @@ fn plan(name: &str, value: &toml::Value, wrong: &mut Vec<String>) -> Plan {
             _ => {
                 let known = Plan::LIMITS.iter().copied().chain(["features"]).collect::<Vec<_>>();
                 let nearest = super::keys::nearest(key, known.into_iter()).unwrap_or_default();
-                wrong.push(format!("{place} is unknown; the nearest known key is {nearest}"));
+                problems.push(format!("{place} is unknown; the nearest known key is {nearest}"));
                 continue;
             }
         };
         match value.as_integer().and_then(|number| u64::try_from(number).ok()) {
-            Some(number) if (least..=most).contains(&number) => *field = Some(number),
+            Some(number) if (min..=max).contains(&number) => *field = Some(number),
             _ => {
-                let range = match most {
-                    MAX_INTEGER => format!("of at least {least}"),
-                    _ => format!("from {least} to {most}"),
+                let range = match max {
+                    MAX_INTEGER => format!("of at least {min}"),
+                    _ => format!("from {min} to {max}"),
                 };
-                wrong.push(format!("{place} must be a whole number {range}; omit the line for no limit"));
+                problems.push(format!("{place} must be a whole number {range}; omit the line for no limit"));
             }
         }
     }
     plan
 }
 
-fn features(place: &str, value: &toml::Value, wrong: &mut Vec<String>) -> BTreeSet<Feature> {
+fn features(place: &str, value: &toml::Value, problems: &mut Vec<String>) -> BTreeSet<Feature> {
     let Some(words) = value.as_array() else {
-        wrong.push(format!("{place} must be a list such as [\"webhooks\", \"reports\"]"));
+        problems.push(format!("{place} must be a list such as [\"webhooks\", \"reports\"]"));
         return BTreeSet::new();
     };
     let mut features = BTreeSet::new();
     for word in words {
         match word.as_str().map(str::parse::<Feature>) {
             Some(Ok(feature)) => drop(features.insert(feature)),
-            Some(Err(unknown)) => wrong.push(format!("{place}: {unknown}")),
-            None => wrong.push(format!("{place} must contain only strings")),
+            Some(Err(unknown)) => problems.push(format!("{place}: {unknown}")),
+            None => problems.push(format!("{place} must contain only strings")),
         }
     }
     features
@@ -168,10 +168,11 @@ feed_reader, content_strategy, reports, inbox, approvals
             ("[plans.a]\nbrands = \"5\"", "[plans.a] brands must be a whole number of at least 0; "),
             ("[plans.a]\nbrands = true", "[plans.a] brands must be a whole number of at least 0; "),
         ] {
-            let wrong = parse(text).unwrap_err();
-            assert!(wrong.len() == 1 && wrong[0].starts_with(expected), "{text}: {wrong:?}");
+            let problems = parse(text).unwrap_err();
+            assert!(problems.len() == 1 && problems[0].starts_with(expected), "{text}: {problems:?}");
         }
-        let most = parse(&format!("[plans.a]\nbrands = {0}\nai_credits = {0}\nstorage_mib = {0}", i64::MAX)).unwrap();
-        assert_eq!(most.get("a").unwrap().storage_bytes(), Some(u64::MAX));
+        let largest =
+            parse(&format!("[plans.a]\nbrands = {0}\nai_credits = {0}\nstorage_mib = {0}", i64::MAX)).unwrap();
+        assert_eq!(largest.get("a").unwrap().storage_bytes(), Some(u64::MAX));
     }
 }

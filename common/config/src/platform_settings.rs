@@ -1,6 +1,4 @@
-//! Operator settings for the platforms: `CRIER_<PLATFORM>_CLIENT_ID`, `_CLIENT_SECRET`, `_BASE_URL`, `_AUTH_URL`,
-//! `_API_VERSION`, `_DAILY_POSTS`, for Bluesky `_PLC_URL`, for LinkedIn and Instagram `_PAGE_CLIENT_ID`, `_PAGE_CLIENT_SECRET` and
-//! `_PAGE_SCOPES`, and `CRIER_PLATFORM_TIMEOUT`. All have defaults: the platform's own address and version.
+//! The operator's settings for each platform, and their defaults. `platforms.rs` has the keys.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,34 +17,34 @@ use url::Url;
 pub struct PlatformConfig {
     pub client_id: Option<String>,
     pub client_secret: Option<SecretString>,
-    /// The second application, for pages, where the platform wants one.
+    /// The second application, for pages, if the platform requires one.
     pub page_client_id: Option<String>,
     pub page_client_secret: Option<SecretString>,
     /// Replaces the host of the API and of the token endpoint.
     pub base_url: Option<String>,
     /// Replaces the directory of Bluesky's accounts.
     pub plc_url: Option<String>,
-    /// Replaces the address of the authorization page.
+    /// Replaces the host of the authorization page.
     pub auth_url: Option<String>,
     pub api_version: Option<String>,
     /// The daily limit of posts per account; 0 means unlimited.
     pub daily_posts: Option<u32>,
-    /// Permissions that people are asked for beyond those that a publish needs.
+    /// Permissions that are requested in addition to those for publishing.
     pub scopes: Vec<String>,
-    /// The same for pages, where the platform wants a second application; `None`: those of `scopes`.
+    /// The same for pages, if the platform requires a second application; `None`: those of `scopes`.
     pub page_scopes: Option<Vec<String>>,
-    /// The names of metrics, in place of those of `metrics.rs`.
+    /// The platform's names of metrics; they replace the built-in ones.
     pub metrics: Vec<(Figure, Vec<String>)>,
-    /// Messages are neither read nor answered.
+    /// Whether the inbox is disabled: messages are neither read nor answered.
     pub no_inbox: bool,
-    /// Whether figures are read; unset: where that is free.
+    /// Whether metrics are read; `None`: if reading them is free.
     pub analytics: Option<bool>,
 }
 
-/// All platforms' settings.
+/// The settings of all platforms.
 #[derive(Clone, Debug)]
 pub struct PlatformsConfig {
-    /// The deadline of one call to a platform.
+    /// The time limit for a call to a platform.
     pub timeout: Duration,
     pub platforms: BTreeMap<Platform, PlatformConfig>,
 }
@@ -63,11 +61,11 @@ impl Default for PlatformsConfig {
 pub struct BadSetting {
     /// The variable's name, e.g. `CRIER_TELEGRAM_BASE_URL`.
     pub variable: String,
-    /// Completes "The variable …" with what is valid.
+    /// The end of a sentence that begins with the variable's name; it says which values are valid.
     pub message: &'static str,
 }
 
-/// Returns the variables of an application: that of its id and that of its secret. `target`: of
+/// Returns the variables of an application: that of its id and that of its secret. `target` comes from
 /// [`Platform::application_target`].
 pub fn application_variables(platform: Platform, target: ConnectTarget) -> [String; 2] {
     let page = if target == ConnectTarget::Page { "PAGE_" } else { "" };
@@ -76,7 +74,7 @@ pub fn application_variables(platform: Platform, target: ConnectTarget) -> [Stri
 }
 
 impl PlatformConfig {
-    /// Returns the id and the secret of an application, as far as they are set.
+    /// Returns the id and the secret of an application, each if it is set.
     fn parts(&self, target: ConnectTarget) -> (Option<&str>, Option<&SecretString>) {
         let (id, secret) = match target {
             ConnectTarget::Default => (&self.client_id, &self.client_secret),
@@ -86,7 +84,7 @@ impl PlatformConfig {
         (id, secret.as_ref().filter(|secret| !secret.expose_secret().trim().is_empty()))
     }
 
-    /// Returns which half of an application is missing if the other one is set: 0 is the id, 1 the secret, as in
+    /// Returns which half of an application is missing if the other half is set: 0 is the id, 1 the secret, as in
     /// [`application_variables`].
     pub fn missing_half(&self, target: ConnectTarget) -> Option<usize> {
         match self.parts(target) {
@@ -96,13 +94,14 @@ impl PlatformConfig {
         }
     }
 
-    /// Returns the application for a target, if its id and its secret are set. `target`: of [`Platform::application_target`].
+    /// Returns the application for a target, if its id and its secret are set. `target` comes from
+    /// [`Platform::application_target`].
     pub fn application(&self, target: ConnectTarget) -> Option<Application> {
         let (id, secret) = self.parts(target);
         Some(Application { client_id: id?.to_owned(), client_secret: secret?.clone() })
     }
 
-    /// Returns the permissions to ask for beyond those that a publish needs. `target`: of
+    /// Returns the permissions to request in addition to those for publishing. `target` comes from
     /// [`Platform::application_target`].
     pub fn further_scopes(&self, target: ConnectTarget) -> &[String] {
         match (target, &self.page_scopes) {
@@ -113,9 +112,9 @@ impl PlatformConfig {
 }
 
 impl PlatformsConfig {
-    /// Returns the settings of a platform; empty if nothing was set.
+    /// Returns the settings of a platform.
     pub fn of(&self, platform: Platform) -> &PlatformConfig {
-        static NOTHING: PlatformConfig = PlatformConfig {
+        static DEFAULT: PlatformConfig = PlatformConfig {
             client_id: None,
             client_secret: None,
             page_client_id: None,
@@ -131,7 +130,7 @@ impl PlatformsConfig {
             no_inbox: false,
             analytics: None,
         };
-        self.platforms.get(&platform).unwrap_or(&NOTHING)
+        self.platforms.get(&platform).unwrap_or(&DEFAULT)
     }
 
     /// Returns the daily limit of posts per account; `None` means unlimited.
@@ -139,13 +138,14 @@ impl PlatformsConfig {
         self.of(platform).daily_posts.or(daily_posts(platform)).filter(|cap| *cap > 0)
     }
 
-    /// Returns whether the figures of a platform are read: those that cost the operator money only where that was set.
+    /// Returns whether the metrics of a platform are read. If reading them costs money (X), it must be enabled
+    /// explicitly.
     pub fn reads_figures(&self, platform: Platform) -> bool {
         let is_free = platform != Platform::Twitter;
         catalogue::descriptor(platform).capabilities.analytics && self.of(platform).analytics.unwrap_or(is_free)
     }
 
-    /// Returns the platforms whose figures are read.
+    /// Returns the platforms whose metrics are read.
     pub fn with_figures(&self) -> Vec<Platform> {
         Platform::ALL.iter().copied().filter(|platform| self.reads_figures(*platform)).collect()
     }
@@ -162,7 +162,7 @@ impl PlatformsConfig {
         self
     }
 
-    /// Checks every address. Connectors rely on this check.
+    /// Checks every URL. Connectors rely on this check.
     pub fn validate(&self) -> Result<(), BadSetting> {
         for (platform, config) in &self.platforms {
             for (what, value) in
@@ -184,7 +184,7 @@ impl PlatformsConfig {
         self.of(platform).auth_url.as_deref().and_then(base).unwrap_or_else(|| default.to_owned())
     }
 
-    /// Returns the address of Bluesky's directory without a trailing slash; `default` if it is unset or invalid.
+    /// Returns the URL of Bluesky's directory without a trailing slash; `default` if it is unset or invalid.
     pub fn plc_url(&self, default: &str) -> String {
         self.of(Platform::Bluesky).plc_url.as_deref().and_then(base).unwrap_or_else(|| default.to_owned())
     }

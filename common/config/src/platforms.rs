@@ -1,5 +1,6 @@
-//! Application credentials and base URL of each platform. Every platform has the same keys, and those that want a
-//! second application for pages have two more: a new one in `domain::platform::Platform` gets its keys automatically.
+//! The keys of each platform: its application, URLs and limits. All platforms have the same keys; those that require a
+//! second application for pages have further ones, and so does Bluesky. A new platform in
+//! `crier_domain::platform::Platform` gets its keys automatically.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -8,97 +9,97 @@ use crier_domain::analytics::Figure;
 use crier_domain::platform::Platform;
 use secrecy::SecretString;
 
-use super::keys::{Key, Preset};
+use super::keys::{DefaultValue, Key};
 use super::reader::Reader;
 use super::values;
 use crate::PlatformConfig;
 
-/// The last part of a platform's key.
+/// A key that each platform has: `CLIENT_ID` in `CRIER_MASTODON_CLIENT_ID`.
 pub(super) struct PlatformKey {
     pub(super) name: &'static str,
     pub(super) meaning: &'static str,
-    preset: Preset,
+    default: DefaultValue,
     pub(super) example: &'static str,
     secret: bool,
 }
 
 impl PlatformKey {
-    pub(super) fn preset_text(&self) -> &'static str {
-        match self.preset {
-            Preset::Value(text) | Preset::Words(text) => text,
-            Preset::Nothing => "unset",
+    pub(super) fn default_text(&self) -> &'static str {
+        match self.default {
+            DefaultValue::Value(text) | DefaultValue::Text(text) => text,
+            DefaultValue::Unset => "unset",
         }
     }
 }
 
-const OF_THE_PLATFORM: Preset = Preset::Words("the platform's own");
+const OF_THE_PLATFORM: DefaultValue = DefaultValue::Text("the platform's own");
 const CLIENT_ID: PlatformKey = PlatformKey {
     name: "CLIENT_ID",
     meaning: "The client ID of the application registered with the platform.",
-    preset: Preset::Nothing,
+    default: DefaultValue::Unset,
     example: "1234567890",
     secret: false,
 };
 const CLIENT_SECRET: PlatformKey = PlatformKey {
     name: "CLIENT_SECRET",
     meaning: "The client secret of the application.",
-    preset: Preset::Nothing,
+    default: DefaultValue::Unset,
     example: "the secret that was issued with the ID",
     secret: true,
 };
 const PAGE_CLIENT_ID: PlatformKey = PlatformKey {
     name: "PAGE_CLIENT_ID",
     meaning: "LinkedIn and Instagram only: the client ID of the second application, for pages.",
-    preset: Preset::Nothing,
+    default: DefaultValue::Unset,
     example: "1234567890",
     secret: false,
 };
 const PAGE_CLIENT_SECRET: PlatformKey = PlatformKey {
     name: "PAGE_CLIENT_SECRET",
     meaning: "LinkedIn and Instagram only: the client secret of the second application.",
-    preset: Preset::Nothing,
+    default: DefaultValue::Unset,
     example: "the secret that was issued with the ID",
     secret: true,
 };
 const PAGE_SCOPES: PlatformKey = PlatformKey {
     name: "PAGE_SCOPES",
     meaning: "LinkedIn and Instagram only: `_SCOPES` for pages, whose permissions have different names.",
-    preset: Preset::Words("those of `_SCOPES`"),
+    default: DefaultValue::Text("those of `_SCOPES`"),
     example: "r_organization_social_feed",
     secret: false,
 };
 const BASE_URL: PlatformKey = PlatformKey {
     name: "BASE_URL",
     meaning: "The base URL of the platform's API and token endpoint.",
-    preset: OF_THE_PLATFORM,
+    default: OF_THE_PLATFORM,
     example: "https://api.example.com",
     secret: false,
 };
 const PLC_URL: PlatformKey = PlatformKey {
     name: "PLC_URL",
     meaning: "Bluesky only: the URL of the directory of account servers, for servers that users enter.",
-    preset: OF_THE_PLATFORM,
+    default: OF_THE_PLATFORM,
     example: "https://plc.example.com",
     secret: false,
 };
 const AUTH_URL: PlatformKey = PlatformKey {
     name: "AUTH_URL",
     meaning: "The base URL of the page on which a person grants access.",
-    preset: OF_THE_PLATFORM,
+    default: OF_THE_PLATFORM,
     example: "https://www.example.com",
     secret: false,
 };
 const API_VERSION: PlatformKey = PlatformKey {
     name: "API_VERSION",
     meaning: "The version of the platform's API.",
-    preset: OF_THE_PLATFORM,
+    default: OF_THE_PLATFORM,
     example: "v25.0",
     secret: false,
 };
 const DAILY_POSTS: PlatformKey = PlatformKey {
     name: "DAILY_POSTS",
     meaning: "The maximum number of posts per account within 24 hours. Further posts wait. 0 means unlimited.",
-    preset: Preset::Words(
+    default: DefaultValue::Text(
         "Instagram 50, TikTok 15, LinkedIn and Pinterest 100, Facebook 200, Threads 250, others unlimited",
     ),
     example: "50",
@@ -108,7 +109,7 @@ const SCOPES: PlatformKey = PlatformKey {
     name: "SCOPES",
     meaning: "Permissions to request in addition to those for publishing, for metrics and the inbox. docs/platforms.md \
               lists the names.",
-    preset: Preset::Words("none"),
+    default: DefaultValue::Text("none"),
     example: "read_insights",
     secret: false,
 };
@@ -116,14 +117,14 @@ const METRICS: PlatformKey = PlatformKey {
     name: "METRICS",
     meaning: "The platform's names of metrics that it has renamed: `metric=name`, with + between names and commas \
               between metrics. docs/analytics.md lists the names.",
-    preset: OF_THE_PLATFORM,
+    default: OF_THE_PLATFORM,
     example: "impressions=views,shares=reposts+quotes",
     secret: false,
 };
 const INBOX: PlatformKey = PlatformKey {
     name: "INBOX",
     meaning: "Whether Crier reads and answers messages, if it supports that. X charges for each message that is read.",
-    preset: Preset::Value("true"),
+    default: DefaultValue::Value("true"),
     example: "false",
     secret: false,
 };
@@ -131,7 +132,7 @@ const ANALYTICS: PlatformKey = PlatformKey {
     name: "ANALYTICS",
     meaning: "Whether Crier collects metrics of posts and accounts, if it supports that. X charges for each post and \
               account.",
-    preset: Preset::Words("true (false for X)"),
+    default: DefaultValue::Text("true (false for X)"),
     example: "true",
     secret: false,
 };
@@ -141,10 +142,10 @@ const PLATFORM_KEYS: &[PlatformKey] =
 /// The keys of the platforms with a second application.
 const PAGE_KEYS: &[PlatformKey] = &[PAGE_CLIENT_ID, PAGE_CLIENT_SECRET, PAGE_SCOPES];
 
-/// The keys of Bluesky alone.
+/// The keys that only Bluesky has.
 const BLUESKY_KEYS: &[PlatformKey] = &[PLC_URL];
 
-/// Returns the last parts of all keys, for `--help` and `docs/configuration.md`.
+/// Returns each key once, without a platform, for `--help` and `docs/configuration.md`.
 pub(super) fn parts() -> impl Iterator<Item = &'static PlatformKey> {
     PLATFORM_KEYS.iter().chain(PAGE_KEYS).chain(BLUESKY_KEYS)
 }
@@ -153,7 +154,7 @@ fn key(platform: Platform, part: &PlatformKey) -> Key {
     Key {
         name: Cow::Owned(format!("{}_{}", platform.as_str().to_ascii_uppercase(), part.name)),
         meaning: Cow::Borrowed(part.meaning),
-        preset: part.preset,
+        default: part.default,
         example: part.example,
         secret: part.secret,
     }
@@ -170,11 +171,11 @@ pub(super) fn keys() -> impl Iterator<Item = Key> {
 }
 
 pub(super) fn read(reader: &mut Reader) -> BTreeMap<Platform, PlatformConfig> {
-    let mut one = |platform: Platform| PlatformConfig {
+    let mut read_platform = |platform: Platform| PlatformConfig {
         client_id: reader.optional(&key(platform, &CLIENT_ID), values::word),
         client_secret: reader.optional(&key(platform, &CLIENT_SECRET), values::word).map(SecretString::from),
-        page_client_id: page(reader, platform, &PAGE_CLIENT_ID, values::word),
-        page_client_secret: page(reader, platform, &PAGE_CLIENT_SECRET, values::word).map(SecretString::from),
+        page_client_id: read_page_key(reader, platform, &PAGE_CLIENT_ID, values::word),
+        page_client_secret: read_page_key(reader, platform, &PAGE_CLIENT_SECRET, values::word).map(SecretString::from),
         base_url: reader.optional(&key(platform, &BASE_URL), values::base_url),
         plc_url: match platform {
             Platform::Bluesky => reader.optional(&key(platform, &PLC_URL), values::base_url),
@@ -184,16 +185,16 @@ pub(super) fn read(reader: &mut Reader) -> BTreeMap<Platform, PlatformConfig> {
         api_version: reader.optional(&key(platform, &API_VERSION), version),
         daily_posts: reader.optional(&key(platform, &DAILY_POSTS), cap),
         scopes: reader.optional(&key(platform, &SCOPES), scopes).unwrap_or_default(),
-        page_scopes: page(reader, platform, &PAGE_SCOPES, scopes),
+        page_scopes: read_page_key(reader, platform, &PAGE_SCOPES, scopes),
         metrics: reader.optional(&key(platform, &METRICS), metrics).unwrap_or_default(),
         no_inbox: !reader.parse(&key(platform, &INBOX), values::boolean),
         analytics: reader.optional(&key(platform, &ANALYTICS), values::boolean),
     };
-    Platform::ALL.iter().map(|platform| (*platform, one(*platform))).collect()
+    Platform::ALL.iter().map(|platform| (*platform, read_platform(*platform))).collect()
 }
 
 /// Reads a key that only platforms with a second application have.
-fn page<T>(
+fn read_page_key<T>(
     reader: &mut Reader,
     platform: Platform,
     part: &PlatformKey,
@@ -211,7 +212,7 @@ fn cap(text: &str) -> Result<u32, String> {
     values::number(text, 0, 1_000_000).map(|number| u32::try_from(number).unwrap_or(u32::MAX))
 }
 
-/// Reads a list of permissions, separated by commas or spaces.
+/// Parses a list of permissions, separated by commas or spaces.
 fn scopes(text: &str) -> Result<Vec<String>, String> {
     let scopes: Vec<String> = text.split([',', ' ']).filter(|scope| !scope.is_empty()).map(str::to_owned).collect();
     let is_scope =
@@ -222,7 +223,7 @@ fn scopes(text: &str) -> Result<Vec<String>, String> {
     }
 }
 
-/// Reads `impressions=views,shares=reposts+quotes`; without a name the figure is not read.
+/// Parses `impressions=views,shares=reposts+quotes`. A metric without a name is not read.
 fn metrics(text: &str) -> Result<Vec<(Figure, Vec<String>)>, String> {
     let is_name = |name: &str| {
         let is_known = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
@@ -230,21 +231,21 @@ fn metrics(text: &str) -> Result<Vec<(Figure, Vec<String>)>, String> {
     };
     let mut read: Vec<(Figure, Vec<String>)> = Vec::new();
     for part in text.split(',').map(str::trim) {
-        let (figure, names) = part.split_once('=').ok_or(format!("has `{part}`, which is not metric=name"))?;
-        let figure: Figure =
-            figure.trim().parse().map_err(|_| format!("has `{figure}`, which is none of {}", known_figures()))?;
+        let (metric, names) = part.split_once('=').ok_or(format!("has `{part}`, which is not metric=name"))?;
+        let metric: Figure =
+            metric.trim().parse().map_err(|_| format!("has `{metric}`, which is none of {}", known_metrics()))?;
         let names: Vec<&str> = names.split('+').map(str::trim).filter(|name| !name.is_empty()).collect();
         if let Some(name) = names.iter().find(|name| !is_name(name)) {
             return Err(format!("has `{name}`, which is not a metric name (letters, digits and _-./, at most 100)"));
         }
-        if read.iter().any(|(other, _)| *other == figure) {
-            return Err(format!("has `{figure}` twice"));
+        if read.iter().any(|(other, _)| *other == metric) {
+            return Err(format!("has `{metric}` twice"));
         }
-        read.push((figure, names.into_iter().map(str::to_owned).collect()));
+        read.push((metric, names.into_iter().map(str::to_owned).collect()));
     }
     Ok(read)
 }
 
-fn known_figures() -> String {
-    Figure::ALL.iter().map(|figure| figure.as_str()).collect::<Vec<_>>().join(", ")
+fn known_metrics() -> String {
+    Figure::ALL.iter().map(|metric| metric.as_str()).collect::<Vec<_>>().join(", ")
 }

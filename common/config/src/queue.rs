@@ -4,13 +4,13 @@ use redis::IntoConnectionInfo;
 use secrecy::SecretString;
 
 use super::ProcessRole;
-use super::keys::{Key, Preset};
+use super::keys::{DefaultValue, Key};
 use super::reader::Reader;
 
 const URL: Key = Key::new(
     "REDIS_URL",
     "The Redis server that notifies the workers of other processes: `redis://:password@host:port/db` or `rediss://…`.",
-    Preset::Words("unset: an in-process queue, which only `crier` can use"),
+    DefaultValue::Text("unset: an in-process queue, which only `crier` can use"),
     "redis://localhost:6379/0",
 )
 .secret();

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::ConfigProblem;
-use super::keys::{self, Key, Preset};
+use super::keys::{self, DefaultValue, Key};
 use super::source::ConfigSource;
 use super::values;
 
@@ -34,7 +34,7 @@ struct FoundValue {
 /// The configured values and the problems found so far.
 pub(super) struct Reader {
     found: BTreeMap<String, FoundValue>,
-    /// `AWS_…`; no other foreign variables are read.
+    /// The `AWS_…` variables. No other variables without our prefix are read.
     aws: BTreeMap<String, String>,
     bad: BTreeSet<String>,
     pub(super) problems: Vec<ConfigProblem>,
@@ -57,20 +57,21 @@ impl Reader {
             if variable.starts_with("AWS_") {
                 reader.aws.insert(variable.clone(), value.trim().to_owned());
             } else if let Some(name) = variable.strip_prefix("CRIER_") {
-                let of_others = OWN_TESTS.contains(&variable.as_str()) || (kubernetes && is_service_link(name, value));
-                if !of_others {
-                    reader.take(name.to_owned(), value, Origin::Variable, &known);
+                let is_ignored =
+                    TEST_VARIABLES.contains(&variable.as_str()) || (kubernetes && is_service_link(name, value));
+                if !is_ignored {
+                    reader.add_value(name.to_owned(), value, Origin::Variable, &known);
                 }
             }
         }
         for (flag, value) in &source.flags {
             let name = flag.trim_start_matches('-').replace('-', "_").to_ascii_uppercase();
-            reader.take(name, value, Origin::Flag, &known);
+            reader.add_value(name, value, Origin::Flag, &known);
         }
         reader
     }
 
-    fn take(&mut self, name: String, value: &str, origin: Origin, known: &BTreeSet<String>) {
+    fn add_value(&mut self, name: String, value: &str, origin: Origin, known: &BTreeSet<String>) {
         if !known.contains(&name) {
             let hint = keys::nearest(&name, known.iter().map(String::as_str)).unwrap_or_default();
             self.add_problem(
@@ -78,7 +79,7 @@ impl Reader {
                 format!("is unknown; the nearest known key is {}", origin.label(hint)),
             );
         } else if !value.trim().is_empty() {
-            // Templates leave unused variables empty (`CRIER_SMTP_URL=`); empty counts as unset.
+            // Templates leave unused variables empty (`CRIER_SMTP_URL=`), so an empty value counts as unset.
             self.found.insert(name, FoundValue { value: value.trim().to_owned(), origin });
         }
     }
@@ -87,7 +88,7 @@ impl Reader {
         let table = match toml::from_str::<toml::Table>(text) {
             Ok(table) => table,
             Err(error) => {
-                let message = format!("{}; write, for example, http_addr = \"…\"", values::toml_fault(text, &error));
+                let message = format!("{}; write, for example, http_addr = \"…\"", values::toml_error(text, &error));
                 return self.add_problem("configuration file".to_owned(), message);
             }
         };
@@ -99,7 +100,7 @@ impl Reader {
                 Some(_) if self.found.contains_key(&name) => {
                     self.add_problem(label, "is set twice, as a key and in a table; remove one of them".to_owned());
                 }
-                Some(text) => self.take(name, &text, Origin::File, known),
+                Some(text) => self.add_value(name, &text, Origin::File, known),
                 None => {
                     self.add_problem(label, "must be a string, a number, true, false or a list of strings".to_owned());
                 }
@@ -107,13 +108,13 @@ impl Reader {
         }
     }
 
-    /// Returns the parsed value of a key that has a default value.
+    /// Returns the parsed value of a key, or its default if it is unset or invalid.
     pub(super) fn parse<T>(&mut self, key: &Key, parser: impl Fn(&str) -> Result<T, String>) -> T {
-        let preset = match key.preset {
-            Preset::Value(text) => text,
-            Preset::Words(_) | Preset::Nothing => "",
+        let text = match key.default {
+            DefaultValue::Value(text) => text,
+            DefaultValue::Text(_) | DefaultValue::Unset => "",
         };
-        self.optional(key, &parser).unwrap_or_else(|| parser(preset).expect("a test reads the preset of every key"))
+        self.optional(key, &parser).unwrap_or_else(|| parser(text).expect("a test reads the default of every key"))
     }
 
     /// Returns the parsed value of a key; `None` if it is unset or invalid.
@@ -151,11 +152,11 @@ impl Reader {
     }
 }
 
-/// Variables of the project's own tests; processes started by tests inherit them.
-const OWN_TESTS: &[&str] = &["CRIER_TEST_PG_URL", "CRIER_TEST_REDIS_URL"];
+/// Variables of the project's tests. Processes that tests start inherit them.
+const TEST_VARIABLES: &[&str] = &["CRIER_TEST_PG_URL", "CRIER_TEST_REDIS_URL"];
 
-/// Returns whether Kubernetes created the variable. It passes every container the address of each service: a service
-/// named `crier` or `crier-api` produces variables that start with our prefix.
+/// Returns whether Kubernetes created the variable. Kubernetes passes the address of each service to every container,
+/// and the variables of a service named `crier` or `crier-api` start with our prefix.
 fn is_service_link(name: &str, value: &str) -> bool {
     let name = format!("_{name}");
     let protocol = |text: &str| ["tcp", "udp"].iter().any(|word| text.to_ascii_lowercase().contains(word));

@@ -8,7 +8,7 @@ use base64::alphabet::{STANDARD, URL_SAFE};
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use crier_base::secrets::SecretKey;
 
-use super::keys::{Key, Preset};
+use super::keys::{DefaultValue, Key};
 use super::reader::Reader;
 use super::{ProcessRole, values};
 
@@ -16,14 +16,14 @@ const SECRET_KEY: Key = Key::new(
     "SECRET_KEY",
     "The key that encrypts secrets in the database: 32 bytes in base64 (`openssl rand -base64 32`), or several as \
      `id:base64`, of which the first encrypts. An ID is 0 to 255; a key without an ID has 0.",
-    Preset::Words("`crier` creates one in the data directory; separate processes require it"),
-    // Not a real key: someone would use it.
+    DefaultValue::Text("`crier` creates one in the data directory; separate processes require it"),
+    // Not a real key, because someone would use it.
     "the output of `openssl rand -base64 32`",
 )
 .secret();
 pub(super) const KEYS: &[Key] = &[SECRET_KEY];
 
-/// Returns the path of the key file that `crier` creates; its content has the form of the variable.
+/// Returns the path of the key file that `crier` creates. Its content has the format of the variable.
 pub fn key_file(data_dir: &Path) -> PathBuf {
     data_dir.join("secret.key")
 }
@@ -42,7 +42,8 @@ impl SecretKeys {
 impl FromStr for SecretKeys {
     type Err = String;
 
-    /// Parses the form of the variable. The error completes a sentence that begins with the value, and never quotes it.
+    /// Parses the value of the variable. The error completes a sentence that begins with the value, but never contains
+    /// the value.
     fn from_str(text: &str) -> Result<Self, String> {
         let mut keys: Vec<SecretKey> = Vec::new();
         for (index, part) in values::parts(text).enumerate() {
@@ -64,7 +65,7 @@ impl FromStr for SecretKeys {
     }
 }
 
-/// Decodes the standard and the URL-safe alphabet, padded or not.
+/// Decodes base64 of the standard or the URL-safe alphabet, with or without padding.
 fn decode(encoded: &str) -> Option<[u8; 32]> {
     let config = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
     [STANDARD, URL_SAFE].iter().find_map(|alphabet| {

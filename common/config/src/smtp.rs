@@ -4,35 +4,35 @@ use percent_encoding::percent_decode_str;
 use secrecy::SecretString;
 use url::{Host, Url};
 
-use super::keys::{Key, Preset};
+use super::keys::{DefaultValue, Key};
 use super::reader::Reader;
 use super::values;
 
 const SMTP_URL: Key = Key::new(
     "SMTP_URL",
     "The mail server: `smtp://user:password@host:port` (STARTTLS if offered; `?tls=required` requires it) or `smtps://…`.",
-    Preset::Nothing,
+    DefaultValue::Unset,
     "smtps://user:password@mail.example.com:465",
 )
 .secret();
 const MAIL_FROM: Key = Key::new(
     "MAIL_FROM",
     "The sender of emails.",
-    Preset::Value("Crier <crier@localhost>"),
+    DefaultValue::Value("Crier <crier@localhost>"),
     "Crier <crier@example.com>",
 );
 const ATTACHMENT_MIB: Key = Key::new(
     "MAIL_ATTACHMENT_MIB",
     "The maximum size of a report file that is attached to an email, in MiB. For a larger file, the email contains a \
      download link.",
-    Preset::Value("10"),
+    DefaultValue::Value("10"),
     "10",
 );
 pub(super) const KEYS: &[Key] = &[SMTP_URL, MAIL_FROM, ATTACHMENT_MIB];
 
 #[derive(Clone, Debug)]
 pub struct MailConfig {
-    /// `None`: no mail can be sent.
+    /// `None`: no email can be sent.
     pub smtp: Option<Smtp>,
     pub from: Mailbox,
     pub max_attachment_bytes: u64,
@@ -59,7 +59,7 @@ pub enum SmtpTls {
     Implicit,
 }
 
-/// `Name <user@host>`, or the address alone.
+/// A sender or recipient: `Name <user@host>`, or only the address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mailbox {
     pub name: Option<String>,

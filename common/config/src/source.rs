@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use super::ConfigProblem;
 
-/// Reads a file; replaceable in tests.
+/// A function that reads a file; tests replace it.
 pub type ReadFile = Box<dyn Fn(&Path) -> io::Result<String>>;
 
-/// The three sources and the function that reads the plans file, all unparsed.
+/// The three sources, not parsed yet, and the function that reads the plans file.
 pub struct ConfigSource {
     /// The whole environment; only `CRIER_…` and `AWS_…` are read.
     pub(super) env: Vec<(String, String)>,
@@ -48,12 +48,12 @@ impl ConfigSource {
         self
     }
 
-    /// Collects the sources of this process: its environment, `config` (or `crier.toml` in the working directory, if it
-    /// exists), and flags.
+    /// Collects the sources of this process: its environment, the file `config` (or `crier.toml` in the working
+    /// directory, if that exists), and `flags`.
     pub fn of_process(config: Option<&Path>, flags: Vec<(String, String)>) -> Self {
         let mut problems = Vec::new();
         let mut env = Vec::new();
-        #[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
+        #[expect(clippy::disallowed_methods, reason = "the only place that reads the environment")]
         let variables = std::env::vars_os();
         for (name, value) in variables {
             let Ok(name) = name.into_string() else { continue };
@@ -92,8 +92,8 @@ pub enum Invocation {
 }
 
 impl Invocation {
-    /// Parses arguments (without the program's name): `--key value` and `--key=value`. Unknown keys are found later by
-    /// [`super::Config::load`].
+    /// Parses arguments (without the program's name): `--key value` and `--key=value`. Unknown keys are reported later,
+    /// by [`super::Config::load`].
     pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Self, super::ConfigError> {
         let mut args = args.into_iter().map(|arg| arg.to_string_lossy().into_owned());
         let (mut config, mut flags, mut problems) = (None, Vec::new(), Vec::new());

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use secrecy::SecretString;
 use url::Url;
 
-use super::keys::{Key, Preset};
+use super::keys::{DefaultValue, Key};
 use super::reader::Reader;
 use super::values;
 
@@ -13,19 +13,19 @@ const URL: Key = Key::new(
     "STORAGE_URL",
     "The storage of media and report files: `file:///directory`, or `s3://bucket/prefix` with AWS_ACCESS_KEY_ID, \
      AWS_SECRET_ACCESS_KEY, AWS_REGION and, for providers other than Amazon, AWS_ENDPOINT_URL.",
-    Preset::Words("`files` in the data directory"),
+    DefaultValue::Text("`files` in the data directory"),
     "s3://my-bucket/crier",
 );
 const DISK_RESERVE: Key = Key::new(
     "DISK_RESERVE_MIB",
     "The free disk space, in MiB, that is reserved for publishing, deletions and cleanup. If less is free, uploads and \
      new records are rejected. 0 means no reserve.",
-    Preset::Value("512"),
+    DefaultValue::Value("512"),
     "512",
 );
 pub(super) const KEYS: &[Key] = &[URL, DISK_RESERVE];
 
-/// The kind of storage.
+/// The configured storage.
 #[derive(Clone, Debug)]
 pub enum Storage {
     Directory(PathBuf),
@@ -36,10 +36,10 @@ pub enum Storage {
 #[derive(Clone, Debug)]
 pub struct S3Config {
     pub bucket: String,
-    /// Without leading and trailing slashes; empty if there is none.
+    /// Without leading and trailing slashes; empty if there is no prefix.
     pub prefix: String,
     pub region: String,
-    /// A custom endpoint: uses path-style URLs and may be plain http.
+    /// The URL of a provider other than Amazon. Its URLs are path-style, and it may be plain http.
     pub endpoint: Option<String>,
     pub access_key_id: String,
     pub secret_access_key: SecretString,
@@ -75,24 +75,24 @@ fn s3(reader: &mut Reader, bucket: String, prefix: String) -> S3Config {
         }
     });
     let region = reader.aws("AWS_REGION").or_else(|| reader.aws("AWS_DEFAULT_REGION"));
-    // Only Amazon checks the region, but it is part of the signature: any value works elsewhere.
+    // The region is part of the signature, but only Amazon checks it: any value works elsewhere.
     let region = region.or_else(|| endpoint.is_some().then(|| "us-east-1".to_owned()));
     let access_key_id = reader.aws("AWS_ACCESS_KEY_ID");
     let secret = reader.aws("AWS_SECRET_ACCESS_KEY");
     S3Config {
         bucket,
         prefix,
-        region: needed(reader, "AWS_REGION", region, "eu-central-1"),
+        region: required(reader, "AWS_REGION", region, "eu-central-1"),
         endpoint,
-        access_key_id: needed(reader, "AWS_ACCESS_KEY_ID", access_key_id, "AKIAIOSFODNN7EXAMPLE"),
-        secret_access_key: needed(reader, "AWS_SECRET_ACCESS_KEY", secret, "the secret that was issued with the ID")
+        access_key_id: required(reader, "AWS_ACCESS_KEY_ID", access_key_id, "AKIAIOSFODNN7EXAMPLE"),
+        secret_access_key: required(reader, "AWS_SECRET_ACCESS_KEY", secret, "the secret that was issued with the ID")
             .into(),
         session_token: reader.aws("AWS_SESSION_TOKEN").map(SecretString::from),
     }
 }
 
-/// Requires a variable that `s3://` needs.
-fn needed(reader: &mut Reader, name: &str, value: Option<String>, example: &str) -> String {
+/// Returns the value of a variable that `s3://` requires, and reports a problem if it is missing.
+fn required(reader: &mut Reader, name: &str, value: Option<String>, example: &str) -> String {
     value.unwrap_or_else(|| {
         let message = format!("is not set, and CRIER_STORAGE_URL is s3://…; set it, for example to {example}");
         reader.add_problem(name.to_owned(), message);

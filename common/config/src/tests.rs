@@ -18,7 +18,7 @@ fn load(env: &[(&str, &str)], role: ProcessRole) -> Result<Config, ConfigError> 
 }
 
 /// Returns the problems as lines.
-fn wrong(result: Result<Config, ConfigError>) -> String {
+fn problem_lines(result: Result<Config, ConfigError>) -> String {
     let error = result.expect_err("should be refused");
     error.problems.iter().map(|p| format!("{}: {}", p.key, p.message)).collect::<Vec<_>>().join("\n")
 }
@@ -51,7 +51,7 @@ fn defaults_work_in_embedded_mode() {
 
 #[test]
 fn separate_processes_require_shared_settings() {
-    assert_eq!(wrong(load(&[], ProcessRole::Worker)), "\
+    assert_eq!(problem_lines(load(&[], ProcessRole::Worker)), "\
 CRIER_DATABASE_URL: is not set, which means SQLite, and crier-worker cannot share a SQLite file with the other processes; \
 set a URL such as postgres://crier:password@localhost:5432/crier, or run `crier`, which runs all of them in one process
 CRIER_REDIS_URL: is not set, and crier-worker receives work only through Redis; set a URL such as redis://localhost:6379/0, or run \
@@ -65,12 +65,15 @@ with `openssl rand -base64 32`");
         assert_eq!(config.http.drain_delay, Duration::from_secs(5));
     }
     let sqlite = [("CRIER_DATABASE_URL", "sqlite:///var/crier.db"), all[1], all[2]];
-    assert!(wrong(load(&sqlite, ProcessRole::Api)).starts_with("CRIER_DATABASE_URL: is SQLite, and crier-api cannot"));
+    assert!(
+        problem_lines(load(&sqlite, ProcessRole::Api))
+            .starts_with("CRIER_DATABASE_URL: is SQLite, and crier-api cannot")
+    );
     let one_process = load(&[sqlite[0], ("CRIER_SANDBOX", "off")], ProcessRole::Crier).unwrap();
     assert!(!one_process.sandbox);
     // An invalid address is reported once, not also as missing.
     let bad = [("CRIER_DATABASE_URL", "mysql://x"), ("CRIER_REDIS_URL", "nats://x"), ("CRIER_SECRET_KEY", "short")];
-    assert_eq!(wrong(load(&bad, ProcessRole::Api)).lines().count(), 3);
+    assert_eq!(problem_lines(load(&bad, ProcessRole::Api)).lines().count(), 3);
 }
 
 #[test]
@@ -102,21 +105,21 @@ fn only_some_platforms_have_a_second_application() {
         assert!(application.client_id == "page" && application.has_secret());
         assert!(settings.application(ConnectTarget::Default).is_none());
     }
-    assert!(wrong(load("FACEBOOK")).contains("CRIER_FACEBOOK_PAGE_CLIENT_ID: is unknown"));
+    assert!(problem_lines(load("FACEBOOK")).contains("CRIER_FACEBOOK_PAGE_CLIENT_ID: is unknown"));
 }
 
 #[test]
 fn a_page_has_permissions_of_its_own_or_those_of_the_platform() {
-    let asked = |env: &[(&str, &str)]| {
+    let scopes = |env: &[(&str, &str)]| {
         let config = load(env, ProcessRole::Crier).unwrap();
         let of = |target| config.platforms[&Platform::Linkedin].further_scopes(target).join(" ");
         (of(ConnectTarget::Default), of(ConnectTarget::Page))
     };
     let (own, page) = (("CRIER_LINKEDIN_SCOPES", "email"), ("CRIER_LINKEDIN_PAGE_SCOPES", "r_x, w_x"));
-    assert_eq!(asked(&[own, page]), ("email".to_owned(), "r_x w_x".to_owned()));
-    assert_eq!(asked(&[own]), ("email".to_owned(), "email".to_owned()), "as before there was a variable for pages");
-    assert_eq!(asked(&[page]), (String::new(), "r_x w_x".to_owned()));
-    let error = wrong(load(&[("CRIER_THREADS_PAGE_SCOPES", "x")], ProcessRole::Crier));
+    assert_eq!(scopes(&[own, page]), ("email".to_owned(), "r_x w_x".to_owned()));
+    assert_eq!(scopes(&[own]), ("email".to_owned(), "email".to_owned()), "the variable for pages is not set");
+    assert_eq!(scopes(&[page]), (String::new(), "r_x w_x".to_owned()));
+    let error = problem_lines(load(&[("CRIER_THREADS_PAGE_SCOPES", "x")], ProcessRole::Crier));
     assert!(error.contains("CRIER_THREADS_PAGE_SCOPES: is unknown"), "{error}");
 }
 
@@ -126,7 +129,7 @@ fn an_unknown_key_error_suggests_the_nearest_key() {
     let file = "redis_uri = \"x\"\n[http]\nport = 1\n";
     let source = ConfigSource::new(env, Some(file.to_owned()), [("--ops-adr", "x")]);
     assert_eq!(
-        wrong(Config::load(&source, ProcessRole::Crier)),
+        problem_lines(Config::load(&source, ProcessRole::Crier)),
         "\
 http_port (configuration file): is unknown; the nearest known key is http_addr (configuration file)
 redis_uri (configuration file): is unknown; the nearest known key is redis_url (configuration file)
@@ -144,7 +147,7 @@ fn kubernetes_service_variables_are_ignored() {
         ("CRIER_PORT", "tcp://10.0.0.1:8080"),
         ("CRIER_API_PORT_8080_TCP_ADDR", "10.0.0.1"),
     ];
-    assert_eq!(wrong(load(&links, ProcessRole::Crier)).lines().count(), 4);
+    assert_eq!(problem_lines(load(&links, ProcessRole::Crier)).lines().count(), 4);
     let mut env = links.to_vec();
     env.push(("KUBERNETES_SERVICE_HOST", "10.0.0.2"));
     load(&env, ProcessRole::Crier).unwrap();
@@ -245,9 +248,9 @@ fn an_invalid_value_error_contains_an_example() {
     ];
     for (name, value, message) in table {
         let name = format!("CRIER_{name}");
-        assert_eq!(wrong(load(&[(&name, value)], ProcessRole::Crier)), format!("{name}: {message}"));
+        assert_eq!(problem_lines(load(&[(&name, value)], ProcessRole::Crier)), format!("{name}: {message}"));
     }
-    let kinds = wrong(load(&[("CRIER_WORKER_KINDS", "publish")], ProcessRole::Crier));
+    let kinds = problem_lines(load(&[("CRIER_WORKER_KINDS", "publish")], ProcessRole::Crier));
     assert!(
         kinds.starts_with("CRIER_WORKER_KINDS: `publish` has `publish`, which is none of: all, publish_target,"),
         "{kinds}"
@@ -269,7 +272,7 @@ fn concurrency_is_configurable_per_kind() {
         ("noop=3,noop=4", "has `noop` twice"),
         ("3,4", "has a number without a kind twice"),
     ] {
-        let error = wrong(load(&[("CRIER_WORKER_CONCURRENCY", text)], ProcessRole::Crier));
+        let error = problem_lines(load(&[("CRIER_WORKER_CONCURRENCY", text)], ProcessRole::Crier));
         assert!(
             error.starts_with(&format!("CRIER_WORKER_CONCURRENCY: `{text}` {message}; use a value such as")),
             "{error}"
@@ -288,7 +291,7 @@ fn a_daily_cap_falls_back_to_the_platform_default() {
     let set =
         [("CRIER_INSTAGRAM_DAILY_POSTS", "0"), ("CRIER_TIKTOK_DAILY_POSTS", "40"), ("CRIER_TELEGRAM_DAILY_POSTS", "1")];
     assert_eq!(caps(&set), [None, Some(40), Some(1)]);
-    let error = wrong(load(&[("CRIER_THREADS_DAILY_POSTS", "-1")], ProcessRole::Crier));
+    let error = problem_lines(load(&[("CRIER_THREADS_DAILY_POSTS", "-1")], ProcessRole::Crier));
     assert!(error.starts_with("CRIER_THREADS_DAILY_POSTS: `-1` is not a number from 0 to"), "{error}");
 }
 
@@ -306,7 +309,7 @@ fn metrics_and_permissions_are_lists() {
     assert_eq!(threads.analytics, None);
     let on = load(&[("CRIER_TWITTER_ANALYTICS", "true")], ProcessRole::Crier).unwrap();
     assert_eq!(on.platforms[&Platform::Twitter].analytics, Some(true));
-    let error = wrong(load(&[("CRIER_THREADS_METRICS", "views=x")], ProcessRole::Crier));
+    let error = problem_lines(load(&[("CRIER_THREADS_METRICS", "views=x")], ProcessRole::Crier));
     assert!(error.contains("`views`, which is none of impressions, reach, likes"), "{error}");
 }
 
@@ -360,7 +363,7 @@ fn debug_output_redacts_secrets() {
 
 #[test]
 fn an_s3_bucket_requires_credentials() {
-    assert_eq!(wrong(load(&[("CRIER_STORAGE_URL", "s3://bucket"), ("AWS_REGION", "")], ProcessRole::Crier)), "\
+    assert_eq!(problem_lines(load(&[("CRIER_STORAGE_URL", "s3://bucket"), ("AWS_REGION", "")], ProcessRole::Crier)), "\
 AWS_REGION: is not set, and CRIER_STORAGE_URL is s3://…; set it, for example to eu-central-1
 AWS_ACCESS_KEY_ID: is not set, and CRIER_STORAGE_URL is s3://…; set it, for example to AKIAIOSFODNN7EXAMPLE
 AWS_SECRET_ACCESS_KEY: is not set, and CRIER_STORAGE_URL is s3://…; set it, for example to the secret that was issued with the ID");
@@ -375,11 +378,11 @@ fn keys_are_identified_by_id_and_the_first_encrypts() {
     let two: SecretKeys = format!("7:{other}, {KEY}").parse().unwrap();
     assert_eq!(two.as_slice().iter().map(|key| key.id).collect::<Vec<_>>(), [7, 0]);
     assert_eq!(two.as_slice()[1].bytes.expose_secret(), one.as_slice()[0].bytes.expose_secret());
-    let refused = |text: &str| text.parse::<SecretKeys>().unwrap_err();
-    assert_eq!(refused(&format!("{KEY},{other}")), "has two keys with the ID 0");
-    assert_eq!(refused(&format!("256:{KEY}")), "has an ID that is not 0 to 255 at key 1");
-    assert_eq!(refused(&format!("1:{KEY},2:AAAA")), "is not 32 bytes in base64 at key 2");
-    assert_eq!(refused(","), "contains no key");
+    let error = |text: &str| text.parse::<SecretKeys>().unwrap_err();
+    assert_eq!(error(&format!("{KEY},{other}")), "has two keys with the ID 0");
+    assert_eq!(error(&format!("256:{KEY}")), "has an ID that is not 0 to 255 at key 1");
+    assert_eq!(error(&format!("1:{KEY},2:AAAA")), "is not 32 bytes in base64 at key 2");
+    assert_eq!(error(","), "contains no key");
 }
 
 #[test]
@@ -415,10 +418,10 @@ fn senders_and_mail_servers_are_parsed_in_every_form() {
 
 #[test]
 fn toml_errors_name_the_line_without_its_content() {
-    let text = wrong(from_file("http_addr = \"127.0.0.1:1\"\nredis_url = redis://:hush@x\n"));
+    let text = problem_lines(from_file("http_addr = \"127.0.0.1:1\"\nredis_url = redis://:hush@x\n"));
     assert!(text.starts_with("configuration file: line 2 is not TOML: ") && !text.contains("hush"), "{text}");
     assert_eq!(
-        wrong(from_file("http_addr = \"127.0.0.1:1\"\nlog = 2026-01-01\n[http]\naddr = \"127.0.0.1:2\"\n")),
+        problem_lines(from_file("http_addr = \"127.0.0.1:1\"\nlog = 2026-01-01\n[http]\naddr = \"127.0.0.1:2\"\n")),
         "http_addr (configuration file): is set twice, as a key and in a table; remove one of them\n\
          log (configuration file): must be a string, a number, true, false or a list of strings"
     );
@@ -433,11 +436,12 @@ fn plans_file_errors_are_reported_with_the_others() {
                 if text.is_empty() { Err(std::io::ErrorKind::NotFound.into()) } else { Ok(text.to_owned()) }
             })
     };
-    let text = wrong(Config::load(&source("[plans.a]\nbrands = \"many\"\n"), ProcessRole::Crier));
+    let text = problem_lines(Config::load(&source("[plans.a]\nbrands = \"many\"\n"), ProcessRole::Crier));
     assert!(text.contains("CRIER_SANDBOX: `x`"), "{text}");
     assert!(text.contains("CRIER_PLANS_FILE: /plans.toml: [plans.a] brands must be a whole number"), "{text}");
     assert!(
-        wrong(Config::load(&source(""), ProcessRole::Crier)).contains("CRIER_PLANS_FILE: /plans.toml: cannot be read")
+        problem_lines(Config::load(&source(""), ProcessRole::Crier))
+            .contains("CRIER_PLANS_FILE: /plans.toml: cannot be read")
     );
 }
 

@@ -1,10 +1,10 @@
-//! Where traces are sent.
+//! The collector that traces are sent to.
 
 use http::{HeaderName, HeaderValue};
 use percent_encoding::percent_decode_str;
 use secrecy::SecretString;
 
-use super::keys::{Key, Preset};
+use super::keys::{DefaultValue, Key};
 use super::reader::Reader;
 use super::values;
 
@@ -12,31 +12,31 @@ const ENDPOINT: Key = Key::new(
     "OTLP_ENDPOINT",
     "The URL of the OpenTelemetry collector that receives traces, over OTLP/HTTP (protobuf). `/v1/traces` is appended. If \
      unset, no traces are sent.",
-    Preset::Nothing,
+    DefaultValue::Unset,
     "http://127.0.0.1:4318",
 );
 const HEADERS: Key = Key::new(
     "OTLP_HEADERS",
     "Headers of requests to the collector, as `name=value,…`. Encode a comma in a value as `%2C`.",
-    Preset::Nothing,
+    DefaultValue::Unset,
     "authorization=Bearer%20secret",
 )
 .secret();
 const SAMPLE: Key = Key::new(
     "OTLP_SAMPLE",
     "The share of traces to send, from 0 to 1. All processes must have the same value.",
-    Preset::Value("1"),
+    DefaultValue::Value("1"),
     "0.1",
 );
 pub(super) const KEYS: &[Key] = &[ENDPOINT, HEADERS, SAMPLE];
 
-/// Where traces are sent, and which.
+/// The collector, and the share of traces that it receives.
 #[derive(Clone, Debug)]
 pub struct TracesConfig {
     /// The full URL that spans are posted to.
     pub url: String,
     pub headers: Vec<(HeaderName, SecretString)>,
-    /// The share of traces that is sent, from 0 to 1.
+    /// The share of traces to send, from 0 to 1.
     pub sample: f64,
 }
 
@@ -48,19 +48,19 @@ pub(super) fn read(reader: &mut Reader) -> Option<TracesConfig> {
 
 fn endpoint(text: &str) -> Result<String, String> {
     let base = values::base_url(text)?;
-    // Collectors answer 404 to a doubled path, which would be found only in the log.
+    // With a doubled path collectors return 404, which would be visible only in the log.
     if base.ends_with("/v1/traces") {
         return Err("must not end with /v1/traces, which is appended".to_owned());
     }
     Ok(format!("{base}/v1/traces"))
 }
 
-/// Parses the form of the variable `OTEL_EXPORTER_OTLP_HEADERS`, which collectors' vendors document.
+/// Parses headers in the format of `OTEL_EXPORTER_OTLP_HEADERS`, which the vendors of collectors document.
 fn headers(text: &str) -> Result<Vec<(HeaderName, SecretString)>, String> {
     values::parts(text).map(header).collect()
 }
 
-/// No message contains a part of the text: all of it may be secret.
+/// Parses one header. No error contains a part of the text, because all of it may be secret.
 fn header(part: &str) -> Result<(HeaderName, SecretString), String> {
     let (name, value) = part.split_once('=').ok_or("has a part without =")?;
     let name = name.trim().parse::<HeaderName>().map_err(|_| "has a name that is not a header name")?;

@@ -25,7 +25,7 @@ pub(super) fn path(text: &str) -> Result<PathBuf, String> {
     if text.contains('\0') { Err("is not a path".to_owned()) } else { Ok(PathBuf::from(text)) }
 }
 
-/// Parses a text that is put into a header, a form or a URL.
+/// Parses a text for a header, a form or a URL.
 pub(super) fn word(text: &str) -> Result<String, String> {
     if text.len() > 4096 {
         Err("is longer than 4096 bytes".to_owned())
@@ -37,7 +37,7 @@ pub(super) fn word(text: &str) -> Result<String, String> {
 }
 
 /// Parses a whole number with a unit: `500ms`, `30s`, `15m`, `24h`, `7d`.
-pub fn duration(text: &str, least: Duration, most: Duration) -> Result<Duration, String> {
+pub fn duration(text: &str, min: Duration, max: Duration) -> Result<Duration, String> {
     let wrong = || "is not a whole number with a unit (ms, s, m, h, d)".to_owned();
     let digits = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
     let number = u64::from_str(&text[..digits]).map_err(|_| wrong())?;
@@ -50,19 +50,19 @@ pub fn duration(text: &str, least: Duration, most: Duration) -> Result<Duration,
         _ => return Err(wrong()),
     };
     let value = number.checked_mul(unit).map(Duration::from_millis).ok_or_else(wrong)?;
-    if value < least {
-        Err(format!("is shorter than {least:?}"))
-    } else if value > most {
-        Err(format!("is longer than {} s", most.as_secs()))
+    if value < min {
+        Err(format!("is shorter than {min:?}"))
+    } else if value > max {
+        Err(format!("is longer than {} s", max.as_secs()))
     } else {
         Ok(value)
     }
 }
 
-pub(super) fn number(text: &str, least: usize, most: usize) -> Result<usize, String> {
+pub(super) fn number(text: &str, min: usize, max: usize) -> Result<usize, String> {
     match text.parse() {
-        Ok(number) if (least..=most).contains(&number) => Ok(number),
-        _ => Err(format!("is not a number from {least} to {most}")),
+        Ok(number) if (min..=max).contains(&number) => Ok(number),
+        _ => Err(format!("is not a number from {min} to {max}")),
     }
 }
 
@@ -71,7 +71,8 @@ pub(super) fn parts(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim).filter(|part| !part.is_empty())
 }
 
-/// Parses networks as CIDRs; a bare address is a network of one. Host bits are dropped (`10.1.2.3/8` is `10.0.0.0/8`).
+/// Parses networks in CIDR notation. A bare address is a network of one. Host bits are dropped (`10.1.2.3/8` is
+/// `10.0.0.0/8`).
 pub(super) fn networks(text: &str) -> Result<Vec<IpNet>, String> {
     parts(text)
         .map(|part| {
@@ -99,13 +100,13 @@ pub(super) fn web_url(text: &str) -> Result<Url, String> {
     Ok(url)
 }
 
-/// Like [`web_url`], but returns a text without trailing slash, to which a path can be appended.
+/// Like [`web_url`], but returns text without a trailing slash, to which a path can be appended.
 pub(super) fn base_url(text: &str) -> Result<String, String> {
     web_url(text).map(|url| url.as_str().trim_end_matches('/').to_owned())
 }
 
 /// Returns the location and message of a TOML error. The full error quotes the line, which may contain a password.
-pub(super) fn toml_fault(text: &str, error: &toml::de::Error) -> String {
+pub(super) fn toml_error(text: &str, error: &toml::de::Error) -> String {
     let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
     format!("line {} is not TOML: {}", 1 + before.matches('\n').count(), error.message())
 }

@@ -6,31 +6,31 @@ use std::time::Duration;
 use crier_base::UnknownWord;
 use crier_domain::job::JobKind;
 
-use super::keys::{Key, Preset};
+use super::keys::{DefaultValue, Key};
 use super::reader::Reader;
 use super::values;
 
 const WORKER_KINDS: Key = Key::new(
     "WORKER_KINDS",
     "The kinds of jobs that this worker runs, or `all`.",
-    Preset::Value("all"),
+    DefaultValue::Value("all"),
     "publish_target,deliver_webhook",
 );
 const WORKER_CONCURRENCY: Key = Key::new(
     "WORKER_CONCURRENCY",
     "The maximum number of jobs of each kind that this worker runs concurrently. A kind can have its own number. Runs that \
      wait for a platform, an endpoint or another server are not counted.",
-    Preset::Value("64"),
+    DefaultValue::Value("64"),
     "64,publish_target=16,deliver_webhook=256",
 );
 const DRAIN: Key = Key::new(
     "DRAIN",
     "The time that running work has to finish after SIGTERM. Jobs that are still running are then released.",
-    Preset::Value("30s"),
+    DefaultValue::Value("30s"),
     "30s",
 );
 const PLATFORM_TIMEOUT: Key =
-    Key::new("PLATFORM_TIMEOUT", "The time limit for a call to a platform.", Preset::Value("30s"), "30s");
+    Key::new("PLATFORM_TIMEOUT", "The time limit for a call to a platform.", DefaultValue::Value("30s"), "30s");
 pub(super) const KEYS: &[Key] = &[WORKER_KINDS, WORKER_CONCURRENCY, DRAIN, PLATFORM_TIMEOUT];
 
 /// The number of jobs of each kind that a worker runs concurrently.
@@ -41,7 +41,7 @@ pub struct Concurrency {
 }
 
 impl Concurrency {
-    /// Returns the same number for every kind.
+    /// Creates a concurrency with the same number for every kind.
     pub fn each(number: usize) -> Self {
         Self { default: number, by_kind: BTreeMap::new() }
     }

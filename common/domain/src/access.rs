@@ -1,4 +1,4 @@
-//! Permissions: users' roles in a brand, keys' modes and scopes.
+//! Permissions: the roles of a brand's members, and the modes and scopes of API keys.
 
 use std::collections::BTreeSet;
 use std::str::FromStr;
@@ -15,7 +15,7 @@ impl Role {
         matches!(self, Self::Owner | Self::Admin)
     }
 
-    /// Returns whether the member may publish. The others write drafts and submit them for approval.
+    /// Returns whether the member may publish. A contributor can only write drafts and submit them for approval.
     pub const fn can_publish(self) -> bool {
         !matches!(self, Self::Contributor)
     }
@@ -65,7 +65,7 @@ crier_base::text_enum! {
     }
 }
 
-/// The scopes of a key; comma-separated in the database and on the command line.
+/// The scopes of a key, separated by commas in the database and on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scopes(BTreeSet<Scope>);
 

@@ -1,8 +1,8 @@
 //! Social accounts: active ⇄ expired. An account expires when the platform rejects its token; a refresh or a new
 //! connect reactivates it.
 //!
-//! An account that was connected in a browser has tokens that end ([`Renewal`]): one that can be renewed is renewed at
-//! 80 % of its life; for one that cannot, or not for ever, its owner is warned before it ends.
+//! The tokens of an account that was connected in a browser may expire ([`Renewal`]). Crier renews a token after 80 %
+//! of its life. If only a person can renew the access, the owner is warned before it ends.
 
 use chrono::{DateTime, NaiveTime, SubsecRound as _, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
@@ -15,43 +15,43 @@ crier_base::text_enum! {
 }
 
 crier_base::text_enum! {
-    /// What a disconnect did: the account lives on in other brands, or this was the last one.
+    /// The result of a disconnect. `detached`: other brands still have the account. `revoked`: this was the last brand.
     pub enum DisconnectResult { Detached = "detached", Revoked = "revoked" }
 }
 
-/// Why an account stopped working, in words for its owner.
+/// Why an account does not work. The message is for its owner.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccountError {
     pub code: String,
     pub message: String,
 }
 
-/// How long tokens last, and who can renew them.
+/// Whether and how the tokens of an account can be renewed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Renewal {
-    /// Crier can renew the access without a person.
+    /// Whether Crier can renew the access without a person.
     pub renewable: bool,
-    /// Each renewal returns a new refresh token, and with it a new end.
+    /// Whether each renewal returns a new refresh token, with a new expiry.
     pub rotates: bool,
     pub refresh_expires_at: Option<DateTime<Utc>>,
 }
 
-/// How long before the end of the access its owner is warned; the last warning is on the day itself.
+/// How long before the end of the access the owner is warned. The last warning is at the beginning of that day (UTC).
 const WARNINGS: [TimeDelta; 3] = [TimeDelta::days(14), TimeDelta::days(3), TimeDelta::zero()];
-/// Part of a token's life after which it is renewed.
+/// The share of a token's life after which it is renewed.
 const RENEW_AT: f64 = 0.8;
-/// The renewals of tokens that were issued together are spread over so much of their life, to both sides.
+/// The maximum deviation from [`RENEW_AT`], so that tokens that were issued together are not renewed together.
 const RENEW_SPREAD: f64 = 0.05;
 
 impl Renewal {
-    /// Returns whether there is something to renew with, or credentials to check. A token that expires and that only a
-    /// person can renew is neither; it stays valid until its end.
+    /// Returns whether a refresh can do something: renew the token, or check credentials that do not expire. A token
+    /// that expires and that only a person can renew is valid until its expiry.
     pub fn can_refresh(&self, token_expires_at: Option<DateTime<Utc>>) -> bool {
         self.renewable || token_expires_at.is_none()
     }
 
-    /// Returns when the access ends unless a person connects the account again; `None`: it does not, as far as is
-    /// known.
+    /// Returns the time at which the access ends unless a person reconnects the account; `None` if there is no known
+    /// end.
     pub fn access_ends_at(&self, token_expires_at: Option<DateTime<Utc>>) -> Option<DateTime<Utc>> {
         match (self.renewable, self.rotates) {
             (false, _) => token_expires_at,
@@ -60,7 +60,8 @@ impl Renewal {
         }
     }
 
-    /// Returns when tokens that were issued now are to be renewed; `None`: never. `random` is in `[0, 1)`.
+    /// Returns the time at which to renew tokens that are issued now; `None` if they are not renewed. `random` is in
+    /// `[0, 1)`.
     pub fn renew_at(
         &self,
         token_expires_at: Option<DateTime<Utc>>,
@@ -70,12 +71,12 @@ impl Renewal {
         let expires_at = token_expires_at.filter(|_| self.renewable)?;
         let life = (expires_at - now).to_std().unwrap_or_default();
         let share = RENEW_AT + RENEW_SPREAD * (2.0 * random.clamp(0.0, 1.0) - 1.0);
-        // Microseconds: that is what both databases store.
+        // Both databases store microseconds.
         Some((now + TimeDelta::from_std(life.mul_f64(share)).unwrap_or_default()).trunc_subsecs(6))
     }
 
-    /// Returns when the tokens are to be looked at: for the renewal or the next warning, whichever is earlier.
-    /// `warnings` is how many were sent.
+    /// Returns the time of the next check of the tokens: that of the renewal or of the next warning, whichever is
+    /// earlier. `warnings` is the number of warnings that were sent.
     pub fn check_at(
         &self,
         token_expires_at: Option<DateTime<Utc>>,
@@ -87,22 +88,22 @@ impl Renewal {
     }
 }
 
-/// Returns when the next warning before `end` is due; `None` if all were sent.
+/// Returns the time of the next warning before `end`; `None` if all `warnings` were sent.
 pub fn warning_time(end: DateTime<Utc>, warnings: i32) -> Option<DateTime<Utc>> {
     let before = WARNINGS.get(usize::try_from(warnings).ok()?)?;
     Some(if before.is_zero() { end.with_time(NaiveTime::MIN).single().unwrap_or(end) } else { end - *before })
 }
 
-/// Returns how many warnings are due by now.
+/// Returns the number of warnings that are due by `now`.
 pub fn warnings_due(end: DateTime<Utc>, now: DateTime<Utc>) -> i32 {
     (0..3).take_while(|sent| warning_time(end, *sent).is_some_and(|at| at <= now)).count() as i32
 }
 
-/// When the tokens of an account end.
+/// The times at which the tokens of an account expire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TokenTimes {
     pub token_expires_at: Option<DateTime<Utc>>,
-    /// `None`: as before.
+    /// `None`: unchanged.
     pub refresh_expires_at: Option<DateTime<Utc>>,
 }
 
@@ -128,17 +129,17 @@ pub struct SocialAccount {
     pub token_expires_at: Option<DateTime<Utc>>,
     #[sqlx(json(nullable))]
     pub last_error: Option<AccountError>,
-    /// The limits that its server states; `None`: those of the platform.
+    /// The limits of its server; `None`: those of the platform.
     #[sqlx(json(nullable))]
     pub limits: Option<AccountLimits>,
-    /// Version of the credentials; increases with each change.
+    /// The version of the credentials; it increases with each change.
     pub credentials_version: i64,
     pub connected_at: DateTime<Utc>,
     pub created_at: DateTime<Utc>,
     pub updated_at: DateTime<Utc>,
 }
 
-/// What the checks of a post need to know of an account.
+/// The part of an account that the checks of a post need.
 #[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct AccountSummary {
     pub id: i64,
@@ -166,7 +167,7 @@ mod tests {
         assert_eq!(renewal.renew_at(end, now, 0.0), Some(at("2026-03-01T07:30:00Z")));
         assert_eq!(renewal.renew_at(None, now, 0.5), None);
         assert_eq!(renewal.access_ends_at(end), None);
-        // Already over: at once.
+        // An expired token is renewed immediately.
         assert_eq!(renewal.renew_at(Some(now - TimeDelta::hours(1)), now, 0.5), Some(now));
         assert_eq!(Renewal::default().renew_at(end, now, 0.5), None);
     }

@@ -5,12 +5,12 @@ crier_base::text_enum! {
 }
 
 crier_base::text_enum! {
-    /// How well a picture is made.
+    /// The quality of an image.
     pub enum Quality { Low = "low", Medium = "medium", High = "high", Auto = "auto" }
 }
 
 crier_base::text_enum! {
-    /// Width and height of a picture, in pixels.
+    /// The width and height of an image, in pixels.
     pub enum Size {
         Square = "1024x1024",
         Upright = "1024x1536",
@@ -20,17 +20,17 @@ crier_base::text_enum! {
 }
 
 crier_base::text_enum! {
-    /// How much a caption says.
+    /// The length of a caption.
     pub enum Length { Short = "short", Medium = "medium", Long = "long" }
 }
 
-/// Credits for one captions request.
+/// The credits for one captions request.
 pub const CAPTIONS: u64 = 15;
-/// Credits for one hashtags request.
+/// The credits for one hashtags request.
 pub const HASHTAGS: u64 = 12;
 
 impl Quality {
-    /// Returns the credits for one picture.
+    /// Returns the credits for one image.
     pub const fn credits(self) -> u64 {
         match self {
             Self::High => 1_000,

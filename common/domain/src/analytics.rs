@@ -1,12 +1,12 @@
-//! Figures of posts and accounts, as platforms give them, and when they are looked at.
+//! Metrics of posts and accounts, as platforms return them, and the times at which they are read.
 //!
-//! A figure that a platform does not give is `None`, never 0. One that falls is stored as it is.
+//! A metric that a platform does not return is `None`, never 0. A metric may fall.
 
 use chrono::{DateTime, NaiveDate, TimeDelta, TimeZone, Utc};
 pub use chrono_tz::Tz;
 
 crier_base::text_enum! {
-    /// A figure by its name in the API: the first six are those of a post, the others those of an account.
+    /// A metric by its name in the API. The first six are metrics of posts, the others of accounts.
     pub enum Figure {
         Impressions = "impressions",
         Reach = "reach",
@@ -20,7 +20,7 @@ crier_base::text_enum! {
     }
 }
 
-/// The figures of a post on one account, since it was published.
+/// The metrics of a post on one account, since it was published.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct Figures {
     pub impressions: Option<i64>,
@@ -32,12 +32,12 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Returns what people did with the post: likes, comments, shares and clicks, as far as they are known.
+    /// Returns the sum of the known likes, comments, shares and clicks.
     pub fn engagements(&self) -> Option<i64> {
         [self.likes, self.comments, self.shares, self.clicks].into_iter().fold(None, sum)
     }
 
-    /// Adds to a figure; one of an account is ignored.
+    /// Adds to a metric of posts; metrics of accounts are ignored.
     pub fn add(&mut self, figure: Figure, value: i64) {
         let place = match figure {
             Figure::Impressions => &mut self.impressions,
@@ -51,7 +51,7 @@ impl Figures {
         *place = sum(*place, Some(value));
     }
 
-    /// Returns the sums of two; a figure that only one has counts as it is.
+    /// Returns the sums of both. If only one of them has a metric, the sum is its value.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         Self {
@@ -81,7 +81,7 @@ pub struct AccountFigures {
 }
 
 impl AccountFigures {
-    /// Adds to a figure; one of a post is ignored.
+    /// Adds to a metric of accounts; metrics of posts are ignored.
     pub fn add(&mut self, figure: Figure, value: i64) {
         let place = match figure {
             Figure::Followers => &mut self.followers,
@@ -93,7 +93,7 @@ impl AccountFigures {
     }
 }
 
-/// When a post's figures are looked at, after it was published; then weekly.
+/// The ages at which the metrics of a post are read; after the last one, they are read weekly.
 const COLLECTIONS: [TimeDelta; 6] = [
     TimeDelta::hours(1),
     TimeDelta::hours(6),
@@ -104,8 +104,8 @@ const COLLECTIONS: [TimeDelta; 6] = [
 ];
 const WEEK: TimeDelta = TimeDelta::days(7);
 
-/// Returns when the figures of a post are looked at next; `None`: no more, since it is older than `retention`. Times that
-/// were missed are made up for by one look.
+/// Returns the next time at which the metrics of a post are read; `None` if the post would be older than `retention`.
+/// Missed times are skipped.
 pub fn next_collection(
     published_at: DateTime<Utc>,
     now: DateTime<Utc>,
@@ -120,15 +120,16 @@ pub fn next_collection(
     if retention.is_some_and(|retention| next > retention) { None } else { published_at.checked_add_signed(next) }
 }
 
-/// Returns a brand's zone by its name; UTC if there is none.
+/// Returns a time zone by its name; UTC if there is no such zone.
 pub fn zone(name: Option<&str>) -> Tz {
     name.and_then(|name| name.parse().ok()).unwrap_or(chrono_tz::UTC)
 }
 
-/// Returns when a day begins in a zone. Where daylight saving skips midnight, at the first time that exists.
+/// Returns the time at which a day begins in a time zone. If daylight saving skips midnight, it is the first time that
+/// exists.
 pub fn day_start(day: NaiveDate, zone: Tz) -> DateTime<Utc> {
     let midnight = day.and_hms_opt(0, 0, 0).unwrap_or_default();
-    // No zone has ever skipped more than a day; quarters of an hour are the finest step of one.
+    // No zone has ever skipped more than a day, and none in steps finer than a quarter of an hour.
     (0..96)
         .find_map(|quarter| zone.from_local_datetime(&(midnight + TimeDelta::minutes(15 * quarter))).earliest())
         .map_or_else(|| midnight.and_utc(), |at| at.to_utc())
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_post_is_looked_at_often_and_then_weekly() {
+    fn a_post_is_read_often_and_then_weekly() {
         let published = at("2026-03-01T12:00:00Z");
         let (mut now, mut times) = (published, Vec::new());
         while let Some(next) = next_collection(published, now, Some(TimeDelta::days(50))) {
@@ -153,7 +154,7 @@ mod tests {
             now = next;
         }
         assert_eq!(times, [1, 6, 24, 72, 168, 720, 888, 1_056]);
-        // Missed ones are not made up for one by one.
+        // Missed times are skipped.
         assert_eq!(next_collection(published, at("2026-03-03T00:00:00Z"), None), Some(at("2026-03-04T12:00:00Z")));
     }
 
@@ -172,7 +173,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_next_look_is_later(hours in 0_i64..100_000, minutes in 0_i64..60) {
+        fn the_next_collection_is_later(hours in 0_i64..100_000, minutes in 0_i64..60) {
             let published = at("2020-01-01T00:00:00Z");
             let now = published + TimeDelta::hours(hours) + TimeDelta::minutes(minutes);
             let next = next_collection(published, now, None).unwrap();

@@ -1,4 +1,5 @@
-//! The application that an operator registered at a platform: with its id and secret, Crier asks people for access.
+//! An application that an operator registered with a platform. Crier needs its id and secret to request access to
+//! accounts.
 
 use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
@@ -31,7 +32,8 @@ impl PartialEq for Application {
     }
 }
 
-/// Whose application it is: the nearest to the brand is used.
+/// The owner of an application. Crier uses the application of the brand, or else of the workspace, or else of the
+/// installation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     Installation,
@@ -63,7 +65,7 @@ pub struct ListedApplication {
     pub target: ConnectTarget,
     pub workspace_id: Option<i64>,
     pub brand_id: Option<i64>,
-    /// The server at which Crier registered it by itself (Mastodon); empty for one that an operator set.
+    /// The server at which Crier registered the application itself (Mastodon); empty if an operator set it.
     pub instance: String,
     pub client_id: String,
 }

@@ -1,16 +1,16 @@
-//! The one-time URL at which a person connects an account.
+//! The single-use URL at which a person connects an account.
 //!
 //! ```text
-//!            person goes on          platform sends the person back         account stored
+//!           person continues         platform sends the person back         account stored
 //!  issued ─────────────────> at_platform ─────────────────> exchanging ──────────────────> used
 //!    ▲                            │ ▲                           │  ▲
-//!    └── refused, expired state ──┘ └── starts again ───────────┤  │ page chosen
+//!    └── denied, expired state ───┘ └── starts again ───────────┤  │ page chosen
 //!                                                               ▼  │
 //!                                                             choosing
 //! ```
-//! Until it is `used` or its time is over, opening the URL again starts again from the beginning: a "no" at the
+//! Until it is `used` or has expired, the URL can be opened again and starts from the beginning: a denial at the
 //! platform does not consume it. Only the process that moves it out of `at_platform` exchanges the code, and only the
-//! one that moves it to `used` stores an account.
+//! process that moves it to `used` stores an account.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -38,13 +38,13 @@ pub struct Authorization {
     pub workspace_id: i64,
     pub platform: Platform,
     pub target: ConnectTarget,
-    /// The server that a person named; empty where the platform is one.
+    /// The URL of the server, if the platform has several (Mastodon, Shopify); otherwise empty.
     pub instance: String,
     pub stage: Stage,
     pub browser_hash: Option<Vec<u8>>,
     pub account_id: Option<i64>,
     pub expires_at: DateTime<Utc>,
-    /// The user who asked for it; `None`: the operator.
+    /// The user who requested it; `None`: the operator.
     pub user_id: Option<i64>,
 }
 
@@ -56,7 +56,7 @@ pub enum Closed {
 }
 
 impl Authorization {
-    /// Returns why it cannot be continued; `None` if it can.
+    /// Returns why the authorization cannot be continued; `None` if it can.
     pub fn closed(&self, now: DateTime<Utc>) -> Option<Closed> {
         match self.stage {
             Stage::Used => Some(Closed::Used),

@@ -1,15 +1,15 @@
-//! Link-in-bio pages: a title, a short text and links, published under a short name (the slug).
+//! Link-in-bio pages: a title, a short text and links, published at `/@{slug}`.
 
 use chrono::{DateTime, Utc};
 use unicode_normalization::UnicodeNormalization;
 
 crier_base::text_enum! {
-    /// The colours of a page; they are in `api/templates/bio.css`.
+    /// The color scheme of a page; `api/templates/bio.css` defines the colors.
     pub enum Theme { Light = "light", Dark = "dark", Ocean = "ocean", Sunset = "sunset", Forest = "forest" }
 }
 
 crier_base::text_enum! {
-    /// The icons that a link may have; they are drawn in `api/src/pages/bio/icons.rs`.
+    /// The icon of a link; `api/src/pages/bio/icons.rs` contains the drawings.
     pub enum LinkIcon {
         Book = "book",
         Calendar = "calendar",
@@ -31,7 +31,7 @@ crier_base::text_enum! {
 
 /// Maximum number of links on a page.
 pub const MAX_LINKS: usize = 100;
-/// Maximum number of pages of a brand. The list is not paginated; this and [`MAX_LINKS_TEXT`] bound it.
+/// Maximum number of pages of a brand. The list is not paginated; this and [`MAX_LINKS_TEXT`] limit it.
 pub const MAX_PAGES: usize = 25;
 /// Maximum total size of the titles and URLs of a page's links, in bytes.
 pub const MAX_LINKS_TEXT: usize = 256 << 10;
@@ -46,7 +46,7 @@ pub struct BioPage {
     pub title: String,
     pub bio: Option<String>,
     pub theme: Theme,
-    /// A picture in the brand's library.
+    /// An image in the brand's media library.
     pub avatar_id: Option<i64>,
     pub views: i64,
     /// Increases with each change.
@@ -64,7 +64,7 @@ pub struct BioLink {
     pub title: String,
     pub url: String,
     pub icon: Option<LinkIcon>,
-    /// Stands out among the links; at most one of a page.
+    /// Whether the link stands out. A page has at most one primary link.
     pub is_primary: bool,
     pub clicks: i64,
 }
@@ -77,8 +77,8 @@ pub fn is_slug(text: &str) -> bool {
         && text.bytes().next().is_some_and(plain)
 }
 
-/// Makes a slug of at most `length` characters from a title: transliterates to `a-z0-9`; other characters become `-` or
-/// are dropped. Returns `None` if too little is left.
+/// Returns a slug of at most `length` characters for a title, transliterated to `a-z0-9`; other characters become `-`
+/// or are dropped. Returns `None` if the rest is too short.
 pub fn slug_of(title: &str, length: usize) -> Option<String> {
     let mut slug = String::new();
     for c in title.nfkd().flat_map(char::to_lowercase) {
@@ -93,7 +93,7 @@ pub fn slug_of(title: &str, length: usize) -> Option<String> {
             'þ' => slug.push_str("th"),
             'ı' => slug.push('i'),
             '\'' | '’' => {}
-            // Accents, split off by NFKD.
+            // NFKD separates accents from their letters.
             c if unicode_normalization::char::is_combining_mark(c) => {}
             _ if slug.ends_with('-') => {}
             _ => slug.push('-'),

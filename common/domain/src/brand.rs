@@ -1,8 +1,8 @@
-//! Workspaces, users and brands. A plan belongs to a workspace, a user and a brand to one workspace; a brand has members.
+//! Workspaces, users and brands. A workspace has a plan, users and brands; a brand has members.
 
 use chrono::{DateTime, Utc};
 
-/// The maximum number of brands of a workspace on any plan: the list of brands is one response.
+/// The maximum number of brands of a workspace on any plan. The list of brands is not paginated.
 pub const MAX_BRANDS: u64 = 1_000;
 
 #[derive(Clone, Debug, sqlx_macros::FromRow)]

@@ -1,7 +1,7 @@
 //! The data about each platform that API clients see: one [`Descriptor`] each, in the order of [`Platform::ALL`].
 //!
-//! The numbers are the platforms' own, from the documentation named beside each. For a limit that an instance or a site
-//! sets for itself, the software's default is used.
+//! The numbers come from the documentation of the platforms, which is named at each. If servers or sites set a limit
+//! themselves, the default of the software is used.
 //!
 //! **To add a platform:** add its row to [`CATALOGUE`], at the position of its variant in [`Platform`].
 
@@ -22,8 +22,9 @@ pub fn all() -> &'static [Descriptor] {
     &CATALOGUE
 }
 
-/// Returns how many posts per day (any 24 hours) a platform accepts on one account, if known: Instagram and Threads,
-/// content publishing limits; TikTok, posts through an application; LinkedIn, Pinterest and Facebook, safe values.
+/// Returns the maximum number of posts that a platform accepts on one account within 24 hours, if it is known.
+/// Instagram and Threads: content publishing limits. TikTok: posts through an application. LinkedIn, Pinterest and
+/// Facebook: safe values.
 pub const fn daily_posts(platform: Platform) -> Option<u32> {
     match platform {
         Platform::Instagram => Some(50),
@@ -139,8 +140,8 @@ const TELEGRAM: Descriptor = by_credentials(
     },
 );
 
-/// Lexicons `app.bsky.feed.post` (maxGraphemes 300, maxLength 3000) and `app.bsky.embed.images` (4; 2,000,000 bytes,
-/// but the guides still state 1,000,000). The lexicon does not limit alt texts; Bluesky's application does.
+/// Lexicons `app.bsky.feed.post` (maxGraphemes 300, maxLength 3000) and `app.bsky.embed.images` (4 images of 2,000,000
+/// bytes, but the guides state 1,000,000). The lexicon does not limit alt texts; Bluesky's application does.
 const BLUESKY: Descriptor = by_credentials(
     Platform::Bluesky,
     "Bluesky",
@@ -159,7 +160,7 @@ const BLUESKY: Descriptor = by_credentials(
     },
 );
 
-/// WordPress sets no limit; 100,000 is ours. The first image is the featured one, the others form a gallery.
+/// WordPress sets no limit; 100,000 is ours. The first image is the featured image, the others form a gallery.
 const WORDPRESS: Descriptor = by_credentials(
     Platform::Wordpress,
     "WordPress",
@@ -212,7 +213,7 @@ const SANDBOX: Descriptor = by_credentials(
 );
 
 /// The defaults of Mastodon's `/api/v2/instance`; each server may set others ([`crate::limits`]). Mastodon counts
-/// graphemes, every URL as 23, and `@user@host` as `@user`. It refuses a GIF above 1280 × 720 pixels.
+/// graphemes, every URL as 23, and `@user@host` as `@user`. It rejects a GIF with more than 1280 × 720 pixels.
 const MASTODON: Descriptor = by_page(
     Platform::Mastodon,
     "Mastodon",
@@ -280,7 +281,7 @@ const INSTAGRAM: Descriptor = by_page(
     },
 );
 
-/// Threads API, posts: 500 characters, an emoji counting as its UTF-8 bytes; a carousel of 2 to 20 pictures.
+/// Threads API, posts: 500 characters, where an emoji counts as its UTF-8 bytes; a carousel of 2 to 20 images.
 const THREADS: Descriptor = by_page(
     Platform::Threads,
     "Threads",
@@ -314,9 +315,9 @@ const TWITTER: Descriptor = by_page(
     },
 );
 
-/// LinkedIn, Posts API and "little text format": characters that must be escaped count twice. MultiImage and Images API:
-/// 2 to 20 pictures, fewer than 36,152,320 pixels, GIFs of at most 250 frames, alt texts of at most 4,086 characters. The
-/// inbox and the figures are those of pages.
+/// LinkedIn, Posts API and "little text format": characters that must be escaped count twice. MultiImage and Images
+/// API: 2 to 20 images, fewer than 36,152,320 pixels, GIFs of at most 250 frames, alt texts of at most 4,086
+/// characters. Only pages have an inbox and metrics.
 const LINKEDIN: Descriptor = by_page(
     Platform::Linkedin,
     "LinkedIn",
@@ -335,8 +336,8 @@ const LINKEDIN: Descriptor = by_page(
     },
 );
 
-/// Pinterest v5, pins: the text is the description; the title (100) is an option. Pictures sent with the pin are JPEG
-/// or PNG.
+/// Pinterest v5, pins: the text is the description; the title (100) is an option. Images that are sent with the pin are
+/// JPEG or PNG.
 const PINTEREST: Descriptor = by_page(
     Platform::Pinterest,
     "Pinterest",
@@ -381,7 +382,7 @@ const GOOGLE_BUSINESS: Descriptor = by_page(
     },
 );
 
-/// Reddit, `/api/submit`: a text (40,000), a link, a picture or a gallery of up to 20.
+/// Reddit, `/api/submit`: a text (40,000), a link, an image or a gallery of up to 20.
 const REDDIT: Descriptor = by_page(
     Platform::Reddit,
     "Reddit",

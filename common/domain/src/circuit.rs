@@ -1,22 +1,22 @@
-//! The health of a webhook endpoint, and how many concurrent attempts it may have.
+//! The circuit breaker of a webhook endpoint, which limits its concurrent attempts.
 //!
 //! ```text
-//!            ten strikes in a row
+//!           ten consecutive strikes
 //!   closed ───────────────────────> open      at most four attempts at once; after a failure none for 1 s, 2 s, … 30 s
 //!      ▲                              │
-//!      └────── a fast success ────────┘
+//!      └────── a quick success ───────┘
 //! ```
-//! A strike is an attempt that failed or that succeeded slowly: both occupy a connection that other endpoints could
-//! use. Deliveries that wait for an open circuit use up no attempts. The attempts that are let through find out when
-//! the endpoint has recovered.
+//! A strike is an attempt that failed or succeeded slowly: both occupy a connection that other endpoints could use.
+//! Deliveries that wait for an open circuit use no attempts. The few attempts that are made show when the endpoint has
+//! recovered.
 
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_base::backoff::{self, ExponentialBuilder};
 
-/// Consecutive strikes that open the circuit. More than the attempts of one delivery, so that a single failing delivery
-/// keeps its retry times.
+/// The number of consecutive strikes that opens the circuit. It is more than the attempts of one delivery, so that a
+/// single failing delivery keeps its retry times.
 pub const OPENS_AT: i32 = 10;
 /// Maximum number of concurrent attempts while the circuit is open.
 pub const MAX_OPEN_ATTEMPTS: i64 = 4;
@@ -26,7 +26,7 @@ pub const SLOW: Duration = Duration::from_secs(5);
 /// The pauses of an open circuit.
 const PAUSES: ExponentialBuilder = backoff::exponential(Duration::from_secs(1), Duration::from_secs(30));
 
-/// The result of one attempt, for judging its endpoint.
+/// The result of an attempt, as far as the circuit depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CircuitVerdict {
     Quick,
@@ -53,7 +53,7 @@ pub enum Circuit {
 /// The health of an endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct Health {
-    /// The first failure since the last success.
+    /// The time of the first failure since the last success.
     pub failing_since: Option<DateTime<Utc>>,
     /// Consecutive strikes.
     pub strikes: i32,
@@ -74,7 +74,7 @@ impl Health {
         if self.strikes < OPENS_AT { Circuit::Closed } else { Circuit::Open }
     }
 
-    /// Returns how long an open circuit lets no attempt through after a failure.
+    /// Returns the pause after a failure while the circuit is open; `None` if there is none.
     pub fn pause(self) -> Option<TimeDelta> {
         let failed = self.circuit() == Circuit::Open && self.failing_since.is_some();
         failed.then(|| backoff::pause_after(self.strikes - OPENS_AT + 1, PAUSES))

@@ -1,25 +1,25 @@
-//! Content plans: posts that are planned but not created yet. An item becomes a post once; deleting that post frees the
-//! item.
+//! Content plans: posts that are planned but not created yet. An item becomes one post; if that post is deleted,
+//! another one can be created from the item.
 
 use chrono::{DateTime, NaiveDate, Utc};
 
 crier_base::text_enum! {
-    /// Whether an item has a post. It is derived from the post, and not stored.
+    /// Whether an item has a post. Not stored.
     pub enum ItemStatus { Planned = "planned", Scheduled = "scheduled" }
 }
 
 crier_base::text_enum! {
-    /// What is made of an item: a post at its time, a draft, or a post that waits for approval.
+    /// What an item becomes: a post at its time, a draft, or a post pending approval.
     pub enum Destination { Calendar = "calendar", Draft = "draft", Approval = "approval" }
 }
 
-/// Maximum number of plans of a brand. The list is not paginated; this and [`MAX_BRAND_ITEMS`] bound it.
+/// Maximum number of plans of a brand. The list is not paginated; this and [`MAX_BRAND_ITEMS`] limit it.
 pub const MAX_PLANS: usize = 100;
 /// Maximum number of items of a plan.
 pub const MAX_ITEMS: usize = 1_000;
 /// Maximum number of items of all plans of a brand together.
 pub const MAX_BRAND_ITEMS: usize = 5_000;
-/// Maximum total size of the titles and contents of a plan's items, in bytes: a plan is returned whole.
+/// Maximum total size of the titles and contents of a plan's items, in bytes: one response contains a whole plan.
 pub const MAX_TEXT: usize = 1 << 20;
 
 #[derive(Clone, Debug, sqlx_macros::FromRow)]
@@ -41,13 +41,13 @@ pub struct PlanItem {
     pub title: String,
     pub content: Option<String>,
     pub planned_at: Option<DateTime<Utc>>,
-    /// The post made from it, unless that was deleted.
+    /// The post that was created from the item, unless it was deleted.
     pub post_id: Option<i64>,
     pub created_at: DateTime<Utc>,
     pub updated_at: DateTime<Utc>,
 }
 
-/// An item in a list: without its content.
+/// An item without its content, for lists.
 #[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct PlanItemHead {
     pub id: i64,
@@ -59,7 +59,7 @@ pub struct PlanItemHead {
     pub updated_at: DateTime<Utc>,
 }
 
-/// The sizes of a plan that are limited.
+/// The size of a plan, which is limited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PlanSize {
     pub items: usize,
@@ -84,7 +84,7 @@ impl PlanItem {
 }
 
 impl ItemStatus {
-    /// Returns the status, derived from the item's post.
+    /// Returns the status of an item with this post.
     pub const fn of(post_id: Option<i64>) -> Self {
         if post_id.is_some() { Self::Scheduled } else { Self::Planned }
     }

@@ -1,8 +1,8 @@
 //! The inbox: conversations with people on a platform, and their messages.
 //!
-//! A `dm` conversation is one person on one account; a `comment` or `mention` conversation is one thread. An account
-//! that is in several brands has a conversation in each of them, with a copy of the messages: status, assignee, tags
-//! and what is unread are the brand's own.
+//! A `dm` conversation contains the messages of one person on one account; a `comment` or `mention` conversation
+//! contains one thread. An account of several brands has a conversation in each of them, with its own copy of the
+//! messages: status, assignee, tags and unread count belong to the brand.
 
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
@@ -21,7 +21,7 @@ crier_base::text_enum! {
 }
 
 impl ConversationStatus {
-    /// Returns the status after a new message of the other side.
+    /// Returns the status after an inbound message.
     pub const fn after_inbound(self) -> Self {
         match self {
             Self::Snoozed | Self::Resolved => Self::Open,
@@ -35,12 +35,12 @@ crier_base::text_enum! {
 }
 
 crier_base::text_enum! {
-    /// `received` is of what was read from the platform, also of what the account said elsewhere; the others are of
-    /// replies.
+    /// `received`: read from the platform, including messages that the account sent outside of Crier. The others are
+    /// the statuses of replies.
     pub enum MessageStatus { Received = "received", Pending = "pending", Sent = "sent", Failed = "failed" }
 }
 
-/// The maximum length of a stored message, in characters. A longer one is cut.
+/// The maximum length of a stored message, in characters. Longer ones are truncated.
 pub const MAX_BODY: usize = 20_000;
 /// The maximum length of the preview, in characters.
 pub const MAX_PREVIEW: usize = 200;
@@ -63,7 +63,7 @@ pub struct Conversation {
     pub snoozed_until: Option<DateTime<Utc>>,
     pub last_message_at: DateTime<Utc>,
     pub last_inbound_at: Option<DateTime<Utc>>,
-    /// The post of the brand that is commented.
+    /// The brand's post that the comments are about.
     pub post_id: Option<i64>,
     pub created_at: DateTime<Utc>,
     pub updated_at: DateTime<Utc>,
@@ -87,13 +87,13 @@ pub struct Message {
     pub status: MessageStatus,
     pub sent_at: DateTime<Utc>,
     pub author_user_id: Option<i64>,
-    /// The start of a call whose outcome is not known.
+    /// The start of a call whose outcome is unknown.
     pub call_started_at: Option<DateTime<Utc>>,
     pub attempts: i32,
     pub next_attempt_at: Option<DateTime<Utc>>,
     pub created_at: DateTime<Utc>,
     pub updated_at: DateTime<Utc>,
-    /// When it was seen that it had been deleted at the platform; it has no text then.
+    /// When Crier noticed that the message was deleted at the platform. Then it has no text.
     pub deleted_at: Option<DateTime<Utc>>,
     pub external_id: Option<String>,
     pub author_name: Option<String>,
@@ -113,30 +113,30 @@ pub struct Participant {
     pub avatar_url: Option<String>,
 }
 
-/// What a thread is about: a post of the account.
+/// The subject of a thread: a post of the account.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Subject {
     pub external_id: String,
     pub url: Option<String>,
 }
 
-/// A message as the platform shows it, with the thread that it belongs to.
+/// A message as read from the platform, with its thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchedMessage {
-    /// Unique in the account, over all its streams. The same message has the same id each time.
+    /// Unique within the account, across all its streams, and the same each time the message is read.
     pub external_id: String,
     pub kind: ConversationType,
     /// The same for all messages of a thread.
     pub thread_id: String,
     pub direction: MessageDirection,
-    /// The other side of the thread; `None` if this message does not name it.
+    /// The other person in the thread; `None` if this message does not name that person.
     pub participant: Option<Participant>,
     pub subject: Option<Subject>,
     pub author_name: Option<String>,
-    /// Plain text. A later one under the same id replaces it.
+    /// Plain text. A text that is read later for the same id replaces it.
     pub body: String,
     pub sent_at: DateTime<Utc>,
-    /// What the connector needs to answer the thread after this message.
+    /// The data that the connector needs to reply to this message.
     pub reply_context: Map<String, Value>,
 }
 
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_new_message_opens_what_rests_but_not_spam() {
+    fn an_inbound_message_reopens_a_conversation_unless_it_is_spam() {
         let after: Vec<_> = ConversationStatus::ALL.iter().map(|status| status.after_inbound().as_str()).collect();
         assert_eq!(after, ["open", "assigned", "open", "open", "spam"]);
     }

@@ -1,11 +1,11 @@
 //! The events that an endpoint can subscribe to, each with a description and a sample payload.
 //!
-//! **To add one:** its variant with its name, and its arms in [`EventName::description`] and [`EventName::sample`].
+//! **To add one:** add its variant with its name, and its arms in [`EventName::description`] and [`EventName::sample`].
 
 use serde_json::{Value, json};
 
 crier_base::text_enum! {
-    /// What happened, as it stands in an endpoint's `events`, in the envelope and in `X-Webhook-Event`.
+    /// The name of an event, as in an endpoint's `events`, in the envelope and in `X-Webhook-Event`.
     pub enum EventName {
         PostPublished = "post.published",
         PostFailed = "post.failed",
@@ -25,7 +25,7 @@ crier_base::text_enum! {
 }
 
 impl EventName {
-    /// Returns one sentence for the list of events.
+    /// Returns the description in the list of events: one or two sentences.
     pub const fn description(self) -> &'static str {
         match self {
             Self::PostPublished => "A post was published on an account. Sent once for each account of the post.",

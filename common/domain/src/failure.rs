@@ -1,11 +1,12 @@
-//! Why an operation on a platform failed, as clients see it (`error` of a target, `last_error` of an account).
+//! The failure of an operation on a platform, as clients see it (`error` of a target, `last_error` of an account).
 
 use serde::{Deserialize, Serialize};
 
 use super::untrusted::{self, MAX_CODE, MAX_MESSAGE};
 
 crier_base::text_enum! {
-    /// What kind of failure it is. The category alone decides whether it is tried again (contract, section 3, Post).
+    /// The category of a failure. Only the category decides whether the operation is retried (contract, section 3,
+    /// Post).
     pub enum Category {
         RateLimited = "rate_limited",
         Network = "network",
@@ -23,22 +24,22 @@ crier_base::text_enum! {
 }
 
 impl Category {
-    /// Returns whether the service retries automatically.
+    /// Returns whether Crier retries automatically.
     pub const fn is_retryable(self) -> bool {
         matches!(self, Self::RateLimited | Self::Network | Self::PlatformError | Self::Media | Self::Internal)
     }
 }
 
-/// The code of a call that fails, whatever it sends, until the operator changes something.
+/// The code of calls that fail until the operator changes something, regardless of what they send.
 const MISCONFIGURED: &str = "misconfigured";
 
-/// A failure in words for clients. Never contains a secret, a header or a raw body of the platform; text from the
+/// A failure, for clients. It never contains a secret, a header or an unmodified body from the platform; text from the
 /// platform is reduced to one line of limited length.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// A stable code of ours: `account_expired`, `platform_rejected`, `text_too_long`…
+    /// Our stable code: `account_expired`, `platform_rejected`, `text_too_long`…
     pub code: String,
-    /// One sentence for a person, with what to do if there is something to do.
+    /// What is wrong and, if possible, what to do.
     pub message: String,
     pub category: Category,
     /// The platform's own code, verbatim (`403`, `InvalidSwap`, `rest_cannot_create`), at most 100 characters.
@@ -46,7 +47,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Creates a failure whose code is its category's word.
+    /// Creates a failure whose code is the name of its category.
     pub fn of(category: Category, message: impl Into<String>) -> Self {
         let message = untrusted::line(&message.into(), MAX_MESSAGE);
         Self { code: category.as_str().to_owned(), message, category, platform_code: None }
@@ -62,7 +63,7 @@ impl Failure {
         Self::with_code(Category::RateLimited, MISCONFIGURED, message)
     }
 
-    /// Returns whether the operator has to change something first.
+    /// Returns whether the operator must change something first.
     pub fn waits_for_operator(&self) -> bool {
         self.code == MISCONFIGURED
     }
@@ -73,7 +74,7 @@ impl Failure {
         self
     }
 
-    /// Returns the failure with all texts cleaned and shortened for storage.
+    /// Returns the failure with all texts sanitized and shortened for storage.
     pub fn checked(self) -> Self {
         Self {
             code: untrusted::line(&self.code, MAX_CODE),
@@ -83,7 +84,7 @@ impl Failure {
         }
     }
 
-    /// Returns the failure without any text from outside; stored if the database rejects the original.
+    /// Returns the failure without any text from outside. It is stored if the database rejects the original.
     pub fn without_details(&self) -> Self {
         Self::of(self.category, "The platform's error message could not be stored.")
     }

@@ -17,10 +17,10 @@ use crier_base::backoff;
 
 crier_base::text_enum! {
     pub enum FeedType {
-        /// Any RSS, RDF included.
+        /// Any version of RSS, including RDF.
         Rss = "rss",
         Atom = "atom",
-        /// A site of WordPress, or its feed.
+        /// A WordPress site or its feed.
         Wordpress = "wordpress",
         Json = "json",
     }
@@ -34,13 +34,13 @@ crier_base::text_enum! {
 pub const MAX_FEED_NAME: usize = 120;
 /// Maximum number of feeds of a brand: each is fetched every 15 minutes.
 pub const MAX_FEEDS: usize = 100;
-/// The newest articles of a feed that are kept.
+/// Maximum number of articles of a feed; older ones are deleted.
 pub const MAX_ARTICLES: usize = 200;
-/// Interval between successful fetches.
+/// Interval between fetches of a feed that does not fail.
 pub const FETCH_INTERVAL: Duration = Duration::from_mins(15);
-/// Maximum wait between fetches of a failing feed.
+/// Maximum interval between fetches of a failing feed.
 pub const MAX_FETCH_INTERVAL: Duration = Duration::from_hours(24);
-/// Article dates before this are placeholders of programs that have no date.
+/// Earlier dates of articles are placeholders of programs that have no date.
 pub const MIN_ARTICLE_DATE: DateTime<Utc> = DateTime::from_timestamp_nanos(86_400_000_000_000);
 
 #[derive(Clone, Debug, sqlx_macros::FromRow)]
@@ -48,7 +48,7 @@ pub struct Feed {
     pub id: i64,
     pub brand_id: i64,
     pub name: String,
-    /// The name was set by a user; otherwise it follows the feed's own title.
+    /// Whether a user set the name. Otherwise it is the feed's own title.
     pub named: bool,
     /// As entered by the user.
     pub url: String,
@@ -56,7 +56,7 @@ pub struct Feed {
     pub kind: FeedType,
     pub status: FeedStatus,
     pub version: i64,
-    /// The feed's address: `url` itself, or the one that the page there links to.
+    /// The feed's URL: `url` itself, or the one that the page there links to.
     pub found_url: Option<String>,
     /// The URL that `etag` and `last_modified` belong to.
     pub validator_url: Option<String>,
@@ -95,7 +95,7 @@ pub struct Article {
     pub guid: String,
     pub title: Option<String>,
     pub url: Option<String>,
-    /// Sanitised HTML.
+    /// Sanitized HTML.
     pub summary: Option<String>,
     pub author: Option<String>,
     pub image_url: Option<String>,
@@ -107,7 +107,7 @@ pub struct Article {
 /// An article parsed from a feed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct FoundArticle {
-    /// The feed's own id for it, else its link, else a hash of its content.
+    /// The feed's own id for the article, or else its link, or else a hash of its content.
     pub guid: String,
     pub title: Option<String>,
     pub url: Option<String>,
@@ -128,13 +128,13 @@ pub struct KnownArticle {
     pub digest: String,
 }
 
-/// Returns the time of the next fetch after `failures` consecutive failures: 15 minutes, doubled with each failure
-/// after the first, up to a day. `random`, in `[0, 1)`, adds jitter of a tenth to both sides, so that feeds created
-/// together spread out. A later `retry_after` of the server is respected, up to a day.
+/// Returns the time of the next fetch after `failures` consecutive failures: after 15 minutes, doubled with each
+/// failure after the first, up to a day. `random`, in `[0, 1)`, adds jitter of ± 10 %, so that feeds that were added
+/// together are not fetched together. A later `retry_after` of the server is respected, up to a day.
 pub fn next_fetch(failures: i32, retry_after: Option<DateTime<Utc>>, now: DateTime<Utc>, random: f64) -> DateTime<Utc> {
     let wait = backoff::pause_after(failures, backoff::exponential(FETCH_INTERVAL, MAX_FETCH_INTERVAL));
     let at = now + backoff::jitter(wait, 0.1, random);
-    retry_after.map_or(at, |asked| at.max(asked.min(now + MAX_FETCH_INTERVAL)))
+    retry_after.map_or(at, |retry_after| at.max(retry_after.min(now + MAX_FETCH_INTERVAL)))
 }
 
 #[cfg(test)]
@@ -150,8 +150,8 @@ mod tests {
         let all: Vec<i64> = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 50, i32::MAX].iter().map(|n| minutes(*n, 0.5)).collect();
         assert_eq!(all, [15, 15, 30, 60, 120, 240, 480, 960, 1440, 1440, 1440, 1440]);
         assert_eq!((minutes(0, 0.0), minutes(0, 1.0)), (13, 16));
-        let asked = |minutes| (next_fetch(1, Some(now + TimeDelta::minutes(minutes)), now, 0.5) - now).num_minutes();
-        assert_eq!([asked(1), asked(60), asked(100_000)], [15, 60, 1440]);
+        let after = |minutes| (next_fetch(1, Some(now + TimeDelta::minutes(minutes)), now, 0.5) - now).num_minutes();
+        assert_eq!([after(1), after(60), after(100_000)], [15, 60, 1440]);
     }
 
     #[test]

@@ -8,9 +8,9 @@
 //!      │ └─────────> cancelled <┘                        │
 //!      └────────────────────── retry ────────────────────┘
 //! ```
-//! `fence` increases by one at each claim. A settle must name the fence of its claim, so a worker that was frozen past
-//! its lease changes nothing when it resumes. A ready job over its lane's cap is `waiting`: it takes no worker slot and
-//! is not polled; a job that leaves the lane wakes the next one.
+//! `fence` increases by one at each claim. A settle must name the fence of its claim, so a worker that was frozen
+//! beyond its lease changes nothing when it resumes. A ready job over its lane's cap is `waiting`: it occupies no
+//! worker slot and is not polled; a job that leaves the lane wakes the next one.
 //!
 //! [`crier_jobs`] explains how to add a kind.
 
@@ -32,29 +32,30 @@ crier_base::text_enum! {
     }
 }
 
-/// A crash counts against every job that ran in the process; after the third crash the job is dead, reason `poison`.
+/// A crash counts against every job that ran in the process. After its third crash a job is dead, with the reason
+/// `poison`.
 pub const MAX_CRASHES: i32 = 3;
 
 /// How long a claim is valid without a heartbeat.
 pub const LEASE: TimeDelta = TimeDelta::seconds(30);
 
-/// A job to be enqueued.
+/// A job to enqueue.
 #[derive(Clone, Debug)]
 pub struct NewJob {
     pub kind: JobKind,
     pub subject_id: i64,
     pub lane: Option<String>,
-    /// The workspace whose cap it counts towards.
+    /// The workspace whose limit the job counts against.
     pub workspace_id: Option<i64>,
-    /// Higher runs first.
+    /// Jobs with a higher priority run first.
     pub priority: i32,
     pub run_at: DateTime<Utc>,
-    /// The request's id, so that one log search finds everything that belongs to it.
+    /// The id of the request that caused the job, so that one log search finds everything that belongs to the request.
     pub trace: Option<String>,
 }
 
 impl NewJob {
-    /// Creates a job that runs at `run_at`, or at once if that is not in the future.
+    /// Creates a job that runs at `run_at`, or immediately if that is not in the future.
     pub fn new(kind: JobKind, subject_id: i64, run_at: DateTime<Utc>) -> Self {
         Self { kind, subject_id, lane: None, workspace_id: None, priority: 0, run_at, trace: None }
     }
@@ -125,16 +126,16 @@ pub struct Claimed {
     pub max_attempts: i32,
     pub crashes: i32,
     pub fence: i64,
-    /// The worker that claimed it. If a power loss undoes a claim, the next claim gets the same fence; this field
-    /// distinguishes the two.
+    /// The worker that claimed the job. If a power failure undoes a claim, the next claim gets the same fence, and this
+    /// field distinguishes the two.
     pub worker: String,
     pub run_at: DateTime<Utc>,
     pub trace: Option<String>,
 }
 
 impl Claimed {
-    /// Returns whether one more crash makes it dead. Other jobs in the process may have caused its crashes, so it now
-    /// runs alone.
+    /// Returns whether one more crash makes the job dead. Such a job runs alone, because other jobs in the process may
+    /// have caused its crashes.
     pub fn is_suspect(&self) -> bool {
         self.crashes >= MAX_CRASHES - 1
     }
@@ -144,9 +145,9 @@ impl Claimed {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Done,
-    /// Run again at this time; with the error, or an empty text if there was none.
+    /// Run again at this time. The text is the error, or empty if there was none.
     RetryAt(DateTime<Utc>, String),
-    /// Do not retry; with the reason, for the operator.
+    /// Do not retry. The text is the reason, for the operator.
     Abort(String),
     /// The subject was deleted or no longer needs the job.
     Cancelled(String),
@@ -162,20 +163,20 @@ pub struct JobAttempt {
     pub error: Option<String>,
 }
 
-/// A job id to publish to the notifier after the commit.
+/// The id of a job to send through the notifier after the commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JobNotification {
     pub kind: JobKind,
     pub id: i64,
 }
 
-/// Wakes workers. Called after each commit that made jobs ready. It may fail or lose an id: the row is authoritative,
-/// and the dispatcher notifies again. Never blocks.
+/// Sends the ids of ready jobs to the workers, after each commit that made jobs ready. It never blocks. It may fail or
+/// lose an id: the row is authoritative, and the scheduler sends the id again.
 pub trait JobNotifier: Send + Sync {
     fn notify(&self, notifications: &[JobNotification]);
 }
 
-/// A notifier that does nothing: for commands, whose jobs the dispatcher finds.
+/// A notifier that does nothing. Commands use it: the scheduler sends the notifications for their jobs.
 #[derive(Debug, Default)]
 pub struct NoopNotifier;
 

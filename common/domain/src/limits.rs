@@ -1,4 +1,4 @@
-//! The limits of one account, where each server sets its own: Mastodon and the servers that implement its API.
+//! The limits of an account at platforms where each server sets its own: Mastodon and servers that implement its API.
 
 use std::array;
 use std::borrow::Cow;
@@ -12,15 +12,15 @@ use super::platform::{Capabilities, Descriptor, MediaRules, TextRules, TextUnit}
 /// How often a server's limits are read.
 const INTERVAL: TimeDelta = TimeDelta::days(1);
 
-/// The types of pictures that Crier sends.
+/// The types of images that Crier sends.
 pub const IMAGE_TYPES: [&str; 4] = ["image/jpeg", "image/png", "image/gif", "image/webp"];
-/// Each set of these types, at the index whose bits are the positions of its types.
+/// All sets of these types. The bits of a set's index are the positions of its types.
 static TYPE_SETS: LazyLock<[Vec<&str>; 1 << IMAGE_TYPES.len()]> = LazyLock::new(|| {
     let has = |set: usize, position: usize| (set >> position) & 1 == 1;
     array::from_fn(|set| (0..IMAGE_TYPES.len()).filter(|at| has(set, *at)).map(|at| IMAGE_TYPES[at]).collect())
 });
 
-/// The limits that an account's server states. `None`: it states none, and the platform's default applies.
+/// The limits that an account's server states. If one is `None`, the platform's default applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AccountLimits {
@@ -37,39 +37,41 @@ pub struct AccountLimits {
     pub max_image_bytes: Option<u64>,
     /// The maximum of width times height.
     pub max_image_pixels: Option<u64>,
-    /// The types of files that the server takes; empty: it does not say.
+    /// The types of files that the server accepts; empty if it does not state them.
     pub mime_types: Vec<String>,
 }
 
 impl AccountLimits {
-    /// Returns whether it is time to read the limits again.
+    /// Returns whether the limits must be read again.
     pub fn is_outdated(&self, now: DateTime<Utc>) -> bool {
         now - self.read_at >= INTERVAL
     }
 
-    /// Returns whether the server counts as Mastodon does: each URL the same, and of a mention the name alone. Others
-    /// state a length for URLs, too, and count all of a text.
-    fn shortens(&self) -> bool {
+    /// Returns whether the server counts texts as Mastodon does: each URL with the same length, and of a mention only
+    /// the name. Other servers also state a length for URLs, but count them in full.
+    fn counts_like_mastodon(&self) -> bool {
         self.software.as_deref().is_none_or(|name| name == "mastodon")
     }
 
     fn text(&self, rules: TextRules) -> TextRules {
         let max = self.max_characters.or(rules.max);
         match self.software.as_deref() {
-            _ if self.shortens() => TextRules { max, url_weight: self.url_length.or(rules.url_weight), ..rules },
+            _ if self.counts_like_mastodon() => {
+                TextRules { max, url_weight: self.url_length.or(rules.url_weight), ..rules }
+            }
             Some("pleroma" | "akkoma") => TextRules { max, url_weight: None, ..rules },
             _ => TextRules { max, unit: TextUnit::Characters, url_weight: None, ..rules },
         }
     }
 
     fn media(&self, rules: &MediaRules) -> MediaRules {
-        let is_taken =
-            |kind: &str| rules.mime_types.contains(&kind) && self.mime_types.iter().any(|taken| taken == kind);
-        let taken = IMAGE_TYPES.iter().rev().fold(0, |set, kind| (set << 1) | usize::from(is_taken(kind)));
+        let is_accepted =
+            |kind: &str| rules.mime_types.contains(&kind) && self.mime_types.iter().any(|accepted| accepted == kind);
+        let accepted = IMAGE_TYPES.iter().rev().fold(0, |set, kind| (set << 1) | usize::from(is_accepted(kind)));
         MediaRules {
             max_images: self.max_images.unwrap_or(rules.max_images),
-            // A list without any of them says nothing: so do Pleroma's.
-            mime_types: if taken == 0 { rules.mime_types } else { &TYPE_SETS[taken] },
+            // A list without any of them does not mean that no image is accepted: Pleroma's are like this.
+            mime_types: if accepted == 0 { rules.mime_types } else { &TYPE_SETS[accepted] },
             max_bytes: self.max_image_bytes.or(rules.max_bytes),
             max_pixels: self.max_image_pixels.or(rules.max_pixels),
             max_alt_text: self.max_alt_text.or(rules.max_alt_text),
@@ -121,15 +123,15 @@ mod tests {
     }
 
     #[test]
-    fn a_server_names_the_types_that_it_takes() {
+    fn a_server_states_the_types_that_it_accepts() {
         let mastodon = descriptor(Platform::Mastodon);
-        let taken = |types: &[&str]| {
+        let accepted = |types: &[&str]| {
             let mime_types = types.iter().map(|&kind| kind.to_owned()).collect();
             let limits = AccountLimits { mime_types, ..AccountLimits::default() };
             mastodon.with_limits(Some(&limits)).capabilities.media.mime_types
         };
-        assert_eq!(taken(&["image/png", "video/mp4", "image/jpeg"]), ["image/jpeg", "image/png"]);
-        assert_eq!(taken(&["video/mp4"]), mastodon.capabilities.media.mime_types);
+        assert_eq!(accepted(&["image/png", "video/mp4", "image/jpeg"]), ["image/jpeg", "image/png"]);
+        assert_eq!(accepted(&["video/mp4"]), mastodon.capabilities.media.mime_types);
     }
 
     #[test]

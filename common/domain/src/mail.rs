@@ -1,7 +1,7 @@
-//! A mail that Crier sends.
+//! An email that Crier sends.
 //!
-//! It is `pending` until the mail server has accepted it (`sent`) or its job has failed (`failed`). Running the job of a
-//! failed mail again makes it `pending`.
+//! It is `pending` until the mail server has accepted it (`sent`) or its job has failed (`failed`). If the job of a
+//! failed email runs again, the email is `pending` again.
 
 use chrono::{DateTime, Utc};
 
@@ -13,21 +13,21 @@ crier_base::text_enum! {
 #[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct Mail {
     pub id: i64,
-    /// The user on whose behalf it is sent; the recipient may be someone else.
+    /// The user on whose behalf the email is sent; the recipient may be someone else.
     pub user_id: i64,
     pub recipient: String,
     pub subject: String,
     pub body_text: String,
-    /// Created once, with the row, and used for every attempt: mail programs can recognise duplicates.
+    /// Created with the row and used for every attempt, so that mail programs recognize duplicates.
     pub message_id: String,
     pub status: MailStatus,
-    /// Why it failed or has to wait.
+    /// Why the email failed or must wait.
     pub error: Option<String>,
     pub created_at: DateTime<Utc>,
     pub sent_at: Option<DateTime<Utc>>,
     pub body_html: Option<String>,
     pub unsubscribe_url: Option<String>,
-    /// The report delivery that it is about.
+    /// The report delivery that the email announces.
     pub delivery_id: Option<i64>,
     /// Whether the delivery's file is attached.
     pub has_file: bool,

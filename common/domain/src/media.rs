@@ -7,13 +7,13 @@
 //!                   a run begins             stored
 //!  import:  pending ────────────> processing ────> completed
 //!            ^ │ ^──── retry ──────┘ │
-//!            │ └───────> failed <────┘      (final error, no attempts left, given up)
+//!            │ └───────> failed <────┘      (final error, no attempts left, aborted)
 //!            └─ by the operator ─┘
 //! ```
 //! An import whose run crashed stays `processing` until the next run starts.
 //!
-//! A file is bytes in the storage; an asset is a brand's reference to a file. The same bytes uploaded twice are two
-//! assets of one file.
+//! A file is bytes in the storage; an asset is a brand's reference to a file. If the same bytes are uploaded twice,
+//! they are two assets of one file.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -21,28 +21,28 @@ use serde::{Deserialize, Serialize};
 use super::untrusted::{self, MAX_MESSAGE};
 
 crier_base::text_enum! {
-    /// What an asset is for.
+    /// The purpose of an asset.
     pub enum AssetType { Image = "image", Icon = "icon", Logo = "logo" }
 }
 
 crier_base::text_enum! {
-    /// What is done with a file's bytes.
+    /// The state of a file in the storage.
     pub enum FileState {
-        /// They are being brought in.
+        /// Its bytes are being written.
         Reserved = "reserved",
         Stored = "stored",
-        /// They are to be taken away.
+        /// Its bytes will be deleted.
         Deleting = "doomed",
     }
 }
 
 crier_base::text_enum! {
-    /// The pictures that are taken, by what the bytes are.
+    /// The accepted types of images. The type is detected from the bytes.
     pub enum ImageType { Jpeg = "image/jpeg", Png = "image/png", Gif = "image/gif", Webp = "image/webp" }
 }
 
 impl ImageType {
-    /// Returns the extension of file names.
+    /// Returns the extension of file names, without a dot.
     pub const fn extension(self) -> &'static str {
         match self {
             Self::Jpeg => "jpg",
@@ -52,7 +52,7 @@ impl ImageType {
         }
     }
 
-    /// Returns the type of a file name made by [`ImageType::extension`].
+    /// Returns the type of a file name with an extension of [`ImageType::extension`].
     pub fn of_name(name: &str) -> Option<Self> {
         let (_, extension) = name.rsplit_once('.')?;
         Self::ALL.iter().copied().find(|t| t.extension() == extension)
@@ -94,7 +94,7 @@ pub struct MediaJobTransitionError {
     pub to: MediaJobStatus,
 }
 
-/// A picture of a brand.
+/// An image in a brand's media library.
 #[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct Asset {
     pub id: i64,
@@ -103,7 +103,7 @@ pub struct Asset {
     pub filename: String,
     pub alt_text: Option<String>,
     pub source_url: Option<String>,
-    /// The file's names in the storage.
+    /// The file's name in the storage.
     pub key: String,
     pub thumbnail_key: String,
     pub mime_type: ImageType,
@@ -115,11 +115,11 @@ pub struct Asset {
 }
 
 crier_base::text_enum! {
-    /// Why an import failed, for programs.
+    /// The code of a failed import.
     pub enum MediaErrorCode {
-        /// The address, or one that it redirects to, is not public.
+        /// The URL, or one that it redirects to, is not public.
         BlockedAddress = "blocked_address",
-        /// There was no answer, or not a good one.
+        /// There was no response, or its status was not 2xx.
         HttpError = "http_error",
         UnsupportedMediaType = "unsupported_media_type",
         TooLarge = "too_large",
@@ -129,7 +129,7 @@ crier_base::text_enum! {
     }
 }
 
-/// Why an import, or its last attempt, failed. The message is for people and reveals no internals.
+/// Why an import, or its last attempt, failed. The message is for users and reveals no internals.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MediaError {
     pub code: MediaErrorCode,
@@ -152,9 +152,9 @@ pub struct MediaJob {
     pub source_url: String,
     pub alt_text: Option<String>,
     pub status: MediaJobStatus,
-    /// Null if there is none yet, or it was deleted.
+    /// The imported asset; `None` if there is none yet, or if it was deleted.
     pub media_id: Option<i64>,
-    /// While the import is pending: why the last attempt failed.
+    /// Why the import failed, or why its last attempt failed if it is pending.
     #[sqlx(json(nullable))]
     pub error: Option<MediaError>,
     pub created_at: DateTime<Utc>,

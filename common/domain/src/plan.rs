@@ -1,10 +1,10 @@
-//! The limits of a workspace. A plan is a set of limits and features; [`Plans`] is the set that this installation
-//! offers: the built-in one, or the operator's own from `CRIER_PLANS_FILE`.
+//! The limits of a workspace. A plan is a set of limits and features; [`Plans`] are the plans of this installation: the
+//! built-in ones, or those of `CRIER_PLANS_FILE`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 crier_base::text_enum! {
-    /// What a plan can open. The endpoints under a heading that names one answer only where the plan has it.
+    /// A feature that a plan can include. It makes its endpoints available.
     pub enum Feature {
         BasicAnalytics = "basic_analytics",
         Analytics = "analytics",
@@ -18,7 +18,7 @@ crier_base::text_enum! {
     }
 }
 
-/// The limit if a plan has none: a value for the headers, and a stop for a runaway client.
+/// The limit of plans that set none. The rate limit headers need a value, and it stops a runaway client.
 pub const MAX_REQUESTS_PER_MINUTE: u32 = 1_000_000;
 
 /// The limits of a workspace. `None` is no limit.
@@ -33,7 +33,7 @@ pub struct Plan {
     /// Per month.
     pub ai_credits: Option<u64>,
     pub requests_per_minute: Option<u64>,
-    /// Retention of analytics, in days.
+    /// How far back analytics go, in days.
     pub analytics_days: Option<u64>,
     /// Per UTC day; each recipient counts.
     pub report_mails_per_day: Option<u64>,
@@ -58,7 +58,7 @@ impl Plan {
         self.storage_mib.map(|mib| mib.saturating_mul(1 << 20))
     }
 
-    /// Returns the AI credits left this month after `used`; `None` if there is no limit.
+    /// Returns the AI credits that are left this month if `used` are used; `None` if there is no limit.
     pub fn credits_left(&self, used: i64) -> Option<u64> {
         self.ai_credits.map(|cap| cap.saturating_sub(u64::try_from(used).unwrap_or(0)))
     }
@@ -67,13 +67,13 @@ impl Plan {
         self.features.contains(&feature)
     }
 
-    /// Returns whether a workspace that stores this much may write further texts.
+    /// Returns whether a workspace with this usage may store more texts.
     pub fn has_room_for_texts(&self, stored: StorageUsage) -> bool {
         self.storage_bytes()
             .is_none_or(|cap| stored.texts <= FREE_TEXTS || u64::try_from(stored.total()).unwrap_or_default() < cap)
     }
 
-    /// Creates a plan; limits are in the order of [`Plan::LIMITS`].
+    /// Creates a plan. The limits are in the order of [`Plan::LIMITS`].
     fn built_in(name: &str, limits: [Option<u64>; 8], features: &[Feature]) -> Self {
         let [
             brands,
@@ -100,11 +100,11 @@ impl Plan {
     }
 }
 
-/// A workspace may write texts up to this many bytes, even if its files use all of its storage: a full library of images
-/// does not prevent posts.
+/// The texts that a workspace may always store, in bytes, even if its files use all of its storage: a full media
+/// library does not prevent posts.
 pub const FREE_TEXTS: i64 = 16 << 20;
 
-/// What a workspace stores, in bytes.
+/// The storage that a workspace uses, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StorageUsage {
     /// Images and reports, without thumbnails.
@@ -118,7 +118,7 @@ impl StorageUsage {
         self.files.saturating_add(self.texts)
     }
 
-    /// Returns the total in MiB. Files are rounded up, and texts down: a few posts are not a MiB.
+    /// Returns the total in MiB. Files are rounded up, and texts down, so that a few posts do not count as a MiB.
     pub const fn mib(self) -> i64 {
         whole_mib(self.files) + (self.texts >> 20)
     }
@@ -134,7 +134,7 @@ pub const fn whole_mib(bytes: i64) -> i64 {
 pub struct Plans(BTreeMap<String, Plan>);
 
 impl Plans {
-    /// The plan of a new installation's own workspace.
+    /// The plan of the workspace that the first start creates.
     pub const UNLIMITED: &'static str = "unlimited";
 
     pub fn new(plans: impl IntoIterator<Item = Plan>) -> Self {
@@ -158,7 +158,7 @@ impl Plans {
         self.0.values()
     }
 
-    /// Returns the plans in use that are not in the set; a set must contain them all.
+    /// Returns the plans in use that are not in the set. The set must contain all of them.
     pub fn missing<'a>(&self, in_use: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
         in_use.into_iter().filter(|name| !self.0.contains_key(*name)).collect()
     }

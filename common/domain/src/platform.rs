@@ -1,10 +1,10 @@
-//! The data of a platform: its key, how it is connected, its limits. The code that calls it is in
+//! The data of a platform: its key, its limits, and how its accounts are connected. The code that calls it is in
 //! `common/platforms/src/<name>/`.
 
 use serde::{Deserialize, Serialize};
 
 crier_base::text_enum! {
-    /// Every platform of the contract, in the order in which clients see them.
+    /// All platforms of the contract, in the order in which clients see them.
     pub enum Platform {
         Telegram = "telegram",
         Bluesky = "bluesky",
@@ -27,17 +27,18 @@ crier_base::text_enum! {
 }
 
 crier_base::text_enum! {
-    /// How an account is connected.
+    /// How an account is connected: in the browser, with credentials, or in the browser at a server that is named first
+    /// (Mastodon, Shopify).
     pub enum Mode { Oauth = "oauth", SelfConnect = "self_connect", SelfConnectOauth = "self_connect_oauth" }
 }
 
 crier_base::text_enum! {
-    /// Which endpoint connects it.
+    /// The endpoint that connects an account.
     pub enum ConnectMethod { Credentials = "credentials", AuthorizeUrl = "authorize_url" }
 }
 
 crier_base::text_enum! {
-    /// What a browser connects: what needs no choice (the person's own account), or a page that the person chooses.
+    /// What is connected in a browser: the person's own account, or a page that the person chooses.
     pub enum ConnectTarget { Default = "default", Page = "page" }
 }
 
@@ -46,7 +47,7 @@ crier_base::text_enum! {
 }
 
 crier_base::text_enum! {
-    /// In what a platform counts the length of a text.
+    /// The unit in which a platform counts the length of a text.
     pub enum TextUnit {
         Characters = "characters",
         Graphemes = "graphemes",
@@ -57,7 +58,7 @@ crier_base::text_enum! {
 }
 
 crier_base::text_enum! {
-    /// What the external account is.
+    /// The kind of account at the platform.
     pub enum AccountKind { Profile = "profile", Page = "page", Channel = "channel", Site = "site", Store = "store" }
 }
 
@@ -82,14 +83,15 @@ pub struct TextRules {
     pub unit: TextUnit,
     /// A second limit, in UTF-8 bytes (Bluesky).
     pub max_bytes: Option<u32>,
-    /// The limit for a post with pictures (Telegram's caption).
+    /// The limit for a post with images (Telegram's caption).
     pub max_with_media: Option<u32>,
     /// The length that every URL counts as (X, Mastodon).
     pub url_weight: Option<u32>,
 }
 
-/// The limits of a platform's pictures. A picture over `mime_types`, `max_bytes`, `max_sides`, `max_pixels` or `gif` is
-/// converted and shrunk, and an alt text is cut; what is over the others is rejected. The API publishes the first four.
+/// The limits of a platform's images. An image that exceeds `mime_types`, `max_bytes`, `max_sides`, `max_pixels` or
+/// `gif` is converted and shrunk, and an alt text is cut. Images that exceed other limits are rejected. The API
+/// publishes the first four fields.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MediaRules {
     pub max_images: u32,
@@ -112,12 +114,13 @@ pub struct MediaRules {
     pub min_side: Option<u32>,
     #[serde(skip)]
     pub ratio: Option<RatioRules>,
-    /// The platform downloads them from this installation, which must be reachable from the internet for that.
+    /// Whether the platform downloads images from this installation, which must be reachable from the internet for
+    /// that.
     #[serde(skip)]
     pub downloaded: bool,
 }
 
-/// The limits of a GIF, beyond those of every picture.
+/// The limits of a GIF, in addition to those of every image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GifRules {
     /// Maximum of width times height.
@@ -139,7 +142,7 @@ pub struct RatioRules {
 pub struct Ratio(pub u32, pub u32);
 
 impl RatioRules {
-    /// Returns whether a picture of this size is within both limits.
+    /// Returns whether an image of this size is within both limits.
     pub fn takes(&self, width: u32, height: u32) -> bool {
         let (width, height) = (u64::from(width), u64::from(height));
         let at_least = |r: Ratio| width * u64::from(r.1) >= height * u64::from(r.0);
@@ -164,13 +167,13 @@ pub struct Capabilities {
     pub text: TextRules,
     pub media: MediaRules,
     pub required_options: &'static [&'static str],
-    /// What is read into the inbox; empty: nothing, and the accounts are not looked at.
+    /// The types of conversations that are read into the inbox; if empty, accounts are not synced.
     pub inbox: &'static [ConversationType],
     pub replies: &'static [ConversationType],
     pub analytics: bool,
 }
 
-/// A platform in the list of connectable platforms; `configured` is added by the API.
+/// A platform in the list of platforms. The API adds `configured`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Descriptor {
     pub platform: Platform,
@@ -182,7 +185,8 @@ pub struct Descriptor {
 }
 
 impl Platform {
-    /// Returns whether the platform wants a second application for pages. At others one serves every target.
+    /// Returns whether the platform requires a second application for pages. At others, one application serves every
+    /// target.
     pub const fn has_page_application(self) -> bool {
         matches!(self, Self::Linkedin | Self::Instagram)
     }
@@ -192,14 +196,14 @@ impl Platform {
         matches!(self, Self::Mastodon)
     }
 
-    /// Returns the target whose application serves this one.
+    /// Returns the target whose application serves this target.
     pub const fn application_target(self, target: ConnectTarget) -> ConnectTarget {
         if self.has_page_application() { target } else { ConnectTarget::Default }
     }
 }
 
 impl Descriptor {
-    /// Returns whether an operator registers an application at the platform. At Mastodon's servers Crier does so
+    /// Returns whether the operator must register an application with the platform. At Mastodon servers Crier does so
     /// itself.
     pub fn needs_application(&self) -> bool {
         match self.mode {

@@ -43,7 +43,7 @@ crier_base::text_enum! {
 }
 
 crier_base::text_enum! {
-    /// How one try at a target ended.
+    /// The outcome of an attempt at a target.
     pub enum AttemptOutcome {
         Published = "published",
         Retried = "retried",
@@ -75,7 +75,7 @@ impl PostStatus {
         allowed.then_some(next).ok_or(PostTransitionError { from: self, to: next })
     }
 
-    /// Returns the status of a post whose targets are all terminal; `None` while one is not.
+    /// Returns the status of a post whose targets are all terminal; `None` if one is not.
     pub fn of_targets(targets: &[TargetStatus]) -> Option<Self> {
         let published = targets.iter().filter(|s| **s == TargetStatus::Published).count();
         let failed = targets.iter().filter(|s| **s == TargetStatus::Failed).count();
@@ -88,7 +88,8 @@ impl PostStatus {
     }
 }
 
-/// The status that a post gets when the last of its targets ends: [`PostStatus::of_targets`] for a statement.
+/// The status that a post gets when the last of its targets ends, as in [`PostStatus::of_targets`]. A statement chooses
+/// one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PostEnds {
     pub all_published: PostStatus,
@@ -97,12 +98,12 @@ pub struct PostEnds {
 }
 
 impl PostEnds {
-    /// Returns the statuses for a post that is `now`; fails if the table does not allow one of them.
-    pub fn of(now: PostStatus) -> Result<Self, PostTransitionError> {
+    /// Returns the statuses that can follow `current`; fails if the table does not allow one of them.
+    pub fn of(current: PostStatus) -> Result<Self, PostTransitionError> {
         Ok(Self {
-            all_published: now.to(PostStatus::Published)?,
-            all_failed: now.to(PostStatus::Failed)?,
-            mixed: now.to(PostStatus::PartiallyPublished)?,
+            all_published: current.to(PostStatus::Published)?,
+            all_failed: current.to(PostStatus::Failed)?,
+            mixed: current.to(PostStatus::PartiallyPublished)?,
         })
     }
 }
@@ -126,7 +127,7 @@ pub struct Post {
     pub published_at: Option<DateTime<Utc>>,
     #[sqlx(json)]
     pub media: Vec<i64>,
-    /// Already counted against `posts_per_month`: a post counts once, when it first leaves draft.
+    /// Whether the post was counted against `posts_per_month`: it counts once, when it first leaves draft.
     pub counted: bool,
     pub created_at: DateTime<Utc>,
     pub updated_at: DateTime<Utc>,
@@ -172,10 +173,10 @@ pub struct Target {
     pub media: Option<Vec<i64>>,
     #[sqlx(json)]
     pub options: Map<String, Value>,
-    /// Made by [`crier_platforms::Connector::marker`] and stored before the first call.
+    /// Created by [`crier_platforms::Connector::marker`] and stored before the first call.
     #[sqlx(json(nullable))]
     pub marker: Option<Map<String, Value>>,
-    /// Start of a call whose result is unknown; `None` if the last call's result is known.
+    /// The start of a call whose outcome is unknown; `None` if the outcome of the last call is known.
     pub call_started_at: Option<DateTime<Utc>>,
     pub external_id: Option<String>,
     pub url: Option<String>,
@@ -194,7 +195,7 @@ impl Target {
         id: i64,
         post_id: i64,
         (account_id, platform): (i64, Platform),
-        own: &TargetOverride,
+        overrides: &TargetOverride,
         now: DateTime<Utc>,
     ) -> Self {
         Self {
@@ -203,9 +204,9 @@ impl Target {
             account_id,
             platform,
             status: TargetStatus::Pending,
-            content: own.content.clone(),
-            media: own.media.clone(),
-            options: own.options.clone(),
+            content: overrides.content.clone(),
+            media: overrides.media.clone(),
+            options: overrides.options.clone(),
             marker: None,
             call_started_at: None,
             external_id: None,
@@ -228,7 +229,7 @@ pub struct TargetOverride {
     pub options: Map<String, Value>,
 }
 
-/// One attempt at a target, as listed.
+/// An attempt at a target.
 #[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct Attempt {
     pub id: i64,
@@ -263,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn the_documented_transitions_are_those_allowed() {
+    fn the_documented_transitions_are_the_allowed_ones() {
         let all = || PostStatus::ALL.iter().copied();
         let pairs = all().flat_map(|from| all().map(move |next| (from, next)));
         let allowed: BTreeSet<_> = pairs.filter(|(from, next)| from.to(*next).is_ok()).collect();

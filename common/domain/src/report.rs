@@ -1,4 +1,4 @@
-//! Reports: their widgets, their formats, and the state of an export, which is called a delivery.
+//! Reports: widgets, formats, and the status of an export, which is called a delivery.
 //!
 //! ```text
 //!           a run begins            the file is stored
@@ -7,8 +7,8 @@
 //!   │ └────────> failed <────────┘      (final error, no attempts left)
 //!   └─ by the operator ─┘
 //! ```
-//! A delivery whose run crashed stays `processing` until the next run starts. `sent` means that the file is there; the
-//! mails of a scheduled one have their own status.
+//! A delivery whose run crashed stays `processing` until the next run starts. `sent` means that the file is ready; the
+//! emails of a scheduled delivery have their own status.
 
 use chrono::{DateTime, NaiveDate, Utc};
 use serde::{Deserialize, Serialize};
@@ -26,7 +26,7 @@ pub const MAX_WIDGETS: usize = 30;
 pub const MAX_TITLE: usize = 120;
 /// Maximum length of a note, in characters.
 pub const MAX_NOTE: usize = 20_000;
-/// Maximum size of the notes of a report together, in bytes: reports are listed with their notes.
+/// Maximum total size of the notes of a report, in bytes: the list of reports contains them.
 pub const MAX_NOTES_BYTES: usize = 64 << 10;
 /// Maximum number of days that a report covers.
 pub const MAX_DAYS: i64 = 366;
@@ -121,22 +121,22 @@ pub struct ReportDeliveryTransitionError {
 }
 
 crier_base::text_enum! {
-    /// Why an export failed, or a mail with one, for programs.
+    /// The code of a failed export, or of a failed email with one.
     pub enum ReportErrorCode {
         StorageLimitExceeded = "storage_limit_exceeded",
         MailNotConfigured = "mail_not_configured",
-        /// The mail server will never take mail for this recipient.
+        /// The mail server permanently rejects emails to this recipient.
         MailRefused = "mail_refused",
-        /// The recipient wants no more mails of the workspace's reports.
+        /// The recipient unsubscribed from the workspace's reports.
         Unsubscribed = "unsubscribed",
-        /// The workspace, or the address, gets no more mails with reports on this UTC day.
+        /// The workspace or the address has reached its limit of emails with reports on this UTC day.
         MailLimitReached = "mail_limit_reached",
         ReportFailed = "report_failed",
         InternalError = "internal_error",
     }
 }
 
-/// Why an export, its last attempt, or a mail failed. The message is for people and reveals no internals.
+/// Why an export, its last attempt, or an email failed. The message is for users and reveals no internals.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReportError {
     pub code: ReportErrorCode,
@@ -155,7 +155,7 @@ pub struct ReportWidget {
     #[serde(rename = "type")]
     pub widget_type: WidgetType,
     pub title: Option<String>,
-    /// The text of a note; others have none.
+    /// The text of a note; `None` for other types.
     pub text: Option<String>,
 }
 
@@ -176,14 +176,14 @@ pub struct ReportDelivery {
     pub id: i64,
     pub report_id: i64,
     pub brand_id: i64,
-    /// `None`: it was requested, or its schedule was deleted.
+    /// `None`: a user requested it, or its schedule was deleted.
     pub schedule_id: Option<i64>,
     pub status: ReportDeliveryStatus,
     pub format: ReportFormat,
     pub starts_on: NaiveDate,
-    /// Included.
+    /// The last day, inclusive.
     pub ends_on: NaiveDate,
-    /// `None`: there is no file yet, or it was deleted.
+    /// `None`: the file does not exist yet, or was deleted.
     pub file_id: Option<i64>,
     pub size_bytes: Option<i64>,
     #[sqlx(json(nullable))]
@@ -193,7 +193,7 @@ pub struct ReportDelivery {
     pub updated_at: DateTime<Utc>,
 }
 
-/// Whom a delivery is mailed to. Its status is that of the mail.
+/// A recipient of a delivery, with the status of the email.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct ReportRecipient {
     pub delivery_id: i64,

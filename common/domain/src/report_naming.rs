@@ -1,4 +1,4 @@
-//! How a report's file, period, numbers and changes are written, for people.
+//! The texts of a report's file name, period, numbers and changes.
 
 use chrono::{Datelike, NaiveDate};
 
@@ -17,11 +17,11 @@ pub fn file_name(report: &str, brand: &str, delivery: &ReportDelivery) -> String
     format!("{}.{}", parts.join(" - "), delivery.format)
 }
 
-/// Removes what file systems or mail programs do not accept in a name.
+/// Returns a part of a file name, without characters that file systems or mail programs do not accept.
 fn part(text: &str) -> String {
     let kept = |c: char| match c {
         '/' | '\\' | ':' | '*' | '?' | '"' | '<' | '>' | '|' => ' ',
-        // Characters without a width could hide the true extension.
+        // Characters without a width could hide the real extension.
         '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' => ' ',
         c => c,
     };
@@ -59,7 +59,7 @@ pub fn count(number: i64) -> String {
     out
 }
 
-/// Returns how much a value changed, in tenths of a percent, rounded; `None` if there was nothing before.
+/// Returns the change of a value, in tenths of a percent, rounded; `None` if the previous value was not positive.
 pub fn change(value: i64, before: i64) -> Option<i64> {
     let before = i128::from(before);
     if before <= 0 {
@@ -70,7 +70,7 @@ pub fn change(value: i64, before: i64) -> Option<i64> {
     Some(i64::try_from(rounded).unwrap_or(i64::MAX))
 }
 
-/// Returns a change, in tenths of a percent, in words: `+12.5 %`, `−8 %`. One of 100 % or more has no decimals.
+/// Formats a change that is given in tenths of a percent: `+12.5 %`, `−8 %`. Changes of 100 % or more have no decimals.
 pub fn percent(tenths: i64) -> String {
     let sign = match tenths.signum() {
         1 => "+",
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn periods_and_numbers_are_for_people() {
+    fn periods_and_numbers_are_readable() {
         let day = |text: &str| text.parse::<NaiveDate>().unwrap();
         for (start, end, words) in [
             ("2026-10-01", "2026-10-31", "1–31 October 2026"),
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_for_people() {
+    fn changes_are_readable() {
         let words = |value, before| change(value, before).map(percent);
         for (value, before, text) in [
             (12, 10, "+20 %"),

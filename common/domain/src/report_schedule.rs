@@ -1,14 +1,14 @@
-//! Schedules of reports: when a report is exported and mailed, and which days it covers then.
+//! Schedules of reports: the times at which a report is exported and emailed, and the days that it covers.
 //!
-//! Every frequency is a cron expression in the brand's time zone, so that all of them mean the same at a change to or
-//! from daylight saving (`crier_base::cron`).
+//! Every frequency is a cron expression in the brand's time zone, so that all of them handle daylight saving in the
+//! same way (`crier_base::cron`).
 
 use chrono::{DateTime, Datelike, Days, NaiveDate, NaiveTime, Utc};
 use chrono_tz::Tz;
 
 use super::report::ReportFormat;
 
-/// Days of a report that no one has chosen.
+/// The number of days that a report covers if no period is specified.
 pub const DEFAULT_DAYS: u64 = 30;
 
 crier_base::text_enum! {
@@ -16,7 +16,7 @@ crier_base::text_enum! {
 }
 
 impl Frequency {
-    /// Returns the cron expression for a time of day; `cron` is the client's own.
+    /// Returns the cron expression for a time of day. For `cron`, it is the client's own expression.
     pub fn expression(self, time: NaiveTime, cron: &str) -> String {
         let at = time.format("%-M %-H");
         match self {
@@ -27,7 +27,7 @@ impl Frequency {
         }
     }
 
-    /// Returns the first and the last day of an export that was due on a day.
+    /// Returns the first and the last day that an export covers if it was due on the day `due`.
     pub fn covers(self, due: NaiveDate) -> (NaiveDate, NaiveDate) {
         let first_of_month = due.with_day(1).unwrap_or(due);
         let monday = due - Days::new(u64::from(due.weekday().num_days_from_monday()));
@@ -44,7 +44,7 @@ impl Frequency {
     }
 }
 
-/// Returns the default days of a report: the last 30, today included.
+/// Returns the default period of a report: the last 30 days, including today.
 pub fn last_days(today: NaiveDate) -> (NaiveDate, NaiveDate) {
     (today - Days::new(DEFAULT_DAYS - 1), today)
 }
@@ -67,7 +67,7 @@ pub struct ReportSchedule {
 }
 
 impl ReportSchedule {
-    /// Returns its cron expression.
+    /// Returns the cron expression of the schedule.
     pub fn expression(&self) -> String {
         let time = self.time.as_deref().and_then(parse_time).unwrap_or_default();
         self.frequency.expression(time, self.cron.as_deref().unwrap_or_default())
@@ -83,7 +83,7 @@ pub fn parse_time(text: &str) -> Option<NaiveTime> {
     NaiveTime::parse_from_str(text, "%H:%M").ok()
 }
 
-/// Returns the local day of a time.
+/// Returns the day of a time in a time zone.
 pub fn local_day(at: DateTime<Utc>, zone: Tz) -> NaiveDate {
     at.with_timezone(&zone).date_naive()
 }
@@ -128,7 +128,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_covered_ends_before_the_due_day(offset in 0_u64..40_000) {
+        fn the_period_ends_before_the_due_day(offset in 0_u64..40_000) {
             let due = day("1990-01-01") + Days::new(offset);
             for frequency in Frequency::ALL {
                 let (start, end) = frequency.covers(due);

@@ -1,6 +1,6 @@
-//! Cleans untrusted input for storage, display and forwarding: platforms' responses, servers' messages.
+//! Sanitizes untrusted text for storage, display and forwarding: responses of platforms, messages of servers.
 //!
-//! Any server may return anything. Postgres accepts no NUL in a text, an index limits the length of a text, and stored
+//! A server may return anything. Postgres accepts no NUL in a text, an index limits the length of a text, and stored
 //! texts are sent to clients and their endpoints.
 
 use url::Url;
@@ -16,7 +16,7 @@ pub const MAX_CODE: usize = 100;
 /// Maximum length of a URL, in bytes.
 pub const MAX_URL: usize = 2_048;
 
-/// Returns one line of at most `max` characters, without control characters. Line breaks and tabs become spaces.
+/// Returns one line of at most `max` characters, without control characters. Each run of white space becomes one space.
 pub fn line(text: &str, max: usize) -> String {
     let mut out = String::with_capacity(text.len().min(max));
     let (mut length, mut blank) = (0, false);
@@ -57,8 +57,8 @@ pub fn some_line(text: &str, max: usize) -> Option<String> {
     Some(line(text, max)).filter(|line| !line.is_empty())
 }
 
-/// Returns an absolute `http` or `https` URL, normalised as by a browser; `None` for anything else or a URL that is too
-/// long.
+/// Returns an absolute `http` or `https` URL, normalized as by a browser; `None` for anything else, and for URLs of
+/// more than [`MAX_URL`] bytes.
 pub fn http_url(text: &str) -> Option<String> {
     if text.len() > MAX_URL {
         return None;

@@ -1,7 +1,7 @@
 //! Webhook endpoints and deliveries.
 //!
-//! A delivery is `pending` until its first attempt, `retrying` while it waits for the next, then `succeeded` or
-//! `failed`. The retry endpoint makes a finished delivery `pending` again with one more attempt allowed.
+//! A delivery is `pending` until its first attempt, `retrying` while it waits for the next attempt, then `succeeded` or
+//! `failed`. A manual retry makes a finished delivery `pending` again, with one more attempt allowed.
 
 use chrono::{DateTime, Utc};
 
@@ -12,16 +12,16 @@ crier_base::text_enum! {
 }
 
 crier_base::text_enum! {
-    /// How an attempt ended; the label of the metric as well.
+    /// The outcome of an attempt. The words are also label values of a metric.
     pub enum DeliveryOutcome {
         Success = "2xx",
         Redirect = "3xx",
         ClientError = "4xx",
-        /// Also any status that is none.
+        /// Includes invalid statuses.
         ServerError = "5xx",
         Timeout = "timeout",
         Dns = "dns",
-        /// No connection, or one that broke before an answer came.
+        /// No connection, or a connection that broke before the response.
         Connect = "connect",
         Tls = "tls",
         Blocked = "blocked",

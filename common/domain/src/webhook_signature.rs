@@ -1,4 +1,5 @@
-//! The secret of an endpoint, and the signature of a delivery: `t=<unix>,v1=<hex>`, the HMAC-SHA-256 of `<t>.<body>` under the endpoint's secret.
+//! The secret of an endpoint, and the signature of a delivery: `t=<unix>,v1=<hex>`, where `v1` is the HMAC-SHA-256 of
+//! `<t>.<body>` with the endpoint's secret.
 //!
 //! The key is the whole secret, including `whsec_`. The time is part of the signed text, so an intercepted delivery
 //! cannot be replayed later.
@@ -18,7 +19,7 @@ pub fn new_secret() -> Result<SecretString, getrandom::Error> {
     Ok(SecretString::from(format!("{SECRET_PREFIX}{}", random::text(SECRET_LENGTH)?)))
 }
 
-/// The maximum clock difference when a delivery is verified, unless the receiver sets another.
+/// The default maximum clock difference when a delivery is verified.
 pub const TOLERANCE: Duration = Duration::from_secs(300);
 
 /// Why a signature is rejected.
@@ -32,14 +33,14 @@ pub enum SignatureError {
     Expired,
 }
 
-/// Returns the value of `X-Webhook-Signature`. `timestamp`: unix seconds, the same as in `X-Webhook-Timestamp`.
+/// Returns the value of `X-Webhook-Signature`. `timestamp` is in Unix seconds, the same as in `X-Webhook-Timestamp`.
 pub fn sign(secret: &SecretString, timestamp: i64, body: &[u8]) -> String {
     let mac = mac(secret, timestamp, body).finalize().into_bytes();
     format!("t={timestamp},v1={}", hexadecimal::encode(mac))
 }
 
-/// Verifies a header as a receiver does, in constant time. Schemes other than `v1` are ignored; of several `v1`, one
-/// must match.
+/// Verifies a header as a receiver does, in constant time. Fields other than `t` and `v1` are ignored. If there are
+/// several `v1`, one must match.
 pub fn verify(
     secret: &SecretString,
     header: &str,
@@ -51,7 +52,7 @@ pub fn verify(
     let mut times = fields().filter(|(key, _)| *key == "t");
     let (Some((_, text)), None) = (times.next(), times.next()) else { return Err(SignatureError::Malformed) };
     let timestamp: i64 = text.parse().map_err(|_| SignatureError::Malformed)?;
-    // The text is what was signed: `+5` and `05` are not `5`.
+    // The signed text contains the time as it was formatted: `+5` and `05` are not `5`.
     if timestamp.to_string() != text {
         return Err(SignatureError::Malformed);
     }

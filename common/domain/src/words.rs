@@ -1,48 +1,49 @@
-//! The words of a text, for the search in the inbox: the same for what is indexed and for what is looked for, on both
+//! Splits texts into words, for the search in the inbox. Indexed texts and searches are split in the same way, on both
 //! engines.
 //!
-//! A word is a run of letters and digits without case and accents. In scripts without spaces (Chinese, Japanese,
-//! Thai, …) the words are the pairs of neighbouring characters, so that any part of a text is found; the last
-//! character stands alone. A search finds a word by its beginning ([`SearchTerm`]).
+//! A word is a run of letters and digits, without case and accents. In scripts without spaces (Chinese, Japanese,
+//! Thai, …) each pair of adjacent characters is a word, and the last character alone is one, so that a search finds any
+//! part of a text. A search finds a word by its beginning ([`SearchTerm`]).
 
 use std::collections::BTreeSet;
 
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
-/// The maximum length of a word in characters; a longer one is indexed and searched by its beginning.
+/// The maximum length of a word in characters; longer words are truncated in the index and in searches.
 const MAX_WORD: usize = 32;
-/// How many different words of one text are indexed.
+/// The maximum number of distinct words of one text that are indexed.
 pub const MAX_INDEXED: usize = 2_000;
-/// How many words a search has; further ones are ignored.
+/// The maximum number of words of a search; further ones are ignored.
 pub const MAX_SEARCH_TERMS: usize = 8;
 
-/// A word of a search: those indexed words match that are `from` or between `from` and `to`.
+/// A word of a search, as the range of indexed words that match it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SearchTerm {
+    /// Inclusive, compared by bytes.
     pub from: String,
     /// Exclusive, compared by bytes.
     pub to: String,
 }
 
 impl SearchTerm {
-    /// A single letter stands for itself: as a beginning it would match almost everything. A single character of a
-    /// script without spaces is the beginning of a pair.
+    /// Returns the term for a word. A single letter matches only itself, because as a beginning it would match almost
+    /// everything. A single character of a script without spaces matches all pairs that begin with it.
     fn of(word: &str) -> Self {
         let mut chars = word.chars();
         let is_letter = matches!((chars.next(), chars.next()), (Some(c), None) if !is_unspaced(c));
-        // The least character that Postgres stores; words have none of its kind.
+        // The lowest character that Postgres stores; words contain no control characters.
         let end = if is_letter { '\u{1}' } else { char::MAX };
         Self { from: word.to_owned(), to: format!("{word}{end}") }
     }
 }
 
-/// Returns the terms of a search: each of them must match a word of the conversation.
+/// Returns the terms of a search. A conversation is found if each of them matches one of its words.
 pub fn search_terms(search: &str) -> Vec<SearchTerm> {
     let mut found: Vec<SearchTerm> = Vec::new();
     for run in runs(search) {
         let mut pieces = pieces(&run);
-        // The last character alone is part of the pair before it.
+        // The pair before it contains the last character.
         if pieces.len() > 1 && run.chars().next().is_some_and(is_unspaced) {
             pieces.pop();
         }
@@ -69,7 +70,7 @@ pub fn indexed(text: &str) -> BTreeSet<String> {
     found
 }
 
-/// Returns the runs of letters and digits, normalised; a run is of one kind of script.
+/// Returns the runs of letters and digits, normalized. Each run is either of scripts with spaces or of scripts without.
 fn runs(text: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     let (mut run, mut unspaced) = (String::new(), false);
@@ -101,8 +102,8 @@ fn pieces(run: &str) -> Vec<String> {
     (0..chars.len()).map(|at| chars[at..chars.len().min(at + 2)].iter().collect()).collect()
 }
 
-/// Accents of Latin, Greek and Cyrillic letters, and the vowel points of Hebrew and Arabic, which people omit. The
-/// vowel signs of other scripts are letters.
+/// Returns whether a character is an accent of Latin, Greek or Cyrillic letters, or a vowel point of Hebrew or Arabic,
+/// which people omit. The vowel signs of other scripts count as letters.
 const fn is_accent(c: char) -> bool {
     matches!(c,
         '\u{0300}'..='\u{036F}'
@@ -131,7 +132,8 @@ fn fold(c: char) -> impl Iterator<Item = char> {
     first.to_lowercase().filter(|c| !is_accent(*c)).chain(more)
 }
 
-/// Scripts without spaces between words: Thai, Lao, Tibetan, Myanmar, Khmer, Japanese, Chinese, Yi.
+/// Returns whether a character belongs to a script without spaces between words: Thai, Lao, Tibetan, Myanmar, Khmer,
+/// Japanese, Chinese, Yi.
 const fn is_unspaced(c: char) -> bool {
     matches!(c,
         '\u{0E00}'..='\u{0FFF}'
@@ -155,7 +157,7 @@ mod tests {
         indexed(text).into_iter().collect()
     }
 
-    /// Whether a text is found by a search, as the database compares.
+    /// Returns whether a search finds a text, with the comparison of the database.
     fn finds(search: &str, text: &str) -> bool {
         let words = indexed(text);
         let terms = search_terms(search);

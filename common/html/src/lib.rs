@@ -1,9 +1,9 @@
-//! Converts untrusted HTML to short, safe HTML or to text, and finds its first picture.
+//! Converts untrusted HTML to short, safe HTML or to text, and finds its first image.
 //!
-//! Works in two steps. The first walks the tags, keeps a few of them, resolves URLs and stops at the maximum length:
-//! its result is small and flat, and therefore so is the tree that the second step builds. (HTML reopens unclosed
-//! inline elements in each following paragraph; therefore none are left open.) The second is ammonia, which makes it
-//! safe and well-formed.
+//! A summary is created in two steps. The first step walks the tokens, keeps the allowed tags, resolves URLs and stops
+//! at the maximum length. Its result is small and flat, and so is the tree that the second step builds. (HTML reopens
+//! unclosed inline elements in each following paragraph, so the first step closes them.) The second step is ammonia,
+//! which makes the result safe and well-formed.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -21,14 +21,15 @@ pub use tokens::{Attributes, HtmlToken, walk};
 /// Maximum length of a stored URL.
 pub const MAX_URL: usize = 2_048;
 
-/// How many bytes of an article's text are read.
+/// The maximum number of bytes of a text that are read.
 const MAX_SCANNED_BYTES: usize = 32 << 10;
 /// Maximum length of a summary, in characters of its text.
-const SUMMARY: usize = 2_000;
+const MAX_SUMMARY: usize = 2_000;
+/// Maximum number of tags in a summary.
 const MAX_TAGS: usize = 400;
-/// Maximum total length of its URLs; further links become plain text. (A short href can become long when joined to its
-/// base.)
-const ADDRESSES: usize = 16 << 10;
+/// Maximum total length of the URLs in a summary; further links become plain text. (A short href can become long when
+/// it is joined to its base.)
+const MAX_URL_BYTES: usize = 16 << 10;
 
 /// Elements that are allowed in a summary.
 const TAGS: &[&str] = &["a", "b", "blockquote", "br", "code", "em", "i", "li", "ol", "p", "pre", "strong", "ul"];
@@ -81,8 +82,8 @@ static SAFE: LazyLock<Builder<'static>> = LazyLock::new(|| {
 
 /// Returns safe HTML of at most about 2,000 characters; `None` if it contains no text. `base` resolves relative URLs.
 pub fn summary(html: &str, base: &Url) -> Option<String> {
-    let mut out = Shortened::default();
-    walk(html, MAX_SCANNED_BYTES, |piece| out.take(piece, base));
+    let mut out = SummaryBuilder::default();
+    walk(html, MAX_SCANNED_BYTES, |token| out.push(token, base));
     let safe = SAFE.clean(out.html.trim()).to_string();
     let safe = safe.trim();
     (!plain_text(safe).is_empty()).then(|| safe.to_owned())
@@ -90,28 +91,28 @@ pub fn summary(html: &str, base: &Url) -> Option<String> {
 
 /// Like [`summary`], for plain text.
 pub fn summary_of_text(text: &str) -> Option<String> {
-    let mut out = Shortened::default();
+    let mut out = SummaryBuilder::default();
     out.push_text(text.trim());
     (!out.html.is_empty()).then(|| out.html.replace("\r\n", "\n").replace('\n', "<br>"))
 }
 
 #[derive(Default)]
-struct Shortened {
+struct SummaryBuilder {
     html: String,
-    /// Counts of text characters, tags and URL bytes so far.
+    /// The characters of text, tags and bytes of URLs so far.
     text: usize,
     tags: usize,
-    addresses: usize,
-    /// Open inline elements.
+    url_bytes: usize,
+    /// The open inline elements.
     open: Vec<String>,
-    cut: bool,
+    is_full: bool,
 }
 
-impl Shortened {
-    fn take(&mut self, piece: HtmlToken<'_>, base: &Url) -> ControlFlow<()> {
-        match piece {
+impl SummaryBuilder {
+    fn push(&mut self, token: HtmlToken<'_>, base: &Url) -> ControlFlow<()> {
+        match token {
             HtmlToken::Text(text) => self.push_text(text),
-            HtmlToken::Open(name, attributes) if self.may_have(name) => {
+            HtmlToken::Open(name, attributes) if self.count_if_allowed(name) => {
                 if name == "a" || BLOCKS.contains(&name) {
                     self.close(|open| name != "a" || open == "a");
                 }
@@ -125,19 +126,19 @@ impl Shortened {
                 }
             }
             HtmlToken::Close(name) if INLINE.contains(&name) => self.close(|open| open == name),
-            HtmlToken::Close(name) if BLOCKS.contains(&name) && self.may_have(name) => {
+            HtmlToken::Close(name) if BLOCKS.contains(&name) && self.count_if_allowed(name) => {
                 self.close(|_| true);
                 self.html.extend(["</", name, ">"]);
             }
             HtmlToken::Open(name, _) | HtmlToken::Close(name) if BLOCKS.contains(&name) => self.html.push(' '),
             _ => {}
         }
-        if self.cut { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if self.is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
     /// Closes the outermost open element that matches, and all elements in it.
-    fn close(&mut self, is_meant: impl Fn(&str) -> bool) {
-        let from = self.open.iter().position(|open| is_meant(open)).unwrap_or(self.open.len());
+    fn close(&mut self, matches: impl Fn(&str) -> bool) {
+        let from = self.open.iter().position(|open| matches(open)).unwrap_or(self.open.len());
         for name in self.open.drain(from..).rev() {
             self.html.extend(["</", &name, ">"]);
         }
@@ -145,20 +146,21 @@ impl Shortened {
 
     fn link(&mut self, href: &str, base: &Url) -> Option<String> {
         let mail = href.trim().to_ascii_lowercase().starts_with("mailto:").then(|| href.trim().to_owned());
-        let address = mail.or_else(|| web_address(href, base)).filter(|a| self.addresses + a.len() <= ADDRESSES)?;
-        self.addresses += address.len();
-        Some(address)
+        let url = mail.or_else(|| web_address(href, base)).filter(|url| self.url_bytes + url.len() <= MAX_URL_BYTES)?;
+        self.url_bytes += url.len();
+        Some(url)
     }
 
-    fn may_have(&mut self, name: &str) -> bool {
-        let may = TAGS.contains(&name) && self.tags < MAX_TAGS;
-        self.tags += usize::from(may);
-        may
+    /// Returns whether a tag is allowed, and counts it if so.
+    fn count_if_allowed(&mut self, name: &str) -> bool {
+        let is_allowed = TAGS.contains(&name) && self.tags < MAX_TAGS;
+        self.tags += usize::from(is_allowed);
+        is_allowed
     }
 
-    /// Appends text, cut at the limit: between two words if one ends within the last 100 bytes.
+    /// Appends text. At the limit it is cut, between two words if one ends within the last 100 bytes.
     fn push_text(&mut self, text: &str) {
-        match text.char_indices().nth(SUMMARY - self.text) {
+        match text.char_indices().nth(MAX_SUMMARY - self.text) {
             None => {
                 self.text += text.chars().count();
                 self.html.push_str(&escape(text));
@@ -167,7 +169,7 @@ impl Shortened {
                 let whole = text[..end].rfind(char::is_whitespace).filter(|at| end - at < 100).unwrap_or(end);
                 self.html.push_str(&escape(text[..whole].trim_end()));
                 self.html.push('…');
-                self.cut = true;
+                self.is_full = true;
             }
         }
     }
@@ -177,13 +179,13 @@ fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// Returns the text of HTML: one line per block, an empty line between paragraphs, collapsed whitespace.
+/// Returns the text of HTML: one line per block, an empty line between paragraphs, and collapsed white space.
 pub fn plain_text(html: &str) -> String {
     let mut out = String::new();
-    // Line breaks to insert before the next text, and whether to insert a space.
+    // The number of line breaks to insert before the next text, and whether to insert a space.
     let (mut breaks, mut space) = (0, false);
-    walk(html, MAX_SCANNED_BYTES, |piece| {
-        match piece {
+    walk(html, MAX_SCANNED_BYTES, |token| {
+        match token {
             HtmlToken::Text(text) => {
                 for (n, word) in text.split(char::is_whitespace).enumerate() {
                     space |= n > 0;
@@ -210,31 +212,31 @@ pub fn plain_text(html: &str) -> String {
     out
 }
 
-/// Returns the text of HTML on one line of at most `most` characters.
-pub fn line(html: &str, most: usize) -> Option<String> {
-    one_line(&plain_text(html), most)
+/// Returns the text of HTML on one line of at most `max` characters.
+pub fn line(html: &str, max: usize) -> Option<String> {
+    one_line(&plain_text(html), max)
 }
 
-/// Returns the text of a title on one line of at most `most` characters. Only formatting is markup
+/// Returns the text of a title on one line of at most `max` characters. Only formatting counts as markup
 /// ([`escape_stray_tags`]): other text in angle brackets is kept.
-pub fn title(html: &str, most: usize) -> Option<String> {
-    line(&escape_stray_tags(html), most)
+pub fn title(html: &str, max: usize) -> Option<String> {
+    line(&escape_stray_tags(html), max)
 }
 
-/// Returns text on one line of at most `most` characters; `None` if it is empty.
-pub fn one_line(text: &str, most: usize) -> Option<String> {
+/// Returns text on one line of at most `max` characters; `None` if it is empty.
+pub fn one_line(text: &str, max: usize) -> Option<String> {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let text = match text.char_indices().nth(most) {
-        Some(_) => text.chars().take(most - 1).collect::<String>() + "…",
+    let text = match text.char_indices().nth(max) {
+        Some(_) => text.chars().take(max - 1).collect::<String>() + "…",
         None => text,
     };
     (!text.is_empty()).then_some(text)
 }
 
-/// Returns an absolute http(s) URL of limited length.
+/// Returns an absolute http or https URL of at most [`MAX_URL`] bytes; `None` for anything else.
 pub fn web_address(text: &str, base: &Url) -> Option<String> {
     let text = text.trim();
-    // Skips long texts without parsing: one document may contain thousands of them.
+    // A document may contain thousands of long texts, so they are not parsed.
     if text.is_empty() || text.len() > 2 * MAX_URL {
         return None;
     }
@@ -243,16 +245,16 @@ pub fn web_address(text: &str, base: &Url) -> Option<String> {
     (url.len() <= MAX_URL).then_some(url)
 }
 
-/// Returns the URL of the first visible picture; those of one or two pixels are tracking pixels.
+/// Returns the URL of the first visible image. Images of one or two pixels are ignored: they are tracking pixels.
 pub fn first_image(html: &str, base: &Url) -> Option<String> {
     let mut found = None;
-    walk(html, MAX_SCANNED_BYTES, |piece| {
-        if let HtmlToken::Open("img", attributes) = piece {
+    walk(html, MAX_SCANNED_BYTES, |token| {
+        if let HtmlToken::Open("img", attributes) = token {
             let tiny = |name| attributes.get(name).and_then(|n| n.trim().parse::<u32>().ok()).is_some_and(|n| n < 3);
             if !tiny("width") && !tiny("height") {
-                // Lazily loaded pictures have their URL in `data-src`.
-                let places = ["src", "data-src"];
-                found = places.iter().find_map(|place| web_address(attributes.get(place)?, base));
+                // Lazily loaded images have their URL in `data-src`.
+                let names = ["src", "data-src"];
+                found = names.iter().find_map(|name| web_address(attributes.get(name)?, base));
             }
         }
         if found.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -260,9 +262,9 @@ pub fn first_image(html: &str, base: &Url) -> Option<String> {
     found
 }
 
-/// Returns whether text declared as plain is HTML.
+/// Returns whether text that is declared as plain looks like HTML.
 pub fn looks_like_html(text: &str) -> bool {
-    ["</", "<br", "<p>", "<img "].iter().any(|sign| text.contains(sign))
+    ["</", "<br", "<p>", "<img "].iter().any(|tag| text.contains(tag))
 }
 
 #[cfg(test)]
@@ -311,7 +313,7 @@ mod tests {
         assert!(short(&"é".repeat(5_000)).ends_with("é…"));
     }
 
-    /// Input that would grow to a tree of gigabytes or a summary of megabytes.
+    /// The input would otherwise become a tree of gigabytes or a summary of megabytes.
     #[test]
     fn malicious_html_does_not_blow_up_output() {
         let open: String = (0..3_000).map(|n| format!("<b a={n}>")).collect();
@@ -365,8 +367,8 @@ mod tests {
         fn scripts_and_unsafe_attributes_are_removed(html in "(<|>|/|script|a href=|javascript:|'|\"|&lt;|img \
              |onerror=x| |p|b|svg|<!--|-->|é){0,40}") {
             let safe = short(&html);
-            walk(&safe, safe.len(), |piece| {
-                if let HtmlToken::Open(name, attributes) = piece {
+            walk(&safe, safe.len(), |token| {
+                if let HtmlToken::Open(name, attributes) = token {
                     assert!(TAGS.contains(&name), "{html}: {safe}");
                     assert!(attributes.get("onerror").is_none() && attributes.get("src").is_none(), "{html}: {safe}");
                     let href = attributes.get("href").unwrap_or("https:");

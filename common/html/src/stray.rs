@@ -1,9 +1,9 @@
-//! Tells markup from text in angle brackets. The same field is HTML in one feed and text in another, and nothing in the
-//! feed says which: `<b>Bold</b> news`, `Using <video> & <T> in C++ if a<b`.
+//! Distinguishes markup from text in angle brackets. The same field is HTML in one feed and text in another, and feeds
+//! do not say which: `<b>Bold</b> news`, `Using <video> & <T> in C++ if a<b`.
 
 use super::MAX_SCANNED_BYTES;
 
-/// Elements that format a short text, and those whose content is never shown. They are markup if they are closed.
+/// Elements that format a short text, and elements whose content is never shown. They are markup if they are closed.
 const FORMATTING: &[&str] = &[
     "a", "abbr", "acronym", "b", "bdi", "bdo", "big", "center", "cite", "code", "del", "dfn", "div", "em", "font",
     "h1", "h2", "h3", "h4", "h5", "h6", "i", "ins", "kbd", "li", "mark", "ol", "p", "pre", "q", "s", "samp", "script",
@@ -11,19 +11,19 @@ const FORMATTING: &[&str] = &[
 ];
 /// Elements that have no content.
 const VOID: &[&str] = &["br", "hr", "img", "wbr"];
-/// Maximum length of a tag, in bytes: the search for its end takes time.
+/// Maximum length of a tag, in bytes. It limits the time of the search for the end of a tag.
 const MAX_TAG: usize = 4 << 10;
 
-/// A tag of a formatting element.
+/// The tag of a void or a formatting element.
 enum FormattingTag {
     Void,
-    /// With the index of its name.
+    /// Contains the index in [`FORMATTING`], like `Close`.
     Open(usize),
     Close(usize),
 }
 
-/// Returns HTML in which each `<` that does not begin markup is escaped. Markup is a comment, or the tag of a formatting
-/// element that is void or has both its tags.
+/// Returns HTML in which each `<` that does not begin markup is escaped. Markup is a comment, or the tag of a
+/// formatting element that is void or has both its tags.
 pub fn escape_stray_tags(html: &str) -> String {
     let html = &html[..html.floor_char_boundary(MAX_SCANNED_BYTES)];
     let is_markup = markup(html);
@@ -42,7 +42,8 @@ fn markup(html: &str) -> Vec<bool> {
     let last_comment_end = html.rfind("-->").unwrap_or(0);
     let mut open: Vec<Vec<usize>> = vec![Vec::new(); FORMATTING.len()];
     let mut is_markup: Vec<bool> = Vec::new();
-    // The last comment or tag, with its end; and what is inside of one: both are markup, or both are text.
+    // The index and the end of the last comment or tag, and each `<` inside of one with that index: both are markup or
+    // both are text.
     let (mut outer, mut outer_end, mut nested) = (0, 0, Vec::new());
     for (n, (at, _)) in html.match_indices('<').enumerate() {
         is_markup.push(false);
@@ -74,7 +75,7 @@ fn markup(html: &str) -> Vec<bool> {
     is_markup
 }
 
-/// Parses a tag after its `<`; returns its length, too.
+/// Parses a tag after its `<`; also returns its length.
 fn formatting_tag(rest: &str) -> Option<(FormattingTag, usize)> {
     let (is_end, inside) = rest.strip_prefix('/').map_or((false, rest), |inside| (true, inside));
     let name = &inside[..inside.bytes().take_while(u8::is_ascii_alphanumeric).count()];
@@ -92,7 +93,7 @@ fn formatting_tag(rest: &str) -> Option<(FormattingTag, usize)> {
     Some((tag, rest.len() - after.len() + end_of_tag(after)?))
 }
 
-/// Returns the length of the rest of a tag, with its `>`.
+/// Returns the length of the rest of a tag, including its `>`.
 fn end_of_tag(rest: &str) -> Option<usize> {
     let mut quote = None;
     for (at, byte) in rest.bytes().enumerate().take(MAX_TAG) {
@@ -161,7 +162,7 @@ mod tests {
             prop_assert_eq!(title(&text, 500), one_line(&text, 500));
         }
 
-        /// A formatted text is the same without its tags, and without scripts and styles.
+        /// Formatted text is unchanged apart from its tags, scripts and styles.
         #[test]
         fn formatting_is_removed(
             pieces in proptest::collection::vec(("[a-zé<>&;]{0,6}", proptest::sample::select(FORMATTING)), 0..8)

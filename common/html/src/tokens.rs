@@ -1,7 +1,7 @@
 //! Reads HTML as a sequence of tags and texts with html5ever's tokenizer, in time linear to its length for any input.
-//! (A tree parser is not linear: a few kilobytes of `<p><b a><b b>…` make a tree of gigabytes. A tag with thousands of
-//! attributes is not either, since the tokenizer compares each with each: reading stops there.) The content of scripts,
-//! styles and the like is skipped.
+//! (A tree parser is not linear: a few kilobytes of `<p><b a><b b>…` become a tree of gigabytes. Nor is the tokenizer
+//! for a tag with thousands of attributes, because it compares all of them with each other: reading stops there.) The
+//! content of scripts, styles and similar elements is skipped.
 
 use std::cell::{Cell, RefCell};
 use std::iter;
@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use html5ever::tokenizer::states::{RawKind, Rawtext, Rcdata, ScriptData};
 use html5ever::tokenizer::{BufferQueue, Tag, TagKind, Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts};
 
-/// A piece of HTML.
+/// A tag or a text.
 #[derive(Debug)]
 pub enum HtmlToken<'a> {
     Open(&'a str, Attributes<'a>),
@@ -19,7 +19,7 @@ pub enum HtmlToken<'a> {
     Text(&'a str),
 }
 
-/// A tag's attributes.
+/// The attributes of a tag.
 #[derive(Debug, Clone, Copy)]
 pub struct Attributes<'a>(&'a Tag);
 
@@ -29,17 +29,17 @@ impl Attributes<'_> {
     }
 }
 
-/// Bytes per call of the tokenizer.
+/// The number of bytes per call of the tokenizer.
 const STEP: usize = 1 << 10;
-/// Maximum number of spaces and slashes in one tag; each may start an attribute.
+/// Maximum number of spaces and slashes in a tag. Each of them may start an attribute.
 const MAX_TAG_GAPS: usize = 500;
 
-/// Calls `each` with every piece of the first `limit` bytes, until it returns `Break`.
+/// Calls `each` with every token of the first `limit` bytes, until it returns `Break`.
 pub fn walk(html: &str, limit: usize, each: impl FnMut(HtmlToken<'_>) -> ControlFlow<()>) {
     let sink =
         Sink { each: RefCell::new(each), hidden: Cell::new(None), saw_token: Cell::new(false), done: Cell::new(false) };
     let tokenizer = Tokenizer::new(sink, TokenizerOpts::default());
-    // Comments are removed first: they may be long and full of spaces.
+    // Comments are removed first, because they may be long and full of spaces.
     let mut parts = html[..html.floor_char_boundary(limit)].split("<!--");
     let first = parts.next().unwrap_or_default();
     let mut gaps = 0;
@@ -89,8 +89,8 @@ fn hidden(name: &str) -> Option<(&'static str, RawKind)> {
 }
 
 impl<F: FnMut(HtmlToken<'_>) -> ControlFlow<()>> Sink<F> {
-    fn emit(&self, piece: HtmlToken<'_>) {
-        if !self.done.get() && (self.each.borrow_mut())(piece).is_break() {
+    fn emit(&self, token: HtmlToken<'_>) {
+        if !self.done.get() && (self.each.borrow_mut())(token).is_break() {
             self.done.set(true);
         }
     }
@@ -128,12 +128,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_are_ordered_and_hidden_ones_are_skipped() {
+    fn tokens_are_ordered_and_hidden_text_is_skipped() {
         let mut seen = String::new();
         let html =
             "a&amp;<b x=1 x=2>b</b><script>if (a<b) '</b>'</script><title>t</title>c<!-- d --><img src='i&#47;'>";
-        walk(html, html.len(), |piece| {
-            seen += &match piece {
+        walk(html, html.len(), |token| {
+            seen += &match token {
                 HtmlToken::Open(name, attributes) => {
                     format!("<{name} {:?}>", attributes.get("src").or(attributes.get("x")))
                 }
@@ -160,8 +160,8 @@ mod tests {
     fn parsing_stops_at_an_unterminated_tag() {
         let text = |html: &str| {
             let mut out = String::new();
-            walk(html, html.len(), |piece| {
-                if let HtmlToken::Text(text) = piece {
+            walk(html, html.len(), |token| {
+                if let HtmlToken::Text(text) = token {
                     out += text;
                 }
                 ControlFlow::Continue(())

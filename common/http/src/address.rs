@@ -1,17 +1,18 @@
-//! Which addresses are public: requests to a user's URL may reach these without the operator's permission.
+//! Public addresses, which requests to a user's URL may reach without the operator's permission.
 //!
-//! IPv4 has a list of what is not public. IPv6 works the other way round: only `2000::/3` is allocated, and a few
-//! blocks of it are not public either. An address that embeds an IPv4 address (6to4, Teredo, NAT64, IPv4-compatible,
-//! IPv4-translated) is refused whatever it embeds; the kernel treats an IPv4-mapped address as the IPv4 address, so it
-//! is checked as that.
+//! For IPv4 there is a list of blocks that are not public. For IPv6, only `2000::/3` is allocated, and the list has the
+//! blocks within it that are not public. An address that embeds an IPv4 address (6to4, Teredo, NAT64, IPv4-compatible,
+//! IPv4-translated) is never public. The kernel treats an IPv4-mapped address as the IPv4 address, so it is checked as
+//! that address.
 //!
-//! The lists follow IANA's registries of special-purpose addresses, with two exceptions: `192.0.0.0/24` and `2001::/23`
-//! are refused entirely, although a few anycast services for protocols other than HTTP are reachable in them. Addresses
-//! that only look special stay public: AS112 (`192.31.196.0/24`, `192.175.48.0/24`, `2620:4f:8000::/48`), AMT
-//! (`192.52.193.0/24`), and an ISATAP suffix (`…:5efe:10.0.0.1`), which is routed by its first half like any address.
+//! The list follows IANA's registries of special-purpose addresses, with two exceptions: `192.0.0.0/24` and `2001::/23`
+//! are blocked entirely, although a few anycast services for protocols other than HTTP are reachable in them. Addresses
+//! that only look special are public: AS112 (`192.31.196.0/24`, `192.175.48.0/24`, `2620:4f:8000::/48`), AMT
+//! (`192.52.193.0/24`), and addresses with an ISATAP suffix (`…:5efe:10.0.0.1`), which are routed by their first half
+//! like any other address.
 //!
-//! **To add a block:** add one line to [`REFUSED`] and its edges to the tests; the table in `docs/security.md` is
-//! generated from here.
+//! **To add a block:** add one line to [`BLOCKED`], and its edges to the tests. The table in `docs/security.md` is
+//! generated from the list.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -25,11 +26,11 @@ const fn v6(high: u16, low: u16, prefix: u8) -> IpNet {
     IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::new(high, low, 0, 0, 0, 0, 0, 0), prefix))
 }
 
-/// The IPv6 block that public addresses come from.
+/// The IPv6 block that contains all public addresses.
 const GLOBAL_V6: IpNet = v6(0x2000, 0, 3);
 
 /// Blocks that are not public, with a description; of IPv6 only those within [`GLOBAL_V6`].
-const REFUSED: &[(IpNet, &str)] = &[
+const BLOCKED: &[(IpNet, &str)] = &[
     (v4(0, 0, 0, 0, 8), "this network; Linux connects `0.0.0.0` to itself"),
     (v4(10, 0, 0, 0, 8), "private"),
     (v4(100, 64, 0, 0, 10), "shared by carriers; clouds keep services here (`100.100.100.200`)"),
@@ -55,7 +56,7 @@ const REFUSED: &[(IpNet, &str)] = &[
 /// Returns whether a packet to `ip` goes to the public internet.
 pub(super) fn is_public(ip: IpAddr) -> bool {
     let ip = ip.to_canonical();
-    (ip.is_ipv4() || GLOBAL_V6.contains(&ip)) && !REFUSED.iter().any(|(net, _)| net.contains(&ip))
+    (ip.is_ipv4() || GLOBAL_V6.contains(&ip)) && !BLOCKED.iter().any(|(net, _)| net.contains(&ip))
 }
 
 #[cfg(test)]

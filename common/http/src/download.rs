@@ -1,9 +1,9 @@
-//! Downloads: streams a body of any size, following redirects. One deadline from the first lookup to the last byte.
+//! Downloads: streams a body and follows redirects, with one deadline from the first lookup to the last byte.
 //!
-//! A limited number of redirects is followed. Each target is checked like an address that a user enters: its form and a
-//! literal address before anything is sent, a name's addresses when they are looked up for the connection. A redirect
-//! from https to http is followed as well: the user could have entered an http address in the first place, the request
-//! contains no secret, and the server that was called over TLS chose the target itself.
+//! Each target of a redirect is checked like a URL that a user enters: its form and a literal address before anything
+//! is sent, the addresses of a name when it is looked up for the connection. A redirect from https to http is also
+//! followed: the user could have entered an http URL in the first place, the request contains no secret, and the server
+//! that was called over TLS chose the target itself.
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -12,9 +12,9 @@ use percent_encoding::percent_decode_str;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
-use super::{HttpClient, HttpError, SchemePolicy, UrlRefusal};
+use super::{HttpClient, HttpError, SchemePolicy, UrlError};
 
-/// The maximum number of redirects followed.
+/// The maximum number of redirects that are followed.
 pub const MAX_REDIRECTS: usize = 5;
 
 /// A successful response whose body has not been read.
@@ -26,7 +26,7 @@ pub struct Download {
     remaining: u64,
 }
 
-/// Why a download failed or broke off.
+/// Why a download failed.
 #[derive(Debug, thiserror::Error)]
 pub enum DownloadError {
     #[error(transparent)]
@@ -36,22 +36,22 @@ pub enum DownloadError {
     Status(StatusCode),
     #[error("it redirects more than {MAX_REDIRECTS} times")]
     TooManyRedirects,
-    /// It redirects to an address that would have been refused in the first place.
+    /// It redirects to a URL that would be rejected if a user entered it.
     #[error("it redirects to a URL that is not followed: it {0}")]
-    Redirect(UrlRefusal),
+    Redirect(UrlError),
     #[error("it is larger than the maximum")]
     TooLarge,
 }
 
 impl HttpClient {
-    /// Requests a URL with the header `Accept: <accept>` and takes at most `max_bytes` (after decompression). A larger
-    /// announced length is refused before any of the body is read.
+    /// Requests a URL with the header `Accept: <accept>`, for a body of at most `max_bytes` (after decompression). If
+    /// the `Content-Length` is larger, it fails before any of the body is read.
     pub async fn download(&self, url: &str, accept: &'static str, max_bytes: u64) -> Result<Download, DownloadError> {
         let deadline = Instant::now() + self.timeout;
-        let mut url = self.check_redirect_url(url).map_err(|refusal| refused_url(refusal, url))?;
+        let mut url = self.check_redirect_url(url).map_err(|error| url_error(error, url))?;
         for _ in 0..=MAX_REDIRECTS {
             let request = self.prepare(self.inner.get(url.clone()).header(ACCEPT, accept))?;
-            // The span ends here: storing the body sets the pace at which it is read.
+            // The span ends here, because the caller determines how fast the body is read.
             let (response, _) = self.start(request, deadline).await?;
             let status = response.status();
             if status.is_success() {
@@ -61,15 +61,15 @@ impl HttpClient {
                 return Ok(Download { url, response, deadline, remaining: max_bytes });
             }
             let target = target(&url, &response).ok_or(DownloadError::Status(status))?;
-            url = self.check_redirect_url(target.as_str()).map_err(|refusal| refused_redirect(refusal, &target))?;
+            url = self.check_redirect_url(target.as_str()).map_err(|error| redirect_error(error, &target))?;
         }
         Err(DownloadError::TooManyRedirects)
     }
 
-    fn check_redirect_url(&self, url: &str) -> Result<Url, UrlRefusal> {
+    fn check_redirect_url(&self, url: &str) -> Result<Url, UrlError> {
         match &self.guard {
             Some(guard) => guard.check_url(url, SchemePolicy::HttpOrHttps),
-            None => Url::parse(url).map_err(|_| UrlRefusal::Invalid),
+            None => Url::parse(url).map_err(|_| UrlError::Invalid),
         }
     }
 }
@@ -83,16 +83,16 @@ fn target(url: &Url, response: &reqwest::Response) -> Option<Url> {
     url.join(location).ok()
 }
 
-fn refused_url(refusal: UrlRefusal, url: &str) -> HttpError {
-    match refusal {
-        UrlRefusal::NotPublic => HttpError::Blocked(url.to_owned()),
+fn url_error(error: UrlError, url: &str) -> HttpError {
+    match error {
+        UrlError::NotPublic => HttpError::Blocked(url.to_owned()),
         other => HttpError::Invalid(format!("the URL {other}")),
     }
 }
 
-fn refused_redirect(refusal: UrlRefusal, target: &Url) -> DownloadError {
-    match refusal {
-        UrlRefusal::NotPublic => HttpError::Blocked(target.host_str().unwrap_or_default().to_owned()).into(),
+fn redirect_error(error: UrlError, target: &Url) -> DownloadError {
+    match error {
+        UrlError::NotPublic => HttpError::Blocked(target.host_str().unwrap_or_default().to_owned()).into(),
         other => DownloadError::Redirect(other),
     }
 }

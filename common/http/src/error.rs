@@ -1,4 +1,4 @@
-//! Why there is no response, and above all whether the request may have taken effect.
+//! Why there is no response, and whether the request may have taken effect.
 
 use std::error::Error as StdError;
 use std::io;
@@ -10,28 +10,28 @@ use super::guard::ResolveError;
 /// Why there is no response.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpError {
-    /// The guard refuses the address.
+    /// The guard blocks the address.
     #[error("the address is not public: {0}")]
     Blocked(String),
     #[error("the name could not be resolved")]
     Dns,
-    /// No connection, or one that was closed before any of the request was written to it.
+    /// No connection, or a connection that was closed before any of the request was written to it.
     #[error("no connection could be made")]
     Connect,
     #[error("the TLS handshake failed: {0}")]
     Tls(String),
-    /// The deadline passed; `sent`: the request may have reached the server.
+    /// The deadline passed. `sent`: whether the request may have reached the server.
     #[error("no {} in time", if *.sent { "response" } else { "connection" })]
     Timeout { sent: bool },
     /// The connection broke after the request may have reached the server, or the response is not HTTP.
     #[error("the connection was lost before a valid response arrived")]
     Broken,
-    /// The request could not be built (a bad URL or header).
+    /// The request could not be built because of an invalid URL or header.
     #[error("bad request: {0}")]
     Invalid(String),
 }
 
-/// The system has no trusted certificate authorities, so no server could be trusted.
+/// The system has no certificate authorities, so no server could be trusted.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "cannot read the certificate authorities of this system ({0}): install the package ca-certificates, or set \
@@ -51,7 +51,7 @@ impl HttpError {
         matches!(self, Self::Timeout { sent: true } | Self::Broken)
     }
 
-    /// Returns the class of the error as one word, for traces.
+    /// Returns the class of the error, for traces.
     pub fn class(&self) -> &'static str {
         match self {
             Self::Blocked(_) => "blocked",
@@ -79,12 +79,12 @@ impl HttpError {
             return Self::from_connect(&error);
         }
         let is = |what: fn(&hyper::Error) -> bool| chain(&error).any(|e| e.downcast_ref().is_some_and(what));
-        // hyper calls a request canceled only while it is still unwritten, e.g. when a pooled connection turns out to
-        // be closed.
+        // hyper reports a request as canceled only if none of it was written, e.g. because a pooled connection was
+        // already closed.
         if is(hyper::Error::is_canceled) {
             return Self::Connect;
         }
-        // The peer of an HTTP/2 connection was unresponsive for too long.
+        // The peer of an HTTP/2 connection did not respond to a ping in time.
         if is(hyper::Error::is_timeout) { Self::Timeout { sent: true } } else { Self::Broken }
     }
 
@@ -98,7 +98,7 @@ impl HttpError {
         if error.is_timeout() {
             return Self::Timeout { sent: false };
         }
-        // The TCP connector has its own error type; a bare I/O error comes from the TLS handshake above it.
+        // Errors of the TCP connector have their own type; a bare I/O error comes from the TLS handshake.
         let cause = chain(error).find(|e| e.is::<hyper_util::client::legacy::Error>()).and_then(StdError::source);
         match cause.and_then(|e| e.downcast_ref::<io::Error>()) {
             Some(handshake) => Self::Tls(handshake_failure(handshake)),
@@ -135,7 +135,7 @@ fn certificate(why: &CertificateError) -> Option<&'static str> {
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
             "the certificate is for another name"
         }
-        // `BadSignature`: the issuer has the name of a known authority, but another key.
+        // With `BadSignature`, the issuer has the name of a known authority, but another key.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
             "the certificate is not signed by a trusted authority"
         }
@@ -143,7 +143,7 @@ fn certificate(why: &CertificateError) -> Option<&'static str> {
     })
 }
 
-/// Returns the innermost of nested I/O errors, through any number of layers (`source` would skip it).
+/// Returns the innermost of nested I/O errors. (`source` would skip it.)
 fn innermost(mut error: &io::Error) -> &io::Error {
     while let Some(inner) = error.get_ref().and_then(|e| e.downcast_ref::<io::Error>()) {
         error = inner;

@@ -1,14 +1,14 @@
-//! The guard: keeps requests to user-chosen addresses away from everything that is not public.
+//! The guard: blocks requests to URLs that users choose unless they lead to public addresses.
 //!
-//! It checks twice. When a URL is saved, so that the user gets an error at once ([`Guard::check_resolved`]); and at
-//! each connection, where it matters: a literal address before the request is sent, a name's addresses when they are
-//! looked up for that connection. A name that resolves differently later (DNS rebinding) therefore gains nothing. One
-//! address that is not public makes the whole lookup refused.
+//! It checks a URL when it is saved, so that the user immediately gets an error ([`Guard::check_resolved`]), and again
+//! at each connection: a literal address before the request is sent, the addresses of a name when it is looked up for
+//! that connection. So a name that later resolves to another address (DNS rebinding) has no effect. If one address of a
+//! name is not public, the name is blocked.
 //!
-//! Networks that the operator allowed (`CRIER_ALLOWED_PRIVATE_NETWORKS`) pass, including plain http to them.
+//! Networks that the operator allowed (`CRIER_ALLOWED_PRIVATE_NETWORKS`) are permitted, also over plain http.
 //!
-//! The crate `http-acl-reqwest` is not used: it drops refused addresses from a mixed lookup result instead of refusing
-//! it, lets several reserved ranges through, requires its own client type and reports its refusals as text.
+//! The crate `http-acl-reqwest` is not used: it drops private addresses from a mixed lookup result instead of rejecting
+//! the result, permits several reserved ranges, requires its own client type and reports rejections as text.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use url::{Host, Url};
 use super::address::is_public;
 use super::resolver::{Lookup, SystemResolver};
 
-/// The lookup timeout while a user waits for a URL to be saved.
+/// The time limit of a lookup while a user waits for a URL to be saved.
 const SAVE_LOOKUP: Duration = Duration::from_secs(3);
 
 /// Suffixes of names that exist only in private networks. `localhost` is handled separately, without a lookup.
@@ -34,9 +34,9 @@ pub enum SchemePolicy {
     HttpOrHttps,
 }
 
-/// Why a URL is refused. The message completes "The URL …" and does not reveal what a name resolves to.
+/// Why a URL is rejected. The message completes "The URL …", and does not reveal the addresses of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum UrlRefusal {
+pub enum UrlError {
     #[error("must be an absolute URL with a host")]
     Invalid,
     #[error("must begin with https://")]
@@ -82,27 +82,27 @@ impl Guard {
         Self { allowed: allowed.into(), lookup }
     }
 
-    /// Checks a URL without looking up its name. Refuses plain http to a name under [`SchemePolicy::HttpsOnly`]: only
-    /// [`Guard::check_resolved`] can determine whether it leads to an allowed network.
-    pub fn check_url(&self, text: &str, policy: SchemePolicy) -> Result<Url, UrlRefusal> {
+    /// Checks a URL without looking up its name. With [`SchemePolicy::HttpsOnly`], plain http to a name is rejected:
+    /// only [`Guard::check_resolved`] can determine whether it leads to an allowed network.
+    pub fn check_url(&self, text: &str, policy: SchemePolicy) -> Result<Url, UrlError> {
         let url = self.check_form(text, policy)?;
         if policy == SchemePolicy::HttpsOnly && url.scheme() == "http" && url.domain().is_some() {
-            return Err(UrlRefusal::NotHttps);
+            return Err(UrlError::NotHttps);
         }
         Ok(url)
     }
 
-    /// Checks a URL that is to be saved, including its name. A name that cannot be resolved (within 3 s) passes: it may
-    /// exist later, and is checked again at each connection.
-    pub async fn check_resolved(&self, text: &str, policy: SchemePolicy) -> Result<Url, UrlRefusal> {
+    /// Checks a URL before it is saved, including the addresses of its name. A name that cannot be resolved within 3 s
+    /// is accepted: it may exist later, and is checked again at each connection.
+    pub async fn check_resolved(&self, text: &str, policy: SchemePolicy) -> Result<Url, UrlError> {
         let url = self.check_form(text, policy)?;
         let Some(name) = url.domain() else { return Ok(url) };
         let plain = policy == SchemePolicy::HttpsOnly && url.scheme() == "http";
         match tokio::time::timeout(SAVE_LOOKUP, self.resolve(name)).await {
-            Ok(Err(ResolveError::Blocked(_))) => Err(UrlRefusal::NotPublic),
+            Ok(Err(ResolveError::Blocked(_))) => Err(UrlError::NotPublic),
             Ok(Ok(addresses)) if !plain || addresses.iter().all(|&ip| self.is_allowed(ip)) => Ok(url),
             Ok(Err(ResolveError::Unknown)) | Err(_) if !plain => Ok(url),
-            _ => Err(UrlRefusal::NotHttps),
+            _ => Err(UrlError::NotHttps),
         }
     }
 
@@ -111,7 +111,7 @@ impl Guard {
         is_public(ip) || self.is_allowed(ip)
     }
 
-    /// Checks the host of a request that is about to be sent, if it is a literal address; the resolver checks names.
+    /// Checks the host of a request before it is sent, if it is a literal address. The resolver checks names.
     pub(super) fn check_literal(&self, url: &Url) -> Result<(), String> {
         match literal(url) {
             Some(ip) if !self.permits(ip) => Err(ip.to_string()),
@@ -119,7 +119,7 @@ impl Guard {
         }
     }
 
-    /// Resolves a name; fails if any of its addresses is refused.
+    /// Resolves a name; fails if any of its addresses is blocked.
     pub(super) async fn resolve(&self, name: &str) -> Result<Vec<IpAddr>, ResolveError> {
         if is_localhost(name) {
             // Never looked up (RFC 6761), so that no server can return another address.
@@ -137,46 +137,46 @@ impl Guard {
         }
     }
 
-    fn check_form(&self, text: &str, policy: SchemePolicy) -> Result<Url, UrlRefusal> {
-        // The parser would repair these, and another parser might read the repaired URL differently.
+    fn check_form(&self, text: &str, policy: SchemePolicy) -> Result<Url, UrlError> {
+        // The parser would repair such a URL, and another parser might repair it differently.
         if text.trim() != text || text.contains(|c: char| c.is_control() || c == '\\') {
-            return Err(UrlRefusal::Invalid);
+            return Err(UrlError::Invalid);
         }
-        let url = Url::parse(text).map_err(|_| UrlRefusal::Invalid)?;
+        let url = Url::parse(text).map_err(|_| UrlError::Invalid)?;
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(if policy == SchemePolicy::HttpsOnly { UrlRefusal::NotHttps } else { UrlRefusal::NotHttp });
+            return Err(if policy == SchemePolicy::HttpsOnly { UrlError::NotHttps } else { UrlError::NotHttp });
         }
-        // The parser repairs `https:host` and `https:///host` as well.
+        // The parser also repairs `https:host` and `https:///host`.
         if text[url.scheme().len()..].strip_prefix("://").is_none_or(|rest| rest.starts_with('/')) {
-            return Err(UrlRefusal::Invalid);
+            return Err(UrlError::Invalid);
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(UrlRefusal::Userinfo);
+            return Err(UrlError::Userinfo);
         }
         self.check_host(&url, policy)?;
         Ok(url)
     }
 
-    fn check_host(&self, url: &Url, policy: SchemePolicy) -> Result<(), UrlRefusal> {
+    fn check_host(&self, url: &Url, policy: SchemePolicy) -> Result<(), UrlError> {
         let plain = policy == SchemePolicy::HttpsOnly && url.scheme() == "http";
         if let Some(ip) = literal(url) {
             return match ip {
-                ip if !self.permits(ip) => Err(UrlRefusal::NotPublic),
-                ip if plain && !self.is_allowed(ip) => Err(UrlRefusal::NotHttps),
+                ip if !self.permits(ip) => Err(UrlError::NotPublic),
+                ip if plain && !self.is_allowed(ip) => Err(UrlError::NotHttps),
                 _ => Ok(()),
             };
         }
-        let name = url.domain().ok_or(UrlRefusal::Invalid)?;
-        let refused = if is_localhost(name) {
+        let name = url.domain().ok_or(UrlError::Invalid)?;
+        let is_blocked = if is_localhost(name) {
             self.loopback().is_empty()
         } else {
             self.allowed.is_empty() && is_private_name(name)
         };
-        if refused {
-            return Err(UrlRefusal::NotPublic);
+        if is_blocked {
+            return Err(UrlError::NotPublic);
         }
-        // Without allowed networks, no lookup could make plain http acceptable.
-        if plain && self.allowed.is_empty() { Err(UrlRefusal::NotHttps) } else { Ok(()) }
+        // Without allowed networks, plain http is rejected regardless of the lookup.
+        if plain && self.allowed.is_empty() { Err(UrlError::NotHttps) } else { Ok(()) }
     }
 
     fn is_allowed(&self, ip: IpAddr) -> bool {
@@ -191,7 +191,8 @@ impl Guard {
     }
 }
 
-/// Returns the host as an address. The parser has already normalised every notation (`0x7f.1`, `2130706433`, `%31…`).
+/// Returns the host, if it is a literal address. The parser has normalized every notation (`0x7f.1`, `2130706433`,
+/// `%31…`).
 fn literal(url: &Url) -> Option<IpAddr> {
     match url.host()? {
         Host::Ipv4(ip) => Some(ip.into()),

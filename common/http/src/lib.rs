@@ -1,10 +1,10 @@
-//! All outbound HTTP: every request that Crier makes goes through [`HttpClient`].
+//! The HTTP client: every request that Crier makes goes through [`HttpClient`].
 //!
-//! [`HttpClient::guarded`] is for addresses that a user can choose, [`HttpClient::trusted`] for those that the operator
-//! set. Both have one deadline from DNS to the last byte, follow no redirects ([`download`] does, through the guard),
-//! ignore proxy variables and cap the response's bytes (after decompression). They use HTTP/2 if a server offers it. If
-//! there is no response, [`HttpError::may_have_arrived`] returns whether the request may have taken effect; in doubt it
-//! returns `true`.
+//! [`HttpClient::guarded`] is for URLs that a user can choose, [`HttpClient::trusted`] for URLs that the operator set.
+//! Both have one deadline from the lookup to the last byte, follow no redirects (only [`download`] does, and the guard
+//! checks them), ignore proxy variables, and limit the size of a response's body (after decompression). They use HTTP/2
+//! if a server offers it. If there is no response, [`HttpError::may_have_arrived`] returns whether the request may have
+//! taken effect; in doubt it returns `true`.
 
 mod address;
 pub mod download;
@@ -25,32 +25,32 @@ use tokio::time::{Instant, timeout_at};
 
 pub use download::{Download, DownloadError};
 pub use error::{HttpError, NoRootCertificates};
-pub use guard::{Guard, SchemePolicy, UrlRefusal};
+pub use guard::{Guard, SchemePolicy, UrlError};
 use resolver::GuardedResolver;
 pub use retry::parse_date;
 pub use tls::install as install_tls;
 
 use crier_telemetry::traces;
 
-/// The `User-Agent` of requests that set no other.
+/// The default `User-Agent` of requests.
 pub const USER_AGENT: &str = concat!("Crier/", env!("CARGO_PKG_VERSION"));
 
-/// The timeout of DNS, TCP and TLS together (half of the deadline, if that is shorter).
+/// The time limit of lookup, TCP and TLS together (half of the deadline, if that is shorter).
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long an idle connection is kept. Many servers close theirs after 5 s, and a request that races with the close
-/// has an unknown effect; a busy connection is never idle for that long.
+/// How long an idle connection is kept. Many servers close theirs after 5 s, and the effect of a request that races
+/// with the close is unknown.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// The maximum number of idle connections per host: as many as one endpoint's deliveries use at once.
+/// The maximum number of idle connections per host: as many as the concurrent deliveries to one endpoint use.
 const MAX_IDLE_PER_HOST: usize = 128;
 
 /// How long an HTTP/2 connection that waits for a response may be silent before it is pinged (a fifth of the deadline,
 /// if that is shorter).
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The bounds of the HTTP/2 window, which otherwise equals the maximum body size. A larger window would only buffer
-/// data that is never read.
+/// The minimum and maximum of the HTTP/2 window. Between them it is the maximum size of a body, because a larger window
+/// would only buffer data that is never read.
 const WINDOW: std::ops::RangeInclusive<usize> = 65_535..=1 << 20;
 
 /// A response.
@@ -59,8 +59,7 @@ pub struct HttpResponse {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub body: Bytes,
-    /// The body is incomplete: it was longer than the cap and was cut there, or ended early
-    /// ([`HttpClient::send_for_status`]).
+    /// Whether the body is incomplete, because it exceeded the limit or ended early ([`HttpClient::send_for_status`]).
     pub truncated: bool,
 }
 
@@ -74,12 +73,12 @@ pub struct HttpClient {
 }
 
 impl HttpClient {
-    /// Creates a client for addresses that the operator set.
+    /// Creates a client for URLs that the operator set.
     pub fn trusted(timeout: Duration, max_body: usize) -> Self {
         Self { inner: build(None, timeout, max_body), guard: None, timeout, max_body }
     }
 
-    /// Creates a client for addresses that a user can choose.
+    /// Creates a client for URLs that a user can choose.
     pub fn guarded(guard: Guard, timeout: Duration, max_body: usize) -> Self {
         Self { inner: build(Some(&guard), timeout, max_body), guard: Some(guard), timeout, max_body }
     }
@@ -97,25 +96,25 @@ impl HttpClient {
         Self { inner: inner.expect("static options"), guard: Some(guard), timeout, max_body }
     }
 
-    /// Returns a client with the same connection pool, but another deadline and cap. (If the deadline is shorter than
-    /// the connect timeout of the pool, a timeout while connecting counts as sent.)
+    /// Returns a client with the same connection pool, but another deadline and maximum body size. (If the deadline is
+    /// shorter than the connect timeout of the pool, a timeout during the connect counts as `sent`.)
     pub fn with_limits(&self, timeout: Duration, max_body: usize) -> Self {
         Self { timeout, max_body, ..self.clone() }
     }
 
-    /// Starts a request; finish it with reqwest's builder and pass it to [`HttpClient::send`].
+    /// Starts to build a request. Complete it with reqwest's builder, and pass it to [`HttpClient::send`].
     pub fn request(&self, method: http::Method, url: &str) -> reqwest::RequestBuilder {
         self.inner.request(method, url)
     }
 
-    /// Sends the request and reads the response up to the cap, all within the deadline.
+    /// Sends the request and reads the response up to the maximum size, all within the deadline.
     pub async fn send(&self, request: reqwest::RequestBuilder) -> Result<HttpResponse, HttpError> {
-        let (answer, failure) = self.exchange(request).await?;
-        failure.map_or(Ok(answer), Err)
+        let (response, failure) = self.exchange(request).await?;
+        failure.map_or(Ok(response), Err)
     }
 
-    /// Like [`HttpClient::send`], if only the status matters: once the headers have arrived, a body that breaks off or
-    /// does not end in time is returned as far as it was read.
+    /// Like [`HttpClient::send`], for callers that only need the status: if the headers have arrived and the body fails
+    /// or does not end in time, the response contains the part of the body that was read.
     pub async fn send_for_status(&self, request: reqwest::RequestBuilder) -> Result<HttpResponse, HttpError> {
         Ok(self.exchange(request).await?.0)
     }
@@ -148,7 +147,7 @@ impl HttpClient {
         let span = traces::Span::call(request.method(), request.url());
         let sent = match timeout_at(deadline, self.inner.execute(request)).await {
             Ok(response) => response.map_err(HttpError::from_send),
-            // A slow connect fails before this deadline, so the request may have been sent.
+            // A slow connect has failed before this deadline, so the request may have been sent.
             Err(_) => Err(HttpError::Timeout { sent: true }),
         };
         match &sent {
@@ -158,7 +157,7 @@ impl HttpClient {
         Ok((sent?, span))
     }
 
-    /// Builds the request and checks it. The guard of this client applies, even if another client started the request.
+    /// Builds the request and checks it. The guard of this client applies, even if another client created the builder.
     fn prepare(&self, request: reqwest::RequestBuilder) -> Result<reqwest::Request, HttpError> {
         let request = request.build().map_err(HttpError::invalid)?;
         if let Some(guard) = &self.guard {
@@ -170,30 +169,30 @@ impl HttpClient {
     }
 }
 
-/// Reads until the end or the cap; returns whether the body was cut.
+/// Reads at most `max` bytes of the body; returns whether it was longer.
 async fn read(response: &mut reqwest::Response, body: &mut Vec<u8>, max: usize) -> reqwest::Result<bool> {
     while let Some(chunk) = response.chunk().await? {
-        let room = max - body.len();
-        body.extend_from_slice(&chunk[..chunk.len().min(room)]);
-        if chunk.len() > room {
+        let remaining = max - body.len();
+        body.extend_from_slice(&chunk[..chunk.len().min(remaining)]);
+        if chunk.len() > remaining {
             return Ok(true);
         }
     }
     Ok(false)
 }
 
-/// Checks that this system has trusted certificate authorities. Called once at startup, so that clients created later
-/// can rely on it.
+/// Checks that this system has certificate authorities. Call it at the start: clients that are created later rely on
+/// it.
 pub fn check_root_certificates() -> Result<(), NoRootCertificates> {
     tls::config().map(drop)
 }
 
-/// Returns the client for the object storage library; the operator sets the address. There is no total deadline: a file
-/// may be large and its reader slow. `silent` is the read timeout.
-pub fn object_storage_client(silent: Duration, https_only: bool) -> reqwest::Result<reqwest::Client> {
-    // The bytes as stored, because their length and checksums are verified.
+/// Returns the client for the object storage library, whose URL the operator sets. There is no total deadline, because
+/// a file may be large and its reader slow.
+pub fn object_storage_client(read_timeout: Duration, https_only: bool) -> reqwest::Result<reqwest::Client> {
+    // Without decompression, because the length and checksums of the stored bytes are verified.
     with_tls(builder(None, CONNECT_TIMEOUT, *WINDOW.end()))
-        .read_timeout(silent)
+        .read_timeout(read_timeout)
         .no_gzip()
         .https_only(https_only)
         .build()
@@ -209,21 +208,21 @@ fn with_tls(builder: reqwest::ClientBuilder) -> reqwest::ClientBuilder {
 
 fn builder(guard: Option<&Guard>, timeout: Duration, max_body: usize) -> reqwest::ClientBuilder {
     let window = max_body.clamp(*WINDOW.start(), *WINDOW.end()) as u32;
-    #[expect(clippy::disallowed_methods, reason = "the one place that makes clients")]
+    #[expect(clippy::disallowed_methods, reason = "the only place that creates clients")]
     let builder = reqwest::Client::builder()
         .user_agent(USER_AGENT)
         .redirect(reqwest::redirect::Policy::none())
         .referer(false)
         .no_proxy()
-        // Well before the total deadline, so that it is known in which phase the time ran out.
+        // Well before the total deadline, so that a timeout during the connect can be distinguished.
         .connect_timeout(CONNECT_TIMEOUT.min(timeout / 2))
         .pool_idle_timeout(IDLE_TIMEOUT)
         .pool_max_idle_per_host(MAX_IDLE_PER_HOST)
         .http2_initial_stream_window_size(window)
-        // Several responses at once; an unread one does not block the others.
+        // For several responses at once, so that an unread one does not block the others.
         .http2_initial_connection_window_size(window * 4)
-        // Closes a connection whose peer is stuck; otherwise every later request to that host would wait on it in vain.
-        // Not before the deadline of a request: a busy endpoint may still respond.
+        // Closes a connection whose peer is stuck: otherwise every later request to that host would time out on it. Not
+        // before the deadline of a request, because a busy endpoint may still respond.
         .http2_keep_alive_interval(KEEPALIVE_INTERVAL.min(timeout / 5))
         .http2_keep_alive_timeout(timeout);
     match guard {

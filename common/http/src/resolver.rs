@@ -1,5 +1,5 @@
-//! Resolves names to addresses: the lookup itself behind a trait (so that a test can change the result between two
-//! calls), and the adapter that puts the guard between a connection and the lookup.
+//! Resolves names to addresses: a trait for the lookup (so that a test can change the result between two calls), and
+//! the resolver of the client, in which the guard checks the result.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

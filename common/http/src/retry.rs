@@ -1,4 +1,4 @@
-//! When a server may be asked again, by its own words. The only module that uses `httpdate`.
+//! `Retry-After` and HTTP dates. Only this module uses the crate `httpdate`.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use http::StatusCode;
@@ -6,15 +6,15 @@ use http::header::RETRY_AFTER;
 
 use super::HttpResponse;
 
-/// A longer wait in seconds counts as this one, so that no number overflows.
+/// The maximum wait in seconds; longer ones are reduced to it, so that no number overflows.
 const MAX_SECONDS: i64 = 86_400;
 
 impl HttpResponse {
-    /// Returns when a 429 or 503 asks to be repeated: its `Retry-After`, in seconds or as an HTTP date. `None` for other
-    /// responses and for an invalid value.
+    /// Returns the time in the `Retry-After` header of a 429 or 503 response, which is in seconds or an HTTP date.
+    /// `None` for other responses, and if the value is missing or invalid.
     pub fn retry_after(&self, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
-        let asks = matches!(self.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
-        let value = self.headers.get(RETRY_AFTER).filter(|_| asks)?.to_str().ok()?.trim();
+        let may_wait = matches!(self.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
+        let value = self.headers.get(RETRY_AFTER).filter(|_| may_wait)?.to_str().ok()?.trim();
         if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
             let seconds = value.parse().unwrap_or(MAX_SECONDS).min(MAX_SECONDS);
             return Some(now + TimeDelta::seconds(seconds));
@@ -35,8 +35,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns the seconds that a response with this header asks for.
-    fn asked(status: u16, value: &[u8]) -> Option<i64> {
+    /// Returns the wait in seconds for a response with this header.
+    fn wait(status: u16, value: &[u8]) -> Option<i64> {
         let now = DateTime::from_timestamp(1_777_636_800, 0).unwrap();
         let headers = HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_bytes(value).unwrap())]);
         let status = StatusCode::from_u16(status).unwrap();
@@ -55,19 +55,19 @@ mod tests {
             ("Friday, 01-May-26 12:10:00 GMT", 600),
             ("Fri May  1 12:10:00 2026", 600),
         ] {
-            assert_eq!(asked(503, value.as_bytes()), Some(seconds), "{value}");
+            assert_eq!(wait(503, value.as_bytes()), Some(seconds), "{value}");
         }
         for value in ["", "soon", "-5", "1.5", "+5", "Fri, 32 May 2026 12:10:00 GMT", "١٢", "\u{ff}"] {
-            assert_eq!(asked(429, value.as_bytes()), None, "{value}");
+            assert_eq!(wait(429, value.as_bytes()), None, "{value}");
         }
-        assert_eq!((asked(200, b"120"), asked(500, b"120")), (None, None));
+        assert_eq!((wait(200, b"120"), wait(500, b"120")), (None, None));
     }
 
     proptest::proptest! {
         #[test]
         fn arbitrary_headers_do_not_panic(value in "[ -~]{0,40}|[0-9]{0,40}|[A-Z][a-z]{2}, [0-9]{2} [A-Z][a-z]{2} \
              [0-9]{4} [0-9:]{8} GMT") {
-            let _ = asked(429, value.as_bytes());
+            let _ = wait(429, value.as_bytes());
         }
     }
 }

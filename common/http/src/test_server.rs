@@ -17,7 +17,7 @@ use super::resolver::Lookup;
 /// A listening server and its number of accepted connections.
 pub struct TestServer {
     pub port: u16,
-    taken: Arc<AtomicUsize>,
+    accepted: Arc<AtomicUsize>,
 }
 
 impl TestServer {
@@ -27,25 +27,25 @@ impl TestServer {
         F: Future<Output = ()> + Send + 'static,
     {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let (port, taken) = (listener.local_addr().unwrap().port(), Arc::new(AtomicUsize::new(0)));
-        let count = taken.clone();
+        let (port, accepted) = (listener.local_addr().unwrap().port(), Arc::new(AtomicUsize::new(0)));
+        let count = accepted.clone();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 count.fetch_add(1, Ordering::SeqCst);
                 tokio::spawn(handle(stream));
             }
         });
-        Self { port, taken }
+        Self { port, accepted }
     }
 
-    /// Reads one request, writes `answer` and closes the connection.
-    pub async fn answering(answer: impl Into<Vec<u8>>) -> Self {
-        let answer: Arc<[u8]> = answer.into().into();
+    /// Reads one request from each connection, writes `response`, and closes the connection.
+    pub async fn answering(response: impl Into<Vec<u8>>) -> Self {
+        let response: Arc<[u8]> = response.into().into();
         Self::run(move |mut stream| {
-            let answer = answer.clone();
+            let response = response.clone();
             async move {
                 read_request(&mut stream).await;
-                let _ = stream.write_all(&answer).await;
+                let _ = stream.write_all(&response).await;
             }
         })
         .await
@@ -56,7 +56,7 @@ impl TestServer {
     }
 
     pub fn connections(&self) -> usize {
-        self.taken.load(Ordering::SeqCst)
+        self.accepted.load(Ordering::SeqCst)
     }
 }
 
@@ -79,23 +79,23 @@ pub async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> String {
     }
 }
 
-/// Returns the given results in order, then the last one forever. `None`: the name is unknown.
+/// A lookup that returns the results in order, and then always the last one. `None` means that the name is unknown.
 pub struct ScriptedLookup(Mutex<VecDeque<Option<Vec<IpAddr>>>>);
 
 impl ScriptedLookup {
     /// Parses one result per word: addresses separated by `,`, or `-` for an unknown name.
-    pub fn of(answers: &str) -> Arc<Self> {
-        let parse = |answer: &str| (answer != "-").then(|| answer.split(',').map(|ip| ip.parse().unwrap()).collect());
-        Arc::new(Self(Mutex::new(answers.split_whitespace().map(parse).collect())))
+    pub fn of(results: &str) -> Arc<Self> {
+        let parse = |result: &str| (result != "-").then(|| result.split(',').map(|ip| ip.parse().unwrap()).collect());
+        Arc::new(Self(Mutex::new(results.split_whitespace().map(parse).collect())))
     }
 }
 
 #[async_trait]
 impl Lookup for ScriptedLookup {
     async fn lookup(&self, _name: &str) -> io::Result<Vec<IpAddr>> {
-        let mut answers = self.0.lock().unwrap();
-        let answer = if answers.len() > 1 { answers.pop_front().unwrap() } else { answers[0].clone() };
-        answer.ok_or_else(|| io::Error::other("unknown name"))
+        let mut results = self.0.lock().unwrap();
+        let result = if results.len() > 1 { results.pop_front().unwrap() } else { results[0].clone() };
+        result.ok_or_else(|| io::Error::other("unknown name"))
     }
 }
 

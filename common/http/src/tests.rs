@@ -6,8 +6,8 @@ mod deadline;
 mod download;
 mod hostile;
 mod http2;
-mod kept;
 mod names;
+mod pooled;
 mod tls;
 
 use std::io::Write;
@@ -26,8 +26,8 @@ fn client(timeout: Duration, max_body: usize) -> HttpClient {
     HttpClient::guarded(Guard::new(vec!["127.0.0.0/8".parse().unwrap()]), timeout, max_body)
 }
 
-fn named(answers: &str, allowed: &str) -> HttpClient {
-    HttpClient::guarded(Guard::with_lookup(vec![allowed.parse().unwrap()], ScriptedLookup::of(answers)), LONG, 1024)
+fn named(results: &str, allowed: &str) -> HttpClient {
+    HttpClient::guarded(Guard::with_lookup(vec![allowed.parse().unwrap()], ScriptedLookup::of(results)), LONG, 1024)
 }
 
 async fn get(client: &HttpClient, url: &str) -> Result<HttpResponse, HttpError> {
@@ -47,9 +47,9 @@ async fn responses_are_read_completely_and_redirects_are_returned() {
         stream.write_all(head.as_bytes()).await.unwrap();
     })
     .await;
-    let answer = get(&client(LONG, 5), &server.url()).await.unwrap();
-    assert_eq!((answer.status.as_u16(), &answer.body[..], answer.truncated), (302, &b"there"[..], false));
-    assert_eq!(answer.headers["location"], "http://127.0.0.1:1/");
+    let response = get(&client(LONG, 5), &server.url()).await.unwrap();
+    assert_eq!((response.status.as_u16(), &response.body[..], response.truncated), (302, &b"there"[..], false));
+    assert_eq!(response.headers["location"], "http://127.0.0.1:1/");
     assert_eq!(server.connections(), 1);
 }
 
@@ -65,8 +65,8 @@ async fn the_deadline_applies_to_a_slow_body() {
     .await;
     let (client, started) = (client(SHORT, 1024), Instant::now());
     assert!(matches!(get(&client, &server.url()).await, Err(HttpError::Timeout { sent: true })));
-    let answer = client.send_for_status(client.request(Method::GET, &server.url())).await.unwrap();
-    assert!(answer.status == 200 && answer.truncated && answer.body.starts_with(b"x"), "{answer:?}");
+    let response = client.send_for_status(client.request(Method::GET, &server.url())).await.unwrap();
+    assert!(response.status == 200 && response.truncated && response.body.starts_with(b"x"), "{response:?}");
     assert!(started.elapsed() < LONG);
 }
 
@@ -76,10 +76,10 @@ async fn a_body_is_truncated_at_the_limit() {
         TestServer::answering(format!("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n{}", "y".repeat(100_000)))
             .await;
     let client = client(LONG, 1000);
-    let answer = get(&client, &server.url()).await.unwrap();
-    assert_eq!((answer.body.len(), answer.truncated), (1000, true));
-    let answer = get(&client.with_limits(LONG, 100_000), &server.url()).await.unwrap();
-    assert_eq!((answer.body.len(), answer.truncated), (100_000, false));
+    let response = get(&client, &server.url()).await.unwrap();
+    assert_eq!((response.body.len(), response.truncated), (1000, true));
+    let response = get(&client.with_limits(LONG, 100_000), &server.url()).await.unwrap();
+    assert_eq!((response.body.len(), response.truncated), (100_000, false));
 }
 
 #[tokio::test]
@@ -90,13 +90,13 @@ async fn the_limit_applies_after_decompression() {
     }
     let packed = packed.finish().unwrap();
     assert!(packed.len() < 100_000);
-    let mut answer =
+    let mut response =
         format!("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n", packed.len()).into_bytes();
-    answer.extend(packed);
-    let server = TestServer::answering(answer).await;
-    let answer = get(&client(LONG, 100_000), &server.url()).await.unwrap();
-    assert_eq!((answer.body.len(), answer.truncated), (100_000, true));
-    assert!(answer.body.iter().all(|&byte| byte == 0));
+    response.extend(packed);
+    let server = TestServer::answering(response).await;
+    let response = get(&client(LONG, 100_000), &server.url()).await.unwrap();
+    assert_eq!((response.body.len(), response.truncated), (100_000, true));
+    assert!(response.body.iter().all(|&byte| byte == 0));
 }
 
 #[tokio::test]
@@ -104,8 +104,8 @@ async fn a_truncated_body_fails_unless_only_the_status_is_needed() {
     let server = TestServer::answering("HTTP/1.1 201 Created\r\nContent-Length: 10\r\n\r\nabc").await;
     let client = client(LONG, 1024);
     assert!(matches!(get(&client, &server.url()).await, Err(HttpError::Broken)));
-    let answer = client.send_for_status(client.request(Method::GET, &server.url())).await.unwrap();
-    assert_eq!((answer.status.as_u16(), &answer.body[..], answer.truncated), (201, &b"abc"[..], true));
+    let response = client.send_for_status(client.request(Method::GET, &server.url())).await.unwrap();
+    assert_eq!((response.status.as_u16(), &response.body[..], response.truncated), (201, &b"abc"[..], true));
 }
 
 #[tokio::test]
@@ -173,7 +173,7 @@ async fn a_request_on_a_closed_idle_connection_has_not_arrived() {
     });
     let client = client(LONG, 1024);
     assert_eq!(post(&client, &url).await.unwrap().status, 204);
-    // The connection and the listener are closed now: the client can only try a new connection.
+    // The connection and the listener are closed, so the client can only open a new connection.
     server.await.unwrap();
     let error = post(&client, &url).await.unwrap_err();
     assert!(matches!(error, HttpError::Connect) && !error.may_have_arrived(), "{error:?}");
@@ -206,7 +206,7 @@ async fn blocked_addresses_are_never_connected() {
     // The client that sends a request checks it, even if another client started it.
     let started = HttpClient::trusted(LONG, 1024).request(Method::GET, &url);
     assert!(matches!(public.send(started).await, Err(HttpError::Blocked(_))));
-    // The name resolves to the server, but also to a refused address.
+    // The name resolves to the server, but also to a blocked address.
     let mixed = named("127.0.0.1,10.0.0.1", "127.0.0.0/8");
     assert!(
         matches!(get(&mixed, &format!("http://example.com:{port}/")).await, Err(HttpError::Blocked(name)) if name == "example.com")

@@ -1,4 +1,4 @@
-//! The TLS configuration of all outbound clients. It is made once per process: reading the system's certificate
+//! The TLS configuration of all clients. It is created once per process, because reading the system's certificate
 //! authorities takes longer than everything else that a client needs.
 
 use std::sync::{Arc, OnceLock};
@@ -8,13 +8,13 @@ use rustls_platform_verifier::Verifier;
 
 use super::NoRootCertificates;
 
-/// Installs the TLS crypto provider for the whole process; clients of libraries use it as well.
+/// Installs the TLS crypto provider for the whole process, including clients of libraries.
 pub fn install() {
     // Fails if a provider is installed already, which is fine.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
-/// Returns the configuration, which trusts the system's certificate authorities.
+/// Returns a configuration that trusts the system's certificate authorities.
 pub(super) fn config() -> Result<ClientConfig, NoRootCertificates> {
     static CONFIG: OnceLock<ClientConfig> = OnceLock::new();
     if let Some(config) = CONFIG.get() {
@@ -25,7 +25,7 @@ pub(super) fn config() -> Result<ClientConfig, NoRootCertificates> {
     Ok(CONFIG.get_or_init(|| with_verifier(verifier)).clone())
 }
 
-/// Returns a configuration that also trusts one more certificate authority.
+/// Returns a configuration that trusts one more certificate authority.
 #[cfg(test)]
 pub(super) fn trusting(
     authority: rustls::pki_types::CertificateDer<'static>,
@@ -42,7 +42,7 @@ fn with_verifier(verifier: Verifier) -> ClientConfig {
     let builder = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions();
     let builder = builder.expect("the provider supports TLS 1.2 and 1.3").dangerous();
     let mut config = builder.with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth();
-    // reqwest adds no protocols to a configuration that it is given.
+    // reqwest adds no protocols to a preconfigured TLS backend.
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     config
 }

@@ -1,4 +1,4 @@
-//! Bit reader for scans.
+//! Reads the bits of scans.
 
 use crate::Error;
 use crate::tables::{Codes, SHORT};
@@ -66,7 +66,7 @@ impl<'a> Bits<'a> {
         Ok(value)
     }
 
-    /// Returns the length of the next code, and its value.
+    /// Returns the length and the value of the next code.
     fn next(&mut self, codes: &Codes) -> Result<(u32, u8), Error> {
         if self.count < 32 {
             self.fill();
@@ -113,7 +113,7 @@ impl<'a> Bits<'a> {
         Ok(if size > 0 && value < 1 << (size - 1) { value - (1 << size) + 1 } else { value })
     }
 
-    /// Returns how many bytes were used; a partly used byte counts.
+    /// Returns the number of bytes that were read, including a partly read byte.
     pub fn end(&self) -> usize {
         let mut at = self.at;
         for _ in 0..self.count / 8 {

@@ -1,16 +1,16 @@
-//! Extracts a picture at an eighth of its size at no extra cost: the first coefficient of a block is the mean of its 64
-//! pixels (ITU T.81, section A.3.3), and the walk over the scans reads all of them. It is enough for a photograph's
-//! thumbnail.
+//! Extracts the image at an eighth of its size, which is enough for the thumbnail of a photograph. The first
+//! coefficient of a block is the mean of its 64 pixels (ITU T.81, section A.3.3), and reading the scans reads all of
+//! them anyway.
 
 use crate::frame::{Component, FrameHead};
 
-/// The picture at an eighth of its size: a sample for each block of 8 × 8 pixels. Blocks at the right and the lower edge
-/// may be partly outside of the picture.
+/// The image at an eighth of its size, with a sample for each block of 8 × 8 pixels. Blocks at the right and the lower
+/// edge may be partly outside of the image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Eighth {
     Gray(Plane),
-    /// Y, Cb and Cr ([`ycbcr_to_rgb`]). The sides of the planes of Cb and Cr may be those of Y divided by a whole number,
-    /// rounded up.
+    /// Y, Cb and Cr ([`ycbcr_to_rgb`]). The sides of the planes of Cb and Cr may be those of Y divided by a whole
+    /// number, rounded up.
     YCbCr([Plane; 3]),
 }
 
@@ -19,11 +19,11 @@ pub enum Eighth {
 pub struct Plane {
     pub width: u32,
     pub height: u32,
-    /// `width` times `height` of them, row by row from the top.
+    /// `width` × `height` samples, row by row from the top.
     pub samples: Vec<u8>,
 }
 
-/// The colour information in the application segments.
+/// The color information in the application segments.
 #[derive(Debug, Default)]
 pub struct ColorInfo {
     jfif: bool,
@@ -50,8 +50,8 @@ impl ColorInfo {
 }
 
 impl FrameHead {
-    /// Returns whether the picture at an eighth of its size can be drawn, and its longer side has at least `min_side`
-    /// pixels. Drawn are grey pictures, and those of three components that are certainly YCbCr.
+    /// Returns whether the image at an eighth of its size can be extracted, and its longer side has at least `min_side`
+    /// pixels. It can be extracted from gray images, and from images of three components that are certainly YCbCr.
     pub fn has_eighth(&self, colors: &ColorInfo, min_side: u32) -> bool {
         let large = self.width.max(self.height) / 8 >= min_side;
         large
@@ -84,13 +84,13 @@ impl Means {
         self.step = step.into();
     }
 
-    /// Returns the first coefficient of a block. Overflowing values occur only in invalid pictures and produce
-    /// arbitrary colours.
+    /// Returns the first coefficient of a block. Overflows occur only in invalid images, and result in arbitrary
+    /// colors.
     pub fn first(&mut self, column: usize, row: usize) -> Option<&mut i16> {
         self.firsts.get_mut(row * self.columns + column)
     }
 
-    /// Returns `width` by `height` of them as samples.
+    /// Returns the means of `width` × `height` blocks as samples.
     fn plane(&self, width: u32, height: u32) -> Plane {
         let mut samples = Vec::with_capacity(width as usize * height as usize);
         for y in 0..height as usize {
@@ -103,7 +103,7 @@ impl Means {
     }
 }
 
-/// Returns the picture; `None` if it cannot be made.
+/// Returns the image at an eighth of its size; `None` if it cannot be extracted.
 pub fn draw(frame: &FrameHead) -> Option<Eighth> {
     let (width, height) = (frame.width.div_ceil(8), frame.height.div_ceil(8));
     let [first, others @ ..] = &frame.components[..] else { return None };
@@ -120,7 +120,7 @@ pub fn draw(frame: &FrameHead) -> Option<Eighth> {
 /// Converts a pixel to red, green and blue, as in JFIF 1.02.
 #[inline]
 pub fn ycbcr_to_rgb(y: u8, cb: u8, cr: u8) -> [u8; 3] {
-    // In 65,536ths.
+    // Fixed-point numbers with 16 fractional bits.
     let (y, cb, cr) = (i32::from(y) << 16, i32::from(cb) - 128, i32::from(cr) - 128);
     let round = |n: i32| clamp((n + (1 << 15)) >> 16);
     [round(y + 91_881 * cr), round(y - 22_554 * cb - 46_802 * cr), round(y + 116_130 * cb)]

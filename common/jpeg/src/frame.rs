@@ -4,7 +4,7 @@ use crate::Error;
 use crate::eighth::Means;
 use crate::input::Input;
 
-/// The frame header (SOF): kind, sides and components of the picture.
+/// The frame header (SOF): kind, sides and components of the image.
 #[derive(Debug)]
 pub struct FrameHead {
     /// Whether each scan has only a part of the coefficients.
@@ -25,20 +25,20 @@ pub struct Component {
     pub v: usize,
     /// The index of its quantization table.
     pub table: usize,
-    /// Whether a scan contained it (in a progressive picture: its first coefficient).
+    /// Whether a scan contained it (in a progressive image: its first coefficients).
     pub seen: bool,
-    /// Bit set of the coefficients of each block that are not zero so far; only for progressive pictures.
+    /// For each block, the bit set of its coefficients that are not zero so far; only for progressive images.
     pub history: Vec<u64>,
-    /// Only filled if the one-eighth picture is wanted.
+    /// Only filled if the image at an eighth of its size is extracted.
     pub means: Means,
 }
 
 impl FrameHead {
-    /// Parses a frame header, by the code of its marker and its body without the length field. All SOF segments have the
-    /// same form; the reader takes 0xc0, 0xc1 and 0xc2.
+    /// Parses a frame header from the code of its marker and its body without the length field. All SOF segments have
+    /// the same structure; the reader accepts 0xc0, 0xc1 and 0xc2.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if samples do not have 8 bits; others if it is truncated or invalid.
+    /// [`Error::Unsupported`] if samples do not have 8 bits; other errors if it is truncated or invalid.
     pub fn parse(code: u8, body: &[u8]) -> Result<Self, Error> {
         let input = Input(body);
         if input.u8(0)? != 8 {
@@ -60,7 +60,7 @@ impl FrameHead {
         Ok(Self { progressive: code == 0xc2, width, height, components })
     }
 
-    /// Returns the number of components: 1 (grey), 3 or 4.
+    /// Returns the number of components: 1 (gray), 3 or 4.
     pub fn component_count(&self) -> usize {
         self.components.len()
     }

@@ -1,4 +1,4 @@
-//! Random access to bytes.
+//! Random access to the bytes of a file.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ impl<'a> Input<'a> {
     /// Returns a range of bytes.
     ///
     /// # Errors
-    /// [`Error::Truncated`] if the bytes end before the range does; so do the other functions.
+    /// [`Error::Truncated`] if the file ends before the range does, like the other functions.
     pub fn range(self, range: Range<usize>) -> Result<&'a [u8], Error> {
         self.0.get(range).ok_or(Error::Truncated)
     }

@@ -8,17 +8,17 @@ use crate::scans::Scans;
 use crate::tables::Tables;
 use crate::{Error, FrameHead};
 
-/// Maximum number of scans of a picture; a photograph has about ten. Bounds the work.
+/// Maximum number of scans of an image, which limits the work. A photograph has about ten.
 pub const MAX_SCANS: usize = 100;
 
-/// A part of a file. The parts are in the order of the file, from the end of SOI to the end of EOI, without gaps; the
-/// ranges are positions in the file.
+/// A part of a file, as a range of its bytes. The parts are in the order of the file, from the end of SOI to the end of
+/// EOI, without gaps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
     /// Bytes without a meaning: fill bytes, or others that readers skip.
     Filler(Range<usize>),
     Segment(Segment),
-    /// EOI. Bytes after it do not belong to the picture and are not read.
+    /// EOI. Bytes after it do not belong to the image and are not read.
     End(Range<usize>),
 }
 
@@ -27,9 +27,9 @@ pub enum Part {
 pub struct Segment {
     /// The second byte of its marker, such as 0xe1 for APP1.
     pub code: u8,
-    /// All of it, with its marker; of a scan, also its data up to the last code.
+    /// The whole segment, including its marker. For a scan, also its data up to the last code.
     pub whole: Range<usize>,
-    /// Its body, without the length field; of a scan, only the header.
+    /// The body, without the length field. For a scan, only its header.
     pub body: Range<usize>,
 }
 
@@ -47,10 +47,10 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Begins to read a whole file. `min_side`: as of [`FrameHead::has_eighth`].
+    /// Creates a reader for a whole file. `min_side` is that of [`FrameHead::has_eighth`].
     ///
     /// # Errors
-    /// [`Error::Invalid`] if it does not begin with SOI.
+    /// [`Error::Invalid`] if the file does not begin with SOI.
     pub fn new(file: &'a [u8], min_side: u32) -> Result<Self, Error> {
         if !file.starts_with(b"\xff\xd8") {
             return Err(Error::Invalid);
@@ -69,7 +69,7 @@ impl<'a> Reader<'a> {
     /// Reads the next part; after [`Part::End`], returns it again.
     ///
     /// # Errors
-    /// Any, if the file is not a whole JPEG of a supported kind.
+    /// Any error, if the file is not a complete JPEG of a supported kind.
     pub fn read_part(&mut self) -> Result<Part, Error> {
         let marker = next_marker(self.input, self.at)?;
         if marker > self.at {
@@ -87,7 +87,7 @@ impl<'a> Reader<'a> {
         Ok(Part::Segment(segment))
     }
 
-    /// Returns the picture at an eighth of its size, if [`FrameHead::has_eighth`]. Call it after [`Part::End`].
+    /// Returns the image at an eighth of its size, if [`FrameHead::has_eighth`]. Call it after [`Part::End`].
     pub fn eighth(&self) -> Option<Eighth> {
         self.scans.as_ref()?.eighth()
     }
@@ -104,7 +104,7 @@ impl<'a> Reader<'a> {
             0xdb => self.tables.quantize(bytes)?,
             0xda => end = self.scan(bytes, body.end)?,
             0xc3 | 0xc5..=0xcf => return Err(Error::Unsupported),
-            // A nested picture, a height defined later (DNL), or a hierarchical JPEG.
+            // A nested image, a height that is defined later (DNL), or a hierarchical JPEG.
             0xd8 | 0xdc | 0xde | 0xdf => return Err(Error::Invalid),
             _ => {}
         }
@@ -119,7 +119,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Reads a scan, given its header and the position of its data; returns the end of the data.
+    /// Reads a scan, given its header and the start of its data; returns the end of the data.
     fn scan(&mut self, header: &[u8], start: usize) -> Result<usize, Error> {
         self.scan_count += 1;
         if self.scan_count > MAX_SCANS {
@@ -134,7 +134,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Returns the position of the next marker with a meaning. Bytes before it are fill bytes or garbage.
+/// Returns the position of the next marker that begins a segment or EOI. Bytes before it are fill bytes or garbage.
 fn next_marker(input: Input<'_>, mut at: usize) -> Result<usize, Error> {
     loop {
         // Of several FF bytes, the last one starts the marker.

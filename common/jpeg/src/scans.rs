@@ -1,7 +1,5 @@
-//! Reads the scans of a JPEG without drawing them: checks that the codes of all blocks are present, and finds their
-//! end.
-//!
-//! Decoders paint grey where data is missing or invalid, without an error. (ITU T.81, sections F.2 and G.2.)
+//! Reads the scans of a JPEG without decoding the pixels: checks that the codes of all blocks are present, and finds
+//! their end (ITU T.81, sections F.2 and G.2). Decoders paint gray where data is missing or invalid, without an error.
 
 use crate::Error;
 use crate::bits::Bits;
@@ -10,21 +8,21 @@ use crate::frame::{Component, FrameHead};
 use crate::input::Input;
 use crate::tables::{Codes, Tables};
 
-/// Maximum bit shift of coefficients. (ITU T.81, table B.3.)
+/// Maximum bit shift of coefficients (ITU T.81, table B.3).
 const MAX_SHIFT: u8 = 13;
 
-/// The scans of one picture.
+/// The scans of an image.
 #[derive(Debug)]
 pub struct Scans {
     frame: FrameHead,
     /// The largest sampling factors.
     h: usize,
     v: usize,
-    /// Whether the one-eighth picture is also drawn.
+    /// Whether the image at an eighth of its size is also extracted.
     draws: bool,
 }
 
-/// The head of a scan.
+/// The header of a scan.
 struct Scan {
     parts: Vec<ScanComponent>,
     first: u32,
@@ -44,12 +42,12 @@ struct ScanComponent {
 
 impl Scans {
     pub fn new(frame: FrameHead) -> Self {
-        let most = |of: fn(&Component) -> usize| frame.components.iter().map(of).max().unwrap_or(1);
-        let (h, v) = (most(|c| c.h), most(|c| c.v));
+        let max = |of: fn(&Component) -> usize| frame.components.iter().map(of).max().unwrap_or(1);
+        let (h, v) = (max(|c| c.h), max(|c| c.v));
         Self { frame, h, v, draws: false }
     }
 
-    /// Also draws the picture at an eighth of its size, if [`FrameHead::has_eighth`]. Call it before the first scan.
+    /// Also extracts the image at an eighth of its size, if [`FrameHead::has_eighth`]. Call it before the first scan.
     pub fn draw_eighth(&mut self, colors: &ColorInfo, min_side: u32) {
         self.draws = self.frame.has_eighth(colors, min_side);
         if self.draws {
@@ -63,12 +61,12 @@ impl Scans {
     /// Checks that every component had a scan.
     ///
     /// # Errors
-    /// An error if one had none.
+    /// [`Error::Truncated`] if one had none.
     pub fn check_complete(&self) -> Result<(), Error> {
         if self.frame.components.iter().all(|component| component.seen) { Ok(()) } else { Err(Error::Truncated) }
     }
 
-    /// Returns the picture at an eighth of its size, if it was drawn.
+    /// Returns the image at an eighth of its size, if it was extracted.
     pub fn eighth(&self) -> Option<Eighth> {
         self.draws.then(|| eighth::draw(&self.frame)).flatten()
     }
@@ -107,13 +105,13 @@ impl Scans {
         Ok(bits.end())
     }
 
-    /// Prepares for a scan; returns its number of columns and rows of units.
+    /// Prepares for a scan; returns the numbers of columns and rows of its units.
     fn begin(&mut self, scan: &Scan, tables: &Tables) -> Result<(usize, usize), Error> {
         let frame = &mut self.frame;
         let (columns, rows) = match &scan.parts[..] {
             [alone] => {
                 let c = &frame.components[alone.place];
-                let side = |side: u32, of: usize, most: usize| (side as usize * of).div_ceil(most).div_ceil(8);
+                let side = |side: u32, of: usize, max: usize| (side as usize * of).div_ceil(max).div_ceil(8);
                 (side(frame.width, c.h, self.h), side(frame.height, c.v, self.v))
             }
             _ => (blocks(frame.width, self.h), blocks(frame.height, self.v)),
@@ -181,10 +179,10 @@ impl Scans {
         }
         let (first, last, steps) = (input.u8(1 + 2 * count)?, input.u8(2 + 2 * count)?, input.u8(3 + 2 * count)?);
         let (high, low) = (steps >> 4, steps & 15);
-        let progressive_is_sound = if first == 0 { last == 0 } else { first <= last && count == 1 };
+        let is_valid_progressive = if first == 0 { last == 0 } else { first <= last && count == 1 };
         let in_range = first <= 63 && last <= 63 && high <= MAX_SHIFT && low <= MAX_SHIFT;
-        // Decoders ignore what these say of a sequential picture, but refuse one that is out of range.
-        if count == 0 || header.len() != 4 + 2 * count || !in_range || (self.frame.progressive && !progressive_is_sound)
+        // Decoders ignore these values for a sequential image, but reject it if they are out of range.
+        if count == 0 || header.len() != 4 + 2 * count || !in_range || (self.frame.progressive && !is_valid_progressive)
         {
             return Err(Error::Invalid);
         }
@@ -198,7 +196,7 @@ fn blocks(side: u32, factor: usize) -> usize {
     (side as usize).div_ceil(8 * factor)
 }
 
-/// Skips all coefficients of a block but the first.
+/// Skips all coefficients of a block except the first.
 fn skip_ac_coefficients(bits: &mut Bits<'_>, codes: &Codes) -> Result<(), Error> {
     let mut at = 1;
     while at < 64 {
@@ -214,7 +212,8 @@ fn skip_ac_coefficients(bits: &mut Bits<'_>, codes: &Codes) -> Result<(), Error>
     Ok(())
 }
 
-/// Reads a scan's coefficients of one block of a progressive picture. `run`: remaining blocks without new coefficients.
+/// Reads the coefficients of one block in a scan of a progressive image. `run` is the number of further blocks without
+/// new coefficients.
 fn coefficients(
     bits: &mut Bits<'_>,
     codes: &Codes,

@@ -3,7 +3,7 @@
 use crate::Error;
 use crate::input::Input;
 
-/// Codes up to this length are resolved with one lookup; longer ones are rare.
+/// The maximum length of codes that are resolved with one lookup. Longer codes are rare.
 pub const SHORT: u32 = 10;
 
 /// The value of a DC code is a number of bits.
@@ -24,11 +24,11 @@ pub struct Tables {
 /// A table of Huffman codes.
 #[derive(Debug)]
 pub struct Codes {
-    /// By the next [`SHORT`] bits: the length of a code and its value; length 0 if the code is longer.
+    /// Indexed by the next [`SHORT`] bits: the length and the value of the code. The length is 0 if the code is longer.
     pub short: [(u8, u8); 1 << SHORT],
-    /// By length: the first code that is too large for it, left-aligned in 16 bits.
+    /// Indexed by length: the first code that is too large for this length, left-aligned in 16 bits.
     pub ends: [u32; 17],
-    /// By length: the offset from a code to the index of its value.
+    /// Indexed by length: the offset from a code to the index of its value.
     pub offsets: [i32; 17],
     pub values: Vec<u8>,
 }
@@ -92,7 +92,7 @@ impl Codes {
                 code += 1;
                 place += 1;
             }
-            // No code consists of ones alone (ITU-T T.81, annex C); decoders refuse a table that has one.
+            // No code consists only of ones (ITU-T T.81, annex C); decoders reject a table with such a code.
             if count > 0 && code >= 1 << length {
                 return Err(Error::Invalid);
             }
@@ -107,7 +107,7 @@ impl Codes {
 mod tests {
     use super::*;
 
-    /// Returns the body of DHT with a table that has so many codes of one and of two bits.
+    /// Returns the body of DHT with a table that has `one` codes of one bit and `two` codes of two bits.
     fn table(class: u8, one: u8, two: u8, values: &[u8]) -> Vec<u8> {
         let mut bytes = vec![class << 4, one, two];
         bytes.resize(17, 0);
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_that_decoders_refuse_are_refused() {
+    fn tables_that_decoders_reject_are_rejected() {
         for (bytes, is_valid) in [
             (table(0, 1, 1, &[0, 15]), true),
             (table(0, 1, 1, &[0, 16]), false),

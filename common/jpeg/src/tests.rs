@@ -1,5 +1,5 @@
-//! Reads the JPEGs in `tests/pictures`. How close the one-eighth picture comes to the decoded one, and which hostile
-//! files are refused, is tested where it is used (`common/media/src/picture/tests`).
+//! Reads the JPEGs in `tests/pictures`. Further tests are in `common/media/src/picture/tests`: the similarity of the
+//! image at an eighth of its size and the decoded image, and hostile files.
 
 use std::path::Path;
 
@@ -64,7 +64,7 @@ fn parts_are_the_whole_file() {
 }
 
 #[test]
-fn text_behind_the_data_of_a_scan_is_filler() {
+fn text_after_the_data_of_a_scan_is_filler() {
     for (name, mut file) in folder("corpus") {
         let end = file.len() - 2;
         file.splice(end..end, *b"hidden");
@@ -103,7 +103,7 @@ fn the_frame_header_has_the_sides() {
 }
 
 #[test]
-fn each_kind_of_fault_has_its_error() {
+fn each_kind_of_problem_has_its_error() {
     assert_eq!(error_of(b"\x89PNG\r\n\x1a\n"), Some(Error::Invalid));
     let baseline = file("baseline-420.jpg");
     let frame = markers(&baseline, 0xc0)[0];
@@ -117,21 +117,21 @@ fn each_kind_of_fault_has_its_error() {
     assert_eq!(error_of(&with(frame + 4, 12)), Some(Error::Unsupported));
     // A height that is defined later.
     assert_eq!(error_of(&with(frame + 1, 0xdc)), Some(Error::Invalid));
-    // Of a scan: the first and the last coefficient, and both bit shifts.
+    // The first and the last coefficient of a scan, and both bit shifts.
     let scan = markers(&baseline, 0xda)[0];
-    let behind = scan + 5 + 2 * usize::from(baseline[scan + 4]);
-    for (at, byte) in [(behind, 64), (behind + 1, 64), (behind + 2, 0xe0), (behind + 2, 0x0e)] {
+    let after = scan + 5 + 2 * usize::from(baseline[scan + 4]);
+    for (at, byte) in [(after, 64), (after + 1, 64), (after + 2, 0xe0), (after + 2, 0x0e)] {
         assert_eq!(error_of(&with(at, byte)), Some(Error::Invalid), "{byte:#x} at {at}");
     }
     let mut longer = baseline.clone();
     longer[scan + 3] += 1;
-    longer.insert(behind + 3, 0);
+    longer.insert(after + 3, 0);
     assert_eq!(error_of(&longer), Some(Error::Invalid));
     let progressive = file("progressive-420.jpg");
     let first = markers(&progressive, 0xda)[0];
-    let behind = markers(&progressive, 0xc4).into_iter().find(|at| *at > first).unwrap();
-    let again = progressive[first..behind].repeat(MAX_SCANS);
-    let scans = [&progressive[..behind], &again, &progressive[behind..]].concat();
+    let after = markers(&progressive, 0xc4).into_iter().find(|at| *at > first).unwrap();
+    let again = progressive[first..after].repeat(MAX_SCANS);
+    let scans = [&progressive[..after], &again, &progressive[after..]].concat();
     assert_eq!(error_of(&scans), Some(Error::TooManyScans));
 }
 
@@ -154,7 +154,7 @@ fn an_eighth_has_a_sample_for_each_block() {
 }
 
 #[test]
-fn colours_are_those_of_jfif() {
+fn colors_are_those_of_jfif() {
     assert_eq!(ycbcr_to_rgb(128, 128, 128), [128; 3]);
     // Red, green and blue in JFIF 1.02.
     assert_eq!(ycbcr_to_rgb(76, 85, 255), [254, 0, 0]);

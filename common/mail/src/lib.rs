@@ -1,11 +1,11 @@
-//! Sends mail. The only module that uses SMTP and the SMTP crate.
+//! Sends emails by SMTP. Only this crate uses the SMTP library.
 //!
-//! Each mail is sent to the operator's server on a connection of its own, within 30 seconds in total. [`SendError`]
+//! Each email is sent to the operator's server on its own connection, within 30 seconds in total. [`SendError`]
 //! distinguishes errors that can be retried. If the connection breaks after the last byte, it is unknown whether the
-//! server accepted the mail: it is sent again with the same Message-ID, by which mail programs remove duplicates.
+//! server accepted the email: it is sent again with the same Message-ID, by which mail programs remove duplicates.
 //!
-//! The URL decides about TLS: implicit TLS, required STARTTLS, or STARTTLS if offered. The certificate is always
-//! verified against the system's authorities. Credentials are never sent in the clear, except to this machine.
+//! The server's URL selects implicit TLS, required STARTTLS, or STARTTLS if offered. The certificate is always verified
+//! against the system's authorities. Credentials are never sent unencrypted, except to this machine.
 
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
@@ -24,17 +24,18 @@ use secrecy::ExposeSecret;
 use tokio::time::timeout;
 use url::Host;
 
-/// From the DNS lookup to the server's reply to the mail.
+/// The time limit from the DNS lookup to the server's reply to the email.
 const DEADLINE: Duration = Duration::from_secs(30);
-/// How long to wait for the reply to QUIT. Kept short: a crash during it causes the mail to be sent again.
+/// The time limit for the reply to QUIT. It is short, because after a crash in this time the email is sent again.
 const QUIT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum length of a stored error, in characters.
 const MAX_ERROR_CHARS: usize = 500;
-const MARKER_LENGTH: usize = 24;
+/// Number of random characters in a Message-ID.
+const MESSAGE_ID_LENGTH: usize = 24;
 /// Maximum length of an address, in bytes (RFC 5321, 4.5.3.1.3).
 const MAX_ADDRESS: usize = 254;
 
-/// Why the mail configuration is unusable.
+/// Why the mail configuration is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum MailerError {
     #[error("CRIER_MAIL_FROM: {0} is not a valid sender address")]
@@ -43,21 +44,21 @@ pub enum MailerError {
     Tls(SmtpError),
 }
 
-/// Why a mail was not sent, in words for the operator.
+/// Why an email was not sent. The message is for the operator.
 #[derive(Debug, thiserror::Error)]
 pub enum SendError {
-    /// A retry of the same mail may succeed.
+    /// A retry may succeed.
     #[error("{0}")]
     Deferred(String),
-    /// The server will never accept this mail.
+    /// The server rejected the email permanently.
     #[error("{0}")]
     Refused(String),
-    /// The server will never accept mail for this recipient.
+    /// The server permanently rejects emails to this recipient.
     #[error("{0}")]
     RecipientRefused(String),
 }
 
-/// A file that is sent with a mail.
+/// A file that is attached to an email.
 #[derive(Clone, Debug)]
 pub struct Attachment {
     pub name: String,
@@ -65,12 +66,12 @@ pub struct Attachment {
     pub bytes: Bytes,
 }
 
-/// Sends mail through the operator's server.
+/// Sends emails through the operator's server.
 pub struct Mailer {
     server: Smtp,
     tls: TlsParameters,
     from: Mailbox,
-    /// The sender's host: used in EHLO and as the right side of the Message-IDs.
+    /// The sender's host, for EHLO and the right side of Message-IDs.
     host: String,
     timeout: Duration,
 }
@@ -86,7 +87,7 @@ impl std::fmt::Debug for Mailer {
 }
 
 impl Mailer {
-    /// Returns `None` if no mail server is configured.
+    /// Creates a mailer; `None` if no mail server is configured.
     pub fn new(config: &MailConfig) -> Result<Option<Self>, MailerError> {
         let Some(server) = config.smtp.clone() else { return Ok(None) };
         let sender = &config.from;
@@ -107,20 +108,20 @@ impl Mailer {
 
     /// Returns a new unique Message-ID.
     pub fn message_id(&self) -> Result<String, getrandom::Error> {
-        Ok(format!("<mail-{}@{}>", crier_base::random::text(MARKER_LENGTH)?, self.host))
+        Ok(format!("<mail-{}@{}>", crier_base::random::text(MESSAGE_ID_LENGTH)?, self.host))
     }
 
-    /// Sends a mail; returns `Ok` once the server has accepted it.
+    /// Sends an email; returns `Ok` if the server accepted it.
     pub async fn send(&self, mail: &Mail, attachment: Option<Attachment>) -> Result<(), SendError> {
         let message = self.message(mail, attachment)?;
         let late = |_| SendError::Deferred(format!("the mail server did not finish within {:?}", self.timeout));
-        let mut connection = timeout(self.timeout, self.hand_over(&message)).await.map_err(late)??;
-        // The server has accepted the mail; the result of QUIT does not matter.
+        let mut connection = timeout(self.timeout, self.deliver(&message)).await.map_err(late)??;
+        // The server has accepted the email; the result of QUIT does not matter.
         let _ = timeout(QUIT_TIMEOUT, connection.quit()).await;
         Ok(())
     }
 
-    /// Connects and logs in, and sends nothing.
+    /// Connects and logs in, but sends no email.
     pub async fn check(&self) -> Result<(), SendError> {
         let late = |_| SendError::Deferred(format!("the mail server did not respond within {:?}", self.timeout));
         let mut connection = timeout(self.timeout, self.connect()).await.map_err(late)??;
@@ -137,7 +138,7 @@ impl Mailer {
             .subject(one_line(&mail.subject))
             .date(SystemTime::from(mail.created_at))
             .message_id(Some(mail.message_id.clone()))
-            // Stops autoresponders from replying (RFC 3834).
+            // Prevents automatic replies (RFC 3834).
             .raw_header(raw_header("Auto-Submitted", "auto-generated"));
         if let Some(url) = &mail.unsubscribe_url {
             message = message.raw_header(raw_header("List-Unsubscribe", &format!("<{}>", one_line(url))));
@@ -145,29 +146,29 @@ impl Mailer {
                 message = message.raw_header(raw_header("List-Unsubscribe-Post", "List-Unsubscribe=One-Click"));
             }
         }
-        let refused = |error| SendError::Refused(error_text(error));
+        let invalid = |error| SendError::Refused(error_text(error));
         let text = SinglePart::plain(mail.body_text.clone());
-        let Some(html) = mail.body_html.clone() else { return message.singlepart(text).map_err(refused) };
+        let Some(html) = mail.body_html.clone() else { return message.singlepart(text).map_err(invalid) };
         let body = MultiPart::alternative().singlepart(text).singlepart(SinglePart::html(html));
-        let Some(file) = attachment else { return message.multipart(body).map_err(refused) };
+        let Some(file) = attachment else { return message.multipart(body).map_err(invalid) };
         let media_type = ContentType::parse(file.media_type).map_err(|error| SendError::Refused(error.to_string()))?;
         let part = MailAttachment::new(file.name).body(Vec::from(file.bytes), media_type);
-        message.multipart(MultiPart::mixed().multipart(body).singlepart(part)).map_err(refused)
+        message.multipart(MultiPart::mixed().multipart(body).singlepart(part)).map_err(invalid)
     }
 
-    /// Sends the mail and returns the connection once the server has accepted it.
-    async fn hand_over(&self, message: &Message) -> Result<AsyncSmtpConnection, SendError> {
+    /// Connects, sends the email, and returns the connection if the server accepted the email.
+    async fn deliver(&self, message: &Message) -> Result<AsyncSmtpConnection, SendError> {
         let mut connection = self.connect().await?;
         match connection.send(message.envelope(), &message.formatted()).await {
             Ok(_) => Ok(connection),
-            Err(error) if refuses_recipient(&error) => Err(SendError::RecipientRefused(error_text(error))),
+            Err(error) if is_recipient_error(&error) => Err(SendError::RecipientRefused(error_text(error))),
             Err(error) if error.is_permanent() || error.is_client() => Err(SendError::Refused(error_text(error))),
             Err(error) => Err(SendError::Deferred(error_text(error))),
         }
     }
 
-    /// Connects and logs in. A refused connection or login, even a permanent one, is no failure of the mail: it is
-    /// deferred until the operator has fixed the configuration.
+    /// Connects and logs in. If that fails, even permanently, the email does not fail: it is deferred until the
+    /// operator has fixed the configuration.
     async fn connect(&self) -> Result<AsyncSmtpConnection, SendError> {
         let later = |error: SmtpError| SendError::Deferred(error_text(error));
         let Smtp { host, port, tls, login } = &self.server;
@@ -177,7 +178,7 @@ impl Mailer {
             .collect();
         let hello = ClientId::Domain(self.host.clone());
         let implicit = (*tls == SmtpTls::Implicit).then(|| self.tls.clone());
-        // Half of the time for each address, so that a second one can be tried.
+        // Each address gets half of the time, so that a second one can be tried.
         let each = Some(self.timeout / 2);
         let mut connection =
             AsyncSmtpConnection::connect_tokio1(&found[..], each, &hello, implicit, None).await.map_err(later)?;
@@ -202,9 +203,9 @@ fn raw_header(name: &'static str, value: &str) -> HeaderValue {
     HeaderValue::new(HeaderName::new_from_ascii_str(name), value.to_owned())
 }
 
-/// Whether the server has no such mailbox: 550, 551 or 553 (RFC 5321, 4.2.3), and no enhanced code (RFC 3463) that says
-/// that it is about something else, such as the sender or the content.
-fn refuses_recipient(error: &SmtpError) -> bool {
+/// Returns whether the mailbox does not exist: a reply of 550, 551 or 553 (RFC 5321, 4.2.3), unless its enhanced code
+/// (RFC 3463) is about something else, such as the sender or the content.
+fn is_recipient_error(error: &SmtpError) -> bool {
     let Some(code) = error.status().map(u16::from) else { return false };
     let text = error.to_string();
     let enhanced = text.split(|c: char| !c.is_ascii_digit() && c != '.').find(|word| word.starts_with("5."));
@@ -214,13 +215,13 @@ fn refuses_recipient(error: &SmtpError) -> bool {
     matches!(code, 550 | 551 | 553) && is_about_mailbox
 }
 
-/// Returns whether mail can be sent to an address. One with a quoted local part is rejected: it has many spellings.
+/// Returns whether emails can be sent to an address. A quoted local part is rejected, because it has many spellings.
 pub fn is_address(text: &str) -> bool {
     text.len() <= MAX_ADDRESS && !text.contains('"') && address(text).is_some()
 }
 
-/// Returns the mailbox of an address, by which mails to it are counted and stopped: in lower case, with the host in
-/// ASCII, and without a tag (`ann+news@example.com`), which most servers ignore.
+/// Returns the normalized form of an address, by which emails are counted and unsubscribed: in lower case, with the
+/// host in ASCII, and without a tag (`ann+news@example.com`), which most servers ignore.
 pub fn mailbox(text: &str) -> String {
     let text = text.to_lowercase();
     let Some((user, host)) = text.rsplit_once('@') else { return text };
@@ -229,7 +230,7 @@ pub fn mailbox(text: &str) -> String {
     format!("{user}@{}", host.trim_end_matches('.'))
 }
 
-/// Parses an address; its host is converted to ASCII, which every server accepts.
+/// Parses an address, and converts its host to ASCII, which every server accepts.
 fn address(text: &str) -> Option<Address> {
     let (user, host) = text.rsplit_once('@')?;
     Address::new(user, Host::parse(host).ok()?.to_string()).ok()

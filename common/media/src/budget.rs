@@ -1,6 +1,6 @@
-//! Limits the memory of heavy work (pictures, reports), and how much of it runs concurrently: one piece per core.
+//! Limits the memory of heavy work (images, reports), and its concurrency to the number of cores.
 //!
-//! A decoded picture is up to a hundred times as large as its file, and several uploads arrive at once.
+//! A decoded image is up to a hundred times as large as its file, and several uploads arrive at the same time.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 
-/// Bytes per permit.
+/// The number of bytes per permit.
 const UNIT: u64 = 1 << 20;
 
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ pub struct Budget {
 }
 
 /// One dedicated thread per core, started on demand. The system's allocator retains freed memory for each thread that
-/// ever allocated much, so processing pictures on tokio's hundreds of blocking threads would retain several times the
+/// has allocated much, so processing images on tokio's hundreds of blocking threads would retain several times the
 /// memory in use.
 #[derive(Debug)]
 struct Threads(Option<Runtime>);
@@ -52,7 +52,7 @@ impl Drop for Threads {
     }
 }
 
-/// A share of the memory; released on drop.
+/// A share of the memory, which is released on drop.
 #[derive(Debug)]
 pub struct MemoryPermit(Option<OwnedSemaphorePermit>);
 
@@ -77,14 +77,15 @@ impl Budget {
         Self { memory: Arc::new(Semaphore::new(units as usize)), units, threads: Arc::new(Threads::new()) }
     }
 
-    /// Waits for memory, first come, first served. A request above the total gets all of it, and so runs alone.
+    /// Waits for memory, in the order of the calls. A request for more than the total gets all of it, and so runs
+    /// alone.
     pub async fn share(&self, bytes: u64) -> MemoryPermit {
         let units = units(bytes).min(self.units);
         // The semaphore is never closed.
         MemoryPermit(self.memory.clone().acquire_many_owned(units).await.ok())
     }
 
-    /// Runs heavy work once a core is free; `None` if it panicked.
+    /// Runs heavy work when a core is free; returns `None` if it panicked.
     pub async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         match self.threads.spawn(work).await {
             Ok(done) => Some(done),

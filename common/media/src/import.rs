@@ -1,4 +1,4 @@
-//! The transitions of an import (see the diagram in `domain::media`). The events for a final state are written in the
+//! The transitions of an import (`crier_domain::media` has the diagram). The event for a final status is written in the
 //! same transaction. The caller must hold the lock on the import's row ([`media_jobs::lock`]).
 
 use crier_domain::event::EventName;
@@ -12,12 +12,12 @@ pub async fn begin(tx: &mut Tx, import: &MediaJob) -> Result<()> {
     set_status(tx, &import.into(), MediaJobStatus::Processing, None, None).await
 }
 
-/// Records a failed run that will be retried; the error is kept until the next run starts.
+/// Records a failed run that will be retried. The error is kept until the next run starts.
 pub async fn retry_later(tx: &mut Tx, import: &MediaJob, why: &MediaError) -> Result<()> {
     set_status(tx, &import.into(), MediaJobStatus::Pending, None, Some(why)).await
 }
 
-/// Records that the picture is in the library.
+/// Records that the image is in the library.
 pub async fn complete(tx: &mut Tx, import: &MediaJob, media_id: i64, trace: Option<&str>) -> Result<()> {
     let import = LockedImport::from(import);
     set_status(tx, &import, MediaJobStatus::Completed, Some(media_id), None).await?;
@@ -34,8 +34,8 @@ async fn end(tx: &mut Tx, import: &LockedImport, why: &MediaError, trace: Option
     emit_event(tx, import, EventName::MediaFailed, None, Some(why), trace).await
 }
 
-/// Fails an import whose run did not end by itself: its job died, or the operator cancelled it. If an earlier attempt
-/// failed and no run has started since, its error code is kept.
+/// Fails an import whose job died or was cancelled by the operator. If the last attempt failed and no run has started
+/// since, its error code is kept.
 pub async fn fail_without_run(tx: &mut Tx, job_id: i64, message: &str, trace: Option<&str>) -> Result<()> {
     let held = media_jobs::lock_bare(tx, job_id).await?.filter(|i| !i.status.is_terminal());
     let Some(import) = held else { return Ok(()) };
@@ -44,7 +44,8 @@ pub async fn fail_without_run(tx: &mut Tx, job_id: i64, message: &str, trace: Op
     end(tx, &import, &MediaError::new(code, message), trace).await
 }
 
-/// Makes a failed import pending again, for a retry by the operator; `false` if it has not failed or does not exist.
+/// Makes a failed import pending again, for a retry by the operator; returns `false` if it has not failed or does not
+/// exist.
 pub async fn retry_failed(tx: &mut Tx, job_id: i64) -> Result<bool> {
     let failed = media_jobs::lock_bare(tx, job_id).await?.filter(|i| i.status == MediaJobStatus::Failed);
     let Some(import) = failed else { return Ok(false) };

@@ -1,15 +1,14 @@
-//! The media library: how a picture is added, from any source (an upload, an import, an AI), and where it is stored.
+//! The media library: adds images from any source (an upload, an import, the AI), and stores them.
 //!
-//! 1. Its bytes are received into a [`Spool`], within one limit for all of them ([`Spools`]); their content is still
-//!    unknown.
-//! 2. [`Library::ingest`] checks them completely (`picture/`), within one [`Budget`] of memory; reserves a row and
-//!    storage quota (`store::files`), committed before anything else happens; and writes them to the [`Storage`].
-//! 3. [`create_asset`], in the caller's transaction, confirms the row and creates the asset for it.
+//! 1. The bytes are received into a [`Spool`], unchecked and within one limit for all spools ([`Spools`]).
+//! 2. [`Library::ingest`] checks them completely (`picture/`), within one [`Budget`] of memory. It reserves a row and
+//!    storage quota (`crier_store::files`), which it commits first, and writes the bytes to the [`Storage`].
+//! 3. [`create_asset`], in the caller's transaction, confirms the row and creates its asset.
 //!
 //! If the process dies in between, a reserved row remains; the scheduler's sweep deletes it with its bytes.
 //!
-//! **To add pictures from another source:** spool, [`Library::ingest`], [`create_asset`]; on a failure after the second step
-//! [`Library::abandon`], so that the quota is released at once.
+//! **To add images from another source:** call [`Spools::open`], [`Library::ingest`] and [`create_asset`]. If something
+//! fails after the second step, call [`Library::abandon`], so that the quota is released immediately.
 
 use std::sync::Arc;
 
@@ -37,12 +36,12 @@ pub use picture::{Limits, Picture, Refusal};
 pub use spool::{Spool, SpoolError, Spooled, Spools};
 pub use storage::{Storage, StorageError};
 
-/// Number of random characters in a name.
+/// Number of random characters in the name of a file.
 const NAME: usize = 40;
 /// Suffix of a thumbnail's name.
 const THUMBNAIL: &str = "-thumb";
 
-/// The owner of a new picture, and the storage quota of their workspace.
+/// The owner of a new image, and the storage quota of the workspace.
 #[derive(Clone, Copy, Debug)]
 pub struct Owner {
     pub workspace_id: i64,
@@ -59,13 +58,14 @@ pub struct IngestedFile {
 }
 
 impl IngestedFile {
-    /// Returns the file's row id. To keep several files in one transaction, lock them in this order everywhere.
+    /// Returns the id of the file's row. To create the assets of several files in one transaction, always use this
+    /// order, because each locks its row.
     pub fn order(&self) -> i64 {
         self.file_id
     }
 }
 
-/// Why a picture was not added. Everything written for it has been removed.
+/// Why an image was not added. Everything that was written for it has been removed.
 #[derive(Debug, thiserror::Error)]
 pub enum IngestError {
     #[error(transparent)]
@@ -76,12 +76,12 @@ pub enum IngestError {
     Storage(#[from] StorageError),
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A local failure: no space for temporary files, no randomness, a panic.
+    /// A failure of this machine or process: no space for temporary files, no randomness, a panic.
     #[error("{0}")]
     Machine(String),
 }
 
-/// The library of an installation. Cheap to clone.
+/// The media library of an installation. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Library(Arc<Inner>);
 
@@ -117,12 +117,12 @@ impl Library {
         &self.0.storage
     }
 
-    /// Returns whether the free disk space is below the reserve: nothing is taken in then.
+    /// Returns whether the free disk space is below the reserve. Then no files are added.
     pub fn disk(&self) -> &DiskReserve {
         &self.0.disk
     }
 
-    /// Fails while the free disk space is below the reserve.
+    /// Fails if the free disk space is below the reserve.
     fn check_disk(&self) -> Result<(), IngestError> {
         match self.0.disk.is_low() {
             true => Err(StorageError::new("less disk space than CRIER_DISK_RESERVE_MIB is free").into()),
@@ -144,42 +144,37 @@ impl Library {
         format!("{}/media/{key}", self.0.public_url)
     }
 
-    /// Checks a picture and writes it to the storage.
+    /// Checks an image and writes it to the storage.
     pub async fn ingest(&self, store: &Store, owner: &Owner, spooled: &Spooled) -> Result<IngestedFile, IngestError> {
-        let taken = self.store_picture(store, owner, spooled).await;
-        metrics::media_ingested(match &taken {
+        let ingested = self.store_image(store, owner, spooled).await;
+        metrics::media_ingested(match &ingested {
             Ok(_) => IngestOutcome::Stored,
             Err(IngestError::Refused(Refusal::TooLarge(_))) => IngestOutcome::TooLarge,
             Err(IngestError::Refused(_)) => IngestOutcome::Unsupported,
             Err(IngestError::Full) => IngestOutcome::Full,
             Err(_) => IngestOutcome::Error,
         });
-        taken
+        ingested
     }
 
-    async fn store_picture(
-        &self,
-        store: &Store,
-        owner: &Owner,
-        spooled: &Spooled,
-    ) -> Result<IngestedFile, IngestError> {
+    async fn store_image(&self, store: &Store, owner: &Owner, spooled: &Spooled) -> Result<IngestedFile, IngestError> {
         self.check_disk()?;
         let (picture, _share) = self.examine(spooled).await?;
         let (row, kind) = (reserve(store, owner, &picture).await?, picture.kind);
-        let taken = IngestedFile { file_id: row.id, kind };
-        // Also if another upload is writing the same bytes: that upload may fail.
+        let ingested = IngestedFile { file_id: row.id, kind };
+        // Also if another upload is writing the same bytes, because that upload may fail.
         if row.state == FileState::Reserved
             && let Err(error) = self.write(store, &row, picture).await
         {
-            self.abandon(store, &taken).await;
+            self.abandon(store, &ingested).await;
             return Err(error);
         }
-        Ok(taken)
+        Ok(ingested)
     }
 
-    /// Writes the bytes of a reserved file. In the meantime the sweep or another upload of the same bytes may have
-    /// abandoned the file and deleted its bytes before the last of these were written. Checks for that afterwards,
-    /// since no later cleanup would find them.
+    /// Writes the bytes of a reserved file. During the write, the sweep or another upload of the same bytes may abandon
+    /// the file and delete the bytes that are written so far. Checks for that afterward, since no later cleanup would
+    /// find the rest.
     async fn write(&self, store: &Store, row: &Reserved, picture: Picture) -> Result<(), IngestError> {
         self.0.storage.put(&row.key, picture.bytes).await?;
         self.0.storage.put(&row.thumbnail_key, picture.thumbnail).await?;
@@ -191,7 +186,7 @@ impl Library {
         Err(IngestError::Machine("a file was abandoned while it was being written".to_owned()))
     }
 
-    /// Checks a picture. The share of memory for it is held until the second value is dropped.
+    /// Checks an image. Its share of the memory is released when the permit is dropped.
     async fn examine(&self, spooled: &Spooled) -> Result<(Picture, budget::MemoryPermit), IngestError> {
         if spooled.size() == 0 {
             return Err(Refusal::Empty.into());
@@ -216,15 +211,15 @@ impl Library {
         }
     }
 
-    /// Abandons a file that was taken in but not kept. If this fails, the sweep does it later.
-    pub async fn abandon(&self, store: &Store, taken: &IngestedFile) {
+    /// Abandons a file that was ingested and gets no asset. If this fails, the sweep does it later.
+    pub async fn abandon(&self, store: &Store, ingested: &IngestedFile) {
         let write = async {
             let mut tx = store.begin().await?;
-            abandon(&mut tx, taken).await?;
+            abandon(&mut tx, ingested).await?;
             tx.commit().await
         };
         if let Err(error) = write.await {
-            tracing::warn!(%error, file = taken.file_id, "could not abandon a file; the sweep will remove it");
+            tracing::warn!(%error, file = ingested.file_id, "could not abandon a file; the sweep will remove it");
         }
     }
 }
@@ -238,8 +233,8 @@ pub fn kind_of(key: &str) -> Option<ImageType> {
 }
 
 /// Abandons a file like [`Library::abandon`], in the caller's transaction.
-pub async fn abandon(tx: &mut Tx, taken: &IngestedFile) -> crier_store::Result<()> {
-    files::abandon(tx, taken.file_id).await
+pub async fn abandon(tx: &mut Tx, ingested: &IngestedFile) -> crier_store::Result<()> {
+    files::abandon(tx, ingested.file_id).await
 }
 
 async fn reserve(store: &Store, owner: &Owner, picture: &Picture) -> Result<Reserved, IngestError> {
@@ -265,12 +260,13 @@ async fn reserve(store: &Store, owner: &Owner, picture: &Picture) -> Result<Rese
     Ok(row)
 }
 
-/// Maximum length of a file name.
+/// Maximum length of a file name, in characters.
 const MAX_FILENAME_LENGTH: usize = 255;
 
-/// Returns a file name for display: without directories and control characters; if nothing is left, a name by its type.
-pub fn filename(given: Option<&str>, kind: ImageType) -> String {
-    let last = given.unwrap_or_default().rsplit(['/', '\\']).next().unwrap_or_default();
+/// Returns a file name for display, without directories and control characters; if nothing is left, `image` with the
+/// extension of the type.
+pub fn filename(submitted: Option<&str>, kind: ImageType) -> String {
+    let last = submitted.unwrap_or_default().rsplit(['/', '\\']).next().unwrap_or_default();
     let clean: String = last.nfc().filter(|c| !c.is_control()).take(MAX_FILENAME_LENGTH).collect();
     match clean.trim() {
         "" | "." | ".." => format!("image.{}", kind.extension()),
@@ -287,23 +283,23 @@ pub struct Described<'a> {
     pub source_url: Option<&'a str>,
 }
 
-/// Creates an asset for a taken-in file and returns its id; `None` if it took so long that the sweep has deleted the
-/// file: take it in again.
+/// Creates an asset for an ingested file and returns its id; `None` if the sweep has deleted the file because too much
+/// time has passed. Then ingest the image again.
 pub async fn create_asset(
     tx: &mut Tx,
     brand_id: i64,
-    taken: &IngestedFile,
-    d: &Described<'_>,
+    ingested: &IngestedFile,
+    details: &Described<'_>,
 ) -> crier_store::Result<Option<i64>> {
-    if !files::mark_stored(tx, taken.file_id).await? {
+    if !files::mark_stored(tx, ingested.file_id).await? {
         return Ok(None);
     }
     let new = NewAsset {
-        file_id: taken.file_id,
-        asset_type: d.asset_type,
-        filename: d.filename,
-        alt_text: d.alt_text,
-        source_url: d.source_url,
+        file_id: ingested.file_id,
+        asset_type: details.asset_type,
+        filename: details.filename,
+        alt_text: details.alt_text,
+        source_url: details.source_url,
     };
     media::insert(tx, brand_id, &new).await.map(Some)
 }

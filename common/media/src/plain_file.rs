@@ -1,5 +1,5 @@
-//! Files that Crier makes itself, such as reports: stored like pictures, with a row before their bytes and within the
-//! workspace's quota, but never shown at `/media/`, and never shared by two owners.
+//! Files that Crier creates, such as reports. They are stored like images, with a row before their bytes and within the
+//! workspace's quota, but are never served at `/media/` and never shared by two owners.
 
 use bytes::Bytes;
 use crier_base::random;
@@ -9,18 +9,18 @@ use sha2::{Digest, Sha256};
 
 use super::{IngestError, Library, NAME, Owner};
 
-/// A file to be stored.
+/// A file to store.
 #[derive(Clone, Debug)]
 pub struct PlainFile {
-    /// Of its name in the storage.
+    /// The extension of its name in the storage.
     pub extension: &'static str,
     pub media_type: &'static str,
     pub bytes: Bytes,
 }
 
 impl Library {
-    /// Writes a file to the storage and returns its row's id. It is kept once `files::mark_stored` has confirmed it; on
-    /// a failure before that, [`Library::abandon_file`], or the sweep deletes it.
+    /// Writes a file to the storage and returns the id of its row. Confirm it with `files::mark_stored`. If something
+    /// fails before that, call [`Library::abandon_file`]; otherwise the sweep deletes the file.
     pub async fn store_file(&self, store: &Store, owner: &Owner, file: &PlainFile) -> Result<i64, IngestError> {
         self.check_disk()?;
         let name = random::text(NAME).map_err(|error| IngestError::Machine(format!("no randomness: {error}")))?;
@@ -29,7 +29,7 @@ impl Library {
             workspace_id: owner.workspace_id,
             brand_id: owner.brand_id,
             thumbnail_key: key.clone(),
-            // With the key, so that equal bytes are two files.
+            // The key is included, so that equal bytes are different files.
             sha256: Sha256::new().chain_update(&key).chain_update(&file.bytes).finalize().into(),
             key,
             mime_type: file.media_type,
@@ -50,7 +50,8 @@ impl Library {
         Ok(row.id)
     }
 
-    /// Writes the bytes. In the meantime the sweep may have given the file up; see [`Library::ingest`].
+    /// Writes the bytes of a reserved file. During the write, the sweep may abandon the file, as in
+    /// [`Library::ingest`].
     async fn write_file(&self, store: &Store, file_id: i64, key: &str, bytes: Bytes) -> Result<(), IngestError> {
         self.storage().put(key, bytes).await?;
         if files::is_live(&mut store.read().await?, file_id).await? {
@@ -60,7 +61,7 @@ impl Library {
         Err(IngestError::Machine("a file was abandoned while it was being written".to_owned()))
     }
 
-    /// Gives up a file that was stored but not kept. If this fails, the sweep does it later.
+    /// Abandons a file that was written and not confirmed. If this fails, the sweep does it later.
     pub async fn abandon_file(&self, store: &Store, file_id: i64) {
         let write = async {
             let mut tx: Tx = store.begin().await?;

@@ -1,8 +1,8 @@
-//! Renditions: pictures as a platform takes them, converted and shrunk where its rules require it.
+//! Renditions: images converted and shrunk as far as the rules of a platform require.
 //!
-//! Most platforms receive the bytes from us. Those that download pictures get a [`FetchLink`]: an address at which this
-//! installation serves the rendition for one platform for a day. The address is sealed with the installation's key, so
-//! any replica serves it without a look-up, and no one can make one.
+//! Crier uploads the bytes to most platforms. Platforms that download images get a [`FetchLink`]: a URL at which this
+//! installation serves the rendition for that platform for a day. The URL is sealed with the installation's key, so any
+//! replica serves it without a lookup, and nobody else can create one.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_base::secrets::link::{self, LinkError};
@@ -18,7 +18,7 @@ use super::picture::{self, FittedPicture, PictureRules, Refusal};
 use super::storage::StorageError;
 use super::{Library, kind_of};
 
-/// How long a platform may download a picture: a publish, with its retries and what the platform does afterwards.
+/// How long a platform may download an image: during a publish, its retries, and the processing at the platform.
 const FETCH_LIFETIME: TimeDelta = TimeDelta::hours(24);
 
 const PLACE: SecretLocation<'_> = SecretLocation { table: "media", row: "", column: "fetch_link" };
@@ -36,19 +36,19 @@ pub enum RenditionError {
     Failed,
 }
 
-/// What a platform may download.
+/// The rendition that a platform may download.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FetchLink {
     platform: Platform,
-    /// The name of the file.
+    /// The name of the file in the storage.
     key: String,
-    /// How much memory the conversion takes, in bytes.
+    /// The memory for the conversion, in bytes.
     memory: u64,
     expires_at: DateTime<Utc>,
 }
 
 impl FetchLink {
-    /// Opens the last part of an address.
+    /// Opens the last segment of a URL.
     pub fn open(cipher: &Cipher, token: &str, now: DateTime<Utc>) -> Result<Self, LinkError> {
         let found: Self = link::open(cipher, &PLACE, token)?;
         if now < found.expires_at { Ok(found) } else { Err(LinkError::Expired) }
@@ -56,7 +56,7 @@ impl FetchLink {
 }
 
 impl Library {
-    /// Returns the address at which a platform downloads its rendition of a picture.
+    /// Returns the URL at which a platform downloads its rendition of an image.
     pub fn fetch_url(
         &self,
         cipher: &Cipher,
@@ -70,7 +70,7 @@ impl Library {
         Ok(format!("{}/media/fetch/{}", self.public_url(), link::seal(cipher, &PLACE, &link)?))
     }
 
-    /// Returns the rendition that a link leads to, and its share of the memory budget.
+    /// Returns the rendition of a link, and its share of the memory budget.
     pub async fn fetch(&self, link: &FetchLink) -> Result<(FittedPicture, MemoryPermit), RenditionError> {
         let kind = kind_of(&link.key).ok_or(RenditionError::Missing)?;
         let rules = &catalogue::descriptor(link.platform).capabilities.media;
@@ -80,7 +80,7 @@ impl Library {
         Ok((picture, share))
     }
 
-    /// Loads a picture and converts it for a platform. The caller holds [`estimate_conversion_bytes`] of the memory
+    /// Loads an image and converts it for a platform. The caller must hold [`estimate_conversion_bytes`] of the memory
     /// budget.
     pub async fn render(
         &self,
@@ -94,8 +94,8 @@ impl Library {
         Ok(fitted.ok_or(RenditionError::Failed)??)
     }
 
-    /// Returns whether platforms can download from this installation: its address is https and no private one. A name
-    /// is not looked up, since it may lead elsewhere from outside.
+    /// Returns whether platforms can download from this installation: whether its URL is https and has no private
+    /// address. A name is not looked up, because it may resolve to another address from outside.
     pub fn is_public(&self) -> bool {
         Guard::new(Vec::new()).check_url(self.public_url(), SchemePolicy::HttpsOnly).is_ok()
     }
@@ -111,26 +111,27 @@ fn picture_rules(media: &MediaRules) -> PictureRules<'_> {
     }
 }
 
-/// Returns whether the platform certainly accepts the picture unchanged. How many frames a GIF has is not known here.
+/// Returns whether the platform certainly accepts the image unchanged. The number of frames of a GIF is not known here.
 fn fits(asset: &Asset, rules: &MediaRules) -> bool {
     let pixels = u64::from(asset.width.unsigned_abs()) * u64::from(asset.height.unsigned_abs());
     let gif = rules.gif;
     let needs_frames = gif.max_frames.is_some() || gif.max_total_pixels.is_some();
-    let fits_gif = !needs_frames && gif.max_pixels.is_none_or(|most| pixels <= most);
+    let fits_gif = !needs_frames && gif.max_pixels.is_none_or(|max| pixels <= max);
     rules.mime_types.contains(&asset.mime_type.as_str())
         && (asset.mime_type != ImageType::Gif || fits_gif)
-        && rules.max_pixels.is_none_or(|most| pixels <= most)
-        && rules.max_bytes.is_none_or(|most| asset.size_bytes.unsigned_abs() <= most)
-        && rules.max_sides.is_none_or(|most| asset.width.unsigned_abs() + asset.height.unsigned_abs() <= most)
+        && rules.max_pixels.is_none_or(|max| pixels <= max)
+        && rules.max_bytes.is_none_or(|max| asset.size_bytes.unsigned_abs() <= max)
+        && rules.max_sides.is_none_or(|max| asset.width.unsigned_abs() + asset.height.unsigned_abs() <= max)
 }
 
-/// Returns roughly how much memory a converted picture takes.
+/// Returns the approximate size of a converted image, in bytes.
 pub fn estimate_output_bytes(asset: &Asset, rules: &MediaRules) -> u64 {
     let size = asset.size_bytes.unsigned_abs();
     if fits(asset, rules) { size } else { rules.max_bytes.unwrap_or(size) }
 }
 
-/// Returns how much memory the conversion takes: the file, and if it must be changed, its pixels twice.
+/// Returns the memory for a conversion, in bytes: that of the file and, if it must be changed, twice that of its
+/// pixels.
 pub fn estimate_conversion_bytes(asset: &Asset, rules: &MediaRules) -> u64 {
     let size = asset.size_bytes.unsigned_abs();
     if fits(asset, rules) {

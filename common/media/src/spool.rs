@@ -1,7 +1,7 @@
-//! Buffers received bytes before they are checked: small amounts in memory, others in an unnamed file, which disappears
-//! if the process dies.
+//! Buffers received bytes before they are checked: small amounts in memory, larger ones in an unnamed file, which
+//! disappears if the process dies.
 //!
-//! All spools of a process share one limit ([`Spools`]), of which each workspace gets at most half: slow or numerous
+//! All spools of a process share one limit ([`Spools`]), and each workspace gets at most half of it: slow or numerous
 //! clients can neither fill the disk nor lock out other workspaces.
 
 use std::collections::HashMap;
@@ -13,12 +13,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::Notify;
 
-/// Bytes per write to the file; smaller spools stay in memory.
+/// The number of bytes per write to the file. Smaller spools stay in memory.
 const CHUNK: usize = 512 * 1024;
-/// Growth step of a spool that receives more bytes than it was opened for.
+/// The growth step of a spool that receives more bytes than it was opened for.
 const GROWTH: u64 = 1 << 20;
 /// Maximum wait for space.
-pub const ROOM_TIMEOUT: Duration = Duration::from_secs(5);
+pub const SPACE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The space shared by all spools. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ pub struct Spools(Arc<SpaceLimit>);
 
 #[derive(Debug)]
 struct SpaceLimit {
-    most: u64,
+    max: u64,
     held: Mutex<Held>,
     freed: Notify,
 }
@@ -37,7 +37,7 @@ struct Held {
     by_workspace: HashMap<i64, u64>,
 }
 
-/// Why bytes cannot be spooled.
+/// Why bytes cannot be received.
 #[derive(Debug, thiserror::Error)]
 pub enum SpoolError {
     #[error("the space for temporary files, or this workspace's half of it, is used up")]
@@ -47,23 +47,23 @@ pub enum SpoolError {
 }
 
 impl Spools {
-    pub fn new(most: u64) -> Self {
-        Self(Arc::new(SpaceLimit { most, held: Mutex::default(), freed: Notify::new() }))
+    pub fn new(max: u64) -> Self {
+        Self(Arc::new(SpaceLimit { max, held: Mutex::default(), freed: Notify::new() }))
     }
 
-    /// Returns the total space that is reserved now.
+    /// Returns the total space that is reserved, in bytes.
     pub fn held(&self) -> u64 {
         self.0.held().all
     }
 
-    /// Opens a spool for `bytes` of a workspace; waits up to [`ROOM_TIMEOUT`] for space.
+    /// Opens a spool of a workspace, with space for `bytes`; waits up to [`SPACE_TIMEOUT`] for the space.
     pub async fn open(&self, workspace_id: i64, bytes: u64) -> Result<Spool, SpoolError> {
-        self.open_within(workspace_id, bytes, ROOM_TIMEOUT).await
+        self.open_within(workspace_id, bytes, SPACE_TIMEOUT).await
     }
 
     async fn open_within(&self, workspace_id: i64, bytes: u64, timeout: Duration) -> Result<Spool, SpoolError> {
-        let mut share = SpaceReservation { room: self.0.clone(), workspace_id, bytes: 0 };
-        let taken = async {
+        let mut share = SpaceReservation { limit: self.0.clone(), workspace_id, bytes: 0 };
+        let reserved = async {
             loop {
                 let freed = self.0.freed.notified();
                 tokio::pin!(freed);
@@ -75,8 +75,8 @@ impl Spools {
                 freed.await;
             }
         };
-        tokio::time::timeout(timeout, taken).await.map_err(|_| SpoolError::Full)?;
-        Ok(Spool { share, waiting: Vec::new(), file: None, size: 0 })
+        tokio::time::timeout(timeout, reserved).await.map_err(|_| SpoolError::Full)?;
+        Ok(Spool { share, unwritten: Vec::new(), file: None, size: 0 })
     }
 }
 
@@ -86,10 +86,10 @@ impl SpaceLimit {
     }
 }
 
-/// A reservation of space; released on drop.
+/// A reservation of space, which is released on drop.
 #[derive(Debug)]
 struct SpaceReservation {
-    room: Arc<SpaceLimit>,
+    limit: Arc<SpaceLimit>,
     workspace_id: i64,
     bytes: u64,
 }
@@ -97,9 +97,9 @@ struct SpaceReservation {
 impl SpaceReservation {
     /// Reserves more space; returns `false` if there is not enough.
     fn grow(&mut self, by: u64) -> bool {
-        let mut held = self.room.held();
+        let mut held = self.limit.held();
         let mine = held.by_workspace.get(&self.workspace_id).copied().unwrap_or_default();
-        let fits = held.all.saturating_add(by) <= self.room.most && mine.saturating_add(by) <= self.room.most / 2;
+        let fits = held.all.saturating_add(by) <= self.limit.max && mine.saturating_add(by) <= self.limit.max / 2;
         if !fits {
             return false;
         }
@@ -116,7 +116,7 @@ impl SpaceReservation {
         if over == 0 {
             return;
         }
-        let mut held = self.room.held();
+        let mut held = self.limit.held();
         held.all = held.all.saturating_sub(over);
         if let Some(mine) = held.by_workspace.get_mut(&self.workspace_id) {
             *mine = mine.saturating_sub(over);
@@ -126,7 +126,7 @@ impl SpaceReservation {
         }
         drop(held);
         self.bytes = bytes;
-        self.room.freed.notify_waiters();
+        self.limit.freed.notify_waiters();
     }
 }
 
@@ -136,32 +136,33 @@ impl Drop for SpaceReservation {
     }
 }
 
-/// Receives bytes.
+/// A buffer that receives bytes.
 #[derive(Debug)]
 pub struct Spool {
     share: SpaceReservation,
-    waiting: Vec<u8>,
+    /// The received bytes that are not in the file yet.
+    unwritten: Vec<u8>,
     file: Option<Arc<File>>,
     size: u64,
 }
 
 impl Spool {
-    /// Returns the number of bytes received so far.
+    /// Returns the number of received bytes.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Appends bytes. Reserves more space if needed, without waiting for it: waiting while holding space could
-    /// deadlock.
+    /// Appends bytes. Reserves more space if necessary, but does not wait for it: a spool that waits while it holds
+    /// space could cause a deadlock.
     pub async fn write(&mut self, bytes: &[u8]) -> Result<(), SpoolError> {
         let size = self.size + bytes.len() as u64;
-        let lacks = size.saturating_sub(self.share.bytes);
-        if lacks > 0 && !self.share.grow(lacks.max(GROWTH)) && !self.share.grow(lacks) {
+        let missing = size.saturating_sub(self.share.bytes);
+        if missing > 0 && !self.share.grow(missing.max(GROWTH)) && !self.share.grow(missing) {
             return Err(SpoolError::Full);
         }
         self.size = size;
-        self.waiting.extend_from_slice(bytes);
-        if self.waiting.len() >= CHUNK {
+        self.unwritten.extend_from_slice(bytes);
+        if self.unwritten.len() >= CHUNK {
             self.flush().await?;
         }
         Ok(())
@@ -170,7 +171,7 @@ impl Spool {
     pub async fn finish(mut self) -> io::Result<Spooled> {
         self.share.shrink_to(self.size);
         if self.file.is_none() {
-            let place = SpoolLocation::Memory(self.waiting.into());
+            let place = SpoolLocation::Memory(self.unwritten.into());
             return Ok(Spooled { size: self.size, place, _share: Some(Arc::new(self.share)) });
         }
         self.flush().await?;
@@ -183,25 +184,25 @@ impl Spool {
     }
 
     async fn flush(&mut self) -> io::Result<()> {
-        let (file, mut waiting) = (self.file.take(), std::mem::take(&mut self.waiting));
+        let (file, mut unwritten) = (self.file.take(), std::mem::take(&mut self.unwritten));
         let write = move || {
             let file = file.map_or_else(|| tempfile::tempfile().map(Arc::new), Ok)?;
-            (&*file).write_all(&waiting)?;
-            waiting.clear();
-            Ok::<_, io::Error>((file, waiting))
+            (&*file).write_all(&unwritten)?;
+            unwritten.clear();
+            Ok::<_, io::Error>((file, unwritten))
         };
-        let (file, waiting) = tokio::task::spawn_blocking(write).await.map_err(io::Error::other)??;
-        (self.file, self.waiting) = (Some(file), waiting);
+        let (file, unwritten) = tokio::task::spawn_blocking(write).await.map_err(io::Error::other)??;
+        (self.file, self.unwritten) = (Some(file), unwritten);
         Ok(())
     }
 }
 
-/// Completely received bytes. Cheap to clone; only one clone may read at a time.
+/// Bytes that were received completely. Cheap to clone; only one clone may read at a time.
 #[derive(Clone, Debug)]
 pub struct Spooled {
     size: u64,
     place: SpoolLocation,
-    /// The reservation; released with the last clone.
+    /// The reservation, which is released with the last clone.
     _share: Option<Arc<SpaceReservation>>,
 }
 
@@ -280,12 +281,12 @@ mod tests {
     }
 
     const MIB: u64 = 1 << 20;
-    const AT_ONCE: Duration = Duration::from_millis(1);
+    const NO_WAIT: Duration = Duration::from_millis(1);
 
     #[tokio::test]
     async fn workspace_and_total_limits_are_enforced() {
         let spools = Spools::new(8 * MIB);
-        let open = |workspace, bytes| spools.open_within(workspace, bytes, AT_ONCE);
+        let open = |workspace, bytes| spools.open_within(workspace, bytes, NO_WAIT);
         let one = open(1, 3 * MIB).await.unwrap();
         assert!(matches!(open(1, 2 * MIB).await, Err(SpoolError::Full)), "its half is used up");
         let two = open(2, 4 * MIB).await.unwrap();
@@ -295,7 +296,7 @@ mod tests {
         open(3, 2 * MIB).await.unwrap();
         drop(two);
         assert_eq!(spools.held(), 0);
-        assert!(spools.0.held().by_workspace.is_empty(), "nothing is remembered of those who are gone");
+        assert!(spools.0.held().by_workspace.is_empty(), "workspaces without spools are removed");
     }
 
     #[tokio::test]
@@ -304,9 +305,9 @@ mod tests {
         let first = spools.open(1, 4 * MIB).await.unwrap();
         let waiting = spools.open(1, MIB);
         tokio::pin!(waiting);
-        assert!(tokio::time::timeout(AT_ONCE, &mut waiting).await.is_err());
+        assert!(tokio::time::timeout(NO_WAIT, &mut waiting).await.is_err());
         let spooled = first.finish().await.unwrap();
-        assert_eq!(waiting.await.unwrap().share.bytes, MIB, "what is not needed is given back at the end");
+        assert_eq!(waiting.await.unwrap().share.bytes, MIB, "space that is not needed is released at the end");
         drop(spooled);
     }
 

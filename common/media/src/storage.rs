@@ -1,8 +1,8 @@
-//! Storage of files: a directory, or an S3-compatible bucket. The only module that uses `object_store`.
+//! The file storage: a directory, or an S3-compatible bucket. Only this module uses `object_store`.
 //!
 //! A file is written atomically, is durable when [`Storage::put`] returns, and never changes. [`crate::Library`]
-//! creates the names, so none can escape the directory. Failed requests to a bucket are retried a few times; then the
-//! error is returned, so that no connection is held open.
+//! creates the names, so none can escape the directory. Failed requests to a bucket are retried only a few times, so
+//! that no client has to wait long.
 
 use std::ops::Range;
 use std::path::Path as FsPath;
@@ -24,12 +24,12 @@ pub use error::StorageError;
 
 /// The top-level directory, or prefix, of all files.
 const TOP: &str = "media";
-/// Upper bound of offsets: larger than any file, and accepted by buckets.
+/// The maximum offset, which is larger than any file and accepted by buckets.
 const MAX_OFFSET: u64 = 1 << 62;
 
 /// A file, or a part of it, as a stream.
 pub struct StoredObject {
-    /// Of the whole file.
+    /// The size of the whole file.
     pub size: u64,
     /// The range of the returned bytes.
     pub range: Range<u64>,
@@ -40,7 +40,7 @@ pub struct StoredObject {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ByteRange {
     Whole,
-    /// Cut to the file's size.
+    /// Limited to the file's size.
     Between(Range<u64>),
     From(u64),
     Last(u64),
@@ -65,8 +65,8 @@ pub struct Storage {
 }
 
 impl Storage {
-    /// Opens the configured storage. A directory is created if missing, and must be writable; a bucket is not contacted
-    /// yet, so it may become available after us.
+    /// Opens the configured storage. A directory is created if it is missing, and must be writable. A bucket is not
+    /// contacted yet, so it need not be available.
     pub fn open(config: &config::Storage) -> Result<Self, StorageError> {
         match config {
             config::Storage::Directory(dir) => {
@@ -78,14 +78,14 @@ impl Storage {
 
     pub async fn put(&self, key: &str, bytes: Bytes) -> Result<(), StorageError> {
         let put = match self.check_root().await {
-            // Do not write into an empty mount point: mounting the disk would hide the file.
+            // Never write to an empty mount point: mounting the disk would hide the file.
             Err(error) => Err(error),
             Ok(()) => self.files.put(&path(key), bytes.into()).await.map(drop).map_err(StorageError::of),
         };
         counted(StorageCall::Put, put)
     }
 
-    /// Streams a file or a part of it: only the chunk being read is in memory.
+    /// Streams a file or a part of it. Only one chunk at a time is in memory.
     pub async fn get(&self, key: &str, part: &ByteRange) -> Result<ObjectLookup, StorageError> {
         let range = match part {
             ByteRange::Whole => None,
@@ -93,7 +93,7 @@ impl Storage {
                 Some(GetRange::Bounded(range.start.min(MAX_OFFSET)..range.end.min(MAX_OFFSET)))
             }
             ByteRange::From(first) => Some(GetRange::Offset(*first.min(&MAX_OFFSET))),
-            // The libraries treat a suffix of length 0 as a valid part.
+            // The library treats a suffix of length 0 as a valid range.
             ByteRange::Last(0) => {
                 return Ok(self
                     .size(key)
@@ -140,7 +140,7 @@ impl Storage {
         }
     }
 
-    /// Returns `nothing` for a missing file, or an error if the whole directory is missing.
+    /// Returns `nothing` for a missing file, or an error if the directory of the storage is missing.
     async fn missing_or_error<T>(&self, nothing: T) -> Result<T, StorageError> {
         match self.check_root().await {
             Ok(()) => Ok(nothing),
@@ -148,7 +148,7 @@ impl Storage {
         }
     }
 
-    /// Checks that the directory exists; a bucket reports it by itself.
+    /// Checks that the directory of the storage exists. A missing bucket is reported by its responses.
     async fn check_root(&self) -> Result<(), StorageError> {
         match &self.root {
             Some(root) => directory::check(root.clone()).await.map_err(StorageError::of_disk),
@@ -156,8 +156,8 @@ impl Storage {
         }
     }
 
-    /// Deletes a file and partial writes of it left by a crashed process; a missing file is no error. After `Ok`
-    /// nothing is left, even after a power loss; callers rely on it.
+    /// Deletes a file, and partial writes of it by processes that crashed. A missing file is not an error. After `Ok`,
+    /// nothing is left, even after a power failure; callers rely on that.
     pub async fn delete(&self, key: &str) -> Result<(), StorageError> {
         let deleted = match &self.root {
             Some(root) => directory::delete(root.clone(), key.to_owned()).await.map_err(StorageError::of_disk),
@@ -186,7 +186,8 @@ fn counted<T>(call: StorageCall, result: Result<T, StorageError>) -> Result<T, S
     result
 }
 
-/// Puts files into folders by their first two letters: directories with a million entries are slow.
+/// Returns the path of a file. Files are in folders by the first two letters of their names, because directories with a
+/// million entries are slow.
 fn path(key: &str) -> Path {
     Path::from_iter([TOP, folder(key), key])
 }

@@ -1,7 +1,7 @@
 //! Telemetry: logs, metrics, traces, and the ops server for monitoring tools.
 //!
-//! **To add a metric:** a line in `metrics::METRICS` with its help text, and a function beside the others with typed
-//! labels. **To add a part of readiness:** add its name where the process creates its [`ops::Readiness`].
+//! **To add a metric:** see [`metrics`]. **To add a part of readiness:** add its name where the process creates its
+//! [`ops::Readiness`].
 
 pub mod logs;
 pub mod metrics;

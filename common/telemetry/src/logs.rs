@@ -1,4 +1,4 @@
-//! The log: lines on stderr, as text on a terminal and as JSON objects elsewhere. Stdout is for the output of commands.
+//! The log: lines on stderr, as text on a terminal and otherwise as JSON objects. Stdout is for the output of commands.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{IsTerminal, stderr};
@@ -13,7 +13,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 const REPEAT_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Initialises logging. Only the first call has an effect (several tests share a process).
+/// Initializes logging. Only the first call has an effect, because several tests share a process.
 pub fn init(config: &LogConfig) {
     if subscriber(config, stderr().is_terminal(), stderr).try_init().is_ok() {
         std::panic::set_hook(Box::new(log_panic));
@@ -34,8 +34,8 @@ where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
     let format = format(config, terminal);
-    // The configuration has already validated the filter. salvo's `info` lines duplicate ours. A bad certificate of a
-    // user's server is not our error; the delivery's result shows it (`CRIER_LOG` can enable these lines).
+    // The configuration has validated the filter. salvo's `info` lines duplicate ours. An invalid certificate of a
+    // user's server is not our error; the result of the delivery shows it. (`CRIER_LOG` can enable these lines.)
     let filter = format!("salvo_core=warn,rustls_platform_verifier=off,{}", config.filter);
     let filter = EnvFilter::builder().parse(filter).unwrap_or_else(|_| EnvFilter::new("info"));
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
@@ -46,7 +46,7 @@ where
     }
 }
 
-/// When a state that lasts is logged again: at once, then every ten seconds.
+/// Limits how often a lasting problem is logged: immediately, and then every ten seconds.
 #[derive(Debug, Default)]
 pub struct Repeat(Option<Instant>);
 
@@ -60,7 +60,7 @@ impl Repeat {
     }
 }
 
-/// Logs a panic as one event: the standard hook's output is not JSON and lacks the job's span.
+/// Logs a panic as one event. The output of the standard hook is not JSON, and lacks the span of the job.
 fn log_panic(info: &PanicHookInfo<'_>) {
     let payload = info.payload();
     let message =

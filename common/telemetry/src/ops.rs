@@ -1,7 +1,7 @@
-//! The ops server: `/healthz`, `/readyz` and `/metrics`, in each process on its own address.
+//! The ops server: `/healthz`, `/readyz` and `/metrics`. Each process has one, on its own address.
 //!
-//! It is separate from the API, so that it responds while the API is busy, and exists in processes without an API. It
-//! needs no key: the default address is only reachable from the same machine.
+//! It is separate from the API, so that it responds while the API is busy, and is available in processes without an
+//! API. It requires no key, because the default address is only reachable from the same machine.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -25,30 +25,30 @@ use tokio_util::sync::CancellationToken;
 
 use super::metrics;
 
-/// Maximum time to receive a request's head.
+/// Maximum time to receive the head of a request.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
-/// Maximum time for one request and its response; bounds slow readers.
+/// Maximum time for a request and its response, so that slow readers do not hold a connection.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of concurrent connections; others wait in the accept queue.
 const MAX_CONNECTIONS: usize = 64;
-/// Interval of histogram upkeep without scrapes.
+/// Interval of the upkeep of histograms, which a scrape also does.
 const UPKEEP: Duration = Duration::from_secs(5);
 
-/// Whether the process can do its work, per part (`database`, `queue`). Clones share the state.
+/// Whether the process can work, by part (`database`, `queue`). Clones share the state.
 #[derive(Clone, Debug)]
 pub struct Readiness(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
     draining: bool,
-    /// Why a part is missing; `None` if it is ready.
+    /// For each part, why it is missing; `None` if it is ready.
     parts: BTreeMap<&'static str, Option<String>>,
-    /// What works in part only, and why.
+    /// The degraded parts, with the reason.
     degraded: BTreeMap<&'static str, String>,
 }
 
 impl Readiness {
-    /// Creates the state with the required parts; each is missing until [`Readiness::ready`] is called.
+    /// Creates the state with the required parts. Each is missing until [`Readiness::ready`] is called.
     pub fn new(parts: impl IntoIterator<Item = &'static str>) -> Self {
         let parts = parts.into_iter().map(|part| (part, Some("not reached yet".to_owned()))).collect();
         Self(Arc::new(Mutex::new(State { draining: false, parts, degraded: BTreeMap::new() })))
@@ -59,12 +59,13 @@ impl Readiness {
         self.lock().parts.insert(part, None);
     }
 
-    /// Marks a part as missing. `why` is public: it must contain no password and no URL with one.
+    /// Marks a part as missing. `why` is public, so it must not contain a password.
     pub fn missing(&self, part: &'static str, why: impl Into<String>) {
         self.lock().parts.insert(part, Some(why.into()));
     }
 
-    /// Marks a part that works in part only, which leaves the process ready; `None`: it works completely. `why` is public.
+    /// Marks a part as degraded, for the reason `why`, which is public; `None` if it works completely. The process
+    /// stays ready.
     pub fn set_degraded(&self, part: &'static str, why: Option<String>) {
         let mut state = self.lock();
         match why {
@@ -73,7 +74,7 @@ impl Readiness {
         };
     }
 
-    /// Marks the process as draining. Cannot be undone.
+    /// Marks the process as draining. This cannot be undone.
     pub fn drain(&self) {
         self.lock().draining = true;
     }
@@ -122,7 +123,7 @@ impl Ops {
         self.listener.local_addr()
     }
 
-    /// Serves until `stop`, which should be cancelled last: monitoring continues while the process drains.
+    /// Serves until `stop` is cancelled. Cancel it last, so that monitoring continues while the process drains.
     pub async fn serve(self, stop: CancellationToken) {
         let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         let mut upkeep = interval(UPKEEP);
@@ -140,14 +141,14 @@ impl Ops {
                     Ok((stream, _)) => {
                         let readiness = self.readiness.clone();
                         tokio::spawn(async move {
-                            // The client disconnected or was too slow; nothing to do.
+                            // An error means that the client disconnected or was too slow.
                             let _ = timeout(CONNECTION_TIMEOUT, connection(stream, readiness)).await;
                             drop(slot);
                         });
                     }
                     Err(error) => {
                         tracing::warn!(%error, "the ops server failed to accept a connection");
-                        // Most likely out of file descriptors: retrying at once would be a busy loop.
+                        // Most likely there are no file descriptors, so an immediate retry would be a busy loop.
                         sleep(Duration::from_millis(100)).await;
                     }
                 },
@@ -156,10 +157,10 @@ impl Ops {
     }
 }
 
-/// Serves one request, then closes the connection: scrapes are rare, and no connection can be held open.
+/// Serves one request, then closes the connection: scrapes are rare, and clients must not hold connections.
 async fn connection(stream: TcpStream, readiness: Readiness) -> Result<(), hyper::Error> {
     let service = service_fn(move |request| {
-        let response = answer(&request, &readiness);
+        let response = respond(&request, &readiness);
         async move { Ok::<_, Infallible>(response) }
     });
     http1::Builder::new()
@@ -171,7 +172,7 @@ async fn connection(stream: TcpStream, readiness: Readiness) -> Result<(), hyper
         .await
 }
 
-fn answer<B>(request: &Request<B>, readiness: &Readiness) -> Response<Full<Bytes>> {
+fn respond<B>(request: &Request<B>, readiness: &Readiness) -> Response<Full<Bytes>> {
     const TEXT: &str = "text/plain; charset=utf-8";
     let (status, content_type, body) = match request.uri().path() {
         _ if !matches!(*request.method(), Method::GET | Method::HEAD) => {
@@ -216,41 +217,44 @@ mod tests {
         Server { addr, readiness, task: tokio::spawn(ops.serve(stop.clone())), stop }
     }
 
-    /// Returns the whole response, head and body.
-    async fn ask(addr: SocketAddr, line: &str) -> String {
+    /// Sends a request; returns the whole response, head and body.
+    async fn send(addr: SocketAddr, line: &str) -> String {
         let mut stream = TcpStream::connect(addr).await.unwrap();
         stream.write_all(format!("{line} HTTP/1.1\r\nhost: x\r\n\r\n").as_bytes()).await.unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.unwrap();
-        answer
+        let mut response = String::new();
+        stream.read_to_string(&mut response).await.unwrap();
+        response
     }
 
     #[tokio::test]
     async fn readyz_reports_missing_parts_and_draining() {
         let Server { addr, readiness, stop, task } = start().await;
-        assert!(ask(addr, "GET /healthz").await.starts_with("HTTP/1.1 200 OK\r\n"));
+        assert!(send(addr, "GET /healthz").await.starts_with("HTTP/1.1 200 OK\r\n"));
         readiness.ready("database");
-        let answer = ask(addr, "GET /readyz").await;
-        assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("content-type: application/json"), "{answer}");
+        let response = send(addr, "GET /readyz").await;
         assert!(
-            answer.ends_with(r#"{"status":"not_ready","draining":false,"missing":{"queue":"not reached yet"}}"#),
-            "{answer}"
+            response.starts_with("HTTP/1.1 503 ") && response.contains("content-type: application/json"),
+            "{response}"
+        );
+        assert!(
+            response.ends_with(r#"{"status":"not_ready","draining":false,"missing":{"queue":"not reached yet"}}"#),
+            "{response}"
         );
         readiness.ready("queue");
         assert!(readiness.is_ready());
-        let answer = ask(addr, "GET /readyz").await;
+        let response = send(addr, "GET /readyz").await;
         assert!(
-            answer.starts_with("HTTP/1.1 200 ")
-                && answer.ends_with(r#"{"status":"ready","draining":false,"missing":{}}"#),
-            "{answer}"
+            response.starts_with("HTTP/1.1 200 ")
+                && response.ends_with(r#"{"status":"ready","draining":false,"missing":{}}"#),
+            "{response}"
         );
         readiness.missing("queue", "connection refused");
-        assert!(ask(addr, "GET /readyz").await.contains("connection refused"));
+        assert!(send(addr, "GET /readyz").await.contains("connection refused"));
         readiness.ready("queue");
         readiness.drain();
-        let answer = ask(addr, "GET /readyz").await;
-        assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains(r#""status":"draining""#), "{answer}");
-        assert!(ask(addr, "GET /healthz").await.starts_with("HTTP/1.1 200 "), "alive while it drains");
+        let response = send(addr, "GET /readyz").await;
+        assert!(response.starts_with("HTTP/1.1 503 ") && response.contains(r#""status":"draining""#), "{response}");
+        assert!(send(addr, "GET /healthz").await.starts_with("HTTP/1.1 200 "), "alive while it drains");
         stop.cancel();
         task.await.unwrap();
         assert!(TcpStream::connect(addr).await.is_err());
@@ -259,14 +263,14 @@ mod tests {
     #[tokio::test]
     async fn only_health_and_metrics_paths_are_served() {
         let Server { addr, .. } = start().await;
-        let answer = ask(addr, "GET /metrics?x=1").await;
+        let response = send(addr, "GET /metrics?x=1").await;
         assert!(
-            answer.starts_with("HTTP/1.1 200 ") && answer.contains("content-type: text/plain; version=0.0.4"),
-            "{answer}"
+            response.starts_with("HTTP/1.1 200 ") && response.contains("content-type: text/plain; version=0.0.4"),
+            "{response}"
         );
-        assert!(ask(addr, "GET /").await.starts_with("HTTP/1.1 404 "));
-        assert!(ask(addr, "POST /metrics").await.starts_with("HTTP/1.1 405 "));
-        assert!(ask(addr, "HEAD /healthz").await.ends_with("\r\n\r\n"), "no body to HEAD");
+        assert!(send(addr, "GET /").await.starts_with("HTTP/1.1 404 "));
+        assert!(send(addr, "POST /metrics").await.starts_with("HTTP/1.1 405 "));
+        assert!(send(addr, "HEAD /healthz").await.ends_with("\r\n\r\n"), "no body to HEAD");
     }
 
     #[tokio::test(start_paused = true)]
@@ -278,12 +282,9 @@ mod tests {
             stream.write_all(b"GET /healthz HTTP/1.1\r\nx: ").await.unwrap();
             slow.push(stream);
         }
-        assert!(
-            ask(addr, "GET /healthz").await.starts_with("HTTP/1.1 200 "),
-            "waits until the slow ones are sent away"
-        );
+        assert!(send(addr, "GET /healthz").await.starts_with("HTTP/1.1 200 "), "waits until the slow ones are closed");
         let mut rest = Vec::new();
         slow[0].read_to_end(&mut rest).await.unwrap();
-        assert!(rest.is_empty() || rest.starts_with(b"HTTP/1.1 408"), "the slow one got an answer");
+        assert!(rest.is_empty() || rest.starts_with(b"HTTP/1.1 408"), "the slow one got a response");
     }
 }

@@ -1,8 +1,7 @@
 //! The kinds of jobs: the registry, with their names and limits.
 //!
-//! These stand here rather than in a kind's own file in [`crier_jobs`], because the store needs them (it applies the
-//! limits, and selects only jobs of known kinds), and those files need the store. [`crier_jobs`] explains how to add a
-//! kind.
+//! They are here and not in a kind's own file in [`crier_jobs`], because the store needs them (it applies the limits,
+//! and selects only jobs of known kinds), and those files need the store. [`crier_jobs`] explains how to add a kind.
 
 /// The registry: passes one line per kind to a macro, `Kind = name { limits }`. It is the only list of kinds; whatever
 /// needs all of them is generated from it, or iterates over [`JobKind::ALL`].
@@ -13,26 +12,28 @@ macro_rules! for_each_job_kind {
     ($macro:ident) => {
         $macro! {
             PublishTarget = publish_target { max_attempts: 8, lane_cap: Some(4), workspace_cap: Some(512) },
-            // The delivery's own `max_attempts` decides; a replay raises it. A failing endpoint has fewer places.
+            // The delivery's own `max_attempts` decides; a manual retry raises it. An open circuit lowers the lane's
+            // cap.
             DeliverWebhook = deliver_webhook { max_attempts: 1_000, lane_cap: Some(128), workspace_cap: Some(512) },
             SendMail = send_mail { max_attempts: 8, lane_cap: Some(8), workspace_cap: None },
-            // A failed fetch is not a failed job: these attempts are for crashes and database outages. The lane is a
-            // host: it bounds the concurrent requests to the host, and a slow host delays no other.
+            // A failed fetch is not a failed job: these attempts are for crashes and database outages. The lane is the
+            // host: it limits the concurrent requests to the host, and a slow host does not delay others.
             FetchFeed = fetch_feed { max_attempts: 5, lane_cap: Some(4), workspace_cap: Some(128) },
-            // The lane is the brand: one that imports a whole catalogue leaves room for the others. A download keeps
-            // its slot because its data fills memory and disk.
+            // The lane is the brand: a brand that imports a whole catalog does not delay the others. A download keeps
+            // its slot because its data uses memory and disk space.
             ImportMedia = import_media { max_attempts: 5, lane_cap: Some(4), workspace_cap: Some(16) },
-            // A refused or failed renewal is not a failed job: these attempts are for crashes and database outages.
+            // A rejected or failed renewal is not a failed job: these attempts are for crashes and database outages.
             RefreshToken = refresh_token { max_attempts: 5, lane_cap: Some(1), workspace_cap: Some(64) },
-            // The lane is the account's, as of its posts: a platform that asks for a pause gets it from all of them. A
-            // failed look is not a failed job: these attempts are for crashes and database outages.
+            // The lane is the account, as for its posts: a rate limit of the platform pauses all of them. A failed sync
+            // is not a failed job: these attempts are for crashes and database outages.
             SyncInbox = sync_inbox { max_attempts: 5, lane_cap: Some(4), workspace_cap: Some(64) },
             SendReply = send_reply { max_attempts: 8, lane_cap: Some(4), workspace_cap: Some(64) },
-            // A platform's refusal is not a failed job: these attempts are for crashes and database outages. The lane is
-            // the account's. Its kinds have the same cap: a smaller one would hold back the posts behind it in the lane.
+            // A rejection by the platform is not a failed job: these attempts are for crashes and database outages. The
+            // lane is the account. All kinds in this lane have the same cap: a lower one would hold back posts behind
+            // it.
             CollectAnalytics = collect_analytics { max_attempts: 5, lane_cap: Some(4), workspace_cap: Some(16) },
-            // The lane is the brand. Rendering fills memory and a core for seconds, so it keeps its slot, and a workspace
-            // with many reports leaves room for the others.
+            // The lane is the brand. Rendering uses memory and a core for seconds, so it keeps its slot, and the cap of
+            // a workspace leaves slots for the others.
             ExportReport = export_report { max_attempts: 5, lane_cap: Some(2), workspace_cap: Some(2) },
             Noop = noop { max_attempts: 5, lane_cap: None, workspace_cap: None },
         }
@@ -46,12 +47,12 @@ pub struct KindLimits {
     pub max_attempts: i32,
     /// Maximum number of concurrent jobs of one lane; `None`: no cap.
     pub lane_cap: Option<i64>,
-    /// Maximum number of concurrent jobs of one workspace across all lanes; `None`: no cap. It ensures fairness, not
-    /// correctness: workers that claim concurrently may exceed it by the size of their claims.
+    /// Maximum number of concurrent jobs of one workspace across all lanes; `None`: no cap. It only serves fairness:
+    /// workers that claim concurrently may exceed it by the size of their claims.
     pub workspace_cap: Option<i64>,
 }
 
-/// Generates [`JobKind`]. Exported for a test, which adds a kind in a registry of its own.
+/// Generates [`JobKind`]. Exported for a test that adds a kind to its own registry.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! declare_job_kind {

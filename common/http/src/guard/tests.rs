@@ -8,11 +8,11 @@ fn nets(text: &str) -> Vec<IpNet> {
     text.split_whitespace().map(|net| net.parse().unwrap()).collect()
 }
 
-fn guard(allowed: &str, answers: &str) -> Guard {
-    Guard::with_lookup(nets(allowed), ScriptedLookup::of(answers))
+fn guard(allowed: &str, results: &str) -> Guard {
+    Guard::with_lookup(nets(allowed), ScriptedLookup::of(results))
 }
 
-/// Every notation of an address that is not public; no name is looked up to refuse them.
+/// URLs in every notation of an address that is not public. They are rejected without a lookup.
 pub(in super::super) const NOT_PUBLIC: &[&str] = &[
     "https://localhost/x",
     "https://localhost./x",
@@ -85,7 +85,7 @@ pub(in super::super) const NOT_PUBLIC: &[&str] = &[
     "https://metadata.google.internal./x",
 ];
 
-/// Other texts that are not acceptable URLs under either policy.
+/// Other texts, which neither policy accepts as a URL.
 pub(in super::super) const NO_URL: &[&str] = &[
     "",
     "/x",
@@ -135,15 +135,15 @@ async fn bad_urls_are_rejected_by_both_checks() {
     let guard = guard("", "93.184.216.34");
     for url in NOT_PUBLIC {
         for policy in [HttpsOnly, HttpOrHttps] {
-            assert_eq!(guard.check_url(url, policy).err(), Some(UrlRefusal::NotPublic), "{url}");
-            assert_eq!(guard.check_resolved(url, policy).await.err(), Some(UrlRefusal::NotPublic), "{url}");
+            assert_eq!(guard.check_url(url, policy).err(), Some(UrlError::NotPublic), "{url}");
+            assert_eq!(guard.check_resolved(url, policy).await.err(), Some(UrlError::NotPublic), "{url}");
         }
     }
     for url in NO_URL {
         for policy in [HttpsOnly, HttpOrHttps] {
-            let refusal = guard.check_url(url, policy).err();
-            assert!(refusal.is_some_and(|r| r != UrlRefusal::NotPublic), "{url}: {refusal:?}");
-            assert_eq!(guard.check_resolved(url, policy).await.err(), refusal, "{url}");
+            let error = guard.check_url(url, policy).err();
+            assert!(error.is_some_and(|r| r != UrlError::NotPublic), "{url}: {error:?}");
+            assert_eq!(guard.check_resolved(url, policy).await.err(), error, "{url}");
         }
     }
 }
@@ -152,8 +152,8 @@ async fn bad_urls_are_rejected_by_both_checks() {
 async fn plain_http_requires_the_policy() {
     let guard = guard("", "93.184.216.34");
     for url in ["http://example.com/x", "http://93.184.216.34/x", "HTTP://example.com/"] {
-        assert_eq!(guard.check_url(url, HttpsOnly).err(), Some(UrlRefusal::NotHttps), "{url}");
-        assert_eq!(guard.check_resolved(url, HttpsOnly).await.err(), Some(UrlRefusal::NotHttps), "{url}");
+        assert_eq!(guard.check_url(url, HttpsOnly).err(), Some(UrlError::NotHttps), "{url}");
+        assert_eq!(guard.check_resolved(url, HttpsOnly).await.err(), Some(UrlError::NotHttps), "{url}");
         assert!(guard.check_resolved(url, HttpOrHttps).await.is_ok(), "{url}");
     }
     for url in [
@@ -170,10 +170,10 @@ async fn plain_http_requires_the_policy() {
 #[tokio::test]
 async fn a_name_is_allowed_only_if_all_its_addresses_are() {
     let url = "https://example.com/x";
-    let check = async |answers: &str| guard("", answers).check_resolved(url, HttpsOnly).await.err();
-    assert_eq!(check("10.0.0.1").await, Some(UrlRefusal::NotPublic));
-    assert_eq!(check("93.184.216.34,10.0.0.1").await, Some(UrlRefusal::NotPublic));
-    assert_eq!(check("93.184.216.34,::ffff:10.0.0.1").await, Some(UrlRefusal::NotPublic));
+    let check = async |results: &str| guard("", results).check_resolved(url, HttpsOnly).await.err();
+    assert_eq!(check("10.0.0.1").await, Some(UrlError::NotPublic));
+    assert_eq!(check("93.184.216.34,10.0.0.1").await, Some(UrlError::NotPublic));
+    assert_eq!(check("93.184.216.34,::ffff:10.0.0.1").await, Some(UrlError::NotPublic));
     assert_eq!(check("93.184.216.34,2606:4700::1111").await, None);
     assert_eq!(check("-").await, None, "the name may come later");
 }
@@ -184,15 +184,15 @@ async fn a_slow_lookup_does_not_delay_saving() {
     let started = tokio::time::Instant::now();
     assert!(guard.check_resolved("https://example.com/", HttpsOnly).await.is_ok());
     assert_eq!(started.elapsed().as_secs(), 3);
-    assert_eq!(guard.check_resolved("http://example.com/", HttpsOnly).await.err(), Some(UrlRefusal::NotHttps));
+    assert_eq!(guard.check_resolved("http://example.com/", HttpsOnly).await.err(), Some(UrlError::NotHttps));
     assert_eq!(started.elapsed().as_secs(), 6);
 }
 
 #[tokio::test]
 async fn localhost_is_never_looked_up_in_dns() {
     for name in ["localhost", "localhost.", "LOCALHOST", "a.b.localhost."] {
-        let refused = guard("", "93.184.216.34").resolve(name).await;
-        assert_eq!(refused, Err(ResolveError::Blocked(name.to_owned())));
+        let blocked = guard("", "93.184.216.34").resolve(name).await;
+        assert_eq!(blocked, Err(ResolveError::Blocked(name.to_owned())));
         let allowed = guard("127.0.0.0/8", "93.184.216.34").resolve(name).await;
         assert_eq!(allowed, Ok(vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]));
     }
@@ -212,27 +212,27 @@ async fn allowed_networks_pass_even_over_plain_http() {
         assert_eq!(loopback.check_resolved(url, HttpsOnly).await.err(), None, "{url}");
     }
     assert_eq!(loopback.resolve("localhost").await, Ok(vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]), "::1 is not in it");
-    for (url, refusal) in [
-        ("http://10.0.0.1/x", UrlRefusal::NotPublic),
-        ("https://[::1]/x", UrlRefusal::NotPublic),
-        ("http://93.184.216.34/x", UrlRefusal::NotHttps),
-        ("http://unknown.example/x", UrlRefusal::NotHttps),
+    for (url, error) in [
+        ("http://10.0.0.1/x", UrlError::NotPublic),
+        ("https://[::1]/x", UrlError::NotPublic),
+        ("http://93.184.216.34/x", UrlError::NotHttps),
+        ("http://unknown.example/x", UrlError::NotHttps),
     ] {
-        assert_eq!(loopback.check_resolved(url, HttpsOnly).await.err(), Some(refusal), "{url}");
+        assert_eq!(loopback.check_resolved(url, HttpsOnly).await.err(), Some(error), "{url}");
     }
-    let check = async |url: &str, answers: &str| {
-        guard("10.0.0.0/8 fd00::/8", answers).check_resolved(url, HttpsOnly).await.err()
+    let check = async |url: &str, results: &str| {
+        guard("10.0.0.0/8 fd00::/8", results).check_resolved(url, HttpsOnly).await.err()
     };
     assert_eq!(check("http://hooks.internal/", "10.1.2.3,fd00::5").await, None);
     assert_eq!(check("http://receiver:8080/", "10.1.2.3").await, None);
-    assert_eq!(check("http://receiver:8080/", "10.1.2.3,93.184.216.34").await, Some(UrlRefusal::NotHttps));
+    assert_eq!(check("http://receiver:8080/", "10.1.2.3,93.184.216.34").await, Some(UrlError::NotHttps));
     assert_eq!(check("https://receiver/", "10.1.2.3,93.184.216.34").await, None);
-    assert_eq!(check("https://receiver/", "10.1.2.3,192.168.0.1").await, Some(UrlRefusal::NotPublic));
-    assert_eq!(check("https://localhost/", "10.1.2.3").await, Some(UrlRefusal::NotPublic), "never looked up");
+    assert_eq!(check("https://receiver/", "10.1.2.3,192.168.0.1").await, Some(UrlError::NotPublic));
+    assert_eq!(check("https://localhost/", "10.1.2.3").await, Some(UrlError::NotPublic), "never looked up");
 }
 
 proptest::proptest! {
-    /// No text makes the check panic, and a URL that passes is https and not a refused literal.
+    /// No text makes the check panic. A URL that passes is https, and not a blocked literal address.
     #[test]
     fn arbitrary_urls_pass_the_literal_check_if_accepted(text in "(https?://)?[a-z0-9.:/@%\\[\\]x-]{0,24}|\\PC{0,24}") {
         let guard = guard("", "-");

@@ -10,10 +10,10 @@ fn public(ip: &str) -> bool {
     is_public(ip.parse().unwrap())
 }
 
-/// Addresses of every refused class, and public neighbours.
+/// Addresses of every blocked class, and public neighbors.
 #[test]
 fn table() {
-    let refused = "0.0.0.0 0.255.255.255 10.0.0.0 10.255.255.255 100.64.0.0 100.127.255.255 127.0.0.1 127.255.255.255 \
+    let blocked = "0.0.0.0 0.255.255.255 10.0.0.0 10.255.255.255 100.64.0.0 100.127.255.255 127.0.0.1 127.255.255.255 \
         168.63.129.16 169.254.0.0 169.254.255.255 172.16.0.0 172.31.255.255 192.0.0.0 192.0.0.255 192.0.2.1 \
         192.88.99.0 192.88.99.255 192.168.0.0 192.168.255.255 198.18.0.0 198.19.255.255 198.51.100.7 203.0.113.9 \
         224.0.0.0 239.255.255.255 240.0.0.0 255.255.255.254 255.255.255.255 \
@@ -23,7 +23,7 @@ fn table() {
         2001:db8::1 2001:db8:ffff::1 2002:7f00:1:: 2002:5db8:d822::1 3fff::1 3fff:fff:ffff::1 4000::1 5f00::1 \
         fc00::1 fd00::1 fe80::1 febf::1 fec0::1 feff::1 fe80::5efe:a00:1 ff02::1 ff0e::1 \
         ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff";
-    for ip in refused.split_whitespace() {
+    for ip in blocked.split_whitespace() {
         assert!(!public(ip), "{ip} is let through");
     }
     let all = "1.0.0.0 1.1.1.1 9.255.255.255 11.0.0.0 93.184.216.34 100.63.255.255 100.128.0.0 126.255.255.255 \
@@ -33,7 +33,7 @@ fn table() {
         2000::1 2001:200::1 2001:4860:4860::8888 2001:db7:ffff::1 2001:db9::1 2003::1 2606:4700::1111 \
         2a00:1450::1 2a00:1450::5efe:a00:1 3ffe:ffff::1 3fff:1000::1";
     for ip in all.split_whitespace() {
-        assert!(public(ip), "{ip} is refused");
+        assert!(public(ip), "{ip} is blocked");
     }
 }
 
@@ -105,19 +105,19 @@ fn every_registry_block_is_classified_completely() {
             assert_eq!(is_public(ip), *expected, "{ip} of {block}");
         }
     }
-    for (net, what) in REFUSED {
+    for (net, what) in BLOCKED {
         let known = REGISTRIES.iter().any(|(block, public)| !public && block.parse::<IpNet>().unwrap() == *net);
         assert!(known || what.starts_with("Azure"), "{net} is in no registry");
     }
 }
 
-/// The addresses right before and after a refused block are public, unless another block begins there.
+/// The addresses right before and after a block are public, unless another block begins there.
 #[test]
 fn block_boundaries_are_exact() {
-    let refused =
-        |ip: IpAddr| REFUSED.iter().any(|(net, _)| net.contains(&ip)) || ip.is_ipv6() && !GLOBAL_V6.contains(&ip);
-    for (net, _) in REFUSED {
-        let (before, behind): (Option<IpAddr>, Option<IpAddr>) = match net {
+    let blocked =
+        |ip: IpAddr| BLOCKED.iter().any(|(net, _)| net.contains(&ip)) || ip.is_ipv6() && !GLOBAL_V6.contains(&ip);
+    for (net, _) in BLOCKED {
+        let (before, after): (Option<IpAddr>, Option<IpAddr>) = match net {
             IpNet::V4(net) => (
                 net.network().to_bits().checked_sub(1).map(|bits| Ipv4Addr::from_bits(bits).into()),
                 net.broadcast().to_bits().checked_add(1).map(|bits| Ipv4Addr::from_bits(bits).into()),
@@ -128,15 +128,15 @@ fn block_boundaries_are_exact() {
             ),
         };
         assert!(!is_public(net.network()) && !is_public(net.broadcast()), "{net}");
-        for ip in before.into_iter().chain(behind) {
-            assert_eq!(is_public(ip), !refused(ip), "{ip}, beside {net}");
+        for ip in before.into_iter().chain(after) {
+            assert_eq!(is_public(ip), !blocked(ip), "{ip}, beside {net}");
         }
     }
 }
 
 /// The metadata services of clouds, which serve credentials.
 #[test]
-fn cloud_metadata_addresses_are_refused() {
+fn cloud_metadata_addresses_are_blocked() {
     let addresses = "169.254.169.254 169.254.170.2 169.254.170.23 169.254.169.253 169.254.169.252 169.254.42.42 \
         169.254.0.23 168.63.129.16 100.100.100.200 100.100.2.136 192.0.0.192 fd00:ec2::254 fd00:ec2::23 fd00:ec2::253 \
         fd20:ce::254 fd00:c1::a9fe:a9fe fe80::a9fe:a9fe ::ffff:169.254.169.254 ::ffff:168.63.129.16 \
@@ -153,7 +153,7 @@ fn the_table_in_the_documentation_is_up_to_date() {
     const BEGIN: &str = "<!-- addresses: made by common/http/src/tests/address.rs -->\n";
     const END: &str = "<!-- end of addresses -->\n";
     let mut table = "| Addresses | What they are |\n|---|---|\n".to_owned();
-    for (net, what) in REFUSED {
+    for (net, what) in BLOCKED {
         table += &format!("| `{net}` | {what} |\n");
     }
     let inside = "loopback, private (`fc00::/7`), link-local, multicast, NAT64, and unassigned blocks";

@@ -1,4 +1,4 @@
-//! One deadline for everything, whichever phase is slow.
+//! The deadline of a request, which applies to all its phases together.
 
 use tokio::net::{TcpSocket, TcpStream};
 
@@ -30,8 +30,8 @@ async fn a_request_on_an_unaccepted_connection_has_not_arrived() {
     }
 }
 
-/// Starts a server that writes `head` once, and then `drip` repeatedly, in real time like the deadline of the request: a
-/// faster server would reach the limit of the headers or of the body before the deadline.
+/// Starts a server that writes `head` once, and then `drip` repeatedly, in real time like the deadline of the request:
+/// a faster server would reach the limit of the headers or of the body before the deadline.
 async fn dripping(head: &'static [u8], drip: &'static [u8]) -> TestServer {
     TestServer::run(move |mut stream| async move {
         read_request(&mut stream).await;
@@ -78,8 +78,8 @@ async fn status_requests_return_partial_endless_bodies() {
         let error = in_time(&client, &server.url()).await.unwrap_err();
         assert!(matches!(error, HttpError::Timeout { sent: true }), "{error:?}");
         let started = Instant::now();
-        let answer = client.send_for_status(client.request(Method::POST, &server.url())).await.unwrap();
-        assert!(answer.status == 200 && answer.truncated && answer.body.starts_with(b"x"), "{answer:?}");
+        let response = client.send_for_status(client.request(Method::POST, &server.url())).await.unwrap();
+        assert!(response.status == 200 && response.truncated && response.body.starts_with(b"x"), "{response:?}");
         assert!(started.elapsed() < LONG);
     }
 }

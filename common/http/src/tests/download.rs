@@ -1,4 +1,4 @@
-//! Streamed bodies and redirects.
+//! Downloads: streamed bodies and redirects.
 
 use std::sync::Mutex;
 
@@ -16,17 +16,17 @@ fn whole(body: &str) -> String {
     format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len())
 }
 
-/// Starts a server that responds to each path with `answer`; also returns the requests that it received.
-async fn site(answer: impl Fn(&str) -> String + Send + Sync + 'static) -> (TestServer, Arc<Mutex<Vec<String>>>) {
-    let (requests, answer) = (Arc::<Mutex<Vec<String>>>::default(), Arc::new(answer));
+/// Starts a server that returns `response` of each path. Also returns the requests that it received.
+async fn site(response: impl Fn(&str) -> String + Send + Sync + 'static) -> (TestServer, Arc<Mutex<Vec<String>>>) {
+    let (requests, response) = (Arc::<Mutex<Vec<String>>>::default(), Arc::new(response));
     let log = requests.clone();
     let server = TestServer::run(move |mut stream| {
-        let (log, answer) = (log.clone(), answer.clone());
+        let (log, response) = (log.clone(), response.clone());
         async move {
             let request = read_request(&mut stream).await;
             let path = request.split(' ').nth(1).unwrap_or_default().to_owned();
             log.lock().unwrap().push(request);
-            let _ = stream.write_all(answer(&path).as_bytes()).await;
+            let _ = stream.write_all(response(&path).as_bytes()).await;
         }
     })
     .await;
@@ -49,7 +49,7 @@ async fn fetch(client: &HttpClient, url: &str) -> Result<Vec<u8>, DownloadError>
     rest(download(client, url).await?).await
 }
 
-async fn refused(url: &str) -> DownloadError {
+async fn error_of(url: &str) -> DownloadError {
     fetch(&client(LONG, 1024), url).await.unwrap_err()
 }
 
@@ -85,12 +85,12 @@ async fn redirects_are_limited() {
         Err(_) => redirect("/loop"),
     })
     .await;
-    let most = format!("{}{MAX_REDIRECTS}", server.url());
-    assert_eq!(fetch(&client(LONG, 1024), &most).await.unwrap(), b"there");
+    let longest = format!("{}{MAX_REDIRECTS}", server.url());
+    assert_eq!(fetch(&client(LONG, 1024), &longest).await.unwrap(), b"there");
     assert_eq!(requests.lock().unwrap().len(), MAX_REDIRECTS + 1);
-    let one_more = refused(&format!("{}{}", server.url(), MAX_REDIRECTS + 1)).await;
+    let one_more = error_of(&format!("{}{}", server.url(), MAX_REDIRECTS + 1)).await;
     assert!(matches!(one_more, DownloadError::TooManyRedirects), "{one_more:?}");
-    assert!(matches!(refused(&format!("{}loop", server.url())).await, DownloadError::TooManyRedirects));
+    assert!(matches!(error_of(&format!("{}loop", server.url())).await, DownloadError::TooManyRedirects));
     assert_eq!(requests.lock().unwrap().len(), 3 * (MAX_REDIRECTS + 1));
 }
 
@@ -127,7 +127,7 @@ async fn redirects_to_blocked_addresses_are_rejected() {
         ("data:image/png;base64,AAAA".to_owned(), "https:// or http://"),
     ] {
         let (server, _) = site(move |_| redirect(&to)).await;
-        let error = refused(&server.url()).await;
+        let error = error_of(&server.url()).await;
         assert!(matches!(error, DownloadError::Redirect(_)) && error.to_string().contains(why), "{error}");
     }
     assert_eq!(own.connections(), 0);
@@ -146,7 +146,7 @@ async fn each_redirect_is_resolved_and_checked() {
     let error = fetch(&named("-", "127.0.0.0/8"), &url).await.unwrap_err();
     assert!(matches!(error, DownloadError::Http(HttpError::Dns)), "{error:?}");
     for (url, blocked) in [("http://10.0.0.1/", true), ("ftp://127.0.0.1/", false), ("http://a:b@127.0.0.1/", false)] {
-        match refused(url).await {
+        match error_of(url).await {
             DownloadError::Http(HttpError::Blocked(_)) if blocked => {}
             DownloadError::Http(HttpError::Invalid(_)) if !blocked => {}
             other => panic!("{url}: {other:?}"),
@@ -156,7 +156,7 @@ async fn each_redirect_is_resolved_and_checked() {
 
 #[tokio::test]
 async fn a_redirect_without_target_returns_its_status() {
-    for answer in [
+    for response in [
         "HTTP/1.1 302 Found\r\nContent-Length: 0\r\n\r\n".to_owned(),
         redirect("http://[nonsense"),
         redirect("\u{fe}\u{ff}").replace("302", "304"),
@@ -165,8 +165,8 @@ async fn a_redirect_without_target_returns_its_status() {
         redirect("/elsewhere").replace("302", "404"),
         redirect("/elsewhere").replace("302", "503"),
     ] {
-        let server = TestServer::answering(answer.clone()).await;
-        assert!(matches!(refused(&server.url()).await, DownloadError::Status(_)), "{answer}");
+        let server = TestServer::answering(response.clone()).await;
+        assert!(matches!(error_of(&server.url()).await, DownloadError::Status(_)), "{response}");
         assert_eq!(server.connections(), 1);
     }
 }
@@ -204,8 +204,8 @@ async fn downloads_are_limited_in_size() {
         std::future::pending::<()>().await;
     })
     .await;
-    assert!(matches!(refused(&server.url()).await, DownloadError::TooLarge));
-    // Not announced: fails at the cap, although the body never ends.
+    assert!(matches!(error_of(&server.url()).await, DownloadError::TooLarge));
+    // Not announced: fails at the limit, although the body never ends.
     let server = TestServer::run(|mut stream| async move {
         read_request(&mut stream).await;
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await;
@@ -228,15 +228,15 @@ async fn the_limit_applies_to_the_decompressed_size() {
     let server = TestServer::answering([head.as_bytes(), &packed].concat()).await;
     let client = client(LONG, 1024);
     let mut bomb = client.download(&server.url(), "image/*", 20_000).await.unwrap();
-    let mut taken = 0;
+    let mut received = 0;
     let error = loop {
         match bomb.chunk().await {
-            Ok(Some(chunk)) => taken += chunk.len(),
-            Ok(None) => panic!("it ended after {taken} bytes"),
+            Ok(Some(chunk)) => received += chunk.len(),
+            Ok(None) => panic!("it ended after {received} bytes"),
             Err(error) => break error,
         }
     };
-    assert!(matches!(error, DownloadError::TooLarge) && taken <= 20_000, "{taken}: {error:?}");
+    assert!(matches!(error, DownloadError::TooLarge) && received <= 20_000, "{received}: {error:?}");
 }
 
 #[tokio::test]
@@ -266,14 +266,14 @@ async fn redirects_and_body_share_one_deadline() {
 
 #[tokio::test]
 async fn a_truncated_download_is_an_error() {
-    for answer in [
+    for response in [
         "HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\nsome",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nsome\r\n",
         "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nsome",
     ] {
-        let server = TestServer::answering(answer).await;
-        let error = refused(&server.url()).await;
-        assert!(matches!(error, DownloadError::Http(HttpError::Broken)), "{answer}: {error:?}");
+        let server = TestServer::answering(response).await;
+        let error = error_of(&server.url()).await;
+        assert!(matches!(error, DownloadError::Http(HttpError::Broken)), "{response}: {error:?}");
     }
 }
 

@@ -4,8 +4,8 @@ use std::sync::Mutex;
 
 use super::*;
 
-async fn answered(answer: impl Into<Vec<u8>>) -> Result<HttpResponse, HttpError> {
-    let server = TestServer::answering(answer).await;
+async fn exchange(response: impl Into<Vec<u8>>) -> Result<HttpResponse, HttpError> {
+    let server = TestServer::answering(response).await;
     let client = client(LONG, 1024);
     client.send_for_status(client.request(Method::POST, &server.url()).body("hello")).await
 }
@@ -31,9 +31,9 @@ async fn invalid_http_is_an_error() {
         format!("HTTP/1.1 200 OK\r\n{many}\r\n"),
         format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "y".repeat(1 << 20)),
     ];
-    for answer in cases {
-        let error = answered(answer.clone()).await.unwrap_err();
-        let start = &answer[..answer.len().min(60)];
+    for response in cases {
+        let error = exchange(response.clone()).await.unwrap_err();
+        let start = &response[..response.len().min(60)];
         assert!(matches!(error, HttpError::Broken) && error.may_have_arrived(), "{start}: {error:?}");
         assert_eq!(error.to_string(), "the connection was lost before a valid response arrived");
     }
@@ -42,15 +42,15 @@ async fn invalid_http_is_an_error() {
 #[tokio::test]
 async fn informational_responses_are_skipped() {
     let hints = "HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\n\r\n".repeat(1_000);
-    let answer =
-        answered(format!("HTTP/1.1 100 Continue\r\n\r\n{hints}HTTP/1.1 202 Accepted\r\n\r\nok")).await.unwrap();
-    assert_eq!((answer.status.as_u16(), &answer.body[..]), (202, &b"ok"[..]));
-    assert!(!answer.headers.contains_key("link"));
-    // The client did not ask for another protocol.
-    assert_eq!(answered("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n").await.unwrap().status, 101);
+    let response =
+        exchange(format!("HTTP/1.1 100 Continue\r\n\r\n{hints}HTTP/1.1 202 Accepted\r\n\r\nok")).await.unwrap();
+    assert_eq!((response.status.as_u16(), &response.body[..]), (202, &b"ok"[..]));
+    assert!(!response.headers.contains_key("link"));
+    // The client did not request another protocol.
+    assert_eq!(exchange("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n").await.unwrap().status, 101);
 }
 
-/// A response head that never ends: the client gives up long before the server does.
+/// If the headers of a response never end, the client closes the connection long before the server does.
 #[tokio::test]
 async fn endless_headers_use_bounded_memory() {
     for line in ["X-Header: y\r\n", "y"] {
@@ -84,12 +84,15 @@ async fn invalid_chunks_are_truncated_or_rejected() {
         ("3\r\nabcdef", "abc"),
         ("3\r\nabc\r\n0\r\nX: y\r\nX", "abc"),
     ] {
-        let answer = answered(chunked(body)).await.unwrap();
-        assert_eq!((answer.status.as_u16(), &answer.body[..], answer.truncated), (200, expected.as_bytes(), true));
+        let response = exchange(chunked(body)).await.unwrap();
+        assert_eq!(
+            (response.status.as_u16(), &response.body[..], response.truncated),
+            (200, expected.as_bytes(), true)
+        );
     }
     for endless in [format!("3;{}", "x".repeat(1 << 20)), format!("3\r\nabc\r\n0\r\n{}", "X: y\r\n".repeat(1 << 18))] {
-        let answer = answered(chunked(&endless)).await.unwrap();
-        assert!(answer.truncated && b"abc".starts_with(&answer.body), "{answer:?}");
+        let response = exchange(chunked(&endless)).await.unwrap();
+        assert!(response.truncated && b"abc".starts_with(&response.body), "{response:?}");
     }
 }
 
@@ -111,13 +114,13 @@ async fn only_known_encodings_are_decoded_once() {
         ("gzip", &once[..once.len() - 4], b"hello", true),
     ];
     for (encoding, sent, expected, truncated) in cases {
-        let mut answer =
+        let mut response =
             format!("HTTP/1.1 200 OK\r\nContent-Encoding: {encoding}\r\nContent-Length: {}\r\n\r\n", sent.len())
                 .into_bytes();
-        answer.extend(sent);
-        let answer = answered(answer).await.unwrap();
+        response.extend(sent);
+        let response = exchange(response).await.unwrap();
         assert_eq!(
-            (answer.status.as_u16(), &answer.body[..], answer.truncated),
+            (response.status.as_u16(), &response.body[..], response.truncated),
             (200, expected, truncated),
             "{encoding}"
         );

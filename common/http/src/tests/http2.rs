@@ -1,4 +1,4 @@
-//! HTTP/2, which is used if a server offers it.
+//! HTTP/2, which the client uses if a server offers it.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -31,10 +31,10 @@ async fn server_of<F>(
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    let (handle, taken) = (Arc::new(handle), Arc::new(AtomicUsize::new(0)));
+    let (handle, accepted) = (Arc::new(handle), Arc::new(AtomicUsize::new(0)));
     secure(authority.acceptor("h2.example", &["h2", "http/1.1"]), move |stream| {
         let (handle, builder) = (handle.clone(), builder.clone());
-        let number = taken.fetch_add(1, Ordering::SeqCst);
+        let number = accepted.fetch_add(1, Ordering::SeqCst);
         async move {
             if let Ok(wire) = builder.handshake(stream).await {
                 handle(number, wire).await;
@@ -48,15 +48,15 @@ fn url(server: &TestServer) -> String {
     format!("https://h2.example:{}/", server.port)
 }
 
-fn answer(respond: &mut SendResponse<Bytes>) {
+fn send_ok(respond: &mut SendResponse<Bytes>) {
     let mut body = respond.send_response(Response::new(()), false).unwrap();
     body.send_data("ok".into(), true).unwrap();
 }
 
 /// Responds to every request.
-async fn answer_all(mut wire: Wire) {
+async fn respond_to_all(mut wire: Wire) {
     while let Some(Ok((_, mut respond))) = wire.accept().await {
-        answer(&mut respond);
+        send_ok(&mut respond);
     }
 }
 
@@ -68,17 +68,17 @@ async fn until_closed(mut wire: Wire) {
 #[tokio::test]
 async fn several_requests_share_one_connection() {
     let authority = Authority::new();
-    let server = server(&authority, |_, wire| answer_all(wire)).await;
+    let server = server(&authority, |_, wire| respond_to_all(wire)).await;
     let (client, url) = (authority.client(LONG, 1024), url(&server));
     assert_eq!(post(&client, &url).await.unwrap().body, "ok");
     let (one, two, three) = tokio::join!(post(&client, &url), post(&client, &url), get(&client, &url));
-    for answer in [one, two, three] {
-        assert_eq!(answer.unwrap().body, "ok");
+    for response in [one, two, three] {
+        assert_eq!(response.unwrap().body, "ok");
     }
     assert_eq!(server.connections(), 1);
 }
 
-/// A request that the server received is never sent again, however it ends.
+/// A request that the server received is never sent again, regardless of its result.
 #[tokio::test]
 async fn a_reset_request_may_have_arrived() {
     let authority = Authority::new();
@@ -91,8 +91,8 @@ async fn a_reset_request_may_have_arrived() {
         Reason::HTTP_1_1_REQUIRED,
     ];
     for (reason, whole) in all.into_iter().flat_map(|reason| [(reason, false), (reason, true)]) {
-        let taken = Arc::new(AtomicUsize::new(0));
-        let count = taken.clone();
+        let received = Arc::new(AtomicUsize::new(0));
+        let count = received.clone();
         let server = server(&authority, move |_, mut wire| {
             let count = count.clone();
             async move {
@@ -108,18 +108,18 @@ async fn a_reset_request_may_have_arrived() {
         .await;
         let error = post(&authority.client(LONG, 1024), &url(&server)).await.unwrap_err();
         assert!(matches!(error, HttpError::Broken) && error.may_have_arrived(), "{reason}, {whole}: {error:?}");
-        assert_eq!(taken.load(Ordering::SeqCst), 1, "{reason}, the whole connection: {whole}");
+        assert_eq!(received.load(Ordering::SeqCst), 1, "{reason}, the whole connection: {whole}");
     }
 }
 
-/// Only a refused stream is sent again, because the server has not begun to process it.
+/// Only a request on a refused stream is sent again, because the server has not begun to process it.
 #[tokio::test]
 async fn a_refused_stream_is_retried() {
     let authority = Authority::new();
     let server = server(&authority, |_, mut wire| async move {
-        let (_, mut refused) = wire.accept().await.unwrap().unwrap();
-        refused.send_reset(Reason::REFUSED_STREAM);
-        answer_all(wire).await;
+        let (_, mut respond) = wire.accept().await.unwrap().unwrap();
+        respond.send_reset(Reason::REFUSED_STREAM);
+        respond_to_all(wire).await;
     })
     .await;
     assert_eq!(post(&authority.client(LONG, 1024), &url(&server)).await.unwrap().body, "ok");
@@ -130,7 +130,7 @@ async fn a_connection_with_goaway_is_replaced() {
     let authority = Authority::new();
     let server = server(&authority, |_, mut wire| async move {
         let (_, mut respond) = wire.accept().await.unwrap().unwrap();
-        answer(&mut respond);
+        send_ok(&mut respond);
         wire.graceful_shutdown();
         until_closed(wire).await;
     })
@@ -148,7 +148,7 @@ async fn a_server_without_window_updates_times_out() {
     let mut builder = Builder::new();
     builder.initial_window_size(0);
     let server = server_of(&authority, builder, |_, mut wire| async move {
-        let _taken = wire.accept().await;
+        let _request = wire.accept().await;
         until_closed(wire).await;
     })
     .await;
@@ -165,11 +165,11 @@ async fn a_stalled_connection_does_not_block_later_requests() {
     let authority = Authority::new();
     let server = server(&authority, |number, mut wire| async move {
         if number > 0 {
-            return answer_all(wire).await;
+            return respond_to_all(wire).await;
         }
         let (_, mut respond) = wire.accept().await.unwrap().unwrap();
-        answer(&mut respond);
-        let _taken = wire.accept().await;
+        send_ok(&mut respond);
+        let _request = wire.accept().await;
         std::future::pending::<()>().await;
     })
     .await;
@@ -183,7 +183,7 @@ async fn a_stalled_connection_does_not_block_later_requests() {
     assert_eq!(server.connections(), 2);
 }
 
-/// Endless bodies that are not read to their end: only little of them is in flight, and the connection stays usable.
+/// Of endless bodies that are not read to their end, only a little is in flight, and the connection stays usable.
 #[tokio::test]
 async fn unread_bodies_are_limited_by_flow_control() {
     const CAP: usize = 64 * 1024;
@@ -195,7 +195,7 @@ async fn unread_bodies_are_limited_by_flow_control() {
         async move {
             while let Some(Ok((request, mut respond))) = wire.accept().await {
                 if request.method() == Method::POST {
-                    answer(&mut respond);
+                    send_ok(&mut respond);
                     continue;
                 }
                 let (mut body, count) = (respond.send_response(Response::new(()), false).unwrap(), count.clone());
@@ -214,8 +214,8 @@ async fn unread_bodies_are_limited_by_flow_control() {
     .await;
     let (client, url) = (authority.client(LONG, CAP), url(&server));
     for number in 1..=8 {
-        let answer = get(&client, &url).await.unwrap();
-        assert_eq!((answer.body.len(), answer.truncated), (CAP, true));
+        let response = get(&client, &url).await.unwrap();
+        assert_eq!((response.body.len(), response.truncated), (CAP, true));
         assert_eq!(post(&client, &url).await.unwrap().body, "ok");
         assert!(*sent.lock().unwrap() <= number * 4 * CAP, "{} bytes were sent", sent.lock().unwrap());
     }

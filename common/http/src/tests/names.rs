@@ -1,19 +1,19 @@
-//! What a name may resolve to, and how long a lookup is valid.
+//! Lookups of names: the addresses that are permitted, and how long a result is used.
 
 use super::*;
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
-/// No notation of a URL leads to a refused address: the URL is checked as it will be called.
+/// No notation of a URL leads to a blocked address: the URL is checked in the form in which it is requested.
 #[tokio::test]
 async fn no_url_notation_reaches_a_blocked_address() {
     let server = TestServer::answering(OK).await;
-    let refusing = HttpClient::guarded(Guard::with_lookup(Vec::new(), ScriptedLookup::of("10.9.9.9")), LONG, 1024);
+    let client = HttpClient::guarded(Guard::with_lookup(Vec::new(), ScriptedLookup::of("10.9.9.9")), LONG, 1024);
     let all = [guard::tests::NOT_PUBLIC, guard::tests::NO_URL].concat();
     for url in all {
         let here = url.replace("/x", &format!(":{}/x", server.port));
         for url in [url, &here] {
-            let error = get(&refusing, url).await.unwrap_err();
+            let error = get(&client, url).await.unwrap_err();
             assert!(matches!(error, HttpError::Blocked(_) | HttpError::Invalid(_)), "{url}: {error:?}");
             assert!(!error.may_have_arrived());
         }
@@ -60,9 +60,9 @@ async fn a_pooled_connection_keeps_its_checked_address() {
 async fn mixed_lookup_results_are_rejected() {
     let server = TestServer::answering(OK).await;
     let url = format!("http://mixed.example:{}/", server.port);
-    for answer in ["127.0.0.1,10.0.0.1", "10.0.0.1,127.0.0.1", "127.0.0.1,::1", "127.0.0.1,::ffff:169.254.169.254"] {
-        let error = get(&named(answer, "127.0.0.0/8"), &url).await.unwrap_err();
-        assert!(matches!(error, HttpError::Blocked(_)), "{answer}: {error:?}");
+    for result in ["127.0.0.1,10.0.0.1", "10.0.0.1,127.0.0.1", "127.0.0.1,::1", "127.0.0.1,::ffff:169.254.169.254"] {
+        let error = get(&named(result, "127.0.0.0/8"), &url).await.unwrap_err();
+        assert!(matches!(error, HttpError::Blocked(_)), "{result}: {error:?}");
     }
     assert_eq!(server.connections(), 0);
     assert_eq!(get(&named("127.0.0.1,127.0.0.1", "127.0.0.0/8"), &url).await.unwrap().body, "ok");
@@ -89,8 +89,11 @@ async fn redirects_are_returned_as_responses() {
         for location in [target.url(), "http://169.254.169.254/latest/".to_owned(), "//10.0.0.1/".to_owned()] {
             let head = format!("HTTP/1.1 {status} Elsewhere\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n");
             let server = TestServer::answering(head).await;
-            let answer = post(&client(LONG, 1024), &server.url()).await.unwrap();
-            assert_eq!((answer.status.as_u16(), answer.headers["location"].to_str().unwrap()), (status, &*location));
+            let response = post(&client(LONG, 1024), &server.url()).await.unwrap();
+            assert_eq!(
+                (response.status.as_u16(), response.headers["location"].to_str().unwrap()),
+                (status, &*location)
+            );
         }
     }
     assert_eq!(target.connections(), 0);

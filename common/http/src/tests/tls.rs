@@ -1,4 +1,4 @@
-//! Which servers the client trusts.
+//! TLS: the servers that the client trusts.
 
 use std::sync::Mutex;
 
@@ -78,15 +78,15 @@ async fn outdated_tls_is_rejected() {
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "does not use TLS"),
         (b"SSH-2.0-OpenSSH_9.2\r\n", "does not use TLS"),
     ];
-    for (answer, reason) in cases {
+    for (response, reason) in cases {
         let server = TestServer::run(move |mut stream| async move {
             let _ = stream.read(&mut [0; 4096]).await;
-            let _ = stream.write_all(answer).await;
+            let _ = stream.write_all(response).await;
             let _ = stream.read(&mut [0; 4096]).await;
         })
         .await;
         let error = post(&client(LONG, 1024), &format!("https://127.0.0.1:{}/", server.port)).await.unwrap_err();
-        assert!(matches!(&error, HttpError::Tls(why) if why.contains(reason)), "{answer:?}: {error:?}");
+        assert!(matches!(&error, HttpError::Tls(why) if why.contains(reason)), "{response:?}: {error:?}");
         assert!(!error.may_have_arrived());
     }
 }

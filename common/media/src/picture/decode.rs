@@ -1,4 +1,5 @@
-//! Decoding of whole pictures and of single animation frames; a small frame on a large canvas costs only its own size.
+//! Decodes whole images and single frames of animations. A small frame on a large canvas needs only memory for its own
+//! size.
 
 use std::io::Cursor;
 
@@ -12,31 +13,31 @@ use image::{DynamicImage, ImageDecoder, ImageResult};
 use super::rewrite::Frame;
 use super::{Limits, Refusal, broken, gif, png, webp};
 
-/// Maximum pixels of all frames of an animation, as a multiple of the limit for one picture.
+/// Maximum number of pixels of all frames of an animation, as a multiple of the limit for one image.
 const FRAMES: u64 = 5;
-/// Maximum allocation of a decoder besides the picture: rows, a profile. A PNG's profile is compressed.
+/// Maximum memory of a decoder in addition to the image: rows, a profile. The profile of a PNG is compressed.
 const MAX_DECODER_OVERHEAD: u64 = 16 << 20;
 
-/// A decoded picture and its colour profile.
+/// A decoded image and its color profile.
 pub struct Decoded {
     pub picture: DynamicImage,
     pub icc: Option<Vec<u8>>,
 }
 
 impl Decoded {
-    /// Returns the picture if it has these sides.
+    /// Returns the image if it has this width and height.
     ///
     /// # Errors
-    /// A refusal if the sides differ.
+    /// An error if they differ.
     pub fn with_sides(self, width: u32, height: u32) -> Result<Self, Refusal> {
         if (self.picture.width(), self.picture.height()) == (width, height) { Ok(self) } else { Err(broken()) }
     }
 }
 
-/// Decodes a picture.
+/// Decodes an image.
 ///
 /// # Errors
-/// A refusal if the data is truncated or invalid.
+/// An error if the data is truncated or invalid.
 pub fn decode(bytes: &[u8], kind: ImageType) -> Result<Decoded, Refusal> {
     let decoded = match kind {
         ImageType::Jpeg => JpegDecoder::new(Cursor::new(bytes)).and_then(finish),
@@ -47,16 +48,16 @@ pub fn decode(bytes: &[u8], kind: ImageType) -> Result<Decoded, Refusal> {
     decoded.map_err(|_| broken())
 }
 
-/// Returns the colour profile of a JPEG without decoding it.
+/// Returns the color profile of a JPEG without decoding it.
 ///
 /// # Errors
-/// A refusal if the head is invalid.
+/// An error if the head is invalid.
 pub fn jpeg_profile(bytes: &[u8]) -> Result<Option<Vec<u8>>, Refusal> {
     let mut decoder = JpegDecoder::new(Cursor::new(bytes)).map_err(|_| broken())?;
     Ok(profile(&mut decoder))
 }
 
-/// Returns the profile; an unreadable one counts as none.
+/// Returns the color profile; `None` if it is missing, unreadable or too large.
 fn profile(decoder: &mut impl ImageDecoder) -> Option<Vec<u8>> {
     decoder.icc_profile().ok().flatten().filter(|icc| icc.len() as u64 <= MAX_DECODER_OVERHEAD)
 }
@@ -72,18 +73,18 @@ fn finish(mut decoder: impl ImageDecoder) -> ImageResult<Decoded> {
     Ok(Decoded { picture: DynamicImage::from_decoder(decoder)?, icc })
 }
 
-/// Decodes each frame of an animation, one in memory at a time. `source` is the file that was walked.
+/// Decodes each frame of an animation, one after the other. `source` is the file that was walked.
 ///
 /// # Errors
-/// A refusal if a frame is broken, or if they are too large together.
+/// An error if a frame is damaged, or if the frames have too many pixels.
 pub fn check_frames(source: &[u8], kind: ImageType, frames: &[Frame], limits: &Limits) -> Result<(), Refusal> {
     let pixels = |frame: &Frame| u64::from(frame.width) * u64::from(frame.height);
     let total: u64 = frames.iter().map(pixels).sum();
-    let most = limits.max_pixels.saturating_mul(FRAMES);
-    if total > most || frames.iter().any(|frame| pixels(frame) > limits.max_pixels) {
+    let max = limits.max_pixels.saturating_mul(FRAMES);
+    if total > max || frames.iter().any(|frame| pixels(frame) > limits.max_pixels) {
         return Err(Refusal::TooLarge(format!(
             "The frames of the animation have {total} pixels in total. The maximum is {} megapixels.",
-            most / 1_000_000
+            max / 1_000_000
         )));
     }
     for frame in frames {

@@ -1,4 +1,4 @@
-//! Encoding of pictures, each with its colour profile.
+//! Encodes images with their color profiles.
 
 use crier_domain::media::ImageType;
 use image::codecs::jpeg::JpegEncoder;
@@ -8,17 +8,17 @@ use image::{ColorType, DynamicImage, GenericImageView, ImageEncoder, Rgb, RgbIma
 
 use super::{Refusal, broken};
 
-/// Returns the profile if it matches the colour type: the profile of a CMYK picture does not apply to its RGB
-/// conversion.
+/// Returns the profile if it matches the color type: the profile of a CMYK image does not apply after the conversion to
+/// RGB.
 pub fn profile(icc: Option<Vec<u8>>, color: ColorType) -> Option<Vec<u8>> {
     let space: &[u8] = if color.has_color() { b"RGB " } else { b"GRAY" };
     icc.filter(|icc| icc.get(16..20) == Some(space))
 }
 
-/// Encodes a picture. `quality` is only for JPEG, 1 to 100; JPEG has no alpha and 8 bits.
+/// Encodes an image. `quality` is only for JPEG, from 1 to 100; JPEG has no alpha and 8 bits per channel.
 ///
 /// # Errors
-/// A refusal if the format cannot represent the picture.
+/// An error if the format cannot represent the image.
 pub fn write(picture: &DynamicImage, kind: ImageType, quality: u8, icc: Option<&[u8]>) -> Result<Vec<u8>, Refusal> {
     let mut out = Vec::new();
     match kind {
@@ -49,7 +49,7 @@ pub fn is_opaque(picture: &DynamicImage) -> bool {
     }
 }
 
-/// Returns the picture without alpha: unchanged if opaque, else on white.
+/// Returns the image without alpha: unchanged if it is opaque, otherwise on white.
 pub fn flattened(picture: DynamicImage) -> DynamicImage {
     match picture.color() {
         ColorType::L8 | ColorType::Rgb8 => picture,

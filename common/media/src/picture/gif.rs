@@ -1,4 +1,4 @@
-//! GIF: a logical screen, and blocks up to the trailer.
+//! GIF: a logical screen descriptor, and blocks up to the trailer.
 
 use std::ops::Range;
 
@@ -8,23 +8,23 @@ use image::metadata::Orientation;
 use super::rewrite::{Frame, Input, Rewrite, WalkResult, only_padding, push_frame, side};
 use super::{Refusal, broken, signs};
 
-/// Length of signature and screen descriptor.
+/// The length of the signature and the screen descriptor.
 const HEAD: usize = 13;
 
 /// Walks the structure of the file.
 ///
 /// # Errors
-/// A refusal if it is incomplete, or also contains another format.
+/// An error if it is incomplete, or also contains another format.
 pub fn walk(source: &Bytes) -> Result<WalkResult, Refusal> {
     let input = Input(source);
     let mut rewrite = Rewrite::of(source);
     side(input.le16(6)?)?;
     side(input.le16(8)?)?;
-    refuse_script(source)?;
+    reject_script(source)?;
     let mut at = HEAD + palette(input.u8(10)?);
     rewrite.keep(0..at);
     let mut frames = Vec::new();
-    // The graphic control extension of the next frame; kept only together with its frame.
+    // The graphic control extension of the next frame. It is kept only together with its frame.
     let mut control: Option<Range<usize>> = None;
     loop {
         match input.u8(at)? {
@@ -80,7 +80,7 @@ fn extension(input: Input<'_>, at: usize, end: usize) -> Result<Extension, Refus
     })
 }
 
-/// Returns whether the extension is the animation's loop count.
+/// Returns whether an extension is the loop count of the animation.
 fn is_loop(name: &[u8]) -> bool {
     (name.starts_with(b"NETSCAPE2.0") || name.starts_with(b"ANIMEXTS1.0"))
         && matches!(name.get(11..), Some([3, 1, _, _, 0]))
@@ -93,12 +93,12 @@ fn image(input: Input<'_>, at: usize) -> Result<Frame, Refusal> {
     Ok(Frame { width, height, parts: vec![at..data, data..end] })
 }
 
-/// Returns the length of a palette, from its flags byte.
+/// Returns the length of a palette, given the byte with its flags.
 fn palette(flags: u8) -> usize {
     if flags & 0x80 == 0 { 0 } else { 3 << ((flags & 7) + 1) }
 }
 
-/// Returns the end of a sequence of sub-blocks: each begins with its length, the last has length 0.
+/// Returns the end of a sequence of sub-blocks. Each begins with its length, and the last has the length 0.
 fn blocks(input: Input<'_>, mut at: usize) -> Result<usize, Refusal> {
     loop {
         let length = usize::from(input.u8(at)?);
@@ -109,7 +109,7 @@ fn blocks(input: Input<'_>, mut at: usize) -> Result<usize, Refusal> {
     }
 }
 
-/// Checks for signs in the concatenated sub-blocks, as a reader sees them, and in the raw bytes.
+/// Checks for signs in the joined sub-blocks, which readers see, and in the raw bytes.
 fn check_blocks(input: Input<'_>, begin: usize) -> Result<(), Refusal> {
     let (mut text, mut at) = (Vec::new(), begin);
     while let length @ 1.. = usize::from(input.u8(at)?) {
@@ -120,14 +120,14 @@ fn check_blocks(input: Input<'_>, begin: usize) -> Result<(), Refusal> {
     signs::check(input.range(begin..at)?)
 }
 
-/// Rejects `GIF89a=/*…*/` and the like: the screen width starts a script comment.
-fn refuse_script(source: &[u8]) -> Result<(), Refusal> {
+/// Rejects `GIF89a=/*…*/` and similar files, in which the width of the screen begins a comment of a script.
+fn reject_script(source: &[u8]) -> Result<(), Refusal> {
     let screen = source.get(6..10).unwrap_or_default();
     let opens = screen.starts_with(b"/*") || screen.starts_with(b"=/*") || screen.starts_with(b"=1/*");
     if opens && source.windows(2).any(|pair| pair == b"*/") { Err(signs::both("a script")) } else { Ok(()) }
 }
 
-/// Returns a frame as a file of its own.
+/// Returns a frame as a separate file.
 pub fn extract_frame(source: &[u8], frame: &Frame) -> Result<Vec<u8>, Refusal> {
     let input = Input(source);
     let flags = input.u8(10)?;

@@ -1,5 +1,5 @@
-//! Reads the head of a file: its type, its sides, and the memory to process it. No allocation depends on untrusted
-//! sizes.
+//! Reads the head of a file: its type, its width and height, and the memory needed to process it. No allocation depends
+//! on untrusted sizes.
 
 use std::io::{BufRead, Read, Seek, SeekFrom};
 
@@ -11,26 +11,28 @@ use image::metadata::Orientation;
 use super::rewrite::{orientation, side};
 use super::{Refusal, THUMBNAIL, broken, truncated_error, unknown, webp};
 
-/// The parsed head: type, sides, and memory in bytes.
+/// The parsed head of a file.
 pub struct Head {
     pub kind: ImageType,
     pub width: u32,
     pub height: u32,
+    /// In bytes.
     pub memory: u64,
 }
 
-/// Memory per pixel, in bytes.
+/// The memory per pixel, in bytes.
 struct Cost {
-    /// For the decoded picture.
+    /// For the decoded image.
     decoded: u64,
     /// For the decoder's other buffers.
-    beside: u64,
-    turned: bool,
+    buffers: u64,
+    /// Whether the image must be rotated.
+    is_rotated: bool,
 }
 
-/// Buffers of decoders and of the thumbnail.
+/// The memory for buffers of decoders and of the thumbnail, in bytes.
 const FIXED: u64 = 8 << 20;
-/// Bytes per row for the first of the thumbnail's two resize steps, which keeps all rows.
+/// The bytes per row for the first of the two resize steps of a thumbnail, which keeps all rows.
 const ROW: u64 = 400 * 4;
 
 pub fn read(source: impl BufRead + Seek) -> Result<Head, Refusal> {
@@ -44,12 +46,12 @@ pub fn read(source: impl BufRead + Seek) -> Result<Head, Refusal> {
         _ => return Err(unknown()),
     };
     let pixels = u64::from(width) * u64::from(height);
-    // The rotated copy, and its encoded form.
-    let turned = if cost.turned { cost.decoded * 2 } else { 0 };
+    // The rotated copy and its encoded form.
+    let rotated = if cost.is_rotated { cost.decoded * 2 } else { 0 };
     let file = source.0.seek(SeekFrom::End(0)).map_err(|_| truncated_error())?;
-    // Saturating: a header may claim sides of 32 bits, and their limit is checked later.
+    // Saturating, because a header may claim a width and height of 32 bits, and their limit is checked later.
     let memory = pixels
-        .saturating_mul(cost.decoded + cost.beside + turned)
+        .saturating_mul(cost.decoded + cost.buffers + rotated)
         .saturating_add(u64::from(height) * ROW)
         .saturating_add(file)
         .saturating_add(FIXED);
@@ -74,8 +76,8 @@ impl<T: BufRead + Seek> Source<T> {
         Ok(bytes)
     }
 
-    /// Reads a few bytes: at most one JPEG segment.
-    fn some(&mut self, length: u64) -> Result<Vec<u8>, Refusal> {
+    /// Reads up to `length` bytes, at most as many as a JPEG segment has.
+    fn up_to(&mut self, length: u64) -> Result<Vec<u8>, Refusal> {
         let mut bytes = Vec::new();
         self.0.by_ref().take(length.min(1 << 16)).read_to_end(&mut bytes).map_err(|_| truncated_error())?;
         Ok(bytes)
@@ -92,32 +94,33 @@ impl<T: BufRead + Seek> Source<T> {
 
     fn jpeg(&mut self) -> Result<Found, Refusal> {
         self.seek_to(2)?;
-        let (mut frame, mut turned, mut colors) = (None, false, ColorInfo::default());
+        let (mut frame, mut is_rotated, mut colors) = (None, false, ColorInfo::default());
         loop {
             let code = self.marker()?;
             let length = u64::from(u16::from_be_bytes(self.bytes()?)).checked_sub(2).ok_or_else(broken)?;
             match code {
                 0xc0..=0xcf if !matches!(code, 0xc4 | 0xc8 | 0xcc) => {
-                    frame = Some(FrameHead::parse(code, &self.some(length)?)?);
+                    frame = Some(FrameHead::parse(code, &self.up_to(length)?)?);
                 }
-                0xe0 | 0xee => colors.note(code, &self.some(length)?),
+                0xe0 | 0xee => colors.note(code, &self.up_to(length)?),
                 0xe1 => {
-                    let body = self.some(length)?;
-                    turned |= body.starts_with(b"Exif") && orientation(&body) != Orientation::NoTransforms;
+                    let body = self.up_to(length)?;
+                    is_rotated |= body.starts_with(b"Exif") && orientation(&body) != Orientation::NoTransforms;
                 }
                 0xda => {
-                    let [together] = self.bytes()?;
+                    let [in_scan] = self.bytes()?;
                     let frame = frame.ok_or_else(broken)?;
                     let count = frame.component_count();
-                    let at_once = !frame.progressive && usize::from(together) == count;
-                    // If the one-eighth picture is enough, nothing is decoded. Otherwise all coefficients are buffered
-                    // unless one scan has all of a block: 2 bytes per sample, and a little more than a bit of ours.
-                    let (decoded, beside) = match count {
-                        _ if !turned && frame.has_eighth(&colors, THUMBNAIL) => (0, 1),
-                        1 => (1, if at_once { 0 } else { 3 }),
-                        _ => (3, if at_once { 0 } else { 3 * count as u64 }),
+                    let has_one_scan = !frame.progressive && usize::from(in_scan) == count;
+                    // If the image at an eighth of its size is sufficient, nothing is decoded. Otherwise, unless there
+                    // is only one scan, all coefficients are buffered: 2 bytes per sample, and slightly more than a bit
+                    // in our reader.
+                    let (decoded, buffers) = match count {
+                        _ if !is_rotated && frame.has_eighth(&colors, THUMBNAIL) => (0, 1),
+                        1 => (1, if has_one_scan { 0 } else { 3 }),
+                        _ => (3, if has_one_scan { 0 } else { 3 * count as u64 }),
                     };
-                    return Ok((frame.width, frame.height, Cost { decoded, beside, turned }));
+                    return Ok((frame.width, frame.height, Cost { decoded, buffers, is_rotated }));
                 }
                 _ => self.skip(length)?,
             }
@@ -154,26 +157,26 @@ impl<T: BufRead + Seek> Source<T> {
             },
             header[8] == 16,
         );
-        let mut turned = false;
+        let mut is_rotated = false;
         self.skip(4)?;
-        // The walk reports a truncated file.
+        // If the file is truncated, the walk reports it.
         while let Ok([a, b, c, d, name @ ..]) = self.bytes::<8>() {
             let mut length = u64::from(u32::from_be_bytes([a, b, c, d]));
             match &name {
                 b"IEND" => break,
                 b"tRNS" => channels += channels & 1,
                 b"eXIf" => {
-                    let body = self.some(length)?;
+                    let body = self.up_to(length)?;
                     length -= body.len() as u64;
-                    turned |= orientation(&body) != Orientation::NoTransforms;
+                    is_rotated |= orientation(&body) != Orientation::NoTransforms;
                 }
                 _ => {}
             }
             self.skip(length + 4)?;
         }
-        // Pictures with 16 bits per channel are resized with 8.
-        let (decoded, beside) = if deep { (channels * 2, channels) } else { (channels, 0) };
-        Ok((width, height, Cost { decoded, beside, turned }))
+        // Images with 16 bits per channel are resized with 8.
+        let (decoded, buffers) = if deep { (channels * 2, channels) } else { (channels, 0) };
+        Ok((width, height, Cost { decoded, buffers, is_rotated }))
     }
 
     fn gif(&mut self) -> Result<Found, Refusal> {
@@ -181,8 +184,8 @@ impl<T: BufRead + Seek> Source<T> {
         let [a, b, c, d] = self.bytes()?;
         let number = |bytes| usize::from(u16::from_le_bytes(bytes));
         let (width, height) = (side(number([a, b]))?, side(number([c, d]))?);
-        // A frame, and the canvas that it is drawn on.
-        Ok((width, height, Cost { decoded: 4, beside: 4, turned: false }))
+        // A frame, and the canvas on which it is drawn.
+        Ok((width, height, Cost { decoded: 4, buffers: 4, is_rotated: false }))
     }
 
     fn webp(&mut self) -> Result<Found, Refusal> {
@@ -192,14 +195,14 @@ impl<T: BufRead + Seek> Source<T> {
         if &name == b"VP8X" {
             let [flags, _, _, _, size @ ..] = self.bytes::<10>()?;
             let number = |at: usize| 1 + size[at..at + 3].iter().rev().fold(0, |n, byte| n << 8 | usize::from(*byte));
-            let animated = flags & webp::ANIMATION != 0;
-            let (beside, turned) = (if animated { 8 } else { 6 }, flags & webp::EXIF != 0);
-            return Ok((side(number(0))?, side(number(3))?, Cost { decoded: 4, beside, turned }));
+            let is_animated = flags & webp::ANIMATION != 0;
+            let (buffers, is_rotated) = (if is_animated { 8 } else { 6 }, flags & webp::EXIF != 0);
+            return Ok((side(number(0))?, side(number(3))?, Cost { decoded: 4, buffers, is_rotated }));
         }
         if !matches!(&name, b"VP8 " | b"VP8L") {
             return Err(broken());
         }
-        let (width, height) = webp::size(&name, &self.some(10)?)?;
-        Ok((width, height, Cost { decoded: 4, beside: 6, turned: false }))
+        let (width, height) = webp::size(&name, &self.up_to(10)?)?;
+        Ok((width, height, Cost { decoded: 4, buffers: 6, is_rotated: false }))
     }
 }

@@ -1,8 +1,8 @@
-//! JPEG: what is kept of its marker segments and scans, from SOI to EOI.
+//! JPEG: marker segments and scans, from SOI to EOI.
 //!
-//! [`crier_jpeg`] divides the file into its parts, refuses it if data is missing, and draws the picture at an eighth of
-//! its size. Dropped are bytes between segments and behind the data of a scan, and data that phones append after EOI:
-//! further pictures, videos, vendor trailers.
+//! [`crier_jpeg`] divides the file into its parts, rejects it if data is missing, and extracts the image at an eighth
+//! of its size. This module selects the segments that are kept. Bytes between segments and after the data of a scan are
+//! dropped, and so is data that phones append after EOI: further images, videos, vendor trailers.
 
 use std::ops::Range;
 
@@ -27,7 +27,7 @@ struct Walk<'a> {
 /// Walks the structure of the file.
 ///
 /// # Errors
-/// A refusal if it is incomplete, or also contains another format.
+/// An error if it is incomplete, or also contains another format.
 pub fn walk(source: &Bytes) -> Result<WalkResult, Refusal> {
     let mut reader = Reader::new(source, THUMBNAIL)?;
     let mut walk = Walk {
@@ -51,7 +51,7 @@ pub fn walk(source: &Bytes) -> Result<WalkResult, Refusal> {
         }
     }
     let orientation = walk.orientation.unwrap_or(Orientation::NoTransforms);
-    let small = reader.eighth().and_then(picture);
+    let small = reader.eighth().and_then(image_of);
     Ok(WalkResult { clean: walk.rewrite.finish(), orientation, frames: Vec::new(), small })
 }
 
@@ -60,7 +60,7 @@ impl Walk<'_> {
         let Segment { code, whole, body } = segment;
         let bytes = self.input.range(body.clone())?;
         match code {
-            // What decoders need; the reader has checked it.
+            // Decoders need these segments, and the reader has checked them.
             0xc0..=0xc2 | 0xc4 | 0xdb | 0xdd => {}
             0xda => self.scanned = true,
             0xe0 if bytes.starts_with(b"JFIF\0") && bytes.len() >= 14 && !self.jfif => {
@@ -87,7 +87,7 @@ impl Walk<'_> {
     /// Keeps the head of a segment and drops the rest, such as the thumbnail of JFIF.
     fn keep_head(&mut self, whole: Range<usize>, bytes: &[u8], length: usize) -> Result<(), Refusal> {
         signs::check(bytes.get(length..).unwrap_or_default())?;
-        // The segment's length field would start a script comment.
+        // The length field of the segment would begin a comment of a script.
         if self.input.range(whole.start + 2..whole.start + 4)? == b"/*" {
             return Err(signs::both("a script"));
         }
@@ -119,8 +119,8 @@ impl From<Error> for Refusal {
     }
 }
 
-/// Checks the data after the end: padding, further pictures, a video, or a phone vendor's trailer. All of it is
-/// dropped.
+/// Checks the data after the end, which is dropped. It may be padding, further images, a video, or the trailer of a
+/// phone vendor.
 fn check_trailing(rest: &[u8]) -> Result<(), Refusal> {
     signs::check(rest)?;
     if is_padding(rest) {
@@ -129,12 +129,12 @@ fn check_trailing(rest: &[u8]) -> Result<(), Refusal> {
     let padding = rest.iter().take_while(|byte| **byte == 0 || byte.is_ascii_whitespace()).count();
     let begins = rest.get(padding..).unwrap_or_default();
     // The length of a video's first box may itself begin with NULs.
-    let film = (0..=padding).rev().take(4).any(|at| rest.get(at + 4..at + 8) == Some(b"ftyp"));
-    if begins.starts_with(b"\xff\xd8\xff") || film || rest.ends_with(b"SEFT") { Ok(()) } else { Err(trailing()) }
+    let is_video = (0..=padding).rev().take(4).any(|at| rest.get(at + 4..at + 8) == Some(b"ftyp"));
+    if begins.starts_with(b"\xff\xd8\xff") || is_video || rest.ends_with(b"SEFT") { Ok(()) } else { Err(trailing()) }
 }
 
-/// Returns the planes as one picture; `None` if it cannot be made.
-fn picture(eighth: Eighth) -> Option<DynamicImage> {
+/// Returns the planes as one image; `None` if that fails.
+fn image_of(eighth: Eighth) -> Option<DynamicImage> {
     let [luma, blue, red] = match eighth {
         Eighth::Gray(plane) => return Some(gray(plane)?.into()),
         Eighth::YCbCr(planes) => planes,

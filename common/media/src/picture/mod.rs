@@ -1,22 +1,22 @@
-//! Pictures: which are accepted, and how they are processed.
+//! Checks and converts images.
 //!
-//! The type is detected from the bytes, never from a name or a header. Nothing here waits or reads files: bytes in,
-//! bytes out, on the caller's thread.
+//! The type is detected from the bytes, never from a name or a header. Nothing here waits or reads files: all functions
+//! work on bytes, on the caller's thread.
 //!
-//! 1. [`probe`] reads the head (`head.rs`): sides and memory are known before anything is allocated.
+//! 1. [`probe`] reads the head (`head.rs`), so that width, height and memory are known before anything is allocated.
 //! 2. A walk over the structure, one file per format (`jpeg.rs`, `png.rs`, `gif.rs`, `webp.rs`), finds the end of the
-//!    picture and rewrites the file without anything that does not belong to it (`rewrite.rs`). Signs of another format
-//!    in the dropped data are refused (`signs.rs`).
-//! 3. The result is decoded completely (`decode.rs`), so that only whole pictures are stored. For a large JPEG the walk
-//!    has already read all codes (`crier_jpeg`), and the picture at an eighth of its size, which is enough for a
-//!    thumbnail.
-//! 4. It is rotated upright if needed; a thumbnail is made (`resize.rs`, `encode.rs`).
+//!    image and rewrites the file without anything that does not belong to it (`rewrite.rs`). A file is rejected if its
+//!    dropped data has signs of another format (`signs.rs`).
+//! 3. The result is decoded completely (`decode.rs`), so that only complete images are stored. For a large JPEG the
+//!    walk has already read all codes (`crier_jpeg`), and has extracted the image at an eighth of its size, which is
+//!    sufficient for a thumbnail.
+//! 4. The image is rotated if necessary, and a thumbnail is created (`resize.rs`, `encode.rs`).
 //!
-//! The same picture always yields the same bytes, and [`examine`] accepts its own output unchanged. `docs/media.md`
-//! describes how hostile files are handled.
+//! The same image always results in the same bytes, and [`examine`] accepts its own output unchanged. `docs/media.md`
+//! describes the handling of hostile files.
 //!
-//! **To add a format:** its walk, a line in each `match` over [`ImageType`] here and in `decode.rs`, its head in
-//! `head.rs`, its files in `tests/pictures/corpus`, and its rows in `tests/hostile.rs`.
+//! **To add a format:** add its walk, a line to each `match` over [`ImageType`] here and in `decode.rs`, its head to
+//! `head.rs`, files to `tests/pictures/corpus`, and rows to `tests/hostile.rs`.
 
 use std::io::{BufRead, Cursor, Seek};
 
@@ -43,17 +43,18 @@ mod webp;
 use decode::Decoded;
 use rewrite::WalkResult;
 
-/// Maximum length of a thumbnail's longer side.
+/// Maximum length of a thumbnail's longer side, in pixels.
 const THUMBNAIL: u32 = 400;
-/// JPEG quality of a thumbnail, and of a rotated picture.
+/// JPEG quality of a thumbnail.
 const THUMBNAIL_QUALITY: u8 = 82;
-const TURNED_QUALITY: u8 = 92;
-/// Larger profiles are left out of thumbnails.
-const THUMBNAIL_PROFILE: usize = 256 << 10;
-/// Maximum length of a side: the largest that JPEG and GIF can represent.
+/// JPEG quality of a rotated image.
+const ROTATED_QUALITY: u8 = 92;
+/// Maximum size of a thumbnail's color profile, in bytes; larger ones are omitted.
+const MAX_THUMBNAIL_PROFILE: usize = 256 << 10;
+/// Maximum length of a side in pixels, which is that of JPEG and GIF.
 const MAX_SIDE: u32 = 65_535;
 
-/// The limits for a picture.
+/// The limits of an image.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     pub max_bytes: u64,
@@ -66,10 +67,11 @@ pub struct Limits {
 pub enum Refusal {
     #[error("The file is empty.")]
     Empty,
-    /// Not a picture of a supported kind, not complete, or also another format. A sentence.
+    /// The file is not an image of a supported type, is incomplete, or also contains another format. The text is the
+    /// message for the user.
     #[error("{0}")]
     Unsupported(String),
-    /// A sentence that names the limit.
+    /// The text is the message for the user, with the limit.
     #[error("{0}")]
     TooLarge(String),
 }
@@ -80,11 +82,11 @@ pub struct Probed {
     pub kind: ImageType,
     pub width: u32,
     pub height: u32,
-    /// Memory to process it in bytes, without the file itself.
+    /// The memory needed to process the image, in bytes, without the file itself.
     pub memory: u64,
 }
 
-/// A checked picture, ready to be stored.
+/// A checked image, ready to store.
 #[derive(Clone, Debug)]
 pub struct Picture {
     pub kind: ImageType,
@@ -96,7 +98,7 @@ pub struct Picture {
     pub thumbnail_kind: ImageType,
 }
 
-/// Checks only the head.
+/// Checks only the head of a file.
 pub fn probe(source: impl BufRead + Seek, limits: &Limits) -> Result<Probed, Refusal> {
     let head::Head { kind, width, height, memory } = head::read(source)?;
     if u64::from(width) * u64::from(height) > limits.max_pixels {
@@ -113,22 +115,22 @@ pub fn probe(source: impl BufRead + Seek, limits: &Limits) -> Result<Probed, Ref
     Ok(Probed { kind, width, height, memory })
 }
 
-/// Checks the whole picture and prepares it for storage. Call it only with bytes that [`probe`] has accepted.
+/// Checks the whole image and prepares it for storage. Call it only with bytes that [`probe`] has accepted.
 pub fn examine(bytes: Bytes, limits: &Limits) -> Result<Picture, Refusal> {
     let Probed { kind, width, height, .. } = probe(Cursor::new(&bytes), limits)?;
     let WalkResult { clean, orientation, frames, small } = walk(&bytes, kind)?;
     decode::check_frames(&bytes, kind, &frames, limits)?;
     drop(bytes);
     // Animations are not rotated.
-    let turns = orientation != Orientation::NoTransforms && frames.is_empty();
+    let must_rotate = orientation != Orientation::NoTransforms && frames.is_empty();
     let Decoded { mut picture, icc } = match small {
-        Some(small) if !turns => Decoded { picture: small, icc: decode::jpeg_profile(&clean)? },
+        Some(small) if !must_rotate => Decoded { picture: small, icc: decode::jpeg_profile(&clean)? },
         _ => decode::decode(&clean, kind)?.with_sides(width, height)?,
     };
     // A profile that cannot be decompressed within the limit is removed.
     let clean = if kind == ImageType::Png && icc.is_none() { png::without_profile(&clean)? } else { clean };
     let icc = encode::profile(icc, picture.color());
-    let (bytes, kind, sides) = if turns {
+    let (bytes, kind, sides) = if must_rotate {
         drop(clean);
         picture.apply_orientation(orientation);
         let (bytes, kind) = encode_rotated(&picture, kind, icc.as_deref())?;
@@ -149,26 +151,26 @@ fn walk(bytes: &Bytes, kind: ImageType) -> Result<WalkResult, Refusal> {
     }
 }
 
-/// Encodes a rotated picture: JPEG as JPEG, PNG as PNG, WebP as JPEG if it is opaque.
+/// Encodes a rotated image: JPEG and PNG in the same format, WebP as JPEG if it is opaque.
 fn encode_rotated(picture: &DynamicImage, kind: ImageType, icc: Option<&[u8]>) -> Result<(Bytes, ImageType), Refusal> {
     let opaque_webp = kind == ImageType::Webp && encode::is_opaque(picture);
     let written = if opaque_webp && picture.color().has_alpha() {
-        encode::write(&picture.to_rgb8().into(), ImageType::Jpeg, TURNED_QUALITY, icc)?
+        encode::write(&picture.to_rgb8().into(), ImageType::Jpeg, ROTATED_QUALITY, icc)?
     } else {
         let kind = if opaque_webp { ImageType::Jpeg } else { kind };
-        encode::write(picture, kind, TURNED_QUALITY, icc)?
+        encode::write(picture, kind, ROTATED_QUALITY, icc)?
     };
     let kind = if opaque_webp { ImageType::Jpeg } else { kind };
-    // Normalised like every stored file.
+    // Normalized, like every stored file.
     Ok((walk(&written.into(), kind)?.clean, kind))
 }
 
-/// Makes a thumbnail. `sides`: those of the full picture; `picture` may be a smaller version of it.
+/// Creates a thumbnail. `sides` are those of the full image; `picture` may be a smaller version of it.
 fn thumbnail(picture: DynamicImage, sides: (u32, u32), icc: Option<&[u8]>) -> Result<(Bytes, ImageType), Refusal> {
     let (width, height) = resize::within(sides.0, sides.1, THUMBNAIL);
     let mut source = resize::SourceImage::new(picture);
     let small = source.resized_to(width, height).ok_or_else(broken)?;
-    let icc = icc.filter(|icc| icc.len() <= THUMBNAIL_PROFILE);
+    let icc = icc.filter(|icc| icc.len() <= MAX_THUMBNAIL_PROFILE);
     let (small, kind) = if encode::is_opaque(&small) {
         (encode::flattened(small.into_owned()), ImageType::Jpeg)
     } else {
@@ -177,7 +179,7 @@ fn thumbnail(picture: DynamicImage, sides: (u32, u32), icc: Option<&[u8]>) -> Re
     Ok((encode::write(&small, kind, THUMBNAIL_QUALITY, icc)?.into(), kind))
 }
 
-/// The limits of a platform.
+/// The limits of a platform for images.
 #[derive(Clone, Copy, Debug)]
 pub struct PictureRules<'a> {
     pub mime_types: &'a [&'a str],
@@ -189,7 +191,7 @@ pub struct PictureRules<'a> {
     pub gif: GifRules,
 }
 
-/// A picture that satisfies a platform's limits.
+/// An image within the limits of a platform.
 #[derive(Clone, Debug)]
 pub struct FittedPicture {
     pub kind: ImageType,
@@ -198,10 +200,11 @@ pub struct FittedPicture {
     pub height: u32,
 }
 
-/// Converts and shrinks a stored picture as far as the rules require; one that fits is returned unchanged. The same
-/// picture and rules always yield the same bytes. An animation that must be converted is reduced to its first frame.
+/// Converts and shrinks a stored image as far as the rules require. An image that fits is returned unchanged. The same
+/// image and rules always result in the same bytes. Of an animation that must be converted, only the first frame
+/// remains.
 ///
-/// An opaque picture becomes JPEG if allowed; a transparent one PNG or WebP, or else JPEG on white.
+/// An opaque image becomes JPEG if the rules permit it; a transparent one PNG or WebP, or else JPEG on white.
 pub fn fit_to_rules(bytes: Bytes, kind: ImageType, rules: &PictureRules<'_>) -> Result<FittedPicture, Refusal> {
     fit::fit_to_rules(bytes, kind, rules)
 }

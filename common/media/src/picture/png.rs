@@ -11,7 +11,8 @@ use super::{Refusal, broken, signs};
 
 pub const SIGNATURE: &[u8] = b"\x89PNG\r\n\x1a\n";
 
-/// Ancillary chunks that are kept, with their maximum sizes: they define the meaning of colours and sides.
+/// The ancillary chunks that are kept, with their maximum sizes. They affect colors, transparency, dimensions and
+/// animation.
 const KEPT_CHUNKS: &[(&[u8; 4], usize)] = &[
     (b"tRNS", 256),
     (b"gAMA", 4),
@@ -37,7 +38,7 @@ struct State {
     data: ChunkPosition,
 }
 
-/// The position of the walk relative to the picture's data.
+/// The position of the walk relative to the image data.
 #[derive(Default, PartialEq, Eq)]
 enum ChunkPosition {
     #[default]
@@ -49,7 +50,7 @@ enum ChunkPosition {
 /// Walks the structure of the file.
 ///
 /// # Errors
-/// A refusal if it is incomplete, or also contains another format.
+/// An error if it is incomplete, or also contains another format.
 pub fn walk(source: &Bytes) -> Result<WalkResult, Refusal> {
     let input = Input(source);
     let mut rewrite = Rewrite::of(source);
@@ -90,10 +91,10 @@ impl State {
             return Err(broken());
         }
         let again = self.seen.contains(name);
-        // Other names are not remembered: a file may contain millions of them.
-        let matters =
+        // Other names are not remembered, because a file may contain millions of them.
+        let is_remembered =
             name[0].is_ascii_uppercase() || name == b"eXIf" || KEPT_CHUNKS.iter().any(|(kept, _)| *kept == name);
-        if !again && matters {
+        if !again && is_remembered {
             self.seen.push(*name);
         }
         if name == b"IDAT" {
@@ -129,7 +130,7 @@ impl State {
         }
     }
 
-    /// Handles an ancillary chunk: kept if it is known, valid and in the right place.
+    /// Returns whether an ancillary chunk is kept: if it is known, valid and in the right place.
     fn process_ancillary_chunk(
         &self,
         name: &[u8; 4],
@@ -137,7 +138,7 @@ impl State {
         input: Input<'_>,
         body: &Range<usize>,
     ) -> Result<bool, Refusal> {
-        let known = KEPT_CHUNKS.iter().any(|(kept, most)| *kept == name && body.len() <= *most);
+        let known = KEPT_CHUNKS.iter().any(|(kept, max)| *kept == name && body.len() <= *max);
         let keeps = known && !again && self.data == ChunkPosition::Before;
         if keeps {
             signs::check(input.range(body.clone())?)?;
@@ -165,13 +166,13 @@ impl State {
             .last_mut()
             .filter(|_| self.data == ChunkPosition::After && body.len() > 4)
             .ok_or_else(broken)?;
-        // Skips the sequence number.
+        // Without the sequence number.
         frame.parts.push(body.start + 4..body.end);
         Ok(true)
     }
 }
 
-/// Returns the file without its colour profile. Call it only with the output of [`walk`].
+/// Returns the file without its color profile. Call it only with the output of [`walk`].
 pub fn without_profile(clean: &Bytes) -> Result<Bytes, Refusal> {
     let (input, mut rewrite, mut at) = (Input(clean), Rewrite::of(clean), SIGNATURE.len());
     rewrite.keep(0..at);
@@ -185,7 +186,7 @@ pub fn without_profile(clean: &Bytes) -> Result<Bytes, Refusal> {
     Ok(rewrite.finish())
 }
 
-/// Returns a frame of an animation as a file of its own; `None` if it is the default image.
+/// Returns a frame of an animation as a separate file; `None` if it is the default image.
 pub fn extract_frame(source: &[u8], frame: &Frame) -> Result<Option<Vec<u8>>, Refusal> {
     if frame.parts.is_empty() {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! Downscaling of pictures. The only module that uses `fast_image_resize`.
+//! Downscales images. Only this module uses `fast_image_resize`.
 
 use std::borrow::Cow;
 
@@ -6,17 +6,17 @@ use fast_image_resize::images::{Image, ImageRef};
 use fast_image_resize::{FilterType, MulDiv, PixelType, ResizeAlg, ResizeOptions, Resizer};
 use image::{ColorType, DynamicImage, GrayAlphaImage, GrayImage, RgbImage, RgbaImage};
 
-/// A picture with 8 bits per channel that is downscaled once or several times.
+/// An image with 8 bits per channel that is downscaled once or several times.
 pub struct SourceImage {
     picture: DynamicImage,
     kind: PixelType,
     alpha: bool,
-    /// Whether the colours are already multiplied with alpha.
+    /// Whether the colors are multiplied with alpha.
     multiplied: bool,
 }
 
 impl SourceImage {
-    /// Takes the picture; converts it only if it has more than 8 bits per channel.
+    /// Creates a source, and converts the image if it has more than 8 bits per channel.
     pub fn new(picture: DynamicImage) -> Self {
         let (picture, kind, alpha) = match picture.color() {
             ColorType::L8 => (picture, PixelType::U8, false),
@@ -39,14 +39,14 @@ impl SourceImage {
         self.picture.height()
     }
 
-    /// Returns the picture in another size, or unchanged; `None` if it cannot be made. Request the original size before
-    /// any smaller one: downscaling premultiplies a picture with alpha in place.
+    /// Returns the image in this size; `None` if that fails. Request the original size before any smaller one, because
+    /// downscaling premultiplies an image with alpha in place.
     pub fn resized_to(&mut self, width: u32, height: u32) -> Option<Cow<'_, DynamicImage>> {
         if (width, height) == (self.width(), self.height()) {
             return (!self.multiplied).then_some(Cow::Borrowed(&self.picture));
         }
         if self.alpha && !self.multiplied {
-            // Colours of transparent pixels must not bleed into visible ones.
+            // The colors of transparent pixels must not affect visible ones.
             multiply(&mut self.picture, self.kind);
             self.multiplied = true;
         }
@@ -80,15 +80,16 @@ fn multiply(picture: &mut DynamicImage, kind: PixelType) {
     }
 }
 
-/// Scales the sides to fit the box, keeping their ratio; never enlarges, never returns 0.
-pub fn within(width: u32, height: u32, most: u32) -> (u32, u32) {
+/// Returns the width and height, scaled so that neither exceeds `max`. The ratio is kept; nothing is enlarged, and no
+/// side becomes 0.
+pub fn within(width: u32, height: u32, max: u32) -> (u32, u32) {
     let longest = width.max(height);
-    if longest <= most {
+    if longest <= max {
         return (width, height);
     }
     let scaled = |side: u32| {
-        let side = (u64::from(side) * u64::from(most) + u64::from(longest) / 2) / u64::from(longest);
-        u32::try_from(side).unwrap_or(most).max(1)
+        let side = (u64::from(side) * u64::from(max) + u64::from(longest) / 2) / u64::from(longest);
+        u32::try_from(side).unwrap_or(max).max(1)
     };
     (scaled(width), scaled(height))
 }

@@ -1,11 +1,11 @@
-//! Rewrites a file from its own parts: kept, replaced or dropped.
+//! Rewrites a file: each of its parts is kept, replaced or dropped.
 //!
-//! Dropped parts are always checked: [`Rewrite::drop`] looks for signs of another format in them.
+//! Dropped parts are always checked: [`Rewrite::drop`] searches them for signs of another format.
 //!
-//! The walks over PNG, WebP and JPEG are not based on the crate img-parts (0.4): of a JPEG it reads only the segments
-//! before the first scan and keeps all bytes after them; it ends with the picture and does not see what follows; and it
-//! keeps a value per chunk in memory (126 MB for a PNG of 24 MB with two million empty chunks, which takes 24 MB here).
-//! What the walks consist of are the rules about what is kept, dropped and refused, and it has none.
+//! The walks over PNG, WebP and JPEG do not use the crate img-parts (0.4). Of a JPEG, it reads only the segments before
+//! the first scan and keeps all bytes after them. It ignores data after the image. It keeps a value per chunk in memory
+//! (126 MB for a PNG of 24 MB with two million empty chunks, which takes 24 MB here). And the walks mostly consist of
+//! the rules about parts that are kept, dropped or rejected, which it does not have.
 
 use std::ops::Range;
 
@@ -18,13 +18,13 @@ use super::{Refusal, broken, signs, truncated_error};
 /// The result of a walk over a file's structure.
 #[derive(Debug)]
 pub struct WalkResult {
-    /// The file without parts that do not belong to the picture; its pixels are untouched.
+    /// The file without parts that do not belong to the image. Its pixels are unchanged.
     pub clean: Bytes,
-    /// The orientation of the picture; [`Self::clean`] no longer contains it.
+    /// The orientation of the image, which [`Self::clean`] does not contain.
     pub orientation: Orientation,
-    /// The frames of an animation, in order; empty for a still picture.
+    /// The frames of an animation, in order; empty for a still image.
     pub frames: Vec<Frame>,
-    /// The picture at a fraction of its size, not rotated, if that is enough for a thumbnail.
+    /// The image at a fraction of its size, not rotated, if that is sufficient for a thumbnail.
     pub small: Option<DynamicImage>,
 }
 
@@ -33,17 +33,17 @@ pub struct WalkResult {
 pub struct Frame {
     pub width: u32,
     pub height: u32,
-    /// Its ranges in the original file.
+    /// The ranges of its data in the original file.
     pub parts: Vec<Range<usize>>,
 }
 
-/// Maximum number of frames in one file.
+/// Maximum number of frames of an animation.
 const MAX_FRAMES: usize = 10_000;
 
 /// Adds a frame.
 ///
 /// # Errors
-/// A refusal if there are too many.
+/// An error if there are too many.
 pub fn push_frame(frames: &mut Vec<Frame>, frame: Frame) -> Result<(), Refusal> {
     if frames.len() == MAX_FRAMES {
         return Err(Refusal::TooLarge(format!("The animation has more than {MAX_FRAMES} frames.")));
@@ -85,10 +85,10 @@ impl<'a> Rewrite<'a> {
         }
     }
 
-    /// Drops a range after checking it.
+    /// Checks a range and drops it.
     ///
     /// # Errors
-    /// A refusal if it contains another format.
+    /// An error if it contains another format.
     pub fn drop(&self, range: Range<usize>) -> Result<(), Refusal> {
         signs::check(self.source.get(range).unwrap_or_default())
     }
@@ -108,7 +108,7 @@ impl<'a> Rewrite<'a> {
     }
 }
 
-/// Random access to a file's bytes.
+/// Random access to the bytes of a file.
 #[derive(Clone, Copy, Debug)]
 pub struct Input<'a>(pub &'a [u8]);
 
@@ -116,7 +116,7 @@ impl<'a> Input<'a> {
     /// Returns a range of bytes.
     ///
     /// # Errors
-    /// A refusal if the file ends before the range does.
+    /// An error if the file ends before the range does.
     pub fn range(self, range: Range<usize>) -> Result<&'a [u8], Refusal> {
         self.0.get(range).ok_or_else(truncated_error)
     }
@@ -146,7 +146,7 @@ impl<'a> Input<'a> {
     }
 }
 
-/// Accepts only padding after the end of a picture.
+/// Checks that there is only padding after the end of an image.
 pub fn only_padding(rest: &[u8]) -> Result<(), Refusal> {
     signs::check(rest)?;
     if is_padding(rest) { Ok(()) } else { Err(trailing()) }
@@ -160,12 +160,12 @@ pub fn trailing() -> Refusal {
     Refusal::Unsupported("The file contains data after the end of the image. Use a plain image file.".to_owned())
 }
 
-/// Converts the side of a picture; 0 is invalid.
+/// Converts a width or height; 0 is invalid.
 pub fn side(length: usize) -> Result<u32, Refusal> {
     u32::try_from(length).ok().filter(|n| *n > 0).ok_or_else(broken)
 }
 
-/// Returns the orientation in an EXIF block; upright if it is missing or broken.
+/// Returns the orientation in an EXIF block; `NoTransforms` if it is missing or invalid.
 pub fn orientation(exif: &[u8]) -> Orientation {
     let tiff = exif.strip_prefix(b"Exif\0\0").unwrap_or(exif);
     Orientation::from_exif_chunk(tiff).unwrap_or(Orientation::NoTransforms)

@@ -1,14 +1,14 @@
-//! Detects signs of another format outside of the picture's data: a file that is a picture to us and a page, a script
-//! or an archive to another program.
+//! Detects signs of another format outside of the image data, in files that are also a page, a script or an archive to
+//! another program.
 //!
-//! **To add a sign:** one line in [`MARKUP`], [`BINARY`] or [`AT_THE_START`]. A sign needs five bytes or more; shorter
-//! ones occur by chance in pictures appended to a photograph.
+//! **To add a sign:** add one line to [`MARKUP`], [`BINARY`] or [`AT_THE_START`]. A sign that is found anywhere needs
+//! at least five bytes, because shorter ones occur by chance in images that are appended to a photograph.
 
 use std::cell::LazyCell;
 
 use super::Refusal;
 
-/// Found anywhere, case-insensitive.
+/// Signs that are found anywhere, case-insensitive.
 const MARKUP: &[(&[u8], &str)] = &[
     (b"<script", "a script"),
     (b"<html", "HTML"),
@@ -26,7 +26,7 @@ const MARKUP: &[(&[u8], &str)] = &[
     (b"javascript:", "a script"),
 ];
 
-/// Found anywhere, case-sensitive.
+/// Signs that are found anywhere, case-sensitive.
 const BINARY: &[(&[u8], &str)] = &[
     (b"%PDF-", "PDF"),
     (b"Rar!\x1a\x07", "a RAR archive"),
@@ -36,7 +36,7 @@ const BINARY: &[(&[u8], &str)] = &[
     (b"This program cannot be run in DOS mode", "a program"),
 ];
 
-/// Found only at the start of a part.
+/// Signs that are only found at the start of a part.
 const AT_THE_START: &[(&[u8], &str)] = &[
     (b"#!", "a script"),
     (b"<?=", "PHP"),
@@ -51,7 +51,7 @@ const AT_THE_START: &[(&[u8], &str)] = &[
 /// Checks a part for signs.
 ///
 /// # Errors
-/// A refusal that names the other format.
+/// An error that names the other format.
 pub fn check(part: &[u8]) -> Result<(), Refusal> {
     match find(part) {
         Some(what) => Err(both(what)),
@@ -64,7 +64,7 @@ pub fn both(what: &str) -> Refusal {
 }
 
 fn find(part: &[u8]) -> Option<&'static str> {
-    // Searched for at most once: a part may contain millions of end records.
+    // Searched for at most once, because a part may contain millions of end records.
     let has_zip_entry =
         LazyCell::new(|| part.windows(4).any(|window| window == b"PK\x01\x02" || window == b"PK\x03\x04"));
     if let Some((_, what)) = AT_THE_START.iter().find(|(sign, _)| part.starts_with(sign)) {
@@ -89,7 +89,7 @@ fn find(part: &[u8]) -> Option<&'static str> {
     None
 }
 
-/// Returns whether the ZIP archive whose end record begins here has no entries; `None` if there is no such record.
+/// Returns whether the ZIP archive whose end record begins here is empty; `None` if no end record begins here.
 fn zip_end(rest: &[u8]) -> Option<bool> {
     let record = rest.get(..22).filter(|record| record.starts_with(b"PK\x05\x06"))?;
     Some(record.get(8..12) == Some(&[0; 4]))

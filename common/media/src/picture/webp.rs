@@ -1,4 +1,4 @@
-//! WebP: chunks in one RIFF.
+//! WebP: chunks in a RIFF container.
 
 use std::ops::Range;
 
@@ -28,7 +28,7 @@ fn chunk(input: Input<'_>, at: usize, end: usize) -> Result<Chunk<'_>, Refusal> 
     if body.end > end {
         return Err(truncated_error());
     }
-    // The padding may be missing after the last one.
+    // The last chunk may lack its padding.
     let next = (body.end + (length & 1)).min(end);
     Ok(Chunk { name: input.range(at..at + 4)?, body, next })
 }
@@ -40,7 +40,7 @@ struct State {
     orientation: Option<Orientation>,
     icc: bool,
     alpha: bool,
-    /// The size of the still picture.
+    /// The size of the still image.
     picture: Option<(u32, u32)>,
     frames: Vec<Frame>,
 }
@@ -48,7 +48,7 @@ struct State {
 /// Walks the structure of the file.
 ///
 /// # Errors
-/// A refusal if it is incomplete, or also contains another format.
+/// An error if it is incomplete, or also contains another format.
 pub fn walk(source: &Bytes) -> Result<WalkResult, Refusal> {
     let input = Input(source);
     let end = input.le32(4)? + 8;
@@ -104,7 +104,7 @@ impl State {
                 Ok(true)
             }
             b"EXIF" => {
-                // Without the flag, readers ignore it, and `head.rs` has not counted the memory for the rotation.
+                // Without the flag, readers ignore EXIF, and `head.rs` has not counted the memory for the rotation.
                 let flagged = self.canvas.is_some_and(|(flags, ..)| flags & EXIF != 0);
                 self.orientation = self.orientation.or(if flagged { Some(orientation(body()?)) } else { None });
                 Ok(false)
@@ -134,7 +134,7 @@ impl State {
                     drawn = Some(size(inner.name, input.range(inner.body.clone())?)?);
                     parts.push(at..inner.next);
                 }
-                // Other chunks in a frame would have to be cut out of it.
+                // Other chunks in a frame would have to be removed from it.
                 _ => return Err(broken()),
             }
             at = inner.next;
@@ -176,7 +176,7 @@ impl State {
     }
 }
 
-/// Returns width and height, from the head of a picture's data.
+/// Returns width and height, from the head of an image's data.
 pub fn size(name: &[u8], body: &[u8]) -> Result<(u32, u32), Refusal> {
     let input = Input(body);
     let (width, height) = if name == b"VP8L" {
@@ -188,7 +188,7 @@ pub fn size(name: &[u8], body: &[u8]) -> Result<(u32, u32), Refusal> {
     Ok((side(width)?, side(height)?))
 }
 
-/// Returns a frame as a file of its own.
+/// Returns a frame as a separate file.
 pub fn extract_frame(source: &[u8], frame: &Frame) -> Result<Vec<u8>, Refusal> {
     let input = Input(source);
     let mut body = b"WEBP".to_vec();

@@ -12,13 +12,13 @@ use secrecy::ExposeSecret;
 
 use super::StorageError;
 
-/// Maximum wait for a response, and for more data within one: longer than a reader may pause.
-const SILENT: Duration = Duration::from_secs(60);
-/// Number and total duration of retries.
-const TRIES: usize = 2;
+/// Maximum wait for a response, and for more data of it. It is longer than a reader may pause.
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
+const MAX_RETRIES: usize = 2;
+/// Maximum total duration of the retries.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Makes the requests to the bucket with our HTTP settings: proxy variables are ignored, redirects are not followed.
+/// Creates the HTTP client with our settings: proxy variables are ignored, redirects are not followed.
 #[derive(Debug)]
 struct Connector {
     https_only: bool,
@@ -26,13 +26,13 @@ struct Connector {
 
 impl HttpConnector for Connector {
     fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
-        let made = crier_http::object_storage_client(SILENT, self.https_only);
-        made.map(HttpClient::new).map_err(|error| object_store::Error::Generic { store: "S3", source: error.into() })
+        let client = crier_http::object_storage_client(READ_TIMEOUT, self.https_only);
+        client.map(HttpClient::new).map_err(|error| object_store::Error::Generic { store: "S3", source: error.into() })
     }
 }
 
 pub fn open(s3: &S3Config) -> Result<Arc<dyn ObjectStore>, StorageError> {
-    let retry = RetryConfig { max_retries: TRIES, retry_timeout: RETRY_TIMEOUT, ..RetryConfig::default() };
+    let retry = RetryConfig { max_retries: MAX_RETRIES, retry_timeout: RETRY_TIMEOUT, ..RetryConfig::default() };
     let mut builder = AmazonS3Builder::new()
         .with_bucket_name(&s3.bucket)
         .with_region(&s3.region)
@@ -44,7 +44,7 @@ pub fn open(s3: &S3Config) -> Result<Arc<dyn ObjectStore>, StorageError> {
     if let Some(token) = &s3.session_token {
         builder = builder.with_token(token.expose_secret());
     }
-    // A custom endpoint gets path-style URLs, Amazon itself virtual-hosted ones.
+    // Custom endpoints get path-style URLs, and Amazon virtual-hosted ones.
     builder = match &s3.endpoint {
         Some(endpoint) => builder.with_endpoint(endpoint),
         None => builder.with_virtual_hosted_style_request(true),

@@ -1,4 +1,4 @@
-//! A directory, on a local or shared disk.
+//! A directory on a local or shared disk.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -14,29 +14,29 @@ use object_store::local::LocalFileSystem;
 
 use super::{StorageError, TOP, folder};
 
-/// Bytes per read.
+/// The number of bytes per read.
 const CHUNK: u64 = 64 * 1024;
 
 /// Creates the directory if it is missing, and tests that it is writable.
 pub fn open(dir: &Path) -> Result<LocalFileSystem, StorageError> {
-    let refused = |error: io::Error| {
+    let unwritable = |error: io::Error| {
         StorageError::new(format!(
             "cannot store files in {}: {error}; give this user write permission there",
             dir.display()
         ))
     };
     let top = dir.join(TOP);
-    permissions::make_dir(&top).map_err(refused)?;
-    // Contains only files of ours. The directory itself may belong to the operator.
+    permissions::make_dir(&top).map_err(unwritable)?;
+    // It contains only our files. The directory above it may belong to the operator.
     permissions::close_or_warn(&top, "the directory");
     permissions::warn_if_open(dir, "the directory");
-    tempfile::tempfile_in(dir).map_err(refused)?;
-    // Empty folders are not removed: a concurrent write into the folder would fail.
+    tempfile::tempfile_in(dir).map_err(unwritable)?;
+    // Empty folders are not removed, because a concurrent write to the folder would fail.
     let files = LocalFileSystem::new_with_prefix(dir).map_err(StorageError::of)?;
     Ok(files.with_fsync(true).with_automatic_cleanup(false))
 }
 
-/// Streams a part of a file; each chunk is read on a blocking thread.
+/// Streams a part of a file. Each chunk is read on a blocking thread.
 pub fn read(file: File, range: Range<u64>) -> BoxStream<'static, Result<Bytes, StorageError>> {
     stream::try_unfold((file, range), |(mut file, range)| async move {
         if range.is_empty() {
@@ -46,7 +46,7 @@ pub fn read(file: File, range: Range<u64>) -> BoxStream<'static, Result<Bytes, S
             let size = CHUNK.min(range.end - range.start);
             let mut chunk = vec![0; usize::try_from(size).unwrap_or_default()];
             file.seek(SeekFrom::Start(range.start))?;
-            // A file that ends too early is an error, never a short result.
+            // Fails if the file ends too early.
             file.read_exact(&mut chunk)?;
             Ok((Bytes::from(chunk), (file, range.start + size..range.end)))
         };
@@ -61,11 +61,11 @@ pub async fn delete(root: Arc<Path>, key: String) -> io::Result<()> {
 }
 
 pub async fn check(root: Arc<Path>) -> io::Result<()> {
-    tokio::task::spawn_blocking(move || is_there(&root.join(TOP))).await.map_err(io::Error::other).flatten()
+    tokio::task::spawn_blocking(move || check_exists(&root.join(TOP))).await.map_err(io::Error::other).flatten()
 }
 
-/// Fails if the directory is missing: an unmounted disk must not look like deleted files.
-fn is_there(top: &Path) -> io::Result<()> {
+/// Fails if the directory is missing, because an unmounted disk must not look like deleted files.
+fn check_exists(top: &Path) -> io::Result<()> {
     if top.is_dir() {
         return Ok(());
     }
@@ -73,11 +73,11 @@ fn is_there(top: &Path) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::NotFound, message))
 }
 
-/// Removes a file and partial writes of it: a file is written under its name with a suffix such as `#1`, and the
-/// partial file remains if the process dies.
+/// Removes a file and partial writes of it. A file is first written under its name with a suffix such as `#1`, and this
+/// file remains if the process dies.
 fn remove(top: &Path, key: &str) -> io::Result<()> {
-    is_there(top)?;
-    let (folder, begun) = (top.join(folder(key)), format!("{key}#"));
+    check_exists(top)?;
+    let (folder, partial) = (top.join(folder(key)), format!("{key}#"));
     let entries = match fs::read_dir(&folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         entries => entries?,
@@ -85,7 +85,7 @@ fn remove(top: &Path, key: &str) -> io::Result<()> {
     let mut removed = false;
     for entry in entries {
         let name = entry?.file_name();
-        if name == key || name.to_str().is_some_and(|name| name.starts_with(&begun)) {
+        if name == key || name.to_str().is_some_and(|name| name.starts_with(&partial)) {
             match fs::remove_file(folder.join(&name)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => removed = true,

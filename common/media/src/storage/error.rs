@@ -1,5 +1,5 @@
-//! Errors of the storage, for the log: what to do, and no confidential data. The libraries' own messages contain whole
-//! responses of the bucket, with the key's id and the signed request.
+//! Errors of the storage, for the log: they say what to do, and contain no confidential data. The library's own
+//! messages contain whole responses of the bucket, with the id of the key and the signed request.
 
 use std::error::Error as _;
 
@@ -40,7 +40,7 @@ impl StorageError {
 
 const NO_BUCKET: &str = "NoSuchBucket";
 
-/// Returns whether the file is missing. A missing bucket is a different error: the files may be in another one.
+/// Returns whether the file is missing. A missing bucket is another error, because the files may be in another bucket.
 pub(super) fn is_missing(error: &object_store::Error) -> bool {
     matches!(error, object_store::Error::NotFound { .. }) && code(&error.to_string()) != Some(NO_BUCKET)
 }
@@ -67,8 +67,8 @@ fn with_root(error: &object_store::Error, text: String) -> String {
 
 /// Removes the bucket's response, but keeps its code.
 fn shortened(text: &str, code: &str) -> String {
-    let (words, answer) = text.split_once('<').unwrap_or((text, ""));
+    let (words, response) = text.split_once('<').unwrap_or((text, ""));
     let words: String =
         words.trim_end_matches([' ', ':']).chars().filter(|c| !c.is_control()).take(MAX_LENGTH).collect();
-    if answer.is_empty() { words } else { format!("{words}: {code}") }
+    if response.is_empty() { words } else { format!("{words}: {code}") }
 }

@@ -1,6 +1,6 @@
 use super::*;
 
-fn refused(body: &str, make: fn(String) -> object_store::Error) -> String {
+fn error_text(body: &str, make: fn(String) -> object_store::Error) -> String {
     StorageError::of(make(format!(
         "Error performing PUT http://s3/b/k in 1s - Server returned non-2xx status code: 403: {body}"
     )))
@@ -12,10 +12,10 @@ fn error_messages_name_variables_but_no_credentials() {
     let body = "<Error><Code>SignatureDoesNotMatch</Code><AWSAccessKeyId>AKIDSECRET</AWSAccessKeyId><StringToSign>AWS4 AKIDSECRET</StringToSign></Error>";
     let denied = |source: String| object_store::Error::PermissionDenied { path: "k".into(), source: source.into() };
     let other = |source: String| object_store::Error::Generic { store: "S3", source: source.into() };
-    for text in [refused(body, denied), refused(body, other)] {
+    for text in [error_text(body, denied), error_text(body, other)] {
         assert!(!text.contains("AKIDSECRET") && text.contains("SignatureDoesNotMatch"), "{text}");
     }
-    assert!(refused(body, denied).contains("AWS_SECRET_ACCESS_KEY"));
+    assert!(error_text(body, denied).contains("AWS_SECRET_ACCESS_KEY"));
 }
 
 #[test]

@@ -7,6 +7,8 @@ pub(super) enum MetricKind {
 }
 pub(super) use MetricKind::{Counter, Gauge, Histogram};
 
+// The buckets of histograms, in seconds.
+
 /// From a local notification to a backlog of an hour.
 const LATENESS: &[f64] =
     &[0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0];
@@ -14,14 +16,14 @@ const JOB_DURATION: &[f64] =
     &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0];
 const ATTEMPT: &[f64] =
     &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 25.0, 30.0];
-/// From the event to the accepted delivery, including retries over days.
+/// From an immediate delivery to one that was retried for two days.
 const END_TO_END: &[f64] = &[
     0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 7200.0, 36_000.0,
     172_800.0,
 ];
 const HTTP: &[f64] = &[0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0];
 
-/// From a summary to 10,000 posts.
+/// From a report with only a summary to one with 10,000 posts.
 const REPORT: &[f64] = &[0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
 
 /// The provider's timeout is 20 s.

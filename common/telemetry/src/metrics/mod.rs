@@ -1,9 +1,10 @@
-//! All metrics of Crier: names, help texts, buckets, and one typed function per metric that records it. Labels are
-//! enums or words of this program, never ids or addresses, so that the number of series is bounded.
+//! All metrics: names, help texts, buckets, and a typed function for each that records it. Labels are enums or words of
+//! this program, never ids or URLs, so that the number of series is limited.
 //!
-//! **To add a metric:** a line in [`catalogue::METRICS`] and a function here; if its labels are known, a line in `zero.rs`.
+//! **To add a metric:** add a line with its help text to [`catalogue::METRICS`], a function here and, if its labels are
+//! known in advance, a line to `zero.rs`.
 
-#![expect(clippy::disallowed_macros, reason = "the one place that names metrics")]
+#![expect(clippy::disallowed_macros, reason = "the only place that names metrics")]
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -29,34 +30,34 @@ use catalogue::{Counter, Gauge, Histogram, METRICS};
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 crier_base::text_enum! {
-    /// The states of a job that are counted in the record.
+    /// The states of a job that `crier_jobs` counts.
     pub enum CountedState { Scheduled = "scheduled", Ready = "ready", Running = "running", Dead = "dead" }
 }
 
 crier_base::text_enum! {
-    /// How a run of a job ended.
+    /// The outcome of a run of a job.
     pub enum JobOutcome {
         Done = "done",
         Retried = "retried",
         Dead = "dead",
         Cancelled = "cancelled",
-        /// Another run had taken the job over: what this one did was not written down.
+        /// The run lost its lease, so its result was not stored.
         LostLease = "lost_lease",
     }
 }
 
 crier_base::text_enum! {
-    /// Why a job was taken back.
+    /// Why a job was rescued.
     pub enum RescueReason {
         /// Its worker did not renew the lease.
         LeaseExpired = "lease_expired",
-        /// It crashed too often and is not run again.
+        /// It crashed too often and will not run again.
         Poison = "poison",
     }
 }
 
 crier_base::text_enum! {
-    /// The class of a platform's answer; `error` where none came.
+    /// The class of the status of a platform's response; `error` if there was no response.
     pub enum StatusClass { Class2xx = "2xx", Class3xx = "3xx", Class4xx = "4xx", Class5xx = "5xx", Error = "error" }
 }
 
@@ -73,12 +74,12 @@ impl StatusClass {
 }
 
 crier_base::text_enum! {
-    /// How an attempt to send a reply ended.
+    /// The outcome of an attempt to send a reply.
     pub enum ReplyResult { Sent = "sent", Retried = "retried", Failed = "failed", Unknown = "unknown" }
 }
 
 crier_base::text_enum! {
-    /// What came of the fetch of a feed.
+    /// The outcome of a fetch of a feed.
     pub enum FetchOutcome {
         /// At least one article was added or changed.
         New = "new",
@@ -92,30 +93,30 @@ crier_base::text_enum! {
 }
 
 crier_base::text_enum! {
-    /// What became of a picture that came by upload or import.
+    /// The outcome of adding an image to the media library.
     pub enum IngestOutcome {
         Stored = "stored",
         Unsupported = "unsupported",
         TooLarge = "too_large",
-        /// The workspace has no room left.
+        /// The storage of the workspace is full.
         Full = "full",
         Error = "error",
     }
 }
 
 crier_base::text_enum! {
-    /// What is asked of the storage of files.
+    /// A kind of call to the file storage.
     pub enum StorageCall { Put = "put", Get = "get", Delete = "delete" }
 }
 
 crier_base::text_enum! {
-    /// How a request to the AI ended.
+    /// The outcome of a request to the AI provider.
     pub enum AiOutcome {
         Done = "done",
-        /// The provider does not answer such a prompt.
+        /// The provider rejected the prompt.
         Refused = "refused",
         Unavailable = "unavailable",
-        /// What came could not be used.
+        /// The response could not be used.
         Malformed = "malformed",
         TimedOut = "timed_out",
     }
@@ -124,18 +125,18 @@ crier_base::text_enum! {
 crier_base::text_enum! {
     /// Why a span of a trace was not sent.
     pub enum SpanDropReason {
-        /// More spans ended than the collector took.
+        /// Spans ended faster than the collector accepted them.
         QueueFull = "queue_full",
-        /// The collector was away for too long, or refused the request.
+        /// The collector was unavailable for too long, or rejected the request.
         NotSent = "not_sent",
-        /// The collector took the request, but not this span.
+        /// The collector accepted the request, but not this span.
         Rejected = "rejected",
     }
 }
 
 static HANDLE: OnceLock<PrometheusHandle> = OnceLock::new();
 
-/// Initialises the metrics of this process, with its job kinds and platforms. May be called again.
+/// Initializes the metrics of this process, with its job kinds and platforms. It may be called several times.
 pub fn init(role: ProcessRole, kinds: &[&'static str], platforms: &[&'static str]) {
     HANDLE.get_or_init(install);
     gauge!("crier_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
@@ -153,7 +154,7 @@ fn install() -> PrometheusHandle {
     }
     let recorder = builder.build_recorder();
     let handle = recorder.handle();
-    // Fails only if another library installed one; then our metrics are lost, and the log contains an error.
+    // Fails only if a library has installed another recorder; then our metrics are lost.
     if metrics::set_global_recorder(recorder).is_err() {
         tracing::error!("another metrics recorder is installed; /metrics will be empty");
     }
@@ -172,7 +173,7 @@ pub fn render() -> String {
     HANDLE.get().map(PrometheusHandle::render).unwrap_or_default()
 }
 
-/// Moves collected histogram samples into their buckets. Without it or a scrape they accumulate; `ops` calls it.
+/// Moves histogram samples into their buckets, as a scrape also does: otherwise they accumulate. `ops` calls it.
 pub fn upkeep() {
     if let Some(handle) = HANDLE.get() {
         handle.run_upkeep();
@@ -195,12 +196,12 @@ pub fn jobs_enqueued(kind: &'static str, count: u64) {
     counter!("crier_jobs_enqueued_total", "kind" => kind).increment(count);
 }
 
-/// Records the start of a job, `lateness` after it was due.
+/// Records the start of a job that was due `lateness` ago.
 pub fn job_started(kind: &'static str, lateness: Duration) {
     histogram!("crier_job_lateness_seconds", "kind" => kind).record(lateness.as_secs_f64());
 }
 
-/// Records the end of a run.
+/// Records the end of a run of a job.
 pub fn job_finished(kind: &'static str, outcome: JobOutcome, took: Duration) {
     counter!("crier_jobs_finished_total", "kind" => kind, "outcome" => outcome.as_str()).increment(1);
     histogram!("crier_job_duration_seconds", "kind" => kind).record(took.as_secs_f64());
@@ -251,8 +252,8 @@ pub fn worker_slots(busy: usize, free: usize) {
     gauge!("crier_worker_slots", "state" => "free").set(free as f64);
 }
 
-/// Counts a free slot as busy. Slots are counted by differences: of two totals, set by two threads, the older one could be
-/// the last.
+/// Counts a free slot as busy. Slots are counted by differences: if two threads set totals, the older total could be
+/// set last.
 pub fn slot_taken() {
     gauge!("crier_worker_slots", "state" => "busy").increment(1.0);
     gauge!("crier_worker_slots", "state" => "free").decrement(1.0);
@@ -273,12 +274,12 @@ pub fn reply(platform: &'static str, result: ReplyResult) {
     counter!("crier_replies_total", "platform" => platform, "outcome" => result.as_str()).increment(1);
 }
 
-/// `age`: since the account that was not read for the longest time was read.
+/// Sets the longest time since the inbox of an account was read.
 pub fn inbox_sync_age(platform: &'static str, age: TimeDelta) {
     gauge!("crier_inbox_sync_age_seconds", "platform" => platform).set(age.num_milliseconds().max(0) as f64 / 1e3);
 }
 
-/// `age`: by how much the figures that are due for the longest time are late.
+/// Sets the longest delay of metrics.
 pub fn analytics_age(platform: &'static str, age: TimeDelta) {
     gauge!("crier_analytics_age_seconds", "platform" => platform).set(age.num_milliseconds().max(0) as f64 / 1e3);
 }
@@ -289,7 +290,7 @@ pub fn webhook_attempt(outcome: DeliveryOutcome, took: Duration) {
     histogram!("crier_webhook_attempt_duration_seconds").record(took.as_secs_f64());
 }
 
-/// Records an accepted webhook, `since_event` after its event.
+/// Records that an endpoint accepted a webhook whose event was `since_event` ago.
 pub fn webhook_delivered(since_event: Duration) {
     histogram!("crier_webhook_end_to_end_seconds").record(since_event.as_secs_f64());
 }
@@ -317,7 +318,7 @@ pub fn accounts(platform: &'static str, status: AccountStatus, count: u64) {
     gauge!("crier_accounts", "platform" => platform, "status" => status.as_str()).set(count as f64);
 }
 
-/// `left`: until the first token expires; `None` if none does.
+/// Sets the time until the first token expires; `None` if none expires.
 pub fn account_token_expires(platform: &'static str, left: Option<TimeDelta>) {
     let seconds = left.map_or(f64::INFINITY, |left| left.num_seconds() as f64);
     gauge!("crier_account_token_expires_seconds", "platform" => platform).set(seconds);
@@ -349,12 +350,12 @@ pub fn ai_request(operation: Operation, outcome: AiOutcome, took: Duration) {
     histogram!("crier_ai_request_duration_seconds", "operation" => operation).record(took.as_secs_f64());
 }
 
-/// Counts a picture that was submitted, with the outcome.
+/// Counts an image that was uploaded, imported or generated.
 pub fn media_ingested(outcome: IngestOutcome) {
     counter!("crier_media_ingested_total", "outcome" => outcome.as_str()).increment(1);
 }
 
-/// Records that a report's file was written, or could not be.
+/// Records the writing of a report's file, successful or not.
 pub fn report_written(format: ReportFormat, done: bool, took: Duration) {
     let (format, outcome) = (format.as_str(), if done { "done" } else { "error" });
     counter!("crier_reports_written_total", "format" => format, "outcome" => outcome).increment(1);
@@ -362,19 +363,19 @@ pub fn report_written(format: ReportFormat, done: bool, took: Duration) {
 }
 
 crier_base::text_enum! {
-    /// Which limit withheld a mail.
+    /// The limit that withheld an email.
     pub enum MailLimit {
         Plan = "plan",
         Address = "address",
     }
 }
 
-/// Counts a mail that was not sent since a daily limit was reached.
+/// Counts an email that was not sent because a daily limit was reached.
 pub fn mail_withheld(limit: MailLimit) {
     counter!("crier_mails_withheld_total", "limit" => limit.as_str()).increment(1);
 }
 
-/// Counts one call to the storage of files.
+/// Counts a call to the file storage.
 pub fn storage_call(call: StorageCall, done: bool) {
     let outcome = if done { "done" } else { "error" };
     counter!("crier_storage_calls_total", "call" => call.as_str(), "outcome" => outcome).increment(1);
@@ -385,7 +386,7 @@ pub fn scheduler_tick(task: &'static str, at: DateTime<Utc>) {
     gauge!("crier_scheduler_last_tick_timestamp_seconds", "task" => task).set(seconds);
 }
 
-/// Counts spans that the collector of traces took.
+/// Counts trace spans that the collector accepted.
 pub fn spans_sent(count: u64) {
     counter!("crier_traces_sent_total").increment(count);
 }
@@ -399,13 +400,13 @@ pub fn bio_viewed() {
     counter!("crier_bio_views_total").increment(1);
 }
 
-/// Counts a click on a link of such a page.
+/// Counts a click on a link of a link-in-bio page.
 pub fn bio_clicked() {
     counter!("crier_bio_clicks_total").increment(1);
 }
 
-/// Records one request to the API. `route` is the matched pattern (`/brands/{brand}/posts`), never the requested path;
-/// if none matched, a placeholder.
+/// Records a request to the API. `route` is the matched pattern (`/brands/{brand}/posts`), or a placeholder if none
+/// matched, but never the requested path.
 pub fn http_request(method: &http::Method, route: String, status: http::StatusCode, took: Duration) {
     let method = method_label(method);
     let status = status.as_str().to_owned();
@@ -414,7 +415,7 @@ pub fn http_request(method: &http::Method, route: String, status: http::StatusCo
     histogram!("crier_http_request_duration_seconds", "method" => method, "route" => route).record(took.as_secs_f64());
 }
 
-/// Returns the label of a method. Clients may send arbitrary methods; unknown ones become `other`.
+/// Returns the label of a method. Clients may send any method; unknown ones become `other`.
 fn method_label(method: &http::Method) -> &'static str {
     match method.as_str() {
         "GET" => "GET",

@@ -1,5 +1,5 @@
-//! Every series whose labels are known in advance exists from the start: a counter that appears only with its first
-//! event has no rate for that event.
+//! Creates all series whose labels are known in advance, with the value zero. A counter that only appears with its
+//! first event has no rate for that event.
 
 use std::time::Duration;
 

@@ -1,7 +1,8 @@
-//! The ids of a trace, derived from the id of the request that began it.
+//! The id of a trace, derived from the id of the request that began it.
 //!
-//! Jobs, events and deliveries already carry the request's id, so every process finds the same trace, and nothing more
-//! is stored. The request's own span has a derived id too: spans of other processes name it as their parent.
+//! Jobs, events and deliveries contain the request's id, so every process derives the same trace id, and nothing else
+//! needs to be stored. The id of the request's span is also derived, because it is the parent of spans of other
+//! processes.
 
 use std::cell::Cell;
 
@@ -17,7 +18,7 @@ pub(super) struct RequestIds {
 }
 
 impl RequestIds {
-    /// Derives the ids: the trace's are the first 16 bytes of SHA-256, the span's the next 8.
+    /// Derives the ids from SHA-256 of the request id: the first 16 bytes for the trace, the next 8 for the span.
     pub fn of(request_id: &str) -> Self {
         let hash: [u8; 32] = Sha256::digest(request_id).into();
         let (mut trace, mut span) = ([0; 16], [0; 8]);
@@ -51,7 +52,7 @@ impl IdGenerator for Ids {
     }
 }
 
-/// Starts a span with these ids: the SDK takes them only from its generator.
+/// Starts a span with these ids. The SDK has no other way to set the ids of a span than its generator.
 pub(super) fn with_ids<T>(ids: RequestIds, start: impl FnOnce() -> T) -> T {
     DERIVED.set(Some(ids));
     let started = start();
@@ -63,7 +64,7 @@ pub(super) fn with_ids<T>(ids: RequestIds, start: impl FnOnce() -> T) -> T {
 mod tests {
     use super::*;
 
-    /// The documentation shows how to compute the id of a trace: it must stay as it is.
+    /// The documentation shows how to compute the id of a trace, so it must not change.
     #[test]
     fn ids_are_derived_from_the_request_id() {
         let ids = RequestIds::of("req_abcdefghijklmnopqrstuvwx");

@@ -1,14 +1,14 @@
-//! Traces: spans of requests, of the jobs that they cause, and of the calls that both make. `crier-runtime` sends them to
-//! an OpenTelemetry collector by OTLP: this crate is below the HTTP client, whose calls are spans too.
+//! Traces: spans of requests, of the jobs that they cause, and of the calls that both make. `crier-runtime` sends them
+//! to an OpenTelemetry collector by OTLP, because this crate is below the HTTP client, whose calls are also spans.
 //!
-//! All spans that a request causes, in any process and at any time, have one trace id, which is derived from the
-//! request's id ([`ids`]). The spans stand beside those of `tracing`, which are the log's: neither affects the other.
-//! Without `CRIER_OTLP_ENDPOINT` every [`Span`] is empty and costs one look at a variable.
+//! All spans that a request causes, in any process and at any time, have the same trace id, which is derived from the
+//! request's id ([`ids`]). They are independent of the spans of `tracing`, which belong to the log. Without
+//! `CRIER_OTLP_ENDPOINT`, every [`Span`] is empty and costs almost nothing.
 //!
 //! Attributes have the names of OpenTelemetry's semantic conventions, or begin with `crier.`. None contains a path, a
-//! query, a header, a body or a text: they could hold secrets, and the collector may belong to others.
+//! query, a header, a body or a text: these may contain secrets, and the collector may belong to someone else.
 //!
-//! **To add a span:** a function in [`spans`] that starts it with [`start_span`].
+//! **To add a span:** add a function to [`spans`] that starts it with [`start_span`].
 
 use std::pin::Pin;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 mod ids;
 mod spans;
 
-/// How long the end of the process waits for the last spans.
+/// The maximum time for which a process that stops waits for the last spans.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 static TRACES: OnceLock<Traces> = OnceLock::new();
@@ -37,9 +37,9 @@ struct Traces {
     sender: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// Starts to record spans. `exporter` makes two things for the process that the resource names: what takes the spans that
-/// ended, and a future that sends them until the token is cancelled. Only the first call has an effect (several tests
-/// share a process).
+/// Starts to record spans. `exporter` gets the resource, which describes the process, and returns a processor for spans
+/// that ended, and a future that sends them until the token is cancelled. Only the first call has an effect, because
+/// several tests share a process.
 pub fn start<P, S>(
     config: &TracesConfig,
     role: ProcessRole,
@@ -55,11 +55,11 @@ pub fn start<P, S>(
     let (processor, sender) = exporter(&resource, stop.clone());
     let sender = Mutex::new(Some(tokio::spawn(sender)));
     let tracer = tracer(processor, resource, config.sample);
-    // If another thread was faster, the sender ends with its queue.
+    // If another thread was faster, this sender ends when its queue is dropped.
     let _ = TRACES.set(Traces { tracer, stop, sender });
 }
 
-/// Sends the last spans; returns after [`STOP_TIMEOUT`] at the latest.
+/// Sends the last spans; takes at most [`STOP_TIMEOUT`].
 pub async fn stop() {
     let Some(traces) = TRACES.get() else { return };
     traces.stop.cancel();
@@ -71,7 +71,7 @@ pub async fn stop() {
     }
 }
 
-/// Names the process. Nothing is read from the environment: the configuration is the only source.
+/// Returns the description of the process. Nothing is read from the environment: the configuration is the only source.
 fn resource(role: ProcessRole) -> Resource {
     Resource::builder_empty()
         .with_attributes([
@@ -87,7 +87,7 @@ fn resource(role: ProcessRole) -> Resource {
 fn tracer(processor: impl SpanProcessor + 'static, resource: Resource, sample: f64) -> SdkTracer {
     let provider = SdkTracerProvider::builder()
         .with_id_generator(ids::Ids::default())
-        // Decides by the trace id alone, so that every process decides the same.
+        // Depends only on the trace id, so that every process decides the same.
         .with_sampler(Sampler::TraceIdRatioBased(sample))
         .with_span_limits(SpanLimits::default())
         .with_resource(resource)
@@ -97,12 +97,12 @@ fn tracer(processor: impl SpanProcessor + 'static, resource: Resource, sample: f
     provider.tracer_with_scope(scope)
 }
 
-/// A span that ends when this is dropped. Empty if its trace is not sent.
+/// A span that ends when this is dropped. It is empty if its trace is not sampled.
 #[must_use = "the span ends when this is dropped"]
 #[derive(Debug)]
 pub struct Span(Option<Context>);
 
-/// Starts a span; empty if its trace is not sampled.
+/// Starts a span, which is empty if its trace is not sampled.
 fn start_span(tracer: &SdkTracer, span: SpanBuilder, parent: &Context) -> Span {
     let span = parent.with_span(tracer.build_with_context(span, parent));
     Span(Some(span).filter(|span| span.span().is_recording()))
@@ -113,7 +113,7 @@ fn remote(parent: SpanContext) -> Context {
 }
 
 impl Span {
-    /// Runs a future in this span: calls that it makes become its children.
+    /// Runs a future in this span: calls that it makes become children of the span.
     pub fn within<F: Future + Unpin>(&self, future: F) -> Within<F> {
         Within { span: self.0.clone(), future }
     }
@@ -127,12 +127,12 @@ impl Drop for Span {
     }
 }
 
-/// Runs a future in the current span: for a future that another task runs.
+/// Runs a future in the current span, for a future that is spawned as another task.
 pub fn in_current_span<F: Future + Unpin>(future: F) -> Within<F> {
     Within { span: TRACES.get().map(|_| Context::current()), future }
 }
 
-/// A future that runs in a span, see [`Span::within`].
+/// A future that runs in a span ([`Span::within`]).
 #[derive(Debug)]
 pub struct Within<F> {
     span: Option<Context>,

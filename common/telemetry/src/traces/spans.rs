@@ -1,7 +1,7 @@
-//! The spans that exist, with their names and attributes.
+//! All spans, with their names and attributes.
 //!
-//! Names have few values: <https://opentelemetry.io/docs/specs/semconv/http/http-spans/> and
-//! <https://opentelemetry.io/docs/specs/semconv/messaging/messaging-spans/>.
+//! Names have few values, as the conventions require: <https://opentelemetry.io/docs/specs/semconv/http/http-spans/>
+//! and <https://opentelemetry.io/docs/specs/semconv/messaging/messaging-spans/>.
 
 use std::time::Duration;
 
@@ -24,8 +24,8 @@ const ERROR: &str = "error.type";
 const REQUEST_ID: &str = "crier.request_id";
 
 impl Span {
-    /// Starts the span of a request to the API. A client's `traceparent` becomes a link: its trace id would have to be
-    /// stored with the jobs.
+    /// Starts the span of a request to the API. A client's `traceparent` becomes a link, because the client's trace id
+    /// would otherwise have to be stored with the jobs.
     pub fn request(id: &str, method: &Method, headers: &HeaderMap) -> Self {
         start(|tracer| request(tracer, id, method, headers))
     }
@@ -41,12 +41,12 @@ impl Span {
         self.set_status(status, status.is_server_error());
     }
 
-    /// Starts the span of a run of a job, `waited` after the job was due.
+    /// Starts the span of a run of a job that was due `waited` ago.
     pub fn job(claimed: &Claimed, waited: Duration) -> Self {
         start(|tracer| job(tracer, claimed, waited))
     }
 
-    /// Adds how the run of a job ended.
+    /// Adds the outcome of the run of a job.
     pub fn finished(&self, outcome: JobOutcome) {
         self.set("crier.job.outcome", outcome.as_str());
         if matches!(outcome, JobOutcome::Dead | JobOutcome::LostLease) {
@@ -54,8 +54,8 @@ impl Span {
         }
     }
 
-    /// Starts the span of a call to another server, if a request or a job makes it. Of the URL only the server is
-    /// shown: the rest may contain secrets.
+    /// Starts the span of a call to another server, if a request or a job makes the call. Only the server of the URL is
+    /// added, because the rest may contain secrets.
     pub fn call(method: &Method, url: &Url) -> Self {
         start(|tracer| call(tracer, &Context::current(), method, url))
     }
@@ -65,7 +65,7 @@ impl Span {
         self.set_status(status, status.is_client_error() || status.is_server_error());
     }
 
-    /// Marks the span as failed; `class` is one of a few words.
+    /// Marks the span as failed. `class` must have few values.
     pub fn fail(&self, class: impl Into<Value>) {
         self.set(ERROR, class);
         if let Some(cx) = &self.0 {
@@ -101,7 +101,7 @@ fn request(tracer: &SdkTracer, id: &str, method: &Method, headers: &HeaderMap) -
     with_ids(RequestIds::of(id), || start_span(tracer, span, &Context::new()))
 }
 
-/// The part of W3C Trace Context that names the client's span; `tracestate` could hold any text.
+/// The header of W3C Trace Context that identifies the client's span. `tracestate` is ignored: it may contain any text.
 struct TraceParent<'a>(&'a HeaderMap);
 
 impl Extractor for TraceParent<'_> {
@@ -146,7 +146,7 @@ fn call(tracer: &SdkTracer, parent: &Context, method: &Method, url: &Url) -> Spa
     start_span(tracer, span, parent)
 }
 
-/// Returns the method's name. Clients may send arbitrary methods; unknown ones are `_OTHER`, as the conventions say.
+/// Returns the name of a method. Clients may send any method; unknown ones are `_OTHER`, as the conventions specify.
 fn method_name(method: &Method) -> &'static str {
     match method.as_str() {
         "GET" => "GET",

@@ -1,12 +1,12 @@
-//! Large JPEGs, whose thumbnails are made from the means of their blocks.
+//! Large JPEGs, whose thumbnails are created from the means of their blocks.
 
 use image::imageops::{self, FilterType};
 
-use super::taken::jpeg_with;
+use super::accepted::jpeg_with;
 use super::*;
 use crate::picture::jpeg;
 
-fn colours() -> Bytes {
+fn subsampled() -> Bytes {
     large().into_iter().find(|(name, _)| name == "420.jpg").unwrap().1
 }
 
@@ -20,13 +20,13 @@ fn an_eighth_scale_pixel_is_the_average_of_its_block() {
         let small = small(&bytes).unwrap_or_else(|| panic!("{name} is not drawn"));
         let decoded = opened(&bytes);
         assert_eq!(small.color(), decoded.color(), "{name}");
-        // The last column and row of blocks are partly outside of the picture.
+        // The last column and row of blocks are partly outside of the image.
         let (width, height) = (decoded.width() / 8, decoded.height() / 8);
         let means = imageops::thumbnail(&decoded.crop_imm(0, 0, width * 8, height * 8), width, height);
         let difference = difference(&small.crop_imm(0, 0, width, height), &means.into());
-        // With subsampled chroma, the colours in between are interpolated.
-        let most = if name.contains("42") { 5.0 } else { 0.5 };
-        assert!(difference < most, "{name}: {difference}");
+        // With subsampled chroma, colors are interpolated.
+        let max = if name.contains("42") { 5.0 } else { 0.5 };
+        assert!(difference < max, "{name}: {difference}");
     }
 }
 
@@ -35,7 +35,7 @@ fn small_or_unusual_jpegs_are_fully_decoded() {
     for (name, bytes) in corpus().into_iter().filter(|(name, _)| name.ends_with("jpg")) {
         assert!(small(&bytes).is_none(), "{name}");
     }
-    let large = colours();
+    let large = subsampled();
     let adobe = |transform: u8| jpeg_with(0xee, &[&b"Adobe\0\x64\0\0\0\0"[..], &[transform]].concat(), &large);
     assert!(small(&adobe(1)).is_some());
     assert!(small(&adobe(0)).is_none(), "red, green and blue");
@@ -60,7 +60,7 @@ fn a_scaled_thumbnail_resembles_the_full_one() {
 #[test]
 fn scaled_decoding_needs_less_memory() {
     for (name, bytes) in large() {
-        let (probed, turned) = (probe(Cursor::new(&bytes), &LIMITS).unwrap(), taken::turned(&bytes));
+        let (probed, turned) = (probe(Cursor::new(&bytes), &LIMITS).unwrap(), accepted::turned(&bytes));
         let pixels = u64::from(probed.width) * u64::from(probed.height);
         let decoded = probe(Cursor::new(&turned), &LIMITS).unwrap();
         assert!(probed.memory + pixels < decoded.memory, "{name}");
@@ -69,7 +69,7 @@ fn scaled_decoding_needs_less_memory() {
 
 #[test]
 fn a_large_jpeg_is_rotated_upright() {
-    let (upright, turned) = (colours(), taken::turned(&colours()));
+    let (upright, turned) = (subsampled(), accepted::turned(&subsampled()));
     let picture = examine(turned, &LIMITS).unwrap();
     assert_eq!((picture.width, picture.height), (27, 3201));
     assert_eq!(opened(&picture.thumbnail).dimensions(), (3, 400));

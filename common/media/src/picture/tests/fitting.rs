@@ -1,4 +1,4 @@
-//! Fitting pictures to a platform's limits.
+//! Fitting images to a platform's limits.
 
 use crier_domain::platform::GifRules;
 
@@ -13,8 +13,8 @@ const FREE: PictureRules<'_> =
 fn fitted(bytes: &Bytes, kind: ImageType, rules: &PictureRules<'_>) -> FittedPicture {
     let fitted = fit_to_rules(bytes.clone(), kind, rules).unwrap();
     assert!(rules.mime_types.contains(&fitted.kind.as_str()), "{:?}", fitted.kind);
-    assert!(rules.max_bytes.is_none_or(|most| fitted.bytes.len() as u64 <= most), "{}", fitted.bytes.len());
-    assert!(rules.max_sides.is_none_or(|most| fitted.width + fitted.height <= most));
+    assert!(rules.max_bytes.is_none_or(|max| fitted.bytes.len() as u64 <= max), "{}", fitted.bytes.len());
+    assert!(rules.max_sides.is_none_or(|max| fitted.width + fitted.height <= max));
     assert_eq!(opened(&fitted.bytes).dimensions(), (fitted.width, fitted.height));
     let again = fit_to_rules(bytes.clone(), kind, rules).unwrap();
     assert_eq!(again.bytes, fitted.bytes, "the same picture by the same rules gives the same bytes");
@@ -22,7 +22,7 @@ fn fitted(bytes: &Bytes, kind: ImageType, rules: &PictureRules<'_>) -> FittedPic
 }
 
 #[test]
-fn a_fitting_picture_is_unchanged() {
+fn a_fitting_image_is_unchanged() {
     for (name, bytes) in corpus() {
         let rules = PictureRules { max_bytes: Some(bytes.len() as u64), max_sides: Some(200), ..FREE };
         assert_eq!(fitted(&bytes, kind_of(&name), &rules).bytes, bytes, "{name}");
@@ -32,11 +32,11 @@ fn a_fitting_picture_is_unchanged() {
 #[test]
 fn quality_is_reduced_before_dimensions() {
     let whole = encoded(&photo(500, 400), ImageFormat::Png);
-    for most in [70_000_u64, 40_000, 25_000, 10_000, 4_000] {
-        let fitted = fitted(&whole, ImageType::Png, &PictureRules { max_bytes: Some(most), ..FREE });
-        let part = fitted.bytes.len() as f64 / most as f64;
+    for max in [70_000_u64, 40_000, 25_000, 10_000, 4_000] {
+        let fitted = fitted(&whole, ImageType::Png, &PictureRules { max_bytes: Some(max), ..FREE });
+        let part = fitted.bytes.len() as f64 / max as f64;
         assert_eq!(fitted.kind, ImageType::Jpeg);
-        assert!(fitted.width == 500 || part > 0.84, "{part} of {most}");
+        assert!(fitted.width == 500 || part > 0.84, "{part} of {max}");
         assert!((f64::from(fitted.width) / f64::from(fitted.height) - 1.25).abs() < 0.05);
     }
 }
@@ -49,19 +49,19 @@ fn the_aspect_ratio_is_preserved() {
 }
 
 #[test]
-fn pictures_have_at_most_the_allowed_pixels() {
-    for (width, height, most) in [(900, 300, 100_000), (300, 901, 99_999), (50, 1, 7), (1, 50, 7), (20, 20, 1)] {
+fn images_have_at_most_the_allowed_pixels() {
+    for (width, height, max) in [(900, 300, 100_000), (300, 901, 99_999), (50, 1, 7), (1, 50, 7), (20, 20, 1)] {
         let whole = encoded(&photo(width, height), ImageFormat::Png);
-        let fitted = fitted(&whole, ImageType::Png, &PictureRules { max_pixels: Some(most), ..FREE });
+        let fitted = fitted(&whole, ImageType::Png, &PictureRules { max_pixels: Some(max), ..FREE });
         let pixels = u64::from(fitted.width) * u64::from(fitted.height);
-        assert!(pixels <= most && pixels * 10 >= most * 9, "{} × {}", fitted.width, fitted.height);
+        assert!(pixels <= max && pixels * 10 >= max * 9, "{} × {}", fitted.width, fitted.height);
     }
     let whole = encoded(&photo(30, 20), ImageFormat::Png);
     assert_eq!(fitted(&whole, ImageType::Png, &PictureRules { max_pixels: Some(600), ..FREE }).bytes, whole);
 }
 
 #[test]
-fn a_gif_over_its_own_limits_becomes_a_still_picture() {
+fn a_gif_over_its_own_limits_becomes_a_still_image() {
     let bytes = file("animated.gif");
     let frames = u32::try_from(gif::walk(&bytes).unwrap().frames.len()).unwrap();
     let sides = opened(&bytes).dimensions();
@@ -86,21 +86,21 @@ fn transparency_is_kept_or_flattened_onto_white() {
     assert_eq!(webp.kind, ImageType::Webp);
     assert!(opened(&webp.bytes).to_rgba8() == opened(&bytes).to_rgba8(), "it is written without loss");
     let jpeg = fitted(&bytes, kind, &PictureRules { mime_types: &["image/jpeg"], ..FREE });
-    // The picture is transparent at its top.
+    // The image is transparent at its top.
     assert!(opened(&jpeg.bytes).to_rgb8().get_pixel(20, 0).0.iter().all(|c| *c > 235));
 }
 
 #[test]
-fn a_transparent_picture_is_shrunk_to_its_limit() {
+fn a_transparent_image_is_shrunk_to_its_limit() {
     let picture = image::RgbaImage::from_fn(300, 300, |x, y| {
         let pixel = photo(1, 1).to_rgb8().get_pixel(0, 0).0;
         image::Rgba([pixel[0] ^ (x * 7) as u8, (y * 5) as u8, (x * y) as u8, (x + y) as u8])
     });
     let bytes = encoded(&picture.into(), ImageFormat::Png);
-    let most = bytes.len() as u64 / 5;
-    let fitted = fitted(&bytes, ImageType::Png, &PictureRules { max_bytes: Some(most), ..FREE });
+    let max = bytes.len() as u64 / 5;
+    let fitted = fitted(&bytes, ImageType::Png, &PictureRules { max_bytes: Some(max), ..FREE });
     assert_eq!(fitted.kind, ImageType::Png);
-    assert!(fitted.bytes.len() as f64 > most as f64 * 0.8, "{} of {most}", fitted.bytes.len());
+    assert!(fitted.bytes.len() as f64 > max as f64 * 0.8, "{} of {max}", fitted.bytes.len());
 }
 
 #[test]
@@ -115,8 +115,8 @@ fn unsupported_animations_become_their_first_frame() {
 #[test]
 fn impossible_conversions_return_an_error() {
     let bytes = file("rgb.png");
-    let refused = fit_to_rules(bytes.clone(), ImageType::Png, &PictureRules { mime_types: &["image/avif"], ..FREE });
-    assert!(matches!(refused, Err(Refusal::Unsupported(text)) if text.contains("image/avif")));
-    let refused = fit_to_rules(bytes, ImageType::Png, &PictureRules { max_bytes: Some(100), ..FREE });
-    assert!(matches!(refused, Err(Refusal::TooLarge(text)) if text.contains("100 bytes")));
+    let result = fit_to_rules(bytes.clone(), ImageType::Png, &PictureRules { mime_types: &["image/avif"], ..FREE });
+    assert!(matches!(result, Err(Refusal::Unsupported(text)) if text.contains("image/avif")));
+    let result = fit_to_rules(bytes, ImageType::Png, &PictureRules { max_bytes: Some(100), ..FREE });
+    assert!(matches!(result, Err(Refusal::TooLarge(text)) if text.contains("100 bytes")));
 }

@@ -1,4 +1,4 @@
-//! Hand-made files.
+//! Files that are changed in single places.
 
 use super::*;
 use crate::picture::png::crc;
@@ -17,7 +17,7 @@ pub fn sum_up(png: &mut [u8]) {
     }
 }
 
-/// The last frame of an animation claims to be larger than its data.
+/// The last frame of an animation is damaged, or claims to be larger than its data.
 #[test]
 fn every_frame_of_an_animation_is_decoded() {
     for (name, sign, at) in
@@ -26,31 +26,31 @@ fn every_frame_of_an_animation_is_decoded() {
         let mut bytes = file(name).to_vec();
         let last = bytes.windows(sign.len()).rposition(|window| window == sign).unwrap();
         if name.ends_with("png") {
-            // For PNG its data is corrupted instead.
+            // Damages the data of the frame.
             bytes[last + 14..last + 20].fill(0xff);
             sum_up(&mut bytes);
         } else {
             bytes[last + at] = bytes[last + at].wrapping_add(8);
         }
-        let refused = examine(bytes.into(), &LIMITS);
-        assert!(matches!(refused, Err(Refusal::Unsupported(_))), "{name} is taken");
+        let result = examine(bytes.into(), &LIMITS);
+        assert!(matches!(result, Err(Refusal::Unsupported(_))), "{name} is accepted");
     }
 }
 
 #[test]
 fn frames_are_measured_by_their_own_size() {
     let limits = Limits { max_pixels: 24 * 16, ..LIMITS };
-    // Three frames of the whole canvas: within five times the limit.
+    // Three frames of the whole canvas are within five times the limit.
     assert!(examine(file("animated.gif"), &limits).is_ok());
     let (whole, mut many) = (file("animated.gif"), Vec::new());
     let first = whole.windows(2).position(|pair| pair == b"\0\x2c").unwrap() + 1;
     many.extend_from_slice(&whole[..whole.len() - 1]);
     many.extend_from_slice(&whole[first..]);
-    let refused = examine(many.into(), &limits);
-    assert!(matches!(refused, Err(Refusal::TooLarge(_))), "they are taken");
+    let result = examine(many.into(), &limits);
+    assert!(matches!(result, Err(Refusal::TooLarge(_))), "they are accepted");
 }
 
-/// 200,000 chunk names in a PNG, and 200,000 ends of ZIP archives behind a JPEG. Quadratic time would take hours.
+/// A PNG with 200,000 chunk names, and a JPEG followed by 200,000 ends of ZIP archives. Quadratic time would be hours.
 #[test]
 fn many_small_parts_are_checked_in_linear_time() {
     let chunk = |n: u32| {

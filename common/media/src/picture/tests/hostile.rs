@@ -1,36 +1,36 @@
-//! Hostile files and the expected result of each. The table in `docs/media.md` is generated here: `CRIER_TEST_UPDATE=1
-//! cargo test -p crier-media hostile` updates it.
+//! Hostile files, with the expected result of each. The table in `docs/media.md` is generated here:
+//! `CRIER_TEST_UPDATE=1 cargo test -p crier-media hostile` updates it.
 //!
-//! **To add one:** a row in one of the lists.
+//! **To add one:** add a row to one of the lists.
 
 use std::io::Write;
 
-use super::taken::jpeg_with;
+use super::accepted::jpeg_with;
 use super::*;
 
-/// The service's default limits.
+/// The default limits of Crier.
 const LIMITS: Limits = Limits { max_bytes: 25 << 20, max_pixels: 100_000_000 };
-/// Part of data that must be dropped; tests search for it in the result.
+/// A text in data that must be dropped. The result must not contain it.
 const SECRET: &[u8] = b"secret-place";
 
 struct HostileFile {
     name: &'static str,
     bytes: Bytes,
-    gets: Gets,
+    expected: ExpectedResult,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Gets {
+enum ExpectedResult {
     Unsupported,
     TooLarge,
-    /// Accepted, with the bad part removed.
+    /// Accepted, without the hostile part.
     Cleaned,
 }
 
-use Gets::{Cleaned, TooLarge, Unsupported};
+use ExpectedResult::{Cleaned, TooLarge, Unsupported};
 
-fn row(name: &'static str, bytes: impl Into<Bytes>, gets: Gets) -> HostileFile {
-    HostileFile { name, bytes: bytes.into(), gets }
+fn row(name: &'static str, bytes: impl Into<Bytes>, expected: ExpectedResult) -> HostileFile {
+    HostileFile { name, bytes: bytes.into(), expected }
 }
 
 fn join(parts: &[&[u8]]) -> Bytes {
@@ -51,7 +51,7 @@ fn chunk(name: &[u8; 4], body: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Returns a PNG with a chunk after its header.
+/// Returns a PNG with another chunk after its header.
 fn png_with(name: &[u8; 4], body: &[u8]) -> Vec<u8> {
     let png = file("grey.png");
     let mut out = [&png[..33], &chunk(name, body), &png[33..]].concat();
@@ -59,7 +59,7 @@ fn png_with(name: &[u8; 4], body: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Returns a PNG whose header claims these sides.
+/// Returns a PNG whose header claims this width and height.
 fn png_of(width: u32, height: u32) -> Vec<u8> {
     let mut png = file("rgb.png").to_vec();
     png[16..20].copy_from_slice(&width.to_be_bytes());
@@ -124,7 +124,7 @@ fn gif_with(part: &[u8]) -> Bytes {
     join(&[&gif[..gif.len() - 1], part, b";"])
 }
 
-/// Returns an empty image block with these sides.
+/// Returns an empty image block with this width and height.
 fn image(width: u16, height: u16) -> Vec<u8> {
     let sides = [width.to_le_bytes(), height.to_le_bytes()].concat();
     [&b"\x2c\0\0\0\0"[..], &sides, &[0, 2, 1, 0x2c, 0]].concat()
@@ -167,8 +167,8 @@ fn jpegs() -> Vec<HostileFile> {
     let comment = |text: &[u8]| jpeg_with(0xfe, text, &jpeg);
     let progressive = file("progressive-420.jpg");
     let first = progressive.windows(2).position(|pair| pair == b"\xff\xda").unwrap();
-    let behind = first + progressive[first..].windows(2).position(|pair| pair == b"\xff\xc4").unwrap();
-    let scans = join(&[&progressive[..behind], &progressive[first..behind].repeat(100), &progressive[behind..]]);
+    let after = first + progressive[first..].windows(2).position(|pair| pair == b"\xff\xc4").unwrap();
+    let scans = join(&[&progressive[..after], &progressive[first..after].repeat(100), &progressive[after..]]);
     vec![
         row("JPEG: half of it", jpeg.slice(..end / 2), Unsupported),
         row("JPEG: without its end", jpeg.slice(..end - 2), Unsupported),
@@ -247,8 +247,8 @@ fn webps() -> Vec<HostileFile> {
     ]
 }
 
-fn answer(row: &HostileFile) -> String {
-    let (gets, answer) = match examine(row.bytes.clone(), &LIMITS) {
+fn check_row(row: &HostileFile) -> String {
+    let (result, text) = match examine(row.bytes.clone(), &LIMITS) {
         Ok(picture) => {
             assert!(
                 !has(&picture.bytes, SECRET) && !has(&picture.thumbnail, SECRET),
@@ -259,10 +259,10 @@ fn answer(row: &HostileFile) -> String {
             (Cleaned, "taken, without that".to_owned())
         }
         Err(Refusal::TooLarge(text)) => (TooLarge, format!("413: {text}")),
-        Err(refusal) => (Unsupported, format!("415: {refusal}")),
+        Err(error) => (Unsupported, format!("415: {error}")),
     };
-    assert_eq!(gets, row.gets, "{} got: {answer}", row.name);
-    answer
+    assert_eq!(result, row.expected, "{} got: {text}", row.name);
+    text
 }
 
 #[test]
@@ -270,7 +270,7 @@ fn answer(row: &HostileFile) -> String {
 fn hostile_files_match_the_table() {
     let rows: Vec<HostileFile> = [others(), pngs(), gifs(), jpegs(), webps()].into_iter().flatten().collect();
     let mut table = "| A file | gets |\n|---|---|\n".to_owned();
-    rows.iter().for_each(|row| table.push_str(&format!("| {} | {} |\n", row.name, answer(row))));
+    rows.iter().for_each(|row| table.push_str(&format!("| {} | {} |\n", row.name, check_row(row))));
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/media.md");
     let was = std::fs::read_to_string(&page).unwrap();
     let begin = "<!-- hostile: made by common/media/src/picture/tests/hostile.rs -->\n";

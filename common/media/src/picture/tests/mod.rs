@@ -1,5 +1,4 @@
-//! Tests on pictures from third-party encoders (`tests/pictures/corpus`) and on arbitrary bytes. Hostile files are in
-//! `hostile.rs`.
+//! Tests with images of other encoders (`tests/pictures/corpus`), with arbitrary bytes and with hostile files.
 
 use std::io::Cursor;
 use std::path::Path;
@@ -10,21 +9,21 @@ use image::{DynamicImage, GenericImageView, ImageFormat};
 
 use super::{FittedPicture, Limits, Picture, PictureRules, Refusal, examine, fit_to_rules, probe};
 
+mod accepted;
 mod eighth;
 mod fitting;
 mod forged;
 mod hostile;
 mod properties;
-mod taken;
 
 pub const LIMITS: Limits = Limits { max_bytes: 1 << 20, max_pixels: 1_000_000 };
 
-/// Returns all pictures of the corpus, with their names.
+/// Returns all images of the corpus, with their names.
 pub fn corpus() -> Vec<(String, Bytes)> {
     folder("corpus")
 }
 
-/// Returns JPEGs that are large enough for thumbnails drawn during the walk.
+/// Returns JPEGs that are so large that the walk extracts an image for the thumbnail.
 pub fn large() -> Vec<(String, Bytes)> {
     folder("large")
 }
@@ -47,11 +46,11 @@ pub fn kind_of(name: &str) -> ImageType {
     ImageType::of_name(name).unwrap()
 }
 
-pub fn taken(name: &str) -> Picture {
-    examine(file(name), &LIMITS).unwrap_or_else(|refusal| panic!("{name}: {refusal}"))
+pub fn accept(name: &str) -> Picture {
+    examine(file(name), &LIMITS).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// Decodes with default options, independently of our code.
+/// Decodes an image with default options, independently of our code.
 pub fn opened(bytes: &[u8]) -> DynamicImage {
     image::load_from_memory(bytes).unwrap()
 }
@@ -68,7 +67,7 @@ pub fn difference(a: &DynamicImage, b: &DynamicImage) -> f64 {
     total as f64 / a.len() as f64
 }
 
-/// Returns a picture that compresses like a photograph.
+/// Returns an image that compresses like a photograph.
 pub fn photo(width: u32, height: u32) -> DynamicImage {
     let wave = |n: f64| (127.0 + 120.0 * n.sin()) as u8;
     let mut noise = 1_u32;

@@ -1,4 +1,4 @@
-//! Arbitrary bytes: nothing panics, no incomplete picture is accepted, and every accepted picture is valid.
+//! Arbitrary bytes: nothing panics, incomplete images are rejected, and every accepted image is valid.
 
 use proptest::prelude::*;
 
@@ -10,7 +10,7 @@ fn is_whole(part: &[u8], whole: &[u8]) -> bool {
 }
 
 #[test]
-fn a_truncated_picture_is_rejected() {
+fn a_truncated_image_is_rejected() {
     for (name, whole) in corpus().into_iter().chain(large()) {
         let step = if cfg!(debug_assertions) { 1 + whole.len() / 400 } else { 1 };
         for end in (0..whole.len()).step_by(step).chain(whole.len().saturating_sub(40)..whole.len()) {
@@ -18,8 +18,8 @@ fn a_truncated_picture_is_rejected() {
             if is_whole(&part, &whole) {
                 continue;
             }
-            let refused = examine(part, &LIMITS);
-            assert!(matches!(refused, Err(Refusal::Unsupported(_))), "{name} cut after {end} bytes is taken");
+            let result = examine(part, &LIMITS);
+            assert!(matches!(result, Err(Refusal::Unsupported(_))), "{name} cut after {end} bytes is accepted");
         }
     }
 }
@@ -30,20 +30,20 @@ fn a_jpeg_with_missing_scan_data_is_rejected() {
     let jpegs =
         corpus().into_iter().chain(large()).filter(|(name, _)| name.ends_with(".jpg") && name != "one-pixel.jpg");
     for (name, whole) in jpegs {
-        // Omitting whole scans leaves a valid, coarser picture; therefore only the last scan is cut.
+        // Without its last scans, a JPEG is a valid, coarser image. So only the last scan is cut.
         let data = whole.windows(2).rposition(|pair| pair == b"\xff\xda").unwrap() + 14;
         let step = 7 + whole.len() / 400;
         for end in (data..whole.len() - 3).step_by(step) {
             let ended = [&whole[..end], b"\xff\xd9"].concat();
-            let refused = examine(ended.into(), &LIMITS);
-            assert!(refused.is_err(), "{name} ended after {end} of {} bytes", whole.len());
+            let result = examine(ended.into(), &LIMITS);
+            assert!(result.is_err(), "{name} ended after {end} of {} bytes", whole.len());
         }
     }
 }
 
 /// Checks that the result is accepted again and matches its description.
 fn is_sound(picture: &Picture) {
-    let again = examine(picture.bytes.clone(), &LIMITS).expect("it is taken again");
+    let again = examine(picture.bytes.clone(), &LIMITS).expect("it is accepted again");
     assert_eq!((again.width, again.height, again.kind), (picture.width, picture.height, picture.kind));
     assert_eq!(again.bytes, picture.bytes);
     assert_eq!(opened(&picture.bytes).dimensions(), (picture.width, picture.height));
@@ -68,7 +68,7 @@ proptest! {
     }
 
     #[test]
-    fn a_picture_with_changed_bytes_is_rejected_or_valid(
+    fn an_image_with_changed_bytes_is_rejected_or_valid(
         whole in any_corpus_file(),
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
     ) {
@@ -120,9 +120,9 @@ proptest! {
         picture.write_with_encoder(encoder).unwrap();
         let files = [jpeg.into(), encoded(&picture, ImageFormat::Png), encoded(&picture, ImageFormat::WebP)];
         for bytes in files {
-            let taken = examine(bytes, &LIMITS).unwrap();
-            prop_assert_eq!((taken.width, taken.height), (width, height));
-            is_sound(&taken);
+            let accepted = examine(bytes, &LIMITS).unwrap();
+            prop_assert_eq!((accepted.width, accepted.height), (width, height));
+            is_sound(&accepted);
         }
     }
 }

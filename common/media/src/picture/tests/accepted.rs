@@ -1,14 +1,14 @@
-//! Valid pictures: accepted, upright, without metadata, and with unchanged pixels.
+//! Valid images: they are accepted and rotated, lose their metadata, and keep their pixels.
 
 use image::imageops;
 
 use super::*;
 
 #[test]
-fn pictures_of_other_encoders_are_accepted() {
+fn images_of_other_encoders_are_accepted() {
     for (name, bytes) in corpus() {
         let original = opened(&bytes);
-        let picture = taken(&name);
+        let picture = accept(&name);
         let kind = if name == "turned-6.webp" { ImageType::Jpeg } else { kind_of(&name) };
         assert_eq!(picture.kind, kind, "{name}");
         let turned = name.starts_with("turned");
@@ -34,7 +34,7 @@ fn pictures_of_other_encoders_are_accepted() {
 #[test]
 fn output_is_accepted_again_and_has_no_location() {
     for (name, _) in corpus() {
-        let first = taken(&name);
+        let first = accept(&name);
         for secret in [&b"secret-place"[..], b"Exif", b"eXIf", b"EXIF", b"http://ns.adobe.com", b"XMP"] {
             assert!(!has(&first.bytes, secret), "{name} has {}", String::from_utf8_lossy(secret));
             assert!(!has(&first.thumbnail, secret), "{name}'s thumbnail has {}", String::from_utf8_lossy(secret));
@@ -46,9 +46,9 @@ fn output_is_accepted_again_and_has_no_location() {
 }
 
 #[test]
-fn the_colour_profile_is_preserved_in_the_thumbnail() {
+fn the_color_profile_is_preserved_in_the_thumbnail() {
     for name in ["rgb.png", "baseline-444-optimised-icc.jpg", "turned-6.webp"] {
-        let picture = taken(name);
+        let picture = accept(name);
         for bytes in [&picture.bytes, &picture.thumbnail] {
             let kind = image::guess_format(bytes).unwrap();
             let mut decoder = image::ImageReader::with_format(Cursor::new(bytes), kind).into_decoder().unwrap();
@@ -82,7 +82,7 @@ pub fn turned(jpeg: &[u8]) -> Bytes {
 #[test]
 fn all_eight_orientations_are_rotated_upright() {
     let upright = photo(40, 24);
-    // What a camera stores for each orientation number.
+    // The image that a camera stores for each number of an orientation.
     let stored = [
         upright.clone(),
         imageops::flip_horizontal(&upright).into(),
@@ -115,7 +115,7 @@ fn broken_exif_is_treated_as_upright() {
 }
 
 #[test]
-fn a_picture_without_metadata_is_unchanged() {
+fn an_image_without_metadata_is_unchanged() {
     for (format, kind) in [(ImageFormat::Png, "png"), (ImageFormat::Gif, "gif"), (ImageFormat::WebP, "webp")] {
         let bytes = encoded(&photo(9, 7).to_rgba8().into(), format);
         assert_eq!(examine(bytes.clone(), &LIMITS).unwrap().bytes, bytes, "{kind}");
@@ -125,12 +125,13 @@ fn a_picture_without_metadata_is_unchanged() {
 #[test]
 fn data_appended_by_phones_is_removed() {
     let jpeg = encoded(&photo(40, 24), ImageFormat::Jpeg);
-    let film = b"\0\0\0\x18ftypmp42\0\0\0\0isommp42secret-place".to_vec();
+    let video = b"\0\0\0\x18ftypmp42\0\0\0\0isommp42secret-place".to_vec();
     let second = jpeg.to_vec();
     let samsung = b"secret-place\x01\x02SEFHxxxx\x10\0\0\0SEFT".to_vec();
     let zeros = vec![0; 99];
     let padded = [&zeros[..], &jpeg].concat();
-    for (name, end) in [("film", film), ("second", second), ("samsung", samsung), ("zeros", zeros), ("padded", padded)]
+    for (name, end) in
+        [("video", video), ("second", second), ("samsung", samsung), ("zeros", zeros), ("padded", padded)]
     {
         let whole: Bytes = [&jpeg[..], &end].concat().into();
         assert_eq!(examine(whole, &LIMITS).unwrap().bytes, jpeg, "{name}");
@@ -138,9 +139,9 @@ fn data_appended_by_phones_is_removed() {
 }
 
 #[test]
-fn oddities_of_real_files_are_tolerated() {
+fn oddities_of_real_files_are_accepted() {
     let jpeg = file("baseline-420.jpg");
-    let clean = taken("baseline-420.jpg").bytes;
+    let clean = accept("baseline-420.jpg").bytes;
     // Fill bytes before a marker, no JFIF, and zeros between segments.
     let filled = [&jpeg[..2], b"\xff\xff\xff", &jpeg[2..]].concat();
     assert_eq!(examine(filled.into(), &LIMITS).unwrap().bytes, clean);
@@ -149,7 +150,7 @@ fn oddities_of_real_files_are_tolerated() {
     let plain: Bytes = [&jpeg[..2], &jpeg[20..]].concat().into();
     assert_eq!(examine(plain.clone(), &LIMITS).unwrap().bytes, plain);
     let padded = [&file("rgb.png")[..], b"\r\n\0"].concat();
-    assert_eq!(examine(padded.into(), &LIMITS).unwrap().bytes, taken("rgb.png").bytes);
+    assert_eq!(examine(padded.into(), &LIMITS).unwrap().bytes, accept("rgb.png").bytes);
 }
 
 #[test]
@@ -164,7 +165,7 @@ fn thumbnails_are_small_and_keep_the_aspect_ratio() {
 
 #[test]
 fn transparent_thumbnails_have_no_dark_fringe() {
-    // White, half of it transparent black: all visible pixels of the thumbnail must be white.
+    // One half is white, the other one transparent black. All visible pixels of the thumbnail must be white.
     let picture = image::RgbaImage::from_fn(801, 10, |x, _| {
         if x < 400 { image::Rgba([255, 255, 255, 255]) } else { image::Rgba([0, 0, 0, 0]) }
     });

@@ -1,4 +1,4 @@
-//! Pooled connections: how many, how long, and what happens if they break meanwhile.
+//! Pooled connections: their number, their age, and what happens if they are closed.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -8,12 +8,12 @@ use super::*;
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
-/// Responds to each request with `answer` until the client closes the connection.
-async fn answer_each(mut stream: TcpStream, answer: &[u8]) {
-    while !read_request(&mut stream).await.is_empty() && stream.write_all(answer).await.is_ok() {}
+/// Responds to each request with `response` until the client closes the connection.
+async fn respond_to_each(mut stream: TcpStream, response: &[u8]) {
+    while !read_request(&mut stream).await.is_empty() && stream.write_all(response).await.is_ok() {}
 }
 
-/// The server closes each connection after one response without announcing it: the client opens a new one silently.
+/// If the server closes each connection after one response without announcing it, the client opens a new one.
 #[tokio::test]
 async fn a_closed_pooled_connection_is_replaced() {
     let (closed, mut closed_rx) = tokio::sync::mpsc::unbounded_channel();
@@ -35,19 +35,20 @@ async fn a_closed_pooled_connection_is_replaced() {
     }
 }
 
-/// A pooled connection breaks while a request is in flight: the request is not sent again, because it may have arrived.
+/// If a pooled connection breaks while a request is in flight, the request is not sent again, because it may have
+/// arrived.
 #[tokio::test]
 async fn a_written_request_is_never_retried() {
-    for answered in [0, 1, 3] {
-        let taken = Arc::new(AtomicUsize::new(0));
-        let count = taken.clone();
+    for response_count in [0, 1, 3] {
+        let received = Arc::new(AtomicUsize::new(0));
+        let count = received.clone();
         let server = TestServer::run(move |mut stream| {
             let count = count.clone();
             async move {
-                for number in 0..=answered {
+                for number in 0..=response_count {
                     read_request(&mut stream).await;
                     count.fetch_add(1, Ordering::SeqCst);
-                    if number < answered {
+                    if number < response_count {
                         stream.write_all(OK).await.unwrap();
                     }
                 }
@@ -55,33 +56,33 @@ async fn a_written_request_is_never_retried() {
         })
         .await;
         let client = client(LONG, 1024);
-        for _ in 0..answered {
+        for _ in 0..response_count {
             assert_eq!(post(&client, &server.url()).await.unwrap().body, "ok");
         }
         let error = post(&client, &server.url()).await.unwrap_err();
         assert!(matches!(error, HttpError::Broken) && error.may_have_arrived(), "{error:?}");
-        assert_eq!((taken.load(Ordering::SeqCst), server.connections()), (answered + 1, 1));
+        assert_eq!((received.load(Ordering::SeqCst), server.connections()), (response_count + 1, 1));
     }
 }
 
-/// The rest of a body that was cut, or of one that should not be there, is never read as the next response.
+/// The rest of a truncated body, or a body that should not exist, is never read as the next response.
 #[tokio::test]
 async fn responses_are_never_mixed_up() {
     let forged = "HTTP/1.1 500 Forged\r\nContent-Length: 0\r\n\r\n";
     let cases = [
-        // Longer than the cap.
+        // Longer than the limit.
         format!("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n{}", forged.repeat(100_000 / forged.len())),
         format!("HTTP/1.1 204 No Content\r\nContent-Length: {}\r\n\r\n{forged}", forged.len()),
         format!("HTTP/1.1 304 Not Modified\r\nContent-Length: {}\r\n\r\n{forged}", forged.len()),
         format!("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok{forged}"),
         format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n{forged}"),
     ];
-    for answer in cases {
+    for response in cases {
         let served = Arc::new(AtomicUsize::new(0));
         let server = TestServer::run(move |stream| {
             let first = served.fetch_add(1, Ordering::SeqCst) == 0;
-            let answer = if first { answer.clone().into_bytes() } else { OK.to_vec() };
-            async move { answer_each(stream, &answer).await }
+            let response = if first { response.clone().into_bytes() } else { OK.to_vec() };
+            async move { respond_to_each(stream, &response).await }
         })
         .await;
         let client = client(LONG, 1024);
@@ -101,7 +102,7 @@ async fn counting() -> (TestServer, Arc<AtomicUsize>) {
         let count = count.clone();
         count.fetch_add(1, Ordering::SeqCst);
         async move {
-            answer_each(stream, OK).await;
+            respond_to_each(stream, OK).await;
             count.fetch_sub(1, Ordering::SeqCst);
         }
     })
