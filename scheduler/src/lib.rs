@@ -99,7 +99,12 @@ pub const TASKS: &[Task] = &[
 
 /// Runs the scheduler of a process until it stops.
 pub async fn serve(process: &Process) -> std::result::Result<(), StartError> {
-    tracing::info!("scheduler started");
+    // `crier` runs several roles, and reports that it is ready by itself.
+    if process.config.role.is_separate() {
+        tracing::info!(tasks = TASKS.len(), ops_addr = %process.config.http.ops_addr, "scheduler started");
+    } else {
+        tracing::debug!(tasks = TASKS.len(), "scheduler started");
+    }
     let scheduler = Scheduler {
         plans: Arc::new(process.config.plans.clone()),
         figures: process.config.platforms_config().with_figures(),
@@ -129,6 +134,7 @@ impl Scheduler {
     pub async fn run(self, stop: CancellationToken) {
         let mut tasks = JoinSet::new();
         for task in TASKS {
+            tracing::debug!(task = task.name, cron = task.cron, "scheduling a task");
             let (scheduler, ticks, stopped) = (self.clone(), task.ticks(), stop.clone());
             let run = move || scheduler.clone().run_until_tick(task, ticks.clone(), stopped.clone()).boxed();
             tasks.spawn(run_at_ticks(task.name, task.ticks(), Arc::new(run), stop.clone()));

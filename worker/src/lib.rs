@@ -59,7 +59,13 @@ pub async fn serve(process: &Process) -> Result<(), StartError> {
     let opener = process.clone();
     heartbeat::start(engine.clone(), move || opener.store_for_thread(), beating.clone())
         .map_err(|error| StartError::Io { what: "the heartbeat's thread".into(), error })?;
-    tracing::info!(worker = engine.worker(), slots, "worker started");
+    let (worker, kinds) = (engine.worker(), config.worker.kinds.len());
+    // `crier` runs several roles, and reports that it is ready by itself.
+    if config.role.is_separate() {
+        tracing::info!(worker, kinds, slots, ops_addr = %config.http.ops_addr, "worker started");
+    } else {
+        tracing::debug!(worker, kinds, slots, "worker started");
+    }
     run(engine, process.transport.clone(), concurrency, config.worker.drain, process.stop.clone()).await;
     beating.cancel();
     Ok(())
@@ -91,6 +97,7 @@ pub async fn run(
             let engine = runner.clone();
             Box::pin(async move { engine.run_until_slot_free(id).await })
         });
+        tracing::debug!(%kind, concurrency = concurrency.of(kind), "listening for jobs");
         workers.spawn(transport.listen(kind, concurrency.of(kind), handler, stop_listening.clone()));
     }
     tokio::select! { () = stop.cancelled() => {}, () = count_workers(&engine, &*transport) => {} }

@@ -71,12 +71,17 @@ impl Pusher {
 
     /// Runs until the notifier is dropped.
     pub async fn run(mut self) {
-        let (mut pauses, mut repeat) = (reconnect_pauses(), Repeat::default());
+        let (mut pauses, mut repeat, mut has_failed) = (reconnect_pauses(), Repeat::default(), false);
         let server = self.queues.client.get_connection_info().addr().to_string();
         loop {
             match self.queues.connect().await {
                 Ok(connection) => {
-                    tracing::info!("connected to the queue (Redis)");
+                    // The end of a failure that was logged.
+                    if has_failed {
+                        tracing::info!("connected to the queue (Redis)");
+                    } else {
+                        tracing::debug!("connected to the queue (Redis)");
+                    }
                     self.up.store(true, Ordering::Relaxed);
                     pauses.reset();
                     let error = self.push_until_failure(connection).await;
@@ -97,7 +102,8 @@ impl Pusher {
                 }
                 Err(_) => {}
             }
-            // Ids that arrive meanwhile are dropped: the dispatcher notifies again once Redis is back.
+            has_failed = true;
+            // Ids that arrive meanwhile are dropped: the dispatcher notifies again once Redis is reachable.
             for (kind, ids) in self.pending.drain() {
                 self.unpushed.subtract(kind, ids.len());
             }
