@@ -28,7 +28,7 @@ use jobs::{Deps, Registry};
 
 /// How long releasing aborted jobs may take after the drain timeout.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How often the workers are counted: each pauses for the batches of the others.
+/// The interval at which the workers are counted. The number determines the pauses between batches.
 const COUNT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Runs the worker of a process until it stops.
@@ -55,9 +55,9 @@ pub async fn serve(process: &Process) -> Result<(), StartError> {
     let slots = config.worker.kinds.iter().map(|kind| concurrency.of(*kind)).sum();
     let engine = Engine::new(process.store.clone(), registry);
     metrics::worker_slots(0, slots);
-    let beating = CancellationToken::new();
+    let stop_heartbeat = CancellationToken::new();
     let opener = process.clone();
-    heartbeat::start(engine.clone(), move || opener.store_for_thread(), beating.clone())
+    heartbeat::start(engine.clone(), move || opener.store_for_thread(), stop_heartbeat.clone())
         .map_err(|error| StartError::Io { what: "the heartbeat's thread".into(), error })?;
     let (worker, kinds) = (engine.worker(), config.worker.kinds.len());
     // `crier` runs several roles, and reports that it is ready by itself.
@@ -67,11 +67,11 @@ pub async fn serve(process: &Process) -> Result<(), StartError> {
         tracing::debug!(worker, kinds, slots, "worker started");
     }
     run(engine, process.transport.clone(), concurrency, config.worker.drain, process.stop.clone()).await;
-    beating.cancel();
+    stop_heartbeat.cancel();
     Ok(())
 }
 
-/// Counts the workers beside this one, for ever.
+/// Keeps the engine's number of worker processes up to date.
 async fn count_workers(engine: &Engine, transport: &dyn Transport) {
     loop {
         if let Some(count) = transport.listening_processes().await {
@@ -81,7 +81,7 @@ async fn count_workers(engine: &Engine, transport: &dyn Transport) {
     }
 }
 
-/// Runs jobs until `stop`; then claims no more, waits at most `drain` for running jobs, and releases the rest.
+/// Runs jobs until `stop`. Then it claims no more jobs, waits at most `drain` for running jobs, and aborts the rest.
 pub async fn run(
     engine: Engine,
     transport: Arc<dyn Transport>,

@@ -16,7 +16,7 @@ use crier_store::analytics::DayOfPosts;
 use crier_store::report_deliveries::DeliveryNames;
 use crier_store::{Conn, Result, report_figures};
 
-use super::period::ExportScope;
+use super::scope::ExportScope;
 use super::tables::{self, MAX_TEXT, count, text};
 use super::totals::{AccountFollowers, PeriodTotals, SummaryRow};
 use crate::report_mail::Headline;

@@ -6,7 +6,7 @@ use crier_reports::columns::{self, columns};
 use crier_reports::{Cell, Table};
 use crier_store::report_figures::PublishedPost;
 
-use super::period::ExportScope;
+use super::scope::ExportScope;
 
 /// Maximum length of a cell's text, in characters.
 pub const MAX_TEXT: usize = 500;

@@ -8,7 +8,7 @@ use crier_domain::{catalogue, report_naming as naming};
 use crier_store::analytics::{self, DayOfPosts};
 use crier_store::{Conn, PageRequest, Result, accounts};
 
-use super::period::ExportScope;
+use super::scope::ExportScope;
 use crate::report_mail::Headline;
 
 /// How many accounts are shown, the newest.
