@@ -1,5 +1,5 @@
-//! Emails that Crier sends to its users on its own initiative. The transaction that causes a notice adds it to the outbox.
-//! Without a configured mail server there are no notices.
+//! Emails that Crier sends to its users on its own initiative. The transaction that causes a notice adds it to the
+//! outbox. Without a configured mail server there are no notices.
 //!
 //! **To add one:** a function here, its text in `worker/templates/`, and a test of the email that arrives. User content
 //! goes only into the body, each value on one line ([`one_line`]).

@@ -113,8 +113,8 @@ fn work(
     Box::pin(worker.run())
 }
 
-/// An apalis backend over a channel. It acknowledges and stores nothing: the claim in the database decides whether there
-/// is work for an id.
+/// An apalis backend over a channel. It acknowledges and stores nothing: the claim in the database decides whether
+/// there is work for an id.
 struct ChannelBackend(mpsc::Receiver<i64>);
 
 impl Backend for ChannelBackend {

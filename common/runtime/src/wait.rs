@@ -14,8 +14,8 @@ use super::{ProcessRole, StartError};
 /// The pauses between attempts to reach the database.
 const RETRIES: ExponentialBuilder = backoff::exponential(Duration::from_millis(100), Duration::from_secs(1));
 
-/// Waits for a current schema. `crier` migrates it itself; the separate processes wait for `crier migrate`. What waiting
-/// does not change ends it at once: a wrong password, a database that does not exist.
+/// Waits for a current schema. `crier` migrates it itself; the separate processes wait for `crier migrate`. What
+/// waiting does not change ends it at once: a wrong password, a database that does not exist.
 pub(super) async fn for_schema(config: &Config, store: &Store, stop: &CancellationToken) -> Result<(), StartError> {
     let (mut pauses, mut repeat) = (Pauses::new(RETRIES), Repeat::default());
     loop {

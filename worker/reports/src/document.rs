@@ -55,8 +55,8 @@ pub struct Widget {
 /// How a widget is drawn where the format can draw.
 #[derive(Clone, Debug, PartialEq)]
 pub enum View {
-    /// Large figures side by side. The table has the columns `metric` (text), `value` (count), `previous` (count: of the
-    /// period of the same length before) and `change` (percent), one row for each figure.
+    /// Large figures side by side. The table has the columns `metric` (text), `value` (count), `previous` (count: of
+    /// the period of the same length before) and `change` (percent), one row for each figure.
     Figures,
     /// A chart, and its values as a table below or beside it.
     Chart(Chart),

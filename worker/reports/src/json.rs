@@ -26,10 +26,10 @@
 //!
 //! Both days of the period are included. Days and times, `created_at` too, are in `timezone`. A column's `type` is
 //! `text`, `count` (an integer), `percent` (a number: 12.5 is 12.5 %), `date` (`2026-10-01`), `time`
-//! (`2026-10-01T09:30:00`) or `link` (an address, `http` or `https`); every row has all keys of its columns, and a value
-//! that is not known is `null`. Sums are left out: a reader can compute them. `version` changes only when a reader of
-//! this shape would no longer understand a file; new members may appear without it. Characters that force a direction
-//! are escaped (`\u202e`), so that a file can be read by eye; a parser returns them.
+//! (`2026-10-01T09:30:00`) or `link` (an address, `http` or `https`); every row has all keys of its columns, and a
+//! value that is not known is `null`. Sums are left out: a reader can compute them. `version` changes only when a
+//! reader of this shape would no longer understand a file; new members may appear without it. Characters that force a
+//! direction are escaped (`\u202e`), so that a file can be read by eye; a parser returns them.
 
 use std::io::{self, BufWriter, Write};
 

@@ -44,8 +44,8 @@ use successors::LaneSuccessors;
 use workspace_limiter::WorkspaceLimiter;
 use workspace_runs::WorkspaceRuns;
 
-/// The maximum number of batches of claims that run concurrently. Jobs that arrive meanwhile enlarge the next batch: one
-/// large transaction costs the database less than several small concurrent ones.
+/// The maximum number of batches of claims that run concurrently. Jobs that arrive meanwhile enlarge the next batch:
+/// one large transaction costs the database less than several small concurrent ones.
 const CLAIM_CONCURRENCY: usize = 1;
 /// The same for settles: one batch is in its transaction while the other one wakes jobs that wait for lanes.
 const SETTLE_CONCURRENCY: usize = 2;

@@ -1,5 +1,5 @@
-//! Successors: waiting jobs that are claimed when a place in their lane becomes free, either after a settle or by a claim
-//! that has just found the lane full.
+//! Successors: waiting jobs that are claimed when a place in their lane becomes free, either after a settle or by a
+//! claim that has just found the lane full.
 
 use std::sync::{Mutex, PoisonError, Weak};
 

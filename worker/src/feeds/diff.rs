@@ -10,10 +10,10 @@ use crier_store::articles::{ArticleRow, Changes};
 /// Compares the parsed articles, in the order of the feed, with the stored ones. Returns the changes to write, and the
 /// number of articles afterwards.
 ///
-/// An article is identified by its guid, and in a feed that repeats guids by its URL as well ([`Identities`]); the first of
-/// duplicates counts. An article without a date, or with a future
-/// one, counts as published when it was first seen. Feeds list the newest first, so only the first 200 undated articles
-/// are used. (The others would seem newer at each fetch than those stored at the last.)
+/// An article is identified by its guid, and in a feed that repeats guids by its URL as well ([`Identities`]); the
+/// first of duplicates counts. An article without a date, or with a future one, counts as published when it was first
+/// seen. Feeds list the newest first, so only the first 200 undated articles are used. (The others would seem newer at
+/// each fetch than those stored at the last.)
 pub fn compare(known: &[KnownArticle], found: Vec<FoundArticle>, now: DateTime<Utc>) -> (Changes, usize) {
     let identities = Identities::new(known, &found);
     let (mut seen, mut fresh, mut changed) = (HashSet::new(), Vec::new(), HashMap::new());
@@ -70,8 +70,8 @@ pub fn compare(known: &[KnownArticle], found: Vec<FoundArticle>, now: DateTime<U
     (Changes { insert, update, delete }, all.len())
 }
 
-/// Tells articles apart. Some feeds give several articles the same guid: those have different URLs, and are stored with a
-/// hash of both. None of them keeps the guid for itself, since each new article of a feed would take it from the one
+/// Tells articles apart. Some feeds give several articles the same guid: those have different URLs, and are stored with
+/// a hash of both. None of them keeps the guid for itself, since each new article of a feed would take it from the one
 /// before.
 struct Identities<'a> {
     stored: HashMap<&'a str, &'a KnownArticle>,
@@ -90,8 +90,8 @@ impl<'a> Identities<'a> {
         Self { stored: known.iter().map(|k| (k.guid.as_str(), k)).collect(), repeated }
     }
 
-    /// Returns the guid with which an article is stored, and the stored article. A guid may be repeated in one document and
-    /// not in the next: an article that was stored with its guid alone keeps it, and is recognized by its URL.
+    /// Returns the guid with which an article is stored, and the stored article. A guid may be repeated in one document
+    /// and not in the next: an article that was stored with its guid alone keeps it, and is recognized by its URL.
     fn of(&self, article: &FoundArticle) -> (String, Option<&'a KnownArticle>) {
         let FoundArticle { guid, url, .. } = article;
         let hash = hash_of(guid, url.as_deref());

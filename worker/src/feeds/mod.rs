@@ -7,7 +7,8 @@
 //! ```
 //! All input here is untrusted. Therefore each step takes time and memory linear to its input, which is bounded (5 MiB
 //! of a document, 32 KiB of an article's text), checks a deadline regularly, and follows no references: only XML's five
-//! predefined entities are resolved, and nothing is loaded. All HTML that is shown to users has passed through [`crier_html`].
+//! predefined entities are resolved, and nothing is loaded. All HTML that is shown to users has passed through
+//! [`crier_html`].
 //!
 //! **To add a format:** a file here that makes a [`Parsed`] of it, its place in [`parse`], and documents of it in
 //! `tests/feeds/corpus`.

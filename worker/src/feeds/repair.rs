@@ -1,12 +1,12 @@
 //! Repairs common errors in untrusted XML and rejects malicious input before it reaches the parser. One pass from left
 //! to right.
 //!
-//! Repaired: a bare `&` or `<`, references to characters that do not exist, unescaped markup in the texts of RSS, elements
-//! of Atom in RSS ([`super::atom_in_rss`]), namespaces and versions that the parser does not know by their names in old feeds, URLs for which it would reject
-//! the whole feed. Removed: comments, processing instructions and the DOCTYPE with all its definitions, so that there
-//! is no entity to expand. Rejected: more elements or deeper nesting than in any real feed (the parser recurses for
-//! some), tags with more attributes. These limits bound all comparisons between elements or attributes, here and in the
-//! parser.
+//! Repaired: a bare `&` or `<`, references to characters that do not exist, unescaped markup in the texts of RSS,
+//! elements of Atom in RSS ([`super::atom_in_rss`]), namespaces and versions that the parser does not know by their
+//! names in old feeds, URLs for which it would reject the whole feed. Removed: comments, processing instructions and
+//! the DOCTYPE with all its definitions, so that there is no entity to expand. Rejected: more elements or deeper
+//! nesting than in any real feed (the parser recurses for some), tags with more attributes. These limits bound all
+//! comparisons between elements or attributes, here and in the parser.
 //!
 //! quick-xml, which the parser uses, does not replace this: with all its leniency it reads 5 of the 58 XML documents of
 //! the corpus differently (bare `<`, unescaped markup, truncated and overlapping elements). A reader of our own on it

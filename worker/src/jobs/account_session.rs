@@ -4,8 +4,8 @@
 //! expired at the same moment, would be rejected and the account marked as expired. So a refresh holds a lease in the
 //! account's row, and later runs find new tokens there.
 //!
-//! If a user reconnects the account meanwhile, the user's credentials are kept: the result of refreshing the old ones is
-//! discarded, and the run continues with the new ones.
+//! If a user reconnects the account meanwhile, the user's credentials are kept: the result of refreshing the old ones
+//! is discarded, and the run continues with the new ones.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -117,7 +117,8 @@ impl AccountSession {
         }
     }
 
-    /// Takes the lease, or adopts credentials that were stored meanwhile. Fails if the account has expired or was deleted.
+    /// Takes the lease, or adopts credentials that were stored meanwhile. Fails if the account has expired or was
+    /// deleted.
     async fn acquire_lease(&mut self, rejection: &Failure) -> Result<Lease, RefreshError> {
         let mut tx = self.store.begin().await?;
         let acquired = accounts::begin_refresh(&mut tx, self.account.id, self.timeout).await?.is_some();

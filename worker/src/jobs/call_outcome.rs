@@ -1,7 +1,7 @@
 //! The outcome of a call that makes something public (a post, a reply), or of the query about an earlier call.
 //!
-//! Shared by the kinds whose calls cannot be undone. They differ in the texts for the user ([`CallAction`]), and in what
-//! they write.
+//! Shared by the kinds whose calls cannot be undone. They differ in the texts for the user ([`CallAction`]), and in
+//! what they write.
 
 use std::time::Duration;
 

@@ -1,8 +1,9 @@
 //! `collect_analytics`: collects the due metrics of one account and of its posts.
 //!
-//! Posts are requested in batches if the platform supports that. Collected metrics are stored even if a later call fails.
-//! The time of the account's next collection is stored with them: when the next of its posts is due, or the next day in
-//! the brand's time zone. If the platform limits the rate, the account's lane is paused and the rest is collected later.
+//! Posts are requested in batches if the platform supports that. Collected metrics are stored even if a later call
+//! fails. The time of the account's next collection is stored with them: when the next of its posts is due, or the next
+//! day in the brand's time zone. If the platform limits the rate, the account's lane is paused and the rest is
+//! collected later.
 
 use std::sync::Arc;
 
@@ -22,7 +23,8 @@ use super::account_session::{AccountSession, RefreshError};
 use super::{Deps, Job, RunResult};
 use crate::engine::Run;
 
-/// The maximum number of posts without an id that one run looks up, with one call each. TikTok allows 30 calls per minute.
+/// The maximum number of posts without an id that one run looks up, with one call each. TikTok allows 30 calls per
+/// minute.
 const MAX_LOOKUPS: usize = 20;
 /// The maximum age of a post whose id is looked up.
 const MAX_LOOKUP_AGE: TimeDelta = TimeDelta::days(7);

@@ -36,8 +36,8 @@ mod sync_inbox;
 
 pub use import_media::IMPORT_TIMEOUT;
 
-/// The handler of a job kind. `run` holds no transaction while it waits for external services; the [`RunResult`] that it
-/// returns writes the result.
+/// The handler of a job kind. `run` holds no transaction while it waits for external services; the [`RunResult`] that
+/// it returns writes the result.
 #[async_trait]
 pub trait Job: Send + Sync {
     /// Runs the job. An error is a database error: the job is retried.
@@ -53,21 +53,21 @@ pub trait Job: Send + Sync {
         Ok(outcomes)
     }
 
-    /// Settles runs in one statement, which is its own transaction: writes their results, and their jobs as done. Returns
-    /// `false`, and writes nothing, if these results need more statements. An error means the same, or that the
+    /// Settles runs in one statement, which is its own transaction: writes their results, and their jobs as done.
+    /// Returns `false`, and writes nothing, if these results need more statements. An error means the same, or that the
     /// connection was lost. In both cases the runs are settled in a transaction of several statements.
     async fn settle_at_once(&self, _store: &Store, _ends: &[FinishedRun]) -> Result<bool> {
         Ok(false)
     }
 
-    /// Whether a run may start without a slot when a place in its lane becomes free. Must be false if only the number of
-    /// slots bounds the memory of the runs.
+    /// Whether a run may start without a slot when a place in its lane becomes free. Must be false if only the number
+    /// of slots bounds the memory of the runs.
     fn may_start_without_slot(&self) -> bool {
         false
     }
 
-    /// The maximum number of results of this kind in one transaction. Larger for a kind whose [`Job::write_results`] uses a
-    /// few statements for all results.
+    /// The maximum number of results of this kind in one transaction. Larger for a kind whose [`Job::write_results`]
+    /// uses a few statements for all results.
     fn max_results_per_transaction(&self) -> usize {
         8
     }
@@ -110,7 +110,8 @@ pub trait RunResult: Send + Sync {
         None
     }
 
-    /// Returns the sort key of results that share a transaction. The same lock order in every worker prevents deadlocks.
+    /// Returns the sort key of results that share a transaction. The same lock order in every worker prevents
+    /// deadlocks.
     fn order(&self) -> i64 {
         0
     }

@@ -1,11 +1,11 @@
 //! `send_mail`: one attempt to send an email of the outbox.
 //!
 //! Emails are sent at least once: if a worker dies after the server accepted the email and before the job is settled,
-//! another worker sends it again. The Message-ID is stored with the email and is the same at every attempt, so that email
-//! programs show the email once.
+//! another worker sends it again. The Message-ID is stored with the email and is the same at every attempt, so that
+//! email programs show the email once.
 //!
-//! A deferred email is attempted eight times over a day, like a webhook. If the server rejects an email permanently, its
-//! job is dead immediately. Its row contains the reason, and an operator can run the job again.
+//! A deferred email is attempted eight times over a day, like a webhook. If the server rejects an email permanently,
+//! its job is dead immediately. Its row contains the reason, and an operator can run the job again.
 
 use std::sync::Arc;
 

@@ -29,8 +29,8 @@ const MAX_RETRY_AFTER: TimeDelta = TimeDelta::hours(24);
 const MIN_RETRY_AFTER: TimeDelta = TimeDelta::seconds(1);
 
 /// Returns when the next attempt is due after `attempts_made`, the last of which ended at `now`; `None` if no attempts
-/// are left. `retry_after` is the time from the `Retry-After` of a 429 or 503. Without it, `random` in `[0, 1)` sets the
-/// jitter.
+/// are left. `retry_after` is the time from the `Retry-After` of a 429 or 503. Without it, `random` in `[0, 1)` sets
+/// the jitter.
 pub fn next_attempt(
     attempts_made: u32,
     max_attempts: u32,

@@ -1,8 +1,8 @@
 //! The notifier over Redis: one apalis-redis storage per kind.
 //!
-//! Notifying never waits: ids go to the [`pusher`], which stores them and wakes the workers, and are dropped while Redis
-//! is unreachable. A [`listener`] runs an apalis worker, which fetches an id when it is woken and has a free place.
-//! A connection that breaks or hangs is re-established, with a backoff that grows to two seconds.
+//! Notifying never waits: ids go to the [`pusher`], which stores them and wakes the workers, and are dropped while
+//! Redis is unreachable. A [`listener`] runs an apalis worker, which fetches an id when it is woken and has a free
+//! place. A connection that breaks or hangs is re-established, with a backoff that grows to two seconds.
 //!
 //! apalis-redis is used for what the notifier needs: it stores the ids, hands each to one worker and returns those of a
 //! dead worker to the others. Its locks, events, results, schedules and retries are switched off or never used, because

@@ -167,7 +167,8 @@ impl Pusher {
         let mut waiting = storage::count(connection, std::slice::from_ref(&config)).await?.into_iter().sum();
         while !pending.is_empty() && waiting < CAPACITY {
             let count = pending.len().min(MAX_BATCH).min(CAPACITY - waiting);
-            // They stay pending until the push has succeeded: pushed twice, an id costs a claim; lost, it costs seconds.
+            // They stay pending until the push has succeeded: pushed twice, an id costs a claim; lost, it costs
+            // seconds.
             let ids = pending.iter().take(count).copied().collect();
             waiting = storage::push(connection, &config, &self.queues.channel(kind), ids).await?;
             pending.drain(..count);

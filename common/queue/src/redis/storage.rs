@@ -1,8 +1,8 @@
 //! The entries of a kind's apalis-redis storage: added in bulk, counted, and deleted by us, because apalis-redis keeps
 //! those of finished tasks for ever.
 //!
-//! A task is the id of a job. Its entries are: a member of the scheduled set or of the active list, then of its worker's
-//! in-flight set; a field of the data hash; a metadata hash.
+//! A task is the id of a job. Its entries are: a member of the scheduled set or of the active list, then of its
+//! worker's in-flight set; a field of the data hash; a metadata hash.
 
 use std::sync::{Mutex, PoisonError};
 

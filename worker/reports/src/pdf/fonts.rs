@@ -135,8 +135,8 @@ impl Catalogue {
     }
 }
 
-/// The fonts of one document. Their data are read when they are first used, and dropped with the last document that uses
-/// them: the Chinese, Japanese and Korean ones have 20 MB each.
+/// The fonts of one document. Their data are read when they are first used, and dropped with the last document that
+/// uses them: the Chinese, Japanese and Korean ones have 20 MB each.
 pub struct Fonts {
     pub catalogue: &'static Catalogue,
     loaded: Vec<OnceLock<Option<Font>>>,

@@ -4,8 +4,8 @@
 //! them. A text of a user or a platform is only ever a value of the template, never a part of its source.
 //!
 //! A long document is set in pieces of a bounded number of cells, because the typesetter's memory grows by 20 kB a
-//! cell. A table that is longer than a piece is divided where a page ends. The pages of all pieces become one file; the lines
-//! at their feet, which have the number of all pages, are set last.
+//! cell. A table that is longer than a piece is divided where a page ends. The pages of all pieces become one file; the
+//! lines at their feet, which have the number of all pages, are set last.
 //!
 //! The same document gives the same bytes on machines with the same fonts.
 

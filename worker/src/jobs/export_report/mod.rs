@@ -1,16 +1,16 @@
 //! `export_report`: creates the file of a report delivery, once, and adds its emails to the outbox.
 //!
-//! 1. *Begin*, a short transaction: checks that the delivery is still open and that this worker holds the lease. Sets the
-//!    delivery to `processing`.
+//! 1. *Begin*, a short transaction: checks that the delivery is still open and that this worker holds the lease. Sets
+//!    the delivery to `processing`.
 //! 2. *Read*, without a transaction: reads the stored data into a document of plain values (`builder.rs`).
 //! 3. *Render and store*, without a transaction: writes the file in memory, on a thread for blocking work and within a
 //!    memory budget, then reserves it in the workspace's quota and adds it to the storage.
-//! 4. *Settle*, in the transaction that settles the job: marks the file as stored, completes the delivery, and writes its
-//!    emails and its event.
+//! 4. *Settle*, in the transaction that settles the job: marks the file as stored, completes the delivery, and writes
+//!    its emails and its event.
 //!
 //! A run has no external effect, so it can be aborted at any point and repeated; it does not count as a call. If its
-//! process dies, it leaves at most a reserved file, which the sweep deletes. All emails are stored with their Message-ID
-//! before any of them is sent.
+//! process dies, it leaves at most a reserved file, which the sweep deletes. All emails are stored with their
+//! Message-ID before any of them is sent.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -49,7 +49,8 @@ mod totals;
 /// The memory budget, in bytes, for all files while they are written. Separate from the budget for images, so that many
 /// reports of one tenant do not delay the uploads of the others.
 const MEMORY: u64 = 256 << 20;
-/// The memory of a file without rows, and per row of its tables, in bytes. Includes the document (`crier bench reports`).
+/// The memory of a file without rows, and per row of its tables, in bytes. Includes the document
+/// (`crier bench reports`).
 const BASE_MEMORY: u64 = 16 << 20;
 const ROW_MEMORY: u64 = 6 << 10;
 /// The same for a PDF, whose pages stay in memory until it is written.
@@ -141,7 +142,8 @@ impl ExportReport {
         Ok(Some((built, permit)))
     }
 
-    /// Writes the document in memory. The memory permit is released with the document, because the file is much smaller.
+    /// Writes the document in memory. The memory permit is released with the document, because the file is much
+    /// smaller.
     async fn render(
         &self,
         document: Document,

@@ -81,8 +81,8 @@ impl ExportRunResult {
         Ok(Outcome::Done)
     }
 
-    /// Retries or fails the export. A rejection is an expected result: the job is done. After an internal error the job is
-    /// dead, so that an operator sees it and can run it again.
+    /// Retries or fails the export. A rejection is an expected result: the job is done. After an internal error the job
+    /// is dead, so that an operator sees it and can run it again.
     async fn fail(
         &self,
         tx: &mut Tx,

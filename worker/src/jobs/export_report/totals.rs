@@ -1,4 +1,5 @@
-//! What several widgets of a report show: the figures of the period and of the one before, and each account's followers.
+//! What several widgets of a report show: the figures of the period and of the one before, and each account's
+//! followers.
 
 use std::collections::HashMap;
 

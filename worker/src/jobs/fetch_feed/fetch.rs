@@ -1,11 +1,11 @@
 //! Fetches and parses a feed.
 //!
-//! One deadline covers all requests and the parsing. Redirects are followed; the guard checks each URL before the request
-//! (and its host at the DNS lookup of that connection). The next fetch starts at the feed's own URL again, even after
-//! permanent redirects, so that a URL that was redirected temporarily works again. Conditional headers (`If-None-Match`,
-//! `If-Modified-Since`) are sent only to the URL that returned their values. If the URL returns a web page, the page is
-//! searched for a feed link, unless the feed was found before: a site that temporarily shows a page (to sign in, or for
-//! maintenance) must not lead to another feed.
+//! One deadline covers all requests and the parsing. Redirects are followed; the guard checks each URL before the
+//! request (and its host at the DNS lookup of that connection). The next fetch starts at the feed's own URL again, even
+//! after permanent redirects, so that a URL that was redirected temporarily works again. Conditional headers
+//! (`If-None-Match`, `If-Modified-Since`) are sent only to the URL that returned their values. If the URL returns a web
+//! page, the page is searched for a feed link, unless the feed was found before: a site that temporarily shows a page
+//! (to sign in, or for maintenance) must not lead to another feed.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

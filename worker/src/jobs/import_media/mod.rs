@@ -2,12 +2,13 @@
 //!
 //! 1. *Begin*, a short transaction: checks that the import is still open and that this worker holds the lease. Sets the
 //!    import to `processing`.
-//! 2. *Ingest*, without a transaction: downloads into a spool, checks the file, and adds it to the storage ([`Library`]).
+//! 2. *Ingest*, without a transaction: downloads into a spool, checks the file, and adds it to the storage
+//!    ([`Library`]).
 //! 3. *Settle*, in the transaction that settles the job: writes the asset and `completed`, or the error; and the event.
 //!
 //! A run has no external effect, so it can be aborted at any point and repeated; it does not count as a call. If its
-//! process dies, it leaves a reserved file without an asset. The next run reuses the file, because the bytes are the same;
-//! if there is no next run, the sweep deletes it.
+//! process dies, it leaves a reserved file without an asset. The next run reuses the file, because the bytes are the
+//! same; if there is no next run, the sweep deletes it.
 
 use std::sync::Arc;
 use std::time::Duration;

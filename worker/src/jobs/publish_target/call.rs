@@ -12,8 +12,8 @@ use super::{ACTION, Prepared, PublishTarget, Step, Stop};
 use crate::engine::Run;
 
 impl PublishTarget {
-    /// Queries the platform for the outcome of the earlier call. Stops unless that call did not and will not publish the
-    /// post, and the post should still be published.
+    /// Queries the platform for the outcome of the earlier call. Stops unless that call did not and will not publish
+    /// the post, and the post should still be published.
     pub(super) async fn reconcile(&self, run: &Run, p: &mut Prepared) -> Step<()> {
         let stop = |p: &Prepared, outcome| Err(Stop::Ended(self.result(p, outcome)));
         if !p.session.connector.can_reconcile() {
@@ -115,15 +115,15 @@ impl PublishTarget {
                 }
                 Err(error) => return Err(self.fail(p, error)),
             }
-            // The deadline of the next call counts from its own start. For the daily cap, both calls count as one because
-            // the first was rejected.
+            // The deadline of the next call counts from its own start. For the daily cap, both calls count as one
+            // because the first was rejected.
             self.store_call_marker(run, p, false).await?;
         }
     }
 
-    /// Publishes once, possibly with several requests, within one deadline from the stored start time. After the deadline,
-    /// another run may rely on the platform's response that there is no such post, so a process that was frozen before
-    /// the call must not call any more.
+    /// Publishes once, possibly with several requests, within one deadline from the stored start time. After the
+    /// deadline, another run may rely on the platform's response that there is no such post, so a process that was
+    /// frozen before the call must not call any more.
     async fn call(&self, run: &Run, p: &Prepared) -> Result<Published, CallError> {
         let now = self.store.now();
         let remaining =

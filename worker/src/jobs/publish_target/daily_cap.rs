@@ -1,9 +1,9 @@
 //! Daily caps: Crier starts no more calls on an account within 24 hours than its platform's cap allows.
 //!
 //! A post over the cap has not failed and uses up no attempt: its job is rescheduled to when the cap allows it, and its
-//! target contains the reason. Each of these jobs has its own due time. The account's lane is not paused, because replies
-//! and the inbox share that lane and have no cap. In addition, a job that waited in the lane for a day would fail as
-//! `missed`, whereas the wait for a due time does not count as lateness.
+//! target contains the reason. Each of these jobs has its own due time. The account's lane is not paused, because
+//! replies and the inbox share that lane and have no cap. In addition, a job that waited in the lane for a day would
+//! fail as `missed`, whereas the wait for a due time does not count as lateness.
 
 use async_trait::async_trait;
 use chrono::{DateTime, SecondsFormat, Utc};

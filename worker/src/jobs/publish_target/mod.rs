@@ -1,17 +1,18 @@
 //! `publish_target`: publishes one post on one account, at most once.
 //!
 //! 1. *Prepare*, one transaction under the post's lock, shared by runs that begin together: checks that the post should
-//!    still be published and that the account can be used, then stores the marker and the start time of the call. If the
-//!    platform has a daily cap, a call over it is postponed.
+//!    still be published and that the account can be used, then stores the marker and the start time of the call. If
+//!    the platform has a daily cap, a call over it is postponed.
 //! 2. *Reconcile.* If the outcome of an earlier call is unknown (its process died, the connection broke), queries the
-//!    platform first. If the post exists, the target is published. If it does not exist, and the earlier call's deadline
-//!    has passed, calls again. If the platform cannot tell, the target ends as `outcome_unknown` and a user decides.
+//!    platform first. If the post exists, the target is published. If it does not exist, and the earlier call's
+//!    deadline has passed, calls again. If the platform cannot tell, the target ends as `outcome_unknown` and a user
+//!    decides.
 //! 3. *Stage.* Loads and uploads images that the platform does not have yet, and creates other objects that it needs
 //!    before the call (`stage.rs`).
-//! 4. *Call.* If the platform accepts the post and publishes it later, the run is postponed, and a later run queries the
-//!    platform as after an unknown outcome.
-//! 5. *Settle*, in the transaction that settles the job, shared by runs that end together: writes the target, the attempt,
-//!    the post, the account, the lane and the event.
+//! 4. *Call.* If the platform accepts the post and publishes it later, the run is postponed, and a later run queries
+//!    the platform as after an unknown outcome.
+//! 5. *Settle*, in the transaction that settles the job, shared by runs that end together: writes the target, the
+//!    attempt, the post, the account, the lane and the event.
 //!
 //! A step ends the run early with a [`Stop`].
 //!
@@ -51,8 +52,8 @@ mod run_result;
 mod stage;
 
 const ACTION: CallAction = CallAction::Publish;
-/// Publishing may take several requests (images, lookups), each with the platform's timeout. All of them must end within
-/// this many timeouts.
+/// Publishing may take several requests (images, lookups), each with the platform's timeout. All of them must end
+/// within this many timeouts.
 const PUBLISH_CALLS: i32 = 2;
 /// The maximum number of results per transaction: each may emit an event, and on SQLite all other writers wait.
 const MAX_RESULTS: usize = 32;

@@ -99,8 +99,8 @@ impl Preparation {
         })
     }
 
-    /// Prepares runs in one transaction. With `wait`, it waits for posts that another transaction has locked. Without it,
-    /// the result of their runs is `None`, and the result of all runs is `None` if one of them fails.
+    /// Prepares runs in one transaction. With `wait`, it waits for posts that another transaction has locked. Without
+    /// it, the result of their runs is `None`, and the result of all runs is `None` if one of them fails.
     async fn prepare_batch(&self, runs: &[Run], wait: bool) -> Vec<Option<Step<Prepared>>> {
         // An aborted run waits for this transaction, and then undoes what it stored.
         let mut entered = Vec::with_capacity(runs.len());
@@ -370,8 +370,9 @@ impl Preparation {
     }
 }
 
-/// Returns the access to the account if the platform must be called, otherwise the outcome of the run. If an earlier call
-/// is open, the platform is queried even if the post must not be published, because that call may have published it.
+/// Returns the access to the account if the platform must be called, otherwise the outcome of the run. If an earlier
+/// call is open, the platform is queried even if the post must not be published, because that call may have published
+/// it.
 fn check_call(
     access: Result<AccountAccess, Failure>,
     skip_reason: Option<&Failure>,
@@ -386,8 +387,8 @@ fn check_call(
     }
 }
 
-/// The result of a run that found nothing to do. If a user schedules the post meanwhile, no job is enqueued because this
-/// one has not ended, so `write` checks again under the post's lock.
+/// The result of a run that found nothing to do. If a user schedules the post meanwhile, no job is enqueued because
+/// this one has not ended, so `write` checks again under the post's lock.
 pub(super) struct SkippedRun {
     pub why: &'static str,
 }

@@ -1,9 +1,9 @@
 //! Creates the objects that a platform needs before the call (containers), step by step, and waits while the platform
 //! processes them.
 //!
-//! The result of each step is in the marker, which is stored before the next step: a retry, or another worker, continues
-//! where the last one stopped and creates nothing twice. A wait uses no slot and no attempt. It ends when the platform
-//! reports a result, at the latest after [`MAX_WAIT`].
+//! The result of each step is in the marker, which is stored before the next step: a retry, or another worker,
+//! continues where the last one stopped and creates nothing twice. A wait uses no slot and no attempt. It ends when the
+//! platform reports a result, at the latest after [`MAX_WAIT`].
 
 use chrono::TimeDelta;
 use crier_domain::failure::{Category, Failure};

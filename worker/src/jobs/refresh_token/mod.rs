@@ -6,9 +6,9 @@
 //! - if the platform rejects the credentials, notifies the owners by email (the event was emitted with the rejection).
 //!
 //! Only one process renews the tokens of an account at a time, because many platforms revoke a refresh token when it is
-//! used. The new tokens are committed in their own transaction before anything uses them and before this job is settled,
-//! so that a job that lost its lease does not lose tokens. After a temporary failure the account is checked again soon,
-//! even after its access has ended. Only a definite rejection makes it `expired`.
+//! used. The new tokens are committed in their own transaction before anything uses them and before this job is
+//! settled, so that a job that lost its lease does not lose tokens. After a temporary failure the account is checked
+//! again soon, even after its access has ended. Only a definite rejection makes it `expired`.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -3,8 +3,8 @@
 //! 1. *Prepare*, one transaction under the conversation's lock: checks that the account can be used, then stores the
 //!    marker and the start time of the call.
 //! 2. *Reconcile.* If the outcome of an earlier call is unknown (its process died, the connection broke), queries the
-//!    platform first. If the reply exists, it is sent. If it does not exist, and the earlier call's deadline has passed,
-//!    calls again. If the platform cannot tell, the reply ends as `outcome_unknown` and a user decides.
+//!    platform first. If the reply exists, it is sent. If it does not exist, and the earlier call's deadline has
+//!    passed, calls again. If the platform cannot tell, the reply ends as `outcome_unknown` and a user decides.
 //! 3. *Call.*
 //! 4. *Settle*, in the transaction that settles the job: writes the message, the account, the lane and the event.
 //!

@@ -80,7 +80,8 @@ impl SyncInbox {
         Ok(tx.commit().await?)
     }
 
-    /// Queries the platform for which of the messages were deleted. Retries once after refreshing an expired access token.
+    /// Queries the platform for which of the messages were deleted. Retries once after refreshing an expired access
+    /// token.
     async fn deleted(&self, run: &Run, session: &mut AccountSession, ids: &[String]) -> Step<Vec<String>> {
         loop {
             let connector = session.connector.clone();

@@ -4,9 +4,9 @@
 //! next run continues after the last stored page. A page that is read again changes nothing, because each message is
 //! stored once.
 //!
-//! A failed sync is not a failed job: the account's row in `inbox_syncs` contains the error and the time of the next sync.
-//! It also contains a stream that the platform does not let the account read, which is not a failure. A stream that fails
-//! does not block the others. A rate limit of the platform pauses all jobs of the account.
+//! A failed sync is not a failed job: the account's row in `inbox_syncs` contains the error and the time of the next
+//! sync. It also contains a stream that the platform does not let the account read, which is not a failure. A stream
+//! that fails does not block the others. A rate limit of the platform pauses all jobs of the account.
 //!
 //! After a complete sync, it looks for messages that were deleted on the platform ([`deletions`]), and once per day it
 //! reads the limits of a server that has its own.
@@ -140,8 +140,8 @@ impl SyncInbox {
         Ok(())
     }
 
-    /// Reads the limits of the account's server, once per day. If this fails, the next sync retries; the current sync does
-    /// not fail.
+    /// Reads the limits of the account's server, once per day. If this fails, the next sync retries; the current sync
+    /// does not fail.
     async fn read_limits(&self, run: &Run, session: &AccountSession) -> Step<()> {
         let (account, now) = (&session.account, self.store.now());
         let is_read = account.limits.as_ref().is_some_and(|limits| !limits.is_outdated(now));
