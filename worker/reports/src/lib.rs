@@ -4,7 +4,8 @@
 //! **To add a format:** its line in `for_each_report_format!` (`common/domain/src/report.rs`), and a file here with its
 //! name and `pub fn write(document: &Document, out: &mut dyn Write) -> Result<(), WriteError>`.
 //!
-//! `cargo fmt` does not find these files, since a macro declares them: `rustfmt --edition 2024 worker/reports/src/*.rs`.
+//! `cargo fmt` does not find these files, since a macro declares them:
+//! `rustfmt --edition 2024 worker/reports/src/*.rs`.
 //!
 //! **To add a widget:** its line in `WidgetType`, its columns in [`columns`], and a function in
 //! `worker/src/jobs/export_report` that reads its table. The writers draw any [`Widget`] by its [`View`].
