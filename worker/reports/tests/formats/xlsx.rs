@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 
 use crate::support::{hostile_document, on_one_line, read, shown, value};
 
-/// The row of the heads, from 0.
+/// The index of the header row.
 const HEAD: usize = 3;
 
-/// Returns a cell as a reader of spreadsheets has it.
+/// Returns a cell as openpyxl returns it.
 fn typed(cell: &Cell) -> Value {
     match cell {
         Cell::Text(text) | Cell::Link(text) if shown(text).is_empty() => Value::Null,
@@ -107,7 +107,7 @@ fn hostile_texts_are_text() {
     let document = hostile_document();
     let read = read(&document, ReportFormat::Xlsx);
     says(&document, &read);
-    // An address of another scheme is no link.
+    // A URL with another scheme is not a link.
     assert_eq!(read["sheets"][8]["links"], json!({}));
 }
 
