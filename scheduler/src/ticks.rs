@@ -209,18 +209,18 @@ mod tests {
 
     #[tokio::test]
     async fn ticks_during_a_run_are_dropped() {
-        let (under_way, at_once) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
-        let most = at_once.clone();
+        let (running, max_running) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+        let max = max_running.clone();
         let slow = counted(move |run| {
-            let (under_way, most) = (under_way.clone(), most.clone());
+            let (running, max) = (running.clone(), max.clone());
             async move {
-                most.fetch_max(under_way.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                max.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                 sleep(Duration::from_millis(if run == 1 { 2_500 } else { 0 })).await;
-                under_way.fetch_sub(1, Ordering::SeqCst);
+                running.fetch_sub(1, Ordering::SeqCst);
             }
         });
         let took = time_until(3, every_second(), slow).await;
-        assert_eq!(at_once.load(Ordering::SeqCst), 1, "never two at the same time");
+        assert_eq!(max_running.load(Ordering::SeqCst), 1, "never two at the same time");
         assert!(took > Duration::from_millis(2_500), "the third run waits for the second: {took:?}");
     }
 

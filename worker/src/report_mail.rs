@@ -93,7 +93,7 @@ pub async fn enqueue(tx: &mut Tx, cx: &MailContext<'_>, delivery: &ReportDeliver
         let error = ReportError::new(ReportErrorCode::Unsubscribed, "The schedule was deleted.");
         return report_deliveries::fail_recipients(tx, delivery.id, &error).await;
     };
-    let mut wanted = Vec::with_capacity(recipients.len());
+    let mut accepted = Vec::with_capacity(recipients.len());
     for (position, to) in (0_i32..).zip(&recipients) {
         let mailbox = mailbox(&to.recipient);
         let subscription =
@@ -102,12 +102,12 @@ pub async fn enqueue(tx: &mut Tx, cx: &MailContext<'_>, delivery: &ReportDeliver
         match (stop, cx.mailer) {
             (Some(stop), _) => report_deliveries::fail_recipient(tx, delivery.id, position, &stopped(&stop)).await?,
             (None, None) => report_deliveries::fail_recipient(tx, delivery.id, position, &not_configured()).await?,
-            (None, Some(mailer)) => wanted.push((position, to.recipient.as_str(), mailbox, mailer)),
+            (None, Some(mailer)) => accepted.push((position, to.recipient.as_str(), mailbox, mailer)),
         }
     }
-    let mailboxes: Vec<String> = wanted.iter().map(|(_, _, mailbox, _)| mailbox.clone()).collect();
+    let mailboxes: Vec<String> = accepted.iter().map(|(_, _, mailbox, _)| mailbox.clone()).collect();
     let decisions = mail_counts::take_reports(tx, cx.workspace_id, cx.mails_per_day, &mailboxes).await?;
-    for ((position, recipient, _, mailer), decision) in wanted.into_iter().zip(decisions) {
+    for ((position, recipient, _, mailer), decision) in accepted.into_iter().zip(decisions) {
         if let Some(error) = over_limit(decision, cx.mails_per_day) {
             report_deliveries::fail_recipient(tx, delivery.id, position, &error).await?;
         } else {

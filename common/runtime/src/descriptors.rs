@@ -36,12 +36,12 @@ pub fn limit() -> usize {
     current.map_or(UNLIMITED, |limit| usize::try_from(limit).unwrap_or(UNLIMITED)).min(UNLIMITED)
 }
 
-/// Returns the maximum number of client connections, at most `wanted`.
-pub fn for_clients(wanted: usize) -> usize {
-    wanted.min(limit() / 2).max(1)
+/// Returns the maximum number of client connections, at most `max`.
+pub fn for_clients(max: usize) -> usize {
+    max.min(limit() / 2).max(1)
 }
 
-/// Returns the maximum number of concurrent runs that wait for external services, at most `wanted`.
-pub fn for_waiting_runs(wanted: usize) -> usize {
-    wanted.min(limit() / 3).max(1)
+/// Returns the maximum number of concurrent runs that wait for external services, at most `max`.
+pub fn for_waiting_runs(max: usize) -> usize {
+    max.min(limit() / 3).max(1)
 }

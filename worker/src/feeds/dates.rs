@@ -134,8 +134,8 @@ fn number(text: &str) -> Option<u32> {
 
 fn month_of(word: &str) -> Option<u32> {
     let word = word.to_lowercase();
-    let place = MONTHS.iter().position(|names| names.iter().any(|name| word.starts_with(name)))?;
-    u32::try_from(place + 1).ok()
+    let index = MONTHS.iter().position(|names| names.iter().any(|name| word.starts_with(name)))?;
+    u32::try_from(index + 1).ok()
 }
 
 /// Returns the year; two digits mean 1950 to 2049.

@@ -12,12 +12,12 @@ const CHECKS_PER_CLOCK_READ: u32 = 256;
 pub struct Deadline<'a> {
     is_over: &'a dyn Fn() -> bool,
     checks: Cell<u32>,
-    over: Cell<bool>,
+    has_passed: Cell<bool>,
 }
 
 impl<'a> Deadline<'a> {
     pub fn new(is_over: &'a dyn Fn() -> bool) -> Self {
-        Self { is_over, checks: Cell::new(0), over: Cell::new(false) }
+        Self { is_over, checks: Cell::new(0), has_passed: Cell::new(false) }
     }
 
     /// Returns a deadline that never passes.
@@ -34,12 +34,12 @@ impl<'a> Deadline<'a> {
 
     /// Checks the deadline before a large step. Always reads the clock.
     pub(super) fn check_now(&self) -> Result<(), FeedError> {
-        self.over.set(self.over.get() || (self.is_over)());
+        self.has_passed.set(self.has_passed.get() || (self.is_over)());
         self.cached()
     }
 
     fn cached(&self) -> Result<(), FeedError> {
-        if self.over.get() { Err(FeedError::TooSlow) } else { Ok(()) }
+        if self.has_passed.get() { Err(FeedError::TooSlow) } else { Ok(()) }
     }
 
     /// Returns a reader for libraries that do not check the deadline themselves: it returns the document in small
@@ -51,7 +51,7 @@ impl<'a> Deadline<'a> {
 
 impl std::fmt::Debug for Deadline<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Deadline").field("over", &self.over.get()).finish_non_exhaustive()
+        f.debug_struct("Deadline").field("over", &self.has_passed.get()).finish_non_exhaustive()
     }
 }
 

@@ -66,10 +66,10 @@ fn article(item: &Value, author_of_feed: Option<&str>, base: &Url) -> FoundArtic
     let text = |name: &str| item[name].as_str().filter(|text| !text.trim().is_empty());
     let address = |name: &str| text(name).and_then(|url| web_address(url, base));
     let url = address("url").or_else(|| address("external_url"));
-    let near = url.as_deref().and_then(|url| Url::parse(url).ok()).unwrap_or_else(|| base.clone());
+    let article_base = url.as_deref().and_then(|url| Url::parse(url).ok()).unwrap_or_else(|| base.clone());
     let summary = text("summary")
-        .and_then(|text| crier_html::summary(&crier_html::escape_stray_tags(text), &near))
-        .or_else(|| text("content_html").and_then(|html| crier_html::summary(html, &near)))
+        .and_then(|text| crier_html::summary(&crier_html::escape_stray_tags(text), &article_base))
+        .or_else(|| text("content_html").and_then(|html| crier_html::summary(html, &article_base)))
         .or_else(|| text("content_text").and_then(crier_html::summary_of_text));
     let attached = || {
         let all = item["attachments"].as_array().into_iter().flatten();
@@ -79,7 +79,7 @@ fn article(item: &Value, author_of_feed: Option<&str>, base: &Url) -> FoundArtic
     let image_url = address("image")
         .or_else(|| address("banner_image"))
         .or_else(attached)
-        .or_else(|| text("content_html").and_then(|html| crier_html::first_image(html, &near)));
+        .or_else(|| text("content_html").and_then(|html| crier_html::first_image(html, &article_base)));
     let found = FoundArticle {
         title: text("title").and_then(|title| crier_html::one_line(title, MAX_TITLE)),
         url,

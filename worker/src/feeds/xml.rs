@@ -75,16 +75,17 @@ fn convert(feed: Feed, base: &Url, deadline: &Deadline<'_>) -> Result<Parsed, Fe
 fn article(entry: &Entry, format: Format, author: Option<&str>, base: &Url) -> FoundArticle {
     let url = address(entry, format, base);
     // The base for the article's own relative URLs.
-    let near = entry.base.as_deref().and_then(|own| Url::parse(own).ok());
-    let near = near.or_else(|| url.as_deref().and_then(|url| Url::parse(url).ok())).unwrap_or_else(|| base.clone());
+    let article_base = entry.base.as_deref().and_then(|own| Url::parse(own).ok());
+    let article_base =
+        article_base.or_else(|| url.as_deref().and_then(|url| Url::parse(url).ok())).unwrap_or_else(|| base.clone());
     let texts = texts(entry, format);
     let summary = texts.iter().find_map(|(text, html)| match html {
-        true => crier_html::summary(text, &near),
+        true => crier_html::summary(text, &article_base),
         false => crier_html::summary_of_text(text),
     });
     let image = image(entry, base);
-    let image_url =
-        image.or_else(|| texts.iter().rev().filter(|t| t.1).find_map(|(t, _)| crier_html::first_image(t, &near)));
+    let image_url = image
+        .or_else(|| texts.iter().rev().filter(|t| t.1).find_map(|(t, _)| crier_html::first_image(t, &article_base)));
     let found = FoundArticle {
         title: entry.title.as_ref().and_then(|title| line(title, format, MAX_TITLE)),
         url,

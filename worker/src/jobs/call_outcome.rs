@@ -34,14 +34,16 @@ pub enum CallAction {
 }
 
 impl CallAction {
-    fn done(self) -> &'static str {
+    /// Returns the past participle of the action.
+    fn past_participle(self) -> &'static str {
         match self {
             Self::Publish => "published",
             Self::Reply => "sent",
         }
     }
 
-    fn again(self) -> &'static str {
+    /// Returns the instruction to repeat the action.
+    fn repeat_instruction(self) -> &'static str {
         match self {
             Self::Publish => "publish it again",
             Self::Reply => "reply again",
@@ -98,8 +100,8 @@ impl CallOutcome {
         let message = format!(
             "It is unknown whether this was {}, and the platform offers no way to find out. Check the platform, and \
              {} only if it is missing.",
-            action.done(),
-            action.again()
+            action.past_participle(),
+            action.repeat_instruction()
         );
         Self::Unknown { failure: Failure::of(Category::OutcomeUnknown, message), open: false }
     }
@@ -109,8 +111,8 @@ impl CallOutcome {
         let message = format!(
             "It is unknown whether this was {}: the platform shows several items with the same text from that time. \
              Check the platform, and {} only if it is missing.",
-            action.done(),
-            action.again()
+            action.past_participle(),
+            action.repeat_instruction()
         );
         Self::Unknown { failure: Failure::of(Category::OutcomeUnknown, message), open: false }
     }
@@ -119,8 +121,8 @@ impl CallOutcome {
         let message = format!(
             "{} It may have been {} nevertheless. Check the platform, and {} only if it is missing.",
             failure.message,
-            action.done(),
-            action.again()
+            action.past_participle(),
+            action.repeat_instruction()
         );
         let platform_code = failure.platform_code.clone();
         Self::Unknown { failure: Failure { platform_code, ..Failure::of(Category::OutcomeUnknown, message) }, open }
@@ -151,7 +153,7 @@ impl CallOutcome {
                 let message = format!(
                     "The account was reconnected while this was being {} with the previous credentials. Crier retries \
                      with the new ones.",
-                    action.done()
+                    action.past_participle()
                 );
                 let failure = Failure::with_code(Category::PlatformError, "credentials_replaced", message);
                 Self::Retry { at: Some(now), failure, open }

@@ -160,10 +160,10 @@ fn days(table: &Table, plot: &Plot, texts: &Texts) -> Array {
         _ => None,
     };
     let dates: Vec<Option<NaiveDate>> = table.rows.iter().map(date).collect();
-    let most = (plot.width / DAY_LABEL_WIDTH).floor().max(1.0) as usize;
+    let max_labels = (plot.width / DAY_LABEL_WIDTH).floor().max(1.0) as usize;
     let monthly = count > 124;
     let starts = dates.iter().flatten().filter(|date| date.day() == 1).count();
-    let every = if monthly { starts.div_ceil(most).max(1) } else { count.div_ceil(most).max(1) };
+    let every = if monthly { starts.div_ceil(max_labels).max(1) } else { count.div_ceil(max_labels).max(1) };
     // Whole weeks are easier to read than similar distances.
     let every = if !monthly && (4..=7).contains(&every) { 7 } else { every };
     let mut seen = 0;

@@ -59,14 +59,14 @@ fn sheet_names(widgets: &[Widget]) -> Vec<String> {
     let mut taken = HashSet::from([COVER.to_lowercase(), "history".to_owned()]);
     let mut names = Vec::with_capacity(widgets.len());
     for widget in widgets {
-        let wanted = allowed(&widget.title);
+        let base_name = allowed(&widget.title);
         let numbered = (2..).map(|number| {
             let suffix = format!(" ({number})");
-            let stem = utf16_parts(&wanted, MAX_SHEET_NAME - suffix.len())[0];
+            let stem = utf16_parts(&base_name, MAX_SHEET_NAME - suffix.len())[0];
             format!("{}{suffix}", stem.trim_end())
         });
         // At least one of `widgets.len() + 2` different names is free.
-        let name = [wanted.clone()].into_iter().chain(numbered).find(|name| taken.insert(name.to_lowercase()));
+        let name = [base_name.clone()].into_iter().chain(numbered).find(|name| taken.insert(name.to_lowercase()));
         names.extend(name);
     }
     names

@@ -70,14 +70,14 @@ fn add_table(writer: &mut Writer<'_>, table: &Table) -> Result<RowNum, XlsxError
     set_lines(writer, HEADER_ROW, header_lines.max().unwrap_or(1))?;
     let mut row = HEADER_ROW + 1;
     for cells in &table.rows {
-        let mut most = 1;
+        let mut max_lines = 1;
         for (at, cell) in cells.iter().enumerate() {
             writer.cell(row, at as ColNum, cell)?;
             if let Cell::Text(text) = cell {
-                most = most.max(lines(text, widths.get(at).copied().unwrap_or(MAX_WIDTH)));
+                max_lines = max_lines.max(lines(text, widths.get(at).copied().unwrap_or(MAX_WIDTH)));
             }
         }
-        set_lines(writer, row, most)?;
+        set_lines(writer, row, max_lines)?;
         row += 1;
     }
     if !table.rows.is_empty() && !table.columns.is_empty() {

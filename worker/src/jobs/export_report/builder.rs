@@ -50,8 +50,8 @@ pub async fn build(
     let totals = PeriodTotals::read(conn, scope).await?;
     let mut builder = Builder { conn, scope, totals: &totals, rows_left: MAX_ROWS };
     let mut widgets = Vec::with_capacity(report.widgets.len());
-    for wanted in &report.widgets {
-        widgets.push(builder.widget(wanted).await?);
+    for report_widget in &report.widgets {
+        widgets.push(builder.widget(report_widget).await?);
     }
     let document = Document {
         title: report.name.clone(),
@@ -85,8 +85,8 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    async fn widget(&mut self, wanted: &ReportWidget) -> Result<Widget> {
-        let (title, view, table, remark) = match wanted.widget_type {
+    async fn widget(&mut self, report_widget: &ReportWidget) -> Result<Widget> {
+        let (title, view, table, remark) = match report_widget.widget_type {
             WidgetType::Summary => ("At a glance", View::Figures, self.summary(), self.summary_remark()),
             WidgetType::PostsOverTime => {
                 ("Posts", chart(ChartType::Columns, 1, "Posts"), self.posts_over_time(), self.no_posts())
@@ -117,11 +117,17 @@ impl Builder<'_> {
                 let remark = none_in(&table, NO_ACCOUNTS);
                 ("Accounts", View::Table, table, remark)
             }
-            WidgetType::Note => ("Note", View::Text, note(wanted.text.as_deref().unwrap_or_default()), None),
+            WidgetType::Note => ("Note", View::Text, note(report_widget.text.as_deref().unwrap_or_default()), None),
         };
-        let title = wanted.title.clone().unwrap_or_else(|| title.to_owned());
+        let title = report_widget.title.clone().unwrap_or_else(|| title.to_owned());
         let remark = if view == View::Text { None } else { self.with_retention(remark) };
-        Ok(Widget { widget_type: wanted.widget_type, title, view, table: without_totals_if_empty(table), remark })
+        Ok(Widget {
+            widget_type: report_widget.widget_type,
+            title,
+            view,
+            table: without_totals_if_empty(table),
+            remark,
+        })
     }
 
     fn no_posts(&self) -> Option<String> {

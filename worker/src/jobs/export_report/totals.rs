@@ -106,8 +106,8 @@ impl PeriodTotals {
     pub fn headlines(&self) -> Vec<Headline> {
         let rows = self.rows();
         let of = |name: &&str| rows.iter().find(|row| row.label == *name);
-        let wanted = ["Posts", "Engagements", "Followers", "Impressions", "Reach", "Clicks"];
-        let known = wanted.iter().filter_map(of).filter(|row| row.value.is_some());
+        let by_importance = ["Posts", "Engagements", "Followers", "Impressions", "Reach", "Clicks"];
+        let known = by_importance.iter().filter_map(of).filter(|row| row.value.is_some());
         let headline = |row: &SummaryRow| Headline {
             label: row.label.to_owned(),
             value: row.value.map_or_else(|| "–".to_owned(), naming::count),

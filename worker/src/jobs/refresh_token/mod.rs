@@ -76,11 +76,11 @@ impl RefreshToken {
         let lease = accounts::begin_refresh(&mut tx, account_id, self.timeout).await?;
         // Read after taking the lease, because the previous holder may have stored new tokens.
         let found = accounts::with_secrets(&mut tx, self.store.cipher(), account_id).await?;
-        let kept = account_tokens::find(&mut tx, account_id).await?;
-        let (Some((account, secrets)), Some(kept)) = (found, kept) else {
+        let tokens = account_tokens::find(&mut tx, account_id).await?;
+        let (Some((account, secrets)), Some(tokens)) = (found, tokens) else {
             return Ok(Some(RefreshOutcome::AccountDeleted));
         };
-        if !is_due(&kept, self.store.now()) {
+        if !is_due(&tokens, self.store.now()) {
             // The lease is rolled back with the transaction.
             return Ok(Some(RefreshOutcome::NothingDue));
         }
@@ -89,7 +89,7 @@ impl RefreshToken {
         }
         tx.commit().await?;
         let Some(connector) = self.platforms.get(account.platform) else {
-            return Ok(Some(RefreshOutcome::RetryLater(account, kept, missing_connector())));
+            return Ok(Some(RefreshOutcome::RetryLater(account, tokens, missing_connector())));
         };
         let connector_account = ConnectorAccount::stored(&account, &secrets)?;
         let deadline = self.timeout.to_std().unwrap_or_default();
@@ -105,7 +105,7 @@ impl RefreshToken {
             Err(CallError::Reauth(failure) | CallError::AuthExpired(failure)) => {
                 RefreshOutcome::Rejected(account, failure)
             }
-            Err(error) => RefreshOutcome::RetryLater(account, kept, error),
+            Err(error) => RefreshOutcome::RetryLater(account, tokens, error),
         }))
     }
 
@@ -130,8 +130,8 @@ impl RefreshToken {
     }
 }
 
-fn is_due(kept: &KeptTokens, now: DateTime<Utc>) -> bool {
-    kept.renew_at.is_some_and(|at| at <= now)
+fn is_due(tokens: &KeptTokens, now: DateTime<Utc>) -> bool {
+    tokens.renew_at.is_some_and(|at| at <= now)
 }
 
 fn missing_connector() -> CallError {
@@ -149,11 +149,11 @@ impl Job for RefreshToken {
         if status == AccountStatus::Expired {
             return Ok(self.result(RefreshOutcome::AlreadyExpired));
         }
-        let Some(kept) = account_tokens::find(&mut conn, id).await? else {
+        let Some(tokens) = account_tokens::find(&mut conn, id).await? else {
             return Ok(self.result(RefreshOutcome::NothingDue));
         };
         drop(conn);
-        if is_due(&kept, now) {
+        if is_due(&tokens, now) {
             return Ok(match self.renew(run, id).await? {
                 Some(outcome) => self.result(outcome),
                 None => {
@@ -161,8 +161,8 @@ impl Job for RefreshToken {
                 }
             });
         }
-        let end = kept.renewal.access_ends_at(kept.token_expires_at);
-        let is_warning_due = end.is_some_and(|end| warnings_due(end, now) > kept.warnings);
+        let end = tokens.renewal.access_ends_at(tokens.token_expires_at);
+        let is_warning_due = end.is_some_and(|end| warnings_due(end, now) > tokens.warnings);
         Ok(self.result(if is_warning_due { RefreshOutcome::WarningDue } else { RefreshOutcome::NothingDue }))
     }
 }

@@ -46,9 +46,9 @@ impl RunResult for RefreshRunResult {
             RefreshOutcome::AccountDeleted => return Ok(Outcome::Cancelled("the account no longer exists".to_owned())),
             RefreshOutcome::NothingDue => return self.reschedule_check(tx, job.subject_id).await,
             RefreshOutcome::Renewed => {}
-            RefreshOutcome::RetryLater(account, kept, error) => {
+            RefreshOutcome::RetryLater(account, tokens, error) => {
                 tracing::warn!(account = account.id, platform = %account.platform, %error, "failed to renew tokens");
-                let at = self.next_attempt(kept, error, tx.now);
+                let at = self.next_attempt(tokens, error, tx.now);
                 accounts::end_refresh(tx, account.id, account.credentials_version).await?;
                 account_tokens::check_again(tx, account.id, account.credentials_version, Some(at)).await?;
             }
@@ -70,9 +70,10 @@ impl RefreshRunResult {
     /// Restores the time of the next check, which was changed when this job was enqueued.
     async fn reschedule_check(&self, tx: &mut Tx, account_id: i64) -> Result<Outcome> {
         account_tokens::lock(tx, account_id).await?;
-        let (account, kept) = (accounts::find_any(tx, account_id).await?, account_tokens::find(tx, account_id).await?);
-        if let (Some(account), Some(kept)) = (account, kept) {
-            let at = kept.renewal.check_at(kept.token_expires_at, kept.renew_at, kept.warnings);
+        let (account, tokens) =
+            (accounts::find_any(tx, account_id).await?, account_tokens::find(tx, account_id).await?);
+        if let (Some(account), Some(tokens)) = (account, tokens) {
+            let at = tokens.renewal.check_at(tokens.token_expires_at, tokens.renew_at, tokens.warnings);
             account_tokens::check_again(tx, account_id, account.credentials_version, at).await?;
         }
         Ok(Outcome::Cancelled("nothing is due".to_owned()))
@@ -89,27 +90,28 @@ impl RefreshRunResult {
     }
 
     /// Returns the time of the next attempt: the time from the platform, otherwise after a tenth of the remaining time.
-    fn next_attempt(&self, kept: &KeptTokens, error: &CallError, now: DateTime<Utc>) -> DateTime<Utc> {
+    fn next_attempt(&self, tokens: &KeptTokens, error: &CallError, now: DateTime<Utc>) -> DateTime<Utc> {
         if let CallError::RateLimited { until: Some(until), .. } = error {
             return (*until).max(now + MIN_PAUSE);
         }
-        let left = kept.token_expires_at.map_or(MAX_PAUSE, |end| (end - now) / 10);
+        let left = tokens.token_expires_at.map_or(MAX_PAUSE, |end| (end - now) / 10);
         (now + backoff::jitter(left.clamp(MIN_PAUSE, MAX_PAUSE), 0.2, self.jitter)).trunc_subsecs(6)
     }
 
     /// Sends one warning, even if several are due.
     async fn warn(&self, tx: &mut Tx, account_id: i64, trace: Option<&str>) -> Result<()> {
         account_tokens::lock(tx, account_id).await?;
-        let (account, kept) = (accounts::find_any(tx, account_id).await?, account_tokens::find(tx, account_id).await?);
-        let (Some(account), Some(kept)) = (account, kept) else { return Ok(()) };
-        let Some(end) = kept.renewal.access_ends_at(kept.token_expires_at) else { return Ok(()) };
+        let (account, tokens) =
+            (accounts::find_any(tx, account_id).await?, account_tokens::find(tx, account_id).await?);
+        let (Some(account), Some(tokens)) = (account, tokens) else { return Ok(()) };
+        let Some(end) = tokens.renewal.access_ends_at(tokens.token_expires_at) else { return Ok(()) };
         let due = warnings_due(end, tx.now);
-        if due <= kept.warnings {
+        if due <= tokens.warnings {
             return Ok(());
         }
-        let check_at = kept.renewal.check_at(kept.token_expires_at, kept.renew_at, due);
+        let check_at = tokens.renewal.check_at(tokens.token_expires_at, tokens.renew_at, due);
         let version = account.credentials_version;
-        if account_tokens::record_warnings(tx, account.id, version, kept.warnings, due, check_at).await? {
+        if account_tokens::record_warnings(tx, account.id, version, tokens.warnings, due, check_at).await? {
             connected::warn(tx, &account, end, trace).await?;
             let mailer = self.mailer.as_deref();
             notices::account_expiring(tx, mailer, &account, end, &self.public_url, trace).await?;
