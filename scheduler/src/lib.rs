@@ -99,7 +99,7 @@ pub const TASKS: &[Task] = &[
 
 /// Runs the scheduler of a process until it stops.
 pub async fn serve(process: &Process) -> std::result::Result<(), StartError> {
-    // `crier` runs several roles, and reports that it is ready by itself.
+    // `crier` runs all roles; there, the line of the API and the banner report that it is ready.
     if process.config.role.is_separate() {
         tracing::info!(tasks = TASKS.len(), ops_addr = %process.config.http.ops_addr, "scheduler started");
     } else {

@@ -60,7 +60,7 @@ pub async fn serve(process: &Process) -> Result<(), StartError> {
     heartbeat::start(engine.clone(), move || opener.store_for_thread(), stop_heartbeat.clone())
         .map_err(|error| StartError::Io { what: "the heartbeat's thread".into(), error })?;
     let (worker, kinds) = (engine.worker(), config.worker.kinds.len());
-    // `crier` runs several roles, and reports that it is ready by itself.
+    // `crier` runs all roles; there, the line of the API and the banner report that it is ready.
     if config.role.is_separate() {
         tracing::info!(worker, kinds, slots, ops_addr = %config.http.ops_addr, "worker started");
     } else {

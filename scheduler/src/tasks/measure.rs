@@ -20,7 +20,7 @@ use crate::Scheduler;
 const TICK_INTERVAL: Duration = Duration::from_secs(10);
 const SHARE: u32 = 100;
 
-/// Returns how long to wait until the next count, if that is longer than [`TICK_INTERVAL`].
+/// Returns how long to wait until the next count, if that is longer than `TICK_INTERVAL`.
 pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
     let began = Instant::now();
     let mut conn = s.store.read().await?;
