@@ -9,7 +9,7 @@ use crier_queue::Transport;
 
 /// The maximum number of ids of a kind per transaction.
 const BATCH: i64 = 1_000;
-/// How long a task waits for workers to fetch ids from a notifier that it has filled. At most 2,000 ids of a kind
+/// The time that a task waits for workers to fetch ids from a notifier that it has filled. At most 2,000 ids of a kind
 /// follow each time, so this limits how many jobs of a backlog start per second.
 const REFILL_INTERVAL: Duration = Duration::from_millis(50);
 

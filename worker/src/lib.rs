@@ -26,7 +26,7 @@ use engine::Engine;
 use jobs::fetch_feed::Fetcher;
 use jobs::{Deps, Registry};
 
-/// How long releasing aborted jobs may take after the drain timeout.
+/// The maximum time for releasing aborted jobs after the drain timeout.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The interval at which the workers are counted. The number determines the pauses between batches.
 const COUNT_INTERVAL: Duration = Duration::from_secs(1);

@@ -70,7 +70,7 @@ struct HtmlPart<'a> {
 
 /// The values that the emails need in addition to their content.
 pub struct MailContext<'a> {
-    /// `None`: no mail server is configured.
+    /// `None` if no mail server is configured.
     pub mailer: Option<&'a Mailer>,
     pub public_url: &'a str,
     pub workspace_id: i64,

@@ -29,14 +29,14 @@ const IMPORT_RETENTION: TimeDelta = TimeDelta::days(30);
 const MAIL_RETENTION: TimeDelta = TimeDelta::days(30);
 /// Only the counts of the current day are used. The margin is for clocks that are behind.
 const MAIL_COUNT_RETENTION: TimeDelta = TimeDelta::days(1);
-/// How long a URL that has expired or was used reports that.
+/// The time for which a URL that has expired or was used reports that.
 const AUTHORIZATION_RETENTION: TimeDelta = TimeDelta::days(1);
 /// The interval between scans of the stored responses.
 const RESPONSE_SCAN_INTERVAL: TimeDelta = TimeDelta::hours(1);
 /// The first and the maximum batch size, in rows.
 const FIRST_BATCH: i64 = 100;
 const MAX_BATCH: i64 = 1_000;
-/// How long a transaction should take; after a longer one the batch size is halved.
+/// The maximum intended duration of a transaction. After a longer one the batch size is halved.
 const MAX_TRANSACTION_TIME: Duration = Duration::from_millis(10);
 /// The time limit of a tick for each kind of row. If there are more rows, the next tick follows immediately.
 const MAX_TICK_TIME: Duration = Duration::from_secs(2);

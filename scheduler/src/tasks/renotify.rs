@@ -22,7 +22,7 @@ use crate::notifier_capacity::NotifierCapacity;
 /// The maximum time from a notification to the claim.
 const NOTIFICATION_DELAY: TimeDelta = TimeDelta::seconds(1);
 
-/// When this scheduler last saw no id of a kind in the queue.
+/// For each kind, when this scheduler last found no ids in the queue.
 #[derive(Debug, Default)]
 pub struct LastEmpty(Mutex<HashMap<JobKind, DateTime<Utc>>>);
 

@@ -17,7 +17,8 @@ use crate::Scheduler;
 
 /// The age at which an unfinished upload counts as abandoned. Longer than any upload takes.
 const ABANDONED_AFTER: TimeDelta = TimeDelta::hours(1);
-/// How long after that a write to the storage may still be in progress. Longer than any request to a bucket takes.
+/// The additional time for which a write to the storage may still be in progress. Longer than any request to a bucket
+/// takes.
 const WRITE_GRACE_PERIOD: TimeDelta = TimeDelta::minutes(5);
 /// The maximum number of rows per transaction.
 const BATCH: i64 = 100;

@@ -16,7 +16,7 @@ const UNSTORABLE_REASON: &str = "the result of its run could not be stored";
 pub(super) enum Fallback {
     /// The result of the run.
     Whole,
-    /// Without external data.
+    /// The result without external data.
     Reduced,
     /// The job is dead, and its subject is notified.
     Dead,

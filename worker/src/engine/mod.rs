@@ -47,7 +47,8 @@ use workspace_runs::WorkspaceRuns;
 /// The maximum number of batches of claims that run concurrently. Jobs that arrive meanwhile enlarge the next batch:
 /// one large transaction costs the database less than several small concurrent ones.
 const CLAIM_CONCURRENCY: usize = 1;
-/// The same for settles: one batch is in its transaction while the other one wakes jobs that wait for lanes.
+/// The maximum number of batches of settles that run concurrently: one is in its transaction while the other one wakes
+/// jobs that wait for lanes.
 const SETTLE_CONCURRENCY: usize = 2;
 /// The pauses between attempts to settle a run.
 const SETTLE_RETRIES: ExponentialBuilder = backoff::exponential(Duration::from_millis(100), Duration::from_secs(1));
@@ -73,7 +74,7 @@ struct Inner {
     workspace_runs: WorkspaceRuns,
     /// The number of calls of [`Engine::run`] that have not ended, including claims in progress.
     active: AtomicUsize,
-    /// Read-locked by normal runs, write-locked by a run that must be alone.
+    /// Read-locked by normal runs, write-locked by an exclusive run.
     gate: Arc<RwLock<()>>,
     queued: Mutex<HashSet<i64>>,
     /// Stops new claims.

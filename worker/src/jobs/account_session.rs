@@ -23,7 +23,8 @@ use crate::engine::Run;
 
 /// The interval at which a run checks whether another run's refresh has ended.
 const REFRESH_POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// How long storing new tokens is retried while the database is unavailable. The old tokens may already be revoked.
+/// The maximum time for storing new tokens, with retries while the database is unavailable. The old tokens may already
+/// be revoked.
 const STORE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The pause between attempts to store new tokens.
 const STORE_RETRY_PAUSE: Duration = Duration::from_millis(200);

@@ -9,7 +9,8 @@ use crier_platforms::Published;
 use crier_store::adoptions::{self, Adopter};
 use crier_store::{Result, Tx};
 
-/// How far the time of a call may be in the future. If it is further, the clock was changed, and the time is ignored.
+/// The maximum time by which the start of a call may be in the future. If it is later, the clock was changed, and the
+/// time is ignored.
 const CLOCK_SKEW: TimeDelta = TimeDelta::minutes(2);
 /// The maximum number of candidates that are compared with the stored ids.
 const MAX_COMPARED: usize = 100;

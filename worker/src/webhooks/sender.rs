@@ -51,7 +51,7 @@ pub struct DeliveryRequest {
     pub secret: SecretString,
     pub event: EventName,
     pub delivery_id: i64,
-    /// The same for all endpoints of one event.
+    /// The event's id, the same for all endpoints.
     pub event_id: i64,
     /// The exact bytes that are signed and sent.
     pub body: Bytes,

@@ -6,7 +6,7 @@ use crier_base::secrets::link::{self, LinkError};
 use crier_base::secrets::{Cipher, SecretError, SecretLocation};
 use serde::{Deserialize, Serialize};
 
-/// How long the URL of a file works.
+/// The time for which the URL of a file works.
 pub const FILE_LIFETIME: TimeDelta = TimeDelta::days(14);
 
 const FILE: SecretLocation<'_> = SecretLocation { table: "report_deliveries", row: "", column: "file_link" };

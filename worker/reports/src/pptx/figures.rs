@@ -13,7 +13,7 @@ const WIDTH: i64 = (CONTENT.width - GAP * (CARDS_PER_LINE as i64 - 1)) / CARDS_P
 /// The height of the sentences below the cards.
 const SENTENCES_HEIGHT: i64 = 320_040;
 
-/// How cards are drawn.
+/// The layout of cards. The height is in EMU, the font sizes are in points.
 struct Layout {
     height: i64,
     /// The font sizes of the value, the metric and the previous value.

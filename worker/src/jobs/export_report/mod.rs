@@ -53,7 +53,7 @@ const MEMORY: u64 = 256 << 20;
 /// (`crier bench reports`).
 const BASE_MEMORY: u64 = 16 << 20;
 const ROW_MEMORY: u64 = 6 << 10;
-/// The same for a PDF, whose pages stay in memory until it is written.
+/// The same values for a PDF, whose pages stay in memory until it is written.
 const PDF_BASE_MEMORY: u64 = 40 << 20;
 const PDF_ROW_MEMORY: u64 = 66 << 10;
 /// The maximum number of rows of posts in a PDF.

@@ -31,7 +31,7 @@ pub fn pause(attempt: i32, jitter: f64) -> TimeDelta {
 pub struct ExportedFile {
     pub file_id: i64,
     pub size_bytes: i64,
-    /// How long the file is kept; `None` if it is kept as long as its report.
+    /// The time for which the file is kept; `None` if it is kept as long as its report.
     pub lifetime: Option<TimeDelta>,
     pub workspace_id: i64,
     /// The plan's limit for the workspace; `None` if there is no limit.

@@ -17,7 +17,8 @@ use super::super::call_outcome::{CallOutcome, expire_or_pause_account, next_atte
 use super::super::{BatchedResult, FinishedRun, RunResult};
 use super::{ACTION, Prepared};
 
-/// How long a post waits, without using up attempts, for an operator to fix a problem that makes every call fail.
+/// The maximum time that a post waits, without using up attempts, for an operator to fix a problem that makes every
+/// call fail.
 const MAX_OPERATOR_WAIT: TimeDelta = TimeDelta::days(7);
 
 /// The result that is written when the job is settled.

@@ -30,7 +30,8 @@ use crate::engine::Run;
 
 mod run_result;
 
-/// How long storing new tokens is retried while the database is unavailable. The old tokens may already be revoked.
+/// The maximum time for storing new tokens, with retries while the database is unavailable. The old tokens may already
+/// be revoked.
 const STORE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The pause between attempts to store new tokens.
 const STORE_RETRY_PAUSE: Duration = Duration::from_millis(200);
@@ -44,7 +45,7 @@ pub struct RefreshToken {
     store: Store,
     platforms: Arc<ConnectorRegistry>,
     mailer: Option<Arc<Mailer>>,
-    /// For the URLs in emails.
+    /// The base of the URLs in emails.
     public_url: String,
     /// The maximum duration of a renewal, which may be several calls.
     timeout: TimeDelta,
