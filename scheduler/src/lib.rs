@@ -1,12 +1,13 @@
 //! The scheduler: makes due jobs ready, notifies again for unclaimed ones, rescues the jobs of dead workers, deletes
 //! old rows.
 //!
-//! The database decides what is due, under row locks: any number of schedulers may run, one may die at any tick, and
-//! the next tick makes up for a missed one. So ticks are only wake-ups; each task has an apalis-cron worker for them
-//! ([`ticks`]).
+//! Each task selects the due rows in the database, under row locks. So any number of schedulers may run, a scheduler
+//! may die at any tick, and the next tick makes up for a missed one. Ticks are only wake-ups; each task has an
+//! apalis-cron worker for them ([`ticks`]).
 //!
-//! **To add a recurring task:** `tasks/<name>.rs` with a `run(&Scheduler)`, and one row in [`TASKS`]. It ticks at least once
-//! a minute, which a test and an alert rely on; what is due less often is decided by a time in the database.
+//! **To add a recurring task:** `tasks/<name>.rs` with a `run(&Scheduler)`, and one row in [`TASKS`]. A task must tick
+//! at least once per minute, because a test and an alert rely on that. If its work is due less often, a time in the
+//! database determines when.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,11 +24,11 @@ use futures::future::BoxFuture;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-mod room;
+mod notifier_capacity;
 pub mod tasks;
 mod ticks;
 
-use tasks::clean_up::Walks;
+use tasks::clean_up::PurgeCursors;
 use tasks::renotify::LastEmpty;
 use tasks::{
     analytics, clean_up, dispatch, feeds, inbox, measure, misdated, renotify, reports, rescue, reservations, sweep,
@@ -42,24 +43,23 @@ pub struct Scheduler {
     pub transport: Arc<dyn Transport>,
     pub library: Library,
     pub plans: Arc<Plans>,
-    /// The platforms whose figures are read.
+    /// The platforms whose metrics are collected.
     pub figures: Vec<Platform>,
-    /// The platform whose figures are read as soon as a post is published: the sandbox, which charges nothing.
+    /// The platform whose metrics are collected as soon as a post is published: the sandbox, whose calls cost nothing.
     pub early_figures: Option<Platform>,
-    pub walks: Arc<Walks>,
+    pub purge_cursors: Arc<PurgeCursors>,
     pub last_empty: Arc<LastEmpty>,
 }
 
 /// A recurring task.
 pub struct Task {
-    /// The metric's label.
+    /// The label in metrics and logs.
     name: &'static str,
-    /// When it runs: second, minute, hour, day, month, weekday, in UTC.
+    /// The cron expression: second, minute, hour, day, month, weekday, in UTC.
     cron: &'static str,
-    /// For a task that runs more often than a cron expression can say: how long until it runs again, unless a tick
-    /// comes first.
+    /// The interval of a task that runs more often than a cron expression can specify, unless a tick comes first.
     between_ticks: Option<Duration>,
-    /// May return how long to wait until it runs again; ticks until then are dropped.
+    /// Runs the task. May return how long to wait until the task runs again; ticks until then are dropped.
     run: fn(&Scheduler) -> BoxFuture<'_, Result<Option<Duration>>>,
 }
 
@@ -77,7 +77,7 @@ impl Task {
     }
 }
 
-/// All recurring tasks. They avoid the full minute, at which most posts are due, and each other.
+/// All recurring tasks. Their times avoid the full minute, when most posts are due, and each other.
 pub const TASKS: &[Task] = &[
     Task {
         between_ticks: Some(dispatch::TICK_INTERVAL),
@@ -99,7 +99,12 @@ pub const TASKS: &[Task] = &[
 
 /// Runs the scheduler of a process until it stops.
 pub async fn serve(process: &Process) -> std::result::Result<(), StartError> {
-    tracing::info!("scheduler started");
+    // `crier` runs all roles; there, the line of the API and the banner report that it is ready.
+    if process.config.role.is_separate() {
+        tracing::info!(tasks = TASKS.len(), ops_addr = %process.config.http.ops_addr, "scheduler started");
+    } else {
+        tracing::debug!(tasks = TASKS.len(), "scheduler started");
+    }
     let scheduler = Scheduler {
         plans: Arc::new(process.config.plans.clone()),
         figures: process.config.platforms_config().with_figures(),
@@ -111,7 +116,7 @@ pub async fn serve(process: &Process) -> std::result::Result<(), StartError> {
 }
 
 impl Scheduler {
-    /// With the built-in plans, and without platforms whose figures are read.
+    /// Creates a scheduler with the built-in plans, which collects no metrics.
     pub fn new(store: Store, transport: Arc<dyn Transport>, library: Library) -> Self {
         Self {
             store,
@@ -120,7 +125,7 @@ impl Scheduler {
             plans: Arc::default(),
             figures: Vec::new(),
             early_figures: None,
-            walks: Arc::default(),
+            purge_cursors: Arc::default(),
             last_empty: Arc::default(),
         }
     }
@@ -129,6 +134,7 @@ impl Scheduler {
     pub async fn run(self, stop: CancellationToken) {
         let mut tasks = JoinSet::new();
         for task in TASKS {
+            tracing::debug!(task = task.name, cron = task.cron, "scheduling a task");
             let (scheduler, ticks, stopped) = (self.clone(), task.ticks(), stop.clone());
             let run = move || scheduler.clone().run_until_tick(task, ticks.clone(), stopped.clone()).boxed();
             tasks.spawn(run_at_ticks(task.name, task.ticks(), Arc::new(run), stop.clone()));
@@ -136,7 +142,7 @@ impl Scheduler {
         while tasks.join_next().await.is_some() {}
     }
 
-    /// Runs a task, and again as long as it has to run before its next tick.
+    /// Runs a task, repeatedly if it must run again before its next tick.
     async fn run_until_tick(self, task: &'static Task, ticks: Ticks, stop: CancellationToken) {
         loop {
             let wait = match (task.run)(&self).await {
@@ -156,7 +162,7 @@ impl Scheduler {
         }
     }
 
-    /// Runs every task that ticks each second once; tests call this instead of the timers.
+    /// Runs every task that ticks each second once. Tests call this instead of using timers.
     pub async fn tick(&self) -> Result<()> {
         dispatch::run(self).await?;
         rescue::run(self).await?;

@@ -1,4 +1,4 @@
-//! `crier-scheduler`: notifies for due jobs, rescues lost ones.
+//! `crier-scheduler`: runs the recurring tasks.
 
 use std::process::ExitCode;
 

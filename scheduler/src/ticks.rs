@@ -1,14 +1,15 @@
 //! Wakes a task: an apalis worker over apalis-cron, restarted whenever it ends.
 //!
-//! A tick is only a wake-up, so nothing depends on each of them: the database says what is due. apalis-cron knows whole
-//! seconds, and three of its habits are contained here:
+//! A tick is only a wake-up, so a lost tick does no harm: the tasks select what is due in the database. apalis-cron has
+//! a resolution of one second, and this module handles three of its properties:
 //!
 //! - **It ends on a late tick.** If it is polled after a tick's time (the process was blocked, the clock was set), the
-//!   worker ends with an error. It is started again, and each start begins with a run, which makes up for the ticks
-//!   that were lost. A run that is under way goes on: it may have committed, and have jobs to notify.
-//! - **It starts a run at each tick**, even while the one before is under way. Such a tick is dropped. apalis' limit of
-//!   concurrency would let ticks wait instead, and they would be late.
-//! - **It has no end.** apalis waits forever for a worker whose schedule is exhausted, so [`Ticks`] never is.
+//!   worker ends with an error. The worker is restarted, and each start begins with a run, which makes up for the lost
+//!   ticks. A run in progress continues, because it may have committed and have jobs to notify.
+//! - **It starts a run at each tick**, even while the previous run is in progress. Such a tick is dropped. With apalis'
+//!   concurrency limit, ticks would wait instead and be late.
+//! - **It does not end after the last tick.** apalis waits forever for a worker whose schedule is exhausted, so
+//!   [`Ticks`] is never exhausted.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -27,11 +28,12 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// The pauses before a worker that ended is started again; the first one, if it lasted longer than [`STABLE_AFTER`].
+/// The pauses before a worker is restarted. They begin again with the first one if the worker lasted longer than
+/// [`STABLE_AFTER`].
 const RESTARTS: ExponentialBuilder = backoff::exponential(Duration::from_millis(50), Duration::from_secs(1));
 const STABLE_AFTER: Duration = Duration::from_secs(1);
 
-/// The ticks of a cron expression in UTC, by the system's clock, which is the one that apalis-cron compares them with.
+/// The ticks of a cron expression in UTC. They use the system's clock, because apalis-cron compares them with it.
 #[derive(Clone, Debug)]
 pub struct Ticks(CronSchedule);
 
@@ -40,7 +42,7 @@ impl Ticks {
         Self(schedule)
     }
 
-    /// Returns how long until the next tick; `None` if there is none.
+    /// Returns the time until the next tick; `None` if there is no further tick.
     pub fn until_next(&self) -> Option<Duration> {
         let now = Clock::system().now();
         (self.0.next_after(&now)? - now).to_std().ok()
@@ -58,7 +60,7 @@ impl Schedule<Utc> for Ticks {
 /// A run of a task.
 pub type Run = Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
 
-/// Calls `run` at once and at each tick, never twice at the same time, until `stop`; then lets the run under way end.
+/// Calls `run` immediately and at each tick, never concurrently, until `stop`. Then waits for the run in progress.
 pub async fn run_at_ticks<S>(name: &'static str, ticks: S, run: Run, stop: CancellationToken)
 where
     S: Schedule<Utc> + Clone + Send + Unpin + 'static,
@@ -78,19 +80,19 @@ where
     let _ended = running.lock().await;
 }
 
-/// Runs the task at once, and at the ticks of a worker until that ends, or until `stop`.
+/// Runs the task immediately and at the ticks of a worker, until the worker ends or until `stop`.
 async fn work<S>(name: &'static str, ticks: S, run: Run, running: Arc<Mutex<()>>, stop: CancellationToken)
 where
     S: Schedule<Utc> + Send + Unpin + 'static,
 {
     let context = WorkerContext::new(name);
-    let first = run_alone(name, run.clone(), running.clone());
+    let first = run_exclusively(name, run.clone(), running.clone());
     let worker = WorkerBuilder::new(context.clone())
         .backend(CronScheduler::new(ticks))
-        .build(move |_: Tick<Utc>| run_alone(name, run.clone(), running.clone()));
+        .build(move |_: Tick<Utc>| run_exclusively(name, run.clone(), running.clone()));
     let mut worker = join(first, worker.run()).map(|(_, ended)| ended).boxed();
     tokio::select! {
-        // The worker comes first: one that has not started cannot be stopped.
+        // The worker is polled first, because a worker that has not started cannot be stopped.
         biased;
         ended = &mut worker => tracing::warn!(task = name, ?ended, "a scheduler task's worker ended; restarting it"),
         () = stop.cancelled() => {
@@ -100,13 +102,13 @@ where
     }
 }
 
-/// Runs the task, unless a run is under way. A panic ends the run, not its worker; a worker that ends does not end the
-/// run.
-fn run_alone(name: &'static str, run: Run, running: Arc<Mutex<()>>) -> BoxFuture<'static, ()> {
+/// Runs the task, unless a run is in progress. A panic ends the run, not its worker. If the worker ends, the run
+/// continues.
+fn run_exclusively(name: &'static str, run: Run, running: Arc<Mutex<()>>) -> BoxFuture<'static, ()> {
     Box::pin(async move {
-        let Ok(alone) = running.try_lock_owned() else { return };
+        let Ok(guard) = running.try_lock_owned() else { return };
         let task = async move {
-            let _alone = alone;
+            let _guard = guard;
             run().await;
         };
         if tokio::spawn(task).await.is_err() {
@@ -123,7 +125,7 @@ mod tests {
 
     use super::*;
 
-    /// A schedule whose ticks are always late, so that each of its workers ends at its start.
+    /// A schedule whose ticks are always late, so that each worker ends when it starts.
     #[derive(Clone)]
     struct Late;
 
@@ -137,7 +139,7 @@ mod tests {
         Ticks::new("* * * * * *".parse().unwrap())
     }
 
-    /// Counts its runs; `then` is the rest of each run.
+    /// Returns a counter and a run that increments it and then runs `then`.
     fn counted<F>(then: impl Fn(usize) -> F + Send + Sync + 'static) -> (Arc<AtomicUsize>, Run)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -147,7 +149,7 @@ mod tests {
         (runs, Arc::new(move || then(counter.fetch_add(1, Ordering::SeqCst)).boxed()))
     }
 
-    /// Runs a task for a time; returns how often it ran.
+    /// Runs a task for a time. Returns the number of its runs.
     async fn runs_within<S>(time: Duration, ticks: S, (runs, run): (Arc<AtomicUsize>, Run)) -> usize
     where
         S: Schedule<Utc> + Clone + Send + Unpin + 'static,
@@ -174,10 +176,10 @@ mod tests {
         assert_eq!(runs_within(Duration::from_millis(360), Broken, counted(async |_| ())).await, 4);
     }
 
-    // apalis-cron's timers follow the real clock: the tests below do, too. They wait for runs, however long these take on
-    // a busy machine.
+    // apalis-cron's timers use the real clock, so the tests below do as well. They wait for runs, however long these
+    // take on a busy machine.
 
-    /// Runs a task until it has run `count` times; returns how long that took.
+    /// Runs a task until it has run `count` times. Returns how long that took.
     async fn time_until(count: usize, ticks: Ticks, (runs, run): (Arc<AtomicUsize>, Run)) -> Duration {
         let (began, stop) = (Instant::now(), CancellationToken::new());
         let enough = async {
@@ -207,18 +209,18 @@ mod tests {
 
     #[tokio::test]
     async fn ticks_during_a_run_are_dropped() {
-        let (under_way, at_once) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
-        let most = at_once.clone();
+        let (running, max_running) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+        let max = max_running.clone();
         let slow = counted(move |run| {
-            let (under_way, most) = (under_way.clone(), most.clone());
+            let (running, max) = (running.clone(), max.clone());
             async move {
-                most.fetch_max(under_way.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                max.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                 sleep(Duration::from_millis(if run == 1 { 2_500 } else { 0 })).await;
-                under_way.fetch_sub(1, Ordering::SeqCst);
+                running.fetch_sub(1, Ordering::SeqCst);
             }
         });
         let took = time_until(3, every_second(), slow).await;
-        assert_eq!(at_once.load(Ordering::SeqCst), 1, "never two at the same time");
+        assert_eq!(max_running.load(Ordering::SeqCst), 1, "never two at the same time");
         assert!(took > Duration::from_millis(2_500), "the third run waits for the second: {took:?}");
     }
 

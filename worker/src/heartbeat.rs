@@ -39,7 +39,7 @@ where
     Fut: Future<Output = Option<Store>>,
 {
     let mut retries = Pauses::new(RETRIES);
-    // Retry without limit: without a heartbeat, each job longer than a lease would run again.
+    // Retries without limit: without a heartbeat, a job that takes longer than a lease would run again.
     let store = loop {
         match open().await {
             Some(store) => break store,
@@ -62,7 +62,7 @@ where
     }
 }
 
-/// Renews the lease of each running job; returns their number.
+/// Renews the lease of each running job. Returns the number of renewed leases.
 pub async fn renew_leases(engine: &Engine, store: &Store) -> Result<u64> {
     let held = engine.held();
     if held.is_empty() {

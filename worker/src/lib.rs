@@ -26,9 +26,9 @@ use engine::Engine;
 use jobs::fetch_feed::Fetcher;
 use jobs::{Deps, Registry};
 
-/// How long releasing aborted jobs may take after the drain timeout.
+/// The maximum time for releasing aborted jobs after the drain timeout.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How often the workers are counted: each pauses for the batches of the others.
+/// The interval at which the workers are counted. The number determines the pauses between batches.
 const COUNT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Runs the worker of a process until it stops.
@@ -55,17 +55,23 @@ pub async fn serve(process: &Process) -> Result<(), StartError> {
     let slots = config.worker.kinds.iter().map(|kind| concurrency.of(*kind)).sum();
     let engine = Engine::new(process.store.clone(), registry);
     metrics::worker_slots(0, slots);
-    let beating = CancellationToken::new();
+    let stop_heartbeat = CancellationToken::new();
     let opener = process.clone();
-    heartbeat::start(engine.clone(), move || opener.store_for_thread(), beating.clone())
+    heartbeat::start(engine.clone(), move || opener.store_for_thread(), stop_heartbeat.clone())
         .map_err(|error| StartError::Io { what: "the heartbeat's thread".into(), error })?;
-    tracing::info!(worker = engine.worker(), slots, "worker started");
+    let (worker, kinds) = (engine.worker(), config.worker.kinds.len());
+    // `crier` runs all roles; there, the line of the API and the banner report that it is ready.
+    if config.role.is_separate() {
+        tracing::info!(worker, kinds, slots, ops_addr = %config.http.ops_addr, "worker started");
+    } else {
+        tracing::debug!(worker, kinds, slots, "worker started");
+    }
     run(engine, process.transport.clone(), concurrency, config.worker.drain, process.stop.clone()).await;
-    beating.cancel();
+    stop_heartbeat.cancel();
     Ok(())
 }
 
-/// Counts the workers beside this one, for ever.
+/// Keeps the engine's number of worker processes up to date.
 async fn count_workers(engine: &Engine, transport: &dyn Transport) {
     loop {
         if let Some(count) = transport.listening_processes().await {
@@ -75,7 +81,7 @@ async fn count_workers(engine: &Engine, transport: &dyn Transport) {
     }
 }
 
-/// Runs jobs until `stop`; then claims no more, waits at most `drain` for running jobs, and releases the rest.
+/// Runs jobs until `stop`. Then it claims no more jobs, waits at most `drain` for running jobs, and aborts the rest.
 pub async fn run(
     engine: Engine,
     transport: Arc<dyn Transport>,
@@ -91,6 +97,7 @@ pub async fn run(
             let engine = runner.clone();
             Box::pin(async move { engine.run_until_slot_free(id).await })
         });
+        tracing::debug!(%kind, concurrency = concurrency.of(kind), "listening for jobs");
         workers.spawn(transport.listen(kind, concurrency.of(kind), handler, stop_listening.clone()));
     }
     tokio::select! { () = stop.cancelled() => {}, () = count_workers(&engine, &*transport) => {} }

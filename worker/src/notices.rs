@@ -1,8 +1,8 @@
-//! Mail that Crier sends to its users unasked. Each notice is put into the outbox by the transaction that causes it;
-//! without a configured mail server there are no notices.
+//! Emails that Crier sends to its users on its own initiative. The transaction that causes a notice adds it to the
+//! outbox. Without a configured mail server there are no notices.
 //!
-//! **To add one:** a function here, its text in `worker/templates/`, and a test of what arrives. User content goes only
-//! into the body, each piece on one line ([`one_line`]).
+//! **To add one:** a function here, its text in `worker/templates/`, and a test of the email that arrives. User content
+//! goes only into the body, each value on one line ([`one_line`]).
 
 use askama::Template;
 use chrono::{DateTime, SecondsFormat, Utc};
@@ -34,7 +34,7 @@ struct WebhookDisabled {
     recover_since: String,
 }
 
-/// Notifies the owner of a disabled endpoint by mail. Call it after [`webhooks::disable`], in its transaction.
+/// Notifies the owner of a disabled endpoint by email. Call it after [`webhooks::disable`], in its transaction.
 /// `last_error` is the error of the last attempt.
 pub async fn webhook_disabled(
     tx: &mut Tx,
@@ -71,7 +71,7 @@ pub async fn webhook_disabled(
     enqueue(tx, found.user_id, &new, trace).await
 }
 
-/// How an account is connected again, for a mail.
+/// How to reconnect an account, for an email.
 struct Reconnect {
     advice: &'static str,
     address: String,
@@ -122,7 +122,7 @@ struct AccountExpiring {
     address: String,
 }
 
-/// Notifies the owners by mail that the platform refuses the account's credentials.
+/// Notifies the owners by email that the platform rejects the account's credentials.
 pub async fn account_expired(
     tx: &mut Tx,
     mailer: Option<&Mailer>,
@@ -150,7 +150,7 @@ pub async fn account_expired(
     Ok(())
 }
 
-/// Warns the owners by mail that the account's access ends.
+/// Warns the owners by email that the account's access ends soon.
 pub async fn account_expiring(
     tx: &mut Tx,
     mailer: Option<&Mailer>,
@@ -198,7 +198,7 @@ async fn mail_to_owner(
     enqueue(tx, owner.user_id, &new, trace).await
 }
 
-/// Puts a notice into the outbox, unless the user got too many today. A user who enables an endpoint over and over, or
+/// Adds a notice to the outbox, unless the user received too many today. A user who repeatedly enables an endpoint, or
 /// connects an account that is rejected, must not flood a mailbox.
 async fn enqueue(tx: &mut Tx, user_id: i64, new: &NewMail<'_>, trace: Option<&str>) -> Result<()> {
     if mail_counts::take_notice(tx, user_id, &mailbox(new.recipient)).await? {

@@ -1,6 +1,7 @@
-//! The mails of scheduled reports: one message a recipient, as text and as HTML, with the file or an address of it.
+//! The emails of scheduled reports: one message per recipient, as text and as HTML, with the file or its URL.
 //!
-//! All texts of users are data of the templates: the HTML one escapes them, in the text one each is on one line.
+//! All user content is data of the templates. The HTML template escapes it; in the text template each value is on one
+//! line.
 
 use askama::Template;
 use chrono::NaiveDate;
@@ -18,24 +19,24 @@ use crier_telemetry::metrics::{self, MailLimit};
 /// Maximum length of a subject, in characters.
 const MAX_SUBJECT: usize = 200;
 
-/// A headline figure.
+/// A metric at the top of the email.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Headline {
     pub label: String,
-    /// `12,345`, or a dash.
+    /// `12,345`, or a dash if the value is unknown.
     pub value: String,
-    /// `+12 % from the 30 days before`; `None`: it is not known.
+    /// `+12 % from the previous period`; `None` if the change is unknown.
     pub change: Option<String>,
 }
 
-/// What the mails of a delivery say.
+/// The content of the emails of a delivery.
 #[derive(Clone, Debug)]
 pub struct MailContent {
     pub report: String,
     pub brand: String,
     pub workspace: String,
     pub headlines: Vec<Headline>,
-    /// Whether the file is attached; otherwise the mail has its address.
+    /// Whether the file is attached; otherwise the email contains its URL.
     pub is_attached: bool,
 }
 
@@ -67,21 +68,21 @@ struct HtmlPart<'a> {
     unsubscribe_url: &'a str,
 }
 
-/// What the mails need beside their content.
+/// The values that the emails need in addition to their content.
 pub struct MailContext<'a> {
-    /// `None`: no mail server is configured.
+    /// `None` if no mail server is configured.
     pub mailer: Option<&'a Mailer>,
     pub public_url: &'a str,
     pub workspace_id: i64,
-    /// What the workspace's plan allows; `None`: any number.
+    /// The plan's limit for the workspace; `None` if there is no limit.
     pub mails_per_day: Option<u64>,
-    /// On whose behalf the mails are sent.
+    /// The user on whose behalf the emails are sent.
     pub user_id: i64,
     pub trace: Option<&'a str>,
 }
 
-/// Puts the mails of a delivery into the outbox, in the transaction that completes it. Recipients that get none are
-/// recorded with the reason. Each mail is counted here, once: later attempts to send it are not.
+/// Adds the emails of a delivery to the outbox, in the transaction that completes the delivery. Recipients that receive
+/// no email are recorded with the reason. Each email counts once, here; attempts to send it do not count.
 pub async fn enqueue(tx: &mut Tx, cx: &MailContext<'_>, delivery: &ReportDelivery, mail: &MailContent) -> Result<()> {
     let recipients = report_deliveries::recipients_of(tx, &[delivery.id]).await?;
     if recipients.is_empty() {
@@ -92,7 +93,7 @@ pub async fn enqueue(tx: &mut Tx, cx: &MailContext<'_>, delivery: &ReportDeliver
         let error = ReportError::new(ReportErrorCode::Unsubscribed, "The schedule was deleted.");
         return report_deliveries::fail_recipients(tx, delivery.id, &error).await;
     };
-    let mut wanted = Vec::with_capacity(recipients.len());
+    let mut accepted = Vec::with_capacity(recipients.len());
     for (position, to) in (0_i32..).zip(&recipients) {
         let mailbox = mailbox(&to.recipient);
         let subscription = Subscription { workspace_id: cx.workspace_id, address: &to.recipient, mailbox: &mailbox };
@@ -100,12 +101,12 @@ pub async fn enqueue(tx: &mut Tx, cx: &MailContext<'_>, delivery: &ReportDeliver
         match (stop, cx.mailer) {
             (Some(stop), _) => report_deliveries::fail_recipient(tx, delivery.id, position, &stopped(&stop)).await?,
             (None, None) => report_deliveries::fail_recipient(tx, delivery.id, position, &not_configured()).await?,
-            (None, Some(mailer)) => wanted.push((position, to.recipient.as_str(), mailbox, mailer)),
+            (None, Some(mailer)) => accepted.push((position, to.recipient.as_str(), mailbox, mailer)),
         }
     }
-    let mailboxes: Vec<String> = wanted.iter().map(|(_, _, mailbox, _)| mailbox.clone()).collect();
+    let mailboxes: Vec<String> = accepted.iter().map(|(_, _, mailbox, _)| mailbox.clone()).collect();
     let decisions = mail_counts::take_reports(tx, cx.workspace_id, cx.mails_per_day, &mailboxes).await?;
-    for ((position, recipient, _, mailer), decision) in wanted.into_iter().zip(decisions) {
+    for ((position, recipient, _, mailer), decision) in accepted.into_iter().zip(decisions) {
         if let Some(error) = over_limit(decision, cx.mails_per_day) {
             report_deliveries::fail_recipient(tx, delivery.id, position, &error).await?;
         } else {
@@ -130,7 +131,7 @@ fn stopped(stop: &MailStop) -> ReportError {
     ReportError::new(ReportErrorCode::MailRefused, message)
 }
 
-/// Returns why a mail is not sent; `None`: it is sent.
+/// Returns why an email is not sent; `None` if it is sent.
 fn over_limit(decision: MailDecision, cap: Option<u64>) -> Option<ReportError> {
     let message = match decision {
         MailDecision::Allowed => return None,

@@ -1,5 +1,5 @@
-//! What happens to an account outside of a request: its credentials are refused, or its access is about to end. Both
-//! are reported by an event to each brand that has the account, in the transaction that records it; owners get a mail.
+//! Changes of an account outside of a request: its credentials are rejected, or its access ends soon. Each brand with
+//! the account gets an event in the transaction that records the change, and the owners get an email.
 
 use crier_domain::account::{AccountError, AccountStatus, SocialAccount};
 use crier_domain::event::EventName;
@@ -7,9 +7,9 @@ use crier_domain::job::{JobKind, Lane, NewJob};
 use crier_store::{Result, Tx, account_tokens, accounts, events, jobs};
 use serde_json::json;
 
-/// Marks credentials of this version as refused by the platform, whose reason is shown to the account's owners; `false`:
-/// the account was deleted or has others by now.
-/// The first time, emits `account.expired` and enqueues the job that sends the owners a mail.
+/// Marks the credentials of this version as rejected by the platform. `reason` is shown to the account's owners.
+/// Returns `false` if the account was deleted or has newer credentials. The first time, emits `account.expired` and
+/// enqueues the job that sends the owners an email.
 pub async fn expire(tx: &mut Tx, account_id: i64, version: i64, reason: &str, trace: Option<&str>) -> Result<bool> {
     account_tokens::lock(tx, account_id).await?;
     let error = AccountError { code: "account_expired".to_owned(), message: reason.to_owned() };

@@ -1,8 +1,7 @@
-//! Running dead and cancelled jobs again, and cancelling jobs, as the operator asks for it on the command line or at
-//! the console.
+//! Retries dead and cancelled jobs, and cancels jobs, for the operator on the command line or in the console.
 //!
 //! A job and its subject change in one transaction. Many jobs are changed in batches of one transaction each, to keep
-//! locks short; if one job fails its batch, the jobs of that batch are changed one by one. What is interrupted leaves
+//! locks short. If one job makes its batch fail, the jobs of that batch are changed one by one. An interruption leaves
 //! each job either unchanged or completely changed.
 
 use std::collections::BTreeMap;
@@ -12,9 +11,9 @@ use crier_domain::job::JobState;
 use crier_store::jobs::operate::{self, JobQuery, JobRow};
 use crier_store::{Result, Store, Tx};
 
-/// Jobs per transaction; on SQLite it blocks all other writers.
+/// The number of jobs per transaction, which blocks all other writers on SQLite.
 const BATCH: i64 = 50;
-/// Maximum attempts to change one job after serialization failures.
+/// The maximum number of attempts to change one job after serialization failures.
 const MAX_ATTEMPTS: usize = 3;
 
 /// The change to make to a job.
@@ -47,7 +46,7 @@ impl ChangeCounts {
 }
 
 impl JobChange {
-    /// Changes the job. If it returns a reason, the caller must roll the transaction back.
+    /// Changes the job. If this returns a reason, the caller must roll back the transaction.
     pub async fn apply(self, tx: &mut Tx, job: &JobRow) -> Result<Option<SkipReason>> {
         super::lock(tx, job.kind, job.subject_id).await?;
         Ok(match self {
@@ -65,7 +64,8 @@ impl JobChange {
         })
     }
 
-    /// Changes all jobs in one transaction, or none of them; then it returns the reason for the first unchanged job.
+    /// Changes all jobs in one transaction, or none of them. In the latter case, returns the reason for the first job
+    /// that could not be changed.
     async fn apply_all(self, store: &Store, jobs: &[JobRow]) -> Result<Option<SkipReason>> {
         let mut tx = store.begin().await?;
         for job in jobs {
@@ -78,19 +78,19 @@ impl JobChange {
         Ok(None)
     }
 
-    /// Changes one job; retries if it conflicts with a worker.
+    /// Changes one job. Retries if the change conflicts with a worker.
     pub async fn apply_with_retries(self, store: &Store, job: &JobRow) -> Result<Option<SkipReason>> {
-        let mut tries = 1;
+        let mut attempts = 1;
         loop {
             match self.apply_all(store, std::slice::from_ref(job)).await {
-                Err(error) if error.is_serialization() && tries < MAX_ATTEMPTS => tries += 1,
-                ended => return ended,
+                Err(error) if error.is_serialization() && attempts < MAX_ATTEMPTS => attempts += 1,
+                result => return result,
             }
         }
     }
 
-    /// Changes the next jobs that match the filter, after the id `after`, and counts them; returns the last id, `None`
-    /// if there were no more.
+    /// Changes the next jobs that match the filter, after the id `after`, and counts them. Returns the last id; `None`
+    /// if there were no more jobs.
     pub async fn apply_next(
         self,
         store: &Store,
@@ -100,7 +100,7 @@ impl JobChange {
     ) -> Result<Option<i64>> {
         let mut jobs = operate::next(&mut store.read().await?, filter, after, BATCH).await?;
         let Some(last) = jobs.last().map(|job| job.id) else { return Ok(None) };
-        // The lock order of workers that settle jobs, as far as it is known here.
+        // Approximates the lock order of workers that settle jobs.
         jobs.sort_by_key(|job| (job.kind, job.subject_id));
         self.batch(store, &jobs, counts).await?;
         Ok(Some(last))
@@ -125,7 +125,7 @@ impl JobChange {
         Ok(())
     }
 
-    /// Returns the message for a job that was not changed, with an alternative.
+    /// Returns the message for a job that was not changed, with what the operator can do instead.
     pub fn refusal(self, job: &JobRow, reason: SkipReason) -> String {
         let (id, kind, state) = (job.id, job.kind, job.state);
         match (self, state) {

@@ -1,5 +1,5 @@
-//! `collect_analytics`: collects the due figures of one account and of its posts. A job that is cancelled or dies changes
-//! nothing: the account's own time brings the next one.
+//! `collect_analytics`: collects the due metrics of one account and of its posts. If a job is cancelled or dead,
+//! nothing changes: the next job is enqueued at the time in the account's row.
 
 use crier_store::{Conn, Result, Tx, account_tokens, accounts};
 

@@ -1,4 +1,4 @@
-//! `export_report`: makes the file of a report delivery, and puts its mails into the outbox.
+//! `export_report`: creates the file of a report delivery, and adds its emails to the outbox.
 
 use crier_store::{Conn, Result, Tx, report_deliveries};
 

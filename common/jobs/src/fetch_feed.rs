@@ -1,5 +1,5 @@
-//! `fetch_feed`: fetches a feed once. A fetch that is cancelled changes nothing: the feed is fetched again at its next
-//! time.
+//! `fetch_feed`: fetches a feed once. If a job is cancelled, nothing changes: the feed is fetched again at its next
+//! fetch time.
 
 use crier_base::random;
 use crier_domain::feed;

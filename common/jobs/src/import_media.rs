@@ -1,4 +1,4 @@
-//! `import_media`: imports a picture from a URL into the media library.
+//! `import_media`: imports an image from a URL into the media library.
 
 use crier_media::import;
 use crier_store::{Conn, Result, Tx, media_jobs};

@@ -1,23 +1,23 @@
-//! The kinds of jobs, one file each: what a job acts on, its subject, and what happens to the subject when the job dies,
-//! is cancelled or is retried, in the same transaction.
+//! The kinds of jobs, one file each: the subject that a job acts on, and the changes of the subject when the job is
+//! dead, cancelled or retried, in the same transaction.
 //!
 //! A kind has three parts, which belong to different layers:
 //! - its line in the registry, `for_each_job_kind!` in `domain/job/kinds.rs`: its name and limits, for the store;
-//! - its definition here, above the store: the scheduler and the operator's commands call it as well as the worker;
-//! - its handler in `worker/src/jobs`: how it runs. The scheduler does not link it.
+//! - its definition here, above the store, for the worker, the scheduler and the operator's commands;
+//! - its handler in `worker/src/jobs`, which runs it. The scheduler does not link the handlers.
 //!
 //! **To add a kind** `ping`:
 //! 1. a line in the registry: `Ping = ping { max_attempts: …, … },`
 //! 2. `common/jobs/src/ping.rs` with a struct `Ping` that implements [`JobDefinition`], and `mod ping;` below;
-//! 3. `worker/src/jobs/ping.rs` with a struct `Ping` that has a `new(&Deps)` and implements `Job`, and `mod ping;` in the
-//!    `mod.rs` beside it;
-//! 4. what its result writes as a function in `common/store/src/<table>.rs`;
-//! 5. whatever causes it enqueues it in its own transaction: `crier_store::jobs::enqueue` with a `NewJob`, with its lane
-//!    and its workspace if it has caps (`domain/job.rs`);
+//! 3. `worker/src/jobs/ping.rs` with a struct `Ping` that has a `new(&Deps)` and implements `Job`, and `mod ping;` in
+//!    the `mod.rs` beside it;
+//! 4. the writes of its result, as functions in `common/store/src/<table>.rs`;
+//! 5. the code that enqueues it, in the transaction that causes it: `crier_store::jobs::enqueue` with a `NewJob`, with
+//!    its lane and its workspace if it has caps (`domain/job.rs`);
 //! 6. tests in `tests/jobs`.
 //!
-//! The compiler reports a part of the first three that is missing. The rest follows from the registry: the store's filter
-//! of known kinds, the configuration, the metrics, the commands.
+//! The compiler reports if one of the first three is missing. The store's filter of known kinds, the configuration, the
+//! metrics and the commands are derived from the registry.
 
 use crier_domain::for_each_job_kind;
 use crier_domain::job::{JobAttempt, JobKind};
@@ -40,7 +40,7 @@ mod send_mail;
 mod send_reply;
 mod sync_inbox;
 
-/// What a kind does with the subject of a job outside of a run. The defaults are for a kind without a subject.
+/// The operations of a kind on the subject of a job outside of a run. The defaults are for a kind without a subject.
 trait JobDefinition {
     /// Locks the subject until the end of the transaction. Always lock the subject before the job row; the fixed order
     /// prevents deadlocks.
@@ -48,7 +48,7 @@ trait JobDefinition {
         Ok(())
     }
 
-    /// Describes the subject; `None`: it does not exist any more.
+    /// Describes the subject; `None` if it no longer exists.
     async fn describe(_conn: &mut Conn, _subject_id: i64) -> Result<Option<SubjectDescription>> {
         Ok(Some(SubjectDescription::new("nothing")))
     }
@@ -63,13 +63,14 @@ trait JobDefinition {
         Ok(())
     }
 
-    /// Resets the subject of a dead or cancelled job that the operator runs again; `false`: it has nothing left to do.
+    /// Resets the subject of a dead or cancelled job that the operator retries. Returns `false` if there is nothing
+    /// left to do.
     async fn on_retry(_tx: &mut Tx, _subject_id: i64) -> Result<bool> {
         Ok(true)
     }
 }
 
-/// What a job acts on, for the operator: ids and our own words, never user content.
+/// A description of a job's subject for the operator. Contains no user content.
 #[derive(Debug, Clone)]
 pub struct SubjectDescription {
     pub words: String,

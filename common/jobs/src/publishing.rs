@@ -1,4 +1,4 @@
-//! What follows when a target has ended (its post's status, and the event), and when its post is deleted.
+//! The transitions of targets and their posts, with their events.
 
 use crier_domain::event::EventName;
 use crier_domain::failure::{Category, Failure};
@@ -33,7 +33,7 @@ impl EndedTarget<'_> {
     }
 }
 
-/// Stores the ends of targets and the attempts, updates the posts whose targets are all terminal then, and sends the
+/// Stores the ends of targets and their attempts, updates the posts whose targets are then all terminal, and emits the
 /// events.
 pub async fn end_targets(tx: &mut Tx, ended: &[EndedTarget<'_>]) -> Result<()> {
     let rows: Vec<_> = ended.iter().map(EndedTarget::row).collect();
@@ -46,7 +46,7 @@ pub async fn end_targets(tx: &mut Tx, ended: &[EndedTarget<'_>]) -> Result<()> {
     Ok(())
 }
 
-/// Sends the event of a target's end.
+/// Emits the event of a target's end.
 async fn emit_end(tx: &mut Tx, ended: &EndedTarget<'_>) -> Result<()> {
     let EndedTarget { post, target, end, trace, .. } = ended;
     let (name, data) = match (end.status, &end.error) {
@@ -79,8 +79,8 @@ pub fn failed(target: &Target, failure: Failure) -> TargetEnd {
     }
 }
 
-/// Fails a target that its run did not end: its job died (its process was killed again and again, or it ran out of
-/// attempts), or the operator cancelled it.
+/// Fails a target whose run did not end it, because its job is dead (its process was killed repeatedly, or no attempts
+/// were left) or because the operator cancelled the job.
 pub async fn fail(tx: &mut Tx, target_id: i64, failure: Failure, trace: Option<&str>) -> Result<()> {
     let Some((mut post, deleted)) = posts::lock_of_target(tx, target_id).await? else { return Ok(()) };
     // Checked under the lock: its run may have ended during the wait.
@@ -96,8 +96,8 @@ pub async fn fail(tx: &mut Tx, target_id: i64, failure: Failure, trace: Option<&
     end_targets(tx, &[ended]).await
 }
 
-/// Hides a post from clients, and cancels the jobs that have not begun. A job stays if a call of unknown outcome was
-/// made: it finds out the outcome, sends the event, and makes no further call. The caller has locked the post's row.
+/// Hides a post from clients, and cancels the jobs that have not begun. A job after a call with an unknown outcome is
+/// kept: it determines the outcome, emits the event, and makes no further call. The caller has locked the post's row.
 pub async fn delete(tx: &mut Tx, post_id: i64) -> Result<()> {
     for target in targets::list(tx, post_id).await? {
         if target.call_started_at.is_some() && !target.status.is_terminal() {
@@ -105,15 +105,15 @@ pub async fn delete(tx: &mut Tx, post_id: i64) -> Result<()> {
         }
         jobs::cancel_subject(tx, JobKind::PublishTarget, target.id).await?;
         if target.status == TargetStatus::Pending {
-            // A worker that has claimed the job but has not begun finds no target, and stops.
+            // A worker that has claimed the job but has not begun finds no target and stops.
             targets::delete(tx, target.id).await?;
         }
     }
     posts::delete(tx, post_id).await
 }
 
-/// Makes a target pending again for the operator: a failed one, or one that could not be failed when its job died.
-/// `false`: it is in another state, or deleted.
+/// Makes a target pending again, for a retry by the operator: a failed target, or one that could not be failed when its
+/// job became dead. Returns `false` if the target is in another state or was deleted.
 pub async fn retry_failed(tx: &mut Tx, target_id: i64) -> Result<bool> {
     let Some((mut post, deleted)) = posts::lock_of_target(tx, target_id).await? else { return Ok(false) };
     let may_retry = match targets::find(tx, target_id).await?.map(|target| target.status) {
@@ -129,21 +129,21 @@ pub async fn retry_failed(tx: &mut Tx, target_id: i64) -> Result<bool> {
     Ok(true)
 }
 
-/// What came of [`retry_post`].
+/// The result of [`retry_post`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PostRetry {
-    /// So many targets are published again. Commit the transaction; roll it back in all other cases.
+    /// The number of targets that are published again. Commit the transaction; roll it back in all other cases.
     Started(usize),
     NotFound,
     NothingFailed,
-    /// A worker has not ended with a target yet.
+    /// A worker is still processing a target.
     Busy,
-    /// The post may be on these accounts already, and the platform cannot say.
+    /// The ids of accounts on which the post may already be published; the platform cannot tell.
     OutcomeUnknown(Vec<i64>),
 }
 
-/// Publishes the failed targets of a post again, for the operator. Those with an unknown outcome are included only if
-/// the operator says so. `can_reconcile`: whether the platform can say that a call has succeeded.
+/// Publishes the failed targets of a post again, for the operator. Targets with an unknown outcome are allowed only
+/// with `outcome_unknown`. `can_reconcile` returns whether the platform can tell that a call has succeeded.
 pub async fn retry_post(
     tx: &mut Tx,
     post_id: i64,

@@ -1,5 +1,5 @@
-//! What follows when a reply of the inbox has ended, and when a message has arrived: the state and the event, in one
-//! transaction.
+//! The transitions of messages in the inbox: the end of a reply, and the arrival of a message, with their events in the
+//! same transaction.
 
 use crier_domain::conversation::{Conversation, Message, MessageStatus};
 use crier_domain::event::EventName;
@@ -10,8 +10,8 @@ use crier_store::conversations::replies::{self, ReplyEnd};
 use crier_store::{Result, Tx, conversations, events};
 use serde_json::json;
 
-/// A message's place, for its event.
-struct Place {
+/// The identifying data of a message, for its event.
+struct EventSubject {
     message_id: i64,
     conversation_id: i64,
     brand_id: i64,
@@ -19,46 +19,48 @@ struct Place {
     kind: ConversationType,
 }
 
-async fn emit(tx: &mut Tx, name: EventName, place: &Place, trace: Option<&str>) -> Result<()> {
+async fn emit(tx: &mut Tx, name: EventName, subject: &EventSubject, trace: Option<&str>) -> Result<()> {
     let data = json!({
-        "message_id": place.message_id,
-        "conversation_id": place.conversation_id,
-        "brand_id": place.brand_id,
-        "platform": place.platform,
-        "type": place.kind,
+        "message_id": subject.message_id,
+        "conversation_id": subject.conversation_id,
+        "brand_id": subject.brand_id,
+        "platform": subject.platform,
+        "type": subject.kind,
     });
-    events::emit(tx, place.brand_id, name, &data, trace).await?;
+    events::emit(tx, subject.brand_id, name, &data, trace).await?;
     Ok(())
 }
 
-/// Sends the event of a message that arrived.
+/// Emits the event of a message that arrived.
 pub async fn received(tx: &mut Tx, platform: Platform, message: &Received, trace: Option<&str>) -> Result<()> {
     let Received { brand_id, conversation_id, message_id, kind } = *message;
-    emit(tx, EventName::MessageReceived, &Place { message_id, conversation_id, brand_id, platform, kind }, trace).await
+    emit(tx, EventName::MessageReceived, &EventSubject { message_id, conversation_id, brand_id, platform, kind }, trace)
+        .await
 }
 
-/// Ends a reply, or leaves it waiting for its next attempt, and sends the event. The conversation is locked.
+/// Ends a reply and emits the event, or records that it waits for its next attempt. The caller has locked the
+/// conversation.
 pub async fn end(
     tx: &mut Tx,
     conversation: &Conversation,
     message_id: i64,
-    ended: &ReplyEnd,
+    end: &ReplyEnd,
     trace: Option<&str>,
 ) -> Result<()> {
-    replies::end(tx, conversation, message_id, ended).await?;
-    let name = match ended.status {
+    replies::end(tx, conversation, message_id, end).await?;
+    let name = match end.status {
         MessageStatus::Sent => EventName::MessageSent,
         MessageStatus::Failed => EventName::MessageFailed,
         MessageStatus::Pending | MessageStatus::Received => return Ok(()),
     };
-    let place = Place {
+    let subject = EventSubject {
         message_id,
         conversation_id: conversation.id,
         brand_id: conversation.brand_id,
         platform: conversation.platform,
         kind: conversation.kind,
     };
-    emit(tx, name, &place, trace).await
+    emit(tx, name, &subject, trace).await
 }
 
 /// Returns the end of a failed reply.
@@ -72,7 +74,7 @@ pub fn failed(message: &Message, failure: Failure) -> ReplyEnd {
     }
 }
 
-/// Fails a reply that its run did not end: its job died, or the operator cancelled it.
+/// Fails a reply whose run did not end it, because its job is dead or the operator cancelled the job.
 pub async fn fail(tx: &mut Tx, message_id: i64, failure: Failure, trace: Option<&str>) -> Result<()> {
     let Some(conversation) = conversations::lock_of_message(tx, message_id).await? else { return Ok(()) };
     // Checked under the lock: its run may have ended during the wait.
@@ -81,7 +83,8 @@ pub async fn fail(tx: &mut Tx, message_id: i64, failure: Failure, trace: Option<
     end(tx, &conversation, message_id, &failed(&message, failure), trace).await
 }
 
-/// Makes a reply pending again for the operator: a failed one, or one that could not be failed when its job died.
+/// Makes a reply pending again, for a retry by the operator: a failed reply, or one that could not be failed when its
+/// job became dead.
 pub async fn retry_failed(tx: &mut Tx, message_id: i64) -> Result<bool> {
     conversations::lock_of_message(tx, message_id).await?;
     let found = replies::find(tx, message_id).await?;

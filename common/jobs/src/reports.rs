@@ -10,7 +10,8 @@ use serde_json::json;
 
 pub mod links;
 
-/// Stores a delivery with the job that makes its file, and returns its id. The caller has locked its report or schedule.
+/// Stores a delivery with the job that creates its file. Returns the delivery's id. The caller has locked the report or
+/// the schedule.
 pub async fn enqueue(
     tx: &mut Tx,
     workspace_id: i64,
@@ -35,13 +36,13 @@ pub async fn retry_later(tx: &mut Tx, delivery: &ReportDelivery, why: &ReportErr
     set_status(tx, delivery, ReportDeliveryStatus::Pending, None, Some(why)).await
 }
 
-/// Records that the file is there.
+/// Records that the file was created.
 pub async fn complete(tx: &mut Tx, delivery: &ReportDelivery, file: DeliveredFile, trace: Option<&str>) -> Result<()> {
     set_status(tx, delivery, ReportDeliveryStatus::Sent, Some(file), None).await?;
     emit_event(tx, delivery, EventName::ReportSent, None, trace).await
 }
 
-/// Records a final failure; no one gets a mail.
+/// Records a final failure. No emails are sent.
 pub async fn fail(tx: &mut Tx, delivery: &ReportDelivery, why: &ReportError, trace: Option<&str>) -> Result<()> {
     set_status(tx, delivery, ReportDeliveryStatus::Failed, None, Some(why)).await?;
     let error = ReportError::new(ReportErrorCode::ReportFailed, "The report file could not be created.");
@@ -49,8 +50,8 @@ pub async fn fail(tx: &mut Tx, delivery: &ReportDelivery, why: &ReportError, tra
     emit_event(tx, delivery, EventName::ReportFailed, Some(why), trace).await
 }
 
-/// Fails a delivery whose run did not end by itself: its job died, or the operator cancelled it. If an earlier attempt
-/// failed and no run has started since, its error code is kept.
+/// Fails a delivery whose run did not end it, because its job is dead or the operator cancelled the job. If an earlier
+/// attempt failed and no run has started since, its error code is kept.
 pub async fn fail_without_run(tx: &mut Tx, delivery_id: i64, message: &str, trace: Option<&str>) -> Result<()> {
     let held = report_deliveries::lock(tx, delivery_id).await?.filter(|delivery| !delivery.status.is_terminal());
     let Some(delivery) = held else { return Ok(()) };
@@ -58,7 +59,8 @@ pub async fn fail_without_run(tx: &mut Tx, delivery_id: i64, message: &str, trac
     fail(tx, &delivery, &ReportError::new(code, message), trace).await
 }
 
-/// Makes a failed delivery pending again, for a retry by the operator; `false` if it has not failed or does not exist.
+/// Makes a failed delivery pending again, for a retry by the operator. Returns `false` if the delivery has not failed
+/// or does not exist.
 pub async fn retry_failed(tx: &mut Tx, delivery_id: i64) -> Result<bool> {
     let held = report_deliveries::lock(tx, delivery_id).await?;
     let Some(delivery) = held.filter(|delivery| delivery.status == ReportDeliveryStatus::Failed) else {

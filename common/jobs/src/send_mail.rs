@@ -1,4 +1,4 @@
-//! `send_mail`: sends a mail of the outbox.
+//! `send_mail`: sends an email of the outbox.
 
 use crier_domain::mail::MailStatus;
 use crier_domain::report::{ReportError, ReportErrorCode};
@@ -37,7 +37,7 @@ impl JobDefinition for SendMail {
     }
 }
 
-/// Shows the failure of a report's mail in its delivery.
+/// Records the failure of a report's email in its delivery.
 async fn record_for_report(tx: &mut Tx, mail_id: i64, message: &str) -> Result<()> {
     let error = ReportError::new(ReportErrorCode::InternalError, message);
     report_deliveries::record_mail(tx, mail_id, MailStatus::Failed, Some(&error)).await

@@ -1,4 +1,4 @@
-//! `send_reply`: sends one reply of the inbox, a message.
+//! `send_reply`: sends one reply of the inbox.
 
 use crier_domain::failure::{Category, Failure};
 use crier_store::conversations::{self, replies as messages};

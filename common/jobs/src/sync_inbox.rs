@@ -1,5 +1,5 @@
-//! `sync_inbox`: reads the new messages of one account. A job that is cancelled or dies changes nothing: the
-//! account's own time brings the next one.
+//! `sync_inbox`: reads the new messages of one account. If a job is cancelled or dead, nothing changes: the next job is
+//! enqueued at the time in the account's row.
 
 use crier_store::{Conn, Result, Tx, accounts, inbox_syncs};
 

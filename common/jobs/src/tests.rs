@@ -1,4 +1,4 @@
-//! A kind that is added as the recipe says, in a registry of its own.
+//! Tests with an additional kind, added as the recipe describes, in their own registry.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ mod ping {
 
     pub struct Ping;
 
-    /// Every function says by its result that it was called.
+    /// The result of every function shows that it was called.
     impl JobDefinition for Ping {
         async fn lock(_tx: &mut Tx, _subject_id: i64) -> Result<()> {
             Err(StoreError::Decode("lock".into()))

@@ -1,8 +1,8 @@
-//! The notifier: it carries the ids of jobs that are ready to the apalis workers that run them, and nothing else.
+//! The notifier: sends the ids of ready jobs to the apalis workers that run them.
 //!
-//! The jobs are in the database, so the notifier may lose an id, deliver it twice or be unreachable: the dispatcher
+//! The jobs are in the database, so the notifier may lose an id, deliver it twice or be unreachable: the scheduler
 //! notifies again for jobs that were not claimed. [`memory`] is a channel inside the process, [`redis`] one
-//! apalis-redis storage per kind. `docs/jobs.md` says which features of apalis-redis are switched off, and why.
+//! apalis-redis storage per kind. `docs/jobs.md` explains which features of apalis-redis are switched off, and why.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use tokio_util::sync::CancellationToken;
 pub mod memory;
 pub mod redis;
 
-/// Runs the job with this id. It returns when its place in the worker may go to another id.
+/// Runs the job with this id. Returns when its slot in the worker is free for another id.
 pub type Handler = Arc<dyn Fn(i64) -> BoxFuture<'static, ()> + Send + Sync>;
 
-/// How many ids of a kind wait in the notifier, and how many more it accepts.
+/// The number of ids of a kind that wait in the notifier, and how many more it accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KindCapacity {
     pub kind: JobKind,
@@ -25,12 +25,12 @@ pub struct KindCapacity {
     pub free: usize,
 }
 
-/// A notifier that can be listened to.
+/// A notifier with listeners.
 #[async_trait]
 pub trait Transport: JobNotifier {
-    /// Runs an apalis worker that passes the ids of a kind to `handler` as they arrive, at most `concurrency` at once,
-    /// until `stop`. Each id reaches one listener. Ids that are notified after this returns are received; a lost
-    /// connection is re-established.
+    /// Runs an apalis worker that passes the ids of a kind to `handler` as they arrive, at most `concurrency` at the
+    /// same time, until `stop`. Each id reaches one listener. Ids that are notified after this returns are received. A
+    /// lost connection is re-established.
     fn listen(
         &self,
         kind: JobKind,
@@ -39,13 +39,13 @@ pub trait Transport: JobNotifier {
         stop: CancellationToken,
     ) -> BoxFuture<'static, ()>;
 
-    /// Whether the notifier is reachable now.
+    /// Returns whether the notifier is reachable.
     fn is_up(&self) -> bool;
 
-    /// Returns the capacity of the notifier for each kind; `None`: it is unreachable.
+    /// Returns the capacity of the notifier for each kind; `None` if it is unreachable.
     async fn capacity(&self) -> Option<Vec<KindCapacity>>;
 
-    /// Returns how many processes listen, this one included; `None`: the notifier is unreachable.
+    /// Returns the number of listening processes, including this one; `None` if the notifier is unreachable.
     async fn listening_processes(&self) -> Option<u32> {
         Some(1)
     }

@@ -1,6 +1,6 @@
 //! The notifier inside one process.
 //!
-//! The backend is ours, because apalis' own `MemoryStorage` is an unbounded channel that cannot say how full it is.
+//! It has its own apalis backend, because apalis' `MemoryStorage` is an unbounded channel whose length is unknown.
 
 use std::convert::Infallible;
 use std::sync::{Arc, RwLock};
@@ -24,10 +24,11 @@ use tower::layer::util::Identity;
 
 use super::{Handler, KindCapacity, Transport};
 
-/// How many ids of a kind wait for the worker; further jobs wait in the database.
+/// The maximum number of ids of a kind that wait for the worker. Further jobs wait in the database.
 pub const CAPACITY: usize = 20_000;
 
-/// A channel per kind; the last listener receives. Ids without a listener are dropped; the dispatcher notifies again.
+/// A channel per kind. The latest listener receives the ids. Ids without a listener are dropped, and the scheduler
+/// notifies again.
 #[derive(Clone, Default)]
 pub struct MemoryNotifier(Arc<RwLock<Vec<Listener>>>);
 
@@ -43,7 +44,7 @@ impl JobNotifier for MemoryNotifier {
         let Ok(listeners) = self.0.read() else { return };
         for notification in notifications {
             if let Some(listener) = listeners.iter().find(|listener| listener.kind == notification.kind) {
-                // Full: the dispatcher notifies again.
+                // If the channel is full, the scheduler notifies again.
                 let _ = listener.sender.try_send(notification.id);
             }
         }
@@ -51,7 +52,7 @@ impl JobNotifier for MemoryNotifier {
 }
 
 impl MemoryNotifier {
-    /// Replaces the listener of a kind. The token is cancelled when that is replaced in turn.
+    /// Replaces the listener of a kind. The token is cancelled when the new listener is replaced.
     fn register(&self, kind: JobKind) -> (mpsc::Receiver<i64>, CancellationToken) {
         let ((sender, receiver), replaced) = (mpsc::channel(CAPACITY), CancellationToken::new());
         if let Ok(mut listeners) = self.0.write() {
@@ -87,7 +88,7 @@ impl Transport for MemoryNotifier {
         true
     }
 
-    /// A kind without a listener has no room.
+    /// A kind without a listener has no capacity.
     async fn capacity(&self) -> Option<Vec<KindCapacity>> {
         let listeners = self.0.read().ok()?;
         let of = |kind: &JobKind| match listeners.iter().find(|listener| listener.kind == *kind) {
@@ -113,8 +114,8 @@ fn work(
     Box::pin(worker.run())
 }
 
-/// An apalis backend over a channel. It acknowledges and stores nothing: the claim in the database decides whether there
-/// is work for an id.
+/// An apalis backend over a channel. It acknowledges and stores nothing: the claim in the database decides whether
+/// there is work for an id.
 struct ChannelBackend(mpsc::Receiver<i64>);
 
 impl Backend for ChannelBackend {

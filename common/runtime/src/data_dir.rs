@@ -1,7 +1,7 @@
 //! The data directory of `crier`: the database, the secret key and the files, accessible only to their owner.
 //!
-//! Each step can be repeated after any failure: existing parts are used, missing ones are created, and partial ones do
-//! no harm.
+//! Each step can be repeated after any failure: existing parts are used, missing parts are created, and partial ones
+//! are harmless.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -15,32 +15,32 @@ use secrecy::{ExposeSecret as _, SecretString};
 
 use super::StartError;
 
-fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> StartError {
+fn io_error(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> StartError {
     let what = what.into();
     move |error| StartError::Io { what, error }
 }
 
-fn make(dir: &Path) -> Result<(), StartError> {
+fn create_dir(dir: &Path) -> Result<(), StartError> {
     let what = format!("the directory {} cannot be created; choose another with CRIER_DATA_DIR", dir.display());
-    permissions::make_dir(dir).map_err(io(what))?;
+    permissions::make_dir(dir).map_err(io_error(what))?;
     permissions::warn_if_open(dir, "the directory");
     Ok(())
 }
 
-/// The maximum length of what a lock says of its holder, in bytes.
-const MAX_HOLDER: u64 = 4_096;
+/// The maximum length of the data about its holder in a lock, in bytes.
+const MAX_HOLDER_BYTES: u64 = 4_096;
 
-/// The lock of a data directory. The operating system releases it when the process ends, however it ends.
+/// The lock of a data directory. The operating system releases it when the process ends, even after a crash.
 #[derive(Debug)]
 pub struct DataDirLock(File);
 
 impl DataDirLock {
     /// Creates the directory if it is missing, and takes its lock.
     pub fn take(dir: &Path) -> Result<Self, StartError> {
-        make(dir)?;
+        create_dir(dir)?;
         let path = lock_path(dir);
         let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
-        let file = open.map_err(io(format!("the lock {}", path.display())))?;
+        let file = open.map_err(io_error(format!("the lock {}", path.display())))?;
         match file.try_lock() {
             Ok(()) => Ok(Self(file)),
             Err(TryLockError::WouldBlock) => Err(StartError::Refused(format!(
@@ -48,12 +48,12 @@ impl DataDirLock {
                 dir.display(),
                 holder(&path)
             ))),
-            Err(TryLockError::Error(error)) => Err(io(format!("the lock {}", path.display()))(error)),
+            Err(TryLockError::Error(error)) => Err(io_error(format!("the lock {}", path.display()))(error)),
         }
     }
 
-    /// Writes who holds the lock, for the error of another one, and its addresses, for commands. A full disk must not
-    /// matter here.
+    /// Writes the process that holds the lock, for the error of other processes, and its addresses, for commands.
+    /// Errors are ignored, because the disk may be full.
     pub(super) fn write_holder(&self, config: &Config) {
         let (mut file, addr, ops) = (&self.0, config.http.addr, config.http.ops_addr);
         let url = if config.has_public_url { config.public_url.as_str() } else { "" };
@@ -72,10 +72,10 @@ fn lock_path(dir: &Path) -> PathBuf {
     dir.join("crier.lock")
 }
 
-/// Returns the lines of a lock; none if no process has written any.
+/// Returns the lines of a lock; empty if no process has written any.
 fn holder_lines(lock: &Path) -> Vec<String> {
     let mut text = String::new();
-    let read = File::open(lock).and_then(|file| file.take(MAX_HOLDER).read_to_string(&mut text));
+    let read = File::open(lock).and_then(|file| file.take(MAX_HOLDER_BYTES).read_to_string(&mut text));
     read.map_or_else(|_| Vec::new(), |_| text.lines().map(str::to_owned).collect())
 }
 
@@ -84,13 +84,13 @@ fn holder(lock: &Path) -> String {
     line.filter(|line| !line.is_empty()).unwrap_or_else(|| "another process".to_owned())
 }
 
-/// Returns whether `crier` was started on a data directory: the form in one process.
+/// Returns whether `crier` was ever started on a data directory, that is, whether the installation is embedded.
 pub fn has_lock(dir: &Path) -> bool {
     lock_path(dir).exists()
 }
 
-/// Sets the addresses to those of the `crier` that runs on the data directory, if one does: it may have been started
-/// with other settings than this command. A public URL in the settings of this command stays.
+/// Sets the addresses to those of the `crier` process that runs on the data directory, if any, because it may have been
+/// started with other settings than this command. A public URL in the settings of this command is kept.
 pub fn use_running_addresses(config: &mut Config) {
     let lines = holder_lines(&lock_path(&config.data_dir));
     let [_, addr, ops, url] = lines.as_slice() else { return };
@@ -117,25 +117,25 @@ pub fn require_installation(config: &Config) -> Result<(), StartError> {
     )))
 }
 
-/// A key that is in use in this process, and not yet in its file.
+/// A key that this process uses and that is not in its file yet.
 #[derive(Debug)]
 pub struct NewKey {
     text: SecretString,
     dir: PathBuf,
 }
 
-/// Returns the keys in the data directory; a new one if the file is missing.
+/// Returns the keys in the data directory, or a new key if the file is missing.
 pub fn secret_keys(dir: &Path) -> Result<(Vec<SecretKey>, Option<NewKey>), StartError> {
-    make(dir)?;
+    create_dir(dir)?;
     let path = key_file(dir);
     let what = || format!("the secret key {}", path.display());
-    remove_drafts(dir).map_err(io(what()))?;
+    remove_drafts(dir).map_err(io_error(what()))?;
     if !path.exists() {
         let (key, text) = SecretKey::generate().map_err(|error| StartError::Refused(error.to_string()))?;
         return Ok((vec![key], Some(NewKey { text, dir: dir.to_owned() })));
     }
     permissions::close_or_warn(&path, "the secret key");
-    let text = fs::read_to_string(&path).map_err(io(what()))?;
+    let text = fs::read_to_string(&path).map_err(io_error(what()))?;
     let keys: SecretKeys = text
         .trim()
         .parse()
@@ -144,12 +144,12 @@ pub fn secret_keys(dir: &Path) -> Result<(Vec<SecretKey>, Option<NewKey>), Start
 }
 
 impl NewKey {
-    /// Writes the file, and syncs it to the disk: nothing may be sealed with a key that can be lost. The draft has a
-    /// unique name, and is deleted if it cannot become the key.
+    /// Writes the file and syncs it to the disk, because nothing may be encrypted with a key that can be lost. The
+    /// draft has a unique name, and is deleted if it cannot become the key file.
     pub fn save(self) -> Result<(), StartError> {
         let path = key_file(&self.dir);
         let write = || {
-            let mut draft = tempfile::Builder::new().prefix(DRAFT).tempfile_in(&self.dir)?;
+            let mut draft = tempfile::Builder::new().prefix(DRAFT_PREFIX).tempfile_in(&self.dir)?;
             writeln!(draft, "{}", self.text.expose_secret())?;
             draft.as_file().sync_all()?;
             draft.persist_noclobber(&path).map_err(|failed| failed.error)?;
@@ -160,19 +160,19 @@ impl NewKey {
                 "another process created the secret key {} at the same time; start again",
                 path.display()
             )),
-            _ => io(format!("the secret key {}", path.display()))(error),
+            _ => io_error(format!("the secret key {}", path.display()))(error),
         })
     }
 }
 
-/// Prefix of the file names of key drafts.
-const DRAFT: &str = "secret.key.";
+/// The prefix of the file names of key drafts.
+const DRAFT_PREFIX: &str = "secret.key.";
 
-/// Deletes drafts of killed starts.
+/// Deletes drafts of starts that were killed.
 fn remove_drafts(dir: &Path) -> std::io::Result<()> {
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
-        if entry.file_name().to_str().is_some_and(|name| name.starts_with(DRAFT)) {
+        if entry.file_name().to_str().is_some_and(|name| name.starts_with(DRAFT_PREFIX)) {
             match fs::remove_file(entry.path()) {
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
                 _ => {}
@@ -182,13 +182,14 @@ fn remove_drafts(dir: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Creates the database's directory, and its file if missing: SQLite creates its log and index with the same mode.
+/// Creates the database's directory and its file if they are missing. SQLite creates its log and index with the same
+/// mode as the file.
 pub fn prepare_database_file(path: &Path) -> Result<(), StartError> {
     if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
-        make(dir)?;
+        create_dir(dir)?;
     }
     let what = || format!("the database {}", path.display());
-    OpenOptions::new().append(true).create(true).mode(0o600).open(path).map_err(io(what()))?;
+    OpenOptions::new().append(true).create(true).mode(0o600).open(path).map_err(io_error(what()))?;
     for end in ["", "-wal", "-shm", "-journal"] {
         let mut file = path.as_os_str().to_owned();
         file.push(end);
@@ -197,7 +198,7 @@ pub fn prepare_database_file(path: &Path) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Closes the directory of files to other users, if it is inside the data directory.
+/// Makes the storage directory inaccessible to other users if it is inside the data directory.
 pub fn restrict_files_dir(config: &Config) {
     if let Storage::Directory(dir) = &config.storage
         && dir.starts_with(&config.data_dir)

@@ -1,17 +1,18 @@
-//! File descriptors: client connections, outgoing connections, the database's files and pools share one limit.
+//! File descriptors: client connections, outgoing connections, the database's files and connection pools share one
+//! limit.
 //!
-//! The soft limit is raised to the hard limit at start. Then each use has a share: clients of the API get at most half,
-//! runs that wait for external services at most a third; the rest is for the database, the storage and the process
+//! The soft limit is raised to the hard limit at the start. Each use has a share: clients of the API get at most half,
+//! runs that wait for external services at most a third. The rest is for the database, the storage and the process
 //! itself.
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 /// The assumed limit if the system has none.
 const UNLIMITED: usize = 1 << 20;
-/// Below this, a process serves only few clients; a warning is logged.
+/// Below this limit, a process can serve only a few clients, and a warning is logged.
 const LOW_LIMIT: usize = 1_024;
 
-/// Raises the soft limit to the hard one, and warns if it is low. If raising fails, the limit stays as it is.
+/// Raises the soft limit to the hard limit, and warns if it is low. If this fails, the limit does not change.
 pub fn raise() {
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
@@ -29,18 +30,18 @@ pub fn raise() {
     }
 }
 
-/// Returns how many descriptors this process may open.
+/// Returns the number of descriptors that this process may open.
 pub fn limit() -> usize {
     let current = getrlimit(Resource::Nofile).current;
     current.map_or(UNLIMITED, |limit| usize::try_from(limit).unwrap_or(UNLIMITED)).min(UNLIMITED)
 }
 
-/// Returns the maximum number of client connections, at most `wanted`.
-pub fn for_clients(wanted: usize) -> usize {
-    wanted.min(limit() / 2).max(1)
+/// Returns the maximum number of client connections, at most `max`.
+pub fn for_clients(max: usize) -> usize {
+    max.min(limit() / 2).max(1)
 }
 
-/// Returns the maximum number of concurrent runs that wait for external services, at most `wanted`.
-pub fn for_waiting_runs(wanted: usize) -> usize {
-    wanted.min(limit() / 3).max(1)
+/// Returns the maximum number of concurrent runs that wait for external services, at most `max`.
+pub fn for_waiting_runs(max: usize) -> usize {
+    max.min(limit() / 3).max(1)
 }

@@ -1,4 +1,4 @@
-//! The free space of the disks that a process writes to: as a metric, and compared with the reserve.
+//! Measures the free space of the disks that a process writes to, and compares it with the reserve.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,20 +10,20 @@ use crier_telemetry::ops::Readiness;
 use tokio_util::sync::CancellationToken;
 
 const INTERVAL: Duration = Duration::from_secs(10);
-/// Uploads of a second or two fit into the reserve.
+/// Short enough that the uploads between two checks fit into the reserve.
 const RESERVE_INTERVAL: Duration = Duration::from_secs(1);
-/// The part of readiness.
+/// The name of this part in the readiness report.
 const DISK: &str = "disk";
 
-/// The size of a disk, and how much of it this user may still write to, in bytes.
+/// The size of a disk, and the space that this user may still write to, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskSpace {
     pub free: u64,
     pub size: u64,
 }
 
-/// Returns the space of the disk of a directory, or of the next one above that exists. May block as long as a network
-/// file system does not answer.
+/// Returns the space of the disk of a directory, or of its nearest existing ancestor. May block while a network file
+/// system does not respond.
 pub fn space(dir: &Path) -> std::io::Result<DiskSpace> {
     let existing = dir.ancestors().find(|dir| dir.exists()).unwrap_or(Path::new("."));
     let disk = rustix::fs::statvfs(existing)?;
@@ -52,7 +52,7 @@ pub fn directories(config: &Config) -> Vec<(&'static str, PathBuf)> {
 pub(super) async fn keep_measuring(directories: Vec<(&'static str, PathBuf)>, stop: CancellationToken) {
     loop {
         for (label, dir) in directories.clone() {
-            // A disk that does not answer keeps its last value.
+            // The metric of a disk that does not respond keeps its last value.
             if let Ok(Ok(space)) = tokio::task::spawn_blocking(move || space(&dir)).await {
                 metrics::disk(label, space.free, space.size);
             }
@@ -64,7 +64,7 @@ pub(super) async fn keep_measuring(directories: Vec<(&'static str, PathBuf)>, st
     }
 }
 
-/// Returns the directories of the data itself: a full one stops the database or the storage.
+/// Returns the directories of the database and the storage, which stop working if their disk is full.
 pub fn directories_with_reserve(config: &Config) -> Vec<PathBuf> {
     let mut all = Vec::new();
     if let Database::Sqlite(path) = &config.database {
@@ -76,7 +76,7 @@ pub fn directories_with_reserve(config: &Config) -> Vec<PathBuf> {
     all
 }
 
-/// Compares the free space with the reserve until `stop`, and says so in `disk`, in the readiness and in a metric.
+/// Compares the free space with the reserve until `stop`, and updates `disk`, the readiness and a metric.
 pub(super) async fn keep_reserve(
     directories: Vec<PathBuf>,
     reserve: u64,
@@ -87,7 +87,7 @@ pub(super) async fn keep_reserve(
     loop {
         let dirs = directories.clone();
         let read = move || dirs.iter().filter_map(|dir| space(dir).ok()).map(|space| space.free).min();
-        // A disk that does not answer keeps its last state.
+        // The state of a disk that does not respond does not change.
         if let Ok(Some(free)) = tokio::task::spawn_blocking(read).await {
             record(free, reserve, &disk, &readiness);
         }

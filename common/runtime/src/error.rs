@@ -1,4 +1,4 @@
-//! Why a process or a command does not start: one line for the operator, with the cause and what to do about it.
+//! Errors at the start of a process or a command: one line for the operator, with the cause and the remedy.
 
 use std::process::ExitCode;
 use std::str::FromStr as _;
@@ -9,18 +9,18 @@ use secrecy::ExposeSecret as _;
 use sqlx::migrate::MigrateError;
 use sqlx::postgres::PgConnectOptions;
 
-/// Why a process does not start, in words for the operator.
+/// Why a process does not start, as a message for the operator.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// What is wrong with the configuration or the installation, and how to fix it. Exit status 2; the others have 1.
+    /// A problem of the configuration or the installation, and its remedy. The exit status is 2; other errors have 1.
     #[error("{0}")]
     Refused(String),
-    /// What failed outside, and how to fix it.
+    /// A problem of an external service, and its remedy.
     #[error("{0}")]
     Failed(String),
-    /// The process was stopped before it had started. No failure: the exit status is 0.
+    /// The process was stopped before it had started. This is not a failure: the exit status is 0.
     #[error("stopped before the database could be reached")]
     Stopped,
     #[error("the database: {0}")]
@@ -43,7 +43,7 @@ impl StartError {
         }
     }
 
-    /// Names the database, its failure and the remedy in an error of the store.
+    /// Adds the database, the cause and the remedy to an error of the store.
     pub fn explain(self, database: &Database) -> Self {
         match self {
             Self::Store(error) => match explain(&error, database) {
@@ -62,7 +62,7 @@ pub fn print(error: impl std::fmt::Display) {
     let _ = writeln!(std::io::stderr().lock(), "crier: {text}");
 }
 
-/// Returns the cause and the remedy of a failure at the start; `None` if the error says it best.
+/// Returns the cause and the remedy of a failure at the start; `None` if the error's own message is best.
 pub fn explain(error: &StoreError, database: &Database) -> Option<String> {
     let (StoreError::Database(cause) | StoreError::Migrate(MigrateError::Execute(cause))) = error else {
         return explain_migration(error);
@@ -124,8 +124,8 @@ fn explain_postgres(cause: &sqlx::Error, url: &str) -> Option<String> {
     })
 }
 
-/// Returns whether Postgres has refused the connection for a reason that waiting does not change.
-pub(super) fn is_refused(error: &StoreError) -> bool {
+/// Returns whether Postgres has rejected the connection for a reason that waiting does not resolve.
+pub(super) fn is_permanent(error: &StoreError) -> bool {
     matches!(error, StoreError::Database(sqlx::Error::Database(e))
         if matches!(e.code().as_deref(), Some("28P01" | "28000" | "3D000" | "42501")))
 }
@@ -136,7 +136,7 @@ mod tests {
 
     use super::*;
 
-    /// SQLite says the same of a file that may not grow as of a full disk.
+    /// SQLite returns the same error for a file that may not grow as for a full disk.
     #[tokio::test]
     async fn a_full_disk_is_named() {
         let mut conn = SqliteConnection::connect("sqlite::memory:").await.unwrap();

@@ -1,5 +1,5 @@
-//! Refuses a start with other secret keys than those of the installation: what they encrypted could not be read, and
-//! posts would wait for credentials for ever.
+//! Rejects a start with other secret keys than those of the installation: data that was encrypted with the missing keys
+//! could not be read, and posts would wait for credentials forever.
 
 use crier_config::{Config, key_file};
 use crier_store::Store;
@@ -17,7 +17,7 @@ pub async fn check(config: &Config, store: &Store, new_key: Option<NewKey>) -> R
         key.save()?;
     }
     secret_keys::record(store).await?;
-    // Another process may have recorded another key of the same id meanwhile.
+    // Another process may have recorded another key with the same id meanwhile.
     match secret_keys::check(store).await? {
         Some(problem) => Err(StartError::Refused(explain(config, problem, false))),
         None => Ok(()),

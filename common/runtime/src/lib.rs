@@ -1,4 +1,4 @@
-//! What every process consists of: configuration, logs, metrics, store, notifier, platforms, and shutdown.
+//! The start and the stop of a process, and its parts: configuration, logs, metrics, store, notifier, platforms.
 //!
 //! A binary only calls [`main`] with its role and a function that runs until [`Process::stop`] is cancelled.
 
@@ -42,7 +42,7 @@ pub use keys::check as check_keys;
 
 /// Interval of the readiness checks.
 const READINESS_INTERVAL: Duration = Duration::from_secs(1);
-/// Maximum size of a platform's response body.
+/// The maximum size of a platform's response body, in bytes.
 const PLATFORM_BODY: usize = 4 * 1024 * 1024;
 
 /// The parts of readiness.
@@ -60,11 +60,11 @@ pub struct Process {
     pub library: Library,
     pub guard: Guard,
     pub readiness: ops::Readiness,
-    /// Cancelled by SIGTERM or SIGINT: take no new work, finish what is running.
+    /// Cancelled by SIGTERM or SIGINT: the process accepts no new work and finishes running work.
     pub stop: CancellationToken,
-    /// Cancelled after everything has stopped; ends the notifier's tasks and the ops server.
+    /// Cancelled after all roles have stopped; ends the notifier's tasks and the ops server.
     closed: CancellationToken,
-    /// The address of the API, until it listens.
+    /// The socket of the API, until it listens.
     api_socket: Arc<Mutex<Option<ApiSocket>>>,
     /// Held until the process ends.
     _data_dir: Option<Arc<DataDirLock>>,
@@ -96,7 +96,7 @@ fn print_stdout(text: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Opens the process and runs `work`; returns exit status 0 only after an orderly stop.
+/// Opens the process and runs `work`. Returns exit status 0 only after an orderly stop.
 pub fn run<F, Fut>(config: Config, work: F) -> ExitCode
 where
     F: FnOnce(Process) -> Fut,
@@ -130,8 +130,8 @@ where
 }
 
 impl Process {
-    /// Opens everything and waits for services that are not reachable yet (they may start in any order). Meanwhile the
-    /// ops server is up and reports what is missing.
+    /// Opens all services, and waits for those that are not reachable yet, because they may start in any order.
+    /// Meanwhile the ops server reports the missing ones.
     pub async fn open(mut config: Config) -> Result<Self, StartError> {
         http::check_root_certificates().map_err(|error| StartError::Refused(error.to_string()))?;
         let role = config.role;
@@ -145,8 +145,8 @@ impl Process {
             });
         }
         let needs_queue = matches!(role, ProcessRole::Worker | ProcessRole::Scheduler);
-        let answers = matches!(role, ProcessRole::Crier | ProcessRole::Api);
-        let parts = [Some(DATABASE), needs_queue.then_some(QUEUE), answers.then_some(API)];
+        let has_api = matches!(role, ProcessRole::Crier | ProcessRole::Api);
+        let parts = [Some(DATABASE), needs_queue.then_some(QUEUE), has_api.then_some(API)];
         let readiness = ops::Readiness::new(parts.into_iter().flatten());
         let (stop, closed) = (CancellationToken::new(), CancellationToken::new());
         on_signal(&stop).map_err(|error| StartError::Io { what: "signals".into(), error })?;
@@ -198,7 +198,7 @@ impl Process {
         Ok(process)
     }
 
-    /// Creates HTTP clients. `timeout`: the deadline of one call.
+    /// Creates HTTP clients. `timeout` is the deadline of one call.
     pub fn clients(&self, timeout: Duration) -> Clients {
         clients_of(timeout, &self.guard)
     }
@@ -222,7 +222,7 @@ impl Process {
                         tracing::warn!(%error, "failed to read the time of the database");
                     }
                 }
-                // The process ends.
+                // The process is stopping.
                 Err(error) if error.is_closed() => return,
                 Err(error) => {
                     tracing::warn!(%error, "the database does not respond");
@@ -246,7 +246,8 @@ impl Process {
         }
     }
 
-    /// Opens another store on the same database, with its own connections, for a thread with its own runtime.
+    /// Opens another store on the same database, with its own connections, for a thread with its own runtime. Returns
+    /// `None` if that fails.
     pub fn store_for_thread(&self) -> impl Future<Output = Option<Store>> + use<> {
         let store = self.store.clone();
         async move {
@@ -301,7 +302,7 @@ fn on_signal(stop: &CancellationToken) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Waits for Ctrl-C (SIGINT) or SIGTERM: for a command, which has no orderly stop.
+/// Waits for Ctrl-C (SIGINT) or SIGTERM. For commands, which have no orderly stop.
 pub async fn interrupted() -> Result<(), StartError> {
     let listen = |kind| signal(kind).map_err(|error| StartError::Io { what: "signals".into(), error });
     let (mut int, mut term) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
@@ -309,15 +310,15 @@ pub async fn interrupted() -> Result<(), StartError> {
     Ok(())
 }
 
-/// What happens if the installation does not exist.
+/// The behavior if the installation does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnMissing {
-    /// `crier` creates its data directory, its key and its database.
+    /// Create the data directory, the key and the database.
     Create,
     Refuse,
 }
 
-/// Opens the configured store. A key that was created is returned; [`check_keys`] stores it.
+/// Opens the configured store. Returns a key if it created one; [`check_keys`] stores the key.
 pub async fn open_store(
     config: &Config,
     notifier: Arc<dyn JobNotifier>,
@@ -344,7 +345,7 @@ pub async fn open_store(
     Ok((Store::new(db, Clock::system(), cipher, notifier), new_key))
 }
 
-/// Enough for the work that runs concurrently, few enough for many replicas on one server.
+/// Returns the maximum number of connections: enough for concurrent work, few enough for many replicas on one server.
 fn connections(config: &Config) -> u32 {
     match config.role {
         ProcessRole::Scheduler => 6,
@@ -382,12 +383,12 @@ fn clients_of(timeout: Duration, guard: &Guard) -> Clients {
     }
 }
 
-/// The one place that creates clients for addresses that the operator set.
+/// Creates a client for URLs that the operator configured. The only place that does so.
 fn trusted_client(timeout: Duration, max_body: usize) -> HttpClient {
     HttpClient::trusted(timeout, max_body)
 }
 
-/// Creates the client of the collector of traces.
+/// Creates the client for the trace collector.
 pub fn traces_client() -> HttpClient {
     trusted_client(trace_export::TIMEOUT, trace_export::MAX_RESPONSE)
 }

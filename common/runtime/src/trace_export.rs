@@ -1,7 +1,7 @@
 //! Sends spans to the collector: a bounded queue, and one task that empties it.
 //!
-//! A collector that is away or slow must never slow the service: a span that finds no place in the queue is dropped and
-//! counted. A batch is repeated a few times where OTLP says that it may be, then it is dropped and counted as well.
+//! An unavailable or slow collector must never slow the service: if the queue is full, a span is dropped and counted. A
+//! batch is retried a few times after errors that OTLP defines as retryable, then it is dropped and counted.
 
 use std::mem;
 use std::time::Duration;
@@ -31,24 +31,24 @@ use crate::metrics::{self, SpanDropReason};
 
 /// The deadline of one request to the collector.
 pub const TIMEOUT: Duration = Duration::from_secs(10);
-/// How many bytes of the collector's response are read.
+/// The maximum number of bytes that are read from the collector's response.
 pub const MAX_RESPONSE: usize = 64 * 1024;
-/// How many spans wait at most; one takes about 1 kB.
-const QUEUE: usize = 2_048;
+/// The maximum number of spans in the queue. Each takes about 1 kB.
+const QUEUE_CAPACITY: usize = 2_048;
 const BATCH: usize = 512;
-/// How long the first span of a batch waits for more.
+/// The maximum time that the first span of a batch waits for more spans.
 const INTERVAL: Duration = Duration::from_secs(2);
 const MAX_ATTEMPTS: usize = 5;
 const RETRIES: ExponentialBuilder = backoff::exponential(Duration::from_secs(1), Duration::from_secs(8));
 
 /// Creates the queue and the sender that empties it.
 pub fn new(config: &TracesConfig, client: HttpClient, resource: &Resource) -> (Queue, Sender) {
-    let (queue, spans) = mpsc::channel(QUEUE);
+    let (queue, spans) = mpsc::channel(QUEUE_CAPACITY);
     let collector = Collector::new(config, client);
-    (Queue(queue), Sender { spans, collector, resource: resource.into(), warned: Repeat::default() })
+    (Queue(queue), Sender { spans, collector, resource: resource.into(), warning_repeat: Repeat::default() })
 }
 
-/// Takes spans that ended.
+/// Adds finished spans to the queue.
 #[derive(Debug)]
 pub struct Queue(mpsc::Sender<SpanData>);
 
@@ -61,7 +61,7 @@ impl SpanProcessor for Queue {
         }
     }
 
-    // The sender's task does both.
+    // The sender's task flushes and shuts down.
     fn force_flush(&self) -> OTelSdkResult {
         Ok(())
     }
@@ -71,12 +71,12 @@ impl SpanProcessor for Queue {
     }
 }
 
-/// Sends what is in the queue.
+/// Sends the spans in the queue.
 pub struct Sender {
     spans: mpsc::Receiver<SpanData>,
     collector: Collector,
     resource: ResourceAttributesWithSchema,
-    warned: Repeat,
+    warning_repeat: Repeat,
 }
 
 impl Sender {
@@ -92,7 +92,7 @@ impl Sender {
         }
     }
 
-    /// Waits for a span, then for a whole batch, but not for long.
+    /// Waits for a span, then at most [`INTERVAL`] for a full batch.
     async fn fill(&mut self, batch: &mut Vec<SpanData>, stop: &CancellationToken) {
         tokio::select! {
             biased;
@@ -101,8 +101,8 @@ impl Sender {
         }
         let full = async {
             while batch.len() < BATCH {
-                let room = BATCH - batch.len();
-                if self.spans.recv_many(batch, room).await == 0 {
+                let remaining = BATCH - batch.len();
+                if self.spans.recv_many(batch, remaining).await == 0 {
                     return;
                 }
             }
@@ -115,7 +115,7 @@ impl Sender {
         }
     }
 
-    /// Sends a batch, several times if need be. After `stop` there are no pauses and no further attempts.
+    /// Sends a batch, and retries it after temporary errors. After `stop` there are no pauses and no further attempts.
     async fn deliver(&mut self, batch: Vec<SpanData>, stop: &CancellationToken) {
         let count = batch.len() as u64;
         let resource_spans = group_spans_by_resource_and_scope(batch, &self.resource);
@@ -137,8 +137,8 @@ impl Sender {
         }
     }
 
-    /// Counts a batch that was received; the collector may have rejected some of it.
-    fn count(&mut self, count: u64, partial: &Partial) {
+    /// Counts a batch that was received. The collector may have rejected some of its spans.
+    fn count(&mut self, count: u64, partial: &PartialSuccess) {
         metrics::spans_sent(count.saturating_sub(partial.rejected));
         if partial.rejected > 0 {
             metrics::spans_dropped(SpanDropReason::Rejected, partial.rejected);
@@ -147,20 +147,20 @@ impl Sender {
     }
 
     fn warn(&mut self, dropped: u64, error: &str) {
-        if self.warned.is_due() {
+        if self.warning_repeat.is_due() {
             tracing::warn!(error, dropped, "the collector does not accept trace spans");
         }
     }
 }
 
-/// What the collector did not take of a request.
+/// The number of spans of a request that the collector rejected, and its message.
 #[derive(Debug, Default)]
-struct Partial {
+struct PartialSuccess {
     rejected: u64,
     message: String,
 }
 
-impl Partial {
+impl PartialSuccess {
     fn read(body: &[u8]) -> Self {
         let Ok(response) = ExportTraceServiceResponse::decode(body) else { return Self::default() };
         let partial = response.partial_success.unwrap_or_default();
@@ -171,7 +171,7 @@ impl Partial {
     }
 }
 
-/// Why the collector did not take a request. Contains no URL and no header.
+/// Why the collector did not accept a request. Contains no URL and no header.
 #[derive(Debug, thiserror::Error)]
 pub enum CollectorError {
     #[error(transparent)]
@@ -181,7 +181,7 @@ pub enum CollectorError {
 }
 
 impl CollectorError {
-    /// Returns whether the same request may succeed later, as OTLP says.
+    /// Returns whether OTLP allows a retry of the request.
     fn is_transient(&self) -> bool {
         match self {
             Self::Http(error) => !matches!(error, HttpError::Invalid(_)),
@@ -210,18 +210,18 @@ impl Collector {
         Self { client, url: config.url.clone(), headers }
     }
 
-    async fn post(&self, body: Bytes) -> Result<Partial, CollectorError> {
+    async fn post(&self, body: Bytes) -> Result<PartialSuccess, CollectorError> {
         let request = self.client.request(Method::POST, &self.url).headers(self.headers.clone()).body(body);
-        let answer = self.client.send(request).await?;
-        if answer.status.is_success() {
-            Ok(Partial::read(&answer.body))
+        let response = self.client.send(request).await?;
+        if response.status.is_success() {
+            Ok(PartialSuccess::read(&response.body))
         } else {
-            Err(CollectorError::Status(answer.status))
+            Err(CollectorError::Status(response.status))
         }
     }
 }
 
-/// Sends a request without spans, which every collector accepts: checks the address and the headers.
+/// Checks the URL and the headers with a request without spans, which every collector accepts.
 pub async fn check(config: &TracesConfig, client: HttpClient) -> Result<(), CollectorError> {
     Collector::new(config, client).post(Bytes::new()).await.map(drop)
 }

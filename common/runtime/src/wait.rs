@@ -8,14 +8,14 @@ use crier_store::{Store, StoreError};
 use crier_telemetry::logs::Repeat;
 use tokio_util::sync::CancellationToken;
 
-use super::error::{explain, is_refused};
+use super::error::{explain, is_permanent};
 use super::{ProcessRole, StartError};
 
 /// The pauses between attempts to reach the database.
 const RETRIES: ExponentialBuilder = backoff::exponential(Duration::from_millis(100), Duration::from_secs(1));
 
-/// Waits for a current schema. `crier` migrates it itself; the separate processes wait for `crier migrate`. What waiting
-/// does not change ends it at once: a wrong password, a database that does not exist.
+/// Waits for a current schema. `crier` migrates the database itself; the separate processes wait for `crier migrate`.
+/// Errors that waiting does not resolve, such as a wrong password or a missing database, end it immediately.
 pub(super) async fn for_schema(config: &Config, store: &Store, stop: &CancellationToken) -> Result<(), StartError> {
     let (mut pauses, mut repeat) = (Pauses::new(RETRIES), Repeat::default());
     loop {
@@ -24,7 +24,7 @@ pub(super) async fn for_schema(config: &Config, store: &Store, stop: &Cancellati
             Err(error) => error,
         };
         let waits = config.role.is_separate() || error.is_unavailable();
-        if !waits || is_refused(&error) {
+        if !waits || is_permanent(&error) {
             return Err(error.into());
         }
         if repeat.is_due() {

@@ -34,9 +34,10 @@ where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
     let format = format(config, terminal);
-    // The configuration has validated the filter. salvo's `info` lines duplicate ours. An invalid certificate of a
-    // user's server is not our error; the result of the delivery shows it. (`CRIER_LOG` can enable these lines.)
-    let filter = format!("salvo_core=warn,rustls_platform_verifier=off,{}", config.filter);
+    // The configuration has already validated the filter. salvo's `info` lines duplicate ours; apalis logs the start and
+    // the stop of the worker of each job kind and each task. An invalid certificate of a user's server is not our error; the
+    // delivery's result shows it. `CRIER_LOG` can enable all of these lines.
+    let filter = format!("salvo_core=warn,apalis_core=warn,rustls_platform_verifier=off,{}", config.filter);
     let filter = EnvFilter::builder().parse(filter).unwrap_or_else(|_| EnvFilter::new("info"));
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
     match format {
@@ -102,19 +103,28 @@ mod tests {
         String::from_utf8(buffer.0.lock().unwrap().clone()).unwrap()
     }
 
+    /// Returns whether an event is logged.
+    fn is_logged(filter: &str, event: fn()) -> bool {
+        let buffer = Buffer::default();
+        let writer = buffer.clone();
+        let config = LogConfig { filter: filter.to_owned(), format: None };
+        tracing::subscriber::with_default(subscriber(&config, false, move || writer.clone()), event);
+        !buffer.0.lock().unwrap().is_empty()
+    }
+
     #[test]
     fn certificate_errors_of_remote_servers_are_muted() {
-        let lines = |filter: &str| {
-            let buffer = Buffer::default();
-            let writer = buffer.clone();
-            let config = LogConfig { filter: filter.to_owned(), format: None };
-            tracing::subscriber::with_default(subscriber(&config, false, move || writer.clone()), || {
-                tracing::error!(target: "rustls_platform_verifier::verification", "failed to verify");
-            });
-            buffer.0.lock().unwrap().len()
-        };
-        assert_eq!(lines("info"), 0);
-        assert!(lines("info,rustls_platform_verifier=error") > 0);
+        let event = || tracing::error!(target: "rustls_platform_verifier::verification", "failed to verify");
+        assert!(!is_logged("info", event));
+        assert!(is_logged("info,rustls_platform_verifier=error", event));
+    }
+
+    #[test]
+    fn starts_of_internal_workers_are_muted() {
+        let event = || tracing::info!(target: "apalis_core::worker::context", "Worker noop started");
+        assert!(!is_logged("info", event));
+        assert!(is_logged("info,apalis_core=info", event));
+        assert!(is_logged("info", || tracing::warn!(target: "apalis_core::worker::context", "a warning")));
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! Finds newly published posts, and enqueues a job for each account that has figures due.
+//! Finds newly published posts, and enqueues a job for each account with due metrics.
 //!
-//! What is due is in the rows, claimed under their locks, as with feeds.
+//! The due times are in the rows, which are claimed under their locks, as with feeds.
 
 use std::time::Duration;
 

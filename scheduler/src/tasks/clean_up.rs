@@ -1,15 +1,14 @@
-//! Deletes finished rows: ended jobs after 7 days (dead ones 30), ended imports and mails after 30, counts of mails and
-//! stored responses after a day, deleted posts once they have no running jobs, the record of lane holds after 30, the
-//! URLs at which accounts were connected a day after their end, and sessions and sign-in links once they have expired.
-//! Everything else that shows a user what happened (targets, deliveries, attempts) stays.
+//! Deletes finished rows: ended jobs after 7 days (dead jobs after 30), ended imports and emails after 30 days, counts
+//! of emails and stored responses after a day, deleted posts that have no running jobs, the record of lane holds after
+//! 30 days, the URLs for connecting accounts a day after they end, and expired sessions, sign-in links and invitations.
+//! All other rows that show users what happened (targets, deliveries, attempts) are kept.
 //!
-//! It must not block others for long, above all SQLite's single writer: each batch is a transaction, as large as can be
-//! deleted in a few milliseconds, and other writers get their turn between two batches. It continues while there is
-//! more.
+//! It must not block other transactions for long, especially SQLite's single writer: each batch is a transaction that
+//! takes a few milliseconds, and other writers run between batches. It continues while there are more rows.
 //!
-//! Jobs are walked through in the order of their ids ([`dispatch::purge`]). Old ones that are kept, of which there may be
-//! many, are looked at once in a walk, which a tick continues where the one before had to stop. Stored responses are
-//! walked through once an hour, all of them: no index of their ages is written with each request.
+//! Jobs are scanned in the order of their ids ([`dispatch::purge`]). A scan reads old jobs that are kept, of which
+//! there may be many, only once: a tick continues the scan where the previous tick stopped. All stored responses are
+//! scanned once per hour, which avoids an index of their ages that each request would have to write.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
@@ -24,22 +23,22 @@ use crate::Scheduler;
 
 const ENDED_JOB_RETENTION: TimeDelta = TimeDelta::days(7);
 const DEAD_JOB_RETENTION: TimeDelta = TimeDelta::days(30);
-/// As long as the dead job of an import that failed with an internal error: until then the operator may run it again.
+/// The same as for dead jobs, so that the operator can retry an import that failed with an internal error.
 const IMPORT_RETENTION: TimeDelta = TimeDelta::days(30);
-/// As long as the dead job of a mail that failed: until then the operator may run it again.
+/// The same as for dead jobs, so that the operator can retry a failed email.
 const MAIL_RETENTION: TimeDelta = TimeDelta::days(30);
-/// Only those of today count; a clock may be a little behind.
+/// Only the counts of the current day are used. The margin is for clocks that are behind.
 const MAIL_COUNT_RETENTION: TimeDelta = TimeDelta::days(1);
-/// How long an expired URL still says that it has expired or was used.
+/// The time for which a URL that has expired or was used reports that.
 const AUTHORIZATION_RETENTION: TimeDelta = TimeDelta::days(1);
-/// The pause from the beginning of one walk through the stored responses to that of the next.
-const RESPONSE_WALKS: TimeDelta = TimeDelta::hours(1);
-/// The first and the maximum batch size.
-const FIRST: i64 = 100;
+/// The interval between scans of the stored responses.
+const RESPONSE_SCAN_INTERVAL: TimeDelta = TimeDelta::hours(1);
+/// The first and the maximum batch size, in rows.
+const FIRST_BATCH: i64 = 100;
 const MAX_BATCH: i64 = 1_000;
-/// How long a transaction should take; after a longer one the batch size is halved.
+/// The maximum intended duration of a transaction. After a longer one the batch size is halved.
 const MAX_TRANSACTION_TIME: Duration = Duration::from_millis(10);
-/// The time limit of a tick for each kind of row; if there is more, the next tick follows at once.
+/// The time limit of a tick for each kind of row. If there are more rows, the next tick follows immediately.
 const MAX_TICK_TIME: Duration = Duration::from_secs(2);
 
 const ALL: [PurgeKind; 10] = [
@@ -47,7 +46,7 @@ const ALL: [PurgeKind; 10] = [
     PurgeKind::Imports,
     PurgeKind::Mails,
     PurgeKind::MailCounts,
-    PurgeKind::Answers,
+    PurgeKind::Responses,
     PurgeKind::Posts,
     PurgeKind::Holds,
     PurgeKind::Authorizations,
@@ -55,14 +54,14 @@ const ALL: [PurgeKind; 10] = [
     PurgeKind::Invitations,
 ];
 
-/// Where this process continues its walks.
+/// The positions at which this process continues its scans.
 #[derive(Debug, Default)]
-pub struct Walks {
-    /// After this job.
+pub struct PurgeCursors {
+    /// The id of the last scanned job.
     jobs: AtomicI64,
-    /// After this position of [`idempotency::purge`]; 0: at the beginning.
+    /// The position of [`idempotency::purge`]; 0 at the beginning.
     responses: AtomicI64,
-    /// When the last walk through the responses began, in seconds since 1970.
+    /// When the last scan of the responses began, in seconds since 1970.
     responses_began: AtomicI64,
 }
 
@@ -72,7 +71,7 @@ enum PurgeKind {
     Imports,
     Mails,
     MailCounts,
-    Answers,
+    Responses,
     Posts,
     Holds,
     Authorizations,
@@ -81,7 +80,7 @@ enum PurgeKind {
 }
 
 impl PurgeKind {
-    /// Deletes a batch; returns whether there is more.
+    /// Deletes a batch. Returns whether there are more rows.
     async fn purge(self, s: &Scheduler, tx: &mut Tx, limit: i64) -> Result<bool> {
         let now = tx.now;
         let deleted = match self {
@@ -89,7 +88,7 @@ impl PurgeKind {
             Self::Imports => media_jobs::purge(tx, now - IMPORT_RETENTION, limit).await,
             Self::Mails => mails::purge(tx, now - MAIL_RETENTION, limit).await,
             Self::MailCounts => mail_counts::purge(tx, (now - MAIL_COUNT_RETENTION).date_naive(), limit).await,
-            Self::Answers => return purge_responses(s, tx, limit).await,
+            Self::Responses => return purge_responses(s, tx, limit).await,
             Self::Posts => posts::purge(tx, limit).await,
             Self::Holds => holds::purge(tx, limit).await,
             Self::Authorizations => authorizations::purge(tx, now - AUTHORIZATION_RETENTION, limit).await,
@@ -100,20 +99,20 @@ impl PurgeKind {
     }
 }
 
-/// If the transaction is not committed after all, its jobs are deleted by the next walk.
+/// If the transaction is not committed, the next scan deletes its jobs.
 async fn purge_jobs(s: &Scheduler, tx: &mut Tx, limit: i64) -> Result<bool> {
     let before = (tx.now - ENDED_JOB_RETENTION, tx.now - DEAD_JOB_RETENTION);
-    let next = dispatch::purge(tx, before, s.walks.jobs.load(Ordering::Relaxed), limit).await?;
-    s.walks.jobs.store(next.unwrap_or_default(), Ordering::Relaxed);
+    let next = dispatch::purge(tx, before, s.purge_cursors.jobs.load(Ordering::Relaxed), limit).await?;
+    s.purge_cursors.jobs.store(next.unwrap_or_default(), Ordering::Relaxed);
     Ok(next.is_some())
 }
 
 async fn purge_responses(s: &Scheduler, tx: &mut Tx, limit: i64) -> Result<bool> {
-    let Walks { responses, responses_began: began, .. } = &*s.walks;
+    let PurgeCursors { responses, responses_began: began, .. } = &*s.purge_cursors;
     let (after, now) = (responses.load(Ordering::Relaxed), tx.now.timestamp());
     if after == 0 {
-        // A clock that was ahead must not delay the next walk.
-        if (0..RESPONSE_WALKS.num_seconds()).contains(&(now - began.load(Ordering::Relaxed))) {
+        // A clock that was ahead must not delay the next scan.
+        if (0..RESPONSE_SCAN_INTERVAL.num_seconds()).contains(&(now - began.load(Ordering::Relaxed))) {
             return Ok(false);
         }
         began.store(now, Ordering::Relaxed);
@@ -125,19 +124,19 @@ async fn purge_responses(s: &Scheduler, tx: &mut Tx, limit: i64) -> Result<bool>
 
 pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
     let mut more = false;
-    for over in ALL {
-        more |= purge_in_batches(s, over).await?;
+    for kind in ALL {
+        more |= purge_in_batches(s, kind).await?;
     }
     Ok(more.then_some(Duration::ZERO))
 }
 
-/// Returns whether there is more.
-async fn purge_in_batches(s: &Scheduler, over: PurgeKind) -> Result<bool> {
-    let (end, mut size) = (Instant::now() + MAX_TICK_TIME, FIRST);
+/// Returns whether there are more rows.
+async fn purge_in_batches(s: &Scheduler, kind: PurgeKind) -> Result<bool> {
+    let (end, mut size) = (Instant::now() + MAX_TICK_TIME, FIRST_BATCH);
     while Instant::now() < end {
         let mut tx = s.store.begin().await?;
         let began = Instant::now();
-        let more = over.purge(s, &mut tx, size).await?;
+        let more = kind.purge(s, &mut tx, size).await?;
         tx.commit().await?;
         let took = began.elapsed();
         if !more {

@@ -1,9 +1,9 @@
 //! Enqueues a fetch for each feed that is due.
 //!
-//! The due time is in the feed's row, claimed under its lock: any number of schedulers may run at once, and a feed that
-//! all of them missed is found by the next run. Batches are small, so that thousands of feeds that are due together, as
-//! after a night of downtime, do not block the database, and reach the workers over some time. While the disk is almost full, none are
-//! enqueued.
+//! The due time is in the feed's row, which is claimed under its lock. So any number of schedulers may run at the same
+//! time, and the next run finds a feed that all of them missed. Batches are small, so that thousands of feeds that are
+//! due at the same time, as after a night of downtime, do not block the database and reach the workers over some time.
+//! No fetches are enqueued while the disk is almost full.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crier_store::{Result, feeds};
 use crate::Scheduler;
 
 const BATCH: i64 = 100;
-/// Per tick: 90,000 feeds in 15 minutes.
+/// The maximum number of batches per tick, enough for 90,000 feeds in 15 minutes.
 const BATCHES: usize = 10;
 
 pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {

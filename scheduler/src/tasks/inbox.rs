@@ -1,7 +1,7 @@
-//! Enqueues a look at the messages of each account that is due, and opens conversations whose snooze is over.
+//! Enqueues a sync for each account that is due, and opens conversations whose snooze has ended.
 //!
-//! Both due times are in rows, claimed under their locks, as with feeds. Batches are small, so that accounts that are
-//! due together, as after a night of downtime, do not block the database.
+//! Both due times are in rows, which are claimed under their locks, as with feeds. Batches are small, so that accounts
+//! that are due at the same time, as after a night of downtime, do not block the database.
 
 use std::time::Duration;
 

@@ -1,8 +1,7 @@
 //! Counts rows for metrics: jobs by state, the oldest ready one, paused kinds, endpoints, files, accounts.
 //!
-//! A scrape reads the last counts and counts nothing itself. Counting takes time in proportion to the jobs (some tenths
-//! of a second at a million), so the pause after it is proportional too: at most a hundredth of the time is spent on
-//! it.
+//! A scrape returns the last counts. Counting takes time in proportion to the number of jobs (some tenths of a second
+//! for a million), so the pause after it is proportional too: at most a hundredth of the time is spent on counting.
 
 use std::time::{Duration, Instant};
 
@@ -17,21 +16,21 @@ use crier_telemetry::metrics::{self, CountedState, EndpointState};
 
 use crate::Scheduler;
 
-/// The shortest pause between two counts: that of its ticks.
+/// The minimum pause between two counts: the interval of its ticks.
 const TICK_INTERVAL: Duration = Duration::from_secs(10);
 const SHARE: u32 = 100;
 
-/// Returns how long until the next count, if that is longer than the ticks.
+/// Returns how long to wait until the next count, if that is longer than `TICK_INTERVAL`.
 pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
     let began = Instant::now();
     let mut conn = s.store.read().await?;
     let overview = operate::overview(&mut conn).await?;
     let paused = operate::paused_kinds(&mut conn).await?;
-    let held = files::totals(&mut conn).await?;
+    let files = files::totals(&mut conn).await?;
     let (active, inactive, disabled) = webhooks::counts(&mut conn).await?;
     for kind in JobKind::ALL {
-        let of = |state| overview.iter().filter(move |one| one.kind == *kind && one.state == state);
-        let jobs = |state| of(state).map(|one| count(one.jobs)).sum();
+        let of = |state| overview.iter().filter(move |group| group.kind == *kind && group.state == state);
+        let jobs = |state| of(state).map(|group| count(group.jobs)).sum();
         let name = kind.as_str();
         metrics::jobs(name, CountedState::Scheduled, jobs(JobState::Scheduled));
         metrics::jobs(name, CountedState::Ready, jobs(JobState::Ready));
@@ -43,12 +42,14 @@ pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
     metrics::webhook_endpoints(EndpointState::Active, count(active));
     metrics::webhook_endpoints(EndpointState::Inactive, count(inactive));
     metrics::webhook_endpoints(EndpointState::Disabled, count(disabled));
-    for (state, files) in
-        [(FileState::Reserved, held.reserved), (FileState::Stored, held.stored), (FileState::Deleting, held.deleting)]
-    {
-        metrics::media_files(state, count(files));
+    for (state, number) in [
+        (FileState::Reserved, files.reserved),
+        (FileState::Stored, files.stored),
+        (FileState::Deleting, files.deleting),
+    ] {
+        metrics::media_files(state, count(number));
     }
-    metrics::media_bytes(count(held.bytes));
+    metrics::media_bytes(count(files.bytes));
     measure_accounts(s, &mut conn).await?;
     let pause = began.elapsed() * SHARE;
     Ok((pause > TICK_INTERVAL).then_some(pause))
@@ -80,11 +81,11 @@ fn age(s: &Scheduler, at: DateTime<Utc>) -> Duration {
     (s.store.now() - at).to_std().unwrap_or_default()
 }
 
-/// Returns since when the oldest job that any free worker would take has been due. A job that waits for its lane is not
-/// one: more workers would not run it earlier.
+/// Returns the due time of the oldest job that a free worker could claim. Jobs that wait for their lane do not count,
+/// because more workers would not run them earlier.
 fn oldest_ready(overview: &[StateCount], kind: JobKind) -> Option<DateTime<Utc>> {
-    let ready = overview.iter().filter(|one| one.kind == kind && one.state == JobState::Ready && !one.waiting);
-    ready.map(|one| one.oldest).min()
+    let ready = overview.iter().filter(|group| group.kind == kind && group.state == JobState::Ready && !group.waiting);
+    ready.map(|group| group.oldest).min()
 }
 
 #[cfg(test)]

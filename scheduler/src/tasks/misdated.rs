@@ -1,5 +1,5 @@
-//! Pulls back times that a clock that was ahead has written. They are in the database, so a restart does not remove them:
-//! the task also runs at the start of the scheduler.
+//! Corrects stored times that are in the future because a clock was ahead. Like all tasks, it also runs when the
+//! scheduler starts.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use crate::Scheduler;
 
 pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
     let mut tx = s.store.begin_async_commit().await?;
-    let pulled_back = misdated::pull_back(&mut tx).await?;
+    let corrected = misdated::pull_back(&mut tx).await?;
     tx.commit().await?;
-    for (kind, rows) in pulled_back {
+    for (kind, rows) in corrected {
         tracing::warn!(kind, rows, "corrected times from a clock that was ahead");
     }
     Ok(None)

@@ -1,4 +1,4 @@
-//! The recurring tasks, one file each; [`crate::TASKS`] says when they run.
+//! The recurring tasks, one file each. [`crate::TASKS`] defines when they run.
 
 pub mod analytics;
 pub mod clean_up;

@@ -1,10 +1,10 @@
 //! Notifies again for ready jobs that no worker has claimed: their notification was lost (a crash between commit and
-//! notification, a queue that was emptied or unreachable), or the queue was full. A second notification of a job costs a
-//! dropped claim. A job for which its lane has no place is set waiting instead: a claim would do the same, in
+//! notification, a queue that was emptied or unreachable), or the queue was full. An unnecessary second notification
+//! costs only a dropped claim. If a job's lane is full, the job is set waiting instead; a claim would do the same in
 //! smaller batches.
 //!
-//! A notification is lost if the queue was empty after it. So the rest of a backlog that did not fit into the queue
-//! follows as soon as workers have emptied it.
+//! If the queue was empty after a notification and the job is not claimed, the notification was lost. So the part of a
+//! backlog that did not fit into the queue follows as soon as workers have emptied the queue.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -17,12 +17,12 @@ use crier_store::jobs::dispatch::{self, RENOTIFY_AFTER};
 use crier_telemetry::metrics;
 
 use crate::Scheduler;
-use crate::room::NotifierCapacity;
+use crate::notifier_capacity::NotifierCapacity;
 
-/// How long a notification may take to the queue, and from there to a claim.
-const UNDER_WAY: TimeDelta = TimeDelta::seconds(1);
+/// The maximum time from a notification to the claim.
+const NOTIFICATION_DELAY: TimeDelta = TimeDelta::seconds(1);
 
-/// When this scheduler last saw no id of a kind in the queue.
+/// For each kind, when this scheduler last found no ids in the queue.
 #[derive(Debug, Default)]
 pub struct LastEmpty(Mutex<HashMap<JobKind, DateTime<Utc>>>);
 
@@ -32,20 +32,21 @@ impl LastEmpty {
         last.extend(JobKind::ALL.iter().filter(|kind| capacity.was_empty(**kind)).map(|kind| (*kind, at)));
     }
 
-    /// Returns by when a job was notified last if its notification is lost, or is assumed to be.
+    /// Returns the time before which the notifications of unclaimed jobs are assumed to be lost.
     fn lost_before(&self, kind: JobKind, now: DateTime<Utc>) -> DateTime<Utc> {
         let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // A time in the future is one from before the clock was set back, and says nothing about the jobs since then.
-        let empty = last.get(&kind).filter(|at| **at <= now).map(|at| *at - UNDER_WAY);
+        // A time in the future is from before the clock was set back, and says nothing about jobs since then.
+        let empty = last.get(&kind).filter(|at| **at <= now).map(|at| *at - NOTIFICATION_DELAY);
         empty.unwrap_or(DateTime::UNIX_EPOCH).max(now - RENOTIFY_AFTER)
     }
 }
 
-/// Returns how long until it runs again, if that is sooner than the tick. Does nothing while the notifier is unreachable.
+/// Returns how long to wait until the next run, if that is sooner than the next tick. Does nothing while the notifier
+/// is unreachable.
 pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
-    let asked_at = s.store.now();
-    let Some(mut room) = NotifierCapacity::of(&*s.transport).await else { return Ok(None) };
-    s.last_empty.update(&room, asked_at);
+    let read_at = s.store.now();
+    let Some(mut capacity) = NotifierCapacity::of(&*s.transport).await else { return Ok(None) };
+    s.last_empty.update(&capacity, read_at);
     loop {
         let firsts = dispatch::oldest_unclaimed(&mut s.store.read().await?).await?;
         let (mut stale, mut found) = (Vec::new(), 0);
@@ -53,23 +54,24 @@ pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
             let before = s.last_empty.lost_before(kind, s.store.now());
             if oldest <= before {
                 stale.push(kind);
-                found += notify_again(s, kind, before, &mut room).await?;
+                found += notify_again(s, kind, before, &mut capacity).await?;
             }
         }
         if found == 0 {
-            return Ok(room.refill_in(&stale));
+            return Ok(capacity.refill_in(&stale));
         }
     }
 }
 
-/// Returns how many jobs were found. Those that wait take room, too: a run of the task ends, however long the backlog is.
+/// Returns the number of jobs found. Jobs that are set waiting use capacity too, so that a run of the task ends however
+/// long the backlog is.
 async fn notify_again(
     s: &Scheduler,
     kind: JobKind,
     before: DateTime<Utc>,
-    room: &mut NotifierCapacity,
+    capacity: &mut NotifierCapacity,
 ) -> Result<usize> {
-    let limit = room.batch(kind);
+    let limit = capacity.batch(kind);
     if limit == 0 {
         return Ok(0);
     }
@@ -77,6 +79,6 @@ async fn notify_again(
     let found = dispatch::renotify_stale(&mut tx, kind, before, limit).await?;
     tx.commit().await?;
     metrics::jobs_redispatched(found as u64);
-    room.take(kind, found);
+    capacity.subtract(kind, found);
     Ok(found)
 }

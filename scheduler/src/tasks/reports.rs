@@ -1,7 +1,8 @@
-//! Exports reports whose schedule is due, and deletes files whose time is over.
+//! Enqueues the export of reports whose schedule is due, and deletes expired files.
 //!
-//! What is due is in the schedules' rows, claimed under their locks, so any number of schedulers may run. The export
-//! and the time of the next one are written together: a schedule that was due while nothing ran fires once.
+//! The due times are in the schedules' rows, which are claimed under their locks, so any number of schedulers may run.
+//! The export and the time of the next one are written together. A schedule that was due several times while no
+//! scheduler ran causes one export.
 
 use std::time::Duration;
 
@@ -19,10 +20,10 @@ use crate::Scheduler;
 
 const BATCH: i64 = 50;
 const BATCHES: usize = 10;
-/// How many times of a schedule are looked at, to find the last that was missed.
+/// The maximum number of times of a schedule that are computed to find the last missed one.
 const MAX_MISSED: usize = 1_000;
-/// When a schedule that cannot be read is looked at again.
-const UNREADABLE: TimeDelta = TimeDelta::days(1);
+/// The pause after a schedule could not be read.
+const UNREADABLE_PAUSE: TimeDelta = TimeDelta::days(1);
 
 pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
     let batch = BATCH.unsigned_abs() as usize;
@@ -48,15 +49,15 @@ pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
     Ok(None)
 }
 
-/// Enqueues the export of a schedule that is due, and moves it to its next time. An export is left out while the one
-/// before has not ended, and while the plan has no reports.
+/// Enqueues the export of a schedule that is due, and moves the schedule to its next time. Skips the export if the
+/// previous one has not ended, or if the plan does not include reports.
 async fn fire(s: &Scheduler, tx: &mut Tx, row: &DueRow) -> Result<()> {
     let read = row.schedule.as_ref().map_err(ToString::to_string);
     let (due, times) = match read.and_then(|due| Ok((due, RunTimes::of(due, tx.now)?))) {
         Ok(read) => read,
         Err(reason) => {
             tracing::error!(schedule = row.id, reason, "failed to read a report schedule; retrying in a day");
-            return report_schedules::advance(tx, row.id, tx.now + UNREADABLE, false).await;
+            return report_schedules::advance(tx, row.id, tx.now + UNREADABLE_PAUSE, false).await;
         }
     };
     let schedule = &due.schedule;
@@ -78,16 +79,16 @@ async fn fire(s: &Scheduler, tx: &mut Tx, row: &DueRow) -> Result<()> {
     report_schedules::advance(tx, schedule.id, times.next, is_allowed && !due.is_busy).await
 }
 
-/// The times around now at which a schedule runs.
+/// The run times of a schedule before and after the current time.
 struct RunTimes {
-    /// The last that has come.
+    /// The last run time that is not in the future.
     last_due: DateTime<Utc>,
-    /// The first that has not.
+    /// The first run time in the future.
     next: DateTime<Utc>,
 }
 
 impl RunTimes {
-    /// Returns an error in words if the expression cannot be read or names no further day.
+    /// Returns a message if the expression is invalid or has no further time.
     fn of(due: &DueSchedule, now: DateTime<Utc>) -> std::result::Result<Self, String> {
         let expression = due.schedule.expression();
         let schedule: CronSchedule = expression.parse().map_err(|error| format!("{expression}: {error}"))?;

@@ -1,4 +1,4 @@
-//! Rescues jobs of dead workers, wakes lanes.
+//! Rescues jobs of dead workers, and wakes jobs that wait for free lanes.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crier_telemetry::metrics::{self, RescueReason};
 use crate::Scheduler;
 
 const BATCH: i64 = 100;
-/// More than will ever be stuck, so that the jobs behind them are reached.
+/// Larger than the number of jobs that could fail to be rescued, so that the jobs after them are reached.
 const MAX_SINGLE_RESCUES: i64 = 1_000;
 
 /// Runs both parts, even if the first one fails.
@@ -21,10 +21,10 @@ pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
     Ok(None)
 }
 
-/// Rescues jobs in batches; if one job makes a batch fail, rescues each one alone.
+/// Rescues jobs in batches. If one job makes a batch fail, rescues the jobs one by one.
 async fn rescue(s: &Scheduler) -> Result<()> {
     loop {
-        match rescue_together(s).await {
+        match rescue_next_batch(s).await {
             Ok(0) => return Ok(()),
             Ok(_) => {}
             Err(error) => {
@@ -35,14 +35,15 @@ async fn rescue(s: &Scheduler) -> Result<()> {
     }
 }
 
-/// Begins a transaction that rescues jobs. When the clock was set, all leases may seem expired at once: live workers renew
-/// theirs within one lease, so nothing is rescued for that long. (The clock is checked after the transaction has read it.)
+/// Begins a transaction that rescues jobs; `None` shortly after the clock was set, because all leases may then seem
+/// expired. Live workers renew theirs within one lease, so nothing is rescued for that long. (The clock is checked
+/// after the transaction has read it.)
 async fn begin(s: &Scheduler) -> Result<Option<Tx>> {
     let tx = s.store.begin().await?;
     Ok((!s.store.clock().stepped_within(LEASE)).then_some(tx))
 }
 
-async fn rescue_together(s: &Scheduler) -> Result<usize> {
+async fn rescue_next_batch(s: &Scheduler) -> Result<usize> {
     let Some(mut tx) = begin(s).await? else { return Ok(0) };
     match rescue_batch(&mut tx).await {
         Ok(rescued) => {
@@ -51,8 +52,8 @@ async fn rescue_together(s: &Scheduler) -> Result<usize> {
             Ok(rescued.len())
         }
         Err(error) => {
-            // Explicitly: a dropped transaction keeps its row locks a moment longer, and the next query for these rows
-            // would skip them.
+            // Explicit, because a dropped transaction keeps its row locks a moment longer, and the next query would
+            // skip these rows.
             tx.rollback().await?;
             Err(error)
         }

@@ -1,7 +1,7 @@
-//! Refunds the AI credits of requests whose process was killed between taking the credits and storing the response.
+//! Refunds the AI credits of requests whose process was killed between reserving the credits and storing the response.
 //!
-//! A slow request is not taken for dead: its lease is three times its time limit. If its credits are refunded all the
-//! same, it takes them again when it ends.
+//! A slow request is not mistaken for a dead one, because its lease is three times its time limit. If its credits are
+//! refunded nevertheless, it reserves them again when it ends.
 
 use std::time::Duration;
 

@@ -1,10 +1,9 @@
-//! Deletes unreferenced files: what an upload left behind when its process died, deleted files, and files of deleted
-//! brands.
+//! Deletes unreferenced files: files of uploads whose process died, deleted files, and files of deleted brands.
 //!
-//! A file is first marked for deletion in the database (it cannot be reused from then on), then its bytes are deleted,
-//! and its row last: after a crash in between, the row is still there for the next tick. Any number of schedulers may
-//! do this at once; deleting a deleted file succeeds. An unavailable storage is logged once per tick, and the rows wait
-//! for it.
+//! A file is first marked for deletion in the database, so that it is not reused. Then its bytes are deleted, and its
+//! row last, so that after a crash in between the next tick finds the row. Any number of schedulers may do this at the
+//! same time, because deleting a deleted file succeeds. If the storage is unavailable, this is logged once per tick,
+//! and the rows are kept.
 
 use std::time::{Duration, Instant};
 
@@ -16,16 +15,16 @@ use futures::StreamExt;
 
 use crate::Scheduler;
 
-/// An upload that has not ended after this time was abandoned. Longer than any upload.
+/// The age at which an unfinished upload counts as abandoned. Longer than any upload takes.
 const ABANDONED_AFTER: TimeDelta = TimeDelta::hours(1);
-/// How long after that a write may still be in progress: a slow bucket may store what it was sent after all. Longer
-/// than any request to a bucket.
+/// The additional time for which a write to the storage may still be in progress. Longer than any request to a bucket
+/// takes.
 const WRITE_GRACE_PERIOD: TimeDelta = TimeDelta::minutes(5);
-/// How many rows share a transaction.
+/// The maximum number of rows per transaction.
 const BATCH: i64 = 100;
-/// How many files are deleted concurrently.
+/// The maximum number of files that are deleted concurrently.
 const DELETE_CONCURRENCY: usize = 16;
-/// The time limit of a tick; if there is more, the next tick follows at once.
+/// The time limit of a tick. If there are more files, the next tick follows immediately.
 const MAX_TICK_TIME: Duration = Duration::from_secs(10);
 
 pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
@@ -35,7 +34,7 @@ pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
     Ok((more_to_mark || more_to_delete).then_some(Duration::ZERO))
 }
 
-/// Returns whether there is more.
+/// Returns whether there are more files to mark.
 async fn mark_for_deletion(s: &Scheduler, deadline: Instant) -> Result<bool> {
     while Instant::now() < deadline {
         let mut tx = s.store.begin().await?;
@@ -49,7 +48,7 @@ async fn mark_for_deletion(s: &Scheduler, deadline: Instant) -> Result<bool> {
     Ok(true)
 }
 
-/// Returns whether there is more that can be deleted.
+/// Returns whether there are more files that can be deleted.
 async fn delete_marked_files(s: &Scheduler, deadline: Instant) -> Result<bool> {
     let (mut after_id, mut first_error, mut failure_count) = (0, None, 0);
     loop {
@@ -64,7 +63,7 @@ async fn delete_marked_files(s: &Scheduler, deadline: Instant) -> Result<bool> {
         }
         failure_count += marked.len() - deleted.len();
         first_error = first_error.or(error);
-        // A storage that deletes nothing will fail for the next batch as well.
+        // If the storage deleted no file of this batch, it will probably fail for the next batch too.
         if Instant::now() >= deadline || deleted.is_empty() {
             break;
         }
@@ -77,7 +76,7 @@ async fn delete_marked_files(s: &Scheduler, deadline: Instant) -> Result<bool> {
     Ok(Instant::now() >= deadline)
 }
 
-/// Deletes bytes until `deadline`; returns the deleted ids, and the first error.
+/// Deletes the bytes of files until `deadline`. Returns the ids of the deleted files, and the first error.
 async fn delete_bytes(
     storage: &Storage,
     marked: &[DeletableFile],

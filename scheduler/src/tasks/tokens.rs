@@ -1,6 +1,6 @@
-//! Enqueues a job for each account whose tokens are to be renewed, or whose owners are to be warned.
+//! Enqueues a job for each account whose tokens are due for renewal, or whose owners must be warned.
 //!
-//! The due time is in the account's row, claimed under its lock, as with feeds.
+//! The due time is in the account's row, which is claimed under its lock, as with feeds.
 
 use std::time::Duration;
 

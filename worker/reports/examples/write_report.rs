@@ -1,6 +1,6 @@
-//! Writes a sample report, to look at it and to measure its writer:
-//! `/usr/bin/time -v target/release/examples/write_report xlsx 10000 /tmp/report.xlsx`. Without posts (`0`), the report
-//! is one of a period in which nothing happened.
+//! Writes a sample report, to inspect it and to measure its writer:
+//! `/usr/bin/time -v target/release/examples/write_report xlsx 10000 /tmp/report.xlsx`. With `0` posts, the report
+//! covers a period in which nothing happened.
 
 use std::error::Error;
 use std::fs::File;

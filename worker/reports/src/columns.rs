@@ -1,4 +1,4 @@
-//! The columns of each widget's table. Their keys are part of the JSON format: they stay as they are.
+//! The columns of each widget's table. Their keys are part of the JSON format and must not change.
 
 use crate::document::Column;
 use crate::document::ColumnType::{self, Count, Date, Link, Percent, Text, Time};
@@ -60,7 +60,7 @@ pub fn columns(specs: &[ColumnSpec]) -> Vec<Column> {
     specs.iter().map(column).collect()
 }
 
-/// Returns the columns of the followers over time, one for each account: `(id, label)`.
+/// Returns the columns of the followers over time, one per account `(id, label)`.
 pub fn followers_over_time(accounts: impl IntoIterator<Item = (i64, String)>) -> Vec<Column> {
     let account = |(id, label)| Column { key: format!("account_{id}"), label, column_type: Count };
     columns(&[DATE]).into_iter().chain(accounts.into_iter().map(account)).collect()

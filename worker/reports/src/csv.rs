@@ -1,16 +1,16 @@
-//! CSV: all widgets in one table, for spreadsheets and for programs. By
+//! CSV: all widgets in one table, for spreadsheets and for programs. It follows
 //! [RFC 4180](https://www.rfc-editor.org/rfc/rfc4180), with CRLF, in UTF-8 without a byte order mark.
 //!
 //! The first line names the columns: `widget` (the type: `posts_table`), `title`, the keys of all widgets' columns in
-//! the order of their first appearance, and `remark`. Every row of a widget is one line, which fills the columns of its
-//! own widget; the others are empty, as is a value that is not known. A widget's remark is a line after its rows.
-//! Counts are plain digits, changes percents such as `-12.5`, dates `2026-10-01`, times `2026-10-01T09:30:00` (the
-//! document's time zone). Sums are left out, so that they are not counted twice.
+//! the order of their first appearance, and `remark`. Every row of a widget is one line, with values in the columns of
+//! its own widget. Other columns and unknown values are empty. A widget's remark is a line after its rows. Counts are
+//! plain digits, changes are percentages such as `-12.5`, dates `2026-10-01`, times `2026-10-01T09:30:00` (in the
+//! document's time zone). Sums are omitted, so that they are not counted twice.
 //!
-//! Spreadsheet programs compute a cell that begins like a formula. Such a text gets a leading apostrophe
-//! (<https://owasp.org/www-community/attacks/CSV_Injection>); a number never does. So does each part of a text after a
-//! semicolon, a tab or a line break: where a program takes the semicolon for the separator, as Excel does in many
-//! languages, a quotation mark in the middle of a line does not quote, and these begin a new cell.
+//! Spreadsheet programs evaluate a cell that begins like a formula, so such a text gets a leading apostrophe
+//! (<https://owasp.org/www-community/attacks/CSV_Injection>); a number never does. The same applies to each part of a
+//! text after a semicolon, a tab or a line break: if a program uses the semicolon as the separator, as Excel does in
+//! many languages, quotation marks in the middle of a line do not quote, so these characters begin a new cell.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -22,37 +22,38 @@ use crier_domain::report::ReportFormat;
 use crate::text::clean;
 use crate::{Cell, Document, Widget, WriteError};
 
-/// Columns before those of the widgets.
-const FIRST: [&str; 2] = ["widget", "title"];
+/// The columns before those of the widgets.
+const LEADING_COLUMNS: [&str; 2] = ["widget", "title"];
 const REMARK: &str = "remark";
 
 pub fn write(document: &Document, out: &mut dyn Write) -> Result<(), WriteError> {
     let keys = keys(document);
-    let places: HashMap<&str, usize> = keys.iter().enumerate().map(|(at, key)| (*key, at + FIRST.len())).collect();
+    let indexes: HashMap<&str, usize> =
+        keys.iter().enumerate().map(|(at, key)| (*key, at + LEADING_COLUMNS.len())).collect();
     let mut csv = WriterBuilder::new().terminator(Terminator::CRLF).from_writer(out);
-    let head = FIRST.into_iter().chain(keys.iter().copied()).chain([REMARK]);
+    let head = LEADING_COLUMNS.into_iter().chain(keys.iter().copied()).chain([REMARK]);
     csv.write_record(head.map(|name| guarded(name).into_owned())).map_err(failed)?;
 
-    let mut line: Vec<Cow<'_, str>> = vec![Cow::Borrowed(""); FIRST.len() + keys.len() + 1];
+    let mut line: Vec<Cow<'_, str>> = vec![Cow::Borrowed(""); LEADING_COLUMNS.len() + keys.len() + 1];
     for widget in &document.widgets {
         line[0] = Cow::Borrowed(widget.widget_type.as_str());
         line[1] = guarded(&widget.title);
         for row in &widget.table.rows {
-            fill(&mut line, widget, row, &places);
+            fill(&mut line, widget, row, &indexes);
             csv.write_record(line.iter().map(|field| field.as_bytes())).map_err(failed)?;
-            line[FIRST.len()..].fill(Cow::Borrowed(""));
+            line[LEADING_COLUMNS.len()..].fill(Cow::Borrowed(""));
         }
         if let Some(remark) = &widget.remark {
-            line[FIRST.len() + keys.len()] = guarded(remark);
+            line[LEADING_COLUMNS.len() + keys.len()] = guarded(remark);
             csv.write_record(line.iter().map(|field| field.as_bytes())).map_err(failed)?;
-            line[FIRST.len()..].fill(Cow::Borrowed(""));
+            line[LEADING_COLUMNS.len()..].fill(Cow::Borrowed(""));
         }
     }
     csv.flush()?;
     Ok(())
 }
 
-/// The keys of all columns, each once.
+/// Returns the keys of all columns, without duplicates.
 fn keys(document: &Document) -> Vec<&str> {
     let mut keys = Vec::new();
     for column in document.widgets.iter().flat_map(|widget| &widget.table.columns) {
@@ -63,10 +64,10 @@ fn keys(document: &Document) -> Vec<&str> {
     keys
 }
 
-fn fill<'a>(line: &mut [Cow<'a, str>], widget: &'a Widget, row: &'a [Cell], places: &HashMap<&str, usize>) {
+fn fill<'a>(line: &mut [Cow<'a, str>], widget: &'a Widget, row: &'a [Cell], indexes: &HashMap<&str, usize>) {
     for (column, cell) in widget.table.columns.iter().zip(row) {
-        if let Some(place) = places.get(column.key.as_str()) {
-            line[*place] = field(cell);
+        if let Some(index) = indexes.get(column.key.as_str()) {
+            line[*index] = field(cell);
         }
     }
 }
@@ -82,7 +83,7 @@ fn field(cell: &Cell) -> Cow<'_, str> {
     }
 }
 
-/// Returns a text of which no spreadsheet program takes a part for a formula.
+/// Returns a text in which no spreadsheet program finds a formula.
 fn guarded(text: &str) -> Cow<'_, str> {
     let text = clean(text);
     let invisible = |c: char| c.is_whitespace() || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2060}' | '\u{feff}' | '"');
@@ -95,7 +96,7 @@ fn guarded(text: &str) -> Cow<'_, str> {
     if text.starts_with(['\t', '\n']) {
         guarded.push('\'');
     }
-    // Where the cell begins of which nothing visible has come yet.
+    // The position where the current cell begins, until its first visible character.
     let mut begin = guarded.is_empty().then_some(0);
     for c in text.chars() {
         if let Some(at) = begin.take_if(|_| begins_formula(c)) {
@@ -141,7 +142,7 @@ mod tests {
         ] {
             assert_eq!(guarded(text), expected, "{text:?}");
         }
-        // In time that grows with the length.
+        // In linear time.
         let long = "\n".repeat(64 << 10) + "=1";
         assert_eq!(guarded(&long).len(), long.len() + 2);
         assert_eq!(field(&Cell::Count(-4)), "-4");

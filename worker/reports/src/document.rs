@@ -1,10 +1,10 @@
-//! The document: what a report says, as plain values.
+//! The document: the content of a report, as plain values.
 //!
-//! Every widget is a typed [`Table`], so that every format can show it, and a [`View`] that says how it is best drawn.
-//! All texts come from users or platforms and are only ever text: a writer escapes them for its format. They may be
-//! empty, may be of any script and direction, and may contain any Unicode character, controls included.
+//! Every widget has a typed [`Table`], so that every format can show it, and a [`View`] that defines how to draw it.
+//! All texts come from users or platforms and are never markup: a writer escapes them for its format. They may be
+//! empty, may have any script and direction, and may contain any Unicode character, including control characters.
 //!
-//! Bounds, which the builder of the document keeps: 30 widgets, 10,000 rows in all tables together, 24 columns in a
+//! The builder of the document ensures these limits: 30 widgets, 10,000 rows in all tables together, 24 columns per
 //! table, 65,535 characters in a note, 500 in any other cell, 120 in a title.
 
 use chrono::{NaiveDate, NaiveDateTime};
@@ -19,14 +19,14 @@ pub struct Document {
     pub brand: String,
     pub workspace: String,
     pub period: Period,
-    /// The brand's time zone (`Europe/Berlin`). All days and times of the document are in it.
+    /// The brand's time zone (`Europe/Berlin`), used for all days and times of the document.
     pub timezone: String,
     /// When the values were read.
     pub created_at: NaiveDateTime,
     pub widgets: Vec<Widget>,
 }
 
-/// Days, both included.
+/// A period of days. Both days are included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Period {
     pub start: NaiveDate,
@@ -34,7 +34,7 @@ pub struct Period {
 }
 
 impl Period {
-    /// Returns it for people: `1–31 October 2026`.
+    /// Returns the period as text: `1–31 October 2026`.
     pub fn words(self) -> String {
         naming::period(self.start, self.end)
     }
@@ -47,40 +47,40 @@ pub struct Widget {
     pub title: String,
     pub view: View,
     pub table: Table,
-    /// A sentence about the values, to be shown below them: why there are none (`No posts were published in this
-    /// period.`), or what was left out. Where the table has no rows, there is always one.
+    /// A sentence to show below the values: why there are none (`No posts were published in this period.`), or which
+    /// are omitted. Never `None` if the table has no rows.
     pub remark: Option<String>,
 }
 
-/// How a widget is drawn where the format can draw.
+/// How a widget is drawn in formats with graphics.
 #[derive(Clone, Debug, PartialEq)]
 pub enum View {
-    /// Large figures side by side. The table has the columns `metric` (text), `value` (count), `previous` (count: of the
-    /// period of the same length before) and `change` (percent), one row for each figure.
+    /// Large numbers side by side. The table has the columns `metric` (text), `value` (count), `previous` (count, in
+    /// the previous period of the same length) and `change` (percent), and one row per metric.
     Figures,
     /// A chart, and its values as a table below or beside it.
     Chart(Chart),
-    /// The table alone.
+    /// Only the table.
     Table,
-    /// Paragraphs. The table has one column, `text`, and one row; line breaks are meant.
+    /// Paragraphs. The table has one column, `text`, and one row. Line breaks are significant.
     Text,
 }
 
-/// A chart over the days of the first column, one mark for each row.
+/// A chart over the days of the first column, with one point per row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chart {
     pub chart_type: ChartType,
-    /// The columns (from 0) that are its series; they are counts. Their labels are the legend.
+    /// The indexes of the columns that are the series. They are counts, and their labels are the legend.
     pub series: Vec<usize>,
-    /// What its axis counts: `Posts`.
+    /// The unit of the axis: `Posts`.
     pub unit: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChartType {
-    /// For sums: upright columns, one on top of the other if there are several series.
+    /// Vertical columns, for sums. Stacked if there are several series.
     Columns,
-    /// For states: a line for each series. An empty cell is a gap.
+    /// A line per series, for states. An empty cell is a gap.
     Lines,
 }
 
@@ -89,15 +89,15 @@ pub enum ChartType {
 pub struct Table {
     pub columns: Vec<Column>,
     pub rows: Vec<Vec<Cell>>,
-    /// A row of sums, to be shown below the rows and set apart; not in machine-readable formats.
+    /// A row of sums to show below the rows. Omitted in machine-readable formats.
     pub totals: Option<Vec<Cell>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// For programs, unique in its table: `published_at`.
+    /// The name for programs, unique in its table: `published_at`.
     pub key: String,
-    /// For people: `Published`.
+    /// The name for readers: `Published`.
     pub label: String,
     pub column_type: ColumnType,
 }
@@ -110,13 +110,13 @@ pub enum ColumnType {
     Percent,
     Date,
     Time,
-    /// An address; only `http` and `https`.
+    /// A URL with the scheme `http` or `https`.
     Link,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cell {
-    /// Not known: no platform gave a value. Never shown as 0.
+    /// Unknown: no platform returned a value. Never shown as 0.
     Empty,
     Text(String),
     Count(i64),
@@ -128,7 +128,7 @@ pub enum Cell {
 }
 
 impl ColumnType {
-    /// Whether its cells are numbers, which are aligned to the right and never cut.
+    /// Returns whether the cells are numbers, which are aligned to the right and never cut.
     pub const fn is_number(self) -> bool {
         matches!(self, Self::Count | Self::Percent)
     }

@@ -1,4 +1,4 @@
-//! JSON, for programs. The whole shape, here on several lines:
+//! JSON, for programs. The shape, here on several lines:
 //!
 //! ```json
 //! {
@@ -24,12 +24,12 @@
 //! }
 //! ```
 //!
-//! Both days of the period are included. Days and times, `created_at` too, are in `timezone`. A column's `type` is
-//! `text`, `count` (an integer), `percent` (a number: 12.5 is 12.5 %), `date` (`2026-10-01`), `time`
-//! (`2026-10-01T09:30:00`) or `link` (an address, `http` or `https`); every row has all keys of its columns, and a value
-//! that is not known is `null`. Sums are left out: a reader can compute them. `version` changes only when a reader of
-//! this shape would no longer understand a file; new members may appear without it. Characters that force a direction
-//! are escaped (`\u202e`), so that a file can be read by eye; a parser returns them.
+//! Both days of the period are included. Days and times, including `created_at`, are in `timezone`. A column's `type`
+//! is `text`, `count` (an integer), `percent` (a number: 12.5 is 12.5 %), `date` (`2026-10-01`), `time`
+//! (`2026-10-01T09:30:00`) or `link` (a URL, `http` or `https`). Every row has all keys of its columns; an unknown
+//! value is `null`. Sums are omitted, because readers can compute them. `version` changes only if programs that read
+//! this shape could no longer read a file; new members may be added without a change. Characters that change the
+//! direction are escaped (`\u202e`), so that a file can be read in an editor; a parser returns them.
 
 use std::io::{self, BufWriter, Write};
 
@@ -47,7 +47,7 @@ const TIME: &str = "%Y-%m-%dT%H:%M:%S";
 pub fn write(document: &Document, out: &mut dyn Write) -> Result<(), WriteError> {
     let mut out = BufWriter::new(out);
     let mut serializer = serde_json::Serializer::with_formatter(&mut out, EscapeDirections);
-    FileOf::from(document).serialize(&mut serializer).map_err(|error| match error.io_error_kind() {
+    JsonFile::from(document).serialize(&mut serializer).map_err(|error| match error.io_error_kind() {
         Some(kind) => WriteError::Io(io::Error::new(kind, error)),
         None => WriteError::of(ReportFormat::Json, error),
     })?;
@@ -57,12 +57,12 @@ pub fn write(document: &Document, out: &mut dyn Write) -> Result<(), WriteError>
 }
 
 #[derive(serde::Serialize)]
-struct FileOf<'a> {
+struct JsonFile<'a> {
     version: u32,
     title: &'a str,
     brand: &'a str,
     workspace: &'a str,
-    period: PeriodOf,
+    period: JsonPeriod,
     timezone: &'a str,
     created_at: String,
     #[serde(serialize_with = "widgets")]
@@ -70,13 +70,13 @@ struct FileOf<'a> {
 }
 
 #[derive(serde::Serialize)]
-struct PeriodOf {
+struct JsonPeriod {
     start: String,
     end: String,
 }
 
 #[derive(serde::Serialize)]
-struct WidgetOf<'a> {
+struct JsonWidget<'a> {
     #[serde(rename = "type")]
     widget_type: WidgetType,
     title: &'a str,
@@ -88,25 +88,25 @@ struct WidgetOf<'a> {
 }
 
 #[derive(serde::Serialize)]
-struct ColumnOf<'a> {
+struct JsonColumn<'a> {
     key: &'a str,
     label: &'a str,
     #[serde(rename = "type")]
     column_type: &'static str,
 }
 
-struct RowOf<'a>(&'a [Column], &'a [Cell]);
+struct JsonRow<'a>(&'a [Column], &'a [Cell]);
 
-struct CellOf<'a>(&'a Cell);
+struct JsonCell<'a>(&'a Cell);
 
-impl<'a> From<&'a Document> for FileOf<'a> {
+impl<'a> From<&'a Document> for JsonFile<'a> {
     fn from(document: &'a Document) -> Self {
         Self {
             version: VERSION,
             title: &document.title,
             brand: &document.brand,
             workspace: &document.workspace,
-            period: PeriodOf {
+            period: JsonPeriod {
                 start: document.period.start.format(DATE).to_string(),
                 end: document.period.end.format(DATE).to_string(),
             },
@@ -118,7 +118,7 @@ impl<'a> From<&'a Document> for FileOf<'a> {
 }
 
 fn widgets<S: Serializer>(widgets: &[Widget], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(widgets.iter().map(|widget| WidgetOf {
+    serializer.collect_seq(widgets.iter().map(|widget| JsonWidget {
         widget_type: widget.widget_type,
         title: &widget.title,
         remark: widget.remark.as_deref(),
@@ -128,7 +128,7 @@ fn widgets<S: Serializer>(widgets: &[Widget], serializer: S) -> Result<S::Ok, S:
 }
 
 fn columns<S: Serializer>(columns: &[Column], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(columns.iter().map(|column| ColumnOf {
+    serializer.collect_seq(columns.iter().map(|column| JsonColumn {
         key: &column.key,
         label: &column.label,
         column_type: match column.column_type {
@@ -143,20 +143,20 @@ fn columns<S: Serializer>(columns: &[Column], serializer: S) -> Result<S::Ok, S:
 }
 
 fn rows<S: Serializer>(table: &Table, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(table.rows.iter().map(|row| RowOf(&table.columns, row)))
+    serializer.collect_seq(table.rows.iter().map(|row| JsonRow(&table.columns, row)))
 }
 
-impl Serialize for RowOf<'_> {
+impl Serialize for JsonRow<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(self.0.len()))?;
         for (column, cell) in self.0.iter().zip(self.1) {
-            map.serialize_entry(&column.key, &CellOf(cell))?;
+            map.serialize_entry(&column.key, &JsonCell(cell))?;
         }
         map.end()
     }
 }
 
-impl Serialize for CellOf<'_> {
+impl Serialize for JsonCell<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0 {
             Cell::Empty => serializer.serialize_none(),
@@ -169,7 +169,7 @@ impl Serialize for CellOf<'_> {
     }
 }
 
-/// Writes compact JSON, with characters that force a direction as escapes.
+/// Writes compact JSON, in which characters that change the direction are escaped.
 struct EscapeDirections;
 
 impl Formatter for EscapeDirections {

@@ -1,5 +1,5 @@
-//! Writes reports to files. A report is a [`Document`]: plain values that were read from the record once. Each format
-//! is a writer over it, in a file of its own, which knows nothing about where the values come from.
+//! Writes reports to files. A report is a [`Document`]: plain values that the worker has read from the database. Each
+//! format has a writer in its own file, which does not depend on the source of the values.
 //!
 //! **To add a format:** its line in `for_each_report_format!` (`common/domain/src/report.rs`), and a module here with its
 //! name and `pub fn write(document: &Document, out: &mut dyn Write) -> Result<(), WriteError>`.
@@ -34,7 +34,7 @@ pub use document::{Cell, Chart, ChartType, Column, ColumnType, Document, Period,
 pub enum WriteError {
     #[error("the file could not be written: {0}")]
     Io(#[from] std::io::Error),
-    /// An error in a writer or in the library that it uses, in words for the operator.
+    /// An error in a writer or in a library that it uses, with a message for the operator.
     #[error("the report could not be written as {format}: {message}")]
     Format { format: ReportFormat, message: String },
 }
@@ -48,8 +48,8 @@ impl WriteError {
 /// Generates [`write`].
 macro_rules! declare_writers {
     ($($format:ident = $name:ident $media_type:tt),+ $(,)?) => {
-        /// Writes the document to `out` in a format. Takes up to seconds of processor time: call it on a thread for
-        /// blocking work.
+        /// Writes the document to `out` in a format. Takes up to several seconds of processor time, so call it on a
+        /// thread for blocking work.
         pub fn write(document: &Document, format: ReportFormat, out: &mut dyn Write) -> Result<(), WriteError> {
             match format { $(ReportFormat::$format => $name::write(document, out)),+ }
         }

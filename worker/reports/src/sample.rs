@@ -1,5 +1,5 @@
-//! Sample documents, for tests and benchmarks: three accounts of a bakery over a month, with every type of widget. The
-//! same number of posts always makes the same document.
+//! Sample documents for tests and benchmarks: three accounts of a bakery over a month, with every type of widget. The
+//! same number of posts always results in the same document.
 
 use chrono::{Days, NaiveDate, TimeDelta};
 use crier_domain::report::WidgetType;
@@ -89,7 +89,7 @@ fn chart(widget_type: WidgetType, title: &str, unit: &str, chart_type: ChartType
     widget(widget_type, title, View::Chart(Chart { chart_type, series, unit: unit.to_owned() }), table)
 }
 
-/// A repeatable number below `below` that looks random.
+/// Returns a reproducible pseudorandom number below `below`.
 fn number(seed: usize, below: u64) -> i64 {
     let mixed = (seed as u64).wrapping_add(0x9e37_79b9).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     ((mixed ^ (mixed >> 29)) % below) as i64

@@ -1,5 +1,4 @@
-//! Texts for people and for the programs that show them: what is removed, how long a text may be, how numbers and times
-//! are written.
+//! Prepares texts for the programs that show them: removes characters, limits lengths, and formats numbers and times.
 
 use std::borrow::Cow;
 
@@ -9,8 +8,8 @@ use unicode_segmentation::UnicodeSegmentation;
 
 use crate::{Cell, Document};
 
-/// Returns a text as office programs may show it: without the characters that XML 1.0 forbids and without those that
-/// force a direction (which can make an address look like another), and with line feeds as line breaks.
+/// Returns a text for office programs: without the characters that XML 1.0 forbids and without those that change the
+/// direction (which can make a URL look like another), and with line feeds as line breaks.
 pub fn clean(text: &str) -> Cow<'_, str> {
     if !text.contains(|c| is_forbidden(c) || is_direction(c) || c == '\r') {
         return Cow::Borrowed(text);
@@ -34,12 +33,12 @@ fn is_forbidden(c: char) -> bool {
     matches!(c, '\0'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}')
 }
 
-/// Whether a character overrides, embeds or isolates a direction.
+/// Returns whether a character overrides, embeds or isolates a direction.
 pub fn is_direction(c: char) -> bool {
     matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Returns a cleaned text on one line: every run of white space is one space.
+/// Returns a cleaned text on one line, with each run of white space as one space.
 pub fn single_line(text: &str) -> String {
     let text = clean(text);
     let mut line = String::with_capacity(text.len());
@@ -52,12 +51,12 @@ pub fn single_line(text: &str) -> String {
     line
 }
 
-/// Returns at most `max` of the characters that a reader sees. A longer text ends with an ellipsis.
+/// Returns at most `max` grapheme clusters (visible characters) of a text. A longer text ends with an ellipsis.
 pub fn clip(text: &str, max: usize) -> Cow<'_, str> {
     if text.len() <= max {
         return Cow::Borrowed(text);
     }
-    // A character that a reader sees may consist of any number of others, so these are bounded too.
+    // A grapheme cluster may have any number of characters, so the number of bytes is limited too.
     let mut end = 0;
     for (count, (at, grapheme)) in text.grapheme_indices(true).enumerate() {
         if count == max || at + grapheme.len() > max * 8 {
@@ -70,7 +69,7 @@ pub fn clip(text: &str, max: usize) -> Cow<'_, str> {
     Cow::Borrowed(text)
 }
 
-/// Cuts a text into parts of at most `max` UTF-16 code units, the unit in which Excel counts.
+/// Splits a text into parts of at most `max` UTF-16 code units, which Excel uses for limits.
 pub fn utf16_parts(mut text: &str, max: usize) -> Vec<&str> {
     let mut parts = Vec::new();
     loop {
@@ -89,13 +88,13 @@ pub fn utf16_parts(mut text: &str, max: usize) -> Vec<&str> {
     }
 }
 
-/// Returns about how wide a text is, in digits.
+/// Returns the approximate width of a text, in digits.
 pub fn width(text: &str) -> usize {
     text.chars()
         .map(|c| match c {
-            // Marks, which stand on the character before them.
+            // Combining marks.
             '\u{300}'..='\u{36f}' | '\u{200b}'..='\u{200f}' | '\u{fe00}'..='\u{fe0f}' => 0,
-            // Scripts of East Asia, and pictures.
+            // East Asian scripts, and emoji.
             '\u{1100}'..='\u{115f}' | '\u{2e80}'..='\u{a4cf}' | '\u{ac00}'..='\u{d7a3}' => 2,
             '\u{f900}'..='\u{faff}' | '\u{fe30}'..='\u{fe6f}' | '\u{ff00}'..='\u{ff60}' | '\u{1f000}'.. => 2,
             _ => 1,
@@ -103,7 +102,7 @@ pub fn width(text: &str) -> usize {
         .sum()
 }
 
-/// Whether a text is written from right to left: whether its first letter is of such a script.
+/// Returns whether a text is written from right to left, by the script of its first letter.
 pub fn is_right_to_left(text: &str) -> bool {
     let right_to_left = |c: char| {
         matches!(c, '\u{590}'..='\u{8ff}' | '\u{fb1d}'..='\u{fdff}' | '\u{fe70}'..='\u{fefc}')
@@ -112,23 +111,23 @@ pub fn is_right_to_left(text: &str) -> bool {
     text.chars().find(|c| c.is_alphabetic()).is_some_and(right_to_left)
 }
 
-/// Returns an address in the form that office programs take as a link, or `None` if it is none of `http` or `https`.
-pub fn link_target(address: &str) -> Option<String> {
-    let address = url::Url::parse(address).ok()?;
-    (matches!(address.scheme(), "http" | "https") && address.host().is_some()).then(|| address.into())
+/// Returns a URL in the form that office programs accept as a link; `None` if its scheme is not `http` or `https`.
+pub fn link_target(url: &str) -> Option<String> {
+    let url = url::Url::parse(url).ok()?;
+    (matches!(url.scheme(), "http" | "https") && url.host().is_some()).then(|| url.into())
 }
 
-/// `1 Oct 2026`.
+/// Returns a day as `1 Oct 2026`.
 pub fn day(day: NaiveDate) -> String {
     day.format("%-d %b %Y").to_string()
 }
 
-/// `1 Oct 2026 09:30`.
-pub fn moment(time: NaiveDateTime) -> String {
+/// Returns a time as `1 Oct 2026 09:30`.
+pub fn time(time: NaiveDateTime) -> String {
     time.format("%-d %b %Y %H:%M").to_string()
 }
 
-/// Returns a cell for people; an unknown value is a dash.
+/// Returns a cell as text for readers. An unknown value is a dash.
 pub fn cell(cell: &Cell) -> Cow<'_, str> {
     match cell {
         Cell::Empty => Cow::Borrowed("–"),
@@ -136,11 +135,11 @@ pub fn cell(cell: &Cell) -> Cow<'_, str> {
         Cell::Count(count) => Cow::Owned(naming::count(*count)),
         Cell::Percent(tenths) => Cow::Owned(naming::percent(*tenths)),
         Cell::Date(date) => Cow::Owned(day(*date)),
-        Cell::Time(time) => Cow::Owned(moment(*time)),
+        Cell::Time(at) => Cow::Owned(time(*at)),
     }
 }
 
-/// Returns when the document was made. Properties of office files are in UTC.
+/// Returns when the document was created, in UTC, for the properties of office files.
 pub fn created_at(document: &Document) -> DateTime<Utc> {
     let zone = document.timezone.parse::<chrono_tz::Tz>().unwrap_or(chrono_tz::UTC);
     match document.created_at.and_local_timezone(zone).earliest() {
@@ -154,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clean_removes_what_xml_forbids_and_what_forces_a_direction() {
+    fn clean_removes_forbidden_and_directional_characters() {
         assert_eq!(clean("a\0b\u{1b}c\u{202e}d\u{2066}e\u{fffe}f\u{ffff}g"), "abcdefg");
         assert_eq!(clean("a\r\nb\rc\nd\te"), "a\nb\nc\nd\te");
         assert_eq!(clean("a\r\u{1}\nb"), "a\n\nb");
@@ -163,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn clip_counts_what_a_reader_sees() {
+    fn clip_counts_grapheme_clusters() {
         assert_eq!(clip("abc", 3), "abc");
         assert_eq!(clip("abcd", 3), "ab…");
         assert_eq!(clip("äöü", 3), "äöü");
@@ -172,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn utf16_parts_are_not_longer_than_asked() {
+    fn utf16_parts_are_not_longer_than_the_maximum() {
         assert_eq!(utf16_parts("", 2), [""]);
         assert_eq!(utf16_parts("abc", 2), ["ab", "c"]);
         assert_eq!(utf16_parts("a🥕b", 2), ["a", "🥕", "b"]);
@@ -184,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_addresses_of_the_web() {
+    fn only_web_urls_are_links() {
         assert_eq!(
             link_target("https://brot.example/a b?c=\"d\"").as_deref(),
             Some("https://brot.example/a%20b?c=%22d%22")

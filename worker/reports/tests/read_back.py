@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Reads reports with libraries that know nothing of the writers, and prints what it read as JSON.
+"""Reads reports with libraries that are independent of the writers, and prints the contents as JSON.
 
     read_back.py FOLDER
 
-reads every file in a folder, by its extension, and prints one object: {file name: what it says}. A file that is not as
-its format wants it ends the program with a message. Needs openpyxl, python-pptx, jsonschema and lxml from PyPI, and
-pdftotext (poppler-utils) where the folder has a PDF file.
+reads every file in a folder, by its extension, and prints one object: {file name: content}. A file that is not valid in
+its format ends the program with a message. Needs openpyxl, python-pptx, jsonschema and lxml from PyPI, and
+pdftotext (poppler-utils) if the folder has a PDF file.
 
 To add a format: a function here, and its line in READERS.
 """
@@ -30,7 +30,7 @@ except ImportError as error:
     sys.exit(f"{error}: the tests of report formats need `pip install openpyxl python-pptx jsonschema lxml`")
 
 SCHEMA = json.loads(pathlib.Path(__file__).with_name("report.schema.json").read_text())
-# Bounds of Excel and of XML readers are no bounds of these tests.
+# The default limit of the library is too low for these tests.
 csv.field_size_limit(1 << 24)
 
 

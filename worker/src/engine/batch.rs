@@ -15,7 +15,7 @@ use crate::jobs::{FinishedRun, Registry};
 
 /// The pause after a failed claim; the scheduler notifies for the ids again anyway.
 const CLAIM_PAUSE: Duration = Duration::from_millis(500);
-/// How often a claim is attempted when it fails with a serialization error.
+/// The maximum number of attempts to claim a batch after serialization errors.
 const MAX_CLAIM_ATTEMPTS: usize = 3;
 
 /// Claims ids in one transaction.
@@ -49,46 +49,47 @@ async fn claim(store: &Store, worker: &str, ids: &[i64]) -> Result<Vec<Claimed>,
 /// The result of a settle; `Ok(None)`: the lease was lost, nothing was written.
 pub type Settled = Result<Option<Outcome>, Arc<StoreError>>;
 
-/// Settles jobs in one transaction; if one of them makes it fail (a lost lease, an error, a panic), settles each one
-/// alone.
-pub async fn settle_batch(store: Store, registry: Registry, mut ends: Vec<FinishedRun>) -> Vec<Settled> {
-    // The same order in all workers prevents deadlocks: two batches that touch the same rows queue.
-    let order: Vec<_> = ends.iter().map(|(job, _)| key(job)).collect();
-    ends.sort_by_key(|(job, ending)| (job.kind, ending.order(), job.subject_id));
-    let mut answers: HashMap<(i64, i64), Settled> = HashMap::new();
-    let mut rest = &ends[..];
+/// Settles jobs in one transaction. If one of them makes it fail (a lost lease, an error, a panic), settles each one
+/// in its own transaction.
+pub async fn settle_batch(store: Store, registry: Registry, mut runs: Vec<FinishedRun>) -> Vec<Settled> {
+    // All workers lock rows in the same order, which prevents deadlocks.
+    let order: Vec<_> = runs.iter().map(|(job, _)| key(job)).collect();
+    runs.sort_by_key(|(job, result)| (job.kind, result.order(), job.subject_id));
+    let mut settled_runs: HashMap<(i64, i64), Settled> = HashMap::new();
+    let mut rest = &runs[..];
     while !rest.is_empty() {
-        let (ends, others) = rest.split_at(fitting(&registry, rest));
+        let (runs, others) = rest.split_at(fitting_count(&registry, rest));
         rest = others;
-        if settle_at_once(&store, &registry, ends).await {
-            answers.extend(ends.iter().map(|(job, _)| (key(job), Ok(Some(Outcome::Done)))));
+        if settle_at_once(&store, &registry, runs).await {
+            settled_runs.extend(runs.iter().map(|(job, _)| (key(job), Ok(Some(Outcome::Done)))));
             continue;
         }
-        let together = if ends.len() > 1 { settle(&store, &registry, ends).await.ok().flatten() } else { None };
-        if let Some(outcomes) = together {
-            answers.extend(ends.iter().map(|(job, _)| key(job)).zip(outcomes.into_iter().map(|o| Ok(Some(o)))));
+        let settled_together = if runs.len() > 1 { settle(&store, &registry, runs).await.ok().flatten() } else { None };
+        if let Some(outcomes) = settled_together {
+            settled_runs.extend(runs.iter().map(|(job, _)| key(job)).zip(outcomes.into_iter().map(|o| Ok(Some(o)))));
             continue;
         }
-        for end in ends {
-            let settled = settle(&store, &registry, std::slice::from_ref(end)).await;
+        for run in runs {
+            let settled = settle(&store, &registry, std::slice::from_ref(run)).await;
             let settled = settled.map(|outcomes| outcomes.and_then(|mut outcomes| outcomes.pop()));
-            answers.insert(key(&end.0), settled.map_err(Arc::new));
+            settled_runs.insert(key(&run.0), settled.map_err(Arc::new));
         }
     }
-    order.iter().map(|key| answers.remove(key).unwrap_or(Ok(None))).collect()
+    order.iter().map(|key| settled_runs.remove(key).unwrap_or(Ok(None))).collect()
 }
 
-/// How many of these ends, from the first on, share a transaction: others wait while it is under way.
-fn fitting(registry: &Registry, ends: &[FinishedRun]) -> usize {
+/// Returns how many of these runs, starting with the first, share a transaction. The limit bounds how long other
+/// transactions wait for it.
+fn fitting_count(registry: &Registry, runs: &[FinishedRun]) -> usize {
     let share = |(job, _): &FinishedRun| {
         registry.get(job.kind).map_or(1, |kind| MAX_BATCH / kind.max_results_per_transaction().clamp(1, MAX_BATCH))
     };
     let mut taken = 0;
-    let fits = |end: &&FinishedRun| {
-        taken += share(end);
+    let fits = |run: &&FinishedRun| {
+        taken += share(run);
         taken <= MAX_BATCH
     };
-    ends.iter().take_while(fits).count().max(1)
+    runs.iter().take_while(fits).count().max(1)
 }
 
 /// Includes the fence, because a frozen run of a job and the rescued one may end together.
@@ -96,15 +97,15 @@ fn key(job: &Claimed) -> (i64, i64) {
     (job.id, job.fence)
 }
 
-/// Settles all in one transaction; if a lease was lost, rolls back and returns `None`.
-async fn settle(store: &Store, registry: &Registry, ends: &[FinishedRun]) -> Result<Option<Vec<Outcome>>, StoreError> {
+/// Settles all runs in one transaction. If a lease was lost, rolls back and returns `None`.
+async fn settle(store: &Store, registry: &Registry, runs: &[FinishedRun]) -> Result<Option<Vec<Outcome>>, StoreError> {
     let settled = AssertUnwindSafe(async {
         let mut tx = store.begin().await?;
-        let mut outcomes = Vec::with_capacity(ends.len());
-        for ends in ends.chunk_by(|(one, _), (other, _)| one.kind == other.kind) {
-            outcomes.extend(registry.write_results(&mut tx, ends).await?);
+        let mut outcomes = Vec::with_capacity(runs.len());
+        for runs in runs.chunk_by(|(one, _), (other, _)| one.kind == other.kind) {
+            outcomes.extend(registry.write_results(&mut tx, runs).await?);
         }
-        let settled: Vec<_> = ends.iter().map(|(job, _)| job).zip(outcomes).collect();
+        let settled: Vec<_> = runs.iter().map(|(job, _)| job).zip(outcomes).collect();
         if !rows::settle(&mut tx, &settled).await? {
             tx.rollback().await?;
             return Ok(None);
@@ -114,17 +115,17 @@ async fn settle(store: &Store, registry: &Registry, ends: &[FinishedRun]) -> Res
     });
     let panicked = || StoreError::Decode("the end of a job panicked".into());
     let settled = settled.catch_unwind().await.unwrap_or_else(|_| Err(panicked()))?;
-    observe(ends, settled.iter().flatten());
+    observe(runs, settled.iter().flatten());
     Ok(settled)
 }
 
-/// Settles runs in one statement if their kind can; `false`: they have to be settled in a transaction.
-async fn settle_at_once(store: &Store, registry: &Registry, ends: &[FinishedRun]) -> bool {
-    let Some((first, _)) = ends.first() else { return false };
-    let Some(kind) = registry.get(first.kind).filter(|_| ends.iter().all(|(job, _)| job.kind == first.kind)) else {
+/// Settles runs in one statement if their kind supports it. Returns `false` if they must be settled in a transaction.
+async fn settle_at_once(store: &Store, registry: &Registry, runs: &[FinishedRun]) -> bool {
+    let Some((first, _)) = runs.first() else { return false };
+    let Some(kind) = registry.get(first.kind).filter(|_| runs.iter().all(|(job, _)| job.kind == first.kind)) else {
         return false;
     };
-    match AssertUnwindSafe(kind.settle_at_once(store, ends)).catch_unwind().await {
+    match AssertUnwindSafe(kind.settle_at_once(store, runs)).catch_unwind().await {
         Ok(Ok(true)) => {}
         Ok(Ok(false)) => return false,
         Ok(Err(error)) => {
@@ -133,15 +134,15 @@ async fn settle_at_once(store: &Store, registry: &Registry, ends: &[FinishedRun]
         }
         Err(_) => return false,
     }
-    observe(ends, std::iter::repeat_n(&Outcome::Done, ends.len()));
+    observe(runs, std::iter::repeat_n(&Outcome::Done, runs.len()));
     true
 }
 
-/// Counts settled runs: only once, after the commit.
-fn observe<'a>(ends: &[FinishedRun], outcomes: impl Iterator<Item = &'a Outcome>) {
-    for ((_, ending), outcome) in ends.iter().zip(outcomes) {
+/// Counts settled runs. Called once per run, after the commit.
+fn observe<'a>(runs: &[FinishedRun], outcomes: impl Iterator<Item = &'a Outcome>) {
+    for ((_, result), outcome) in runs.iter().zip(outcomes) {
         // Already committed: a panic while counting must not prevent the other jobs from being settled.
-        if std::panic::catch_unwind(AssertUnwindSafe(|| ending.observe(outcome))).is_err() {
+        if std::panic::catch_unwind(AssertUnwindSafe(|| result.observe(outcome))).is_err() {
             tracing::error!("failed to count a settled job");
         }
     }

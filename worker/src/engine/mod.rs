@@ -2,10 +2,10 @@
 //!
 //! A run has three steps: *claim* (takes the row with a lease and a fence), *run* (the kind's own code; no transaction
 //! is open while it waits for external services), *settle* (writes the result of the run and the job's new state in one
-//! transaction). Concurrent claims and settles share a transaction; a single one starts at once. After a crash between
-//! two steps the lease expires, and the scheduler rescues the job.
+//! transaction). Concurrent claims and settles share a transaction; a single one starts immediately. After a crash
+//! between two steps the lease expires, and the scheduler rescues the job.
 //!
-//! Where jobs wait for the lane that a settled job leaves, the next of them is claimed by the same worker at once: its
+//! If other jobs wait for the lane of a settled job, the same worker immediately claims the next of them: its
 //! *successor*, which takes no slot.
 
 use std::collections::{HashMap, HashSet};
@@ -30,31 +30,32 @@ use tracing::Instrument;
 use crate::jobs::{FinishedRun, Job, Registry, RunResult};
 
 mod batch;
-mod refused;
+mod fallback;
 mod run;
 mod successors;
 mod workspace_limiter;
 mod workspace_runs;
 
 use batch::{Settled, claim_batch, settle_batch};
-use refused::Fallback;
+use fallback::Fallback;
 pub use run::Run;
 use run::{Active, JobSlot, Queued, RunPermit};
 use successors::LaneSuccessors;
 use workspace_limiter::WorkspaceLimiter;
 use workspace_runs::WorkspaceRuns;
 
-/// How many batches of claims, and of settles, run concurrently: jobs that arrive meanwhile enlarge the next batch, and
+/// The maximum number of batches of claims that run concurrently. Jobs that arrive meanwhile enlarge the next batch:
 /// one large transaction costs the database less than several small concurrent ones.
 const CLAIM_CONCURRENCY: usize = 1;
-/// One is in its transaction, while the other one wakes jobs that wait for lanes.
+/// The maximum number of batches of settles that run concurrently: one is in its transaction while the other one wakes
+/// jobs that wait for lanes.
 const SETTLE_CONCURRENCY: usize = 2;
 /// The pauses between attempts to settle a run.
 const SETTLE_RETRIES: ExponentialBuilder = backoff::exponential(Duration::from_millis(100), Duration::from_secs(1));
-/// How many runs of a kind may wait for external services or for their settle without a slot: each takes about 20 kB of
-/// memory. The limit is per kind, so that hanging webhook endpoints do not block publishes.
-const WAITING: usize = 2_048;
-/// How often a settle is attempted that fails with a permanent error.
+/// The maximum number of runs per kind that wait for external services or for their settle without a slot. Each takes
+/// about 20 kB of memory. The limit is per kind so that hanging webhook endpoints do not block publishing.
+const MAX_WAITING: usize = 2_048;
+/// The maximum number of attempts to settle a run after permanent errors.
 const MAX_SETTLE_ATTEMPTS: usize = 3;
 
 /// Runs jobs. Cheap to clone.
@@ -67,13 +68,13 @@ struct Inner {
     worker: String,
     /// The running jobs, each with its fence.
     held: Mutex<HashSet<(i64, i64)>>,
-    /// By kind: one permit for each run that waits without a slot.
+    /// By kind: a permit for each run that waits without a slot.
     waiting: HashMap<JobKind, Arc<Semaphore>>,
-    turns: WorkspaceLimiter,
+    workspace_limiter: WorkspaceLimiter,
     workspace_runs: WorkspaceRuns,
-    /// Calls of [`Engine::run`] that have not ended, including claims in progress.
+    /// The number of calls of [`Engine::run`] that have not ended, including claims in progress.
     active: AtomicUsize,
-    /// Read-locked by normal runs, write-locked by a run that must be alone.
+    /// Read-locked by normal runs, write-locked by an exclusive run.
     gate: Arc<RwLock<()>>,
     queued: Mutex<HashSet<i64>>,
     /// Stops new claims.
@@ -85,14 +86,14 @@ struct Inner {
 }
 
 impl Engine {
-    /// The caller limits the concurrency.
+    /// Creates an engine. The caller limits the number of concurrent runs.
     pub fn new(store: Store, registry: Registry) -> Self {
-        // A new name at each start, so that a lease is never mistaken for that of an earlier process.
+        // A new name at each start, so that leases of an earlier process are not mistaken for its own.
         let worker = format!("{:016x}", crier_base::random::u64());
         let kinds = registry.kinds();
-        let share = descriptors::for_waiting_runs(WAITING * kinds.len().max(1)) / kinds.len().max(1);
+        let share = descriptors::for_waiting_runs(MAX_WAITING * kinds.len().max(1)) / kinds.len().max(1);
         let waiting = kinds.into_iter().map(|kind| (kind, Arc::new(Semaphore::new(share.max(1))))).collect();
-        let turns = WorkspaceLimiter::of_store(&store);
+        let workspace_limiter = WorkspaceLimiter::of_store(&store);
         Self(Arc::new_cyclic(|engine| {
             let claims = start_claims(&store, &worker, engine);
             let settles = start_settles(&store, &registry, &worker, engine);
@@ -102,7 +103,7 @@ impl Engine {
                 worker,
                 held: Mutex::default(),
                 waiting,
-                turns,
+                workspace_limiter,
                 workspace_runs: WorkspaceRuns::default(),
                 active: AtomicUsize::new(0),
                 gate: Arc::default(),
@@ -119,12 +120,12 @@ impl Engine {
         &self.0.worker
     }
 
-    /// How many worker processes share the jobs.
+    /// Returns the number of worker processes that share the jobs.
     pub fn workers(&self) -> &WorkerCount {
         self.0.store.workers()
     }
 
-    /// The kinds that this engine can run.
+    /// Returns the kinds that this engine can run.
     pub fn kinds(&self) -> Vec<JobKind> {
         self.0.registry.kinds()
     }
@@ -139,8 +140,8 @@ impl Engine {
         self.0.draining.cancel();
     }
 
-    /// Aborts running jobs: a job that is not in a call is released without using up an attempt; a job in a call is
-    /// left to its lease, as after a crash.
+    /// Aborts running jobs. A job that is not in a call is released without using up an attempt. A job in a call is
+    /// left until its lease expires, as after a crash.
     pub fn abort(&self) {
         self.0.abort.cancel();
     }
@@ -157,25 +158,25 @@ impl Engine {
         self.spawn(id, Arc::default()).await.unwrap_or(false)
     }
 
-    /// The same, but returns when the run ends or gives its slot back.
+    /// Claims and runs a job, and returns when the run ends or releases its slot.
     pub async fn run_until_slot_free(&self, id: i64) {
-        let left = Arc::<Notify>::default();
-        let run = self.spawn(id, left.clone());
-        tokio::select! { _ended = run => {}, () = left.notified() => {} }
+        let released = Arc::<Notify>::default();
+        let run = self.spawn(id, released.clone());
+        tokio::select! { _ended = run => {}, () = released.notified() => {} }
     }
 
     /// Runs in a separate task, so that a claimed job runs to its end even if the caller is dropped.
-    fn spawn(&self, id: i64, left: Arc<Notify>) -> JoinHandle<bool> {
+    fn spawn(&self, id: i64, released: Arc<Notify>) -> JoinHandle<bool> {
         let (engine, active) = (self.clone(), Active::enter(&self.0));
         tokio::spawn(async move {
             let _active = active;
-            engine.claim_and_run(id, left).await
+            engine.claim_and_run(id, released).await
         })
     }
 
-    async fn claim_and_run(&self, id: i64, left: Arc<Notify>) -> bool {
+    async fn claim_and_run(&self, id: i64, released: Arc<Notify>) -> bool {
         let Some((job, _permit)) = self.claim(id).await else { return false };
-        let slot = JobSlot::take(&self.0, &job, left);
+        let slot = JobSlot::take(&self.0, &job, released);
         self.run_in_slot(job, slot).await;
         true
     }
@@ -187,21 +188,21 @@ impl Engine {
         }
     }
 
-    /// Claims a job, and waits until it may run. A job that was running at two crashes runs alone: at the third crash
-    /// it is poison, and the jobs beside it, which a crash makes suspects as well, must not be affected.
+    /// Claims a job, and waits until it may run. A job that was running at two crashes runs exclusively: a third crash
+    /// makes it poison, and each crash also counts against the jobs that run at the same time.
     async fn claim(&self, id: i64) -> Option<(Claimed, RunPermit)> {
         let others = self.0.gate.clone().read_owned().await;
         let job = self.claim_row(id).await?;
         if !job.is_suspect() {
             return Some((job, RunPermit::Shared { _others: others }));
         }
-        // Release it while it waits for its turn: another job's crash would count against it.
+        // Released while it waits to run exclusively: another job's crash would count against it.
         self.release(&job).await;
         drop(others);
         let _queued = Queued::enter(&self.0, id)?;
-        let alone = self.0.gate.clone().write_owned().await;
+        let guard = self.0.gate.clone().write_owned().await;
         let job = self.claim_row(id).await?;
-        Some((job, RunPermit::Exclusive { _guard: alone }))
+        Some((job, RunPermit::Exclusive { _guard: guard }))
     }
 
     async fn claim_row(&self, id: i64) -> Option<Claimed> {
@@ -229,43 +230,43 @@ impl Engine {
                 return;
             }
         };
-        let broken = |why| Arc::new(FailedRun::new(run.clone(), handler.clone(), self.0.store.now(), why));
-        let ending: Arc<dyn RunResult> = match ended {
-            Ok(Ok(ending)) => ending.into(),
+        let failed = |why| Arc::new(FailedRun::new(run.clone(), handler.clone(), self.0.store.now(), why));
+        let result: Arc<dyn RunResult> = match ended {
+            Ok(Ok(result)) => result.into(),
             Ok(Err(error)) => {
                 span.in_scope(|| tracing::error!(%error, "failed to run the job"));
-                broken("internal error")
+                failed("internal error")
             }
             Err(_) => {
                 span.in_scope(|| tracing::error!("the job panicked"));
-                broken("panicked")
+                failed("panicked")
             }
         };
-        run.leave_slot_to_settle();
-        self.settle(&job, ending, started, &traced).await;
+        run.release_slot_for_settle();
+        self.settle(&job, result, started, &traced).await;
     }
 
-    /// Settles, and retries while the database is unavailable: the external effect has happened, only its record is
-    /// missing. If the lease expires meanwhile and another run takes over, the fence prevents this one from writing. If
-    /// the database rejects the result, a smaller one is stored.
+    /// Settles a run, and retries while the database is unavailable, because the external effect has already happened.
+    /// If the lease expires meanwhile and another run takes over, the fence prevents this one from writing. If the
+    /// database rejects the result, stores a smaller one.
     async fn settle(&self, job: &Claimed, whole: Arc<dyn RunResult>, started: Instant, traced: &traces::Span) {
-        let (mut ending, mut smaller, mut refused) = (whole.clone(), Fallback::Whole, 0);
+        let (mut result, mut fallback, mut rejections) = (whole.clone(), Fallback::Whole, 0);
         let mut pauses = Pauses::new(SETTLE_RETRIES);
         let outcome = loop {
-            let Some(settled) = self.0.settles.submit((job.clone(), ending.clone())).await else { return };
+            let Some(settled) = self.0.settles.submit((job.clone(), result.clone())).await else { return };
             let error = match settled {
                 Ok(outcome) => break outcome,
                 Err(error) => error,
             };
-            refused += usize::from(!error.is_transient());
+            rejections += usize::from(!error.is_transient());
             if self.0.abort.is_cancelled() {
                 tracing::error!(job = job.id, %error, "failed to settle a job; it will be rescued");
                 return;
             }
-            if refused >= MAX_SETTLE_ATTEMPTS || error.is_rejected() {
+            if rejections >= MAX_SETTLE_ATTEMPTS || error.is_rejected() {
                 tracing::error!(job = job.id, %error, "the database rejected the result of a job; storing a reduced one");
-                let Some(next) = smaller.next(&*whole) else { return };
-                (ending, refused) = (next, 0);
+                let Some(next) = fallback.next(&*whole) else { return };
+                (result, rejections) = (next, 0);
                 continue;
             }
             tracing::warn!(job = job.id, %error, "failed to settle a job; retrying");
@@ -291,21 +292,21 @@ impl Engine {
             tx.commit().await
         };
         if let Err(error) = released.await {
-            not_handed_back(job, &error);
+            log_failed_release(job, &error);
         }
     }
 
     /// Releases a job whose run was aborted, as if it had not started.
     async fn release_aborted(&self, run: &Run, handler: &dyn Job) {
-        run.leave_shared().await;
-        let handed_back = async {
+        run.leave_shared_transactions().await;
+        let released = async {
             let mut tx = self.0.store.begin().await?;
             handler.undo_aborted(&mut tx, run).await?;
-            // If the lease was lost, what the handler wrote is rolled back.
+            // If the lease was lost, the writes of the handler are rolled back.
             if rows::release(&mut tx, &run.job).await? { tx.commit().await } else { tx.rollback().await }
         };
-        if let Err(error) = handed_back.await {
-            not_handed_back(&run.job, &error);
+        if let Err(error) = released.await {
+            log_failed_release(&run.job, &error);
         }
     }
 }
@@ -326,17 +327,17 @@ fn start_settles(
 ) -> Batcher<FinishedRun, Settled> {
     let (workers, store, registry) = (store.workers().clone(), store.clone(), registry.clone());
     let (worker, engine) = (worker.to_owned(), engine.clone());
-    Batcher::start_in_turns(&workers, SETTLE_CONCURRENCY, move |ends, turn| {
+    Batcher::start_in_turns(&workers, SETTLE_CONCURRENCY, move |runs, turn| {
         let successors = LaneSuccessors::new(worker.clone(), engine.clone(), Some(turn));
-        settle_batch(store.clone().with_successors(Arc::new(successors)), registry.clone(), ends)
+        settle_batch(store.clone().with_successors(Arc::new(successors)), registry.clone(), runs)
     })
 }
 
-fn not_handed_back(job: &Claimed, error: &StoreError) {
+fn log_failed_release(job: &Claimed, error: &StoreError) {
     tracing::warn!(job = job.id, %error, "failed to release a job; it will be rescued");
 }
 
-/// The result of a run that failed with a database error or a panic. If no attempt is left, the job is dead and its
+/// The result of a run that failed with a database error or a panic. If no attempts are left, the job is dead and its
 /// subject is notified.
 struct FailedRun {
     run: Run,

@@ -1,4 +1,4 @@
-//! What a run shares with the engine: whether a call is in progress, its slot, its place among the other runs.
+//! The state that a run shares with the engine: whether a call is in progress, its slot, and its permit to run.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,20 +14,20 @@ use super::Inner;
 #[derive(Clone)]
 pub struct Run {
     pub job: Claimed,
-    /// Set during a call with an external effect: aborting the run then is like a crash.
+    /// Whether a call with an external effect is in progress. Aborting the run then is like a crash.
     in_call: Arc<AtomicBool>,
     counted: Arc<AtomicBool>,
-    /// A marker for a call with an external effect was stored.
+    /// Whether the marker of a call with an external effect was stored.
     marked: Arc<AtomicBool>,
-    /// That call may have reached the external service, and its outcome is unknown.
+    /// Whether that call may have reached the external service, with an unknown outcome.
     in_doubt: Arc<AtomicBool>,
-    /// Whether the run is aborted; locked while a transaction that it shares with other runs works for it.
+    /// Whether the run is aborted. Locked during a transaction that this run shares with other runs.
     aborted: Arc<tokio::sync::Mutex<bool>>,
     slot: Option<Arc<JobSlot>>,
 }
 
 impl Run {
-    /// A run outside the engine, for tests.
+    /// Creates a run outside the engine, for tests.
     pub fn new(job: Claimed) -> Self {
         Self {
             job,
@@ -52,32 +52,33 @@ impl Run {
         out
     }
 
-    /// The same for a call that only waits for an external service: its slot goes to another job meanwhile, unless too
-    /// many runs wait already.
+    /// Runs a call with an external effect that only waits for an external service. Releases the slot for another job,
+    /// unless too many runs already wait without one.
     pub async fn call_and_wait<T>(&self, call: impl Future<Output = T>) -> T {
-        self.leave_slot();
+        self.release_slot();
         self.call(call).await
     }
 
-    /// The same without an external effect: a run that is aborted meanwhile is released.
+    /// Waits for an external service, without an external effect, after releasing the slot. If the run is aborted
+    /// meanwhile, its job is released.
     pub async fn wait_without_slot<T>(&self, waiting: impl Future<Output = T>) -> T {
-        self.leave_slot();
+        self.release_slot();
         waiting.await
     }
 
-    /// Gives the slot to another job, unless too many runs wait already.
-    fn leave_slot(&self) {
+    /// Releases the slot for another job, unless too many runs already wait without one.
+    fn release_slot(&self) {
         if let Some(slot) = &self.slot {
             slot.release_if_allowed();
         }
     }
 
-    /// The same while the run is settled: the next claim does not wait for the disk. Not when its workspace already has
-    /// so many runs that the next job would probably exceed the workspace's limit: it would only be set waiting.
-    pub(super) fn leave_slot_to_settle(&self) {
+    /// Releases the slot while the run is settled, so that the next claim does not wait for the disk. Keeps the slot if
+    /// the workspace has so many runs that the next job would probably exceed its limit and be set waiting.
+    pub(super) fn release_slot_for_settle(&self) {
         let Some(slot) = &self.slot else { return };
         let workers = i64::from(slot.inner.store.workers().get());
-        // A quarter of this worker's share of the limit: the rest is for the runs in slots.
+        // A quarter of this worker's share of the limit; the rest is for the runs in slots.
         let limit = self.job.kind.limits().workspace_cap.map(|cap| cap / workers / 4);
         let runs = self.job.workspace_lane.as_deref().map(|lane| slot.inner.workspace_runs.count(lane));
         if limit.zip(runs).is_none_or(|(limit, runs)| runs <= limit) {
@@ -85,20 +86,21 @@ impl Run {
         }
     }
 
-    /// Waits until few other runs of the workspace are in a transaction. The turn ends when the permit is dropped. A run
-    /// that has to wait releases its slot.
-    pub async fn acquire_turn(&self) -> Option<OwnedSemaphorePermit> {
+    /// Waits until few other runs of the workspace are in a transaction, and returns the permit for one. A run that has
+    /// to wait releases its slot.
+    pub async fn acquire_workspace_permit(&self) -> Option<OwnedSemaphorePermit> {
         let (slot, lane) = (self.slot.as_ref()?, self.job.workspace_lane.as_deref()?);
-        slot.inner.turns.take(lane, || slot.release_if_allowed()).await
+        slot.inner.workspace_limiter.acquire(lane, || slot.release_if_allowed()).await
     }
 
-    /// Enters a transaction that it shares with other runs, until the guard is dropped; `None` if the run is aborted.
-    pub async fn enter_shared(&self) -> Option<OwnedMutexGuard<bool>> {
+    /// Enters a transaction that this run shares with other runs, until the guard is dropped. Returns `None` if the run
+    /// is aborted.
+    pub async fn enter_shared_transaction(&self) -> Option<OwnedMutexGuard<bool>> {
         Some(self.aborted.clone().lock_owned().await).filter(|aborted| !**aborted)
     }
 
-    /// Waits until no shared transaction works for the run, and keeps it out of the next one.
-    pub(super) async fn leave_shared(&self) {
+    /// Marks the run as aborted after its current shared transaction, so that it enters no other one.
+    pub(super) async fn leave_shared_transactions(&self) {
         *self.aborted.lock().await = true;
     }
 
@@ -131,13 +133,13 @@ impl Run {
     }
 }
 
-/// Whether a run may have others beside it; the guard is held as long as it runs.
+/// Whether other runs may run at the same time. A run holds its permit until it ends.
 #[derive(Debug)]
 pub(super) enum RunPermit {
     Shared {
         _others: OwnedRwLockReadGuard<()>,
     },
-    /// For a job that crashed its process before: no other job should crash with it.
+    /// For a job that was running at earlier crashes: no other job should crash with it.
     Exclusive {
         _guard: OwnedRwLockWriteGuard<()>,
     },
@@ -159,27 +161,27 @@ impl Drop for Active {
     }
 }
 
-/// A claimed job: in the heartbeat's set, and counted as a busy slot until it ends or gives its slot back.
+/// A claimed job. Its lease is renewed until it ends, and it counts as a busy slot until it ends or releases its slot.
 pub(super) struct JobSlot {
     inner: Arc<Inner>,
-    /// With the fence, because a frozen run of a job may end while the rescued one continues.
+    /// The job's id and fence. The fence is needed because a frozen run of a job may end while the rescued one runs.
     key: (i64, i64),
     kind: JobKind,
     workspace_lane: Option<String>,
     busy: AtomicBool,
-    /// Replaces the slot until the job is settled: a database that settles slowly must slow down the claims.
+    /// The permit that replaces the slot until the job is settled, so that slow settles slow down the claims.
     waiting: OnceLock<OwnedSemaphorePermit>,
-    /// Notified when the slot is given back.
+    /// Notified when the slot is released.
     released: Arc<Notify>,
 }
 
 impl JobSlot {
-    pub fn take(inner: &Arc<Inner>, job: &Claimed, left: Arc<Notify>) -> Self {
+    pub fn take(inner: &Arc<Inner>, job: &Claimed, released: Arc<Notify>) -> Self {
         metrics::slot_taken();
-        Self::hold(inner, job, AtomicBool::new(true), OnceLock::new(), left)
+        Self::hold(inner, job, AtomicBool::new(true), OnceLock::new(), released)
     }
 
-    /// For a run without a slot. `waiting` is its permit to be without one.
+    /// Holds a job without a slot; `waiting` is the permit for that.
     pub fn without(inner: &Arc<Inner>, job: &Claimed, waiting: OwnedSemaphorePermit) -> Self {
         Self::hold(inner, job, AtomicBool::new(false), OnceLock::from(waiting), Arc::default())
     }
@@ -199,7 +201,7 @@ impl JobSlot {
         Self { inner: inner.clone(), key, kind: job.kind, workspace_lane, busy, waiting, released }
     }
 
-    /// Gives the slot to another job, unless too many runs wait without one.
+    /// Releases the slot for another job, unless too many runs already wait without one.
     fn release_if_allowed(&self) {
         if let Some(Ok(permit)) = self.inner.waiting.get(&self.kind).map(|waiting| waiting.clone().try_acquire_owned())
             && self.waiting.set(permit).is_ok()
@@ -226,7 +228,7 @@ impl Drop for JobSlot {
     }
 }
 
-/// An id that waits until it can run alone; at most once, however often it is notified meanwhile.
+/// The id of a job that waits to run exclusively. Further notifications for it are ignored meanwhile.
 pub(super) struct Queued(Arc<Inner>, i64);
 
 impl Queued {
@@ -277,11 +279,11 @@ mod tests {
     #[tokio::test]
     async fn an_aborted_run_waits_for_a_shared_transaction_and_enters_no_other() {
         let run = run();
-        let shared = run.clone().enter_shared().await;
+        let shared = run.clone().enter_shared_transaction().await;
         assert!(shared.is_some());
-        assert!(run.leave_shared().now_or_never().is_none(), "the transaction has not ended");
+        assert!(run.leave_shared_transactions().now_or_never().is_none(), "the transaction has not ended");
         drop(shared);
-        assert!(run.leave_shared().now_or_never().is_some());
-        assert!(run.clone().enter_shared().await.is_none());
+        assert!(run.leave_shared_transactions().now_or_never().is_some());
+        assert!(run.clone().enter_shared_transaction().await.is_none());
     }
 }

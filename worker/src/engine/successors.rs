@@ -1,5 +1,5 @@
-//! Successors: jobs that are claimed for the places that settled ones leave in their lanes, after the settle, or by a claim
-//! that has found the lane full just before.
+//! Successors: waiting jobs that are claimed when a place in their lane becomes free, either after a settle or by a
+//! claim that has just found the lane full.
 
 use std::sync::{Mutex, PoisonError, Weak};
 
@@ -15,7 +15,7 @@ use super::{Engine, Inner};
 pub(super) struct LaneSuccessors {
     worker: String,
     engine: Weak<Inner>,
-    /// The turn of the settles, for one of them.
+    /// The permit of a batch of settles, released after its commit.
     turn: Mutex<Option<Turn>>,
 }
 
@@ -44,7 +44,7 @@ impl Successors for LaneSuccessors {
     }
 }
 
-/// The permits of a run that takes no slot.
+/// The permits of a run without a slot.
 struct ReservedSuccessor {
     engine: Engine,
     others: OwnedRwLockReadGuard<()>,

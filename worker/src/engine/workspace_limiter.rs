@@ -1,7 +1,8 @@
-//! Turns at the database: runs of one workspace wait for each other before they wait for a connection.
+//! Limits concurrent transactions per workspace: runs of one workspace wait for each other before they wait for a
+//! connection.
 //!
-//! A post to fifty sites starts fifty runs at once, each with a transaction before its call. Without turns all fifty queue
-//! for the database ahead of the next workspace's run; with them a few do.
+//! A post to fifty accounts starts fifty runs at the same time, each with a transaction before its call. Without the
+//! limit, all fifty queue for the database ahead of the next workspace's run.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -10,36 +11,36 @@ use crier_store::{Db, Store};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// SQLite has one writer: a second run of the workspace would only wait for it.
-const AT_ONCE_SQLITE: usize = 1;
-const AT_ONCE_POSTGRES: usize = 8;
-/// Unused entries are removed once the map has this many.
+const MAX_CONCURRENT_SQLITE: usize = 1;
+const MAX_CONCURRENT_POSTGRES: usize = 8;
+/// Unused entries are removed when the map has this many entries.
 const MAX_UNUSED: usize = 1_024;
 
-/// One semaphore for each workspace whose runs are in the database now, or wait to be.
+/// A semaphore for each workspace whose runs use the database or wait for it.
 pub(super) struct WorkspaceLimiter {
-    at_once: usize,
+    max_concurrent: usize,
     by_lane: Mutex<HashMap<String, Weak<Semaphore>>>,
 }
 
 impl WorkspaceLimiter {
     pub fn of_store(store: &Store) -> Self {
         Self::new(match store.db() {
-            Db::Sqlite { .. } => AT_ONCE_SQLITE,
-            Db::Pg(_) => AT_ONCE_POSTGRES,
+            Db::Sqlite { .. } => MAX_CONCURRENT_SQLITE,
+            Db::Pg(_) => MAX_CONCURRENT_POSTGRES,
         })
     }
 
-    fn new(at_once: usize) -> Self {
-        Self { at_once, by_lane: Mutex::default() }
+    fn new(max_concurrent: usize) -> Self {
+        Self { max_concurrent, by_lane: Mutex::default() }
     }
 
-    /// A turn of this workspace lane: at once, or after `queued` was called and others of the lane have ended theirs.
-    pub async fn take(&self, lane: &str, queued: impl FnOnce()) -> Option<OwnedSemaphorePermit> {
+    /// Returns a permit of this workspace lane. If none is free, calls `on_wait` and then waits for one.
+    pub async fn acquire(&self, lane: &str, on_wait: impl FnOnce()) -> Option<OwnedSemaphorePermit> {
         let semaphore = self.semaphore(lane);
-        if let Ok(turn) = semaphore.clone().try_acquire_owned() {
-            return Some(turn);
+        if let Ok(permit) = semaphore.clone().try_acquire_owned() {
+            return Some(permit);
         }
-        queued();
+        on_wait();
         semaphore.acquire_owned().await.ok()
     }
 
@@ -51,7 +52,7 @@ impl WorkspaceLimiter {
         if by_lane.len() >= MAX_UNUSED {
             by_lane.retain(|_, semaphore| semaphore.strong_count() > 0);
         }
-        let semaphore = Arc::new(Semaphore::new(self.at_once));
+        let semaphore = Arc::new(Semaphore::new(self.max_concurrent));
         by_lane.insert(lane.to_owned(), Arc::downgrade(&semaphore));
         semaphore
     }
@@ -65,14 +66,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_workspace_waits_only_for_its_own_runs() {
-        let turns = WorkspaceLimiter::new(2);
-        let first = turns.take("a", || unreachable!("there is a free turn")).await;
-        let _second = turns.take("a", || unreachable!("there is a free turn")).await;
+        let limiter = WorkspaceLimiter::new(2);
+        let first = limiter.acquire("a", || unreachable!("a permit is free")).await;
+        let _second = limiter.acquire("a", || unreachable!("a permit is free")).await;
         let mut queued = false;
         {
-            let mut third = std::pin::pin!(turns.take("a", || queued = true));
+            let mut third = std::pin::pin!(limiter.acquire("a", || queued = true));
             assert!(third.as_mut().now_or_never().is_none());
-            assert!(turns.take("b", || unreachable!("another lane is free")).now_or_never().is_some());
+            assert!(limiter.acquire("b", || unreachable!("another lane is free")).now_or_never().is_some());
             drop(first);
             assert!(third.now_or_never().flatten().is_some());
         }
@@ -81,13 +82,13 @@ mod tests {
 
     #[tokio::test]
     async fn unused_lanes_are_removed() {
-        let turns = WorkspaceLimiter::new(1);
-        let kept = turns.take("kept", || {}).await;
+        let limiter = WorkspaceLimiter::new(1);
+        let kept = limiter.acquire("kept", || {}).await;
         for n in 0..5 * MAX_UNUSED {
-            turns.take(&n.to_string(), || {}).await;
+            limiter.acquire(&n.to_string(), || {}).await;
         }
-        assert!(turns.by_lane.lock().unwrap().len() <= MAX_UNUSED);
-        assert!(turns.take("kept", || {}).now_or_never().is_none());
+        assert!(limiter.by_lane.lock().unwrap().len() <= MAX_UNUSED);
+        assert!(limiter.acquire("kept", || {}).now_or_never().is_none());
         drop(kept);
     }
 }

@@ -1,4 +1,4 @@
-//! How many runs of each workspace this worker has.
+//! The number of runs of each workspace in this worker.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

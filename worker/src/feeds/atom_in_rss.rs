@@ -1,13 +1,13 @@
-//! Elements of Atom and Dublin Core in the items of RSS, which readers show and the parser ignores: they are renamed to
-//! those of RSS that mean the same. An item's own element of RSS has priority.
+//! Handles elements of Atom and Dublin Core in RSS items, which feed readers show and the parser ignores: they are
+//! renamed to the RSS elements with the same meaning. An item's own RSS element has priority.
 
 use super::tag::Tag;
 
 const ATOM: &str = "http://www.w3.org/2005/Atom";
-/// Maximum number of prefixes of Atom in a document.
+/// The maximum number of Atom prefixes in a document.
 const MAX_PREFIXES: usize = 8;
 
-/// The name with which an element is written.
+/// The name under which an element is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WrittenName {
     Same,
@@ -16,29 +16,30 @@ pub enum WrittenName {
     None,
 }
 
-/// What the document, and the current item, have had so far.
+/// The state of the document and of the current item.
 #[derive(Default)]
 pub struct RssItems<'a> {
-    /// The prefixes of Atom, besides `atom`.
+    /// The Atom prefixes other than `atom`.
     prefixes: Vec<&'a str>,
-    has: Vec<&'static str>,
-    /// The URL of the item's page, as in the document.
+    /// The RSS elements that the item has so far.
+    elements: Vec<&'static str>,
+    /// The URL of the item's page, as written in the document.
     page: Option<&'a str>,
 }
 
 impl<'a> RssItems<'a> {
     /// Begins an item.
     pub fn begin_item(&mut self) {
-        self.has.clear();
+        self.elements.clear();
         self.page = None;
     }
 
-    /// Returns the URL of the page that the links of Atom name.
+    /// Returns the URL of the page from the item's Atom links.
     pub fn page(&self) -> Option<&'a str> {
         self.page
     }
 
-    /// Reads the prefixes that a tag declares.
+    /// Records the Atom prefixes that a tag declares.
     pub fn declare(&mut self, attributes: impl Iterator<Item = (&'a str, &'a str)>) {
         let prefixes =
             attributes.filter(|(_, value)| *value == ATOM).filter_map(|(name, _)| name.strip_prefix("xmlns:"));
@@ -46,7 +47,7 @@ impl<'a> RssItems<'a> {
         self.prefixes.extend(prefixes.take(free));
     }
 
-    /// Returns the name for an element of an item. `parent`: that of its parent, with the prefix.
+    /// Returns the name for an element of an item. `parent` is the name of its parent, with the prefix.
     pub fn name(&mut self, tag: Tag<'a>, parent: &str) -> WrittenName {
         let (prefix, local) = tag.name.split_once(':').unwrap_or(("", tag.name));
         if parent == "item" {
@@ -62,7 +63,7 @@ impl<'a> RssItems<'a> {
 
     fn name_in_item(&mut self, tag: Tag<'a>, prefix: &str, local: &str) -> WrittenName {
         let is_atom = self.is_atom(prefix);
-        let meant = match local {
+        let rss_name = match local {
             "title" => "title",
             "description" => "description",
             "summary" | "content" if is_atom => "description",
@@ -78,11 +79,11 @@ impl<'a> RssItems<'a> {
         };
         let is_own = prefix.is_empty() || local == "date";
         let is_known = is_own || is_atom || prefix == "dc";
-        if !is_known || tag.is_empty || self.has.contains(&meant) {
+        if !is_known || tag.is_empty || self.elements.contains(&rss_name) {
             return WrittenName::Same;
         }
-        self.has.push(meant);
-        if is_own { WrittenName::Same } else { WrittenName::Other(meant) }
+        self.elements.push(rss_name);
+        if is_own { WrittenName::Same } else { WrittenName::Other(rss_name) }
     }
 
     fn link(&mut self, tag: Tag<'a>) {

@@ -3,7 +3,7 @@
 
 use chrono::{DateTime, NaiveDate, NaiveDateTime, TimeDelta, Utc};
 
-/// Maximum length of a date, in bytes.
+/// The maximum length of a date, in bytes.
 const MAX_DATE_BYTES: usize = 80;
 /// Prefixes of month names, in common languages.
 const MONTHS: [&[&str]; 12] = [
@@ -20,7 +20,7 @@ const MONTHS: [&[&str]; 12] = [
     &["nov"],
     &["dec", "dez", "déc", "dic"],
 ];
-/// Names of time zones with their offset from UTC in minutes. Unknown names are treated as UTC.
+/// Names of time zones, with the offset from UTC in minutes. Unknown names are treated as UTC.
 const ZONES: &[(&str, i64)] = &[
     ("est", -300),
     ("edt", -240),
@@ -69,7 +69,7 @@ fn numeric(text: &str) -> Option<(NaiveDateTime, i64)> {
             let (month, day, rest) = two_more(rest, separator)?;
             (date(first, month, day)?, rest)
         }
-        // With slashes, the month may come first.
+        // Only dots: with slashes, the month may come first.
         (1 | 2, Some('.')) => {
             let (month, year, rest) = two_more(rest, '.')?;
             (date(year, month, first)?, rest)
@@ -93,7 +93,7 @@ fn two_more(text: &str, separator: char) -> Option<(&str, &str, &str)> {
     Some((second, third, rest))
 }
 
-/// The year has four digits, the others have one or two.
+/// Parses a date whose year has four digits and whose month and day have one or two.
 fn date(year: &str, month: &str, day: &str) -> Option<NaiveDate> {
     if year.len() != 4 || month.len() > 2 || day.len() > 2 {
         return None;
@@ -134,11 +134,11 @@ fn number(text: &str) -> Option<u32> {
 
 fn month_of(word: &str) -> Option<u32> {
     let word = word.to_lowercase();
-    let place = MONTHS.iter().position(|names| names.iter().any(|name| word.starts_with(name)))?;
-    u32::try_from(place + 1).ok()
+    let index = MONTHS.iter().position(|names| names.iter().any(|name| word.starts_with(name)))?;
+    u32::try_from(index + 1).ok()
 }
 
-/// Two digits mean 1950 to 2049.
+/// Returns the year; two digits mean 1950 to 2049.
 fn full_year(n: u32, digits: usize) -> Option<i32> {
     let year = match (n, digits) {
         (n, 4) => n,
@@ -149,12 +149,12 @@ fn full_year(n: u32, digits: usize) -> Option<i32> {
     i32::try_from(year).ok()
 }
 
-/// `second_half`: PM, on a 12-hour clock.
+/// Parses a time. `second_half` is whether a time on a 12-hour clock is PM.
 fn at(day: NaiveDate, time: &str, second_half: Option<bool>) -> Option<NaiveDateTime> {
     if time.is_empty() {
         return day.and_hms_opt(0, 0, 0);
     }
-    // `1000`, `100000` and `100000.123`: without colons.
+    // Without colons: `1000`, `100000` and `100000.123`.
     let (compact, rest) = digits(time);
     let spread = match compact.len() {
         4 => format!("{}:{}{rest}", &compact[..2], &compact[2..]),
@@ -280,7 +280,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Every moment is read back from each common format, to the second.
+        /// Every time is read back from each common format, to the second.
         #[test]
         fn formatted_dates_are_parsed(seconds in 0..4_000_000_000_i64, hours in -12..=14_i32) {
             let at = DateTime::from_timestamp(seconds, 0).unwrap();

@@ -5,19 +5,19 @@ use std::io::{self, Read};
 
 use super::FeedError;
 
-/// Every how many checks the clock is read.
+/// The number of checks per reading of the clock.
 const CHECKS_PER_CLOCK_READ: u32 = 256;
 
-/// Checked at each step of parsing; once it has passed, it stays passed.
+/// A deadline that is checked at each step of parsing. After it has passed, it stays passed.
 pub struct Deadline<'a> {
     is_over: &'a dyn Fn() -> bool,
-    asked: Cell<u32>,
-    over: Cell<bool>,
+    checks: Cell<u32>,
+    has_passed: Cell<bool>,
 }
 
 impl<'a> Deadline<'a> {
     pub fn new(is_over: &'a dyn Fn() -> bool) -> Self {
-        Self { is_over, asked: Cell::new(0), over: Cell::new(false) }
+        Self { is_over, checks: Cell::new(0), has_passed: Cell::new(false) }
     }
 
     /// Returns a deadline that never passes.
@@ -25,21 +25,21 @@ impl<'a> Deadline<'a> {
         Self::new(&|| false)
     }
 
-    /// Checks before a small step; mostly returns the cached result.
+    /// Checks the deadline before a small step. Usually returns the cached result.
     pub(super) fn check(&self) -> Result<(), FeedError> {
-        let asked = self.asked.get();
-        self.asked.set(asked.wrapping_add(1));
-        if asked.is_multiple_of(CHECKS_PER_CLOCK_READ) { self.check_now() } else { self.known() }
+        let checks = self.checks.get();
+        self.checks.set(checks.wrapping_add(1));
+        if checks.is_multiple_of(CHECKS_PER_CLOCK_READ) { self.check_now() } else { self.cached() }
     }
 
-    /// Checks before a large step; always reads the clock.
+    /// Checks the deadline before a large step. Always reads the clock.
     pub(super) fn check_now(&self) -> Result<(), FeedError> {
-        self.over.set(self.over.get() || (self.is_over)());
-        self.known()
+        self.has_passed.set(self.has_passed.get() || (self.is_over)());
+        self.cached()
     }
 
-    fn known(&self) -> Result<(), FeedError> {
-        if self.over.get() { Err(FeedError::TooSlow) } else { Ok(()) }
+    fn cached(&self) -> Result<(), FeedError> {
+        if self.has_passed.get() { Err(FeedError::TooSlow) } else { Ok(()) }
     }
 
     /// Returns a reader for libraries that do not check the deadline themselves: it returns the document in small
@@ -51,7 +51,7 @@ impl<'a> Deadline<'a> {
 
 impl std::fmt::Debug for Deadline<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Deadline").field("over", &self.over.get()).finish_non_exhaustive()
+        f.debug_struct("Deadline").field("over", &self.has_passed.get()).finish_non_exhaustive()
     }
 }
 

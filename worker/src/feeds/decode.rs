@@ -1,10 +1,10 @@
-//! Decodes bytes to text: by byte-order mark, then UTF-8 validity, then declaration. Declarations are wrong so often
-//! that valid UTF-8 is treated as UTF-8 whatever is declared.
+//! Decodes bytes to text: by byte-order mark, then UTF-8 validity, then declaration. Declarations are often wrong, so
+//! valid UTF-8 is treated as UTF-8 regardless of the declaration.
 
 use encoding_rs::{Encoding, ISO_2022_JP, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
 
-/// How many bytes are searched for an XML declaration.
-const HEAD: usize = 200;
+/// The number of bytes that are searched for an XML declaration.
+const HEAD_BYTES: usize = 200;
 
 /// Returns the text without a byte-order mark and without characters that are invalid in XML.
 pub fn decode(bytes: &[u8], content_type: Option<&str>) -> String {
@@ -38,17 +38,17 @@ fn guess(bytes: &[u8], content_type: Option<&str>) -> &'static Encoding {
     }
 }
 
-/// Decides between UTF-8 with cut characters and Windows-1252.
+/// Decides between UTF-8 with incomplete characters and Windows-1252.
 fn utf8_or_western(bytes: &[u8]) -> &'static Encoding {
     let text = String::from_utf8_lossy(bytes);
     let broken = text.chars().filter(|c| *c == '\u{fffd}').count();
-    let sound = text.chars().filter(|c| !c.is_ascii() && *c != '\u{fffd}').count();
-    if broken <= sound { UTF_8 } else { WINDOWS_1252 }
+    let valid = text.chars().filter(|c| !c.is_ascii() && *c != '\u{fffd}').count();
+    if broken <= valid { UTF_8 } else { WINDOWS_1252 }
 }
 
 /// Returns the encoding in `<?xml … encoding="…"?>`.
 fn declared_in_xml(bytes: &[u8]) -> Option<&'static Encoding> {
-    let head = String::from_utf8_lossy(&bytes[..bytes.len().min(HEAD)]);
+    let head = String::from_utf8_lossy(&bytes[..bytes.len().min(HEAD_BYTES)]);
     let declaration = head.trim_start().strip_prefix("<?xml")?.split("?>").next()?.split("encoding").nth(1)?;
     let value = declaration.trim_start().strip_prefix('=')?.trim_start();
     let quote = value.chars().next().filter(|c| matches!(c, '"' | '\''))?;

@@ -10,10 +10,10 @@ use crier_store::articles::{ArticleRow, Changes};
 /// Compares the parsed articles, in the order of the feed, with the stored ones. Returns the changes to write, and the
 /// number of articles afterwards.
 ///
-/// An article is identified by its guid, and in a feed that repeats guids by its URL as well ([`Identities`]); the first of
-/// duplicates counts. An article without a date, or with a future
-/// one, counts as published when it was first seen. Feeds list the newest first, so only the first 200 undated articles
-/// are used. (The others would seem newer at each fetch than those stored at the last.)
+/// An article is identified by its guid, and also by its URL in a feed that repeats guids ([`Identities`]). Only the
+/// first of several duplicates is used. An article without a date, or with a future date, counts as published when it
+/// was first seen. Feeds list the newest articles first, so only the first 200 undated articles are used; at each
+/// fetch, the others would otherwise seem newer than the ones stored before.
 pub fn compare(known: &[KnownArticle], found: Vec<FoundArticle>, now: DateTime<Utc>) -> (Changes, usize) {
     let identities = Identities::new(known, &found);
     let (mut seen, mut fresh, mut changed) = (HashSet::new(), Vec::new(), HashMap::new());
@@ -49,9 +49,9 @@ pub fn compare(known: &[KnownArticle], found: Vec<FoundArticle>, now: DateTime<U
     let mut all: Vec<(DateTime<Utc>, ArticleRef)> =
         new.chain(old.into_iter().map(|k| (at(k), ArticleRef::Known(k.id)))).collect();
     all.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
-    let over = all.split_off(all.len().min(MAX_ARTICLES));
+    let surplus = all.split_off(all.len().min(MAX_ARTICLES));
     let mut delete = Vec::new();
-    for (_, which) in over {
+    for (_, which) in surplus {
         if let ArticleRef::Known(id) = which {
             changed.remove(&id);
             delete.push(id);
@@ -70,12 +70,12 @@ pub fn compare(known: &[KnownArticle], found: Vec<FoundArticle>, now: DateTime<U
     (Changes { insert, update, delete }, all.len())
 }
 
-/// Tells articles apart. Some feeds give several articles the same guid: those have different URLs, and are stored with a
-/// hash of both. None of them keeps the guid for itself, since each new article of a feed would take it from the one
-/// before.
+/// Identifies articles. In some feeds, several articles with different URLs have the same guid. They are stored with a
+/// hash of both. None of them is stored with the guid only, because each new article would then replace the previous
+/// one.
 struct Identities<'a> {
     stored: HashMap<&'a str, &'a KnownArticle>,
-    /// The guids with several URLs in this document.
+    /// The guids that occur with several URLs in this document.
     repeated: HashSet<String>,
 }
 
@@ -90,15 +90,16 @@ impl<'a> Identities<'a> {
         Self { stored: known.iter().map(|k| (k.guid.as_str(), k)).collect(), repeated }
     }
 
-    /// Returns the guid with which an article is stored, and the stored article. A guid may be repeated in one document and
-    /// not in the next: an article that was stored with its guid alone keeps it, and is recognized by its URL.
+    /// Returns the guid under which an article is stored, and the stored article. A guid may be repeated in one
+    /// document and not in the next, so an article that was stored with only its guid keeps it and is recognized by its
+    /// URL.
     fn of(&self, article: &FoundArticle) -> (String, Option<&'a KnownArticle>) {
         let FoundArticle { guid, url, .. } = article;
         let hash = hash_of(guid, url.as_deref());
-        let alone = self.stored.get(guid.as_str()).copied();
-        let has_other_url = alone.is_some_and(|known| known.url != *url);
+        let by_guid = self.stored.get(guid.as_str()).copied();
+        let has_other_url = by_guid.is_some_and(|known| known.url != *url);
         let is_repeated = self.repeated.contains(guid) || has_other_url && self.was_repeated(guid);
-        let stored = self.stored.get(hash.as_str()).copied().or(alone.filter(|_| !(is_repeated && has_other_url)));
+        let stored = self.stored.get(hash.as_str()).copied().or(by_guid.filter(|_| !(is_repeated && has_other_url)));
         let own = stored.map(|known| known.guid.clone());
         (own.unwrap_or_else(|| if is_repeated { hash } else { guid.clone() }), stored)
     }
@@ -118,7 +119,7 @@ enum ArticleRef {
     Known(i64),
 }
 
-/// Hashes all stored fields; the date only if it is used.
+/// Returns a hash of all stored fields, with the date only if it is used.
 fn digest(article: &FoundArticle, dated: Option<DateTime<Utc>>) -> String {
     let a = article;
     let parts = serde_json::json!([a.title, a.url, a.summary, a.author, a.image_url, dated]);
@@ -171,7 +172,7 @@ mod tests {
         let same_time = vec![found("x", None), found("y", None), found("z", Some(-5))];
         let (changes, _) = compare(&[], same_time, now());
         assert_eq!(guids(&changes), ["z", "y", "x"], "the first of the feed gets the highest id");
-        assert!(changes.insert.iter().all(|row| row.published_at == now()), "what is to come was not published");
+        assert!(changes.insert.iter().all(|row| row.published_at == now()), "a future date is not used");
     }
 
     /// An article with the guid `g`.
@@ -183,7 +184,7 @@ mod tests {
         }
     }
 
-    /// Stores the articles of each document in turn; returns the numbers of those that each one added.
+    /// Stores the articles of each document in turn. Returns the numbers of the articles that each document added.
     fn added(documents: &[&[i64]]) -> Vec<Vec<String>> {
         let (mut stored, mut all) = (Vec::new(), Vec::new());
         for numbers in documents {
@@ -212,7 +213,7 @@ mod tests {
         let new = added(&one_by_one);
         assert_eq!(new[0], ["2", "1"], "oldest first, by their dates");
         assert!(new[1..].iter().all(|new| new.len() == 1), "{new:?}");
-        // The guid is that of one article at first, or for a while.
+        // The guid belongs to one article at first, or for some time.
         let documents: [&[i64]; 6] = [&[1], &[2, 1], &[2], &[3, 2, 1], &[3, 2], &[4]];
         assert_eq!(added(&documents), [vec!["1"], vec!["2"], vec![], vec!["3"], vec![], vec!["4"]]);
         // Without a URL they are duplicates.
@@ -221,7 +222,7 @@ mod tests {
         assert_eq!(compare(&[], vec![same(1), same(1), bare("a")], now()).1, 2);
     }
 
-    /// Only the newest of the articles with one guid was stored before they were told apart, and it was overwritten.
+    /// An article with a repeated guid may be stored under the guid only.
     #[test]
     fn an_article_stored_with_a_repeated_guid_stays_the_same() {
         let stored = KnownArticle { guid: "g".to_owned(), ..known(7, &same(2)) };

@@ -5,13 +5,13 @@ use std::ops::ControlFlow;
 use crier_html::{HtmlToken, MAX_URL, walk, web_address};
 use url::Url;
 
-/// How many bytes of a page are searched; the links are in its head.
+/// The number of bytes of a page that are searched. The links are in its head.
 const MAX_SCANNED_BYTES: usize = 256 << 10;
-/// Maximum number of a page's feeds that are tried.
+/// The maximum number of a page's feeds that are tried.
 const MAX_FEEDS_PER_PAGE: usize = 3;
 const TYPES: &[&str] = &["application/rss+xml", "application/atom+xml", "application/feed+json"];
 
-/// Returns whether a document is a web page, by its beginning.
+/// Returns whether the beginning of a document is that of a web page.
 pub fn is_page(text: &str) -> bool {
     let mut text = text.trim_start();
     // Skips processing instructions and comments before the root element.
@@ -36,7 +36,7 @@ pub fn feeds(html: &str, page: &Url) -> Vec<String> {
         match piece {
             HtmlToken::Open("base", attributes) if base.is_none() => {
                 base = attributes.get("href").and_then(|href| page.join(href.trim()).ok());
-                // Bounds memory: every link is joined to the base.
+                // Bounds memory, because every link is joined to the base.
                 base = base.take().filter(|base| base.as_str().len() <= MAX_URL);
             }
             HtmlToken::Open("link", attributes) => {

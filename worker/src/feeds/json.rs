@@ -1,5 +1,5 @@
 //! Parses JSON Feed 1.0 and 1.1 (<https://www.jsonfeed.org/version/1.1/>) leniently: a field of the wrong type is
-//! ignored. (feed-rs rejects the whole feed for it, and does not read pictures.)
+//! ignored. (feed-rs rejects the whole feed for it, and does not read images.)
 
 use chrono::{DateTime, Utc};
 use crier_domain::feed::{FoundArticle, MAX_FEED_NAME};
@@ -7,10 +7,10 @@ use crier_html::web_address;
 use serde_json::Value;
 use url::Url;
 
-use super::xml::{AUTHOR, TITLE, is_image};
+use super::xml::{MAX_AUTHOR, MAX_TITLE, is_image};
 use super::{Deadline, FeedError, Format, MAX_ITEMS, Parsed, date, dates, guid, newest};
 
-/// Maximum number of values in a document. A value of a few bytes takes hundreds of bytes in memory.
+/// The maximum number of values in a document. A value of a few bytes takes hundreds of bytes in memory.
 const MAX_VALUES: usize = 300_000;
 
 /// Parses the text of a document.
@@ -24,23 +24,23 @@ pub fn parse(text: &str, base: &Url, deadline: &Deadline<'_>) -> Result<Parsed, 
         serde_json::from_str(text).map_err(|error| FeedError::Broken(format!("it is not valid JSON ({error})")))?;
     let version = feed["version"].as_str().unwrap_or_default();
     let items: Vec<&Value> = feed["items"].as_array().into_iter().flatten().take(MAX_ITEMS).collect();
-    // Either suffices: some feeds have no version, and a feed without articles may have no items.
+    // One of them is enough: some feeds have no version, and a feed without articles may have no items.
     if !version.contains("jsonfeed.org/version/") && !items.iter().any(|item| is_article(item)) {
         return Err(FeedError::Unknown);
     }
     let author = author(&feed);
     let items: Vec<&Value> = items.into_iter().filter(|item| item.is_object()).collect();
-    let places = newest(items.iter().map(|item| published(item)));
-    let mut articles = Vec::with_capacity(places.len());
-    for place in places {
+    let indexes = newest(items.iter().map(|item| published(item)));
+    let mut articles = Vec::with_capacity(indexes.len());
+    for index in indexes {
         deadline.check_now()?;
-        articles.push(article(items[place], author.as_deref(), base));
+        articles.push(article(items[index], author.as_deref(), base));
     }
     let title = feed["title"].as_str().and_then(|title| crier_html::one_line(title, MAX_FEED_NAME));
     Ok(Parsed { format: Format::Json, title, articles })
 }
 
-/// Returns whether a value has a field that readers show.
+/// Returns whether a value has a field that feed readers show.
 fn is_article(item: &Value) -> bool {
     ["url", "external_url", "title", "summary", "content_html", "content_text"]
         .iter()
@@ -66,10 +66,10 @@ fn article(item: &Value, author_of_feed: Option<&str>, base: &Url) -> FoundArtic
     let text = |name: &str| item[name].as_str().filter(|text| !text.trim().is_empty());
     let address = |name: &str| text(name).and_then(|url| web_address(url, base));
     let url = address("url").or_else(|| address("external_url"));
-    let near = url.as_deref().and_then(|url| Url::parse(url).ok()).unwrap_or_else(|| base.clone());
+    let article_base = url.as_deref().and_then(|url| Url::parse(url).ok()).unwrap_or_else(|| base.clone());
     let summary = text("summary")
-        .and_then(|text| crier_html::summary(&crier_html::escape_stray_tags(text), &near))
-        .or_else(|| text("content_html").and_then(|html| crier_html::summary(html, &near)))
+        .and_then(|text| crier_html::summary(&crier_html::escape_stray_tags(text), &article_base))
+        .or_else(|| text("content_html").and_then(|html| crier_html::summary(html, &article_base)))
         .or_else(|| text("content_text").and_then(crier_html::summary_of_text));
     let attached = || {
         let all = item["attachments"].as_array().into_iter().flatten();
@@ -79,9 +79,9 @@ fn article(item: &Value, author_of_feed: Option<&str>, base: &Url) -> FoundArtic
     let image_url = address("image")
         .or_else(|| address("banner_image"))
         .or_else(attached)
-        .or_else(|| text("content_html").and_then(|html| crier_html::first_image(html, &near)));
+        .or_else(|| text("content_html").and_then(|html| crier_html::first_image(html, &article_base)));
     let found = FoundArticle {
-        title: text("title").and_then(|title| crier_html::one_line(title, TITLE)),
+        title: text("title").and_then(|title| crier_html::one_line(title, MAX_TITLE)),
         url,
         summary,
         author: author(item).or_else(|| author_of_feed.map(str::to_owned)),
@@ -89,7 +89,7 @@ fn article(item: &Value, author_of_feed: Option<&str>, base: &Url) -> FoundArtic
         published_at: published(item),
         guid: String::new(),
     };
-    // A numeric id counts as its digits.
+    // A numeric id is used in decimal form.
     let id = match &item["id"] {
         Value::String(id) => id.clone(),
         Value::Number(id) => id.to_string(),
@@ -100,7 +100,7 @@ fn article(item: &Value, author_of_feed: Option<&str>, base: &Url) -> FoundArtic
 
 fn author(of: &Value) -> Option<String> {
     let all = of["authors"].as_array().into_iter().flatten().chain([&of["author"]]);
-    let name = |author: &Value| author["name"].as_str().and_then(|name| crier_html::one_line(name, AUTHOR));
+    let name = |author: &Value| author["name"].as_str().and_then(|name| crier_html::one_line(name, MAX_AUTHOR));
     all.filter_map(name).next()
 }
 

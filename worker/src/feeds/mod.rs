@@ -1,15 +1,16 @@
-//! Parses feeds: from a server's bytes to articles. No I/O; the worker does the fetching.
+//! Parses feeds, from a server's bytes to articles. Does no I/O; `jobs::fetch_feed` fetches them.
 //!
 //! ```text
 //! bytes ─decode─> text ─┬─json──────────────> Parsed ─keep─> what to write
 //!                       ├─repair─> parse (feed-rs) ┘
-//!                       └─ HTML: discover ─> addresses of feeds
+//!                       └─ HTML: discover ─> URLs of feeds
 //! ```
-//! All input here is untrusted. Therefore each step takes time and memory linear to its input, which is bounded (5 MiB
+//! All input here is untrusted. Therefore each step takes time and memory linear in its input, which is bounded (5 MiB
 //! of a document, 32 KiB of an article's text), checks a deadline regularly, and follows no references: only XML's five
-//! predefined entities are resolved, and nothing is loaded. All HTML that is shown to users has passed through [`crier_html`].
+//! predefined entities are resolved, and nothing is loaded. All HTML that is shown to users passes through
+//! [`crier_html`].
 //!
-//! **To add a format:** a file here that makes a [`Parsed`] of it, its place in [`parse`], and documents of it in
+//! **To add a format:** a file here that returns a [`Parsed`], its branch in [`parse`], and documents in
 //! `tests/feeds/corpus`.
 
 use chrono::{DateTime, Utc};
@@ -31,12 +32,12 @@ mod xml;
 
 pub use deadline::Deadline;
 
-/// Maximum size of a document in bytes, after decompression.
+/// The maximum size of a document, in bytes, after decompression.
 pub const MAX_DOCUMENT_BYTES: usize = 5 << 20;
-/// Maximum number of articles that are read from one document; nearly all feeds list the newest first.
+/// The maximum number of articles that are read from one document. Nearly all feeds list the newest first.
 pub const MAX_ITEMS: usize = 10_000;
 crier_base::text_enum! {
-    /// What a document turned out to be.
+    /// The format of a document.
     pub enum Format { Rss = "rss", Atom = "atom", Json = "json" }
 }
 
@@ -45,7 +46,7 @@ crier_base::text_enum! {
 pub struct Parsed {
     pub format: Format,
     pub title: Option<String>,
-    /// In the order of the document.
+    /// The articles in the order of the document.
     pub articles: Vec<FoundArticle>,
 }
 
@@ -54,7 +55,7 @@ pub struct Parsed {
 pub enum FeedError {
     #[error("it is empty")]
     Empty,
-    /// A page that links to feeds at these URLs.
+    /// A web page, with the URLs of the feeds that it links to.
     #[error("it is a web page")]
     Page(Vec<String>),
     #[error("it is neither RSS nor Atom nor JSON Feed")]
@@ -96,30 +97,30 @@ fn without_controls(text: &mut String) {
     text.retain(|c| !c.is_control() || matches!(c, '\n' | '\t'));
 }
 
-/// Returns the article's guid: the feed's id, else its link, else a hash of its content.
-fn guid(given: &str, article: &FoundArticle) -> String {
+/// Returns the article's guid: its id in the feed, else its URL, else a hash of its content.
+fn guid(id: &str, article: &FoundArticle) -> String {
     let hash = |text: &str| format!("sha256:{}", hexadecimal::sha256(text, 32));
-    match (given.trim(), &article.url) {
+    match (id.trim(), &article.url) {
         ("", Some(url)) => url.clone(),
         ("", None) => hash(&format!("{:?}{:?}", article.title, article.summary)),
-        // The limit of an index entry.
-        (given, _) if given.len() > 512 => hash(given),
-        (given, _) => given.to_owned(),
+        // The size of an index entry is limited.
+        (id, _) if id.len() > 512 => hash(id),
+        (id, _) => id.to_owned(),
     }
 }
 
-/// Returns the indexes of the newest articles, in the order of the document: twice as many as are kept, because some
-/// may be duplicates. Articles without a date count as new.
+/// Returns the indexes of the newest articles, in the order of the document. Returns twice as many as are kept, because
+/// some may be duplicates. Articles without a date count as new.
 fn newest(dates: impl Iterator<Item = Option<DateTime<Utc>>>) -> Vec<usize> {
     let mut all: Vec<(Option<DateTime<Utc>>, usize)> = dates.zip(0..).collect();
     // Undated articles sort first: `None` is less than any date.
     all.sort_by_key(|(at, _)| at.map(std::cmp::Reverse));
-    let mut places: Vec<usize> = all.into_iter().take(2 * MAX_ARTICLES).map(|(_, place)| place).collect();
-    places.sort_unstable();
-    places
+    let mut indexes: Vec<usize> = all.into_iter().take(2 * MAX_ARTICLES).map(|(_, index)| index).collect();
+    indexes.sort_unstable();
+    indexes
 }
 
-/// Drops dates that are only placeholders.
+/// Discards dates that are placeholders.
 fn date(at: Option<DateTime<Utc>>) -> Option<DateTime<Utc>> {
     at.filter(|at| *at >= MIN_ARTICLE_DATE)
 }

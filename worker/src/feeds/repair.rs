@@ -1,19 +1,20 @@
-//! Repairs common errors in untrusted XML and rejects malicious input before it reaches the parser. One pass from left
-//! to right.
+//! Repairs common errors in untrusted XML and rejects malicious input before it reaches the parser, in one pass.
 //!
-//! Repaired: a bare `&` or `<`, references to characters that do not exist, unescaped markup in the texts of RSS, elements
-//! of Atom in RSS ([`super::atom_in_rss`]), namespaces and versions that the parser does not know by their names in old feeds, URLs for which it would reject
-//! the whole feed. Removed: comments, processing instructions and the DOCTYPE with all its definitions, so that there
-//! is no entity to expand. Rejected: more elements or deeper nesting than in any real feed (the parser recurses for
-//! some), tags with more attributes. These limits bound all comparisons between elements or attributes, here and in the
-//! parser.
+//! - Repaired: a bare `&` or `<`, references to characters that do not exist, unescaped markup in the texts of RSS,
+//!   elements of Atom in RSS ([`super::atom_in_rss`]), namespaces and versions of old feeds that the parser does not
+//!   know, and URLs for which it would reject the whole feed.
+//! - Removed: comments, processing instructions and the DOCTYPE with all its definitions, so that there are no entities
+//!   to expand.
+//! - Rejected: more elements or deeper nesting than in any real feed (the parser recurses for some elements), and tags
+//!   with too many attributes. These limits bound all comparisons between elements or attributes, here and in the
+//!   parser.
 //!
-//! quick-xml, which the parser uses, does not replace this: with all its leniency it reads 5 of the 58 XML documents of
-//! the corpus differently (bare `<`, unescaped markup, truncated and overlapping elements). A reader of our own on it
-//! would need most of this pass, and also what feed-rs knows about the formats, in 3,000 lines.
+//! quick-xml, which the parser uses, is not a replacement: even with its lenient options it reads 5 of the 58 XML
+//! documents of the corpus differently (bare `<`, unescaped markup, truncated and overlapping elements). A parser of
+//! our own based on it would need most of this pass, and the 3,000 lines of feed-rs about the formats.
 //!
-//! **To repair another error:** its arm in [`Repairer::run`], or its line in [`NAMESPACES`], and a document with it in
-//! the corpus.
+//! **To repair another error:** its arm in [`Repairer::run`], or its line in [`NAMESPACES`], and a document with the
+//! error in the corpus.
 
 use std::borrow::Cow;
 
@@ -28,11 +29,11 @@ use super::{Deadline, FeedError, MAX_ITEMS};
 const MAX_DEPTH: usize = 200;
 const MAX_TAG_BYTES: usize = 16 << 10;
 const MAX_ATTRIBUTES: usize = 100;
-/// Maximum number of elements for the parser. (A feed with 40 per article has 10,000 articles.)
+/// The maximum number of elements: 40 for each of 10,000 articles.
 const MAX_ELEMENTS: usize = 400_000;
 
 const RSS_1: &str = "http://purl.org/rss/1.0/";
-/// Namespace names in old feeds, and the names that the parser knows.
+/// Namespace names in old feeds, and the corresponding names that the parser knows.
 const NAMESPACES: &[(&str, &str)] = &[
     ("http://my.netscape.com/rdf/simple/0.9/", RSS_1),
     ("http://channel.netscape.com/rdf/simple/0.9/", RSS_1),
@@ -44,10 +45,10 @@ const NAMESPACES: &[(&str, &str)] = &[
 ];
 /// Versions of RSS that the parser knows.
 const VERSIONS: &[&str] = &["2.0", "0.91", "0.92"];
-/// Elements of RSS that contain only text: nested tags are the text's unescaped markup.
+/// RSS elements that contain only text. Tags inside them are unescaped markup of the text.
 const TEXTS: &[&str] = &["title", "description", "encoded"];
-/// Elements whose text is a person: the parser searches it for an email address, and panics on adjacent non-ASCII
-/// letters.
+/// Elements whose text is a person. The parser searches the text for an email address, and panics if it is next to
+/// non-ASCII letters.
 const PERSONS: &[&str] = &["author", "creator", "managingEditor", "webMaster"];
 
 /// Returns the repaired document.
@@ -61,15 +62,15 @@ struct Repairer<'a> {
     text: &'a str,
     at: usize,
     out: String,
-    /// The open elements, with their names and the lengths of their bases.
+    /// The open elements.
     open: Vec<OpenElement<'a>>,
     /// The name of the root element.
     root: &'a str,
     items: usize,
     rss: RssItems<'a>,
     elements: usize,
-    /// Total length of the bases of the open elements.
-    bases: usize,
+    /// The total length of the base URLs of the open elements, in bytes.
+    base_bytes: usize,
     deadline: &'a Deadline<'a>,
 }
 
@@ -77,7 +78,8 @@ struct Repairer<'a> {
 struct OpenElement<'a> {
     name: &'a str,
     written: WrittenName,
-    base: usize,
+    /// The length of its base URL, in bytes.
+    base_bytes: usize,
 }
 
 impl OpenElement<'_> {
@@ -94,7 +96,7 @@ impl<'a> Repairer<'a> {
     fn new(text: &'a str, deadline: &'a Deadline<'a>) -> Self {
         let out = String::with_capacity(text.len() + 64);
         let rss = RssItems::default();
-        Self { text, at: 0, out, open: Vec::new(), root: "", items: 0, rss, elements: 0, bases: 0, deadline }
+        Self { text, at: 0, out, open: Vec::new(), root: "", items: 0, rss, elements: 0, base_bytes: 0, deadline }
     }
 
     fn run(&mut self) -> Result<(), FeedError> {
@@ -146,7 +148,7 @@ impl<'a> Repairer<'a> {
     /// Handles an end tag.
     fn end(&mut self, name: &str, tag: &str) {
         if name == "item" && self.root == "rss" && self.open.last().is_some_and(|open| open.name == name) {
-            // After the item's own links, of which the first one counts.
+            // Written after the item's own links, because the parser uses the first link.
             if let Some(page) = self.rss.page() {
                 self.out.push_str("<link>");
                 self.push_text(&page.replace('<', "&lt;"));
@@ -154,7 +156,7 @@ impl<'a> Repairer<'a> {
             }
         }
         let closed = self.open.pop();
-        self.bases -= closed.map_or(0, |open| open.base);
+        self.base_bytes -= closed.map_or(0, |open| open.base_bytes);
         match closed.filter(|open| open.name == name).map_or(WrittenName::Same, |open| open.written) {
             WrittenName::Same => self.out.push_str(tag),
             WrittenName::Other(written) => self.out.extend(["</", written, ">"]),
@@ -162,7 +164,8 @@ impl<'a> Repairer<'a> {
         }
     }
 
-    /// Handles a start tag. Returns true after enough articles: the open elements are closed, and the rest is dropped.
+    /// Handles a start tag. Returns true if the maximum number of articles is reached: the open elements are closed,
+    /// and the rest of the document is dropped.
     fn begin(&mut self, rest: &'a str) -> Result<bool, FeedError> {
         if self.is_in_text() {
             let end = markup_end(rest).unwrap_or(1);
@@ -193,7 +196,7 @@ impl<'a> Repairer<'a> {
             self.out.push_str("<media:content xmlns:media=\"http://search.yahoo.com/mrss/\" url=\"about:none\"/>");
         }
         let written = self.written_name(tag);
-        let base = match written {
+        let base_bytes = match written {
             WrittenName::Same => self.push_tag(tag)?,
             WrittenName::Other(name) => {
                 self.out.extend(["<", name, if tag.is_empty { "/>" } else { ">" }]);
@@ -205,8 +208,8 @@ impl<'a> Repairer<'a> {
             self.root = tag.name;
         }
         if !tag.is_empty {
-            self.open.push(OpenElement { name: tag.name, written, base });
-            self.bases += base;
+            self.open.push(OpenElement { name: tag.name, written, base_bytes });
+            self.base_bytes += base_bytes;
             if self.open.len() > MAX_DEPTH {
                 return Err(FeedError::Broken(format!("its elements are nested more than {MAX_DEPTH} levels deep")));
             }
@@ -215,7 +218,7 @@ impl<'a> Repairer<'a> {
         Ok(false)
     }
 
-    /// Returns the name with which an element is written, and remembers what an item of RSS contains.
+    /// Returns the name under which an element is written, and records the elements of an RSS item.
     fn written_name(&mut self, tag: Tag<'a>) -> WrittenName {
         if self.root != "rss" && !(self.root.is_empty() && tag.name == "rss") {
             return WrittenName::Same;
@@ -234,9 +237,9 @@ impl<'a> Repairer<'a> {
         }
     }
 
-    /// Writes a tag that the parser accepts; returns the length of its base.
+    /// Writes a tag in a form that the parser accepts. Returns the length of its base URL.
     fn push_tag(&mut self, tag: Tag<'_>) -> Result<usize, FeedError> {
-        let (mut base, is_root) = (0, self.root.is_empty());
+        let (mut base_bytes, is_root) = (0, self.root.is_empty());
         let is_rss = is_root && tag.name == "rss";
         self.out.extend(["<", tag.name]);
         if is_rss && !tag.attributes().any(|(name, _)| name == "version") {
@@ -247,13 +250,13 @@ impl<'a> Repairer<'a> {
                 return Err(FeedError::Broken(format!("it has a tag with more than {MAX_ATTRIBUTES} attributes")));
             }
             let (name, value) = match name {
-                // The parser rejects the whole feed for an invalid base. It joins each base to the enclosing ones and
-                // copies the result to every nested element.
-                "xml:base" if base > 0 || !is_address(value) || self.bases + value.len() > MAX_URL => {
+                // The parser rejects the whole feed for an invalid base URL. It joins each base URL to the enclosing
+                // ones and copies the result to every nested element.
+                "xml:base" if base_bytes > 0 || !is_url(value) || self.base_bytes + value.len() > MAX_URL => {
                     ("no-base", value)
                 }
                 "xml:base" => {
-                    base = value.len();
+                    base_bytes = value.len();
                     (name, value)
                 }
                 // External content is not fetched; the parser rejects a feed that has both `src` and inline content.
@@ -269,7 +272,7 @@ impl<'a> Repairer<'a> {
             self.out.extend([" ", name, "=", quote, value, quote]);
         }
         self.out.push_str(if tag.is_empty { "/>" } else { ">" });
-        Ok(base)
+        Ok(base_bytes)
     }
 
     fn is_in_text(&self) -> bool {
@@ -288,7 +291,7 @@ impl<'a> Repairer<'a> {
             self.out.push_str(&rest[..at]);
             rest = &rest[at..];
             match reference(rest) {
-                Some((length, ReferenceKind::Itself)) => {
+                Some((length, ReferenceKind::Valid)) => {
                     self.out.push_str(&rest[..length]);
                     rest = &rest[length..];
                 }
@@ -296,7 +299,7 @@ impl<'a> Repairer<'a> {
                     self.out.push_str(&WINDOWS_1252.decode_without_bom_handling(&[byte]).0);
                     rest = &rest[length..];
                 }
-                Some((length, ReferenceKind::Nothing)) => rest = &rest[length..],
+                Some((length, ReferenceKind::Invalid)) => rest = &rest[length..],
                 None => {
                     self.out.push_str("&amp;");
                     rest = &rest[1..];
@@ -306,7 +309,8 @@ impl<'a> Repairer<'a> {
         self.out.push_str(rest);
     }
 
-    /// Replaces `@` in a person's text with non-ASCII letters, so that the parser does not see an email address in it.
+    /// Replaces `@` in the text of a person if it contains non-ASCII letters, so that the parser finds no email
+    /// address.
     fn mask_email_address<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let person = self.open.last().is_some_and(|open| PERSONS.contains(&open.local()));
         if person && text.contains('@') && !text.is_ascii() { text.replace('@', " at ").into() } else { text.into() }
@@ -318,11 +322,11 @@ fn local_of(name: &str) -> &str {
     name.rsplit(':').next().unwrap_or(name)
 }
 
-fn is_address(text: &str) -> bool {
+fn is_url(text: &str) -> bool {
     text.len() <= MAX_URL && matches!(Url::parse(text), Ok(_) | Err(url::ParseError::RelativeUrlWithoutBase))
 }
 
-/// Returns a `type` that the parser knows for an Atom element: it would reject the whole feed for another.
+/// Returns a `type` that the parser knows for an Atom element. It would reject the whole feed for an unknown one.
 fn known_type<'a>(element: &str, value: &'a str) -> &'a str {
     let is_content = element == "content";
     if !is_content && !matches!(element, "title" | "summary" | "subtitle" | "rights") {
@@ -357,7 +361,7 @@ fn tag_end(rest: &str) -> Result<usize, FeedError> {
     Err(FeedError::Broken(why.to_owned()))
 }
 
-/// Returns the length of a tag in a text; `None`: its `<` is text, like that of `a<b</title>`.
+/// Returns the length of a tag in a text; `None` if its `<` is text, as in `a<b</title>`.
 fn markup_end(rest: &str) -> Option<usize> {
     let mut quote = None;
     for (at, byte) in rest.bytes().enumerate().take(MAX_TAG_BYTES).skip(1) {
@@ -391,19 +395,19 @@ fn doctype_end(rest: &str) -> usize {
 
 /// The meaning of a reference.
 enum ReferenceKind {
-    /// A valid reference, kept as it is.
-    Itself,
-    /// A C1 control character; the windows-1252 character of the same number is meant.
+    /// A valid reference, which is kept.
+    Valid,
+    /// A C1 control character. It stands for the windows-1252 character with the same number.
     Western(u8),
-    /// Not a valid character.
-    Nothing,
+    /// An invalid character, which is removed.
+    Invalid,
 }
 
-/// Parses a reference at the start of the text: its length and meaning. `None` if it is not a reference.
+/// Parses a reference at the start of the text. Returns its length and kind; `None` if it is not a reference.
 fn reference(text: &str) -> Option<(usize, ReferenceKind)> {
     let end = text.bytes().take(40).position(|byte| byte == b';')?;
     let name = &text[1..end];
-    let means = match name.strip_prefix('#') {
+    let kind = match name.strip_prefix('#') {
         Some(number) => {
             let (digits, radix) = match number.strip_prefix(['x', 'X']) {
                 Some(hex) => (hex, 16),
@@ -414,18 +418,18 @@ fn reference(text: &str) -> Option<(usize, ReferenceKind)> {
             }
             match u32::from_str_radix(digits, radix).ok().and_then(char::from_u32) {
                 Some(c @ '\u{80}'..='\u{9f}') => ReferenceKind::Western(c as u8),
-                Some('\t' | '\n' | '\r' | ' '..='\u{fffd}' | '\u{10000}'..) => ReferenceKind::Itself,
-                _ => ReferenceKind::Nothing,
+                Some('\t' | '\n' | '\r' | ' '..='\u{fffd}' | '\u{10000}'..) => ReferenceKind::Valid,
+                _ => ReferenceKind::Invalid,
             }
         }
         None if name.starts_with(|c: char| c.is_ascii_alphabetic())
             && name.chars().all(|c| c.is_ascii_alphanumeric()) =>
         {
-            ReferenceKind::Itself
+            ReferenceKind::Valid
         }
         None => return None,
     };
-    Some((end + 1, means))
+    Some((end + 1, kind))
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ impl<'a> Tag<'a> {
     /// Returns names and values, unparsed, including references. A value does not contain both kinds of quotes.
     pub fn attributes(self) -> impl Iterator<Item = (&'a str, &'a str)> {
         let mut all = attributes::Attributes::new(self.inside, 0);
-        // Duplicates are kept; of invalid attributes, the iterator returns an error and goes on after them.
+        // Duplicates are kept. For an invalid attribute, the iterator returns an error and continues after it.
         all.with_checks(false);
         all.flatten().filter_map(|attribute| {
             let name = attribute.key.into_inner().trim_start_matches('/');

@@ -11,16 +11,16 @@ use url::Url;
 
 use super::{Deadline, FeedError, Format, Parsed, date, dates, guid, newest, repair};
 
-/// Maximum length of a title, in characters.
-pub const TITLE: usize = 500;
-pub const AUTHOR: usize = 200;
+/// The maximum lengths of a title and of an author, in characters.
+pub const MAX_TITLE: usize = 500;
+pub const MAX_AUTHOR: usize = 200;
 
-/// How many bytes are searched for a document's beginning.
-const HEAD: usize = 16 << 10;
+/// The number of bytes that are searched for the beginning of a document.
+const HEAD_BYTES: usize = 16 << 10;
 
-/// Skips text before the document, such as the server's PHP warnings or empty lines.
+/// Skips text before the document, such as empty lines or PHP warnings.
 pub fn from_beginning(text: &str) -> Option<&str> {
-    let head = &text[..text.floor_char_boundary(HEAD)];
+    let head = &text[..text.floor_char_boundary(HEAD_BYTES)];
     let found = ["<?xml", "<rss", "<feed", "<rdf:RDF"].iter().filter_map(|mark| head.find(mark)).min();
     found.map(|at| &text[at..]).or_else(|| head.trim_start().starts_with('<').then_some(text))
 }
@@ -32,10 +32,10 @@ pub fn parse(text: &str, base: &Url, deadline: &Deadline<'_>) -> Result<Parsed, 
         .base_uri(Some(base.as_str()))
         .sanitize_content(false)
         .timestamp_parser(dates::parse)
-        // Makes a missing id visible as an empty one.
+        // A missing id is empty rather than generated.
         .id_generator(|_, _, _| String::new())
         .build();
-    // The parser panics on some unusual numbers and names.
+    // The parser panics for some unusual numbers and names.
     let read = catch_unwind(AssertUnwindSafe(|| parser.parse(deadline.reader(repaired.as_bytes()))));
     deadline.check_now()?;
     let feed = read
@@ -63,11 +63,11 @@ fn convert(feed: Feed, base: &Url, deadline: &Deadline<'_>) -> Result<Parsed, Fe
     };
     let author = feed.authors.first().and_then(name);
     let title = feed.title.as_ref().and_then(|title| line(title, format, MAX_FEED_NAME));
-    let places = newest(feed.entries.iter().map(published));
-    let mut articles = Vec::with_capacity(places.len());
-    for place in places {
+    let indexes = newest(feed.entries.iter().map(published));
+    let mut articles = Vec::with_capacity(indexes.len());
+    for index in indexes {
         deadline.check_now()?;
-        articles.push(article(&feed.entries[place], format, author.as_deref(), base));
+        articles.push(article(&feed.entries[index], format, author.as_deref(), base));
     }
     Ok(Parsed { format, title, articles })
 }
@@ -75,18 +75,19 @@ fn convert(feed: Feed, base: &Url, deadline: &Deadline<'_>) -> Result<Parsed, Fe
 fn article(entry: &Entry, format: Format, author: Option<&str>, base: &Url) -> FoundArticle {
     let url = address(entry, format, base);
     // The base for the article's own relative URLs.
-    let near = entry.base.as_deref().and_then(|own| Url::parse(own).ok());
-    let near = near.or_else(|| url.as_deref().and_then(|url| Url::parse(url).ok())).unwrap_or_else(|| base.clone());
+    let article_base = entry.base.as_deref().and_then(|own| Url::parse(own).ok());
+    let article_base =
+        article_base.or_else(|| url.as_deref().and_then(|url| Url::parse(url).ok())).unwrap_or_else(|| base.clone());
     let texts = texts(entry, format);
     let summary = texts.iter().find_map(|(text, html)| match html {
-        true => crier_html::summary(text, &near),
+        true => crier_html::summary(text, &article_base),
         false => crier_html::summary_of_text(text),
     });
     let image = image(entry, base);
-    let image_url =
-        image.or_else(|| texts.iter().rev().filter(|t| t.1).find_map(|(t, _)| crier_html::first_image(t, &near)));
+    let image_url = image
+        .or_else(|| texts.iter().rev().filter(|t| t.1).find_map(|(t, _)| crier_html::first_image(t, &article_base)));
     let found = FoundArticle {
-        title: entry.title.as_ref().and_then(|title| line(title, format, TITLE)),
+        title: entry.title.as_ref().and_then(|title| line(title, format, MAX_TITLE)),
         url,
         summary,
         author: entry.authors.iter().find_map(name).or_else(|| credited(entry)).or_else(|| author.map(str::to_owned)),
@@ -97,7 +98,7 @@ fn article(entry: &Entry, format: Format, author: Option<&str>, base: &Url) -> F
     FoundArticle { guid: guid(&entry.id, &found), ..found }
 }
 
-/// Returns the texts about the article's content, short before long, each with whether it is HTML.
+/// Returns the texts of the article's content, short before long, each with whether it is HTML.
 fn texts(entry: &Entry, format: Format) -> Vec<(&str, bool)> {
     let mut texts = Vec::new();
     if let Some(short) = &entry.summary {
@@ -122,11 +123,11 @@ fn is_html(content_type: &str, text: &str, format: Format) -> bool {
     format == Format::Rss || content_type.contains("html") || crier_html::looks_like_html(text)
 }
 
-fn line(text: &Text, format: Format, most: usize) -> Option<String> {
+fn line(text: &Text, format: Format, max_chars: usize) -> Option<String> {
     if is_html(text.content_type.as_ref(), &text.content, format) {
-        crier_html::title(&text.content, most)
+        crier_html::title(&text.content, max_chars)
     } else {
-        crier_html::one_line(&text.content, most)
+        crier_html::one_line(&text.content, max_chars)
     }
 }
 
@@ -145,20 +146,20 @@ fn address(entry: &Entry, format: Format, base: &Url) -> Option<String> {
     })
 }
 
-/// RSS writes persons as `joe@example.com (Joe)`.
+/// Returns the name of a person. In RSS, a person is written as `joe@example.com (Joe)`.
 fn name(person: &Person) -> Option<String> {
     let name = person.name.as_deref().map(|name| name.trim().trim_start_matches('(').trim_end_matches(')'));
     let name = name.filter(|name| !name.trim().is_empty()).or(person.email.as_deref())?;
-    crier_html::line(name, AUTHOR)
+    crier_html::line(name, MAX_AUTHOR)
 }
 
 /// Returns the author of a podcast episode.
 fn credited(entry: &Entry) -> Option<String> {
     let credit = entry.media.iter().find_map(|m| m.credits.first());
-    credit.and_then(|credit| crier_html::line(&credit.entity, AUTHOR))
+    credit.and_then(|credit| crier_html::line(&credit.entity, MAX_AUTHOR))
 }
 
-/// Returns the picture that the feed declares for an article.
+/// Returns the image that the feed declares for an article.
 fn image(entry: &Entry, base: &Url) -> Option<String> {
     let whole = |m: &MediaObject| {
         let images = m.content.iter().filter_map(|c| {
@@ -177,7 +178,7 @@ fn image(entry: &Entry, base: &Url) -> Option<String> {
     of_media.or_else(|| entry.links.iter().find_map(linked))
 }
 
-/// Decides by media type, or else by the URL's extension.
+/// Returns whether a file is an image, by its media type, or else by the extension in its URL.
 pub fn is_image(kind: Option<&str>, url: &str) -> bool {
     let path = url.split(['?', '#']).next().unwrap_or(url).to_ascii_lowercase();
     match kind.map(str::trim).filter(|kind| !kind.is_empty()) {

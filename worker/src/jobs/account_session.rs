@@ -1,10 +1,10 @@
-//! An account for the calls of one run: its connector and its credentials, renewed at most once.
+//! An account for the calls of one run: its connector and its credentials, which are renewed at most once.
 //!
 //! Many platforms revoke a refresh token when it is used; a second use, by another run that found the access token
 //! expired at the same moment, would be rejected and the account marked as expired. So a refresh holds a lease in the
 //! account's row, and later runs find new tokens there.
 //!
-//! A user may connect the account again meanwhile. The user's credentials stay: the result of a refresh of the old ones
+//! If a user reconnects the account meanwhile, the user's credentials are kept: the result of refreshing the old ones
 //! is discarded, and the run continues with the new ones.
 
 use std::borrow::Cow;
@@ -21,11 +21,12 @@ use secrecy::SecretString;
 
 use crate::engine::Run;
 
-/// How often a run checks whether another run's refresh has ended.
+/// The interval at which a run checks whether another run's refresh has ended.
 const REFRESH_POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// How long storing new tokens is retried while the database is unavailable: the old ones may be revoked by now.
+/// The maximum time for storing new tokens, with retries while the database is unavailable. The old tokens may already
+/// be revoked.
 const STORE_TIMEOUT: Duration = Duration::from_secs(30);
-/// The pause between tries to store new tokens.
+/// The pause between attempts to store new tokens.
 const STORE_RETRY_PAUSE: Duration = Duration::from_millis(200);
 
 /// An account, its connector, and the credentials to call it with.
@@ -52,12 +53,12 @@ impl From<StoreError> for RefreshError {
     }
 }
 
-/// Who may renew the tokens.
+/// The result of an attempt to take the lease for renewing the tokens.
 enum Lease {
     Acquired,
-    /// Another run, or the API.
+    /// Another run or the API holds the lease.
     HeldByOther,
-    /// New credentials are stored already.
+    /// New credentials are already stored.
     AlreadyRefreshed,
 }
 
@@ -97,15 +98,15 @@ impl AccountSession {
             Err(CallError::network("The platform did not respond in time to a request for new tokens."))
         });
         match refreshed {
-            // The credentials do not expire, and are valid: the call is retried once with them.
+            // The credentials do not expire and are valid: the caller retries the call once with them.
             Ok(Refreshed { secrets: None, .. }) => Ok(self.release_lease().await?),
             Ok(refreshed) => {
                 let times = refreshed.times();
                 if let Some(secrets) = refreshed.secrets
                     && !self.store_secrets(secrets, times).await?
                 {
-                    // The stored version differs by now, so this takes no lease: it adopts the new credentials, or
-                    // fails if the account was deleted or has expired.
+                    // The stored version is a different one, so this takes no lease: it adopts the new credentials,
+                    // or fails if the account was deleted or has expired.
                     self.acquire_lease(&rejection).await?;
                 }
                 Ok(())
@@ -117,7 +118,8 @@ impl AccountSession {
         }
     }
 
-    /// Takes the lease, or adopts credentials that were stored meanwhile. Fails if the account has expired or is gone.
+    /// Takes the lease, or adopts credentials that were stored meanwhile. Fails if the account has expired or was
+    /// deleted.
     async fn acquire_lease(&mut self, rejection: &Failure) -> Result<Lease, RefreshError> {
         let mut tx = self.store.begin().await?;
         let acquired = accounts::begin_refresh(&mut tx, self.account.id, self.timeout).await?.is_some();
@@ -143,8 +145,8 @@ impl AccountSession {
         tx.commit().await
     }
 
-    /// Stores new secrets, and continues with them. Returns false, and changes nothing, if the account has other
-    /// credentials by now, or was deleted.
+    /// Stores new secrets, and continues with them. Returns false, and changes nothing, if the account has different
+    /// credentials or was deleted meanwhile.
     pub async fn store_secrets(&mut self, secrets: Secrets, times: TokenTimes) -> Result<bool, StoreError> {
         let stored_secrets = SecretString::from(secrets.expose_json());
         let deadline = Instant::now() + STORE_TIMEOUT;
@@ -171,7 +173,7 @@ impl AccountSession {
     }
 }
 
-/// Returns the error of a request that sends nothing: an unknown outcome is a temporary failure.
+/// Converts the error of a request that publishes nothing: an unknown outcome is a temporary failure.
 pub(super) fn unknown_to_transient(error: CallError) -> CallError {
     match error {
         CallError::Unknown(failure) => CallError::Transient(Failure { category: Category::Network, ..failure }),

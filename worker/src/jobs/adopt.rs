@@ -1,7 +1,7 @@
-//! Decides which of the posts that a platform shows is the one of a call whose response was lost.
+//! Decides which of the posts on a platform was created by a call whose response was lost.
 //!
-//! Connectors return all that fit ([`Reconciled::Matches`](crier_platforms::Reconciled::Matches)). One that belongs to
-//! another post or reply of Crier is none of them; of the others, only a single one is adopted.
+//! Connectors return all candidates ([`Reconciled::Matches`](crier_platforms::Reconciled::Matches)). Those that belong
+//! to another post or reply of Crier are excluded. A candidate is adopted only if it is the only one left.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::account::SocialAccount;
@@ -9,21 +9,22 @@ use crier_platforms::Published;
 use crier_store::adoptions::{self, Adopter};
 use crier_store::{Result, Tx};
 
-/// How far a call may lie in the future before its time is not believed: the clock was changed.
+/// The maximum time by which the start of a call may be in the future. If it is later, the clock was changed, and the
+/// time is ignored.
 const CLOCK_SKEW: TimeDelta = TimeDelta::minutes(2);
-/// How many are compared with what is known.
+/// The maximum number of candidates that are compared with the stored ids.
 const MAX_COMPARED: usize = 100;
 
-/// What a call turned out to have published.
+/// The post that a call published.
 pub enum Adoption {
-    /// All that the platform shows belongs to others.
+    /// All candidates belong to other posts or replies.
     None,
     One(Box<Published>),
-    /// It could be each of several.
+    /// Several candidates are possible.
     Several,
 }
 
-/// Decides, and stores the id that is adopted: no other run can adopt it.
+/// Decides, and stores the adopted id, so that no other run can adopt it.
 pub async fn adopt(tx: &mut Tx, account: &SocialAccount, adopter: Adopter, found: Vec<Published>) -> Result<Adoption> {
     if found.len() > MAX_COMPARED {
         return Ok(Adoption::Several);
@@ -47,7 +48,7 @@ pub async fn adopt(tx: &mut Tx, account: &SocialAccount, adopter: Adopter, found
     }
 }
 
-/// Returns when an open call began; `None`: it is not known, since the clock was changed.
+/// Returns when an open call began; `None` if the time is unknown because the clock was changed.
 pub fn call_time(started_at: Option<DateTime<Utc>>, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
     Some(started_at.unwrap_or(now)).filter(|at| *at <= now + CLOCK_SKEW)
 }

@@ -1,7 +1,7 @@
 //! The outcome of a call that makes something public (a post, a reply), or of the query about an earlier call.
 //!
-//! Shared by the kinds whose calls cannot be undone. They differ in their words to the user ([`CallAction`]), and in what
-//! they write.
+//! Shared by the kinds whose calls cannot be undone. They differ in the texts for the user ([`CallAction`]), and in
+//! what they write.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ const PAUSES: [Duration; 7] = [
     Duration::from_hours(2),
 ];
 
-/// What a call does; for the texts of errors.
+/// The action of a call, for the texts of errors.
 #[derive(Clone, Copy, Debug)]
 pub enum CallAction {
     Publish,
@@ -34,14 +34,16 @@ pub enum CallAction {
 }
 
 impl CallAction {
-    fn done(self) -> &'static str {
+    /// Returns the past participle of the action.
+    fn past_participle(self) -> &'static str {
         match self {
             Self::Publish => "published",
             Self::Reply => "sent",
         }
     }
 
-    fn again(self) -> &'static str {
+    /// Returns the instruction to repeat the action.
+    fn repeat_instruction(self) -> &'static str {
         match self {
             Self::Publish => "publish it again",
             Self::Reply => "reply again",
@@ -61,7 +63,7 @@ pub enum CallOutcome {
         failure: Failure,
         open: bool,
     },
-    /// Final; it may have been published. Not `open` if only a user can find out.
+    /// Final; the call may have succeeded. Not `open` if only a user can find out.
     Unknown {
         failure: Failure,
         open: bool,
@@ -75,7 +77,7 @@ pub enum CallOutcome {
 }
 
 impl CallOutcome {
-    /// Converts an error of a call. With an open call it is one of the query about that call, which stays open.
+    /// Converts the error of a call. If `open`, it is the error of a query about an earlier call, which stays open.
     pub fn of(action: CallAction, error: CallError, open: bool, can_reconcile: bool) -> Self {
         match error {
             CallError::RateLimited { until, failure } => Self::Retry { at: until, failure, open },
@@ -93,24 +95,24 @@ impl CallOutcome {
         }
     }
 
-    /// The platform cannot be asked about earlier calls.
+    /// Returns the outcome if the platform cannot be asked about earlier calls.
     pub fn reconcile_unsupported(action: CallAction) -> Self {
         let message = format!(
             "It is unknown whether this was {}, and the platform offers no way to find out. Check the platform, and \
              {} only if it is missing.",
-            action.done(),
-            action.again()
+            action.past_participle(),
+            action.repeat_instruction()
         );
         Self::Unknown { failure: Failure::of(Category::OutcomeUnknown, message), open: false }
     }
 
-    /// Several that the platform shows may be this one.
+    /// Returns the outcome if several items on the platform may be the result of the call.
     pub fn ambiguous(action: CallAction) -> Self {
         let message = format!(
             "It is unknown whether this was {}: the platform shows several items with the same text from that time. \
              Check the platform, and {} only if it is missing.",
-            action.done(),
-            action.again()
+            action.past_participle(),
+            action.repeat_instruction()
         );
         Self::Unknown { failure: Failure::of(Category::OutcomeUnknown, message), open: false }
     }
@@ -119,14 +121,14 @@ impl CallOutcome {
         let message = format!(
             "{} It may have been {} nevertheless. Check the platform, and {} only if it is missing.",
             failure.message,
-            action.done(),
-            action.again()
+            action.past_participle(),
+            action.repeat_instruction()
         );
         let platform_code = failure.platform_code.clone();
         Self::Unknown { failure: Failure { platform_code, ..Failure::of(Category::OutcomeUnknown, message) }, open }
     }
 
-    /// Returns the outcome if an earlier call is open that cannot be asked about now.
+    /// Returns the outcome if an earlier call is open and the platform cannot be asked about it now.
     pub fn with_open_call(self, action: CallAction) -> Self {
         match self {
             Self::Failed(failure) => Self::unknown(action, &failure, true),
@@ -135,7 +137,7 @@ impl CallOutcome {
         }
     }
 
-    /// Returns the outcome when no attempt is left.
+    /// Returns the outcome when no attempts are left.
     pub fn exhausted(self, action: CallAction) -> Self {
         match self {
             Self::Retry { failure, open: true, .. } => Self::unknown(action, &failure, true),
@@ -144,14 +146,14 @@ impl CallOutcome {
         }
     }
 
-    /// Returns the outcome when the rejected credentials were replaced meanwhile: retries with the new ones.
+    /// Returns the outcome if the rejected credentials were replaced meanwhile: a retry with the new ones.
     pub fn with_new_credentials(self, action: CallAction, now: DateTime<Utc>) -> Self {
         match self {
             Self::Expired { open, .. } => {
                 let message = format!(
                     "The account was reconnected while this was being {} with the previous credentials. Crier retries \
                      with the new ones.",
-                    action.done()
+                    action.past_participle()
                 );
                 let failure = Failure::with_code(Category::PlatformError, "credentials_replaced", message);
                 Self::Retry { at: Some(now), failure, open }
@@ -173,7 +175,7 @@ impl CallOutcome {
         }
     }
 
-    /// Returns the error that is shown to the user.
+    /// Returns the error for the user.
     pub fn error(&self) -> Option<Failure> {
         match self {
             Self::Published(_) => None,
@@ -198,7 +200,7 @@ impl CallOutcome {
         matches!(self, Self::Retry { failure, .. } if failure.category == Category::RateLimited)
     }
 
-    /// Returns the id that the platform gave to what is public now.
+    /// Returns the platform's id of the published post or reply.
     pub fn external_id(&self) -> Option<&str> {
         match self {
             Self::Published(published) => Some(published.external_id.as_str()).filter(|id| !id.is_empty()),
@@ -208,8 +210,8 @@ impl CallOutcome {
 }
 
 /// Marks the account as expired if its access was rejected; pauses its lane in all replicas if it is rate limited.
-/// `version`: that of the credentials of the call, if there was one. Returns the outcome in view of the account's current
-/// state.
+/// `version` is the version of the credentials of the call, `None` if there was no call. Returns the outcome for the
+/// account's current state.
 pub async fn expire_or_pause_account(
     tx: &mut Tx,
     (action, outcome): (CallAction, &CallOutcome),
@@ -236,8 +238,8 @@ pub fn pause(attempt: i32, jitter: f64) -> TimeDelta {
     backoff_from_table(&PAUSES, attempt, jitter)
 }
 
-/// Returns the time of the next attempt: `at` if the platform has given one; `None` if no attempt is left. `open_until`:
-/// when a call with an unknown outcome must be over; a query before that would mean nothing.
+/// Returns the time of the next attempt; `None` if no attempts are left. `at` is the time from the platform, if any.
+/// `open_until` is when a call with an unknown outcome must have ended; a query before that would not be conclusive.
 pub fn next_attempt(
     job: &Claimed,
     at: Option<DateTime<Utc>>,

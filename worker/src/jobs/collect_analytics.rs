@@ -1,8 +1,9 @@
-//! `collect_analytics`: collects the due figures of one account and of its posts.
+//! `collect_analytics`: collects the due metrics of one account and of its posts.
 //!
-//! Posts are asked for in batches, where the platform takes them; what was collected is stored, also if a later call
-//! fails. The account's next time is stored with it: when the next of its posts is due, or the next day in the brand's
-//! zone. A limit of the platform pauses the account's lane and puts the rest off; nothing is dropped.
+//! Posts are requested in batches if the platform supports that. Collected metrics are stored even if a later call
+//! fails. The time of the account's next collection is stored with them: when the next of its posts is due, or the next
+//! day in the brand's time zone. If the platform limits the rate, the account's lane is paused and the rest is
+//! collected later.
 
 use std::sync::Arc;
 
@@ -22,18 +23,19 @@ use super::account_session::{AccountSession, RefreshError};
 use super::{Deps, Job, RunResult};
 use crate::engine::Run;
 
-/// How many posts without an id one run asks for, one call each; TikTok takes 30 a minute.
+/// The maximum number of posts without an id that one run looks up, with one call each. TikTok allows 30 calls per
+/// minute.
 const MAX_LOOKUPS: usize = 20;
-/// A post that has no id for so long gets none.
-const MAX_UNNAMED: TimeDelta = TimeDelta::days(7);
-/// How many posts one run looks at; the rest follows at once.
+/// The maximum age of a post whose id is looked up.
+const MAX_LOOKUP_AGE: TimeDelta = TimeDelta::days(7);
+/// The maximum number of posts per run; the rest follows immediately.
 const MAX_POSTS: i64 = 500;
-/// The pause after a passing failure, and after one that is not expected to pass.
+/// The pauses after a temporary and after a permanent failure.
 const RETRY_PAUSE: TimeDelta = TimeDelta::minutes(15);
-const REFUSED_PAUSE: TimeDelta = TimeDelta::hours(6);
-/// When an account is looked at again whose platform's figures are switched off.
+const PERMANENT_PAUSE: TimeDelta = TimeDelta::hours(6);
+/// The pause if the metrics of the account's platform are switched off.
 const SWITCHED_OFF_PAUSE: TimeDelta = TimeDelta::hours(2);
-/// The pause after a limit without a time.
+/// The pause after a rate limit without a time.
 const LIMIT_PAUSE: TimeDelta = TimeDelta::hours(1);
 /// The shortest pause between two jobs of an account.
 const MIN_PAUSE: TimeDelta = TimeDelta::minutes(1);
@@ -56,39 +58,39 @@ impl CollectAnalytics {
         }
     }
 
-    /// Collects what is due, as far as the platform answers.
-    async fn collect(&self, run: &Run, access: &mut AccountSession, end: &mut CollectEnd) -> Result<()> {
+    /// Collects the due metrics until the platform returns an error.
+    async fn collect(&self, run: &Run, session: &mut AccountSession, result: &mut CollectRunResult) -> Result<()> {
         let mut conn = self.store.read().await?;
-        let due = analytics::due_targets(&mut conn, access.account.id, end.now, MAX_POSTS).await?;
-        let last = analytics::last_of_account(&mut conn, access.account.id).await?;
-        let plan = analytics::plan_of_account(&mut conn, access.account.id).await?;
-        end.aside = SetAside::new(analytics::set_aside(&mut conn, access.account.id, end.now).await?);
+        let due = analytics::due_targets(&mut conn, session.account.id, result.now, MAX_POSTS).await?;
+        let last = analytics::last_of_account(&mut conn, session.account.id).await?;
+        let plan = analytics::plan_of_account(&mut conn, session.account.id).await?;
+        result.aside = SetAside::new(analytics::set_aside(&mut conn, session.account.id, result.now).await?);
         drop(conn);
         let days = plan.and_then(|plan| self.plans.get(&plan)?.analytics_days);
         let retention = days.and_then(|days| TimeDelta::try_days(i64::try_from(days).ok()?));
-        end.is_more_due = due.len() as i64 == MAX_POSTS;
-        if last.is_none_or(|last| last < day_start(end.now.with_timezone(&end.zone).date_naive(), end.zone)) {
-            match self.ask_account(run, access, &mut end.aside).await? {
-                Ok(figures) => end.account_figures = Some(figures),
-                Err(error) => return end.stop(error),
+        result.is_more_due = due.len() as i64 == MAX_POSTS;
+        if last.is_none_or(|last| last < day_start(result.now.with_timezone(&result.zone).date_naive(), result.zone)) {
+            match self.fetch_account_figures(run, session, &mut result.aside).await? {
+                Ok(figures) => result.account_figures = Some(figures),
+                Err(error) => return result.stop(error),
             }
         }
-        let batch = access.connector.analytics().map_or(0, AnalyticsConnector::posts_per_call);
-        // A post without an id cannot be asked for.
+        let batch = session.connector.analytics().map_or(0, AnalyticsConnector::posts_per_call);
+        // Metrics of a post without an id cannot be requested.
         let (mut named, unnamed): (Vec<_>, Vec<_>) =
             due.into_iter().partition(|due| batch > 0 && due.external_id.is_some());
-        match self.find_ids(run, access, unnamed, end).await? {
+        match self.find_ids(run, session, unnamed, result).await? {
             Ok(found) => named.extend(found),
-            Err(error) => return end.stop(error),
+            Err(error) => return result.stop(error),
         }
         for chunk in named.chunks(batch.max(1)) {
             let posts: Vec<PublishedPost> = chunk.iter().map(published_post).collect();
-            let figures = match self.ask_posts(run, access, &posts, &mut end.aside).await? {
+            let figures = match self.fetch_post_figures(run, session, &posts, &mut result.aside).await? {
                 Ok(figures) => figures,
-                Err(error) => return end.stop(error),
+                Err(error) => return result.stop(error),
             };
             let now = self.store.now();
-            end.collected.extend(chunk.iter().zip(figures).map(|(due, figures)| Collected {
+            result.collected.extend(chunk.iter().zip(figures).map(|(due, figures)| Collected {
                 target_id: due.target_id,
                 figures,
                 next_at: next_collection(due.published_at, now, retention),
@@ -97,102 +99,103 @@ impl CollectAnalytics {
         Ok(())
     }
 
-    /// Asks for the ids of posts that have none; returns those that have one now. The others are looked at again for some
-    /// days where the platform may name them later, and else no more.
+    /// Looks up the ids of posts without one; returns the posts whose id was found. The others are looked up again for
+    /// some days if the platform may return their ids later, otherwise never.
     async fn find_ids(
         &self,
         run: &Run,
-        access: &mut AccountSession,
+        session: &mut AccountSession,
         unnamed: Vec<DueTarget>,
-        end: &mut CollectEnd,
+        result: &mut CollectRunResult,
     ) -> Result<CallResult<Vec<DueTarget>>> {
-        let is_later = access.connector.analytics().is_some_and(|figures| figures.names_posts_later());
+        let may_find_later = session.connector.analytics().is_some_and(|figures| figures.names_posts_later());
         let mut found = Vec::new();
         for (index, mut due) in unnamed.into_iter().enumerate() {
-            let is_young = end.now - due.published_at < MAX_UNNAMED;
-            if let Some(marker) = due.marker.as_ref().filter(|_| is_later && is_young) {
+            let is_young = result.now - due.published_at < MAX_LOOKUP_AGE;
+            if let Some(marker) = due.marker.as_ref().filter(|_| may_find_later && is_young) {
                 if index >= MAX_LOOKUPS {
-                    // Due still, in a minute.
+                    // Remains due for the next run.
                     continue;
                 }
-                let named = match self.ask_id(run, access, marker).await? {
+                let named = match self.fetch_id(run, session, marker).await? {
                     Ok(named) => named,
                     Err(error) => return Ok(Err(error)),
                 };
                 if let Some(post) = named {
                     due.external_id = Some(post.external_id.clone());
-                    end.named.push((due.target_id, post));
+                    result.named.push((due.target_id, post));
                     found.push(due);
                     continue;
                 }
             }
-            let next_at = next_collection(due.published_at, end.now, None).filter(|_| is_later && is_young);
-            end.collected.push(Collected { target_id: due.target_id, figures: Some(Figures::default()), next_at });
+            let next_at = next_collection(due.published_at, result.now, None).filter(|_| may_find_later && is_young);
+            result.collected.push(Collected { target_id: due.target_id, figures: Some(Figures::default()), next_at });
         }
         Ok(Ok(found))
     }
 
-    async fn ask_id(
+    async fn fetch_id(
         &self,
         run: &Run,
-        access: &mut AccountSession,
+        session: &mut AccountSession,
         marker: &Marker,
     ) -> Result<CallResult<Option<Published>>> {
         loop {
-            let call = async { figures(access)?.find_id(&access.connector_account, marker).await };
-            let asked = self.within_deadline(run, call).await;
-            if let Some(answer) = self.renew_if_expired(run, access, asked).await? {
-                return Ok(answer);
+            let call = async { figures(session)?.find_id(&session.connector_account, marker).await };
+            let result = self.within_deadline(run, call).await;
+            if let Some(result) = self.renew_if_expired(run, session, result).await? {
+                return Ok(result);
             }
         }
     }
 
-    async fn ask_account(
+    async fn fetch_account_figures(
         &self,
         run: &Run,
-        access: &mut AccountSession,
+        session: &mut AccountSession,
         aside: &mut SetAside,
     ) -> Result<CallResult<AccountFigures>> {
         loop {
-            let call = async { figures(access)?.account_figures(&access.connector_account, aside).await };
-            let asked = self.within_deadline(run, call).await;
-            if let Some(answer) = self.renew_if_expired(run, access, asked).await? {
-                return Ok(answer);
+            let call = async { figures(session)?.account_figures(&session.connector_account, aside).await };
+            let result = self.within_deadline(run, call).await;
+            if let Some(result) = self.renew_if_expired(run, session, result).await? {
+                return Ok(result);
             }
         }
     }
 
-    async fn ask_posts(
+    async fn fetch_post_figures(
         &self,
         run: &Run,
-        access: &mut AccountSession,
+        session: &mut AccountSession,
         posts: &[PublishedPost],
         aside: &mut SetAside,
     ) -> Result<CallResult<Vec<Option<Figures>>>> {
         loop {
-            let call = async { figures(access)?.post_figures(&access.connector_account, posts, aside).await };
-            let asked = self.within_deadline(run, call).await;
-            if let Some(answer) = self.renew_if_expired(run, access, asked).await? {
-                return Ok(answer);
+            let call = async { figures(session)?.post_figures(&session.connector_account, posts, aside).await };
+            let result = self.within_deadline(run, call).await;
+            if let Some(result) = self.renew_if_expired(run, session, result).await? {
+                return Ok(result);
             }
         }
     }
 
     async fn within_deadline<T>(&self, run: &Run, call: impl Future<Output = CallResult<T>> + Send) -> CallResult<T> {
         let deadline = self.timeout.to_std().unwrap_or_default();
-        let asked = run.wait_without_slot(tokio::time::timeout(deadline, call)).await;
-        asked.unwrap_or_else(|_| Err(CallError::network("The platform did not respond in time.")))
+        let result = run.wait_without_slot(tokio::time::timeout(deadline, call)).await;
+        result.unwrap_or_else(|_| Err(CallError::network("The platform did not respond in time.")))
     }
 
-    /// Returns `None` if the credentials had expired and were renewed: then the call is made again.
+    /// Returns the result of a call; `None` if the credentials had expired and were renewed, so that the caller repeats
+    /// the call.
     async fn renew_if_expired<T>(
         &self,
         run: &Run,
-        access: &mut AccountSession,
-        asked: CallResult<T>,
+        session: &mut AccountSession,
+        result: CallResult<T>,
     ) -> Result<Option<CallResult<T>>> {
-        let Err(CallError::AuthExpired(failure)) = asked else { return Ok(Some(asked)) };
-        match access.refresh(run, failure).await {
+        let Err(CallError::AuthExpired(failure)) = result else { return Ok(Some(result)) };
+        match session.refresh(run, failure).await {
             Ok(()) => Ok(None),
             Err(RefreshError::Call(error)) => Ok(Some(Err(error))),
             Err(RefreshError::Database(error)) => Err(error),
@@ -202,8 +205,8 @@ impl CollectAnalytics {
 
 type CallResult<T> = std::result::Result<T, CallError>;
 
-fn figures(access: &AccountSession) -> CallResult<&dyn AnalyticsConnector> {
-    access.connector.analytics().ok_or_else(|| CallError::network("The platform provides no metrics."))
+fn figures(session: &AccountSession) -> CallResult<&dyn AnalyticsConnector> {
+    session.connector.analytics().ok_or_else(|| CallError::network("The platform provides no metrics."))
 }
 
 fn published_post(due: &DueTarget) -> PublishedPost {
@@ -223,10 +226,10 @@ impl Job for CollectAnalytics {
         };
         let name = analytics::zone_of_account(&mut conn, account.id).await?;
         drop(conn);
-        let mut access = AccountSession::new(&self.store, account, &secrets, connector, self.timeout * 2)?;
-        let mut end = CollectEnd {
-            account_id: access.account.id,
-            version: access.account.credentials_version,
+        let mut session = AccountSession::new(&self.store, account, &secrets, connector, self.timeout * 2)?;
+        let mut result = CollectRunResult {
+            account_id: session.account.id,
+            version: session.account.credentials_version,
             zone: zone(name.as_deref()),
             now: self.store.now(),
             collected: Vec::new(),
@@ -234,57 +237,57 @@ impl Job for CollectAnalytics {
             account_figures: None,
             aside: SetAside::default(),
             is_more_due: false,
-            is_off: access.connector.analytics().is_none(),
+            is_off: session.connector.analytics().is_none(),
             error: None,
         };
-        if access.account.status == AccountStatus::Active && !end.is_off {
-            self.collect(run, &mut access, &mut end).await?;
-            end.version = access.account.credentials_version;
+        if session.account.status == AccountStatus::Active && !result.is_off {
+            self.collect(run, &mut session, &mut result).await?;
+            result.version = session.account.credentials_version;
         }
-        Ok(Box::new(end))
+        Ok(Box::new(result))
     }
 }
 
-/// What was collected, and why not more.
-struct CollectEnd {
+/// The collected metrics, and the error that stopped the collection, if any.
+struct CollectRunResult {
     account_id: i64,
     /// The version of the credentials that the last call used.
     version: i64,
     zone: Tz,
     now: DateTime<Utc>,
     collected: Vec<Collected>,
-    /// Posts that have an id now.
+    /// Posts whose id was found.
     named: Vec<(i64, Published)>,
     account_figures: Option<AccountFigures>,
-    /// Metrics that the platform refuses for this account.
+    /// Metrics that the platform does not return for this account.
     aside: SetAside,
     is_more_due: bool,
-    /// The operator has switched the platform's figures off, and may switch them on again.
+    /// Whether the operator has switched off the platform's metrics, which may be switched on again.
     is_off: bool,
     error: Option<CallError>,
 }
 
-impl CollectEnd {
+impl CollectRunResult {
     fn stop(&mut self, error: CallError) -> Result<()> {
         self.error = Some(error);
         Ok(())
     }
 
-    /// Returns when the account is looked at again at the earliest.
+    /// Returns the earliest time of the account's next collection.
     fn earliest(&self, now: DateTime<Utc>) -> DateTime<Utc> {
         match &self.error {
             None if self.is_off => now + SWITCHED_OFF_PAUSE,
             None if self.is_more_due => now,
             None => now + MIN_PAUSE,
             Some(CallError::RateLimited { until, .. }) => until.unwrap_or(now + LIMIT_PAUSE).max(now),
-            Some(CallError::Reauth(_) | CallError::AuthExpired(_) | CallError::Permanent(_)) => now + REFUSED_PAUSE,
+            Some(CallError::Reauth(_) | CallError::AuthExpired(_) | CallError::Permanent(_)) => now + PERMANENT_PAUSE,
             Some(_) => now + RETRY_PAUSE,
         }
     }
 }
 
 #[async_trait]
-impl RunResult for CollectEnd {
+impl RunResult for CollectRunResult {
     async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
         let now = tx.now;
         for (target, post) in &self.named {

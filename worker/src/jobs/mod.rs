@@ -36,43 +36,43 @@ mod sync_inbox;
 
 pub use import_media::IMPORT_TIMEOUT;
 
-/// The handler of a job kind. `run` holds no transaction while it waits for external services; the [`RunResult`] that it
-/// returns writes the result.
+/// The handler of a job kind. `run` holds no transaction while it waits for external services; the [`RunResult`] that
+/// it returns writes the result.
 #[async_trait]
 pub trait Job: Send + Sync {
-    /// An error means a database error: the job is retried.
+    /// Runs the job. An error is a database error: the job is retried.
     async fn run(&self, run: &Run) -> Result<Box<dyn RunResult>>;
 
     /// Writes the results of several runs in the transaction that settles them; returns one outcome each. A kind with
     /// many runs overrides this to use a few statements for all of them.
-    async fn write_results(&self, tx: &mut Tx, ends: &[FinishedRun]) -> Result<Vec<Outcome>> {
-        let mut outcomes = Vec::with_capacity(ends.len());
-        for (job, ending) in ends {
-            outcomes.push(ending.write(tx, job).await?);
+    async fn write_results(&self, tx: &mut Tx, runs: &[FinishedRun]) -> Result<Vec<Outcome>> {
+        let mut outcomes = Vec::with_capacity(runs.len());
+        for (job, result) in runs {
+            outcomes.push(result.write(tx, job).await?);
         }
         Ok(outcomes)
     }
 
-    /// Settles runs in one statement of this store, which is a transaction by itself: their results, and their jobs as
-    /// done. Returns `false` if these results need more than that, and nothing was written; an error means the same, or
-    /// that the connection was lost. In both cases they are settled in a transaction of several statements.
+    /// Settles runs in one statement, which is its own transaction: writes their results, and their jobs as done.
+    /// Returns `false`, and writes nothing, if these results need more statements. An error means the same, or that the
+    /// connection was lost. In both cases the runs are settled in a transaction of several statements.
     async fn settle_at_once(&self, _store: &Store, _ends: &[FinishedRun]) -> Result<bool> {
         Ok(false)
     }
 
-    /// Whether a run may start without a slot, in the place that another one leaves in its lane. Not if its memory is
-    /// bounded by the number of slots alone.
+    /// Whether a run may start without a slot when a place in its lane becomes free. Must be false if only the number
+    /// of slots bounds the memory of the runs.
     fn may_start_without_slot(&self) -> bool {
         false
     }
 
-    /// The maximum number of ends of this kind in one transaction. A kind whose [`Job::write_results`] is a few statements for all
-    /// returns more.
+    /// The maximum number of results of this kind in one transaction. Larger for a kind whose [`Job::write_results`]
+    /// uses a few statements for all results.
     fn max_results_per_transaction(&self) -> usize {
         8
     }
 
-    /// Undoes what a run counted before it was aborted outside of a call, in the transaction that releases its job.
+    /// Undoes the counts of a run that was aborted outside a call, in the transaction that releases its job.
     async fn undo_aborted(&self, _tx: &mut Tx, _run: &Run) -> Result<()> {
         Ok(())
     }
@@ -99,30 +99,31 @@ fn backoff_from_table(pauses: &'static [Duration], attempt: i32, random: f64) ->
 pub trait RunResult: Send + Sync {
     async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome>;
 
-    /// Returns the result itself if its kind writes several in a few statements ([`Job::write_results`]).
+    /// Returns the result if its kind writes several results in a few statements ([`Job::write_results`]).
     fn batched(&self) -> Option<BatchedResult<'_>> {
         None
     }
 
-    /// Returns the same result without external data, for a database that rejects the whole. `None`: there is no
-    /// smaller result, and the subject is notified that it could not be finished.
+    /// Returns the result without external data, for a database that rejects the whole result. `None` if there is no
+    /// smaller result; then the subject fails.
     fn reduced(&self) -> Option<Arc<dyn RunResult>> {
         None
     }
 
-    /// The sort key of results that share a transaction. The same lock order in every worker prevents deadlocks.
+    /// Returns the sort key of results that share a transaction. The same lock order in every worker prevents
+    /// deadlocks.
     fn order(&self) -> i64 {
         0
     }
 
-    /// Called once, after the commit: for metrics.
+    /// Records metrics. Called once, after the commit.
     fn observe(&self, _outcome: &Outcome) {}
 }
 
-/// A result that its kind writes together with others.
+/// A result that its kind writes together with other results.
 pub enum BatchedResult<'a> {
-    Delivery(&'a deliver_webhook::DeliveryEnd),
-    Publish(&'a publish_target::PublishEnd),
+    Delivery(&'a deliver_webhook::DeliveryRunResult),
+    Publish(&'a publish_target::PublishRunResult),
 }
 
 /// A job and the result of its run.
@@ -147,11 +148,11 @@ pub struct Deps {
     pub guard: Guard,
     pub webhooks: Arc<Sender>,
     pub feeds: Arc<fetch_feed::Fetcher>,
-    /// `None`: no mail is sent.
+    /// `None` if no emails are sent.
     pub mailer: Option<Arc<Mailer>>,
-    /// A report's file up to this size is attached to its mails, in bytes.
+    /// The maximum size, in bytes, of a report file that is attached to its emails.
     pub max_attachment_bytes: u64,
-    /// A post that is late by more than this is not published.
+    /// The maximum lateness of a post that is still published.
     pub latest_publish: TimeDelta,
     /// The maximum duration of a call to a platform.
     pub platform_timeout: TimeDelta,
@@ -181,7 +182,7 @@ impl Registry {
         Self(Arc::new(kinds.iter().map(|kind| (*kind, handler(*kind, deps))).collect()))
     }
 
-    /// Registers exactly these handlers.
+    /// Registers only these handlers.
     pub fn of<const N: usize>(handlers: [(JobKind, Arc<dyn Job>); N]) -> Self {
         Self(Arc::new(handlers.into()))
     }
@@ -191,9 +192,9 @@ impl Registry {
     }
 
     /// Writes the results of runs of one kind.
-    pub async fn write_results(&self, tx: &mut Tx, ends: &[FinishedRun]) -> Result<Vec<Outcome>> {
-        match ends.first().and_then(|(job, _)| self.get(job.kind)) {
-            Some(kind) => kind.write_results(tx, ends).await,
+    pub async fn write_results(&self, tx: &mut Tx, runs: &[FinishedRun]) -> Result<Vec<Outcome>> {
+        match runs.first().and_then(|(job, _)| self.get(job.kind)) {
+            Some(kind) => kind.write_results(tx, runs).await,
             None => Ok(Vec::new()),
         }
     }

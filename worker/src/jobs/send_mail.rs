@@ -1,11 +1,11 @@
-//! `send_mail`: one attempt to send a mail of the outbox.
+//! `send_mail`: one attempt to send an email of the outbox.
 //!
-//! Mails are sent at least once: if a worker dies after the server accepted the mail and before the job is settled,
-//! another worker sends it again. The Message-ID is stored with the mail and the same at every attempt, so that mail
-//! programs show it once.
+//! Emails are sent at least once: if a worker dies after the server accepted the email and before the job is settled,
+//! another worker sends it again. The Message-ID is stored with the email and is the same at every attempt, so that
+//! email programs show the email once.
 //!
-//! A deferred mail is attempted eight times over a day, like a webhook; one that the server rejects permanently is dead
-//! at once. Its row contains the reason, and an operator can run the job again.
+//! A deferred email is attempted eight times over a day, like a webhook. If the server rejects an email permanently,
+//! its job is dead immediately. Its row contains the reason, and an operator can run the job again.
 
 use std::sync::Arc;
 
@@ -52,45 +52,45 @@ impl Job for SendMail {
         if mail.status != MailStatus::Pending {
             return Ok(Box::new(Outcome::Cancelled(format!("the email is already {}", mail.status))));
         }
-        let Some(mailer) = &self.mailer else { return Ok(Box::new(MailEnd::NotConfigured)) };
-        // Held until the mail is sent: a mail holds its file several times over.
+        let Some(mailer) = &self.mailer else { return Ok(Box::new(MailRunResult::NotConfigured)) };
+        // Held until the email is sent, because sending needs several copies of the file in memory.
         let size = attached.iter().flatten().map(|file| file.size_bytes * COPIES).sum();
-        let _share = self.library.budget().share(size).await;
+        let _memory = self.library.budget().share(size).await;
         let attachment = match attached {
             Some(file) => match self.read(file).await {
                 Ok(read) => Some(read),
-                Err(ending) => return Ok(Box::new(ending)),
+                Err(result) => return Ok(Box::new(result)),
             },
             None => None,
         };
         Ok(Box::new(match run.call(mailer.send(&mail, attachment)).await {
-            Ok(()) => MailEnd::Sent,
-            Err(SendError::Deferred(why)) => MailEnd::Deferred(why, crier_base::random::unit()),
-            Err(SendError::Refused(why)) => MailEnd::Refused(why),
-            Err(SendError::RecipientRefused(why)) => MailEnd::RecipientRefused(why),
+            Ok(()) => MailRunResult::Sent,
+            Err(SendError::Deferred(why)) => MailRunResult::Deferred(why, crier_base::random::unit()),
+            Err(SendError::Refused(why)) => MailRunResult::Refused(why),
+            Err(SendError::RecipientRefused(why)) => MailRunResult::RecipientRefused(why),
         }))
     }
 }
 
 impl SendMail {
-    /// Reads the file that is attached; an error is how the run ends.
-    async fn read(&self, file: Option<AttachedFile>) -> std::result::Result<Attachment, MailEnd> {
-        let gone = || MailEnd::Refused("the report file no longer exists".to_owned());
-        let file = file.ok_or_else(gone)?;
+    /// Reads the attached file; an error is the result of the run.
+    async fn read(&self, file: Option<AttachedFile>) -> std::result::Result<Attachment, MailRunResult> {
+        let deleted = || MailRunResult::Refused("the report file no longer exists".to_owned());
+        let file = file.ok_or_else(deleted)?;
         let read = self.library.storage().read(&file.key).await;
         let read = read.map_err(|error| {
             tracing::warn!(%error, "failed to read a report file");
-            MailEnd::Deferred("the storage is unreachable".to_owned(), crier_base::random::unit())
+            MailRunResult::Deferred("the storage is unreachable".to_owned(), crier_base::random::unit())
         })?;
-        let bytes = read.ok_or_else(gone)?;
+        let bytes = read.ok_or_else(deleted)?;
         Ok(Attachment { name: file.name, media_type: file.media_type, bytes })
     }
 }
 
-/// How often a file is in memory while its mail is sent: as bytes, in base64, and in the message.
+/// The number of copies of a file in memory while its email is sent: as bytes, in base64, and in the message.
 const COPIES: u64 = 5;
 
-/// The file of a report that is sent with a mail.
+/// The report file that is attached to an email.
 struct AttachedFile {
     name: String,
     key: String,
@@ -98,7 +98,7 @@ struct AttachedFile {
     size_bytes: u64,
 }
 
-/// Finds the file of a report delivery; `None`: it was deleted.
+/// Finds the file of a report delivery; `None` if it was deleted.
 async fn attached_file(conn: &mut Conn, delivery_id: i64) -> Result<Option<AttachedFile>> {
     let Some(delivery) = report_deliveries::find_any(conn, delivery_id).await? else { return Ok(None) };
     let Some(names) = report_deliveries::names_of(conn, &delivery).await? else { return Ok(None) };
@@ -116,9 +116,9 @@ async fn attached_file(conn: &mut Conn, delivery_id: i64) -> Result<Option<Attac
 const UNSTORABLE: &str = "the mail server rejected the email with a message that cannot be stored";
 
 /// The result of an attempt.
-enum MailEnd {
+enum MailRunResult {
     Sent,
-    /// With the jitter of the backoff.
+    /// The reason, and the jitter of the backoff.
     Deferred(String, f64),
     Refused(String),
     RecipientRefused(String),
@@ -126,7 +126,7 @@ enum MailEnd {
 }
 
 #[async_trait]
-impl RunResult for MailEnd {
+impl RunResult for MailRunResult {
     async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
         let id = job.subject_id;
         match self {
@@ -169,7 +169,7 @@ impl RunResult for MailEnd {
     }
 }
 
-/// Marks the mail as failed, without further attempts; in its report delivery with the code.
+/// Marks the email as failed, without further attempts, and records the code in its report delivery.
 async fn fail_mail(tx: &mut Tx, mail_id: i64, code: ReportErrorCode, why: &str) -> Result<Outcome> {
     mails::mark_failed(tx, mail_id, why).await?;
     let error = ReportError::new(code, why);

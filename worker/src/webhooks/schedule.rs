@@ -1,15 +1,15 @@
-//! When a delivery is retried: with growing delays over a day, or when the receiver asks for it.
+//! When a delivery is retried: with growing delays over a day, or at the time in the receiver's `Retry-After`.
 //!
-//! Eight attempts: at once, then 5 s, 5 min, 30 min, 2 h, 5 h, 10 h and 10 h after the previous one, each ± 20 % so
-//! that the deliveries to a receiver that was down are not all retried in the same second. These times are promised to
-//! receivers, so they are a table rather than a formula.
+//! Eight attempts: immediately, then 5 s, 5 min, 30 min, 2 h, 5 h, 10 h and 10 h after the previous one, each ± 20 % so
+//! that the deliveries to a receiver that was down are not all retried in the same second. These times are documented
+//! for receivers, so they are a table rather than a formula.
 
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_base::backoff;
 
-/// The maximum number of attempts of a delivery, unless a user asks for more.
+/// The maximum number of attempts of a delivery, unless a user requests more.
 pub const MAX_ATTEMPTS: u32 = 8;
 
 const DELAYS: [Duration; 7] = [
@@ -25,11 +25,12 @@ const DELAYS: [Duration; 7] = [
 /// The upper limit of a receiver's `Retry-After`.
 const MAX_RETRY_AFTER: TimeDelta = TimeDelta::hours(24);
 
-/// The lower limit: `Retry-After: 0` would use up the attempts at once.
+/// The lower limit: `Retry-After: 0` would use up all attempts immediately.
 const MIN_RETRY_AFTER: TimeDelta = TimeDelta::seconds(1);
 
 /// Returns when the next attempt is due after `attempts_made`, the last of which ended at `now`; `None` if no attempts
-/// are left. `retry_after` is the time that a 429 or 503 asked for; without it `random`, in `[0, 1)`, sets the jitter.
+/// are left. `retry_after` is the time from the `Retry-After` of a 429 or 503. Without it, `random` in `[0, 1)` sets
+/// the jitter.
 pub fn next_attempt(
     attempts_made: u32,
     max_attempts: u32,
@@ -46,7 +47,7 @@ pub fn next_attempt(
     if attempts_made == 0 {
         return Some(now);
     }
-    // Attempts beyond the eight, which a user asked for, keep the longest delay.
+    // Attempts beyond the eight, which a user requested, keep the longest delay.
     let delay = backoff::pause_after(attempts_made, backoff::table(&DELAYS));
     Some(now + backoff::jitter(delay, 0.2, random))
 }

@@ -1,7 +1,7 @@
 //! One attempt of a delivery: a signed `POST`, and its outcome.
 //!
-//! Any 2xx is a success, even if its body breaks off. Redirects are not followed: the endpoint's response is recorded
-//! as it is. The caller decides what an outcome means for the delivery and the endpoint.
+//! Any 2xx is a success, even if its body is incomplete. Redirects are not followed: the endpoint's own response is
+//! recorded. The caller decides what an outcome means for the delivery and the endpoint.
 
 use std::time::Duration;
 
@@ -18,9 +18,9 @@ use tokio::time::Instant;
 
 /// The deadline from DNS to the last byte of the response.
 pub const DEADLINE: Duration = Duration::from_secs(25);
-/// How many bytes of a response are read.
+/// The maximum number of bytes that are read from a response.
 pub const MAX_BODY: usize = 64 * 1024;
-/// How many bytes of a response are stored.
+/// The maximum number of bytes of a response that are stored.
 pub const MAX_STORED_BODY: usize = 1024;
 
 const USER_AGENT: &str = "Crier-Webhook/1.0";
@@ -51,9 +51,9 @@ pub struct DeliveryRequest {
     pub secret: SecretString,
     pub event: EventName,
     pub delivery_id: i64,
-    /// The same for all endpoints of one event.
+    /// The event's id, the same for all endpoints.
     pub event_id: i64,
-    /// The envelope, byte for byte as it is signed and sent.
+    /// The exact bytes that are signed and sent.
     pub body: Bytes,
 }
 
@@ -67,7 +67,7 @@ pub struct AttemptResult {
     pub error: Option<String>,
     /// The first 1 KiB of the response, if there was one, sanitized for storage: valid UTF-8 without NUL.
     pub response_body: Option<String>,
-    /// The time of the next attempt that a 429 or 503 asked for.
+    /// The time from the `Retry-After` of a 429 or 503.
     pub retry_after: Option<DateTime<Utc>>,
 }
 
@@ -78,17 +78,17 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Creates a guarded sender with the documented deadline and cap.
+    /// Creates a guarded sender with the documented deadline and size limit.
     pub fn new(guard: Guard) -> Self {
         Self::with_client(HttpClient::guarded(guard, DEADLINE, MAX_BODY))
     }
 
-    /// Creates a sender with the deadline and the cap of `client`.
+    /// Creates a sender with the deadline and the size limit of `client`.
     pub fn with_client(client: HttpClient) -> Self {
         Self { client }
     }
 
-    /// Makes one attempt; `now` is the timestamp that is signed.
+    /// Makes one attempt. `now` is the signed timestamp.
     pub async fn send(&self, delivery: &DeliveryRequest, now: DateTime<Utc>) -> AttemptResult {
         let timestamp = now.timestamp();
         let request = self
@@ -103,10 +103,10 @@ impl Sender {
             .header("X-Webhook-Signature", sign(&delivery.secret, timestamp, &delivery.body))
             .body(delivery.body.clone());
         let started = Instant::now();
-        let answer = self.client.send_for_status(request).await;
+        let response = self.client.send_for_status(request).await;
         let duration = started.elapsed();
-        match answer {
-            Ok(answer) => response_result(&answer, duration, now),
+        match response {
+            Ok(response) => response_result(&response, duration, now),
             Err(error) => AttemptResult {
                 outcome: outcome_of_error(&error),
                 response_code: None,
@@ -120,16 +120,16 @@ impl Sender {
     }
 }
 
-fn response_result(answer: &HttpResponse, duration: Duration, now: DateTime<Utc>) -> AttemptResult {
-    let outcome = outcome_of_status(answer.status);
+fn response_result(response: &HttpResponse, duration: Duration, now: DateTime<Utc>) -> AttemptResult {
+    let outcome = outcome_of_status(response.status);
     AttemptResult {
         outcome,
-        response_code: Some(answer.status.as_u16()),
+        response_code: Some(response.status.as_u16()),
         duration,
-        error: (!outcome.is_success()).then(|| status_error(outcome, answer.status)),
-        response_body: Some(storable(&answer.body)),
-        // Counted from the response, not from the signing; in whole microseconds, like all stored times.
-        retry_after: answer.retry_after((now + duration).trunc_subsecs(6)),
+        error: (!outcome.is_success()).then(|| status_error(outcome, response.status)),
+        response_body: Some(storable(&response.body)),
+        // Relative to the response, not to the signed timestamp; in whole microseconds, like all stored times.
+        retry_after: response.retry_after((now + duration).trunc_subsecs(6)),
     }
 }
 
@@ -140,7 +140,7 @@ fn status_error(outcome: DeliveryOutcome, status: StatusCode) -> String {
 
 /// Returns the beginning of a body as text that any database accepts, cut at a character boundary.
 fn storable(body: &[u8]) -> String {
-    // Three more bytes contain the rest of a character that the cut may fall into.
+    // A character that is cut at the limit needs at most three more bytes.
     let mut text = String::from_utf8_lossy(&body[..body.len().min(MAX_STORED_BODY + 3)]).replace('\0', "\u{fffd}");
     text.truncate(text.floor_char_boundary(MAX_STORED_BODY));
     text

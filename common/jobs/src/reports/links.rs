@@ -1,18 +1,18 @@
-//! Addresses in the mails of reports, which need no key: of the file, and of the page that ends the mails. They are
-//! sealed with the installation's key, so any replica serves them, and no one can make one.
+//! URLs in the emails of reports that need no API key: the URL of the file, and the URL to unsubscribe. Their tokens
+//! are sealed with the installation's key, so that any replica can serve them and nobody else can create them.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_base::secrets::link::{self, LinkError};
 use crier_base::secrets::{Cipher, SecretError, SecretLocation};
 use serde::{Deserialize, Serialize};
 
-/// How long a file can be downloaded by its address.
+/// The time for which the URL of a file works.
 pub const FILE_LIFETIME: TimeDelta = TimeDelta::days(14);
 
 const FILE: SecretLocation<'_> = SecretLocation { table: "report_deliveries", row: "", column: "file_link" };
 const UNSUBSCRIBE: SecretLocation<'_> = SecretLocation { table: "report_schedules", row: "", column: "unsubscribe" };
 
-/// The file of a delivery.
+/// A link to the file of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileLink {
     pub delivery_id: i64,
@@ -34,11 +34,11 @@ impl FileLink {
     }
 }
 
-/// The request of a recipient to get no more mails of a workspace's reports.
+/// A link with which a recipient unsubscribes from the reports of a workspace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnsubscribeLink {
     pub workspace_id: i64,
-    /// The schedule whose mail has the link.
+    /// The schedule whose email contains the link.
     pub schedule_id: i64,
     pub recipient: String,
 }

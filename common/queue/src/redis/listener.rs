@@ -21,13 +21,14 @@ use tokio_util::sync::CancellationToken;
 use super::{Queues, RESPONSE_TIMEOUT, reconnect_pauses, storage, wakeups};
 use crate::Handler;
 
-/// The maximum number of ids that a worker fetches at once. Well below the concurrency, so that an idle worker is not
-/// deprived of them for long.
+/// The maximum number of ids that a worker fetches in one batch. Well below the concurrency, so that a busy worker does
+/// not hold ids that an idle one could run.
 const MAX_BATCH: usize = 16;
-/// How often the expiry of a worker's metadata is renewed, and the expiry.
+/// The interval at which the expiry of a worker's metadata is renewed, and the expiry.
 const RENEW_INTERVAL: Duration = Duration::from_secs(60);
 const EXPIRY_SECONDS: i64 = 3_600;
-/// A worker that lasted longer is replaced after the first pause; one that fails at once, after growing ones.
+/// A worker that lasted longer is replaced after the first pause. Workers that fail immediately are replaced after
+/// growing pauses.
 const STABLE_AFTER: Duration = Duration::from_secs(2);
 
 pub struct Listener {
@@ -35,8 +36,8 @@ pub struct Listener {
     pub kind: JobKind,
     pub concurrency: usize,
     pub handler: Handler,
-    /// A worker that replaces another waits for the runs that the other has started.
-    pub places: Arc<Semaphore>,
+    /// Shared by a worker and its replacement, which waits for the runs that the replaced worker has started.
+    pub slots: Arc<Semaphore>,
     pub wakeups: watch::Receiver<()>,
 }
 
@@ -56,10 +57,10 @@ impl Listener {
         }
     }
 
-    /// Runs one worker until it ends, then returns the ids that it fetched and did not pass on to the others.
+    /// Runs one worker until it ends. Then returns the ids that it fetched and did not pass on to the queue.
     async fn run_worker(&self, mut connection: MultiplexedConnection, stop: CancellationToken) {
         let config = self.queues.config(self.kind, (self.concurrency / 8).clamp(1, MAX_BATCH));
-        // A new name each time: apalis-redis refuses one that was used a moment ago.
+        // A new name each time, because apalis-redis rejects a name that was used recently.
         let name = format!("{}-{:016x}", self.kind, crier_base::random::u64());
         let (received, mut tasks) = mpsc::unbounded_channel();
         let deleted = delete_received(&mut tasks, connection.clone(), &config, &name);
@@ -95,22 +96,22 @@ impl Listener {
         received: mpsc::UnboundedSender<Vec<u8>>,
         stop: CancellationToken,
     ) -> BoxFuture<'static, Result<(), WorkerError>> {
-        let (handler, places) = (self.handler.clone(), self.places.clone());
+        let (handler, slots) = (self.handler.clone(), self.slots.clone());
         let storage = RedisStorage::<i64, _>::new(connection).with_config(config);
         let worker = WorkerBuilder::new(WorkerContext::new(&name))
             .backend(storage.poll_with_stream(wakeups::stream(self.wakeups.clone())))
             .concurrency(self.concurrency)
             .build(move |id: i64, task: TaskId| {
                 let (run, received, stop) = (handler(id), received.clone(), stop.clone());
-                let place = stop.clone().run_until_cancelled_owned(places.clone().acquire_owned());
+                let slot = stop.clone().run_until_cancelled_owned(slots.clone().acquire_owned());
                 async move {
-                    // An id that arrives during the stop is returned.
-                    let Some(Ok(place)) = place.await else { return };
-                    // From now on the row in the database is the only record.
+                    // An id that arrives during the stop is returned to the queue.
+                    let Some(Ok(slot)) = slot.await else { return };
+                    // From here on, the row in the database is the only record.
                     let _ = received.send(task.to_string().into_bytes());
                     let run = tokio::spawn(async move {
                         run.await;
-                        drop(place);
+                        drop(slot);
                     });
                     let _ended = stop.run_until_cancelled_owned(run).await;
                 }
@@ -135,7 +136,7 @@ impl Listener {
     }
 }
 
-/// Deletes the entries of tasks that the worker passed to the engine, until that fails.
+/// Deletes the entries of tasks that the worker passed to the engine, until an error.
 async fn delete_received(
     tasks: &mut mpsc::UnboundedReceiver<Vec<u8>>,
     mut connection: MultiplexedConnection,

@@ -1,12 +1,12 @@
 //! The notifier over Redis: one apalis-redis storage per kind.
 //!
-//! Notifying never waits: ids go to the [`pusher`], which stores them and wakes the workers, and are dropped while Redis
-//! is unreachable. A [`listener`] runs an apalis worker, which fetches an id when it is woken and has a free place.
-//! A connection that breaks or hangs is re-established, with a backoff that grows to two seconds.
+//! Notifying never waits: ids go to the [`pusher`], which stores them and wakes the workers. They are dropped while
+//! Redis is unreachable. A [`listener`] runs an apalis worker, which fetches an id when it is woken and has a free
+//! slot. A connection that breaks or hangs is re-established, with a backoff that grows to two seconds.
 //!
-//! apalis-redis is used for what the notifier needs: it stores the ids, hands each to one worker and returns those of a
-//! dead worker to the others. Its locks, events, results, schedules and retries are switched off or never used, because
-//! the row in the database does their work.
+//! apalis-redis stores the ids, hands each to one worker, and returns the ids of a dead worker to the others. Its
+//! locks, events, results, schedules and retries are switched off or not used, because the row in the database replaces
+//! them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,13 +35,13 @@ mod wakeups;
 
 pub use storage::unregister;
 
-/// How many ids of a kind may be in Redis; further jobs wait in the database. Several processes may exceed it by what
-/// they push at once. apalis-redis passes all ids that are due to one Lua call, which fails with about 8,000.
+/// The maximum number of ids of a kind in Redis. Further jobs wait in the database. Several processes may exceed it by
+/// the ids that they push concurrently. apalis-redis passes all due ids to one Lua call, which fails with about 8,000.
 pub const CAPACITY: usize = 2_000;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Ids that wait for the pusher; further ids are left to the dispatcher.
+/// The maximum number of ids that wait for the pusher. The scheduler notifies again for further ids.
 const BUFFER: usize = 20_000;
 
 /// The notifier over Redis. Its tasks end when `stop` is cancelled.
@@ -51,12 +51,12 @@ pub struct RedisNotifier {
     unpushed: Arc<Unpushed>,
     up: Arc<AtomicBool>,
     wakeups: Arc<Wakeups>,
-    /// For questions, some of them several times a second: reused as long as it works.
+    /// The connection for queries, some of which run several times per second. Reused as long as it works.
     connection: Mutex<Option<MultiplexedConnection>>,
     stop: CancellationToken,
 }
 
-/// Where the ids are: a server, and the prefix of all keys and channels.
+/// The location of the ids: a server, and the prefix of all keys and channels.
 #[derive(Clone)]
 struct Queues {
     client: Client,
@@ -64,7 +64,7 @@ struct Queues {
 }
 
 impl Queues {
-    /// Returns the configuration of a kind's storage; `batch_size` ids are fetched at once.
+    /// Returns the configuration of a kind's storage. `batch_size` is the number of ids that are fetched together.
     fn config(&self, kind: JobKind, batch_size: usize) -> Config {
         Config::default()
             .queue(format!("{}:queue:{kind}", self.prefix))
@@ -72,7 +72,7 @@ impl Queues {
             .lock_tasks(false)
             .emit_events(false)
             .persist_results(false)
-            // The ids of a worker that is dead for 30 s go to the others. The dispatcher notifies earlier.
+            // The ids of a worker that has been dead for 30 s go to the others. The scheduler notifies again earlier.
             .heartbeat_interval(Duration::from_secs(10))
             .missed_heartbeats(3)
     }
@@ -96,7 +96,8 @@ fn reconnect_pauses() -> Pauses {
 }
 
 impl RedisNotifier {
-    /// Starts the pusher. Redis need not be reachable yet. `prefix` is `crier`, except in tests that share a server.
+    /// Starts the pusher. Redis does not have to be reachable yet. `prefix` is `crier`, except in tests that share a
+    /// server.
     pub fn start(url: &SecretString, prefix: &str, stop: CancellationToken) -> Result<Self, RedisError> {
         let queues = Queues { client: Client::open(url.expose_secret())?, prefix: prefix.to_owned() };
         let (sender, receiver) = mpsc::channel(BUFFER);
@@ -111,19 +112,19 @@ impl RedisNotifier {
         Ok(Self { queues, sender, unpushed, up, wakeups, connection: Mutex::default(), stop })
     }
 
-    /// Sends a question on the connection; `None`: Redis did not answer.
-    async fn ask<T>(
+    /// Runs a query on the shared connection; `None` if Redis did not respond.
+    async fn query<T>(
         &self,
-        question: impl AsyncFnOnce(&mut MultiplexedConnection) -> Result<T, RedisError>,
+        query: impl AsyncFnOnce(&mut MultiplexedConnection) -> Result<T, RedisError>,
     ) -> Option<T> {
         let mut cached = self.connection.lock().await;
         let mut connection = match cached.take() {
             Some(connection) => connection,
             None => self.queues.connect().await.ok()?,
         };
-        let answer = question(&mut connection).await.ok()?;
+        let response = query(&mut connection).await.ok()?;
         *cached = Some(connection);
-        Some(answer)
+        Some(response)
     }
 }
 
@@ -149,12 +150,12 @@ impl Transport for RedisNotifier {
         stop: CancellationToken,
     ) -> BoxFuture<'static, ()> {
         let wakeups = Wakeups::subscribe(&self.wakeups, kind);
-        let (queues, places) = (self.queues.clone(), Arc::new(Semaphore::new(concurrency)));
-        let listener = Listener { queues, kind, concurrency, handler, places, wakeups };
-        let either = self.stop.child_token();
-        let stopped = either.clone();
+        let (queues, slots) = (self.queues.clone(), Arc::new(Semaphore::new(concurrency)));
+        let listener = Listener { queues, kind, concurrency, handler, slots, wakeups };
+        let stopped_by_either = self.stop.child_token();
+        let stopped = stopped_by_either.clone();
         Box::pin(async move {
-            tokio::join!(listener.run(either), async move {
+            tokio::join!(listener.run(stopped_by_either), async move {
                 let ended = stopped.clone().cancelled_owned();
                 tokio::select! { () = stop.cancelled_owned() => stopped.cancel(), () = ended => {} }
             });
@@ -166,10 +167,10 @@ impl Transport for RedisNotifier {
     }
 
     async fn capacity(&self) -> Option<Vec<KindCapacity>> {
-        // Before Redis is asked: an id that is pushed meanwhile is counted twice, not missed.
+        // Read before the query, so that an id that is pushed meanwhile is counted twice rather than missed.
         let unpushed: Vec<usize> = JobKind::ALL.iter().map(|kind| self.unpushed.of(*kind)).collect();
         let configs: Vec<Config> = JobKind::ALL.iter().map(|kind| self.queues.config(*kind, 1)).collect();
-        let counts = self.ask(async |connection| storage::count(connection, &configs).await).await?;
+        let counts = self.query(async |connection| storage::count(connection, &configs).await).await?;
         let waiting = counts.into_iter().zip(unpushed).map(|(pushed, unpushed)| pushed + unpushed);
         let of = |(kind, waiting): (&JobKind, usize)| KindCapacity {
             kind: *kind,
@@ -180,11 +181,11 @@ impl Transport for RedisNotifier {
     }
 
     async fn listening_processes(&self) -> Option<u32> {
-        // Each of them subscribes to the channels of all kinds.
+        // Each process subscribes to the channels of all kinds.
         let channel = self.queues.channel(JobKind::Noop);
         let count = async |connection: &mut MultiplexedConnection| {
             redis::cmd("PUBSUB").arg("NUMSUB").arg(&channel).query_async::<(String, u32)>(connection).await
         };
-        self.ask(count).await.map(|(_channel, count)| count)
+        self.query(count).await.map(|(_channel, count)| count)
     }
 }

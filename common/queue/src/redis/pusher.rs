@@ -1,7 +1,7 @@
 //! The pusher: moves the ids of one process to Redis.
 //!
-//! Redis holds a bounded number of ids. Further ids wait here, in order, and follow as workers fetch others. If this
-//! process ends meanwhile, the dispatcher notifies for their jobs.
+//! Redis holds a bounded number of ids. Further ids wait here, in order, and follow as workers fetch ids. If this
+//! process ends meanwhile, the scheduler notifies again for their jobs.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,13 +18,13 @@ use super::{CAPACITY, Queues, reconnect_pauses, storage};
 
 /// The maximum number of ids per push.
 const MAX_BATCH: usize = 500;
-/// The maximum number of ids of a kind that wait in this process; further ids are left to the dispatcher.
+/// The maximum number of ids of a kind that wait in this process. The scheduler notifies again for further ids.
 const MAX_PENDING: usize = 20_000;
-/// How often Redis is asked for free capacity while ids wait.
+/// The interval at which Redis is queried for free capacity while ids wait.
 const CAPACITY_INTERVAL: Duration = Duration::from_millis(20);
 const PING_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How many ids of each kind this process has notified and not yet pushed.
+/// The number of ids of each kind that this process has notified and not yet pushed.
 #[derive(Debug, Default)]
 pub struct Unpushed(Mutex<HashMap<JobKind, usize>>);
 
@@ -50,7 +50,7 @@ impl Unpushed {
     }
 }
 
-/// Pushes ids to Redis, and pings when there are no ids, so that readiness is known.
+/// Pushes ids to Redis. Pings if there are no ids, so that readiness is known.
 pub struct Pusher {
     queues: Queues,
     receiver: mpsc::Receiver<JobNotification>,
@@ -71,12 +71,17 @@ impl Pusher {
 
     /// Runs until the notifier is dropped.
     pub async fn run(mut self) {
-        let (mut pauses, mut repeat) = (reconnect_pauses(), Repeat::default());
+        let (mut pauses, mut repeat, mut has_failed) = (reconnect_pauses(), Repeat::default(), false);
         let server = self.queues.client.get_connection_info().addr().to_string();
         loop {
             match self.queues.connect().await {
                 Ok(connection) => {
-                    tracing::info!("connected to the queue (Redis)");
+                    // The end of a failure that was logged.
+                    if has_failed {
+                        tracing::info!("connected to the queue (Redis)");
+                    } else {
+                        tracing::debug!("connected to the queue (Redis)");
+                    }
                     self.up.store(true, Ordering::Relaxed);
                     pauses.reset();
                     let error = self.push_until_failure(connection).await;
@@ -97,7 +102,8 @@ impl Pusher {
                 }
                 Err(_) => {}
             }
-            // Ids that arrive meanwhile are dropped: the dispatcher notifies again once Redis is back.
+            has_failed = true;
+            // Ids that arrive meanwhile are dropped: the scheduler notifies again when Redis is reachable.
             for (kind, ids) in self.pending.drain() {
                 self.unpushed.subtract(kind, ids.len());
             }
@@ -161,7 +167,8 @@ impl Pusher {
         let mut waiting = storage::count(connection, std::slice::from_ref(&config)).await?.into_iter().sum();
         while !pending.is_empty() && waiting < CAPACITY {
             let count = pending.len().min(MAX_BATCH).min(CAPACITY - waiting);
-            // They stay pending until the push has succeeded: pushed twice, an id costs a claim; lost, it costs seconds.
+            // They stay pending until the push has succeeded: an id that is pushed twice costs a claim, a lost one
+            // costs seconds.
             let ids = pending.iter().take(count).copied().collect();
             waiting = storage::push(connection, &config, &self.queues.channel(kind), ids).await?;
             pending.drain(..count);

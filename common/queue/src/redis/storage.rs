@@ -1,8 +1,8 @@
-//! The entries of a kind's apalis-redis storage: added in bulk, counted, and deleted by us, because apalis-redis keeps
-//! those of finished tasks for ever.
+//! Adds, counts and deletes the entries of a kind's apalis-redis storage. apalis-redis itself never deletes the entries
+//! of finished tasks.
 //!
-//! A task is the id of a job. Its entries are: a member of the scheduled set or of the active list, then of its worker's
-//! in-flight set; a field of the data hash; a metadata hash.
+//! A task is the id of a job. Its entries are: a member of the scheduled set or of the active list, then of its
+//! worker's in-flight set; a field of the data hash; a metadata hash.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -26,8 +26,8 @@ pub async fn push(
     let tasks = ids.into_iter().map(|id| TaskBuilder::new(id).task_id(TaskId::from_string(next_task_id())).build());
     storage.push_all(futures::stream::iter(tasks)).await.map_err(redis_error)?;
     let (waiting, active): (usize, usize) = redis::pipe()
-        // apalis-redis schedules every task for the current second of this machine. A score of 0 makes it due on a
-        // machine whose clock is behind, too, and tasks of one score are fetched in the order of their task ids.
+        // apalis-redis schedules every task for the current second of this machine. A score of 0 makes it due on
+        // machines whose clock is behind as well, and tasks with the same score are fetched in the order of their ids.
         .cmd("ZUNIONSTORE")
         .arg(config.scheduled_jobs_set())
         .arg(1)
@@ -42,7 +42,7 @@ pub async fn push(
     Ok(waiting + active)
 }
 
-/// Returns a task id that sorts after all earlier ones of this process, and by time after those of others.
+/// Returns a task id that sorts after all earlier ids of this process, and by time among the ids of other processes.
 fn next_task_id() -> String {
     static LAST: Mutex<(i64, u32)> = Mutex::new((0, 0));
     let now = Clock::system().now().timestamp_millis();
@@ -51,11 +51,11 @@ fn next_task_id() -> String {
         *last = if now > last.0 { (now, 0) } else { (last.0, last.1 + 1) };
         *last
     };
-    // Not of the form of a UUID or a ULID, which apalis would write in another form.
+    // Not in the form of a UUID or a ULID, which apalis would reformat.
     format!("{millis:012x}-{count:08x}-{:08x}", random::u64() as u32)
 }
 
-/// Returns how many ids of each storage wait for a worker.
+/// Returns the number of ids of each storage that wait for a worker.
 pub async fn count(connection: &mut MultiplexedConnection, configs: &[Config]) -> Result<Vec<usize>, RedisError> {
     let mut pipe = redis::pipe();
     for config in configs {
@@ -87,14 +87,15 @@ pub async fn delete(
         .await
 }
 
-/// Deletes a worker that has ended, with the tasks that it fetched. Returns the ids that it did not pass to the engine.
+/// Deletes a worker that has ended, with the tasks that it fetched. Returns the ids that it did not pass to the
+/// engine.
 pub async fn delete_worker(
     connection: &mut MultiplexedConnection,
     config: &Config,
     name: &str,
 ) -> Result<Vec<i64>, RedisError> {
     let in_flight = in_flight_set(config, name);
-    // Bytes, because someone else may have added anything.
+    // Bytes, because other programs may have added any data.
     let tasks: Vec<Vec<u8>> = connection.smembers(&in_flight).await?;
     let mut ids = Vec::new();
     if !tasks.is_empty() {
@@ -113,7 +114,7 @@ pub async fn delete_worker(
     Ok(ids)
 }
 
-/// Lets the metadata of a worker expire if the worker is killed: apalis-redis never deletes it.
+/// Lets the metadata of a worker expire if the worker is killed, because apalis-redis never deletes it.
 pub async fn expire_worker(
     connection: &mut MultiplexedConnection,
     config: &Config,
@@ -123,8 +124,8 @@ pub async fn expire_worker(
     connection.expire(worker_metadata_key(config, name), seconds).await
 }
 
-/// Deletes all entries of a kind. For keys that hold something else: the database has the jobs, and the dispatcher
-/// notifies again. Each key may be of any type, so errors are ignored.
+/// Deletes all entries of a kind, if its keys contain other data. The jobs are in the database, and the scheduler
+/// notifies again. Each key may have any type, so errors are ignored.
 pub async fn delete_all(connection: &mut MultiplexedConnection, config: &Config) {
     let tasks: Vec<Vec<u8>> = connection.hkeys(config.job_data_hash()).await.unwrap_or_default();
     let mut keys: Vec<Vec<u8>> = tasks.iter().map(|task| metadata_key(config, task)).collect();
@@ -139,7 +140,7 @@ pub async fn delete_all(connection: &mut MultiplexedConnection, config: &Config)
     let _ = connection.unlink::<_, ()>(keys).await;
 }
 
-/// Removes the queues of a prefix from the list of queues that apalis-redis keeps beside them.
+/// Removes the queues of a prefix from apalis-redis' list of queues.
 pub async fn unregister(connection: &mut MultiplexedConnection, prefix: &str) -> Result<(), RedisError> {
     const QUEUES: &str = "core:apalis:queues:list";
     let queues: Vec<String> = connection.zrange(QUEUES, 0, -1).await?;
@@ -163,7 +164,8 @@ fn worker_metadata_key(config: &Config, worker: &str) -> String {
     format!("{}:metadata:{worker}", config.workers_set())
 }
 
-/// Whether a key holds something else than a storage does: until it is deleted, no id of the kind is received.
+/// Returns whether a key has another type than in an apalis-redis storage. Until it is deleted, no id of the kind is
+/// received.
 pub fn is_wrong_type(error: &(dyn std::error::Error + 'static)) -> bool {
     let mut causes = std::iter::successors(Some(error), |error| error.source());
     // Redis returns the errors of a script as text.

@@ -1,6 +1,7 @@
-//! Wakes the workers of this process when ids are pushed: one subscription for all kinds, which renews itself.
+//! Wakes the workers of this process when ids are pushed: one subscription for all kinds, which is renewed when it
+//! breaks.
 //!
-//! A wake-up that is lost costs little: a worker also looks for ids every second.
+//! A lost wake-up costs little, because a worker also looks for ids every second.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -18,17 +19,17 @@ use tokio_util::sync::CancellationToken;
 
 use super::{CONNECT_TIMEOUT, Queues, RESPONSE_TIMEOUT, reconnect_pauses};
 
-/// How often a worker looks for ids without being woken.
+/// The interval at which a worker looks for ids without being woken.
 const FALLBACK_INTERVAL: Duration = Duration::from_secs(1);
-/// A worker that is woken while it fetches may miss what was pushed meanwhile, so it looks again after this time.
+/// A worker that is woken during a fetch may miss ids that were pushed meanwhile, so it looks again after this time.
 const SECOND_LOOK: Duration = Duration::from_millis(10);
-/// After this silence the subscription is checked.
+/// The time without messages after which the subscription is checked.
 const PING_INTERVAL: Duration = Duration::from_secs(5);
 
 /// A stream whose items wake a worker.
 pub type WakeupStream = Pin<Box<dyn Stream<Item = ()> + Send + Sync>>;
 
-/// The subscription. It starts with the first listener.
+/// The subscription, which starts with the first listener.
 pub struct Wakeups {
     queues: Queues,
     kinds: Mutex<HashMap<JobKind, watch::Sender<()>>>,
@@ -103,9 +104,9 @@ impl Wakeups {
 
 /// Returns the stream that wakes one worker.
 ///
-/// With each item it wakes its task once more. apalis polls the stream once a turn, and does not poll it again when it
-/// had an item: if the turn also ends a fetch without ids, nothing would wake the worker before its next heartbeat, up
-/// to ten seconds later.
+/// With each item it wakes its task once more. apalis polls the stream once per poll of the worker, and does not poll
+/// it again after an item. If that poll also ends a fetch without ids, nothing else would wake the worker before its
+/// next heartbeat, up to ten seconds later.
 pub fn stream(wakeups: watch::Receiver<()>) -> WakeupStream {
     let mut items = Box::pin(stream::unfold((wakeups, FALLBACK_INTERVAL), |(mut wakeups, wait)| async move {
         let woken = tokio::select! {
@@ -135,7 +136,7 @@ mod tests {
 
     use super::*;
 
-    /// A storage whose fetches end at once and without a task, after which apalis' storages wake nothing by themselves.
+    /// A storage whose fetches end immediately without a task, after which apalis' storages do not wake the worker.
     #[derive(Clone)]
     struct Empty(Arc<AtomicUsize>);
 
@@ -166,7 +167,7 @@ mod tests {
         let polling = tokio::spawn(polling);
         let mut before = 0;
         for round in 0..5 {
-            // A wake-up, then the silence in which the worker looks by itself.
+            // A wake-up, then an interval in which the worker looks without one.
             if round % 2 == 0 {
                 wake.send_replace(());
             } else {

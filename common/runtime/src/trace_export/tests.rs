@@ -23,7 +23,7 @@ fn end_spans(queue: Queue, count: usize) {
     (0..count).for_each(|_| drop(tracer.start("span")));
 }
 
-/// Answers the first requests with 503, and the others with 200; returns the number of requests too.
+/// Starts a server that returns 503 to the first requests and 200 to the others. Also returns the number of requests.
 async fn failing(failures: usize) -> (TestServer, Arc<AtomicUsize>) {
     let requests = Arc::<AtomicUsize>::default();
     let count = requests.clone();
@@ -33,8 +33,8 @@ async fn failing(failures: usize) -> (TestServer, Arc<AtomicUsize>) {
             let head = read_request(&mut stream).await;
             assert!(head.starts_with("POST /v1/traces ") && head.contains("\r\nx-key: k\r\n"), "{head}");
             let status = if count.fetch_add(1, Ordering::SeqCst) < failures { "503 x" } else { "200 OK" };
-            let answer = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
-            let _ = stream.write_all(answer.as_bytes()).await;
+            let response = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+            let _ = stream.write_all(response.as_bytes()).await;
         }
     });
     (server.await, requests)
@@ -69,19 +69,19 @@ async fn the_end_of_the_process_does_not_wait_for_a_repetition() {
 async fn a_full_queue_does_not_block() {
     let server = TestServer::answering("").await;
     let (queue, mut sender) = sender(&server);
-    end_spans(queue, QUEUE + 10);
+    end_spans(queue, QUEUE_CAPACITY + 10);
     let mut kept = Vec::new();
-    assert_eq!(sender.spans.recv_many(&mut kept, QUEUE + 10).await, QUEUE);
+    assert_eq!(sender.spans.recv_many(&mut kept, QUEUE_CAPACITY + 10).await, QUEUE_CAPACITY);
 }
 
 #[test]
 fn a_partial_success_is_read() {
     let partial = ExportTracePartialSuccess { rejected_spans: 3, error_message: "too\nold".to_owned() };
     let body = ExportTraceServiceResponse { partial_success: Some(partial) }.encode_to_vec();
-    let read = Partial::read(&body);
+    let read = PartialSuccess::read(&body);
     assert_eq!((read.rejected, read.message.as_str()), (3, "too old"));
     for body in [b"".as_slice(), b"\xff\xff\xff", b"{}"] {
-        assert_eq!(Partial::read(body).rejected, 0);
+        assert_eq!(PartialSuccess::read(body).rejected, 0);
     }
 }
 

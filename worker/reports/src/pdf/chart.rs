@@ -1,5 +1,5 @@
-//! Charts: where each mark, tick and label of a chart stands, in points from its top left corner. The template only
-//! draws them.
+//! Charts: the position of each mark, tick and label, in points from the top left corner of the chart. The template
+//! only draws them.
 
 use chrono::{Datelike, NaiveDate};
 use crier_domain::report_naming as naming;
@@ -9,13 +9,13 @@ use super::text::{self, Style, Texts};
 use crate::document::{Cell, Chart, ChartType, Table};
 
 pub const HEIGHT: f64 = 176.0;
-/// Space above the plot for half a tick's label, and below it for the days.
+/// The space above the plot for half a tick label, and below it for the days.
 const TOP: f64 = 6.0;
 const BOTTOM: f64 = 20.0;
 const LABEL: Style = Style { size: 7.5, bold: false };
-/// How many grid lines are aimed at.
+/// The approximate number of grid lines.
 const TICKS: f64 = 4.0;
-/// The least distance between two days on the axis.
+/// The minimum distance between two day labels on the axis.
 const DAY_LABEL_WIDTH: f64 = 44.0;
 const MAX_COLUMN_WIDTH: f64 = 26.0;
 
@@ -33,13 +33,13 @@ impl Plot {
         TOP + (self.high - value) / (self.high - self.low) * (HEIGHT - TOP - BOTTOM)
     }
 
-    /// The middle of the place of row `n` of `count`.
+    /// Returns the horizontal center of row `n` of `count`.
     fn x(&self, n: usize, count: usize) -> f64 {
         self.left + self.width * (n as f64 + 0.5) / count as f64
     }
 }
 
-/// Returns what the template draws.
+/// Returns the input of the template for a chart.
 pub fn drawn(chart: &Chart, table: &Table, width: f64, texts: &Texts) -> Dict {
     let series: Vec<Vec<Option<f64>>> = chart.series.iter().map(|column| values(table, *column)).collect();
     let (low, high) = match chart.chart_type {
@@ -88,7 +88,7 @@ fn stacked_range(series: &[Vec<Option<f64>>], rows: usize) -> (f64, f64) {
     sums.fold((0.0, 0.0), |(low, high): (f64, f64), (below, above)| (low.min(below), high.max(above)))
 }
 
-/// A line's axis begins at zero unless its changes would then be too small to be seen.
+/// Returns the range of a line chart. It begins at zero, unless changes would then be too small to see.
 fn line_range(series: &[Vec<Option<f64>>]) -> (f64, f64) {
     let values = || series.iter().flatten().flatten().copied();
     let (low, high) = (values().fold(f64::INFINITY, f64::min), values().fold(f64::NEG_INFINITY, f64::max));
@@ -114,7 +114,7 @@ fn ticks(plot: &Plot) -> Vec<f64> {
     (0..=count).map(|n| plot.low + n as f64 * plot.step).collect()
 }
 
-/// A shape for each series: the rectangles of its values, each on top of the one of the series before.
+/// Returns a shape per series: the rectangles of its values, stacked on those of the previous series.
 fn columns(series: &[Vec<Option<f64>>], rows: usize, plot: &Plot) -> Array {
     let width = (plot.width / rows as f64 * 0.68).min(MAX_COLUMN_WIDTH);
     let mut above = vec![0.0; rows];
@@ -134,7 +134,7 @@ fn columns(series: &[Vec<Option<f64>>], rows: usize, plot: &Plot) -> Array {
     series.iter().map(|values| dict! { "rectangles" => shape(values) }.into_value()).collect()
 }
 
-/// The lines of each series: one for every run of values without a gap.
+/// Returns the lines of each series, one per run of values without a gap.
 fn lines(series: &[Vec<Option<f64>>], plot: &Plot) -> Array {
     let shape = |values: &Vec<Option<f64>>| {
         let runs = values.iter().enumerate().collect::<Vec<_>>();
@@ -152,7 +152,7 @@ fn numbers<const N: usize>(all: [f64; N]) -> Value {
     all.into_iter().map(IntoValue::into_value).collect::<Array>().into_value()
 }
 
-/// The labels below the axis: single days as far apart as they need, or months where there are more than four.
+/// Returns the labels below the axis: days at a sufficient distance, or months if there are more than four.
 fn days(table: &Table, plot: &Plot, texts: &Texts) -> Array {
     let count = table.rows.len();
     let date = |row: &Vec<Cell>| match row.first() {
@@ -160,11 +160,11 @@ fn days(table: &Table, plot: &Plot, texts: &Texts) -> Array {
         _ => None,
     };
     let dates: Vec<Option<NaiveDate>> = table.rows.iter().map(date).collect();
-    let most = (plot.width / DAY_LABEL_WIDTH).floor().max(1.0) as usize;
+    let max_labels = (plot.width / DAY_LABEL_WIDTH).floor().max(1.0) as usize;
     let monthly = count > 124;
     let starts = dates.iter().flatten().filter(|date| date.day() == 1).count();
-    let every = if monthly { starts.div_ceil(most).max(1) } else { count.div_ceil(most).max(1) };
-    // Whole weeks read better than other distances that are as large.
+    let every = if monthly { starts.div_ceil(max_labels).max(1) } else { count.div_ceil(max_labels).max(1) };
+    // Whole weeks are easier to read than similar distances.
     let every = if !monthly && (4..=7).contains(&every) { 7 } else { every };
     let mut seen = 0;
     let mut labels = Array::new();
@@ -181,7 +181,7 @@ fn days(table: &Table, plot: &Plot, texts: &Texts) -> Array {
             };
             let label = date.format(format).to_string();
             let x = plot.x(row, count);
-            // The outer labels must not stand out of the chart.
+            // The outer labels must not extend beyond the chart.
             let half = texts.width(&label, LABEL) / 2.0;
             let middle = x.clamp(half, plot.left + plot.width - half);
             labels.push(dict! { "x" => x, "middle" => middle, "text" => label }.into_value());
@@ -190,7 +190,7 @@ fn days(table: &Table, plot: &Plot, texts: &Texts) -> Array {
     labels
 }
 
-/// The names of the series; one alone is the chart's title already.
+/// Returns the names of the series; none for a single series, whose name is the chart's title.
 fn legend(chart: &Chart, table: &Table, texts: &Texts) -> Array {
     let label = |column: &usize| {
         let label = table.columns.get(*column).map_or("", |column| column.label.as_str());
@@ -199,7 +199,7 @@ fn legend(chart: &Chart, table: &Table, texts: &Texts) -> Array {
     if chart.series.len() < 2 { Array::new() } else { chart.series.iter().map(label).collect() }
 }
 
-/// What a screen reader says in place of the chart.
+/// Returns the alternative text of the chart, for screen readers.
 fn alt(chart: &Chart, table: &Table, series: &[Vec<Option<f64>>], texts: &Texts) -> String {
     let name = match chart.chart_type {
         ChartType::Columns => "Column chart",

@@ -1,12 +1,12 @@
 //! The fonts of the PDF.
 //!
-//! Bundled, so that a report needs nothing of its machine: Noto Sans (Latin, Greek, Cyrillic), DejaVu Sans (Hebrew,
-//! Arabic, Armenian, Georgian, symbols) and Noto Emoji (one colour). A font for Chinese, Japanese and Korean has 15 MB
-//! and more, so these, the other scripts and coloured emoji come from the Noto fonts in the system's folders where they
-//! are installed (Debian: `fonts-noto-core`, `fonts-noto-cjk`, `fonts-noto-color-emoji`). Characters that no font has
-//! are replaced (see [`super::text`]).
+//! Some fonts are bundled, so that a report can be written on any machine: Noto Sans (Latin, Greek, Cyrillic), DejaVu
+//! Sans (Hebrew, Arabic, Armenian, Georgian, symbols) and Noto Emoji (one color). A font for Chinese, Japanese and
+//! Korean has at least 15 MB, so fonts for these and the other scripts and for color emoji are the Noto fonts in the
+//! system's folders, if they are installed (Debian: `fonts-noto-core`, `fonts-noto-cjk`, `fonts-noto-color-emoji`).
+//! Characters that no font has are replaced (see [`super::text`]).
 //!
-//! **To bundle a font:** its data in [`bundled`], and its place in [`rank`].
+//! **To bundle a font:** its data in [`bundled`], and its rank in [`rank`].
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, Weak};
@@ -16,27 +16,27 @@ use typst::layout::Abs;
 use typst::text::{Font, FontBook, FontInfo, FontInstance, FontVariant, FontVariations};
 use typst::utils::LazyHash;
 
-/// The fonts in the program: 2.3 MB, of which DejaVu Sans has 1.5.
+/// Returns the bundled fonts: 2.3 MB, of which DejaVu Sans has 1.5 MB.
 fn bundled() -> [&'static [u8]; 5] {
     [REGULAR, BOLD, dejavu::sans::regular(), dejavu::sans::bold(), epaint_default_fonts::NOTO_EMOJI_REGULAR]
 }
 
-/// The fonts by which texts are measured.
+/// The fonts that are used to measure texts.
 static REGULAR: &[u8] = notosans::REGULAR_TTF;
 static BOLD: &[u8] = notosans::BOLD_TTF;
 
-/// Where Linux distributions install fonts.
+/// The folders in which Linux distributions install fonts.
 const SYSTEM_DIRS: [&str; 2] = ["/usr/share/fonts", "/usr/local/share/fonts"];
-/// Bounds of the search in them.
+/// The limits of the search in them.
 const MAX_ENTRIES: usize = 5_000;
 const MAX_DEPTH: usize = 4;
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
-/// The fonts that there are, without their data. Read once in a process.
+/// The available fonts, without their data. Read once per process.
 pub struct Catalogue {
     pub book: LazyHash<FontBook>,
     faces: Vec<Face>,
-    /// A bit for each code point that a font has.
+    /// A bit per code point: whether any font has it.
     covered: Vec<u64>,
 }
 
@@ -52,7 +52,7 @@ enum Source {
     File(Arc<FontFile>),
 }
 
-/// A font file of the system. All faces of it in all documents that are written at the same time share its data.
+/// A font file of the system. All its faces in all documents that are written at the same time share its data.
 struct FontFile {
     path: PathBuf,
     data: Mutex<Weak<Vec<u8>>>,
@@ -69,17 +69,17 @@ impl AsRef<[u8]> for SharedData {
 
 impl FontFile {
     fn data(&self) -> Option<Arc<Vec<u8>>> {
-        let mut kept = self.data.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(data) = kept.upgrade() {
+        let mut cached = self.data.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(data) = cached.upgrade() {
             return Some(data);
         }
         let read = Arc::new(std::fs::read(&self.path).ok()?);
-        *kept = Arc::downgrade(&read);
+        *cached = Arc::downgrade(&read);
         Some(read)
     }
 }
 
-/// Returns the bundled fonts and those of the system.
+/// Returns the bundled fonts and the fonts of the system.
 pub fn system() -> &'static Catalogue {
     static SYSTEM: LazyLock<Catalogue> = LazyLock::new(|| Catalogue::new(&SYSTEM_DIRS.map(Path::new)));
     &SYSTEM
@@ -110,13 +110,13 @@ impl Catalogue {
         Self { book: LazyHash::new(book), faces, covered }
     }
 
-    /// Returns whether a font has the character.
+    /// Returns whether any font has the character.
     pub fn covers(&self, c: char) -> bool {
         self.covered.get(c as usize / 64).is_some_and(|word| word & (1 << (c as usize % 64)) != 0)
     }
 
-    /// Returns the characters of a grapheme cluster that one font can draw together: all of them where a font has all,
-    /// else those that the first font with the cluster's first character has.
+    /// Returns the characters of a grapheme cluster that one font can draw together: all of them if a font has all,
+    /// otherwise those that the first font with the cluster's first character has.
     pub fn drawable(&self, cluster: &str) -> String {
         let has = |face: &Face, c: char| face.info.coverage.contains(u32::from(c));
         let Some(first) = cluster.chars().next() else { return String::new() };
@@ -127,7 +127,7 @@ impl Catalogue {
         cluster.chars().filter(|c| face.is_some_and(|face| has(face, *c))).collect()
     }
 
-    /// Returns the names of the families, in the order in which they are tried for a character.
+    /// Returns the names of the families, in the order in which they are searched for a character.
     pub fn families(&self) -> Vec<&str> {
         let mut families: Vec<&str> = self.faces.iter().map(|face| face.info.family.as_str()).collect();
         families.dedup();
@@ -135,8 +135,8 @@ impl Catalogue {
     }
 }
 
-/// The fonts of one document. Their data are read when they are first used, and dropped with the last document that uses
-/// them: the Chinese, Japanese and Korean ones have 20 MB each.
+/// The fonts of one document. Their data is read on first use and dropped with the last document that uses it, because
+/// the Chinese, Japanese and Korean fonts have 20 MB each.
 pub struct Fonts {
     pub catalogue: &'static Catalogue,
     loaded: Vec<OnceLock<Option<Font>>>,
@@ -154,7 +154,7 @@ impl Fonts {
         Self { catalogue, loaded, regular: instance(REGULAR), bold: instance(BOLD) }
     }
 
-    /// Returns the font with this index of the book.
+    /// Returns the font with this index in the book.
     pub fn get(&self, index: usize) -> Option<Font> {
         let face = self.catalogue.faces.get(index)?;
         let load = || match &face.source {
@@ -164,7 +164,7 @@ impl Fonts {
         self.loaded.get(index)?.get_or_init(load).clone()
     }
 
-    /// Returns about how wide a character is, in em: exact for Latin, Greek and Cyrillic, generous for all others.
+    /// Returns the width of a character, in em: exact for Latin, Greek and Cyrillic, an upper estimate for all others.
     pub fn width(&self, c: char, bold: bool) -> f64 {
         let instance = if bold { &self.bold } else { &self.regular };
         let known = instance.as_ref().and_then(|font| font.x_advance(font.ttf().glyph_index(c)?.0));
@@ -181,8 +181,8 @@ fn faces_of(source: &Source, data: &[u8]) -> Vec<Face> {
     faces.map(|(index, info)| Face { source: source.clone(), index: index as u32, info }).collect()
 }
 
-/// Noto Sans has what most reports need. The emoji fonts come before those that have some emoji among other symbols,
-/// and after Noto Sans because they have digits too.
+/// Returns the sort key of a family. Noto Sans is first, because it has the characters of most reports. The emoji fonts
+/// come before fonts that have some emoji among other symbols, and after Noto Sans because they have digits too.
 fn rank(family: &str) -> (u8, &str) {
     let rank = match family {
         "Noto Sans" => 0,
@@ -196,7 +196,7 @@ fn rank(family: &str) -> (u8, &str) {
     (rank, family)
 }
 
-/// Finds the files of the Noto fonts below a folder. What cannot be read is left out.
+/// Finds the files of the Noto fonts below a folder. Skips entries that cannot be read.
 fn find_files(dir: &Path, depth: usize, found: &mut Vec<PathBuf>) {
     let Ok(entries) = std::fs::read_dir(dir) else { return };
     for entry in entries.flatten().take(MAX_ENTRIES) {
@@ -206,7 +206,7 @@ fn find_files(dir: &Path, depth: usize, found: &mut Vec<PathBuf>) {
             find_files(&path, depth - 1, found);
         } else if metadata.is_file() && metadata.len() <= MAX_FILE_BYTES && found.len() < MAX_ENTRIES {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            if is_wanted(name) {
+            if is_used(name) {
                 found.push(path);
             }
         }
@@ -214,7 +214,7 @@ fn find_files(dir: &Path, depth: usize, found: &mut Vec<PathBuf>) {
 }
 
 /// Returns whether a file is a Noto font for a script, in a weight that the report uses. Noto Sans itself is bundled.
-fn is_wanted(name: &str) -> bool {
+fn is_used(name: &str) -> bool {
     if name == "NotoColorEmoji.ttf" {
         return true;
     }

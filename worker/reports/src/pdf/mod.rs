@@ -1,13 +1,13 @@
-//! PDF: a report to read and to print, set by typst. Landscape A4: a cover, then the widgets in their order.
+//! PDF: a report to read and to print, typeset with typst. Landscape A4: a cover, then the widgets in order.
 //!
-//! The values are made ready here (texts in [`text`], places in [`chart`] and [`table`]), and `template.typ` draws
-//! them. A text of a user or a platform is only ever a value of the template, never a part of its source.
+//! The values are prepared here (texts in [`text`], positions in [`chart`] and [`table`]), and `template.typ` draws
+//! them. Texts from users and platforms are only values of the template, never parts of its source.
 //!
-//! A long document is set in pieces of a bounded number of cells, because the typesetter's memory grows by 20 kB a
-//! cell. A table that is longer than a piece is divided where a page ends. The pages of all pieces become one file; the lines
-//! at their feet, which have the number of all pages, are set last.
+//! A long document is typeset in pieces with a limited number of cells, because the typesetter needs 20 kB of memory
+//! per cell. A table that is longer than a piece is split at the end of a page. The pages of all pieces become one
+//! file. The footers, which contain the total number of pages, are typeset last.
 //!
-//! The same document gives the same bytes on machines with the same fonts.
+//! The same document results in the same bytes on machines with the same fonts.
 
 mod chart;
 mod fonts;
@@ -36,7 +36,7 @@ use self::text::{Style, Texts};
 use crate::WriteError;
 use crate::document::{Cell, Document, Table, View, Widget};
 
-/// Returns of each text the first character that no font of this machine has; texts that can be drawn have none.
+/// Returns, for each text that cannot be drawn completely, its first character that no font of this machine has.
 pub fn missing_characters(texts: &[String]) -> Vec<String> {
     let fonts = Fonts::new(fonts::system());
     let is_missing = |text: &str| {
@@ -62,14 +62,15 @@ const TITLE_HEIGHT: f64 = 30.0;
 const TITLE_LINE_HEIGHT: f64 = 21.0;
 const MAX_TITLE: usize = 120;
 
-/// How many cells of tables are set at once. A letter of a note counts as a part of a cell.
-const MAX_CELLS: usize = 2_000;
+/// The maximum number of table cells per piece. A letter of a note counts as a fraction of a cell.
+const MAX_PIECE_CELLS: usize = 2_000;
 const LETTERS_PER_CELL: usize = 20;
-/// How many cells the tables of a report have together: 3,000 posts. Each takes 7 kB of memory until the file is
-/// written, and a PDF of more pages is not read.
-const MAX_CELLS_IN_ALL: usize = 30_000;
-/// How many letters the notes of a report have together: nine of the longest. A paragraph counts as so many more.
-const MAX_LETTERS_IN_ALL: usize = 600_000;
+/// The maximum number of cells in all tables of a report together: 3,000 posts. Each takes 7 kB of memory until the
+/// file is written, and nobody reads a PDF with more pages.
+const MAX_TOTAL_CELLS: usize = 30_000;
+/// The maximum number of letters in all notes of a report together: nine of the longest notes. Each paragraph counts as
+/// additional letters.
+const MAX_TOTAL_LETTERS: usize = 600_000;
 const LETTERS_PER_PARAGRAPH: usize = 100;
 
 /// Writes the document as a PDF.
@@ -91,7 +92,7 @@ fn failed(message: impl std::fmt::Display) -> WriteError {
     WriteError::of(ReportFormat::Pdf, message)
 }
 
-/// Sets all pages.
+/// Typesets all pages.
 fn pages(document: &Document, catalogue: &'static Catalogue) -> Result<(EcoVec<Page>, DocumentInfo), String> {
     let fonts = Fonts::new(catalogue);
     let texts = Texts::new(&fonts);
@@ -102,7 +103,7 @@ fn pages(document: &Document, catalogue: &'static Catalogue) -> Result<(EcoVec<P
     let base = dict! { "fonts" => families, "page" => page };
     let mut pieces = Pieces::new(base.clone(), &fonts);
     let notes = document.widgets.iter().filter(|widget| widget.view == View::Text).count();
-    pieces.letters = MAX_LETTERS_IN_ALL / notes.max(1);
+    pieces.letters = MAX_TOTAL_LETTERS / notes.max(1);
     pieces.base.insert("cover".into(), cover(document, &texts).into_value());
     for (widget, rows) in document.widgets.iter().zip(shown_rows(document)) {
         add_widget(widget, rows, &texts, &mut pieces)?;
@@ -112,30 +113,30 @@ fn pages(document: &Document, catalogue: &'static Catalogue) -> Result<(EcoVec<P
     }
     pieces.flush()?;
     let Pieces { pages, number, .. } = pieces;
-    Ok((with_feet(pages, number, base, document, &texts)?, info(document, &texts)))
+    Ok((with_footers(pages, number, base, document, &texts)?, info(document, &texts)))
 }
 
-/// The pages so far, and what is not set yet.
+/// The pages so far, and the parts that are not typeset yet.
 struct Pieces<'a> {
     fonts: &'a Fonts,
-    /// What every piece needs, and for the first one the cover.
+    /// The inputs of every piece, and of the first one also the cover.
     base: Dict,
     open: Array,
     cells: usize,
     pages: EcoVec<Page>,
     number: usize,
-    /// How many letters each note may have.
+    /// The maximum number of letters per note.
     letters: usize,
 }
 
 impl<'a> Pieces<'a> {
     fn new(base: Dict, fonts: &'a Fonts) -> Self {
-        Self { fonts, base, open: Array::new(), cells: 0, pages: EcoVec::new(), number: 0, letters: MAX_LETTERS_IN_ALL }
+        Self { fonts, base, open: Array::new(), cells: 0, pages: EcoVec::new(), number: 0, letters: MAX_TOTAL_LETTERS }
     }
 
-    /// Adds a part that counts as so many cells. A part that does not fit begins a new page.
+    /// Adds a part that counts as `cells`. A part that does not fit into the piece begins a new page.
     fn add(&mut self, part: Dict, cells: usize) -> Result<(), String> {
-        if self.cells > 0 && self.cells + cells > MAX_CELLS {
+        if self.cells > 0 && self.cells + cells > MAX_PIECE_CELLS {
             self.flush()?;
         }
         self.cells += cells;
@@ -143,7 +144,7 @@ impl<'a> Pieces<'a> {
         Ok(())
     }
 
-    /// Sets what is not set yet. What comes next begins a new page.
+    /// Typesets the parts that are not typeset yet. The next part begins a new page.
     fn flush(&mut self) -> Result<(), String> {
         let cover = self.base.contains("cover");
         if self.open.is_empty() && !cover {
@@ -152,8 +153,8 @@ impl<'a> Pieces<'a> {
         let mut inputs = self.base.clone();
         inputs.insert("parts".into(), std::mem::take(&mut self.open).into_value());
         self.number += 1;
-        let set = world::set(self.number, inputs, self.fonts)?;
-        self.pages.extend(set.pages().iter().cloned());
+        let piece = world::typeset(self.number, inputs, self.fonts)?;
+        self.pages.extend(piece.pages().iter().cloned());
         if cover {
             let _ = self.base.remove("cover".into(), None);
         }
@@ -162,8 +163,8 @@ impl<'a> Pieces<'a> {
     }
 }
 
-/// Puts the line with brand, period and page number on all pages but the cover.
-fn with_feet(
+/// Adds the footer with brand, period and page number to all pages except the cover.
+fn with_footers(
     mut pages: EcoVec<Page>,
     number: usize,
     mut inputs: Dict,
@@ -176,13 +177,13 @@ fn with_feet(
     }
     let brand = texts.fit(&document.brand, MAX_TITLE, Style { size: 8.0, bold: false }, 380.0, 1);
     let period = format!("  ·  {}", document.period.words());
-    let foot = dict! {
+    let footer = dict! {
         "from" => 2_i64, "to" => total as i64, "brand" => text::directed(brand), "period" => period,
     };
-    inputs.insert("foot".into(), foot.into_value());
-    let feet = world::set(number + 1, inputs, texts.fonts)?;
-    for (page, foot) in pages.make_mut().iter_mut().skip(1).zip(feet.pages()) {
-        page.frame.push_frame(Point::zero(), foot.frame.clone());
+    inputs.insert("foot".into(), footer.into_value());
+    let footers = world::typeset(number + 1, inputs, texts.fonts)?;
+    for (page, footer) in pages.make_mut().iter_mut().skip(1).zip(footers.pages()) {
+        page.frame.push_frame(Point::zero(), footer.frame.clone());
     }
     Ok(pages)
 }
@@ -210,10 +211,10 @@ fn info(document: &Document, texts: &Texts) -> DocumentInfo {
 
 fn cover(document: &Document, texts: &Texts) -> Dict {
     let line = |text: &str| text::directed(texts.fit(text, 120, Style { size: 11.0, bold: false }, 340.0, 2));
-    let made = format!("{} ({})", crate::text::moment(document.created_at), document.timezone);
+    let created = format!("{} ({})", crate::text::time(document.created_at), document.timezone);
     let fact = |name: &str, value: Value| [name.into_value(), value].into_iter().collect::<Array>().into_value();
     let facts: Array =
-        [fact("WORKSPACE", line(&document.workspace)), fact("CREATED", line(&made))].into_iter().collect();
+        [fact("WORKSPACE", line(&document.workspace)), fact("CREATED", line(&created))].into_iter().collect();
     dict! {
         "title" => text::directed(texts.fit(&document.title, MAX_TITLE, Style { size: 54.0, bold: true }, 640.0, 4)),
         "brand" => text::directed(texts.fit(&document.brand, 120, Style { size: 17.0, bold: false }, 620.0, 2)),
@@ -222,24 +223,24 @@ fn cover(document: &Document, texts: &Texts) -> Dict {
     }
 }
 
-/// Returns how many rows of each widget's table are shown: all, unless the tables have more cells than a PDF may have.
-/// Then the short ones are shown whole and the long ones share what is left.
+/// Returns the number of rows that are shown of each widget's table: all, unless the tables have more cells than the
+/// maximum. In that case, short tables are shown completely and long ones share the rest.
 fn shown_rows(document: &Document) -> Vec<usize> {
     let tables: Vec<&Table> = document.widgets.iter().map(|widget| &widget.table).collect();
     let mut shown: Vec<usize> = tables.iter().map(|table| table.rows.len()).collect();
     let is_table = |n: &usize| document.widgets[*n].view == View::Table;
     let mut by_size: Vec<usize> = (0..tables.len()).filter(is_table).collect();
     by_size.sort_by_key(|n| tables[*n].rows.len() * tables[*n].columns.len());
-    let mut left = MAX_CELLS_IN_ALL;
+    let mut remaining = MAX_TOTAL_CELLS;
     for (done, n) in by_size.iter().enumerate() {
         let columns = table::drawn_columns(&tables[*n].columns).max(1);
-        shown[*n] = shown[*n].min(left / (by_size.len() - done) / columns);
-        left -= shown[*n] * columns;
+        shown[*n] = shown[*n].min(remaining / (by_size.len() - done) / columns);
+        remaining -= shown[*n] * columns;
     }
     shown
 }
 
-/// Adds the parts of a widget: nearly always one.
+/// Adds the parts of a widget, usually one.
 fn add_widget(widget: &Widget, rows: usize, texts: &Texts, pieces: &mut Pieces) -> Result<(), String> {
     let title = texts.fit(&widget.title, MAX_TITLE, TITLE, WIDTH, 2);
     let title_height = TITLE_HEIGHT + if title.contains('\n') { TITLE_LINE_HEIGHT } else { 0.0 };
@@ -264,7 +265,7 @@ fn add_widget(widget: &Widget, rows: usize, texts: &Texts, pieces: &mut Pieces) 
     pieces.add(joined(heading, part), cells)
 }
 
-/// Adds a table, divided where a page ends if it is long.
+/// Adds a table. Splits a long one at the ends of pages.
 fn add_table(
     table: &Table,
     count: usize,
@@ -281,12 +282,13 @@ fn add_table(
         format!("The first {count} of {all} rows. The XLSX file contains all rows.").into_value()
     });
     let mut start = 0;
-    if cells(count) > MAX_CELLS {
+    if cells(count) > MAX_PIECE_CELLS {
         pieces.flush()?;
         let title_height = heading.get("title-height").ok().and_then(|height| height.clone().cast::<f64>().ok());
-        let room = |used: f64| ((HEIGHT - used - layout.head_height()) / layout.row_height()).floor().max(1.0) as usize;
-        let (first, page) = (room(title_height.unwrap_or(TITLE_HEIGHT)), room(0.0));
-        let pages = (MAX_CELLS / cells(page)).max(1);
+        let rows_in =
+            |used: f64| ((HEIGHT - used - layout.head_height()) / layout.row_height()).floor().max(1.0) as usize;
+        let (first, page) = (rows_in(title_height.unwrap_or(TITLE_HEIGHT)), rows_in(0.0));
+        let pages = (MAX_PIECE_CELLS / cells(page)).max(1);
         while count - start > page * pages {
             let end = start + if start == 0 { first + page * (pages - 1) } else { page * pages };
             let part = layout.drawn(start..end);
@@ -334,7 +336,7 @@ fn paragraphs(table: &Table, letters: usize, texts: &Texts) -> (Dict, usize) {
     (part, used.min(letters) / LETTERS_PER_CELL)
 }
 
-/// Cards side by side, six in a row at most.
+/// Returns the cards, at most six in a row, and the number of cells that they count as.
 fn figures(table: &Table, texts: &Texts) -> (Dict, usize) {
     let count = table.rows.len();
     let columns = count.div_ceil(count.div_ceil(6));
@@ -351,7 +353,7 @@ fn card(row: &[Cell], width: f64, texts: &Texts) -> Dict {
         _ => "",
     };
     let value = row.get(1).map_or_else(|| "–".to_owned(), |value| crate::text::cell(value).into_owned());
-    // As large as the number allows.
+    // The font is as large as the number fits.
     let wide = texts.width(&value, Style { size: 1.0, bold: true });
     let (change, direction) = change(row);
     dict! {

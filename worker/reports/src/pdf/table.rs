@@ -1,6 +1,6 @@
-//! Tables: how wide their columns are, and what stands in their cells. All rows of a table are equally high, and every
-//! text is cut to its cell here, so that it is known how many rows a page holds, and so that the typesetter need not
-//! measure them.
+//! Tables: the widths of their columns, and the contents of their cells. All rows of a table have the same height, and
+//! every text is cut to its cell here. So the number of rows per page is known, and the typesetter does not have to
+//! measure texts.
 
 use std::ops::Range;
 
@@ -10,22 +10,24 @@ use typst::foundations::{Array, Dict, IntoValue, Value, dict};
 use super::text::{self, Style, Texts};
 use crate::document::{Cell, Column, ColumnType, Table};
 
-/// Space at both sides of a cell's text.
+/// The space on both sides of a cell's text.
 const INSET: f64 = 5.0;
-/// The sizes of type, from the best to the least that can be read.
+/// The font sizes, from the preferred one to the smallest legible one.
 const SIZES: [f64; 4] = [8.0, 7.5, 7.0, 6.0];
 const MIN_TEXT_WIDTH: f64 = 64.0;
-/// A text longer than this is cut: the table shows which post it is, not all it says.
+/// The maximum length of a text, in characters. It is enough to identify a post.
 const MAX_CHARS: usize = 120;
 const LINK_TEXT: &str = "Open";
 
-/// A column of the drawing: one of the table, or an account's name with its platform below it.
+/// A column of the drawing: a column of the table, or an account's name with its platform below it.
 struct DrawnColumn {
+    /// The index of the column in the table.
     source: usize,
+    /// The index of the column that is drawn below it.
     second: Option<usize>,
 }
 
-/// How a table is drawn.
+/// The layout of a table.
 pub struct Layout<'a> {
     table: &'a Table,
     texts: &'a Texts<'a>,
@@ -37,12 +39,12 @@ pub struct Layout<'a> {
 
 impl<'a> Layout<'a> {
     pub fn new(table: &'a Table, width: f64, texts: &'a Texts<'a>) -> Self {
-        let columns = merged(&table.columns);
+        let columns = merge_columns(&table.columns);
         let mut layout = Self { table, texts, columns, widths: Vec::new(), size: SIZES[0], two_lines: false };
         for size in SIZES {
             layout.size = size;
             layout.widths = layout.natural_widths();
-            if layout.shared(width) {
+            if layout.distribute(width) {
                 break;
             }
         }
@@ -59,12 +61,12 @@ impl<'a> Layout<'a> {
         if two { self.size * 2.0 + 10.0 } else { self.size * 0.72 + 13.0 }
     }
 
-    /// Returns how many cells a row has in the drawing.
+    /// Returns the number of cells of a row in the drawing.
     pub fn columns(&self) -> usize {
         self.columns.len()
     }
 
-    /// Returns what the template draws: these rows, below a head.
+    /// Returns the input of the template for these rows, with a header.
     pub fn drawn(&self, rows: Range<usize>) -> Dict {
         let rows = &self.table.rows[rows];
         let cells: Array = rows.iter().flat_map(|row| self.cells(row)).collect();
@@ -108,13 +110,13 @@ impl<'a> Layout<'a> {
         columns.map(head).collect()
     }
 
-    /// Returns how wide each column would be if there were space for all.
+    /// Returns the width of each column without a limit, in points.
     fn natural_widths(&self) -> Vec<f64> {
         const SAMPLE: usize = 300;
         let width = |column: &DrawnColumn| {
             let label = &self.table.columns[column.source].label;
             let head = self.texts.width(label, Style { size: self.size - 0.5, bold: true });
-            // Of numbers all are measured, because they are not cut.
+            // All numbers are measured, because they are not cut.
             let rows = match self.column_type(column) {
                 number if number.is_number() => self.table.rows.len(),
                 _ => self.table.rows.len().min(SAMPLE),
@@ -137,9 +139,9 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// Shares the width between the columns: texts get what the others leave, the short ones first. Returns whether
-    /// that is enough.
-    fn shared(&mut self, width: f64) -> bool {
+    /// Distributes the width among the columns: texts get the space that the other columns leave, short ones first.
+    /// Returns whether that is enough.
+    fn distribute(&mut self, width: f64) -> bool {
         let is_text = |column: &DrawnColumn| self.column_type(column) == ColumnType::Text;
         let mut texts: Vec<usize> = (0..self.columns.len()).filter(|n| is_text(&self.columns[*n])).collect();
         let sum: f64 = self.widths.iter().sum();
@@ -148,20 +150,20 @@ impl<'a> Layout<'a> {
             self.widths.iter_mut().for_each(|all| *all = (*all + more).max(2.0 * INSET + 8.0));
             return sum <= width;
         }
-        let mut left = width - sum + texts.iter().map(|n| self.widths[*n]).sum::<f64>();
-        let enough = left >= texts.len() as f64 * MIN_TEXT_WIDTH;
+        let mut remaining = width - sum + texts.iter().map(|n| self.widths[*n]).sum::<f64>();
+        let is_enough = remaining >= texts.len() as f64 * MIN_TEXT_WIDTH;
         texts.sort_by(|a, b| self.widths[*a].total_cmp(&self.widths[*b]));
-        let mut waiting = texts.len();
+        let mut columns_left = texts.len();
         for n in texts {
-            self.widths[n] = self.widths[n].min(left / waiting as f64).max(8.0 + 2.0 * INSET);
-            left -= self.widths[n];
-            waiting -= 1;
+            self.widths[n] = self.widths[n].min(remaining / columns_left as f64).max(8.0 + 2.0 * INSET);
+            remaining -= self.widths[n];
+            columns_left -= 1;
         }
-        if !enough {
+        if !is_enough {
             let sum: f64 = self.widths.iter().sum();
             self.widths.iter_mut().for_each(|all| *all *= width / sum);
         }
-        enough
+        is_enough
     }
 
     fn needs_two_lines(&self) -> bool {
@@ -199,17 +201,17 @@ impl<'a> Layout<'a> {
     }
 }
 
-/// Puts a platform below the name of its account.
-fn merged(columns: &[Column]) -> Vec<DrawnColumn> {
+/// Returns the columns of the drawing, in which a platform is below the name of its account.
+fn merge_columns(columns: &[Column]) -> Vec<DrawnColumn> {
     let is = |n: usize, key: &str| columns.get(n).is_some_and(|column| column.key == key);
     let pair = |n: usize| is(n, "account") && is(n + 1, "platform");
     let drawn = (0..columns.len()).filter(|n| !(*n > 0 && pair(*n - 1)));
     drawn.map(|n| DrawnColumn { source: n, second: pair(n).then_some(n + 1) }).collect()
 }
 
-/// Returns how many cells a row of such a table has in the drawing.
+/// Returns the number of cells of a row with these columns in the drawing.
 pub fn drawn_columns(columns: &[Column]) -> usize {
-    merged(columns).len()
+    merge_columns(columns).len()
 }
 
 fn plain(cell: &Cell) -> String {
@@ -219,12 +221,12 @@ fn plain(cell: &Cell) -> String {
         Cell::Count(count) => naming::count(*count),
         Cell::Percent(tenths) => naming::percent(*tenths),
         Cell::Date(date) => crate::text::day(*date),
-        Cell::Time(time) => crate::text::moment(*time),
+        Cell::Time(time) => crate::text::time(*time),
         Cell::Link(_) => LINK_TEXT.to_owned(),
     }
 }
 
-/// Returns the address as a PDF holds it: in ASCII. `None` if it is not one that a report may link to.
+/// Returns a URL in ASCII, as PDF requires; `None` if a report must not link to it.
 fn href(url: &str) -> Option<String> {
     let scheme = url.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase())?;
     let allowed = (scheme == "http" || scheme == "https") && url.len() <= 2_000;

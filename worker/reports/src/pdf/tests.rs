@@ -16,7 +16,7 @@ use super::{Fonts, table};
 use crate::document::{Cell, Column, ColumnType, Document, Table, View, Widget};
 use crate::sample;
 
-/// The bundled fonts alone: what a machine without fonts has.
+/// Only the bundled fonts, as on a machine without fonts.
 static BUNDLED: LazyLock<Catalogue> = LazyLock::new(|| Catalogue::new(&[]));
 
 fn written(document: &Document) -> Vec<u8> {
@@ -25,7 +25,7 @@ fn written(document: &Document) -> Vec<u8> {
     file
 }
 
-/// Returns what a program of poppler prints about a file.
+/// Returns the output of a poppler program for a file.
 fn poppler(program: &str, args: &[&str], file: &[u8]) -> String {
     let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().join("report.pdf");
@@ -42,7 +42,7 @@ fn text_of(file: &[u8]) -> String {
     poppler("pdftotext", &["-enc", "UTF-8", "-"], file)
 }
 
-/// Without spaces and line breaks, which depend on the places of letters.
+/// Returns a text without spaces and line breaks, which depend on the positions of letters.
 fn squeezed(text: &str) -> String {
     let marks = ['\u{200b}', '\u{202a}', '\u{202b}', '\u{202c}', '\u{200e}', '\u{200f}', '\u{c}'];
     text.chars().filter(|c| !c.is_whitespace() && !marks.contains(c)).collect()
@@ -78,7 +78,7 @@ fn table_of(columns: &[(&str, &str, ColumnType)], rows: Vec<Vec<Cell>>) -> Widge
     }
 }
 
-/// Counts the glyphs of a page, and those of them that are empty boxes.
+/// Returns the numbers of glyphs and of empty boxes among them on a page.
 fn glyphs(frame: &Frame) -> (usize, usize) {
     let of_item = |(_, item): &(_, FrameItem)| match item {
         FrameItem::Group(group) => glyphs(&group.frame),
@@ -115,12 +115,12 @@ fn a_report_has_its_cover_its_values_and_page_numbers() {
     for word in ["240,800", "−8.1 %", "+25 %", "+27.1 %", "19,023", "Posts before seven in the morning did best."] {
         assert!(text.contains(word), "{word} is missing");
     }
-    // A machine may have no font for Japanese. A line of it may end after any letter.
+    // The machine may have no font for Japanese. A Japanese line may break after any letter.
     for word in ["焼き", "Σήμερα", "Сегодня", "Impressions", "31 Oct"] {
         let is_drawn = word.is_ascii() || word.chars().all(|c| fonts::system().covers(c));
         assert!(!is_drawn || squeezed(&text).contains(&squeezed(word)), "{word} is missing");
     }
-    // A page for each of: the cover, two charts and a half, and 18 rows of posts.
+    // One page for the cover, for two and a half charts, and for 18 rows of posts each.
     assert!((12..=22).contains(&total), "{total} pages");
 }
 
@@ -130,7 +130,7 @@ fn letters_of_all_scripts_are_found_again() {
     let file = written(&document_of(vec![note(&words.join("\n"))]));
     let text = squeezed(&text_of(&file));
     for word in words {
-        // Where the machine has no font for a script, the page says so; that is another test's subject.
+        // If the machine has no font for a script, the report says so, which another test checks.
         if word.chars().all(|c| fonts::system().covers(c)) {
             let reversed: String = word.chars().rev().collect();
             assert!(
@@ -176,7 +176,7 @@ fn text_is_never_markup() {
     }
     let text = squeezed(&text_of(&written(&document)));
     for hostile in hostile {
-        // As the title and text of the note, as the table's head, cell and remark.
+        // Once each as the note's title and text, and as the table's header, cell and remark.
         let count = text.matches(&squeezed(hostile)).count();
         assert!(count >= 5, "{hostile} is found {count} times");
     }
@@ -211,7 +211,7 @@ fn a_file_has_metadata_tags_and_its_fonts() {
     }
     let fonts = poppler("pdffonts", &[], &file);
     for line in fonts.lines().skip(2) {
-        // The columns at the end: embedded, subset, with a map to Unicode, and the object's two numbers.
+        // The last columns: embedded, subset, with a map to Unicode, and the object's two numbers.
         let columns: Vec<&str> = line.split_whitespace().rev().collect();
         assert_eq!(columns[4], "yes", "the font is not embedded: {line}");
     }
@@ -254,7 +254,7 @@ fn a_table_that_is_set_in_pieces_has_all_its_rows_and_full_pages() {
     assert!(end.contains("4,242") && end.contains("That was all."), "{end}");
 }
 
-/// The longest documents there are must not take the machine's memory.
+/// The longest possible documents must not exhaust the machine's memory.
 #[test]
 fn long_documents_are_cut_and_say_so() {
     let lines = note(&"a\n".repeat(32_000));
@@ -295,7 +295,7 @@ fn long_texts_stay_on_the_page() {
     assert!(glyphs > 60_000, "{glyphs} glyphs");
 }
 
-/// Asserts that no glyph is outside of the page at its sides; returns how many there are.
+/// Asserts that no glyph extends beyond the sides of the page. Returns the number of glyphs.
 fn inside(frame: &Frame, left: f64, width: f64) -> usize {
     let mut count = 0;
     for (point, item) in frame.items() {
@@ -341,7 +341,7 @@ fn a_chart_with_one_row_with_no_value_and_with_extreme_values_can_be_drawn() {
         widget.table.rows = days.map(row).collect();
     }
     let text = text_of(&written(&document_of([extreme, single, unknown, year].concat())));
-    // The axis of a year has months, and the year where it changes.
+    // The axis of a year has months, with the year where it changes.
     assert!(text.contains("Jan 2027"), "months are named on the axis of a year");
 }
 
@@ -420,7 +420,7 @@ fn changes_have_a_direction() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Any text in any place: no error, no empty box, and the letters of the common scripts are there.
+    /// Any text in any position causes no error and no empty box, and the letters of common scripts are drawn.
     #[test]
     fn any_text_can_be_written(
         any in "\\PC{0,60}|.{0,60}|[ -~\u{80}-\u{ffff}]{0,60}",

@@ -1,8 +1,8 @@
-//! Texts: what users and platforms wrote, made fit to be drawn, and numbers and days in words.
+//! Prepares texts from users and platforms for drawing.
 //!
-//! A text loses its control characters and its marks that change the direction (a text has the direction of its first
-//! letter). A character that no font has is never drawn as an empty box: an emoji is left out, a run of others becomes
-//! `[…]`, and the last page says so.
+//! Control characters and characters that change the direction are removed (a text has the direction of its first
+//! letter). A character that no font has is never drawn as an empty box: an emoji is omitted, a run of other characters
+//! is replaced with `[…]`, and the last page says so.
 
 use std::cell::Cell;
 
@@ -12,16 +12,16 @@ use unicode_segmentation::UnicodeSegmentation;
 use super::fonts::Fonts;
 use crate::text::is_right_to_left;
 
-/// Stands for characters that no font has.
+/// The replacement for characters that no font has.
 const MISSING: &str = "[…]";
 
-/// Makes texts fit to be drawn, and remembers whether any of them lost a character.
+/// Prepares texts for drawing, and records whether a character was omitted or replaced.
 pub struct Texts<'a> {
     pub fonts: &'a Fonts,
     missing: Cell<bool>,
 }
 
-/// A typeface's size and weight.
+/// The size, in points, and the weight of a font.
 #[derive(Clone, Copy)]
 pub struct Style {
     pub size: f64,
@@ -33,7 +33,7 @@ impl<'a> Texts<'a> {
         Self { fonts, missing: Cell::new(false) }
     }
 
-    /// Returns the sentence that says that characters are missing, if any are.
+    /// Returns the sentence about missing characters, if there are any.
     pub fn remark(&self) -> Option<&'static str> {
         self.missing.get().then_some(
             "Some characters in this report are missing or shown as […] because the server that created it has no font \
@@ -41,26 +41,25 @@ impl<'a> Texts<'a> {
         )
     }
 
-    /// Returns the text in one line, at most `max` characters of it.
+    /// Returns at most `max` characters of the text, on one line.
     pub fn line(&self, text: &str, max: usize) -> String {
         let line = self.drawable(&text.split_whitespace().collect::<Vec<_>>().join(" "), max);
-        // What was left out may have stood between two spaces.
+        // An omitted character may have been between two spaces.
         line.split_whitespace().collect::<Vec<_>>().join(" ")
     }
 
-    /// Returns the paragraphs of a long text, without the empty ones.
+    /// Returns the paragraphs of a text, without empty ones.
     pub fn paragraphs(&self, text: &str) -> Vec<String> {
         let lines = text.split(['\n', '\r', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}']);
         lines.map(|line| self.sentence(line, usize::MAX)).filter(|line| !line.is_empty()).collect()
     }
 
-    /// Returns the text in one paragraph, at most `max` characters of it, that can be broken anywhere it must.
+    /// Returns at most `max` characters of the text, as one paragraph in which long words can be broken.
     pub fn sentence(&self, text: &str, max: usize) -> String {
         breakable(&self.line(text, max))
     }
 
-    /// Returns the text broken into at most `lines` lines that are not wider than `width` points, and an ellipsis where
-    /// something is left out.
+    /// Returns the text broken into at most `lines` lines of at most `width` points, with an ellipsis if it is cut.
     pub fn fit(&self, text: &str, max: usize, style: Style, width: f64, lines: usize) -> String {
         let text = self.line(text, max.saturating_add(1));
         let end = text.char_indices().nth(max).map(|(at, _)| at);
@@ -68,7 +67,7 @@ impl<'a> Texts<'a> {
             ((all, None), None) => return all,
             ((_, stopped), end) => end.into_iter().chain(stopped).min().unwrap_or(text.len()),
         };
-        // The ellipsis needs its place, which may cost the last letters.
+        // The ellipsis needs space, which may require cutting more letters.
         loop {
             let (cut, stopped) = self.broken(&format!("{}…", text[..end].trim_end()), style, width, lines);
             if stopped.is_none() || end == 0 {
@@ -78,13 +77,13 @@ impl<'a> Texts<'a> {
         }
     }
 
-    /// Returns how wide a text is in one line, in points.
+    /// Returns the width of a text on one line, in points.
     pub fn width(&self, text: &str, style: Style) -> f64 {
         text.chars().map(|c| self.fonts.width(c, style.bold)).sum::<f64>() * style.size
     }
 
-    /// Breaks a text into lines, at spaces and around wide letters where possible. Returns also where it stopped, if
-    /// not all of the text fits.
+    /// Breaks a text into lines, at spaces and around wide letters if possible. Also returns the position where it
+    /// stopped; `None` if the whole text fits.
     fn broken(&self, text: &str, style: Style, width: f64, lines: usize) -> (String, Option<usize>) {
         let mut done: Vec<String> = Vec::new();
         let (mut line, mut wide, mut last_break) = (String::new(), 0.0, 0);
@@ -113,7 +112,7 @@ impl<'a> Texts<'a> {
         (done.join("\n"), None)
     }
 
-    /// Returns at most `max` characters of the text, without what must not or cannot be drawn.
+    /// Returns at most `max` characters of the text, without characters that must not or cannot be drawn.
     fn drawable(&self, text: &str, max: usize) -> String {
         let mut drawn = String::with_capacity(text.len().min(max.saturating_mul(4)));
         let mut count = 0;
@@ -136,11 +135,11 @@ impl<'a> Texts<'a> {
         let Some(first) = cluster.chars().next() else { return };
         let catalogue = self.fonts.catalogue;
         if catalogue.covers(first) {
-            // One character, as nearly always: no need to ask which font has all of them.
-            let one = cluster.len() == first.len_utf8();
-            let part = if one { cluster.to_owned() } else { catalogue.drawable(cluster) };
-            let lost = |c: char| !part.contains(c) && !is_invisible(c);
-            if cluster.chars().any(lost) {
+            // A cluster of one character, the usual case, needs no search for a font that has all characters.
+            let is_single = cluster.len() == first.len_utf8();
+            let part = if is_single { cluster.to_owned() } else { catalogue.drawable(cluster) };
+            let is_lost = |c: char| !part.contains(c) && !is_invisible(c);
+            if cluster.chars().any(is_lost) {
                 self.missing.set(true);
             }
             drawn.push_str(&part);
@@ -153,12 +152,12 @@ impl<'a> Texts<'a> {
     }
 }
 
-/// Returns the text as a value for the template: with its direction if it is right to left.
+/// Returns the text as a value for the template, with its direction if it is written from right to left.
 pub fn directed(text: String) -> Value {
     if is_right_to_left(&text) { dict! { "rtl" => text }.into_value() } else { text.into_value() }
 }
 
-/// Lets words that are longer than any word of a language be broken anywhere.
+/// Inserts break opportunities into words that are longer than those of any language.
 fn breakable(line: &str) -> String {
     const MAX_WORD: usize = 40;
     if line.len() <= MAX_WORD {
@@ -176,7 +175,7 @@ fn breakable(line: &str) -> String {
     done
 }
 
-/// Controls, marks of direction, and what is no character.
+/// Returns whether a character is a control character, changes the direction, or is a noncharacter.
 fn is_removed(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200e}' | '\u{200f}' | '\u{61c}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -185,7 +184,7 @@ fn is_removed(c: char) -> bool {
         || matches!(c, '\u{fdd0}'..='\u{fdef}')
 }
 
-/// Characters that show nothing themselves: without a font they are just left out.
+/// Returns whether a character is invisible, so that it can be omitted if no font has it.
 fn is_invisible(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{34f}' | '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2065}' | '\u{fe00}'..='\u{fe0f}')
         || matches!(c, '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}')
@@ -196,7 +195,8 @@ fn is_emoji(c: char) -> bool {
     matches!(c, '\u{1f000}'..='\u{1faff}' | '\u{2600}'..='\u{27bf}' | '\u{2b00}'..='\u{2bff}' | '\u{fe0f}')
 }
 
-/// Returns whether a line may be broken after the letter: Chinese, Japanese and Korean are written without spaces.
+/// Returns whether a line may be broken after the letter, because Chinese, Japanese and Korean are written without
+/// spaces.
 fn is_ideograph(cluster: &str) -> bool {
     cluster.chars().next().is_some_and(|c| {
         matches!(c, '\u{2e80}'..='\u{9fff}' | '\u{ac00}'..='\u{d7a3}' | '\u{f900}'..='\u{faff}')

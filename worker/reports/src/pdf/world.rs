@@ -1,4 +1,5 @@
-//! What the typesetter sees: our template, values, and fonts. It has no files, no packages, no network and no clock.
+//! The environment of the typesetter: the template, values, and fonts. It has no access to files, packages, the network
+//! or a clock.
 
 use typst::diag::{FileError, FileResult};
 use typst::foundations::{Bytes, Datetime, Dict, Duration};
@@ -10,7 +11,7 @@ use typst_layout::PagedDocument;
 
 use super::fonts::Fonts;
 
-/// Our own source. It is never put together with any text: values reach it as `sys.inputs`.
+/// The template. Texts are never inserted into it; they are values in `sys.inputs`.
 const TEMPLATE: &str = include_str!("template.typ");
 
 struct Inputs<'a> {
@@ -19,18 +20,18 @@ struct Inputs<'a> {
     fonts: &'a Fonts,
 }
 
-/// Sets one piece of the document. Each number makes positions of its own, so that the pages of pieces with different
-/// numbers can be put together in one document.
-pub fn set(number: usize, inputs: Dict, fonts: &Fonts) -> Result<PagedDocument, String> {
+/// Typesets one piece of the document. Each number has its own locations, so that the pages of pieces with different
+/// numbers can be combined in one document.
+pub fn typeset(number: usize, inputs: Dict, fonts: &Fonts) -> Result<PagedDocument, String> {
     let path = VirtualPath::new(format!("{number}.typ")).map_err(|error| format!("{error:?}"))?;
     let id = RootedPath::new(VirtualRoot::Project, path).intern();
     let library = Library::builder().with_inputs(inputs).build();
     let main = Source::new(id, TEMPLATE.to_owned());
     let world = Inputs { library: LazyHash::new(library), main, fonts };
-    let set = typst::compile::<PagedDocument>(&world);
-    // What the typesetter keeps for a second run, which there is not.
+    let compiled = typst::compile::<PagedDocument>(&world);
+    // Clears the cache, because there is no second run.
     typst::comemo::evict(0);
-    set.output.map_err(|errors| errors.iter().map(|error| error.message.as_str()).collect::<Vec<_>>().join("; "))
+    compiled.output.map_err(|errors| errors.iter().map(|error| error.message.as_str()).collect::<Vec<_>>().join("; "))
 }
 
 impl World for Inputs<'_> {

@@ -1,4 +1,4 @@
-//! Charts: a slide with a chart of the office program, and the workbook of its data inside, so that it can be edited.
+//! Charts: a slide with a native chart and an embedded workbook with its data, so that it can be edited.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use chrono::{Datelike, NaiveDate};
 
 use super::package::{CHART, Relation};
 use super::slide::{CONTENT, Rect, Slide, Text};
-use super::xml::{HEADER, NAMESPACES, colour, escape, escape_value};
+use super::xml::{HEADER, NAMESPACES, color, escape, escape_value};
 use super::{Deck, failed, sentences, title};
 use crate::palette::{self, LINE, MUTED};
 use crate::text::{cell, clip, single_line};
@@ -15,8 +15,8 @@ use crate::{Cell, Chart, ChartType, Table, Widget, WriteError};
 
 const NAMESPACE: &str = "xmlns:c=\"http://schemas.openxmlformats.org/drawingml/2006/chart\"";
 const CHART_TYPE: &str = "application/vnd.openxmlformats-officedocument.drawingml.chart+xml";
-/// For the sums and the remark below.
-const SENTENCES: i64 = 411_480;
+/// The height of the sums and the remark below the chart.
+const SENTENCES_HEIGHT: i64 = 411_480;
 const FONT_SIZE: i64 = 12;
 const AXES: &str = "<c:axId val=\"1\"/><c:axId val=\"2\"/>";
 
@@ -28,21 +28,21 @@ pub fn add(deck: &mut Deck, widget: &Widget, chart: &Chart) -> Result<(), WriteE
     deck.package.add(&format!("ppt/charts/{name}"), CHART_TYPE, xml(chart, &widget.table).into_bytes());
     deck.package.relate("ppt/charts", &name, &[Relation::Part("package", format!("../embeddings/{data}"))]);
 
-    let mut slide = Slide::titled(&title(widget), None);
+    let mut slide = Slide::with_title(&title(widget), None);
     let id = slide.relate(Relation::Part(CHART, format!("../charts/{name}")));
     let sentences = sentences(widget, sums(chart, &widget.table));
-    let below = if sentences.is_empty() { 0 } else { SENTENCES };
-    let place = Rect { height: CONTENT.height - below, ..CONTENT };
-    slide.frame("Chart", place, "chart", &format!("<c:chart {NAMESPACE} r:id=\"{id}\"/>"));
+    let below = if sentences.is_empty() { 0 } else { SENTENCES_HEIGHT };
+    let rect = Rect { height: CONTENT.height - below, ..CONTENT };
+    slide.frame("Chart", rect, "chart", &format!("<c:chart {NAMESPACE} r:id=\"{id}\"/>"));
     if !sentences.is_empty() {
-        let place = Rect { y: CONTENT.y + place.height, height: below, ..CONTENT };
-        slide.text_box("Remark", place, None, "b", &Text::muted(&sentences, 14).xml());
+        let rect = Rect { y: CONTENT.y + rect.height, height: below, ..CONTENT };
+        slide.text_box("Remark", rect, None, "b", &Text::muted(&sentences, 14).xml());
     }
     deck.push(slide);
     Ok(())
 }
 
-/// The row of sums as a sentence: `Total: Likes 1,204, Shares 61.`
+/// Returns the row of sums as a sentence: `Total: Likes 1,204, Shares 61.`
 fn sums(chart: &Chart, table: &Table) -> Option<String> {
     let totals = table.totals.as_ref()?;
     let sum = |column: &usize| {
@@ -90,11 +90,11 @@ fn xml(chart: &Chart, table: &Table) -> String {
         axes(chart, table),
         if several { legend } else { "" },
         FONT_SIZE * 100,
-        colour(MUTED),
+        color(MUTED),
     )
 }
 
-/// The days, as the number of each in Excel.
+/// Returns the categories: the days, as Excel's day numbers.
 fn categories(table: &Table) -> String {
     let last = table.rows.len() + 1;
     let mut xml = format!(
@@ -103,24 +103,24 @@ fn categories(table: &Table) -> String {
         table.rows.len()
     );
     for (at, row) in table.rows.iter().enumerate() {
-        if let Some(day) = first_day(row).and_then(number_of_day) {
+        if let Some(day) = first_day(row).and_then(day_number) {
             let _ = write!(xml, "<c:pt idx=\"{at}\"><c:v>{day}</c:v></c:pt>");
         }
     }
     xml + "</c:numCache></c:numRef></c:cat>"
 }
 
-/// Excel's number of a day: 1 is 1 January 1900, and 29 February 1900 is counted though there was none.
-fn number_of_day(day: NaiveDate) -> Option<i64> {
+/// Returns Excel's number of a day: 1 is 1 January 1900, and the nonexistent 29 February 1900 is counted.
+fn day_number(day: NaiveDate) -> Option<i64> {
     let days = (day - NaiveDate::from_ymd_opt(1899, 12, 31)?).num_days();
     (1900..=9999).contains(&day.year()).then_some(if days > 59 { days + 1 } else { days })
 }
 
-/// `at` is its place among the series, `column` its place in the table.
+/// Returns a series. `at` is its index among the series, `column` its index in the table.
 fn series(chart_type: ChartType, table: &Table, at: usize, column: usize, categories: &str) -> String {
     let (letter, last) = (column_letters(at + 1), table.rows.len() + 1);
     let name = escape_value(&label(table, column));
-    let fill = format!("<a:solidFill><a:srgbClr val=\"{}\"/></a:solidFill>", colour(palette::series(at)));
+    let fill = format!("<a:solidFill><a:srgbClr val=\"{}\"/></a:solidFill>", color(palette::series(at)));
     let mut xml = format!(
         "<c:ser><c:idx val=\"{at}\"/><c:order val=\"{at}\"/><c:tx><c:strRef><c:f>Sheet1!${letter}$1</c:f><c:strCache>\
          <c:ptCount val=\"1\"/><c:pt idx=\"0\"><c:v>{name}</c:v></c:pt></c:strCache></c:strRef></c:tx>"
@@ -146,7 +146,7 @@ fn series(chart_type: ChartType, table: &Table, at: usize, column: usize, catego
         table.rows.len()
     );
     for (point, row) in table.rows.iter().enumerate() {
-        // A value that is not known has no point: a gap.
+        // An unknown value has no point, which is a gap.
         if let Some(Cell::Count(count)) = row.get(column) {
             let _ = write!(xml, "<c:pt idx=\"{point}\"><c:v>{count}</c:v></c:pt>");
         }
@@ -156,7 +156,7 @@ fn series(chart_type: ChartType, table: &Table, at: usize, column: usize, catego
     xml
 }
 
-/// `A` for 0, `AA` for 26.
+/// Returns the letters of a column: `A` for 0, `AA` for 26.
 fn column_letters(column: usize) -> String {
     let letter = char::from(b'A' + (column % 26) as u8);
     if column < 26 { letter.to_string() } else { format!("{}{letter}", column_letters(column / 26 - 1)) }
@@ -168,7 +168,7 @@ fn axes(chart: &Chart, table: &Table) -> String {
         DateStep::Days(days) => (days, "days"),
         DateStep::Months(months) => (months, "months"),
     };
-    let line = format!("<a:solidFill><a:srgbClr val=\"{}\"/></a:solidFill>", colour(LINE));
+    let line = format!("<a:solidFill><a:srgbClr val=\"{}\"/></a:solidFill>", color(LINE));
     let days = axis_title(table.columns.first().map_or("", |column| &column.label), "");
     let counts = axis_title(&chart.unit, " rot=\"-5400000\" vert=\"horz\"");
     let ends = "<c:scaling><c:orientation val=\"minMax\"/></c:scaling><c:delete val=\"0\"/>";
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn days_are_numbered_as_in_excel() {
-        let number = |year, month, day| number_of_day(NaiveDate::from_ymd_opt(year, month, day).expect("a day"));
+        let number = |year, month, day| day_number(NaiveDate::from_ymd_opt(year, month, day).expect("a day"));
         assert_eq!(number(1900, 1, 1), Some(1));
         assert_eq!(number(1900, 2, 28), Some(59));
         assert_eq!(number(1900, 3, 1), Some(61));

@@ -1,14 +1,14 @@
-//! PPTX: a deck in 16:9 with a title slide, and for each widget its slides: figures as cards, charts that can be
-//! edited, tables, and notes. What does not fit on [`MAX_SLIDES`] slides is left out, and a sentence says so. A chart's
-//! values are in the chart; a cell's text is cut at 160 characters. The XLSX file has everything.
+//! PPTX: a 16:9 presentation with a title slide, and the slides of each widget: figures as cards, editable charts,
+//! tables, and notes. Content that does not fit on [`MAX_SLIDES`] slides is omitted, and a sentence says so. A chart's
+//! values are in the chart; the text of a cell is cut at 160 characters. The XLSX file contains everything.
 //!
-//! The parts are written here as text, and only the ZIP file and the workbook inside a chart by libraries, which XLSX
-//! needs anyway. The crates that were tried do not serve: `ppt-rs` writes charts that are not well-formed; `pptx` 0.1
-//! leaves characters in texts that XML forbids, so that a hostile post makes a file that does not open, and needs
-//! versions of `zip` and `quick-xml` of its own.
+//! The parts are written here as text. Only the ZIP file and the workbook inside a chart are written by libraries,
+//! which XLSX needs anyway. No crate for presentations was suitable: `ppt-rs` writes charts that are not well-formed;
+//! `pptx` 0.1 keeps characters that XML forbids, so that a hostile post results in a file that does not open, and needs
+//! its own versions of `zip` and `quick-xml`.
 //!
-//! The parts are valid by the schemas of ECMA-376 (Transitional), part 4. `tests/read_back.py` reads the deck with
-//! `python-pptx` and checks every relationship.
+//! The parts are valid according to the schemas of ECMA-376 (Transitional), part 4. `tests/read_back.py` reads the
+//! presentation with `python-pptx` and checks every relationship.
 //!
 //! **To add a view:** a file here that adds slides with [`Deck::push`], and its line in [`add_widget`].
 
@@ -30,7 +30,7 @@ mod slide;
 mod table;
 mod xml;
 
-/// Of one widget.
+/// The maximum number of slides per widget.
 const MAX_SLIDES: usize = 20;
 
 pub fn write(document: &Document, out: &mut dyn Write) -> Result<(), WriteError> {
@@ -45,7 +45,7 @@ pub fn write(document: &Document, out: &mut dyn Write) -> Result<(), WriteError>
 
 fn add_widget(deck: &mut Deck, widget: &Widget) -> Result<(), WriteError> {
     if widget.table.rows.is_empty() {
-        let mut slide = Slide::titled(&title(widget), None);
+        let mut slide = Slide::with_title(&title(widget), None);
         let remark = single_line(widget.remark.as_deref().unwrap_or_default());
         slide.text_box("Remark", CONTENT, None, "t", &Text::muted(&remark, 18).xml());
         deck.push(slide);
@@ -60,7 +60,7 @@ fn add_widget(deck: &mut Deck, widget: &Widget) -> Result<(), WriteError> {
     Ok(())
 }
 
-/// The slides so far.
+/// The presentation with the slides so far.
 struct Deck {
     package: Package,
     slides: usize,
@@ -74,7 +74,7 @@ impl Deck {
         Self { package: Package::new(), slides: 0, charts: 0, footer }
     }
 
-    /// Adds a slide of a widget.
+    /// Adds a slide with a footer.
     fn push(&mut self, mut slide: Slide) {
         self.slides += 1;
         slide.footer(&self.footer, self.slides);
@@ -90,11 +90,11 @@ impl Deck {
         let brand = single_line(&document.brand);
         let subtitle = Text::new(&brand, 24).xml() + &Text::muted(&document.period.words(), 20).xml();
         slide.placeholder("Subtitle", "type=\"subTitle\" idx=\"1\"", &subtitle);
-        let created = text::moment(document.created_at);
+        let created = text::time(document.created_at);
         let facts =
             format!("{}\nCreated {created} ({})", single_line(&document.workspace), single_line(&document.timezone));
-        let place = slide::Rect { x: 914_400, y: 5_486_400, width: 10_363_200, height: 640_080 };
-        slide.text_box("Facts", place, None, "b", &Text::muted(&facts, 14).xml());
+        let rect = slide::Rect { x: 914_400, y: 5_486_400, width: 10_363_200, height: 640_080 };
+        slide.text_box("Facts", rect, None, "b", &Text::muted(&facts, 14).xml());
         let (xml, relations) = slide.finish();
         self.slides += 1;
         self.package.add_slide(self.slides, xml, &relations);
@@ -105,10 +105,10 @@ fn title(widget: &Widget) -> String {
     single_line(&widget.title)
 }
 
-/// The sentences below a widget's last slide: its remark, and what was left out.
-fn sentences(widget: &Widget, left_out: Option<String>) -> String {
+/// Returns the sentences below the last slide of a widget: its remark, and what was omitted.
+fn sentences(widget: &Widget, omitted: Option<String>) -> String {
     let remark = widget.remark.as_deref().map(single_line);
-    [remark, left_out].into_iter().flatten().collect::<Vec<_>>().join(" ")
+    [remark, omitted].into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
 fn core_properties(document: &Document) -> String {

@@ -1,5 +1,5 @@
-//! The package of a deck: its parts, their relationships and types, in one ZIP file. The parts that are the same in
-//! every deck are files in `parts/`.
+//! The package of a presentation: its parts, their relationships and types, in one ZIP file. The parts that are the
+//! same in every presentation are files in `parts/`.
 
 use std::fmt::Write as _;
 use std::io::{Cursor, Write};
@@ -15,7 +15,7 @@ const PRESENTATION: &str = "application/vnd.openxmlformats-officedocument.presen
 pub const SLIDE: &str = "slide";
 pub const CHART: &str = "chart";
 
-/// The parts that are the same in every deck: path, type, content.
+/// The parts that are the same in every presentation: path, type, content.
 const FIXED: [(&str, &str, &str); 6] = [
     ("ppt/presProps.xml", "presProps+xml", include_str!("parts/presProps.xml")),
     ("ppt/viewProps.xml", "viewProps+xml", include_str!("parts/viewProps.xml")),
@@ -25,12 +25,12 @@ const FIXED: [(&str, &str, &str); 6] = [
     ("ppt/slideLayouts/slideLayout2.xml", "slideLayout+xml", include_str!("parts/slideLayout2.xml")),
 ];
 
-/// A relationship of a part, with the id `rId1` for its first, `rId2` for its second, and so on.
+/// A relationship of a part. The ids of a part's relationships are `rId1`, `rId2`, and so on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Relation {
-    /// The last word of its type, and a part relative to the part.
+    /// The last word of the type, and the path of the target relative to the part.
     Part(&'static str, String),
-    /// An address of the web.
+    /// A URL.
     Link(String),
 }
 
@@ -60,18 +60,18 @@ impl Package {
         package
     }
 
-    /// Adds a part with a type of its own.
+    /// Adds a part with its own content type.
     pub fn add(&mut self, path: &str, content_type: &str, content: Vec<u8>) {
         let _ = write!(self.types, "<Override PartName=\"/{path}\" ContentType=\"{content_type}\"/>");
         self.parts.push((path.to_owned(), content));
     }
 
-    /// Adds the workbook of a chart, whose type is that of its extension.
+    /// Adds the workbook of a chart, whose content type is determined by its extension.
     pub fn add_workbook(&mut self, path: String, content: Vec<u8>) {
         self.parts.push((path, content));
     }
 
-    /// Adds a slide, from 1, with its relationships.
+    /// Adds a slide with its relationships. Numbers begin with 1.
     pub fn add_slide(&mut self, number: usize, xml: String, relations: &[Relation]) {
         let name = format!("slide{number}.xml");
         self.add(&format!("ppt/slides/{name}"), &format!("{PRESENTATION}.slide+xml"), xml.into_bytes());
@@ -83,12 +83,12 @@ impl Package {
         let types: Vec<String> = relations.iter().map(relation_type).collect();
         let related = relations.iter().zip(&types).map(|(relation, relation_type)| match relation {
             Relation::Part(_, target) => (relation_type.as_str(), target.as_str(), ""),
-            Relation::Link(address) => (relation_type.as_str(), address.as_str(), " TargetMode=\"External\""),
+            Relation::Link(url) => (relation_type.as_str(), url.as_str(), " TargetMode=\"External\""),
         });
         self.parts.push((format!("{folder}/_rels/{name}.rels"), relationships(related).into_bytes()));
     }
 
-    /// Adds the presentation itself and the properties. All slides are there.
+    /// Adds the main part and the properties. Call it after all slides were added.
     pub fn add_presentation(&mut self, slides: usize, core: String) {
         let mut ids = String::new();
         let mut relations = vec![Relation::Part("slideMaster", "slideMasters/slideMaster1.xml".to_owned())];
@@ -127,7 +127,7 @@ impl Package {
              ContentType=\"application/vnd.openxmlformats-officedocument.spreadsheetml.sheet\"/>{}</Types>",
             self.types
         );
-        // The time of an entry is not the time of the export, so that the same document makes the same bytes.
+        // The entries have a fixed time, so that the same document results in the same bytes.
         let options = SimpleFileOptions::default()
             .compression_method(CompressionMethod::Deflated)
             .last_modified_time(DateTime::default());

@@ -1,13 +1,13 @@
-//! A slide and its shapes. Lengths are in EMU, of which an inch has 914,400; sizes of letters are in points.
+//! A slide and its shapes. Lengths are in EMU (914,400 per inch); font sizes are in points.
 
 use std::fmt::Write as _;
 
 use super::package::Relation;
-use super::xml::{HEADER, NAMESPACES, colour, escape};
+use super::xml::{HEADER, NAMESPACES, color, escape};
 use crate::palette::{INK, MUTED};
 use crate::text::is_right_to_left;
 
-/// One point.
+/// The length of a point.
 pub const POINT: i64 = 12_700;
 
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +18,7 @@ pub struct Rect {
     pub height: i64,
 }
 
-/// Where a slide's content is: below the title, above the footer.
+/// The area of a slide's content, between the title and the footer.
 pub const CONTENT: Rect = Rect { x: 548_640, y: 1_280_160, width: 11_094_720, height: 5_029_200 };
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -27,54 +27,54 @@ pub enum Align {
     Right,
 }
 
-/// A run of text in one style. Every line of it is a paragraph.
+/// A text in one style. Every line is a paragraph.
 #[derive(Clone)]
 pub struct Text<'a> {
     pub text: &'a str,
     pub size: i64,
     pub bold: bool,
-    pub colour: u32,
+    pub color: u32,
     pub align: Align,
-    /// The relationship of an address.
+    /// The id of the relationship of a link.
     pub link: Option<String>,
 }
 
 impl<'a> Text<'a> {
     pub fn new(text: &'a str, size: i64) -> Self {
-        Self { text, size, bold: false, colour: INK, align: Align::Left, link: None }
+        Self { text, size, bold: false, color: INK, align: Align::Left, link: None }
     }
 
-    /// A text of second rank.
+    /// Creates a secondary text.
     pub fn muted(text: &'a str, size: i64) -> Self {
-        Self { colour: MUTED, ..Self::new(text, size) }
+        Self { color: MUTED, ..Self::new(text, size) }
     }
 
     pub fn bold(self) -> Self {
         Self { bold: true, ..self }
     }
 
-    /// Returns its paragraphs.
+    /// Returns the paragraphs.
     pub fn xml(&self) -> String {
         escape(self.text).split('\n').map(|line| paragraph(line, self.align, &self.run(line), &self.style())).collect()
     }
 
-    /// Returns a line, which is escaped already, without its paragraph.
+    /// Returns a run with an escaped line.
     fn run(&self, line: &str) -> String {
         if line.is_empty() {
             return String::new();
         }
-        let fill = format!("<a:solidFill><a:srgbClr val=\"{}\"/></a:solidFill>", colour(self.colour));
+        let fill = format!("<a:solidFill><a:srgbClr val=\"{}\"/></a:solidFill>", color(self.color));
         let link = self.link.as_ref().map_or(String::new(), |link| format!("<a:hlinkClick r:id=\"{link}\"/>"));
         format!("<a:r><a:rPr {}>{fill}{link}</a:rPr><a:t>{line}</a:t></a:r>", self.style())
     }
 
-    /// Names are not in the reader's dictionary, so the text is not checked for spelling.
+    /// Returns the attributes of a run. Spell checking is off, because texts contain many names.
     fn style(&self) -> String {
         format!("noProof=\"1\" sz=\"{}\" b=\"{}\"", self.size * 100, u8::from(self.bold))
     }
 }
 
-/// Returns a paragraph of runs in the direction of a line.
+/// Returns a paragraph with runs, in the direction of `line`.
 fn paragraph(line: &str, align: Align, runs: &str, style: &str) -> String {
     let right_to_left = is_right_to_left(line);
     let align = if align == Align::Right || right_to_left { "r" } else { "l" };
@@ -90,14 +90,14 @@ pub struct Slide {
 }
 
 impl Slide {
-    /// Begins a slide on a layout: 1 is the title slide, 2 has a title only.
+    /// Creates a slide with a layout: 1 is the title slide, 2 has only a title.
     pub fn new(layout: u32) -> Self {
         let layout = Relation::Part("slideLayout", format!("../slideLayouts/slideLayout{layout}.xml"));
         Self { shapes: String::new(), relations: vec![layout], last_id: 1 }
     }
 
-    /// Begins a slide with a title of one line, and after it, in grey, which part of its widget it is.
-    pub fn titled(title: &str, part: Option<(usize, usize)>) -> Self {
+    /// Creates a slide with a title on one line, followed by the number of the part in gray, if there are several.
+    pub fn with_title(title: &str, part: Option<(usize, usize)>) -> Self {
         let mut slide = Self::new(2);
         let size = match crate::text::width(title) {
             0..=56 => 28,
@@ -115,7 +115,7 @@ impl Slide {
         slide
     }
 
-    /// Adds a relationship and returns its id.
+    /// Adds a relationship. Returns its id.
     pub fn relate(&mut self, relation: Relation) -> String {
         self.relations.push(relation);
         format!("rId{}", self.relations.len())
@@ -126,18 +126,18 @@ impl Slide {
         self.last_id
     }
 
-    /// Adds a text where the layout has a place for it.
-    pub fn placeholder(&mut self, name: &str, place: &str, paragraphs: &str) {
+    /// Adds a text to a placeholder of the layout.
+    pub fn placeholder(&mut self, name: &str, placeholder: &str, paragraphs: &str) {
         let id = self.next_id();
         let _ = write!(
             self.shapes,
             "<p:sp><p:nvSpPr><p:cNvPr id=\"{id}\" name=\"{name} {id}\"/><p:cNvSpPr><a:spLocks noGrp=\"1\"/></p:cNvSpPr>\
-             <p:nvPr><p:ph {place}/></p:nvPr></p:nvSpPr><p:spPr/>\
+             <p:nvPr><p:ph {placeholder}/></p:nvPr></p:nvSpPr><p:spPr/>\
              <p:txBody><a:bodyPr><a:normAutofit/></a:bodyPr><a:lstStyle/>{paragraphs}</p:txBody></p:sp>"
         );
     }
 
-    /// Adds the footer and the slide's number.
+    /// Adds the footer and the slide number.
     pub fn footer(&mut self, text: &str, number: usize) {
         self.placeholder("Footer", "type=\"ftr\" sz=\"quarter\" idx=\"10\"", &Text::muted(text, 10).xml());
         let number = format!(
@@ -147,14 +147,14 @@ impl Slide {
         self.placeholder("Slide number", "type=\"sldNum\" sz=\"quarter\" idx=\"11\"", &number);
     }
 
-    /// Adds a box of text. With a colour it is filled and has a margin.
-    pub fn text_box(&mut self, name: &str, place: Rect, fill: Option<u32>, anchor: &str, paragraphs: &str) {
+    /// Adds a text box. With a fill color it has a margin.
+    pub fn text_box(&mut self, name: &str, rect: Rect, fill: Option<u32>, anchor: &str, paragraphs: &str) {
         let id = self.next_id();
         let (fill, margin) = match fill {
-            Some(fill) => (format!("<a:solidFill><a:srgbClr val=\"{}\"/></a:solidFill>", colour(fill)), 182_880),
+            Some(fill) => (format!("<a:solidFill><a:srgbClr val=\"{}\"/></a:solidFill>", color(fill)), 182_880),
             None => ("<a:noFill/>".to_owned(), 0),
         };
-        let Rect { x, y, width, height } = place;
+        let Rect { x, y, width, height } = rect;
         let _ = write!(
             self.shapes,
             "<p:sp><p:nvSpPr><p:cNvPr id=\"{id}\" name=\"{name} {id}\"/><p:cNvSpPr txBox=\"1\"/><p:nvPr/></p:nvSpPr>\
@@ -166,10 +166,10 @@ impl Slide {
         );
     }
 
-    /// Adds a table or a chart: `uri` is the type of `content`.
-    pub fn frame(&mut self, name: &str, place: Rect, uri: &str, content: &str) {
+    /// Adds a table or a chart. `uri` is the type of `content`.
+    pub fn frame(&mut self, name: &str, rect: Rect, uri: &str, content: &str) {
         let id = self.next_id();
-        let Rect { x, y, width, height } = place;
+        let Rect { x, y, width, height } = rect;
         let _ = write!(
             self.shapes,
             "<p:graphicFrame><p:nvGraphicFramePr><p:cNvPr id=\"{id}\" name=\"{name} {id}\"/><p:cNvGraphicFramePr>\

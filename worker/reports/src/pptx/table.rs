@@ -1,4 +1,4 @@
-//! Tables: as many rows on a slide as fit, their heads on every slide, numbers on the right.
+//! Tables: as many rows per slide as fit, with the header on every slide, and numbers aligned to the right.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ use crier_domain::report_naming as naming;
 
 use super::package::Relation;
 use super::slide::{Align, CONTENT, POINT, Rect, Slide, Text};
-use super::xml::colour;
+use super::xml::color;
 use super::{Deck, MAX_SLIDES, sentences, title};
 
 use crate::palette::{ACCENT, INK, LINE, SURFACE};
@@ -19,57 +19,57 @@ use crate::{Cell, Column, ColumnType, Table, Widget};
 const MARGIN_X: i64 = 5;
 const MARGIN_Y: i64 = 3;
 const MAX_TEXT: usize = 160;
-/// The width of a column of texts beyond which it is wrapped.
-const MAX_DIGITS: usize = 70;
-/// How many letters are as wide as a hundred times their height. Letters of a text are a little narrower than digits.
+/// The maximum width of a column of texts, in digits. Longer texts are wrapped.
+const MAX_TEXT_WIDTH: usize = 70;
+/// The number of letters that are as wide as a hundred times their height. Letters are a little narrower than digits.
 const LETTERS: i64 = 212;
 const MAX_LINES: usize = 6;
-/// Rows whose texts are measured for the width of the columns.
+/// The number of rows whose texts are measured for the column widths.
 const MEASURED_ROWS: usize = 300;
-/// Of a sentence below the table, in points and digits.
+/// The font size, in points, and the line width, in digits, of the sentences below the table.
 const SENTENCE_SIZE: i64 = 12;
 const SENTENCE_WIDTH: usize = 130;
 
 pub fn add(deck: &mut Deck, widget: &Widget) {
     let drawing = Drawing::of(&widget.table);
-    let of_sentences = |left_out: usize| {
-        let more = format!("{} more rows are in the XLSX file of this report.", naming::count(left_out as i64));
-        sentences(widget, (left_out > 0).then_some(more))
+    let sentences_with = |omitted: usize| {
+        let more = format!("{} more rows are in the XLSX file of this report.", naming::count(omitted as i64));
+        sentences(widget, (omitted > 0).then_some(more))
     };
-    let pages_with = |sentences: &str| drawing.pages((CONTENT.height - height_of_sentences(sentences)) / POINT);
-    let mut pages = pages_with(&of_sentences(0));
+    let pages_with = |sentences: &str| drawing.pages((CONTENT.height - sentences_height(sentences)) / POINT);
+    let mut pages = pages_with(&sentences_with(0));
     if pages.last().is_some_and(|page| page.end < widget.table.rows.len()) {
-        // The longest that the sentences can become.
-        pages = pages_with(&of_sentences(widget.table.rows.len()));
+        // With the longest possible sentences.
+        pages = pages_with(&sentences_with(widget.table.rows.len()));
     }
     let shown = pages.last().map_or(0, |page| page.end);
     for (number, page) in pages.iter().enumerate() {
-        let mut slide = Slide::titled(&title(widget), (pages.len() > 1).then_some((number + 1, pages.len())));
+        let mut slide = Slide::with_title(&title(widget), (pages.len() > 1).then_some((number + 1, pages.len())));
         let is_last = number + 1 == pages.len();
         drawing.draw(&mut slide, page.clone(), is_last);
-        let sentences = of_sentences(widget.table.rows.len() - shown);
+        let sentences = sentences_with(widget.table.rows.len() - shown);
         if is_last && !sentences.is_empty() {
-            let height = height_of_sentences(&sentences);
-            let place = Rect { y: CONTENT.y + CONTENT.height - height, height, ..CONTENT };
-            slide.text_box("Remark", place, None, "b", &Text::muted(&sentences, SENTENCE_SIZE).xml());
+            let height = sentences_height(&sentences);
+            let rect = Rect { y: CONTENT.y + CONTENT.height - height, height, ..CONTENT };
+            slide.text_box("Remark", rect, None, "b", &Text::muted(&sentences, SENTENCE_SIZE).xml());
         }
         deck.push(slide);
     }
 }
 
-fn height_of_sentences(text: &str) -> i64 {
+fn sentences_height(text: &str) -> i64 {
     if text.is_empty() {
         return 0;
     }
     (width(text).div_ceil(SENTENCE_WIDTH) as i64 + 1) * SENTENCE_SIZE * POINT * 5 / 4
 }
 
-/// A table and how it is drawn.
+/// A table and its layout.
 struct Drawing<'a> {
     table: &'a Table,
-    /// Of letters, in points.
+    /// The font size, in points.
     size: i64,
-    /// Of the columns, in points, margins included.
+    /// The widths of the columns, in points, including margins.
     widths: Vec<i64>,
 }
 
@@ -85,20 +85,20 @@ impl<'a> Drawing<'a> {
         let margins = 2 * MARGIN_X * table.columns.len() as i64;
         let digits = ((all - margins).max(0) * LETTERS / (size * 100)) as usize;
         let points = |digits: f64| (digits * (size * 100) as f64 / LETTERS as f64) as i64 + 2 * MARGIN_X;
-        let widths = share(digits, &needs(table)).into_iter().map(points).collect();
+        let widths = distribute(digits, &column_widths(table)).into_iter().map(points).collect();
         Self { table, size, widths }
     }
 
-    /// How many digits fit into a line of a column.
+    /// Returns the number of digits that fit into a line of a column.
     fn digits(&self, column: usize) -> usize {
         let width = self.widths.get(column).copied().unwrap_or(0) - 2 * MARGIN_X;
         (width * LETTERS / (self.size * 100)).max(1) as usize
     }
 
-    /// A cell's text as it is shown, and the address that it leads to.
+    /// Returns the displayed text of a cell, and its link.
     fn shown<'b>(&self, column: usize, value: &'b Cell) -> (Cow<'b, str>, Option<String>) {
-        if let Cell::Link(address) = value
-            && let Some(target) = link_target(address)
+        if let Cell::Link(url) = value
+            && let Some(target) = link_target(url)
         {
             return (Cow::Borrowed("Open"), Some(target));
         }
@@ -110,24 +110,24 @@ impl<'a> Drawing<'a> {
     }
 
     fn fitted(&self, column: usize, text: &str) -> String {
-        let room = (self.digits(column) * MAX_LINES).min(MAX_TEXT);
-        let text = clip(text, room);
-        // Wide letters take two digits.
-        if width(&text) > room { clip(&text, room.div_ceil(2)).into_owned() } else { text.into_owned() }
+        let max = (self.digits(column) * MAX_LINES).min(MAX_TEXT);
+        let text = clip(text, max);
+        // Wide letters are as wide as two digits.
+        if width(&text) > max { clip(&text, max.div_ceil(2)).into_owned() } else { text.into_owned() }
     }
 
-    /// The height of a row, in points.
+    /// Returns the height of a row, in points.
     fn height<'b>(&self, texts: impl Iterator<Item = Cow<'b, str>>) -> i64 {
         let lines = texts.enumerate().map(|(at, text)| width(&text).div_ceil(self.digits(at)));
         let lines = lines.max().unwrap_or(1).max(1) as i64;
         lines * self.size * 6 / 5 + 2 * MARGIN_Y + 1
     }
 
-    fn height_of_row(&self, row: &[Cell]) -> i64 {
+    fn row_height(&self, row: &[Cell]) -> i64 {
         self.height(row.iter().enumerate().map(|(at, cell)| self.shown(at, cell).0))
     }
 
-    fn height_of_head(&self) -> i64 {
+    fn header_height(&self) -> i64 {
         self.height(self.labels().map(Cow::Owned))
     }
 
@@ -135,18 +135,18 @@ impl<'a> Drawing<'a> {
         self.table.columns.iter().enumerate().map(|(at, column)| self.fitted(at, &single_line(&column.label)))
     }
 
-    /// The rows of each slide.
+    /// Returns the rows of each slide.
     fn pages(&self, height: i64) -> Vec<Range<usize>> {
-        // A line is kept free, as rows may become a little higher than they were thought.
-        let head = self.height_of_head() + self.size;
-        let total = self.table.totals.as_ref().map_or(0, |totals| self.height_of_row(totals));
+        // One line is kept free, because rows may be a little higher than computed.
+        let header = self.header_height() + self.size;
+        let total = self.table.totals.as_ref().map_or(0, |totals| self.row_height(totals));
         let mut pages = Vec::new();
-        let (mut start, mut used) = (0, head + total);
+        let (mut start, mut used) = (0, header + total);
         for (at, row) in self.table.rows.iter().enumerate() {
-            let row = self.height_of_row(row);
+            let row = self.row_height(row);
             if at > start && used + row > height {
                 pages.push(start..at);
-                (start, used) = (at, head + total);
+                (start, used) = (at, header + total);
                 if pages.len() == MAX_SLIDES {
                     return pages;
                 }
@@ -158,27 +158,27 @@ impl<'a> Drawing<'a> {
     }
 
     fn draw(&self, slide: &mut Slide, rows: Range<usize>, with_totals: bool) {
-        let mut height = self.height_of_head();
+        let mut height = self.header_height();
         let labels: Vec<String> = self.labels().collect();
         let cells = labels.iter().enumerate().map(|(at, label)| {
-            let text = Text { align: self.align(at), colour: ACCENT, ..Text::new(label, self.size).bold() };
+            let text = Text { align: self.align(at), color: ACCENT, ..Text::new(label, self.size).bold() };
             cell_xml(&text, ACCENT, None)
         });
         let mut xml = row_xml(height, cells);
         for row in &self.table.rows[rows] {
-            let row_height = self.height_of_row(row);
+            let row_height = self.row_height(row);
             height += row_height;
             let cells = row.iter().enumerate().map(|(at, value)| {
                 let (text, link) = self.shown(at, value);
                 let link = link.map(|target| slide.relate(Relation::Link(target)));
-                let colour = if link.is_some() { ACCENT } else { INK };
-                let text = Text { align: self.align(at), link, colour, ..Text::new(&text, self.size) };
+                let color = if link.is_some() { ACCENT } else { INK };
+                let text = Text { align: self.align(at), link, color, ..Text::new(&text, self.size) };
                 cell_xml(&text, LINE, None)
             });
             xml += &row_xml(row_height, cells);
         }
         if let Some(totals) = self.table.totals.as_ref().filter(|_| with_totals) {
-            let row_height = self.height_of_row(totals);
+            let row_height = self.row_height(totals);
             height += row_height;
             let cells = totals.iter().enumerate().map(|(at, value)| {
                 let text = if *value == Cell::Empty { Cow::Borrowed("") } else { self.shown(at, value).0 };
@@ -199,16 +199,16 @@ impl<'a> Drawing<'a> {
     }
 }
 
-/// What a column would like to have, and what it must have, in digits.
-struct Need {
-    width: usize,
-    least: usize,
+/// The preferred and the minimum width of a column, in digits.
+struct ColumnWidth {
+    preferred: usize,
+    min: usize,
 }
 
-fn needs(table: &Table) -> Vec<Need> {
-    let need = |(at, column): (usize, &Column)| {
+fn column_widths(table: &Table) -> Vec<ColumnWidth> {
+    let column_width = |(at, column): (usize, &Column)| {
         let rows = table.rows.iter().take(MEASURED_ROWS).chain(&table.totals).filter_map(|row| row.get(at));
-        // A label can be wrapped between its words. Bold letters are wider.
+        // A label can be wrapped between words. Bold letters are wider.
         let label = longest_word(&column.label) * 9 / 8;
         let (mut content, mut word) = (0, 0);
         for value in rows {
@@ -217,30 +217,32 @@ fn needs(table: &Table) -> Vec<Need> {
             word = word.max(longest_word(&text));
         }
         if column.column_type == ColumnType::Text {
-            let width = (content.min(MAX_DIGITS) * 9 / 8).max(label.min(16)).max(3) + 1;
-            Need { width, least: (word * 9 / 8).max(label).clamp(8, 30).min(width) }
+            let preferred = (content.min(MAX_TEXT_WIDTH) * 9 / 8).max(label.min(16)).max(3) + 1;
+            ColumnWidth { preferred, min: (word * 9 / 8).max(label).clamp(8, 30).min(preferred) }
         } else {
             let width = content.min(26).max(label.min(14)).max(3) + 1;
-            Need { width, least: width }
+            ColumnWidth { preferred: width, min: width }
         }
     };
-    table.columns.iter().enumerate().map(need).collect()
+    table.columns.iter().enumerate().map(column_width).collect()
 }
 
 fn longest_word(text: &str) -> usize {
     text.split_whitespace().map(width).max().unwrap_or(0)
 }
 
-/// Shares a width among columns: what does not fit is taken from those whose texts can be wrapped, as far as they go.
-fn share(width: usize, needs: &[Need]) -> Vec<f64> {
-    let wanted = needs.iter().map(|need| need.width).sum::<usize>();
-    let least = needs.iter().map(|need| need.least).sum::<usize>();
-    if wanted > width && least <= width {
-        let rest = (width - least) as f64 / (wanted - least) as f64;
-        return needs.iter().map(|need| need.least as f64 + rest * (need.width - need.least) as f64).collect();
+/// Distributes a width among columns. If the preferred widths do not fit, columns are narrowed towards their minimum,
+/// which is smaller for texts that can be wrapped.
+fn distribute(width: usize, columns: &[ColumnWidth]) -> Vec<f64> {
+    let preferred = columns.iter().map(|column| column.preferred).sum::<usize>();
+    let min = columns.iter().map(|column| column.min).sum::<usize>();
+    if preferred > width && min <= width {
+        let share = (width - min) as f64 / (preferred - min) as f64;
+        let fitted = |column: &ColumnWidth| column.min as f64 + share * (column.preferred - column.min) as f64;
+        return columns.iter().map(fitted).collect();
     }
-    let factor = width as f64 / wanted.max(1) as f64;
-    needs.iter().map(|need| need.width as f64 * factor).collect()
+    let factor = width as f64 / preferred.max(1) as f64;
+    columns.iter().map(|column| column.preferred as f64 * factor).collect()
 }
 
 fn row_xml(height: i64, cells: impl Iterator<Item = String>) -> String {
@@ -257,11 +259,11 @@ fn cell_xml(text: &Text<'_>, line: u32, fill: Option<u32>) -> String {
     for side in ["L", "R", "T"] {
         let _ = write!(xml, "<a:ln{side} w=\"0\"><a:noFill/></a:ln{side}>");
     }
-    let line = colour(line);
+    let line = color(line);
     let _ = write!(xml, "<a:lnB w=\"9525\"><a:solidFill><a:srgbClr val=\"{line}\"/></a:solidFill></a:lnB>");
     match fill {
         Some(fill) => {
-            let _ = write!(xml, "<a:solidFill><a:srgbClr val=\"{}\"/></a:solidFill>", colour(fill));
+            let _ = write!(xml, "<a:solidFill><a:srgbClr val=\"{}\"/></a:solidFill>", color(fill));
         }
         None => xml.push_str("<a:noFill/>"),
     }

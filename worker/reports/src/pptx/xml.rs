@@ -1,5 +1,5 @@
-//! XML of the deck's parts, as text. A value from the document goes through [`escape`] or [`escape_value`], nothing
-//! else does.
+//! The XML of the presentation's parts, as text. Values from the document, and only those, are escaped with [`escape`]
+//! or [`escape_value`].
 
 use crate::text::clean;
 
@@ -24,8 +24,8 @@ pub fn escape(text: &str) -> String {
     escaped
 }
 
-/// As [`escape`], for a value of a chart: of its type (`ST_Xstring`), a reader decodes `_x0041_` to `A`, so a text that
-/// contains one gets its underscore encoded. The texts of slides are plain strings.
+/// Escapes a value of a chart. In its type (`ST_Xstring`), programs decode `_x0041_` to `A`, so the underscore of such
+/// a sequence is encoded. The texts of slides are plain strings, for which [`escape`] is enough.
 pub fn escape_value(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len() + 8);
     let mut rest = text;
@@ -41,8 +41,8 @@ pub fn escape_value(text: &str) -> String {
     escaped
 }
 
-/// `RRGGBB`.
-pub fn colour(rgb: u32) -> String {
+/// Returns a color as `RRGGBB`.
+pub fn color(rgb: u32) -> String {
     format!("{rgb:06X}")
 }
 

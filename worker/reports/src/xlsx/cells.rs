@@ -1,4 +1,4 @@
-//! How cells look, and how a value becomes a cell.
+//! The formats of cells, and the writing of values into cells.
 
 use chrono::{Datelike, NaiveDate};
 use rust_xlsxwriter::{ColNum, Format, FormatAlign, FormatBorder, FormatUnderline, RowNum, Url, Worksheet, XlsxError};
@@ -7,13 +7,13 @@ use crate::palette::{ACCENT, INK, LINE, MUTED, SURFACE, WHITE};
 use crate::text::{clean, link_target, utf16_parts};
 use crate::{Cell, Column};
 
-/// Excel's limit of a cell's text, in UTF-16 code units.
+/// Excel's limit for the text of a cell, in UTF-16 code units.
 pub const MAX_TEXT: usize = 32_767;
-/// Excel's limit of an address that can be clicked.
+/// Excel's limit for the length of a link.
 const MAX_LINK: usize = 2_079;
-/// Excel's limit of links on a sheet.
+/// Excel's limit for the number of links per sheet.
 const MAX_LINKS: usize = 65_530;
-/// Excel keeps 15 digits of a number. A count with more is written as text, which keeps all of them.
+/// The largest number that Excel stores exactly: it keeps 15 digits. A larger count is written as text.
 const MAX_NUMBER: u64 = 999_999_999_999_999;
 
 pub struct Formats {
@@ -24,10 +24,10 @@ pub struct Formats {
     pub text: Format,
     pub link: Format,
     pub contents: Format,
-    pub title_of_data: Format,
+    pub data_header: Format,
     pub note: Format,
-    head: Format,
-    head_of_counts: Format,
+    header: Format,
+    count_header: Format,
     count: Format,
     percent: Format,
     date: Format,
@@ -40,7 +40,7 @@ impl Formats {
     pub fn new() -> Self {
         let plain = Format::new().set_font_color(INK).set_align(FormatAlign::Top);
         let cell = plain.clone().set_border_bottom(FormatBorder::Thin).set_border_bottom_color(LINE);
-        let head = Format::new()
+        let header = Format::new()
             .set_bold()
             .set_font_color(WHITE)
             .set_background_color(ACCENT)
@@ -56,13 +56,13 @@ impl Formats {
             subtitle: muted.clone(),
             remark: muted.clone(),
             label: muted,
-            title_of_data: plain.clone().set_bold(),
+            data_header: plain.clone().set_bold(),
             contents: plain.clone().set_font_color(ACCENT),
             note: plain.clone().set_text_wrap(),
             text: cell.clone().set_text_wrap(),
             link: cell.clone().set_indent(1).set_font_color(ACCENT).set_underline(FormatUnderline::Single),
-            head_of_counts: right(&head),
-            head,
+            count_header: right(&header),
+            header,
             count: right(&cell).set_num_format("#,##0"),
             percent: right(&cell).set_num_format("+#,##0.0%;-#,##0.0%;0%"),
             date: left(&cell).set_num_format("yyyy-mm-dd"),
@@ -72,12 +72,12 @@ impl Formats {
         }
     }
 
-    pub fn head(&self, column: &Column) -> &Format {
-        if column.column_type.is_number() { &self.head_of_counts } else { &self.head }
+    pub fn header(&self, column: &Column) -> &Format {
+        if column.column_type.is_number() { &self.count_header } else { &self.header }
     }
 }
 
-/// Writes values to a sheet. Counts its links.
+/// Writes values to a sheet, and counts its links.
 pub struct Writer<'a> {
     pub sheet: &'a mut Worksheet,
     pub formats: &'a Formats,
@@ -89,7 +89,7 @@ impl<'a> Writer<'a> {
         Self { sheet, formats, links: 0 }
     }
 
-    /// Writes a text of at most [`MAX_TEXT`]; what is longer is cut.
+    /// Writes a text. Cuts it after [`MAX_TEXT`].
     pub fn text(&mut self, row: RowNum, column: ColNum, text: &str, format: &Format) -> Result<(), XlsxError> {
         let text = clean(text);
         self.sheet.write_string_with_format(row, column, utf16_parts(&text, MAX_TEXT)[0], format)?;
@@ -105,13 +105,15 @@ impl<'a> Writer<'a> {
             Cell::Percent(tenths) => {
                 self.sheet.write_number_with_format(row, column, *tenths as f64 / 1_000.0, &formats.percent)?
             }
-            Cell::Date(date) if in_excel(*date) => self.sheet.write_with_format(row, column, date, &formats.date)?,
-            Cell::Time(time) if in_excel(time.date()) => {
+            Cell::Date(date) if is_supported(*date) => {
+                self.sheet.write_with_format(row, column, date, &formats.date)?
+            }
+            Cell::Time(time) if is_supported(time.date()) => {
                 self.sheet.write_with_format(row, column, time, &formats.time)?
             }
             Cell::Date(date) => return self.text(row, column, &date.to_string(), &formats.text),
             Cell::Time(time) => return self.text(row, column, &time.to_string(), &formats.text),
-            Cell::Link(address) => return self.link(row, column, address),
+            Cell::Link(url) => return self.link(row, column, url),
         };
         Ok(())
     }
@@ -134,18 +136,18 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Writes an address as a link if Excel takes it, else as text.
-    fn link(&mut self, row: RowNum, column: ColNum, address: &str) -> Result<(), XlsxError> {
+    /// Writes a URL as a link if Excel supports it, else as text.
+    fn link(&mut self, row: RowNum, column: ColNum, url: &str) -> Result<(), XlsxError> {
         let formats = self.formats;
-        let target = link_target(address).filter(|target| target.len() <= MAX_LINK && self.links < MAX_LINKS);
-        let Some(target) = target else { return self.text(row, column, address, &formats.text) };
+        let target = link_target(url).filter(|target| target.len() <= MAX_LINK && self.links < MAX_LINKS);
+        let Some(target) = target else { return self.text(row, column, url, &formats.text) };
         self.links += 1;
-        self.sheet.write_url_with_options(row, column, Url::new(target), clean(address), "", Some(&formats.link))?;
+        self.sheet.write_url_with_options(row, column, Url::new(target), clean(url), "", Some(&formats.link))?;
         Ok(())
     }
 }
 
-/// Whether Excel has this day.
-fn in_excel(date: NaiveDate) -> bool {
+/// Returns whether Excel supports the day.
+fn is_supported(date: NaiveDate) -> bool {
     (1900..=9999).contains(&date.year())
 }

@@ -1,4 +1,4 @@
-//! Charts of a sheet, and the workbook inside a chart of a deck.
+//! The charts of a sheet, and the workbook that is embedded in a chart of a presentation.
 
 use chrono::NaiveDate;
 use rust_xlsxwriter::{
@@ -8,18 +8,18 @@ use rust_xlsxwriter::{
 };
 
 use super::cells::{Formats, Writer};
-use super::sheet::HEAD;
+use super::sheet::HEADER_ROW;
 use crate::palette::{self, LINE, MUTED};
 use crate::text::{clip, single_line};
 use crate::{Cell, Chart, ChartType, Table};
 
 const WIDTH: u32 = 900;
 const HEIGHT: u32 = 400;
-/// With more points than this, marks would cover the lines.
+/// The maximum number of points with markers. More markers would cover the lines.
 pub const MAX_MARKED_POINTS: usize = 62;
 const FONT_SIZE: u32 = 10;
 
-/// The distance of two labels on the axis of days, so that about eight fit.
+/// The distance between two labels on the date axis, chosen for about eight labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DateStep {
     Days(u32),
@@ -27,7 +27,7 @@ pub enum DateStep {
 }
 
 impl DateStep {
-    /// How the labels are written, as a number format of Excel.
+    /// Returns Excel's number format of the labels.
     pub fn number_format(self) -> &'static str {
         match self {
             Self::Days(_) => "d mmm",
@@ -36,7 +36,7 @@ impl DateStep {
     }
 }
 
-/// Returns the distance of two labels for the days of a table's first column.
+/// Returns the distance between two labels for the days of a table's first column.
 pub fn date_step(table: &Table) -> DateStep {
     let days = || table.rows.iter().filter_map(|row| first_day(row));
     let span = days().max().zip(days().min()).map_or(0, |(last, first)| (last - first).num_days());
@@ -58,28 +58,28 @@ pub fn first_day(row: &[Cell]) -> Option<NaiveDate> {
     }
 }
 
-/// Returns the chart of a table that [`super::sheet`] has written to a sheet.
+/// Returns the chart of a table that [`super::sheet`] writes to a sheet.
 pub fn of_sheet(chart: &Chart, table: &Table, sheet: &str, title: &str) -> ExcelChart {
     let mut drawn = ExcelChart::new(match chart.chart_type {
         ChartType::Columns if chart.series.len() > 1 => ExcelChartType::ColumnStacked,
         ChartType::Columns => ExcelChartType::Column,
         ChartType::Lines => ExcelChartType::Line,
     });
-    let (first, last) = (HEAD + 1, HEAD + table.rows.len() as RowNum);
+    let (first, last) = (HEADER_ROW + 1, HEADER_ROW + table.rows.len() as RowNum);
     for (at, column) in chart.series.iter().map(|column| *column as ColNum).enumerate() {
         let series = drawn.add_series();
-        series.set_name((sheet, HEAD, column));
+        series.set_name((sheet, HEADER_ROW, column));
         series.set_categories((sheet, first, 0, last, 0)).set_values((sheet, first, column, last, column));
-        let colour = palette::series(at);
+        let color = palette::series(at);
         let mut format = ChartFormat::new();
         match chart.chart_type {
             ChartType::Columns => {
-                format.set_solid_fill(ChartSolidFill::new().set_color(colour));
+                format.set_solid_fill(ChartSolidFill::new().set_color(color));
                 series.set_gap(40);
             }
             ChartType::Lines => {
-                format.set_line(ChartLine::new().set_color(colour).set_width(2.25));
-                series.set_marker(&marker(colour, table.rows.len()));
+                format.set_line(ChartLine::new().set_color(color).set_width(2.25));
+                series.set_marker(&marker(color, table.rows.len()));
             }
         }
         series.set_format(&mut format);
@@ -107,14 +107,14 @@ pub fn of_sheet(chart: &Chart, table: &Table, sheet: &str, title: &str) -> Excel
     drawn
 }
 
-fn marker(colour: u32, points: usize) -> ChartMarker {
+fn marker(color: u32, points: usize) -> ChartMarker {
     let mut marker = ChartMarker::new();
     if points > MAX_MARKED_POINTS {
         marker.set_none();
         return marker;
     }
     let mut format = ChartFormat::new();
-    format.set_solid_fill(ChartSolidFill::new().set_color(colour)).set_no_line();
+    format.set_solid_fill(ChartSolidFill::new().set_color(color)).set_no_line();
     marker.set_type(ChartMarkerType::Circle).set_size(5).set_format(&mut format);
     marker
 }
@@ -126,25 +126,25 @@ fn font() -> ChartFont {
 }
 
 fn style_axis(axis: &mut ChartAxis, name: &str, number_format: &str) {
-    let name = never_a_range(&single_line(name));
+    let name = escape_range(&single_line(name));
     if !name.is_empty() {
         axis.set_name(clip(&name, 60).as_ref()).set_name_font(&font());
     }
     axis.set_font(&font()).set_num_format(number_format);
 }
 
-/// Returns a name that the library does not take for a range of cells, as it does with `=[x]` and with `Sheet1!A1`.
-fn never_a_range(name: &str) -> String {
+/// Returns a name that the library does not interpret as a range of cells, as it does with `=[x]` and `Sheet1!A1`.
+fn escape_range(name: &str) -> String {
     let name = name.replace('!', "！");
     name.strip_prefix('=').map_or(name.clone(), |rest| format!("＝{rest}"))
 }
 
-/// Returns the name of a series as a chart of a deck shows it.
+/// Returns the name of a series for a chart of a presentation.
 pub fn series_label(label: &str) -> String {
     clip(&single_line(label), 60).into_owned()
 }
 
-/// Returns a workbook with the data of a chart: on `Sheet1`, its days in the first column, its series in the next.
+/// Returns a workbook with the data of a chart on `Sheet1`: its days in the first column, its series in the next ones.
 pub fn chart_data(chart: &Chart, table: &Table) -> Result<Vec<u8>, XlsxError> {
     let formats = Formats::new();
     let mut workbook = Workbook::new();
@@ -155,7 +155,7 @@ pub fn chart_data(chart: &Chart, table: &Table) -> Result<Vec<u8>, XlsxError> {
     let columns = || [0].into_iter().chain(chart.series.iter().copied()).enumerate();
     for (at, column) in columns() {
         let label = table.columns.get(column).map_or("", |column| &column.label);
-        writer.text(0, at as ColNum, &series_label(label), &formats.title_of_data)?;
+        writer.text(0, at as ColNum, &series_label(label), &formats.data_header)?;
     }
     for (number, row) in table.rows.iter().enumerate() {
         for (at, column) in columns() {

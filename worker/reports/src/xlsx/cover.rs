@@ -1,4 +1,4 @@
-//! The first sheet: what the report is about, and its contents.
+//! The first sheet: the facts about the report, and the table of contents.
 
 use rust_xlsxwriter::{Url, Worksheet, XlsxError};
 
@@ -8,7 +8,7 @@ use crate::{Document, document::Widget};
 
 pub fn add(sheet: &mut Worksheet, document: &Document, names: &[String], formats: &Formats) -> Result<(), XlsxError> {
     sheet.set_name(super::COVER)?.set_screen_gridlines(false);
-    // One page, whatever a program makes of the widths.
+    // Printed on one page, regardless of how a program computes the widths.
     sheet.set_paper_size(9).set_print_fit_to_pages(1, 1);
     sheet.set_column_width(0, 14)?.set_column_width(1, 60)?;
     let facts = [
@@ -16,7 +16,7 @@ pub fn add(sheet: &mut Worksheet, document: &Document, names: &[String], formats
         ("Period", document.period.words()),
         ("Workspace", single_line(&document.workspace)),
         ("Time zone", single_line(&document.timezone)),
-        ("Created", text::moment(document.created_at)),
+        ("Created", text::time(document.created_at)),
     ];
     let mut writer = Writer::new(sheet, formats);
     writer.text(0, 0, &single_line(&document.title), &formats.title)?;

@@ -1,9 +1,9 @@
-//! XLSX: a cover, and a sheet for each widget with its table, typed, and its chart, which is bound to the cells.
+//! XLSX: a cover, and a sheet per widget with its typed table and its chart, which refers to the cells.
 //!
-//! By `rust_xlsxwriter`, which keeps a workbook in memory: 10,000 rows take some tens of megabytes, less than a mode
-//! with temporary files would be worth, and only this mode writes real tables. Text is always text: it is written as a
-//! string, never as a formula. The limits of Excel that matter are named in this folder (sheet names, 32,767 characters
-//! in a cell, 65,530 links, 15 digits):
+//! Written with `rust_xlsxwriter`, which keeps a workbook in memory. 10,000 rows take some tens of megabytes, too
+//! little to justify a mode with temporary files, which also cannot write Excel tables. Texts are always written as
+//! strings, never as formulas. The relevant limits of Excel are constants in this folder (sheet names, 32,767
+//! characters in a cell, 65,530 links, 15 digits):
 //! <https://support.microsoft.com/en-us/office/excel-specifications-and-limits-1672b34d-7043-467e-8e27-269d656771c3>.
 
 use std::collections::HashSet;
@@ -22,7 +22,7 @@ mod sheet;
 
 pub use chart::{DateStep, MAX_MARKED_POINTS, chart_data, date_step, first_day, series_label};
 
-/// Excel's limit, in UTF-16 code units.
+/// Excel's limit for the name of a sheet, in UTF-16 code units.
 const MAX_SHEET_NAME: usize = 31;
 const COVER: &str = "Report";
 
@@ -53,26 +53,26 @@ fn properties(document: &Document) -> DocProperties {
         .set_creation_datetime(&text::created_at(document))
 }
 
-/// Returns a name for each widget's sheet: its title, as far as Excel allows, with a number where it is not unique.
+/// Returns a name for each widget's sheet: its title, as far as Excel allows, with a number if it is not unique.
 fn sheet_names(widgets: &[Widget]) -> Vec<String> {
-    // Excel compares without case, and keeps `History` for itself.
+    // Excel compares names regardless of case, and reserves `History`.
     let mut taken = HashSet::from([COVER.to_lowercase(), "history".to_owned()]);
     let mut names = Vec::with_capacity(widgets.len());
     for widget in widgets {
-        let wanted = allowed(&widget.title);
+        let base_name = allowed(&widget.title);
         let numbered = (2..).map(|number| {
             let suffix = format!(" ({number})");
-            let stem = utf16_parts(&wanted, MAX_SHEET_NAME - suffix.len())[0];
+            let stem = utf16_parts(&base_name, MAX_SHEET_NAME - suffix.len())[0];
             format!("{}{suffix}", stem.trim_end())
         });
-        // One of `widgets.len() + 2` different names is always free.
-        let name = [wanted.clone()].into_iter().chain(numbered).find(|name| taken.insert(name.to_lowercase()));
+        // At least one of `widgets.len() + 2` different names is free.
+        let name = [base_name.clone()].into_iter().chain(numbered).find(|name| taken.insert(name.to_lowercase()));
         names.extend(name);
     }
     names
 }
 
-/// Returns a title without what a sheet name may not contain.
+/// Returns a title without the characters that a sheet name must not contain.
 fn allowed(title: &str) -> String {
     let title = single_line(&title.replace(['[', ']', ':', '*', '?', '/', '\\'], " "));
     let title = title.trim_matches(['\'', ' ']);

@@ -9,18 +9,18 @@ use super::chart;
 use crate::text::{self, clean, single_line, utf16_parts, width};
 use crate::{Cell, Column, ColumnType, Document, Table, View, Widget};
 
-/// The row of the heads.
-pub const HEAD: RowNum = 3;
-/// Excel's limit of a table's column name is 255 characters; the rest is for a number.
+/// The row of the column headers.
+pub const HEADER_ROW: RowNum = 3;
+/// The maximum length of a label. Excel's limit for a column name is 255 characters; the rest is for a number.
 const MAX_LABEL: usize = 240;
-/// Rows whose texts are measured for the width of the columns.
+/// The number of rows whose texts are measured for the column widths.
 const MEASURED_ROWS: usize = 500;
 const MIN_WIDTH: usize = 9;
 const MAX_WIDTH: usize = 52;
-/// A longer label of counts is wrapped.
+/// The maximum width of a column of counts due to its label. Longer labels are wrapped.
 const MAX_COUNT_WIDTH: usize = 18;
 const NOTE_WIDTH: usize = 100;
-/// Of a line, in points; and Excel's limit of a row.
+/// The height of a line, and Excel's limit for the height of a row, in points.
 const LINE_HEIGHT: f64 = 15.0;
 const MAX_HEIGHT: f64 = 405.0;
 
@@ -42,47 +42,47 @@ pub fn add(
         View::Figures | View::Chart(_) | View::Table => add_table(&mut writer, &widget.table)?,
     };
     if let Some(remark) = &widget.remark {
-        // Not wrapped: it runs over the empty cells beside it, below a first column of any width.
+        // Not wrapped: it extends over the empty cells next to it, whatever the width of the first column.
         writer.text(end + 1, 0, &single_line(remark), &formats.remark)?;
     }
     if let View::Chart(chart) = &widget.view
         && !widget.table.rows.is_empty()
     {
-        let place = widget.table.columns.len() as ColNum + 1;
+        let column = widget.table.columns.len() as ColNum + 1;
         let drawn = chart::of_sheet(chart, &widget.table, name, &single_line(&widget.title));
-        writer.sheet.insert_chart(HEAD, place, &drawn)?;
+        writer.sheet.insert_chart(HEADER_ROW, column, &drawn)?;
     }
     Ok(())
 }
 
-/// Writes the rows, with the sums below them, and returns the row after the last.
+/// Writes the rows and the sums below them. Returns the index of the row after the last one.
 fn add_table(writer: &mut Writer<'_>, table: &Table) -> Result<RowNum, XlsxError> {
     let formats = writer.formats;
     let labels = labels(&table.columns);
     let mut widths = Vec::with_capacity(labels.len());
     for (at, (column, label)) in table.columns.iter().zip(&labels).enumerate() {
-        writer.text(HEAD, at as ColNum, label, formats.head(column))?;
+        writer.text(HEADER_ROW, at as ColNum, label, formats.header(column))?;
         widths.push(column_width(table, at, label));
         writer.sheet.set_column_width(at as ColNum, widths[at] as f64)?;
     }
-    // The button of a filter takes room beside the label.
-    let lines_of_head = labels.iter().zip(&widths).map(|(label, width)| lines(label, *width - 3));
-    set_lines(writer, HEAD, lines_of_head.max().unwrap_or(1))?;
-    let mut row = HEAD + 1;
+    // The filter button takes space next to the label.
+    let header_lines = labels.iter().zip(&widths).map(|(label, width)| lines(label, *width - 3));
+    set_lines(writer, HEADER_ROW, header_lines.max().unwrap_or(1))?;
+    let mut row = HEADER_ROW + 1;
     for cells in &table.rows {
-        let mut most = 1;
+        let mut max_lines = 1;
         for (at, cell) in cells.iter().enumerate() {
             writer.cell(row, at as ColNum, cell)?;
             if let Cell::Text(text) = cell {
-                most = most.max(lines(text, widths.get(at).copied().unwrap_or(MAX_WIDTH)));
+                max_lines = max_lines.max(lines(text, widths.get(at).copied().unwrap_or(MAX_WIDTH)));
             }
         }
-        set_lines(writer, row, most)?;
+        set_lines(writer, row, max_lines)?;
         row += 1;
     }
     if !table.rows.is_empty() && !table.columns.is_empty() {
         let last = table.columns.len() as ColNum - 1;
-        writer.sheet.set_freeze_panes(HEAD + 1, 0)?.set_repeat_rows(HEAD, HEAD)?;
+        writer.sheet.set_freeze_panes(HEADER_ROW + 1, 0)?.set_repeat_rows(HEADER_ROW, HEADER_ROW)?;
         add_filter(writer, table, &labels, row - 1, last)?;
     }
     if let Some(totals) = &table.totals {
@@ -94,7 +94,7 @@ fn add_table(writer: &mut Writer<'_>, table: &Table) -> Result<RowNum, XlsxError
     Ok(row)
 }
 
-/// Makes a table of the rows, so that they can be sorted and filtered and keep their heads.
+/// Adds an Excel table over the rows, so that they can be sorted and filtered.
 fn add_filter(
     writer: &mut Writer<'_>,
     table: &Table,
@@ -102,26 +102,26 @@ fn add_filter(
     last_row: RowNum,
     last: ColNum,
 ) -> Result<(), XlsxError> {
-    // The library escapes this in cells but not in the names of a table's columns, which must be the same.
+    // The library escapes `_x` in cells but not in a table's column names, which must be equal.
     if labels.iter().any(|label| label.contains("_x")) {
-        writer.sheet.autofilter(HEAD, 0, last_row, last)?;
+        writer.sheet.autofilter(HEADER_ROW, 0, last_row, last)?;
         return Ok(());
     }
     let formats = writer.formats;
     let column = |(column, label): (&Column, &String)| {
-        TableColumn::new().set_header(label).set_header_format(formats.head(column))
+        TableColumn::new().set_header(label).set_header_format(formats.header(column))
     };
     let columns: Vec<TableColumn> = table.columns.iter().zip(labels).map(column).collect();
     let excel = ExcelTable::new().set_style(TableStyle::None).set_columns(&columns);
-    writer.sheet.add_table(HEAD, 0, last_row, last, &excel)?;
+    writer.sheet.add_table(HEADER_ROW, 0, last_row, last, &excel)?;
     Ok(())
 }
 
-/// Writes a note: a row for each of its paragraphs, of which a row's height is enough.
+/// Writes a note with a row per paragraph, because the height of a row is limited.
 fn add_paragraphs(writer: &mut Writer<'_>, table: &Table) -> Result<RowNum, XlsxError> {
     let formats = writer.formats;
     writer.sheet.set_column_width(0, NOTE_WIDTH as f64)?;
-    let mut row = HEAD;
+    let mut row = HEADER_ROW;
     for cell in table.rows.iter().flatten() {
         let (Cell::Text(text) | Cell::Link(text)) = cell else { continue };
         for part in clean(text).split('\n').flat_map(|paragraph| utf16_parts(paragraph, MAX_TEXT)) {
@@ -133,12 +133,12 @@ fn add_paragraphs(writer: &mut Writer<'_>, table: &Table) -> Result<RowNum, Xlsx
     Ok(row)
 }
 
-/// Returns about how many lines a text takes in a column.
+/// Returns the approximate number of lines of a text in a column.
 fn lines(text: &str, column: usize) -> usize {
     text.lines().map(|line| width(line).div_ceil(column.max(1)).max(1)).sum::<usize>().max(1)
 }
 
-/// Sets a row's height where it is not that of one line. Not every program finds it out on its own.
+/// Sets the height of a row with several lines, because not every program computes it.
 fn set_lines(writer: &mut Writer<'_>, row: RowNum, lines: usize) -> Result<(), XlsxError> {
     if lines > 1 {
         writer.sheet.set_row_height(row, (lines as f64 * LINE_HEIGHT).min(MAX_HEIGHT))?;
@@ -146,7 +146,7 @@ fn set_lines(writer: &mut Writer<'_>, row: RowNum, lines: usize) -> Result<(), X
     Ok(())
 }
 
-/// Returns the labels of the columns as Excel's tables want them: on one line, not empty, unique without case.
+/// Returns the labels of the columns as Excel tables require them: on one line, not empty, unique regardless of case.
 fn labels(columns: &[Column]) -> Vec<String> {
     let mut taken = HashSet::new();
     let label = |column: &Column| {
@@ -158,7 +158,7 @@ fn labels(columns: &[Column]) -> Vec<String> {
     columns.iter().filter_map(label).collect()
 }
 
-/// Returns the width of a column in digits, as Excel counts.
+/// Returns the width of a column in digits, Excel's unit.
 fn column_width(table: &Table, at: usize, label: &str) -> usize {
     let column_type = table.columns[at].column_type;
     let measured = table.rows.iter().take(MEASURED_ROWS).chain(&table.totals).filter_map(|row| row.get(at));
@@ -167,7 +167,7 @@ fn column_width(table: &Table, at: usize, label: &str) -> usize {
         ColumnType::Date => 10,
         _ => text::cell(cell).lines().map(width).max().unwrap_or(0),
     });
-    // A head has the button of its filter beside the label.
+    // The header has a filter button next to the label.
     let label = width(label) + 3;
     let label = if column_type.is_number() { label.min(MAX_COUNT_WIDTH) } else { label };
     let widest = content.max().unwrap_or(0).max(label);

@@ -1,4 +1,4 @@
-//! Any Unicode in any place is text in every format. All cases are read by one process, so that it is quick.
+//! Tests that any Unicode text in any position stays text in every format. One process reads all cases, to save time.
 
 use chrono::{Days, NaiveDate};
 use crier_domain::report::{ReportFormat, WidgetType};
@@ -11,10 +11,10 @@ use serde_json::Value;
 
 use crate::support::{HOSTILE, read_all};
 
-/// Compares a document with what was read.
+/// Compares a document with the result of reading its file.
 type Check = fn(&Document, &Value);
 
-/// What is compared in each format.
+/// The comparison for each format.
 const CHECKS: &[(ReportFormat, Check)] = &[
     (ReportFormat::Csv, crate::csv::says),
     (ReportFormat::Json, crate::json::says),
@@ -25,7 +25,7 @@ const CHECKS: &[(ReportFormat, Check)] = &[
 const CASES: usize = 24;
 const ROWS: usize = 3;
 
-/// A text of up to 24 characters, often of those that a format could take for more than text.
+/// Generates a text of up to 24 characters, often with characters that are special in a format.
 fn text() -> impl Strategy<Value = String> {
     let special = prop::sample::select(
         "=+-@'\"<>&;,\\_x0041]\t\r\n\0\u{b}\u{85}\u{a0}\u{ad}\u{301}\u{2028}\u{202e}\u{fffe}\u{10ffff}"

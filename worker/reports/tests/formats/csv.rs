@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::{HOSTILE, hostile_document, read, shown, value};
 
-/// Returns the lines that a document should have, with a guard before what a spreadsheet would compute.
+/// Returns the expected lines of a document, with an apostrophe before texts that a spreadsheet would evaluate.
 pub fn expected(document: &Document) -> Vec<Vec<String>> {
     let mut keys: Vec<&str> = Vec::new();
     for column in document.widgets.iter().flat_map(|widget| &widget.table.columns) {
@@ -35,7 +35,7 @@ pub fn expected(document: &Document) -> Vec<Vec<String>> {
     lines
 }
 
-/// Cuts a text where a program could begin a new cell, and guards each part.
+/// Splits a text where a program could begin a new cell, and guards each part.
 fn guarded(text: &str) -> String {
     let text = shown(text);
     let visible = |c: char| !c.is_whitespace() && !matches!(u32::from(c), 0x200b..=0x200f | 0x2060 | 0xfeff | 0x22);

@@ -1,11 +1,12 @@
 use crier_reports::{Cell, Document};
 use serde_json::Value;
 
-/// Words that are shorter may be divided at the end of a line, or stand in the middle of others.
+/// The minimum length of a compared word. Shorter words may be split at the end of a line or occur inside
+/// other words.
 const MIN_WORD: usize = 3;
 
-/// Compares the words in ASCII: a page does not say where the spaces and the lines of a text were, and what no font has
-/// is replaced. The unit tests of the writer look for the letters of all scripts.
+/// Compares the ASCII words: a page does not contain the spaces and line breaks of a text, and characters that no font
+/// has are replaced. The unit tests of the writer check the letters of all scripts.
 pub fn says(document: &Document, read: &Value) {
     let page = letters(read.as_str().expect("text"));
     for widget in &document.widgets {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::{hostile_document, on_one_line, read, shown};
 
-/// The slides of a deck, of which the first is the title's.
+/// Returns the slides of a presentation. The first one is the title slide.
 fn slides(read: &Value) -> &[Value] {
     assert_eq!(read["size"], json!([12_192_000, 6_858_000]));
     read["slides"].as_array().expect("slides")
@@ -101,7 +101,7 @@ fn every_widget_has_its_slide() {
         [chart(3), chart(4), chart(5)].map(|chart| &chart["type"]),
         ["COLUMN_CLUSTERED", "COLUMN_STACKED", "LINE_MARKERS"]
     );
-    // 1 October 2026 in Excel's days.
+    // Excel's number of 1 October 2026.
     assert_eq!(chart(3)["days"][0], "46296");
     assert_eq!(chart(3)["workbook"][1][0], "2026-10-01T00:00:00");
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Writes documents, and has them read back.
+//! Writes documents and reads them back.
 
 use std::fs;
 use std::process::Command;
@@ -13,7 +13,7 @@ pub fn bytes(document: &Document, format: ReportFormat) -> Vec<u8> {
     bytes
 }
 
-/// Writes each document in each format and returns what was read, by `number.format`.
+/// Writes each document in each format. Returns the results of reading the files, by `number.format`.
 pub fn read_all(documents: &[Document], formats: &[ReportFormat]) -> Value {
     let folder = tempfile::tempdir().expect("a folder");
     for (number, document) in documents.iter().enumerate() {
@@ -27,12 +27,12 @@ pub fn read_all(documents: &[Document], formats: &[ReportFormat]) -> Value {
     serde_json::from_slice(&read.stdout).expect("the script prints JSON")
 }
 
-/// Returns what one document says in one format.
+/// Returns the result of reading one document in one format.
 pub fn read(document: &Document, format: ReportFormat) -> Value {
     read_all(std::slice::from_ref(document), &[format])[format!("0.{format}")].take()
 }
 
-/// Returns a text as office programs have it.
+/// Returns a text as it is in office files.
 pub fn shown(text: &str) -> String {
     let removed = |c: &char| match u32::from(*c) {
         0x09 | 0x0a => false,
@@ -46,7 +46,7 @@ pub fn on_one_line(text: &str) -> String {
     shown(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Returns a cell as JSON has it.
+/// Returns a cell as it is in JSON.
 pub fn value(cell: &Cell) -> Value {
     match cell {
         Cell::Empty => Value::Null,
@@ -58,7 +58,7 @@ pub fn value(cell: &Cell) -> Value {
     }
 }
 
-/// Texts that are meant to be more than text.
+/// Texts that try to be interpreted as more than text.
 pub const HOSTILE: [&str; 17] = [
     "=1+1",
     "bread;=1+1",
@@ -79,7 +79,7 @@ pub const HOSTILE: [&str; 17] = [
     "👨‍👩‍👧 e\u{301} 焼き خبز לחם \u{1F1E9}\u{1F1EA}",
 ];
 
-/// Returns a document whose every text is hostile. Labels have a number, so that they differ.
+/// Returns a document in which every text is hostile. Labels have a number, so that they differ.
 pub fn hostile_document() -> Document {
     let mut document = crier_reports::sample::document(HOSTILE.len());
     let mut texts = HOSTILE.iter().cycle();

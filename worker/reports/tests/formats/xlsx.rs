@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 
 use crate::support::{hostile_document, on_one_line, read, shown, value};
 
-/// The row of the heads, from 0.
-const HEAD: usize = 3;
+/// The index of the header row.
+const HEADER_ROW: usize = 3;
 
-/// Returns a cell as a reader of spreadsheets has it.
+/// Returns a cell as openpyxl returns it.
 fn typed(cell: &Cell) -> Value {
     match cell {
         Cell::Text(text) | Cell::Link(text) if shown(text).is_empty() => Value::Null,
@@ -41,11 +41,11 @@ fn says_table(widget: &Widget, sheet: &Value) {
     let table = &widget.table;
     assert_eq!(sheet["cells"][0][0].as_str().unwrap_or_default(), on_one_line(&widget.title));
     for (at, row) in table.rows.iter().enumerate() {
-        let line = sheet["cells"][HEAD + 1 + at].as_array().expect("a row");
+        let line = sheet["cells"][HEADER_ROW + 1 + at].as_array().expect("a row");
         let expected: Vec<Value> = row.iter().map(typed).collect();
         assert_eq!(line[..row.len()], expected, "{}, row {at}", widget.title);
     }
-    let mut end = HEAD + 1 + table.rows.len();
+    let mut end = HEADER_ROW + 1 + table.rows.len();
     if let Some(totals) = &table.totals {
         let line = sheet["cells"][end].as_array().expect("a row");
         assert_eq!(line[..totals.len()], totals.iter().map(typed).collect::<Vec<_>>());
@@ -68,7 +68,7 @@ fn says_note(widget: &Widget, sheet: &Value) {
         })
         .collect();
     for (at, line) in lines.iter().enumerate() {
-        assert_eq!(sheet["cells"][HEAD + at][0].as_str().unwrap_or_default(), line);
+        assert_eq!(sheet["cells"][HEADER_ROW + at][0].as_str().unwrap_or_default(), line);
     }
 }
 
@@ -81,7 +81,10 @@ fn every_value_is_read_back_with_its_type() {
     // 9:00:04 in Berlin.
     assert_eq!(read["created"], "2026-11-01T08:00:04");
     let summary = &read["sheets"][1];
-    assert_eq!((&summary["cells"][HEAD][3], &summary["cells"][HEAD + 1][3]), (&json!("Change"), &json!(0.25)));
+    assert_eq!(
+        (&summary["cells"][HEADER_ROW][3], &summary["cells"][HEADER_ROW + 1][3]),
+        (&json!("Change"), &json!(0.25))
+    );
     assert_eq!(summary["formats"]["D5"], "+#,##0.0%;-#,##0.0%;0%");
     assert_eq!(read["sheets"][0]["pages"], json!([1, 1]), "the cover is printed on one page");
     assert_eq!(read["sheets"][8]["pages"], json!([1, 0]), "a table on as many as it needs");
@@ -107,7 +110,7 @@ fn hostile_texts_are_text() {
     let document = hostile_document();
     let read = read(&document, ReportFormat::Xlsx);
     says(&document, &read);
-    // An address of another scheme is no link.
+    // A URL with another scheme is not a link.
     assert_eq!(read["sheets"][8]["links"], json!({}));
 }
 
@@ -121,13 +124,14 @@ fn values_beyond_the_limits_of_excel_are_kept() {
     document.widgets[7].table.rows[1][5] = Cell::Count(i64::MAX);
     document.widgets[7].table.rows[1][0] = Cell::Time(chrono::NaiveDateTime::MIN);
     let read = read(&document, ReportFormat::Xlsx);
-    let note: Vec<&str> = (HEAD..HEAD + 4).filter_map(|row| read["sheets"][2]["cells"][row][0].as_str()).collect();
+    let note: Vec<&str> =
+        (HEADER_ROW..HEADER_ROW + 4).filter_map(|row| read["sheets"][2]["cells"][row][0].as_str()).collect();
     assert!(note.iter().all(|part| part.encode_utf16().count() <= 32_767));
     assert_eq!(note[..3].concat(), long);
     assert_eq!(note[3].len(), 32_766);
     let posts = &read["sheets"][8];
-    assert_eq!(posts["cells"][HEAD + 1][4], address);
+    assert_eq!(posts["cells"][HEADER_ROW + 1][4], address);
     assert_eq!(posts["links"].as_object().map(|links| links.len()), Some(1));
-    assert_eq!(posts["cells"][HEAD + 2][5], i64::MAX.to_string());
-    assert!(posts["cells"][HEAD + 2][0].is_string());
+    assert_eq!(posts["cells"][HEADER_ROW + 2][5], i64::MAX.to_string());
+    assert!(posts["cells"][HEADER_ROW + 2][0].is_string());
 }

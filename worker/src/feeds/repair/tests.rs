@@ -105,7 +105,7 @@ fn tag_repair_does_not_recurse_per_attribute() {
     assert!(small.unwrap().join().unwrap());
 }
 
-/// The parser copies its base to each element.
+/// The parser copies the base URL to each element.
 #[test]
 fn nested_base_urls_are_bounded() {
     let base = |n| format!("<x xml:base='{}/'>", "y".repeat(n));
@@ -118,10 +118,10 @@ fn nested_base_urls_are_bounded() {
 
 #[test]
 fn repair_stops_at_the_deadline() {
-    let asked = std::cell::Cell::new(0);
-    let is_over = || asked.replace(asked.get() + 1) >= 10;
+    let checks = std::cell::Cell::new(0);
+    let is_over = || checks.replace(checks.get() + 1) >= 10;
     assert_eq!(repair(&"<a></a>".repeat(100_000), &Deadline::new(&is_over)), Err(FeedError::TooSlow));
-    assert_eq!(asked.get(), 11, "it is not asked again");
+    assert_eq!(checks.get(), 11, "it is not checked again");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! `deliver_webhook`: one attempt to deliver an event to an endpoint.
 //!
-//! The delivery's own counters decide when the next attempt is, and when there are no more; the job follows them.
-//! Events are delivered at least once: the receiver de-duplicates by the delivery's id, which stays the same.
-//! Deliveries that begin together are read together, and those that end together are written together.
+//! The delivery's own counters determine the time of the next attempt and the number of attempts; the job follows them.
+//! Events are delivered at least once; receivers deduplicate by the delivery's id, which is the same for all attempts.
+//! Deliveries that begin together are read together, and deliveries that end together are written together.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,13 +20,13 @@ use super::{BatchedResult, Deps, FinishedRun, Job, RunResult};
 use crate::engine::Run;
 use crate::webhooks::sender::{DeliveryRequest, Sender};
 
-mod attempted;
+mod run_result;
 
-pub use attempted::DeliveryEnd;
-use attempted::write;
+pub use run_result::DeliveryRunResult;
+use run_result::write;
 
-/// How many batches of deliveries are read concurrently.
-const READS: usize = 2;
+/// The maximum number of batches of deliveries that are read concurrently.
+const READ_CONCURRENCY: usize = 2;
 
 pub struct DeliverWebhook {
     store: Store,
@@ -39,7 +39,7 @@ pub struct DeliverWebhook {
 impl DeliverWebhook {
     pub fn new(deps: &Deps) -> Self {
         let store = deps.store.clone();
-        let reads = Batcher::start(deps.store.workers(), READS, move |ids| read(store.clone(), ids));
+        let reads = Batcher::start(deps.store.workers(), READ_CONCURRENCY, move |ids| read(store.clone(), ids));
         Self {
             store: deps.store.clone(),
             plans: deps.plans.clone(),
@@ -49,7 +49,7 @@ impl DeliverWebhook {
         }
     }
 
-    /// Returns why the endpoint must not receive the delivery. What was true when the event happened may have changed.
+    /// Returns why the endpoint must not receive the delivery; the conditions may have changed since the event.
     fn reason_to_reject(&self, delivery: &OutgoingDelivery) -> Result<Option<&'static str>> {
         let plan = self.plans.get(&delivery.plan);
         let plan = plan.ok_or_else(|| StoreError::Decode(format!("the plans file has no plan `{}`", delivery.plan)))?;
@@ -67,14 +67,14 @@ impl DeliverWebhook {
 
 /// Reads the deliveries with these ids; an error of one does not affect the others.
 async fn read(store: Store, ids: Vec<i64>) -> Vec<Result<Option<OutgoingDelivery>>> {
-    let some = async |ids: &[i64]| deliveries::load_outgoing(&mut store.read().await?, ids).await;
-    match some(&ids).await {
+    let load = async |ids: &[i64]| deliveries::load_outgoing(&mut store.read().await?, ids).await;
+    match load(&ids).await {
         Ok(found) => {
             let found: HashMap<_, _> = found.into_iter().map(|delivery| (delivery.id, delivery)).collect();
             // Cloned, not removed: a frozen run of a delivery and the rescued one may begin together.
             return ids.iter().map(|id| Ok(found.get(id).cloned())).collect();
         }
-        // A temporary error is not the fault of one delivery; reading each one alone would only fail again.
+        // A temporary error is not caused by one delivery; reading each one separately would fail again.
         Err(error) if error.is_transient() => {
             return ids.iter().map(|_| Err(StoreError::Decode(error.to_string()))).collect();
         }
@@ -82,7 +82,7 @@ async fn read(store: Store, ids: Vec<i64>) -> Vec<Result<Option<OutgoingDelivery
     }
     let mut each = Vec::with_capacity(ids.len());
     for id in ids {
-        each.push(some(&[id]).await.map(|mut found| found.pop()));
+        each.push(load(&[id]).await.map(|mut found| found.pop()));
     }
     each
 }
@@ -93,7 +93,7 @@ impl Job for DeliverWebhook {
         let read = self.reads.submit(run.job.subject_id).await;
         let read = read.unwrap_or_else(|| Err(StoreError::Decode("deliveries could not be read".to_owned())));
         let Some(delivery) = read? else {
-            return Ok(Box::new(GoneDelivery));
+            return Ok(Box::new(DeletedDelivery));
         };
         if !matches!(delivery.status, DeliveryStatus::Pending | DeliveryStatus::Retrying) {
             return Ok(Box::new(Outcome::Cancelled("the delivery has ended".into())));
@@ -112,7 +112,7 @@ impl Job for DeliverWebhook {
         };
         let result = run.call_and_wait(self.sender.send(&request, started_at)).await;
         metrics::webhook_attempt(result.outcome, result.duration);
-        Ok(Box::new(DeliveryEnd {
+        Ok(Box::new(DeliveryRunResult {
             delivery_id: delivery.id,
             webhook_id: delivery.webhook_id,
             created_at: delivery.created_at,
@@ -134,10 +134,10 @@ impl Job for DeliverWebhook {
         true
     }
 
-    /// Events that arrived quickly, at endpoints whose health record is clean.
-    async fn settle_at_once(&self, store: &Store, ends: &[FinishedRun]) -> Result<bool> {
-        let quick = |end| attempt(end).and_then(|arrived| arrived.ended_quickly(&end.0));
-        let ended: Option<Vec<_>> = ends.iter().map(quick).collect();
+    /// Settles events that were delivered quickly to endpoints with a clean health record.
+    async fn settle_at_once(&self, store: &Store, runs: &[FinishedRun]) -> Result<bool> {
+        let quick = |run| attempt(run).and_then(|attempt| attempt.quick_attempt(&run.0));
+        let ended: Option<Vec<_>> = runs.iter().map(quick).collect();
         match (store.db(), ended) {
             (Db::Pg(_), Some(ended)) => {
                 let mut tx = store.begin_single().await?;
@@ -149,42 +149,42 @@ impl Job for DeliverWebhook {
         }
     }
 
-    async fn write_results(&self, tx: &mut Tx, ends: &[FinishedRun]) -> Result<Vec<Outcome>> {
-        let attempts: Vec<_> = ends.iter().filter_map(attempt).collect();
+    async fn write_results(&self, tx: &mut Tx, runs: &[FinishedRun]) -> Result<Vec<Outcome>> {
+        let attempts: Vec<_> = runs.iter().filter_map(attempt).collect();
         let mut written = write(tx, &attempts).await?.into_iter();
-        let mut outcomes = Vec::with_capacity(ends.len());
-        for end in ends {
-            match attempt(end) {
+        let mut outcomes = Vec::with_capacity(runs.len());
+        for run in runs {
+            match attempt(run) {
                 Some(_) => outcomes.extend(written.next()),
-                None => outcomes.push(end.1.write(tx, &end.0).await?),
+                None => outcomes.push(run.1.write(tx, &run.0).await?),
             }
         }
         Ok(outcomes)
     }
 }
 
-fn attempt((_, ending): &FinishedRun) -> Option<&DeliveryEnd> {
-    match ending.batched() {
-        Some(BatchedResult::Delivery(end)) => Some(end),
+fn attempt((_, result): &FinishedRun) -> Option<&DeliveryRunResult> {
+    match result.batched() {
+        Some(BatchedResult::Delivery(result)) => Some(result),
         _ => None,
     }
 }
 
-/// The delivery was deleted, or its endpoint.
-struct GoneDelivery;
+/// The result of a run whose delivery or endpoint was deleted.
+struct DeletedDelivery;
 
 #[async_trait]
-impl RunResult for GoneDelivery {
+impl RunResult for DeletedDelivery {
     async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
         deliveries::delete_orphan(tx, job.subject_id).await?;
         Ok(Outcome::Cancelled("the delivery no longer exists".into()))
     }
 }
 
-/// The endpoint must not receive the delivery.
+/// The result of a run whose delivery the endpoint must not receive.
 struct RejectedDelivery {
     why: &'static str,
-    /// The value when the run began.
+    /// The delivery's maximum number of attempts when the run began.
     max_attempts: i32,
 }
 
@@ -193,7 +193,7 @@ impl RunResult for RejectedDelivery {
     async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
         let current = deliveries::lock(tx, job.subject_id).await?;
         if current.is_some_and(|delivery| delivery.max_attempts > self.max_attempts) {
-            // A replay was requested meanwhile, so the reason may be gone: make the attempt that it asked for now.
+            // A replay was requested meanwhile, so the reason may no longer apply: make the attempt immediately.
             return Ok(Outcome::RetryAt(tx.now, self.why.to_owned()));
         }
         deliveries::fail(tx, job.subject_id, self.why).await?;

@@ -1,8 +1,8 @@
-//! Reads the record into a document. What several widgets show is read once.
+//! Reads the stored data of a report into a document. Data that several widgets show is read once.
 //!
 //! **To add a widget:** its line in `WidgetType` (`common/domain/src/report.rs`), its columns in
-//! `worker/reports/src/columns.rs`, its default title and its arm in [`Builder::widget`]. The writers draw it by its
-//! view.
+//! `worker/reports/src/columns.rs`, its default title and its arm in [`Builder::widget`]. The writers draw it according
+//! to its view.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,15 +16,15 @@ use crier_store::analytics::DayOfPosts;
 use crier_store::report_deliveries::DeliveryNames;
 use crier_store::{Conn, Result, report_figures};
 
-use super::period::ExportScope;
+use super::scope::ExportScope;
 use super::tables::{self, MAX_TEXT, count, text};
 use super::totals::{AccountFollowers, PeriodTotals, SummaryRow};
 use crate::report_mail::Headline;
 
-/// Maximum number of rows of all posts tables of a report together.
+/// The maximum number of rows of all posts tables of a report together.
 const MAX_ROWS: usize = 10_000;
 const TOP_POSTS: i64 = 10;
-/// How many accounts the chart of followers shows, those with the most.
+/// The maximum number of accounts in the chart of followers, which shows those with the most followers.
 const MAX_LINES: usize = 20;
 
 const NO_POSTS: &str = "No posts were published in this period.";
@@ -34,13 +34,13 @@ const NOT_COMPARED: &str = "The plan does not include the previous period, so th
 const NO_FOLLOWERS: &str = "No follower counts were recorded in this period.";
 const NO_ACCOUNTS: &str = "No accounts are connected, and nothing was published in this period.";
 
-/// A document, and the figures that its mails show.
+/// A document, and the metrics in its emails.
 pub struct BuiltReport {
     pub document: Document,
     pub headlines: Vec<Headline>,
 }
 
-/// Reads what a report shows.
+/// Reads the data of a report.
 pub async fn build(
     conn: &mut Conn,
     scope: &ExportScope,
@@ -50,8 +50,8 @@ pub async fn build(
     let totals = PeriodTotals::read(conn, scope).await?;
     let mut builder = Builder { conn, scope, totals: &totals, rows_left: MAX_ROWS };
     let mut widgets = Vec::with_capacity(report.widgets.len());
-    for wanted in &report.widgets {
-        widgets.push(builder.widget(wanted).await?);
+    for report_widget in &report.widgets {
+        widgets.push(builder.widget(report_widget).await?);
     }
     let document = Document {
         title: report.name.clone(),
@@ -65,7 +65,7 @@ pub async fn build(
     Ok(BuiltReport { document, headlines: totals.headlines() })
 }
 
-/// Returns how many rows the posts tables of a report have, at most.
+/// Returns the maximum number of rows of the posts tables of a report.
 pub async fn max_rows(conn: &mut Conn, scope: &ExportScope, report: &Report) -> Result<usize> {
     let tables = report.widgets.iter().filter(|widget| widget.widget_type == WidgetType::PostsTable).count();
     let limit = i64::try_from(MAX_ROWS).unwrap_or(i64::MAX);
@@ -80,13 +80,13 @@ struct Builder<'a> {
     conn: &'a mut Conn,
     scope: &'a ExportScope,
     totals: &'a PeriodTotals,
-    /// How many rows the posts tables may still have.
+    /// The number of rows that the posts tables may still have.
     rows_left: usize,
 }
 
 impl Builder<'_> {
-    async fn widget(&mut self, wanted: &ReportWidget) -> Result<Widget> {
-        let (title, view, table, remark) = match wanted.widget_type {
+    async fn widget(&mut self, report_widget: &ReportWidget) -> Result<Widget> {
+        let (title, view, table, remark) = match report_widget.widget_type {
             WidgetType::Summary => ("At a glance", View::Figures, self.summary(), self.summary_remark()),
             WidgetType::PostsOverTime => {
                 ("Posts", chart(ChartType::Columns, 1, "Posts"), self.posts_over_time(), self.no_posts())
@@ -117,18 +117,24 @@ impl Builder<'_> {
                 let remark = none_in(&table, NO_ACCOUNTS);
                 ("Accounts", View::Table, table, remark)
             }
-            WidgetType::Note => ("Note", View::Text, note(wanted.text.as_deref().unwrap_or_default()), None),
+            WidgetType::Note => ("Note", View::Text, note(report_widget.text.as_deref().unwrap_or_default()), None),
         };
-        let title = wanted.title.clone().unwrap_or_else(|| title.to_owned());
+        let title = report_widget.title.clone().unwrap_or_else(|| title.to_owned());
         let remark = if view == View::Text { None } else { self.with_retention(remark) };
-        Ok(Widget { widget_type: wanted.widget_type, title, view, table: without_empty_rows(table), remark })
+        Ok(Widget {
+            widget_type: report_widget.widget_type,
+            title,
+            view,
+            table: without_totals_if_empty(table),
+            remark,
+        })
     }
 
     fn no_posts(&self) -> Option<String> {
         (self.totals.posts == 0).then(|| NO_POSTS.to_owned())
     }
 
-    /// Adds how far back the plan shows, if that cuts the report.
+    /// Adds the number of days that the plan includes, if it limits the report.
     fn with_retention(&self, remark: Option<String>) -> Option<String> {
         let Some(days) = self.scope.cut_to_days() else { return remark };
         sentences([remark, Some(format!("The plan includes metrics for the last {days} days only."))])
@@ -156,10 +162,10 @@ impl Builder<'_> {
         }
     }
 
-    /// Returns the posts and figures of each day, also of those without posts.
+    /// Returns the posts and metrics of each day, including days without posts.
     fn by_day(&self) -> impl Iterator<Item = (NaiveDate, DayOfPosts)> {
         let found: HashMap<i64, DayOfPosts> = self.totals.days.iter().map(|day| (day.day, *day)).collect();
-        (0..).zip(&self.scope.days).map(move |(place, date)| (*date, found.get(&place).copied().unwrap_or_default()))
+        (0..).zip(&self.scope.days).map(move |(index, date)| (*date, found.get(&index).copied().unwrap_or_default()))
     }
 
     fn posts_over_time(&self) -> Table {
@@ -190,7 +196,7 @@ impl Builder<'_> {
         let mut shown: Vec<&AccountFollowers> =
             self.totals.accounts.iter().filter(|account| account.last.is_some()).collect();
         shown.sort_by_key(|account| (std::cmp::Reverse(account.last), account.id));
-        let left_out = shown.len().saturating_sub(MAX_LINES);
+        let omitted = shown.len().saturating_sub(MAX_LINES);
         shown.truncate(MAX_LINES);
         let all = columns::followers_over_time(shown.iter().map(|account| (account.id, account.label.clone())));
         let row = |date: &NaiveDate| {
@@ -201,15 +207,15 @@ impl Builder<'_> {
         let remark = if shown.is_empty() {
             Some(NO_FOLLOWERS.to_owned())
         } else {
-            (left_out > 0)
-                .then(|| format!("The {MAX_LINES} accounts with the most followers. {left_out} more are not shown."))
+            (omitted > 0)
+                .then(|| format!("The {MAX_LINES} accounts with the most followers. {omitted} more are not shown."))
         };
         (Table { columns: all, rows, totals: None }, remark)
     }
 
     async fn posts_table(&mut self) -> Result<(Table, Option<String>)> {
         let (brand, range) = (self.scope.brand_id, self.scope.range());
-        // One more than can be shown, to see whether there are more.
+        // One more than can be shown, to detect whether there are more.
         let limit = i64::try_from(self.rows_left + 1).unwrap_or(i64::MAX);
         let mut posts = report_figures::newest(self.conn, brand, range, limit, READ_TEXT).await?;
         let is_cut = posts.len() > self.rows_left;
@@ -242,8 +248,9 @@ impl Builder<'_> {
                 count(posts.and_then(|posts| posts.figures.engagements())),
             ]);
         }
-        let gone = published.iter().filter(|posts| !known.contains(&posts.account_id));
-        let (number, figures) = gone.fold((0, Figures::default()), |(n, all), p| (n + p.posts, all.plus(&p.figures)));
+        let disconnected = published.iter().filter(|posts| !known.contains(&posts.account_id));
+        let (number, figures) =
+            disconnected.fold((0, Figures::default()), |(n, all), p| (n + p.posts, all.plus(&p.figures)));
         if number > 0 {
             let name = Cell::Text("Accounts that are no longer connected".to_owned());
             let cells = [Some(number), figures.impressions, figures.engagements()].map(count);
@@ -253,7 +260,7 @@ impl Builder<'_> {
     }
 }
 
-/// How much of a text is read: one character more than is shown, so that a cut is seen.
+/// The number of characters of a text to read: one more than is shown, to detect longer texts.
 const READ_TEXT: i32 = MAX_TEXT as i32 + 1;
 
 fn chart(chart_type: ChartType, series: usize, unit: &str) -> View {
@@ -274,8 +281,8 @@ fn none_in(table: &Table, remark: &str) -> Option<String> {
     table.rows.is_empty().then(|| remark.to_owned())
 }
 
-/// A table without rows has no totals either.
-fn without_empty_rows(table: Table) -> Table {
+/// Removes the totals of a table without rows.
+fn without_totals_if_empty(table: Table) -> Table {
     let totals = table.totals.filter(|_| !table.rows.is_empty());
     Table { totals, ..table }
 }

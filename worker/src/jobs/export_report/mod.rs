@@ -1,16 +1,16 @@
-//! `export_report`: makes the file of a report delivery, once, and puts its mails into the outbox.
+//! `export_report`: creates the file of a report delivery, once, and adds its emails to the outbox.
 //!
-//! 1. *Begin*, a short transaction: checks that the delivery is still open and the lease is ours. Sets it to
-//!    `processing`.
-//! 2. *Read*, without a transaction: the record becomes a document of plain values (`builder.rs`).
-//! 3. *Render and store*, without a transaction: the file is written in memory, on a thread for such work and within a
-//!    budget of memory, then reserved in the workspace's quota and put into the storage.
-//! 4. *End*, in the transaction that settles the job: keeps the file, completes the delivery, writes its mails and its
-//!    event.
+//! 1. *Begin*, a short transaction: checks that the delivery is still open and that this worker holds the lease. Sets
+//!    the delivery to `processing`.
+//! 2. *Read*, without a transaction: reads the stored data into a document of plain values (`builder.rs`).
+//! 3. *Render and store*, without a transaction: writes the file in memory, on a thread for blocking work and within a
+//!    memory budget, then reserves it in the workspace's quota and adds it to the storage.
+//! 4. *Settle*, in the transaction that settles the job: marks the file as stored, completes the delivery, and writes
+//!    its emails and its event.
 //!
-//! A run has no external effect, so it can be aborted anywhere and repeated; it does not count as a call. A dead run
-//! leaves at most a reserved file, which the sweep deletes. The mails are rows with their Message-ID before any of them
-//! is sent.
+//! A run has no external effect, so it can be aborted at any point and repeated; it does not count as a call. If its
+//! process dies, it leaves at most a reserved file, which the sweep deletes. All emails are stored with their
+//! Message-ID before any of them is sent.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -32,31 +32,31 @@ use crier_store::{Result, Store, StoreError, brands, report_deliveries, reports 
 use crier_telemetry::metrics;
 
 use self::builder::{BuiltReport, build};
-use self::ending::{ExportEnd, Exported};
 use self::output::LimitedOutput;
-use self::period::ExportScope;
+use self::run_result::{ExportRunResult, ExportedFile};
+use self::scope::ExportScope;
 use super::{Deps, Job, RunResult};
 use crate::engine::Run;
 use crate::report_mail::MailContent;
 
 mod builder;
-mod ending;
 mod output;
-mod period;
+mod run_result;
+mod scope;
 mod tables;
 mod totals;
 
-/// The memory that all files take together while they are written, in bytes. Not that of the pictures: many reports of
-/// one tenant would delay the uploads of all others.
+/// The memory budget, in bytes, for all files while they are written. Separate from the budget for images, so that many
+/// reports of one tenant do not delay the uploads of the others.
 const MEMORY: u64 = 256 << 20;
-/// What a file takes in any case, and for each row of its tables, in bytes, with the rows themselves
+/// The memory of a file without rows, and per row of its tables, in bytes. Includes the document
 /// (`crier bench reports`).
 const BASE_MEMORY: u64 = 16 << 20;
 const ROW_MEMORY: u64 = 6 << 10;
-/// The same of a PDF, which keeps all its pages until it is written.
+/// The same values for a PDF, whose pages stay in memory until it is written.
 const PDF_BASE_MEMORY: u64 = 40 << 20;
 const PDF_ROW_MEMORY: u64 = 66 << 10;
-/// How many rows of posts a PDF shows.
+/// The maximum number of rows of posts in a PDF.
 const MAX_PDF_ROWS: u64 = 3_000;
 
 pub struct ExportReport {
@@ -74,7 +74,7 @@ enum BeginResult {
     Stop(Box<dyn RunResult>),
 }
 
-/// Everything that the run needs.
+/// Everything that a run needs.
 struct PreparedExport {
     delivery: ReportDelivery,
     report: Report,
@@ -82,7 +82,7 @@ struct PreparedExport {
     plan: Plan,
 }
 
-/// Why there is no file.
+/// Why the file was not created.
 pub struct ExportError {
     error: ReportError,
     is_retryable: bool,
@@ -102,7 +102,7 @@ impl ExportReport {
 
     async fn begin(&self, run: &Run) -> Result<BeginResult> {
         let stop = |why: &str| Ok(BeginResult::Stop(Box::new(Outcome::Cancelled(why.to_owned()))));
-        // A power cut may undo this, as it may undo the claim; the next run writes it again.
+        // A power failure may undo this commit, like that of the claim; the next run writes it again.
         let mut tx = self.store.begin_async_commit().await?;
         let Some(delivery) = report_deliveries::lock(&mut tx, run.job.subject_id).await? else {
             return stop("the delivery no longer exists");
@@ -128,38 +128,39 @@ impl ExportReport {
         Ok(BeginResult::Ready(Box::new(PreparedExport { delivery, report, owner, plan })))
     }
 
-    /// Reads the document, once there is memory for it and for its file: those that wait have read nothing. No connection
-    /// to the database is held meanwhile.
-    async fn read(&self, begin: &PreparedExport) -> Result<Option<(BuiltReport, MemoryPermit)>> {
+    /// Waits for memory for the document and its file, then reads the document. Holds no database connection while it
+    /// waits.
+    async fn read(&self, prepared: &PreparedExport) -> Result<Option<(BuiltReport, MemoryPermit)>> {
         let mut conn = self.store.read().await?;
-        let Some(brand) = brands::find(&mut conn, begin.delivery.brand_id).await? else { return Ok(None) };
-        let Some(names) = report_deliveries::names_of(&mut conn, &begin.delivery).await? else { return Ok(None) };
-        let scope = ExportScope::new(&begin.delivery, &brand, begin.plan.analytics_days, self.store.now());
-        let rows = builder::max_rows(&mut conn, &scope, &begin.report).await?;
+        let Some(brand) = brands::find(&mut conn, prepared.delivery.brand_id).await? else { return Ok(None) };
+        let Some(names) = report_deliveries::names_of(&mut conn, &prepared.delivery).await? else { return Ok(None) };
+        let scope = ExportScope::new(&prepared.delivery, &brand, prepared.plan.analytics_days, self.store.now());
+        let rows = builder::max_rows(&mut conn, &scope, &prepared.report).await?;
         drop(conn);
-        let share = self.budget.share(memory(begin.delivery.format, rows)).await;
-        let built = build(&mut self.store.read().await?, &scope, &begin.report, &names).await?;
-        Ok(Some((built, share)))
+        let permit = self.budget.share(memory(prepared.delivery.format, rows)).await;
+        let built = build(&mut self.store.read().await?, &scope, &prepared.report, &names).await?;
+        Ok(Some((built, permit)))
     }
 
-    /// Writes the document in memory. The share of the budget is released with the document; the file is far smaller.
+    /// Writes the document in memory. The memory permit is released with the document, because the file is much
+    /// smaller.
     async fn render(
         &self,
         document: Document,
-        share: MemoryPermit,
-        begin: &PreparedExport,
+        permit: MemoryPermit,
+        prepared: &PreparedExport,
     ) -> std::result::Result<Bytes, ExportError> {
-        let format = begin.delivery.format;
+        let format = prepared.delivery.format;
         let work = move || {
             let (mut out, began) = (LimitedOutput::default(), Instant::now());
             let written = crier_reports::write(&document, format, &mut out);
             metrics::report_written(format, written.is_ok(), began.elapsed());
             drop(document);
-            drop(share);
+            drop(permit);
             written.map(|()| Bytes::from(out.into_bytes()))
         };
         let failed = |why: String| {
-            tracing::error!(delivery = begin.delivery.id, %format, error = why, "failed to create a report file");
+            tracing::error!(delivery = prepared.delivery.id, %format, error = why, "failed to create a report file");
             let error = ReportError::new(ReportErrorCode::InternalError, "Crier could not create this file.");
             ExportError { error, is_retryable: false }
         };
@@ -177,17 +178,17 @@ impl ExportReport {
         }
     }
 
-    async fn keep(&self, bytes: Bytes, begin: &PreparedExport) -> std::result::Result<i64, ExportError> {
-        let format = begin.delivery.format;
+    async fn store_file(&self, bytes: Bytes, prepared: &PreparedExport) -> std::result::Result<i64, ExportError> {
+        let format = prepared.delivery.format;
         let file = PlainFile { extension: format.as_str(), media_type: format.media_type(), bytes };
-        self.library.store_file(&self.store, &begin.owner, &file).await.map_err(|error| match error {
+        self.library.store_file(&self.store, &prepared.owner, &file).await.map_err(|error| match error {
             IngestError::Full => {
                 let message = "The workspace's storage is full. Delete files, or choose a larger plan.";
                 let error = ReportError::new(ReportErrorCode::StorageLimitExceeded, message);
                 ExportError { error, is_retryable: false }
             }
             error => {
-                tracing::warn!(delivery = begin.delivery.id, %error, "failed to store a report file");
+                tracing::warn!(delivery = prepared.delivery.id, %error, "failed to store a report file");
                 let error = ReportError::new(ReportErrorCode::InternalError, "The storage rejected the file.");
                 ExportError { error, is_retryable: true }
             }
@@ -197,27 +198,27 @@ impl ExportReport {
     async fn export(
         &self,
         built: BuiltReport,
-        share: MemoryPermit,
-        begin: &PreparedExport,
-    ) -> std::result::Result<Exported, ExportError> {
+        permit: MemoryPermit,
+        prepared: &PreparedExport,
+    ) -> std::result::Result<ExportedFile, ExportError> {
         let BuiltReport { document, headlines } = built;
         let (brand, workspace) = (document.brand.clone(), document.workspace.clone());
-        let bytes = self.render(document, share, begin).await?;
+        let bytes = self.render(document, permit, prepared).await?;
         let size_bytes = bytes.len() as u64;
-        let file_id = self.keep(bytes, begin).await?;
+        let file_id = self.store_file(bytes, prepared).await?;
         let mail = MailContent {
-            report: begin.report.name.clone(),
+            report: prepared.report.name.clone(),
             brand,
             workspace,
             headlines,
             is_attached: size_bytes <= self.max_attachment_bytes,
         };
-        Ok(Exported {
+        Ok(ExportedFile {
             file_id,
             size_bytes: i64::try_from(size_bytes).unwrap_or(i64::MAX),
-            lifetime: begin.plan.analytics_days.and_then(|days| TimeDelta::try_days(i64::try_from(days).ok()?)),
-            workspace_id: begin.owner.workspace_id,
-            mails_per_day: begin.plan.report_mails_per_day,
+            lifetime: prepared.plan.analytics_days.and_then(|days| TimeDelta::try_days(i64::try_from(days).ok()?)),
+            workspace_id: prepared.owner.workspace_id,
+            mails_per_day: prepared.plan.report_mails_per_day,
             mail,
             mailer: self.mailer.clone(),
             public_url: self.library.public_url().to_owned(),
@@ -225,7 +226,7 @@ impl ExportReport {
     }
 }
 
-/// Returns what a document with so many rows takes until its file is written, in bytes.
+/// Returns the memory that a document with this number of rows takes until its file is written, in bytes.
 fn memory(format: ReportFormat, rows: usize) -> u64 {
     let rows = rows as u64;
     match format {
@@ -239,24 +240,24 @@ fn memory(format: ReportFormat, rows: usize) -> u64 {
 #[async_trait]
 impl Job for ExportReport {
     async fn run(&self, run: &Run) -> Result<Box<dyn RunResult>> {
-        let begin = match self.begin(run).await? {
-            BeginResult::Ready(begin) => begin,
-            BeginResult::Stop(ending) => return Ok(ending),
+        let prepared = match self.begin(run).await? {
+            BeginResult::Ready(prepared) => prepared,
+            BeginResult::Stop(result) => return Ok(result),
         };
-        let Some((built, share)) = self.read(&begin).await? else {
+        let Some((built, permit)) = self.read(&prepared).await? else {
             return Ok(Box::new(Outcome::Cancelled("the brand no longer exists".to_owned())));
         };
-        let outcome = self.export(built, share, &begin).await;
-        Ok(Box::new(ExportEnd::new(begin.delivery.id, outcome)))
+        let outcome = self.export(built, permit, &prepared).await;
+        Ok(Box::new(ExportRunResult::new(prepared.delivery.id, outcome)))
     }
 
-    /// Each end counts mails in a row of its workspace: two workspaces in one transaction could wait for each other.
+    /// Each result counts emails in a row of its workspace, so transactions with several workspaces could deadlock.
     fn max_results_per_transaction(&self) -> usize {
         1
     }
 
     fn backoff(&self, attempt: i32) -> TimeDelta {
-        ending::pause(attempt, crier_base::random::unit())
+        run_result::pause(attempt, crier_base::random::unit())
     }
 }
 

@@ -1,8 +1,8 @@
-//! The file while it is written: bytes in memory, up to a limit.
+//! The file in memory while it is written, up to a maximum size.
 
 use std::io::{Error, ErrorKind, Result, Write};
 
-/// Larger than any report within the bounds of a document.
+/// The maximum size. Larger than any report within the limits of a document.
 const MAX_BYTES: usize = 64 << 20;
 
 #[derive(Debug, Default)]

@@ -1,4 +1,4 @@
-//! Tables of reports: cells from what the record has.
+//! Creates tables and cells from stored values.
 
 use crier_domain::analytics::Figures;
 use crier_domain::catalogue;
@@ -6,28 +6,28 @@ use crier_reports::columns::{self, columns};
 use crier_reports::{Cell, Table};
 use crier_store::report_figures::PublishedPost;
 
-use super::period::ExportScope;
+use super::scope::ExportScope;
 
-/// Maximum length of a cell's text, in characters.
+/// The maximum length of a cell's text, in characters.
 pub const MAX_TEXT: usize = 500;
 
-/// Returns a number, or an empty cell where it is not known.
+/// Returns a cell with a number; empty if it is unknown.
 pub fn count(number: Option<i64>) -> Cell {
     number.map_or(Cell::Empty, Cell::Count)
 }
 
-/// Returns a text of at most [`MAX_TEXT`] characters, with an ellipsis where it was cut.
+/// Returns a cell with at most [`MAX_TEXT`] characters of a text, with an ellipsis if it is cut.
 pub fn text(text: &str) -> Cell {
     match text.char_indices().nth(MAX_TEXT) {
         None => Cell::Text(text.to_owned()),
         Some(_) => {
-            let kept: String = text.chars().take(MAX_TEXT - 1).collect();
-            Cell::Text(format!("{}…", kept.trim_end()))
+            let cut: String = text.chars().take(MAX_TEXT - 1).collect();
+            Cell::Text(format!("{}…", cut.trim_end()))
         }
     }
 }
 
-/// Returns a table of posts, one row for each account that a post was published on.
+/// Returns a table of posts, with a row per account on which a post was published.
 pub fn posts(scope: &ExportScope, posts: Vec<PublishedPost>) -> Table {
     let rows = posts.into_iter().map(|post| post_row(scope, post)).collect();
     Table { columns: columns(columns::POSTS), rows, totals: None }
@@ -41,13 +41,13 @@ fn post_row(scope: &ExportScope, post: PublishedPost) -> Vec<Cell> {
         post.account.as_deref().map_or(Cell::Empty, text),
         Cell::Text(catalogue::descriptor(post.platform).name.to_owned()),
         text(&post.text),
-        post.url.filter(|url| is_web_address(url)).map_or(Cell::Empty, Cell::Link),
+        post.url.filter(|url| is_web_url(url)).map_or(Cell::Empty, Cell::Link),
     ];
     row.extend([impressions, likes, comments, shares, clicks, engagements].map(count));
     row
 }
 
-fn is_web_address(url: &str) -> bool {
+fn is_web_url(url: &str) -> bool {
     url.starts_with("https://") || url.starts_with("http://")
 }
 
@@ -65,11 +65,11 @@ mod tests {
     }
 
     #[test]
-    fn only_web_addresses_are_links() {
+    fn only_web_urls_are_links() {
         for (url, is_link) in
             [("https://x.example/1", true), ("http://x", true), ("javascript:alert(1)", false), ("", false)]
         {
-            assert_eq!(is_web_address(url), is_link, "{url}");
+            assert_eq!(is_web_url(url), is_link, "{url}");
         }
     }
 }

@@ -1,4 +1,5 @@
-//! What several widgets of a report show: the figures of the period and of the one before, and each account's followers.
+//! Data that several widgets of a report show: the metrics of the period and of the previous one, and the followers of
+//! each account.
 
 use std::collections::HashMap;
 
@@ -8,14 +9,14 @@ use crier_domain::{catalogue, report_naming as naming};
 use crier_store::analytics::{self, DayOfPosts};
 use crier_store::{Conn, PageRequest, Result, accounts};
 
-use super::period::ExportScope;
+use super::scope::ExportScope;
 use crate::report_mail::Headline;
 
-/// How many accounts are shown, the newest.
+/// The maximum number of accounts, which are the newest.
 const MAX_ACCOUNTS: i64 = 500;
 const HEADLINES: usize = 3;
 
-/// An account and its numbers of followers.
+/// An account and its follower counts.
 pub struct AccountFollowers {
     pub id: i64,
     /// `Sunrise Bakery (Bluesky)`
@@ -29,18 +30,18 @@ pub struct AccountFollowers {
 }
 
 impl AccountFollowers {
-    /// Returns how many followers came; `None` if there are not two numbers to compare.
+    /// Returns the change in followers; `None` if there are not two counts to compare.
     pub fn growth(&self) -> Option<i64> {
         Some(self.last?.saturating_sub(self.before.or(self.first)?))
     }
 }
 
-/// What several widgets show.
+/// The data that several widgets show.
 pub struct PeriodTotals {
     pub days: Vec<DayOfPosts>,
     pub posts: i64,
     pub figures: Figures,
-    /// Of the period before; `None`: the plan does not show it.
+    /// The posts and metrics of the previous period; `None` if the plan does not include it.
     pub before: Option<(i64, Figures)>,
     pub accounts: Vec<AccountFollowers>,
 }
@@ -80,8 +81,8 @@ impl PeriodTotals {
         ]
     }
 
-    /// Returns the followers of all accounts. The change is that of the accounts of which both numbers are known: an
-    /// account that was connected in the period brings its followers along.
+    /// Returns the followers of all accounts. The change covers only accounts with both counts, because the followers
+    /// of an account that was connected in the period are not growth.
     pub fn followers(&self) -> SummaryRow {
         let sum = |numbers: &mut dyn Iterator<Item = i64>| numbers.reduce(i64::saturating_add);
         let both = || self.accounts.iter().filter_map(|account| account.last.zip(account.before));
@@ -95,18 +96,18 @@ impl PeriodTotals {
         }
     }
 
-    /// Returns whether some accounts are compared with the period before, and others are not.
+    /// Returns whether some accounts can be compared with the previous period and others cannot.
     pub fn has_new_accounts(&self) -> bool {
         let known = || self.accounts.iter().filter(|account| account.last.is_some());
         known().any(|account| account.before.is_none()) && known().any(|account| account.before.is_some())
     }
 
-    /// Returns the first figures that are known, of those that matter most.
+    /// Returns the first known metrics, in the order of their importance.
     pub fn headlines(&self) -> Vec<Headline> {
         let rows = self.rows();
         let of = |name: &&str| rows.iter().find(|row| row.label == *name);
-        let wanted = ["Posts", "Engagements", "Followers", "Impressions", "Reach", "Clicks"];
-        let known = wanted.iter().filter_map(of).filter(|row| row.value.is_some());
+        let by_importance = ["Posts", "Engagements", "Followers", "Impressions", "Reach", "Clicks"];
+        let known = by_importance.iter().filter_map(of).filter(|row| row.value.is_some());
         let headline = |row: &SummaryRow| Headline {
             label: row.label.to_owned(),
             value: row.value.map_or_else(|| "–".to_owned(), naming::count),
@@ -116,17 +117,17 @@ impl PeriodTotals {
     }
 }
 
-/// A figure of the summary.
+/// A metric of the summary.
 pub struct SummaryRow {
     pub label: &'static str,
     pub value: Option<i64>,
-    /// Of the period before.
+    /// The value in the previous period.
     pub before: Option<i64>,
     /// In tenths of a percent.
     pub change: Option<i64>,
 }
 
-/// Returns a change in words: `+12 % from the previous period`.
+/// Returns a change as text: `+12 % from the previous period`.
 fn change(tenths: i64) -> String {
     match tenths {
         0 => "same as in the previous period".to_owned(),
@@ -134,7 +135,7 @@ fn change(tenths: i64) -> String {
     }
 }
 
-/// Reads the brand's accounts with their followers in the period and before it. The last number of a day is the day's.
+/// Reads the brand's accounts with their followers in the period and before it. The last count of a day is used.
 async fn read_accounts(conn: &mut Conn, scope: &ExportScope) -> Result<Vec<AccountFollowers>> {
     let page = PageRequest { page: 1, per_page: MAX_ACCOUNTS };
     let listed = accounts::list(conn, scope.brand_id, page).await?.rows;
@@ -157,10 +158,10 @@ async fn read_accounts(conn: &mut Conn, scope: &ExportScope) -> Result<Vec<Accou
             }
         })
         .collect();
-    let places: HashMap<i64, usize> = found.iter().enumerate().map(|(place, account)| (account.id, place)).collect();
+    let indexes: HashMap<i64, usize> = found.iter().enumerate().map(|(index, account)| (account.id, index)).collect();
     for snapshot in analytics::of_accounts(conn, &ids, (from, end)).await? {
         let AccountFigures { followers: Some(followers), .. } = snapshot.figures else { continue };
-        let Some(account) = places.get(&snapshot.account_id).and_then(|place| found.get_mut(*place)) else { continue };
+        let Some(account) = indexes.get(&snapshot.account_id).and_then(|index| found.get_mut(*index)) else { continue };
         if snapshot.at < start {
             account.before = Some(followers);
         } else {
@@ -205,7 +206,7 @@ mod tests {
         assert_eq!(of(vec![old()]), (Some(110), Some(100), Some(100), false));
         assert_eq!(of(vec![old(), new()]), (Some(5_110), Some(100), Some(100), true));
         assert_eq!(of(vec![new()]), (Some(5_000), None, None, false));
-        // Nor is one that is not read any more a loss.
+        // An account whose followers are no longer read is not a loss.
         assert_eq!(of(vec![old(), account(Some(900), None)]), (Some(110), Some(100), Some(100), false));
         assert_eq!(of(vec![]), (None, None, None, false));
     }

@@ -1,11 +1,11 @@
-//! Fetches a feed: from its URL to its parsed content, or an error.
+//! Fetches and parses a feed.
 //!
-//! One deadline covers everything. Redirects are followed; the guard checks each URL before the request (and its host
-//! at the DNS lookup of that very connection). The next fetch starts at the feed's own URL again, after permanent
-//! redirects too, so that a URL that was redirected for a while works again. Conditional headers (`If-None-Match`,
-//! `If-Modified-Since`) are sent only to the URL that returned their values. A page in place of a feed is searched for
-//! a feed link, unless its feed was found already: a site that shows a page for a while (to sign in, or for
-//! maintenance) must not lead to another feed.
+//! One deadline covers all requests and the parsing. Redirects are followed; the guard checks each URL before the
+//! request (and its host at the DNS lookup of that connection). The next fetch starts at the feed's own URL again, even
+//! after permanent redirects, so that a URL that was redirected temporarily works again. Conditional headers
+//! (`If-None-Match`, `If-Modified-Since`) are sent only to the URL that returned their values. If the URL returns a web
+//! page, the page is searched for a feed link, unless the feed was found before: a site that temporarily shows a page
+//! (to sign in, or for maintenance) must not lead to another feed.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,10 +20,11 @@ use url::Url;
 
 use crate::feeds::{self, Deadline, FeedError, MAX_DOCUMENT_BYTES, Parsed, discover};
 
-/// From the first DNS lookup to the last byte, including redirects and a search for the feed.
+/// The deadline from the first DNS lookup to the last byte, including redirects and a search for the feed.
 pub const DEADLINE: Duration = Duration::from_secs(30);
-const REDIRECTS: usize = 5;
-/// How many documents a worker parses concurrently: each takes a CPU core, and several times its size in memory.
+const MAX_REDIRECTS: usize = 5;
+/// The maximum number of documents that a worker parses concurrently. Each takes a CPU core, and several times its size
+/// in memory.
 const MAX_CONCURRENT_PARSES: usize = 2;
 /// The maximum length of a stored `ETag` or `Last-Modified`.
 const MAX_VALIDATOR_LENGTH: usize = 512;
@@ -38,13 +39,13 @@ pub struct Fetcher {
     client: HttpClient,
     guard: Guard,
     deadline: Duration,
-    reading: Arc<Semaphore>,
+    parse_permits: Arc<Semaphore>,
 }
 
 /// A successful fetch.
 #[derive(Debug)]
 pub enum FetchResult {
-    /// Not modified since the last fetch; with the conditions that the response replaces.
+    /// The feed was not modified since the last fetch. Contains the new conditions from the response.
     Unchanged(Conditions),
     Feed(Box<Document>),
 }
@@ -81,7 +82,7 @@ pub struct Document {
 pub struct FetchError {
     /// A sentence or two for the feed's owner.
     pub why: String,
-    /// Whether there is no feed at this URL.
+    /// Whether there is no feed at the URL.
     pub nothing_there: bool,
     /// The `Retry-After` of a 429 or 503.
     pub retry_after: Option<DateTime<Utc>>,
@@ -112,14 +113,14 @@ enum GetResult {
 }
 
 impl Fetcher {
-    /// With the guard, the documented deadline and size limit.
+    /// Creates a fetcher with the documented deadline and size limit.
     pub fn new(guard: Guard) -> Self {
         Self::with_deadline(guard, DEADLINE)
     }
 
     pub fn with_deadline(guard: Guard, deadline: Duration) -> Self {
         let client = HttpClient::guarded(guard.clone(), deadline, MAX_DOCUMENT_BYTES);
-        Self { client, guard, deadline, reading: Arc::new(Semaphore::new(MAX_CONCURRENT_PARSES)) }
+        Self { client, guard, deadline, parse_permits: Arc::new(Semaphore::new(MAX_CONCURRENT_PARSES)) }
     }
 
     /// Fetches and parses a feed.
@@ -135,7 +136,7 @@ impl Fetcher {
             Err(error @ FeedError::TooSlow) => return Err(FetchError::new(no_feed(&error))),
             Err(error) => error,
         };
-        // The feed that the page linked to no longer exists: the next fetch requests the page again.
+        // If the URL that a page linked to returns no feed, the next fetch requests the page again.
         let candidates = if feed.found_url.is_some() { Vec::new() } else { candidates(feed, &page, &not_a_feed) };
         let mut failure = FetchError { nothing_there: true, ..FetchError::new(no_feed(&not_a_feed)) };
         for address in candidates {
@@ -173,18 +174,19 @@ impl Fetcher {
     /// Requests a URL and follows its redirects.
     async fn get(&self, address: &str, feed: &Feed, end: Instant, now: DateTime<Utc>) -> Result<GetResult, FetchError> {
         let mut address = address.to_owned();
-        for _ in 0..=REDIRECTS {
+        for _ in 0..=MAX_REDIRECTS {
             let url = self.guard.check_url(&address, SchemePolicy::HttpOrHttps);
             let url = url.map_err(|refusal| FetchError::new(format!("The URL {} {refusal}.", redact_url(&address))))?;
             let conditional = feed.validator_url.as_deref() == Some(url.as_str());
-            let answer = self.ask(&url, feed, conditional, end).await;
-            let answer = answer.map_err(|error| FetchError::new(format!("The feed could not be fetched: {error}.")))?;
-            match answer.status {
+            let response = self.request(&url, feed, conditional, end).await;
+            let response =
+                response.map_err(|error| FetchError::new(format!("The feed could not be fetched: {error}.")))?;
+            match response.status {
                 StatusCode::NOT_MODIFIED if conditional => {
-                    return Ok(GetResult::NotModified(Conditions::of(&answer.headers)));
+                    return Ok(GetResult::NotModified(Conditions::of(&response.headers)));
                 }
                 status if is_redirect(status) => {
-                    let location = answer.headers.get(header::LOCATION).and_then(|value| value.to_str().ok());
+                    let location = response.headers.get(header::LOCATION).and_then(|value| value.to_str().ok());
                     let next = location.and_then(|location| url.join(location).ok());
                     let Some(next) = next else {
                         return Err(FetchError::new(format!(
@@ -195,19 +197,25 @@ impl Fetcher {
                     address = next.into();
                 }
                 status if status.is_success() => {
-                    if answer.truncated {
+                    if response.truncated {
                         return Err(FetchError::new("The feed is larger than 5 MiB."));
                     }
-                    return Ok(GetResult::Page(Box::new(Page { url, headers: answer.headers, body: answer.body })));
+                    return Ok(GetResult::Page(Box::new(Page { url, headers: response.headers, body: response.body })));
                 }
-                _ => return Err(refused(&answer, now)),
+                _ => return Err(status_error(&response, now)),
             }
         }
-        Err(FetchError::new(format!("The URL has more than {REDIRECTS} redirects.")))
+        Err(FetchError::new(format!("The URL has more than {MAX_REDIRECTS} redirects.")))
     }
 
     /// Sends one request, within the remaining time.
-    async fn ask(&self, url: &Url, feed: &Feed, conditional: bool, end: Instant) -> Result<HttpResponse, HttpError> {
+    async fn request(
+        &self,
+        url: &Url,
+        feed: &Feed,
+        conditional: bool,
+        end: Instant,
+    ) -> Result<HttpResponse, HttpError> {
         let client = self.client.with_limits(end.saturating_duration_since(Instant::now()), MAX_DOCUMENT_BYTES);
         let mut request = client
             .request(Method::GET, url.as_str())
@@ -227,7 +235,7 @@ impl Fetcher {
     /// Parses a document on a blocking thread. It waits for a permit until the deadline, and the thread holds the
     /// permit until it is done, even if this future is dropped.
     async fn read(&self, page: Box<Page>, end: Instant) -> (Box<Page>, Result<Parsed, FeedError>) {
-        let permit = tokio::time::timeout_at(end.into(), self.reading.clone().acquire_owned()).await;
+        let permit = tokio::time::timeout_at(end.into(), self.parse_permits.clone().acquire_owned()).await;
         let Ok(Ok(permit)) = permit else { return (page, Err(FeedError::TooSlow)) };
         let (body, base) = (page.body.clone(), page.url.clone());
         let kind = page.header(header::CONTENT_TYPE).map(str::to_owned);
@@ -256,11 +264,11 @@ fn is_redirect(status: StatusCode) -> bool {
     matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
 }
 
-fn refused(answer: &HttpResponse, now: DateTime<Utc>) -> FetchError {
+fn status_error(response: &HttpResponse, now: DateTime<Utc>) -> FetchError {
     FetchError {
-        why: format!("The server returned {}.", answer.status.as_u16()),
-        nothing_there: matches!(answer.status, StatusCode::NOT_FOUND | StatusCode::GONE),
-        retry_after: answer.retry_after(now),
+        why: format!("The server returned {}.", response.status.as_u16()),
+        nothing_there: matches!(response.status, StatusCode::NOT_FOUND | StatusCode::GONE),
+        retry_after: response.retry_after(now),
     }
 }
 
@@ -274,7 +282,7 @@ fn no_feed(error: &FeedError) -> String {
 /// Returns the URLs where the feed of a page may be.
 fn candidates(feed: &Feed, page: &Page, error: &FeedError) -> Vec<String> {
     let mut all = match error {
-        FeedError::Page(named) => named.clone(),
+        FeedError::Page(linked) => linked.clone(),
         _ => Vec::new(),
     };
     if feed.kind == FeedType::Wordpress && all.is_empty() {
@@ -306,7 +314,7 @@ mod tests {
         assert_eq!(fetcher.read(page(), later).await.1.unwrap().articles.len(), 1);
         assert_eq!(fetcher.read(page(), now).await.1.unwrap_err(), FeedError::TooSlow);
         // All permits are taken.
-        let permits = fetcher.reading.clone().acquire_many_owned(MAX_CONCURRENT_PARSES as u32).await.unwrap();
+        let permits = fetcher.parse_permits.clone().acquire_many_owned(MAX_CONCURRENT_PARSES as u32).await.unwrap();
         assert_eq!(fetcher.read(page(), now).await.1.unwrap_err(), FeedError::TooSlow);
         drop(permits);
         assert_eq!(fetcher.read(page(), later).await.1.unwrap().articles.len(), 1);

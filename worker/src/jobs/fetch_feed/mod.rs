@@ -42,7 +42,7 @@ impl Job for FetchFeed {
         let Some(feed) = found else { return Ok(Box::new(cancelled_feed_deleted())) };
         let result = run.wait_without_slot(self.fetcher.fetch(&feed, self.store.now())).await;
         let (jitter, recorded_outcome) = (crier_base::random::unit(), AtomicUsize::new(usize::MAX));
-        Ok(Box::new(FetchEnd { feed_id: feed.id, version: feed.version, result, jitter, recorded_outcome }))
+        Ok(Box::new(FetchRunResult { feed_id: feed.id, version: feed.version, result, jitter, recorded_outcome }))
     }
 }
 
@@ -51,7 +51,7 @@ fn cancelled_feed_deleted() -> Outcome {
 }
 
 /// The result of a fetch.
-struct FetchEnd {
+struct FetchRunResult {
     feed_id: i64,
     version: i64,
     result: std::result::Result<FetchResult, FetchError>,
@@ -61,11 +61,11 @@ struct FetchEnd {
 }
 
 #[async_trait]
-impl RunResult for FetchEnd {
+impl RunResult for FetchRunResult {
     async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
         let Some(feed) = feeds::lock(tx, self.feed_id).await? else { return Ok(cancelled_feed_deleted()) };
         if feed.version != self.version {
-            // Its URL was changed meanwhile: fetch the new one at once.
+            // Its URL was changed meanwhile: fetch the new URL immediately.
             jobs::refund_attempt(tx, job).await?;
             return Ok(Outcome::RetryAt(tx.now, "its URL was changed during the run".to_owned()));
         }
@@ -80,8 +80,8 @@ impl RunResult for FetchEnd {
                 FetchOutcome::Failed
             }
         };
-        let place = FetchOutcome::ALL.iter().position(|one| *one == outcome);
-        self.recorded_outcome.store(place.unwrap_or(usize::MAX), Ordering::Relaxed);
+        let index = FetchOutcome::ALL.iter().position(|one| *one == outcome);
+        self.recorded_outcome.store(index.unwrap_or(usize::MAX), Ordering::Relaxed);
         Ok(Outcome::Done)
     }
 
@@ -113,7 +113,7 @@ impl RunResult for FetchEnd {
     }
 }
 
-impl FetchEnd {
+impl FetchRunResult {
     async fn record_success(&self, tx: &mut Tx, feed: &Feed, found: &FetchResult) -> Result<FetchOutcome> {
         let next_fetch_at = next_fetch(0, None, tx.now, self.jitter);
         let document = match found {
@@ -142,11 +142,11 @@ impl FetchEnd {
     }
 }
 
-/// Returns the type of a feed from the format found; WordPress serves RSS and Atom.
-fn kind_of(was: FeedType, found: Format) -> FeedType {
-    match found {
+/// Returns the type of a feed from the format of its document. WordPress serves RSS and Atom.
+fn kind_of(current: FeedType, format: Format) -> FeedType {
+    match format {
         Format::Json => FeedType::Json,
-        _ if was == FeedType::Wordpress => FeedType::Wordpress,
+        _ if current == FeedType::Wordpress => FeedType::Wordpress,
         Format::Rss => FeedType::Rss,
         Format::Atom => FeedType::Atom,
     }

@@ -1,5 +1,5 @@
-//! Downloads and checks a picture, and maps failures to errors. A failure of the other side that may be temporary is
-//! retried; a permanent one, or a problem of the file itself, is not.
+//! Downloads and checks an image, and maps failures to errors. Failures of the server that may be temporary are
+//! retried; permanent failures and problems of the file are not.
 
 use crier_domain::media::{MediaError, MediaErrorCode as Code};
 use crier_domain::plan::Plan;
@@ -10,7 +10,7 @@ use super::{ImportMedia, PreparedImport};
 
 const ACCEPT: &str = "image/*";
 
-/// A picture that was stored.
+/// A stored image.
 pub struct ImportedFile {
     pub file: IngestedFile,
     pub filename: String,
@@ -25,21 +25,21 @@ pub struct ImportError {
 }
 
 impl ImportMedia {
-    pub(super) async fn download_and_ingest(&self, begin: &PreparedImport) -> Result<ImportedFile, ImportError> {
-        let (bytes, name) = self.fetch(&begin.import.source_url, begin.owner.workspace_id).await?;
-        let taken = self.library.ingest(&self.store, &begin.owner, &bytes).await;
-        let taken = taken.map_err(|error| from_ingest_error(error, &begin.plan))?;
-        let filename = media::filename(Some(&name), taken.kind);
-        Ok(ImportedFile { file: taken, filename })
+    pub(super) async fn download_and_ingest(&self, prepared: &PreparedImport) -> Result<ImportedFile, ImportError> {
+        let (bytes, name) = self.fetch(&prepared.import.source_url, prepared.owner.workspace_id).await?;
+        let ingested = self.library.ingest(&self.store, &prepared.owner, &bytes).await;
+        let file = ingested.map_err(|error| from_ingest_error(error, &prepared.plan))?;
+        let filename = media::filename(Some(&name), file.kind);
+        Ok(ImportedFile { file, filename })
     }
 
-    /// Downloads the file; returns its bytes and the name that the server gave it.
+    /// Downloads the file. Returns its bytes and its name from the server.
     async fn fetch(&self, url: &str, workspace_id: i64) -> Result<(Spooled, String), ImportError> {
-        let most = self.library.limits().max_bytes;
-        let not_there = |error| from_download_error(error, most);
-        let mut download = self.client.download(url, ACCEPT, most).await.map_err(not_there)?;
+        let max_bytes = self.library.limits().max_bytes;
+        let download_error = |error| from_download_error(error, max_bytes);
+        let mut download = self.client.download(url, ACCEPT, max_bytes).await.map_err(download_error)?;
         let mut spool = self.library.spools().open(workspace_id, 0).await.map_err(from_spool_error)?;
-        while let Some(chunk) = download.chunk().await.map_err(not_there)? {
+        while let Some(chunk) = download.chunk().await.map_err(download_error)? {
             spool.write(&chunk).await.map_err(from_spool_error)?;
         }
         let name = download.name();
@@ -47,15 +47,15 @@ impl ImportMedia {
     }
 }
 
-fn import_error(code: Code, message: impl Into<String>, again: bool) -> ImportError {
-    ImportError { error: MediaError::new(code, message), is_retryable: again }
+fn import_error(code: Code, message: impl Into<String>, is_retryable: bool) -> ImportError {
+    ImportError { error: MediaError::new(code, message), is_retryable }
 }
 
 fn permanent_error(code: Code, message: impl Into<String>) -> ImportError {
     import_error(code, message, false)
 }
 
-fn from_download_error(error: DownloadError, most: u64) -> ImportError {
+fn from_download_error(error: DownloadError, max_bytes: u64) -> ImportError {
     match error {
         DownloadError::Http(error) => from_http_error(&error),
         DownloadError::Status(status) => {
@@ -66,7 +66,7 @@ fn from_download_error(error: DownloadError, most: u64) -> ImportError {
             permanent_error(Code::HttpError, format!("The URL cannot be downloaded: {error}."))
         }
         DownloadError::TooLarge => {
-            permanent_error(Code::TooLarge, format!("The file is larger than the maximum of {} MiB.", most >> 20))
+            permanent_error(Code::TooLarge, format!("The file is larger than the maximum of {} MiB.", max_bytes >> 20))
         }
     }
 }
@@ -110,7 +110,7 @@ fn from_spool_error(error: SpoolError) -> ImportError {
     internal(&IngestError::Machine(error.to_string()))
 }
 
-/// Returns an internal failure, without details for the client.
+/// Returns an internal error, without details for the client.
 fn internal(error: &IngestError) -> ImportError {
     tracing::warn!(%error, "failed to store a downloaded image");
     import_error(Code::InternalError, "Crier could not store the file. The file is not the cause.", true)

@@ -1,14 +1,14 @@
-//! `import_media`: imports a picture from a URL into the media library, once.
+//! `import_media`: imports an image from a URL into the media library, once.
 //!
-//! 1. *Begin*, a short transaction: checks that the import is still open and the lease is ours. Sets it to
-//!    `processing`.
-//! 2. *Bring in*, without a transaction: downloads into a spool, checks the file, and puts it into the storage
+//! 1. *Begin*, a short transaction: checks that the import is still open and that this worker holds the lease. Sets the
+//!    import to `processing`.
+//! 2. *Ingest*, without a transaction: downloads into a spool, checks the file, and adds it to the storage
 //!    ([`Library`]).
-//! 3. *End*, in the transaction that settles the job: writes the asset and `completed`, or the error; and the event.
+//! 3. *Settle*, in the transaction that settles the job: writes the asset and `completed`, or the error; and the event.
 //!
-//! A run has no external effect, so it can be aborted anywhere and repeated; it does not count as a call. A dead run
-//! leaves a reserved file without an asset. The next run reuses it, because the bytes are the same; if there is no next
-//! run, the sweep deletes it.
+//! A run has no external effect, so it can be aborted at any point and repeated; it does not count as a call. If its
+//! process dies, it leaves a reserved file without an asset. The next run reuses the file, because the bytes are the
+//! same; if there is no next run, the sweep deletes it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,14 +23,14 @@ use crier_media::{Library, Owner, import};
 use crier_store::jobs::engine as rows;
 use crier_store::{Result, Store, StoreError, brands, media_jobs};
 
-use self::ending::{ImportEnd, ImportOutcome};
+use self::run_result::{ImportOutcome, ImportRunResult};
 use super::{Deps, Job, RunResult};
 use crate::engine::Run;
 
-mod ending;
 mod fetch;
+mod run_result;
 
-/// How long a download may take, including redirects: about 3 Mbit/s at the default maximum size.
+/// The maximum duration of a download, including redirects: about 3 Mbit/s at the default maximum size.
 pub const IMPORT_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub struct ImportMedia {
@@ -46,7 +46,7 @@ enum BeginResult {
     Stop(Box<dyn RunResult>),
 }
 
-/// Everything that the run needs.
+/// Everything that a run needs.
 struct PreparedImport {
     import: MediaJob,
     owner: Owner,
@@ -66,7 +66,7 @@ impl ImportMedia {
 
     async fn begin(&self, run: &Run) -> Result<BeginResult> {
         let stop = |why: &str| Ok(BeginResult::Stop(Box::new(Outcome::Cancelled(why.to_owned()))));
-        // A power cut may undo this, as it may undo the claim; the next run writes it again.
+        // A power failure may undo this commit, like that of the claim; the next run writes it again.
         let mut tx = self.store.begin_async_commit().await?;
         let Some(import) = media_jobs::lock(&mut tx, run.job.subject_id).await? else {
             return stop("the import no longer exists");
@@ -93,18 +93,18 @@ impl ImportMedia {
 #[async_trait]
 impl Job for ImportMedia {
     async fn run(&self, run: &Run) -> Result<Box<dyn RunResult>> {
-        let begin = match self.begin(run).await? {
-            BeginResult::Ready(begin) => begin,
-            BeginResult::Stop(ending) => return Ok(ending),
+        let prepared = match self.begin(run).await? {
+            BeginResult::Ready(prepared) => prepared,
+            BeginResult::Stop(result) => return Ok(result),
         };
-        let how = match self.download_and_ingest(&begin).await {
-            Ok(brought) => ImportOutcome::Imported(brought),
+        let outcome = match self.download_and_ingest(&prepared).await {
+            Ok(imported) => ImportOutcome::Imported(imported),
             Err(failure) => ImportOutcome::Failed(failure),
         };
-        Ok(Box::new(ImportEnd::new(begin.import.id, how)))
+        Ok(Box::new(ImportRunResult::new(prepared.import.id, outcome)))
     }
 
     fn backoff(&self, attempt: i32) -> TimeDelta {
-        ending::pause(attempt, crier_base::random::unit())
+        run_result::pause(attempt, crier_base::random::unit())
     }
 }

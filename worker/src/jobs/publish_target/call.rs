@@ -1,4 +1,4 @@
-//! The call itself, and the reconciliation of an earlier one.
+//! The publish call, and the reconciliation of an earlier call.
 
 use crier_domain::failure::{Category, Failure};
 use crier_platforms::{CallError, Published, Reconciled};
@@ -7,25 +7,25 @@ use crier_store::targets;
 
 use super::super::adopt::{self, Adoption};
 use super::super::call_outcome::CallOutcome;
-use super::pacing::check_daily_cap;
+use super::daily_cap::check_daily_cap;
 use super::{ACTION, Prepared, PublishTarget, Step, Stop};
 use crate::engine::Run;
 
 impl PublishTarget {
-    /// Asks the platform for the outcome of the earlier call. Stops unless the post is not there, never will be, and is
-    /// still wanted.
+    /// Queries the platform for the outcome of the earlier call. Stops unless that call did not and will not publish
+    /// the post, and the post should still be published.
     pub(super) async fn reconcile(&self, run: &Run, p: &mut Prepared) -> Step<()> {
-        let stop = |p: &Prepared, outcome| Err(Stop::Ended(self.end(p, outcome)));
+        let stop = |p: &Prepared, outcome| Err(Stop::Ended(self.result(p, outcome)));
         if !p.session.connector.can_reconcile() {
             return stop(p, CallOutcome::reconcile_unsupported(ACTION));
         }
-        let mut asked =
+        let mut reconciled =
             run.wait_without_slot(p.session.connector.reconcile(&p.session.connector_account, &p.outgoing)).await;
-        if let Err(CallError::AuthExpired(failure)) = asked {
+        if let Err(CallError::AuthExpired(failure)) = reconciled {
             self.refresh(run, p, failure).await?;
-            asked = p.session.connector.reconcile(&p.session.connector_account, &p.outgoing).await;
+            reconciled = p.session.connector.reconcile(&p.session.connector_account, &p.outgoing).await;
         }
-        match asked {
+        match reconciled {
             Ok(Reconciled::Found(published)) => return stop(p, CallOutcome::Published(published)),
             Ok(Reconciled::Unsupported) => return stop(p, CallOutcome::reconcile_unsupported(ACTION)),
             Ok(Reconciled::Matches(found)) => match self.adopt(run, p, found).await? {
@@ -43,18 +43,18 @@ impl PublishTarget {
                 (p.has_open_call, p.target.call_started_at) = (false, None);
                 return Err(self.fail(p, error));
             }
-            // The query failed: the earlier call is as open as before.
+            // The query failed: the outcome of the earlier call stays unknown.
             Err(error) => return Err(self.fail(p, error)),
         }
         if p.outgoing.called_at.is_none() {
-            // It may still be under way, and nothing tells until when.
+            // The earlier call may still be in progress, and its deadline is unknown.
             return stop(p, CallOutcome::reconcile_unsupported(ACTION));
         }
-        let over = p.target.call_started_at.map(|began| self.call_deadline(began));
-        if let Some(over) = over.filter(|over| self.store.now() < *over) {
+        let deadline = p.target.call_started_at.map(|began| self.call_deadline(began));
+        if let Some(deadline) = deadline.filter(|deadline| self.store.now() < *deadline) {
             let message = "Waiting until the earlier call to the platform must have ended.";
             let failure = Failure::of(Category::Network, message);
-            return stop(p, CallOutcome::Retry { at: Some(over), failure, open: true });
+            return stop(p, CallOutcome::Retry { at: Some(deadline), failure, open: true });
         }
         (p.has_open_call, p.target.call_started_at) = (false, None);
         match p.skip_reason.take() {
@@ -63,7 +63,7 @@ impl PublishTarget {
         }
     }
 
-    /// Decides which of these the target is, and stores that.
+    /// Decides which of the candidates is the target's post, and stores that.
     async fn adopt(&self, run: &Run, p: &Prepared, found: Vec<Published>) -> Step<Adoption> {
         let mut tx = self.begin_held(run).await?;
         let adopted = adopt::adopt(&mut tx, &p.session.account, Adopter::Target(p.target.id), found).await?;
@@ -71,7 +71,7 @@ impl PublishTarget {
         Ok(adopted)
     }
 
-    /// Like `adopt` for a post that is published: without an id if that is not known.
+    /// Like `adopt`, for a target that is published in any case. Its id is empty if it is unknown.
     pub(super) async fn adopt_published(&self, run: &Run, p: &Prepared, found: Vec<Published>) -> Step<Published> {
         Ok(match self.adopt(run, p, found).await? {
             Adoption::One(published) => *published,
@@ -82,7 +82,7 @@ impl PublishTarget {
     /// Stores the marker of a call that starts now. Stops if the call must not be made: the lease was lost, or the call
     /// (if it `counts`) would exceed the daily cap.
     pub(super) async fn store_call_marker(&self, run: &Run, p: &mut Prepared, counts: bool) -> Step<()> {
-        let _turn = run.acquire_turn().await;
+        let _permit = run.acquire_workspace_permit().await;
         let mut tx = self.begin_held(run).await?;
         if counts && let Some(postponed) = check_daily_cap(&mut tx, &self.platforms, &p.target, true).await? {
             tx.commit().await?;
@@ -94,8 +94,8 @@ impl PublishTarget {
         Ok(tx.commit().await?)
     }
 
-    /// Publishes. Calls again, once each, after an expired access token was refreshed and after uploads that the
-    /// platform lost were repeated.
+    /// Publishes the post. Retries once after refreshing an expired access token, and once after repeating uploads that
+    /// the platform lost.
     pub(super) async fn publish(&self, run: &Run, p: &mut Prepared) -> Step<Published> {
         let mut uploaded_again = false;
         loop {
@@ -115,39 +115,41 @@ impl PublishTarget {
                 }
                 Err(error) => return Err(self.fail(p, error)),
             }
-            // The deadline of the next call counts from its own start. On the daily cap both count as one: the first
-            // was rejected.
+            // The deadline of the next call counts from its own start. For the daily cap, both calls count as one
+            // because the first was rejected.
             self.store_call_marker(run, p, false).await?;
         }
     }
 
-    /// Publishes once, possibly with several requests, within one deadline from the stored start time: after it,
-    /// another run may trust the answer "not there", so a process that was frozen before the call must not call any
-    /// more.
+    /// Publishes once, possibly with several requests, within one deadline from the stored start time. After the
+    /// deadline, another run may rely on the platform's response that there is no such post, so a process that was
+    /// frozen before the call must not call any more.
     async fn call(&self, run: &Run, p: &Prepared) -> Result<Published, CallError> {
         let now = self.store.now();
-        let left = (self.call_deadline(p.target.call_started_at.unwrap_or(now)) - now).to_std().unwrap_or_default();
-        if left.is_zero() {
+        let remaining =
+            (self.call_deadline(p.target.call_started_at.unwrap_or(now)) - now).to_std().unwrap_or_default();
+        if remaining.is_zero() {
             return Err(CallError::network("Crier was delayed for too long before it could call the platform."));
         }
         run.set_in_doubt(true);
-        let called = tokio::time::timeout(left, p.session.connector.publish(&p.session.connector_account, &p.outgoing));
-        let called = async {
+        let call =
+            tokio::time::timeout(remaining, p.session.connector.publish(&p.session.connector_account, &p.outgoing));
+        let call = async {
             if p.session.connector.waits_externally(&p.outgoing) {
-                run.call_and_wait(called).await
+                run.call_and_wait(call).await
             } else {
-                run.call(called).await
+                run.call(call).await
             }
         };
-        let result = called.await.unwrap_or_else(|_| {
+        let result = call.await.unwrap_or_else(|_| {
             Err(CallError::Unknown(Failure::of(Category::Network, "The platform did not respond in time.")))
         });
         run.set_in_doubt(matches!(result, Ok(_) | Err(CallError::Unknown(_) | CallError::Accepted { .. })));
         result
     }
 
-    /// Stores the account's data that the platform returned with the post. The post is published, even if this fails;
-    /// the next call returns the same data again.
+    /// Stores the account data that the platform returned with the post. If this fails, the post is published
+    /// nevertheless, and the next call returns the same data again.
     async fn store_renewed_secrets(&self, p: &mut Prepared, published: &Published) {
         let Some(secrets) = published.secrets.clone() else { return };
         let (account, times) = (p.session.account.id, p.session.account.token_expires_at.into());

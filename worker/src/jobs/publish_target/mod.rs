@@ -1,23 +1,25 @@
 //! `publish_target`: publishes one post on one account, at most once.
 //!
-//! 1. *Prepare*, one transaction under the post's lock, which runs that come together share: checks that the post is
-//!    still wanted and the account can be used, then stores the marker and the start time of the call before it is made.
-//!    If the platform has a daily cap, a call over it is postponed.
-//! 2. *Reconcile.* If the outcome of an earlier call is unknown (its process died, the connection broke), asks the
-//!    platform first: if the post is there, the target is done; if it is not, and the earlier call's deadline is over,
-//!    calls again; if the platform does not know, the target ends as `outcome_unknown` and a user decides.
-//! 3. *Bring.* Loads and uploads pictures that the platform does not have yet, and makes what else it needs first
-//!    (`stage.rs`); only then does the call start.
-//! 4. *Call.* A platform may accept the post and publish it later: then it is asked again, as after an unknown outcome.
-//! 5. *End*, in the transaction that settles the job, which runs that end together share: writes target, attempt, post,
-//!    account, lane, event.
+//! 1. *Prepare*, one transaction under the post's lock, shared by runs that begin together: checks that the post should
+//!    still be published and that the account can be used, then stores the marker and the start time of the call. If
+//!    the platform has a daily cap, a call over it is postponed.
+//! 2. *Reconcile.* If the outcome of an earlier call is unknown (its process died, the connection broke), queries the
+//!    platform first. If the post exists, the target is published. If it does not exist, and the earlier call's
+//!    deadline has passed, calls again. If the platform cannot tell, the target ends as `outcome_unknown` and a user
+//!    decides.
+//! 3. *Stage.* Loads and uploads images that the platform does not have yet, and creates other objects that it needs
+//!    before the call (`stage.rs`).
+//! 4. *Call.* If the platform accepts the post and publishes it later, the run is postponed, and a later run queries
+//!    the platform as after an unknown outcome.
+//! 5. *Settle*, in the transaction that settles the job, shared by runs that end together: writes the target, the
+//!    attempt, the post, the account, the lane and the event.
 //!
 //! A step ends the run early with a [`Stop`].
 //!
 //! Only the call itself can have an unknown outcome: a run that is aborted before it (at shutdown) is released and uses
 //! up no attempt.
 //!
-//! Each step checks the lease: a worker that lost it while frozen between two steps makes no call.
+//! Each step checks the lease, so a worker that lost it while frozen between two steps makes no call.
 
 use std::sync::Arc;
 
@@ -33,27 +35,27 @@ use crier_platforms::{CallError, ConnectorRegistry, OutgoingPost};
 use crier_store::jobs::engine as rows;
 use crier_store::{Batcher, Result, Store, StoreError, Tx, posts, targets};
 
-pub use self::ending::PublishEnd;
-use self::pacing::PostponedRun;
+use self::daily_cap::PostponedRun;
 use self::prepare::{Preparation, SkippedRun};
+pub use self::run_result::PublishRunResult;
 use super::account_session::{AccountSession, RefreshError};
 use super::call_outcome::{self, CallAction, CallOutcome};
 use super::{Deps, FinishedRun, Job, RunResult};
 use crate::engine::Run;
 
 mod call;
-mod ending;
+mod daily_cap;
+mod images;
 mod outcome;
-mod pacing;
-mod pictures;
 mod prepare;
+mod run_result;
 mod stage;
 
 const ACTION: CallAction = CallAction::Publish;
-/// A publish may be several requests (pictures, lookups), each with the platform's timeout; all of them must end within
-/// this many timeouts.
+/// Publishing may take several requests (images, lookups), each with the platform's timeout. All of them must end
+/// within this many timeouts.
 const PUBLISH_CALLS: i32 = 2;
-/// How many results share a transaction at most: each may send an event, and on SQLite all other writers wait for it.
+/// The maximum number of results per transaction: each may emit an event, and on SQLite all other writers wait.
 const MAX_RESULTS: usize = 32;
 
 pub struct PublishTarget {
@@ -62,39 +64,39 @@ pub struct PublishTarget {
     library: Library,
     prepares: Batcher<Run, Option<Step<Prepared>>>,
     preparation: Preparation,
-    /// The maximum duration of a whole publish: a post that is not there after that never will be.
+    /// The maximum duration of all requests of a call. A post that does not exist after that will not be published.
     publish_timeout: TimeDelta,
 }
 
 /// Everything that the call needs.
 struct Prepared {
-    /// `call_started_at` is the start of the current call, or of one that an earlier run left open; `None` if pictures
-    /// come first.
+    /// `call_started_at` is the start of the current call, or of a call that an earlier run left open; `None` if images
+    /// must be uploaded first.
     target: Target,
     started_at: DateTime<Utc>,
     session: AccountSession,
     outgoing: OutgoingPost,
-    /// Its pictures in the library.
+    /// The post's images in the media library.
     assets: Vec<Asset>,
-    /// The memory budget of their bytes, if they are part of the call.
-    share: Option<MemoryPermit>,
+    /// The permit for the memory of the images, if they are part of the call.
+    memory: Option<MemoryPermit>,
     /// Whether the outcome of an earlier call is unknown.
     has_open_call: bool,
-    /// Why it must not be published (any more): the result of the run unless the earlier call succeeded.
+    /// Why the post must not be published any more: the result of the run unless the earlier call succeeded.
     skip_reason: Option<Failure>,
 }
 
-/// Why a run makes no (further) call: the error of every step. [`PublishTarget::run`] maps it to the result to write.
+/// Why a run makes no further call: the error of every step. [`PublishTarget::run`] maps it to the result to write.
 enum Stop {
-    /// Another worker has the job by now.
+    /// Another worker has the job.
     LeaseLost,
-    /// The post is not to be published now.
+    /// The post must not be published now.
     Skipped(&'static str),
-    /// To be continued later, without an attempt being used: the account's daily cap is reached, or the platform is at
-    /// work.
+    /// The run continues later without using up an attempt: the account's daily cap is reached, or the platform is
+    /// processing the post.
     Postponed(PostponedRun),
     /// The outcome is known.
-    Ended(Box<PublishEnd>),
+    Ended(Box<PublishRunResult>),
     Database(StoreError),
 }
 
@@ -119,8 +121,8 @@ impl PublishTarget {
         }
     }
 
-    /// The steps of a run.
-    async fn publish_target(&self, run: &Run) -> Step<Box<PublishEnd>> {
+    /// Runs all steps.
+    async fn publish_target(&self, run: &Run) -> Step<Box<PublishRunResult>> {
         let mut p = self.prepare(run).await?;
         if p.has_open_call {
             self.reconcile(run, &mut p).await?;
@@ -131,17 +133,17 @@ impl PublishTarget {
             self.store_call_marker(run, &mut p, true).await?;
         }
         let published = self.publish(run, &mut p).await?;
-        Ok(self.end(&p, CallOutcome::Published(published)))
+        Ok(self.result(&p, CallOutcome::Published(published)))
     }
 
-    fn end(&self, p: &Prepared, outcome: CallOutcome) -> Box<PublishEnd> {
-        Box::new(PublishEnd::of(p, outcome, self.publish_timeout))
+    fn result(&self, p: &Prepared, outcome: CallOutcome) -> Box<PublishRunResult> {
+        Box::new(PublishRunResult::of(p, outcome, self.publish_timeout))
     }
 
-    /// Stops a run because of a platform's error.
+    /// Returns the stop for a platform's error.
     fn fail(&self, p: &Prepared, error: CallError) -> Stop {
         let can_reconcile = p.session.connector.can_reconcile();
-        Stop::Ended(self.end(p, CallOutcome::of(ACTION, error, p.has_open_call, can_reconcile)))
+        Stop::Ended(self.result(p, CallOutcome::of(ACTION, error, p.has_open_call, can_reconcile)))
     }
 
     /// Renews the account's tokens; `rejection` is the platform's error for the old ones.
@@ -152,7 +154,7 @@ impl PublishTarget {
         })
     }
 
-    /// Begins a transaction; stops if the lease was lost.
+    /// Begins a transaction. Stops if the lease was lost.
     async fn begin_held(&self, run: &Run) -> Step<Tx> {
         let mut tx = self.store.begin().await?;
         if rows::still_held(&mut tx, &run.job).await? { Ok(tx) } else { Err(Stop::LeaseLost) }
@@ -168,7 +170,7 @@ impl PublishTarget {
 impl Job for PublishTarget {
     async fn run(&self, run: &Run) -> Result<Box<dyn RunResult>> {
         Ok(match self.publish_target(run).await {
-            Ok(end) | Err(Stop::Ended(end)) => end,
+            Ok(result) | Err(Stop::Ended(result)) => result,
             Err(Stop::Skipped(why)) => Box::new(SkippedRun { why }),
             Err(Stop::Postponed(postponed)) => Box::new(postponed),
             // The result is discarded, so this reason is never stored.
@@ -177,8 +179,8 @@ impl Job for PublishTarget {
         })
     }
 
-    async fn write_results(&self, tx: &mut Tx, ends: &[FinishedRun]) -> Result<Vec<Outcome>> {
-        ending::write_results(tx, ends).await
+    async fn write_results(&self, tx: &mut Tx, runs: &[FinishedRun]) -> Result<Vec<Outcome>> {
+        run_result::write_results(tx, runs).await
     }
 
     fn max_results_per_transaction(&self) -> usize {

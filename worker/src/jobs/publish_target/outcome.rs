@@ -8,14 +8,14 @@ use super::super::call_outcome::CallOutcome;
 use super::deleted;
 
 impl CallOutcome {
-    /// The account cannot be used to ask about an earlier call.
+    /// Returns the outcome if an earlier call is open and the account cannot be used to query it.
     pub(super) fn unknown_without_account(failure: &Failure) -> Self {
         let message =
             format!("It is unknown whether the platform published this, and Crier cannot check. {}", failure.message);
         Self::Unknown { failure: Failure::of(Category::OutcomeUnknown, message), open: true }
     }
 
-    /// Returns until when the run waits, if the operator has to change something first.
+    /// Returns until when the run waits if the operator must change something first.
     pub(super) fn operator_wait(&self) -> Option<DateTime<Utc>> {
         match self {
             Self::Retry { at, failure, .. } if failure.waits_for_operator() => *at,
@@ -23,7 +23,7 @@ impl CallOutcome {
         }
     }
 
-    /// Returns the outcome for a deleted post: no call has an unknown outcome, so a retry becomes a failure.
+    /// Returns the outcome for a deleted post: a retry becomes a failure unless a call has an unknown outcome.
     pub(super) fn for_deleted_post(self) -> Self {
         match self {
             Self::Retry { open: false, .. } => Self::Failed(deleted()),

@@ -1,4 +1,4 @@
-//! Before the call: checks whether to make it, and stores what must be stored first.
+//! Prepares the call: checks whether to make it, and stores the state that must be stored before it.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -21,16 +21,16 @@ use serde_json::{Map, Value};
 
 use super::super::adopt;
 use super::super::call_outcome::CallOutcome;
-use super::ending::PublishEnd;
-use super::pacing::check_daily_cap;
-use super::{PUBLISH_CALLS, Prepared, PublishTarget, Step, Stop, pictures};
+use super::daily_cap::check_daily_cap;
+use super::run_result::PublishRunResult;
+use super::{PUBLISH_CALLS, Prepared, PublishTarget, Step, Stop, images};
 use crate::engine::Run;
 use crate::jobs::account_session::{AccountSession, disconnected, expired};
 use crate::jobs::{Deps, RunResult};
 
-/// How many runs share a transaction at most: on SQLite all other writers wait for it.
-const MAX_TOGETHER: usize = 32;
-/// How many of these transactions run concurrently.
+/// The maximum number of runs per transaction: on SQLite all other writers wait for it.
+const MAX_BATCH: usize = 32;
+/// The maximum number of concurrent transactions.
 const CONCURRENCY: usize = 2;
 
 /// An account, its credentials and its connector.
@@ -42,13 +42,13 @@ impl PublishTarget {
         if let Some(prepared) = self.prepares.submit(run.clone()).await.flatten() {
             return prepared;
         }
-        let _turn = run.acquire_turn().await;
-        let prepared = self.preparation.prepare_together(std::slice::from_ref(run), true).await.pop().flatten();
+        let _permit = run.acquire_workspace_permit().await;
+        let prepared = self.preparation.prepare_batch(std::slice::from_ref(run), true).await.pop().flatten();
         prepared.unwrap_or(Err(Stop::LeaseLost))
     }
 }
 
-/// Prepares runs. Those that come together share a transaction: it costs the database little more than that of one.
+/// Prepares runs. Runs that begin together share a transaction, which costs the database little more than one run does.
 #[derive(Clone)]
 pub(super) struct Preparation {
     store: Store,
@@ -58,18 +58,18 @@ pub(super) struct Preparation {
     publish_timeout: TimeDelta,
 }
 
-/// What a transaction stores for all of its runs, in one statement at its end.
+/// The writes for all runs of a transaction, made in one statement at its end.
 #[derive(Default)]
 struct Starts {
-    /// Their publishing begins.
+    /// Posts whose publishing begins.
     posts: Vec<i64>,
     calls: Vec<StartingCall>,
 }
 
-/// A run whose call may begin.
+/// A run that may make its call.
 struct Ready {
     prepared: Prepared,
-    /// The call begins now; else pictures come first, or an earlier call is open.
+    /// Whether the call begins now. Otherwise images must be uploaded first, or an earlier call is open.
     is_marked: bool,
 }
 
@@ -84,28 +84,28 @@ impl Preparation {
         }
     }
 
-    /// Returns a batcher whose result is `None` for a run that must be prepared alone.
+    /// Starts a batcher. Its result is `None` for a run that must be prepared in its own transaction.
     pub fn start_batches(&self) -> Batcher<Run, Option<Step<Prepared>>> {
         let preparation = self.clone();
         Batcher::start(self.store.workers(), CONCURRENCY, move |runs: Vec<Run>| {
             let preparation = preparation.clone();
             async move {
                 let mut prepared = Vec::with_capacity(runs.len());
-                for runs in runs.chunks(MAX_TOGETHER) {
-                    prepared.extend(preparation.prepare_together(runs, false).await);
+                for runs in runs.chunks(MAX_BATCH) {
+                    prepared.extend(preparation.prepare_batch(runs, false).await);
                 }
                 prepared
             }
         })
     }
 
-    /// Prepares runs in one transaction. `wait`: also those whose post another transaction has locked. Without it their
-    /// result is `None`, and so is that of all if one of them fails.
-    async fn prepare_together(&self, runs: &[Run], wait: bool) -> Vec<Option<Step<Prepared>>> {
-        // An aborted run waits for these, and then undoes what is stored here.
+    /// Prepares runs in one transaction. With `wait`, it waits for posts that another transaction has locked. Without
+    /// it, the result of their runs is `None`, and the result of all runs is `None` if one of them fails.
+    async fn prepare_batch(&self, runs: &[Run], wait: bool) -> Vec<Option<Step<Prepared>>> {
+        // An aborted run waits for this transaction, and then undoes what it stored.
         let mut entered = Vec::with_capacity(runs.len());
         for run in runs {
-            entered.push(run.enter_shared().await);
+            entered.push(run.enter_shared_transaction().await);
         }
         let active: Vec<&Run> =
             runs.iter().zip(&entered).filter(|(_, entered)| entered.is_some()).map(|(r, _)| r).collect();
@@ -132,7 +132,7 @@ impl Preparation {
         };
         let ready = || runs.iter().zip(&steps).filter_map(|(run, step)| Some((run, step.as_ref()?.as_ref().ok()?)));
         ready().filter(|(_, ready)| ready.is_marked).for_each(|(run, _)| run.set_marked());
-        // Not prepared again alone: the commit may have succeeded.
+        // Not prepared again one by one: the commit may have succeeded.
         if let Err(error) = tx.commit().await {
             return same_error_for_each(runs, error);
         }
@@ -149,7 +149,7 @@ impl Preparation {
         let subjects: Vec<i64> = runs.iter().map(|run| run.job.subject_id).collect();
         let posts = posts::lock_of_targets(tx, &subjects, wait).await?;
         let mut posts: HashMap<i64, (Post, bool)> = posts.into_iter().map(|post| (post.0.id, post)).collect();
-        // Now under the posts' locks: read the current targets, and check that the leases are still ours.
+        // Under the posts' locks: read the current targets, and check that this worker still holds the leases.
         let post_ids: Vec<i64> = posts.keys().copied().collect();
         let jobs: Vec<&Claimed> = runs.iter().map(|run| &run.job).collect();
         let targets = targets::find_held(tx, &jobs, &post_ids).await?;
@@ -200,28 +200,28 @@ impl Preparation {
             starts.posts.push(post.id);
         }
         let media_ids = target.media.as_ref().unwrap_or(&post.media);
-        let assets = pictures::in_order(media::find_many(tx, post.brand_id, media_ids).await?, media_ids);
+        let assets = images::in_order(media::find_many(tx, post.brand_id, media_ids).await?, media_ids);
         let missed = self.check_missed(tx, job, deleted).await?;
         let access = self.check_account(account);
         let (assets, skip_reason) = match assets {
             Ok(assets) => (assets, missed),
-            Err(gone) => (Vec::new(), missed.or(Some(gone))),
+            Err(deleted) => (Vec::new(), missed.or(Some(deleted))),
         };
         let (account, secrets, connector) = match check_call(access, skip_reason.as_ref(), has_open_call) {
             Ok(access) => access,
             Err(outcome) => {
-                // The attempt of a run that ends without a call.
+                // A run that ends without a call is an attempt as well.
                 targets::start(tx, target.id).await?;
-                return Err(Stop::Ended(Box::new(PublishEnd::without_call(target, outcome, self.store.now()))));
+                return Err(Stop::Ended(Box::new(PublishRunResult::without_call(target, outcome, self.store.now()))));
             }
         };
         // Everything that may fail comes before the call is marked as started.
         let session = AccountSession::new(&self.store, account, &secrets, connector, self.publish_timeout)?;
         let outgoing = self.build_outgoing(tx, post, &target, &session, &assets).await?;
-        // Pictures come before the call: it starts once the platform has them.
+        // The call begins now only if no images must be uploaded first.
         let connector = &session.connector;
         let begins = !connector.has_stages()
-            && !outgoing.images.iter().any(|image| pictures::is_wanted(connector.image_transfer(), image));
+            && !outgoing.images.iter().any(|image| images::needs_bytes(connector.image_transfer(), image));
         let is_marked = self.start(tx, &mut target, &outgoing.marker, begins, starts).await?;
         let prepared = Prepared {
             target,
@@ -229,14 +229,14 @@ impl Preparation {
             session,
             outgoing,
             assets,
-            share: None,
+            memory: None,
             has_open_call,
             skip_reason,
         };
         Ok(Ready { prepared, is_marked })
     }
 
-    /// Returns what is sent to the platform: with the target's own marker if there is one, else with a new one.
+    /// Returns the data for the platform, with the target's marker if it has one, otherwise with a new marker.
     async fn build_outgoing(
         &self,
         tx: &mut Tx,
@@ -269,7 +269,7 @@ fn same_error_for_each(runs: &[&Run], error: StoreError) -> Vec<Option<Step<Prep
     std::iter::once(error).chain(others).map(|error| Some(Err(Stop::Database(error)))).collect()
 }
 
-/// Returns the target if it is to be published now.
+/// Returns the target if it must be published now.
 fn check_due(job: &Claimed, post: &Post, deleted: bool, found: HeldTarget) -> Step<Target> {
     if !found.held {
         return Err(Stop::LeaseLost);
@@ -278,15 +278,15 @@ fn check_due(job: &Claimed, post: &Post, deleted: bool, found: HeldTarget) -> St
     if target.status.is_terminal() || !is_due(post, job) {
         return Err(Stop::Skipped("the post is not due to be published now"));
     }
-    // An earlier run may have published it: reconcile all the same, because its event is still missing.
+    // If an earlier run may have published the post, it is reconciled nevertheless, because its event is missing.
     if deleted && target.call_started_at.is_none() {
         return Err(Stop::Skipped("the post was deleted"));
     }
     Ok(target)
 }
 
-/// Returns whether this job should publish the post: a post that was moved to a later time after the job was claimed
-/// waits for that time.
+/// Returns whether this job should publish the post. A post that was rescheduled to a later time after the job was
+/// claimed waits for that time.
 fn is_due(post: &Post, job: &Claimed) -> bool {
     match post.status {
         PostStatus::Publishing => true,
@@ -329,7 +329,7 @@ impl Preparation {
         }
     }
 
-    /// Returns the pictures without their bytes.
+    /// Returns the images without their bytes.
     fn images(
         &self,
         assets: &[Asset],
@@ -341,10 +341,10 @@ impl Preparation {
             true => self.library.fetch_url(self.store.cipher(), asset, descriptor.platform, self.store.now()),
             false => Ok(self.library.url(&asset.key)),
         };
-        assets.iter().map(|asset| Ok(pictures::image(asset, url(asset)?, uploads, rules))).collect()
+        assets.iter().map(|asset| Ok(images::image(asset, url(asset)?, uploads, rules))).collect()
     }
 
-    /// Stores the start of the run, and of the call if that `begins` now; returns whether it does.
+    /// Stores the start of the run, and the start of the call if it `begins` now. Returns whether the call begins.
     async fn start(
         &self,
         tx: &mut Tx,
@@ -370,8 +370,9 @@ impl Preparation {
     }
 }
 
-/// Returns the access to the account if it is to be called, else the outcome of the run. A post that must not be
-/// published is called for as well if an earlier call is open: that one may have published it.
+/// Returns the access to the account if the platform must be called, otherwise the outcome of the run. If an earlier
+/// call is open, the platform is queried even if the post must not be published, because that call may have published
+/// it.
 fn check_call(
     access: Result<AccountAccess, Failure>,
     skip_reason: Option<&Failure>,
@@ -386,8 +387,8 @@ fn check_call(
     }
 }
 
-/// A run that found nothing to do. If a user schedules the post (again) meanwhile, no job is enqueued, because this one
-/// has not ended; so `write` checks again, under the post's lock.
+/// The result of a run that found nothing to do. If a user schedules the post meanwhile, no job is enqueued because
+/// this one has not ended, so `write` checks again under the post's lock.
 pub(super) struct SkippedRun {
     pub why: &'static str,
 }
@@ -406,7 +407,7 @@ impl RunResult for SkippedRun {
         if target.status.is_terminal() {
             return Ok(cancelled);
         }
-        // The post's time was changed, by a user and not by an error.
+        // No reason is stored: a user changed the post's time.
         Ok(Outcome::RetryAt(at.unwrap_or(tx.now).max(tx.now), String::new()))
     }
 }

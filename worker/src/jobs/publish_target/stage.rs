@@ -1,8 +1,9 @@
-//! What a platform needs before a publish and makes in steps (containers), and the wait while it works.
+//! Creates the objects that a platform needs before the call (containers), step by step, and waits while the platform
+//! processes them.
 //!
-//! The result of each step is in the marker, which is stored before the next step: a retry, or another worker, continues
-//! where the last one stopped and makes nothing twice. A wait uses no slot and no attempt. It ends with an answer of the
-//! platform, and at the latest after [`MAX_WAIT`].
+//! The result of each step is in the marker, which is stored before the next step: a retry, or another worker,
+//! continues where the last one stopped and creates nothing twice. A wait uses no slot and no attempt. It ends when the
+//! platform reports a result, at the latest after [`MAX_WAIT`].
 
 use chrono::TimeDelta;
 use crier_domain::failure::{Category, Failure};
@@ -11,18 +12,18 @@ use crier_store::targets;
 
 use super::super::account_session::unknown_to_transient;
 use super::super::call_outcome::CallOutcome;
-use super::pacing::PostponedRun;
+use super::daily_cap::PostponedRun;
 use super::{Prepared, PublishTarget, Step, Stop};
 use crate::engine::Run;
 
-/// The maximum number of steps in one run: the pictures of the largest post, and the post.
+/// The maximum number of steps in one run: the images of the largest post, and the post.
 const MAX_STEPS: usize = 50;
-/// How long a platform may work on a post that it has accepted.
+/// The maximum time for which a platform may process a post that it has accepted.
 const MAX_WAIT: TimeDelta = TimeDelta::hours(24);
 
 impl PublishTarget {
-    /// Makes what the platform needs before the call. Stops if an earlier call published the post after all, and while
-    /// the platform is at work.
+    /// Creates the objects that the platform needs before the call. Stops if an earlier call published the post after
+    /// all, or while the platform is processing.
     pub(super) async fn stage(&self, run: &Run, p: &mut Prepared) -> Step<()> {
         if !p.session.connector.has_stages() {
             return Ok(());
@@ -44,7 +45,7 @@ impl PublishTarget {
                 Staged::Pending(pause) => self.wait_for_platform(run, p, pause).await?,
                 Staged::Published(found) => {
                     let published = self.adopt_published(run, p, found).await?;
-                    return Err(Stop::Ended(self.end(p, CallOutcome::Published(published))));
+                    return Err(Stop::Ended(self.result(p, CallOutcome::Published(published))));
                 }
             }
         }
@@ -62,7 +63,7 @@ impl PublishTarget {
         }
     }
 
-    /// Puts the run off while the platform works on the post. Always stops.
+    /// Postpones the run while the platform processes the post. Always stops.
     pub(super) async fn wait_for_platform(&self, run: &Run, p: &Prepared, pause: TimeDelta) -> Step<()> {
         let name = p.session.connector.descriptor().name;
         let mut tx = self.begin_held(run).await?;
@@ -70,7 +71,7 @@ impl PublishTarget {
         if began.is_some_and(|began| tx.now - began > MAX_WAIT) {
             let message = format!("{name} accepted this post a day ago but has not reported the result.");
             let failure = Failure::of(Category::OutcomeUnknown, message);
-            return Err(Stop::Ended(self.end(p, CallOutcome::Unknown { failure, open: true })));
+            return Err(Stop::Ended(self.result(p, CallOutcome::Unknown { failure, open: true })));
         }
         let until = tx.now + pause;
         let failure = Failure::of(Category::PlatformError, format!("{name} is processing this post."));

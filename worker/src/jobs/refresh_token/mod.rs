@@ -1,14 +1,14 @@
-//! `refresh_token`: renews the tokens of one account, or warns its owners. What is due is in the account's row, so a
-//! job that comes late or twice does nothing:
+//! `refresh_token`: renews the tokens of one account, or warns its owners. The account's row determines what is due, so
+//! a job that runs late or twice does nothing:
 //!
-//! - the token has lived for 80 % of its life: gets a new one;
-//! - the access ends soon, and only a person can renew it: warns the owners, by event and mail;
-//! - the platform refuses the credentials: notifies the owners by mail (the event was sent when that was recorded).
+//! - if the token has reached 80 % of its lifetime, gets a new one;
+//! - if the access ends soon, and only a user can renew it, warns the owners by event and email;
+//! - if the platform rejects the credentials, notifies the owners by email (the event was emitted with the rejection).
 //!
-//! Only one process renews the tokens of an account at a time: many platforms revoke a refresh token when it is used.
-//! The new pair is committed by itself before anything uses it, and before this job is settled: a job that lost its
-//! lease must not lose tokens. After a passing failure the account is looked at again soon, until its end and beyond;
-//! only a recognised refusal makes it `expired`.
+//! Only one process renews the tokens of an account at a time, because many platforms revoke a refresh token when it is
+//! used. The new tokens are committed in their own transaction before anything uses them and before this job is
+//! settled, so that a job that lost its lease does not lose tokens. After a temporary failure the account is checked
+//! again soon, even after its access has ended. Only a definite rejection makes it `expired`.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,19 +24,20 @@ use crier_store::account_tokens::{self, KeptTokens};
 use crier_store::{Result, Store, accounts};
 use secrecy::SecretString;
 
-use self::ending::Ending;
+use self::run_result::{RefreshOutcome, RefreshRunResult};
 use super::{Deps, Job, RunResult};
 use crate::engine::Run;
 
-mod ending;
+mod run_result;
 
-/// How long storing new tokens is retried while the database is unavailable: the old ones may be revoked by now.
+/// The maximum time for storing new tokens, with retries while the database is unavailable. The old tokens may already
+/// be revoked.
 const STORE_TIMEOUT: Duration = Duration::from_secs(30);
-/// The pause between tries to store new tokens.
+/// The pause between attempts to store new tokens.
 const STORE_RETRY_PAUSE: Duration = Duration::from_millis(200);
-/// When the job comes back if another process renews the tokens.
+/// The pause before the job runs again if another process is renewing the tokens.
 const LEASE_PAUSE: TimeDelta = TimeDelta::seconds(30);
-/// The shortest and the longest pause after a passing failure; between them, a tenth of the time that is left.
+/// The minimum and the maximum pause after a temporary failure; between them, a tenth of the remaining time.
 const MIN_PAUSE: TimeDelta = TimeDelta::minutes(1);
 const MAX_PAUSE: TimeDelta = TimeDelta::hours(1);
 
@@ -44,7 +45,7 @@ pub struct RefreshToken {
     store: Store,
     platforms: Arc<ConnectorRegistry>,
     mailer: Option<Arc<Mailer>>,
-    /// For the addresses in mails.
+    /// The base of the URLs in emails.
     public_url: String,
     /// The maximum duration of a renewal, which may be several calls.
     timeout: TimeDelta,
@@ -61,51 +62,55 @@ impl RefreshToken {
         }
     }
 
-    fn ending(&self, ending: Ending) -> Box<dyn RunResult> {
-        Box::new(ending::RefreshEnd {
-            ending,
+    fn result(&self, outcome: RefreshOutcome) -> Box<dyn RunResult> {
+        Box::new(RefreshRunResult {
+            outcome,
             mailer: self.mailer.clone(),
             public_url: self.public_url.clone(),
             jitter: crier_base::random::unit(),
         })
     }
 
-    /// Renews the tokens under the lease; `None`: another process holds it.
-    async fn renew(&self, run: &Run, account_id: i64) -> Result<Option<Ending>> {
+    /// Renews the tokens under the lease; `None` if another process holds the lease.
+    async fn renew(&self, run: &Run, account_id: i64) -> Result<Option<RefreshOutcome>> {
         let mut tx = self.store.begin().await?;
         let lease = accounts::begin_refresh(&mut tx, account_id, self.timeout).await?;
-        // Read after the lease was taken: the holder before may have stored new tokens.
+        // Read after taking the lease, because the previous holder may have stored new tokens.
         let found = accounts::with_secrets(&mut tx, self.store.cipher(), account_id).await?;
-        let kept = account_tokens::find(&mut tx, account_id).await?;
-        let (Some((account, secrets)), Some(kept)) = (found, kept) else { return Ok(Some(Ending::Gone)) };
-        if !is_due(&kept, self.store.now()) {
+        let tokens = account_tokens::find(&mut tx, account_id).await?;
+        let (Some((account, secrets)), Some(tokens)) = (found, tokens) else {
+            return Ok(Some(RefreshOutcome::AccountDeleted));
+        };
+        if !is_due(&tokens, self.store.now()) {
             // The lease is rolled back with the transaction.
-            return Ok(Some(Ending::NothingDue));
+            return Ok(Some(RefreshOutcome::NothingDue));
         }
         if lease.is_none() {
             return Ok(None);
         }
         tx.commit().await?;
         let Some(connector) = self.platforms.get(account.platform) else {
-            return Ok(Some(Ending::Later(account, kept, not_there())));
+            return Ok(Some(RefreshOutcome::RetryLater(account, tokens, missing_connector())));
         };
-        let call = ConnectorAccount::stored(&account, &secrets)?;
+        let connector_account = ConnectorAccount::stored(&account, &secrets)?;
         let deadline = self.timeout.to_std().unwrap_or_default();
-        let answer = run.call_and_wait(tokio::time::timeout(deadline, connector.refresh(&call))).await;
-        let answer = answer.unwrap_or_else(|_| {
+        let response = run.call_and_wait(tokio::time::timeout(deadline, connector.refresh(&connector_account))).await;
+        let response = response.unwrap_or_else(|_| {
             Err(CallError::network("The platform did not respond in time to a request for new tokens."))
         });
-        Ok(Some(match answer {
+        Ok(Some(match response {
             Ok(refreshed) => {
                 self.store_tokens(&account, &refreshed).await?;
-                Ending::Renewed
+                RefreshOutcome::Renewed
             }
-            Err(CallError::Reauth(failure) | CallError::AuthExpired(failure)) => Ending::Refused(account, failure),
-            Err(error) => Ending::Later(account, kept, error),
+            Err(CallError::Reauth(failure) | CallError::AuthExpired(failure)) => {
+                RefreshOutcome::Rejected(account, failure)
+            }
+            Err(error) => RefreshOutcome::RetryLater(account, tokens, error),
         }))
     }
 
-    /// Stores new tokens, unless the account was connected again meanwhile: the newer ones stay.
+    /// Stores new tokens, unless the account was reconnected meanwhile; then the newer ones are kept.
     async fn store_tokens(&self, account: &SocialAccount, refreshed: &Refreshed) -> Result<()> {
         let secrets = refreshed.secrets.as_ref().map(|secrets| SecretString::from(secrets.expose_json()));
         let deadline = Instant::now() + STORE_TIMEOUT;
@@ -120,17 +125,17 @@ impl RefreshToken {
                 Err(error) if error.is_transient() && Instant::now() < deadline => {
                     tokio::time::sleep(STORE_RETRY_PAUSE).await;
                 }
-                ended => return ended,
+                result => return result,
             }
         }
     }
 }
 
-fn is_due(kept: &KeptTokens, now: DateTime<Utc>) -> bool {
-    kept.renew_at.is_some_and(|at| at <= now)
+fn is_due(tokens: &KeptTokens, now: DateTime<Utc>) -> bool {
+    tokens.renew_at.is_some_and(|at| at <= now)
 }
 
-fn not_there() -> CallError {
+fn missing_connector() -> CallError {
     CallError::Transient(Failure::of(Category::Internal, "This worker has no connector for the platform."))
 }
 
@@ -140,25 +145,25 @@ impl Job for RefreshToken {
         let (id, now) = (run.job.subject_id, self.store.now());
         let mut conn = self.store.read().await?;
         let Some((status, _)) = accounts::status(&mut conn, id).await? else {
-            return Ok(self.ending(Ending::Gone));
+            return Ok(self.result(RefreshOutcome::AccountDeleted));
         };
         if status == AccountStatus::Expired {
-            return Ok(self.ending(Ending::ExpiredBefore));
+            return Ok(self.result(RefreshOutcome::AlreadyExpired));
         }
-        let Some(kept) = account_tokens::find(&mut conn, id).await? else {
-            return Ok(self.ending(Ending::NothingDue));
+        let Some(tokens) = account_tokens::find(&mut conn, id).await? else {
+            return Ok(self.result(RefreshOutcome::NothingDue));
         };
         drop(conn);
-        if is_due(&kept, now) {
+        if is_due(&tokens, now) {
             return Ok(match self.renew(run, id).await? {
-                Some(ending) => self.ending(ending),
+                Some(outcome) => self.result(outcome),
                 None => {
                     Box::new(Outcome::RetryAt(now + LEASE_PAUSE, "another process is renewing the tokens".to_owned()))
                 }
             });
         }
-        let end = kept.renewal.access_ends_at(kept.token_expires_at);
-        let is_warning_due = end.is_some_and(|end| warnings_due(end, now) > kept.warnings);
-        Ok(self.ending(if is_warning_due { Ending::Warn } else { Ending::NothingDue }))
+        let end = tokens.renewal.access_ends_at(tokens.token_expires_at);
+        let is_warning_due = end.is_some_and(|end| warnings_due(end, now) > tokens.warnings);
+        Ok(self.result(if is_warning_due { RefreshOutcome::WarningDue } else { RefreshOutcome::NothingDue }))
     }
 }

@@ -1,12 +1,12 @@
 //! `send_reply`: sends one reply of the inbox, at most once. The steps are those of `publish_target`:
 //!
 //! 1. *Prepare*, one transaction under the conversation's lock: checks that the account can be used, then stores the
-//!    marker and the start time of the call before it is made.
-//! 2. *Reconcile.* If the outcome of an earlier call is unknown (its process died, the connection broke), asks the
-//!    platform first: if the reply is there, it is sent; if it is not, and the earlier call's deadline is over, calls
-//!    again; if the platform does not know, the reply ends as `outcome_unknown` and a user decides.
+//!    marker and the start time of the call.
+//! 2. *Reconcile.* If the outcome of an earlier call is unknown (its process died, the connection broke), queries the
+//!    platform first. If the reply exists, it is sent. If it does not exist, and the earlier call's deadline has
+//!    passed, calls again. If the platform cannot tell, the reply ends as `outcome_unknown` and a user decides.
 //! 3. *Call.*
-//! 4. *End*, in the transaction that settles the job: the message, the account, the lane, the event.
+//! 4. *Settle*, in the transaction that settles the job: writes the message, the account, the lane and the event.
 //!
 //! Only the call itself can have an unknown outcome: a run that is aborted before it (at shutdown) is released and
 //! uses up no attempt. Each step checks the lease.
@@ -26,30 +26,30 @@ use crier_store::conversations::{self, replies};
 use crier_store::jobs::engine as rows;
 use crier_store::{Result, Store, StoreError, Tx, accounts};
 
-use self::ending::ReplyEnding;
+use self::run_result::ReplyRunResult;
 use super::account_session::{AccountSession, RefreshError, disconnected, expired};
 use super::adopt::{self, Adoption};
 use super::call_outcome::{self, CallAction, CallOutcome};
 use super::{Deps, Job, RunResult};
 use crate::engine::Run;
 
-mod ending;
+mod run_result;
 
 const ACTION: CallAction = CallAction::Reply;
-/// A reply may be several requests, each with the platform's timeout; all of them must end within this many timeouts.
+/// A reply may take several requests, each with the platform's timeout. All of them must end within this many timeouts.
 const REPLY_CALLS: i32 = 2;
 
 pub struct SendReply {
     store: Store,
     platforms: Arc<ConnectorRegistry>,
-    /// The maximum duration of a whole reply: one that is not there after that never will be.
+    /// The maximum duration of all requests of a call. A reply that does not exist after that will not be sent.
     timeout: TimeDelta,
 }
 
 /// Everything that the call needs.
 struct Prepared {
     conversation: Conversation,
-    /// `call_started_at` is the start of the current call, or of one that an earlier run left open.
+    /// `call_started_at` is the start of the current call, or of a call that an earlier run left open.
     message: Message,
     session: AccountSession,
     reply: OutgoingReply,
@@ -57,14 +57,14 @@ struct Prepared {
     has_open_call: bool,
 }
 
-/// Why a run makes no (further) call.
+/// Why a run makes no further call.
 enum ReplyStop {
-    /// Another worker has the job by now.
+    /// Another worker has the job.
     LeaseLost,
-    /// There is nothing to be sent.
+    /// There is nothing to send.
     Skipped(&'static str),
     /// The outcome is known.
-    Ended(Box<ReplyEnding>),
+    Ended(Box<ReplyRunResult>),
     Database(StoreError),
 }
 
@@ -85,17 +85,17 @@ impl SendReply {
         }
     }
 
-    async fn send(&self, run: &Run) -> Step<Box<ReplyEnding>> {
+    async fn send(&self, run: &Run) -> Step<Box<ReplyRunResult>> {
         let mut p = self.prepare(run).await?;
         if p.has_open_call {
             self.reconcile(run, &mut p).await?;
             self.store_call_marker(run, &mut p).await?;
         }
-        let sent = self.call_until_answered(run, &mut p).await?;
-        Ok(self.end(&p, CallOutcome::Published(sent)))
+        let sent = self.call_with_refresh(run, &mut p).await?;
+        Ok(self.result(&p, CallOutcome::Published(sent)))
     }
 
-    /// Decides whether to call the platform, and stores what must be stored first.
+    /// Decides whether to call the platform, and stores the state that must be stored before the call.
     async fn prepare(&self, run: &Run) -> Step<Prepared> {
         let id = run.job.subject_id;
         let mut tx = self.store.begin().await?;
@@ -112,12 +112,12 @@ impl SendReply {
         let session = match self.session(&mut tx, &conversation).await? {
             Ok(session) => session,
             Err(outcome) => {
-                // The attempt of a run that ends without a call.
+                // A run that ends without a call is an attempt as well.
                 replies::start(&mut tx, id, None).await?;
                 tx.commit().await?;
                 run.set_counted();
                 let outcome = if has_open_call { outcome.with_open_call(ACTION) } else { outcome };
-                return Err(ReplyStop::Ended(Box::new(ReplyEnding::without_call(&conversation, message, outcome))));
+                return Err(ReplyStop::Ended(Box::new(ReplyRunResult::without_call(&conversation, message, outcome))));
             }
         };
         let seed = MarkerSeed { target_id: id, at: tx.now, random: crier_base::random::u64() };
@@ -165,18 +165,19 @@ impl SendReply {
         }
     }
 
-    /// Asks the platform for the outcome of the earlier call. Stops unless the reply is not there and never will be.
+    /// Queries the platform for the outcome of the earlier call. Stops unless that call did not and will not send the
+    /// reply.
     async fn reconcile(&self, run: &Run, p: &mut Prepared) -> Step<()> {
         let connector = p.session.connector.clone();
         let Some(inbox) = connector.inbox().filter(|inbox| inbox.can_reconcile()) else {
             return Err(self.stop(p, CallOutcome::reconcile_unsupported(ACTION)));
         };
-        let mut asked = run.wait_without_slot(inbox.reconcile(&p.session.connector_account, &p.reply)).await;
-        if let Err(CallError::AuthExpired(failure)) = asked {
+        let mut reconciled = run.wait_without_slot(inbox.reconcile(&p.session.connector_account, &p.reply)).await;
+        if let Err(CallError::AuthExpired(failure)) = reconciled {
             self.refresh(run, p, failure).await?;
-            asked = inbox.reconcile(&p.session.connector_account, &p.reply).await;
+            reconciled = inbox.reconcile(&p.session.connector_account, &p.reply).await;
         }
-        match asked {
+        match reconciled {
             Ok(Reconciled::Found(sent)) => return Err(self.stop(p, CallOutcome::Published(sent))),
             Ok(Reconciled::Unsupported) => return Err(self.stop(p, CallOutcome::reconcile_unsupported(ACTION))),
             Ok(Reconciled::Matches(found)) => match self.adopt(run, p, found).await? {
@@ -201,24 +202,24 @@ impl SendReply {
                 p.has_open_call = false;
                 return Err(self.fail(p, error));
             }
-            // The query failed: the earlier call is as open as before.
+            // The query failed: the outcome of the earlier call stays unknown.
             Err(error) => return Err(self.fail(p, error)),
         }
         if p.reply.called_at.is_none() {
-            // It may still be under way, and nothing tells until when.
+            // The earlier call may still be in progress, and its deadline is unknown.
             return Err(self.stop(p, CallOutcome::reconcile_unsupported(ACTION)));
         }
-        let over = p.message.call_started_at.map(|began| began + self.timeout);
-        if let Some(over) = over.filter(|over| self.store.now() < *over) {
+        let deadline = p.message.call_started_at.map(|began| began + self.timeout);
+        if let Some(deadline) = deadline.filter(|deadline| self.store.now() < *deadline) {
             let failure =
                 Failure::of(Category::Network, "Waiting until the earlier call to the platform must have ended.");
-            return Err(self.stop(p, CallOutcome::Retry { at: Some(over), failure, open: true }));
+            return Err(self.stop(p, CallOutcome::Retry { at: Some(deadline), failure, open: true }));
         }
         p.has_open_call = false;
         Ok(())
     }
 
-    /// Decides which of these the reply is, and stores that.
+    /// Decides which of the candidates is the reply, and stores that.
     async fn adopt(&self, run: &Run, p: &Prepared, found: Vec<Published>) -> Step<Adoption> {
         let mut tx = self.store.begin().await?;
         if !rows::still_held(&mut tx, &run.job).await? {
@@ -241,8 +242,8 @@ impl SendReply {
         Ok(tx.commit().await?)
     }
 
-    /// Calls, and once more after an expired access token was renewed.
-    async fn call_until_answered(&self, run: &Run, p: &mut Prepared) -> Step<Published> {
+    /// Calls the platform. Retries once after refreshing an expired access token.
+    async fn call_with_refresh(&self, run: &Run, p: &mut Prepared) -> Step<Published> {
         loop {
             match self.call(run, p).await {
                 Ok(sent) => return Ok(sent),
@@ -254,21 +255,22 @@ impl SendReply {
         }
     }
 
-    /// Calls once, within one deadline from the stored start time: after it, another run may trust the answer "not
-    /// there", so a process that was frozen before the call must not call any more.
+    /// Calls once, within one deadline from the stored start time. After the deadline, another run may rely on the
+    /// platform's response that there is no such reply, so a process that was frozen before the call must not call any
+    /// more.
     async fn call(&self, run: &Run, p: &Prepared) -> std::result::Result<Published, CallError> {
         let now = self.store.now();
-        let over = p.message.call_started_at.unwrap_or(now) + self.timeout;
-        let left = (over - now).to_std().unwrap_or_default();
-        if left.is_zero() {
+        let deadline = p.message.call_started_at.unwrap_or(now) + self.timeout;
+        let remaining = (deadline - now).to_std().unwrap_or_default();
+        if remaining.is_zero() {
             return Err(CallError::network("Crier was delayed for too long before it could call the platform."));
         }
         let Some(inbox) = p.session.connector.inbox() else {
             return Err(CallError::network("This worker cannot reply on the platform."));
         };
         run.set_in_doubt(true);
-        let called = tokio::time::timeout(left, inbox.reply(&p.session.connector_account, &p.reply));
-        let result = run.call_and_wait(called).await.unwrap_or_else(|_| {
+        let call = tokio::time::timeout(remaining, inbox.reply(&p.session.connector_account, &p.reply));
+        let result = run.call_and_wait(call).await.unwrap_or_else(|_| {
             Err(CallError::Unknown(Failure::of(Category::Network, "The platform did not respond in time.")))
         });
         run.set_in_doubt(matches!(result, Ok(_) | Err(CallError::Unknown(_))));
@@ -282,15 +284,15 @@ impl SendReply {
         })
     }
 
-    fn end(&self, p: &Prepared, outcome: CallOutcome) -> Box<ReplyEnding> {
-        Box::new(ReplyEnding::of(p, outcome, self.timeout))
+    fn result(&self, p: &Prepared, outcome: CallOutcome) -> Box<ReplyRunResult> {
+        Box::new(ReplyRunResult::of(p, outcome, self.timeout))
     }
 
     fn stop(&self, p: &Prepared, outcome: CallOutcome) -> ReplyStop {
-        ReplyStop::Ended(self.end(p, outcome))
+        ReplyStop::Ended(self.result(p, outcome))
     }
 
-    /// Stops a run because of a platform's error.
+    /// Returns the stop for a platform's error.
     fn fail(&self, p: &Prepared, error: CallError) -> ReplyStop {
         let can_reconcile = p.session.connector.inbox().is_some_and(|inbox| inbox.can_reconcile());
         self.stop(p, CallOutcome::of(ACTION, error, p.has_open_call, can_reconcile))
@@ -301,7 +303,7 @@ impl SendReply {
 impl Job for SendReply {
     async fn run(&self, run: &Run) -> Result<Box<dyn RunResult>> {
         Ok(match self.send(run).await {
-            Ok(end) | Err(ReplyStop::Ended(end)) => end,
+            Ok(result) | Err(ReplyStop::Ended(result)) => result,
             Err(ReplyStop::Skipped(why)) => Box::new(Outcome::Cancelled(why.to_owned())),
             // The result is discarded, so this reason is never stored.
             Err(ReplyStop::LeaseLost) => Box::new(Outcome::Cancelled("the lease was lost".to_owned())),

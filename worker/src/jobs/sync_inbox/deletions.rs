@@ -1,7 +1,8 @@
-//! Follows what was deleted at the platform: once an hour it is asked of some of the account's newest messages whether
-//! they are still there, from the newest on, some further each hour, until those of the last 30 days were asked for.
+//! Finds messages that were deleted on the platform: once per hour it queries the platform for some of the account's
+//! messages. It begins with the newest and continues with older ones each hour, until it has checked the last 30 days.
+//! Then it begins again.
 //!
-//! How far that has come is a cursor beside those of the streams.
+//! The position is stored as a cursor beside those of the streams.
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use crier_platforms::CallError;
@@ -12,52 +13,52 @@ use serde_json::{Value, json};
 
 use super::{AccountSession, Run, Step, SyncInbox, SyncStop};
 
-/// The name of the cursor; no connector calls a stream so.
+/// The name of the cursor. No connector has a stream with this name.
 const CURSOR: &str = "deletions";
 const INTERVAL: TimeDelta = TimeDelta::hours(1);
-/// Older messages are not asked for.
-const HISTORY: TimeDelta = TimeDelta::days(30);
+/// The maximum age of a message that is checked.
+const MAX_AGE: TimeDelta = TimeDelta::days(30);
 
-/// Where the next messages are.
+/// The position of the next messages to check.
 #[derive(Debug, PartialEq)]
-struct Round {
-    /// Since when the next ones may be asked for; `None`: this is the first look.
+struct Position {
+    /// When the next check is due; `None` before the first check.
     due: Option<DateTime<Utc>>,
-    /// Newer messages were asked for; `None`: it begins with the newest.
+    /// Messages after this time have been checked; `None` if the next check begins with the newest message.
     until: Option<DateTime<Utc>>,
 }
 
-impl Round {
+impl Position {
     fn read(cursor: Option<&Value>) -> Self {
         let time = |name: &str| cursor.and_then(|c| c[name].as_str()).and_then(|text| text.parse().ok());
         Self { due: time("due"), until: time("until") }
     }
 
-    /// Returns the cursor after these messages, the newest first, of which at most `limit` were wanted.
+    /// Returns the cursor after checking `found`: at most `limit` messages, newest first.
     fn after(&self, found: &[Candidate], limit: usize, now: DateTime<Utc>) -> Value {
         let text = |at: DateTime<Utc>| at.to_rfc3339_opts(SecondsFormat::Micros, true);
         let last = found.last().filter(|_| found.len() >= limit).map(|last| last.sent_at);
-        // Others of the same time may come next; more of them than are asked for at once are left behind.
+        // More messages may have the same time; those beyond one check are skipped.
         let until = last.map(|at| if self.until == Some(at) { at - TimeDelta::microseconds(1) } else { at });
         json!({ "due": text(now + INTERVAL), "until": until.map(text) })
     }
 }
 
 impl SyncInbox {
-    /// Asks for the next messages, if it is time, and stores which of them were deleted.
-    pub(super) async fn follow_deletions(&self, run: &Run, session: &mut AccountSession, sync: &InboxSync) -> Step<()> {
+    /// Checks the next messages if they are due, and stores which of them were deleted.
+    pub(super) async fn check_deletions(&self, run: &Run, session: &mut AccountSession, sync: &InboxSync) -> Step<()> {
         let limit = session.connector.inbox().map_or(0, |inbox| inbox.checked_at_once());
-        let round = Round::read(sync.cursors.get(CURSOR));
+        let position = Position::read(sync.cursors.get(CURSOR));
         let account = session.account.id;
         let now = self.store.now();
-        if limit == 0 || round.due.is_some_and(|due| now < due) {
+        if limit == 0 || position.due.is_some_and(|due| now < due) {
             return Ok(());
         }
-        let times = (now - HISTORY, round.until.unwrap_or(now));
+        let times = (now - MAX_AGE, position.until.unwrap_or(now));
         let size = i64::try_from(limit).unwrap_or(i64::MAX);
-        let found = match round.due {
+        let found = match position.due {
             Some(_) => deletions::candidates(&mut self.store.read().await?, account, times, size).await?,
-            // What there is has just been read.
+            // The first sync has just read all messages.
             None => Vec::new(),
         };
         let ids: Vec<String> = found.iter().map(|one| one.external_id.clone()).collect();
@@ -67,27 +68,28 @@ impl SyncInbox {
         };
         let mut tx = self.store.begin().await?;
         let Some(sync) = inbox_syncs::lock(&mut tx, account).await? else {
-            return Err(SyncStop::Over("the account no longer exists"));
+            return Err(SyncStop::Cancelled("the account no longer exists"));
         };
         if !rows::still_held(&mut tx, &run.job).await? {
-            return Err(SyncStop::Over("the lease was lost"));
+            return Err(SyncStop::Cancelled("the lease was lost"));
         }
         deletions::delete(&mut tx, account, &deleted).await?;
         let mut cursors = sync.cursors;
-        cursors.insert(CURSOR.to_owned(), round.after(&found, limit, now));
+        cursors.insert(CURSOR.to_owned(), position.after(&found, limit, now));
         inbox_syncs::set_cursors(&mut tx, account, &cursors).await?;
         Ok(tx.commit().await?)
     }
 
-    /// Asks the platform which of these were deleted; once more after an expired access token was renewed.
+    /// Queries the platform for which of the messages were deleted. Retries once after refreshing an expired access
+    /// token.
     async fn deleted(&self, run: &Run, session: &mut AccountSession, ids: &[String]) -> Step<Vec<String>> {
         loop {
             let connector = session.connector.clone();
             let Some(inbox) = connector.inbox() else { return Ok(Vec::new()) };
             let timeout = self.timeout.to_std().unwrap_or_default();
             let request = tokio::time::timeout(timeout, inbox.deleted(&session.connector_account, ids));
-            let asked = run.wait_without_slot(request).await;
-            match asked.unwrap_or_else(|_| Err(CallError::network("The platform did not respond in time."))) {
+            let response = run.wait_without_slot(request).await;
+            match response.unwrap_or_else(|_| Err(CallError::network("The platform did not respond in time."))) {
                 Ok(deleted) => return Ok(deleted),
                 Err(CallError::AuthExpired(failure)) => session.refresh(run, failure).await?,
                 Err(error) => return Err(SyncStop::Call(error)),
@@ -109,14 +111,14 @@ mod tests {
     }
 
     #[test]
-    fn a_round_goes_on_where_it_was_and_begins_again() {
-        let first = Round::read(None);
-        assert_eq!(first, Round { due: None, until: None });
-        let next = Round::read(Some(&first.after(&found(&[9, 8, 7]), 3, at(10))));
-        assert_eq!(next, Round { due: Some(at(70)), until: Some(at(7)) });
-        let same = Round::read(Some(&next.after(&found(&[7, 7, 7]), 3, at(70))));
-        assert_eq!(same.until, Some(at(7) - TimeDelta::microseconds(1)), "never the same ones for ever");
-        let last = Round::read(Some(&next.after(&found(&[7, 6]), 3, at(70))));
+    fn checks_continue_at_the_position_and_begin_again() {
+        let first = Position::read(None);
+        assert_eq!(first, Position { due: None, until: None });
+        let next = Position::read(Some(&first.after(&found(&[9, 8, 7]), 3, at(10))));
+        assert_eq!(next, Position { due: Some(at(70)), until: Some(at(7)) });
+        let same = Position::read(Some(&next.after(&found(&[7, 7, 7]), 3, at(70))));
+        assert_eq!(same.until, Some(at(7) - TimeDelta::microseconds(1)), "the same messages are not checked forever");
+        let last = Position::read(Some(&next.after(&found(&[7, 6]), 3, at(70))));
         assert_eq!(last.until, None);
     }
 }

@@ -1,16 +1,15 @@
-//! `sync_inbox`: reads the new messages of one account, a page of one stream after the other.
+//! `sync_inbox`: reads the new messages of one account, one page of a stream after the other.
 //!
-//! A page is stored with the cursor after it, in one transaction that checks the lease: after a crash at any point,
-//! the next run begins at the last page that was stored, and a page that is read again changes nothing, since each
-//! message is stored once.
+//! A page is stored with the cursor after it, in one transaction that checks the lease. After a crash at any point, the
+//! next run continues after the last stored page. A page that is read again changes nothing, because each message is
+//! stored once.
 //!
-//! A failed look is not a failed job: the account's row in `inbox_syncs` has the error and the time of the next one. A
-//! stream that the platform does not let the account read is shown there too, and is no failure.
-//! A stream that fails does not hold up the others; a platform that asks for a pause gets it from all jobs of the
-//! account.
+//! A failed sync is not a failed job: the account's row in `inbox_syncs` contains the error and the time of the next
+//! sync. It also contains a stream that the platform does not let the account read, which is not a failure. A stream
+//! that fails does not block the others. A rate limit of the platform pauses all jobs of the account.
 //!
-//! After a complete look it follows what was deleted at the platform ([`deletions`]), and reads the limits of a server
-//! that sets its own, once a day.
+//! After a complete sync, it looks for messages that were deleted on the platform ([`deletions`]), and once per day it
+//! reads the limits of a server that has its own.
 
 mod deletions;
 
@@ -37,13 +36,13 @@ use super::account_session::{AccountSession, RefreshError};
 use super::{Deps, Job, RunResult};
 use crate::engine::Run;
 
-/// How many pages of a stream a run reads; the rest comes in the next run, after those of other accounts.
+/// The maximum number of pages per stream and run. The next run, after those of other accounts, reads the rest.
 const MAX_PAGES: usize = 5;
-/// The pause if a platform asks for one and names no time.
+/// The pause after a rate limit without a time.
 const LIMIT_PAUSE: TimeDelta = TimeDelta::minutes(5);
-/// When an account is looked at again whose platform's inbox is switched off.
-const SWITCHED_OFF: TimeDelta = TimeDelta::hours(1);
-/// After failures in a row an account is looked at less often, at most so many times.
+/// The pause if the inbox of the account's platform is switched off.
+const SWITCHED_OFF_PAUSE: TimeDelta = TimeDelta::hours(1);
+/// The maximum factor by which consecutive failures lengthen the interval.
 const MAX_SLOWDOWN: i32 = 30;
 
 pub struct SyncInbox {
@@ -55,8 +54,8 @@ pub struct SyncInbox {
 
 /// Why a run reads no further.
 enum SyncStop {
-    /// Another worker has the job by now, or the account is gone.
-    Over(&'static str),
+    /// Another worker has the job, or the account was deleted.
+    Cancelled(&'static str),
     Call(CallError),
     Database(StoreError),
 }
@@ -83,60 +82,66 @@ impl SyncInbox {
         Self { store: deps.store.clone(), platforms: deps.platforms.clone(), timeout: deps.platform_timeout * 2 }
     }
 
-    /// Reads all streams into `end`; an error is one that ends the run without a result.
-    async fn read(&self, run: &Run, session: &mut AccountSession, sync: &InboxSync, end: &mut SyncEnd) -> Step<()> {
+    /// Reads all streams and records the result in `result`. An error ends the run without a result.
+    async fn read(
+        &self,
+        run: &Run,
+        session: &mut AccountSession,
+        sync: &InboxSync,
+        result: &mut SyncRunResult,
+    ) -> Step<()> {
         let connector = session.connector.clone();
         let Some(inbox) = connector.inbox() else {
-            // Switched off by the operator, who may switch it on again.
+            // The operator has switched off the inbox, and may switch it on again.
             let has_inbox = !connector.descriptor().capabilities.inbox.is_empty();
-            end.interval = has_inbox.then_some(SWITCHED_OFF);
+            result.interval = has_inbox.then_some(SWITCHED_OFF_PAUSE);
             return Ok(());
         };
         if !inbox.reads(&session.connector_account.external_id) {
             return Ok(());
         }
-        end.interval = Some(inbox.interval());
-        // A stream that was read to its end begins anew when all of them have been: else two that overlap what they
-        // have read would keep each other going.
-        let goes_on = |stream: &str| sync.unfinished.is_empty() || sync.unfinished.iter().any(|one| one == stream);
-        for stream in inbox.streams().iter().filter(|stream| goes_on(stream)) {
-            match self.read_stream(run, session, stream, sync.cursors.get(*stream).cloned(), end).await {
+        result.interval = Some(inbox.interval());
+        // A finished stream is read again only when all streams are finished. Otherwise two streams that read their
+        // latest messages again could keep each other unfinished.
+        let is_due = |stream: &str| sync.unfinished.is_empty() || sync.unfinished.iter().any(|one| one == stream);
+        for stream in inbox.streams().iter().filter(|stream| is_due(stream)) {
+            match self.read_stream(run, session, stream, sync.cursors.get(*stream).cloned(), result).await {
                 Ok(false) => {}
                 Ok(true) => {
-                    end.has_more = true;
-                    end.unfinished.push((*stream).to_owned());
+                    result.has_more = true;
+                    result.unfinished.push((*stream).to_owned());
                 }
                 Err(SyncStop::Call(error @ CallError::RateLimited { .. })) => {
-                    end.error = Some(error);
+                    result.error = Some(error);
                     break;
                 }
                 Err(SyncStop::Call(error @ (CallError::Reauth(_) | CallError::AuthExpired(_)))) => {
-                    end.version = session.account.credentials_version;
-                    end.error = Some(error);
+                    result.version = session.account.credentials_version;
+                    result.error = Some(error);
                     break;
                 }
                 Err(SyncStop::Call(error)) => {
-                    end.error = Some(error);
-                    end.unfinished.push((*stream).to_owned());
+                    result.error = Some(error);
+                    result.unfinished.push((*stream).to_owned());
                 }
                 Err(stop) => return Err(stop),
             }
         }
-        if end.error.is_none()
-            && !end.has_more
-            && let Err(stop) = self.follow_deletions(run, session, sync).await
+        if result.error.is_none()
+            && !result.has_more
+            && let Err(stop) = self.check_deletions(run, session, sync).await
         {
             match stop {
-                SyncStop::Call(error) => end.error = Some(error),
+                SyncStop::Call(error) => result.error = Some(error),
                 stop => return Err(stop),
             }
         }
-        end.version = session.account.credentials_version;
+        result.version = session.account.credentials_version;
         Ok(())
     }
 
-    /// Reads the limits of the account's server, once a day. If that fails, the next look tries again; it is no failure of
-    /// this one.
+    /// Reads the limits of the account's server, once per day. If this fails, the next sync retries; the current sync
+    /// does not fail.
     async fn read_limits(&self, run: &Run, session: &AccountSession) -> Step<()> {
         let (account, now) = (&session.account, self.store.now());
         let is_read = account.limits.as_ref().is_some_and(|limits| !limits.is_outdated(now));
@@ -158,20 +163,20 @@ impl SyncInbox {
         Ok(())
     }
 
-    /// Reads and stores pages of a stream; returns whether there are more.
+    /// Reads and stores pages of a stream. Returns whether there are more pages.
     async fn read_stream(
         &self,
         run: &Run,
         session: &mut AccountSession,
         stream: &str,
         mut cursor: Option<serde_json::Value>,
-        end: &mut SyncEnd,
+        result: &mut SyncRunResult,
     ) -> Step<bool> {
         for _ in 0..MAX_PAGES {
             let page = self.fetch(run, session, stream, cursor.as_ref()).await?;
             let has_more = page.has_more;
             if page.unavailable.is_some() {
-                end.unavailable.clone_from(&page.unavailable);
+                result.unavailable.clone_from(&page.unavailable);
             }
             if !page.messages.is_empty() || cursor.as_ref() != Some(&page.cursor) {
                 cursor = Some(page.cursor.clone());
@@ -184,7 +189,7 @@ impl SyncInbox {
         Ok(true)
     }
 
-    /// Fetches a page; once more after an expired access token was renewed.
+    /// Fetches a page. Retries once after refreshing an expired access token.
     async fn fetch(
         &self,
         run: &Run,
@@ -206,15 +211,15 @@ impl SyncInbox {
         }
     }
 
-    /// Stores a page with the cursor after it, and the events of what is new.
+    /// Stores a page with the cursor after it, and the events of new messages.
     async fn store_page(&self, run: &Run, session: &AccountSession, stream: &str, page: InboxPage) -> Step<()> {
         let account = &session.account;
         let mut tx = self.store.begin().await?;
         let Some(sync) = inbox_syncs::lock(&mut tx, account.id).await? else {
-            return Err(SyncStop::Over("the account no longer exists"));
+            return Err(SyncStop::Cancelled("the account no longer exists"));
         };
         if !rows::still_held(&mut tx, &run.job).await? {
-            return Err(SyncStop::Over("the lease was lost"));
+            return Err(SyncStop::Cancelled("the lease was lost"));
         }
         let now = tx.now;
         // A platform's clock may be ahead.
@@ -244,7 +249,7 @@ impl Job for SyncInbox {
         if account.status == AccountStatus::Expired {
             return Ok(Box::new(Outcome::Cancelled("the account has expired".to_owned())));
         }
-        let mut end = SyncEnd {
+        let mut result = SyncRunResult {
             account_id: id,
             platform: account.platform,
             version: account.credentials_version,
@@ -256,45 +261,45 @@ impl Job for SyncInbox {
             unavailable: None,
             jitter: crier_base::random::unit(),
         };
-        let Some(connector) = self.platforms.get(account.platform) else { return Ok(Box::new(end)) };
+        let Some(connector) = self.platforms.get(account.platform) else { return Ok(Box::new(result)) };
         let mut session = AccountSession::new(&self.store, account, &secrets, connector, self.timeout)?;
-        let mut read = self.read(run, &mut session, &sync, &mut end).await;
-        if read.is_ok() && end.error.is_none() && !end.has_more {
+        let mut read = self.read(run, &mut session, &sync, &mut result).await;
+        if read.is_ok() && result.error.is_none() && !result.has_more {
             read = self.read_limits(run, &session).await;
         }
         match read {
-            Ok(()) => Ok(Box::new(end)),
-            Err(SyncStop::Over(why)) => Ok(Box::new(Outcome::Cancelled(why.to_owned()))),
-            Err(SyncStop::Call(error)) => Ok(Box::new(SyncEnd { error: Some(error), ..end })),
+            Ok(()) => Ok(Box::new(result)),
+            Err(SyncStop::Cancelled(why)) => Ok(Box::new(Outcome::Cancelled(why.to_owned()))),
+            Err(SyncStop::Call(error)) => Ok(Box::new(SyncRunResult { error: Some(error), ..result })),
             Err(SyncStop::Database(error)) => Err(error),
         }
     }
 }
 
-/// The result of a look; the messages are stored already.
-struct SyncEnd {
+/// The result of a sync. The messages are already stored.
+struct SyncRunResult {
     account_id: i64,
     platform: Platform,
     /// The version of the credentials that the last call used.
     version: i64,
-    /// How often a look had been asked for when this one began.
+    /// The number of syncs that had been requested when this one began.
     requests: i64,
-    /// `None`: the platform has no inbox for the account.
+    /// The interval between syncs; `None` if the platform has no inbox for the account.
     interval: Option<TimeDelta>,
     has_more: bool,
     /// The streams that have more, or failed.
     unfinished: Vec<String>,
     error: Option<CallError>,
-    /// Why the platform does not let the account read a stream: shown, and not a failure of the look.
+    /// Why the platform does not let the account read a stream. Shown to users, but not a failure of the sync.
     unavailable: Option<Failure>,
     /// In `[0, 1)`.
     jitter: f64,
 }
 
 #[async_trait]
-impl RunResult for SyncEnd {
+impl RunResult for SyncRunResult {
     async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
-        // The account's row before that of the sync, as when an account is connected.
+        // Locks the account's row before the sync's, as when an account is connected.
         if let Some(CallError::Reauth(failure) | CallError::AuthExpired(failure)) = &self.error {
             connected::expire(tx, self.account_id, self.version, &failure.message, job.trace.as_deref()).await?;
         }
@@ -309,10 +314,10 @@ impl RunResult for SyncEnd {
             lanes::pause_lane(tx, &Lane::Account(self.account_id).to_string(), until).await?;
         } else if self.interval.is_some() && (self.has_more || sync.requests != self.requests) {
             jobs::refund_attempt(tx, job).await?;
-            // A look that was asked for meanwhile reads all streams.
-            let goes_on: &[String] = if sync.requests == self.requests { &self.unfinished } else { &[] };
-            if goes_on != sync.unfinished {
-                inbox_syncs::set_unfinished(tx, self.account_id, goes_on).await?;
+            // A sync that was requested meanwhile reads all streams.
+            let unfinished: &[String] = if sync.requests == self.requests { &self.unfinished } else { &[] };
+            if unfinished != sync.unfinished {
+                inbox_syncs::set_unfinished(tx, self.account_id, unfinished).await?;
             }
             return Ok(Outcome::RetryAt(now, "there are more messages to read".to_owned()));
         }
@@ -343,8 +348,8 @@ impl RunResult for SyncEnd {
     }
 }
 
-impl SyncEnd {
-    /// Returns when the account is looked at next, after this many failures in a row before this look.
+impl SyncRunResult {
+    /// Returns the time of the next sync. `failures` is the number of consecutive failures before this sync.
     fn next(&self, failures: i32, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
         let failures = if self.error.is_some() { failures.saturating_add(1).clamp(1, MAX_SLOWDOWN) } else { 1 };
         let pause = self.interval? * failures;

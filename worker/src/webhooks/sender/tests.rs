@@ -32,8 +32,8 @@ fn delivery(url: String) -> DeliveryRequest {
     }
 }
 
-async fn attempt(answer: &str) -> AttemptResult {
-    let server = TestServer::answering(answer).await;
+async fn attempt(response: &str) -> AttemptResult {
+    let server = TestServer::answering(response).await;
     sender(Duration::from_secs(30)).send(&delivery(server.url()), now()).await
 }
 
@@ -109,12 +109,12 @@ async fn statuses_are_recorded_and_redirects_not_followed() {
 
 #[tokio::test]
 async fn a_2xx_is_a_success_for_any_body() {
-    for answer in [
+    for response in [
         format!("HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n{}", "z".repeat(1_000_000)),
         format!("HTTP/1.1 202 Accepted\r\nContent-Length: 9000\r\n\r\n{}", "z".repeat(2000)),
         format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n7D0\r\n{}\r\nnonsense", "z".repeat(2000)),
     ] {
-        let result = attempt(&answer).await;
+        let result = attempt(&response).await;
         assert_eq!((result.outcome, result.error), (DeliveryOutcome::Success, None));
         assert_eq!(result.response_body, Some("z".repeat(1024)));
     }

@@ -1,5 +1,5 @@
-//! Fallbacks for a run whose result the database rejects: less and less of it is stored, until the database accepts it.
-//! So the job settles with what is known, and the run does not count as a crash.
+//! Fallbacks for a run whose result the database rejects: the engine stores smaller and smaller parts of the result
+//! until the database accepts one. The job settles, and the run does not count as a crash.
 
 use std::sync::Arc;
 
@@ -9,24 +9,24 @@ use crier_store::{Result, Tx};
 
 use crate::jobs::RunResult;
 
-/// The reason that an operator sees.
+/// The reason in the job's row, for operators.
 const UNSTORABLE_REASON: &str = "the result of its run could not be stored";
 
 /// The sequence of smaller results.
 pub(super) enum Fallback {
-    /// As the run returned it.
+    /// The result of the run.
     Whole,
-    /// Without external data.
+    /// The result without external data.
     Reduced,
     /// The job is dead, and its subject is notified.
     Dead,
     /// The job is dead; its subject is not notified.
-    DeadWithoutNotify,
+    DeadWithoutNotification,
 }
 
 impl Fallback {
-    /// Returns the result to store instead of the last one; `whole` is the run's own. `None` if there is no smaller
-    /// one.
+    /// Returns the result to store instead of the last one; `None` if there is no smaller one. `whole` is the result of
+    /// the run.
     pub fn next(&mut self, whole: &dyn RunResult) -> Option<Arc<dyn RunResult>> {
         if let Self::Whole = self {
             *self = Self::Reduced;
@@ -34,17 +34,17 @@ impl Fallback {
                 return Some(reduced);
             }
         }
-        let (next, notifies) = match self {
+        let (next, notifies_subject) = match self {
             Self::Whole | Self::Reduced => (Self::Dead, true),
-            Self::Dead => (Self::DeadWithoutNotify, false),
-            Self::DeadWithoutNotify => return None,
+            Self::Dead => (Self::DeadWithoutNotification, false),
+            Self::DeadWithoutNotification => return None,
         };
         *self = next;
-        Some(Arc::new(AbortedRun { notifies_subject: notifies }))
+        Some(Arc::new(AbortedRun { notifies_subject }))
     }
 }
 
-/// The result of a run of which nothing else can be stored.
+/// The result of a run whose own result cannot be stored, not even in part.
 struct AbortedRun {
     notifies_subject: bool,
 }

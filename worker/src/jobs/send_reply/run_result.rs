@@ -1,4 +1,4 @@
-//! The result of a run of `send_reply`, and what is written for it.
+//! The result of a run of `send_reply`, and the writes for it.
 
 use std::sync::Arc;
 
@@ -17,30 +17,30 @@ use super::{ACTION, Prepared};
 
 /// The result that is written when the job is settled.
 #[derive(Clone)]
-pub struct ReplyEnding {
+pub struct ReplyRunResult {
     conversation: Conversation,
     message: Message,
     outcome: CallOutcome,
     /// The version of the credentials that the call used, and the account's workspace.
     account: Option<(i64, i64)>,
-    /// The maximum duration of a call; a lookup is reliable only after that.
+    /// The maximum duration of a call. A query about a call is reliable only after that.
     timeout: TimeDelta,
     jitter: f64,
 }
 
-impl ReplyEnding {
+impl ReplyRunResult {
     pub(super) fn of(p: &Prepared, outcome: CallOutcome, timeout: TimeDelta) -> Self {
         let account = Some((p.session.account.credentials_version, p.session.account.workspace_id));
         Self { account, timeout, ..Self::without_call(&p.conversation, p.message.clone(), outcome) }
     }
 
-    /// For a run that had no account to call.
+    /// Returns the result of a run that had no account to call.
     pub fn without_call(conversation: &Conversation, message: Message, outcome: CallOutcome) -> Self {
         let (timeout, jitter) = (TimeDelta::zero(), crier_base::random::unit());
         Self { conversation: conversation.clone(), message, outcome, account: None, timeout, jitter }
     }
 
-    /// Returns when a call with an unknown outcome must be over.
+    /// Returns when a call with an unknown outcome must have ended.
     fn open_until(&self, open: bool) -> Option<DateTime<Utc>> {
         self.message.call_started_at.filter(|_| open).map(|began| began + self.timeout)
     }
@@ -70,15 +70,15 @@ fn reply_result(outcome: &CallOutcome) -> ReplyResult {
 }
 
 #[async_trait]
-impl RunResult for ReplyEnding {
+impl RunResult for ReplyRunResult {
     async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
         let trace = job.trace.as_deref();
-        // Account, sync, conversation: the order of every transaction that locks more than one of them. Results that
-        // share a transaction come in the order of their accounts, and the sync's row is locked for each of them.
+        // Every transaction locks in this order: account, sync, conversation. Results that share a transaction are
+        // sorted by account, and the sync's row is locked for each of them.
         let (account_id, version) = (self.conversation.account_id, self.account.map(|(version, _)| version));
         let mut outcome = expire_or_pause_account(tx, (ACTION, &self.outcome), (account_id, version), trace).await?;
         if let (CallOutcome::Published(_), Some((_, workspace_id))) = (&outcome, self.account) {
-            // The account is read soon, so that the reply appears in its conversation.
+            // Syncs the account soon, so that the reply appears in its conversation.
             inbox_syncs::request(tx, account_id, workspace_id, trace).await?;
         }
         inbox_syncs::lock(tx, account_id).await?;
@@ -92,10 +92,10 @@ impl RunResult for ReplyEnding {
                 outcome = outcome.exhausted(ACTION);
             }
         }
-        let ended = reply_end(&outcome, next);
-        replies::end(tx, &conversation, self.message.id, &ended, trace).await?;
+        let end = reply_end(&outcome, next);
+        replies::end(tx, &conversation, self.message.id, &end, trace).await?;
         Ok(match next {
-            Some(at) => Outcome::RetryAt(at, ended.error.map(|error| error.message).unwrap_or_default()),
+            Some(at) => Outcome::RetryAt(at, end.error.map(|error| error.message).unwrap_or_default()),
             None => Outcome::Done,
         })
     }

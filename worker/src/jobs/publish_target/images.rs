@@ -1,10 +1,10 @@
-//! The pictures of a post: which ones to publish, converting them for the platform, and the uploads before the call.
+//! The images of a post: selecting them, converting them for the platform, and uploading them before the call.
 //!
-//! The platform's name of a picture is stored before the next one is uploaded, so that a retry, or another worker,
+//! The platform's name of an image is stored before the next image is uploaded, so that a retry, or another worker,
 //! continues where the last one stopped. An upload publishes nothing, so its failure never leaves an unknown outcome.
 //!
-//! Bytes are held for one picture at a time, or for one post if all of them are part of the publish call; always within
-//! the library's memory budget. A run takes its whole share at once, which prevents deadlocks.
+//! One image at a time is in memory, or all images of a post if they are part of the publish call, always within the
+//! library's memory budget. A run acquires all its memory in one step, which prevents deadlocks.
 
 use crier_domain::failure::{Category, Failure};
 use crier_domain::media::{Asset, ImageType};
@@ -20,7 +20,7 @@ use super::super::account_session::unknown_to_transient;
 use super::{Prepared, PublishTarget, Step};
 use crate::engine::Run;
 
-/// Returns the pictures in the order of `ids`; fails if one was deleted.
+/// Returns the images in the order of `ids`. Fails if one was deleted.
 pub(super) fn in_order(mut found: Vec<Asset>, ids: &[i64]) -> Result<Vec<Asset>, Failure> {
     let mut take = |id: &i64| {
         let at = found.iter().position(|asset| asset.id == *id).ok_or_else(|| deleted(*id))?;
@@ -37,18 +37,17 @@ fn deleted(id: i64) -> Failure {
     )
 }
 
-/// Returns whether the platform needs its bytes before the call, or in it.
-pub(super) fn is_wanted(pictures: ImageTransfer, image: &Image) -> bool {
-    match pictures {
+/// Returns whether the bytes of an image must be loaded, for an upload before the call or for the call itself.
+pub(super) fn needs_bytes(transfer: ImageTransfer, image: &Image) -> bool {
+    match transfer {
         ImageTransfer::Uploaded => image.uploaded.is_none(),
         ImageTransfer::Inline => image.bytes.is_empty(),
         ImageTransfer::Fetched => false,
     }
 }
 
-/// Returns a picture without its bytes, with the address from which the platform may download it.
-///
-/// Its alt text is cut to what the platform takes.
+/// Returns an image without its bytes, with the URL from which the platform may download it. Its alt text is cut to the
+/// platform's maximum length.
 pub(super) fn image(asset: &Asset, url: String, uploads: &Map<String, Value>, rules: &MediaRules) -> Image {
     let max = rules.max_alt_text.map_or(usize::MAX, |max| max as usize);
     let uploaded = uploads.get(&asset.id.to_string());
@@ -66,7 +65,7 @@ pub(super) fn image(asset: &Asset, url: String, uploads: &Map<String, Value>, ru
 }
 
 impl PublishTarget {
-    /// Provides the pictures in the way that the platform requires.
+    /// Transfers the images in the way that the platform requires.
     pub(super) async fn prepare_images(&self, run: &Run, p: &mut Prepared) -> Step<()> {
         match p.session.connector.image_transfer() {
             ImageTransfer::Uploaded => self.upload_all(run, p).await,
@@ -75,7 +74,7 @@ impl PublishTarget {
         }
     }
 
-    /// The same, after the platform reported that the uploads no longer exist.
+    /// Transfers the images again, after the platform reported that the uploads no longer exist.
     pub(super) async fn upload_images_again(&self, run: &Run, p: &mut Prepared) -> Step<()> {
         p.outgoing.images.iter_mut().for_each(|image| image.uploaded = None);
         self.store_uploads(run, p).await?;
@@ -88,9 +87,9 @@ impl PublishTarget {
                 continue;
             }
             let memory = estimate_conversion_bytes(&p.assets[index], &rules_of(p));
-            let mut share = self.library.budget().share(memory).await;
+            let mut permit = self.library.budget().share(memory).await;
             let image = self.load(p, index).await?;
-            share.shrink_to(image.bytes.len() as u64);
+            permit.shrink_to(image.bytes.len() as u64);
             let name = self.upload(run, p, &image).await?;
             p.outgoing.images[index].uploaded = Some(UploadedImage { name, uploaded_in_this_run: true });
             self.store_uploads(run, p).await?;
@@ -98,7 +97,7 @@ impl PublishTarget {
         Ok(())
     }
 
-    /// Uploads one picture; refreshes an expired access token once.
+    /// Uploads one image. Refreshes an expired access token once.
     async fn upload(&self, run: &Run, p: &mut Prepared, image: &Image) -> Step<Value> {
         let mut uploaded = self.upload_once(run, p, image).await;
         if let Err(CallError::AuthExpired(failure)) = uploaded {
@@ -118,7 +117,7 @@ impl PublishTarget {
         }
     }
 
-    /// Stores the platform's names of the pictures.
+    /// Stores the platform's names of the images.
     async fn store_uploads(&self, run: &Run, p: &Prepared) -> Step<()> {
         let named = p.outgoing.images.iter().filter_map(|image| {
             let uploaded = image.uploaded.as_ref()?;
@@ -129,24 +128,25 @@ impl PublishTarget {
         Ok(tx.commit().await?)
     }
 
-    /// Loads the bytes of all pictures; their share of the memory budget is held until the run ends.
+    /// Loads the bytes of all images. Their memory permit is held until the run ends.
     async fn load_all(&self, p: &mut Prepared) -> Step<()> {
         let rules = rules_of(p);
-        let kept: u64 = p.assets.iter().map(|asset| estimate_output_bytes(asset, &rules)).sum();
-        let worked = p.assets.iter().map(|asset| estimate_conversion_bytes(asset, &rules)).max().unwrap_or_default();
-        if worked == 0 {
+        let output: u64 = p.assets.iter().map(|asset| estimate_output_bytes(asset, &rules)).sum();
+        let conversion =
+            p.assets.iter().map(|asset| estimate_conversion_bytes(asset, &rules)).max().unwrap_or_default();
+        if conversion == 0 {
             return Ok(());
         }
-        let mut share = self.library.budget().share(kept + worked).await;
+        let mut permit = self.library.budget().share(output + conversion).await;
         for index in 0..p.assets.len() {
             p.outgoing.images[index] = self.load(p, index).await?;
         }
-        share.shrink_to(p.outgoing.images.iter().map(|image| image.bytes.len() as u64).sum());
-        p.share = Some(share);
+        permit.shrink_to(p.outgoing.images.iter().map(|image| image.bytes.len() as u64).sum());
+        p.memory = Some(permit);
         Ok(())
     }
 
-    /// Returns a picture with its bytes, converted for the platform.
+    /// Returns an image with its bytes, converted for the platform.
     async fn load(&self, p: &Prepared, index: usize) -> Step<Image> {
         let asset = &p.assets[index];
         let error = match self.library.render(&asset.key, asset.mime_type, &rules_of(p)).await {
@@ -185,11 +185,11 @@ fn with_bytes(image: &Image, fitted: FittedPicture) -> Image {
     }
 }
 
-/// Returns the file name with the extension of its type.
+/// Returns the file name with the extension for the image type.
 fn with_extension(filename: &str, kind: ImageType) -> String {
-    let (stem, ending) = filename.rsplit_once('.').unwrap_or((filename, ""));
-    let fits = ending == kind.extension() || kind == ImageType::Jpeg && ending.eq_ignore_ascii_case("jpeg");
-    if fits { filename.to_owned() } else { format!("{stem}.{}", kind.extension()) }
+    let (stem, extension) = filename.rsplit_once('.').unwrap_or((filename, ""));
+    let matches = extension == kind.extension() || kind == ImageType::Jpeg && extension.eq_ignore_ascii_case("jpeg");
+    if matches { filename.to_owned() } else { format!("{stem}.{}", kind.extension()) }
 }
 
 #[cfg(test)]
@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_converted_picture_is_named_by_its_type() {
+    fn a_converted_image_has_the_extension_of_its_type() {
         for (name, kind, expected) in [
             ("cat.gif", ImageType::Jpeg, "cat.jpg"),
             ("cat.jpeg", ImageType::Jpeg, "cat.jpeg"),

@@ -1,10 +1,9 @@
 //! Daily caps: Crier starts no more calls on an account within 24 hours than its platform's cap allows.
 //!
-//! A post over the cap has not failed and uses up no attempt: its job is rescheduled to when there is room, and its
-//! target contains the reason. Each of these jobs has its own due time, and the account's lane is not paused: replies
-//! and the inbox share that lane and have no cap, and a job that waited in the lane for a day would be taken for one
-//! whose time passed while nothing ran (`missed`). So the wait for the cap never counts as lateness; only the time
-//! after it does.
+//! A post over the cap has not failed and uses up no attempt: its job is rescheduled to when the cap allows it, and its
+//! target contains the reason. Each of these jobs has its own due time. The account's lane is not paused, because
+//! replies and the inbox share that lane and have no cap. In addition, a job that waited in the lane for a day would
+//! fail as `missed`, whereas the wait for a due time does not count as lateness.
 
 use async_trait::async_trait;
 use chrono::{DateTime, SecondsFormat, Utc};
@@ -16,8 +15,8 @@ use crier_store::{Result, Tx, calls, jobs, targets};
 
 use crate::jobs::RunResult;
 
-/// Counts a call, if one `begins` now. If the account's daily cap is reached, holds the target back and returns the run's
-/// result; the caller commits.
+/// Counts a call if one `begins` now. If the account's daily cap is reached, postpones the target and returns the run's
+/// result. The caller commits.
 pub(super) async fn check_daily_cap(
     tx: &mut Tx,
     platforms: &ConnectorRegistry,
@@ -47,7 +46,7 @@ fn daily_cap_failure(target: &Target, cap: u32, until: DateTime<Utc>) -> Failure
     )
 }
 
-/// The run uses up no attempt; the target was already updated.
+/// The result of a run that uses up no attempt. The target was already updated.
 pub(super) struct PostponedRun {
     pub until: DateTime<Utc>,
     pub why: String,

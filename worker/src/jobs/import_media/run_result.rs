@@ -1,4 +1,4 @@
-//! The result of a run of `import_media`, and what is written for it.
+//! The result of a run of `import_media`, and the writes for it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,15 +28,15 @@ pub enum ImportOutcome {
 }
 
 /// The result that is written when the job is settled.
-pub struct ImportEnd {
+pub struct ImportRunResult {
     import_id: i64,
     outcome: ImportOutcome,
     jitter: f64,
 }
 
-impl ImportEnd {
-    pub fn new(import_id: i64, how: ImportOutcome) -> Self {
-        Self { import_id, outcome: how, jitter: crier_base::random::unit() }
+impl ImportRunResult {
+    pub fn new(import_id: i64, outcome: ImportOutcome) -> Self {
+        Self { import_id, outcome, jitter: crier_base::random::unit() }
     }
 
     async fn store_asset(
@@ -44,15 +44,15 @@ impl ImportEnd {
         tx: &mut Tx,
         job: &Claimed,
         import: &MediaJob,
-        brought: &ImportedFile,
+        imported: &ImportedFile,
     ) -> Result<Outcome> {
         let described = Described {
             asset_type: import.asset_type,
-            filename: &brought.filename,
+            filename: &imported.filename,
             alt_text: import.alt_text.as_deref(),
             source_url: Some(&import.source_url),
         };
-        match media::create_asset(tx, import.brand_id, &brought.file, &described).await? {
+        match media::create_asset(tx, import.brand_id, &imported.file, &described).await? {
             Some(media_id) => {
                 import::complete(tx, import, media_id, job.trace.as_deref()).await?;
                 Ok(Outcome::Done)
@@ -65,8 +65,8 @@ impl ImportEnd {
         }
     }
 
-    /// Retries or fails the import. An error of the URL or the file is a normal result: the job is done. An internal
-    /// error makes the job dead, so that an operator sees it and can run it again.
+    /// Retries or fails the import. An error of the URL or the file is an expected result: the job is done. After an
+    /// internal error the job is dead, so that an operator sees it and can run it again.
     async fn fail(&self, tx: &mut Tx, job: &Claimed, import: &MediaJob, failure: &ImportError) -> Result<Outcome> {
         let (error, message) = (&failure.error, failure.error.message.clone());
         if failure.is_retryable && job.attempt < job.max_attempts {
@@ -82,15 +82,15 @@ impl ImportEnd {
 }
 
 #[async_trait]
-impl RunResult for ImportEnd {
+impl RunResult for ImportRunResult {
     async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
         let open = media_jobs::lock(tx, self.import_id).await?.filter(|import| !import.status.is_terminal());
         match (open, &self.outcome) {
-            (Some(import), ImportOutcome::Imported(brought)) => self.store_asset(tx, job, &import, brought).await,
+            (Some(import), ImportOutcome::Imported(imported)) => self.store_asset(tx, job, &import, imported).await,
             (Some(import), ImportOutcome::Failed(failure)) => self.fail(tx, job, &import, failure).await,
-            (None, how) => {
-                if let ImportOutcome::Imported(brought) = how {
-                    media::abandon(tx, &brought.file).await?;
+            (None, outcome) => {
+                if let ImportOutcome::Imported(imported) = outcome {
+                    media::abandon(tx, &imported.file).await?;
                 }
                 Ok(Outcome::Cancelled("the import no longer exists or has ended".to_owned()))
             }
@@ -99,9 +99,9 @@ impl RunResult for ImportEnd {
 
     fn reduced(&self) -> Option<Arc<dyn RunResult>> {
         let outcome = match &self.outcome {
-            ImportOutcome::Imported(brought) => {
-                let filename = media::filename(None, brought.file.kind);
-                ImportOutcome::Imported(ImportedFile { file: brought.file.clone(), filename })
+            ImportOutcome::Imported(imported) => {
+                let filename = media::filename(None, imported.file.kind);
+                ImportOutcome::Imported(ImportedFile { file: imported.file.clone(), filename })
             }
             ImportOutcome::Failed(ImportError { error, is_retryable }) => {
                 let error = MediaError::new(error.code, "The server's response could not be stored.");
@@ -113,7 +113,7 @@ impl RunResult for ImportEnd {
 
     fn order(&self) -> i64 {
         match &self.outcome {
-            ImportOutcome::Imported(brought) => brought.file.order(),
+            ImportOutcome::Imported(imported) => imported.file.order(),
             ImportOutcome::Failed(_) => 0,
         }
     }

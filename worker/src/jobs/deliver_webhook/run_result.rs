@@ -1,4 +1,4 @@
-//! The result of an attempt: its effect on the delivery, and on the endpoint's health record.
+//! The result of a run of `deliver_webhook`: its effect on the delivery, and on the endpoint's health record.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -24,23 +24,23 @@ const DISABLE_AFTER: TimeDelta = TimeDelta::days(5);
 
 /// The result of one attempt.
 #[derive(Clone)]
-pub struct DeliveryEnd {
+pub struct DeliveryRunResult {
     pub delivery_id: i64,
     pub webhook_id: i64,
     pub created_at: DateTime<Utc>,
     pub number: i32,
-    /// How many attempts the delivery was allowed when this one began.
+    /// The delivery's maximum number of attempts when this one began.
     pub allowed: i32,
     pub started_at: DateTime<Utc>,
     pub result: AttemptResult,
     pub jitter: f64,
-    /// Notifies the endpoint's owner, if mail can be sent.
+    /// Notifies the endpoint's owner; `None` if no emails are sent.
     pub mailer: Option<Arc<Mailer>>,
     pub trace: Option<String>,
 }
 
 #[async_trait]
-impl RunResult for DeliveryEnd {
+impl RunResult for DeliveryRunResult {
     async fn write(&self, tx: &mut Tx, _job: &Claimed) -> Result<Outcome> {
         Ok(write(tx, &[self]).await?.remove(0))
     }
@@ -54,10 +54,10 @@ impl RunResult for DeliveryEnd {
     }
 
     fn reduced(&self) -> Option<Arc<dyn RunResult>> {
-        let mut bare = self.clone();
-        bare.result.response_body = None;
-        bare.result.error = bare.result.error.map(|_| bare.result.outcome.as_str().to_owned());
-        Some(Arc::new(bare))
+        let mut reduced = self.clone();
+        reduced.result.response_body = None;
+        reduced.result.error = reduced.result.error.map(|_| reduced.result.outcome.as_str().to_owned());
+        Some(Arc::new(reduced))
     }
 
     fn observe(&self, _outcome: &Outcome) {
@@ -68,19 +68,19 @@ impl RunResult for DeliveryEnd {
     }
 }
 
-impl DeliveryEnd {
+impl DeliveryRunResult {
     fn verdict(&self) -> CircuitVerdict {
         CircuitVerdict::of(self.result.outcome.is_success(), self.result.duration)
     }
 
-    /// Returns what to record if the event arrived quickly: on a clean health record this has no effect.
-    pub(super) fn ended_quickly<'a>(&self, job: &'a Claimed) -> Option<EndedAttempt<'a>> {
+    /// Returns the attempt to record if the event was delivered quickly, which does not change a clean health record.
+    pub(super) fn quick_attempt<'a>(&self, job: &'a Claimed) -> Option<EndedAttempt<'a>> {
         let is_quick = self.verdict() == CircuitVerdict::Quick;
         is_quick.then(|| EndedAttempt { webhook_id: self.webhook_id, row: self.row(None), job })
     }
 
-    /// Returns the time of the next attempt after this one failed, `None` for never; disables an endpoint that returned
-    /// 410 or has failed for too long. `allowed`: how many attempts the delivery is allowed by now.
+    /// Returns the time of the next attempt after this one failed; `None` if there is none. Disables an endpoint that
+    /// returned 410 or has failed for too long. `allowed` is the delivery's current maximum number of attempts.
     async fn next_attempt(&self, tx: &mut Tx, allowed: i32, health: Health) -> Result<Option<DateTime<Utc>>> {
         if self.result.response_code == Some(410) {
             self.disable(tx, "the endpoint returned 410 Gone").await?;
@@ -91,7 +91,7 @@ impl DeliveryEnd {
             return Ok(None);
         }
         if allowed > self.allowed {
-            // A replay was requested during this attempt: make the attempt that it asked for now.
+            // A replay was requested during this attempt: make the additional attempt immediately.
             return Ok(Some(tx.now));
         }
         let count = |n: i32| u32::try_from(n).unwrap_or(0);
@@ -129,9 +129,9 @@ impl DeliveryEnd {
     }
 }
 
-/// Writes attempts and their effects on deliveries and endpoints; returns one outcome each. Always lock the endpoints'
+/// Writes attempts and their effects on deliveries and endpoints; returns one outcome per attempt. Locks the endpoints'
 /// rows before the deliveries'; the fixed order prevents deadlocks.
-pub async fn write(tx: &mut Tx, attempts: &[&DeliveryEnd]) -> Result<Vec<Outcome>> {
+pub async fn write(tx: &mut Tx, attempts: &[&DeliveryRunResult]) -> Result<Vec<Outcome>> {
     if attempts.is_empty() {
         return Ok(Vec::new());
     }
@@ -156,15 +156,15 @@ pub async fn write(tx: &mut Tx, attempts: &[&DeliveryEnd]) -> Result<Vec<Outcome
 }
 
 /// Adds attempts to the health records of their endpoints. Returns the records that are not clean.
-async fn update_health(tx: &mut Tx, attempts: &[&DeliveryEnd]) -> Result<HashMap<i64, Health>> {
+async fn update_health(tx: &mut Tx, attempts: &[&DeliveryRunResult]) -> Result<HashMap<i64, Health>> {
     let mut verdicts = BTreeMap::<i64, Vec<CircuitVerdict>>::new();
     for attempt in attempts {
         verdicts.entry(attempt.webhook_id).or_default().push(attempt.verdict());
     }
     let ids: Vec<i64> = verdicts.keys().copied().collect();
-    let all_well = verdicts.values().flatten().all(|verdict| *verdict == CircuitVerdict::Quick);
+    let all_quick = verdicts.values().flatten().all(|verdict| *verdict == CircuitVerdict::Quick);
     let mut after = HashMap::new();
-    for (id, before) in webhooks::lock_health(tx, &ids, !all_well).await? {
+    for (id, before) in webhooks::lock_health(tx, &ids, !all_quick).await? {
         let health = verdicts[&id].iter().fold(before, |health, verdict| health.after(*verdict, tx.now));
         if health != before {
             webhooks::set_record(tx, id, health).await?;

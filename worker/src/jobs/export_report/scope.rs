@@ -1,4 +1,4 @@
-//! The days of a report as times: what is read, and the period of the same length before it.
+//! The days of a report as times, and the previous period of the same length.
 
 use chrono::{DateTime, Days, NaiveDate, NaiveDateTime, TimeDelta, Utc};
 use crier_domain::analytics::{Tz, day_start, zone};
@@ -7,17 +7,17 @@ use crier_domain::report::ReportDelivery;
 use crier_domain::report_schedule::local_day;
 use crier_store::report_figures::TimeRange;
 
-/// What an export reads: of which brand, and of which days.
+/// The brand and the days of an export.
 #[derive(Clone, Debug)]
 pub struct ExportScope {
     pub brand_id: i64,
     pub zone: Tz,
     pub starts_on: NaiveDate,
     pub ends_on: NaiveDate,
-    /// The days of the report that the plan shows and that have begun; the oldest first.
+    /// The days of the report that the plan includes and that have begun, oldest first.
     pub days: Vec<NaiveDate>,
-    /// How many days the plan shows, and the first of them; `None`: all.
-    kept: Option<(u64, NaiveDate)>,
+    /// The number of days that the plan includes, and the first of them; `None` if there is no limit.
+    retention: Option<(u64, NaiveDate)>,
     pub now: DateTime<Utc>,
 }
 
@@ -26,14 +26,14 @@ impl ExportScope {
         let zone = zone(Some(&brand.timezone));
         let today = local_day(now, zone);
         let (starts_on, ends_on) = (delivery.starts_on, delivery.ends_on);
-        let kept = retention_days.map(|days| (days, today - Days::new(days.saturating_sub(1).min(100_000))));
-        let first = kept.map_or(starts_on, |(_, kept)| starts_on.max(kept));
+        let retention = retention_days.map(|days| (days, today - Days::new(days.saturating_sub(1).min(100_000))));
+        let first = retention.map_or(starts_on, |(_, oldest)| starts_on.max(oldest));
         let last = ends_on.min(today);
         let days = first.iter_days().take_while(|day| *day <= last).collect();
-        Self { brand_id: brand.id, zone, starts_on, ends_on, days, kept, now }
+        Self { brand_id: brand.id, zone, starts_on, ends_on, days, retention, now }
     }
 
-    /// Returns the time of all days; empty if there are none.
+    /// Returns the time range of all days; empty if there are none.
     pub fn range(&self) -> TimeRange {
         match (self.days.first(), self.days.last()) {
             (Some(first), Some(last)) => (day_start(*first, self.zone), day_start(*last + Days::new(1), self.zone)),
@@ -41,26 +41,26 @@ impl ExportScope {
         }
     }
 
-    /// Returns how many days the plan shows, if that cuts the report.
+    /// Returns the number of days that the plan includes, if it limits the report.
     pub fn cut_to_days(&self) -> Option<u64> {
-        self.kept.filter(|(_, first)| *first > self.starts_on).map(|(days, _)| days)
+        self.retention.filter(|(_, first)| *first > self.starts_on).map(|(days, _)| days)
     }
 
-    /// Returns the time of as many days before; `None` if the plan does not show all of them.
+    /// Returns the time range of the previous period of the same length; `None` if the plan does not include all of it.
     pub fn range_before(&self) -> Option<TimeRange> {
         let first = *self.days.first()?;
         let before = first - Days::new(self.days.len() as u64);
-        let is_kept = self.kept.is_none_or(|(_, kept)| kept <= before);
-        is_kept.then(|| (day_start(before, self.zone), day_start(first, self.zone)))
+        let is_included = self.retention.is_none_or(|(_, oldest)| oldest <= before);
+        is_included.then(|| (day_start(before, self.zone), day_start(first, self.zone)))
     }
 
-    /// Returns when each day begins and ends.
+    /// Returns the time range of each day.
     pub fn bounds(&self) -> Vec<TimeRange> {
         let bounds = |day: &NaiveDate| (day_start(*day, self.zone), day_start(*day + Days::new(1), self.zone));
         self.days.iter().map(bounds).collect()
     }
 
-    /// Returns a time as clocks in the brand's zone show it, without fractions of a second.
+    /// Returns a time in the brand's time zone, without fractions of a second.
     pub fn local(&self, at: DateTime<Utc>) -> NaiveDateTime {
         let local = at.with_timezone(&self.zone).naive_local();
         local - TimeDelta::nanoseconds(i64::from(at.timestamp_subsec_nanos()))

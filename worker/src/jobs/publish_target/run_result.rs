@@ -1,4 +1,4 @@
-//! The result of a run of `publish_target`, and what is written for it.
+//! The result of a run of `publish_target`, and the writes for it.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -17,82 +17,83 @@ use super::super::call_outcome::{CallOutcome, expire_or_pause_account, next_atte
 use super::super::{BatchedResult, FinishedRun, RunResult};
 use super::{ACTION, Prepared};
 
-/// How long a post waits, without using up attempts, for an operator to fix what makes every call fail.
+/// The maximum time that a post waits, without using up attempts, for an operator to fix a problem that makes every
+/// call fail.
 const MAX_OPERATOR_WAIT: TimeDelta = TimeDelta::days(7);
 
 /// The result that is written when the job is settled.
 #[derive(Clone)]
-pub struct PublishEnd {
+pub struct PublishRunResult {
     target: Target,
     outcome: CallOutcome,
     /// The version of the credentials that the call used.
     credentials_version: Option<i64>,
     started_at: DateTime<Utc>,
-    /// The maximum duration of a call; a lookup is reliable only after that.
+    /// The maximum duration of a call. A query about a call is reliable only after that.
     timeout: TimeDelta,
     jitter: f64,
 }
 
-impl PublishEnd {
+impl PublishRunResult {
     pub(super) fn of(p: &Prepared, outcome: CallOutcome, timeout: TimeDelta) -> Self {
         let credentials_version = Some(p.session.account.credentials_version);
         Self { credentials_version, timeout, ..Self::without_call(p.target.clone(), outcome, p.started_at) }
     }
 
-    /// Returns when a call with an unknown outcome must be over.
+    /// Returns when a call with an unknown outcome must have ended.
     fn open_until(&self, open: bool) -> Option<DateTime<Utc>> {
         self.target.call_started_at.filter(|_| open).map(|began| began + self.timeout)
     }
 
-    /// For a run that had no account to call.
+    /// Returns the result of a run that had no account to call.
     pub fn without_call(target: Target, outcome: CallOutcome, started_at: DateTime<Utc>) -> Self {
         let (timeout, jitter) = (TimeDelta::zero(), crier_base::random::unit());
         Self { target, outcome, credentials_version: None, started_at, timeout, jitter }
     }
 }
 
-/// Writes the results of runs: those of [`PublishEnd`] in a few statements for all of them.
-pub(super) async fn write_results(tx: &mut Tx, ends: &[FinishedRun]) -> Result<Vec<Outcome>> {
-    let mut outcomes = vec![None; ends.len()];
-    let mut publish_ends = Vec::with_capacity(ends.len());
-    // The others are sorted before these, and lock their posts first.
-    for (index, (job, result)) in ends.iter().enumerate() {
+/// Writes the results of runs. All results of type [`PublishRunResult`] share a few statements.
+pub(super) async fn write_results(tx: &mut Tx, runs: &[FinishedRun]) -> Result<Vec<Outcome>> {
+    let mut outcomes = vec![None; runs.len()];
+    let mut batch = Vec::with_capacity(runs.len());
+    // Other results are sorted before these, and lock their posts first.
+    for (index, (job, result)) in runs.iter().enumerate() {
         match result.batched() {
-            Some(BatchedResult::Publish(end)) => publish_ends.push((index, job, end)),
+            Some(BatchedResult::Publish(result)) => batch.push((index, job, result)),
             _ => outcomes[index] = Some(result.write(tx, job).await?),
         }
     }
-    let runs: Vec<_> = publish_ends.iter().map(|(_, job, end)| (*job, *end)).collect();
-    for ((index, ..), outcome) in publish_ends.iter().zip(write(tx, &runs).await?) {
+    let results: Vec<_> = batch.iter().map(|(_, job, result)| (*job, *result)).collect();
+    for ((index, ..), outcome) in batch.iter().zip(write(tx, &results).await?) {
         outcomes[*index] = Some(outcome);
     }
     Ok(outcomes.into_iter().flatten().collect())
 }
 
-async fn write(tx: &mut Tx, ends: &[(&Claimed, &PublishEnd)]) -> Result<Vec<Outcome>> {
-    if ends.is_empty() {
+async fn write(tx: &mut Tx, results: &[(&Claimed, &PublishRunResult)]) -> Result<Vec<Outcome>> {
+    if results.is_empty() {
         return Ok(Vec::new());
     }
     // Always lock the posts before their targets; the fixed order prevents deadlocks.
-    let post_ids: BTreeSet<i64> = ends.iter().map(|(_, end)| end.target.post_id).collect();
+    let post_ids: BTreeSet<i64> = results.iter().map(|(_, result)| result.target.post_id).collect();
     let posts = posts::lock_each(tx, &Vec::from_iter(post_ids)).await?;
     let posts: HashMap<i64, (Post, bool)> = posts.into_iter().map(|post| (post.0.id, post)).collect();
-    let (mut outcomes, mut ended) = (Vec::with_capacity(ends.len()), Vec::with_capacity(ends.len()));
-    for (job, end) in ends {
-        let Some((post, is_deleted)) = posts.get(&end.target.post_id) else {
+    let (mut outcomes, mut ended) = (Vec::with_capacity(results.len()), Vec::with_capacity(results.len()));
+    for (job, result) in results {
+        let Some((post, is_deleted)) = posts.get(&result.target.post_id) else {
             outcomes.push(Outcome::Cancelled("the post no longer exists".into()));
             continue;
         };
-        let (outcome, stored) = end.decide(tx, post, *is_deleted, job).await?;
+        let (outcome, target) = result.decide(tx, post, *is_deleted, job).await?;
         outcomes.push(outcome);
-        ended.push(stored);
+        ended.push(target);
     }
     publishing::end_targets(tx, &ended).await?;
     Ok(outcomes)
 }
 
 #[async_trait]
-impl RunResult for PublishEnd {
+impl RunResult for PublishRunResult {
     async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
         Ok(write(tx, &[(job, self)]).await?.remove(0))
     }
@@ -131,8 +132,8 @@ impl RunResult for PublishEnd {
     }
 }
 
-impl PublishEnd {
-    /// Decides what is stored for the target, whose post is locked, and the outcome of the job.
+impl PublishRunResult {
+    /// Returns the outcome of the job, and the values to store for the target. The post is locked.
     async fn decide<'a>(
         &'a self,
         tx: &mut Tx,
@@ -146,7 +147,7 @@ impl PublishEnd {
         if post_is_deleted {
             outcome = outcome.for_deleted_post();
         }
-        // The post was last changed when its publishing began.
+        // The post was last updated when its publishing began.
         let operator_wait = outcome.operator_wait().filter(|_| now - post.updated_at < MAX_OPERATOR_WAIT);
         let next = match &outcome {
             _ if operator_wait.is_some() => operator_wait,
@@ -173,7 +174,7 @@ impl PublishEnd {
             post,
             post_is_deleted,
             target: &self.target,
-            end: self.ended(&outcome, error.clone(), next, now),
+            end: self.target_end(&outcome, error.clone(), next, now),
             attempt: operator_wait.is_none().then_some(attempt),
             trace: job.trace.as_deref(),
         };
@@ -184,7 +185,7 @@ impl PublishEnd {
         Ok((outcome, ended))
     }
 
-    fn ended(
+    fn target_end(
         &self,
         outcome: &CallOutcome,
         error: Option<Failure>,

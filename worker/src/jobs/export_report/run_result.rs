@@ -1,4 +1,4 @@
-//! The result of a run of `export_report`, and what is written for it.
+//! The result of a run of `export_report`, and the writes for it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,15 +26,15 @@ pub fn pause(attempt: i32, jitter: f64) -> TimeDelta {
     backoff_from_table(&PAUSES, attempt, jitter)
 }
 
-/// A file that is in the storage, and what its mails say.
+/// A stored file, and the content of its emails.
 #[derive(Clone)]
-pub struct Exported {
+pub struct ExportedFile {
     pub file_id: i64,
     pub size_bytes: i64,
-    /// How long it is kept; `None`: as long as its report.
+    /// The time for which the file is kept; `None` if it is kept as long as its report.
     pub lifetime: Option<TimeDelta>,
     pub workspace_id: i64,
-    /// What its plan allows; `None`: any number.
+    /// The plan's limit for the workspace; `None` if there is no limit.
     pub mails_per_day: Option<u64>,
     pub mail: MailContent,
     pub mailer: Option<Arc<Mailer>>,
@@ -42,14 +42,14 @@ pub struct Exported {
 }
 
 /// The result that is written when the job is settled.
-pub struct ExportEnd {
+pub struct ExportRunResult {
     delivery_id: i64,
-    outcome: std::result::Result<Exported, ExportError>,
+    outcome: std::result::Result<ExportedFile, ExportError>,
     jitter: f64,
 }
 
-impl ExportEnd {
-    pub fn new(delivery_id: i64, outcome: std::result::Result<Exported, ExportError>) -> Self {
+impl ExportRunResult {
+    pub fn new(delivery_id: i64, outcome: std::result::Result<ExportedFile, ExportError>) -> Self {
         Self { delivery_id, outcome, jitter: crier_base::random::unit() }
     }
 
@@ -58,31 +58,31 @@ impl ExportEnd {
         tx: &mut Tx,
         job: &Claimed,
         delivery: &ReportDelivery,
-        made: &Exported,
+        exported: &ExportedFile,
     ) -> Result<Outcome> {
-        if !files::mark_stored(tx, made.file_id).await? {
+        if !files::mark_stored(tx, exported.file_id).await? {
             let error = ReportError::new(ReportErrorCode::InternalError, "Storing the file took too long.");
             return self.fail(tx, job, delivery, &ExportError { error, is_retryable: true }).await;
         }
-        let expires_at = made.lifetime.map(|lifetime| tx.now + lifetime);
-        let file = DeliveredFile { id: made.file_id, size_bytes: made.size_bytes, expires_at };
+        let expires_at = exported.lifetime.map(|lifetime| tx.now + lifetime);
+        let file = DeliveredFile { id: exported.file_id, size_bytes: exported.size_bytes, expires_at };
         reports::complete(tx, delivery, file, job.trace.as_deref()).await?;
         if let Some(owner) = brands::owner(tx, delivery.brand_id).await? {
             let cx = MailContext {
-                mailer: made.mailer.as_deref(),
-                public_url: &made.public_url,
-                workspace_id: made.workspace_id,
-                mails_per_day: made.mails_per_day,
+                mailer: exported.mailer.as_deref(),
+                public_url: &exported.public_url,
+                workspace_id: exported.workspace_id,
+                mails_per_day: exported.mails_per_day,
                 user_id: owner,
                 trace: job.trace.as_deref(),
             };
-            mail::enqueue(tx, &cx, delivery, &made.mail).await?;
+            mail::enqueue(tx, &cx, delivery, &exported.mail).await?;
         }
         Ok(Outcome::Done)
     }
 
-    /// Retries or fails the export. A refusal is a normal result: the job is done. An internal error makes the job dead,
-    /// so that an operator sees it and can run it again.
+    /// Retries or fails the export. A rejection is an expected result: the job is done. After an internal error the job
+    /// is dead, so that an operator sees it and can run it again.
     async fn fail(
         &self,
         tx: &mut Tx,
@@ -104,15 +104,15 @@ impl ExportEnd {
 }
 
 #[async_trait]
-impl RunResult for ExportEnd {
+impl RunResult for ExportRunResult {
     async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
-        let held = report_deliveries::lock(tx, self.delivery_id).await?;
-        match (held.filter(|delivery| !delivery.status.is_terminal()), &self.outcome) {
-            (Some(delivery), Ok(made)) => self.complete(tx, job, &delivery, made).await,
+        let delivery = report_deliveries::lock(tx, self.delivery_id).await?;
+        match (delivery.filter(|delivery| !delivery.status.is_terminal()), &self.outcome) {
+            (Some(delivery), Ok(exported)) => self.complete(tx, job, &delivery, exported).await,
             (Some(delivery), Err(failure)) => self.fail(tx, job, &delivery, failure).await,
             (None, outcome) => {
-                if let Ok(made) = outcome {
-                    files::abandon(tx, made.file_id).await?;
+                if let Ok(exported) = outcome {
+                    files::abandon(tx, exported.file_id).await?;
                 }
                 Ok(Outcome::Cancelled("the delivery no longer exists or has ended".to_owned()))
             }
@@ -120,6 +120,6 @@ impl RunResult for ExportEnd {
     }
 
     fn order(&self) -> i64 {
-        self.outcome.as_ref().map_or(0, |made| made.file_id)
+        self.outcome.as_ref().map_or(0, |exported| exported.file_id)
     }
 }
