@@ -68,7 +68,10 @@ pub async fn overdue(conn: &mut Conn, now: DateTime<Utc>, limit: i64) -> Result<
                 SELECT t.post_id
                 FROM jobs j
                 JOIN post_targets t ON t.id = j.subject_id
-                WHERE j.kind = 'publish_target' AND j.state IN ('scheduled', 'ready') AND j.run_at <= $1
+                WHERE j.kind = 'publish_target'
+                    AND j.state IN ('scheduled', 'ready')
+                    AND j.state IN ('scheduled', 'ready', 'running')
+                    AND j.run_at <= $1
             )
         ORDER BY p.id
         LIMIT $2"

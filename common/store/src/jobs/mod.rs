@@ -7,6 +7,10 @@
 //! - [`dispatch`]: due, stale notifications, rescue, sweep, purge — run by the scheduler;
 //! - [`holds`]: periods in which Crier itself held back the jobs of a lane;
 //! - [`operate`]: list, show, pause, retry, counts — run by an operator.
+//!
+//! SQLite uses the index of unfinished jobs, `jobs_subject`, only if a statement repeats its condition, `state IN
+//! ('scheduled', 'ready', 'running')`, even beside a narrower one. Otherwise it reads all jobs.
+//! `tests/store/sqlite_plans.rs` checks this.
 
 use std::cmp::Reverse;
 use std::sync::LazyLock;
@@ -189,7 +193,8 @@ pub async fn cancel_subject(tx: &mut Tx, kind: JobKind, subject_id: i64) -> Resu
         SET state = 'cancelled', waiting = FALSE, finished_at = $3
         WHERE kind = $1
             AND subject_id = $2
-            AND state IN ('scheduled', 'ready')";
+            AND state IN ('scheduled', 'ready')
+            AND state IN ('scheduled', 'ready', 'running')";
     let now = tx.now;
     execute!(tx, SQL, kind, subject_id, now)?;
     is_running(tx, kind, subject_id).await
@@ -197,14 +202,24 @@ pub async fn cancel_subject(tx: &mut Tx, kind: JobKind, subject_id: i64) -> Resu
 
 /// Whether the subject's job is running.
 pub async fn is_running(conn: &mut Conn, kind: JobKind, subject_id: i64) -> Result<bool> {
-    const SQL: &str = "SELECT id FROM jobs WHERE kind = $1 AND subject_id = $2 AND state = 'running'";
+    const SQL: &str = "
+        SELECT id
+        FROM jobs
+        WHERE kind = $1
+            AND subject_id = $2
+            AND state = 'running'
+            AND state IN ('scheduled', 'ready', 'running')";
     let id: Option<i64> = run!(conn, c => sqlx::query_scalar(SQL).bind(kind).bind(subject_id).fetch_optional(c))?;
     Ok(id.is_some())
 }
 
 /// Returns those of the subjects whose job is running.
 pub async fn running_among(conn: &mut Conn, kind: JobKind, subject_ids: &[i64]) -> Result<Vec<i64>> {
-    let sql = list_sql!(conn, "SELECT subject_id FROM jobs WHERE subject_id", "AND kind = $2 AND state = 'running'");
+    let sql = list_sql!(
+        conn,
+        "SELECT subject_id FROM jobs WHERE subject_id",
+        "AND kind = $2 AND state = 'running' AND state IN ('scheduled', 'ready', 'running')"
+    );
     let ids = id_list(subject_ids);
     Ok(run!(conn, c => sqlx::query_scalar(sql).bind(&ids).bind(kind).fetch_all(c))?)
 }
@@ -230,6 +245,7 @@ pub async fn run_now(tx: &mut Tx, job: &NewJob) -> Result<()> {
         WHERE kind = $1
             AND subject_id = $2
             AND state IN ('scheduled', 'ready')
+            AND state IN ('scheduled', 'ready', 'running')
         RETURNING id";
     let now = tx.now;
     let workspace = workspace_lane(job.kind, job.workspace_id);

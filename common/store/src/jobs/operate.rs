@@ -225,7 +225,10 @@ pub async fn due_ids(conn: &mut Conn, kinds: &[JobKind], now: DateTime<Utc>) -> 
     const SQL: &str = "
         SELECT id
         FROM jobs
-        WHERE kind = $1 AND state IN ('scheduled', 'ready') AND run_at <= $2
+        WHERE kind = $1
+            AND state IN ('scheduled', 'ready')
+            AND state IN ('scheduled', 'ready', 'running')
+            AND run_at <= $2
         ORDER BY id";
     let mut ids = Vec::new();
     for kind in kinds {
@@ -241,7 +244,10 @@ pub async fn count_due_posts(conn: &mut Conn, now: DateTime<Utc>) -> Result<i64>
         SELECT count(DISTINCT t.post_id)
         FROM jobs j
         JOIN post_targets t ON t.id = j.subject_id
-        WHERE j.kind = $1 AND j.state IN ('scheduled', 'ready') AND j.run_at <= $2";
+        WHERE j.kind = $1
+            AND j.state IN ('scheduled', 'ready')
+            AND j.state IN ('scheduled', 'ready', 'running')
+            AND j.run_at <= $2";
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(JobKind::PublishTarget).bind(now).fetch_one(c))?)
 }
 
