@@ -1,12 +1,12 @@
 //! Stored responses, by `Idempotency-Key`.
 //!
 //! A key is looked up together with the caller ([`keys::authenticate`](super::keys::authenticate)). The response commits
-//! in the transaction of its write, so a crash leaves either both or neither. Nothing locks a key before that: of two
-//! concurrent requests that found it free, the second one to store its response waits for the first, then fails with
+//! in the transaction of its write, so a crash leaves either both or neither. Nothing locks a key before that. If two
+//! concurrent requests find the key free, the second one to store its response waits for the first one, then fails with
 //! [`StoreError::KeyTaken`], rolls back its own work, and finds the first one's response.
 //!
-//! Of a response that is too large, only the ids of its records are stored; others are compressed. Operations with
-//! external calls (connect, refresh, AI) cannot keep a transaction open: they hold the key by a lease.
+//! For a response that is too large, only the ids of its records are stored. Other responses are compressed. Operations
+//! with external calls (connect, refresh, AI) cannot keep a transaction open, so they hold the key with a lease.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_base::secrets::{Cipher, SecretLocation};
@@ -37,11 +37,11 @@ pub struct IdempotencySlot {
     pub key: String,
     /// A hash of method, path, query and body.
     pub fingerprint: Vec<u8>,
-    /// `None`: no endpoint was asked, as by a form of the console that needs none.
+    /// `None` if the write is not a request to an endpoint, such as some forms of the console.
     pub request: Option<RequestLine>,
 }
 
-/// What a request asked for, for the list of a key's writes.
+/// The method and path of a request, for the list of a key's writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestLine {
     pub method: String,
@@ -59,16 +59,16 @@ pub struct StoredResponse {
 /// What is stored of a response's body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoredBody {
-    /// All of it, sealed: some responses contain a secret.
+    /// The whole body. It is sealed in the database, because some responses contain a secret.
     Whole(Vec<u8>),
-    /// The ids of the records that it showed, unless the request's path contains them. The body is rendered again.
+    /// The ids of the response's records, except those in the request's path. The body is rendered again.
     Records(Vec<i64>),
 }
 
 /// What is stored under a key.
 #[derive(Debug, PartialEq, Eq)]
 pub enum KeyState {
-    /// Nothing that counts: continue.
+    /// Nothing valid: continue.
     Free(FreeKey),
     /// The response to an earlier, identical request.
     Answered(StoredResponse),
@@ -78,23 +78,23 @@ pub enum KeyState {
     InProgress,
 }
 
-/// Why a key is free for the caller: this decides how its row is written.
+/// Why a key is free for the caller. This decides how its row is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FreeKey {
-    /// No row has it.
+    /// The key has no row.
     Unused,
     /// Its response, or its lease, has expired.
     Expired,
-    /// The caller leased it until then.
+    /// The caller has leased it until this time.
     Leased(DateTime<Utc>),
 }
 
-/// What was read of a key together with the caller.
+/// The row of a key, if any.
 #[derive(Debug, Clone, Default)]
 pub struct KeyRecord(Option<IdempotencyRow>);
 
 impl KeyRecord {
-    /// Whether anything is stored under the key, for any request.
+    /// Returns whether anything is stored under the key, for any request.
     pub const fn exists(&self) -> bool {
         self.0.is_some()
     }
@@ -320,7 +320,7 @@ pub async fn release(tx: &mut Tx, slot: &IdempotencySlot, mine: DateTime<Utc>) -
     Ok(())
 }
 
-/// How many of a user's newest writes can be listed.
+/// The maximum number of a user's newest writes that can be listed.
 pub const MAX_LISTED: i64 = 1_000;
 
 /// A write that was carried out, as listed.
@@ -331,15 +331,14 @@ pub struct WriteRow {
     pub last4: String,
     /// The `Idempotency-Key`.
     pub key: String,
-    /// `None`: a process of an older version stored it.
+    /// `None` if a process of an older version stored it.
     pub method: Option<String>,
     pub path: Option<String>,
     pub status: i32,
     pub created_at: DateTime<Utc>,
 }
 
-/// Lists the newest writes of a user's API keys, or of one of them, at most [`MAX_LISTED`]; those of sessions are not
-/// among them.
+/// Lists the newest writes of a user's API keys, or of one of them, at most [`MAX_LISTED`], without those of sessions.
 pub async fn list(
     conn: &mut Conn,
     user_id: i64,
@@ -363,7 +362,7 @@ pub async fn list(
         LIMIT $4
         OFFSET $5"
     );
-    // Counted no further than is listed.
+    // Counts no more than can be listed.
     let total = format!("SELECT count(*) FROM (SELECT 1 AS one {FROM} LIMIT $4) AS newest");
     let (key, since) = (api_key_id.unwrap_or_default(), now - RETENTION);
     let room = (MAX_LISTED - page.offset()).clamp(0, page.per_page);
