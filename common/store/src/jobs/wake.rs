@@ -109,7 +109,7 @@ pub(crate) async fn wake_lanes(store: &Store, lanes: Lanes) -> Result<()> {
     let lanes: Vec<_> = free.iter().map(|(lane, places)| reserved.lane(lane, *places)).collect();
     let mut tx = store.begin_single_async_commit().await?;
     let started = wake(&mut tx, &lanes, reserved.worker).await?;
-    tx.commit_alone().await?;
+    tx.commit_without_waking().await?;
     reserved.start(started);
     Ok(())
 }
