@@ -150,8 +150,8 @@ pub async fn look_up_in(tx: &mut Tx, slot: &IdempotencySlot) -> Result<KeyState>
     record.state_at(&tx.cipher, slot, tx.now)
 }
 
-/// Returns what is stored under a key that the caller leased until `mine`; this lease itself counts as nothing. While the
-/// caller has it, no other request can take the key before the end of the transaction.
+/// Returns what is stored under a key that the caller leased until `mine`. This lease itself counts as a free key; while
+/// the caller holds it, no other request can take the key before the end of the transaction.
 pub async fn look_up_leased(tx: &mut Tx, slot: &IdempotencySlot, mine: DateTime<Utc>) -> Result<KeyState> {
     let lock = tx.for_engine("FOR UPDATE", "");
     let sql = format!(
@@ -232,8 +232,8 @@ fn place<'a>(row: &'a str, column: &'static str) -> SecretLocation<'a> {
     SecretLocation { table: "idempotency_keys", row, column }
 }
 
-/// Stores the response in the transaction of the write. `free`: what the look-up found. Fails if another request has
-/// taken the key ([`StoreError::KeyTaken`]): roll back, and look the key up again.
+/// Stores the response in the transaction of the write. `free` is the result of the look-up. Fails if another request has
+/// taken the key ([`StoreError::KeyTaken`]): roll back then, and look the key up again.
 pub async fn store(tx: &mut Tx, slot: &IdempotencySlot, answer: &StoredResponse, free: FreeKey) -> Result<()> {
     const SQL: &str = "
         INSERT INTO idempotency_keys (
@@ -268,7 +268,7 @@ pub async fn store(tx: &mut Tx, slot: &IdempotencySlot, answer: &StoredResponse,
     ))
 }
 
-/// Leases the key for an operation with external calls; returns when the lease ends. Fails if another request has taken
+/// Leases the key for an operation with external calls. Returns when the lease expires. Fails if another request has taken
 /// the key ([`StoreError::KeyTaken`]).
 pub async fn acquire_lease(tx: &mut Tx, slot: &IdempotencySlot, free: FreeKey) -> Result<DateTime<Utc>> {
     const SQL: &str = "
@@ -301,7 +301,8 @@ async fn discard(tx: &mut Tx, slot: &IdempotencySlot, free: FreeKey) -> Result<(
     Ok(())
 }
 
-/// The primary key admits one row of an `Idempotency-Key`. Without `ON CONFLICT`, which writes one more WAL record.
+/// Maps a unique violation to [`StoreError::KeyTaken`]: the primary key permits one row per `Idempotency-Key`. The inserts
+/// have no `ON CONFLICT`, which would write one more WAL record.
 fn inserted(result: sqlx::Result<u64>) -> Result<()> {
     match result {
         Err(sqlx::Error::Database(error)) if error.is_unique_violation() => Err(StoreError::KeyTaken),
@@ -309,7 +310,7 @@ fn inserted(result: sqlx::Result<u64>) -> Result<()> {
     }
 }
 
-/// Releases the key, held until `mine`: the operation was refused or failed. The row of another holder stays.
+/// Releases the key, leased until `mine`, after the operation was rejected or failed. Keeps the row of another holder.
 pub async fn release(tx: &mut Tx, slot: &IdempotencySlot, mine: DateTime<Utc>) -> Result<()> {
     const SQL: &str = "
         DELETE FROM idempotency_keys
@@ -373,8 +374,9 @@ pub async fn list(
     Ok(Page { rows, total })
 }
 
-/// Deletes the expired ones of some `limit` responses, from the position `after` on. Returns the position to continue from;
-/// `None`: the table ends here. A walk needs no index of ages, which each request would write.
+/// Reads about `limit` responses, starting at the position `after`, and deletes the expired ones. Returns the position from
+/// which to continue, or `None` at the end of the table. This needs no index of ages, which each request would have to
+/// write.
 pub async fn purge(tx: &mut Tx, after: i64, limit: i64) -> Result<Option<i64>> {
     let before = tx.now - RETENTION;
     if tx.is_postgres() {
@@ -386,7 +388,7 @@ pub async fn purge(tx: &mut Tx, after: i64, limit: i64) -> Result<Option<i64>> {
 
 /// A position is the number of a page.
 async fn purge_pages(tx: &mut Tx, page: i64, limit: i64, before: DateTime<Utc>) -> Result<Option<i64>> {
-    // A page has some twenty responses.
+    // A page has about twenty responses.
     const ROWS: i64 = 20;
     const SQL: &str = "
         WITH expired AS (
@@ -397,13 +399,13 @@ async fn purge_pages(tx: &mut Tx, page: i64, limit: i64, before: DateTime<Utc>) 
         )
         SELECT pg_relation_size('idempotency_keys') / current_setting('block_size')::bigint";
     let next = page + (limit / ROWS).max(1);
-    // A plan that was kept from a small table would read all of a large one.
+    // Not prepared persistently: a plan that was made for a small table would read all of a large one.
     let pages: i64 = run!(tx, c => sqlx::query_scalar(SQL).persistent(false).bind(page).bind(next).bind(before)
         .fetch_one(c))?;
     Ok((next < pages).then_some(next))
 }
 
-/// A position is a row's number: they are in the order of insertion.
+/// A position is a `rowid`. These are in the order of insertion.
 async fn purge_rows(tx: &mut Tx, after: i64, limit: i64, before: DateTime<Utc>) -> Result<Option<i64>> {
     const LAST: &str = "
         SELECT max(rowid)

@@ -175,7 +175,7 @@ pub async fn fail_recipients(tx: &mut Tx, delivery_id: i64, error: &ReportError)
     Ok(())
 }
 
-/// Makes the emails of a delivery that were not sent pending again, for a retry by the operator.
+/// Makes a delivery's recipients for whom no email was created pending again, for a retry by the operator.
 pub async fn retry_recipients(tx: &mut Tx, delivery_id: i64) -> Result<()> {
     const SQL: &str = "
         UPDATE report_recipients

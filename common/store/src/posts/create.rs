@@ -110,7 +110,7 @@ impl CreatedRow {
 /// `OFFSET 0` makes Postgres look each account up.
 const CREATE_PG: &str = concat!(
     "
-    WITH asked AS MATERIALIZED (
+    WITH requested AS MATERIALIZED (
         SELECT n, value, account.id AS account_id, account.platform, account.name, account.status, account.limits
         FROM jsonb_array_elements($11::jsonb) WITH ORDINALITY AS new (value, n)
         CROSS JOIN LATERAL (
@@ -136,7 +136,7 @@ const CREATE_PG: &str = concat!(
         SELECT post.id, account_id, platform, (value ->> 1)::integer, 'pending', value ->> 2,
             nullif(value -> 3, 'null'), value -> 4, $10, $10
         FROM post
-        CROSS JOIN asked
+        CROSS JOIN requested
         ORDER BY n
         RETURNING id, account_id
     ),
@@ -165,7 +165,7 @@ const CREATE_PG: &str = concat!(
     FROM job
     UNION ALL
     SELECT NULL, NULL, NULL, account_id, platform, name, status, limits
-    FROM asked"
+    FROM requested"
 );
 
 /// Does the same in several statements, which are sent together. The last one returns the rows. Ids ascend, so the post
