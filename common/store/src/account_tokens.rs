@@ -1,7 +1,7 @@
 //! The tokens of accounts: when they expire, when they are renewed, who is warned.
 //!
-//! The due time is in the account's row, so any number of schedulers can run, and the next one finds an account that the
-//! others missed. The row also tells whether a job still has something to do, so a late job does nothing.
+//! The due time is in the account's row, so any number of schedulers can run, and the next one finds an account that
+//! the others missed. The row also tells whether a job still has something to do, so a late job does nothing.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::account::{AccountStatus, Renewal};
@@ -197,8 +197,8 @@ pub async fn record_warnings(
 /// The value of `warnings` after the owners were notified that the account expired.
 const EXPIRY_NOTICE_SENT: i32 = 100;
 
-/// Records that the owners were notified that the account expired. Returns `false` if this was recorded before, or if the
-/// account is not expired.
+/// Records that the owners were notified that the account expired. Returns `false` if this was recorded before, or if
+/// the account is not expired.
 pub async fn record_expiry_notice(tx: &mut Tx, account_id: i64) -> Result<bool> {
     const SQL: &str = "
         UPDATE social_accounts

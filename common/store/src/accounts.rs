@@ -1,7 +1,7 @@
 //! Social accounts: one record per external account and workspace, attached to one or several brands.
 //!
-//! The secrets have a version. The result of a call with them ([`expire`], [`renew`], [`end_refresh`]) is written only if
-//! the account still has that version: it may have been reconnected or refreshed during the call.
+//! The secrets have a version. The result of a call with them ([`expire`], [`renew`], [`end_refresh`]) is written only
+//! if the account still has that version: it may have been reconnected or refreshed during the call.
 
 use std::collections::HashMap;
 
@@ -217,8 +217,8 @@ pub async fn with_secrets(
     row.map(|row| row.open(cipher)).transpose()
 }
 
-/// Returns accounts and their secrets, by pairs of a brand's id and an account's id. Leaves out pairs whose account does
-/// not belong to the brand.
+/// Returns accounts and their secrets, by pairs of a brand's id and an account's id. Leaves out pairs whose account
+/// does not belong to the brand.
 pub async fn of_brands_with_secrets(
     conn: &mut Conn,
     cipher: &Cipher,
@@ -374,8 +374,8 @@ pub async fn set_limits(tx: &mut Tx, account: &SocialAccount, limits: &AccountLi
     Ok(())
 }
 
-/// Replaces an account's secrets with others that belong to the same tokens. Returns `false` if the account has received
-/// other tokens.
+/// Replaces an account's secrets with others that belong to the same tokens. Returns `false` if the account has
+/// received other tokens.
 pub async fn replace_secrets(tx: &mut Tx, account: &SocialAccount, secrets: &SecretString) -> Result<bool> {
     const SQL: &str = "UPDATE social_accounts
         SET secrets = $3, credentials_version = credentials_version + 1

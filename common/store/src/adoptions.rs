@@ -27,8 +27,8 @@ pub async fn lock(tx: &mut Tx, (platform, external_id): ExternalAccount<'_>) -> 
     Ok(())
 }
 
-/// Returns the ids of an account's rows, one per workspace that has connected it. Scans all accounts, but is called only
-/// after a lost response.
+/// Returns the ids of an account's rows, one per workspace that has connected it. Scans all accounts, but is called
+/// only after a lost response.
 pub async fn rows_of(conn: &mut Conn, (platform, external_id): ExternalAccount<'_>) -> Result<Vec<i64>> {
     const SQL: &str = "SELECT id FROM social_accounts WHERE platform = $1 AND external_id = $2";
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(platform).bind(external_id).fetch_all(c))?)

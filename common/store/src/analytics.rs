@@ -1,7 +1,7 @@
 //! The metrics of posts and accounts: when they are due, their values, and their history.
 //!
-//! The due time is in the account's row, so any number of schedulers can run, and the next one finds an account that the
-//! others missed. The scheduler adds the rows of published targets, so that publishing itself does no extra work.
+//! The due time is in the account's row, so any number of schedulers can run, and the next one finds an account that
+//! the others missed. The scheduler adds the rows of published targets, so that publishing itself does no extra work.
 
 use std::collections::BTreeSet;
 
@@ -356,8 +356,8 @@ pub async fn record_account(tx: &mut Tx, account_id: i64, figures: &AccountFigur
     Ok(())
 }
 
-/// Sets when an account is due again: at `latest`, or earlier if the metrics of one of its posts are due before that, but
-/// not before `earliest`.
+/// Sets when an account is due again: at `latest`, or earlier if the metrics of one of its posts are due before that,
+/// but not before `earliest`.
 pub async fn set_next(
     tx: &mut Tx,
     account_id: i64,
@@ -382,8 +382,8 @@ pub struct DayOfPosts {
     pub figures: Figures,
 }
 
-/// Sums up the posts of a brand by the days on which they were published. Leaves out days without posts. A day is a pair
-/// of its start and its end, which is exclusive.
+/// Sums up the posts of a brand by the days on which they were published. Leaves out days without posts. A day is a
+/// pair of its start and its end, which is exclusive.
 pub async fn days_of_posts(
     conn: &mut Conn,
     brand_id: i64,
@@ -475,8 +475,8 @@ pub struct PostEngagement {
     pub engagements: Option<i64>,
 }
 
-/// Returns the engagements of the brand's newest posts since a time. `limit` is the maximum number of targets; those of a
-/// post are summed.
+/// Returns the engagements of the brand's newest posts since a time. `limit` is the maximum number of targets; those of
+/// a post are summed.
 pub async fn engagements(
     conn: &mut Conn,
     brand_id: i64,

@@ -126,7 +126,8 @@ pub async fn list(conn: &mut Conn) -> Result<Vec<ListedApplication>> {
     Ok(run!(conn, c => sqlx::query_as(SQL).fetch_all(c))?)
 }
 
-/// Deletes an application. Returns `false` if it does not exist. Accounts that were connected with it keep its client id.
+/// Deletes an application. Returns `false` if it does not exist. Accounts that were connected with it keep its client
+/// id.
 pub async fn delete(tx: &mut Tx, id: i64) -> Result<bool> {
     Ok(execute!(tx, "DELETE FROM applications WHERE id = $1", id)? > 0)
 }

@@ -24,7 +24,8 @@ pub fn new_secret() -> Result<SecretString> {
     Ok(random::text(SECRET_LENGTH).map(SecretString::from).map_err(|_| SecretError::NoRandomness)?)
 }
 
-/// Returns the hash under which a token, state or cookie is stored. Returns `None` if the text does not have their form.
+/// Returns the hash under which a token, state or cookie is stored. Returns `None` if the text does not have their
+/// form.
 pub fn hash(text: &str) -> Option<Vec<u8>> {
     let well_formed = text.len() == SECRET_LENGTH && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
     well_formed.then(|| Sha256::digest(text.as_bytes()).to_vec())
@@ -127,8 +128,8 @@ pub async fn begin_attempt(
     Ok(execute!(tx, SQL, id, &state, &browser, &sealed, now)? > 0)
 }
 
-/// Moves an attempt from one stage to another. Returns `false` if it is not in stage `from`, if another attempt has begun,
-/// or if the authorization has expired.
+/// Moves an attempt from one stage to another. Returns `false` if it is not in stage `from`, if another attempt has
+/// begun, or if the authorization has expired.
 pub async fn advance(tx: &mut Tx, id: i64, state: &str, from: Stage, to: Stage) -> Result<bool> {
     const SQL: &str = "
         UPDATE authorizations

@@ -1,8 +1,8 @@
 //! Batching: items submitted during a transaction share the next one. A single item starts immediately.
 //!
-//! When many items are pending, a small batch waits a little for more of them, because small transactions cost nearly as
-//! much as large ones. The more workers share the database, the longer it waits, so that four workers make batches as
-//! large as one worker does, and leave each other time for them.
+//! When many items are pending, a small batch waits a little for more of them, because small transactions cost nearly
+//! as much as large ones. The more workers share the database, the longer it waits, so that four workers make batches
+//! as large as one worker does, and leave each other time for them.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -214,8 +214,8 @@ mod tests {
     /// How long each batch takes, in milliseconds.
     const WORK: u64 = 10;
 
-    /// Submits items to one of `workers` workers. A submission is a time in milliseconds and a number of items. Returns the
-    /// time and the number of items of each batch.
+    /// Submits items to one of `workers` workers. A submission is a time in milliseconds and a number of items. Returns
+    /// the time and the number of items of each batch.
     async fn batches_of(workers: u32, submissions: &[(u64, usize)]) -> Vec<(u64, usize)> {
         let count = WorkerCount::default();
         count.set(workers);

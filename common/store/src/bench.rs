@@ -1,5 +1,5 @@
-//! Database functions that only `crier bench` needs: its own Postgres database, rows in bulk, and the durability settings
-//! of the server.
+//! Database functions that only `crier bench` needs: its own Postgres database, rows in bulk, and the durability
+//! settings of the server.
 
 use std::ops::Range;
 use std::str::FromStr;
@@ -121,8 +121,8 @@ async fn uncounted(db: &Db, sql: &'static str) -> Result<i64> {
 const LOG_PAGE: u64 = 4_096 + 24;
 const LOG_HEADER: u64 = 32;
 
-/// Returns the length of the write-ahead log: on Postgres in bytes, for all databases of the server; on SQLite in pages,
-/// since [`tidy`] emptied it.
+/// Returns the length of the write-ahead log: on Postgres in bytes, for all databases of the server; on SQLite in
+/// pages, since [`tidy`] emptied it.
 pub async fn log_position(db: &Db) -> Result<u64> {
     match db {
         Db::Pg(pool) => {

@@ -114,8 +114,8 @@ pub async fn update(tx: &mut Tx, page: &BioPage) -> Result<bool> {
     }
 }
 
-/// Replaces the links of a page with the entries, in their order. A link whose id is in the entries keeps its clicks; the
-/// others are deleted. The caller has locked or just inserted the page's row.
+/// Replaces the links of a page with the entries, in their order. A link whose id is in the entries keeps its clicks;
+/// the others are deleted. The caller has locked or just inserted the page's row.
 pub async fn set_links(tx: &mut Tx, page_id: i64, entries: &[LinkEntry]) -> Result<()> {
     let kept: Vec<i64> = entries.iter().filter_map(|entry| entry.id).collect();
     delete_other_links(tx, page_id, &kept).await?;

@@ -15,8 +15,8 @@ pub struct NewBrand<'a> {
     pub timezone: &'a str,
 }
 
-/// Creates a brand with its owner. Returns `None` if the workspace already has `cap` or [`MAX_BRANDS`] brands. Concurrent
-/// calls can exceed `MAX_BRANDS`, but never `cap`.
+/// Creates a brand with its owner. Returns `None` if the workspace already has `cap` or [`MAX_BRANDS`] brands.
+/// Concurrent calls can exceed `MAX_BRANDS`, but never `cap`.
 pub async fn create(
     tx: &mut Tx,
     workspace_id: i64,

@@ -1,5 +1,5 @@
-//! Posts for the console's calendar and lists, by their planned or published time and by account. Texts are cut after 300
-//! characters.
+//! Posts for the console's calendar and lists, by their planned or published time and by account. Texts are cut after
+//! 300 characters.
 
 use chrono::{DateTime, Utc};
 use crier_domain::post::{Post, PostStatus};
@@ -64,8 +64,8 @@ pub struct CalendarQuery {
     pub account_id: Option<i64>,
 }
 
-/// Returns a brand's posts that are scheduled for a time in the range, or that were published immediately and created in
-/// the range, in the order of these times.
+/// Returns a brand's posts that are scheduled for a time in the range, or that were published immediately and created
+/// in the range, in the order of these times.
 pub async fn between(conn: &mut Conn, query: &CalendarQuery, limit: i64) -> Result<Vec<Post>> {
     // Each half has its own index.
     const FILTER: &str = "

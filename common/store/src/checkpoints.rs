@@ -1,9 +1,9 @@
 //! Checkpoints: a separate connection copies SQLite's write-ahead log into the database file.
 //!
-//! By default, the commit that makes the log longer than 1,000 pages copies it, for 10 to 30 ms, while all other writers
-//! wait. A passive checkpoint neither waits nor blocks. While writes never pause, it does not reach the log's end, and the
-//! log cannot restart from its beginning, so a commit still checkpoints when the log has [`MAX_LOG_PAGES`] pages. Few of
-//! these are then left to copy.
+//! By default, the commit that makes the log longer than 1,000 pages copies it, for 10 to 30 ms, while all other
+//! writers wait. A passive checkpoint neither waits nor blocks. While writes never pause, it does not reach the log's
+//! end, and the log cannot restart from its beginning, so a commit still checkpoints when the log has [`MAX_LOG_PAGES`]
+//! pages. Few of these are then left to copy.
 
 use std::sync::Arc;
 use std::time::Duration;

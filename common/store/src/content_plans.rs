@@ -1,7 +1,7 @@
 //! Content plans and their items.
 //!
-//! Changing a plan or its items locks the plan's row, so that their size is checked one at a time. Creating a post from an
-//! item locks that item. No request locks a plan while it has locked an item, or the brand before a plan.
+//! Changing a plan or its items locks the plan's row, so that their size is checked one at a time. Creating a post from
+//! an item locks that item. No request locks a plan while it has locked an item, or the brand before a plan.
 
 use chrono::{DateTime, NaiveDate, Utc};
 use crier_domain::content_plan::{ContentPlan, PlanItem, PlanItemHead, PlanSize};

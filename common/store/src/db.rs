@@ -1,8 +1,8 @@
 //! Two engines, one SQL text.
 //!
-//! [`run!`] expands a query once per engine; the text, its `$1` placeholders and its binds are the same. Postgres has one
-//! pool. SQLite has one writer connection, for which writers queue, and several readers (WAL). To open a SQLite file a
-//! second time in one process, use [`Db::new_connections`], so that both writers share the semaphore.
+//! [`run!`] expands a query once per engine; the text, its `$1` placeholders and its binds are the same. Postgres has
+//! one pool. SQLite has one writer connection, for which writers queue, and several readers (WAL). To open a SQLite
+//! file a second time in one process, use [`Db::new_connections`], so that both writers share the semaphore.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -35,8 +35,8 @@ const SQLITE_READERS: u32 = 4;
 /// The pool size of [`Db::new_connections`]: one connection in use, and a spare if that one hangs.
 const EXTRA_POOL_SIZE: u32 = 2;
 /// Settings of every Postgres connection. JIT is off, because all statements are short, and a wrong estimate would cost
-/// a second of compilation. A transaction waits only for the database, so an idle one belongs to a suspended process or a
-/// lost machine. The timeout releases its row locks well within a lease.
+/// a second of compilation. A transaction waits only for the database, so an idle one belongs to a suspended process or
+/// a lost machine. The timeout releases its row locks well within a lease.
 const SETTINGS: &str = "SET jit = off; SET idle_in_transaction_session_timeout = '10s'";
 
 /// The database pools.
@@ -48,8 +48,8 @@ pub enum Db {
         writer: Pool<Sqlite>,
         readers: Pool<Sqlite>,
         log: WalSync,
-        /// Writers take turns with this semaphore: SQLite's own lock is unfair, and could starve a waiter under full load,
-        /// such as the heartbeat's connection.
+        /// Writers take turns with this semaphore: SQLite's own lock is unfair, and could starve a waiter under full
+        /// load, such as the heartbeat's connection.
         write_permit: Arc<Semaphore>,
         /// Only in the `Db` that first opened the file in this process.
         checkpoints: Option<Checkpoints>,
@@ -210,8 +210,8 @@ impl Db {
         })
     }
 
-    /// Begins a transaction that may write. Dropping it without a commit rolls it back. On SQLite, its commit is durable
-    /// when [`Db::sync`] has returned.
+    /// Begins a transaction that may write. Dropping it without a commit rolls it back. On SQLite, its commit is
+    /// durable when [`Db::sync`] has returned.
     pub async fn begin(&self) -> Result<Conn, StoreError> {
         self.begin_with("BEGIN").await
     }
@@ -295,8 +295,8 @@ impl Db {
         Ok(())
     }
 
-    /// Opens one connection on Postgres, and fails immediately with the reason. A pool would retry until its timeout, and
-    /// then report only the timeout.
+    /// Opens one connection on Postgres, and fails immediately with the reason. A pool would retry until its timeout,
+    /// and then report only the timeout.
     pub async fn probe(&self) -> Result<(), StoreError> {
         let Self::Pg(pool) = self else { return Ok(()) };
         let options = pool.sqlx_pool().connect_options();

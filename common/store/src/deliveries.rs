@@ -288,12 +288,12 @@ pub struct EndedAttempt<'a> {
 }
 
 /// Records attempts after which nothing is left to do, and settles their jobs as done, in one statement: for a
-/// transaction of [`super::Store::begin_single`] on Postgres. Returns `false` and writes nothing if an endpoint's health
-/// record is not clean or if a delivery was deleted. An error, also for a lost lease, means that nothing was written, or
-/// that the connection was lost and the result is unknown; the fence then rejects a second settle.
+/// transaction of [`super::Store::begin_single`] on Postgres. Returns `false` and writes nothing if an endpoint's
+/// health record is not clean or if a delivery was deleted. An error, also for a lost lease, means that nothing was
+/// written, or that the connection was lost and the result is unknown; the fence then rejects a second settle.
 pub async fn settle(tx: &mut Tx, ended: &[EndedAttempt<'_>]) -> Result<bool> {
-    // Locks all deliveries before the first job, as a settle of several statements does. The statement is a transaction,
-    // so it fails if it cannot settle all jobs whose deliveries it has updated.
+    // Locks all deliveries before the first job, as a settle of several statements does. The statement is a
+    // transaction, so it fails if it cannot settle all jobs whose deliveries it has updated.
     const SQL: &str = concat!(
         "WITH delivery AS (",
         update_deliveries!(
@@ -357,7 +357,8 @@ fn as_json<'a>(attempts: impl IntoIterator<Item = &'a AttemptRow>) -> String {
     Value::from_iter(attempts.into_iter().map(row)).to_string()
 }
 
-/// Deletes a delivery whose endpoint was deleted while the event was written. On Postgres, no foreign key prevents this.
+/// Deletes a delivery whose endpoint was deleted while the event was written. On Postgres, no foreign key prevents
+/// this.
 pub async fn delete_orphan(tx: &mut Tx, delivery_id: i64) -> Result<()> {
     const SQL: &str = "
         DELETE FROM webhook_deliveries

@@ -58,8 +58,8 @@ impl StoreError {
         matches!(self, Self::Migrate(MigrateError::VersionMissing(_)))
     }
 
-    /// Returns whether this transaction conflicted with another one (a serialization failure, a deadlock, a taken key). Run
-    /// it again from the start.
+    /// Returns whether this transaction conflicted with another one (a serialization failure, a deadlock, a taken key).
+    /// Run it again from the start.
     pub fn is_serialization(&self) -> bool {
         matches!(self, Self::KeyTaken)
             || matches!(self, Self::Database(sqlx::Error::Database(e)) if matches!(e.code().as_deref(), Some("40001" | "40P01")))
@@ -70,8 +70,8 @@ impl StoreError {
         self.is_unavailable() || self.is_serialization()
     }
 
-    /// Returns whether the database never accepts this value (a NUL in a text, a wrong type, a text too long for its index,
-    /// NULL in a `NOT NULL` column), so that a retry is rejected again.
+    /// Returns whether the database never accepts this value (a NUL in a text, a wrong type, a text too long for its
+    /// index, NULL in a `NOT NULL` column), so that a retry is rejected again.
     pub fn is_rejected(&self) -> bool {
         match self {
             Self::Database(sqlx::Error::Encode(_)) => true,

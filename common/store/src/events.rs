@@ -54,8 +54,8 @@ pub async fn emit_sample(tx: &mut Tx, webhook_id: i64, name: EventName, trace: O
     Ok(delivery)
 }
 
-/// Finds the subscribed endpoints, stores the event, and creates the deliveries and their jobs. No endpoint is locked: if
-/// one is deleted meanwhile, the job of its delivery deletes the delivery ([`super::deliveries::delete_orphan`]).
+/// Finds the subscribed endpoints, stores the event, and creates the deliveries and their jobs. No endpoint is locked:
+/// if one is deleted meanwhile, the job of its delivery deletes the delivery ([`super::deliveries::delete_orphan`]).
 const EMIT_PG: &str = "
     WITH listeners AS MATERIALIZED (
         SELECT w.id, u.workspace_id
@@ -92,8 +92,8 @@ const EMIT_PG: &str = "
     RETURNING id";
 
 /// Does the same in several statements, which are sent together. The last one returns the rows. Without a subscribed
-/// endpoint, none of them writes anything. `changes()` is the number of deliveries that the second one inserted: they are
-/// the newest. `CROSS JOIN` makes SQLite find them by their id, not by their endpoint, which may have many.
+/// endpoint, none of them writes anything. `changes()` is the number of deliveries that the second one inserted: they
+/// are the newest. `CROSS JOIN` makes SQLite find them by their id, not by their endpoint, which may have many.
 const EMIT_SQLITE: &str = "
     INSERT INTO events (brand_id, name, payload, created_at)
     SELECT $1, $2, $3, $4

@@ -122,9 +122,9 @@ pub async fn delete(tx: &mut Tx, brand_id: i64, feed_id: i64) -> Result<bool> {
     Ok(execute!(tx, "DELETE FROM feeds WHERE brand_id = $1 AND id = $2", brand_id, feed_id)? > 0)
 }
 
-/// Enqueues fetches of due feeds, at most `limit`, the longest overdue first. Returns how many feeds were due. Postpones
-/// their next fetch, so that they are not due again if a job fails; a fetch sets it when it ends. A feed that has a job
-/// keeps it. Feeds of a workspace whose plan does not include feeds are not fetched.
+/// Enqueues fetches of due feeds, at most `limit`, the longest overdue first. Returns how many feeds were due.
+/// Postpones their next fetch, so that they are not due again if a job fails; a fetch sets it when it ends. A feed that
+/// has a job keeps it. Feeds of a workspace whose plan does not include feeds are not fetched.
 pub async fn enqueue_due(tx: &mut Tx, limit: i64, plans: &Plans) -> Result<usize> {
     let sql = tx.for_engine(
         "
@@ -246,8 +246,8 @@ pub async fn replace_conditions(
     Ok(())
 }
 
-/// Records a failed fetch, with a reason for the feed's owner. If `is_lost`, the feed is no longer at the URL where it was
-/// found, and the next fetch searches for it again. The caller has locked the row.
+/// Records a failed fetch, with a reason for the feed's owner. If `is_lost`, the feed is no longer at the URL where it
+/// was found, and the next fetch searches for it again. The caller has locked the row.
 pub async fn record_failure(
     tx: &mut Tx,
     feed_id: i64,

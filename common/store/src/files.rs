@@ -40,8 +40,8 @@ pub struct Reserved {
     pub state: FileState,
 }
 
-/// Inserts the row of a file and takes its space, at most `cap` bytes in the workspace. Returns `None` if too little space
-/// is left: roll back then. Bytes that the brand already has need no more space.
+/// Inserts the row of a file and takes its space, at most `cap` bytes in the workspace. Returns `None` if too little
+/// space is left: roll back then. Bytes that the brand already has need no more space.
 pub async fn reserve(tx: &mut Tx, new: &NewFile, cap: Option<u64>) -> Result<Option<Reserved>> {
     const SQL: &str = "
         INSERT INTO files (
@@ -124,8 +124,8 @@ pub async fn is_live(conn: &mut Conn, file_id: i64) -> Result<bool> {
     Ok(live > 0)
 }
 
-/// Withdraws one reservation of a file. Marks the file for deletion, unless another upload of the same bytes is running or
-/// has completed. Its bytes may still be in transit to a slow bucket, so the sweep waits a little
+/// Withdraws one reservation of a file. Marks the file for deletion, unless another upload of the same bytes is running
+/// or has completed. Its bytes may still be in transit to a slow bucket, so the sweep waits a little
 /// ([`marked_for_deletion`]).
 pub async fn abandon(tx: &mut Tx, file_id: i64) -> Result<()> {
     const SQL: &str = "
@@ -143,8 +143,8 @@ pub async fn abandon(tx: &mut Tx, file_id: i64) -> Result<()> {
 
 /// Marks a file for deletion if no asset uses it, and releases its space.
 pub async fn mark_unused_for_deletion(tx: &mut Tx, file_id: i64) -> Result<()> {
-    // A separate statement waits for a concurrent `mark_stored` of the file, so that the next statement sees the new asset.
-    // A single statement would search for assets in a snapshot from before the wait.
+    // A separate statement waits for a concurrent `mark_stored` of the file, so that the next statement sees the new
+    // asset. A single statement would search for assets in a snapshot from before the wait.
     let lock = tx.for_engine("SELECT id FROM files WHERE id = $1 FOR UPDATE", "SELECT id FROM files WHERE id = $1");
     let _: Option<i64> = run!(tx, c => sqlx::query_scalar(lock).bind(file_id).fetch_optional(c))?;
     const SQL: &str = "
@@ -201,8 +201,8 @@ pub async fn key_of(conn: &mut Conn, file_id: i64) -> Result<Option<String>> {
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(file_id).fetch_optional(c))?)
 }
 
-/// Marks for deletion, at most `limit` each, reserved files that were last touched before `before`, and files of deleted
-/// brands. Returns how many. Leaves locked rows to the next call.
+/// Marks for deletion, at most `limit` each, reserved files that were last touched before `before`, and files of
+/// deleted brands. Returns how many. Leaves locked rows to the next call.
 pub async fn mark_abandoned_for_deletion(tx: &mut Tx, before: DateTime<Utc>, limit: i64) -> Result<usize> {
     let abandoned = tx.for_engine(
         "

@@ -1,9 +1,9 @@
 //! Stored responses, by `Idempotency-Key`.
 //!
-//! A key is looked up together with the caller ([`keys::authenticate`](super::keys::authenticate)). The response commits
-//! in the transaction of its write, so a crash leaves either both or neither. Nothing locks a key before that. If two
-//! concurrent requests find the key free, the second one to store its response waits for the first one, then fails with
-//! [`StoreError::KeyTaken`], rolls back its own work, and finds the first one's response.
+//! A key is looked up together with the caller ([`keys::authenticate`](super::keys::authenticate)). The response
+//! commits in the transaction of its write, so a crash leaves either both or neither. Nothing locks a key before that.
+//! If two concurrent requests find the key free, the second one to store its response waits for the first one, then
+//! fails with [`StoreError::KeyTaken`], rolls back its own work, and finds the first one's response.
 //!
 //! For a response that is too large, only the ids of its records are stored. Other responses are compressed. Operations
 //! with external calls (connect, refresh, AI) cannot keep a transaction open, so they hold the key with a lease.
@@ -150,8 +150,8 @@ pub async fn look_up_in(tx: &mut Tx, slot: &IdempotencySlot) -> Result<KeyState>
     record.state_at(&tx.cipher, slot, tx.now)
 }
 
-/// Returns what is stored under a key that the caller leased until `mine`. This lease itself counts as a free key; while
-/// the caller holds it, no other request can take the key before the end of the transaction.
+/// Returns what is stored under a key that the caller leased until `mine`. This lease itself counts as a free key;
+/// while the caller holds it, no other request can take the key before the end of the transaction.
 pub async fn look_up_leased(tx: &mut Tx, slot: &IdempotencySlot, mine: DateTime<Utc>) -> Result<KeyState> {
     let lock = tx.for_engine("FOR UPDATE", "");
     let sql = format!(
@@ -232,8 +232,8 @@ fn place<'a>(row: &'a str, column: &'static str) -> SecretLocation<'a> {
     SecretLocation { table: "idempotency_keys", row, column }
 }
 
-/// Stores the response in the transaction of the write. `free` is the result of the look-up. Fails if another request has
-/// taken the key ([`StoreError::KeyTaken`]): roll back then, and look the key up again.
+/// Stores the response in the transaction of the write. `free` is the result of the look-up. Fails if another request
+/// has taken the key ([`StoreError::KeyTaken`]): roll back then, and look the key up again.
 pub async fn store(tx: &mut Tx, slot: &IdempotencySlot, answer: &StoredResponse, free: FreeKey) -> Result<()> {
     const SQL: &str = "
         INSERT INTO idempotency_keys (
@@ -268,8 +268,8 @@ pub async fn store(tx: &mut Tx, slot: &IdempotencySlot, answer: &StoredResponse,
     ))
 }
 
-/// Leases the key for an operation with external calls. Returns when the lease expires. Fails if another request has taken
-/// the key ([`StoreError::KeyTaken`]).
+/// Leases the key for an operation with external calls. Returns when the lease expires. Fails if another request has
+/// taken the key ([`StoreError::KeyTaken`]).
 pub async fn acquire_lease(tx: &mut Tx, slot: &IdempotencySlot, free: FreeKey) -> Result<DateTime<Utc>> {
     const SQL: &str = "
         INSERT INTO idempotency_keys (api_key_id, key, fingerprint, lease_until, created_at)
@@ -301,8 +301,8 @@ async fn discard(tx: &mut Tx, slot: &IdempotencySlot, free: FreeKey) -> Result<(
     Ok(())
 }
 
-/// Maps a unique violation to [`StoreError::KeyTaken`]: the primary key permits one row per `Idempotency-Key`. The inserts
-/// have no `ON CONFLICT`, which would write one more WAL record.
+/// Maps a unique violation to [`StoreError::KeyTaken`]: the primary key permits one row per `Idempotency-Key`. The
+/// inserts have no `ON CONFLICT`, which would write one more WAL record.
 fn inserted(result: sqlx::Result<u64>) -> Result<()> {
     match result {
         Err(sqlx::Error::Database(error)) if error.is_unique_violation() => Err(StoreError::KeyTaken),
@@ -374,9 +374,9 @@ pub async fn list(
     Ok(Page { rows, total })
 }
 
-/// Reads about `limit` responses, starting at the position `after`, and deletes the expired ones. Returns the position from
-/// which to continue, or `None` at the end of the table. This needs no index of ages, which each request would have to
-/// write.
+/// Reads about `limit` responses, starting at the position `after`, and deletes the expired ones. Returns the position
+/// from which to continue, or `None` at the end of the table. This needs no index of ages, which each request would
+/// have to write.
 pub async fn purge(tx: &mut Tx, after: i64, limit: i64) -> Result<Option<i64>> {
     let before = tx.now - RETENTION;
     if tx.is_postgres() {

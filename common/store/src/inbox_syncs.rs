@@ -91,8 +91,8 @@ pub async fn request(tx: &mut Tx, account_id: i64, workspace_id: i64, trace: Opt
     jobs::run_now(tx, &job).await
 }
 
-/// Enqueues a job for each active account that is due, at most `limit`, the longest overdue first. Returns how many were
-/// due. Accounts of a workspace whose plan does not include the inbox, or whose storage is full, are not synced.
+/// Enqueues a job for each active account that is due, at most `limit`, the longest overdue first. Returns how many
+/// were due. Accounts of a workspace whose plan does not include the inbox, or whose storage is full, are not synced.
 pub async fn enqueue_due(tx: &mut Tx, limit: i64, plans: &Plans) -> Result<usize> {
     let sql = tx.for_engine(
         "
@@ -176,8 +176,8 @@ pub async fn set_unfinished(tx: &mut Tx, account_id: i64, streams: &[String]) ->
     Ok(())
 }
 
-/// Records the end of a complete sync. `note` tells what the platform does not permit the account to read. `next` is the
-/// time of the next sync, or `None` if the platform has no inbox.
+/// Records the end of a complete sync. `note` tells what the platform does not permit the account to read. `next` is
+/// the time of the next sync, or `None` if the platform has no inbox.
 pub async fn end(tx: &mut Tx, account_id: i64, note: Option<&Failure>, next: Option<DateTime<Utc>>) -> Result<()> {
     const SQL: &str = "
         UPDATE inbox_syncs

@@ -1,7 +1,7 @@
 //! Invitations to a brand: links with which a person becomes a user and a member, once.
 //!
-//! An invitation creates a user and never signs in an existing one, so its link does not grant the rights of an existing
-//! user. It is valid as long as the inviting user may assign the role.
+//! An invitation creates a user and never signs in an existing one, so its link does not grant the rights of an
+//! existing user. It is valid as long as the inviting user may assign the role.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::access::Role;
@@ -78,8 +78,8 @@ pub async fn delete(tx: &mut Tx, brand_id: i64, invitation_id: i64) -> Result<bo
     Ok(execute!(tx, SQL, brand_id, invitation_id)? > 0)
 }
 
-/// Returns the invitation of a token. Returns `None` if it was used or has expired, or if the inviting user may no longer
-/// assign the role.
+/// Returns the invitation of a token. Returns `None` if it was used or has expired, or if the inviting user may no
+/// longer assign the role.
 pub async fn find(conn: &mut Conn, token: &str, now: DateTime<Utc>) -> Result<Option<Invitation>> {
     const SQL: &str = "
         SELECT i.id, i.brand_id, b.name AS brand_name, b.workspace_id, i.email, i.role, u.name AS inviter

@@ -57,8 +57,8 @@ pub fn hash(key: &str) -> Option<Vec<u8>> {
     well_formed.then(|| Sha256::digest(key.as_bytes()).to_vec())
 }
 
-/// Creates a key and returns it, as [`create`] does. Returns `None` if the user already has [`MAX_KEYS`]. Two concurrent
-/// calls cannot both create the last one.
+/// Creates a key and returns it, as [`create`] does. Returns `None` if the user already has [`MAX_KEYS`]. Two
+/// concurrent calls cannot both create the last one.
 pub async fn create_within_cap(
     tx: &mut Tx,
     user_id: i64,
@@ -177,16 +177,16 @@ macro_rules! caller_sql {
 }
 pub(super) use caller_sql;
 
-/// Returns the caller of a key, the membership in a brand and what is stored under an `Idempotency-Key`, in one statement.
-/// Returns `None` if the key does not exist.
+/// Returns the caller of a key, the membership in a brand and what is stored under an `Idempotency-Key`, in one
+/// statement. Returns `None` if the key does not exist.
 pub async fn authenticate(
     conn: &mut Conn,
     key: &SecretString,
     brand_id: Option<i64>,
     idempotency_key: Option<&str>,
 ) -> Result<Option<(Authenticated, KeyRecord)>> {
-    // A subquery instead of `k.id`: while the table is small, Postgres' planner would read the whole table in a join, and
-    // keep that plan.
+    // A subquery instead of `k.id`: while the table is small, Postgres' planner would read the whole table in a join,
+    // and keep that plan.
     const SQL: &str = caller_sql!(
         concat!(", ", key_columns!()),
         "LEFT JOIN idempotency_keys i ON i.api_key_id = (SELECT id FROM api_keys WHERE hash = $1) AND i.key = $3

@@ -4,8 +4,8 @@
 //! easy to spot; a look-up returns `Option`. Writes go through a [`Tx`]: rows, the jobs they cause and the stored
 //! response commit together, and workers are notified only after the commit.
 //!
-//! **To add a table:** add the same file to `migrations/postgres` and `migrations/sqlite` (`migrations/README.md` has the
-//! rules), a domain type, `store/<table>.rs`, and tests in `tests/store/`, which run on both engines.
+//! **To add a table:** add the same file to `migrations/postgres` and `migrations/sqlite` (`migrations/README.md` has
+//! the rules), a domain type, `store/<table>.rs`, and tests in `tests/store/`, which run on both engines.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, DerefMut};
@@ -105,7 +105,8 @@ impl Store {
         Self { db, clock, cipher, notifier, successors: None, workers: WorkerCount::default() }
     }
 
-    /// Returns a copy whose transactions start waiting jobs directly in the places that other jobs leave in their lanes.
+    /// Returns a copy whose transactions start waiting jobs directly in the places that other jobs leave in their
+    /// lanes.
     pub fn with_successors(self, successors: Arc<dyn Successors>) -> Self {
         Self { successors: Some(successors), ..self }
     }
@@ -140,7 +141,8 @@ impl Store {
         self.clock.now()
     }
 
-    /// Continues to ignore a jump of the clock if Postgres' clock is nearer to the time without the jump. Called regularly.
+    /// Continues to ignore a jump of the clock if Postgres' clock is nearer to the time without the jump. Called
+    /// regularly.
     pub async fn check_clock(&self) -> Result<()> {
         let Some(jump) = self.clock.held_back_jump() else { return Ok(()) };
         let Some(at) = server::now(&mut self.read().await?).await? else { return Ok(()) };
@@ -160,9 +162,9 @@ impl Store {
         Ok(self.tx(self.db.begin().await?, true))
     }
 
-    /// Begins a transaction whose commit does not wait for the disk, for claims, lease renewals and repeated notifications.
-    /// A power cut may undo it, which does no harm: a later durable commit that depends on it makes it durable too, and an
-    /// undone claim is repeated under another worker name.
+    /// Begins a transaction whose commit does not wait for the disk, for claims, lease renewals and repeated
+    /// notifications. A power cut may undo it, which does no harm: a later durable commit that depends on it makes it
+    /// durable too, and an undone claim is repeated under another worker name.
     pub async fn begin_async_commit(&self) -> Result<Tx> {
         Ok(self.tx(self.db.begin_async_commit().await?, false))
     }
@@ -173,8 +175,8 @@ impl Store {
         Ok(self.tx(conn, true))
     }
 
-    /// Begins a transaction of one statement, whose commit does not wait for the disk. On Postgres, it needs no `BEGIN` and
-    /// `COMMIT`, and the statement itself disables the wait.
+    /// Begins a transaction of one statement, whose commit does not wait for the disk. On Postgres, it needs no `BEGIN`
+    /// and `COMMIT`, and the statement itself disables the wait.
     pub async fn begin_single_async_commit(&self) -> Result<Tx> {
         let conn = if let Db::Pg(_) = &self.db { self.db.read().await? } else { self.db.begin_async_commit().await? };
         Ok(self.tx(conn, false))
@@ -195,8 +197,8 @@ impl Store {
     }
 }
 
-/// A transaction that collects the jobs that it makes ready, and notifies workers after the commit. Dropping it without a
-/// commit rolls it back.
+/// A transaction that collects the jobs that it makes ready, and notifies workers after the commit. Dropping it without
+/// a commit rolls it back.
 pub struct Tx {
     conn: Conn,
     store: Store,

@@ -1,5 +1,5 @@
-//! Counts of the emails of a workspace per UTC day, for the limit of its plan and the limit per address. The counts remain
-//! when the reports are deleted.
+//! Counts of the emails of a workspace per UTC day, for the limit of its plan and the limit per address. The counts
+//! remain when the reports are deleted.
 //!
 //! Addresses are mailboxes (`crier_mail::mailbox`): spellings that reach the same mailbox count together.
 
@@ -41,8 +41,8 @@ pub async fn take_invitation(tx: &mut Tx, workspace_id: i64, cap: u64, mailbox: 
     Ok(decisions.first().copied().unwrap_or(MailDecision::WorkspaceLimit))
 }
 
-/// Counts an email to each mailbox that may get one. Locks a row of the workspace until the end of the transaction, so that
-/// its emails of a kind are counted one at a time.
+/// Counts an email to each mailbox that may get one. Locks a row of the workspace until the end of the transaction, so
+/// that its emails of a kind are counted one at a time.
 async fn take(
     tx: &mut Tx,
     workspace_id: i64,

@@ -1,5 +1,5 @@
-//! The outbox: emails and their status. An email is written in the transaction that causes it. A `send_mail` job sends it
-//! to the mail server.
+//! The outbox: emails and their status. An email is written in the transaction that causes it. A `send_mail` job sends
+//! it to the mail server.
 
 use chrono::{DateTime, Utc};
 use crier_domain::job::{JobKind, Lane, NewJob};

@@ -49,8 +49,8 @@ pub async fn find_any(conn: &mut Conn, job_id: i64) -> Result<Option<MediaJob>> 
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(job_id).fetch_optional(c))?)
 }
 
-/// Locks an import's row until the end of the transaction, by its id only, for the worker. Locks the brand first, as the
-/// deletion of a brand does.
+/// Locks an import's row until the end of the transaction, by its id only, for the worker. Locks the brand first, as
+/// the deletion of a brand does.
 pub async fn lock(tx: &mut Tx, job_id: i64) -> Result<Option<MediaJob>> {
     let rest = tx.for_engine(
         "JOIN brands b ON b.id = j.brand_id WHERE j.id = $1 FOR KEY SHARE OF b FOR UPDATE OF j",
@@ -60,8 +60,8 @@ pub async fn lock(tx: &mut Tx, job_id: i64) -> Result<Option<MediaJob>> {
     Ok(run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(job_id).fetch_optional(c))?)
 }
 
-/// Locks an import and reads only the columns that are needed to fail it, so that a row whose other columns cannot be read
-/// (a newer version may have written it) can still fail.
+/// Locks an import and reads only the columns that are needed to fail it, so that a row whose other columns cannot be
+/// read (a newer version may have written it) can still fail.
 pub async fn lock_bare(tx: &mut Tx, job_id: i64) -> Result<Option<LockedImport>> {
     let rest = tx.for_engine(
         "JOIN brands b ON b.id = j.brand_id WHERE j.id = $1 FOR KEY SHARE OF b FOR UPDATE OF j",
@@ -110,7 +110,8 @@ pub async fn progress(tx: &mut Tx, import: &LockedImport, to: &Progress<'_>) -> 
     Ok(())
 }
 
-/// Deletes imports that finished by `before`, at most `limit`, oldest first. The imported images remain. Returns how many.
+/// Deletes imports that finished by `before`, at most `limit`, oldest first. The imported images remain. Returns how
+/// many.
 pub async fn purge(tx: &mut Tx, before: DateTime<Utc>, limit: i64) -> Result<u64> {
     // Checks the status again on the row itself, because the operator may have retried the import meanwhile.
     const SQL: &str = "

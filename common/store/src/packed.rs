@@ -1,8 +1,8 @@
 //! Compresses stored responses before they are encrypted: one is written with each write request, and a database cannot
 //! compress encrypted data.
 //!
-//! A short response consists mostly of field names, so it is compressed with a dictionary of these. It can be decompressed
-//! only with the same dictionary: to change the dictionary, add another one with its own number.
+//! A short response consists mostly of field names, so it is compressed with a dictionary of these. It can be
+//! decompressed only with the same dictionary: to change the dictionary, add another one with its own number.
 
 use std::io::{Read, Write as _};
 
@@ -14,11 +14,12 @@ use super::{Result, StoreError};
 
 /// Texts that responses have in common, the most frequent last.
 const DICTIONARY: &[u8] = include_bytes!("packed_dictionary.txt");
-/// The maximum size of an unpacked text, in bytes, which limits its memory. It is far more than the size of any response.
+/// The maximum size of an unpacked text, in bytes, which limits its memory. It is far more than the size of any
+/// response.
 const MAX_UNPACKED: u64 = 64 << 20;
 
-/// Compresses a text. Takes about ten microseconds per kilobyte. The lowest compression level would save two of these, but
-/// write a tenth more.
+/// Compresses a text. Takes about ten microseconds per kilobyte. The lowest compression level would save two of these,
+/// but write a tenth more.
 pub fn pack(text: &[u8]) -> Result<Vec<u8>> {
     let mut deflate = Compress::new(Compression::default(), false);
     deflate.set_dictionary(DICTIONARY).map_err(broken)?;

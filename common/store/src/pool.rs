@@ -1,10 +1,10 @@
 //! Database connections, reused without a test.
 //!
 //! sqlx's pool pings a connection each time it is returned: a round trip to Postgres, or to the thread that owns a
-//! SQLite connection, after every read and every transaction. The reason is that a failed or cancelled statement may have
-//! left the connection in an unknown state. Here a connection whose last statement succeeded is reused without a test.
-//! Any other connection, and one that was idle for a minute, is returned to sqlx's pool, which tests it, limits its age
-//! and closes it when it is idle.
+//! SQLite connection, after every read and every transaction. The reason is that a failed or cancelled statement may
+//! have left the connection in an unknown state. Here a connection whose last statement succeeded is reused without a
+//! test. Any other connection, and one that was idle for a minute, is returned to sqlx's pool, which tests it, limits
+//! its age and closes it when it is idle.
 
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};

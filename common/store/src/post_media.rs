@@ -10,8 +10,8 @@ use super::db::{execute, run};
 use super::jobs::{id_list, list_sql};
 use super::{Conn, Result, Tx};
 
-/// Prevents the deletion of the brand's images until the end of the transaction. SQLite needs no lock, because it has one
-/// writer.
+/// Prevents the deletion of the brand's images until the end of the transaction. SQLite needs no lock, because it has
+/// one writer.
 pub async fn lock_media(tx: &mut Tx, brand_id: i64, media_ids: &[i64]) -> Result<()> {
     if media_ids.is_empty() || !tx.is_postgres() {
         return Ok(());

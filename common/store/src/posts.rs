@@ -1,4 +1,5 @@
-//! Posts. A deleted post is hidden from clients immediately. Its row is deleted when its targets have no unfinished jobs.
+//! Posts. A deleted post is hidden from clients immediately. Its row is deleted when its targets have no unfinished
+//! jobs.
 
 use crier_domain::post::{Post, PostStatus};
 use sqlx::types::Json;
@@ -235,8 +236,8 @@ pub async fn delete(tx: &mut Tx, post_id: i64) -> Result<()> {
     Ok(())
 }
 
-/// Deletes the rows of deleted posts whose targets have no unfinished jobs, at most `limit`. Returns how many. The jobs are
-/// counted instead of joined, so that only those of these posts are looked up.
+/// Deletes the rows of deleted posts whose targets have no unfinished jobs, at most `limit`. Returns how many. The jobs
+/// are counted instead of joined, so that only those of these posts are looked up.
 pub async fn purge(tx: &mut Tx, limit: i64) -> Result<u64> {
     const SQL: &str = "
         WITH found AS MATERIALIZED (

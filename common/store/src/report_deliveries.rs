@@ -60,8 +60,8 @@ pub async fn find_any(conn: &mut Conn, delivery_id: i64) -> Result<Option<Report
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(delivery_id).fetch_optional(c))?)
 }
 
-/// Locks a delivery's row until the end of the transaction, by its id only, for the worker. Locks the report first, as the
-/// deletion of a report does.
+/// Locks a delivery's row until the end of the transaction, by its id only, for the worker. Locks the report first, as
+/// the deletion of a report does.
 pub async fn lock(tx: &mut Tx, delivery_id: i64) -> Result<Option<ReportDelivery>> {
     if tx.is_postgres() {
         const LOCK: &str = "
@@ -132,7 +132,8 @@ pub struct DeliveredFile {
     pub expires_at: Option<DateTime<Utc>>,
 }
 
-/// Updates a delivery whose row is locked. The caller checks the transition of the status ([`ReportDeliveryStatus::to`]).
+/// Updates a delivery whose row is locked. The caller checks the transition of the status
+/// ([`ReportDeliveryStatus::to`]).
 pub async fn progress(tx: &mut Tx, delivery_id: i64, to: &DeliveryProgress<'_>) -> Result<()> {
     const SQL: &str = "
         UPDATE report_deliveries
@@ -258,8 +259,8 @@ pub struct MailStop {
     pub reason: String,
 }
 
-/// Returns why a recipient gets no emails. Returns `None` if emails may be sent. Recipients unsubscribe by mailbox; in the
-/// previous release, they unsubscribe by address and schedule.
+/// Returns why a recipient gets no emails. Returns `None` if emails may be sent. Recipients unsubscribe by mailbox; in
+/// the previous release, they unsubscribe by address and schedule.
 pub async fn mail_stop(conn: &mut Conn, to: &Subscription<'_>) -> Result<Option<MailStop>> {
     const SQL: &str = "
         SELECT is_unsubscribed, reason

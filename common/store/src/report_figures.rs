@@ -48,8 +48,8 @@ pub async fn newest(
         .bind(text).fetch_all(c))?)
 }
 
-/// Lists what a brand published in a period, at most `limit`, by engagements, highest first. Leaves out posts without any
-/// metric.
+/// Lists what a brand published in a period, at most `limit`, by engagements, highest first. Leaves out posts without
+/// any metric.
 pub async fn most_engaging(
     conn: &mut Conn,
     brand_id: i64,

@@ -69,8 +69,8 @@ pub async fn rename(tx: &mut Tx, brand_id: i64, report_id: i64, name: &str) -> R
     Ok(execute!(tx, SQL, brand_id, report_id, name, now)? > 0)
 }
 
-/// Deletes a report with its schedules and deliveries. Returns `false` if it does not exist. Mark its files for deletion
-/// first ([`files::mark_of_report_for_deletion`](super::files::mark_of_report_for_deletion)).
+/// Deletes a report with its schedules and deliveries. Returns `false` if it does not exist. Mark its files for
+/// deletion first ([`files::mark_of_report_for_deletion`](super::files::mark_of_report_for_deletion)).
 pub async fn delete(tx: &mut Tx, brand_id: i64, report_id: i64) -> Result<bool> {
     Ok(execute!(tx, "DELETE FROM reports WHERE brand_id = $1 AND id = $2", brand_id, report_id)? > 0)
 }

@@ -30,7 +30,8 @@ pub struct SandboxPost {
     pub created_at: DateTime<Utc>,
 }
 
-/// Claims a handle for a workspace, or renews the token of its handle. Returns `false` if another workspace has the handle.
+/// Claims a handle for a workspace, or renews the token of its handle. Returns `false` if another workspace has the
+/// handle.
 pub async fn claim_handle(tx: &mut Tx, workspace_id: i64, handle: &str) -> Result<bool> {
     const SQL: &str = "
         INSERT INTO sandbox_handles (handle, workspace_id, created_at)
@@ -71,12 +72,12 @@ pub struct NewSandboxPost {
     pub media: Vec<SandboxPicture>,
 }
 
-/// Publishes posts in one statement. Returns their ids by key; for a key that was used before, the first post's id. Leaves
-/// out a post if the workspace does not have the handle, or if its token is expired. Fails if two of the posts have the
-/// same key, or if another transaction is publishing under one of the keys: the next run looks that one up.
+/// Publishes posts in one statement. Returns their ids by key; for a key that was used before, the first post's id.
+/// Leaves out a post if the workspace does not have the handle, or if its token is expired. Fails if two of the posts
+/// have the same key, or if another transaction is publishing under one of the keys: the next run looks that one up.
 ///
-/// For [`super::Store::begin_single_async_commit`]: the caller stores the id durably, and looks it up by the key if that
-/// fails.
+/// For [`super::Store::begin_single_async_commit`]: the caller stores the id durably, and looks it up by the key if
+/// that fails.
 pub async fn publish(tx: &mut Tx, posts: &[NewSandboxPost]) -> Result<HashMap<String, i64>> {
     // `ON CONFLICT` would write one more WAL record.
     const PG: &str = "
@@ -127,8 +128,8 @@ pub async fn find_by_key(conn: &mut Conn, key: &str) -> Result<Option<SandboxPos
 /// The maximum number of comments of a post. They are limited because anyone may write them.
 pub const MAX_COMMENTS: i64 = 200;
 
-/// Returns a handle's timeline, newest first, starting at the post `from` if any. Returns `None` if no workspace has the
-/// handle.
+/// Returns a handle's timeline, newest first, starting at the post `from` if any. Returns `None` if no workspace has
+/// the handle.
 pub async fn timeline(
     conn: &mut Conn,
     handle: &str,
@@ -266,8 +267,8 @@ pub async fn comments(conn: &mut Conn, posts: &[i64], each: i64) -> Result<Vec<C
 }
 
 /// Replies to a comment under a key, and returns the reply's id; for a key that was used before, the first reply's id.
-/// Returns `None` if the workspace does not have the handle, if its token is expired, or if the handle has no such comment.
-/// [`MAX_COMMENTS`] does not apply.
+/// Returns `None` if the workspace does not have the handle, if its token is expired, or if the handle has no such
+/// comment. [`MAX_COMMENTS`] does not apply.
 pub async fn answer(
     tx: &mut Tx,
     workspace_id: i64,

@@ -1,5 +1,5 @@
-//! Checks whether the configured secret keys are those of this installation. For each key, a known text is stored, sealed
-//! with that key.
+//! Checks whether the configured secret keys are those of this installation. For each key, a known text is stored,
+//! sealed with that key.
 //!
 //! The check of a key that is no longer configured is deleted when nothing is encrypted with the key.
 
@@ -57,8 +57,8 @@ pub async fn check(store: &Store) -> Result<Option<KeyProblem>> {
     Ok(None)
 }
 
-/// Stores checks of the configured keys that have none, and deletes those of keys that are no longer configured. Call it
-/// after [`check`] has found no problem.
+/// Stores checks of the configured keys that have none, and deletes those of keys that are no longer configured. Call
+/// it after [`check`] has found no problem.
 pub async fn record(store: &Store) -> Result<()> {
     let mut conn = store.read().await?;
     let checks = list(&mut conn).await?;
@@ -96,8 +96,8 @@ async fn list(conn: &mut Conn) -> Result<Vec<(u8, Vec<u8>)>> {
     Ok(rows.into_iter().filter_map(|(id, sealed)| Some((u8::try_from(id).ok()?, sealed))).collect())
 }
 
-/// Returns the ids of the keys with which permanent secrets are encrypted. Scans the tables, which are small compared with
-/// those of posts. A start needs it only if a key was removed.
+/// Returns the ids of the keys with which permanent secrets are encrypted. Scans the tables, which are small compared
+/// with those of posts. A start needs it only if a key was removed.
 async fn ids_in_use(conn: &mut Conn) -> Result<Vec<u8>> {
     const SQL: &str = "
         SELECT substr(secret, 1, 2) FROM webhooks

@@ -1,8 +1,8 @@
 //! Sessions in the console, and the links that begin them. Only hashes of their tokens are stored.
 //!
-//! A session has its own row in `api_keys`, so everything that is counted or stored by key (requests, `Idempotency-Key`s,
-//! the time of last use) applies to sessions too. Its hash covers a prefix that no API key has, so neither can be used as
-//! the other. A session expires when it was not used for [`LIFETIME`].
+//! A session has its own row in `api_keys`, so everything that is counted or stored by key (requests,
+//! `Idempotency-Key`s, the time of last use) applies to sessions too. Its hash covers a prefix that no API key has, so
+//! neither can be used as the other. A session expires when it was not used for [`LIFETIME`].
 
 use std::net::IpAddr;
 
@@ -128,8 +128,8 @@ pub(super) async fn create(tx: &mut Tx, user_id: i64, device: &Device<'_>) -> Re
     Ok(token)
 }
 
-/// Returns the caller of a session, and the membership in a brand, in one statement. Returns `None` if the session does not
-/// exist or has expired.
+/// Returns the caller of a session, and the membership in a brand, in one statement. Returns `None` if the session does
+/// not exist or has expired.
 pub async fn authenticate(
     conn: &mut Conn,
     token: &SecretString,

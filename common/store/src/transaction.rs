@@ -1,11 +1,11 @@
 //! Transactions, with as few waits for the database as possible.
 //!
-//! On SQLite, each statement is passed to the thread that owns the connection, and its result is passed back, which takes
-//! longer than most statements. sqlx's own transactions wait two more times, at their beginning and at their end. Here
-//! `BEGIN` is sent together with the first statement, and a transaction without statements sends nothing.
+//! On SQLite, each statement is passed to the thread that owns the connection, and its result is passed back, which
+//! takes longer than most statements. sqlx's own transactions wait two more times, at their beginning and at their end.
+//! Here `BEGIN` is sent together with the first statement, and a transaction without statements sends nothing.
 //!
-//! A dropped transaction is rolled back in the background. After that, its connection is returned, and on SQLite also the
-//! permit to write.
+//! A dropped transaction is rolled back in the background. After that, its connection is returned, and on SQLite also
+//! the permit to write.
 
 use futures::future::{self, BoxFuture};
 use futures::stream::{self, BoxStream};
@@ -120,8 +120,8 @@ where
         let write_permit = self.write_permit.take();
         connection.set_clean(false);
         runtime.spawn(async move {
-            // Fails if there is no transaction: `BEGIN` failed, the `COMMIT` was dropped while it ran, or SQLite has rolled
-            // the transaction back, as it does if the disk is full.
+            // Fails if there is no transaction: `BEGIN` failed, the `COMMIT` was dropped while it ran, or SQLite has
+            // rolled the transaction back, as it does if the disk is full.
             let ended = (&mut *connection).execute(sqlx::raw_sql("ROLLBACK")).await;
             connection.set_clean(ended.is_ok());
             drop((connection, write_permit));

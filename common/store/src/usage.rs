@@ -1,9 +1,9 @@
 //! Usage of the monthly caps.
 //!
-//! Counting locks a row until the end of the transaction, so it comes last: other requests of the workspace then wait only
-//! for the commit. With a cap, posts are counted in one row, so that concurrent requests cannot both take the last one.
-//! Without a cap, the count is spread over slots, so that no request waits; [`super::posts::create`] then counts in its own
-//! statement.
+//! Counting locks a row until the end of the transaction, so it comes last: other requests of the workspace then wait
+//! only for the commit. With a cap, posts are counted in one row, so that concurrent requests cannot both take the last
+//! one. Without a cap, the count is spread over slots, so that no request waits; [`super::posts::create`] then counts
+//! in its own statement.
 
 use chrono::{DateTime, Utc};
 
@@ -17,8 +17,8 @@ pub(super) fn month(at: DateTime<Utc>) -> String {
 /// Common table expressions that count a post of a workspace without a cap, for Postgres. They count nothing if
 /// `$workspace` is NULL.
 ///
-/// Each of up to 64 connections counts in its own row. The row already exists except once a month, and an `UPDATE` writes
-/// less than an `INSERT … ON CONFLICT DO UPDATE`.
+/// Each of up to 64 connections counts in its own row. The row already exists except once a month, and an `UPDATE`
+/// writes less than an `INSERT … ON CONFLICT DO UPDATE`.
 macro_rules! count_post {
     ($workspace:literal, $month:literal) => {
         concat!(
@@ -72,8 +72,8 @@ macro_rules! count_post_sqlite {
 }
 pub(super) use count_post_sqlite;
 
-/// Counts a post in this month's usage. Returns `false` if `cap` is reached. Two concurrent calls cannot both take the last
-/// post.
+/// Counts a post in this month's usage. Returns `false` if `cap` is reached. Two concurrent calls cannot both take the
+/// last post.
 pub async fn take_post(tx: &mut Tx, workspace_id: i64, cap: Option<u64>) -> Result<bool> {
     let month = month(tx.now);
     let Some(cap) = cap else {

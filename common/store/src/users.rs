@@ -78,8 +78,8 @@ pub async fn plans_in_use(conn: &mut Conn) -> Result<Vec<String>> {
     Ok(run!(conn, c => sqlx::query_scalar("SELECT DISTINCT plan FROM workspaces ORDER BY plan").fetch_all(c))?)
 }
 
-/// Deletes a user with the user's keys and endpoints. Returns `false` if the user does not exist. Posts and messages of the
-/// user remain.
+/// Deletes a user with the user's keys and endpoints. Returns `false` if the user does not exist. Posts and messages of
+/// the user remain.
 pub async fn delete(tx: &mut Tx, email: &str) -> Result<bool> {
     let email = email.to_lowercase();
     Ok(execute!(tx, "DELETE FROM users WHERE email = $1", &email)? > 0)

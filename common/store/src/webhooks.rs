@@ -144,8 +144,8 @@ pub(super) fn open_secret(cipher: &Cipher, webhook_id: i64, sealed: &[u8]) -> Re
     Ok(SecretString::from(text))
 }
 
-/// Returns the health records of those endpoints whose record is not clean, or of all of them with `all`. Locks their rows
-/// until the end of the transaction, in id order.
+/// Returns the health records of those endpoints whose record is not clean, or of all of them with `all`. Locks their
+/// rows until the end of the transaction, in id order.
 pub async fn lock_health(tx: &mut Tx, ids: &[i64], all: bool) -> Result<Vec<(i64, Health)>> {
     #[derive(sqlx_macros::FromRow)]
     struct WebhookRow {

@@ -1,11 +1,11 @@
 //! Lists and searches of conversations, ordered by their newest message, newest first.
 //!
-//! One index has all columns that a filter needs, in the order of the list. A page is a scan of that index from its newer
-//! or older end; a total is a scan of all entries of the brand. Words and tags are sets of conversations. A small set is
-//! read whole, and its conversations are looked up. If all sets are large, the scan looks each entry up in them, which
-//! soon fills a page if the words are frequent; if the page is not full after [`MAX_WALK`] entries, the sets are read
-//! whole. If the other filters leave at most [`FEW`] conversations, these are looked up in the sets, also for the total.
-//! So the time depends neither on how frequent a word is nor on where its conversations are in the list.
+//! One index has all columns that a filter needs, in the order of the list. A page is a scan of that index from its
+//! newer or older end; a total is a scan of all entries of the brand. Words and tags are sets of conversations. A small
+//! set is read whole, and its conversations are looked up. If all sets are large, the scan looks each entry up in them,
+//! which soon fills a page if the words are frequent; if the page is not full after [`MAX_WALK`] entries, the sets are
+//! read whole. If the other filters leave at most [`FEW`] conversations, these are looked up in the sets, also for the
+//! total. So the time depends neither on how frequent a word is nor on where its conversations are in the list.
 
 use crier_domain::conversation::{Conversation, ConversationStatus};
 use crier_domain::platform::{ConversationType, Platform};
@@ -98,8 +98,8 @@ impl<'a> Query<'a> {
         self.conditions(filter, "")
     }
 
-    /// Returns the same conditions for conversations that are looked up by id. `+ 0` prevents the use of any other index:
-    /// for each id, Postgres would read all conversations of an account if it expects few of them.
+    /// Returns the same conditions for conversations that are looked up by id. `+ 0` prevents the use of any other
+    /// index: for each id, Postgres would read all conversations of an account if it expects few of them.
     fn filters_of_looked_up(&mut self, filter: &ConversationFilter) -> String {
         self.conditions(filter, " + 0")
     }
@@ -152,8 +152,8 @@ impl<'a> Query<'a> {
         }
     }
 
-    /// Returns the condition that the conversation `c` is in a set, as a look-up by the set's key. Returns `None` if that
-    /// takes too many look-ups.
+    /// Returns the condition that the conversation `c` is in a set, as a look-up by the set's key. Returns `None` if
+    /// that takes too many look-ups.
     fn is_in(&mut self, set: &'a Set<'a>) -> Option<String> {
         match set {
             Set::Tag(tag) => {
@@ -223,8 +223,8 @@ impl<'a> Query<'a> {
         )
     }
 
-    /// Returns a query for the ids of the matches among the first entries of the list in this order. `ids` are the ids of
-    /// these entries, for sets that have too many words to look up.
+    /// Returns a query for the ids of the matches among the first entries of the list in this order. `ids` are the ids
+    /// of these entries, for sets that have too many words to look up.
     fn found_near(&mut self, filter: &ConversationFilter, sets: &'a Sets<'a>, order: &str, ids: &str) -> String {
         let near = self.near(filter, order);
         let is_in = sets.all.iter().map(|set| {

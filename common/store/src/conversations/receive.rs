@@ -1,9 +1,9 @@
 //! Stores messages that were read from a platform, in each brand that has the account.
 //!
-//! A message is stored once per brand, by the platform's id. An existing one is updated only if its text has changed, or
-//! if it was marked as deleted ([`deletions`](super::deletions)) and the platform returns it again. The caller has locked
-//! the account's row in `inbox_syncs`, so no other sync of the account runs. The conversations are locked one after the
-//! other, in the order of their brands and threads.
+//! A message is stored once per brand, by the platform's id. An existing one is updated only if its text has changed,
+//! or if it was marked as deleted ([`deletions`](super::deletions)) and the platform returns it again. The caller has
+//! locked the account's row in `inbox_syncs`, so no other sync of the account runs. The conversations are locked one
+//! after the other, in the order of their brands and threads.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -49,8 +49,8 @@ pub(super) async fn brands(conn: &mut Conn, account_id: i64) -> Result<Vec<(i64,
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(account_id).fetch_all(c))?)
 }
 
-/// Stores messages of an account. Returns the new inbound messages that were sent after the brand got the account. Older
-/// ones are stored as read.
+/// Stores messages of an account. Returns the new inbound messages that were sent after the brand got the account.
+/// Older ones are stored as read.
 pub async fn receive(tx: &mut Tx, account: &SocialAccount, messages: &[FetchedMessage]) -> Result<Vec<Received>> {
     let mut received = Vec::new();
     if messages.is_empty() {

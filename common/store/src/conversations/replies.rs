@@ -96,7 +96,8 @@ pub async fn insert(
     Ok(id)
 }
 
-/// Starts a run: counts the attempt. If there is a marker, also stores it and the time *before* the call that uses them.
+/// Starts a run: counts the attempt. If there is a marker, also stores it and the time *before* the call that uses
+/// them.
 pub async fn start(tx: &mut Tx, message_id: i64, marker: Option<&Map<String, Value>>) -> Result<()> {
     const SQL: &str = "
         UPDATE messages
@@ -144,8 +145,8 @@ pub struct ReplyEnd {
     pub call_open: bool,
 }
 
-/// Stores the state of a reply after a run. If a sync has already read the reply from the platform, deletes that copy. A
-/// failed reply reopens a resolved conversation, because the recipient did not get it.
+/// Stores the state of a reply after a run. If a sync has already read the reply from the platform, deletes that copy.
+/// A failed reply reopens a resolved conversation, because the recipient did not get it.
 pub async fn end(tx: &mut Tx, conversation: &Conversation, message_id: i64, ended: &ReplyEnd) -> Result<()> {
     const SQL: &str = "
         UPDATE messages

@@ -40,8 +40,9 @@ pub async fn add(tx: &mut Tx, brand_id: i64, conversation_id: i64, texts: &[&str
     Ok(())
 }
 
-/// Deletes the words of deleted texts, unless the conversation still contains them. `budget` is the number of bytes that
-/// may still be read. If it does not suffice, all words remain: a search then finds too much rather than too little.
+/// Deletes the words of deleted texts, unless the conversation still contains them. `budget` is the number of bytes
+/// that may still be read. If it does not suffice, all words remain: a search then finds too much rather than too
+/// little.
 pub async fn remove(tx: &mut Tx, conversation: &Conversation, texts: &[&str], budget: &mut usize) -> Result<()> {
     if *budget == 0 {
         return Ok(());

@@ -1,5 +1,5 @@
-//! What the scheduler does with jobs. On Postgres, any number of schedulers may do it concurrently: each takes rows that
-//! no other one has locked (`SKIP LOCKED`). On SQLite there is only one.
+//! What the scheduler does with jobs. On Postgres, any number of schedulers may do it concurrently: each takes rows
+//! that no other one has locked (`SKIP LOCKED`). On SQLite there is only one.
 
 use std::collections::HashSet;
 
@@ -89,8 +89,8 @@ pub async fn rescue_one(tx: &mut Tx, id: i64) -> Result<Option<Rescued>> {
     Ok(rescue_each(tx, expired).await?.pop())
 }
 
-/// Rescues jobs whose lease has expired, at most `limit`. The crash counts as an attempt. After [`MAX_CRASHES`] crashes,
-/// the job is dead with the reason `poison`.
+/// Rescues jobs whose lease has expired, at most `limit`. The crash counts as an attempt. After [`MAX_CRASHES`]
+/// crashes, the job is dead with the reason `poison`.
 pub async fn rescue(tx: &mut Tx, limit: i64) -> Result<Vec<Rescued>> {
     let sql = sql_file!(tx, "rescue");
     let now = tx.now;
@@ -153,8 +153,8 @@ impl LaneToSweep {
     }
 }
 
-/// Wakes jobs in lanes whose pause has ended, and in lanes with waiting jobs and free places (a woken job may be cancelled
-/// before it runs). Returns how many lanes were woken.
+/// Wakes jobs in lanes whose pause has ended, and in lanes with waiting jobs and free places (a woken job may be
+/// cancelled before it runs). Returns how many lanes were woken.
 pub async fn sweep_lanes(tx: &mut Tx) -> Result<usize> {
     let now = tx.now;
     execute!(tx, "DELETE FROM paused_lanes WHERE paused_until <= $1", now)?;
@@ -163,7 +163,8 @@ pub async fn sweep_lanes(tx: &mut Tx) -> Result<usize> {
     let names = lanes.iter().filter_map(|lane| lane.workspace_lane.as_deref()).collect();
     let mut running = workspaces::running(tx, &names).await?;
     let mut free: Vec<(String, i64)> = lanes.iter().map(|waited| (waited.lane.clone(), 0)).collect();
-    // Each lane gets one place of its workspace before any lane gets more. Lanes with the fewest running jobs come first.
+    // Each lane gets one place of its workspace before any lane gets more. Lanes with the fewest running jobs come
+    // first.
     for limit in [1, i64::MAX] {
         for (waited, (_, woken)) in lanes.iter().zip(&mut free) {
             let shared = waited.workspace_lane.as_ref().and_then(|name| running.get_mut(name));
@@ -180,10 +181,10 @@ pub async fn sweep_lanes(tx: &mut Tx) -> Result<usize> {
     Ok(free.len())
 }
 
-/// Reads the `limit` jobs after the id `after`, and deletes those that ended by `ended` (dead ones by `dead`). Returns the
-/// id after which to continue, or `None` if all later jobs were created after `ended`. Ids are in the order of creation, so
-/// this needs no index of ended jobs, which each settle would have to write. Jobs of a process whose clock was ahead do not
-/// end the scan.
+/// Reads the `limit` jobs after the id `after`, and deletes those that ended by `ended` (dead ones by `dead`). Returns
+/// the id after which to continue, or `None` if all later jobs were created after `ended`. Ids are in the order of
+/// creation, so this needs no index of ended jobs, which each settle would have to write. Jobs of a process whose clock
+/// was ahead do not end the scan.
 pub async fn purge(
     tx: &mut Tx,
     (ended, dead): (DateTime<Utc>, DateTime<Utc>),

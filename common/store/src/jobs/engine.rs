@@ -21,8 +21,8 @@ struct ClaimRow {
 }
 
 /// Claims ready jobs by their ids. Skips an id that is unknown, ended, claimed by another worker or of a paused kind. A
-/// job whose lane is full or paused, or whose workspace's share is full, is set waiting; the next job that leaves wakes it.
-/// For a transaction of [`super::super::Store::begin_single_async_commit`].
+/// job whose lane is full or paused, or whose workspace's share is full, is set waiting; the next job that leaves wakes
+/// it. For a transaction of [`super::super::Store::begin_single_async_commit`].
 pub async fn claim(tx: &mut Tx, ids: &[i64], worker: &str) -> Result<Vec<Claimed>> {
     let sql = sql_file!(tx, "claim");
     let (list, now) = (id_list(ids), tx.now);
@@ -54,8 +54,8 @@ pub async fn still_held(tx: &mut Tx, job: &Claimed) -> Result<bool> {
     Ok(held.is_some())
 }
 
-/// Settles runs, in the transaction that writes their results. Returns `false` if a lease was lost: roll back then, which
-/// discards all of these results.
+/// Settles runs, in the transaction that writes their results. Returns `false` if a lease was lost: roll back then,
+/// which discards all of these results.
 pub async fn settle(tx: &mut Tx, ends: &[(&Claimed, Outcome)]) -> Result<bool> {
     const SETTLE: &str = "
         UPDATE jobs
@@ -109,8 +109,8 @@ pub(crate) fn held_list<'a>(jobs: impl Iterator<Item = &'a Claimed>) -> String {
     json!(jobs.map(|job| (job.id, job.fence, &job.worker)).collect::<Vec<_>>()).to_string()
 }
 
-/// Settles jobs that are done. Returns `false` if one of them is no longer held. If a job waits for one of their lanes, or
-/// may be set waiting concurrently (`is_waited_for.sql`), the lanes are checked again after the commit.
+/// Settles jobs that are done. Returns `false` if one of them is no longer held. If a job waits for one of their lanes,
+/// or may be set waiting concurrently (`is_waited_for.sql`), the lanes are checked again after the commit.
 async fn settle_done(tx: &mut Tx, done: &[&Claimed]) -> Result<bool> {
     if done.is_empty() {
         return Ok(true);

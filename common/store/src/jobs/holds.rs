@@ -1,9 +1,9 @@
-//! Periods in which Crier itself held back the jobs of a lane: a platform requested a pause, or more jobs were due at once
-//! than the lane has places. A post that waited for this does not count as late.
+//! Periods in which Crier itself held back the jobs of a lane: a platform requested a pause, or more jobs were due at
+//! once than the lane has places. A post that waited for this does not count as late.
 //!
 //! The end of a pause is known in advance. The jobs that leave a full lane detect it: each one that wakes another job
-//! extends the period. If that has not happened for longer than any job takes, nothing ran, and a new period begins. Jobs
-//! that waited in between are late.
+//! extends the period. If that has not happened for longer than any job takes, nothing ran, and a new period begins.
+//! Jobs that waited in between are late.
 //!
 //! Only the lanes of accounts have these periods, since only posts can be late.
 

@@ -1,7 +1,7 @@
 //! Lanes: how many jobs of one account, endpoint or brand run concurrently.
 //!
-//! A claim counts the running jobs of a lane under the lane's lock. A job for which there is no place is set waiting, and
-//! the next job that leaves the lane wakes it ([`super::wake`]). A lane can be paused, and its cap can be reduced.
+//! A claim counts the running jobs of a lane under the lane's lock. A job for which there is no place is set waiting,
+//! and the next job that leaves the lane wakes it ([`super::wake`]). A lane can be paused, and its cap can be reduced.
 
 use std::collections::{BTreeMap, BTreeSet};
 

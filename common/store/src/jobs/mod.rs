@@ -48,9 +48,9 @@ pub fn id_list(ids: &[i64]) -> String {
 ///
 /// Postgres keeps a plan that it made while the table was small, and treats a table that was just filled as small. So
 /// the statements of the queue force the plan. `value || ''` and `id + 0` have no effect on the result, but make the
-/// planner expect a single id and use the primary key. `LIMIT (SELECT $2)` hides the limit, so that the planner starts at
-/// the head of the right index instead of reading and sorting the whole index. `tests/store/plans.rs` and `kept_plans.rs`
-/// check this.
+/// planner expect a single id and use the primary key. `LIMIT (SELECT $2)` hides the limit, so that the planner starts
+/// at the head of the right index instead of reading and sorting the whole index. `tests/store/plans.rs` and
+/// `kept_plans.rs` check this.
 macro_rules! list_sql {
     ($conn:expr, $before:literal, $after:literal) => {
         $conn.for_engine(
@@ -110,8 +110,8 @@ fn notify_in_order(tx: &mut Tx, mut rows: Vec<NotifyRow>) {
     }
 }
 
-/// Enqueues a job in the caller's transaction, and returns its id. Workers are notified after the commit. Returns `None`
-/// if the subject already has an unfinished job of this kind.
+/// Enqueues a job in the caller's transaction, and returns its id. Workers are notified after the commit. Returns
+/// `None` if the subject already has an unfinished job of this kind.
 pub async fn enqueue(tx: &mut Tx, job: &NewJob) -> Result<Option<i64>> {
     const SQL: &str = "
         INSERT INTO jobs (
@@ -145,8 +145,8 @@ pub struct JobSubject {
     pub workspace_id: Option<i64>,
 }
 
-/// Enqueues a copy of `template` for each subject in its lane, in one statement. A subject that already has an unfinished
-/// job keeps it. Returns how many jobs were enqueued.
+/// Enqueues a copy of `template` for each subject in its lane, in one statement. A subject that already has an
+/// unfinished job keeps it. Returns how many jobs were enqueued.
 pub async fn enqueue_each(tx: &mut Tx, template: &NewJob, subjects: &[JobSubject]) -> Result<usize> {
     let due = template.run_at <= tx.now;
     let ids = insert_each(tx, template, if due { "ready" } else { "scheduled" }, false, subjects).await?;
@@ -156,8 +156,8 @@ pub async fn enqueue_each(tx: &mut Tx, template: &NewJob, subjects: &[JobSubject
     Ok(ids.len())
 }
 
-/// Enqueues jobs for subjects of one lane, possibly very many. All are due and wait for the lane, which wakes only as many
-/// as it has places, so they do not delay other jobs.
+/// Enqueues jobs for subjects of one lane, possibly very many. All are due and wait for the lane, which wakes only as
+/// many as it has places, so they do not delay other jobs.
 pub async fn enqueue_in_lane(tx: &mut Tx, template: &NewJob, lane: Lane, subject_ids: &[i64]) -> Result<()> {
     let subject = |id: &i64| JobSubject { id: *id, lane, workspace_id: template.workspace_id };
     let subjects: Vec<_> = subject_ids.iter().map(subject).collect();

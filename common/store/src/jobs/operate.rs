@@ -34,8 +34,8 @@ fn is_known() -> String {
     format!("coalesce(kind IN ({}), FALSE)", kinds.join(", "))
 }
 
-/// Running jobs of a lane. `lane = $1` is in addition to the lane's expression, because the index of running jobs has the
-/// column itself.
+/// Running jobs of a lane. `lane = $1` is in addition to the lane's expression, because the index of running jobs has
+/// the column itself.
 const RUNNING_IN_LANE: &str = "lane = $1 AND state = 'running'";
 
 /// Filters a list; `None` matches everything.
@@ -49,9 +49,10 @@ pub struct JobQuery {
 }
 
 impl JobQuery {
-    /// Returns the SQL of the matching rows, with `$1` for the lane and `$2` for the time. Each filter has its own text, so
-    /// that it can use an index. Kinds and states are literals, because a planner that does not know the state cannot use
-    /// a partial index on it. If several index scans are needed, each has its own part, which ends with `end`.
+    /// Returns the SQL of the matching rows, with `$1` for the lane and `$2` for the time. Each filter has its own
+    /// text, so that it can use an index. Kinds and states are literals, because a planner that does not know the state
+    /// cannot use a partial index on it. If several index scans are needed, each has its own part, which ends with
+    /// `end`.
     fn rows(&self, end: &str) -> String {
         // `|| ''` has no effect on the result, but excludes all indexes except the lane's, which is on that expression.
         let is = if self.lane.is_some() { "|| '' =" } else { "=" };
@@ -184,8 +185,8 @@ pub async fn lane(conn: &mut Conn, lane: &str, now: DateTime<Utc>) -> Result<Lan
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(lane).bind(now).fetch_one(c))?)
 }
 
-/// Makes a dead or cancelled job ready again, with all of its attempts, and returns its subject, which must be updated in
-/// the same transaction (`crier_jobs`). Returns `None` if the job is in another state, or if its subject has another
+/// Makes a dead or cancelled job ready again, with all of its attempts, and returns its subject, which must be updated
+/// in the same transaction (`crier_jobs`). Returns `None` if the job is in another state, or if its subject has another
 /// unfinished job.
 pub async fn retry(tx: &mut Tx, id: i64) -> Result<Option<(JobKind, i64)>> {
     const SQL: &str = "

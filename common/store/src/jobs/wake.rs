@@ -1,8 +1,8 @@
 //! Wakes jobs that wait for a lane, when others leave it.
 //!
 //! A woken job is ready: a worker receives its id and claims it. A worker that settles jobs does both in one step: it
-//! starts the jobs that wait for the same lanes, in the places that became free ([`Successors`]), so that a long queue in a
-//! lane needs neither notifications nor claims.
+//! starts the jobs that wait for the same lanes, in the places that became free ([`Successors`]), so that a long queue
+//! in a lane needs neither notifications nor claims.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -22,7 +22,8 @@ pub trait Successors: Send + Sync {
     /// Called after the commit of a transaction, before waiting jobs are woken.
     fn committed(&self);
 
-    /// Reserves the resources of one more run of this kind. If it returns `None`, the job is only woken, for any worker.
+    /// Reserves the resources of one more run of this kind. If it returns `None`, the job is only woken, for any
+    /// worker.
     fn reserve(&self, kind: JobKind) -> Option<Box<dyn ReservedRun>>;
 }
 
@@ -73,10 +74,10 @@ impl FreeLane<'_> {
     }
 }
 
-/// Wakes as many jobs as places were freed in each lane. It runs after the commit that freed them, so that a lane's lock
-/// is never held while waiting for the disk. A claim that found a lane full also checks it again after its commit: of a
-/// concurrent claim and settle, at least one sees the other's change. If the process dies in between, the sweep wakes the
-/// jobs.
+/// Wakes as many jobs as places were freed in each lane. It runs after the commit that freed them, so that a lane's
+/// lock is never held while waiting for the disk. A claim that found a lane full also checks it again after its commit:
+/// of a concurrent claim and settle, at least one sees the other's change. If the process dies in between, the sweep
+/// wakes the jobs.
 pub(crate) async fn wake_lanes(store: &Store, lanes: Lanes) -> Result<()> {
     let Lanes { mut free, full, workspaces } = lanes;
     if free.is_empty() && full.is_empty() && workspaces.is_empty() {
@@ -158,8 +159,8 @@ fn names(lanes: &BTreeMap<String, FreePlaces>) -> String {
     json!(lanes.keys().collect::<Vec<_>>()).to_string()
 }
 
-/// Returns the lanes and workspaces for which jobs wait, usually none. A workspace has the number of its running jobs, a
-/// lane has 0.
+/// Returns the lanes and workspaces for which jobs wait, usually none. A workspace has the number of its running jobs,
+/// a lane has 0.
 async fn waited_for(
     conn: &mut Conn,
     lanes: &BTreeMap<String, FreePlaces>,
@@ -184,8 +185,9 @@ struct WokenRow {
     started: bool,
 }
 
-/// Wakes jobs that wait for lanes, unless a lane is paused or has no place for the job. Starts some of them for `worker`,
-/// with a lease and the next fence. A job that may have caused crashes is only woken. Returns the started jobs.
+/// Wakes jobs that wait for lanes, unless a lane is paused or has no place for the job. Starts some of them for
+/// `worker`, with a lease and the next fence. A job that may have caused crashes is only woken. Returns the started
+/// jobs.
 pub(super) async fn wake(tx: &mut Tx, lanes: &[FreeLane<'_>], worker: &str) -> Result<Vec<Claimed>> {
     if lanes.is_empty() {
         return Ok(Vec::new());

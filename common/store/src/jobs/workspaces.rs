@@ -1,8 +1,8 @@
 //! The share of a workspace: how many of its jobs of one kind run concurrently, whatever their lanes.
 //!
-//! It works like a lane, with two differences. It is counted without a lock, because it is only for fairness: workers that
-//! claim concurrently may exceed it by the jobs that they claim. And a freed place goes to the lane with the fewest
-//! running jobs, so that accounts whose servers hang leave places for the others.
+//! It works like a lane, with two differences. It is counted without a lock, because it is only for fairness: workers
+//! that claim concurrently may exceed it by the jobs that they claim. And a freed place goes to the lane with the
+//! fewest running jobs, so that accounts whose servers hang leave places for the others.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -24,7 +24,8 @@ impl Workspace {
         Self { kind, was_full: false, left: 0, lanes: BTreeSet::new(), start: String::new() }
     }
 
-    /// Returns how many of its jobs may be woken while `running` run. Returns `None` if its lanes may wake their own jobs.
+    /// Returns how many of its jobs may be woken while `running` run. Returns `None` if its lanes may wake their own
+    /// jobs.
     fn places(&self, running: i64) -> Option<i64> {
         let room = room(self.kind, running);
         match (self.was_full, room > self.left) {
@@ -100,7 +101,8 @@ impl WaitingLane {
     }
 }
 
-/// Returns lanes in which jobs of a workspace wait, starting at `start`, at most [`MAX_LANES`], fewest running jobs first.
+/// Returns lanes in which jobs of a workspace wait, starting at `start`, at most [`MAX_LANES`], fewest running jobs
+/// first.
 async fn waiting_lanes(conn: &mut Conn, name: &str, start: &str, now: DateTime<Utc>) -> Result<Vec<WaitingLane>> {
     // Steps from one lane to the next in the index, so that a long queue in a lane costs no more than a short one.
     const SQL: &str = r"

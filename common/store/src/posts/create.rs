@@ -30,14 +30,15 @@ pub struct NewPost<'a> {
 #[derive(Debug)]
 pub struct CreatedPost {
     pub id: i64,
-    /// The ids of its targets, in the order of [`NewPost::targets`]. Leaves out accounts that do not belong to the brand.
+    /// The ids of its targets, in the order of [`NewPost::targets`]. Leaves out accounts that do not belong to the
+    /// brand.
     pub target_ids: Vec<i64>,
     /// The accounts of the targets, in any order.
     pub accounts: Vec<AccountSummary>,
 }
 
-/// Stores a post with its targets and their jobs. Workers are notified after the commit. Also returns the accounts, so that
-/// the caller can check them before the commit without another statement.
+/// Stores a post with its targets and their jobs. Workers are notified after the commit. Also returns the accounts, so
+/// that the caller can check them before the commit without another statement.
 pub async fn create(tx: &mut Tx, new: NewPost<'_>) -> Result<CreatedPost> {
     if new.targets.is_empty() {
         let id = insert(tx, new.post).await?;

@@ -1,5 +1,5 @@
-//! The end of an attempt at a target: stores the target's new state and the attempt, and ends the post if all its targets
-//! have ended.
+//! The end of an attempt at a target: stores the target's new state and the attempt, and ends the post if all its
+//! targets have ended.
 
 use std::collections::HashSet;
 
@@ -42,8 +42,8 @@ pub async fn end(tx: &mut Tx, target_id: i64, end: &TargetEnd, attempt: Option<&
     Ok(())
 }
 
-/// Does what [`end`] does for several targets, in one statement, and ends the posts whose targets are then all terminal.
-/// Returns the targets whose brand has an active endpoint.
+/// Does what [`end`] does for several targets, in one statement, and ends the posts whose targets are then all
+/// terminal. Returns the targets whose brand has an active endpoint.
 pub async fn end_each(tx: &mut Tx, ending: &[EndingTarget<'_>]) -> Result<HashSet<i64>> {
     if ending.is_empty() {
         return Ok(HashSet::new());

@@ -174,9 +174,9 @@ pub async fn set_position(tx: &mut Tx, target_id: i64, position: i32) -> Result<
     Ok(())
 }
 
-/// Updates the overrides. Also call it if the post's own content changes. Attempts with the old content do not apply to the
-/// new one, so the marker is deleted, unless the outcome of a call with it is unknown: then the next run must look up the
-/// post of that call.
+/// Updates the overrides. Also call it if the post's own content changes. Attempts with the old content do not apply to
+/// the new one, so the marker is deleted, unless the outcome of a call with it is unknown: then the next run must look
+/// up the post of that call.
 pub async fn set_overrides(tx: &mut Tx, target_id: i64, own: &TargetOverride) -> Result<()> {
     const SQL: &str = "
         UPDATE post_targets
@@ -188,8 +188,8 @@ pub async fn set_overrides(tx: &mut Tx, target_id: i64, own: &TargetOverride) ->
     Ok(())
 }
 
-/// Makes a target pending again, for new attempts (PUT `now`). If `forget_call`, a call of unknown outcome is not looked up
-/// again, because the platform cannot tell and a user has decided.
+/// Makes a target pending again, for new attempts (PUT `now`). If `forget_call`, a call of unknown outcome is not
+/// looked up again, because the platform cannot tell and a user has decided.
 pub async fn reset(tx: &mut Tx, target_id: i64, forget_call: bool) -> Result<()> {
     const SQL: &str = "
         UPDATE post_targets
@@ -257,8 +257,8 @@ pub async fn set_marker(tx: &mut Tx, target_id: i64, marker: &Map<String, Value>
     Ok(())
 }
 
-/// Waits for the platform until `until`, with a marker that identifies its work. The run does not count: `attempts` is the
-/// number before it. A call that was made remains open.
+/// Waits for the platform until `until`, with a marker that identifies its work. The run does not count: `attempts` is
+/// the number before it. A call that was made remains open.
 pub async fn await_platform(
     tx: &mut Tx,
     target_id: i64,

@@ -1,4 +1,5 @@
-//! The start of an attempt at a target: before the call to its platform, in the transaction that decides to make the call.
+//! The start of an attempt at a target: before the call to its platform, in the transaction that decides to make the
+//! call.
 
 use serde_json::{Map, Value, json};
 use sqlx::types::Json;
@@ -37,8 +38,8 @@ pub struct StartingCall {
     pub marker: Map<String, Value>,
 }
 
-/// Starts runs and their calls ([`start`] with the marker and the time of the call), and makes these posts `publishing`, in
-/// one statement. The caller has locked the rows of these posts and of the targets' posts.
+/// Starts runs and their calls ([`start`] with the marker and the time of the call), and makes these posts
+/// `publishing`, in one statement. The caller has locked the rows of these posts and of the targets' posts.
 pub async fn start_calls(tx: &mut Tx, calls: &[StartingCall], post_ids: &[i64]) -> Result<()> {
     // `value || ''` as in `list_sql!`.
     const PG: &str = "

@@ -1,10 +1,10 @@
 -- $1: an array for each lane, with its name, the number of jobs to wake, the number of them to start, and the kind of
 -- these. $3: an array for each kind, with its name and the cap of its lanes. As in a claim, the lane is locked and its
--- running jobs are counted: a job for which there is no place remains waiting. `id + 0` and `lane || ''` make the planner
--- expect a single row, and `+ interval '0'` avoids the index of the periods' ends.
+-- running jobs are counted: a job for which there is no place remains waiting. `id + 0` and `lane || ''` make the
+-- planner expect a single row, and `+ interval '0'` avoids the index of the periods' ends.
 --
--- Records that the lanes of accounts in which jobs wait were held back until now (`jobs/holds.rs`). `longer` and `first`
--- both see the periods as they were before the statement. Nothing waits for the disk (`synchronous_commit`).
+-- Records that the lanes of accounts in which jobs wait were held back until now (`jobs/holds.rs`). `longer` and
+-- `first` both see the periods as they were before the statement. Nothing waits for the disk (`synchronous_commit`).
 WITH requested AS MATERIALIZED (
     SELECT value ->> 0 AS name, (value ->> 1)::bigint AS wakes, (value ->> 2)::bigint AS starts, value ->> 3 AS kind
     FROM json_array_elements($1::json)

@@ -1,5 +1,5 @@
--- Three statements. $1: an array for each lane, with its name, the number of jobs to wake, the number of them to start, and
--- the kind of these. $3: an array for each kind, with its name and the cap of its lanes.
+-- Three statements. $1: an array for each lane, with its name, the number of jobs to wake, the number of them to start,
+-- and the kind of these. $3: an array for each kind, with its name and the cap of its lanes.
 
 -- Records that the lanes of accounts in which jobs wait were held back until now (`jobs/holds.rs`).
 INSERT INTO lane_holds (lane, held_since, held_until)
@@ -34,8 +34,8 @@ WHERE lane = value ->> 0
             AND j.kind IN (SELECT k.value ->> 0 FROM json_each($3) k)
     );
 
--- As in a claim, the lane's running jobs are counted: a job for which there is no place remains waiting. `found` steps from
--- one waiting job of a lane to the next, because a limit cannot depend on the lane.
+-- As in a claim, the lane's running jobs are counted: a job for which there is no place remains waiting. `found` steps
+-- from one waiting job of a lane to the next, because a limit cannot depend on the lane.
 WITH RECURSIVE kinds AS MATERIALIZED (
     SELECT value ->> 0 AS kind, value ->> 1 AS lane_cap
     FROM json_each($3)
