@@ -14,7 +14,7 @@ fn root() -> &'static Path {
 }
 
 /// All Rust files under a directory of the repository, with their paths from its root.
-fn sources(dir: &str) -> Vec<(String, String)> {
+pub fn sources(dir: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut open = vec![root().join(dir)];
     while let Some(path) = open.pop() {

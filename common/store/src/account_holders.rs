@@ -1,5 +1,5 @@
-//! Who has an account already, when it is connected or disconnected: brands of the workspace, and other accounts of the
-//! installation that may have the same tokens.
+//! Look-ups before an account is connected or disconnected: which brands of the workspace have it, and which other
+//! accounts of the installation may have the same tokens.
 
 use crier_base::secrets::Cipher;
 use crier_domain::account::SocialAccount;
@@ -10,14 +10,14 @@ use super::accounts::{AccountRow, COLUMNS};
 use super::db::run;
 use super::{Conn, Result};
 
-/// How many accounts are read at a time: their secrets are decrypted in memory.
+/// The number of accounts that are read at a time. Their secrets are decrypted in memory.
 const PAGE: i64 = 100;
 
 /// A workspace's record of an external account.
 #[derive(Debug)]
 pub struct FormerAccount {
     pub account: SocialAccount,
-    /// `None` if no configured key opens them.
+    /// `None` if no configured key decrypts them.
     pub secrets: Option<SecretString>,
 }
 
@@ -48,7 +48,7 @@ pub async fn find_external(
     }))
 }
 
-/// Returns whether an account belongs to brands that the user is not a member of, and not to this one.
+/// Returns whether an account belongs only to brands of which the user is not a member, and not to `brand_id`.
 pub async fn is_of_others(conn: &mut Conn, account_id: i64, brand_id: i64, user_id: i64) -> Result<bool> {
     const SQL: &str = "
         SELECT b.brand_id
@@ -64,7 +64,7 @@ pub async fn is_of_others(conn: &mut Conn, account_id: i64, brand_id: i64, user_
 }
 
 /// Lists the accounts of the whole installation that may have tokens of the same grant: those of the same external
-/// account or application, after `after_id`. Empty at the end.
+/// account or application, with ids after `after_id`. The list is empty at the end.
 pub async fn candidates(
     conn: &mut Conn,
     cipher: &Cipher,

@@ -1,7 +1,7 @@
-//! The tokens of accounts: when they end, when they are renewed, who is warned.
+//! The tokens of accounts: when they expire, when they are renewed, who is warned.
 //!
-//! The due time is in the account's row: any number of schedulers may run, and one that all of them missed is found by
-//! the next. Whether a job still has something to do is in the row too, so a job that comes late does nothing.
+//! The due time is in the account's row, so any number of schedulers can run, and the next one finds an account that
+//! the others missed. The row also tells whether a job still has something to do, so a late job does nothing.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::account::{AccountStatus, Renewal};
@@ -11,21 +11,21 @@ use crier_domain::platform::Platform;
 use super::db::{execute, run};
 use super::{Conn, Result, Tx, jobs};
 
-/// When an account is looked at again if the job that was enqueued for it is lost.
+/// When an account is checked again if the job that was enqueued for it is lost.
 const NEXT_CHECK: TimeDelta = TimeDelta::hours(1);
 
-/// What is known of an account's tokens.
+/// The stored state of an account's tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeptTokens {
     pub renewal: Renewal,
     pub token_expires_at: Option<DateTime<Utc>>,
-    /// How many warnings before the end of the access were sent.
+    /// How many warnings about the end of the access were sent.
     pub warnings: i32,
     pub renew_at: Option<DateTime<Utc>>,
     pub check_at: Option<DateTime<Utc>>,
 }
 
-/// Returns what is known of an account's tokens; `None`: nothing has to be done for them.
+/// Returns the stored state of an account's tokens. Returns `None` if no job renews or checks them.
 pub async fn find(conn: &mut Conn, account_id: i64) -> Result<Option<KeptTokens>> {
     const SQL: &str = "
         SELECT token_renewable, token_rotates, refresh_expires_at, token_expires_at, warnings, token_renew_at,
@@ -56,14 +56,14 @@ pub async fn find(conn: &mut Conn, account_id: i64) -> Result<Option<KeptTokens>
     }))
 }
 
-/// What people are shown of an account's access.
+/// An account's access as people see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AccountAccess {
     pub account_id: i64,
-    /// `None`: nothing has to be done for its tokens.
+    /// `None` if no job renews or checks its tokens.
     pub renewal: Option<Renewal>,
     pub token_expires_at: Option<DateTime<Utc>>,
-    /// Other brands have the account, too.
+    /// Other brands have the account too.
     pub is_shared: bool,
 }
 
@@ -79,7 +79,7 @@ impl AccountAccess {
     }
 }
 
-/// Returns the access of those of the accounts that belong to the brand.
+/// Returns the access of accounts. Leaves out those that do not belong to the brand.
 pub async fn access(conn: &mut Conn, brand_id: i64, account_ids: &[i64]) -> Result<Vec<AccountAccess>> {
     let sql = conn.for_engine(
         "
@@ -125,7 +125,7 @@ pub async fn lock(tx: &mut Tx, account_id: i64) -> Result<()> {
     Ok(())
 }
 
-/// Enqueues a job for each account whose tokens are due, the longest due first, at most `limit`; returns how many.
+/// Enqueues a job for each account whose tokens are due, at most `limit`, the longest overdue first. Returns how many.
 pub async fn enqueue_due(tx: &mut Tx, limit: i64) -> Result<usize> {
     let sql = tx.for_engine(
         "
@@ -162,7 +162,7 @@ pub async fn enqueue_due(tx: &mut Tx, limit: i64) -> Result<usize> {
     Ok(due.len())
 }
 
-/// Sets when the tokens are looked at again, unless the account has other credentials by now.
+/// Sets when the tokens are checked again, unless the account has received other credentials.
 pub async fn check_again(tx: &mut Tx, account_id: i64, version: i64, at: Option<DateTime<Utc>>) -> Result<()> {
     const SQL: &str = "
         UPDATE social_accounts
@@ -174,7 +174,8 @@ pub async fn check_again(tx: &mut Tx, account_id: i64, version: i64, at: Option<
     Ok(())
 }
 
-/// Records that warnings were sent; `false`: another process did so, or the account has other credentials by now.
+/// Records that warnings were sent. Returns `false` if another process did so, or if the account has received other
+/// credentials.
 pub async fn record_warnings(
     tx: &mut Tx,
     account_id: i64,
@@ -193,10 +194,11 @@ pub async fn record_warnings(
     Ok(execute!(tx, SQL, account_id, version, sent_before, sent, check_at)? > 0)
 }
 
-/// The count of warnings of an account whose owners were notified that it expired.
-const TOLD_EXPIRED: i32 = 100;
+/// The value of `warnings` after the owners were notified that the account expired.
+const EXPIRY_NOTICE_SENT: i32 = 100;
 
-/// Records that the owners were notified that the account expired; `false`: they were, or it is active by now.
+/// Records that the owners were notified that the account expired. Returns `false` if this was recorded before, or if
+/// the account is not expired.
 pub async fn record_expiry_notice(tx: &mut Tx, account_id: i64) -> Result<bool> {
     const SQL: &str = "
         UPDATE social_accounts
@@ -204,10 +206,10 @@ pub async fn record_expiry_notice(tx: &mut Tx, account_id: i64) -> Result<bool> 
         WHERE id = $1
             AND warnings < $2
             AND status = 'expired'";
-    Ok(execute!(tx, SQL, account_id, TOLD_EXPIRED)? > 0)
+    Ok(execute!(tx, SQL, account_id, EXPIRY_NOTICE_SENT)? > 0)
 }
 
-/// A brand that has the account, with an owner to notify.
+/// A brand that has the account, and an owner to notify.
 #[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct BrandOwner {
     pub brand_id: i64,
@@ -227,7 +229,7 @@ pub async fn brands(conn: &mut Conn, account_id: i64) -> Result<Vec<i64>> {
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(account_id).fetch_all(c))?)
 }
 
-/// Returns the owners of the brands that have an account, each owner once, with the first of the brands.
+/// Returns the owners of the brands that have an account. Each owner appears once, with the first brand.
 pub async fn owners(conn: &mut Conn, account_id: i64) -> Result<Vec<BrandOwner>> {
     const SQL: &str = "
         SELECT b.id AS brand_id, b.name AS brand_name, u.id AS user_id, u.name AS user_name, u.email
@@ -251,7 +253,7 @@ pub async fn counts(conn: &mut Conn) -> Result<Vec<(Platform, AccountStatus, i64
     Ok(run!(conn, c => sqlx::query_as(SQL).fetch_all(c))?)
 }
 
-/// Returns the earliest end of an active account's token, by platform.
+/// Returns when the first token of an active account expires, by platform.
 pub async fn soonest_ends(conn: &mut Conn) -> Result<Vec<(Platform, DateTime<Utc>)>> {
     const SQL: &str = "
         SELECT platform, min(token_expires_at)

@@ -1,7 +1,7 @@
-//! Social accounts: one record for an external account in a workspace, attached to one or several brands.
+//! Social accounts: one record per external account and workspace, attached to one or several brands.
 //!
-//! The secrets have a version. What a call learned with them ([`expire`], [`renew`], [`end_refresh`]) is written only
-//! while the account still has that version: it may have been reconnected or refreshed during the call.
+//! The secrets have a version. The result of a call with them ([`expire`], [`renew`], [`end_refresh`]) is written only
+//! if the account still has that version: it may have been reconnected or refreshed during the call.
 
 use std::collections::HashMap;
 
@@ -20,7 +20,7 @@ use super::db::{execute, run};
 use super::jobs::{id_list, list_sql};
 use super::{Conn, Page, PageRequest, Result, StoreError, Tx, account_tokens};
 
-/// An account as learned by a connect.
+/// An account that was connected.
 #[derive(Debug)]
 pub struct NewAccount {
     pub platform: Platform,
@@ -31,13 +31,13 @@ pub struct NewAccount {
     pub avatar_url: Option<String>,
     pub kind: AccountKind,
     pub token_expires_at: Option<DateTime<Utc>>,
-    /// `None`: the credentials need no renewal by a job.
+    /// `None` if no job has to renew the credentials.
     pub renewal: Option<Renewal>,
     /// The client id of the application that the tokens belong to.
     pub application: Option<String>,
-    /// The limits that its server states.
+    /// The limits reported by its server.
     pub limits: Option<AccountLimits>,
-    /// A JSON object.
+    /// The secrets, as a JSON object.
     pub secrets: SecretString,
 }
 
@@ -54,7 +54,7 @@ fn place(row: &str) -> SecretLocation<'_> {
     SecretLocation { table: "social_accounts", row, column: "secrets" }
 }
 
-/// Stores the result of a connect: a new record, or new credentials for the existing one, which becomes active.
+/// Stores a connected account: a new record, or new credentials for the existing one, which becomes active.
 pub async fn save(tx: &mut Tx, workspace_id: i64, new: &NewAccount) -> Result<SocialAccount> {
     const SQL: &str = "
         INSERT INTO social_accounts (
@@ -89,7 +89,7 @@ pub async fn save(tx: &mut Tx, workspace_id: i64, new: &NewAccount) -> Result<So
         .fetch_one(c))?)
 }
 
-/// Attaches an account to a brand; `false`: it was already attached.
+/// Attaches an account to a brand. Returns `false` if it was already attached.
 pub async fn attach(tx: &mut Tx, brand_id: i64, account_id: i64) -> Result<bool> {
     const SQL: &str = "
             INSERT INTO brand_accounts (brand_id, account_id, created_at)
@@ -105,7 +105,7 @@ pub async fn count(conn: &mut Conn, brand_id: i64) -> Result<i64> {
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(brand_id).fetch_one(c))?)
 }
 
-/// Whether the brand already has this external account (so that reconnecting it does not count against the cap).
+/// Returns whether the brand already has this external account: reconnecting it does not count against the cap.
 pub async fn has_external(conn: &mut Conn, brand_id: i64, platform: Platform, external_id: &str) -> Result<bool> {
     const SQL: &str = "
         SELECT a.id
@@ -119,7 +119,7 @@ pub async fn has_external(conn: &mut Conn, brand_id: i64, platform: Platform, ex
     Ok(found.is_some())
 }
 
-/// Whether the brand has any account of the platform.
+/// Returns whether the brand has any account of the platform.
 pub async fn has_platform(conn: &mut Conn, brand_id: i64, platform: Platform) -> Result<bool> {
     const SQL: &str = "
         SELECT count(*)
@@ -168,7 +168,7 @@ pub async fn find(conn: &mut Conn, brand_id: i64, account_id: i64) -> Result<Opt
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(account_id).fetch_optional(c))?)
 }
 
-/// Returns those of the accounts that belong to the brand.
+/// Returns accounts by their ids. Leaves out those that do not belong to the brand.
 pub async fn find_many(conn: &mut Conn, brand_id: i64, account_ids: &[i64]) -> Result<Vec<SocialAccount>> {
     if account_ids.is_empty() {
         return Ok(Vec::new());
@@ -188,7 +188,7 @@ pub async fn find_many(conn: &mut Conn, brand_id: i64, account_ids: &[i64]) -> R
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(&list).fetch_all(c))?)
 }
 
-/// Returns those of the accounts that belong to the brand, in brief.
+/// Returns summaries of accounts by their ids. Leaves out those that do not belong to the brand.
 pub async fn summaries(conn: &mut Conn, brand_id: i64, account_ids: &[i64]) -> Result<Vec<AccountSummary>> {
     if account_ids.is_empty() {
         return Ok(Vec::new());
@@ -205,7 +205,7 @@ pub async fn summaries(conn: &mut Conn, brand_id: i64, account_ids: &[i64]) -> R
     Ok(run!(conn, c => sqlx::query_as(sql).bind(id_list(account_ids)).bind(brand_id).fetch_all(c))?)
 }
 
-/// Returns an account and its secrets (a JSON object), for a call to the platform.
+/// Returns an account and its secrets (a JSON object) for a call to the platform.
 pub async fn with_secrets(
     conn: &mut Conn,
     cipher: &Cipher,
@@ -217,8 +217,8 @@ pub async fn with_secrets(
     row.map(|row| row.open(cipher)).transpose()
 }
 
-/// Returns accounts of brands and their secrets: those of the pairs of a brand and an account that belong together, by
-/// these pairs.
+/// Returns accounts and their secrets, by pairs of a brand's id and an account's id. Leaves out pairs whose account
+/// does not belong to the brand.
 pub async fn of_brands_with_secrets(
     conn: &mut Conn,
     cipher: &Cipher,
@@ -273,14 +273,14 @@ impl AccountRow {
     }
 }
 
-/// Takes the lease of the account's refresh for `at_most`, and returns the version of the secrets to be refreshed;
-/// `None`: another process holds it. Ended by [`renew`] or [`end_refresh`], and when other secrets are stored.
+/// Takes the lease of the account's refresh for `at_most`, and returns the version of the secrets to refresh. Returns
+/// `None` if another process holds the lease. [`renew`], [`end_refresh`] and storing other secrets release it.
 pub async fn begin_refresh(tx: &mut Tx, account_id: i64, at_most: TimeDelta) -> Result<Option<i64>> {
     const SQL: &str = "UPDATE social_accounts
         SET refreshing_until = $2
         WHERE id = $1 AND (refreshing_until IS NULL OR refreshing_until <= $3 OR refreshing_until > $4)
         RETURNING credentials_version";
-    // A lease that is much longer was taken by a clock that was ahead.
+    // A much longer lease was taken by a process whose clock was ahead.
     let (until, now, too_long) = (tx.now + at_most, tx.now, tx.now + at_most + TimeDelta::hours(1));
     let version = run!(tx, c => {
         sqlx::query_scalar(SQL).bind(account_id).bind(until).bind(now).bind(too_long).fetch_optional(c)
@@ -297,8 +297,8 @@ pub async fn end_refresh(tx: &mut Tx, account_id: i64, version: i64) -> Result<(
     Ok(())
 }
 
-/// Stores new tokens, or confirms the current ones; the account is active again. Returns `None` and writes nothing if
-/// it was deleted or has other secrets than `account` by now.
+/// Stores new tokens, or confirms the current ones, and makes the account active. Returns `None` and writes nothing if
+/// the account was deleted or has other secrets than `account`.
 pub async fn renew(
     tx: &mut Tx,
     account: &SocialAccount,
@@ -334,7 +334,7 @@ pub async fn renew(
         .bind(times.refresh_expires_at).bind(renew_at).bind(check_at).fetch_optional(c))?)
 }
 
-/// Finds an account by its id alone, for the worker.
+/// Finds an account by its id only, for the worker.
 pub async fn find_any(conn: &mut Conn, account_id: i64) -> Result<Option<SocialAccount>> {
     let sql = format!(
         "
@@ -351,7 +351,7 @@ pub async fn status(conn: &mut Conn, account_id: i64) -> Result<Option<(AccountS
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(account_id).fetch_optional(c))?)
 }
 
-/// Returns the limits of the brand's active accounts on a platform, as their servers state them.
+/// Returns the limits of the brand's active accounts on a platform, as reported by their servers.
 pub async fn limits(conn: &mut Conn, brand_id: i64, platform: Platform) -> Result<Vec<Option<AccountLimits>>> {
     const SQL: &str = "
         SELECT a.limits
@@ -365,7 +365,7 @@ pub async fn limits(conn: &mut Conn, brand_id: i64, platform: Platform) -> Resul
     Ok(found.into_iter().map(|limits| limits.map(|Json(limits)| limits)).collect())
 }
 
-/// Stores the limits that an account's server states, unless the account has other credentials by now.
+/// Stores the limits reported by an account's server, unless the account has received other credentials.
 pub async fn set_limits(tx: &mut Tx, account: &SocialAccount, limits: &AccountLimits) -> Result<()> {
     const SQL: &str = "UPDATE social_accounts
         SET limits = $3
@@ -374,7 +374,8 @@ pub async fn set_limits(tx: &mut Tx, account: &SocialAccount, limits: &AccountLi
     Ok(())
 }
 
-/// Replaces an account's secrets by others that belong to the same tokens; `false`: it has other tokens by now.
+/// Replaces an account's secrets with others that belong to the same tokens. Returns `false` if the account has
+/// received other tokens.
 pub async fn replace_secrets(tx: &mut Tx, account: &SocialAccount, secrets: &SecretString) -> Result<bool> {
     const SQL: &str = "UPDATE social_accounts
         SET secrets = $3, credentials_version = credentials_version + 1
@@ -384,8 +385,8 @@ pub async fn replace_secrets(tx: &mut Tx, account: &SocialAccount, secrets: &Sec
     Ok(execute!(tx, SQL, account.id, account.credentials_version, &sealed)? > 0)
 }
 
-/// Marks secrets of this version as refused by the platform; `false`: the account was deleted or has others by now.
-/// Outside of the store, use `crier_jobs::accounts::expire`, which sends the event and the notice too.
+/// Marks secrets of this version as rejected by the platform. Returns `false` if the account was deleted or has other
+/// secrets. Outside the store, use `crier_jobs::accounts::expire`, which sends the event and the notice too.
 pub async fn expire(tx: &mut Tx, account_id: i64, version: i64, error: &AccountError) -> Result<bool> {
     const SQL: &str = "UPDATE social_accounts
         SET status = $2, last_error = $3, updated_at = $4, token_renew_at = NULL, token_check_at = NULL
@@ -394,7 +395,7 @@ pub async fn expire(tx: &mut Tx, account_id: i64, version: i64, error: &AccountE
     Ok(execute!(tx, SQL, account_id, AccountStatus::Expired, Json(error), now, version)? > 0)
 }
 
-/// Whether the account has newer secrets than this version, and is active.
+/// Returns whether the account is active and has newer secrets than this version.
 pub async fn has_newer(conn: &mut Conn, account_id: i64, version: i64) -> Result<bool> {
     const SQL: &str = "
         SELECT id
@@ -410,10 +411,10 @@ pub async fn attachments(conn: &mut Conn, account_id: i64) -> Result<i64> {
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(account_id).fetch_one(c))?)
 }
 
-/// Detaches an account from a brand; if that was the last brand, deletes it with its tokens. `None`: the brand does not
-/// have the account.
+/// Detaches an account from a brand; if that was the last brand, deletes the account with its tokens. Returns `None` if
+/// the brand does not have the account.
 pub async fn disconnect(tx: &mut Tx, brand_id: i64, account_id: i64) -> Result<Option<DisconnectResult>> {
-    // Locks the account's row: two brands that detach at once must not each see the other's attachment.
+    // Locks the account's row: two brands that detach concurrently must not each see the other's attachment.
     execute!(tx, "UPDATE social_accounts SET updated_at = updated_at WHERE id = $1", account_id)?;
     const DETACH: &str = "
         DELETE FROM brand_accounts

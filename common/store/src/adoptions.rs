@@ -1,11 +1,11 @@
-//! Ids of a platform that are found by text and time, and whose post or reply they are.
+//! Platform ids that were found by text and time, and the posts or replies to which they are assigned.
 
 use crier_domain::platform::Platform;
 
 use super::db::{execute, run};
 use super::{Conn, Result, Tx};
 
-/// The post or the reply that an id is found for.
+/// The post or reply for which an id is searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Adopter {
     /// A target's id.
@@ -14,10 +14,10 @@ pub enum Adopter {
     Message(i64),
 }
 
-/// An account at its platform: several workspaces may have connected it.
+/// An account at its platform. Several workspaces may have connected it.
 pub type ExternalAccount<'a> = (Platform, &'a str);
 
-/// Holds off others that look for ids of the account, until the end of the transaction (on SQLite there is one writer
+/// Makes other searches for ids of the account wait until the end of the transaction (on SQLite there is one writer
 /// anyway). It is the last lock that a transaction takes, which prevents deadlocks.
 pub async fn lock(tx: &mut Tx, (platform, external_id): ExternalAccount<'_>) -> Result<()> {
     if tx.is_postgres() {
@@ -27,8 +27,8 @@ pub async fn lock(tx: &mut Tx, (platform, external_id): ExternalAccount<'_>) -> 
     Ok(())
 }
 
-/// Returns the rows of an account, one in each workspace that has connected it. Reads all accounts, which happens only
-/// after a lost response.
+/// Returns the ids of an account's rows, one per workspace that has connected it. Scans all accounts, but is called
+/// only after a lost response.
 pub async fn rows_of(conn: &mut Conn, (platform, external_id): ExternalAccount<'_>) -> Result<Vec<i64>> {
     const SQL: &str = "SELECT id FROM social_accounts WHERE platform = $1 AND external_id = $2";
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(platform).bind(external_id).fetch_all(c))?)
@@ -44,8 +44,8 @@ pub async fn is_taken(conn: &mut Conn, accounts: &[i64], adopter: Adopter, exter
                 AND external_id = $2
                 AND id <> $3
         )";
-    // Copies that a sync has read (`received`) are no replies of ours. The order of the join is fixed on SQLite, which
-    // else reads all messages of the account.
+    // Copies that a sync has read (`received`) are not our replies. `CROSS JOIN` fixes the order of the join on SQLite,
+    // which otherwise reads all messages of the account.
     const MESSAGE: &str = "
         SELECT EXISTS (
             SELECT 1
@@ -74,7 +74,7 @@ pub async fn is_taken(conn: &mut Conn, accounts: &[i64], adopter: Adopter, exter
     Ok(false)
 }
 
-/// Stores the id of a post or reply that has not ended. A sync may have read the reply before: that copy goes.
+/// Stores the id of a post or reply that is unfinished. If a sync has already read the reply, deletes that copy.
 pub async fn claim(tx: &mut Tx, adopter: Adopter, external_id: &str) -> Result<()> {
     const TARGET: &str = "UPDATE post_targets SET external_id = $2 WHERE id = $1";
     const COPY: &str = "

@@ -1,13 +1,13 @@
-//! AI credits: reserved before the call to the provider, consumed with its response, given back without one.
+//! AI credits: reserved before the call to the provider, consumed if it responds, refunded otherwise.
 //!
 //! ```text
 //!  reserve ──> reserved ── consume ───> used
-//!                  └────── give_back ─> free again   (at once, or by the scheduler when the lease is over)
+//!                  └────── refund ────> free again   (by the request, or by the scheduler when the lease has expired)
 //! ```
 //!
 //! `used` of a month counts both reserved and consumed credits, so that two concurrent requests never get the same
 //! credits. Every reservation ends once: the transaction that deletes its row decides how. The month is in the
-//! workspace's time zone, and a part of the key: a new one begins with all its credits.
+//! workspace's time zone. It is a part of the key, so a new month begins with all credits.
 
 use std::collections::BTreeMap;
 
@@ -20,19 +20,19 @@ use super::{Conn, Result, Tx};
 /// How long a request may hold a reservation: three times its time limit.
 pub const LEASE: TimeDelta = TimeDelta::seconds(60);
 
-/// Credits to be reserved.
+/// The credits to reserve.
 #[derive(Debug, Clone, Copy)]
 pub struct CreditRequest {
     pub workspace_id: i64,
     pub brand_id: i64,
     pub operation: Operation,
     pub credits: u64,
-    /// The plan's credits per month; `None`: unlimited.
+    /// The plan's credits per month. `None` means unlimited.
     pub cap: Option<u64>,
 }
 
-/// Reserves credits of this month and returns the reservation's id; `None`: too few are left.
-pub async fn reserve(tx: &mut Tx, want: &CreditRequest) -> Result<Option<i64>> {
+/// Reserves credits of this month and returns the reservation's id. Returns `None` if too few are left.
+pub async fn reserve(tx: &mut Tx, request: &CreditRequest) -> Result<Option<i64>> {
     const TAKE: &str = "
         INSERT INTO ai_usage (workspace_id, month, used)
         VALUES ($1, $2, $3)
@@ -44,18 +44,18 @@ pub async fn reserve(tx: &mut Tx, want: &CreditRequest) -> Result<Option<i64>> {
         VALUES ($1, $2, $3, $4, $5, $6)
         RETURNING id";
     let now = tx.now;
-    let month = month(tx, want.workspace_id, now).await?;
-    let (credits, cap) = (signed(want.credits), want.cap.map_or(i64::MAX, signed));
-    if credits > cap || execute!(tx, TAKE, want.workspace_id, &month, credits, cap)? == 0 {
+    let month = month(tx, request.workspace_id, now).await?;
+    let (credits, cap) = (signed(request.credits), request.cap.map_or(i64::MAX, signed));
+    if credits > cap || execute!(tx, TAKE, request.workspace_id, &month, credits, cap)? == 0 {
         return Ok(None);
     }
-    let id = run!(tx, c => sqlx::query_scalar(MARK).bind(want.workspace_id).bind(want.brand_id).bind(&month)
-        .bind(want.operation).bind(credits).bind(now + LEASE).fetch_one(c))?;
+    let id = run!(tx, c => sqlx::query_scalar(MARK).bind(request.workspace_id).bind(request.brand_id).bind(&month)
+        .bind(request.operation).bind(credits).bind(now + LEASE).fetch_one(c))?;
     Ok(Some(id))
 }
 
 #[derive(sqlx_macros::FromRow)]
-struct ReservationEnd {
+struct EndedReservation {
     workspace_id: i64,
     brand_id: i64,
     month: String,
@@ -63,7 +63,7 @@ struct ReservationEnd {
     credits: i64,
 }
 
-async fn end(tx: &mut Tx, workspace_id: i64, id: i64) -> Result<Option<ReservationEnd>> {
+async fn end(tx: &mut Tx, workspace_id: i64, id: i64) -> Result<Option<EndedReservation>> {
     const SQL: &str = "
         DELETE FROM ai_reservations
         WHERE workspace_id = $1 AND id = $2
@@ -71,7 +71,8 @@ async fn end(tx: &mut Tx, workspace_id: i64, id: i64) -> Result<Option<Reservati
     Ok(run!(tx, c => sqlx::query_as(SQL).bind(workspace_id).bind(id).fetch_optional(c))?)
 }
 
-/// Consumes the credits when the response is there. `false`: they were given back meanwhile; then nothing is charged.
+/// Consumes the credits after the provider's response. Returns `false` and charges nothing if they were refunded
+/// meanwhile.
 pub async fn consume(tx: &mut Tx, workspace_id: i64, id: i64) -> Result<bool> {
     const SQL: &str = "
         INSERT INTO ai_brand_usage (workspace_id, month, brand_id, operation, requests, credits)
@@ -84,14 +85,14 @@ pub async fn consume(tx: &mut Tx, workspace_id: i64, id: i64) -> Result<bool> {
     Ok(true)
 }
 
-/// Gives the credits back without a response; `false`: the reservation had already ended.
+/// Refunds the credits of a request without a response. Returns `false` if the reservation had already ended.
 pub async fn refund(tx: &mut Tx, workspace_id: i64, id: i64) -> Result<bool> {
     let ended = end(tx, workspace_id, id).await?;
-    free(tx, ended.as_slice()).await?;
+    release(tx, ended.as_slice()).await?;
     Ok(ended.is_some())
 }
 
-/// Gives back the credits of requests whose lease ran out, at most `limit` of them; returns how many.
+/// Refunds the credits of requests whose lease has expired, at most `limit`. Returns how many.
 pub async fn refund_expired(tx: &mut Tx, limit: i64) -> Result<usize> {
     let sql = tx.for_engine(
         "
@@ -117,13 +118,13 @@ pub async fn refund_expired(tx: &mut Tx, limit: i64) -> Result<usize> {
             RETURNING workspace_id, brand_id, month, operation, credits",
     );
     let now = tx.now;
-    let ended: Vec<ReservationEnd> = run!(tx, c => sqlx::query_as(sql).bind(now).bind(limit).fetch_all(c))?;
-    free(tx, &ended).await?;
+    let ended: Vec<EndedReservation> = run!(tx, c => sqlx::query_as(sql).bind(now).bind(limit).fetch_all(c))?;
+    release(tx, &ended).await?;
     Ok(ended.len())
 }
 
-/// Frees credits. Updates rows in key order, which prevents deadlocks.
-async fn free(tx: &mut Tx, ended: &[ReservationEnd]) -> Result<()> {
+/// Subtracts the credits of ended reservations from the usage. Updates rows in key order, which prevents deadlocks.
+async fn release(tx: &mut Tx, ended: &[EndedReservation]) -> Result<()> {
     let mut freed = BTreeMap::<(i64, &str), i64>::new();
     for reservation in ended {
         *freed.entry((reservation.workspace_id, &reservation.month)).or_default() += reservation.credits;
@@ -142,7 +143,7 @@ pub async fn used(conn: &mut Conn, workspace_id: i64, now: DateTime<Utc>) -> Res
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(workspace_id).bind(&month).fetch_optional(c))?.unwrap_or(0))
 }
 
-/// What one brand used of one operation this month.
+/// One brand's usage of one operation this month.
 #[derive(Debug, Clone, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct BrandUse {
     pub brand_id: i64,
@@ -151,7 +152,7 @@ pub struct BrandUse {
     pub credits: i64,
 }
 
-/// Returns what the brands of a workspace used this month.
+/// Returns this month's usage by the brands of a workspace.
 pub async fn by_brand(conn: &mut Conn, workspace_id: i64, now: DateTime<Utc>) -> Result<Vec<BrandUse>> {
     const SQL: &str = "
         SELECT brand_id, operation, requests, credits

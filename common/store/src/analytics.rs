@@ -1,7 +1,7 @@
-//! The figures of posts and accounts: when they are due, what was collected, and the series that are read from them.
+//! The metrics of posts and accounts: when they are due, their values, and their history.
 //!
-//! The due time is in the account's row: any number of schedulers may run, and one that all of them missed is found by
-//! the next. A published target gets its row here from the scheduler, so that a publish costs nothing more for it.
+//! The due time is in the account's row, so any number of schedulers can run, and the next one finds an account that
+//! the others missed. The scheduler adds the rows of published targets, so that publishing itself does no extra work.
 
 use std::collections::BTreeSet;
 
@@ -16,19 +16,19 @@ use super::db::{execute, run, time_text};
 use super::jobs::{id_list, list_sql};
 use super::{Conn, Result, Tx, jobs};
 
-/// When a published target is first looked at.
-const FIRST_LOOK: TimeDelta = TimeDelta::hours(1);
-/// How late a transaction may commit that published a target.
+/// How long after its publication a target's metrics are first collected.
+const FIRST_COLLECTION: TimeDelta = TimeDelta::hours(1);
+/// How long after `published_at` the transaction that published a target may commit.
 const COMMIT_LAG: TimeDelta = TimeDelta::minutes(10);
-/// When an account is looked at again if the job that was enqueued for it is lost.
+/// When an account is due again if the job that was enqueued for it is lost.
 const NEXT_CHECK: TimeDelta = TimeDelta::hours(2);
 
-/// Makes a row for each newly published target, at most `limit`; returns how many. `early`: the platform whose figures
-/// are read immediately.
+/// Adds a row for each newly published target, at most `limit`. Returns how many. `early` is the platform whose metrics
+/// are due immediately.
 pub async fn add_published(tx: &mut Tx, early: Option<Platform>, limit: i64) -> Result<usize> {
     const LOCK: &str = "UPDATE analytics_progress SET seen_until = seen_until WHERE id = 1 RETURNING seen_until";
-    // Postgres does not know how few targets are new, and would read the tables whole to join them: each new target is
-    // looked up by its key. SQLite: times are text, and whole seconds have no fraction, so that they sort.
+    // Postgres does not know that few targets are new, and would join the whole tables, so each new target is looked up
+    // by its key. On SQLite, times are text, and whole seconds must have no fraction, so that they sort correctly.
     let add = tx.for_engine(
         "
         INSERT INTO target_analytics (target_id, post_id, brand_id, account_id, published_at, next_at)
@@ -67,7 +67,7 @@ pub async fn add_published(tx: &mut Tx, early: Option<Platform>, limit: i64) -> 
         RETURNING account_id, published_at, next_at",
     );
     let seen: DateTime<Utc> = run!(tx, c => sqlx::query_scalar(LOCK).fetch_one(c))?;
-    let seconds = FIRST_LOOK.num_seconds();
+    let seconds = FIRST_COLLECTION.num_seconds();
     let added: Vec<(i64, DateTime<Utc>, DateTime<Utc>)> = run!(tx, c => sqlx::query_as(add).bind(seen - COMMIT_LAG)
         .bind(limit).bind(seconds as f64).bind(early).fetch_all(c))?;
     let is_all = (added.len() as u64) < limit.unsigned_abs();
@@ -75,7 +75,7 @@ pub async fn add_published(tx: &mut Tx, early: Option<Platform>, limit: i64) -> 
     if let Some(until) = until {
         execute!(tx, "UPDATE analytics_progress SET seen_until = $1 WHERE id = 1", until)?;
     }
-    // Each account is due when the first of its posts is.
+    // An account is due when the first of its posts is due.
     let mut accounts: Vec<(i64, DateTime<Utc>)> = added.iter().map(|(id, _, at)| (*id, *at)).collect();
     accounts.sort_unstable();
     accounts.dedup_by_key(|(id, _)| *id);
@@ -86,10 +86,10 @@ pub async fn add_published(tx: &mut Tx, early: Option<Platform>, limit: i64) -> 
     Ok(added.len())
 }
 
-/// Enqueues a job for each active account of these platforms that has something due, the longest due first, at most
-/// `limit`; returns how many accounts were due, of any platform.
+/// Enqueues a job for each active account of these platforms that is due, at most `limit`, the longest overdue first.
+/// Returns how many accounts were due, of any platform.
 pub async fn enqueue_due(tx: &mut Tx, platforms: &[Platform], limit: i64) -> Result<usize> {
-    // With one condition for both, the index would be walked to its end. `NULLS FIRST` is its order.
+    // With one condition for both, the whole index would be scanned. `NULLS FIRST` is its order.
     let sql = tx.for_engine(
         "
         WITH never AS MATERIALIZED (
@@ -139,7 +139,7 @@ pub async fn enqueue_due(tx: &mut Tx, platforms: &[Platform], limit: i64) -> Res
     Ok(due.len())
 }
 
-/// Returns the earliest time at which an active account's figures are due, by platform.
+/// Returns the earliest time at which an active account's metrics are due, by platform.
 pub async fn longest_due(conn: &mut Conn) -> Result<Vec<(Platform, DateTime<Utc>)>> {
     const SQL: &str = "
         SELECT platform, min(figures_at)
@@ -150,17 +150,17 @@ pub async fn longest_due(conn: &mut Conn) -> Result<Vec<(Platform, DateTime<Utc>
     Ok(run!(conn, c => sqlx::query_as(SQL).fetch_all(c))?)
 }
 
-/// A published post whose figures are due.
+/// A published target whose metrics are due.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct DueTarget {
     pub target_id: i64,
     pub external_id: Option<String>,
-    /// That of the publish, where there is no id.
+    /// The marker of the publish call if there is no id, otherwise `None`.
     pub marker: Option<Json<Map<String, Value>>>,
     pub published_at: DateTime<Utc>,
 }
 
-/// Returns an account's posts whose figures are due, the longest due first.
+/// Returns an account's targets whose metrics are due, the longest overdue first.
 pub async fn due_targets(conn: &mut Conn, account_id: i64, now: DateTime<Utc>, limit: i64) -> Result<Vec<DueTarget>> {
     const SQL: &str = "
         SELECT a.target_id, t.external_id, CASE WHEN t.external_id IS NULL THEN t.marker END AS marker, a.published_at
@@ -173,7 +173,7 @@ pub async fn due_targets(conn: &mut Conn, account_id: i64, now: DateTime<Utc>, l
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(account_id).bind(now).bind(limit).fetch_all(c))?)
 }
 
-/// Returns when an account's own figures were last collected.
+/// Returns when an account's own metrics were last collected.
 pub async fn last_of_account(conn: &mut Conn, account_id: i64) -> Result<Option<DateTime<Utc>>> {
     const SQL: &str = "SELECT max(at) FROM account_figures WHERE account_id = $1";
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(account_id).fetch_one(c))?)
@@ -201,15 +201,15 @@ pub async fn plan_of_account(conn: &mut Conn, account_id: i64) -> Result<Option<
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(account_id).fetch_optional(c))?)
 }
 
-/// How long a metric that the platform refused is not asked for.
-const ASIDE: TimeDelta = TimeDelta::hours(24);
+/// How long a metric that the platform rejected is not requested.
+const UNAVAILABLE_FOR: TimeDelta = TimeDelta::hours(24);
 
-/// Returns the metrics that are set aside for an account.
+/// Returns the metrics that are not requested for an account, because its platform rejected them.
 pub async fn set_aside(conn: &mut Conn, account_id: i64, now: DateTime<Utc>) -> Result<BTreeSet<String>> {
     Ok(unavailable_of(conn, &[account_id], now).await?.into_iter().map(|(_, name)| name).collect())
 }
 
-/// Returns the metrics that are set aside for accounts, with the accounts' ids.
+/// Does the same as [`set_aside`] for several accounts. Returns the accounts' ids with the metrics.
 pub async fn unavailable_of(conn: &mut Conn, account_ids: &[i64], now: DateTime<Utc>) -> Result<Vec<(i64, String)>> {
     let sql = list_sql!(
         conn,
@@ -220,9 +220,9 @@ pub async fn unavailable_of(conn: &mut Conn, account_ids: &[i64], now: DateTime<
     Ok(run!(conn, c => sqlx::query_as(sql).bind(&ids).bind(now).fetch_all(c))?)
 }
 
-/// Sets metrics aside for an account, and forgets those whose time is over.
+/// Records metrics that the platform rejected for an account, and deletes expired records.
 pub async fn record_set_aside(tx: &mut Tx, account_id: i64, names: &[String]) -> Result<()> {
-    const OVER: &str = "DELETE FROM metrics_set_aside WHERE account_id = $1 AND until <= $2";
+    const DELETE_EXPIRED: &str = "DELETE FROM metrics_set_aside WHERE account_id = $1 AND until <= $2";
     const SQL: &str = "
         INSERT INTO metrics_set_aside (account_id, name, until)
         SELECT id, $2, $3
@@ -233,14 +233,14 @@ pub async fn record_set_aside(tx: &mut Tx, account_id: i64, names: &[String]) ->
         return Ok(());
     }
     let now = tx.now;
-    execute!(tx, OVER, account_id, now)?;
+    execute!(tx, DELETE_EXPIRED, account_id, now)?;
     for name in names {
-        execute!(tx, SQL, account_id, name, now + ASIDE)?;
+        execute!(tx, SQL, account_id, name, now + UNAVAILABLE_FOR)?;
     }
     Ok(())
 }
 
-/// Stores the id and the address that a platform gave a post after it was published.
+/// Stores the id and the URL that a platform assigned to a post after it was published.
 pub async fn record_id(tx: &mut Tx, target_id: i64, external_id: &str, url: Option<&str>) -> Result<()> {
     const SQL: &str = "
         UPDATE post_targets
@@ -253,21 +253,21 @@ pub async fn record_id(tx: &mut Tx, target_id: i64, external_id: &str, url: Opti
     Ok(())
 }
 
-/// What was collected of a post.
+/// The collected metrics of a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Collected {
     pub target_id: i64,
-    /// `None`: the platform does not have the post any more.
+    /// `None` if the platform no longer has the post.
     pub figures: Option<Figures>,
     pub next_at: Option<DateTime<Utc>>,
 }
 
-/// Stores what was collected of posts, with three statements at most. A figure that the platform returns no more (X
-/// returns clicks for a month) stays as it was last seen.
+/// Stores the collected metrics of targets, in at most three statements. A metric that the platform stops returning (X
+/// returns clicks for a month) keeps its last value.
 pub async fn record_posts(tx: &mut Tx, collected: &[Collected]) -> Result<()> {
-    let gone: Vec<i64> = collected.iter().filter(|one| one.figures.is_none()).map(|one| one.target_id).collect();
-    if !gone.is_empty() {
-        mark_gone(tx, &gone).await?;
+    let deleted: Vec<i64> = collected.iter().filter(|one| one.figures.is_none()).map(|one| one.target_id).collect();
+    if !deleted.is_empty() {
+        mark_deleted(tx, &deleted).await?;
     }
     let row = |one: &Collected| {
         let f = one.figures?;
@@ -283,14 +283,14 @@ pub async fn record_posts(tx: &mut Tx, collected: &[Collected]) -> Result<()> {
     Ok(())
 }
 
-/// Marks targets as deleted on their platform: they are asked for no more.
-async fn mark_gone(tx: &mut Tx, target_ids: &[i64]) -> Result<()> {
+/// Marks targets as deleted on their platform. Their metrics are not collected any more.
+async fn mark_deleted(tx: &mut Tx, target_ids: &[i64]) -> Result<()> {
     let sql = list_sql!(tx, "UPDATE target_analytics SET is_gone = TRUE, next_at = NULL WHERE target_id", "");
     execute!(tx, sql, id_list(target_ids))?;
     Ok(())
 }
 
-/// Stores the newest figures of targets; a row is that of [`record_posts`].
+/// Stores the newest metrics of targets. `rows` is the JSON from [`record_posts`].
 async fn update_newest(tx: &mut Tx, rows: &str) -> Result<()> {
     let newest = tx.for_engine(
         "
@@ -314,7 +314,7 @@ async fn update_newest(tx: &mut Tx, rows: &str) -> Result<()> {
     Ok(())
 }
 
-/// Adds a point to the history of each target that still exists; a row is that of [`record_posts`].
+/// Adds a point to the history of each target that still exists. `rows` is the JSON from [`record_posts`].
 async fn add_snapshots(tx: &mut Tx, rows: &str) -> Result<()> {
     let now = tx.now;
     let snapshot = tx.for_engine(
@@ -337,7 +337,7 @@ async fn add_snapshots(tx: &mut Tx, rows: &str) -> Result<()> {
     Ok(())
 }
 
-/// Stores an account's figures.
+/// Stores an account's metrics.
 pub async fn record_account(tx: &mut Tx, account_id: i64, figures: &AccountFigures) -> Result<()> {
     const SQL: &str = "
         INSERT INTO account_figures (account_id, at, followers, following, posts)
@@ -350,15 +350,15 @@ pub async fn record_account(tx: &mut Tx, account_id: i64, figures: &AccountFigur
     Ok(())
 }
 
-/// Sets when an account is looked at again: at `latest`, or when the figures of one of its posts are due before that, but
-/// not before `earliest`.
+/// Sets when an account is due again: at `latest`, or earlier if the metrics of one of its posts are due before that,
+/// but not before `earliest`.
 pub async fn set_next(
     tx: &mut Tx,
     account_id: i64,
     earliest: DateTime<Utc>,
     latest: DateTime<Utc>,
 ) -> Result<DateTime<Utc>> {
-    // SQLite takes the index only where the statement says that it wants none of the rows that are not in it.
+    // SQLite uses the partial index only if the statement repeats its condition, `next_at IS NOT NULL`.
     const NEXT: &str = "SELECT min(next_at) FROM target_analytics WHERE account_id = $1 AND next_at IS NOT NULL";
     let next: Option<DateTime<Utc>> = run!(tx, c => sqlx::query_scalar(NEXT).bind(account_id).fetch_one(c))?;
     let next = next.map_or(latest, |next| next.min(latest)).max(earliest);
@@ -366,25 +366,25 @@ pub async fn set_next(
     Ok(next)
 }
 
-/// A day's posts and their newest figures.
+/// A day's posts and their newest metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct DayOfPosts {
-    /// The place in the list of days, from 0.
+    /// The index in the list of days, starting at 0.
     pub day: i64,
     pub posts: i64,
     #[sqlx(flatten)]
     pub figures: Figures,
 }
 
-/// Sums up the posts of a brand by the days on which they were published; days without posts are left out. A day is its
-/// start and its end.
+/// Sums up the posts of a brand by the days on which they were published. Leaves out days without posts. A day is a
+/// pair of its start and its end, which is exclusive.
 pub async fn days_of_posts(
     conn: &mut Conn,
     brand_id: i64,
     days: &[(DateTime<Utc>, DateTime<Utc>)],
 ) -> Result<Vec<DayOfPosts>> {
-    // The day comes first, so that its posts are a range of the index: LATERAL on Postgres, on SQLite CROSS JOIN, which
-    // keeps the order.
+    // The join starts with the day, so that its posts are a range of the index: with LATERAL on Postgres, and on SQLite
+    // with CROSS JOIN, which fixes the order.
     let sql = conn.for_engine(
         "
         SELECT day.n - 1 AS day, sums.*
@@ -415,7 +415,7 @@ pub async fn days_of_posts(
     Ok(run!(conn, c => sqlx::query_as(sql).bind(brand_id).bind(&days).fetch_all(c))?)
 }
 
-/// An account's figures at one time.
+/// An account's metrics at one time.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct AccountSnapshot {
     pub account_id: i64,
@@ -424,7 +424,7 @@ pub struct AccountSnapshot {
     pub figures: AccountFigures,
 }
 
-/// Returns the figures of accounts in a time, oldest first.
+/// Returns the metrics of accounts in a period, oldest first. The end is exclusive.
 pub async fn of_accounts(
     conn: &mut Conn,
     account_ids: &[i64],
@@ -439,7 +439,7 @@ pub async fn of_accounts(
     Ok(run!(conn, c => sqlx::query_as(sql).bind(&ids).bind(start).bind(end).fetch_all(c))?)
 }
 
-/// A target's figures at one time.
+/// A target's metrics at one time.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct TargetSnapshot {
     pub target_id: i64,
@@ -448,9 +448,9 @@ pub struct TargetSnapshot {
     pub figures: Figures,
 }
 
-/// Returns all figures of a post's targets since a time, oldest first.
+/// Returns the metrics of a post's targets since a time, oldest first.
 pub async fn of_post(conn: &mut Conn, post_id: i64, since: DateTime<Utc>) -> Result<Vec<TargetSnapshot>> {
-    // `id + 0`: Postgres then expects few targets, and looks their figures up instead of reading all.
+    // With `id + 0`, Postgres expects few targets, and looks their metrics up instead of reading all.
     const SQL: &str = "
         SELECT f.target_id, f.at, f.impressions, f.reach, f.likes, f.comments, f.shares, f.clicks
         FROM post_targets t
@@ -462,21 +462,22 @@ pub async fn of_post(conn: &mut Conn, post_id: i64, since: DateTime<Utc>) -> Res
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(post_id).bind(since).fetch_all(c))?)
 }
 
-/// A published post with what people did with it; `None`: no platform gave a figure.
+/// A published post and its engagements. `engagements` is `None` if no platform reports any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct PostEngagement {
     pub published_at: DateTime<Utc>,
     pub engagements: Option<i64>,
 }
 
-/// Returns the brand's newest posts since a time, at most `limit`, all targets of a post together.
+/// Returns the engagements of the brand's newest posts since a time. `limit` is the maximum number of targets; those of
+/// a post are summed.
 pub async fn engagements(
     conn: &mut Conn,
     brand_id: i64,
     since: DateTime<Utc>,
     limit: i64,
 ) -> Result<Vec<PostEngagement>> {
-    // A post without any figure has none: `coalesce(…) - coalesce(…)` is null then, else 0.
+    // Null for a post without any metric: `coalesce(…) - coalesce(…)` is null then, otherwise 0.
     const SQL: &str = "
         SELECT min(published_at) AS published_at,
             CAST(sum(

@@ -1,5 +1,5 @@
 //! The applications registered at platforms: those that an operator set for a brand, a workspace or the installation,
-//! and those that Crier registered by itself at a server that a person named.
+//! and those that Crier registered automatically at a server that a user named.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ struct ApplicationRow {
     client_secret: Vec<u8>,
 }
 
-/// The client id is the row's name: it is known before the row has an id, and two rows may share an application.
+/// The client id is the row's name, because it is known before the row has an id. Two rows may share an application.
 fn place(client_id: &str) -> SecretLocation<'_> {
     SecretLocation { table: "applications", row: client_id, column: "client_secret" }
 }
@@ -30,20 +30,20 @@ impl ApplicationRow {
     }
 }
 
-/// An application to be stored.
+/// An application to store.
 #[derive(Clone, Debug)]
 pub struct NewApplication<'a> {
     pub platform: Platform,
     pub target: ConnectTarget,
     pub owner: Owner,
-    /// Empty unless Crier registered it at a server that a person named.
+    /// The server at which Crier registered it automatically; otherwise empty.
     pub instance: &'a str,
-    /// The callback address under which it was registered there.
+    /// The callback URL with which it was registered.
     pub redirect_uri: &'a str,
     pub application: &'a Application,
 }
 
-/// Stores an application in the place of the former one.
+/// Stores an application. Replaces the previous one of the same owner, target and instance.
 pub async fn set(tx: &mut Tx, new: &NewApplication<'_>) -> Result<i64> {
     const SQL: &str = "
         INSERT INTO applications (
@@ -61,7 +61,7 @@ pub async fn set(tx: &mut Tx, new: &NewApplication<'_>) -> Result<i64> {
         .bind(new.instance).bind(new.redirect_uri).bind(id).bind(&sealed).fetch_one(c))?)
 }
 
-/// Returns the application that an operator set for a brand: its own, else its workspace's, else the installation's.
+/// Returns the application that an operator set for a brand: its own, otherwise its workspace's or the installation's.
 pub async fn of_brand(
     conn: &mut Conn,
     cipher: &Cipher,
@@ -97,7 +97,7 @@ pub async fn platforms(conn: &mut Conn, workspace_id: i64, brand_id: i64) -> Res
     Ok(found.into_iter().collect())
 }
 
-/// Returns the application that Crier registered at a server for this callback address.
+/// Returns the application that Crier registered at a server with this callback URL.
 pub async fn at_instance(
     conn: &mut Conn,
     cipher: &Cipher,
@@ -125,7 +125,8 @@ pub async fn list(conn: &mut Conn) -> Result<Vec<ListedApplication>> {
     Ok(run!(conn, c => sqlx::query_as(SQL).fetch_all(c))?)
 }
 
-/// Deletes an application; `false`: it does not exist. Accounts that were connected with it keep it.
+/// Deletes an application. Returns `false` if it does not exist. Accounts that were connected with it keep its client
+/// id.
 pub async fn delete(tx: &mut Tx, id: i64) -> Result<bool> {
     Ok(execute!(tx, "DELETE FROM applications WHERE id = $1", id)? > 0)
 }

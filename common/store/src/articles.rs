@@ -1,4 +1,4 @@
-//! Articles of feeds. Looked up by the feed, which was looked up by its brand; written while the feed's row is locked.
+//! Articles of feeds. The caller has looked up the feed by its brand, and locks the feed's row to write.
 
 use chrono::{DateTime, Utc};
 use crier_domain::feed::{Article, FoundArticle, KnownArticle, MAX_ARTICLES};
@@ -29,13 +29,13 @@ pub async fn find(conn: &mut Conn, feed_id: i64, article_id: i64) -> Result<Opti
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(feed_id).bind(article_id).fetch_optional(c))?)
 }
 
-/// Returns all stored articles, in brief.
+/// Returns what is compared with a fetched feed, of all stored articles.
 pub async fn known(conn: &mut Conn, feed_id: i64) -> Result<Vec<KnownArticle>> {
     const SQL: &str = "SELECT id, guid, url, published_at, digest FROM articles WHERE feed_id = $1";
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(feed_id).fetch_all(c))?)
 }
 
-/// An article to be written: what was found, its publication time and its hash.
+/// An article to write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArticleRow {
     pub found: FoundArticle,
@@ -66,7 +66,7 @@ fn to_json(id: Option<i64>, row: &ArticleRow) -> serde_json::Value {
     })
 }
 
-/// Writes the changes: one statement per kind of change, however many there are.
+/// Writes the changes, in one statement for each kind of change.
 pub async fn write(tx: &mut Tx, feed_id: i64, changes: &Changes) -> Result<()> {
     let now = tx.now;
     if !changes.delete.is_empty() {

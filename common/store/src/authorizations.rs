@@ -1,6 +1,6 @@
-//! The one-time URLs at which a person connects an account. The token, the state and the browser's cookie are stored as
-//! hashes: a copy of the database opens nothing. What an attempt needs later (its PKCE verifier, its application, then
-//! the tokens and choices) is encrypted.
+//! The one-time URLs at which a user connects an account. The token, the state and the browser's cookie are stored as
+//! hashes, so a copy of the database gives no access. What an attempt needs later (its PKCE verifier, its application,
+//! then the tokens and choices) is encrypted.
 
 use crier_base::random;
 use crier_base::secrets::{Cipher, SecretError, SecretLocation};
@@ -24,7 +24,8 @@ pub fn new_secret() -> Result<SecretString> {
     Ok(random::text(SECRET_LENGTH).map(SecretString::from).map_err(|_| SecretError::NoRandomness)?)
 }
 
-/// Returns the hash under which a token, state or cookie is stored; `None`: the text does not have the form of one.
+/// Returns the hash under which a token, state or cookie is stored. Returns `None` if the text does not have their
+/// form.
 pub fn hash(text: &str) -> Option<Vec<u8>> {
     let well_formed = text.len() == SECRET_LENGTH && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
     well_formed.then(|| Sha256::digest(text.as_bytes()).to_vec())
@@ -38,18 +39,18 @@ fn place(row: &str) -> SecretLocation<'_> {
     SecretLocation { table: "authorizations", row, column: "data" }
 }
 
-/// What is to be connected.
+/// A new authorization.
 #[derive(Clone, Copy, Debug)]
 pub struct NewAuthorization<'a> {
     pub brand_id: i64,
-    /// The user who connects it; `None`: the operator.
+    /// The user who connects the account. `None` means the operator.
     pub user_id: Option<i64>,
     pub platform: Platform,
     pub target: ConnectTarget,
     pub instance: &'a str,
 }
 
-/// Stores an authorization and returns its token: this is the only time that it can be seen.
+/// Stores an authorization and returns its token, which cannot be read again.
 pub async fn create(tx: &mut Tx, new: NewAuthorization<'_>) -> Result<SecretString> {
     const SQL: &str = "
         INSERT INTO authorizations (
@@ -90,7 +91,7 @@ pub async fn find_by_state(conn: &mut Conn, state: &str) -> Result<Option<Author
     }
 }
 
-/// Finds an authorization by its id: for the browser that began it, whose cookie the caller compares.
+/// Finds an authorization by its id, for the browser that began it. The caller compares the browser's cookie.
 pub async fn find(conn: &mut Conn, id: i64) -> Result<Option<Authorization>> {
     let sql = format!(
         "
@@ -102,13 +103,13 @@ pub async fn find(conn: &mut Conn, id: i64) -> Result<Option<Authorization>> {
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id).fetch_optional(c))?)
 }
 
-/// Locks an authorization until the end of the transaction, and returns it as it is then.
+/// Locks an authorization until the end of the transaction, then reads it.
 pub async fn lock(tx: &mut Tx, id: i64) -> Result<Option<Authorization>> {
     execute!(tx, "UPDATE authorizations SET stage = stage WHERE id = $1", id)?;
     find(tx, id).await
 }
 
-/// Begins an attempt, in the place of an earlier one: the platform will send this browser back with this state. Returns
+/// Begins an attempt, which replaces an earlier one. The platform redirects this browser back with this state. Returns
 /// `false` if the authorization was used or expired meanwhile.
 pub async fn begin_attempt(
     tx: &mut Tx,
@@ -127,7 +128,8 @@ pub async fn begin_attempt(
     Ok(execute!(tx, SQL, id, &state, &browser, &sealed, now)? > 0)
 }
 
-/// Moves an attempt on; `false`: another process did so before, or the attempt is another one by now.
+/// Moves an attempt from one stage to another. Returns `false` if it is not in stage `from`, if another attempt has
+/// begun, or if the authorization has expired.
 pub async fn advance(tx: &mut Tx, id: i64, state: &str, from: Stage, to: Stage) -> Result<bool> {
     const SQL: &str = "
         UPDATE authorizations
@@ -138,7 +140,7 @@ pub async fn advance(tx: &mut Tx, id: i64, state: &str, from: Stage, to: Stage) 
     Ok(execute!(tx, SQL, id, &hashed, from, to, now)? > 0)
 }
 
-/// Stores what an attempt needs for the person's choice; `false`: another attempt began meanwhile.
+/// Stores what an attempt needs for the user's choice. Returns `false` if another attempt has begun meanwhile.
 pub async fn store_choices(tx: &mut Tx, id: i64, state: &str, data: &SecretString) -> Result<bool> {
     const SQL: &str = "
         UPDATE authorizations
@@ -159,8 +161,8 @@ pub async fn data(conn: &mut Conn, cipher: &Cipher, id: i64) -> Result<Option<Se
     Ok(Some(SecretString::from(text)))
 }
 
-/// Consumes an authorization for the account that was connected, and forgets the attempt's secrets. The caller has
-/// locked it.
+/// Marks an authorization as used for the account that was connected, and deletes the attempt's secrets. The caller has
+/// locked the authorization.
 pub async fn consume(tx: &mut Tx, id: i64, account_id: i64) -> Result<()> {
     const SQL: &str = "
         UPDATE authorizations
@@ -170,7 +172,7 @@ pub async fn consume(tx: &mut Tx, id: i64, account_id: i64) -> Result<()> {
     Ok(())
 }
 
-/// Deletes authorizations that expired long ago, at most `limit`; until then their URL says what happened.
+/// Deletes authorizations that expired by `before`, at most `limit`. Until then, their URL shows what happened.
 pub async fn purge(tx: &mut Tx, before: chrono::DateTime<chrono::Utc>, limit: i64) -> Result<u64> {
     const SQL: &str = "
         DELETE FROM authorizations

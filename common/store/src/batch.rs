@@ -1,8 +1,8 @@
-//! Batching: items submitted during a transaction share the next one; a single item starts at once.
+//! Batching: items submitted during a transaction share the next one. A single item starts immediately.
 //!
-//! When many items are pending, a small batch waits a little for more of them: small transactions cost nearly as much as
-//! large ones. The more workers share the database, the longer it waits, so that four workers make batches as large as
-//! one does, and leave each other the time for them.
+//! When many items are pending, a small batch waits a little for more of them, because small transactions cost nearly
+//! as much as large ones. The more workers share the database, the longer it waits, so that four workers make batches
+//! as large as one worker does, and leave each other time for them.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,16 +15,16 @@ use tokio::time::Instant;
 
 /// The maximum number of items per transaction.
 pub const MAX_BATCH: usize = 100;
-/// How many items are pending, at least, when a small batch waits for more.
+/// The minimum number of pending items for which a small batch waits for more.
 const BUSY: usize = 8;
-/// A batch of as many items never waits.
+/// A batch with this many items never waits.
 const LARGE: usize = 32;
-/// How long a worker that is alone waits, as a multiple of the time that the last batch took: the slower the database,
-/// the larger the batches.
-const PAUSE_ALONE: u32 = 2;
+/// How long the only worker waits, as a multiple of the time that the last batch took: the slower the database, the
+/// larger the batches.
+const PAUSE_OF_ONLY_WORKER: u32 = 2;
 const MAX_PAUSE: Duration = Duration::from_millis(50);
 
-/// How many worker processes share the database and its jobs, this one included.
+/// The number of worker processes that share the database and its jobs, including this one.
 #[derive(Debug, Clone)]
 pub struct WorkerCount(Arc<AtomicU32>);
 
@@ -39,7 +39,7 @@ impl WorkerCount {
         self.0.store(count.max(1), Ordering::Relaxed);
     }
 
-    /// At least 1.
+    /// Returns the number, which is at least 1.
     pub fn get(&self) -> u32 {
         self.0.load(Ordering::Relaxed)
     }
@@ -54,26 +54,27 @@ pub struct Batcher<I, O> {
 /// An item without a result.
 struct Pending<I, O> {
     item: I,
-    answer: oneshot::Sender<O>,
-    /// A clone for each pending item: their number is that of its references.
+    sender: oneshot::Sender<O>,
+    /// A clone of [`Batcher::pending`]: its reference count is the number of pending items.
     count: Arc<()>,
 }
 
 impl<I: Send + 'static, O: Send + 'static> Batcher<I, O> {
-    /// `work` returns one result per item, in their order; at most `at_once` batches run concurrently.
-    pub fn start<F, Fut>(workers: &WorkerCount, at_once: usize, work: F) -> Self
+    /// Starts the tasks. `work` returns one result per item, in their order. At most `max_concurrent` batches run
+    /// concurrently.
+    pub fn start<F, Fut>(workers: &WorkerCount, max_concurrent: usize, work: F) -> Self
     where
         F: Fn(Vec<I>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Vec<O>> + Send + 'static,
     {
-        Self::start_in_turns(workers, at_once, move |items, turn| {
-            drop(turn);
+        Self::start_in_turns(workers, max_concurrent, move |items, permit| {
+            drop(permit);
             work(items)
         })
     }
 
-    /// The same, but the next batch begins only when `work` drops its turn, at the latest when it returns.
-    pub fn start_in_turns<F, Fut>(workers: &WorkerCount, at_once: usize, work: F) -> Self
+    /// Does the same, but the next batch begins only when `work` drops its permit or returns.
+    pub fn start_in_turns<F, Fut>(workers: &WorkerCount, max_concurrent: usize, work: F) -> Self
     where
         F: Fn(Vec<I>, Turn) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Vec<O>> + Send + 'static,
@@ -81,7 +82,7 @@ impl<I: Send + 'static, O: Send + 'static> Batcher<I, O> {
         let (sender, receiver) = mpsc::unbounded_channel();
         let queue = Arc::new(Mutex::new(Queue(receiver)));
         let (pause, work) = (Pause::new(workers), Arc::new(work));
-        for _ in 0..at_once {
+        for _ in 0..max_concurrent {
             tokio::spawn(batches(queue.clone(), pause.clone(), work.clone()));
         }
         Self { sender, pending: Arc::default() }
@@ -89,28 +90,28 @@ impl<I: Send + 'static, O: Send + 'static> Batcher<I, O> {
 
     /// Waits for the item's result; returns `None` if its batch panicked.
     pub async fn submit(&self, item: I) -> Option<O> {
-        let (answer, result) = oneshot::channel();
-        self.sender.send(Pending { item, answer, count: self.pending.clone() }).ok()?;
-        result.await.ok()
+        let (sender, receiver) = oneshot::channel();
+        self.sender.send(Pending { item, sender, count: self.pending.clone() }).ok()?;
+        receiver.await.ok()
     }
 }
 
-/// Held by the batch that works; items that arrive meanwhile wait for the next one.
+/// Held by the batch that runs. Items that arrive meanwhile wait for the next one.
 pub type Turn = Box<dyn Send>;
 
 /// The items that wait for a batch.
 struct Queue<I, O>(mpsc::UnboundedReceiver<Pending<I, O>>);
 
 impl<I, O> Queue<I, O> {
-    /// Waits for the first items, and if many are pending, but few of them here, for more until the pause ends. Returns no
-    /// items once the sender is dropped.
+    /// Waits for the first items. If many are pending, but few of them are here, waits for more until the pause ends.
+    /// Returns no items once the sender is dropped.
     async fn next_batch(&mut self, pause: &Pause) -> Vec<Pending<I, O>> {
         let mut batch = Vec::new();
         self.0.recv_many(&mut batch, MAX_BATCH).await;
         if batch.is_empty() {
             return batch;
         }
-        // Jobs that were claimed together submit their items one after the other, each in a task of its own.
+        // Jobs that were claimed together submit their items one after the other, each in its own task.
         tokio::task::yield_now().await;
         self.take_waiting(&mut batch);
         // One reference is the batcher's.
@@ -147,19 +148,19 @@ impl Pause {
         Self { workers: workers.clone(), end: Arc::new(std::sync::Mutex::new(Instant::now())) }
     }
 
-    /// Returns how many items end the wait.
+    /// Returns the number of items that ends the wait.
     fn enough(&self, pending: usize) -> usize {
         match self.workers.get() {
-            // The others are in batches that run; items like them follow when those end, but seldom as many.
+            // The others are in running batches. More items follow when those end, but seldom as many.
             1 => (pending * 2 / 3).min(LARGE),
             _ => LARGE,
         }
     }
 
-    /// `took`: how long a batch took. Those of each other worker take as long.
+    /// Begins a pause after a batch that took `took`. Batches of other workers are expected to take as long.
     fn begin(&self, took: Duration) {
         let times = match self.workers.get() {
-            1 => PAUSE_ALONE,
+            1 => PAUSE_OF_ONLY_WORKER,
             workers => workers - 1,
         };
         *lock(&self.end) = Instant::now() + (took * times).min(MAX_PAUSE);
@@ -179,19 +180,19 @@ where
     Fut: Future<Output = Vec<O>>,
 {
     loop {
-        let mut turn = queue.clone().lock_owned().await;
-        let batch = turn.next_batch(&pause).await;
+        let mut permit = queue.clone().lock_owned().await;
+        let batch = permit.next_batch(&pause).await;
         if batch.is_empty() {
             return;
         }
-        let split = |Pending { item, answer, count }| (item, (answer, count));
-        let (items, answers): (Vec<I>, Vec<_>) = batch.into_iter().map(split).unzip();
+        let split = |Pending { item, sender, count }| (item, (sender, count));
+        let (items, senders): (Vec<I>, Vec<_>) = batch.into_iter().map(split).unzip();
         let began = Instant::now();
         // A panic in one batch must not end the task.
-        match AssertUnwindSafe(async { work(items, Box::new(turn)).await }).catch_unwind().await {
+        match AssertUnwindSafe(async { work(items, Box::new(permit)).await }).catch_unwind().await {
             Ok(done) => {
-                for (result, (answer, _count)) in done.into_iter().zip(answers) {
-                    let _ = answer.send(result);
+                for (result, (sender, _count)) in done.into_iter().zip(senders) {
+                    let _ = sender.send(result);
                 }
             }
             Err(_) => tracing::error!("a batch panicked"),
@@ -213,8 +214,8 @@ mod tests {
     /// How long each batch takes, in milliseconds.
     const WORK: u64 = 10;
 
-    /// Submits items to one of so many workers, as many as stated after so many milliseconds each, and returns when
-    /// batches of how many items began.
+    /// Submits items to one of `workers` workers. A submission is a time in milliseconds and a number of items. Returns
+    /// the time and the number of items of each batch.
     async fn batches_of(workers: u32, submissions: &[(u64, usize)]) -> Vec<(u64, usize)> {
         let count = WorkerCount::default();
         count.set(workers);

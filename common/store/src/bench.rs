@@ -1,5 +1,5 @@
-//! What `crier bench` needs of a database beyond the service: its own Postgres database, rows in bulk, and the
-//! durability settings of the server. The service itself does not call it.
+//! Database functions that only `crier bench` needs: its own Postgres database, rows in bulk, and the durability
+//! settings of the server.
 
 use std::ops::Range;
 use std::str::FromStr;
@@ -16,7 +16,7 @@ use super::{Conn, Result, StoreError, Tx};
 /// A database beside the installation's, on the same server.
 #[derive(Clone)]
 pub struct ScratchDatabase {
-    /// The installation's: only connected to for `CREATE DATABASE` and `DROP DATABASE`.
+    /// The installation's database, only connected to for `CREATE DATABASE` and `DROP DATABASE`.
     server: PgConnectOptions,
     pub name: String,
     /// Includes the password.
@@ -24,7 +24,7 @@ pub struct ScratchDatabase {
 }
 
 impl ScratchDatabase {
-    /// Chooses the name; nothing is created yet. `url` is the installation's.
+    /// Chooses a name. Creates nothing yet. `url` is the installation's.
     pub fn beside(url: &str) -> Result<Self> {
         let server = PgConnectOptions::from_str(url)?.application_name("crier bench");
         let name = format!("crier_bench_{:016x}", crier_base::random::u64());
@@ -35,7 +35,7 @@ impl ScratchDatabase {
 
     pub async fn make(&self) -> Result<()> {
         self.execute_on_server("CREATE DATABASE").await?;
-        // A `dbname` option in the URL overrides its path, and would lead to the installation's tables.
+        // A `dbname` option in the URL overrides its path, and would connect to the installation's tables.
         let mut own = PgConnection::connect(&self.url).await?;
         let name: String = sqlx::query_scalar("SELECT current_database()").fetch_one(&mut own).await?;
         own.close().await?;
@@ -59,7 +59,7 @@ impl ScratchDatabase {
     }
 }
 
-/// Inserts jobs of one kind and state, one per subject, all for the same time and without a notification.
+/// Inserts jobs of one kind and state, one per subject, all due at the same time. Sends no notifications.
 pub async fn fill(
     tx: &mut Tx,
     kind: JobKind,
@@ -84,7 +84,7 @@ pub async fn fill(
     Ok(())
 }
 
-/// Does the server's own maintenance after a bulk insert, so that it does not run during a measurement.
+/// Runs the server's maintenance after a bulk insert, so that it does not run during a measurement.
 pub async fn tidy(db: &Db) -> Result<()> {
     match db {
         Db::Pg(pool) => {
@@ -104,12 +104,12 @@ pub async fn pending_jobs(db: &Db) -> Result<i64> {
     uncounted(db, "SELECT count(*) FROM jobs WHERE state IN ('ready', 'running')").await
 }
 
-/// Returns the number of API keys whose use has been recorded, which requests leave to a background task.
+/// Returns the number of API keys whose use has been recorded. A background task records it after a request.
 pub async fn used_keys(db: &Db) -> Result<i64> {
     uncounted(db, "SELECT count(*) FROM api_keys WHERE last_used_at IS NOT NULL").await
 }
 
-/// Reads a number, not with `run!`: the statement is not counted as a cost of what is measured.
+/// Reads a number without `run!`, so that the statement is not counted as a cost of what is measured.
 async fn uncounted(db: &Db, sql: &'static str) -> Result<i64> {
     Ok(match db {
         Db::Pg(pool) => sqlx::query_scalar(sql).fetch_one(&mut *pool.acquire().await?).await?,
@@ -117,12 +117,12 @@ async fn uncounted(db: &Db, sql: &'static str) -> Result<i64> {
     })
 }
 
-/// The size of a page of SQLite in its write-ahead log, and of the head of that file.
+/// The size of a page in SQLite's write-ahead log, and of that file's header.
 const LOG_PAGE: u64 = 4_096 + 24;
-const LOG_HEAD: u64 = 32;
+const LOG_HEADER: u64 = 32;
 
-/// Returns how far the write-ahead log has grown: in bytes on Postgres (of all databases of the server); on SQLite in
-/// pages since [`tidy`] emptied it.
+/// Returns the length of the write-ahead log: on Postgres in bytes, for all databases of the server; on SQLite in
+/// pages, since [`tidy`] emptied it.
 pub async fn log_position(db: &Db) -> Result<u64> {
     match db {
         Db::Pg(pool) => {
@@ -132,12 +132,12 @@ pub async fn log_position(db: &Db) -> Result<u64> {
         }
         Db::Sqlite { path, .. } => {
             let log = std::fs::metadata(path.with_extension("db-wal")).map_err(sqlx::Error::Io)?;
-            Ok(log.len().saturating_sub(LOG_HEAD) / LOG_PAGE)
+            Ok(log.len().saturating_sub(LOG_HEADER) / LOG_PAGE)
         }
     }
 }
 
-/// Returns the engine with its version, and whether a commit waits for the disk.
+/// Returns the engine with its version, and a description of when a commit waits for the disk.
 pub async fn engine(conn: &mut Conn) -> Result<(String, String)> {
     let sql = conn.for_engine(
         "

@@ -1,5 +1,4 @@
-//! What `crier bench inbox` needs of a database: a brand with very many conversations. The service itself does not
-//! call it.
+//! Fills a brand's inbox with very many conversations. Only `crier bench inbox` needs it.
 
 use std::ops::Range;
 
@@ -10,14 +9,14 @@ use serde_json::{Value, json};
 use super::db::{Db, execute, time_text};
 use super::{Result, Tx};
 
-/// A conversation to be filled in: the bodies of its messages.
+/// What the conversations of [`fill`] have in common.
 pub struct Filling<'a> {
     pub brand_id: i64,
     pub account_id: i64,
     pub now: DateTime<Utc>,
-    /// Returns the text of a message of a conversation.
+    /// Returns the text of a message, by the numbers of its conversation and of the message in it.
     pub text: &'a (dyn Fn(i64, i64) -> String + Sync),
-    /// Messages per conversation.
+    /// The number of messages per conversation.
     pub messages: i64,
 }
 
@@ -40,8 +39,8 @@ const CONVERSATIONS: (&str, &str) = (
         value ->> 0, value ->> 5, value ->> 6, '{}'
     FROM json_each($3)",
 );
-/// Adds messages; a row names the thread of its conversation. On SQLite, a cross join keeps the order: a look-up for
-/// each row.
+/// Adds messages. A row contains the thread of its conversation. On SQLite, the cross join fixes the order: a look-up
+/// for each row.
 const MESSAGES: (&str, &str) = (
     "
     INSERT INTO messages (
@@ -112,7 +111,7 @@ pub async fn fill(tx: &mut Tx, filling: &Filling<'_>, range: Range<i64>) -> Resu
     Ok(())
 }
 
-/// Does the server's own maintenance after a bulk insert, so that it does not run during a measurement.
+/// Runs the server's maintenance after a bulk insert, so that it does not run during a measurement.
 pub async fn tidy(db: &Db) -> Result<()> {
     match db {
         Db::Pg(pool) => {

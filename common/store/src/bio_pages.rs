@@ -1,7 +1,7 @@
 //! Link-in-bio pages and their links.
 //!
 //! A slug is unique on the installation. Every change of a page increments its version; views and clicks do not. The
-//! alt text of its picture changes without the page, and is therefore a part of [`Version`].
+//! alt text of its image changes independently, so it is part of [`Version`].
 
 use crier_domain::bio_page::{BioLink, BioPage, LinkIcon, Theme};
 use crier_domain::media::Asset;
@@ -20,11 +20,11 @@ pub struct NewPage<'a> {
     pub title: &'a str,
     pub bio: Option<&'a str>,
     pub theme: Theme,
-    /// One of the brand's pictures, whose row is locked ([`super::post_media::lock_media`]).
+    /// One of the brand's images. Its row is locked ([`super::post_media::lock_media`]).
     pub avatar_id: Option<i64>,
 }
 
-/// The desired state of a link. With the id of one of the page's links, that link is changed.
+/// The desired state of a link. If `id` is that of one of the page's links, that link is updated.
 #[derive(Clone, Debug)]
 pub struct LinkEntry {
     pub id: Option<i64>,
@@ -34,7 +34,7 @@ pub struct LinkEntry {
     pub is_primary: bool,
 }
 
-/// Creates a page; `None`: the slug is taken. Of two concurrent requests for one slug, only one succeeds.
+/// Creates a page. Returns `None` if the slug is taken. Of two concurrent requests for one slug, only one succeeds.
 pub async fn create(tx: &mut Tx, brand_id: i64, slug: &str, page: &NewPage<'_>) -> Result<Option<BioPage>> {
     let sql = format!(
         "
@@ -60,7 +60,7 @@ pub async fn count_of_brand(conn: &mut Conn, brand_id: i64) -> Result<i64> {
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(brand_id).fetch_one(c))?)
 }
 
-/// Returns the links of all of the brand's pages, each page's in order.
+/// Returns the links of all of the brand's pages, ordered within each page.
 pub async fn links_of_brand(conn: &mut Conn, brand_id: i64) -> Result<Vec<BioLink>> {
     let sql = format!(
         "
@@ -79,8 +79,8 @@ pub async fn find(conn: &mut Conn, brand_id: i64, page_id: i64) -> Result<Option
 
 /// Finds a page and locks its row.
 pub async fn find_for_update(tx: &mut Tx, brand_id: i64, page_id: i64) -> Result<Option<BioPage>> {
-    let held = tx.for_engine("FOR UPDATE", "");
-    let sql = format!("SELECT {PAGE} FROM bio_pages WHERE brand_id = $1 AND id = $2 {held}");
+    let lock = tx.for_engine("FOR UPDATE", "");
+    let sql = format!("SELECT {PAGE} FROM bio_pages WHERE brand_id = $1 AND id = $2 {lock}");
     Ok(run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(page_id).fetch_optional(c))?)
 }
 
@@ -90,15 +90,15 @@ pub async fn links(conn: &mut Conn, page_id: i64) -> Result<Vec<BioLink>> {
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(page_id).fetch_all(c))?)
 }
 
-/// Whether a page other than `except` has the slug.
+/// Returns whether a page other than `except` has the slug.
 pub async fn is_taken(conn: &mut Conn, slug: &str, except: Option<i64>) -> Result<bool> {
     const SQL: &str = "SELECT id FROM bio_pages WHERE slug = $1";
     let found: Option<i64> = run!(conn, c => sqlx::query_scalar(SQL).bind(slug).fetch_optional(c))?;
     Ok(found.is_some_and(|id| Some(id) != except))
 }
 
-/// Stores the mutable fields of a page and increments its version. `false`: another page took the slug meanwhile, and
-/// the transaction can no longer be used.
+/// Stores the mutable fields of a page and increments its version. Returns `false` if another page took the slug
+/// meanwhile; then the transaction can no longer be used.
 pub async fn update(tx: &mut Tx, page: &BioPage) -> Result<bool> {
     const SQL: &str = "
         UPDATE bio_pages
@@ -114,8 +114,8 @@ pub async fn update(tx: &mut Tx, page: &BioPage) -> Result<bool> {
     }
 }
 
-/// Replaces the links of a page, whose row is locked or new, by the entries, in their order: a link whose id is given
-/// keeps its clicks, the others are deleted.
+/// Replaces the links of a page with the entries, in their order. A link whose id is in the entries keeps its clicks;
+/// the others are deleted. The caller has locked or just inserted the page's row.
 pub async fn set_links(tx: &mut Tx, page_id: i64, entries: &[LinkEntry]) -> Result<()> {
     let kept: Vec<i64> = entries.iter().filter_map(|entry| entry.id).collect();
     delete_other_links(tx, page_id, &kept).await?;
@@ -152,7 +152,7 @@ async fn delete_other_links(tx: &mut Tx, page_id: i64, kept: &[i64]) -> Result<(
     Ok(())
 }
 
-/// Changes links by the rows of [`link_rows`].
+/// Updates links. `rows` is from [`link_rows`].
 async fn update_links(tx: &mut Tx, page_id: i64, rows: &str) -> Result<()> {
     let change = tx.for_engine(
         "
@@ -178,7 +178,7 @@ async fn update_links(tx: &mut Tx, page_id: i64, rows: &str) -> Result<()> {
     Ok(())
 }
 
-/// Adds links by the rows of [`link_rows`].
+/// Adds links. `rows` is from [`link_rows`].
 async fn add_links(tx: &mut Tx, page_id: i64, rows: &str) -> Result<()> {
     let add = tx.for_engine(
         "
@@ -196,14 +196,14 @@ async fn add_links(tx: &mut Tx, page_id: i64, rows: &str) -> Result<()> {
     Ok(())
 }
 
-/// Deletes a page with its links, and returns the slug, which is free again; `None`: the page did not exist.
+/// Deletes a page with its links, and returns the slug, which is free again. Returns `None` if the page does not exist.
 pub async fn delete(tx: &mut Tx, brand_id: i64, page_id: i64) -> Result<Option<String>> {
     const SQL: &str = "DELETE FROM bio_pages WHERE brand_id = $1 AND id = $2 RETURNING slug";
     Ok(run!(tx, c => sqlx::query_scalar(SQL).bind(brand_id).bind(page_id).fetch_optional(c))?)
 }
 
-/// Returns a page and its links by the slug alone, for visitors. The page is read first, so its version is that of the
-/// links or older; the next version check finds a change in between.
+/// Returns a page and its links by the slug only, for visitors. The page is read first, so its version is that of the
+/// links or an older one. If the page changes in between, the next version check finds it.
 pub async fn by_slug(conn: &mut Conn, slug: &str) -> Result<Option<(BioPage, Vec<BioLink>)>> {
     let sql = format!("SELECT {PAGE} FROM bio_pages WHERE slug = $1");
     let page: Option<BioPage> = run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(slug).fetch_optional(c))?;
@@ -216,7 +216,7 @@ pub async fn by_slug(conn: &mut Conn, slug: &str) -> Result<Option<(BioPage, Vec
     }
 }
 
-/// Returns the picture of a page.
+/// Returns the image of a page.
 pub async fn avatar(conn: &mut Conn, page: &BioPage) -> Result<Option<Asset>> {
     match page.avatar_id {
         Some(id) => super::media::find(conn, page.brand_id, id).await,
@@ -224,18 +224,18 @@ pub async fn avatar(conn: &mut Conn, page: &BioPage) -> Result<Option<Asset>> {
     }
 }
 
-/// Whether a page shows the picture, whose row is locked ([`super::media::lock`]).
+/// Returns whether a page shows the image. The caller has locked its row ([`super::media::lock`]).
 pub async fn is_avatar(conn: &mut Conn, media_id: i64) -> Result<bool> {
     const SQL: &str = "SELECT EXISTS (SELECT 1 FROM bio_pages WHERE avatar_id = $1)";
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(media_id).fetch_one(c))?)
 }
 
-/// What distinguishes one rendering of a page from the next.
+/// Identifies a rendering of a page.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct Version {
     pub page_id: i64,
     pub version: i64,
-    /// The alt text of its picture, the only part of it that can change.
+    /// The alt text of its image: the only part of the image that can change.
     pub alt_text: Option<String>,
 }
 
@@ -257,12 +257,12 @@ pub async fn version(conn: &mut Conn, slug: &str) -> Result<Option<Version>> {
 
 /// Adds views of pages and clicks on links, each as an id and a number. Skips deleted pages and links.
 ///
-/// Locks the pages' rows first, including those of the clicked links, in id order: counting and changing a page (which
-/// locks it, [`find_for_update`]) then wait for each other without a deadlock.
+/// Locks the pages' rows first, including those of the clicked links, in id order. So counting and changing a page
+/// ([`find_for_update`]) wait for each other without a deadlock.
 pub async fn add_counts(tx: &mut Tx, views: &[(i64, u64)], clicks: &[(i64, u64)]) -> Result<()> {
     let ids = |counts: &[(i64, u64)]| id_list(&counts.iter().map(|(id, _)| *id).collect::<Vec<_>>());
     if tx.is_postgres() {
-        const HOLD: &str = "
+        const LOCK: &str = "
             SELECT id
             FROM bio_pages
             WHERE id IN (SELECT value::bigint FROM json_array_elements_text($1::json))
@@ -274,7 +274,7 @@ pub async fn add_counts(tx: &mut Tx, views: &[(i64, u64)], clicks: &[(i64, u64)]
             ORDER BY id
             FOR NO KEY UPDATE";
         let (views, clicks) = (ids(views), ids(clicks));
-        let _: Vec<i64> = run!(tx, c => sqlx::query_scalar(HOLD).bind(&views).bind(&clicks).fetch_all(c))?;
+        let _: Vec<i64> = run!(tx, c => sqlx::query_scalar(LOCK).bind(&views).bind(&clicks).fetch_all(c))?;
     }
     add(tx, "UPDATE bio_pages SET views = views + c.n", "bio_pages", views).await?;
     add(tx, "UPDATE bio_links SET clicks = clicks + c.n", "bio_links", clicks).await

@@ -15,8 +15,8 @@ pub struct NewBrand<'a> {
     pub timezone: &'a str,
 }
 
-/// Creates a brand with its owner; `None`: the workspace already has `cap` or [`MAX_BRANDS`] brands. Concurrent creates can
-/// exceed `MAX_BRANDS`, but never `cap`.
+/// Creates a brand with its owner. Returns `None` if the workspace already has `cap` or [`MAX_BRANDS`] brands.
+/// Concurrent calls can exceed `MAX_BRANDS`, but never `cap`.
 pub async fn create(
     tx: &mut Tx,
     workspace_id: i64,
@@ -29,7 +29,7 @@ pub async fn create(
         SELECT $1, $2, $3, $4, $5, $6, $6
         WHERE (SELECT count(*) FROM brands WHERE workspace_id = $1) < $7
         RETURNING *";
-    // Both rows in one statement, to save a round trip.
+    // Inserts both rows in one statement, to save a round trip.
     const WITH_OWNER: &str = "
         WITH brand AS (
             INSERT INTO brands (workspace_id, name, description, website, timezone, created_at, updated_at)
@@ -46,25 +46,25 @@ pub async fn create(
         FROM brand";
     let now = tx.now;
     if cap.is_some() {
-        // Two concurrent creates must not both find room: the lock on the workspace's row serializes them.
+        // Two concurrent calls must not both create the last brand: the lock on the workspace's row serializes them.
         lock_workspace(tx, workspace_id).await?;
     }
-    let most = i64::try_from(cap.unwrap_or(MAX_BRANDS).min(MAX_BRANDS)).unwrap_or(i64::MAX);
+    let limit = i64::try_from(cap.unwrap_or(MAX_BRANDS).min(MAX_BRANDS)).unwrap_or(i64::MAX);
     if tx.is_postgres() {
         let created = run!(tx, c => sqlx::query_as(WITH_OWNER).bind(workspace_id).bind(brand.name)
-            .bind(brand.description).bind(brand.website).bind(brand.timezone).bind(now).bind(most).bind(owner_id)
+            .bind(brand.description).bind(brand.website).bind(brand.timezone).bind(now).bind(limit).bind(owner_id)
             .bind(Role::Owner).fetch_optional(c))?;
         return Ok(created);
     }
     let created: Option<Brand> = run!(tx, c => sqlx::query_as(SQL).bind(workspace_id).bind(brand.name)
-        .bind(brand.description).bind(brand.website).bind(brand.timezone).bind(now).bind(most).fetch_optional(c))?;
+        .bind(brand.description).bind(brand.website).bind(brand.timezone).bind(now).bind(limit).fetch_optional(c))?;
     if let Some(created) = &created {
         set_member(tx, created.id, owner_id, Role::Owner).await?;
     }
     Ok(created)
 }
 
-/// Changes what people say of a brand.
+/// Updates the fields of a brand that a client can change.
 pub async fn update(tx: &mut Tx, brand_id: i64, brand: NewBrand<'_>) -> Result<()> {
     const SQL: &str = "
         UPDATE brands
@@ -75,7 +75,7 @@ pub async fn update(tx: &mut Tx, brand_id: i64, brand: NewBrand<'_>) -> Result<(
     Ok(())
 }
 
-/// Sets the time zone of a brand; an IANA name.
+/// Sets the time zone of a brand, an IANA name.
 pub async fn set_timezone(tx: &mut Tx, brand_id: i64, timezone: &str) -> Result<()> {
     let now = tx.now;
     execute!(tx, "UPDATE brands SET timezone = $2, updated_at = $3 WHERE id = $1", brand_id, timezone, now)?;
@@ -127,13 +127,13 @@ pub async fn plan_of(conn: &mut Conn, brand_id: i64) -> Result<Option<(i64, Stri
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(brand_id).fetch_optional(c))?)
 }
 
-/// Finds a brand by its id alone, for work outside a request.
+/// Finds a brand by its id only, for work outside a request.
 pub async fn find(conn: &mut Conn, brand_id: i64) -> Result<Option<Brand>> {
     const SQL: &str = "SELECT * FROM brands WHERE id = $1";
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(brand_id).fetch_optional(c))?)
 }
 
-/// Returns the first owner of a brand.
+/// Returns the user id of the first owner of a brand.
 pub async fn owner(conn: &mut Conn, brand_id: i64) -> Result<Option<i64>> {
     const SQL: &str = "
         SELECT u.id
@@ -146,7 +146,7 @@ pub async fn owner(conn: &mut Conn, brand_id: i64) -> Result<Option<i64>> {
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(brand_id).fetch_optional(c))?)
 }
 
-/// Adds a member or changes the role.
+/// Adds a member, or changes a member's role.
 pub async fn set_member(tx: &mut Tx, brand_id: i64, user_id: i64, role: Role) -> Result<()> {
     const SQL: &str = "
         INSERT INTO brand_members (brand_id, user_id, role, created_at)
@@ -158,7 +158,7 @@ pub async fn set_member(tx: &mut Tx, brand_id: i64, user_id: i64, role: Role) ->
     Ok(())
 }
 
-/// Removes a member; `false`: the user was not a member.
+/// Removes a member and unassigns the member's conversations. Returns `false` if the user was not a member.
 pub async fn remove_member(tx: &mut Tx, brand_id: i64, user_id: i64) -> Result<bool> {
     const UNASSIGN: &str = "UPDATE conversations SET assignee_id = NULL WHERE brand_id = $1 AND assignee_id = $2";
     execute!(tx, UNASSIGN, brand_id, user_id)?;

@@ -1,5 +1,5 @@
-//! Posts for people who look at a brand's plans: by the time at which they go out or went out, and by account. Their
-//! texts are cut after 300 characters.
+//! Posts for the console's calendar and lists, by their planned or published time and by account. Texts are cut after
+//! 300 characters.
 
 use chrono::{DateTime, Utc};
 use crier_domain::post::{Post, PostStatus};
@@ -24,18 +24,18 @@ pub async fn upcoming(conn: &mut Conn, brand_id: i64, limit: i64) -> Result<Vec<
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(limit).fetch_all(c))?)
 }
 
-/// What [`list`] returns.
+/// Selects the posts that [`list`] returns.
 #[derive(Debug, Clone, Copy)]
 pub struct PostFilter {
     pub brand_id: i64,
     pub status: Option<PostStatus>,
-    /// Only posts that go to this account.
+    /// Only posts with a target on this account.
     pub account_id: Option<i64>,
 }
 
 /// Lists a brand's posts, newest first.
 pub async fn list(conn: &mut Conn, filter: PostFilter, page: PageRequest) -> Result<Page<Post>> {
-    // Own texts instead of `$2 = '' OR …`, so that each is served by its own index.
+    // Each filter has its own text instead of `$2 = '' OR …`, so that it can use its own index.
     let status = if filter.status.is_some() { "p.status = $2" } else { "$2 = ''" };
     let account = match filter.account_id {
         Some(_) => "EXISTS (SELECT 1 FROM post_targets t WHERE t.post_id = p.id AND t.account_id = $3)",
@@ -52,7 +52,7 @@ pub async fn list(conn: &mut Conn, filter: PostFilter, page: PageRequest) -> Res
     Ok(Page { rows, total })
 }
 
-/// What [`between`] returns.
+/// Selects the posts that [`between`] returns.
 #[derive(Debug, Clone, Copy)]
 pub struct CalendarQuery {
     pub brand_id: i64,
@@ -60,14 +60,14 @@ pub struct CalendarQuery {
     /// Exclusive.
     pub to: DateTime<Utc>,
     pub status: Option<PostStatus>,
-    /// Only posts that go to this account.
+    /// Only posts with a target on this account.
     pub account_id: Option<i64>,
 }
 
-/// Returns a brand's posts that are planned for a time in the range, or were published at once in it; in their order. A
-/// post that was published at once has its creation as its time.
+/// Returns a brand's posts that are scheduled for a time in the range, or that were published immediately and created
+/// in the range, in the order of these times.
 pub async fn between(conn: &mut Conn, query: &CalendarQuery, limit: i64) -> Result<Vec<Post>> {
-    // The two halves have an index each.
+    // Each half has its own index.
     const FILTER: &str = "
             AND p.deleted_at IS NULL
             AND ($4 = '' OR p.status = $4)

@@ -1,8 +1,8 @@
-//! Publish calls, counted where a platform has a daily cap: no more than that many begin on an account within any 24
-//! hours, over all workers.
+//! Publish calls, counted if a platform has a daily cap: over all workers, at most that many begin on an account within
+//! any 24 hours.
 //!
-//! A call counts once it is marked as begun, whatever its result: a call that the platform refused, or that was
-//! interrupted before anything was sent, may count at the platform as well. The rows are deleted a day later.
+//! A call counts once it is marked as begun, whatever its result, because a call that the platform rejected, or that
+//! was interrupted before anything was sent, may count at the platform too. The rows are deleted a day later.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -12,11 +12,10 @@ use super::{Result, Tx};
 /// How long a call counts.
 pub const WINDOW: TimeDelta = TimeDelta::hours(24);
 
-/// Counts a call that begins now. If the cap is reached, counts nothing and returns when the call that blocks it leaves
-/// the window.
+/// Counts a call that begins now. If the cap is reached, counts nothing and returns when the next call may begin.
 ///
-/// Check and insert are atomic across workers: the account's lock is held until the end of the transaction (on SQLite
-/// there is one writer anyway). It is the last lock that a transaction takes, which prevents deadlocks.
+/// The check and the insert are atomic across workers: the account's lock is held until the end of the transaction (on
+/// SQLite there is one writer anyway). It is the last lock that a transaction takes, which prevents deadlocks.
 pub async fn begin(tx: &mut Tx, account_id: i64, cap: u32) -> Result<Option<DateTime<Utc>>> {
     if tx.is_postgres() {
         execute!(tx, "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", format!("calls:{account_id}"))?;
@@ -30,9 +29,9 @@ pub async fn begin(tx: &mut Tx, account_id: i64, cap: u32) -> Result<Option<Date
     Ok(full)
 }
 
-/// Returns when a call may begin; `None`: now. Counts nothing.
+/// Returns when the next call may begin, or `None` if one may begin now. Counts nothing.
 pub async fn full_until(tx: &mut Tx, account_id: i64, cap: u32) -> Result<Option<DateTime<Utc>>> {
-    // The call that has to leave the window before there is room: with `cap` calls in it, the oldest of them.
+    // The call that must leave the window first: with `cap` calls in the window, the oldest of them.
     const FULL: &str = "
         SELECT began_at
         FROM publish_calls

@@ -1,9 +1,9 @@
 //! Checkpoints: a separate connection copies SQLite's write-ahead log into the database file.
 //!
-//! By default the transaction whose commit makes the log longer than 1,000 pages does that itself, for 10 to 30 ms,
-//! while all other writers wait. A passive checkpoint neither waits nor blocks. While writes never pause it does not
-//! reach the log's end, and the log cannot restart from its beginning: so a commit still checkpoints when the log has
-//! [`MAX_LOG_PAGES`] pages, of which few are then left to copy.
+//! By default, the commit that makes the log longer than 1,000 pages copies it, for 10 to 30 ms, while all other
+//! writers wait. A passive checkpoint neither waits nor blocks. While writes never pause, it does not reach the log's
+//! end, and the log cannot restart from its beginning, so a commit still checkpoints when the log has [`MAX_LOG_PAGES`]
+//! pages. Few of these are then left to copy.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,13 +12,13 @@ use sqlx::SqlitePool;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// In pages of 4 KiB; the `wal_autocheckpoint` of every connection that writes.
+/// The `wal_autocheckpoint` of every connection that writes, in pages of 4 KiB.
 pub const MAX_LOG_PAGES: &str = "8000";
 /// The time between two checkpoints.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// The time between two checkpoints under heavy writes, which would soon fill the log.
+/// The time between two checkpoints during heavy writes, which would soon fill the log.
 const BUSY_INTERVAL: Duration = Duration::from_millis(100);
-/// From this many pages per checkpoint on, writes count as heavy.
+/// The minimum number of pages per checkpoint at which writes count as heavy.
 const MANY_PAGES: i64 = 1_000;
 
 /// Copies the log of one database. Its task ends when the last clone is dropped.
@@ -50,7 +50,7 @@ async fn run(pool: SqlitePool) {
         tokio::time::sleep(pause).await;
         match checkpoint(&pool).await {
             Ok(copied) => {
-                // Fewer than before: the log has restarted.
+                // If fewer than before, the log has restarted.
                 let new = if copied < previous { copied } else { copied - previous };
                 (previous, pause) = (copied, if new < MANY_PAGES { INTERVAL } else { BUSY_INTERVAL });
             }
@@ -61,7 +61,7 @@ async fn run(pool: SqlitePool) {
     }
 }
 
-/// Copies what no reader still needs in the log; returns how many pages of the log are copied now.
+/// Copies the pages that no reader needs in the log. Returns how many pages of the log have been copied in total.
 async fn checkpoint(pool: &SqlitePool) -> Result<i64, sqlx::Error> {
     let (_busy, _log, copied): (i64, i64, i64) =
         sqlx::query_as("PRAGMA wal_checkpoint(PASSIVE)").fetch_one(pool).await?;

@@ -1,7 +1,7 @@
 //! Content plans and their items.
 //!
-//! Changing a plan or its items locks the plan's row, so that their size is checked one at a time; making a post of an
-//! item locks that item. No request locks a plan while it holds an item, or the brand before a plan.
+//! Changing a plan or its items locks the plan's row, so that their size is checked one at a time. Creating a post from
+//! an item locks that item. No request locks a plan while it has locked an item, or the brand before a plan.
 
 use chrono::{DateTime, NaiveDate, Utc};
 use crier_domain::content_plan::{ContentPlan, PlanItem, PlanItemHead, PlanSize};
@@ -13,13 +13,13 @@ use super::{Conn, Result, Tx};
 
 const PLAN: &str = "id, name, description, starts_on, ends_on, created_at, updated_at";
 
-/// Ignores a deleted post, whose row may stay for a while.
+/// Selects items. Ignores a deleted post, whose row may remain for a while.
 const ITEM: &str = "
     SELECT i.id, i.plan_id, i.title, i.content, i.planned_at, p.id AS post_id, i.created_at, i.updated_at
     FROM content_plan_items i
     LEFT JOIN posts p ON p.id = i.post_id AND p.deleted_at IS NULL";
 
-/// The display order: by time, items without one last.
+/// The display order: by time. Items without a time come last.
 const IN_ORDER: &str = "ORDER BY i.plan_id DESC, i.planned_at IS NULL, i.planned_at, i.id";
 
 /// A plan as a client sends it.
@@ -45,7 +45,7 @@ pub async fn list(conn: &mut Conn, brand_id: i64) -> Result<Vec<ContentPlan>> {
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).fetch_all(c))?)
 }
 
-/// Returns the items of all of the brand's plans without their contents, each plan's together and in order.
+/// Returns the items of all of the brand's plans without their contents, grouped by plan and ordered within each.
 pub async fn items_of_brand(conn: &mut Conn, brand_id: i64) -> Result<Vec<PlanItemHead>> {
     let sql = format!(
         "
@@ -65,8 +65,8 @@ pub async fn find(conn: &mut Conn, brand_id: i64, plan_id: i64) -> Result<Option
 
 /// Finds a plan and locks its row.
 pub async fn find_for_update(tx: &mut Tx, brand_id: i64, plan_id: i64) -> Result<Option<ContentPlan>> {
-    let held = tx.for_engine("FOR UPDATE", "");
-    let sql = format!("SELECT {PLAN} FROM content_plans WHERE brand_id = $1 AND id = $2 {held}");
+    let lock = tx.for_engine("FOR UPDATE", "");
+    let sql = format!("SELECT {PLAN} FROM content_plans WHERE brand_id = $1 AND id = $2 {lock}");
     Ok(run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(plan_id).fetch_optional(c))?)
 }
 
@@ -101,12 +101,12 @@ pub async fn update(tx: &mut Tx, plan: &ContentPlan) -> Result<()> {
     Ok(())
 }
 
-/// Deletes a plan with its items; posts made from them stay. `false`: the plan did not exist.
+/// Deletes a plan with its items; posts created from them remain. Returns `false` if the plan does not exist.
 pub async fn delete(tx: &mut Tx, brand_id: i64, plan_id: i64) -> Result<bool> {
     Ok(execute!(tx, "DELETE FROM content_plans WHERE brand_id = $1 AND id = $2", brand_id, plan_id)? > 0)
 }
 
-/// Adds items to a plan whose row is locked; returns their ids, in the order of the items.
+/// Adds items to a plan whose row is locked. Returns their ids, in the order of the items.
 pub async fn add_items(tx: &mut Tx, plan_id: i64, items: &[NewItem]) -> Result<Vec<i64>> {
     let rows: Vec<_> =
         items.iter().map(|item| json!([item.title, item.content, item.planned_at.map(time_text)])).collect();
@@ -126,7 +126,7 @@ pub async fn add_items(tx: &mut Tx, plan_id: i64, items: &[NewItem]) -> Result<V
     );
     let (list, now) = (serde_json::Value::from(rows).to_string(), tx.now);
     let mut ids: Vec<i64> = run!(tx, c => sqlx::query_scalar(sql).bind(&list).bind(plan_id).bind(now).fetch_all(c))?;
-    // Ids are assigned in the order of the rows, but returned in any order.
+    // Ids ascend in the order of the items; `RETURNING` has no defined order.
     ids.sort_unstable();
     Ok(ids)
 }
@@ -140,7 +140,7 @@ pub async fn find_item(conn: &mut Conn, brand_id: i64, plan_id: i64, item_id: i6
         .fetch_optional(c))?)
 }
 
-/// Returns those of the items that the brand's plan still has, in the order of their ids.
+/// Finds items of the brand's plan, in the order of their ids. Leaves out those that the plan does not have.
 pub async fn find_items(conn: &mut Conn, brand_id: i64, plan_id: i64, items: &[i64]) -> Result<Vec<PlanItem>> {
     let among = list_sql!(conn, "i.id", "");
     let sql = format!(
@@ -152,18 +152,18 @@ pub async fn find_items(conn: &mut Conn, brand_id: i64, plan_id: i64, items: &[i
         .fetch_all(c))?)
 }
 
-/// Finds an item and locks its row first, so that a post that another request made from it meanwhile is seen.
+/// Locks an item's row, then reads it, so that it contains a post that another request created from it meanwhile.
 pub async fn find_item_for_update(tx: &mut Tx, brand_id: i64, plan_id: i64, item_id: i64) -> Result<Option<PlanItem>> {
-    const HOLD: &str = "
+    const LOCK: &str = "
         UPDATE content_plan_items
         SET updated_at = updated_at
         WHERE id = $3
             AND plan_id = (SELECT id FROM content_plans WHERE brand_id = $1 AND id = $2)";
-    execute!(tx, HOLD, brand_id, plan_id, item_id)?;
+    execute!(tx, LOCK, brand_id, plan_id, item_id)?;
     find_item(tx, brand_id, plan_id, item_id).await
 }
 
-/// Stores the fields of an item that a client may change.
+/// Stores the mutable fields of an item.
 pub async fn update_item(tx: &mut Tx, item: &PlanItem) -> Result<()> {
     const SQL: &str = "
             UPDATE content_plan_items
@@ -174,14 +174,14 @@ pub async fn update_item(tx: &mut Tx, item: &PlanItem) -> Result<()> {
     Ok(())
 }
 
-/// Stores the post that was made from an item whose row is locked.
+/// Stores the post that was created from an item whose row is locked.
 pub async fn set_post(tx: &mut Tx, item_id: i64, post_id: i64) -> Result<()> {
     let now = tx.now;
     execute!(tx, "UPDATE content_plan_items SET post_id = $2, updated_at = $3 WHERE id = $1", item_id, post_id, now)?;
     Ok(())
 }
 
-/// Deletes an item; a post made from it stays. `false`: the item did not exist.
+/// Deletes an item; a post created from it remains. Returns `false` if the item does not exist.
 pub async fn delete_item(tx: &mut Tx, brand_id: i64, plan_id: i64, item_id: i64) -> Result<bool> {
     const SQL: &str = "
         DELETE FROM content_plan_items
@@ -190,7 +190,7 @@ pub async fn delete_item(tx: &mut Tx, brand_id: i64, plan_id: i64, item_id: i64)
     Ok(execute!(tx, SQL, brand_id, plan_id, item_id)? > 0)
 }
 
-/// Returns how many items a plan has, and the size of their texts.
+/// Returns how many items a plan has, and the size of their texts in bytes.
 pub async fn size(conn: &mut Conn, plan_id: i64) -> Result<PlanSize> {
     const SQL: &str = "
         SELECT count(*), coalesce(sum(octet_length(title) + coalesce(octet_length(content), 0)), 0)

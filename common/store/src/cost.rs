@@ -1,17 +1,17 @@
-//! Counts the statements and transactions of this process, for `crier bench cost`. On an idle installation the counts
-//! of a request are the same on every machine, so a change that adds a statement is seen.
+//! Counts the statements and transactions of this process, for `crier bench cost`. On an idle installation, the counts
+//! of a request are the same on every machine, so they reveal a change that adds a statement.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 static STATEMENTS: AtomicU64 = AtomicU64::new(0);
 static TRANSACTIONS: AtomicU64 = AtomicU64::new(0);
 
-/// What this process has asked of its databases since it started.
+/// What this process has sent to its databases since it started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost {
     /// Includes `BEGIN`, `COMMIT` and `ROLLBACK`.
     pub statements: u64,
-    /// Only those that were begun; a single statement outside one does not count.
+    /// Only explicit transactions; a single statement outside a transaction does not count.
     pub transactions: u64,
 }
 

@@ -1,8 +1,8 @@
 //! Two engines, one SQL text.
 //!
-//! [`run!`] expands a query once per engine; the text, its `$1` placeholders and its binds are the same. Postgres has a
-//! pool. SQLite has one writer connection, for which writers queue, and several readers (WAL). To open a SQLite file a
-//! second time in one process, use [`Db::new_connections`], so that both writers share the semaphore.
+//! [`run!`] expands a query once per engine; the text, its `$1` placeholders and its binds are the same. Postgres has
+//! one pool. SQLite has one writer connection, for which writers queue, and several readers (WAL). To open a SQLite
+//! file a second time in one process, use [`Db::new_connections`], so that both writers share the semaphore.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -32,11 +32,11 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 const OPEN_RETRIES: ExponentialBuilder =
     backoff::exponential(Duration::from_millis(10), Duration::from_millis(100)).with_total_delay(Some(BUSY_TIMEOUT));
 const SQLITE_READERS: u32 = 4;
-/// Pool size of [`Db::new_connections`]: one connection in use, and a spare in case that one hangs.
+/// The pool size of [`Db::new_connections`]: one connection in use, and a spare if that one hangs.
 const EXTRA_POOL_SIZE: u32 = 2;
-/// Settings of every Postgres connection. JIT is off: all statements are short, and a wrong estimate would cost a
-/// second of compilation. Transactions wait for nothing but the database, so an idle one belongs to a suspended process
-/// or a lost machine; the timeout releases its row locks well within a lease.
+/// Settings of every Postgres connection. JIT is off, because all statements are short, and a wrong estimate would cost
+/// a second of compilation. A transaction waits only for the database, so an idle one belongs to a suspended process or
+/// a lost machine. The timeout releases its row locks well within a lease.
 const SETTINGS: &str = "SET jit = off; SET idle_in_transaction_session_timeout = '10s'";
 
 /// The database pools.
@@ -48,10 +48,10 @@ pub enum Db {
         writer: Pool<Sqlite>,
         readers: Pool<Sqlite>,
         log: WalSync,
-        /// SQLite's lock is unfair and can starve a waiter, such as the heartbeat's connection beside a writer under
-        /// full load; this semaphore makes writers take turns.
+        /// Writers take turns with this semaphore: SQLite's own lock is unfair, and could starve a waiter under full
+        /// load, such as the heartbeat's connection.
         write_permit: Arc<Semaphore>,
-        /// Only in the `Db` that opened the file first in this process.
+        /// Only in the `Db` that first opened the file in this process.
         checkpoints: Option<Checkpoints>,
     },
 }
@@ -115,7 +115,7 @@ impl Conn {
         }
     }
 
-    /// Records whether the last statement has ended well; else the connection is tested before it is used again.
+    /// Records whether the last statement succeeded. If not, the connection is tested before it is reused.
     pub fn end_statement(&mut self, succeeded: bool) {
         match self {
             Self::Pg(c) => c.set_clean(succeeded),
@@ -125,7 +125,7 @@ impl Conn {
         }
     }
 
-    /// Commits a transaction; a connection outside one has nothing to commit.
+    /// Commits a transaction. Does nothing without one.
     pub(super) async fn commit(self) -> Result<(), StoreError> {
         cost::count_statements(u64::from(self.is_open()));
         match self {
@@ -136,7 +136,7 @@ impl Conn {
         Ok(())
     }
 
-    /// Rolls back at once.
+    /// Rolls back immediately.
     pub(super) async fn rollback(self) -> Result<(), StoreError> {
         cost::count_statements(u64::from(self.is_open()));
         match self {
@@ -147,7 +147,7 @@ impl Conn {
         Ok(())
     }
 
-    /// Whether it has a transaction that must be ended.
+    /// Returns whether a transaction must be ended.
     fn is_open(&self) -> bool {
         match self {
             Self::Pg(_) | Self::Sqlite(_) => false,
@@ -175,7 +175,7 @@ impl Db {
 
     /// Opens the SQLite file at `path`, and creates it if it is missing.
     pub async fn sqlite(path: &Path) -> Result<Self, StoreError> {
-        let mut opened = Self::sqlite_in_turn(path, Arc::new(Semaphore::new(1))).await?;
+        let mut opened = Self::open_sqlite(path, Arc::new(Semaphore::new(1))).await?;
         if let Self::Sqlite { checkpoints, .. } = &mut opened {
             *checkpoints = Some(Checkpoints::start(sqlite_pool(1), sqlite_options(path)));
         }
@@ -186,11 +186,11 @@ impl Db {
     pub async fn new_connections(&self) -> Result<Self, StoreError> {
         match self {
             Self::Pg(pool) => Ok(Self::Pg(pg_pool((*pool.sqlx_pool().connect_options()).clone(), EXTRA_POOL_SIZE))),
-            Self::Sqlite { path, write_permit: turn, .. } => Self::sqlite_in_turn(path, turn.clone()).await,
+            Self::Sqlite { path, write_permit, .. } => Self::open_sqlite(path, write_permit.clone()).await,
         }
     }
 
-    async fn sqlite_in_turn(path: &Path, turn: Arc<Semaphore>) -> Result<Self, StoreError> {
+    async fn open_sqlite(path: &Path, write_permit: Arc<Semaphore>) -> Result<Self, StoreError> {
         let options = sqlite_options(path);
         let writer = sqlite_pool(1).acquire_timeout(ACQUIRE_TIMEOUT * 4);
         let writer = Pool::new(open(writer, &options).await?);
@@ -199,7 +199,7 @@ impl Db {
             .connect_lazy_with(options.read_only(true).create_if_missing(false));
         let readers = Pool::new(readers);
         let log = WalSync::start(path).map_err(sqlx::Error::Io)?;
-        Ok(Self::Sqlite { path: path.to_owned(), writer, readers, log, write_permit: turn, checkpoints: None })
+        Ok(Self::Sqlite { path: path.to_owned(), writer, readers, log, write_permit, checkpoints: None })
     }
 
     /// Returns a read connection, outside any transaction.
@@ -210,8 +210,8 @@ impl Db {
         })
     }
 
-    /// Begins a transaction that may write; a drop without a commit rolls it back. On SQLite its commit is durable once
-    /// [`Db::sync`] has returned.
+    /// Begins a transaction that may write. Dropping it without a commit rolls it back. On SQLite, its commit is
+    /// durable when [`Db::sync`] has returned.
     pub async fn begin(&self) -> Result<Conn, StoreError> {
         self.begin_with("BEGIN").await
     }
@@ -229,15 +229,15 @@ impl Db {
                 cost::count_statements(1 + pg.matches(';').count() as u64);
                 Conn::PgTx(Transaction::begin(pool.acquire().await?, pg).await?)
             }
-            Self::Sqlite { writer, write_permit: turn, .. } => {
-                let turn = tokio::time::timeout(ACQUIRE_TIMEOUT * 4, turn.clone().acquire_owned()).await;
-                let turn = turn.map_err(|_| sqlx::Error::PoolTimedOut)?.map_err(|_| sqlx::Error::PoolClosed)?;
-                Conn::SqliteTx(Transaction::new(writer.acquire().await?, turn))
+            Self::Sqlite { writer, write_permit, .. } => {
+                let permit = tokio::time::timeout(ACQUIRE_TIMEOUT * 4, write_permit.clone().acquire_owned()).await;
+                let permit = permit.map_err(|_| sqlx::Error::PoolTimedOut)?.map_err(|_| sqlx::Error::PoolClosed)?;
+                Conn::SqliteTx(Transaction::new(writer.acquire().await?, permit))
             }
         })
     }
 
-    /// Returns once every earlier commit is on the disk. A no-op on Postgres, where a durable commit waits by itself.
+    /// Waits until every earlier commit is on the disk. A no-op on Postgres, where a durable commit itself waits.
     pub async fn sync(&self) -> Result<(), StoreError> {
         match self {
             Self::Pg(_) => Ok(()),
@@ -245,12 +245,12 @@ impl Db {
         }
     }
 
-    /// Migrates the schema to this version. Safe when several processes do it at once.
+    /// Migrates the schema to this version. Several processes may do it concurrently.
     pub async fn migrate(&self) -> Result<(), StoreError> {
         match self {
             Self::Pg(pool) => sqlx_macros::migrate!("../../migrations/postgres").run(pool.sqlx_pool()).await?,
             Self::Sqlite { writer, .. } => {
-                // On Postgres sqlx takes its own lock; on SQLite it has no lock, so this transaction serves as one.
+                // On Postgres, sqlx takes a lock. On SQLite it does not, so this transaction serves as one.
                 let mut connection = writer.acquire().await?;
                 let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
                 sqlx_macros::migrate!("../../migrations/sqlite").run_direct(None, &mut *tx, false).await?;
@@ -261,14 +261,14 @@ impl Db {
         Ok(())
     }
 
-    /// Returns the number of the last migration that was applied.
+    /// Returns the number of the last applied migration.
     pub async fn schema_version(&self) -> Result<i64, StoreError> {
         const SQL: &str = "SELECT coalesce(max(version), 0) FROM _sqlx_migrations WHERE success";
         let mut conn = self.read().await?;
         Ok(run!(&mut conn, c => sqlx::query_scalar(SQL).fetch_one(c))?)
     }
 
-    /// Copies a SQLite database to an empty file, as it is at one moment, while others use it.
+    /// Copies a consistent snapshot of a SQLite database to an empty file, while others use it.
     pub async fn copy_to(&self, target: &Path) -> Result<(), StoreError> {
         let Self::Sqlite { path, .. } = self else {
             return Err(StoreError::Decode("a database on Postgres cannot be copied to a file".into()));
@@ -279,7 +279,7 @@ impl Db {
         Ok(())
     }
 
-    /// Fails if the schema is older than this version. A later one, from a newer process beside this one, is accepted.
+    /// Fails if the schema is older than this version. Accepts a newer schema, which a newer process may have migrated.
     pub async fn check_schema_version(&self) -> Result<(), StoreError> {
         let newest = match self {
             Self::Pg(_) => sqlx_macros::migrate!("../../migrations/postgres"),
@@ -295,8 +295,8 @@ impl Db {
         Ok(())
     }
 
-    /// Opens one connection, and returns at once why that is not possible: a pool would try until its time-out, and then
-    /// return only that.
+    /// Opens one connection on Postgres, and fails immediately with the reason. A pool would retry until its timeout,
+    /// and then report only the timeout.
     pub async fn probe(&self) -> Result<(), StoreError> {
         let Self::Pg(pool) = self else { return Ok(()) };
         let options = pool.sqlx_pool().connect_options();
@@ -307,7 +307,7 @@ impl Db {
         Ok(())
     }
 
-    /// Fails if the database does not answer or has no `jobs` table.
+    /// Fails if the database does not respond or has no `jobs` table.
     pub async fn ping(&self) -> Result<(), StoreError> {
         let mut conn = self.read().await?;
         let _: Option<i64> =
@@ -334,7 +334,7 @@ fn pg_pool(options: PgConnectOptions, max_connections: u32) -> Pool<Postgres> {
     let pool = PgPoolOptions::new()
         .max_connections(max_connections)
         .acquire_timeout(ACQUIRE_TIMEOUT)
-        // A dropped connection is found when a query fails; a ping before each use would double the round trips.
+        // A lost connection is found when a query fails. A ping before each use would double the round trips.
         .test_before_acquire(false)
         .after_connect(|conn, _| Box::pin(async move { sqlx::raw_sql(SETTINGS).execute(conn).await.map(drop) }))
         .connect_lazy_with(options);
@@ -346,7 +346,7 @@ pub(super) fn sqlite_options(path: &Path) -> SqliteConnectOptions {
         .filename(path)
         .create_if_missing(true)
         .journal_mode(SqliteJournalMode::Wal)
-        // The wait for the disk follows the commit and is shared with other commits: `Db::sync`.
+        // `Db::sync` waits for the disk after the commit, together with other commits.
         .synchronous(SqliteSynchronous::Normal)
         .pragma("wal_autocheckpoint", MAX_LOG_PAGES)
         .busy_timeout(BUSY_TIMEOUT)
@@ -354,7 +354,8 @@ pub(super) fn sqlite_options(path: &Path) -> SqliteConnectOptions {
         .statement_cache_capacity(256)
 }
 
-/// SQLite connections do not expire. They stay open, so that they need no file descriptor when there is no free one.
+/// Creates a pool whose connections do not expire: they stay open, so that they need no file descriptor when none is
+/// free.
 fn sqlite_pool(max_connections: u32) -> SqlitePoolOptions {
     SqlitePoolOptions::new()
         .max_connections(max_connections)
@@ -363,7 +364,8 @@ fn sqlite_pool(max_connections: u32) -> SqlitePoolOptions {
         .test_before_acquire(false)
 }
 
-/// Opens the file. Switching a new file to WAL needs exclusive access, for which SQLite itself does not wait.
+/// Opens the file. Retries while the file is busy: switching a new file to WAL needs exclusive access, for which SQLite
+/// itself does not wait.
 async fn open(pool: SqlitePoolOptions, options: &SqliteConnectOptions) -> Result<SqlitePool, StoreError> {
     let busy = |error: &sqlx::Error| matches!(error, sqlx::Error::Database(e) if e.code().as_deref() == Some("5"));
     Ok((|| pool.clone().connect_with(options.clone())).retry(OPEN_RETRIES).when(busy).await?)

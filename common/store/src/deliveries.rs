@@ -32,8 +32,8 @@ pub struct DeliveryFilter {
 
 /// Lists an endpoint's deliveries, newest first. The caller has checked who owns the endpoint.
 ///
-/// Status and event are not indexed: an endpoint's deliveries are scanned, newest first. On Postgres an index on the
-/// status would prevent HOT updates at the end of each attempt, which are far more frequent than filtered lists.
+/// Scans the endpoint's deliveries, because status and event are not indexed. On Postgres, an index on the status would
+/// prevent HOT updates at the end of each attempt, which are far more frequent than filtered lists.
 pub async fn list(
     conn: &mut Conn,
     webhook_id: i64,
@@ -67,19 +67,19 @@ pub async fn find(conn: &mut Conn, webhook_id: i64, delivery_id: i64) -> Result<
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(webhook_id).bind(delivery_id).fetch_optional(c))?)
 }
 
-/// Finds a delivery by its id alone, for the worker.
+/// Finds a delivery by its id only, for the worker.
 pub async fn find_any(conn: &mut Conn, delivery_id: i64) -> Result<Option<Delivery>> {
     let sql = format!("{SELECT} WHERE d.id = $1");
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(delivery_id).fetch_optional(c))?)
 }
 
-/// Finds a delivery and locks its row: a replay and the end of an attempt must not overlap.
+/// Locks a delivery's row and returns it: a replay and the end of an attempt must not overlap.
 pub async fn lock(tx: &mut Tx, delivery_id: i64) -> Result<Option<Delivery>> {
     execute!(tx, "UPDATE webhook_deliveries SET updated_at = updated_at WHERE id = $1", delivery_id)?;
     find_any(tx, delivery_id).await
 }
 
-/// Allows one more attempt, now, under the same id; `false`: the delivery does not exist.
+/// Makes a delivery due now, with one more attempt and under the same id. Returns `false` if it does not exist.
 pub async fn replay(tx: &mut Tx, delivery_id: i64) -> Result<bool> {
     const SQL: &str = "
         UPDATE webhook_deliveries
@@ -101,7 +101,7 @@ pub async fn attempt_summaries(conn: &mut Conn, delivery_id: i64) -> Result<Vec<
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(delivery_id).fetch_all(c))?)
 }
 
-/// A delivery to be sent, with what it needs of its endpoint.
+/// A delivery to send, with the data of its endpoint.
 #[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct OutgoingDelivery {
     pub id: i64,
@@ -117,19 +117,19 @@ pub struct OutgoingDelivery {
     pub is_active: bool,
     /// The plan of the owner's workspace.
     pub plan: String,
-    /// Whether the endpoint's owner is a member of the event's brand; true for a sample, which has no brand.
+    /// Whether the endpoint's owner is a member of the event's brand. True for a sample, which has no brand.
     pub is_member: bool,
     sealed: Vec<u8>,
 }
 
 impl OutgoingDelivery {
-    /// Opens the signing secret.
+    /// Decrypts the signing secret.
     pub fn secret(&self, cipher: &Cipher) -> Result<SecretString> {
         webhooks::open_secret(cipher, self.webhook_id, &self.sealed)
     }
 }
 
-/// Returns those of the deliveries that exist, in any order.
+/// Returns deliveries by their ids, in any order. Leaves out those that do not exist.
 pub async fn load_outgoing(conn: &mut Conn, ids: &[i64]) -> Result<Vec<OutgoingDelivery>> {
     let sql = list_sql!(
         conn,
@@ -152,7 +152,7 @@ pub async fn load_outgoing(conn: &mut Conn, ids: &[i64]) -> Result<Vec<OutgoingD
     Ok(run!(conn, c => sqlx::query_as(sql).bind(&list).fetch_all(c))?)
 }
 
-/// Locks those of the deliveries that exist, in id order, and returns the `max_attempts` of each.
+/// Locks deliveries in id order, and returns the `max_attempts` of each. Leaves out those that do not exist.
 pub async fn lock_each(tx: &mut Tx, ids: &[i64]) -> Result<HashMap<i64, i32>> {
     let sql = tx.for_engine(
         "
@@ -190,7 +190,7 @@ pub struct AttemptRow {
     pub next_attempt_at: Option<DateTime<Utc>>,
 }
 
-/// The attempts in a bind as SQL rows, named `a`; for the `|| ''` see [`list_sql!`].
+/// The attempts in a bind as SQL rows, named `a`. See [`list_sql!`] for `|| ''`.
 macro_rules! attempts {
     (pg, $rows:literal) => {
         concat!(
@@ -224,7 +224,7 @@ macro_rules! attempts {
     };
 }
 
-/// Sets the deliveries' new states; `$only_if` is a further condition.
+/// Sets the deliveries' new states. `$only_if` is a further condition.
 macro_rules! update_deliveries {
     ($engine:ident, $rows:literal, $only_if:literal) => {
         concat!(
@@ -258,8 +258,8 @@ macro_rules! insert_attempts {
     };
 }
 
-/// Records attempts at different deliveries, and the deliveries' new states, however many there are. Returns the
-/// deliveries that still exist; nothing is written for the others.
+/// Records attempts at different deliveries, and the deliveries' new states, in one round trip. Returns the deliveries
+/// that still exist. Writes nothing for the others.
 pub async fn record(tx: &mut Tx, attempts: &[AttemptRow]) -> Result<BTreeSet<i64>> {
     const PG: &str = concat!(
         "WITH delivery AS (",
@@ -268,7 +268,7 @@ pub async fn record(tx: &mut Tx, attempts: &[AttemptRow]) -> Result<BTreeSet<i64
         insert_attempts!(pg, "$1", " WHERE delivery_id IN (SELECT id FROM delivery)"),
         ") SELECT id FROM delivery"
     );
-    // Two statements that are sent together; the first one returns the rows.
+    // Two statements that are sent together. The first one returns the rows.
     const SQLITE: &str = concat!(
         update_deliveries!(sqlite, "$1", ""),
         ";",
@@ -288,12 +288,12 @@ pub struct EndedAttempt<'a> {
 }
 
 /// Records attempts after which nothing is left to do, and settles their jobs as done, in one statement: for a
-/// transaction of [`super::Store::begin_single`] on Postgres. Returns `false` if it wrote nothing because an endpoint's
-/// health record is not clean or a delivery is gone. An error, also for a lost lease, means that nothing was written, or
-/// that the connection was lost and it may have been written; the fence then rejects a second settle.
+/// transaction of [`super::Store::begin_single`] on Postgres. Returns `false` and writes nothing if an endpoint's
+/// health record is not clean or if a delivery was deleted. An error, also for a lost lease, means that nothing was
+/// written, or that the connection was lost and the result is unknown; the fence then rejects a second settle.
 pub async fn settle(tx: &mut Tx, ended: &[EndedAttempt<'_>]) -> Result<bool> {
-    // Locks all deliveries before the first job, as a settle of several statements does. The statement is a transaction:
-    // it fails if it cannot settle all jobs whose deliveries it has changed.
+    // Locks all deliveries before the first job, as a settle of several statements does. The statement is a
+    // transaction, so it fails if it cannot settle all jobs whose deliveries it has updated.
     const SQL: &str = concat!(
         "WITH delivery AS (",
         update_deliveries!(
@@ -357,7 +357,8 @@ fn as_json<'a>(attempts: impl IntoIterator<Item = &'a AttemptRow>) -> String {
     Value::from_iter(attempts.into_iter().map(row)).to_string()
 }
 
-/// Deletes a delivery whose endpoint was deleted while the event was written. On Postgres no foreign key prevents this.
+/// Deletes a delivery whose endpoint was deleted while the event was written. On Postgres, no foreign key prevents
+/// this.
 pub async fn delete_orphan(tx: &mut Tx, delivery_id: i64) -> Result<()> {
     const SQL: &str = "
         DELETE FROM webhook_deliveries
@@ -366,7 +367,7 @@ pub async fn delete_orphan(tx: &mut Tx, delivery_id: i64) -> Result<()> {
     Ok(())
 }
 
-/// Fails a delivery without a further attempt, with a reason (the endpoint is inactive, the job is dead).
+/// Fails a delivery without a further attempt, with a reason: the endpoint is inactive, or the job is dead.
 pub async fn fail(tx: &mut Tx, delivery_id: i64, reason: &str) -> Result<()> {
     const SQL: &str = "
         UPDATE webhook_deliveries
@@ -387,8 +388,8 @@ pub async fn attempts(conn: &mut Conn, delivery_id: i64) -> Result<Vec<WebhookAt
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(delivery_id).fetch_all(c))?)
 }
 
-/// Does a [`replay`] of all of an endpoint's deliveries that have failed and were created at `since` or later; returns
-/// their ids, the oldest first.
+/// Replays all of an endpoint's failed deliveries that were created at `since` or later, like [`replay`]. Returns their
+/// ids, oldest first.
 pub async fn recover(tx: &mut Tx, webhook_id: i64, since: DateTime<Utc>) -> Result<Vec<i64>> {
     const SQL: &str = "
         UPDATE webhook_deliveries
@@ -403,8 +404,8 @@ pub async fn recover(tx: &mut Tx, webhook_id: i64, since: DateTime<Utc>) -> Resu
     Ok(ids)
 }
 
-/// Returns how many deliveries of an endpoint did not arrive in the outage that began at `since`, including pending
-/// ones, and when the oldest of them was created.
+/// Returns the number of an endpoint's deliveries that have failed since `since` or are pending, and when the oldest of
+/// them was created.
 pub async fn undelivered(
     conn: &mut Conn,
     webhook_id: i64,

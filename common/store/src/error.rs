@@ -1,4 +1,4 @@
-//! Errors of the store. They are never sent to a client: the API responds with 503 or 500 and logs the cause.
+//! Errors of the store. They are never sent to a client: the API returns 503 or 500 and logs the cause.
 
 use crier_base::secrets::SecretError;
 use crier_domain::post::PostTransitionError;
@@ -17,13 +17,13 @@ pub enum StoreError {
     /// Another transaction took the `Idempotency-Key` meanwhile.
     #[error("another request took the Idempotency-Key")]
     KeyTaken,
-    /// A post was to change in a way that its status does not allow: a bug.
+    /// A bug: a change of a post that its status does not allow.
     #[error(transparent)]
     Transition(#[from] PostTransitionError),
 }
 
 impl StoreError {
-    /// Whether the database is unreachable or full: worth a retry, and not a bug.
+    /// Returns whether the database is unreachable or full: a retry may succeed, and it is not a bug.
     pub fn is_unavailable(&self) -> bool {
         use sqlx::Error::{Database, Io, PoolClosed, PoolTimedOut, Protocol, Tls, WorkerCrashed};
         let (Self::Database(error)
@@ -48,30 +48,30 @@ impl StoreError {
         }
     }
 
-    /// Whether this process has closed its connections ([`super::Db::close`]).
+    /// Returns whether this process has closed its connections ([`super::Db::close`]).
     pub const fn is_closed(&self) -> bool {
         matches!(self, Self::Database(sqlx::Error::PoolClosed))
     }
 
-    /// Whether a newer version has migrated the database.
+    /// Returns whether a newer version has migrated the database.
     pub const fn is_newer_schema(&self) -> bool {
         matches!(self, Self::Migrate(MigrateError::VersionMissing(_)))
     }
 
-    /// Whether this transaction lost against another one (a serialization failure, a deadlock, a taken key): run it again
-    /// from the start.
+    /// Returns whether this transaction conflicted with another one (a serialization failure, a deadlock, a taken key).
+    /// Run it again from the start.
     pub fn is_serialization(&self) -> bool {
         matches!(self, Self::KeyTaken)
             || matches!(self, Self::Database(sqlx::Error::Database(e)) if matches!(e.code().as_deref(), Some("40001" | "40P01")))
     }
 
-    /// Whether a retry a little later may succeed.
+    /// Returns whether a retry a little later may succeed.
     pub fn is_transient(&self) -> bool {
         self.is_unavailable() || self.is_serialization()
     }
 
-    /// Whether the database can never accept this value (a NUL in a text, a wrong type, a text too long for its index,
-    /// NULL in a `NOT NULL` column): a retry is rejected again.
+    /// Returns whether the database never accepts this value (a NUL in a text, a wrong type, a text too long for its
+    /// index, NULL in a `NOT NULL` column), so that a retry is rejected again.
     pub fn is_rejected(&self) -> bool {
         match self {
             Self::Database(sqlx::Error::Encode(_)) => true,
@@ -88,7 +88,7 @@ impl StoreError {
         }
     }
 
-    /// Whether a unique constraint was violated.
+    /// Returns whether a unique constraint was violated.
     pub fn is_unique_violation(&self) -> bool {
         matches!(self, Self::Database(sqlx::Error::Database(e)) if e.is_unique_violation())
     }

@@ -14,7 +14,7 @@ use super::{Result, Tx};
 /// causes the event. Returns how many endpoints will receive it.
 pub async fn emit(tx: &mut Tx, brand_id: i64, name: EventName, data: &Value, trace: Option<&str>) -> Result<usize> {
     let payload = json!({ "event": name, "data": data }).to_string();
-    // The lanes of all deliveries, with a placeholder for the id.
+    // The lane of the deliveries, with a placeholder for the endpoint's id.
     let with_placeholder = |lane: String| lane.replace(&i64::MAX.to_string(), "{id}");
     let lane = with_placeholder(Lane::Endpoint(i64::MAX).to_string());
     let (now, kind) = (tx.now, JobKind::DeliverWebhook);
@@ -30,8 +30,8 @@ pub async fn emit(tx: &mut Tx, brand_id: i64, name: EventName, data: &Value, tra
     Ok(jobs.len())
 }
 
-/// Sends the sample of an event to one endpoint, whatever its subscriptions; the event belongs to no brand. The caller
-/// has locked the endpoint's row. Returns the delivery's id.
+/// Sends the sample of an event to one endpoint, regardless of its subscriptions. The event belongs to no brand. The
+/// caller has locked the endpoint's row. Returns the delivery's id.
 pub async fn emit_sample(tx: &mut Tx, webhook_id: i64, name: EventName, trace: Option<&str>) -> Result<i64> {
     const EVENT: &str = "
         INSERT INTO events (name, payload)
@@ -48,14 +48,14 @@ pub async fn emit_sample(tx: &mut Tx, webhook_id: i64, name: EventName, trace: O
     let delivery: i64 = run!(tx, c => sqlx::query_scalar(DELIVERY).bind(webhook_id).bind(event).bind(MAX_ATTEMPTS)
         .bind(now).fetch_one(c))?;
     let job = NewJob::new(JobKind::DeliverWebhook, 0, now).trace(trace.map(str::to_owned));
-    // A delivery that a person requested does not wait for others.
+    // A delivery that a user requested does not wait for others.
     let subject = JobSubject { id: delivery, lane: Lane::ManualDelivery(webhook_id), workspace_id: None };
     jobs::enqueue_each(tx, &job, &[subject]).await?;
     Ok(delivery)
 }
 
-/// Finds the listeners, stores the event, and creates the deliveries and their jobs. No endpoint is locked: if one is
-/// deleted meanwhile, the job of its delivery deletes that ([`super::deliveries::delete_orphan`]).
+/// Finds the subscribed endpoints, stores the event, and creates the deliveries and their jobs. No endpoint is locked:
+/// if one is deleted meanwhile, the job of its delivery deletes the delivery ([`super::deliveries::delete_orphan`]).
 const EMIT_PG: &str = "
     WITH listeners AS MATERIALIZED (
         SELECT w.id, u.workspace_id
@@ -91,9 +91,9 @@ const EMIT_PG: &str = "
     ORDER BY delivery.id
     RETURNING id";
 
-/// The same in several statements, which are sent together; the last one returns the rows. Without a listener, none of them
-/// writes anything. `changes()` is how many deliveries the second one inserted: they are the newest. `CROSS JOIN`: they are
-/// found by their id, not by their endpoint, which may have many.
+/// Does the same in several statements, which are sent together. The last one returns the rows. Without a subscribed
+/// endpoint, none of them writes anything. `changes()` is the number of deliveries that the second one inserted: they
+/// are the newest. `CROSS JOIN` makes SQLite find them by their id, not by their endpoint, which may have many.
 const EMIT_SQLITE: &str = "
     INSERT INTO events (brand_id, name, payload)
     SELECT $1, $2, $3

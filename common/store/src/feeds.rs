@@ -16,13 +16,13 @@ const COLUMNS: &str = "
 #[derive(Debug)]
 pub struct NewFeed<'a> {
     pub name: &'a str,
-    /// The client chose the name; the feed's own title does not replace it.
+    /// Whether the client set the name, so that the feed's own title does not replace it.
     pub named: bool,
     pub url: &'a str,
     pub kind: FeedType,
 }
 
-/// Returns the job that fetches a feed now; each host is a lane.
+/// Returns the job that fetches a feed now. Each host is a lane.
 fn fetch_now(tx: &Tx, feed_id: i64, workspace_id: i64, address: &str, trace: Option<&str>) -> NewJob {
     NewJob::new(JobKind::FetchFeed, feed_id, tx.now)
         .lane_of_host(host_of(address))
@@ -78,13 +78,13 @@ pub async fn find_for_update(tx: &mut Tx, brand_id: i64, feed_id: i64) -> Result
     Ok(run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(feed_id).fetch_optional(c))?)
 }
 
-/// Finds a feed by its id alone, for the worker and the operator.
+/// Finds a feed by its id only, for the worker and the operator.
 pub async fn find_any(conn: &mut Conn, feed_id: i64) -> Result<Option<Feed>> {
     let sql = format!("SELECT {COLUMNS} FROM feeds WHERE id = $1");
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(feed_id).fetch_optional(c))?)
 }
 
-/// Finds a feed by its id alone and locks its row.
+/// Finds a feed by its id only, and locks its row.
 pub async fn lock(tx: &mut Tx, feed_id: i64) -> Result<Option<Feed>> {
     let lock = tx.for_engine("FOR UPDATE", "");
     let sql = format!("SELECT {COLUMNS} FROM feeds WHERE id = $1 {lock}");
@@ -98,8 +98,8 @@ pub async fn rename(tx: &mut Tx, feed_id: i64, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Changes a feed's URL and fetches it from there. Deletes what was known of the old one, including its articles.
-/// `name`: the name until the feed's own title is known; not used if a user named the feed.
+/// Changes a feed's URL and fetches the feed. Deletes the data from the old URL, including the articles. `name` is the
+/// name until the feed's own title is known. It is ignored if a user named the feed.
 pub async fn move_to(tx: &mut Tx, feed_id: i64, url: &str, name: &str, trace: Option<&str>) -> Result<()> {
     const SQL: &str = "
         UPDATE feeds
@@ -111,20 +111,20 @@ pub async fn move_to(tx: &mut Tx, feed_id: i64, url: &str, name: &str, trace: Op
     let (now, next) = (tx.now, tx.now + FETCH_INTERVAL);
     execute!(tx, SQL, feed_id, url, name, next, now)?;
     execute!(tx, "DELETE FROM articles WHERE feed_id = $1", feed_id)?;
-    // A running fetch finds another version when it ends, and is repeated.
+    // A fetch that is running finds a different version when it ends, and is repeated.
     let workspace = workspace_of(tx, feed_id).await?;
     let job = fetch_now(tx, feed_id, workspace, url, trace);
     jobs::run_now(tx, &job).await
 }
 
-/// Deletes a feed with its articles; its job finds no subject and ends.
+/// Deletes a feed with its articles. Its job finds no subject and ends.
 pub async fn delete(tx: &mut Tx, brand_id: i64, feed_id: i64) -> Result<bool> {
     Ok(execute!(tx, "DELETE FROM feeds WHERE brand_id = $1 AND id = $2", brand_id, feed_id)? > 0)
 }
 
-/// Enqueues fetches of due feeds, the longest due first, at most `limit`; returns how many. Moves their next fetch
-/// time, so that they are not due again if a job fails; a fetch sets it when it ends. A feed that has a job keeps it. Feeds of
-/// a workspace whose plan has no feeds are not fetched.
+/// Enqueues fetches of due feeds, at most `limit`, the longest overdue first. Returns how many feeds were due.
+/// Postpones their next fetch, so that they are not due again if a job fails; a fetch sets it when it ends. A feed that
+/// has a job keeps it. Feeds of a workspace whose plan does not include feeds are not fetched.
 pub async fn enqueue_due(tx: &mut Tx, limit: i64, plans: &Plans) -> Result<usize> {
     let sql = tx.for_engine(
         "
@@ -179,7 +179,7 @@ pub async fn enqueue_due(tx: &mut Tx, limit: i64, plans: &Plans) -> Result<usize
 /// The result of a successful fetch.
 #[derive(Debug, Clone, Default)]
 pub struct FetchUpdate {
-    /// `None`: nothing changed.
+    /// `None` if nothing has changed.
     pub changed: Option<FeedUpdate>,
     pub next_fetch_at: DateTime<Utc>,
 }
@@ -187,7 +187,7 @@ pub struct FetchUpdate {
 /// What the fetched document contains about the feed itself.
 #[derive(Debug, Clone)]
 pub struct FeedUpdate {
-    /// Its own title.
+    /// The feed's own title.
     pub title: Option<String>,
     pub kind: FeedType,
     pub found_url: Option<String>,
@@ -199,7 +199,7 @@ pub struct FeedUpdate {
 
 /// Records a successful fetch. The caller has locked the row.
 pub async fn record_success(tx: &mut Tx, feed_id: i64, fetched: &FetchUpdate) -> Result<()> {
-    const GOOD: &str = "
+    const SUCCEEDED: &str = "
         UPDATE feeds
         SET status = $2, failures = 0, last_error = NULL, last_fetched_at = $3, next_fetch_at = $4,
             updated_at = $3
@@ -210,7 +210,7 @@ pub async fn record_success(tx: &mut Tx, feed_id: i64, fetched: &FetchUpdate) ->
             validator_url = $5, etag = $6, last_modified = $7, articles_count = $8
         WHERE id = $1";
     let now = tx.now;
-    execute!(tx, GOOD, feed_id, FeedStatus::Active, now, fetched.next_fetch_at)?;
+    execute!(tx, SUCCEEDED, feed_id, FeedStatus::Active, now, fetched.next_fetch_at)?;
     if let Some(c) = &fetched.changed {
         execute!(
             tx,
@@ -228,8 +228,8 @@ pub async fn record_success(tx: &mut Tx, feed_id: i64, fetched: &FetchUpdate) ->
     Ok(())
 }
 
-/// Replaces the values for conditional requests by those of a 304; a value that it does not have is kept. The caller has
-/// locked the row.
+/// Replaces the values for conditional requests with those of a 304 response. Keeps a value that the response does not
+/// have. The caller has locked the row.
 pub async fn replace_conditions(
     tx: &mut Tx,
     feed_id: i64,
@@ -246,13 +246,13 @@ pub async fn replace_conditions(
     Ok(())
 }
 
-/// Records a failed fetch, with a reason for the feed's owner. `lost`: the feed is no longer at the URL where it was
-/// found, and is searched for again. The caller has locked the row.
+/// Records a failed fetch, with a reason for the feed's owner. If `is_lost`, the feed is no longer at the URL where it
+/// was found, and the next fetch searches for it again. The caller has locked the row.
 pub async fn record_failure(
     tx: &mut Tx,
     feed_id: i64,
     reason: &str,
-    lost: bool,
+    is_lost: bool,
     next_fetch_at: DateTime<Utc>,
 ) -> Result<()> {
     const SQL: &str = "
@@ -262,6 +262,6 @@ pub async fn record_failure(
             validator_url = CASE WHEN $6 THEN NULL ELSE validator_url END, updated_at = $4
         WHERE id = $1";
     let now = tx.now;
-    execute!(tx, SQL, feed_id, FeedStatus::Failing, reason, now, next_fetch_at, lost)?;
+    execute!(tx, SQL, feed_id, FeedStatus::Failing, reason, now, next_fetch_at, is_lost)?;
     Ok(())
 }

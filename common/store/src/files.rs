@@ -1,8 +1,8 @@
-//! Files: what is in the storage, and how much of it a workspace uses.
+//! Files: the objects in the storage, and how much storage a workspace uses.
 //!
 //! The row is committed before any byte is written to the storage ([`reserve`]), and deleted after the last byte is
-//! deleted ([`delete_rows`]), so the sweep finds everything that a process left behind when it died in between. The row and
-//! the space are taken in one transaction: two concurrent uploads cannot both take the last space.
+//! deleted ([`delete_rows`]), so the sweep finds everything that a process left behind when it died in between. The row
+//! is inserted and the space is taken in one transaction, so two concurrent uploads cannot both take the last space.
 //!
 //! `doomed` is the stored word for *marked for deletion* ([`FileState::Deleting`]).
 
@@ -19,14 +19,14 @@ use super::{Conn, Result, Tx};
 pub struct NewFile {
     pub workspace_id: i64,
     pub brand_id: i64,
-    /// New names, used unless the brand already has these bytes.
+    /// The names of new objects, which are not used if the brand already has these bytes.
     pub key: String,
     pub thumbnail_key: String,
-    /// The brand's files with the same hash are one.
+    /// A brand has at most one file with the same hash.
     pub sha256: [u8; 32],
     pub mime_type: &'static str,
     pub size_bytes: i64,
-    /// In pixels; 0 for a file that is no picture.
+    /// In pixels. 0 if the file is not an image.
     pub width: i32,
     pub height: i32,
 }
@@ -40,8 +40,8 @@ pub struct Reserved {
     pub state: FileState,
 }
 
-/// Inserts the row of a file and takes its space, at most `cap` bytes in the workspace; `None`: too little space is
-/// left (roll back then). Bytes that the brand already has need no more space.
+/// Inserts the row of a file and takes its space, at most `cap` bytes in the workspace. Returns `None` if too little
+/// space is left: roll back then. Bytes that the brand already has need no more space.
 pub async fn reserve(tx: &mut Tx, new: &NewFile, cap: Option<u64>) -> Result<Option<Reserved>> {
     const SQL: &str = "
         INSERT INTO files (
@@ -57,13 +57,13 @@ pub async fn reserve(tx: &mut Tx, new: &NewFile, cap: Option<u64>) -> Result<Opt
     let row: Reserved = run!(tx, c => sqlx::query_as(SQL).bind(new.workspace_id).bind(new.brand_id).bind(&new.key)
         .bind(&new.thumbnail_key).bind(&new.sha256[..]).bind(new.mime_type).bind(new.size_bytes).bind(new.width)
         .bind(new.height).bind(now).fetch_one(c))?;
-    if row.key == new.key && !take_room(tx, new.workspace_id, new.size_bytes, cap).await? {
+    if row.key == new.key && !take_space(tx, new.workspace_id, new.size_bytes, cap).await? {
         return Ok(None);
     }
     Ok(Some(row))
 }
 
-async fn take_room(tx: &mut Tx, workspace_id: i64, bytes: i64, cap: Option<u64>) -> Result<bool> {
+async fn take_space(tx: &mut Tx, workspace_id: i64, bytes: i64, cap: Option<u64>) -> Result<bool> {
     const SQL: &str = "
         INSERT INTO storage_usage (workspace_id, bytes)
         VALUES ($1, $2)
@@ -74,7 +74,7 @@ async fn take_room(tx: &mut Tx, workspace_id: i64, bytes: i64, cap: Option<u64>)
     Ok(bytes <= cap && execute!(tx, SQL, workspace_id, bytes, cap)? > 0)
 }
 
-/// Returns what a workspace stores. The database counts texts when they are written (triggers `count_…`).
+/// Returns the storage usage of a workspace. The database counts texts when they are written (triggers `count_…`).
 pub async fn usage(conn: &mut Conn, workspace_id: i64) -> Result<StorageUsage> {
     const SQL: &str = "SELECT bytes, texts FROM storage_usage WHERE workspace_id = $1";
     let found: Option<(i64, i64)> = run!(conn, c => sqlx::query_as(SQL).bind(workspace_id).fetch_optional(c))?;
@@ -91,7 +91,7 @@ pub struct LibraryTotals {
     pub bytes: i64,
 }
 
-/// Counts only in indexes: most files are stored, so their number is computed from the others.
+/// Returns the totals. Only indexes are scanned: most files are stored, so their number is computed from the others.
 pub async fn totals(conn: &mut Conn) -> Result<LibraryTotals> {
     const SQL: &str = "
         SELECT reserved, files - reserved - deleting AS stored, deleting, bytes
@@ -104,8 +104,8 @@ pub async fn totals(conn: &mut Conn) -> Result<LibraryTotals> {
     Ok(run!(conn, c => sqlx::query_as(SQL).fetch_one(c))?)
 }
 
-/// Marks a file as stored: all bytes are there, and from now on an asset shows them. `false`: the file was marked for
-/// deletion meanwhile, or its brand was deleted.
+/// Marks a file as stored: all bytes are written, and an asset uses it. Returns `false` if the file was marked for
+/// deletion meanwhile, or if its brand was deleted.
 pub async fn mark_stored(tx: &mut Tx, file_id: i64) -> Result<bool> {
     const SQL: &str = "
         UPDATE files
@@ -117,15 +117,16 @@ pub async fn mark_stored(tx: &mut Tx, file_id: i64) -> Result<bool> {
     Ok(execute!(tx, SQL, file_id, now)? > 0)
 }
 
-/// Whether the file is not marked for deletion. While it is not, a later sweep finds everything written so far.
+/// Returns whether the file is not marked for deletion. While it is not, a later sweep finds everything written so far.
 pub async fn is_live(conn: &mut Conn, file_id: i64) -> Result<bool> {
     const SQL: &str = "SELECT count(*) FROM files WHERE id = $1 AND state <> 'doomed'";
     let live: i64 = run!(conn, c => sqlx::query_scalar(SQL).bind(file_id).fetch_one(c))?;
     Ok(live > 0)
 }
 
-/// Withdraws one reservation of a file. Marks it for deletion, unless another upload of the same bytes is running or
-/// has completed. Its bytes may still be in transit to a slow bucket: the sweep waits a little ([`marked_for_deletion`]).
+/// Withdraws one reservation of a file. Marks the file for deletion, unless another upload of the same bytes is running
+/// or has completed. Its bytes may still be in transit to a slow bucket, so the sweep waits a little
+/// ([`marked_for_deletion`]).
 pub async fn abandon(tx: &mut Tx, file_id: i64) -> Result<()> {
     const SQL: &str = "
         UPDATE files
@@ -140,10 +141,10 @@ pub async fn abandon(tx: &mut Tx, file_id: i64) -> Result<()> {
     release_space(tx, &Vec::from_iter(marked)).await
 }
 
-/// Marks a file for deletion if no asset shows it any more, and releases its space.
+/// Marks a file for deletion if no asset uses it, and releases its space.
 pub async fn mark_unused_for_deletion(tx: &mut Tx, file_id: i64) -> Result<()> {
-    // A separate statement, and first: it waits for a concurrent `mark_stored` of the file, so that the next statement sees
-    // the new asset (a single statement would look for assets in a snapshot from before the wait).
+    // A separate statement waits for a concurrent `mark_stored` of the file, so that the next statement sees the new
+    // asset. A single statement would search for assets in a snapshot from before the wait.
     let lock = tx.for_engine("SELECT id FROM files WHERE id = $1 FOR UPDATE", "SELECT id FROM files WHERE id = $1");
     let _: Option<i64> = run!(tx, c => sqlx::query_scalar(lock).bind(file_id).fetch_optional(c))?;
     const SQL: &str = "
@@ -157,7 +158,7 @@ pub async fn mark_unused_for_deletion(tx: &mut Tx, file_id: i64) -> Result<()> {
     release_space(tx, &marked).await
 }
 
-/// Marks the files of report deliveries for deletion, and releases their space. No two deliveries share one.
+/// Marks the files of report deliveries for deletion, and releases their space. No two deliveries share a file.
 pub async fn mark_of_deliveries_for_deletion(tx: &mut Tx, delivery_ids: &[i64]) -> Result<()> {
     let sql = list_sql!(
         tx,
@@ -194,16 +195,16 @@ pub async fn mark_of_report_for_deletion(tx: &mut Tx, report_id: i64) -> Result<
     release_space(tx, &marked).await
 }
 
-/// Returns the name in the storage of a stored file.
+/// Returns the storage key of a stored file.
 pub async fn key_of(conn: &mut Conn, file_id: i64) -> Result<Option<String>> {
     const SQL: &str = "SELECT key FROM files WHERE id = $1 AND state = 'stored'";
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(file_id).fetch_optional(c))?)
 }
 
-/// Marks for deletion, at most `limit` of each, reserved files that were not touched since `before`, and files of
-/// deleted brands. Returns how many. Locked rows are left for the next time.
+/// Marks for deletion, at most `limit` each, reserved files that were last touched before `before`, and files of
+/// deleted brands. Returns how many. Leaves locked rows to the next call.
 pub async fn mark_abandoned_for_deletion(tx: &mut Tx, before: DateTime<Utc>, limit: i64) -> Result<usize> {
-    let late = tx.for_engine(
+    let abandoned = tx.for_engine(
         "
             UPDATE files
             SET state = 'doomed'
@@ -253,7 +254,7 @@ pub async fn mark_abandoned_for_deletion(tx: &mut Tx, before: DateTime<Utc>, lim
             )
             RETURNING workspace_id, size_bytes",
     );
-    let mut marked: Vec<(i64, i64)> = run!(tx, c => sqlx::query_as(late).bind(before).bind(limit).fetch_all(c))?;
+    let mut marked: Vec<(i64, i64)> = run!(tx, c => sqlx::query_as(abandoned).bind(before).bind(limit).fetch_all(c))?;
     let more: Vec<(i64, i64)> = run!(tx, c => sqlx::query_as(orphaned).bind(limit).fetch_all(c))?;
     marked.extend(more);
     release_space(tx, &marked).await?;
@@ -272,7 +273,7 @@ async fn release_space(tx: &mut Tx, files: &[(i64, i64)]) -> Result<()> {
     Ok(())
 }
 
-/// A file whose bytes are to be deleted.
+/// A file whose bytes must be deleted.
 #[derive(Debug, Clone, sqlx_macros::FromRow)]
 pub struct DeletableFile {
     pub id: i64,
@@ -280,7 +281,8 @@ pub struct DeletableFile {
     pub thumbnail_key: String,
 }
 
-/// Returns those after an id, in order, that no upload has reserved or abandoned since `before`.
+/// Returns files that are marked for deletion, with ids after `after`, in order. Leaves out those that an upload has
+/// reserved or abandoned since `before`.
 pub async fn marked_for_deletion(
     conn: &mut Conn,
     after: i64,

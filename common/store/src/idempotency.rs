@@ -1,12 +1,12 @@
 //! Stored responses, by `Idempotency-Key`.
 //!
-//! A key is looked up together with the caller ([`keys::authenticate`](super::keys::authenticate)). The response commits
-//! in the transaction of its write, so a crash leaves either both or neither. Nothing locks a key before that: of two
-//! concurrent requests that found it free, the second one to store its response waits for the first, then fails with
-//! [`StoreError::KeyTaken`], rolls back its own work, and finds the first one's response.
+//! A key is looked up together with the caller ([`keys::authenticate`](super::keys::authenticate)). The response
+//! commits in the transaction of its write, so a crash leaves either both or neither. Nothing locks a key before that.
+//! If two concurrent requests find the key free, the second one to store its response waits for the first one, then
+//! fails with [`StoreError::KeyTaken`], rolls back its own work, and finds the first one's response.
 //!
-//! Of a response that is too large, only the ids of its records are stored; others are compressed. Operations with
-//! external calls (connect, refresh, AI) cannot keep a transaction open: they hold the key by a lease.
+//! For a response that is too large, only the ids of its records are stored. Other responses are compressed. Operations
+//! with external calls (connect, refresh, AI) cannot keep a transaction open, so they hold the key with a lease.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_base::secrets::{Cipher, SecretLocation};
@@ -36,11 +36,11 @@ pub struct IdempotencySlot {
     pub key: String,
     /// A hash of method, path, query and body.
     pub fingerprint: Vec<u8>,
-    /// `None`: no endpoint was asked, as by a form of the console that needs none.
+    /// `None` if the write is not a request to an endpoint, such as some forms of the console.
     pub request: Option<RequestLine>,
 }
 
-/// What a request asked for, for the list of a key's writes.
+/// The method and path of a request, for the list of a key's writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestLine {
     pub method: String,
@@ -58,16 +58,16 @@ pub struct StoredResponse {
 /// What is stored of a response's body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoredBody {
-    /// All of it, sealed: some responses contain a secret.
+    /// The whole body. It is sealed in the database, because some responses contain a secret.
     Whole(Vec<u8>),
-    /// The ids of the records that it showed, unless the request's path contains them. The body is rendered again.
+    /// The ids of the response's records, except those in the request's path. The body is rendered again.
     Records(Vec<i64>),
 }
 
 /// What is stored under a key.
 #[derive(Debug, PartialEq, Eq)]
 pub enum KeyState {
-    /// Nothing that counts: continue.
+    /// Nothing valid: continue.
     Free(FreeKey),
     /// The response to an earlier, identical request.
     Answered(StoredResponse),
@@ -77,23 +77,23 @@ pub enum KeyState {
     InProgress,
 }
 
-/// Why a key is free for the caller: this decides how its row is written.
+/// Why a key is free for the caller. This decides how its row is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FreeKey {
-    /// No row has it.
+    /// The key has no row.
     Unused,
     /// Its response, or its lease, has expired.
     Expired,
-    /// The caller leased it until then.
+    /// The caller has leased it until this time.
     Leased(DateTime<Utc>),
 }
 
-/// What was read of a key together with the caller.
+/// The row of a key, if any.
 #[derive(Debug, Clone, Default)]
 pub struct KeyRecord(Option<IdempotencyRow>);
 
 impl KeyRecord {
-    /// Whether anything is stored under the key, for any request.
+    /// Returns whether anything is stored under the key, for any request.
     pub const fn exists(&self) -> bool {
         self.0.is_some()
     }
@@ -141,8 +141,8 @@ pub async fn look_up_in(tx: &mut Tx, slot: &IdempotencySlot) -> Result<KeyState>
     record.state_at(&tx.cipher, slot, tx.now)
 }
 
-/// Returns what is stored under a key that the caller leased until `mine`; this lease itself counts as nothing. While the
-/// caller has it, no other request can take the key before the end of the transaction.
+/// Returns what is stored under a key that the caller leased until `mine`. This lease itself counts as a free key;
+/// while the caller holds it, no other request can take the key before the end of the transaction.
 pub async fn look_up_leased(tx: &mut Tx, slot: &IdempotencySlot, mine: DateTime<Utc>) -> Result<KeyState> {
     let lock = tx.for_engine("FOR UPDATE", "");
     let sql = format!(
@@ -219,8 +219,8 @@ fn place(row: &str) -> SecretLocation<'_> {
     SecretLocation { table: "idempotency_keys", row, column: "response" }
 }
 
-/// Stores the response in the transaction of the write. `free`: what the look-up found. Fails if another request has
-/// taken the key ([`StoreError::KeyTaken`]): roll back, and look the key up again.
+/// Stores the response in the transaction of the write. `free` is the result of the look-up. Fails if another request
+/// has taken the key ([`StoreError::KeyTaken`]): roll back then, and look the key up again.
 pub async fn store(tx: &mut Tx, slot: &IdempotencySlot, answer: &StoredResponse, free: FreeKey) -> Result<()> {
     const SQL: &str = "
         INSERT INTO idempotency_keys (
@@ -255,8 +255,8 @@ pub async fn store(tx: &mut Tx, slot: &IdempotencySlot, answer: &StoredResponse,
     ))
 }
 
-/// Leases the key for an operation with external calls; returns when the lease ends. Fails if another request has taken
-/// the key ([`StoreError::KeyTaken`]).
+/// Leases the key for an operation with external calls. Returns when the lease expires. Fails if another request has
+/// taken the key ([`StoreError::KeyTaken`]).
 pub async fn acquire_lease(tx: &mut Tx, slot: &IdempotencySlot, free: FreeKey) -> Result<DateTime<Utc>> {
     const SQL: &str = "
         INSERT INTO idempotency_keys (api_key_id, key, fingerprint, lease_until, created_at)
@@ -288,7 +288,8 @@ async fn discard(tx: &mut Tx, slot: &IdempotencySlot, free: FreeKey) -> Result<(
     Ok(())
 }
 
-/// The primary key admits one row of an `Idempotency-Key`. Without `ON CONFLICT`, which writes one more WAL record.
+/// Maps a unique violation to [`StoreError::KeyTaken`]: the primary key permits one row per `Idempotency-Key`. The
+/// inserts have no `ON CONFLICT`, which would write one more WAL record.
 fn inserted(result: sqlx::Result<u64>) -> Result<()> {
     match result {
         Err(sqlx::Error::Database(error)) if error.is_unique_violation() => Err(StoreError::KeyTaken),
@@ -296,7 +297,7 @@ fn inserted(result: sqlx::Result<u64>) -> Result<()> {
     }
 }
 
-/// Releases the key, held until `mine`: the operation was refused or failed. The row of another holder stays.
+/// Releases the key, leased until `mine`, after the operation was rejected or failed. Keeps the row of another holder.
 pub async fn release(tx: &mut Tx, slot: &IdempotencySlot, mine: DateTime<Utc>) -> Result<()> {
     const SQL: &str = "
         DELETE FROM idempotency_keys
@@ -307,7 +308,7 @@ pub async fn release(tx: &mut Tx, slot: &IdempotencySlot, mine: DateTime<Utc>) -
     Ok(())
 }
 
-/// How many of a user's newest writes can be listed.
+/// The maximum number of a user's newest writes that can be listed.
 pub const MAX_LISTED: i64 = 1_000;
 
 /// A write that was carried out, as listed.
@@ -318,15 +319,14 @@ pub struct WriteRow {
     pub last4: String,
     /// The `Idempotency-Key`.
     pub key: String,
-    /// `None`: the request has no endpoint.
+    /// `None` if the request has no endpoint.
     pub method: Option<String>,
     pub path: Option<String>,
     pub status: i32,
     pub created_at: DateTime<Utc>,
 }
 
-/// Lists the newest writes of a user's API keys, or of one of them, at most [`MAX_LISTED`]; those of sessions are not
-/// among them.
+/// Lists the newest writes of a user's API keys, or of one of them, at most [`MAX_LISTED`], without those of sessions.
 pub async fn list(
     conn: &mut Conn,
     user_id: i64,
@@ -350,7 +350,7 @@ pub async fn list(
         LIMIT $4
         OFFSET $5"
     );
-    // Counted no further than is listed.
+    // Counts no more than can be listed.
     let total = format!("SELECT count(*) FROM (SELECT 1 AS one {FROM} LIMIT $4) AS newest");
     let (key, since) = (api_key_id.unwrap_or_default(), now - RETENTION);
     let room = (MAX_LISTED - page.offset()).clamp(0, page.per_page);
@@ -361,8 +361,9 @@ pub async fn list(
     Ok(Page { rows, total })
 }
 
-/// Deletes the expired ones of some `limit` responses, from the position `after` on. Returns the position to continue from;
-/// `None`: the table ends here. A walk needs no index of ages, which each request would write.
+/// Reads about `limit` responses, starting at the position `after`, and deletes the expired ones. Returns the position
+/// from which to continue, or `None` at the end of the table. This needs no index of ages, which each request would
+/// have to write.
 pub async fn purge(tx: &mut Tx, after: i64, limit: i64) -> Result<Option<i64>> {
     let before = tx.now - RETENTION;
     if tx.is_postgres() {
@@ -374,7 +375,7 @@ pub async fn purge(tx: &mut Tx, after: i64, limit: i64) -> Result<Option<i64>> {
 
 /// A position is the number of a page.
 async fn purge_pages(tx: &mut Tx, page: i64, limit: i64, before: DateTime<Utc>) -> Result<Option<i64>> {
-    // A page has some twenty responses.
+    // A page has about twenty responses.
     const ROWS: i64 = 20;
     const SQL: &str = "
         WITH expired AS (
@@ -385,13 +386,13 @@ async fn purge_pages(tx: &mut Tx, page: i64, limit: i64, before: DateTime<Utc>) 
         )
         SELECT pg_relation_size('idempotency_keys') / current_setting('block_size')::bigint";
     let next = page + (limit / ROWS).max(1);
-    // A plan that was kept from a small table would read all of a large one.
+    // Not prepared persistently: a plan that was made for a small table would read all of a large one.
     let pages: i64 = run!(tx, c => sqlx::query_scalar(SQL).persistent(false).bind(page).bind(next).bind(before)
         .fetch_one(c))?;
     Ok((next < pages).then_some(next))
 }
 
-/// A position is a row's number: they are in the order of insertion.
+/// A position is a `rowid`. These are in the order of insertion.
 async fn purge_rows(tx: &mut Tx, after: i64, limit: i64, before: DateTime<Utc>) -> Result<Option<i64>> {
     const LAST: &str = "
         SELECT max(rowid)

@@ -1,6 +1,6 @@
-//! How far the messages of each account were read, and when it is looked at next.
+//! The inbox sync of each account: how far its messages were read, and when the next sync is due.
 //!
-//! The due time is in the row, as with feeds: any number of schedulers may run. Always lock the row before the
+//! The due time is in the row, as with feeds, so any number of schedulers can run. Always lock the row before the
 //! account's conversations.
 
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use sqlx::types::Json;
 use super::db::{execute, run};
 use super::{Conn, Result, Tx, jobs};
 
-/// When an account is looked at again if the job that was enqueued for it is lost.
+/// When an account is due again if the job that was enqueued for it is lost.
 const NEXT_SYNC: TimeDelta = TimeDelta::minutes(30);
 
 /// The connector's cursor of each of its streams.
@@ -26,19 +26,19 @@ pub type Cursors = BTreeMap<String, Value>;
 #[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct InboxSync {
     pub account_id: i64,
-    /// How often a look was asked for.
+    /// The number of syncs that were requested.
     pub requests: i64,
-    /// How many looks in a row have failed, at least in part.
+    /// The number of consecutive syncs that have failed, at least in part.
     pub failures: i32,
-    /// The last look that failed in no part.
+    /// The time of the last sync that succeeded completely.
     pub synced_at: Option<DateTime<Utc>>,
     pub next_sync_at: Option<DateTime<Utc>>,
-    /// Why the last look failed, or what the platform does not let the account read.
+    /// Why the last sync failed, or what the platform does not permit the account to read.
     #[sqlx(json(nullable))]
     pub last_error: Option<Failure>,
     #[sqlx(json)]
     pub cursors: Cursors,
-    /// The streams with which the next look goes on; empty: it reads all of them.
+    /// The streams with which the next sync continues. If empty, it reads all streams.
     #[sqlx(json)]
     pub unfinished: Vec<String>,
 }
@@ -57,7 +57,7 @@ pub async fn lock(tx: &mut Tx, account_id: i64) -> Result<Option<InboxSync>> {
     Ok(run!(tx, c => sqlx::query_as(sql).bind(account_id).fetch_optional(c))?)
 }
 
-/// The job that looks at an account.
+/// Returns the job that syncs an account now.
 fn sync_now(tx: &Tx, account_id: i64, workspace_id: i64, trace: Option<&str>) -> NewJob {
     NewJob::new(JobKind::SyncInbox, account_id, tx.now)
         .lane(Lane::Account(account_id))
@@ -65,7 +65,7 @@ fn sync_now(tx: &Tx, account_id: i64, workspace_id: i64, trace: Option<&str>) ->
         .trace(trace.map(str::to_owned))
 }
 
-/// Has an account looked at from now on: it was connected.
+/// Starts the syncs of an account that was connected.
 pub async fn start(tx: &mut Tx, account_id: i64) -> Result<()> {
     const SQL: &str = "
         INSERT INTO inbox_syncs (account_id, next_sync_at, created_at, cursors)
@@ -77,7 +77,7 @@ pub async fn start(tx: &mut Tx, account_id: i64) -> Result<()> {
     Ok(())
 }
 
-/// Looks at an account at once, if its platform has an inbox.
+/// Syncs an account immediately, if its platform has an inbox.
 pub async fn request(tx: &mut Tx, account_id: i64, workspace_id: i64, trace: Option<&str>) -> Result<()> {
     const SQL: &str = "
         UPDATE inbox_syncs
@@ -91,8 +91,8 @@ pub async fn request(tx: &mut Tx, account_id: i64, workspace_id: i64, trace: Opt
     jobs::run_now(tx, &job).await
 }
 
-/// Enqueues a job for each active account that is due, the longest due first, at most `limit`; returns how many were
-/// due. Accounts of a workspace whose plan has no inbox, or whose storage is full, are not looked at.
+/// Enqueues a job for each active account that is due, at most `limit`, the longest overdue first. Returns how many
+/// were due. Accounts of a workspace whose plan does not include the inbox, or whose storage is full, are not synced.
 pub async fn enqueue_due(tx: &mut Tx, limit: i64, plans: &Plans) -> Result<usize> {
     let sql = tx.for_engine(
         "
@@ -162,20 +162,20 @@ pub async fn enqueue_due(tx: &mut Tx, limit: i64, plans: &Plans) -> Result<usize
     Ok(due.len())
 }
 
-/// Stores the cursor of a stream. The caller has locked the row.
+/// Stores the cursors of the streams. The caller has locked the row.
 pub async fn set_cursors(tx: &mut Tx, account_id: i64, cursors: &Cursors) -> Result<()> {
     execute!(tx, "UPDATE inbox_syncs SET cursors = $2 WHERE account_id = $1", account_id, Json(cursors))?;
     Ok(())
 }
 
-/// Stores with which streams the next look goes on. The caller has locked the row.
+/// Stores the streams with which the next sync continues. The caller has locked the row.
 pub async fn set_unfinished(tx: &mut Tx, account_id: i64, streams: &[String]) -> Result<()> {
     execute!(tx, "UPDATE inbox_syncs SET unfinished = $2 WHERE account_id = $1", account_id, Json(streams))?;
     Ok(())
 }
 
-/// Records the end of a complete look. `note`: what the platform does not let the account read. `next`: when the account
-/// is looked at again; `None`: never, its platform has no inbox.
+/// Records the end of a complete sync. `note` tells what the platform does not permit the account to read. `next` is
+/// the time of the next sync, or `None` if the platform has no inbox.
 pub async fn end(tx: &mut Tx, account_id: i64, note: Option<&Failure>, next: Option<DateTime<Utc>>) -> Result<()> {
     const SQL: &str = "
         UPDATE inbox_syncs
@@ -186,7 +186,7 @@ pub async fn end(tx: &mut Tx, account_id: i64, note: Option<&Failure>, next: Opt
     Ok(())
 }
 
-/// Records the end of a look that failed, at least in part.
+/// Records the end of a sync that failed, at least in part.
 pub async fn fail(tx: &mut Tx, account_id: i64, error: &Failure, next: Option<DateTime<Utc>>) -> Result<()> {
     const SQL: &str = "
         UPDATE inbox_syncs
@@ -196,7 +196,7 @@ pub async fn fail(tx: &mut Tx, account_id: i64, error: &Failure, next: Option<Da
     Ok(())
 }
 
-/// Returns since when an active account was not read completely, by platform: the longest.
+/// Returns the earliest time since which an active account has not been synced completely, by platform.
 pub async fn oldest(conn: &mut Conn) -> Result<Vec<(Platform, DateTime<Utc>)>> {
     const SQL: &str = "
         SELECT a.platform, min(coalesce(s.synced_at, s.created_at))

@@ -1,7 +1,7 @@
-//! Invitations to a brand: links with which people become users and members, once.
+//! Invitations to a brand: links with which a person becomes a user and a member, once.
 //!
-//! An invitation creates a user and never signs in an existing one, so its link does not give away the rights that a user
-//! has already. It is valid while the inviting user may give the role.
+//! An invitation creates a user and never signs in an existing one, so its link does not grant the rights of an
+//! existing user. It is valid as long as the inviting user may assign the role.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::access::Role;
@@ -23,7 +23,7 @@ pub struct InvitationRow {
     pub expires_at: DateTime<Utc>,
 }
 
-/// What the holder of a link is invited to.
+/// The brand and the role to which a link invites.
 #[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct Invitation {
     pub id: i64,
@@ -35,7 +35,7 @@ pub struct Invitation {
     pub inviter: String,
 }
 
-/// Creates an invitation and returns its token. An earlier invitation of the same address to the brand is replaced.
+/// Creates an invitation and returns its token. Replaces an earlier invitation of the same email address to the brand.
 pub async fn create(tx: &mut Tx, brand_id: i64, user_id: i64, email: &str, role: Role) -> Result<SecretString> {
     const SQL: &str = "
         INSERT INTO invitations (brand_id, user_id, role, expires_at, email, hash)
@@ -49,7 +49,7 @@ pub async fn create(tx: &mut Tx, brand_id: i64, user_id: i64, email: &str, role:
     Ok(token)
 }
 
-/// Lists the valid invitations to a brand, the newest first.
+/// Lists the valid invitations to a brand, newest first.
 pub async fn list(conn: &mut Conn, brand_id: i64, now: DateTime<Utc>) -> Result<Vec<InvitationRow>> {
     const SQL: &str = "
         SELECT id, email, role, expires_at
@@ -59,7 +59,7 @@ pub async fn list(conn: &mut Conn, brand_id: i64, now: DateTime<Utc>) -> Result<
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(brand_id).bind(now).fetch_all(c))?)
 }
 
-/// Returns how many users a workspace has, and valid invitations to its brands: people who may become users.
+/// Returns the number of a workspace's users and of the valid invitations to its brands, in total.
 pub async fn count_people(conn: &mut Conn, workspace_id: i64, now: DateTime<Utc>) -> Result<i64> {
     const SQL: &str = "
         SELECT (SELECT count(*) FROM users WHERE workspace_id = $1)
@@ -72,13 +72,14 @@ pub async fn count_people(conn: &mut Conn, workspace_id: i64, now: DateTime<Utc>
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(workspace_id).bind(now).fetch_one(c))?)
 }
 
-/// Deletes an invitation; `false`: the brand has no such invitation.
+/// Deletes an invitation. Returns `false` if the brand has no such invitation.
 pub async fn delete(tx: &mut Tx, brand_id: i64, invitation_id: i64) -> Result<bool> {
     const SQL: &str = "DELETE FROM invitations WHERE brand_id = $1 AND id = $2";
     Ok(execute!(tx, SQL, brand_id, invitation_id)? > 0)
 }
 
-/// Returns the invitation of a token; `None`: it was used, has expired, or its user may no longer give the role.
+/// Returns the invitation of a token. Returns `None` if it was used or has expired, or if the inviting user may no
+/// longer assign the role.
 pub async fn find(conn: &mut Conn, token: &str, now: DateTime<Utc>) -> Result<Option<Invitation>> {
     const SQL: &str = "
         SELECT i.id, i.brand_id, b.name AS brand_name, b.workspace_id, i.email, i.role, u.name AS inviter
@@ -93,8 +94,9 @@ pub async fn find(conn: &mut Conn, token: &str, now: DateTime<Utc>) -> Result<Op
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(&hash).bind(now).fetch_optional(c))?)
 }
 
-/// Uses up an invitation: creates the user and the membership, and begins a session. Returns the session's token and the
-/// brand; `None`: see [`find`], or a user has the address meanwhile. Then nothing may be committed.
+/// Accepts an invitation: deletes it, creates the user and the membership, and begins a session. Returns the session's
+/// token and the brand. Returns `None` in the cases of [`find`], or if a user with the email address exists: roll back
+/// then.
 pub async fn accept(tx: &mut Tx, token: &str, name: &str, device: &Device<'_>) -> Result<Option<(SecretString, i64)>> {
     let now = tx.now;
     let Some(invitation) = find(tx, token, now).await? else { return Ok(None) };
@@ -107,7 +109,7 @@ pub async fn accept(tx: &mut Tx, token: &str, name: &str, device: &Device<'_>) -
     Ok(Some((sessions::create(tx, user, device).await?, invitation.brand_id)))
 }
 
-/// Deletes invitations that have expired. Returns how many.
+/// Deletes expired invitations, at most `limit`. Returns how many.
 pub async fn purge(tx: &mut Tx, limit: i64) -> Result<u64> {
     const SQL: &str = "
         DELETE FROM invitations

@@ -12,12 +12,12 @@ use super::db::{execute, run};
 use super::idempotency::{KeyRecord, key_columns};
 use super::{Conn, Result, StoreError, Tx, users};
 
-/// How many characters follow the prefix.
+/// The number of characters after the prefix.
 pub const KEY_LENGTH: usize = 40;
 /// `last_used_at` is written at most this often.
 const LAST_USED_INTERVAL: TimeDelta = TimeDelta::minutes(1);
 
-/// The user behind a request, and what the key and the plan allow.
+/// The user of a request, with the key, the workspace and the plan.
 #[derive(Debug, Clone)]
 pub struct Caller {
     pub key_id: i64,
@@ -31,7 +31,7 @@ pub struct Caller {
     pub last_used_at: Option<DateTime<Utc>>,
     /// Whether an active webhook endpoint of the user can receive events.
     pub has_endpoint: bool,
-    /// What the workspace stores.
+    /// The storage usage of the workspace.
     pub stored: StorageUsage,
 }
 
@@ -49,7 +49,7 @@ pub struct KeyRow {
     pub created_at: DateTime<Utc>,
 }
 
-/// Returns the SHA-256 by which a key is found; `None`: the text does not have the form of a key.
+/// Returns the SHA-256 hash by which a key is found. Returns `None` if the text does not have the form of a key.
 pub fn hash(key: &str) -> Option<Vec<u8>> {
     let mode = KeyMode::ALL.iter().find(|m| key.starts_with(m.prefix()))?;
     let rest = &key[mode.prefix().len()..];
@@ -57,8 +57,8 @@ pub fn hash(key: &str) -> Option<Vec<u8>> {
     well_formed.then(|| Sha256::digest(key.as_bytes()).to_vec())
 }
 
-/// Creates a key and returns it, as [`create`] does; `None`: the user already has [`MAX_KEYS`]. Two concurrent calls cannot
-/// both create the last one.
+/// Creates a key and returns it, as [`create`] does. Returns `None` if the user already has [`MAX_KEYS`]. Two
+/// concurrent calls cannot both create the last one.
 pub async fn create_within_cap(
     tx: &mut Tx,
     user_id: i64,
@@ -73,7 +73,7 @@ pub async fn create_within_cap(
     create(tx, user_id, mode, scopes).await.map(Some)
 }
 
-/// Returns how many keys a user has; those of sessions are not among them.
+/// Returns how many keys a user has, without those of sessions.
 async fn count(conn: &mut Conn, user_id: i64) -> Result<i64> {
     const SQL: &str = "
         SELECT count(*)
@@ -83,7 +83,7 @@ async fn count(conn: &mut Conn, user_id: i64) -> Result<i64> {
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(user_id).fetch_one(c))?)
 }
 
-/// Creates a key without a limit on their number, and returns it: this is the only time that it can be seen.
+/// Creates a key without checking [`MAX_KEYS`], and returns it. It cannot be read again.
 pub async fn create(tx: &mut Tx, user_id: i64, mode: KeyMode, scopes: &Scopes) -> Result<SecretString> {
     Ok(create_row(tx, user_id, mode, scopes).await?.1)
 }
@@ -96,7 +96,7 @@ async fn create_row(tx: &mut Tx, user_id: i64, mode: KeyMode, scopes: &Scopes) -
     Ok((insert(tx, user_id, &new).await?, SecretString::from(key)))
 }
 
-/// A row to be inserted.
+/// A row to insert.
 pub(super) struct NewRow<'a> {
     pub mode: KeyMode,
     pub scopes: &'a Scopes,
@@ -115,21 +115,21 @@ pub(super) async fn insert(tx: &mut Tx, user_id: i64, new: &NewRow<'_>) -> Resul
         .bind(new.prefix).bind(new.last4).bind(now).fetch_one(c))?)
 }
 
-/// Records that a first key is to be shown to a user.
+/// Records that the first key must be shown to a user.
 pub async fn require_first_key(tx: &mut Tx, user_id: i64) -> Result<()> {
     execute!(tx, "INSERT INTO first_key (id, user_id) VALUES (1, $1)", user_id)?;
     Ok(())
 }
 
-/// Creates the first key if it was not shown yet, and returns it with its user. Deletes one that was created earlier and
-/// perhaps never seen.
+/// Creates the first key if none has been shown, and returns it with its user's id. Deletes an earlier one that may not
+/// have been shown.
 pub async fn create_first(tx: &mut Tx) -> Result<Option<(i64, SecretString)>> {
-    // The update locks the row: two processes that start at once take turns.
+    // The update locks the row, so that two processes that start concurrently take turns.
     const SQL: &str = "UPDATE first_key SET user_id = user_id RETURNING user_id, key_id";
-    let owed: Option<(i64, Option<i64>)> = run!(tx, c => sqlx::query_as(SQL).fetch_optional(c))?;
-    let Some((user_id, unseen)) = owed else { return Ok(None) };
-    if let Some(unseen) = unseen {
-        delete(tx, unseen).await?;
+    let pending: Option<(i64, Option<i64>)> = run!(tx, c => sqlx::query_as(SQL).fetch_optional(c))?;
+    let Some((user_id, earlier)) = pending else { return Ok(None) };
+    if let Some(earlier) = earlier {
+        delete(tx, earlier).await?;
     }
     let (id, key) = create_row(tx, user_id, KeyMode::Live, &Scopes::all()).await?;
     execute!(tx, "UPDATE first_key SET key_id = $1", id)?;
@@ -142,15 +142,15 @@ pub async fn mark_first_key_shown(tx: &mut Tx) -> Result<()> {
     Ok(())
 }
 
-/// The caller behind a key, and the membership in the brand that was asked for.
+/// The caller of a request, and the membership in the requested brand.
 #[derive(Debug, Clone)]
 pub struct Authenticated {
     pub caller: Caller,
-    /// `None`: the caller is not a member, or the brand does not exist.
+    /// `None` if the caller is not a member, or if the brand does not exist.
     pub membership: Option<(Brand, Role)>,
 }
 
-/// Selects an [`Authenticated`], and more columns: `$2` is the brand, or null.
+/// Selects an [`Authenticated`], and more columns. `$2` is the brand, or null.
 macro_rules! caller_sql {
     ($condition:expr) => {
         caller_sql!("", $condition)
@@ -177,15 +177,16 @@ macro_rules! caller_sql {
 }
 pub(super) use caller_sql;
 
-/// Returns the caller behind a key, the membership in a brand and what is stored under an `Idempotency-Key`, in one
-/// statement; `None`: the key does not exist (any more).
+/// Returns the caller of a key, the membership in a brand and what is stored under an `Idempotency-Key`, in one
+/// statement. Returns `None` if the key does not exist.
 pub async fn authenticate(
     conn: &mut Conn,
     key: &SecretString,
     brand_id: Option<i64>,
     idempotency_key: Option<&str>,
 ) -> Result<Option<(Authenticated, KeyRecord)>> {
-    // Not `k.id`: while the table is small, Postgres' planner would read all of it in a join, and keep that plan.
+    // A subquery instead of `k.id`: while the table is small, Postgres' planner would read the whole table in a join,
+    // and keep that plan.
     const SQL: &str = caller_sql!(
         concat!(", ", key_columns!()),
         "LEFT JOIN idempotency_keys i ON i.api_key_id = (SELECT id FROM api_keys WHERE hash = $1) AND i.key = $3
@@ -260,7 +261,7 @@ impl TryFrom<CallerRow> for Caller {
     }
 }
 
-/// Whether it is time to write `last_used_at` again.
+/// Returns whether `last_used_at` must be written again.
 pub fn should_touch(last_used_at: Option<DateTime<Utc>>, now: DateTime<Utc>) -> bool {
     last_used_at.is_none_or(|at| now - at >= LAST_USED_INTERVAL)
 }
@@ -271,7 +272,7 @@ pub async fn touch(tx: &mut Tx, key_id: i64) -> Result<()> {
     Ok(())
 }
 
-/// Returns the keys of a user, or of all; those of sessions are not among them.
+/// Returns the keys of a user, or of all users, without those of sessions.
 pub async fn list(conn: &mut Conn, user_id: Option<i64>) -> Result<Vec<KeyRow>> {
     const SQL: &str = "
         SELECT k.id, k.user_id, u.email, k.mode, k.scopes, k.prefix, k.last4, k.last_used_at, k.created_at
@@ -283,7 +284,7 @@ pub async fn list(conn: &mut Conn, user_id: Option<i64>) -> Result<Vec<KeyRow>> 
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(user_id).fetch_all(c))?)
 }
 
-/// Deletes a key of a user; `false`: the user has no such key.
+/// Deletes a key of a user. Returns `false` if the user has no such key.
 pub async fn delete_of(tx: &mut Tx, user_id: i64, key_id: i64) -> Result<bool> {
     const SQL: &str = "
         DELETE FROM api_keys
@@ -293,7 +294,7 @@ pub async fn delete_of(tx: &mut Tx, user_id: i64, key_id: i64) -> Result<bool> {
     Ok(execute!(tx, SQL, key_id, user_id)? > 0)
 }
 
-/// Deletes a key; `false`: it did not exist.
+/// Deletes a key. Returns `false` if it does not exist.
 pub async fn delete(tx: &mut Tx, key_id: i64) -> Result<bool> {
     Ok(execute!(tx, "DELETE FROM api_keys WHERE id = $1", key_id)? > 0)
 }

@@ -1,11 +1,11 @@
-//! Records of a plan's feature, which stay when the workspace changes to a plan without it.
+//! Records of a plan's feature, which remain when the workspace changes to a plan without this feature.
 
 use crier_domain::plan::Feature;
 
 use super::db::run;
 use super::{Conn, Result};
 
-/// Returns whether the user, or the brand, has records of a feature that can be listed and deleted without it.
+/// Returns whether the user or the brand has records of a feature that can be listed and deleted without that feature.
 pub async fn exist(conn: &mut Conn, user_id: i64, brand_id: Option<i64>, feature: Feature) -> Result<bool> {
     let (sql, owner) = match feature {
         Feature::Webhooks => ("SELECT EXISTS (SELECT 1 FROM webhooks WHERE user_id = $1)", Some(user_id)),

@@ -4,8 +4,8 @@
 //! easy to spot; a look-up returns `Option`. Writes go through a [`Tx`]: rows, the jobs they cause and the stored
 //! response commit together, and workers are notified only after the commit.
 //!
-//! **To add a table:** the same file in `migrations/postgres` and `migrations/sqlite` (`migrations/README.md` has the rules), a
-//! domain type, `store/<table>.rs`, and its tests in `tests/store/`, which run on both engines.
+//! **To add a table:** add the same file to `migrations/postgres` and `migrations/sqlite` (`migrations/README.md` has
+//! the rules), a domain type, `store/<table>.rs`, and tests in `tests/store/`, which run on both engines.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, DerefMut};
@@ -83,7 +83,7 @@ pub use jobs::wake::{ReservedRun, Successors};
 
 pub type Result<T> = std::result::Result<T, StoreError>;
 
-/// The database with what every write needs: the clock, the cipher and the notifier.
+/// The database, with the clock, the cipher and the notifier, which every write needs.
 #[derive(Clone)]
 pub struct Store {
     db: Db,
@@ -105,7 +105,8 @@ impl Store {
         Self { db, clock, cipher, notifier, successors: None, workers: WorkerCount::default() }
     }
 
-    /// Returns a copy whose transactions hand the places that jobs leave in their lanes to waiting jobs directly.
+    /// Returns a copy whose transactions start waiting jobs directly in the places that other jobs leave in their
+    /// lanes.
     pub fn with_successors(self, successors: Arc<dyn Successors>) -> Self {
         Self { successors: Some(successors), ..self }
     }
@@ -131,7 +132,7 @@ impl Store {
         &*self.notifier
     }
 
-    /// How many worker processes share the database: the worker sets it.
+    /// Returns the number of worker processes that share the database. The worker sets it.
     pub fn workers(&self) -> &WorkerCount {
         &self.workers
     }
@@ -148,7 +149,8 @@ impl Store {
         Ok(())
     }
 
-    /// Holds back a jump of the clock for longer if Postgres' clock is nearer to the time without it. Called regularly.
+    /// Continues to ignore a jump of the clock if Postgres' clock is nearer to the time without the jump. Called
+    /// regularly.
     pub async fn check_clock(&self) -> Result<()> {
         let Some(jump) = self.clock.held_back_jump() else { return Ok(()) };
         let Some(at) = server::now(&mut self.read().await?).await? else { return Ok(()) };
@@ -168,31 +170,31 @@ impl Store {
         Ok(self.tx(self.db.begin().await?, true))
     }
 
-    /// Begins a transaction whose commit does not wait for the disk: claims, lease renewals, repeated notifications. A
-    /// power cut may undo it, which does no harm: a later durable commit that builds on it makes it durable too, and an
-    /// undone claim is repeated under another worker name.
+    /// Begins a transaction whose commit does not wait for the disk, for claims, lease renewals and repeated
+    /// notifications. A power cut may undo it, which does no harm: a later durable commit that depends on it makes it
+    /// durable too, and an undone claim is repeated under another worker name.
     pub async fn begin_async_commit(&self) -> Result<Tx> {
         Ok(self.tx(self.db.begin_async_commit().await?, false))
     }
 
-    /// Begins a durable transaction of one statement. On Postgres it needs no `BEGIN` and `COMMIT`.
+    /// Begins a durable transaction of one statement. On Postgres, it needs no `BEGIN` and `COMMIT`.
     pub async fn begin_single(&self) -> Result<Tx> {
         let conn = if let Db::Pg(_) = &self.db { self.db.read().await? } else { self.db.begin().await? };
         Ok(self.tx(conn, true))
     }
 
-    /// Begins a transaction of one statement, whose commit does not wait for the disk. On Postgres it needs no `BEGIN` and
-    /// `COMMIT`, and the statement itself turns off the wait.
+    /// Begins a transaction of one statement, whose commit does not wait for the disk. On Postgres, it needs no `BEGIN`
+    /// and `COMMIT`, and the statement itself disables the wait.
     pub async fn begin_single_async_commit(&self) -> Result<Tx> {
         let conn = if let Db::Pg(_) = &self.db { self.db.read().await? } else { self.db.begin_async_commit().await? };
         Ok(self.tx(conn, false))
     }
 
-    fn tx(&self, conn: Conn, firm: bool) -> Tx {
+    fn tx(&self, conn: Conn, is_durable: bool) -> Tx {
         Tx {
             conn,
             store: self.clone(),
-            is_durable: firm,
+            is_durable,
             notifications: Vec::new(),
             enqueued: Vec::new(),
             lanes: Lanes::default(),
@@ -203,12 +205,12 @@ impl Store {
     }
 }
 
-/// A transaction that collects the jobs it made ready, and notifies workers of them after the commit. A drop without a
-/// commit rolls it back.
+/// A transaction that collects the jobs that it makes ready, and notifies workers after the commit. Dropping it without
+/// a commit rolls it back.
 pub struct Tx {
     conn: Conn,
     store: Store,
-    /// The commit waits for the disk.
+    /// Whether the commit waits for the disk.
     is_durable: bool,
     notifications: Vec<JobNotification>,
     enqueued: Vec<JobKind>,
@@ -219,15 +221,15 @@ pub struct Tx {
     pub cipher: Cipher,
 }
 
-/// Runs after a commit.
+/// A callback that runs after a commit.
 type After = Box<dyn FnOnce() + Send + Sync>;
 
-/// Lane changes of a transaction, to be processed after its commit.
+/// Lane changes of a transaction, processed after its commit.
 #[derive(Default)]
 pub(crate) struct Lanes {
     /// Freed places by lane.
     free: BTreeMap<String, FreePlaces>,
-    /// Lanes in which jobs were set waiting, with their kind.
+    /// Lanes in which jobs were set waiting because the lane was full, with the jobs' kind.
     full: BTreeMap<String, JobKind>,
     /// Workspaces whose jobs ended or were set waiting.
     workspaces: BTreeMap<String, Workspace>,
@@ -236,12 +238,13 @@ pub(crate) struct Lanes {
 /// Changes of a transaction to one workspace's share.
 pub(crate) struct Workspace {
     kind: JobKind,
-    /// Jobs were set waiting because the share was full.
+    /// Whether jobs were set waiting because the share was full.
     was_full: bool,
-    /// How many of its jobs ended, and in which lanes.
+    /// The number of its jobs that ended.
     left: i64,
+    /// The lanes of these jobs.
     lanes: BTreeSet<String>,
-    /// A lane that a job left, or in which one was set waiting: free places go to the lanes from this one on.
+    /// A lane that a job left, or in which one was set waiting. Free places go to this lane and those after it.
     start: String,
 }
 
@@ -259,7 +262,7 @@ impl DerefMut for Tx {
 }
 
 impl Tx {
-    /// Queues a notification for a job, to be sent after the commit.
+    /// Queues a notification for a job, which is sent after the commit.
     pub fn notify_later(&mut self, notification: JobNotification) {
         self.notifications.push(notification);
     }
@@ -275,7 +278,7 @@ impl Tx {
         self.enqueued.push(kind);
     }
 
-    /// Records that a job left its lane and its workspace's share; waiting jobs are woken after the commit.
+    /// Records that a job left its lane and its workspace's share. Waiting jobs are woken after the commit.
     pub fn leave_lanes(&mut self, job: &Claimed) {
         let Some(lane) = &job.lane else { return };
         self.lanes.free.entry(lane.clone()).or_insert(FreePlaces::left_by(job.kind)).add(1, Some(job.kind));
@@ -311,7 +314,7 @@ impl Tx {
     /// Commits, sends the notifications, and wakes jobs that wait for freed lanes.
     pub async fn commit(mut self) -> Result<()> {
         let (store, lanes) = (self.store.clone(), std::mem::take(&mut self.lanes));
-        self.commit_alone().await?;
+        self.commit_without_waking().await?;
         if let Some(successors) = &store.successors {
             successors.committed();
         }
@@ -322,7 +325,7 @@ impl Tx {
     }
 
     /// Commits without waking lanes.
-    pub(crate) async fn commit_alone(self) -> Result<()> {
+    pub(crate) async fn commit_without_waking(self) -> Result<()> {
         self.conn.commit().await?;
         if self.is_durable {
             self.store.db.sync().await?;
@@ -337,7 +340,7 @@ impl Tx {
         Ok(())
     }
 
-    /// Rolls back at once (a drop rolls back later).
+    /// Rolls back immediately. Dropping the transaction rolls back in the background.
     pub async fn rollback(self) -> Result<()> {
         self.conn.rollback().await
     }
@@ -350,7 +353,7 @@ pub struct Page<T> {
     pub total: i64,
 }
 
-/// Which page: `LIMIT per_page OFFSET (page - 1) * per_page`.
+/// The page to list: `LIMIT per_page OFFSET (page - 1) * per_page`.
 #[derive(Debug, Clone, Copy)]
 pub struct PageRequest {
     pub page: i64,

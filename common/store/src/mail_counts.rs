@@ -1,31 +1,31 @@
-//! How many mails a workspace caused on a UTC day: a limit of its plan, and one for each address. The counts stay when
-//! the reports that caused the mails are deleted.
+//! Counts of the emails of a workspace per UTC day, for the limit of its plan and the limit per address. The counts
+//! remain when the reports are deleted.
 //!
-//! Addresses are mailboxes (`crier_mail::mailbox`): spellings that reach the same person count together.
+//! Addresses are mailboxes (`crier_mail::mailbox`): spellings that reach the same mailbox count together.
 
 use chrono::{DateTime, NaiveDate, Utc};
 
 use super::db::{execute, run};
 use super::{Conn, Result, Tx};
 
-/// Maximum number of mails of one kind per UTC day from a workspace to an address.
+/// The maximum number of emails of one kind per UTC day from a workspace to an address.
 pub const MAX_PER_ADDRESS: i64 = 24;
 
 const REPORT: &str = "report";
 const NOTICE: &str = "notice";
 const INVITATION: &str = "invitation";
 
-/// Whether a mail may be sent.
+/// Whether an email may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MailDecision {
     Allowed,
-    /// The workspace may send no more today: the limit of its plan, or that of invitations.
+    /// The workspace may send no more today, by the limit of its plan or the limit for invitations.
     WorkspaceLimit,
     /// The address gets no more from this workspace today.
     AddressLimit,
 }
 
-/// Counts a mail with a report to each mailbox that may get one. `cap`: what the plan allows.
+/// Counts an email with a report to each mailbox that may get one. `cap` is the plan's limit per day.
 pub async fn take_reports(
     tx: &mut Tx,
     workspace_id: i64,
@@ -35,14 +35,14 @@ pub async fn take_reports(
     take(tx, workspace_id, REPORT, cap, mailboxes).await
 }
 
-/// Counts an invitation to a mailbox, if it may get one. `cap`: that of the workspace.
+/// Counts an invitation to a mailbox, if it may get one. `cap` is the workspace's limit per day.
 pub async fn take_invitation(tx: &mut Tx, workspace_id: i64, cap: u64, mailbox: String) -> Result<MailDecision> {
     let decisions = take(tx, workspace_id, INVITATION, Some(cap), &[mailbox]).await?;
     Ok(decisions.first().copied().unwrap_or(MailDecision::WorkspaceLimit))
 }
 
-/// Counts a mail to each mailbox that may get one. Locks a row of the workspace until the end of the transaction: its mails
-/// of a kind are counted one after the other.
+/// Counts an email to each mailbox that may get one. Locks a row of the workspace until the end of the transaction, so
+/// that its emails of a kind are counted one at a time.
 async fn take(
     tx: &mut Tx,
     workspace_id: i64,
@@ -81,7 +81,8 @@ async fn take(
     Ok(decisions)
 }
 
-/// Counts a notice to the mailbox of a user; `false`: it gets no more today.
+/// Counts a notice to the mailbox of a user. Returns `false` if the mailbox gets no more today, or if the user does not
+/// exist.
 pub async fn take_notice(tx: &mut Tx, user_id: i64, mailbox: &str) -> Result<bool> {
     const WORKSPACE: &str = "SELECT workspace_id FROM users WHERE id = $1";
     let found: Option<i64> = run!(tx, c => sqlx::query_scalar(WORKSPACE).bind(user_id).fetch_optional(c))?;
@@ -102,7 +103,7 @@ async fn take_address(tx: &mut Tx, workspace_id: i64, kind: &str, mailbox: &str)
     Ok(execute!(tx, SQL, workspace_id, day, kind, mailbox, MAX_PER_ADDRESS)? > 0)
 }
 
-/// Returns how many mails with reports a workspace has caused on this UTC day.
+/// Returns how many emails with reports were counted for a workspace on this UTC day.
 pub async fn reports(conn: &mut Conn, workspace_id: i64, now: DateTime<Utc>) -> Result<i64> {
     const SQL: &str = "
         SELECT mails

@@ -1,5 +1,5 @@
-//! The outbox: mails and their status. A mail is written in the transaction that causes it; a `send_mail` job passes it
-//! to the mail server.
+//! The outbox: emails and their status. An email is written in the transaction that causes it. A `send_mail` job sends
+//! it to the mail server.
 
 use chrono::{DateTime, Utc};
 use crier_domain::job::{JobKind, Lane, NewJob};
@@ -8,24 +8,24 @@ use crier_domain::mail::Mail;
 use super::db::{execute, run};
 use super::{Conn, Result, Tx};
 
-/// A mail to be put into the outbox.
+/// A new email.
 #[derive(Debug, Default)]
 pub struct NewMail<'a> {
     pub recipient: &'a str,
     pub subject: &'a str,
     pub body_text: &'a str,
-    /// The same for programs that show HTML.
+    /// The same text as HTML.
     pub body_html: Option<&'a str>,
-    /// Ends mails of this kind to the recipient, with one request (RFC 8058).
+    /// The URL that unsubscribes the recipient from emails of this kind, with one request (RFC 8058).
     pub unsubscribe_url: Option<&'a str>,
-    /// The report delivery that it is about: it is deleted with it.
+    /// The report delivery that it sends. The email is deleted with the delivery.
     pub delivery_id: Option<i64>,
     /// Whether the delivery's file is attached.
     pub has_file: bool,
     pub message_id: &'a str,
 }
 
-/// Stores a mail on behalf of a user, with the job that sends it. It is deleted with the user.
+/// Stores an email on behalf of a user, with the job that sends it. It is deleted with the user.
 pub async fn enqueue_mail(tx: &mut Tx, user_id: i64, new: &NewMail<'_>, trace: Option<&str>) -> Result<i64> {
     const SQL: &str = "
         INSERT INTO mails (
@@ -43,7 +43,7 @@ pub async fn enqueue_mail(tx: &mut Tx, user_id: i64, new: &NewMail<'_>, trace: O
     Ok(id)
 }
 
-/// Finds a mail by its id alone, for the worker and the operator.
+/// Finds an email by its id only, for the worker and the operator.
 pub async fn find(conn: &mut Conn, mail_id: i64) -> Result<Option<Mail>> {
     const SQL: &str = "
         SELECT id, user_id, recipient, subject, body_text, message_id, status, error, created_at, sent_at, body_html,
@@ -59,7 +59,7 @@ pub async fn lock(tx: &mut Tx, mail_id: i64) -> Result<()> {
     Ok(())
 }
 
-/// Records that the mail server accepted the mail.
+/// Records that the mail server accepted the email.
 pub async fn mark_sent(tx: &mut Tx, mail_id: i64) -> Result<()> {
     const SQL: &str = "UPDATE mails SET status = 'sent', sent_at = $2, error = NULL WHERE id = $1";
     let now = tx.now;
@@ -67,13 +67,13 @@ pub async fn mark_sent(tx: &mut Tx, mail_id: i64) -> Result<()> {
     Ok(())
 }
 
-/// Records why the mail has to wait.
+/// Records why the email must wait.
 pub async fn mark_deferred(tx: &mut Tx, mail_id: i64, reason: &str) -> Result<()> {
     execute!(tx, "UPDATE mails SET error = $2 WHERE id = $1 AND status = 'pending'", mail_id, reason)?;
     Ok(())
 }
 
-/// Fails the mail, with a reason.
+/// Marks the email as failed, with a reason.
 pub async fn mark_failed(tx: &mut Tx, mail_id: i64, reason: &str) -> Result<()> {
     const SQL: &str = "
         UPDATE mails
@@ -83,10 +83,10 @@ pub async fn mark_failed(tx: &mut Tx, mail_id: i64, reason: &str) -> Result<()> 
     Ok(())
 }
 
-/// Deletes mails that ended and are older than `before`, oldest first. The state of a report's mail stays in its
-/// delivery. Returns how many.
+/// Deletes finished emails that were created by `before`, at most `limit`, oldest first. The state of a report's email
+/// remains in its delivery. Returns how many.
 pub async fn purge(tx: &mut Tx, before: DateTime<Utc>, limit: i64) -> Result<u64> {
-    // Checks the status again on the row itself: the operator may have revived the mail meanwhile.
+    // Checks the status again on the row itself, because the operator may have retried the email meanwhile.
     const SQL: &str = "
         DELETE FROM mails
         WHERE id IN (
@@ -101,7 +101,7 @@ pub async fn purge(tx: &mut Tx, before: DateTime<Utc>, limit: i64) -> Result<u64
     Ok(execute!(tx, SQL, before, limit)?)
 }
 
-/// Makes a failed mail pending again; `false`: it does not exist or has not failed.
+/// Makes a failed email pending again. Returns `false` if it does not exist or has not failed.
 pub async fn retry_failed(tx: &mut Tx, mail_id: i64) -> Result<bool> {
     const SQL: &str = "
         UPDATE mails

@@ -12,7 +12,7 @@ const SELECT: &str = "
     FROM media m
     JOIN files f ON f.id = m.file_id";
 
-/// An asset to be created.
+/// An asset to create.
 #[derive(Debug, Clone)]
 pub struct NewAsset<'a> {
     pub file_id: i64,
@@ -40,7 +40,7 @@ pub async fn find(conn: &mut Conn, brand_id: i64, media_id: i64) -> Result<Optio
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(media_id).fetch_optional(c))?)
 }
 
-/// Returns those of the assets that belong to the brand, in any order.
+/// Returns assets by their ids, in any order. Leaves out those that do not belong to the brand.
 pub async fn find_many(conn: &mut Conn, brand_id: i64, media_ids: &[i64]) -> Result<Vec<Asset>> {
     if media_ids.is_empty() {
         return Ok(Vec::new());
@@ -50,7 +50,7 @@ pub async fn find_many(conn: &mut Conn, brand_id: i64, media_ids: &[i64]) -> Res
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(&ids).bind(brand_id).fetch_all(c))?)
 }
 
-/// Which assets to list.
+/// Filters a list.
 #[derive(Debug, Clone, Default)]
 pub struct MediaFilter<'a> {
     pub asset_type: Option<AssetType>,
@@ -112,7 +112,7 @@ pub async fn update(tx: &mut Tx, asset: &Asset) -> Result<()> {
     Ok(())
 }
 
-/// Deletes an asset whose row is locked; [`super::files::mark_unused_for_deletion`] takes care of its file.
+/// Deletes an asset whose row is locked. Call [`super::files::mark_unused_for_deletion`] for its file.
 pub async fn delete(tx: &mut Tx, brand_id: i64, media_id: i64) -> Result<()> {
     execute!(tx, "DELETE FROM media WHERE brand_id = $1 AND id = $2", brand_id, media_id)?;
     Ok(())

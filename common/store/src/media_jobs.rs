@@ -11,7 +11,7 @@ const SELECT: &str = "
         j.created_at, j.updated_at
     FROM media_jobs j";
 
-/// A requested import.
+/// A new import.
 #[derive(Clone, Debug)]
 pub struct NewImport<'a> {
     pub asset_type: AssetType,
@@ -37,19 +37,19 @@ pub async fn find(conn: &mut Conn, brand_id: i64, job_id: i64) -> Result<Option<
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(job_id).fetch_optional(c))?)
 }
 
-/// Returns a brand's newest imports. An ended one is kept for some time only.
+/// Returns a brand's newest imports. Finished imports are deleted after some time.
 pub async fn newest(conn: &mut Conn, brand_id: i64, limit: i64) -> Result<Vec<MediaJob>> {
     let sql = format!("{SELECT} WHERE j.brand_id = $1 ORDER BY j.id DESC LIMIT $2");
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(limit).fetch_all(c))?)
 }
 
-/// Finds an import by its id alone, for the operator.
+/// Finds an import by its id only, for the operator.
 pub async fn find_any(conn: &mut Conn, job_id: i64) -> Result<Option<MediaJob>> {
     let sql = format!("{SELECT} WHERE j.id = $1");
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(job_id).fetch_optional(c))?)
 }
 
-/// Locks an import's row until the end of the transaction; by its id alone, for the worker. Locks the brand first, as
+/// Locks an import's row until the end of the transaction, by its id only, for the worker. Locks the brand first, as
 /// the deletion of a brand does.
 pub async fn lock(tx: &mut Tx, job_id: i64) -> Result<Option<MediaJob>> {
     let rest = tx.for_engine(
@@ -60,8 +60,8 @@ pub async fn lock(tx: &mut Tx, job_id: i64) -> Result<Option<MediaJob>> {
     Ok(run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(job_id).fetch_optional(c))?)
 }
 
-/// Locks an import and loads only what is needed to fail it, so that a row whose other columns cannot be read (a newer
-/// version may have written it) can still fail.
+/// Locks an import and reads only the columns that are needed to fail it, so that a row whose other columns cannot be
+/// read (a newer version may have written it) can still fail.
 pub async fn lock_bare(tx: &mut Tx, job_id: i64) -> Result<Option<LockedImport>> {
     let rest = tx.for_engine(
         "JOIN brands b ON b.id = j.brand_id WHERE j.id = $1 FOR KEY SHARE OF b FOR UPDATE OF j",
@@ -81,7 +81,7 @@ pub struct LockedImport {
     pub id: i64,
     pub brand_id: i64,
     pub status: MediaJobStatus,
-    /// JSON.
+    /// The error, as JSON.
     pub error: Option<String>,
 }
 
@@ -99,8 +99,7 @@ pub struct Progress<'a> {
     pub error: Option<&'a MediaError>,
 }
 
-/// Updates an import whose row is locked. The caller checks that the status may follow the earlier one
-/// ([`MediaJobStatus::to`]).
+/// Updates an import whose row is locked. The caller checks the transition of the status ([`MediaJobStatus::to`]).
 pub async fn progress(tx: &mut Tx, import: &LockedImport, to: &Progress<'_>) -> Result<()> {
     const SQL: &str = "
             UPDATE media_jobs
@@ -111,9 +110,10 @@ pub async fn progress(tx: &mut Tx, import: &LockedImport, to: &Progress<'_>) -> 
     Ok(())
 }
 
-/// Deletes imports that ended by `before`, oldest first; the imported pictures stay. Returns how many.
+/// Deletes imports that finished by `before`, at most `limit`, oldest first. The imported images remain. Returns how
+/// many.
 pub async fn purge(tx: &mut Tx, before: DateTime<Utc>, limit: i64) -> Result<u64> {
-    // Checks the status again on the row itself: the operator may have revived the import meanwhile.
+    // Checks the status again on the row itself, because the operator may have retried the import meanwhile.
     const SQL: &str = "
         WITH found AS MATERIALIZED (
             SELECT id

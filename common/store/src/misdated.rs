@@ -1,9 +1,10 @@
-//! Times that a clock that was ahead has written. Once the clock is right again, nothing would be due at them for as long
-//! as the clock was ahead: the lease of a dead worker, a retry, the pause of a lane, the next fetch of a feed.
+//! Corrects times that were written by a process whose clock was ahead: the lease of a dead worker, a retry, the pause
+//! of a lane, the next fetch of a feed. Once the clock is right, these would be due too late, by as much as the clock
+//! was ahead.
 //!
-//! Each of these times has a maximum distance from the time at which it is written. One that is further away is wrong, and
-//! is set to the earliest time that is right. A live worker renews its lease, so a lease that is shortened in vain, because
-//! the clocks of two machines differ, ends no run.
+//! Each of these times has a maximum distance from the time at which it is written. A time that is further away is
+//! wrong, and is set to the earliest correct time. A live worker renews its lease, so a lease that is shortened by
+//! mistake, because the clocks of two machines differ, ends no run.
 
 use std::sync::LazyLock;
 
@@ -13,23 +14,23 @@ use crier_domain::job::{JobKind, LEASE};
 use super::db::execute;
 use super::{Result, Tx};
 
-/// Longer than any pause between attempts, any pause of a lane, and the interval of any feed or inbox: 24 hours, and
-/// their jitter.
+/// Longer than any pause between attempts, any pause of a lane, and the interval of any feed or inbox, which are at
+/// most 24 hours and their jitter.
 const MAX_PAUSE: TimeDelta = TimeDelta::days(2);
-/// How far the clocks of two machines may differ before one notifies for the ready jobs of the other in vain.
+/// How much the clocks of two machines may differ before one needlessly notifies for the ready jobs of the other.
 const MAX_SKEW: TimeDelta = TimeDelta::minutes(1);
 
-/// A column whose times are bounded.
+/// A column whose times have a maximum.
 struct BoundedTime {
     name: &'static str,
     table: &'static str,
     key: &'static str,
     column: &'static str,
-    /// The rows, in the words of the index that contains the column.
+    /// The condition of the rows, written as in the index that contains the column.
     rows: String,
-    /// How far the time may be away.
+    /// The maximum distance of the time from now.
     max: TimeDelta,
-    /// The time that a wrong one is replaced with, from now.
+    /// What a wrong time is replaced with, as a distance from now.
     replacement: TimeDelta,
 }
 
@@ -39,8 +40,8 @@ impl BoundedTime {
         Self { name, table, key, column, rows, max: MAX_PAUSE, replacement: TimeDelta::zero() }
     }
 
-    /// Returns the statement that replaces times after `$2` with `$1`. On Postgres it is written like those of the queue
-    /// (`jobs/sql/README.md`), so that it reads the index of the column and the rows that it finds, and nothing else.
+    /// Returns the statement that replaces times after `$2` with `$1`. On Postgres, it is written like those of the
+    /// queue (`jobs/sql/README.md`), so that it reads only the index of the column and the rows that it finds.
     fn sql(&self, engine: impl Fn(&'static str, &'static str) -> &'static str) -> String {
         let Self { table, key, column, rows, .. } = self;
         let found = format!("SELECT {key} AS found_key FROM {table} WHERE {rows} AND {column} > $2 ORDER BY {column}");
@@ -79,8 +80,8 @@ static TIMES: LazyLock<Vec<BoundedTime>> = LazyLock::new(|| {
     times
 });
 
-/// Replaces the times that are further away than any time that is right; returns how many of each were replaced, without
-/// those of which there was none. Rows that another transaction has locked are left to the next call.
+/// Replaces times that are further away than any correct time. Returns the names and counts of the replaced times,
+/// without counts of 0. Leaves rows that another transaction has locked to the next call.
 pub async fn pull_back(tx: &mut Tx) -> Result<Vec<(&'static str, u64)>> {
     let now = tx.now;
     let mut replaced = Vec::new();

@@ -1,4 +1,4 @@
-//! Users who run the installation: the operator's right, and who received or lost it.
+//! Operators: the users who run the installation, and a record of who became one or was removed.
 
 use chrono::{DateTime, Utc};
 use crier_domain::brand::User;
@@ -7,7 +7,7 @@ use super::db::{execute, run};
 use super::{Conn, Result, Tx};
 
 crier_base::text_enum! {
-    /// A change of the operator's right.
+    /// A change of who is an operator.
     pub enum OperatorChange {
         Added = "added",
         Removed = "removed",
@@ -30,8 +30,8 @@ pub async fn is_operator(conn: &mut Conn, user_id: i64) -> Result<bool> {
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(user_id).fetch_one(c))?)
 }
 
-/// Returns the ids of all operators. Locks their rows until the end of the transaction, so that two of them cannot be
-/// removed at the same time, each because the other one is left.
+/// Returns the ids of all operators. Locks their rows until the end of the transaction, so that the last two cannot be
+/// removed concurrently.
 pub async fn lock(tx: &mut Tx) -> Result<Vec<i64>> {
     const SQL: &str = "UPDATE users SET is_operator = TRUE WHERE is_operator RETURNING id";
     Ok(run!(tx, c => sqlx::query_scalar(SQL).fetch_all(c))?)
@@ -42,7 +42,7 @@ pub async fn ids(conn: &mut Conn) -> Result<Vec<i64>> {
     Ok(run!(conn, c => sqlx::query_scalar("SELECT id FROM users WHERE is_operator ORDER BY id").fetch_all(c))?)
 }
 
-/// Gives a user the right or takes it away, and records it.
+/// Makes a user an operator or removes the right, and records the change.
 pub async fn change(tx: &mut Tx, user: &User, change: OperatorChange) -> Result<()> {
     let now = tx.now;
     let is_operator = change == OperatorChange::Added;

@@ -1,8 +1,8 @@
-//! Stored responses are compressed before they are encrypted: one is written with each request, and a database cannot
-//! compress what is encrypted.
+//! Compresses stored responses before they are encrypted: one is written with each write request, and a database cannot
+//! compress encrypted data.
 //!
-//! Most of a short response is the names of its fields, so it is compressed with a dictionary of those. What it produces
-//! can be decompressed only with the same dictionary: to change it, add another one with a number of its own.
+//! A short response consists mostly of field names, so it is compressed with a dictionary of these. It can be
+//! decompressed only with the same dictionary: to change the dictionary, add another one with its own number.
 
 use std::io::{Read as _, Write as _};
 
@@ -12,12 +12,14 @@ use flate2::{Compress, Compression, Decompress};
 
 use super::{Result, StoreError};
 
-/// What responses have in common, the most frequent last.
+/// Texts that responses have in common, the most frequent last.
 const DICTIONARY: &[u8] = include_bytes!("packed_dictionary.txt");
-/// Bounds the memory that an unpacked text takes: far more than what is packed.
+/// The maximum size of an unpacked text, in bytes, which limits its memory. It is far more than the size of any
+/// response.
 const MAX_UNPACKED: u64 = 64 << 20;
 
-/// Takes some ten microseconds for a kilobyte; with the lowest effort it takes two less, and a tenth more is written.
+/// Compresses a text. Takes about ten microseconds per kilobyte. The lowest compression level would save two of these,
+/// but write a tenth more.
 pub fn pack(text: &[u8]) -> Result<Vec<u8>> {
     let mut deflate = Compress::new(Compression::default(), false);
     deflate.set_dictionary(DICTIONARY).map_err(broken)?;

@@ -1,10 +1,10 @@
 //! Database connections, reused without a test.
 //!
 //! sqlx's pool pings a connection each time it is returned: a round trip to Postgres, or to the thread that owns a
-//! SQLite connection, after every read and every transaction. It does so because a statement that failed or was
-//! cancelled may have left something behind. Here a connection whose last statement succeeded is passed on as it is;
-//! any other one, and one that was unused for a minute, goes back to sqlx's pool, which tests it, limits its age and
-//! closes it when it is idle.
+//! SQLite connection, after every read and every transaction. The reason is that a failed or cancelled statement may
+//! have left the connection in an unknown state. Here a connection whose last statement succeeded is reused without a
+//! test. Any other connection, and one that was idle for a minute, is returned to sqlx's pool, which tests it, limits
+//! its age and closes it when it is idle.
 
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
@@ -15,72 +15,73 @@ use sqlx::Database;
 use sqlx::pool::PoolConnection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// How long a connection may be unused, and how long it is used, before it goes back to sqlx's pool.
-const MAX_UNUSED: Duration = Duration::from_secs(60);
-const MAX_USED: Duration = Duration::from_secs(600);
+/// How long a connection may be idle before it is returned to sqlx's pool.
+const MAX_IDLE: Duration = Duration::from_secs(60);
+/// How long a connection may be reused before it is returned to sqlx's pool.
+const MAX_AGE: Duration = Duration::from_secs(600);
 
 /// A pool over sqlx's. Cheap to clone.
 pub struct Pool<DB: Database> {
     pool: sqlx::Pool<DB>,
-    /// As many as sqlx's pool has connections, so that one is there for each permit.
+    /// As many as sqlx's pool has connections, so that there is one for each permit.
     permits: Arc<Semaphore>,
-    unused: Unused<DB>,
+    idle: IdleConnections<DB>,
 }
 
-/// The connections that can be reused as they are, the last used ones at the end.
-type Unused<DB> = Arc<Mutex<VecDeque<Kept<DB>>>>;
+/// The connections that can be reused without a test, the last used ones at the end.
+type IdleConnections<DB> = Arc<Mutex<VecDeque<IdleConnection<DB>>>>;
 
-struct Kept<DB: Database> {
+struct IdleConnection<DB: Database> {
     connection: PoolConnection<DB>,
     opened: Instant,
-    unused_since: Instant,
+    idle_since: Instant,
 }
 
 impl<DB: Database> Pool<DB> {
     pub fn new(pool: sqlx::Pool<DB>) -> Self {
         let permits = Arc::new(Semaphore::new(pool.options().get_max_connections() as usize));
-        Self { pool, permits, unused: Arc::default() }
+        Self { pool, permits, idle: Arc::default() }
     }
 
-    /// Waits for a connection, at most as long as the options of sqlx's pool say.
+    /// Waits for a connection, at most for the acquire timeout of sqlx's pool.
     pub async fn acquire(&self) -> Result<Pooled<DB>, sqlx::Error> {
         let permit = self.permits.clone().acquire_owned();
         let permit = tokio::time::timeout(self.pool.options().get_acquire_timeout(), permit).await;
         let permit = permit.map_err(|_| sqlx::Error::PoolTimedOut)?.map_err(|_| sqlx::Error::PoolClosed)?;
-        let (connection, opened) = match self.take_unused() {
-            Some(kept) => (kept.connection, kept.opened),
+        let (connection, opened) = match self.take_idle() {
+            Some(found) => (found.connection, found.opened),
             None => (self.pool.acquire().await?, Instant::now()),
         };
         let connection = Some(connection);
-        Ok(Pooled { connection, opened, is_clean: true, unused: self.unused.clone(), permit })
+        Ok(Pooled { connection, opened, is_clean: true, idle: self.idle.clone(), permit })
     }
 
-    /// Returns the connection that was used last, and gives those back that have not been used for long.
-    fn take_unused(&self) -> Option<Kept<DB>> {
+    /// Takes the connection that was used last, and returns to sqlx's pool those that have been idle for long.
+    fn take_idle(&self) -> Option<IdleConnection<DB>> {
         let now = Instant::now();
-        let mut unused = lock(&self.unused);
-        while unused.front().is_some_and(|kept| now - kept.unused_since > MAX_UNUSED) {
-            unused.pop_front();
+        let mut idle = lock(&self.idle);
+        while idle.front().is_some_and(|found| now - found.idle_since > MAX_IDLE) {
+            idle.pop_front();
         }
-        unused.pop_back()
+        idle.pop_back()
     }
 
-    /// Returns sqlx's pool, whose options are those of this one.
+    /// Returns sqlx's pool, which has the options.
     pub fn sqlx_pool(&self) -> &sqlx::Pool<DB> {
         &self.pool
     }
 
-    /// Waits until all connections are given back, and closes them.
+    /// Waits until all connections are returned, and closes them.
     pub async fn close(&self) {
         self.permits.close();
-        lock(&self.unused).clear();
+        lock(&self.idle).clear();
         self.pool.close().await;
     }
 }
 
 impl<DB: Database> Clone for Pool<DB> {
     fn clone(&self) -> Self {
-        Self { pool: self.pool.clone(), permits: self.permits.clone(), unused: self.unused.clone() }
+        Self { pool: self.pool.clone(), permits: self.permits.clone(), idle: self.idle.clone() }
     }
 }
 
@@ -90,18 +91,18 @@ impl<DB: Database> std::fmt::Debug for Pool<DB> {
     }
 }
 
-/// A connection of a [`Pool`], given back when it is dropped.
+/// A connection of a [`Pool`], which is returned when it is dropped.
 pub struct Pooled<DB: Database> {
-    /// Taken when it is dropped or detached.
+    /// `None` after it was dropped or detached.
     connection: Option<PoolConnection<DB>>,
     opened: Instant,
     is_clean: bool,
-    unused: Unused<DB>,
+    idle: IdleConnections<DB>,
     permit: OwnedSemaphorePermit,
 }
 
 impl<DB: Database> Pooled<DB> {
-    /// Sets whether it can be reused as it is: not while a statement runs, nor after one that failed.
+    /// Sets whether it can be reused without a test: not while a statement runs, and not after a failed one.
     pub fn set_clean(&mut self, is_clean: bool) {
         self.is_clean = is_clean;
     }
@@ -114,14 +115,14 @@ impl<DB: Database> Pooled<DB> {
 
 impl<DB: Database> Drop for Pooled<DB> {
     fn drop(&mut self) {
-        let Some(connection) = self.connection.take().filter(|_| self.is_clean && self.opened.elapsed() < MAX_USED)
+        let Some(connection) = self.connection.take().filter(|_| self.is_clean && self.opened.elapsed() < MAX_AGE)
         else {
             return;
         };
-        let mut unused = lock(&self.unused);
-        // Under the lock: what a pool that is being closed has cleared stays empty.
+        let mut idle = lock(&self.idle);
+        // Checked under the lock, so that the list remains empty after the pool was closed.
         if !self.permit.semaphore().is_closed() {
-            unused.push_back(Kept { connection, opened: self.opened, unused_since: Instant::now() });
+            idle.push_back(IdleConnection { connection, opened: self.opened, idle_since: Instant::now() });
         }
     }
 }
@@ -146,8 +147,8 @@ impl<DB: Database> DerefMut for Pooled<DB> {
 }
 
 /// No code panics while it holds the lock, so a poisoned one is safe to use.
-fn lock<DB: Database>(unused: &Unused<DB>) -> MutexGuard<'_, VecDeque<Kept<DB>>> {
-    unused.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<DB: Database>(idle: &IdleConnections<DB>) -> MutexGuard<'_, VecDeque<IdleConnection<DB>>> {
+    idle.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -166,7 +167,7 @@ mod tests {
         Pool::new(options.connect_lazy_with(SqliteConnectOptions::new().filename(":memory:")))
     }
 
-    /// Leaves a trace by which a connection is recognized.
+    /// Creates a temporary table by which a connection is recognized.
     async fn mark(connection: &mut Pooled<Sqlite>) {
         sqlx::raw_sql("CREATE TEMP TABLE mark (x)").execute(&mut **connection).await.unwrap();
     }
@@ -181,12 +182,12 @@ mod tests {
         let mut connection = pool.acquire().await.unwrap();
         mark(&mut connection).await;
         drop(connection);
-        assert_eq!((lock(&pool.unused).len(), pool.pool.num_idle()), (1, 0));
+        assert_eq!((lock(&pool.idle).len(), pool.pool.num_idle()), (1, 0));
         let mut connection = pool.acquire().await.unwrap();
         assert!(is_marked(&mut connection).await);
         connection.set_clean(false);
         drop(connection);
-        assert_eq!(lock(&pool.unused).len(), 0);
+        assert_eq!(lock(&pool.idle).len(), 0);
         assert!(pool.acquire().await.is_ok(), "sqlx has tested it");
     }
 
@@ -212,12 +213,12 @@ mod tests {
     async fn an_old_connection_goes_back_to_sqlx() {
         let pool = pool(1);
         let mut connection = pool.acquire().await.unwrap();
-        connection.opened -= MAX_USED;
+        connection.opened -= MAX_AGE;
         drop(connection);
-        assert_eq!(lock(&pool.unused).len(), 0);
+        assert_eq!(lock(&pool.idle).len(), 0);
         drop(pool.acquire().await.unwrap());
-        lock(&pool.unused)[0].unused_since -= MAX_UNUSED * 2;
-        assert!(pool.take_unused().is_none());
+        lock(&pool.idle)[0].idle_since -= MAX_IDLE * 2;
+        assert!(pool.take_idle().is_none());
     }
 
     #[tokio::test]
@@ -232,7 +233,7 @@ mod tests {
         }
         drop(used);
         close.await.unwrap();
-        assert_eq!((lock(&pool.unused).len(), pool.pool.size()), (0, 0));
+        assert_eq!((lock(&pool.idle).len(), pool.pool.size()), (0, 0));
         assert!(matches!(pool.acquire().await, Err(sqlx::Error::PoolClosed)));
     }
 }

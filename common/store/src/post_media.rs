@@ -1,7 +1,7 @@
-//! Which posts show which pictures, and the platforms' ids of pictures that are already uploaded.
+//! The images of posts, and the platforms' ids of images that are already uploaded.
 //!
-//! Writing a post locks its pictures ([`lock_media`]); deleting a picture locks it and then checks whether a post needs it
-//! ([`in_use`]): the later of the two transactions sees the other's change.
+//! Writing a post locks its images ([`lock_media`]). Deleting an image locks it and then checks whether a post needs it
+//! ([`in_use`]). So the later of the two transactions sees the other's change.
 
 use serde_json::{Map, Value};
 use sqlx::types::Json;
@@ -10,8 +10,8 @@ use super::db::{execute, run};
 use super::jobs::{id_list, list_sql};
 use super::{Conn, Result, Tx};
 
-/// Keeps those of the brand's pictures from being deleted until the end of the transaction. SQLite needs no lock, since
-/// it has one writer.
+/// Prevents the deletion of the brand's images until the end of the transaction. SQLite needs no lock, because it has
+/// one writer.
 pub async fn lock_media(tx: &mut Tx, brand_id: i64, media_ids: &[i64]) -> Result<()> {
     if media_ids.is_empty() || !tx.is_postgres() {
         return Ok(());
@@ -22,14 +22,14 @@ pub async fn lock_media(tx: &mut Tx, brand_id: i64, media_ids: &[i64]) -> Result
     Ok(())
 }
 
-/// Replaces the list of pictures that the post shows, on any account. Deleted pictures (a draft may name some) are left
-/// out.
+/// Replaces the images of the post, which are those of all of its targets. Leaves out deleted images, which a draft may
+/// still contain.
 pub async fn set(tx: &mut Tx, brand_id: i64, post_id: i64, media_ids: &[i64]) -> Result<()> {
     execute!(tx, "DELETE FROM post_media WHERE post_id = $1", post_id)?;
     insert(tx, brand_id, post_id, media_ids).await
 }
 
-/// Stores the pictures of a new post, like [`set`].
+/// Stores the images of a new post, like [`set`].
 pub async fn insert(tx: &mut Tx, brand_id: i64, post_id: i64, media_ids: &[i64]) -> Result<()> {
     if media_ids.is_empty() {
         return Ok(());
@@ -43,8 +43,8 @@ pub async fn insert(tx: &mut Tx, brand_id: i64, post_id: i64, media_ids: &[i64])
     Ok(())
 }
 
-/// Whether a post that is still to be published shows the picture, whose row is locked ([`super::media::lock`]). A
-/// deleted post counts only while one of its targets is unfinished.
+/// Returns whether an unfinished post uses the image. The caller has locked its row ([`super::media::lock`]). A deleted
+/// post counts only if one of its targets is unfinished.
 pub async fn in_use(conn: &mut Conn, media_id: i64) -> Result<bool> {
     const SQL: &str = "
         SELECT EXISTS (
@@ -65,7 +65,7 @@ pub async fn in_use(conn: &mut Conn, media_id: i64) -> Result<bool> {
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(media_id).fetch_one(c))?)
 }
 
-/// Returns the platform's ids of the pictures that were uploaded for a target, by asset id.
+/// Returns the platform's ids of the images that were uploaded for a target, by asset id.
 pub async fn uploads(conn: &mut Conn, target_id: i64) -> Result<Map<String, Value>> {
     const SQL: &str = "SELECT uploads FROM post_targets WHERE id = $1";
     let found: Option<Option<Json<Map<String, Value>>>> =
@@ -73,7 +73,7 @@ pub async fn uploads(conn: &mut Conn, target_id: i64) -> Result<Map<String, Valu
     Ok(found.flatten().map(|Json(uploads)| uploads).unwrap_or_default())
 }
 
-/// Stores the platform's ids of uploaded pictures.
+/// Stores the platform's ids of uploaded images.
 pub async fn set_uploads(tx: &mut Tx, target_id: i64, uploads: &Map<String, Value>) -> Result<()> {
     execute!(tx, "UPDATE post_targets SET uploads = $2 WHERE id = $1", target_id, Json(uploads))?;
     Ok(())

@@ -7,14 +7,14 @@ use serde::Serialize;
 use super::db::run;
 use super::{Conn, Result};
 
-/// Which posts are listed.
+/// Filters a list; `None` matches everything.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PostQuery {
     pub status: Option<PostStatus>,
     pub brand_id: Option<i64>,
 }
 
-/// A post in brief.
+/// A summary of a post.
 #[derive(Clone, Debug, Serialize, sqlx_macros::FromRow)]
 pub struct PostSummary {
     pub id: i64,
@@ -23,7 +23,7 @@ pub struct PostSummary {
     pub scheduled_at: Option<DateTime<Utc>>,
     pub targets: i64,
     pub failed: i64,
-    /// Why the first failed target failed.
+    /// The error of the first failed target.
     pub error: Option<String>,
     /// The beginning of the text.
     pub content: String,
@@ -57,7 +57,7 @@ pub async fn list(conn: &mut Conn, query: PostQuery, limit: i64) -> Result<Vec<P
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(status).bind(brand_id).bind(limit).fetch_all(c))?)
 }
 
-/// Lists posts with a target whose job waits and was due before `now`, oldest first.
+/// Lists posts with a target whose job has not started and was due by `now`, oldest first.
 pub async fn overdue(conn: &mut Conn, now: DateTime<Utc>, limit: i64) -> Result<Vec<PostSummary>> {
     let sql = format!(
         "
@@ -68,7 +68,10 @@ pub async fn overdue(conn: &mut Conn, now: DateTime<Utc>, limit: i64) -> Result<
                 SELECT t.post_id
                 FROM jobs j
                 JOIN post_targets t ON t.id = j.subject_id
-                WHERE j.kind = 'publish_target' AND j.state IN ('scheduled', 'ready') AND j.run_at <= $1
+                WHERE j.kind = 'publish_target'
+                    AND j.state IN ('scheduled', 'ready')
+                    AND j.state IN ('scheduled', 'ready', 'running')
+                    AND j.run_at <= $1
             )
         ORDER BY p.id
         LIMIT $2"

@@ -1,4 +1,5 @@
-//! Posts. A deleted post is hidden from clients at once; its row is deleted when no target of it is in flight.
+//! Posts. A deleted post is hidden from clients immediately. Its row is deleted when its targets have no unfinished
+//! jobs.
 
 use crier_domain::post::{Post, PostStatus};
 use sqlx::types::Json;
@@ -17,10 +18,10 @@ const COLUMNS: &str = "
 
 const FROM: &str = "FROM posts p LEFT JOIN users u ON u.id = p.author_id";
 
-/// Locks the post's row; SQLite needs no lock, since it has one writer.
+/// Locks the post's row. SQLite needs no lock, because it has one writer.
 const FOR_UPDATE: &str = "FOR UPDATE OF p";
 
-/// Stores a new post (its `id` is ignored) and returns the id.
+/// Stores a new post and returns its id. Ignores `post.id`.
 pub async fn insert(tx: &mut Tx, post: &Post) -> Result<i64> {
     const SQL: &str = "
         INSERT INTO posts (
@@ -64,7 +65,7 @@ pub async fn find(conn: &mut Conn, brand_id: i64, post_id: i64) -> Result<Option
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(post_id).fetch_optional(c))?)
 }
 
-/// Returns the ids and statuses of those of the posts that belong to the brand, in any order.
+/// Returns the ids and statuses of posts, in any order. Leaves out those that do not belong to the brand.
 pub async fn statuses(conn: &mut Conn, brand_id: i64, post_ids: &[i64]) -> Result<Vec<(i64, PostStatus)>> {
     if post_ids.is_empty() {
         return Ok(Vec::new());
@@ -73,7 +74,7 @@ pub async fn statuses(conn: &mut Conn, brand_id: i64, post_ids: &[i64]) -> Resul
     Ok(run!(conn, c => sqlx::query_as(sql).bind(id_list(post_ids)).bind(brand_id).fetch_all(c))?)
 }
 
-/// Finds a post and locks its row: changes of a post, and starts and ends of its targets, must not overlap.
+/// Finds a post and locks its row: changes of the post, and starts and ends of its targets, must not overlap.
 pub async fn find_for_update(tx: &mut Tx, brand_id: i64, post_id: i64) -> Result<Option<Post>> {
     let sql = format!(
         "SELECT {COLUMNS} {FROM} WHERE p.brand_id = $1 AND p.id = $2 AND p.deleted_at IS NULL {}",
@@ -82,14 +83,14 @@ pub async fn find_for_update(tx: &mut Tx, brand_id: i64, post_id: i64) -> Result
     Ok(run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(post_id).fetch_optional(c))?)
 }
 
-/// Finds a post by its id alone, for the operator.
+/// Finds a post by its id only, for the operator.
 pub async fn find_any(conn: &mut Conn, post_id: i64) -> Result<Option<Post>> {
     let sql = format!("SELECT {COLUMNS} {FROM} WHERE p.id = $1 AND p.deleted_at IS NULL");
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(post_id).fetch_optional(c))?)
 }
 
-/// Locks a post by its id alone, for the worker. Also finds a post that was deleted while a target of it was in flight.
-/// Returns the post and whether it is deleted.
+/// Locks a post by its id only, for the worker. Also finds a post that was deleted while one of its targets was being
+/// published. Returns the post and whether it is deleted.
 pub async fn lock(tx: &mut Tx, post_id: i64) -> Result<Option<(Post, bool)>> {
     lock_where(tx, "p.id = $1", post_id).await
 }
@@ -112,8 +113,8 @@ async fn lock_where(tx: &mut Tx, which: &'static str, id: i64) -> Result<Option<
     Ok(row.map(|row| (row.post, row.deleted)))
 }
 
-/// Locks the posts of several targets, in id order, like [`lock`]. `wait`: also those that another transaction has locked;
-/// else they are left out.
+/// Locks the posts of several targets, in id order, like [`lock`]. If `wait` is false, leaves out posts that another
+/// transaction has locked.
 pub async fn lock_of_targets(tx: &mut Tx, target_ids: &[i64], wait: bool) -> Result<Vec<(Post, bool)>> {
     let for_update = match wait {
         true => tx.for_engine(FOR_UPDATE, ""),
@@ -157,7 +158,7 @@ pub async fn list(conn: &mut Conn, brand_id: i64, status: Option<PostStatus>, pa
         post: Post,
         total: i64,
     }
-    // Two texts instead of `$2 IS NULL OR …`, so that each is served by its own index.
+    // Two texts instead of `$2 IS NULL OR …`, so that each can use its own index.
     let filter = if status.is_some() { "AND p.status = $2" } else { "AND $2 = ''" };
     let total = format!("SELECT count(*) FROM posts p WHERE p.brand_id = $1 AND p.deleted_at IS NULL {filter}");
     let sql = format!(
@@ -181,8 +182,8 @@ pub async fn list(conn: &mut Conn, brand_id: i64, status: Option<PostStatus>, pa
     Ok(Page { rows: rows.into_iter().map(|row| row.post).collect(), total })
 }
 
-/// Returns how many of a page's posts have contents of at most `max_bytes` together, counted from its first one; all of
-/// `per_page` if there are fewer.
+/// Returns how many posts of a page, from its first one on, have contents of at most `max_bytes` in total. Returns
+/// `per_page` if that applies to all of them.
 pub async fn count_fitting(
     conn: &mut Conn,
     brand_id: i64,
@@ -220,7 +221,7 @@ pub async fn set_reject_reason(tx: &mut Tx, post_id: i64, reason: Option<&str>) 
     Ok(())
 }
 
-/// Returns why a post was not approved the last time; `None`: no reason was given.
+/// Returns why a post was last not approved. Returns `None` if there is no reason.
 pub async fn reject_reason(conn: &mut Conn, brand_id: i64, post_id: i64) -> Result<Option<String>> {
     const SQL: &str = "SELECT reject_reason FROM posts WHERE brand_id = $1 AND id = $2 AND deleted_at IS NULL";
     let found: Option<Option<String>> =
@@ -235,8 +236,8 @@ pub async fn delete(tx: &mut Tx, post_id: i64) -> Result<()> {
     Ok(())
 }
 
-/// Deletes the rows of deleted posts whose targets have no unfinished jobs, at most `limit`; returns how many. The jobs
-/// are counted instead of joined, so that they are looked up only for these posts, however many jobs there are.
+/// Deletes the rows of deleted posts whose targets have no unfinished jobs, at most `limit`. Returns how many. The jobs
+/// are counted instead of joined, so that only those of these posts are looked up.
 pub async fn purge(tx: &mut Tx, limit: i64) -> Result<u64> {
     const SQL: &str = "
         WITH found AS MATERIALIZED (

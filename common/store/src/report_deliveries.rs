@@ -1,4 +1,4 @@
-//! Exports of reports, whom they are mailed to, and who wants or takes no mail.
+//! Exports of reports, their recipients, and the recipients who get no emails.
 
 use chrono::{DateTime, NaiveDate, Utc};
 use crier_domain::mail::MailStatus;
@@ -14,7 +14,7 @@ const SELECT: &str = "
         completed_at, created_at, updated_at
     FROM report_deliveries";
 
-/// An export to be made.
+/// A new export.
 #[derive(Clone, Debug)]
 pub struct NewDelivery {
     pub report_id: i64,
@@ -38,7 +38,7 @@ pub async fn create(tx: &mut Tx, new: &NewDelivery) -> Result<i64> {
         .bind(new.format).bind(new.starts_on).bind(new.ends_on).bind(now).fetch_one(c))?)
 }
 
-/// Stores whom a delivery is mailed to, in this order.
+/// Stores the recipients of a delivery, in this order.
 pub async fn add_recipients(tx: &mut Tx, delivery_id: i64, recipients: &[String]) -> Result<()> {
     const SQL: &str = "
         INSERT INTO report_recipients (delivery_id, position, recipient, status)
@@ -54,13 +54,13 @@ pub async fn find(conn: &mut Conn, brand_id: i64, delivery_id: i64) -> Result<Op
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(delivery_id).fetch_optional(c))?)
 }
 
-/// Finds a delivery by its id alone, for the worker, the operator, and sealed links.
+/// Finds a delivery by its id only, for the worker, the operator, and sealed links.
 pub async fn find_any(conn: &mut Conn, delivery_id: i64) -> Result<Option<ReportDelivery>> {
     let sql = format!("{SELECT} WHERE id = $1");
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(delivery_id).fetch_optional(c))?)
 }
 
-/// Locks a delivery's row until the end of the transaction; by its id alone, for the worker. Locks the report first, as
+/// Locks a delivery's row until the end of the transaction, by its id only, for the worker. Locks the report first, as
 /// the deletion of a report does.
 pub async fn lock(tx: &mut Tx, delivery_id: i64) -> Result<Option<ReportDelivery>> {
     if tx.is_postgres() {
@@ -96,7 +96,7 @@ pub async fn recipients_of(conn: &mut Conn, delivery_ids: &[i64]) -> Result<Vec<
     Ok(run!(conn, c => sqlx::query_as(sql).bind(&ids).fetch_all(c))?)
 }
 
-/// How a delivery's report, brand and workspace are called.
+/// The names of a delivery's report, brand and workspace.
 #[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct DeliveryNames {
     pub report: String,
@@ -128,11 +128,11 @@ pub struct DeliveryProgress<'a> {
 pub struct DeliveredFile {
     pub id: i64,
     pub size_bytes: i64,
-    /// When it is deleted; `None`: with its report.
+    /// When it is deleted. `None` means with its report.
     pub expires_at: Option<DateTime<Utc>>,
 }
 
-/// Updates a delivery whose row is locked. The caller checks that the status may follow the earlier one
+/// Updates a delivery whose row is locked. The caller checks the transition of the status
 /// ([`ReportDeliveryStatus::to`]).
 pub async fn progress(tx: &mut Tx, delivery_id: i64, to: &DeliveryProgress<'_>) -> Result<()> {
     const SQL: &str = "
@@ -149,14 +149,14 @@ pub async fn progress(tx: &mut Tx, delivery_id: i64, to: &DeliveryProgress<'_>) 
     Ok(())
 }
 
-/// Records the mail to a recipient, by the place in the list.
+/// Records the email to a recipient, by the position in the list.
 pub async fn set_mail(tx: &mut Tx, delivery_id: i64, position: i32, mail_id: i64) -> Result<()> {
     const SQL: &str = "UPDATE report_recipients SET mail_id = $3 WHERE delivery_id = $1 AND position = $2";
     execute!(tx, SQL, delivery_id, position, mail_id)?;
     Ok(())
 }
 
-/// Fails the mail to a recipient, by the place in the list.
+/// Marks the email to a recipient as failed, by the position in the list.
 pub async fn fail_recipient(tx: &mut Tx, delivery_id: i64, position: i32, error: &ReportError) -> Result<()> {
     const SQL: &str = "
         UPDATE report_recipients
@@ -166,7 +166,7 @@ pub async fn fail_recipient(tx: &mut Tx, delivery_id: i64, position: i32, error:
     Ok(())
 }
 
-/// Fails all mails of a delivery that has no file.
+/// Marks all pending emails of a delivery without a file as failed.
 pub async fn fail_recipients(tx: &mut Tx, delivery_id: i64, error: &ReportError) -> Result<()> {
     const SQL: &str = "
         UPDATE report_recipients
@@ -176,7 +176,7 @@ pub async fn fail_recipients(tx: &mut Tx, delivery_id: i64, error: &ReportError)
     Ok(())
 }
 
-/// Makes the mails of a delivery pending again, for a retry by the operator.
+/// Makes a delivery's recipients for whom no email was created pending again, for a retry by the operator.
 pub async fn retry_recipients(tx: &mut Tx, delivery_id: i64) -> Result<()> {
     const SQL: &str = "
         UPDATE report_recipients
@@ -186,15 +186,15 @@ pub async fn retry_recipients(tx: &mut Tx, delivery_id: i64) -> Result<()> {
     Ok(())
 }
 
-/// Records the state of a mail, if it is one of a report.
+/// Records the status of an email, if it belongs to a report.
 pub async fn record_mail(tx: &mut Tx, mail_id: i64, status: MailStatus, error: Option<&ReportError>) -> Result<()> {
     const SQL: &str = "UPDATE report_recipients SET status = $2, error = $3 WHERE mail_id = $1";
     execute!(tx, SQL, mail_id, status, error.map(Json))?;
     Ok(())
 }
 
-/// Ends all mails of a workspace's reports to a mailbox, at the recipient's own request; `false`: the workspace does not
-/// exist any more. A repeated request changes nothing.
+/// Stops all emails of a workspace's reports to a mailbox, at the recipient's request. Returns `false` if the workspace
+/// does not exist. A repeated request changes nothing.
 pub async fn unsubscribe(tx: &mut Tx, workspace_id: i64, mailbox: &str) -> Result<bool> {
     const SQL: &str = "
         INSERT INTO report_mail_stops (workspace_id, recipient, reason, is_unsubscribed, created_at)
@@ -207,7 +207,7 @@ pub async fn unsubscribe(tx: &mut Tx, workspace_id: i64, mailbox: &str) -> Resul
     Ok(execute!(tx, SQL, workspace_id, mailbox, now)? > 0)
 }
 
-/// Lets a recipient who unsubscribed get mails again, at their own request.
+/// Resumes emails to a recipient who unsubscribed, at the recipient's request.
 pub async fn resubscribe(tx: &mut Tx, to: &Subscription<'_>) -> Result<()> {
     const SQL: &str = "
         DELETE FROM report_mail_stops
@@ -218,7 +218,7 @@ pub async fn resubscribe(tx: &mut Tx, to: &Subscription<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Ends all mails of a workspace's reports to the recipient of a mail, which a mail server refused for ever.
+/// Stops all emails of a workspace's reports to the recipient of an email that a mail server permanently rejected.
 pub async fn stop_refused(tx: &mut Tx, mail_id: i64, reason: &str) -> Result<()> {
     const SQL: &str = "
         INSERT INTO report_mail_stops (workspace_id, recipient, reason, created_at)
@@ -242,20 +242,20 @@ pub async fn stop_refused(tx: &mut Tx, mail_id: i64, reason: &str) -> Result<()>
 pub struct Subscription<'a> {
     pub workspace_id: i64,
     pub address: &'a str,
-    /// That of the address.
+    /// The mailbox of the address.
     pub mailbox: &'a str,
 }
 
-/// Why a recipient gets no mails.
+/// Why a recipient gets no emails.
 #[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct MailStop {
-    /// At the recipient's own request; otherwise a mail server refused the address.
+    /// Whether the recipient unsubscribed. Otherwise a mail server rejected the address.
     pub is_unsubscribed: bool,
     pub reason: String,
 }
 
-/// Returns why a recipient gets no mails; `None`: nothing is known against it. Recipients unsubscribe by
-/// mailbox; mail servers refuse an address.
+/// Returns why a recipient gets no emails. Returns `None` if emails may be sent. Recipients unsubscribe by mailbox; mail
+/// servers reject an address.
 pub async fn mail_stop(conn: &mut Conn, to: &Subscription<'_>) -> Result<Option<MailStop>> {
     const SQL: &str = "
         SELECT is_unsubscribed, reason
@@ -269,8 +269,8 @@ pub async fn mail_stop(conn: &mut Conn, to: &Subscription<'_>) -> Result<Option<
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(to.workspace_id).bind(&address).bind(to.mailbox).fetch_optional(c))?)
 }
 
-/// Lets recipients whom a mail server refused get mails of the workspace's reports again: someone has entered them anew.
-/// Those who unsubscribed stay unsubscribed.
+/// Resumes emails of the workspace's reports to recipients whom a mail server rejected, because a user has entered them
+/// again. Recipients who unsubscribed remain unsubscribed.
 pub async fn allow_again(tx: &mut Tx, workspace_id: i64, recipients: &[String]) -> Result<()> {
     const SQL: &str = "
         DELETE FROM report_mail_stops
@@ -283,7 +283,7 @@ pub async fn allow_again(tx: &mut Tx, workspace_id: i64, recipients: &[String]) 
     Ok(())
 }
 
-/// Takes the files off deliveries whose time is over, at most `limit`, and marks them for deletion. Returns how many.
+/// Removes the files from expired deliveries, at most `limit`, and marks the files for deletion. Returns how many.
 pub async fn expire_files(tx: &mut Tx, limit: i64) -> Result<u64> {
     const SQL: &str = "
         SELECT id

@@ -1,4 +1,4 @@
-//! What reports show of posts and accounts. The days of a period are read by `analytics::days_of_posts`.
+//! The metrics of posts and accounts that reports show. `analytics::days_of_posts` reads the days of a period.
 
 use chrono::{DateTime, Utc};
 use crier_domain::analytics::Figures;
@@ -7,17 +7,17 @@ use crier_domain::platform::Platform;
 use super::db::run;
 use super::{Conn, Result};
 
-/// A time, the end not included.
+/// A period. The end is exclusive.
 pub type TimeRange = (DateTime<Utc>, DateTime<Utc>);
 
-/// A post on one account, with its newest figures.
+/// A published target, with its newest metrics.
 #[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct PublishedPost {
     pub published_at: DateTime<Utc>,
     pub platform: Platform,
-    /// `None`: the account was disconnected.
+    /// The account's name. `None` if it was disconnected.
     pub account: Option<String>,
-    /// The first characters of what was published.
+    /// The beginning of the published text.
     pub text: String,
     pub url: Option<String>,
     #[sqlx(flatten)]
@@ -35,7 +35,7 @@ const SELECT: &str = "
         AND a.published_at >= $2
         AND a.published_at < $3";
 
-/// Lists what a brand published in a time, newest first, at most `limit`; texts are cut to `text` characters.
+/// Lists what a brand published in a period, at most `limit`, newest first. Texts are cut after `text` characters.
 pub async fn newest(
     conn: &mut Conn,
     brand_id: i64,
@@ -48,8 +48,8 @@ pub async fn newest(
         .bind(text).fetch_all(c))?)
 }
 
-/// Lists what people did most with of what a brand published in a time, at most `limit`. Posts without any figure are
-/// left out.
+/// Lists what a brand published in a period, at most `limit`, by engagements, highest first. Leaves out posts without
+/// any metric.
 pub async fn most_engaging(
     conn: &mut Conn,
     brand_id: i64,
@@ -68,7 +68,7 @@ pub async fn most_engaging(
         .bind(text).fetch_all(c))?)
 }
 
-/// Counts what a brand published in a time, up to `limit`.
+/// Counts what a brand published in a period, up to `limit`.
 pub async fn count(conn: &mut Conn, brand_id: i64, (start, end): TimeRange, limit: i64) -> Result<i64> {
     const SQL: &str = "
         SELECT count(*)
@@ -83,7 +83,7 @@ pub async fn count(conn: &mut Conn, brand_id: i64, (start, end): TimeRange, limi
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(brand_id).bind(start).bind(end).bind(limit).fetch_one(c))?)
 }
 
-/// What a brand published on one account in a time.
+/// The number and the metrics of a brand's posts on one account in a period.
 #[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct AccountPosts {
     pub account_id: i64,
@@ -92,7 +92,7 @@ pub struct AccountPosts {
     pub figures: Figures,
 }
 
-/// Sums up what a brand published in a time, by account.
+/// Sums up what a brand published in a period, by account.
 pub async fn by_account(conn: &mut Conn, brand_id: i64, (start, end): TimeRange) -> Result<Vec<AccountPosts>> {
     const SQL: &str = "
         SELECT account_id, count(*) AS posts, CAST(sum(impressions) AS bigint) AS impressions,

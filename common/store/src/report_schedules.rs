@@ -37,8 +37,8 @@ pub async fn create(tx: &mut Tx, report_id: i64, new: &NewSchedule<'_>) -> Resul
     let id: i64 = run!(tx, c => sqlx::query_scalar(SQL).bind(report_id).bind(new.frequency).bind(new.cron)
         .bind(new.time).bind(new.format).bind(Json(new.recipients)).bind(new.next_run_at).bind(now).fetch_one(c))?;
     let sql = format!("{SELECT} WHERE s.id = $1");
-    let made = run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id).fetch_optional(c))?;
-    made.ok_or_else(|| StoreError::Decode("a schedule just made is gone".into()))
+    let created = run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id).fetch_optional(c))?;
+    created.ok_or_else(|| StoreError::Decode("a schedule just made is gone".into()))
 }
 
 /// Returns the schedules of reports, oldest first.
@@ -53,14 +53,14 @@ pub async fn of_reports(conn: &mut Conn, report_ids: &[i64]) -> Result<Vec<Repor
     Ok(run!(conn, c => sqlx::query_as(sql).bind(&ids).fetch_all(c))?)
 }
 
-/// Whose report a schedule mails.
+/// The workspace, the brand and the report of a schedule.
 #[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct ScheduleNames {
     pub brand: String,
     pub report: String,
 }
 
-/// Returns whose report a schedule mails; `None`: it was deleted.
+/// Returns the workspace, the brand and the report of a schedule. Returns `None` if the schedule was deleted.
 pub async fn names_of(conn: &mut Conn, schedule_id: i64) -> Result<Option<ScheduleNames>> {
     const SQL: &str = "
         SELECT b.name AS brand, r.name AS report
@@ -71,12 +71,12 @@ pub async fn names_of(conn: &mut Conn, schedule_id: i64) -> Result<Option<Schedu
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(schedule_id).fetch_optional(c))?)
 }
 
-/// Deletes a schedule of a report; `false`: there is none.
+/// Deletes a schedule of a report. Returns `false` if it does not exist.
 pub async fn delete(tx: &mut Tx, report_id: i64, schedule_id: i64) -> Result<bool> {
     Ok(execute!(tx, "DELETE FROM report_schedules WHERE report_id = $1 AND id = $2", report_id, schedule_id)? > 0)
 }
 
-/// A schedule that is due, with what its export needs.
+/// A schedule that is due, with the data for its export.
 #[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct DueSchedule {
     #[sqlx(flatten)]
@@ -85,12 +85,12 @@ pub struct DueSchedule {
     pub workspace_id: i64,
     pub plan: String,
     pub timezone: String,
-    /// The export before has not ended yet.
+    /// Whether an earlier export has not finished.
     pub is_busy: bool,
 }
 
-/// A due schedule, or why its row cannot be read (a newer version may have written it). Such a row must not keep the
-/// others from firing.
+/// A due schedule, or why its row cannot be read (a newer version may have written it). Such a row must not prevent the
+/// others from running.
 pub struct DueRow {
     pub id: i64,
     pub schedule: sqlx::Result<DueSchedule>,
@@ -108,8 +108,8 @@ where
     }
 }
 
-/// Locks and returns schedules that are due, the longest due first, at most `limit`. Those that another scheduler holds
-/// are left to it.
+/// Locks and returns schedules that are due, at most `limit`, the longest overdue first. Leaves out those that another
+/// scheduler has locked.
 pub async fn due(tx: &mut Tx, limit: i64) -> Result<Vec<DueRow>> {
     let lock = tx.for_engine("FOR UPDATE OF s SKIP LOCKED", "");
     let sql = format!(
@@ -135,7 +135,7 @@ pub async fn due(tx: &mut Tx, limit: i64) -> Result<Vec<DueRow>> {
     Ok(run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(now).bind(limit).fetch_all(c))?)
 }
 
-/// Records a run of a schedule, and when it runs next.
+/// Records when a schedule runs next, and if `has_run`, that it has run now.
 pub async fn advance(tx: &mut Tx, schedule_id: i64, next_run_at: DateTime<Utc>, has_run: bool) -> Result<()> {
     const SQL: &str = "
         UPDATE report_schedules

@@ -1,4 +1,4 @@
-//! Reports, as a brand wants them.
+//! Reports: the widgets that a brand has chosen.
 
 use crier_domain::report::{Report, ReportWidget};
 use sqlx::types::Json;
@@ -22,8 +22,8 @@ pub async fn create(tx: &mut Tx, brand_id: i64, name: &str, widgets: &[ReportWid
     find(tx, brand_id, id).await?.ok_or_else(|| StoreError::Decode("a report just made is gone".into()))
 }
 
-/// Returns the texts of the newest posts, brands and accounts of the installation, at most `limit` of each, for the
-/// operator: what reports show. A text is cut after 1,000 characters.
+/// Returns texts that reports may show, for the operator: those of the newest posts, brands and accounts of the
+/// installation, at most `limit` each. A text is cut after 1,000 characters.
 pub async fn texts(conn: &mut Conn, limit: i64) -> Result<Vec<String>> {
     const SQL: &str = "
         SELECT substr(text, 1, 1000)
@@ -62,15 +62,15 @@ pub async fn find_for_update(tx: &mut Tx, brand_id: i64, report_id: i64) -> Resu
     find(tx, brand_id, report_id).await
 }
 
-/// Renames a report; `false`: it does not exist.
+/// Renames a report. Returns `false` if it does not exist.
 pub async fn rename(tx: &mut Tx, brand_id: i64, report_id: i64, name: &str) -> Result<bool> {
     const SQL: &str = "UPDATE reports SET name = $3, updated_at = $4 WHERE brand_id = $1 AND id = $2";
     let now = tx.now;
     Ok(execute!(tx, SQL, brand_id, report_id, name, now)? > 0)
 }
 
-/// Deletes a report with its schedules and deliveries; `false`: it does not exist. Mark its files for deletion first
-/// (`files::mark_of_report_for_deletion`).
+/// Deletes a report with its schedules and deliveries. Returns `false` if it does not exist. Mark its files for
+/// deletion first ([`files::mark_of_report_for_deletion`](super::files::mark_of_report_for_deletion)).
 pub async fn delete(tx: &mut Tx, brand_id: i64, report_id: i64) -> Result<bool> {
     Ok(execute!(tx, "DELETE FROM reports WHERE brand_id = $1 AND id = $2", brand_id, report_id)? > 0)
 }

@@ -1,4 +1,4 @@
-//! Data of the platform inside Crier: its handles and their timelines.
+//! Data of the sandbox, the platform inside Crier: its handles and their timelines.
 
 use std::collections::HashMap;
 
@@ -10,10 +10,10 @@ use super::db::{execute, run};
 use super::jobs::{id_list, list_sql};
 use super::{Conn, Result, Tx};
 
-/// A picture of a sandbox post.
+/// An image of a sandbox post.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SandboxPicture {
-    /// A path on our own host.
+    /// A path on Crier's host.
     pub url: String,
     /// Empty if there is no alt text.
     pub alt: String,
@@ -30,7 +30,8 @@ pub struct SandboxPost {
     pub created_at: DateTime<Utc>,
 }
 
-/// Claims a handle for a workspace, or confirms that it has it; `false`: another workspace has it.
+/// Claims a handle for a workspace, or renews the token of its handle. Returns `false` if another workspace has the
+/// handle.
 pub async fn claim_handle(tx: &mut Tx, workspace_id: i64, handle: &str) -> Result<bool> {
     const SQL: &str = "
         INSERT INTO sandbox_handles (handle, workspace_id)
@@ -47,13 +48,13 @@ pub async fn owner(conn: &mut Conn, handle: &str) -> Result<Option<i64>> {
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(handle).fetch_optional(c))?)
 }
 
-/// Whether the handle's token is expired; `None`: the workspace does not have the handle.
+/// Returns whether the handle's token is expired. Returns `None` if the workspace does not have the handle.
 pub async fn is_expired(conn: &mut Conn, workspace_id: i64, handle: &str) -> Result<Option<bool>> {
     const SQL: &str = "SELECT expired FROM sandbox_handles WHERE workspace_id = $1 AND handle = $2";
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(workspace_id).bind(handle).fetch_optional(c))?)
 }
 
-/// `[expire]`: the token is refused until the account is connected again.
+/// Expires the handle's token (`[expire]`): it is rejected until the account is reconnected.
 pub async fn expire(tx: &mut Tx, handle: &str) -> Result<()> {
     execute!(tx, "UPDATE sandbox_handles SET expired = TRUE WHERE handle = $1", handle)?;
     Ok(())
@@ -64,17 +65,18 @@ pub async fn expire(tx: &mut Tx, handle: &str) -> Result<()> {
 pub struct NewSandboxPost {
     pub workspace_id: i64,
     pub handle: String,
-    /// A repeated key publishes nothing.
+    /// A post with a key that was used before is not published again.
     pub key: String,
     pub content: String,
     pub media: Vec<SandboxPicture>,
 }
 
-/// Publishes posts in one statement; returns their ids by key, of a repeated key the first post's. A post is missing if
-/// the workspace does not have the handle, or its token is expired. Fails if two of the posts have the same key, or if
-/// another transaction is publishing under one of them: it is looked up by the next run.
+/// Publishes posts in one statement. Returns their ids by key; for a key that was used before, the first post's id.
+/// Leaves out a post if the workspace does not have the handle, or if its token is expired. Fails if two of the posts
+/// have the same key, or if another transaction is publishing under one of the keys: the next run looks that one up.
 ///
-/// For [`super::Store::begin_single_async_commit`]: the caller stores the id durably, and looks it up by the key if it could not.
+/// For [`super::Store::begin_single_async_commit`]: the caller stores the id durably, and looks it up by the key if
+/// that fails.
 pub async fn publish(tx: &mut Tx, posts: &[NewSandboxPost]) -> Result<HashMap<String, i64>> {
     // `ON CONFLICT` would write one more WAL record.
     const PG: &str = "
@@ -122,10 +124,11 @@ pub async fn find_by_key(conn: &mut Conn, key: &str) -> Result<Option<SandboxPos
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(key).fetch_optional(c))?)
 }
 
-/// How many comments a post may have: anyone may write them, so they are limited.
+/// The maximum number of comments of a post. They are limited because anyone may write them.
 pub const MAX_COMMENTS: i64 = 200;
 
-/// Returns a handle's timeline, newest first, from the post `from` on if given; `None`: no workspace has the handle.
+/// Returns a handle's timeline, newest first, starting at the post `from` if any. Returns `None` if no workspace has
+/// the handle.
 pub async fn timeline(
     conn: &mut Conn,
     handle: &str,
@@ -182,7 +185,7 @@ pub async fn failed(conn: &mut Conn, handle: &str, limit: i64) -> Result<Vec<Fai
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(handle).bind(limit).fetch_all(c))?)
 }
 
-/// A visitor's comment, or the account's answer to one.
+/// A visitor's comment, or the account's reply to one.
 #[derive(Debug, Clone, sqlx_macros::FromRow)]
 pub struct SandboxComment {
     pub id: i64,
@@ -190,9 +193,9 @@ pub struct SandboxComment {
     pub name: String,
     pub body: String,
     pub created_at: DateTime<Utc>,
-    /// Written by the account.
+    /// Whether the account wrote it.
     pub is_own: bool,
-    /// The comment that it answers.
+    /// The comment to which it replies.
     pub parent_id: Option<i64>,
 }
 
@@ -214,7 +217,7 @@ pub async fn count(conn: &mut Conn, handle: &str) -> Result<i64> {
 
 /// Adds a comment to a post of the handle.
 pub async fn comment(tx: &mut Tx, handle: &str, post_id: i64, name: &str, body: &str) -> Result<Commented> {
-    // Two comments at once must not both take the last place: on Postgres the lock on the post's row serializes them.
+    // Concurrent comments must not exceed the limit: on Postgres, the lock on the post's row serializes them.
     let find = tx.for_engine(
         "SELECT id FROM sandbox_posts WHERE handle = $1 AND id = $2 FOR UPDATE",
         "SELECT id FROM sandbox_posts WHERE handle = $1 AND id = $2",
@@ -242,7 +245,7 @@ pub struct CountedComment {
     pub total: i64,
 }
 
-/// Returns the newest comments of each post, at most `each`, oldest first.
+/// Returns the newest comments of each post, at most `each` per post, oldest first.
 pub async fn comments(conn: &mut Conn, posts: &[i64], each: i64) -> Result<Vec<CountedComment>> {
     let sql = list_sql!(
         conn,
@@ -262,9 +265,9 @@ pub async fn comments(conn: &mut Conn, posts: &[i64], each: i64) -> Result<Vec<C
     Ok(run!(conn, c => sqlx::query_as(sql).bind(id_list(posts)).bind(each).fetch_all(c))?)
 }
 
-/// Answers a comment under a key; the same key again returns the first answer's id. `None`: the workspace does not have
-/// the handle, its token is expired, or the handle has no such comment. An answer is written even if the post takes no
-/// more comments.
+/// Replies to a comment under a key, and returns the reply's id; for a key that was used before, the first reply's id.
+/// Returns `None` if the workspace does not have the handle, if its token is expired, or if the handle has no such
+/// comment. [`MAX_COMMENTS`] does not apply.
 pub async fn answer(
     tx: &mut Tx,
     workspace_id: i64,
@@ -287,13 +290,13 @@ pub async fn answer(
         .bind(key).fetch_optional(c))?)
 }
 
-/// Returns the id of the answer that was written under a key.
+/// Returns the id of the reply that was written under a key.
 pub async fn find_answer(conn: &mut Conn, key: &str) -> Result<Option<i64>> {
     const SQL: &str = "SELECT id FROM sandbox_comments WHERE key = $1";
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(key).fetch_optional(c))?)
 }
 
-/// Returns the comments of a handle after this one, by time and id, with the answers.
+/// Returns the comments of a handle after this time and id, in their order, including the replies.
 pub async fn comments_after(
     conn: &mut Conn,
     handle: &str,

@@ -1,6 +1,7 @@
-//! Whether the configured secret keys are those of this installation. A known text is stored for each, sealed with it.
+//! Checks whether the configured secret keys are those of this installation. For each key, a known text is stored,
+//! sealed with that key.
 //!
-//! A key that is no longer configured may go once nothing is encrypted with it any more.
+//! The check of a key that is no longer configured is deleted when nothing is encrypted with the key.
 
 use crier_base::secrets::{Cipher, SecretLocation, key_id};
 
@@ -9,12 +10,12 @@ use super::{Conn, Result, Store, Tx};
 
 const TEXT: &[u8] = b"crier";
 
-/// What is wrong with the configured keys.
+/// A problem of the configured keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyProblem {
-    /// Something is encrypted with the key of this id, which is not configured.
+    /// Data is encrypted with the key of this id, which is not configured.
     Missing(u8),
-    /// The configured key of this id is not the one that was used.
+    /// The configured key of this id differs from the one that was used.
     Wrong(u8),
 }
 
@@ -44,8 +45,8 @@ pub async fn check(store: &Store) -> Result<Option<KeyProblem>> {
     Ok(None)
 }
 
-/// Stores the checks of the configured keys that have none yet, and drops those of keys that are no longer needed.
-/// Call it after [`check`] has found no problem.
+/// Stores checks of the configured keys that have none, and deletes those of keys that are no longer configured. Call
+/// it after [`check`] has found no problem.
 pub async fn record(store: &Store) -> Result<()> {
     let mut conn = store.read().await?;
     let checks = list(&mut conn).await?;
@@ -82,8 +83,8 @@ async fn list(conn: &mut Conn) -> Result<Vec<(u8, Vec<u8>)>> {
     Ok(rows.into_iter().filter_map(|(id, sealed)| Some((u8::try_from(id).ok()?, sealed))).collect())
 }
 
-/// Returns the ids of the keys with which lasting secrets are encrypted. Reads them all: the tables are small beside
-/// those of posts, and a start needs it only where a key was removed.
+/// Returns the ids of the keys with which permanent secrets are encrypted. Scans the tables, which are small compared
+/// with those of posts. A start needs it only if a key was removed.
 async fn ids_in_use(conn: &mut Conn) -> Result<Vec<u8>> {
     const SQL: &str = "
         SELECT substr(secret, 1, 2) FROM webhooks

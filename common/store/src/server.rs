@@ -14,7 +14,7 @@ pub async fn version(conn: &mut Conn) -> Result<String> {
     Ok(run!(conn, c => sqlx::query_scalar(sql).fetch_one(c))?)
 }
 
-/// Returns the server's time; `None`: SQLite has no clock of its own.
+/// Returns the time of the Postgres server. Returns `None` on SQLite.
 pub async fn now(conn: &mut Conn) -> Result<Option<DateTime<Utc>>> {
     if !conn.is_postgres() {
         return Ok(None);

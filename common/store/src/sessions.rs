@@ -1,8 +1,8 @@
-//! Sessions of people in the console, and the links that begin them; only hashes of their tokens are stored.
+//! Sessions in the console, and the links that begin them. Only hashes of their tokens are stored.
 //!
-//! A session acts with an `api_keys` row of its own, so whatever counts or stores by key (requests, `Idempotency-Key`s,
-//! the time of last use) holds for sessions too. Its hash covers a prefix that no API key has: neither can be used as
-//! the other. It ends when it was not used for [`LIFETIME`].
+//! A session has its own row in `api_keys`, so everything that is counted or stored by key (requests,
+//! `Idempotency-Key`s, the time of last use) applies to sessions too. Its hash covers a prefix that no API key has, so
+//! neither can be used as the other. A session expires when it was not used for [`LIFETIME`].
 
 use std::net::IpAddr;
 
@@ -16,14 +16,14 @@ use super::db::{execute, run};
 use super::keys::{self, Authenticated, NewRow, caller_sql};
 use super::{Conn, Result, Tx};
 
-/// How long an unused session lives.
+/// How long after its last use a session expires.
 pub const LIFETIME: TimeDelta = TimeDelta::days(30);
-/// How long a link is valid that was asked for.
+/// How long a link that a user requested is valid.
 pub const LINK_LIFETIME: TimeDelta = TimeDelta::minutes(15);
-/// How many characters of `[A-Za-z0-9]` hold 256 bits.
+/// The number of characters of `[A-Za-z0-9]` that contain 256 bits.
 pub const TOKEN_LENGTH: usize = 43;
 const MAX_USER_AGENT: usize = 255;
-/// How many mailed links of a user are valid at a time: a stranger cannot fill a mailbox.
+/// The maximum number of a user's valid links, so that a stranger cannot fill the user's mailbox.
 const MAX_LINKS: i64 = 3;
 
 /// A session as listed.
@@ -31,20 +31,20 @@ const MAX_LINKS: i64 = 3;
 pub struct SessionRow {
     pub id: i64,
     pub user_agent: String,
-    /// The address from which the user signed in.
+    /// The IP address from which the user signed in.
     pub address: String,
     pub created_at: DateTime<Utc>,
     pub last_used_at: Option<DateTime<Utc>>,
 }
 
-/// What a token is for; part of its hash.
+/// The purpose of a token, which is part of its hash.
 pub(super) enum Purpose {
     Session,
     Link,
     Invitation,
 }
 
-/// Returns the hash by which a token is found; `None`: the text does not have the form of a token.
+/// Returns the hash by which a token is found. Returns `None` if the text does not have the form of a token.
 pub(super) fn hash(token: &str, purpose: &Purpose) -> Option<Vec<u8>> {
     let well_formed = token.len() == TOKEN_LENGTH && token.bytes().all(|b| b.is_ascii_alphanumeric());
     let prefix = match purpose {
@@ -61,7 +61,7 @@ pub(super) fn new_token(purpose: &Purpose) -> Result<(SecretString, Vec<u8>)> {
     Ok((SecretString::from(token), hash))
 }
 
-/// Creates a link's token, with which a user signs in once.
+/// Creates a link with which a user signs in once, and returns its token.
 pub async fn create_link(tx: &mut Tx, user_id: i64, lifetime: TimeDelta) -> Result<SecretString> {
     let (token, hash) = new_token(&Purpose::Link)?;
     let expires_at = tx.now + lifetime;
@@ -70,7 +70,7 @@ pub async fn create_link(tx: &mut Tx, user_id: i64, lifetime: TimeDelta) -> Resu
     Ok(token)
 }
 
-/// Returns whether another link may be mailed to a user: at most [`MAX_LINKS`] are valid at a time.
+/// Returns whether another link may be sent to a user, who has at most [`MAX_LINKS`] valid ones.
 pub async fn may_send_link(tx: &mut Tx, user_id: i64) -> Result<bool> {
     const SQL: &str = "SELECT count(*) FROM sign_in_links WHERE user_id = $1 AND expires_at > $2";
     let now = tx.now;
@@ -78,7 +78,7 @@ pub async fn may_send_link(tx: &mut Tx, user_id: i64) -> Result<bool> {
     Ok(valid < MAX_LINKS)
 }
 
-/// From where a user signs in.
+/// The browser and the IP address with which a user signs in.
 pub struct Device<'a> {
     pub user_agent: &'a str,
     pub address: IpAddr,
@@ -91,7 +91,7 @@ pub struct LinkUser {
     pub email: String,
 }
 
-/// Returns the user whom a link signs in; `None`: it was used or has expired.
+/// Returns the user whom a link signs in. Returns `None` if the link was used or has expired.
 pub async fn user_of_link(conn: &mut Conn, token: &str, now: DateTime<Utc>) -> Result<Option<LinkUser>> {
     const SQL: &str = "
         SELECT u.name, u.email
@@ -102,7 +102,7 @@ pub async fn user_of_link(conn: &mut Conn, token: &str, now: DateTime<Utc>) -> R
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(&hash).bind(now).fetch_optional(c))?)
 }
 
-/// Uses up a link, and begins a session of its user; `None`: the link was used or has expired.
+/// Deletes a link, and begins a session of its user. Returns `None` if the link was used or has expired.
 pub async fn redeem_link(tx: &mut Tx, token: &str, device: &Device<'_>) -> Result<Option<SecretString>> {
     const SQL: &str = "
         DELETE FROM sign_in_links
@@ -128,8 +128,8 @@ pub(super) async fn create(tx: &mut Tx, user_id: i64, device: &Device<'_>) -> Re
     Ok(token)
 }
 
-/// Returns the caller behind a session, and the membership in a brand, in one statement; `None`: the session does not
-/// exist (any more).
+/// Returns the caller of a session, and the membership in a brand, in one statement. Returns `None` if the session does
+/// not exist or has expired.
 pub async fn authenticate(
     conn: &mut Conn,
     token: &SecretString,
@@ -145,7 +145,7 @@ pub async fn authenticate(
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(&hash).bind(brand_id).bind(since).fetch_optional(c))?)
 }
 
-/// Returns the sessions of a user, the newest first.
+/// Returns the sessions of a user, newest first.
 pub async fn list(conn: &mut Conn, user_id: i64, now: DateTime<Utc>) -> Result<Vec<SessionRow>> {
     const SQL: &str = "
         SELECT k.id, s.user_agent, s.address, k.created_at, k.last_used_at
@@ -165,7 +165,7 @@ pub async fn end(tx: &mut Tx, token: &SecretString) -> Result<()> {
     Ok(())
 }
 
-/// Ends a session of a user; `false`: the user has no such session.
+/// Ends a session of a user. Returns `false` if the user has no such session.
 pub async fn revoke(tx: &mut Tx, user_id: i64, session_id: i64) -> Result<bool> {
     const SQL: &str = "
         DELETE FROM api_keys
@@ -175,7 +175,7 @@ pub async fn revoke(tx: &mut Tx, user_id: i64, session_id: i64) -> Result<bool> 
     Ok(execute!(tx, SQL, session_id, user_id)? > 0)
 }
 
-/// Ends all sessions of a user but one. Returns how many.
+/// Ends all sessions of a user except one. Returns how many.
 pub async fn revoke_others(tx: &mut Tx, user_id: i64, kept_id: i64) -> Result<u64> {
     const SQL: &str = "
         DELETE FROM api_keys
@@ -185,7 +185,7 @@ pub async fn revoke_others(tx: &mut Tx, user_id: i64, kept_id: i64) -> Result<u6
     Ok(execute!(tx, SQL, user_id, kept_id)?)
 }
 
-/// Deletes sessions and links that have expired. Returns how many.
+/// Deletes expired sessions and links, at most `limit` each. Returns how many.
 pub async fn purge(tx: &mut Tx, limit: i64) -> Result<u64> {
     const SESSIONS: &str = "
         DELETE FROM api_keys

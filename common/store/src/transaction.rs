@@ -1,11 +1,11 @@
 //! Transactions, with as few waits for the database as possible.
 //!
-//! On SQLite each statement is passed to the thread that owns the connection and its result back, which takes longer
-//! than most statements. sqlx's own transactions wait twice more at their beginning and at their end. Here `BEGIN` is
-//! sent together with the first statement, and a transaction without one sends nothing.
+//! On SQLite, each statement is passed to the thread that owns the connection, and its result is passed back, which
+//! takes longer than most statements. sqlx's own transactions wait two more times, at their beginning and at their end.
+//! Here `BEGIN` is sent together with the first statement, and a transaction without statements sends nothing.
 //!
-//! A transaction that is dropped is rolled back in the background; its connection, and on SQLite the turn to write, are
-//! given back after that.
+//! A dropped transaction is rolled back in the background. After that, its connection is returned, and on SQLite also
+//! the permit to write.
 
 use futures::future::{self, BoxFuture};
 use futures::stream::{self, BoxStream};
@@ -17,30 +17,30 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::pool::Pooled;
 
-/// Takes the lock to write at once: a transaction that began with a read could not take it later if another has written
-/// meanwhile.
+/// Takes the write lock immediately: a transaction that began with a read could not take it later if another one has
+/// written meanwhile.
 const BEGIN_SQLITE: &str = "BEGIN IMMEDIATE; ";
 
-/// How far a transaction is.
+/// The state of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Nothing was sent, or it has ended.
+    /// Nothing was sent, or the transaction has ended.
     Idle,
     /// `BEGIN` was sent; whether it succeeded is unknown.
     Beginning,
     Open,
 }
 
-/// A transaction on a connection of its own.
+/// A transaction on its own connection.
 pub struct Transaction<DB: Database>
 where
     for<'c> &'c mut DB::Connection: Executor<'c, Database = DB>,
 {
-    /// Taken by the drop.
+    /// `None` after the drop.
     connection: Option<Pooled<DB>>,
     state: State,
-    /// The turn to write, on SQLite.
-    turn: Option<OwnedSemaphorePermit>,
+    /// The permit to write, on SQLite.
+    write_permit: Option<OwnedSemaphorePermit>,
 }
 
 impl<DB: Database> Transaction<DB>
@@ -55,7 +55,7 @@ where
         self.end("ROLLBACK").await
     }
 
-    /// Whether a statement has begun it.
+    /// Returns whether a statement has begun the transaction.
     pub fn is_open(&self) -> bool {
         self.state == State::Open
     }
@@ -73,7 +73,7 @@ where
         Ok(())
     }
 
-    /// Returns the connection, to be marked after a statement.
+    /// Returns the connection.
     pub fn connection(&mut self) -> &mut Pooled<DB> {
         self.connection.as_mut().expect("the drop takes it")
     }
@@ -83,7 +83,7 @@ impl Transaction<Postgres> {
     /// Begins a transaction with one or more statements.
     pub async fn begin(mut connection: Pooled<Postgres>, sql: &'static str) -> Result<Self, sqlx::Error> {
         connection.set_clean(false);
-        let mut begun = Self { connection: Some(connection), state: State::Beginning, turn: None };
+        let mut begun = Self { connection: Some(connection), state: State::Beginning, write_permit: None };
         (&mut **begun.connection()).execute(sqlx::raw_sql(sql)).await?;
         begun.connection().set_clean(true);
         begun.state = State::Open;
@@ -92,9 +92,9 @@ impl Transaction<Postgres> {
 }
 
 impl Transaction<Sqlite> {
-    /// Begins with the first statement.
-    pub fn new(connection: Pooled<Sqlite>, turn: OwnedSemaphorePermit) -> Self {
-        Self { connection: Some(connection), state: State::Idle, turn: Some(turn) }
+    /// Creates a transaction that begins with its first statement.
+    pub fn new(connection: Pooled<Sqlite>, write_permit: OwnedSemaphorePermit) -> Self {
+        Self { connection: Some(connection), state: State::Idle, write_permit: Some(write_permit) }
     }
 
     pub fn statement(&mut self) -> SqliteExecutor<'_> {
@@ -117,14 +117,14 @@ where
             drop(connection.detach());
             return;
         };
-        let turn = self.turn.take();
+        let write_permit = self.write_permit.take();
         connection.set_clean(false);
         runtime.spawn(async move {
-            // Fails if there is no transaction: `BEGIN` failed, `COMMIT` was not waited for, or SQLite has rolled it
-            // back by itself, as it does when a disk is full.
+            // Fails if there is no transaction: `BEGIN` failed, the `COMMIT` was dropped while it ran, or SQLite has
+            // rolled the transaction back, as it does if the disk is full.
             let ended = (&mut *connection).execute(sqlx::raw_sql("ROLLBACK")).await;
             connection.set_clean(ended.is_ok());
-            drop((connection, turn));
+            drop((connection, write_permit));
         });
     }
 }
@@ -154,7 +154,7 @@ impl<'c> SqliteExecutor<'c> {
 
 type Step = Either<SqliteQueryResult, SqliteRow>;
 
-/// Puts `BEGIN` before the statement. Its result is the first step, and is left out.
+/// Puts `BEGIN` before the statement. Leaves out its result, which is the first step.
 fn begin_with<'c, 'e, 'q: 'e, E>(
     connection: &'c mut SqliteConnection,
     state: &'c mut State,
@@ -165,7 +165,7 @@ where
     E: 'q + Execute<'q, Sqlite>,
 {
     if *state == State::Beginning {
-        // An earlier first statement failed or was not waited for: this one must not run without a transaction.
+        // An earlier first statement failed or was dropped: this one must not run without a transaction.
         return stream::once(future::ready(Err(sqlx::Error::BeginFailed))).boxed();
     }
     let arguments = match query.take_arguments() {
@@ -242,7 +242,7 @@ mod tests {
     /// A writer over one file, like that of [`crate::Db`].
     struct Writer {
         pool: Pool<Sqlite>,
-        turn: Arc<Semaphore>,
+        write_permit: Arc<Semaphore>,
     }
 
     impl Writer {
@@ -250,12 +250,12 @@ mod tests {
             let options = SqliteConnectOptions::new().filename(path).create_if_missing(true);
             let options = options.busy_timeout(Duration::from_millis(20));
             let pool = SqlitePoolOptions::new().max_connections(1).connect_lazy_with(options);
-            Self { pool: Pool::new(pool), turn: Arc::new(Semaphore::new(1)) }
+            Self { pool: Pool::new(pool), write_permit: Arc::new(Semaphore::new(1)) }
         }
 
         async fn begin(&self) -> Transaction<Sqlite> {
-            let turn = self.turn.clone().acquire_owned().await.unwrap();
-            Transaction::new(self.pool.acquire().await.unwrap(), turn)
+            let write_permit = self.write_permit.clone().acquire_owned().await.unwrap();
+            Transaction::new(self.pool.acquire().await.unwrap(), write_permit)
         }
 
         async fn count(&self) -> i64 {

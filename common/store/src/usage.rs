@@ -1,8 +1,9 @@
 //! Usage of the monthly caps.
 //!
-//! Counting locks a row until the end of the transaction, so it comes last: other requests of the workspace wait only for
-//! the commit. A plan with a cap counts in one row, so that concurrent requests cannot both take the last post. Without a
-//! cap the count is spread over slots, and no request waits; [`super::posts::create`] counts in its own statement then.
+//! Counting locks a row until the end of the transaction, so it comes last: other requests of the workspace then wait
+//! only for the commit. With a cap, posts are counted in one row, so that concurrent requests cannot both take the last
+//! one. Without a cap, the count is spread over slots, so that no request waits; [`super::posts::create`] then counts
+//! in its own statement.
 
 use chrono::{DateTime, Utc};
 
@@ -13,10 +14,11 @@ pub(super) fn month(at: DateTime<Utc>) -> String {
     at.format("%Y-%m").to_string()
 }
 
-/// Common table expressions that count a post of a workspace without a cap, for Postgres; none if `$workspace` is NULL.
+/// Common table expressions that count a post of a workspace without a cap, for Postgres. They count nothing if
+/// `$workspace` is NULL.
 ///
-/// Each connection counts in a row of its own, as far as there are 64. The row is there already but for once a month, and
-/// an update of its own writes less than one of a conflict.
+/// Each of up to 64 connections counts in its own row. The row already exists except once a month, and an `UPDATE`
+/// writes less than an `INSERT … ON CONFLICT DO UPDATE`.
 macro_rules! count_post {
     ($workspace:literal, $month:literal) => {
         concat!(
@@ -49,7 +51,7 @@ macro_rules! count_post {
 }
 pub(super) use count_post;
 
-/// The same as a statement, for SQLite, which has one writer.
+/// The same as one statement, for SQLite, which has one writer.
 macro_rules! count_post_sqlite {
     ($workspace:literal, $month:literal) => {
         concat!(
@@ -70,7 +72,8 @@ macro_rules! count_post_sqlite {
 }
 pub(super) use count_post_sqlite;
 
-/// Takes one post of this month's cap; `false`: `cap` is reached. Two concurrent calls cannot both take the last one.
+/// Counts a post in this month's usage. Returns `false` if `cap` is reached. Two concurrent calls cannot both take the
+/// last post.
 pub async fn take_post(tx: &mut Tx, workspace_id: i64, cap: Option<u64>) -> Result<bool> {
     let month = month(tx.now);
     let Some(cap) = cap else {
@@ -79,7 +82,7 @@ pub async fn take_post(tx: &mut Tx, workspace_id: i64, cap: Option<u64>) -> Resu
         execute!(tx, sql, workspace_id, &month)?;
         return Ok(true);
     };
-    // What the workspace used under a plan without a cap counts as well.
+    // Posts that were counted while the plan had no cap count too.
     const TAKE: &str = "
         INSERT INTO usage (workspace_id, month, posts)
         SELECT $1, $2, 1
@@ -99,7 +102,7 @@ pub async fn take_post(tx: &mut Tx, workspace_id: i64, cap: Option<u64>) -> Resu
     Ok(execute!(tx, TAKE, workspace_id, &month, cap)? > 0)
 }
 
-/// Returns how many posts left draft this month.
+/// Returns how many posts were counted this month.
 pub async fn posts(conn: &mut Conn, workspace_id: i64, now: DateTime<Utc>) -> Result<i64> {
     const SQL: &str = "
         SELECT CAST(coalesce(sum(posts), 0) AS bigint)

@@ -20,13 +20,13 @@ pub async fn create_workspace(tx: &mut Tx, name: &str, plan: &str) -> Result<i64
     Ok(run!(tx, c => sqlx::query_scalar(SQL).bind(name).bind(plan).bind(now).fetch_one(c))?)
 }
 
-/// Returns the plan of a workspace; `None`: the workspace does not exist.
+/// Returns the plan of a workspace. Returns `None` if the workspace does not exist.
 pub async fn workspace_plan(conn: &mut Conn, workspace_id: i64) -> Result<Option<String>> {
     const SQL: &str = "SELECT plan FROM workspaces WHERE id = $1";
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(workspace_id).fetch_optional(c))?)
 }
 
-/// Returns the name of a workspace; `None`: the workspace does not exist.
+/// Returns the name of a workspace. Returns `None` if the workspace does not exist.
 pub async fn workspace_name(conn: &mut Conn, workspace_id: i64) -> Result<Option<String>> {
     const SQL: &str = "SELECT name FROM workspaces WHERE id = $1";
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(workspace_id).fetch_optional(c))?)
@@ -37,13 +37,13 @@ pub async fn set_plan(tx: &mut Tx, workspace_id: i64, plan: &str) -> Result<()> 
     Ok(())
 }
 
-/// Sets the time zone in which its months begin; an IANA name.
+/// Sets the time zone of a workspace's monthly AI credits, an IANA name.
 pub async fn set_timezone(tx: &mut Tx, workspace_id: i64, zone: &str) -> Result<()> {
     execute!(tx, "UPDATE workspaces SET timezone = $2 WHERE id = $1", workspace_id, zone)?;
     Ok(())
 }
 
-/// Adds a user; the e-mail address is stored in lower case and is unique on the installation.
+/// Creates a user. The email address is stored in lower case and is unique on the installation.
 pub async fn create(tx: &mut Tx, workspace_id: i64, email: &str, name: &str) -> Result<i64> {
     const SQL: &str = "
         INSERT INTO users (workspace_id, email, name, created_at, updated_at)
@@ -71,18 +71,19 @@ pub async fn list(conn: &mut Conn) -> Result<Vec<User>> {
     Ok(run!(conn, c => sqlx::query_as(sql).fetch_all(c))?)
 }
 
-/// Returns the plans in use; a plans file must contain them.
+/// Returns the plans in use. A plans file must contain them.
 pub async fn plans_in_use(conn: &mut Conn) -> Result<Vec<String>> {
     Ok(run!(conn, c => sqlx::query_scalar("SELECT DISTINCT plan FROM workspaces ORDER BY plan").fetch_all(c))?)
 }
 
-/// Deletes a user with the keys and endpoints; `false`: the user did not exist. What the user wrote stays.
+/// Deletes a user with the user's keys and endpoints. Returns `false` if the user does not exist. Posts and messages of
+/// the user remain.
 pub async fn delete(tx: &mut Tx, email: &str) -> Result<bool> {
     let email = email.to_lowercase();
     Ok(execute!(tx, "DELETE FROM users WHERE email = $1", &email)? > 0)
 }
 
-/// Returns a brand with other members that would have no owner without this user.
+/// Returns a brand that has other members, but would have no owner without this user.
 pub async fn brand_without_other_owner(conn: &mut Conn, user_id: i64) -> Result<Option<i64>> {
     const SQL: &str = "
         SELECT m.brand_id

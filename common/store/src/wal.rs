@@ -1,10 +1,11 @@
 //! Group commit for SQLite: transactions commit one after another, and wait for the disk together.
 //!
-//! SQLite appends each commit to its write-ahead log. With `synchronous = FULL` it syncs the log before the next commit
-//! may begin, which limits it to a few thousand commits per second, however small they are. Here it does not sync
-//! (`NORMAL`): a caller that needs a durable commit requests a sync of the log afterwards, and all requests that arrive
-//! during a sync share the next one. A sync covers everything that was appended before it began, so a power cut only
-//! loses commits that were not acknowledged. SQLite itself syncs the log before it copies it into the database file.
+//! SQLite appends each commit to its write-ahead log. With `synchronous = FULL`, it syncs the log before the next
+//! commit may begin, which limits it to a few thousand commits per second, however small they are. With `NORMAL`, it
+//! does not sync: a caller that needs a durable commit requests a sync of the log afterwards, and all requests that
+//! arrive during a sync share the next one. A sync covers everything that was appended before it began, so a power cut
+//! only loses commits that were not acknowledged. SQLite itself syncs the log before it copies it into the database
+//! file.
 
 use std::fs::File;
 use std::io;
@@ -29,7 +30,7 @@ impl WalSync {
         Ok(Self(sender))
     }
 
-    /// Returns once all earlier commits are on the disk.
+    /// Waits until all earlier commits are on the disk.
     pub async fn sync(&self) -> io::Result<()> {
         let ended = || io::Error::other("the thread that syncs the write-ahead log has ended");
         let (sender, done) = oneshot::channel();
@@ -49,8 +50,8 @@ fn serve(mut log: Log, mut receiver: mpsc::UnboundedReceiver<Waiting>) {
     }
 }
 
-/// The log's file. It stays open, so that a process without a free descriptor can still sync. SQLite holds no lock on
-/// it that a close would release.
+/// The log's file. It stays open, so that a process without a free file descriptor can still sync. SQLite holds no lock
+/// on it that closing the file would release.
 struct Log {
     path: PathBuf,
     file: Option<File>,
@@ -63,7 +64,7 @@ impl Log {
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        // SQLite deletes the log once all of it is in the database file and synced; a later log is another file.
+        // SQLite deletes the log when all of it is in the database file and synced. A later log is another file.
         let is_deleted = |file: &File| file.metadata().is_ok_and(|file| file.nlink() == 0);
         if self.file.as_ref().is_none_or(is_deleted) {
             self.file = match File::open(&self.path) {

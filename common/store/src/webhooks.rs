@@ -1,4 +1,4 @@
-//! Webhook endpoints; the signing secret is sealed.
+//! Webhook endpoints. The signing secret is sealed.
 
 use chrono::{DateTime, Utc};
 use crier_base::secrets::{Cipher, SecretLocation};
@@ -43,7 +43,7 @@ pub async fn create(tx: &mut Tx, user_id: i64, new: &NewWebhook<'_>) -> Result<W
     find(tx, user_id, id).await?.ok_or_else(|| StoreError::Decode("a webhook just made is gone".into()))
 }
 
-/// Stores a new secret; the old one stops working at once.
+/// Stores a new secret. The old one stops working immediately.
 pub async fn set_secret(tx: &mut Tx, webhook_id: i64, secret: &SecretString) -> Result<()> {
     let sealed = tx.cipher.seal(&place(&webhook_id.to_string()), secret.expose_secret().as_bytes())?;
     let now = tx.now;
@@ -57,17 +57,17 @@ pub async fn list(conn: &mut Conn, user_id: i64) -> Result<Vec<Webhook>> {
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(user_id).fetch_all(c))?)
 }
 
-/// How an endpoint does, for its owner.
+/// The recent activity of an endpoint, for its owner.
 #[derive(Debug, Clone, sqlx_macros::FromRow)]
 pub struct WebhookActivity {
     pub id: i64,
     /// Since when every attempt has failed.
     pub failing_since: Option<DateTime<Utc>>,
-    /// When its newest delivery was made.
+    /// When its newest delivery was created.
     pub last_delivery_at: Option<DateTime<Utc>>,
 }
 
-/// Returns how the user's endpoints do.
+/// Returns the recent activity of the user's endpoints.
 pub async fn activity(conn: &mut Conn, user_id: i64) -> Result<Vec<WebhookActivity>> {
     const SQL: &str = "
         SELECT w.id, w.failing_since,
@@ -100,7 +100,7 @@ pub async fn find_for_update(tx: &mut Tx, user_id: i64, webhook_id: i64) -> Resu
     find(tx, user_id, webhook_id).await
 }
 
-/// Stores the mutable fields of an endpoint. Switching it on or off resets its health record.
+/// Stores the mutable fields of an endpoint. Activating or deactivating it resets its health record.
 pub async fn update(tx: &mut Tx, webhook: &Webhook) -> Result<()> {
     const SQL: &str = "
         UPDATE webhooks
@@ -112,7 +112,7 @@ pub async fn update(tx: &mut Tx, webhook: &Webhook) -> Result<()> {
         WHERE id = $1 AND is_active <> $2";
     let now = tx.now;
     if execute!(tx, SWITCH, webhook.id, webhook.is_active)? > 0 {
-        free(tx, webhook.id).await?;
+        release_lane(tx, webhook.id).await?;
     }
     execute!(
         tx,
@@ -128,23 +128,23 @@ pub async fn update(tx: &mut Tx, webhook: &Webhook) -> Result<()> {
     Ok(())
 }
 
-/// Deletes an endpoint with its deliveries; their jobs find no subject and end.
+/// Deletes an endpoint with its deliveries. Their jobs find no subject and end.
 pub async fn delete(tx: &mut Tx, user_id: i64, webhook_id: i64) -> Result<bool> {
     let deleted = execute!(tx, "DELETE FROM webhooks WHERE user_id = $1 AND id = $2", user_id, webhook_id)? > 0;
     if deleted {
-        free(tx, webhook_id).await?;
+        release_lane(tx, webhook_id).await?;
     }
     Ok(deleted)
 }
 
-/// Opens the sealed secret of an endpoint.
+/// Decrypts the secret of an endpoint.
 pub(super) fn open_secret(cipher: &Cipher, webhook_id: i64, sealed: &[u8]) -> Result<SecretString> {
     let plain = cipher.open(&place(&webhook_id.to_string()), sealed)?;
     let text = String::from_utf8(plain).map_err(|_| StoreError::Decode("a signing secret is no text".into()))?;
     Ok(SecretString::from(text))
 }
 
-/// Returns the health records of those endpoints whose record is not clean, or with `all` of all of them; locks their
+/// Returns the health records of those endpoints whose record is not clean, or of all of them with `all`. Locks their
 /// rows until the end of the transaction, in id order.
 pub async fn lock_health(tx: &mut Tx, ids: &[i64], all: bool) -> Result<Vec<(i64, Health)>> {
     #[derive(sqlx_macros::FromRow)]
@@ -183,7 +183,7 @@ pub async fn set_record(tx: &mut Tx, webhook_id: i64, health: Health) -> Result<
     Ok(())
 }
 
-/// Disables an endpoint for a reason that its owner can read; `false`: it was already off.
+/// Disables an endpoint, with a reason for its owner. Returns `false` if it was already inactive.
 pub async fn disable(tx: &mut Tx, webhook_id: i64, reason: &str) -> Result<bool> {
     const SQL: &str = "
             UPDATE webhooks
@@ -192,18 +192,18 @@ pub async fn disable(tx: &mut Tx, webhook_id: i64, reason: &str) -> Result<bool>
     let now = tx.now;
     let disabled = execute!(tx, SQL, webhook_id, reason, now)? > 0;
     if disabled {
-        // The deliveries that wait for the lane will fail, and need not wait for that.
-        free(tx, webhook_id).await?;
+        // The deliveries that wait for the lane fail without a call, so they need not wait.
+        release_lane(tx, webhook_id).await?;
     }
     Ok(disabled)
 }
 
 /// Removes the limits that hold back an endpoint's deliveries.
-async fn free(tx: &mut Tx, webhook_id: i64) -> Result<()> {
+async fn release_lane(tx: &mut Tx, webhook_id: i64) -> Result<()> {
     lanes::widen_lane(tx, JobKind::DeliverWebhook, &Lane::Endpoint(webhook_id).to_string()).await
 }
 
-/// The data for the notice to the owner of a disabled endpoint.
+/// A disabled endpoint, for the notice to its owner.
 #[derive(Debug, sqlx_macros::FromRow)]
 pub struct DisabledWebhook {
     pub user_id: i64,
@@ -215,7 +215,7 @@ pub struct DisabledWebhook {
     pub failing_since: Option<DateTime<Utc>>,
 }
 
-/// Returns `None` if the endpoint is not disabled or does not exist.
+/// Returns a disabled endpoint. Returns `None` if it is not disabled or does not exist.
 pub async fn disabled(conn: &mut Conn, webhook_id: i64) -> Result<Option<DisabledWebhook>> {
     const SQL: &str = "
         SELECT w.user_id, u.email, u.name, w.url, w.description, w.disabled_reason, w.failing_since
@@ -227,7 +227,7 @@ pub async fn disabled(conn: &mut Conn, webhook_id: i64) -> Result<Option<Disable
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(webhook_id).fetch_optional(c))?)
 }
 
-/// Returns how many endpoints are active, switched off by their owner, and disabled by the service.
+/// Returns how many endpoints are active, deactivated by their owner, and disabled by Crier.
 pub async fn counts(conn: &mut Conn) -> Result<(i64, i64, i64)> {
     const SQL: &str = "
         SELECT count(CASE WHEN is_active THEN 1 END),

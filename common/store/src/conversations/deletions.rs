@@ -1,6 +1,6 @@
-//! Messages that were deleted at the platform. They stay where they are, without their text.
+//! Messages that were deleted at the platform. Their rows remain, without the text.
 //!
-//! The caller has locked the account's row in `inbox_syncs`; the conversations are locked one after the other in the
+//! The caller has locked the account's row in `inbox_syncs`. The conversations are locked one after the other, in the
 //! order of their brands and ids.
 
 use std::collections::BTreeMap;
@@ -13,14 +13,14 @@ use super::super::{Conn, Result, Tx};
 use super::receive::{brands, preview, update};
 use super::{lock, words};
 
-/// A message of the other side, of which the platform is asked whether it is still there.
+/// An inbound message, to ask the platform whether it still exists.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct Candidate {
     pub sent_at: DateTime<Utc>,
     pub external_id: String,
 }
 
-/// Returns messages of the other side that came between two times, the newest first. One that several brands have comes
+/// Returns inbound messages that were sent between two times, newest first. A message that several brands have appears
 /// once.
 pub async fn candidates(
     conn: &mut Conn,
@@ -43,9 +43,9 @@ pub async fn candidates(
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(account_id).bind(since).bind(until).bind(limit).fetch_all(c))?)
 }
 
-/// Stores that messages of an account were deleted, in each brand that has it: the text and its words go, what was
-/// unread is not any more, and the conversation shows the newest message that is left. Ids that are unknown, and
-/// messages that are known to be deleted, change nothing.
+/// Records that messages of an account were deleted, in each brand that has the account. Deletes their texts and words,
+/// subtracts them from the unread count, and shows the newest remaining message in the conversation. Ignores unknown
+/// ids and messages that are already marked as deleted.
 pub async fn delete(tx: &mut Tx, account_id: i64, external_ids: &[String]) -> Result<()> {
     if external_ids.is_empty() {
         return Ok(());
@@ -63,7 +63,7 @@ pub async fn delete(tx: &mut Tx, account_id: i64, external_ids: &[String]) -> Re
     Ok(())
 }
 
-/// Returns those of the messages that a brand has with their text: their conversations and our ids.
+/// Returns the messages that a brand has and that are not marked as deleted: their conversations and our ids.
 async fn known(conn: &mut Conn, brand_id: i64, account_id: i64, external_ids: &[String]) -> Result<Vec<(i64, i64)>> {
     let sql = conn.for_engine(
         "
@@ -88,7 +88,7 @@ async fn known(conn: &mut Conn, brand_id: i64, account_id: i64, external_ids: &[
     Ok(run!(conn, c => sqlx::query_as(sql).bind(brand_id).bind(account_id).bind(&ids).fetch_all(c))?)
 }
 
-/// Deletes messages of one conversation. `budget`: see [`words::remove`].
+/// Deletes messages of one conversation. See [`words::remove`] for `budget`.
 async fn delete_of(tx: &mut Tx, brand_id: i64, conversation_id: i64, ids: &[i64], budget: &mut usize) -> Result<()> {
     let Some(mut conversation) = lock(tx, brand_id, conversation_id).await? else { return Ok(()) };
     let ids = id_list(ids);
@@ -96,7 +96,7 @@ async fn delete_of(tx: &mut Tx, brand_id: i64, conversation_id: i64, ids: &[i64]
     let sql = list_sql!(tx, "UPDATE messages SET body = '', deleted_at = $2, updated_at = $2 WHERE id", "");
     let now = tx.now;
     execute!(tx, sql, &ids, now)?;
-    // Read after the lock: a person may have marked them as read meanwhile.
+    // Read after the lock, because a user may have marked them as read meanwhile.
     let unread = texts.iter().filter(|(is_unread, _)| *is_unread).count();
     let unread = i32::try_from(unread).unwrap_or(i32::MAX);
     conversation.unread_count = conversation.unread_count.saturating_sub(unread).max(0);
@@ -106,7 +106,7 @@ async fn delete_of(tx: &mut Tx, brand_id: i64, conversation_id: i64, ids: &[i64]
     words::remove(tx, &conversation, &texts, budget).await
 }
 
-/// Returns of messages whether they are unread, and their texts.
+/// Returns whether messages are unread, and their texts.
 async fn texts(tx: &mut Tx, ids: &str) -> Result<Vec<(bool, String)>> {
     let sql = list_sql!(tx, "SELECT is_unread, body FROM messages WHERE id", "");
     Ok(run!(tx, c => sqlx::query_as(sql).bind(ids).fetch_all(c))?)

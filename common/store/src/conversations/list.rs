@@ -1,11 +1,11 @@
-//! Lists and searches of conversations, the newest message first.
+//! Lists and searches of conversations, ordered by their newest message, newest first.
 //!
-//! One index has all columns that a filter needs, in the order of the list: a page is a walk along it from the newer or
-//! the older end, a total a walk along all entries of the brand. Words and tags are sets of conversations. A small set
-//! is read whole and its conversations are looked up. With large sets only, the walk looks each entry up in them, which
-//! soon fills a page if they are frequent; if it has not after [`MAX_WALK`] entries, the sets are read whole. If the other
-//! filters leave at most [`FEW`] conversations, these are looked up, for the total too. So the time depends neither on how
-//! frequent a word is nor on where its conversations are in the list.
+//! One index has all columns that a filter needs, in the order of the list. A page is a scan of that index from its
+//! newer or older end; a total is a scan of all entries of the brand. Words and tags are sets of conversations. A small
+//! set is read whole, and its conversations are looked up. If all sets are large, the scan looks each entry up in them,
+//! which soon fills a page if the words are frequent; if the page is not full after [`MAX_WALK`] entries, the sets are
+//! read whole. If the other filters leave at most [`FEW`] conversations, these are looked up in the sets, also for the
+//! total. So the time depends neither on how frequent a word is nor on where its conversations are in the list.
 
 use crier_domain::conversation::{Conversation, ConversationStatus};
 use crier_domain::platform::{ConversationType, Platform};
@@ -18,17 +18,17 @@ use super::COLUMNS;
 
 /// A set of at most this many entries is read whole.
 const SMALL: i64 = 2_000;
-/// At most this many conversations are looked up in sets of any size.
+/// If the filters leave at most this many conversations, these are looked up in sets of any size.
 const FEW: i64 = 5_000;
 /// How many entries of the list are looked up in the sets before these are read whole.
 const MAX_WALK: i64 = 1_000;
-/// A conversation is looked up in a range of at most this many different words.
+/// A conversation is looked up in a range only if it has at most this many distinct words.
 const MAX_WORDS: i64 = 8;
 
-/// Ends the subquery of an `EXISTS` that is to be a look-up. Without it, Postgres may read the whole set instead.
+/// Ends the subquery of an `EXISTS`. Without it, Postgres may read the whole set instead of looking one entry up.
 const LOOK_UP: &str = "LIMIT 1 OFFSET 0";
 
-/// What a list shows; `None`: all.
+/// Filters a list; `None` matches everything.
 #[derive(Clone, Debug, Default)]
 pub struct ConversationFilter {
     pub status: Option<ConversationStatus>,
@@ -38,12 +38,12 @@ pub struct ConversationFilter {
     pub assignee_id: Option<i64>,
     pub unread: Option<bool>,
     pub tag: Option<String>,
-    /// All of these words; empty: any.
+    /// Words that a conversation must contain, all of them.
     pub words: Vec<SearchTerm>,
 }
 
 impl ConversationFilter {
-    fn has_no_column(&self) -> bool {
+    fn has_no_columns(&self) -> bool {
         let Self { status, kind, platform, account_id, assignee_id, unread, tag: _, words: _ } = self;
         status.is_none()
             && kind.is_none()
@@ -54,14 +54,14 @@ impl ConversationFilter {
     }
 }
 
-/// A bind of a statement that is put together here.
+/// A bind of a statement that is built here.
 enum Bind<'a> {
     Text(&'a str),
     Number(i64),
 }
 
-/// Binds these in order. The statements are not kept prepared: Postgres would go over to a plan for any word, and
-/// whether a word is frequent decides which plan is good.
+/// Binds these in order. The statements are not prepared persistently: Postgres would switch to a generic plan, but the
+/// right plan depends on how frequent a word is.
 macro_rules! bound {
     ($query:expr, $binds:expr) => {{
         let mut query = $query;
@@ -75,7 +75,7 @@ macro_rules! bound {
     }};
 }
 
-/// A part of a statement under construction: its text, and the binds so far.
+/// A statement under construction: its binds so far.
 struct Query<'a> {
     is_postgres: bool,
     binds: Vec<Bind<'a>>,
@@ -87,24 +87,24 @@ impl<'a> Query<'a> {
         Self { is_postgres, binds: vec![Bind::Number(brand_id)] }
     }
 
-    /// Adds a bind, and returns its place.
+    /// Adds a bind, and returns its placeholder.
     fn bind(&mut self, bind: Bind<'a>) -> String {
         self.binds.push(bind);
         format!("${}", self.binds.len())
     }
 
-    /// The conditions of the filters that are set, each of which the list's index answers.
+    /// Returns the conditions of the filters that are set. The list's index has all of their columns.
     fn filters(&mut self, filter: &ConversationFilter) -> String {
         self.conditions(filter, "")
     }
 
-    /// The same conditions for conversations that are looked up by id. No index but that of the id answers them
-    /// (`+ 0`): Postgres would read all conversations of an account for each id if it expects few of them.
+    /// Returns the same conditions for conversations that are looked up by id. `+ 0` prevents the use of any other
+    /// index: for each id, Postgres would read all conversations of an account if it expects few of them.
     fn filters_of_looked_up(&mut self, filter: &ConversationFilter) -> String {
         self.conditions(filter, " + 0")
     }
 
-    /// `added` follows each column with an id.
+    /// Returns the conditions. `added` follows each column that contains an id.
     fn conditions(&mut self, filter: &ConversationFilter, added: &str) -> String {
         let words = [
             ("status", filter.status.map(ConversationStatus::as_str)),
@@ -130,7 +130,7 @@ impl<'a> Query<'a> {
         sql
     }
 
-    /// The ids of a set.
+    /// Returns a query for the ids of a set.
     fn set(&mut self, set: &Set<'a>) -> String {
         match *set {
             Set::Tag(tag) => {
@@ -152,7 +152,8 @@ impl<'a> Query<'a> {
         }
     }
 
-    /// The condition that the conversation `c` is in a set, as a look-up by the set's key; `None`: that takes too many.
+    /// Returns the condition that the conversation `c` is in a set, as a look-up by the set's key. Returns `None` if
+    /// that takes too many look-ups.
     fn is_in(&mut self, set: &'a Set<'a>) -> Option<String> {
         match set {
             Set::Tag(tag) => {
@@ -185,7 +186,7 @@ impl<'a> Query<'a> {
         }
     }
 
-    /// The tables and the conditions of the conversations that fit the filters and are in all sets.
+    /// Returns `FROM` and `WHERE` for the conversations that match the filters and are in all sets.
     fn found(&mut self, filter: &ConversationFilter, sets: &'a Sets<'a>) -> String {
         let mut from = "conversations c".to_owned();
         let mut conditions = match sets.small {
@@ -202,7 +203,7 @@ impl<'a> Query<'a> {
                 continue;
             }
             let is_in = if sets.are_looked_up { self.is_in(set) } else { None };
-            // With `+`, the set does not drive the query of SQLite.
+            // `+` keeps SQLite from starting the query with the set.
             let id = if self.is_postgres { "c.id" } else { "+c.id" };
             let is_in = is_in.unwrap_or_else(|| format!("{id} IN ({})", self.set(set)));
             conditions += &format!(" AND {is_in}");
@@ -210,7 +211,7 @@ impl<'a> Query<'a> {
         format!("FROM {from} WHERE {conditions}")
     }
 
-    /// The first entries of the list in this order.
+    /// Returns a query for the first entries of the list in this order.
     fn near(&mut self, filter: &ConversationFilter, order: &str) -> String {
         let conditions = self.filters(filter);
         format!(
@@ -222,12 +223,12 @@ impl<'a> Query<'a> {
         )
     }
 
-    /// The ids of those that are found among the first entries of the list in this order. `ids` are these entries, for
-    /// the sets that have too many words to be looked up.
+    /// Returns a query for the ids of the matches among the first entries of the list in this order. `ids` are the ids
+    /// of these entries, for sets that have too many words to look up.
     fn found_near(&mut self, filter: &ConversationFilter, sets: &'a Sets<'a>, order: &str, ids: &str) -> String {
         let near = self.near(filter, order);
         let is_in = sets.all.iter().map(|set| {
-            // Postgres looks numbers of the text up in a hash table; those of a subquery it may compare one by one.
+            // Postgres looks literals up in a hash table, but may compare the ids of a subquery one by one.
             self.is_in(set).unwrap_or_else(|| format!("c.id IN ({} AND conversation_id IN ({ids}))", self.set(set)))
         });
         let is_in = is_in.collect::<Vec<_>>().join(" AND ");
@@ -244,7 +245,7 @@ impl<'a> Query<'a> {
 /// A set of conversations.
 enum Set<'a> {
     Tag(&'a str),
-    /// Those with a word of a range; `words`: all words of a large set, if they are at most [`MAX_WORDS`].
+    /// Conversations with a word of a range. `words` has all words of a large set, if they are at most [`MAX_WORDS`].
     Words {
         range: &'a SearchTerm,
         words: Option<Vec<String>>,
@@ -256,12 +257,12 @@ struct Sets<'a> {
     all: Vec<Set<'a>>,
     /// The index of the first small one, which is read whole.
     small: Option<usize>,
-    /// Whether a conversation is looked up in the others, because it is one of few.
+    /// Whether conversations are looked up in the other sets, because they are few.
     are_looked_up: bool,
 }
 
 impl<'a> Sets<'a> {
-    /// Whether one has too many words to be looked up.
+    /// Returns whether a set has too many words to look up.
     fn has_wide(&self) -> bool {
         self.all.iter().any(|set| matches!(set, Set::Words { words: None, .. }))
     }
@@ -290,9 +291,9 @@ async fn is_small(conn: &mut Conn, brand_id: i64, set: &Set<'_>) -> Result<bool>
     Ok(entries <= SMALL)
 }
 
-/// Whether the filters alone leave few conversations.
+/// Returns whether the filters leave few conversations, without the sets.
 async fn has_few(conn: &mut Conn, brand_id: i64, filter: &ConversationFilter) -> Result<bool> {
-    if filter.has_no_column() {
+    if filter.has_no_columns() {
         return Ok(false);
     }
     let mut query = Query::of(brand_id, conn.is_postgres());
@@ -305,7 +306,8 @@ async fn has_few(conn: &mut Conn, brand_id: i64, filter: &ConversationFilter) ->
     Ok(found <= FEW)
 }
 
-/// Returns the different words of a range; `None`: they are more than [`MAX_WORDS`]. Each is one look-up in the key.
+/// Returns the distinct words of a range, with one look-up in the key for each. Returns `None` if they are more than
+/// [`MAX_WORDS`].
 async fn words_of(conn: &mut Conn, brand_id: i64, range: &SearchTerm) -> Result<Option<Vec<String>>> {
     const SQL: &str = "
         WITH RECURSIVE found (word) AS (
@@ -356,7 +358,7 @@ pub async fn list(
     Ok(Page { rows, total })
 }
 
-/// Returns the ids of a page that is found in a short walk from the nearer end of the list; `None`: it is not.
+/// Returns the ids of a page if a short scan from the nearer end of the list finds it.
 async fn ids_near(
     conn: &mut Conn,
     brand_id: i64,
@@ -391,16 +393,16 @@ async fn ids_near(
     Ok(Some(ids).filter(|ids| ids.len() as i64 == rows))
 }
 
-/// Returns the ids of the first entries of the list in this order, as a list of SQL.
+/// Returns the ids of the first entries of the list in this order, as an SQL list.
 async fn ids_of_near(conn: &mut Conn, brand_id: i64, filter: &ConversationFilter, order: &str) -> Result<String> {
     let mut query = Query::of(brand_id, conn.is_postgres());
     let sql = sqlx::AssertSqlSafe(format!("SELECT id FROM ({}) AS near", query.near(filter, order)));
     let ids: Vec<i64> = run!(conn, c => bound!(sqlx::query_scalar(sql).persistent(false), &query.binds).fetch_all(c))?;
-    // No list of SQL is empty, and no conversation has the id 0.
+    // An SQL list cannot be empty, and no conversation has the id 0.
     Ok(ids.iter().fold("0".to_owned(), |list, id| format!("{list}, {id}")))
 }
 
-/// Returns the ids of a page: a walk along the index from the newest entry, or a sort of a small set.
+/// Returns the ids of a page: by a scan of the index from the newest entry, or by sorting a small set.
 async fn ids(
     conn: &mut Conn,
     brand_id: i64,
@@ -420,9 +422,9 @@ async fn ids(
 async fn total(conn: &mut Conn, brand_id: i64, filter: &ConversationFilter, sets: &Sets<'_>) -> Result<i64> {
     let mut query = Query::of(brand_id, conn.is_postgres());
     let sql = match sets.all.as_slice() {
-        // Every conversation of a set exists: there is nothing to look up.
-        [set] if filter.has_no_column() => {
-            // A conversation has an entry for each different word.
+        // Every conversation of a set exists, so there is nothing to look up.
+        [set] if filter.has_no_columns() => {
+            // A conversation has an entry for each distinct word.
             let is_distinct = match set {
                 Set::Tag(_) => true,
                 Set::Words { words, .. } => words.as_ref().is_some_and(|words| words.len() == 1),

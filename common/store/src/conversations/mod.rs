@@ -2,9 +2,9 @@
 //! messages.
 //!
 //! - here: find, lock, change one;
-//! - [`deletions`]: what was deleted at the platform;
+//! - [`deletions`]: messages that were deleted at the platform;
 //! - [`list`]: lists and searches;
-//! - [`receive`]: stores what was read from a platform;
+//! - [`receive`]: stores messages that were read from a platform;
 //! - [`replies`]: messages of a conversation, and the replies among them;
 //! - [`words`]: the index of the search.
 
@@ -53,7 +53,7 @@ pub async fn lock_of_message(tx: &mut Tx, message_id: i64) -> Result<Option<Conv
     Ok(run!(tx, c => sqlx::query_as(sql).bind(message_id).fetch_optional(c))?)
 }
 
-/// Sets the status. `until`: the end of a snooze.
+/// Sets the status. `until` is the end of a snooze.
 pub async fn set_status(
     tx: &mut Tx,
     conversation_id: i64,
@@ -69,7 +69,7 @@ pub async fn set_status(
     Ok(())
 }
 
-/// Assigns a conversation to a member of its brand, or to no one; `false`: the user is not a member.
+/// Assigns a conversation to a member of its brand, or to no one. Returns `false` if the user is not a member.
 pub async fn assign(tx: &mut Tx, conversation: &Conversation, user_id: Option<i64>) -> Result<bool> {
     if let Some(user_id) = user_id {
         const MEMBER: &str = "
@@ -99,7 +99,7 @@ pub async fn mark_read(tx: &mut Tx, conversation_id: i64) -> Result<()> {
     Ok(())
 }
 
-/// Returns the number of conversations of a brand with unread messages, without spam. Counting ends at `limit`.
+/// Returns the number of conversations of a brand with unread messages, without spam, at most `limit`.
 pub async fn count_unread(conn: &mut Conn, brand_id: i64, limit: i64) -> Result<i64> {
     const SQL: &str = "
         SELECT count(*)
@@ -114,8 +114,8 @@ pub async fn count_unread(conn: &mut Conn, brand_id: i64, limit: i64) -> Result<
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(brand_id).bind(limit).fetch_one(c))?)
 }
 
-/// Returns the direction of the message in each conversation's preview: the newest that is not deleted. Conversations
-/// without one are missing.
+/// Returns the direction of the message in each conversation's preview: the newest that is not deleted. Leaves out
+/// conversations without such a message.
 pub async fn last_directions(conn: &mut Conn, conversation_ids: &[i64]) -> Result<Vec<(i64, MessageDirection)>> {
     let sql = list_sql!(
         conn,
@@ -175,7 +175,7 @@ pub async fn tags(conn: &mut Conn, conversation_ids: &[i64]) -> Result<Vec<(i64,
     Ok(run!(conn, c => sqlx::query_as(sql).bind(&ids).fetch_all(c))?)
 }
 
-/// Returns the tags that a brand's conversations have, in order.
+/// Returns the tags of a brand's conversations, in alphabetical order.
 pub async fn tags_of_brand(conn: &mut Conn, brand_id: i64, limit: i64) -> Result<Vec<String>> {
     const SQL: &str = "
         SELECT DISTINCT tag
@@ -186,7 +186,7 @@ pub async fn tags_of_brand(conn: &mut Conn, brand_id: i64, limit: i64) -> Result
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(brand_id).bind(limit).fetch_all(c))?)
 }
 
-/// Opens conversations whose snooze is over, at most `limit`; returns how many.
+/// Opens conversations whose snooze has ended, at most `limit`. Returns how many.
 pub async fn end_snoozes(tx: &mut Tx, limit: i64) -> Result<u64> {
     let sql = tx.for_engine(
         "

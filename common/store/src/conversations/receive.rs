@@ -1,9 +1,9 @@
-//! Stores what was read from a platform, in each brand that has the account.
+//! Stores messages that were read from a platform, in each brand that has the account.
 //!
-//! A message is stored once per brand, by the platform's id; one that is there already is only changed if its text
-//! was, or if it was taken for deleted ([`deletions`](super::deletions)) and the platform shows it again. The caller has
-//! locked the account's row in `inbox_syncs`, so no other sync of the account runs, and the conversations are locked one
-//! after the other in the order of their brands and threads.
+//! A message is stored once per brand, by the platform's id. An existing one is updated only if its text has changed,
+//! or if it was marked as deleted ([`deletions`](super::deletions)) and the platform returns it again. The caller has
+//! locked the account's row in `inbox_syncs`, so no other sync of the account runs. The conversations are locked one
+//! after the other, in the order of their brands and threads.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -21,7 +21,7 @@ use super::super::db::{execute, run};
 use super::super::{Conn, Result, Tx};
 use super::{lock, words};
 
-/// A message of the other side that was not known, and is not history.
+/// A new inbound message that was sent after the brand got the account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
     pub brand_id: i64,
@@ -30,7 +30,7 @@ pub struct Received {
     pub kind: ConversationType,
 }
 
-/// A message that a brand has.
+/// A message that a brand already has.
 #[derive(sqlx_macros::FromRow)]
 struct StoredMessage {
     external_id: String,
@@ -39,7 +39,7 @@ struct StoredMessage {
     body: String,
 }
 
-/// Returns the brands that have an account, and since when.
+/// Returns the brands that have an account, and when they got it.
 pub(super) async fn brands(conn: &mut Conn, account_id: i64) -> Result<Vec<(i64, DateTime<Utc>)>> {
     const SQL: &str = "
         SELECT brand_id, created_at
@@ -49,8 +49,8 @@ pub(super) async fn brands(conn: &mut Conn, account_id: i64) -> Result<Vec<(i64,
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(account_id).fetch_all(c))?)
 }
 
-/// Stores messages of an account. Returns those that are new to a brand: written by the other side after the brand got
-/// the account. Older ones are history, which is stored as read.
+/// Stores messages of an account. Returns the new inbound messages that were sent after the brand got the account.
+/// Older ones are stored as read.
 pub async fn receive(tx: &mut Tx, account: &SocialAccount, messages: &[FetchedMessage]) -> Result<Vec<Received>> {
     let mut received = Vec::new();
     if messages.is_empty() {
@@ -60,7 +60,7 @@ pub async fn receive(tx: &mut Tx, account: &SocialAccount, messages: &[FetchedMe
         let known = known(tx, brand_id, account.id, messages).await?;
         let mut threads: BTreeMap<(ConversationType, &str), Vec<&FetchedMessage>> = BTreeMap::new();
         for message in messages {
-            // What overlaps is not written again.
+            // Unchanged messages are not written again.
             let is_same = |stored: &StoredMessage| {
                 stored.status != MessageStatus::Received || (stored.body == message.body && stored.deleted_at.is_none())
             };
@@ -77,7 +77,7 @@ pub async fn receive(tx: &mut Tx, account: &SocialAccount, messages: &[FetchedMe
     Ok(received)
 }
 
-/// Returns those of the messages that a brand has, by their ids.
+/// Returns the messages that a brand already has, by their platform ids.
 async fn known(
     conn: &mut Conn,
     brand_id: i64,
@@ -106,7 +106,7 @@ async fn known(
     Ok(rows.into_iter().map(|known| (known.external_id.clone(), known)).collect())
 }
 
-/// Finds and locks the conversation of a thread, or makes it.
+/// Finds the conversation of a thread, or creates it, and locks it.
 async fn conversation(
     tx: &mut Tx,
     brand_id: i64,
@@ -141,20 +141,20 @@ async fn store_thread(
     let is_new = conversation.last_message_preview.is_empty();
     for message in messages {
         let is_inbound = message.direction == MessageDirection::Inbound;
-        let is_news = is_inbound && message.sent_at >= since;
-        let stored = match insert(tx, account, &conversation, message, is_news).await? {
+        let is_new_inbound = is_inbound && message.sent_at >= since;
+        let stored = match insert(tx, account, &conversation, message, is_new_inbound).await? {
             Some(id) => Some(id),
             None => match replace_body(tx, account.id, &conversation, message).await? {
-                Replaced::Nothing => continue,
-                Replaced::Text => None,
-                Replaced::Unread => {
+                BodyChange::Nothing => continue,
+                BodyChange::Text => None,
+                BodyChange::Unread => {
                     conversation.unread_count = conversation.unread_count.saturating_add(1);
                     None
                 }
             },
         };
         texts.push(message.body.as_str());
-        if let Some(message_id) = stored.filter(|_| is_news) {
+        if let Some(message_id) = stored.filter(|_| is_new_inbound) {
             let (status, unread_count) = (conversation.status.after_inbound(), conversation.unread_count);
             conversation = Conversation { status, unread_count: unread_count.saturating_add(1), ..conversation };
             let (brand_id, conversation_id, kind) = (conversation.brand_id, conversation.id, conversation.kind);
@@ -201,11 +201,11 @@ fn learn(conversation: &mut Conversation, message: &FetchedMessage) {
 }
 
 pub(super) fn preview(body: &str) -> String {
-    // Not empty, even if the message is: an empty one means that there is no message yet.
+    // Not empty even if the message is, because an empty preview means that there is no message yet.
     untrusted::some_line(body, MAX_PREVIEW).unwrap_or_else(|| "–".to_owned())
 }
 
-/// Inserts a message; `None`: it is there.
+/// Inserts a message and returns its id. Returns `None` if the brand already has it.
 async fn insert(
     tx: &mut Tx,
     account: &SocialAccount,
@@ -227,21 +227,21 @@ async fn insert(
         .bind(&message.author_name).bind(&message.body).bind(is_unread).fetch_optional(c))?)
 }
 
-/// What was changed in a message that is there.
-enum Replaced {
+/// How an existing message was changed.
+enum BodyChange {
     Nothing,
     Text,
-    /// It had been taken for deleted, and no one has read it: it is unread again.
+    /// It was marked as deleted and nobody had read it, so it is unread again.
     Unread,
 }
 
-/// Follows an edit, or the return of what was taken for deleted. A reply keeps the text that was sent.
+/// Stores an edited text, or restores a message that was marked as deleted. A reply keeps the text that was sent.
 async fn replace_body(
     tx: &mut Tx,
     account_id: i64,
     conversation: &Conversation,
     message: &FetchedMessage,
-) -> Result<Replaced> {
+) -> Result<BodyChange> {
     const WAS_UNREAD: &str = "
         SELECT count(*)
         FROM messages
@@ -260,16 +260,16 @@ async fn replace_body(
             AND (body <> $4 OR deleted_at IS NOT NULL)";
     let now = tx.now;
     let (brand_id, id) = (conversation.brand_id, &message.external_id);
-    let returns: i64 =
+    let was_unread: i64 =
         run!(tx, c => sqlx::query_scalar(WAS_UNREAD).bind(brand_id).bind(account_id).bind(id).fetch_one(c))?;
     Ok(match execute!(tx, SQL, brand_id, account_id, id, &message.body, now)? {
-        0 => Replaced::Nothing,
-        _ if returns > 0 => Replaced::Unread,
-        _ => Replaced::Text,
+        0 => BodyChange::Nothing,
+        _ if was_unread > 0 => BodyChange::Unread,
+        _ => BodyChange::Text,
     })
 }
 
-/// Returns the brand's own post that is commented.
+/// Returns the brand's post to which a conversation belongs.
 async fn post_of(tx: &mut Tx, conversation: &Conversation) -> Result<Option<i64>> {
     const SQL: &str = "
         SELECT t.post_id

@@ -1,5 +1,5 @@
 //! The messages of a conversation, and the replies among them: `pending` until their job has ended, then `sent` or
-//! `failed`. The caller of what changes a reply has locked its conversation.
+//! `failed`. The caller of a function that changes a reply has locked its conversation.
 
 use chrono::{DateTime, Utc};
 use crier_domain::conversation::{Conversation, ConversationStatus, Message, MessageStatus};
@@ -15,8 +15,8 @@ const COLUMNS: &str = "
     id, conversation_id, direction, status, sent_at, author_user_id, call_started_at, attempts, next_attempt_at,
     created_at, updated_at, deleted_at, external_id, author_name, marker, error, body";
 
-/// Returns the newest messages of a conversation, at most `limit` and with bodies of at most `size` bytes together; the
-/// oldest first.
+/// Returns the newest messages of a conversation, oldest first: at most `limit`, with bodies of at most `size` bytes in
+/// total.
 pub async fn messages(conn: &mut Conn, conversation_id: i64, limit: i64, size: i64) -> Result<Vec<Message>> {
     let bytes = conn.for_engine("octet_length(body)", "length(CAST(body AS blob))");
     let sql = sqlx::AssertSqlSafe(format!(
@@ -45,7 +45,7 @@ pub async fn find(conn: &mut Conn, message_id: i64) -> Result<Option<Message>> {
     Ok(run!(conn, c => sqlx::query_as(sql).bind(message_id).fetch_optional(c))?)
 }
 
-/// Finds a message without its JSON columns: enough to end one whose row cannot be read.
+/// Finds a message without its JSON columns, to end one whose row cannot be read.
 pub async fn find_without_json(conn: &mut Conn, message_id: i64) -> Result<Option<Message>> {
     // `nullif` of a column with itself is NULL, of the column's type, without its value being decoded.
     const SQL: &str = "
@@ -57,7 +57,7 @@ pub async fn find_without_json(conn: &mut Conn, message_id: i64) -> Result<Optio
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(message_id).fetch_optional(c))?)
 }
 
-/// Returns the conversation and the workspace of a message.
+/// Returns the ids of a message's conversation and workspace.
 pub async fn place(conn: &mut Conn, message_id: i64) -> Result<Option<(i64, i64)>> {
     const SQL: &str = "
         SELECT m.conversation_id, b.workspace_id
@@ -67,7 +67,7 @@ pub async fn place(conn: &mut Conn, message_id: i64) -> Result<Option<(i64, i64)
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(message_id).fetch_optional(c))?)
 }
 
-/// Stores a reply that is to be sent, and returns its id.
+/// Stores a pending reply, and returns its id.
 pub async fn insert(
     tx: &mut Tx,
     conversation: &Conversation,
@@ -86,7 +86,7 @@ pub async fn insert(
         UPDATE conversations
         SET last_message_at = $2, last_message_preview = $3, updated_at = $4
         WHERE id = $1";
-    // Never before the message that it answers, whatever the platform's clock says.
+    // Never before the newest message, even if the platform's clock is ahead.
     let (now, at) = (tx.now, tx.now.max(conversation.last_message_at));
     let (brand, account) = (conversation.brand_id, conversation.account_id);
     let id = run!(tx, c => sqlx::query_scalar(SQL).bind(conversation.id).bind(brand).bind(account).bind(at)
@@ -96,7 +96,8 @@ pub async fn insert(
     Ok(id)
 }
 
-/// Starts a run: counts the attempt, and with a marker also stores it and the time *before* the call that uses them.
+/// Starts a run: counts the attempt. If there is a marker, also stores it and the time *before* the call that uses
+/// them.
 pub async fn start(tx: &mut Tx, message_id: i64, marker: Option<&Map<String, Value>>) -> Result<()> {
     const SQL: &str = "
         UPDATE messages
@@ -119,7 +120,7 @@ pub async fn mark_call(tx: &mut Tx, message_id: i64, marker: &Map<String, Value>
     Ok(())
 }
 
-/// Clears the mark of a call that was not made or was refused.
+/// Clears the time of a call that was not made or was rejected.
 pub async fn clear_call(tx: &mut Tx, message_id: i64) -> Result<()> {
     let now = tx.now;
     execute!(tx, "UPDATE messages SET call_started_at = NULL, updated_at = $2 WHERE id = $1", message_id, now)?;
@@ -133,7 +134,7 @@ pub async fn refund_attempt(tx: &mut Tx, message_id: i64) -> Result<()> {
     Ok(())
 }
 
-/// The state in which a run left a reply.
+/// The state of a reply after a run.
 #[derive(Clone, Debug)]
 pub struct ReplyEnd {
     pub status: MessageStatus,
@@ -144,8 +145,8 @@ pub struct ReplyEnd {
     pub call_open: bool,
 }
 
-/// Stores the state in which a run left a reply. A sync may have read the reply from the platform before: that copy is
-/// deleted. A reply that failed reopens its conversation if that is resolved: the other side did not get it.
+/// Stores the state of a reply after a run. If a sync has already read the reply from the platform, deletes that copy.
+/// A failed reply reopens a resolved conversation, because the recipient did not get it.
 pub async fn end(tx: &mut Tx, conversation: &Conversation, message_id: i64, ended: &ReplyEnd) -> Result<()> {
     const SQL: &str = "
         UPDATE messages

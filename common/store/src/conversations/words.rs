@@ -1,5 +1,5 @@
-//! The words by which a conversation is found: a row for each different word of its participant and messages. A row
-//! that is there stays as it is, so a long conversation costs little more than a short one.
+//! The search index: a row for each distinct word of a conversation's participant and messages. Existing rows are not
+//! written again, so a long conversation costs little more than a short one.
 
 use std::collections::BTreeSet;
 
@@ -10,12 +10,13 @@ use crier_domain::words;
 use super::super::db::{execute, run};
 use super::super::{Result, Tx};
 
-/// How many messages are read at once to find which words are still there.
+/// The number of messages per statement that are read to find which words remain.
 const BATCH: i64 = 100;
-/// How many bytes of text a transaction reads for that, of all conversations together: on SQLite it blocks all writers.
+/// The maximum number of bytes of text that a transaction reads for that, over all conversations: on SQLite, it blocks
+/// all other writers.
 pub const MAX_READ: usize = 2 << 20;
 
-/// Adds the words of these texts. The words of a text that was replaced stay: the conversation contained them.
+/// Adds the words of these texts. The words of a replaced text remain.
 pub async fn add(tx: &mut Tx, brand_id: i64, conversation_id: i64, texts: &[&str]) -> Result<()> {
     let words: BTreeSet<String> = texts.iter().flat_map(|text| words::indexed(text)).collect();
     if words.is_empty() {
@@ -39,8 +40,9 @@ pub async fn add(tx: &mut Tx, brand_id: i64, conversation_id: i64, texts: &[&str
     Ok(())
 }
 
-/// Removes the words of texts that were deleted, unless the conversation has them elsewhere. `budget`: how many bytes may
-/// still be read. Where more is to be read, the words stay: a search then finds too much rather than too little.
+/// Deletes the words of deleted texts, unless the conversation still contains them. `budget` is the number of bytes
+/// that may still be read. If it does not suffice, all words remain: a search then finds too much rather than too
+/// little.
 pub async fn remove(tx: &mut Tx, conversation: &Conversation, texts: &[&str], budget: &mut usize) -> Result<()> {
     if *budget == 0 {
         return Ok(());
@@ -57,13 +59,13 @@ pub async fn remove(tx: &mut Tx, conversation: &Conversation, texts: &[&str], bu
             AND conversation_id = $2
             AND word IN (SELECT value FROM json_each($3))",
     );
-    let mut gone: BTreeSet<String> = texts.iter().flat_map(|text| words::indexed(text)).collect();
+    let mut removed: BTreeSet<String> = texts.iter().flat_map(|text| words::indexed(text)).collect();
     let people = [&conversation.participant_name, &conversation.participant_username];
-    keep(&mut gone, people.into_iter().flatten().map(String::as_str));
+    exclude(&mut removed, people.into_iter().flatten().map(String::as_str));
     let mut before: Option<(DateTime<Utc>, i64)> = None;
-    while !gone.is_empty() {
+    while !removed.is_empty() {
         let batch = earlier(tx, conversation.id, before).await?;
-        keep(&mut gone, batch.iter().map(|(_, _, body)| body.as_str()));
+        exclude(&mut removed, batch.iter().map(|(_, _, body)| body.as_str()));
         *budget = budget.saturating_sub(batch.iter().map(|(_, _, body)| body.len()).sum::<usize>());
         match batch.last() {
             Some((at, id, _)) if batch.len() as i64 >= BATCH => before = Some((*at, *id)),
@@ -73,20 +75,21 @@ pub async fn remove(tx: &mut Tx, conversation: &Conversation, texts: &[&str], bu
             return Ok(());
         }
     }
-    if !gone.is_empty() {
-        let list = serde_json::json!(gone).to_string();
+    if !removed.is_empty() {
+        let list = serde_json::json!(removed).to_string();
         execute!(tx, sql, conversation.brand_id, conversation.id, list)?;
     }
     Ok(())
 }
 
-fn keep<'a>(gone: &mut BTreeSet<String>, texts: impl Iterator<Item = &'a str>) {
+/// Removes the words of `texts` from the set.
+fn exclude<'a>(removed: &mut BTreeSet<String>, texts: impl Iterator<Item = &'a str>) {
     for word in texts.flat_map(words::indexed) {
-        gone.remove(&word);
+        removed.remove(&word);
     }
 }
 
-/// Returns the messages before one, the newest first, that are not deleted.
+/// Returns messages before one, newest first, that are not deleted.
 async fn earlier(
     tx: &mut Tx,
     conversation_id: i64,

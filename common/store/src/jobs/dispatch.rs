@@ -1,5 +1,5 @@
-//! What the scheduler does with jobs. Any number of schedulers may do it at once: on Postgres each takes rows that no
-//! other has locked (`SKIP LOCKED`), on SQLite there is only one.
+//! What the scheduler does with jobs. On Postgres, any number of schedulers may do it concurrently: each takes rows
+//! that no other one has locked (`SKIP LOCKED`). On SQLite there is only one.
 
 use std::collections::HashSet;
 
@@ -11,15 +11,15 @@ use super::super::{Result, Tx};
 use super::wake::{FreeLane, wake};
 use super::{NotifyRow, id_list, known_kinds, list_sql, notify_in_order, sql_file, workspaces};
 
-/// A ready job that was not claimed for this long after its notification is notified again.
+/// How long after its notification a ready job that was not claimed gets another one.
 pub const RENOTIFY_AFTER: TimeDelta = TimeDelta::seconds(10);
 
-/// Returns when the first scheduled job of each kind is due; kinds without one are left out.
+/// Returns when the first scheduled job of each kind is due. Leaves out kinds without one.
 pub async fn next_due(conn: &mut Conn) -> Result<Vec<(JobKind, DateTime<Utc>)>> {
     first_of_each(conn, sql_file!(conn, "next_due")).await
 }
 
-/// Makes due jobs of a kind ready, earliest first, at most `limit`, and notifies after the commit; returns how many.
+/// Makes due jobs of a kind ready, at most `limit`, earliest first, and notifies after the commit. Returns how many.
 pub async fn promote_due(tx: &mut Tx, kind: JobKind, limit: i64) -> Result<usize> {
     let (sql, now) = (sql_file!(tx, "promote_due"), tx.now);
     let rows: Vec<NotifyRow> = run!(tx, c => sqlx::query_as(sql).bind(now).bind(limit).bind(kind).fetch_all(c))?;
@@ -28,21 +28,21 @@ pub async fn promote_due(tx: &mut Tx, kind: JobKind, limit: i64) -> Result<usize
     Ok(due)
 }
 
-/// Returns since when the first ready job of each kind waits for a claim; without paused kinds and kinds without one.
+/// Returns when the first ready job of each kind was last notified. Leaves out paused kinds and kinds without one.
 pub async fn oldest_unclaimed(conn: &mut Conn) -> Result<Vec<(JobKind, DateTime<Utc>)>> {
     first_of_each(conn, sql_file!(conn, "oldest_unclaimed")).await
 }
 
-/// Notifies again for ready jobs of a kind that were not claimed: their notification was lost (a crash between commit
-/// and notification, a queue that was emptied, unreachable or full). `before`: last notified by that time. Those for which
-/// their lane has no place are set waiting instead; returns how many there were of both.
+/// Notifies again for ready jobs of a kind that were not claimed and were last notified by `before`. Their notification
+/// was lost: a crash between commit and notification, or a queue that was emptied, unreachable or full. Jobs whose lane
+/// has no free place are set waiting instead. Returns the number of both.
 pub async fn renotify_stale(tx: &mut Tx, kind: JobKind, before: DateTime<Utc>, limit: i64) -> Result<usize> {
     let (sql, now, cap) = (sql_file!(tx, "renotify_stale"), tx.now, kind.limits().lane_cap);
     let rows: Vec<StaleRow> =
         run!(tx, c => sqlx::query_as(sql).bind(before).bind(limit).bind(now).bind(kind).bind(cap).fetch_all(c))?;
     let found = rows.len();
     let (waiting, ready): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row.waiting);
-    // A lane that gets a job now is looked at when that one leaves it, and by the sweep if more places are free by then.
+    // A lane of a notified job is checked when that job leaves it, and by the sweep if more places are free then.
     let used: HashSet<_> = ready.iter().filter_map(|row| row.lane.as_deref()).collect();
     let full = waiting.iter().filter_map(|row| row.lane.as_deref()).filter(|lane| !used.contains(lane));
     full.for_each(|lane| tx.found_full(lane, kind));
@@ -56,50 +56,50 @@ struct StaleRow {
     #[sqlx(flatten)]
     notify: NotifyRow,
     lane: Option<String>,
-    /// It was set waiting for its lane.
+    /// Whether it was set waiting for its lane.
     waiting: bool,
 }
 
-/// Does one index look-up per kind that this version knows, however many rows there are.
+/// Does one index look-up per kind that this version knows.
 async fn first_of_each(conn: &mut Conn, sql: &'static str) -> Result<Vec<(JobKind, DateTime<Utc>)>> {
     let firsts: Vec<(JobKind, Option<DateTime<Utc>>)> =
         run!(conn, c => sqlx::query_as(sql).bind(known_kinds()).fetch_all(c))?;
     Ok(firsts.into_iter().filter_map(|(kind, at)| Some((kind, at?))).collect())
 }
 
-/// A job whose lease ran out.
+/// A job whose lease expired.
 #[derive(Debug)]
 pub struct Rescued {
     pub job: Claimed,
-    /// `Some`: it is dead now, and why (`poison`, `attempts`); its subject must be updated in the same transaction.
+    /// Why the job is now dead (`poison`, `attempts`). Its subject must then be updated in the same transaction.
     pub dead: Option<&'static str>,
 }
 
-/// Returns the jobs whose lease ran out, the oldest first.
+/// Returns the jobs whose lease has expired, the longest expired first.
 pub async fn expired(conn: &mut Conn, now: DateTime<Utc>, limit: i64) -> Result<Vec<i64>> {
     let sql = sql_file!(conn, "expired");
     Ok(run!(conn, c => sqlx::query_scalar(sql).bind(now).bind(limit).bind(known_kinds()).fetch_all(c))?)
 }
 
-/// Rescues one job, if its lease has run out and no other transaction has locked it.
+/// Rescues one job, if its lease has expired and no other transaction has locked it.
 pub async fn rescue_one(tx: &mut Tx, id: i64) -> Result<Option<Rescued>> {
     let sql = sql_file!(tx, "rescue_one");
     let now = tx.now;
     let expired: Vec<Claimed> = run!(tx, c => sqlx::query_as(sql).bind(now).bind(id).bind(known_kinds()).fetch_all(c))?;
-    Ok(take_back(tx, expired).await?.pop())
+    Ok(rescue_each(tx, expired).await?.pop())
 }
 
-/// Rescues jobs whose lease ran out, at most `limit`. The crash counts as an attempt; after the third crash the job is
-/// dead, reason `poison`.
+/// Rescues jobs whose lease has expired, at most `limit`. The crash counts as an attempt. After [`MAX_CRASHES`]
+/// crashes, the job is dead with the reason `poison`.
 pub async fn rescue(tx: &mut Tx, limit: i64) -> Result<Vec<Rescued>> {
     let sql = sql_file!(tx, "rescue");
     let now = tx.now;
     let expired: Vec<Claimed> =
         run!(tx, c => sqlx::query_as(sql).bind(now).bind(limit).bind(known_kinds()).fetch_all(c))?;
-    take_back(tx, expired).await
+    rescue_each(tx, expired).await
 }
 
-async fn take_back(tx: &mut Tx, expired: Vec<Claimed>) -> Result<Vec<Rescued>> {
+async fn rescue_each(tx: &mut Tx, expired: Vec<Claimed>) -> Result<Vec<Rescued>> {
     let now = tx.now;
     let mut out = Vec::with_capacity(expired.len());
     for job in expired {
@@ -133,37 +133,38 @@ async fn take_back(tx: &mut Tx, expired: Vec<Claimed>) -> Result<Vec<Rescued>> {
     Ok(out)
 }
 
-/// How many lanes one sweep wakes at most, since it holds their locks.
-const SWEPT: usize = 1_000;
+/// The maximum number of lanes that one sweep wakes: it holds their locks.
+const MAX_SWEPT_LANES: usize = 1_000;
 
-/// A lane that jobs wait for, with data of the first of them.
+/// A lane with waiting jobs, and data of the first of them.
 #[derive(sqlx_macros::FromRow)]
-struct Waited {
+struct LaneToSweep {
     lane: String,
     kind: JobKind,
     workspace_lane: Option<String>,
     running: i64,
-    /// The reduced cap while the lane is narrowed.
+    /// The reduced cap if the lane is narrowed.
     places: Option<i64>,
 }
 
-impl Waited {
+impl LaneToSweep {
     fn room(&self) -> i64 {
         self.places.or(self.kind.limits().lane_cap).unwrap_or(i64::MAX) - self.running
     }
 }
 
-/// Wakes lanes whose pause is over, and lanes with waiting jobs and free places (a woken job may be cancelled before it
-/// runs). Returns how many lanes were woken.
+/// Wakes jobs in lanes whose pause has ended, and in lanes with waiting jobs and free places (a woken job may be
+/// cancelled before it runs). Returns how many lanes were woken.
 pub async fn sweep_lanes(tx: &mut Tx) -> Result<usize> {
     let now = tx.now;
     execute!(tx, "DELETE FROM paused_lanes WHERE paused_until <= $1", now)?;
     let sql = sql_file!(tx, "lanes_to_sweep");
-    let lanes: Vec<Waited> = run!(tx, c => sqlx::query_as(sql).bind(known_kinds()).fetch_all(c))?;
+    let lanes: Vec<LaneToSweep> = run!(tx, c => sqlx::query_as(sql).bind(known_kinds()).fetch_all(c))?;
     let names = lanes.iter().filter_map(|lane| lane.workspace_lane.as_deref()).collect();
     let mut running = workspaces::running(tx, &names).await?;
     let mut free: Vec<(String, i64)> = lanes.iter().map(|waited| (waited.lane.clone(), 0)).collect();
-    // Each lane gets one place of its workspace before any gets more; lanes with the fewest running jobs come first.
+    // Each lane gets one place of its workspace before any lane gets more. Lanes with the fewest running jobs come
+    // first.
     for limit in [1, i64::MAX] {
         for (waited, (_, woken)) in lanes.iter().zip(&mut free) {
             let shared = waited.workspace_lane.as_ref().and_then(|name| running.get_mut(name));
@@ -174,16 +175,16 @@ pub async fn sweep_lanes(tx: &mut Tx) -> Result<usize> {
         }
     }
     free.retain(|(_, woken)| *woken > 0);
-    free.truncate(SWEPT);
+    free.truncate(MAX_SWEPT_LANES);
     let lanes: Vec<_> = free.iter().map(|(lane, places)| FreeLane { lane, places: *places, starts: None }).collect();
     wake(tx, &lanes, "").await?;
     Ok(free.len())
 }
 
-/// Looks at the `limit` jobs after the id `after`, and deletes those that ended before `ended` (dead ones before `dead`).
-/// Returns after which id to continue; `None`: the jobs after these were created later than `ended`. Ids are in the order of
-/// creation, so no index of ended jobs is needed, which each settle would write. Jobs of a process whose clock was ahead do
-/// not end the walk.
+/// Reads the `limit` jobs after the id `after`, and deletes those that ended by `ended` (dead ones by `dead`). Returns
+/// the id after which to continue, or `None` if all later jobs were created after `ended`. Ids are in the order of
+/// creation, so this needs no index of ended jobs, which each settle would have to write. Jobs of a process whose clock
+/// was ahead do not end the scan.
 pub async fn purge(
     tx: &mut Tx,
     (ended, dead): (DateTime<Utc>, DateTime<Utc>),

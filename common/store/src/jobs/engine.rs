@@ -10,19 +10,19 @@ use super::super::{Result, Tx};
 use super::lanes::Caps;
 use super::{id_list, kinds_with_caps, sql_file};
 
-/// A job that was started, or set waiting.
+/// A job that was started or set waiting.
 #[derive(sqlx_macros::FromRow)]
 struct ClaimRow {
     #[sqlx(flatten)]
     job: Claimed,
     started: bool,
-    /// Why it was set waiting: its lane was full or paused, else its workspace's share was full.
+    /// Whether it was set waiting because its lane was full or paused. Otherwise its workspace's share was full.
     lane_is_full: bool,
 }
 
-/// Claims those of the ids that are ready. Skips an id that is unknown, ended, claimed by another worker or of a paused
-/// kind. A job whose lane is full or paused, or whose workspace's share is full, is set waiting; the next job to leave
-/// wakes it. For a transaction of [`super::super::Store::begin_single_async_commit`].
+/// Claims ready jobs by their ids. Skips an id that is unknown, ended, claimed by another worker or of a paused kind. A
+/// job whose lane is full or paused, or whose workspace's share is full, is set waiting; the next job that leaves wakes
+/// it. For a transaction of [`super::super::Store::begin_single_async_commit`].
 pub async fn claim(tx: &mut Tx, ids: &[i64], worker: &str) -> Result<Vec<Claimed>> {
     let sql = sql_file!(tx, "claim");
     let (list, now) = (id_list(ids), tx.now);
@@ -39,14 +39,14 @@ pub async fn claim(tx: &mut Tx, ids: &[i64], worker: &str) -> Result<Vec<Claimed
     Ok(started.into_iter().map(|row| row.job).collect())
 }
 
-/// Renews the leases of the jobs that this worker holds, in one statement however many there are.
+/// Renews the leases of the jobs that this worker holds, in one statement. Returns how many.
 pub async fn heartbeat(tx: &mut Tx, ids: &[i64], worker: &str) -> Result<u64> {
     let sql = sql_file!(tx, "heartbeat");
     let (list, until) = (id_list(ids), tx.now + LEASE);
     Ok(execute!(tx, sql, &list, until, worker)?)
 }
 
-/// Whether this worker still holds the job; locks its row until the end of the transaction.
+/// Returns whether this worker still holds the job. Locks its row until the end of the transaction.
 pub async fn still_held(tx: &mut Tx, job: &Claimed) -> Result<bool> {
     let sql = sql_file!(tx, "still_held");
     let (id, fence, worker) = (job.id, job.fence, &job.worker);
@@ -54,17 +54,17 @@ pub async fn still_held(tx: &mut Tx, job: &Claimed) -> Result<bool> {
     Ok(held.is_some())
 }
 
-/// Settles runs, in the transaction that writes their results. Returns `false` if a lease was lost: roll back, all of
-/// these results are discarded.
+/// Settles runs, in the transaction that writes their results. Returns `false` if a lease was lost: roll back then,
+/// which discards all of these results.
 pub async fn settle(tx: &mut Tx, ends: &[(&Claimed, Outcome)]) -> Result<bool> {
-    const END: &str = "
+    const SETTLE: &str = "
         UPDATE jobs
         SET state = $3, last_error = $4, finished_at = $5, lease_until = NULL
         WHERE id = $1
             AND fence = $2
             AND worker = $6
             AND state = 'running'";
-    const AGAIN: &str = "
+    const RETRY: &str = "
         UPDATE jobs
         SET state = 'scheduled', run_at = $3, last_error = $4, lease_until = NULL
         WHERE id = $1
@@ -75,18 +75,20 @@ pub async fn settle(tx: &mut Tx, ends: &[(&Claimed, Outcome)]) -> Result<bool> {
     let mut done = Vec::with_capacity(ends.len());
     for (job, outcome) in ends {
         let updated = match outcome {
-            // By far the most common outcome: settled together, in one statement.
+            // By far the most common outcome. These are settled together, in one statement.
             Outcome::Done => {
                 done.push(*job);
                 continue;
             }
-            Outcome::Abort(why) => execute!(tx, END, job.id, job.fence, "dead", stored_reason(why), now, &job.worker)?,
+            Outcome::Abort(why) => {
+                execute!(tx, SETTLE, job.id, job.fence, "dead", stored_reason(why), now, &job.worker)?
+            }
             Outcome::Cancelled(why) => {
-                execute!(tx, END, job.id, job.fence, "cancelled", stored_reason(why), now, &job.worker)?
+                execute!(tx, SETTLE, job.id, job.fence, "cancelled", stored_reason(why), now, &job.worker)?
             }
             Outcome::RetryAt(at, why) => {
                 let why = Some(stored_reason(why)).filter(|why| !why.is_empty());
-                execute!(tx, AGAIN, job.id, job.fence, *at, why, &job.worker)?
+                execute!(tx, RETRY, job.id, job.fence, *at, why, &job.worker)?
             }
         };
         if updated == 0 {
@@ -97,7 +99,7 @@ pub async fn settle(tx: &mut Tx, ends: &[(&Claimed, Outcome)]) -> Result<bool> {
     settle_done(tx, &done).await
 }
 
-/// Makes the reason for the end of a run fit for storage.
+/// Cleans and shortens the reason for the end of a run, so that it can be stored.
 fn stored_reason(reason: &str) -> String {
     untrusted::line(reason, MAX_MESSAGE)
 }
@@ -107,8 +109,8 @@ pub(crate) fn held_list<'a>(jobs: impl Iterator<Item = &'a Claimed>) -> String {
     json!(jobs.map(|job| (job.id, job.fence, &job.worker)).collect::<Vec<_>>()).to_string()
 }
 
-/// Settles jobs that are done; returns `false` if one of them is no longer held. Where a job waits for one of their lanes,
-/// or may be set waiting at this moment (`is_waited_for.sql`), the lanes are looked at again after the commit.
+/// Settles jobs that are done. Returns `false` if one of them is no longer held. If a job waits for one of their lanes,
+/// or may be set waiting concurrently (`is_waited_for.sql`), the lanes are checked again after the commit.
 async fn settle_done(tx: &mut Tx, done: &[&Claimed]) -> Result<bool> {
     if done.is_empty() {
         return Ok(true);
@@ -132,7 +134,7 @@ async fn settle_done(tx: &mut Tx, done: &[&Claimed]) -> Result<bool> {
     Ok(waited_for.len() == done.len())
 }
 
-/// Returns a job to the queue without using up an attempt (drain); `false`: the lease was lost.
+/// Returns a job to the queue without counting the attempt (drain). Returns `false` if the lease was lost.
 pub async fn release(tx: &mut Tx, job: &Claimed) -> Result<bool> {
     const SQL: &str = "
         UPDATE jobs

@@ -1,9 +1,9 @@
-//! Periods in which Crier itself held back the jobs of a lane: a platform asked for a pause, or more was due at once
-//! than the lane has places. A post that waited for this does not count as late.
+//! Periods in which Crier itself held back the jobs of a lane: a platform requested a pause, or more jobs were due at
+//! once than the lane has places. A post that waited for this does not count as late.
 //!
-//! The end of a pause is known in advance. A full lane is detected by the jobs that leave it: each one that wakes
-//! another extends the period. If that did not happen for longer than any job takes, nothing ran, and a new period
-//! begins; jobs that waited in between are late.
+//! The end of a pause is known in advance. The jobs that leave a full lane detect it: each one that wakes another job
+//! extends the period. If that has not happened for longer than any job takes, nothing ran, and a new period begins.
+//! Jobs that waited in between are late.
 //!
 //! Only the lanes of accounts have these periods, since only posts can be late.
 
@@ -18,13 +18,14 @@ pub(super) const MAX_GAP: TimeDelta = TimeDelta::minutes(15);
 /// How long these periods are stored: longer than any post waits.
 const HOLD_RETENTION: TimeDelta = TimeDelta::days(30);
 
-/// Records that a lane is held back until `until`. Waking a lane does the same until now (`wake_lanes.sql`).
+/// Records that a lane is held back until `until`. Waking a lane records the same with the current time
+/// (`wake_lanes.sql`).
 pub(super) async fn held_until(tx: &mut Tx, lane: &str, until: DateTime<Utc>) -> Result<()> {
-    const LONGER: &str = "
+    const EXTEND: &str = "
         UPDATE lane_holds
         SET held_until = CASE WHEN held_until < $2 THEN $2 ELSE held_until END
         WHERE lane = $1 AND held_until >= $3";
-    const FIRST: &str = "
+    const BEGIN: &str = "
         INSERT INTO lane_holds (lane, held_since, held_until)
         VALUES ($1, $3, $2)
         ON CONFLICT DO NOTHING";
@@ -32,13 +33,13 @@ pub(super) async fn held_until(tx: &mut Tx, lane: &str, until: DateTime<Utc>) ->
         return Ok(());
     }
     let now = tx.now;
-    if execute!(tx, LONGER, lane, until, now - MAX_GAP)? == 0 {
-        execute!(tx, FIRST, lane, until, now)?;
+    if execute!(tx, EXTEND, lane, until, now - MAX_GAP)? == 0 {
+        execute!(tx, BEGIN, lane, until, now)?;
     }
     Ok(())
 }
 
-/// Returns how late a job is, without the time for which its lane was held back.
+/// Returns how late a job is, without the periods in which its lane was held back.
 pub async fn lateness(tx: &mut Tx, job: &Claimed) -> Result<TimeDelta> {
     const SQL: &str = "SELECT held_since, held_until
         FROM lane_holds
@@ -48,7 +49,7 @@ pub async fn lateness(tx: &mut Tx, job: &Claimed) -> Result<TimeDelta> {
     let Some(lane) = &job.lane else { return Ok(now - run_at) };
     let held: Vec<(DateTime<Utc>, DateTime<Utc>)> =
         run!(tx, c => sqlx::query_as(SQL).bind(lane).bind(run_at).fetch_all(c))?;
-    // Two workers that pause a lane at the same moment each begin a period; an overlap counts once.
+    // Two workers that pause a lane concurrently each begin a period. An overlap counts once.
     let (mut late, mut seen) = (TimeDelta::zero(), run_at);
     for (since, until) in held {
         late += (since.min(now) - seen).max(TimeDelta::zero());
@@ -57,7 +58,7 @@ pub async fn lateness(tx: &mut Tx, job: &Claimed) -> Result<TimeDelta> {
     Ok(late + (now - seen))
 }
 
-/// Deletes periods that ended long ago, at most `limit`; returns how many.
+/// Deletes periods that ended long ago, at most `limit`. Returns how many.
 pub async fn purge(tx: &mut Tx, limit: i64) -> Result<u64> {
     const SQL: &str = "
         DELETE FROM lane_holds

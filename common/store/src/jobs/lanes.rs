@@ -1,7 +1,7 @@
-//! Lanes: how many jobs of one account, endpoint or brand run at once.
+//! Lanes: how many jobs of one account, endpoint or brand run concurrently.
 //!
-//! A claim counts what runs in a lane under the lane's lock; a job for which there is no place is set waiting, and the next
-//! job to leave the lane wakes it ([`super::wake`]). A lane can be paused, and its cap reduced.
+//! A claim counts the running jobs of a lane under the lane's lock. A job for which there is no place is set waiting,
+//! and the next job that leaves the lane wakes it ([`super::wake`]). A lane can be paused, and its cap can be reduced.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,12 +19,12 @@ pub(super) struct LaneLoad {
     pub lane: String,
     pub running: i64,
     paused: bool,
-    /// The reduced cap while the lane is narrowed.
+    /// The reduced cap if the lane is narrowed.
     places: Option<i64>,
 }
 
 impl LaneLoad {
-    /// Returns how many places are free, given the `cap` of its kind; 0 while the lane is paused.
+    /// Returns how many places are free, given the `cap` of its kind. Returns 0 if the lane is paused.
     pub fn room(&self, cap: i64) -> i64 {
         if self.paused { 0 } else { self.places.unwrap_or(cap) - self.running }
     }
@@ -34,14 +34,14 @@ impl LaneLoad {
 pub(crate) struct Caps<'a>(BTreeMap<&'a str, i64>);
 
 impl<'a> Caps<'a> {
-    /// Returns the lanes of jobs, and the workspaces' shares. A lane without a cap is never full.
+    /// Returns the lanes of jobs, and the shares of their workspaces. A lane without a cap is never full.
     pub fn of(jobs: impl Iterator<Item = &'a Claimed> + Clone) -> (Self, Self) {
         let lane = |job: &'a Claimed| Some((job.lane.as_deref()?, job.kind.limits().lane_cap.unwrap_or(i64::MAX)));
         let share = |job: &'a Claimed| Some((job.workspace_lane.as_deref()?, job.kind.limits().workspace_cap?));
         (Self::smallest(jobs.clone().filter_map(lane)), Self::smallest(jobs.filter_map(share)))
     }
 
-    /// Where kinds of different caps share a lane, the smallest cap counts.
+    /// If kinds with different caps share a lane, uses the smallest cap.
     fn smallest(lanes: impl Iterator<Item = (&'a str, i64)>) -> Self {
         let mut caps = BTreeMap::new();
         for (lane, cap) in lanes {
@@ -51,7 +51,7 @@ impl<'a> Caps<'a> {
         Self(caps)
     }
 
-    /// Encodes them as one bind: a JSON array with an array of name and cap for each.
+    /// Encodes them as one bind: a JSON array of arrays with the name and the cap.
     pub fn as_json(&self) -> String {
         json!(self.0.iter().collect::<Vec<_>>()).to_string()
     }
@@ -64,7 +64,7 @@ pub(super) async fn load_lanes(conn: &mut Conn, lanes: &BTreeSet<&str>, now: Dat
     Ok(run!(conn, c => sqlx::query_as(sql).bind(lanes).bind(now).fetch_all(c))?)
 }
 
-/// Pauses a lane until the time that its platform named; a longer pause stays.
+/// Pauses a lane until the time that its platform requested. Keeps a longer pause.
 pub async fn pause_lane(tx: &mut Tx, lane: &str, until: DateTime<Utc>) -> Result<()> {
     const SQL: &str = "
         INSERT INTO paused_lanes (lane, paused_until)
@@ -76,7 +76,7 @@ pub async fn pause_lane(tx: &mut Tx, lane: &str, until: DateTime<Utc>) -> Result
     holds::held_until(tx, lane, until).await
 }
 
-/// Reduces a lane's places below the cap of its kind, until it is widened. Running jobs continue.
+/// Reduces the places of a lane below the cap of its kind, until the lane is widened. Running jobs continue.
 pub async fn narrow_lane(tx: &mut Tx, lane: &str, places: i64) -> Result<()> {
     const SQL: &str = "
         INSERT INTO narrow_lanes (lane, places)
@@ -87,7 +87,7 @@ pub async fn narrow_lane(tx: &mut Tx, lane: &str, places: i64) -> Result<()> {
     Ok(())
 }
 
-/// Removes the reduction and the pause of a lane of this kind, and wakes jobs that wait for it.
+/// Ends the reduction and the pause of a lane of this kind, and wakes jobs that wait for it.
 pub async fn widen_lane(tx: &mut Tx, kind: JobKind, lane: &str) -> Result<()> {
     execute!(tx, "DELETE FROM narrow_lanes WHERE lane = $1", lane)?;
     execute!(tx, "DELETE FROM paused_lanes WHERE lane = $1", lane)?;

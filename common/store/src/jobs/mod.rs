@@ -1,12 +1,16 @@
 //! The `jobs` table: the durable queue. [`crier_domain::job`] shows the states and transitions of a row.
 //!
-//! - here: enqueue, cancel, run_now — run in a caller's own transaction;
+//! - here: enqueue, cancel, run now — run in the caller's transaction;
 //! - [`engine`]: claim, heartbeat, settle, release — run by a worker;
 //! - [`lanes`]: load, pause, narrow;
-//! - [`wake`]: jobs that wait for a lane, when one leaves it;
+//! - [`wake`]: wakes jobs that wait for a lane, when others leave it;
 //! - [`dispatch`]: due, stale notifications, rescue, sweep, purge — run by the scheduler;
 //! - [`holds`]: periods in which Crier itself held back the jobs of a lane;
 //! - [`operate`]: list, show, pause, retry, counts — run by an operator.
+//!
+//! SQLite uses the index of unfinished jobs, `jobs_subject`, only if a statement repeats its condition, `state IN
+//! ('scheduled', 'ready', 'running')`, even beside a narrower one. Otherwise it reads all jobs.
+//! `tests/store/sqlite_plans.rs` checks this.
 
 use std::cmp::Reverse;
 use std::sync::LazyLock;
@@ -40,12 +44,13 @@ pub fn id_list(ids: &[i64]) -> String {
     out
 }
 
-/// A statement on the rows of a list of ids, bound as `$1`: two pieces of SQL, the first of which ends before the `IN`.
+/// A statement on the rows of a list of ids, bound as `$1`. Takes two pieces of SQL, before and after the `IN`.
 ///
-/// Postgres keeps a plan that it made while the table was small, and considers a table that was just filled small. So
-/// the statements of the queue force the plan: `value || ''` and `id + 0` have no effect on the result, but make the
-/// planner expect a single id and use the primary key; `LIMIT (SELECT $2)` hides the limit, so that it starts at the
-/// head of the right index instead of reading and sorting all of it. `tests/store/plans.rs` and `kept_plans.rs` check this.
+/// Postgres keeps a plan that it made while the table was small, and treats a table that was just filled as small. So
+/// the statements of the queue force the plan. `value || ''` and `id + 0` have no effect on the result, but make the
+/// planner expect a single id and use the primary key. `LIMIT (SELECT $2)` hides the limit, so that the planner starts
+/// at the head of the right index instead of reading and sorting the whole index. `tests/store/plans.rs` and
+/// `kept_plans.rs` check this.
 macro_rules! list_sql {
     ($conn:expr, $before:literal, $after:literal) => {
         $conn.for_engine(
@@ -60,7 +65,7 @@ macro_rules! list_sql {
 }
 pub(crate) use list_sql;
 
-/// Reads a statement of the queue that is not the same on both engines: `sql/postgres/NAME.sql` or `sql/sqlite/NAME.sql`.
+/// Reads a statement of the queue that differs between the engines: `sql/postgres/NAME.sql` or `sql/sqlite/NAME.sql`.
 macro_rules! sql_file {
     ($conn:expr, $name:literal) => {
         $conn.for_engine(
@@ -71,9 +76,9 @@ macro_rules! sql_file {
 }
 use sql_file;
 
-/// Encodes the kinds that this version knows as one bind. Beside a newer version (during an upgrade, or after a rollback)
-/// there are jobs of kinds that this version does not know: they are left alone, and block no other job. On Postgres,
-/// `coalesce` has no effect on the condition, but makes the planner expect half of the rows instead of almost none.
+/// Encodes the kinds that this version knows as one bind. During an upgrade or after a rollback, there may be jobs of
+/// kinds that only a newer version knows: they are not touched, and block no other job. On Postgres, `coalesce` has no
+/// effect on the condition, but makes the planner expect half of the rows instead of almost none.
 fn known_kinds() -> &'static str {
     static JSON: LazyLock<String> = LazyLock::new(|| serde_json::json!(JobKind::ALL).to_string());
     &JSON
@@ -105,8 +110,8 @@ fn notify_in_order(tx: &mut Tx, mut rows: Vec<NotifyRow>) {
     }
 }
 
-/// Enqueues in the caller's transaction; workers are notified after its commit. Returns `None` if the subject already
-/// has an unfinished job of this kind.
+/// Enqueues a job in the caller's transaction, and returns its id. Workers are notified after the commit. Returns
+/// `None` if the subject already has an unfinished job of this kind.
 pub async fn enqueue(tx: &mut Tx, job: &NewJob) -> Result<Option<i64>> {
     const SQL: &str = "
         INSERT INTO jobs (
@@ -131,39 +136,39 @@ pub async fn enqueue(tx: &mut Tx, job: &NewJob) -> Result<Option<i64>> {
     Ok(id)
 }
 
-/// One of several subjects that each get a job.
+/// A subject for which [`enqueue_each`] enqueues a job.
 #[derive(Clone, Copy, Debug)]
 pub struct JobSubject {
     pub id: i64,
     pub lane: Lane,
-    /// The workspace whose share of the kind's places the job takes.
+    /// The workspace in whose share of the kind's places the job counts.
     pub workspace_id: Option<i64>,
 }
 
-/// Enqueues a job like `like` for each subject in its lane, in one statement. A subject that already has a job keeps
-/// it. Returns how many jobs were enqueued.
-pub async fn enqueue_each(tx: &mut Tx, like: &NewJob, subjects: &[JobSubject]) -> Result<usize> {
-    let due = like.run_at <= tx.now;
-    let ids = insert_each(tx, like, if due { "ready" } else { "scheduled" }, false, subjects).await?;
+/// Enqueues a copy of `template` for each subject in its lane, in one statement. A subject that already has an
+/// unfinished job keeps it. Returns how many jobs were enqueued.
+pub async fn enqueue_each(tx: &mut Tx, template: &NewJob, subjects: &[JobSubject]) -> Result<usize> {
+    let due = template.run_at <= tx.now;
+    let ids = insert_each(tx, template, if due { "ready" } else { "scheduled" }, false, subjects).await?;
     if due {
-        ids.iter().for_each(|id| tx.notify_later(JobNotification { kind: like.kind, id: *id }));
+        ids.iter().for_each(|id| tx.notify_later(JobNotification { kind: template.kind, id: *id }));
     }
     Ok(ids.len())
 }
 
 /// Enqueues jobs for subjects of one lane, possibly very many. All are due and wait for the lane, which wakes only as
-/// many at a time as it has places, so they do not hold up other jobs.
-pub async fn enqueue_in_lane(tx: &mut Tx, like: &NewJob, lane: Lane, subject_ids: &[i64]) -> Result<()> {
-    let subject = |id: &i64| JobSubject { id: *id, lane, workspace_id: like.workspace_id };
+/// many as it has places, so they do not delay other jobs.
+pub async fn enqueue_in_lane(tx: &mut Tx, template: &NewJob, lane: Lane, subject_ids: &[i64]) -> Result<()> {
+    let subject = |id: &i64| JobSubject { id: *id, lane, workspace_id: template.workspace_id };
     let subjects: Vec<_> = subject_ids.iter().map(subject).collect();
-    insert_each(tx, like, "ready", true, &subjects).await?;
-    tx.free_places(&lane.to_string(), like.kind.limits().lane_cap.unwrap_or(i64::MAX));
+    insert_each(tx, template, "ready", true, &subjects).await?;
+    tx.free_places(&lane.to_string(), template.kind.limits().lane_cap.unwrap_or(i64::MAX));
     Ok(())
 }
 
 async fn insert_each(
     tx: &mut Tx,
-    like: &NewJob,
+    template: &NewJob,
     state: &str,
     waiting: bool,
     subjects: &[JobSubject],
@@ -172,39 +177,50 @@ async fn insert_each(
         return Ok(Vec::new());
     }
     let sql = sql_file!(tx, "enqueue_each");
-    let (now, run_at, attempts) = (tx.now, like.run_at.trunc_subsecs(6), like.kind.limits().max_attempts);
-    let each = |s: &JobSubject| (s.id, s.lane.to_string(), workspace_lane(like.kind, s.workspace_id));
+    let (now, run_at, attempts) = (tx.now, template.run_at.trunc_subsecs(6), template.kind.limits().max_attempts);
+    let each = |s: &JobSubject| (s.id, s.lane.to_string(), workspace_lane(template.kind, s.workspace_id));
     let list: Vec<_> = subjects.iter().map(each).collect();
     let list = serde_json::json!(list).to_string();
-    let ids: Vec<i64> = run!(tx, c => sqlx::query_scalar(sql).bind(&list).bind(like.kind).bind(state).bind(waiting)
-        .bind(like.priority).bind(run_at).bind(attempts).bind(&like.trace).bind(now).fetch_all(c))?;
-    ids.iter().for_each(|_| tx.count_enqueued(like.kind));
+    let ids: Vec<i64> = run!(tx, c => sqlx::query_scalar(sql).bind(&list).bind(template.kind).bind(state).bind(waiting)
+        .bind(template.priority).bind(run_at).bind(attempts).bind(&template.trace).bind(now).fetch_all(c))?;
+    ids.iter().for_each(|_| tx.count_enqueued(template.kind));
     Ok(ids)
 }
 
-/// Cancels the subject's job if it has not begun. Returns `true` if a job is running; that one continues.
+/// Cancels the subject's job if it has not started. Returns `true` if a job is running; it continues.
 pub async fn cancel_subject(tx: &mut Tx, kind: JobKind, subject_id: i64) -> Result<bool> {
     const SQL: &str = "
         UPDATE jobs
         SET state = 'cancelled', waiting = FALSE, finished_at = $3
         WHERE kind = $1
             AND subject_id = $2
-            AND state IN ('scheduled', 'ready')";
+            AND state IN ('scheduled', 'ready')
+            AND state IN ('scheduled', 'ready', 'running')";
     let now = tx.now;
     execute!(tx, SQL, kind, subject_id, now)?;
     is_running(tx, kind, subject_id).await
 }
 
-/// Whether the subject's job is running.
+/// Returns whether the subject's job is running.
 pub async fn is_running(conn: &mut Conn, kind: JobKind, subject_id: i64) -> Result<bool> {
-    const SQL: &str = "SELECT id FROM jobs WHERE kind = $1 AND subject_id = $2 AND state = 'running'";
+    const SQL: &str = "
+        SELECT id
+        FROM jobs
+        WHERE kind = $1
+            AND subject_id = $2
+            AND state = 'running'
+            AND state IN ('scheduled', 'ready', 'running')";
     let id: Option<i64> = run!(conn, c => sqlx::query_scalar(SQL).bind(kind).bind(subject_id).fetch_optional(c))?;
     Ok(id.is_some())
 }
 
-/// Returns those of the subjects whose job is running.
+/// Returns the ids of those subjects whose job is running.
 pub async fn running_among(conn: &mut Conn, kind: JobKind, subject_ids: &[i64]) -> Result<Vec<i64>> {
-    let sql = list_sql!(conn, "SELECT subject_id FROM jobs WHERE subject_id", "AND kind = $2 AND state = 'running'");
+    let sql = list_sql!(
+        conn,
+        "SELECT subject_id FROM jobs WHERE subject_id",
+        "AND kind = $2 AND state = 'running' AND state IN ('scheduled', 'ready', 'running')"
+    );
     let ids = id_list(subject_ids);
     Ok(run!(conn, c => sqlx::query_scalar(sql).bind(&ids).bind(kind).fetch_all(c))?)
 }
@@ -230,6 +246,7 @@ pub async fn run_now(tx: &mut Tx, job: &NewJob) -> Result<()> {
         WHERE kind = $1
             AND subject_id = $2
             AND state IN ('scheduled', 'ready')
+            AND state IN ('scheduled', 'ready', 'running')
         RETURNING id";
     let now = tx.now;
     let workspace = workspace_lane(job.kind, job.workspace_id);

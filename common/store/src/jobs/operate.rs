@@ -1,4 +1,4 @@
-//! What an operator does with jobs, by `crier jobs …`; all of it safe while workers run.
+//! What an operator does with jobs (`crier jobs …`). All of it is safe while workers run.
 
 use chrono::{DateTime, Utc};
 use crier_domain::job::{JobKind, JobNotification, JobState};
@@ -28,13 +28,14 @@ pub struct JobRow {
     pub finished_at: Option<DateTime<Utc>>,
 }
 
-/// Returns whether this version knows the kind, as an SQL condition of literals (see [`JobQuery::rows`]).
+/// Returns the SQL condition that this version knows the kind, with literals (see [`JobQuery::rows`]).
 fn is_known() -> String {
     let kinds: Vec<String> = JobKind::ALL.iter().map(|kind| format!("'{kind}'")).collect();
     format!("coalesce(kind IN ({}), FALSE)", kinds.join(", "))
 }
 
-/// `lane = $1` in addition to the lane's expression: these jobs are found by another index than the lane's others.
+/// Running jobs of a lane. `lane = $1` is in addition to the lane's expression, because the index of running jobs has
+/// the column itself.
 const RUNNING_IN_LANE: &str = "lane = $1 AND state = 'running'";
 
 /// Filters a list; `None` matches everything.
@@ -43,16 +44,17 @@ pub struct JobQuery {
     pub kind: Option<JobKind>,
     pub state: Option<JobState>,
     pub lane: Option<String>,
-    /// Created before this time.
+    /// Only jobs created before this time.
     pub created_before: Option<DateTime<Utc>>,
 }
 
 impl JobQuery {
-    /// Returns the SQL of the matching rows, with `$1` the lane and `$2` the time. Each filter has its own text, so
-    /// that an index serves it. Kinds and states are literals, since a planner that does not know the state cannot use
-    /// a partial index on it. Where several index searches are needed, each has its own part, which ends with `end`.
+    /// Returns the SQL of the matching rows, with `$1` for the lane and `$2` for the time. Each filter has its own
+    /// text, so that it can use an index. Kinds and states are literals, because a planner that does not know the state
+    /// cannot use a partial index on it. If several index scans are needed, each has its own part, which ends with
+    /// `end`.
     fn rows(&self, end: &str) -> String {
-        // `|| ''` has no effect on the result, but leaves only the lane's index, which is on that very expression.
+        // `|| ''` has no effect on the result, but excludes all indexes except the lane's, which is on that expression.
         let is = if self.lane.is_some() { "|| '' =" } else { "=" };
         let kind = match self.kind {
             Some(kind) => format!(" AND kind {is} '{kind}'"),
@@ -60,14 +62,14 @@ impl JobQuery {
         };
         let state = self.state.map(|state| format!(" AND state {is} '{state}'")).unwrap_or_default();
         let rest = match (&self.lane, self.state) {
-            // The list of a lane has all of its jobs but those that run, of which there are few.
+            // The lane's index has all of its jobs except the running ones, which are few.
             (Some(_), Some(JobState::Running)) => vec![format!("{kind}{state} AND {RUNNING_IN_LANE}")],
             (Some(_), None) => vec![format!("{kind} AND state <> 'running'"), format!("{kind} AND {RUNNING_IN_LANE}")],
             (Some(_), Some(_)) => vec![format!("{kind}{state} AND state <> 'running'")],
             (None, Some(JobState::Ready)) => {
                 ["waiting AND lane IS NOT NULL", "NOT waiting"].map(|w| format!("{kind}{state} AND {w}")).into()
             }
-            // Always true; so is the lane of a waiting job. The index has this condition.
+            // Always true, like the condition on the lane of a waiting job, but the index has this condition.
             (None, Some(JobState::Running)) => vec![format!("{kind}{state} AND lease_until IS NOT NULL")],
             (None, Some(JobState::Scheduled)) if self.kind.is_none() => {
                 JobKind::ALL.iter().map(|kind| format!(" AND kind = '{kind}'{state}")).collect()
@@ -113,7 +115,7 @@ pub async fn list(conn: &mut Conn, filter: &JobQuery, limit: i64) -> Result<Vec<
     )
 }
 
-/// Jobs that a page can show: counting goes on to this number only, as millions of ended jobs may be kept.
+/// The maximum number of jobs that are counted and can be shown on pages: millions of ended jobs may be stored.
 const MAX_PAGED: i64 = 2_000;
 
 /// Lists a page of jobs, newest first. `total` is at most 2,000.
@@ -156,7 +158,7 @@ pub struct LaneRow {
     pub running: i64,
     pub waiting: i64,
     pub paused_until: Option<DateTime<Utc>>,
-    /// The reduced cap while the lane is narrowed.
+    /// The reduced cap if the lane is narrowed.
     pub places: Option<i64>,
 }
 
@@ -183,8 +185,9 @@ pub async fn lane(conn: &mut Conn, lane: &str, now: DateTime<Utc>) -> Result<Lan
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(lane).bind(now).fetch_one(c))?)
 }
 
-/// Makes a dead or cancelled job ready again, with all of its attempts; `None`: it is in another state, or its subject
-/// has another job by now. The subject must be updated in the same transaction ([`crate::subjects`]).
+/// Makes a dead or cancelled job ready again, with all of its attempts, and returns its subject, which must be updated
+/// in the same transaction (`crier_jobs`). Returns `None` if the job is in another state, or if its subject has another
+/// unfinished job.
 pub async fn retry(tx: &mut Tx, id: i64) -> Result<Option<(JobKind, i64)>> {
     const SQL: &str = "
         UPDATE jobs
@@ -208,8 +211,8 @@ pub async fn retry(tx: &mut Tx, id: i64) -> Result<Option<(JobKind, i64)>> {
     Ok(revived)
 }
 
-/// Cancels a job that has not begun; returns its subject, which must be updated in the same transaction
-/// ([`crate::subjects`]).
+/// Cancels a job that has not started, and returns its subject, which must be updated in the same transaction
+/// (`crier_jobs`).
 pub async fn cancel(tx: &mut Tx, id: i64) -> Result<Option<(JobKind, i64)>> {
     const SQL: &str = "
         UPDATE jobs
@@ -220,12 +223,15 @@ pub async fn cancel(tx: &mut Tx, id: i64) -> Result<Option<(JobKind, i64)>> {
     Ok(run!(tx, c => sqlx::query_as(SQL).bind(id).bind(now).fetch_optional(c))?)
 }
 
-/// Returns the jobs of some kinds that wait and are due, oldest first.
+/// Returns the ids of due jobs of these kinds that have not started. Those of a kind are in the order of their ids.
 pub async fn due_ids(conn: &mut Conn, kinds: &[JobKind], now: DateTime<Utc>) -> Result<Vec<i64>> {
     const SQL: &str = "
         SELECT id
         FROM jobs
-        WHERE kind = $1 AND state IN ('scheduled', 'ready') AND run_at <= $2
+        WHERE kind = $1
+            AND state IN ('scheduled', 'ready')
+            AND state IN ('scheduled', 'ready', 'running')
+            AND run_at <= $2
         ORDER BY id";
     let mut ids = Vec::new();
     for kind in kinds {
@@ -235,17 +241,20 @@ pub async fn due_ids(conn: &mut Conn, kinds: &[JobKind], now: DateTime<Utc>) -> 
     Ok(ids)
 }
 
-/// Returns how many posts have publishes that are due.
+/// Returns how many posts have a due `publish_target` job that has not started.
 pub async fn count_due_posts(conn: &mut Conn, now: DateTime<Utc>) -> Result<i64> {
     const SQL: &str = "
         SELECT count(DISTINCT t.post_id)
         FROM jobs j
         JOIN post_targets t ON t.id = j.subject_id
-        WHERE j.kind = $1 AND j.state IN ('scheduled', 'ready') AND j.run_at <= $2";
+        WHERE j.kind = $1
+            AND j.state IN ('scheduled', 'ready')
+            AND j.state IN ('scheduled', 'ready', 'running')
+            AND j.run_at <= $2";
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(JobKind::PublishTarget).bind(now).fetch_one(c))?)
 }
 
-/// Makes jobs that are overdue due only now: none of them counts as missed.
+/// Makes overdue jobs due now, so that none of them counts as late.
 pub async fn make_due_now(tx: &mut Tx, ids: &[i64]) -> Result<()> {
     const SQL: &str = "
         UPDATE jobs
@@ -258,25 +267,25 @@ pub async fn make_due_now(tx: &mut Tx, ids: &[i64]) -> Result<()> {
     Ok(())
 }
 
-/// Pauses a kind: workers claim no more of its jobs; running ones continue.
+/// Pauses a kind: workers claim none of its jobs. Running jobs continue.
 pub async fn pause_kind(tx: &mut Tx, kind: JobKind) -> Result<()> {
     execute!(tx, "INSERT INTO paused_kinds (kind) VALUES ($1) ON CONFLICT DO NOTHING", kind)?;
     Ok(())
 }
 
-/// Resumes a kind; `false`: it was not paused. The dispatcher notifies for the jobs that have waited.
+/// Resumes a kind. Returns `false` if it was not paused. The dispatcher notifies for the jobs that have waited.
 pub async fn resume_kind(tx: &mut Tx, kind: JobKind) -> Result<bool> {
     Ok(execute!(tx, "DELETE FROM paused_kinds WHERE kind = $1", kind)? > 0)
 }
 
-/// Returns the paused kinds among those that this version knows.
+/// Returns the paused kinds that this version knows.
 pub async fn paused_kinds(conn: &mut Conn) -> Result<Vec<JobKind>> {
     let kinds: Vec<String> =
         run!(conn, c => sqlx::query_scalar("SELECT kind FROM paused_kinds ORDER BY kind").fetch_all(c))?;
     Ok(kinds.iter().filter_map(|kind| kind.parse().ok()).collect())
 }
 
-/// How many jobs of a kind are in a state, and since when the oldest of them has been due.
+/// The number of jobs of a kind in a state, and the time at which the oldest of them is or was due.
 #[derive(Debug, Clone, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct StateCount {
     pub kind: JobKind,
@@ -286,10 +295,10 @@ pub struct StateCount {
     pub oldest: DateTime<Utc>,
 }
 
-/// Counts unfinished and dead jobs, by kind and state; jobs that wait for their lane are counted separately. It counts
-/// rows: not for a hot path.
+/// Counts unfinished and dead jobs, by kind and state. Jobs that wait for their lane are counted separately. It scans
+/// indexes, so it is not for a hot path.
 pub async fn overview(conn: &mut Conn) -> Result<Vec<StateCount>> {
-    // `state` and `waiting` are literals instead of columns, so that an index contains all that is needed.
+    // `state` and `waiting` are literals instead of columns, so that an index contains all columns.
     let part = |(state, waiting, rows)| {
         format!(
             "

@@ -1,8 +1,8 @@
 //! Wakes jobs that wait for a lane, when others leave it.
 //!
-//! A woken job is ready: a worker receives its id and claims it. A worker that settles jobs does both at once: it starts
-//! the jobs that wait for the same lanes, in the places that became free ([`Successors`]), so that a long queue in a lane
-//! needs neither notifications nor claims.
+//! A woken job is ready: a worker receives its id and claims it. A worker that settles jobs does both in one step: it
+//! starts the jobs that wait for the same lanes, in the places that became free ([`Successors`]), so that a long queue
+//! in a lane needs neither notifications nor claims.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -22,13 +22,14 @@ pub trait Successors: Send + Sync {
     /// Called after the commit of a transaction, before waiting jobs are woken.
     fn committed(&self);
 
-    /// Reserves the resources of one more run of this kind; `None`: the job is only woken, for any worker.
+    /// Reserves the resources of one more run of this kind. If it returns `None`, the job is only woken, for any
+    /// worker.
     fn reserve(&self, kind: JobKind) -> Option<Box<dyn ReservedRun>>;
 }
 
 /// The resources of a run whose job is being claimed.
 pub trait ReservedRun: Send {
-    /// Starts the run of a claimed job, and returns at once.
+    /// Starts the run of a claimed job, and returns immediately.
     fn start(self: Box<Self>, job: Claimed);
 }
 
@@ -36,12 +37,12 @@ pub trait ReservedRun: Send {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FreePlaces {
     count: i64,
-    /// The kind of the jobs that left them, if they are of one kind.
+    /// The kind of the jobs that left them, if all have the same kind.
     kind: Option<JobKind>,
 }
 
 impl FreePlaces {
-    /// Returns no places yet, of a lane that jobs of this kind leave.
+    /// Returns zero places of a lane that jobs of this kind leave.
     pub fn left_by(kind: JobKind) -> Self {
         Self { count: 0, kind: Some(kind) }
     }
@@ -56,13 +57,13 @@ impl FreePlaces {
     }
 }
 
-/// What happens to the jobs that wait for a lane.
+/// A lane with free places, and how many of its waiting jobs to wake.
 #[derive(Clone, Copy)]
 pub(super) struct FreeLane<'a> {
     pub lane: &'a str,
-    /// How many jobs are woken.
+    /// The number of jobs to wake.
     pub places: i64,
-    /// How many of them are started at once, if they are of this kind.
+    /// The number of them to start immediately, and the kind that they must have.
     pub starts: Option<(JobKind, usize)>,
 }
 
@@ -73,9 +74,10 @@ impl FreeLane<'_> {
     }
 }
 
-/// Wakes as many jobs as places were freed in each lane, after the commit that freed them: a lane's lock is never held
-/// while waiting for the disk. A claim that found a lane full checks it again, also after its commit: of two concurrent
-/// ones, at least one sees the other's change. If the process dies in between, the sweep wakes the jobs.
+/// Wakes as many jobs as places were freed in each lane. It runs after the commit that freed them, so that a lane's
+/// lock is never held while waiting for the disk. A claim that found a lane full also checks it again after its commit:
+/// of a concurrent claim and settle, at least one sees the other's change. If the process dies in between, the sweep
+/// wakes the jobs.
 pub(crate) async fn wake_lanes(store: &Store, lanes: Lanes) -> Result<()> {
     let Lanes { mut free, full, workspaces } = lanes;
     if free.is_empty() && full.is_empty() && workspaces.is_empty() {
@@ -97,24 +99,24 @@ pub(crate) async fn wake_lanes(store: &Store, lanes: Lanes) -> Result<()> {
     free.retain(|lane, _| waited_for.contains_key(lane));
     for (name, workspace) in &workspaces {
         if let Some(running) = waited_for.get(name) {
-            workspaces::share_out(&mut conn, (name, workspace, *running), store.now(), &mut free).await?;
+            workspaces::distribute_places(&mut conn, (name, workspace, *running), store.now(), &mut free).await?;
         }
     }
     drop(conn);
     if free.is_empty() {
         return Ok(());
     }
-    let mut reserved = Reserved::of(store, &free);
+    let mut reserved = Reservations::of(store, &free);
     let lanes: Vec<_> = free.iter().map(|(lane, places)| reserved.lane(lane, *places)).collect();
     let mut tx = store.begin_single_async_commit().await?;
     let started = wake(&mut tx, &lanes, reserved.worker).await?;
-    tx.commit_alone().await?;
+    tx.commit_without_waking().await?;
     reserved.start(started);
     Ok(())
 }
 
-/// The runs that are reserved for the successors of jobs that left their lanes.
-struct Reserved<'a> {
+/// The runs that are reserved for jobs in freed places.
+struct Reservations<'a> {
     worker: &'a str,
     by_lane: BTreeMap<&'a str, ReservedRuns>,
 }
@@ -125,7 +127,7 @@ struct ReservedRuns {
     runs: Vec<Box<dyn ReservedRun>>,
 }
 
-impl<'a> Reserved<'a> {
+impl<'a> Reservations<'a> {
     fn of(store: &'a Store, free: &'a BTreeMap<String, FreePlaces>) -> Self {
         let successors = store.successors.as_deref();
         let reserve = |(lane, places): (&'a String, &FreePlaces)| {
@@ -157,7 +159,8 @@ fn names(lanes: &BTreeMap<String, FreePlaces>) -> String {
     json!(lanes.keys().collect::<Vec<_>>()).to_string()
 }
 
-/// Returns those lanes and workspaces that jobs wait for (usually empty); a workspace with its running jobs.
+/// Returns the lanes and workspaces for which jobs wait, usually none. A workspace has the number of its running jobs,
+/// a lane has 0.
 async fn waited_for(
     conn: &mut Conn,
     lanes: &BTreeMap<String, FreePlaces>,
@@ -173,7 +176,7 @@ async fn waited_for(
     Ok(found.into_iter().collect())
 }
 
-/// A job that was woken, or started for the worker.
+/// A job that was woken, or started for this worker.
 #[derive(sqlx_macros::FromRow)]
 struct WokenRow {
     #[sqlx(flatten)]
@@ -182,9 +185,9 @@ struct WokenRow {
     started: bool,
 }
 
-/// Wakes jobs that wait for lanes, unless they are paused or have no place for the job by now. Starts some of them for `worker`, with a lease and the next
-/// fence; a job that may be at fault for crashes is only woken. Returns the
-/// started ones.
+/// Wakes jobs that wait for lanes, unless a lane is paused or has no place for the job. Starts some of them for
+/// `worker`, with a lease and the next fence. A job that may have caused crashes is only woken. Returns the started
+/// jobs.
 pub(super) async fn wake(tx: &mut Tx, lanes: &[FreeLane<'_>], worker: &str) -> Result<Vec<Claimed>> {
     if lanes.is_empty() {
         return Ok(Vec::new());

@@ -1,8 +1,8 @@
-//! The share of a workspace: how many of its jobs of one kind run at once, whatever their lanes.
+//! The share of a workspace: how many of its jobs of one kind run concurrently, whatever their lanes.
 //!
-//! It works like a lane, with two differences. It is counted without a lock, since it is for fairness: workers that
-//! claim at the same time may exceed it by what they claim. And a freed place goes to the lane with the fewest running
-//! jobs, so that accounts whose sites hang leave room for those whose sites do not.
+//! It works like a lane, with two differences. It is counted without a lock, because it is only for fairness: workers
+//! that claim concurrently may exceed it by the jobs that they claim. And a freed place goes to the lane with the
+//! fewest running jobs, so that accounts whose servers hang leave places for the others.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -15,7 +15,8 @@ use super::super::{Result, Workspace};
 use super::sql_file;
 use super::wake::FreePlaces;
 
-/// How many lanes of a workspace are considered when places are freed: the one that was left, and those after it.
+/// The number of a workspace's lanes that are considered when places are freed: the lane of the freed place, and those
+/// after it.
 const MAX_LANES: usize = 64;
 
 impl Workspace {
@@ -23,7 +24,8 @@ impl Workspace {
         Self { kind, was_full: false, left: 0, lanes: BTreeSet::new(), start: String::new() }
     }
 
-    /// Returns how many of its jobs may be woken while `running` run; `None`: its lanes may wake their own jobs.
+    /// Returns how many of its jobs may be woken while `running` run. Returns `None` if its lanes may wake their own
+    /// jobs.
     fn places(&self, running: i64) -> Option<i64> {
         let room = room(self.kind, running);
         match (self.was_full, room > self.left) {
@@ -50,8 +52,9 @@ pub(super) async fn running(conn: &mut Conn, names: &BTreeSet<&str>) -> Result<H
     Ok(counted.into_iter().collect())
 }
 
-/// Distributes the freed places of a workspace that was full over its lanes: `free` is how many jobs each lane wakes.
-pub(super) async fn share_out(
+/// Distributes the freed places of a workspace that was full over its lanes. Stores in `free` how many jobs each lane
+/// wakes.
+pub(super) async fn distribute_places(
     conn: &mut Conn,
     (name, workspace, running): (&str, &Workspace, i64),
     now: DateTime<Utc>,
@@ -66,7 +69,7 @@ pub(super) async fn share_out(
     let start = &workspace.start;
     let mut lanes = waiting_lanes(conn, name, start, now).await?;
     if lanes.len() < MAX_LANES && !start.is_empty() {
-        // After the last one comes the first one.
+        // The first lanes follow the last one.
         lanes.extend(waiting_lanes(conn, name, "", now).await?);
         lanes.sort_by_key(|lane| lane.running);
     }
@@ -87,7 +90,7 @@ pub(super) async fn share_out(
 struct WaitingLane {
     lane: String,
     running: i64,
-    /// The reduced cap while the lane is narrowed.
+    /// The reduced cap if the lane is narrowed.
     places: Option<i64>,
     paused: bool,
 }
@@ -98,9 +101,10 @@ impl WaitingLane {
     }
 }
 
-/// Returns lanes from `start` on in which jobs of a workspace wait, at most [`MAX_LANES`], fewest running jobs first.
+/// Returns lanes in which jobs of a workspace wait, starting at `start`, at most [`MAX_LANES`], fewest running jobs
+/// first.
 async fn waiting_lanes(conn: &mut Conn, name: &str, start: &str, now: DateTime<Utc>) -> Result<Vec<WaitingLane>> {
-    // Steps from one lane to the next in the index, so that a long queue in one costs no more than a short one.
+    // Steps from one lane to the next in the index, so that a long queue in a lane costs no more than a short one.
     const SQL: &str = r"
         WITH RECURSIVE lanes (lane, n) AS (
             SELECT (

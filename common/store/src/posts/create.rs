@@ -14,15 +14,15 @@ use super::super::targets::NewTarget;
 use super::super::{Result, StoreError, Tx, usage};
 use super::insert;
 
-/// A post to be stored with its targets, and their jobs if it is to be published.
+/// A post to store with its targets, and with their jobs if it is scheduled or published immediately.
 #[derive(Debug, Clone, Copy)]
 pub struct NewPost<'a> {
-    /// Its `id` is ignored.
+    /// The post. Its `id` is ignored.
     pub post: &'a Post,
     pub targets: &'a [NewTarget],
-    /// The job of each target; its subject and its lane are ignored.
+    /// A template of the targets' jobs. Its subject and its lane are ignored.
     pub job: Option<&'a NewJob>,
-    /// The workspace in whose usage the post is counted, if its plan has no cap.
+    /// The workspace in whose usage the post is counted. `None` if the plan has a cap or if the post does not count.
     pub counted_in: Option<i64>,
 }
 
@@ -30,14 +30,15 @@ pub struct NewPost<'a> {
 #[derive(Debug)]
 pub struct CreatedPost {
     pub id: i64,
-    /// The ids of its targets, in the order of [`NewPost::targets`]. An account that is not in the brand has none.
+    /// The ids of its targets, in the order of [`NewPost::targets`]. Leaves out accounts that do not belong to the
+    /// brand.
     pub target_ids: Vec<i64>,
     /// The accounts of the targets, in any order.
     pub accounts: Vec<AccountSummary>,
 }
 
-/// Stores a post with its targets and their jobs; workers are notified after the commit. Returns the accounts as well, so
-/// that they can be checked before the commit, without a statement that reads them first.
+/// Stores a post with its targets and their jobs. Workers are notified after the commit. Also returns the accounts, so
+/// that the caller can check them before the commit without another statement.
 pub async fn create(tx: &mut Tx, new: NewPost<'_>) -> Result<CreatedPost> {
     if new.targets.is_empty() {
         let id = insert(tx, new.post).await?;
@@ -78,14 +79,14 @@ pub async fn create(tx: &mut Tx, new: NewPost<'_>) -> Result<CreatedPost> {
     Ok(CreatedPost { id, target_ids, accounts: rows.into_iter().filter_map(CreatedRow::account).collect() })
 }
 
-/// Ids ascend in the order of the targets; the rows have no defined order.
+/// Returns the ids in the order of the targets, in which they ascend. The rows have no defined order.
 fn ascending(rows: &[CreatedRow], id: impl Fn(&CreatedRow) -> Option<i64>) -> Vec<i64> {
     let mut ids: Vec<i64> = rows.iter().filter_map(id).collect();
     ids.sort_unstable();
     ids
 }
 
-/// A record that was stored or read, or several of them.
+/// A row of the result: one or several of the records that were stored or read.
 #[derive(sqlx_macros::FromRow)]
 struct CreatedRow {
     post_id: Option<i64>,
@@ -106,11 +107,11 @@ impl CreatedRow {
     }
 }
 
-/// Stores the post, its targets and their jobs, and counts it. The jobs' lanes are those of `Lane::Account`. `OFFSET 0`
-/// makes a look-up of each account.
+/// Stores the post, its targets and their jobs, and counts the post. The jobs' lanes are those of `Lane::Account`.
+/// `OFFSET 0` makes Postgres look each account up.
 const CREATE_PG: &str = concat!(
     "
-    WITH asked AS MATERIALIZED (
+    WITH requested AS MATERIALIZED (
         SELECT n, value, account.id AS account_id, account.platform, account.name, account.status, account.limits
         FROM jsonb_array_elements($11::jsonb) WITH ORDINALITY AS new (value, n)
         CROSS JOIN LATERAL (
@@ -136,7 +137,7 @@ const CREATE_PG: &str = concat!(
         SELECT post.id, account_id, platform, (value ->> 1)::integer, 'pending', value ->> 2,
             nullif(value -> 3, 'null'), value -> 4, $10, $10
         FROM post
-        CROSS JOIN asked
+        CROSS JOIN requested
         ORDER BY n
         RETURNING id, account_id
     ),
@@ -165,11 +166,11 @@ const CREATE_PG: &str = concat!(
     FROM job
     UNION ALL
     SELECT NULL, NULL, NULL, account_id, platform, name, status, limits
-    FROM asked"
+    FROM requested"
 );
 
-/// The same in several statements, which are sent together; the last one returns the rows. Ids ascend, so the newest post is
-/// this one.
+/// Does the same in several statements, which are sent together. The last one returns the rows. Ids ascend, so the post
+/// with the highest id is this one.
 const CREATE_SQLITE: &str = concat!(
     "
     INSERT INTO posts (

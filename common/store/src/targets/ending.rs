@@ -1,5 +1,5 @@
-//! How an attempt at a target ends: the target's new state, the attempt itself, and the post if all its targets have
-//! ended.
+//! The end of an attempt at a target: stores the target's new state and the attempt, and ends the post if all its
+//! targets have ended.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::super::db::{run, time_text};
 use super::super::{Conn, Result, Tx};
 
-/// The state in which a run left the target.
+/// The state of a target after a run.
 #[derive(Debug, Clone)]
 pub struct TargetEnd {
     pub status: TargetStatus,
@@ -25,25 +25,25 @@ pub struct TargetEnd {
     pub call_open: bool,
 }
 
-/// A target that ends, and what is stored for it.
+/// A target whose run ends, and what is stored for it.
 #[derive(Debug, Clone, Copy)]
 pub struct EndingTarget<'a> {
     pub target_id: i64,
     pub end: &'a TargetEnd,
-    /// The attempt that its run made.
+    /// The attempt of its run.
     pub attempt: Option<&'a NewAttempt>,
-    /// Its post is being published: it ends with the last of its targets.
+    /// Whether the post ends if this was the last of its targets: it is being published.
     pub ends_post: bool,
 }
 
-/// Stores the state in which a run left its target, and the attempt that it made. The caller has locked the post's row.
+/// Stores the state of a target after a run, and the attempt. The caller has locked the post's row.
 pub async fn end(tx: &mut Tx, target_id: i64, end: &TargetEnd, attempt: Option<&NewAttempt>) -> Result<()> {
     end_each(tx, &[EndingTarget { target_id, end, attempt, ends_post: false }]).await?;
     Ok(())
 }
 
-/// Does what [`end`] does for several targets, in one statement, and ends the posts whose targets are all terminal then.
-/// Returns the targets for whose brand an endpoint may receive an event.
+/// Does what [`end`] does for several targets, in one statement, and ends the posts whose targets are then all
+/// terminal. Returns the targets whose brand has an active endpoint.
 pub async fn end_each(tx: &mut Tx, ending: &[EndingTarget<'_>]) -> Result<HashSet<i64>> {
     if ending.is_empty() {
         return Ok(HashSet::new());
@@ -78,7 +78,7 @@ impl EndingTarget<'_> {
     }
 }
 
-/// The statement does not see what it changes itself, hence the `UNION`. The post's status is that of
+/// The `UNION` is necessary because the statement does not see its own changes. The post's status is that of
 /// `PostStatus::of_targets`. `value || ''` as in `list_sql!`.
 const END_PG: &str = "
     WITH run AS MATERIALIZED (
@@ -142,7 +142,7 @@ const END_PG: &str = "
         )
     FROM ended";
 
-/// The same in several statements, which are sent together; the last one returns the rows.
+/// Does the same in several statements, which are sent together. The last one returns the rows.
 const END_SQLITE: &str = "
     UPDATE post_targets
     SET status = value ->> 1, external_id = value ->> 2, url = value ->> 3, error = nullif(value -> 4, 'null'),
@@ -190,7 +190,7 @@ const END_SQLITE: &str = "
     FROM json_each($1)
     JOIN post_targets t ON t.id = value ->> 0";
 
-/// An attempt to be stored.
+/// An attempt to store.
 #[derive(Debug, Clone)]
 pub struct NewAttempt {
     pub number: i32,

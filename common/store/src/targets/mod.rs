@@ -1,4 +1,4 @@
-//! A post's targets, one per account; [`starting`] and [`ending`]: how an attempt at one starts and ends.
+//! A post's targets, one per account. An attempt at a target starts in [`starting`] and ends in [`ending`].
 
 use chrono::{DateTime, Utc};
 use crier_domain::failure::Failure;
@@ -22,11 +22,11 @@ const COLUMNS: &str = "
     id, post_id, account_id, platform, status, content, media, options, marker, call_started_at,
     external_id, url, error, attempts, next_attempt_at, published_at, created_at, updated_at";
 
-/// A target to be created for an account.
+/// A target to create for an account.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewTarget {
     pub account_id: i64,
-    /// The place of the account in the client's list.
+    /// The position of the account in the client's list.
     pub position: i32,
     pub target_override: TargetOverride,
 }
@@ -64,13 +64,13 @@ pub async fn insert(tx: &mut Tx, post_id: i64, new: &[(&NewTarget, Platform)]) -
     Ok(ids)
 }
 
-/// Lists a post's targets, in the order in which the client named the accounts.
+/// Lists a post's targets, in the order of the client's list of accounts.
 pub async fn list(conn: &mut Conn, post_id: i64) -> Result<Vec<Target>> {
     let sql = format!("SELECT {COLUMNS} FROM post_targets WHERE post_id = $1 ORDER BY position, id");
     Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(post_id).fetch_all(c))?)
 }
 
-/// What a list of posts shows of their targets.
+/// A target as shown in a list of posts.
 #[derive(Debug, Clone, sqlx_macros::FromRow)]
 pub struct TargetSummary {
     pub post_id: i64,
@@ -80,7 +80,7 @@ pub struct TargetSummary {
     pub error: Option<Failure>,
 }
 
-/// Returns the targets of many posts in brief, each post's in order.
+/// Returns summaries of the targets of posts, ordered within each post.
 pub async fn briefs(conn: &mut Conn, post_ids: &[i64]) -> Result<Vec<TargetSummary>> {
     let sql = list_sql!(
         conn,
@@ -103,12 +103,12 @@ pub struct HeldTarget {
     pub target: Target,
     pub job_id: i64,
     pub fence: i64,
-    /// The worker still holds the job.
+    /// Whether the worker still holds the job.
     pub held: bool,
 }
 
-/// Finds the targets of runs, of these posts alone, whose rows the caller has locked. The rows of the jobs are not locked:
-/// a run that takes one over waits for the post, and then finds what this one stores.
+/// Finds the targets of runs, only those of these posts, whose rows the caller has locked. The rows of the jobs are not
+/// locked: a later run of such a job waits for the post, and then finds what this run stores.
 pub async fn find_held(tx: &mut Tx, jobs: &[&Claimed], post_ids: &[i64]) -> Result<Vec<HeldTarget>> {
     // `|| ''` as in `list_sql!`. The columns of `run` have names that no column of the tables has.
     let sql = tx.for_engine(
@@ -151,7 +151,7 @@ pub async fn find_held(tx: &mut Tx, jobs: &[&Claimed], post_ids: &[i64]) -> Resu
     Ok(run!(tx, c => sqlx::query_as(sql).bind(&runs).bind(&post_ids).fetch_all(c))?)
 }
 
-/// Finds a target without its JSON columns: enough to end a target whose row cannot be read.
+/// Finds a target without its JSON columns, to end one whose row cannot be read.
 pub async fn find_without_json(conn: &mut Conn, target_id: i64) -> Result<Option<Target>> {
     // `nullif` of a column with itself is NULL, of the column's type, without its value being decoded.
     const SQL: &str = "
@@ -174,9 +174,9 @@ pub async fn set_position(tx: &mut Tx, target_id: i64, position: i32) -> Result<
     Ok(())
 }
 
-/// Changes what is published (call it for a target whose post's own content changes, too). Attempts with the old
-/// content mean nothing for the new one, so the marker is deleted, unless the outcome of a call made with it is still
-/// unknown: then the next run must ask for that very post.
+/// Updates the overrides. Also call it if the post's own content changes. Attempts with the old content do not apply to
+/// the new one, so the marker is deleted, unless the outcome of a call with it is unknown: then the next run must look
+/// up the post of that call.
 pub async fn set_overrides(tx: &mut Tx, target_id: i64, own: &TargetOverride) -> Result<()> {
     const SQL: &str = "
         UPDATE post_targets
@@ -188,8 +188,8 @@ pub async fn set_overrides(tx: &mut Tx, target_id: i64, own: &TargetOverride) ->
     Ok(())
 }
 
-/// Makes a target pending again, for a new round of attempts (PUT `now`). `forget_call`: a call of unknown outcome is
-/// no longer looked up, since the platform does not know and a person has decided.
+/// Makes a target pending again, for new attempts (PUT `now`). If `forget_call`, a call of unknown outcome is not
+/// looked up again, because the platform cannot tell and a user has decided.
 pub async fn reset(tx: &mut Tx, target_id: i64, forget_call: bool) -> Result<()> {
     const SQL: &str = "
         UPDATE post_targets
@@ -220,7 +220,7 @@ pub async fn mark_call(tx: &mut Tx, target_id: i64, marker: &Map<String, Value>)
     Ok(())
 }
 
-/// Clears the mark of a call that was not made or was refused.
+/// Clears the time of a call that was not made or was rejected.
 pub async fn clear_call(tx: &mut Tx, target_id: i64) -> Result<()> {
     const SQL: &str = r"
         UPDATE post_targets
@@ -231,7 +231,7 @@ pub async fn clear_call(tx: &mut Tx, target_id: i64) -> Result<()> {
     Ok(())
 }
 
-/// Postpones the call until `until`; the run does not count, and `attempts` is reset to the value before it.
+/// Postpones the call until `until`. The run does not count: `attempts` is the number before it.
 pub async fn postpone(
     tx: &mut Tx,
     target_id: i64,
@@ -249,7 +249,7 @@ pub async fn postpone(
     Ok(())
 }
 
-/// Stores the marker of a target whose call is not made yet.
+/// Stores the marker of a target whose call has not been made.
 pub async fn set_marker(tx: &mut Tx, target_id: i64, marker: &Map<String, Value>) -> Result<()> {
     const SQL: &str = "UPDATE post_targets SET marker = $2, updated_at = $3 WHERE id = $1";
     let now = tx.now;
@@ -257,8 +257,8 @@ pub async fn set_marker(tx: &mut Tx, target_id: i64, marker: &Map<String, Value>
     Ok(())
 }
 
-/// Waits for the platform until `until`, with what finds its work again; the run does not count, and `attempts` is reset
-/// to the value before it. A call that was made stays open.
+/// Waits for the platform until `until`, with a marker that identifies its work. The run does not count: `attempts` is
+/// the number before it. A call that was made remains open.
 pub async fn await_platform(
     tx: &mut Tx,
     target_id: i64,

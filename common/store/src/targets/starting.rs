@@ -1,4 +1,5 @@
-//! How an attempt at a target starts: before the call to its platform, in the transaction that decides to make it.
+//! The start of an attempt at a target: before the call to its platform, in the transaction that decides to make the
+//! call.
 
 use serde_json::{Map, Value, json};
 use sqlx::types::Json;
@@ -7,7 +8,7 @@ use super::super::db::execute;
 use super::super::jobs::id_list;
 use super::super::{Result, Tx};
 
-/// Starts a run: the target is being published.
+/// Starts a run: the target becomes `publishing`.
 pub async fn start(tx: &mut Tx, target_id: i64) -> Result<()> {
     const SQL: &str = "
         UPDATE post_targets
@@ -18,7 +19,7 @@ pub async fn start(tx: &mut Tx, target_id: i64) -> Result<()> {
     Ok(())
 }
 
-/// Starts a run whose call follows once the post's pictures are uploaded: [`start`] with the marker.
+/// Starts a run whose call follows when the post's images are uploaded: [`start`] with the marker.
 pub async fn start_marked(tx: &mut Tx, target_id: i64, marker: &Map<String, Value>) -> Result<()> {
     const SQL: &str = "
         UPDATE post_targets
@@ -37,8 +38,8 @@ pub struct StartingCall {
     pub marker: Map<String, Value>,
 }
 
-/// Starts runs and their calls ([`start`] with the marker and the time of the call), and the publishing of these posts,
-/// in one statement. The caller has locked the rows of the posts, and of those of the targets.
+/// Starts runs and their calls ([`start`] with the marker and the time of the call), and makes these posts
+/// `publishing`, in one statement. The caller has locked the rows of these posts and of the targets' posts.
 pub async fn start_calls(tx: &mut Tx, calls: &[StartingCall], post_ids: &[i64]) -> Result<()> {
     // `value || ''` as in `list_sql!`.
     const PG: &str = "

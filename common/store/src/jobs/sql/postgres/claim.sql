@@ -1,9 +1,9 @@
 -- $2: an array for each kind, with its name and the caps of its lanes and of a workspace.
 --
--- One look-up for each id: `LIMIT 1` keeps the look-ups apart, `state || ''` avoids the index of ready jobs. A job has a
--- place if its lane has one for it and for those before it; of these, the first ones of a workspace start until its share
--- is full. The others are set waiting. `id + 0` makes the planner expect a single id. A claim does not wait for the disk
--- (`synchronous_commit`).
+-- Each id is one look-up: `LIMIT 1` keeps the look-ups separate, `state || ''` avoids the index of ready jobs. A job
+-- has a place if its lane has places for it and for those before it. Of these jobs, the first ones of a workspace
+-- start, until its share is full. The others are set waiting. `id + 0` makes the planner expect a single id. A claim
+-- does not wait for the disk (`synchronous_commit`).
 WITH kinds AS MATERIALIZED (
     SELECT value ->> 0 AS kind, (value ->> 1)::bigint AS lane_cap, (value ->> 2)::bigint AS workspace_cap
     FROM json_array_elements($2::json)

@@ -1,13 +1,13 @@
--- A part of two statements: whether a settle must look at the lanes ($3) and the shares of workspaces ($4) that it
--- leaves again after its commit. A job waits for one of them, or as many jobs run in one as its cap allows. `OFFSET 0`
--- keeps Postgres from reading all waiting jobs into a hash table instead of looking up one of each lane.
+-- Part of two statements: whether a settle must check the lanes ($3) and the shares of workspaces ($4) that it leaves
+-- again after its commit. It must if a job waits for one of them, or if as many jobs run in one as its cap allows.
+-- `OFFSET 0` keeps Postgres from reading all waiting jobs into a hash table instead of looking up one of each lane.
 --
--- Why that is enough: a claim (or `renotify_stale.sql`, in the same way) may set a job waiting while a settle is
--- between its statement and its commit. Then the statement does not see the job, and the claim's second look
--- (`wake_lanes`) does not see the free place. At that second look as many jobs run as the cap allows. Of these,
--- consider the one whose settle's statement begins last. If it begins after the claim's commit, it finds the waiting
--- job. Else all of them are claimed by then and none of their settles is committed, so it finds the lane full. In both
--- cases it looks again after its commit. A job waits for the sweep only if the lane was narrowed meanwhile, or if its
+-- This is sufficient: a claim (or `renotify_stale.sql`, in the same way) may set a job waiting while a settle is
+-- between its statement and its commit. Then the statement does not see the job, and the claim's second check
+-- (`wake_lanes`) does not see the free place. At that second check, as many jobs run as the cap allows. Of these,
+-- consider the one whose settle statement begins last. If it begins after the claim's commit, it finds the waiting job.
+-- Otherwise all of them are claimed by then and none of their settles is committed, so it finds the lane full. In both
+-- cases, it checks again after its commit. A job waits for the sweep only if the lane was narrowed meanwhile, or if its
 -- kind has a smaller cap than theirs.
 (
     EXISTS (

@@ -1,5 +1,5 @@
--- Steps from one lane to the next in the index, so that a long queue in one costs no more than a short one. `id + 0` makes
--- the planner expect a single id.
+-- Steps from one lane to the next in the index, so that a long queue in a lane costs no more than a short one. `id + 0`
+-- makes the planner expect a single id.
 WITH RECURSIVE lanes (lane) AS (
     SELECT (SELECT lane FROM jobs WHERE state = 'ready' AND waiting AND lane IS NOT NULL ORDER BY lane LIMIT 1)
     UNION ALL

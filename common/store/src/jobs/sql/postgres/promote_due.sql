@@ -1,5 +1,5 @@
--- `LIMIT (SELECT …)` hides the limit from the planner, so that it starts at the head of the right index; `id + 0`
--- makes it expect a single id.
+-- `LIMIT (SELECT …)` hides the limit from the planner, so that it starts at the head of the right index. `id + 0` makes
+-- it expect a single id.
 WITH found AS MATERIALIZED (
     SELECT id
     FROM jobs

@@ -1,8 +1,9 @@
--- $3: now; $5: the cap of the kind's lanes. A job for which its lane has no place is set waiting. No lane is locked, so the
--- count may be outdated: a lane in which jobs only wait is looked at again after the commit (`is_waited_for.sql`).
+-- $3: now. $5: the cap of the kind's lanes. A job whose lane has no free place is set waiting. No lane is locked, so
+-- the count may be outdated: a lane in which no job was notified is checked again after the commit
+-- (`is_waited_for.sql`).
 --
--- `LIMIT (SELECT …)` hides the limit from the planner, so that it starts at the head of the right index; `id + 0` makes it
--- expect a single id.
+-- `LIMIT (SELECT …)` hides the limit from the planner, so that it starts at the head of the right index. `id + 0` makes
+-- it expect a single id.
 WITH found AS MATERIALIZED (
     SELECT id, lane, priority, run_at
     FROM jobs

@@ -1,5 +1,5 @@
--- A job that another scheduler rescues is left to it. `LIMIT (SELECT …)` hides the limit from the planner, so that it
--- starts at the head of the index of leases.
+-- Skips jobs that another scheduler rescues. `LIMIT (SELECT …)` hides the limit from the planner, so that it starts at
+-- the head of the index of leases.
 SELECT id, kind, subject_id, lane, workspace_lane, attempt, max_attempts, crashes, fence,
     coalesce(worker, '') AS worker, run_at, trace
 FROM jobs

@@ -1,4 +1,4 @@
--- A job that another scheduler rescues, or a worker settles, is left to it.
+-- Skips a job that another scheduler rescues or that a worker settles.
 SELECT id, kind, subject_id, lane, workspace_lane, attempt, max_attempts, crashes, fence,
     coalesce(worker, '') AS worker, run_at, trace
 FROM jobs

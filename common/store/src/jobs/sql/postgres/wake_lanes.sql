@@ -1,11 +1,11 @@
--- $1: an array for each lane, with its name, how many jobs are woken, how many of them are started, and the kind of these.
--- $3: an array for each kind, with its name and the cap of its lanes. As in a claim, the lane is locked and its running
--- jobs are counted: a job for which there is no place any more stays waiting. `id + 0` and `lane || ''` make the planner
--- expect a single row, and `+ interval '0'` avoids the index of the periods' ends.
+-- $1: an array for each lane, with its name, the number of jobs to wake, the number of them to start, and the kind of
+-- these. $3: an array for each kind, with its name and the cap of its lanes. As in a claim, the lane is locked and its
+-- running jobs are counted: a job for which there is no place remains waiting. `id + 0` and `lane || ''` make the
+-- planner expect a single row, and `+ interval '0'` avoids the index of the periods' ends.
 --
--- The lanes of accounts in which jobs wait are held back until now ([`super::holds`]); `longer` and the insert both take a period as it was.
--- Nothing waits for the disk (`synchronous_commit`).
-WITH asked AS MATERIALIZED (
+-- Records that the lanes of accounts in which jobs wait were held back until now (`jobs/holds.rs`). `longer` and
+-- `first` both see the periods as they were before the statement. Nothing waits for the disk (`synchronous_commit`).
+WITH requested AS MATERIALIZED (
     SELECT value ->> 0 AS name, (value ->> 1)::bigint AS wakes, (value ->> 2)::bigint AS starts, value ->> 3 AS kind
     FROM json_array_elements($1::json)
 ),
@@ -18,8 +18,8 @@ unsynced AS MATERIALIZED (
 ),
 freed AS MATERIALIZED (
     SELECT lane, wakes, starts, kind, places, running
-    FROM lock_lanes(ARRAY (SELECT name FROM asked), '{}', $2)
-    JOIN asked ON name = lane
+    FROM lock_lanes(ARRAY (SELECT name FROM requested), '{}', $2)
+    JOIN requested ON name = lane
     CROSS JOIN unsynced
     WHERE NOT paused
 ),

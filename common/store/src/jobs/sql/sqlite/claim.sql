@@ -1,9 +1,9 @@
 -- $2: an array for each kind, with its name and the caps of its lanes and of a workspace.
 --
--- A job has a place if its lane has one for it and for those before it; of these, the first ones of a workspace start
--- until its share is full. The others are set waiting. No other transaction writes between this statement and its
--- commit, so none of their lanes can get a free place meanwhile (`lane_is_full`). `found_id + 0`
--- keeps SQLite from scanning the jobs and looking up each in what was found.
+-- A job has a place if its lane has places for it and for those before it. Of these jobs, the first ones of a workspace
+-- start, until its share is full. The others are set waiting. No other transaction writes between this statement and
+-- its commit, so none of their lanes can get a free place meanwhile (`lane_is_full`). `found_id + 0` keeps SQLite from
+-- scanning the jobs and looking each up in `found`.
 WITH kinds AS MATERIALIZED (
     SELECT value ->> 0 AS kind, value ->> 1 AS lane_cap, value ->> 2 AS workspace_cap
     FROM json_each($2)

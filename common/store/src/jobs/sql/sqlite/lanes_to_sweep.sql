@@ -1,4 +1,4 @@
--- Steps from one lane to the next in the index, so that a long queue in one costs no more than a short one.
+-- Steps from one lane to the next in the index, so that a long queue in a lane costs no more than a short one.
 WITH RECURSIVE lanes (lane) AS (
     SELECT (SELECT lane FROM jobs WHERE state = 'ready' AND waiting AND lane IS NOT NULL ORDER BY lane LIMIT 1)
     UNION ALL

@@ -1,5 +1,5 @@
--- $3: now; $5: the cap of the kind's lanes. A job for which its lane has no place is set waiting. `found_id + 0` keeps SQLite
--- from scanning the jobs and looking up each in what was found.
+-- $3: now. $5: the cap of the kind's lanes. A job whose lane has no free place is set waiting. `found_id + 0` keeps
+-- SQLite from scanning the jobs and looking each up in `placed`.
 WITH found AS MATERIALIZED (
     SELECT id, lane, priority, run_at
     FROM jobs

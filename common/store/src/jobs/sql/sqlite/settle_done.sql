@@ -1,4 +1,4 @@
--- No claim runs between this statement and its commit, so it is enough to look for waiting jobs.
+-- No claim runs between this statement and its commit, so only waiting jobs must be checked.
 UPDATE jobs
 SET state = 'done', last_error = NULL, finished_at = $2, lease_until = NULL
 FROM (

@@ -1,7 +1,7 @@
--- Three statements. $1: an array for each lane, with its name, how many jobs are woken, how many of them are started, and
--- the kind of these. $3: an array for each kind, with its name and the cap of its lanes.
+-- Three statements. $1: an array for each lane, with its name, the number of jobs to wake, the number of them to start,
+-- and the kind of these. $3: an array for each kind, with its name and the cap of its lanes.
 
--- The lanes of accounts in which jobs wait are held back until now ([`super::holds`]).
+-- Records that the lanes of accounts in which jobs wait were held back until now (`jobs/holds.rs`).
 INSERT INTO lane_holds (lane, held_since, held_until)
 SELECT value ->> 0, $2, $2
 FROM json_each($1)
@@ -34,8 +34,8 @@ WHERE lane = value ->> 0
             AND j.kind IN (SELECT k.value ->> 0 FROM json_each($3) k)
     );
 
--- As in a claim, the lane's running jobs are counted: a job for which there is no place any more stays waiting. `found`
--- steps from one waiting job of a lane to the next, since a limit cannot depend on the lane.
+-- As in a claim, the lane's running jobs are counted: a job for which there is no place remains waiting. `found` steps
+-- from one waiting job of a lane to the next, because a limit cannot depend on the lane.
 WITH RECURSIVE kinds AS MATERIALIZED (
     SELECT value ->> 0 AS kind, value ->> 1 AS lane_cap
     FROM json_each($3)
