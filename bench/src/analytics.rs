@@ -11,10 +11,10 @@ use crier_domain::post::{Post, TargetOverride, TargetStatus};
 use crier_store::analytics::{self, Collected};
 use crier_store::brands::{self, NewBrand};
 use crier_store::targets::{self, NewTarget, TargetEnd};
-use crier_store::{Store, StoreError, Tx, bench as store_bench, posts, users};
+use crier_store::{Store, StoreError, Tx, posts, users};
 
 use super::figure::{Figure, nth};
-use super::{Figures, Suite, figure, refused, sandbox_accounts};
+use super::{Figures, Suite, database, figure, refused, sandbox_accounts};
 use crate::args::{AnalyticsMeasurement, BenchAnalytics, BenchOptions};
 
 type Bench = super::Bench<BenchAnalytics>;
@@ -55,7 +55,7 @@ async fn run(bench: &Bench) -> Figures {
     let account = sandbox_accounts::create(&mut tx, workspace, brand.id, 1).await?[0];
     tx.commit().await?;
     let post = fill(bench, store, brand.id, account).await?;
-    store_bench::tidy(store.db()).await?;
+    database::run_maintenance(store.db()).await?;
 
     let zone = Tz::Europe__Berlin;
     let today = store.now().with_timezone(&zone).date_naive();

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::database::describe_engine;
 use super::place::BenchEnvironment;
 use super::{BenchError, PrintRows};
 
@@ -163,7 +164,7 @@ fn quantity(value: f64, unit: &str) -> String {
 
 /// Returns the description of this machine, build and database.
 pub async fn machine_figures(environment: &BenchEnvironment) -> Result<Vec<Figure>, BenchError> {
-    let (engine, durability) = crier_store::bench::engine(&mut environment.api().read().await?).await?;
+    let (engine, durability) = describe_engine(environment.api().db()).await?;
     let build = if cfg!(debug_assertions) { "debug: not for comparison" } else { "release" };
     let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
     let machine = |figure: &str, word: String| Figure::word("machine", figure, word);

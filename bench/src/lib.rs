@@ -30,6 +30,7 @@ mod buffered_notifier;
 mod connection;
 mod cost;
 mod cpu;
+mod database;
 mod due_posts;
 mod figure;
 mod inbox;

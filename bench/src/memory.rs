@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use crier_domain::job::JobKind;
 use crier_store::Store;
-use crier_store::bench::tidy;
 use crier_store::jobs::operate;
 
+use super::database::run_maintenance;
 use super::figure::Figure;
 use super::place::BenchEnvironment;
 use super::roles::{self, BenchRoles};
@@ -33,7 +33,7 @@ pub async fn measure_memory(
     operate::pause_kind(&mut tx, kind).await?;
     tx.commit().await?;
     fill(environment.api_one_hour_behind()).await?;
-    tidy(environment.api().db()).await?;
+    run_maintenance(environment.api().db()).await?;
     tokio::time::sleep(SCHEDULER_DELAY).await;
     figures.extend(Figure::size(NAME, pending, resident::now()));
     resident::reset_peak();

@@ -16,13 +16,13 @@ use crier_media::{Library, Storage};
 use crier_queue::Transport as _;
 use crier_queue::memory::MemoryNotifier;
 use crier_queue::redis::{RedisNotifier, unregister};
-use crier_store::bench::ScratchDatabase;
 use crier_store::{Db, Store, StoreError};
 use redis::AsyncCommands as _;
 use secrecy::{ExposeSecret, SecretString};
 use tokio_util::sync::CancellationToken;
 
 use super::buffered_notifier::BufferedNotifier;
+use super::database::ScratchDatabase;
 use super::{BenchError, Result, refused};
 
 /// The pool size of a process in an installation.
@@ -115,7 +115,7 @@ impl BenchEnvironment {
         let notifier = match &self.holder {
             DatabaseOwner::File(_) => BufferedNotifier::over(Arc::new(MemoryNotifier::default())),
             DatabaseOwner::Server { database, redis, prefix } => {
-                database.make().await?;
+                database.create().await?;
                 notifier_over_redis(redis, prefix, self.stop.clone())?
             }
         };
@@ -220,7 +220,7 @@ impl BenchEnvironment {
         let left = |what: &str, error: &dyn std::fmt::Display| {
             BenchError::Refused(format!("{what} of the benchmark could not be deleted: {error}"))
         };
-        let (removed, deleted) = (database.remove().await, delete_keys(redis, prefix).await);
+        let (removed, deleted) = (database.delete().await, delete_keys(redis, prefix).await);
         removed.map_err(|error| left(&format!("the database {}", database.name), &error))?;
         deleted.map_err(|error| left(&format!("the keys {prefix}:*"), &error))
     }

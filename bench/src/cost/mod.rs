@@ -11,13 +11,13 @@ use std::sync::Arc;
 
 use crier_config::Config;
 use crier_domain::job::JobKind;
-use crier_store::bench::{log_position, pending_jobs, tidy, used_keys};
 use crier_store::cost;
 use crier_worker::jobs::Registry;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::api::listen;
+use super::database::{count_pending_jobs, count_used_keys, log_position, run_maintenance};
 use super::figure::Figure;
 use super::place::BenchEnvironment;
 use super::roles::{self, BenchRoles};
@@ -77,10 +77,10 @@ impl Service {
         self.repeat(&operation, 0..WARM_UP).await?;
         let db = self.environment.api().db();
         // Recorded once a minute, in a background task of the first request.
-        while used_keys(db).await? == 0 {
+        while count_used_keys(db).await? == 0 {
             tokio::time::sleep(roles::POLL_INTERVAL).await;
         }
-        tidy(db).await?;
+        run_maintenance(db).await?;
         let (log, before) = (log_position(db).await?, cost::total());
         self.repeat(&operation, WARM_UP..WARM_UP + times).await?;
         let (after, end) = (cost::total(), log_position(db).await?);
@@ -113,7 +113,7 @@ impl Service {
     }
 
     async fn wait_until_idle(&self) -> Result<(), BenchError> {
-        while pending_jobs(self.environment.api().db()).await? > 0 {
+        while count_pending_jobs(self.environment.api().db()).await? > 0 {
             tokio::time::sleep(roles::POLL_INTERVAL).await;
         }
         // A run is held until the statements after its commit are done.

@@ -6,7 +6,6 @@ use chrono::TimeDelta;
 use crier_domain::conversation::ConversationStatus;
 use crier_domain::platform::ConversationType;
 use crier_domain::words;
-use crier_store::bench_inbox::{Filling, fill, tidy};
 use crier_store::brands::{self, NewBrand};
 use crier_store::conversations::list::{ConversationFilter, list};
 use crier_store::{PageRequest, users};
@@ -15,6 +14,7 @@ use super::super::figure::{Figure, nth};
 use super::super::place::BenchEnvironment;
 use super::super::{BenchError, Figures, refused};
 use super::Bench;
+use super::sample::{SampleInbox, run_maintenance};
 
 const NAME: &str = "lists";
 const PER_PAGE: i64 = 20;
@@ -61,16 +61,16 @@ pub async fn run(bench: &Bench) -> Figures {
         return refused("a brand without a cap was refused");
     };
     tx.commit().await?;
-    let now = store.now() - TimeDelta::days(30);
+    let first_at = store.now() - TimeDelta::days(30);
     let messages = messages / conversations.max(1);
-    let filling = Filling { brand_id: brand.id, account_id: 1, now, text: &text, messages };
+    let inbox = SampleInbox { brand_id: brand.id, account_id: 1, first_at, text: &text, messages };
     for first in (0..conversations).step_by(CHUNK) {
         bench.show_progress(format_args!("lists: {first} of {conversations} conversations written"));
         let mut tx = store.begin().await?;
-        fill(&mut tx, &filling, first..conversations.min(first + i64::try_from(CHUNK).unwrap_or(i64::MAX))).await?;
+        inbox.insert(&mut tx, first..conversations.min(first + i64::try_from(CHUNK).unwrap_or(i64::MAX))).await?;
         tx.commit().await?;
     }
-    tidy(store.db()).await?;
+    run_maintenance(store.db()).await?;
     let mut figures = Vec::new();
     for (name, search, filter, depth) in CASES {
         bench.show_progress(format_args!("lists: {name}"));

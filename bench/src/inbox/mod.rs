@@ -7,6 +7,7 @@ use super::{Figures, Suite, figure};
 use crate::args::{BenchInbox, BenchOptions, InboxMeasurement};
 
 mod lists;
+mod sample;
 
 type Bench = super::Bench<BenchInbox>;
 

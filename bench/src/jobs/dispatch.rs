@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use chrono::TimeDelta;
 use crier_domain::job::{JobKind, JobState, NewJob};
 use crier_scheduler::tasks;
-use crier_store::bench::{fill, tidy};
 use crier_store::jobs;
 
 use super::super::BenchError;
+use super::super::database::{insert_jobs, run_maintenance};
 use super::super::figure::{Figure, median};
 use super::super::place::BenchEnvironment;
 use super::super::roles;
@@ -89,11 +89,11 @@ async fn fill_up(environment: &BenchEnvironment, rows: i64) -> Result<(), BenchE
     for first in (0..rows).step_by(CHUNK) {
         let chunk = first..rows.min(first + i64::try_from(CHUNK).unwrap_or(i64::MAX));
         let mut tx = store.begin().await?;
-        fill(&mut tx, JobKind::Noop, JobState::Scheduled, chunk, run_at).await?;
+        insert_jobs(&mut tx, JobKind::Noop, JobState::Scheduled, chunk, run_at).await?;
         tx.commit().await?;
         run_at += TimeDelta::seconds(1);
     }
-    Ok(tidy(store.db()).await?)
+    Ok(run_maintenance(store.db()).await?)
 }
 
 async fn become_due(environment: &BenchEnvironment, first: i64, count: i64) -> Result<(), BenchError> {

@@ -2,8 +2,8 @@
 
 use chrono::TimeDelta;
 use crier_domain::job::{JobKind, JobState};
-use crier_store::bench::{fill, tidy};
 
+use super::super::database::{insert_jobs, run_maintenance};
 use super::super::figure::Figure;
 use super::super::roles;
 use super::starts::{self, Starts};
@@ -23,9 +23,9 @@ pub async fn run(bench: &Bench) -> Figures {
     // Leaves enough time to write all jobs before they are due, whatever their number.
     let due = environment.api().now() + LEAD_TIME + TimeDelta::milliseconds(subjects.end / 20);
     let mut tx = environment.api().begin().await?;
-    fill(&mut tx, JobKind::Noop, JobState::Scheduled, subjects, due).await?;
+    insert_jobs(&mut tx, JobKind::Noop, JobState::Scheduled, subjects, due).await?;
     tx.commit().await?;
-    tidy(environment.api().db()).await?;
+    run_maintenance(environment.api().db()).await?;
     let before = resident::now();
     resident::reset_peak();
     starts.wait(count).await?;

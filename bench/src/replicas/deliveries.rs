@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 use crier_domain::job::JobKind;
-use crier_store::bench::tidy;
 
 use super::super::BenchError;
+use super::super::database::run_maintenance;
 use super::super::figure::Throughput;
 use super::super::roles;
 use super::super::webhooks::receiver::Receiver;
@@ -21,7 +21,7 @@ pub async fn drain(bench: &Bench, point: Point) -> Result<Throughput, BenchError
     let tenant = Tenant::make(environment.api(), "good", &receiver.urls(point.lanes)).await?;
     let messages = (bench.args.pending / point.lanes).max(1);
     tenant.emit(environment.api(), 0..messages).await?;
-    tidy(environment.api().db()).await?;
+    run_maintenance(environment.api().db()).await?;
     let mut processes = Processes::prepare(bench, &environment, KIND, point.workers).await?;
     let began = Instant::now();
     processes.start().await?;

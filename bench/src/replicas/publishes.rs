@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use crier_domain::job::JobKind;
-use crier_store::bench::tidy;
 
 use super::super::BenchError;
+use super::super::database::run_maintenance;
 use super::super::due_posts::DuePosts;
 use super::super::figure::Throughput;
 use super::super::roles;
@@ -22,7 +22,7 @@ pub async fn drain(bench: &Bench, point: Point) -> Result<Throughput, BenchError
     let size = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
     let due = DuePosts { posts: size(bench.args.posts), accounts: size(point.lanes), in_workspace: true };
     due.write(&environment).await?;
-    tidy(environment.api().db()).await?;
+    run_maintenance(environment.api().db()).await?;
     let mut processes = Processes::prepare(bench, &environment, KIND, point.workers).await?;
     let began = Instant::now();
     processes.start().await?;
