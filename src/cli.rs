@@ -5,7 +5,6 @@ use std::path::PathBuf;
 
 use clap::{Arg, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::Shell;
-use crier_bench::BenchCommand;
 use crier_config::{ConfigSource, keys};
 use crier_domain::access::{KeyMode, Role, Scopes};
 use secrecy::SecretString;
@@ -116,9 +115,6 @@ pub enum Command {
         /// The directory to write to; it must exist.
         dir: PathBuf,
     },
-    /// Benchmark this version on this machine, with a temporary database.
-    #[command(subcommand)]
-    Bench(BenchCommand),
 }
 
 #[derive(Args, Debug, Clone, Copy)]

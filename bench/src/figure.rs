@@ -1,13 +1,14 @@
 //! Figures: how they are computed and printed.
 
+use std::io::Write as _;
 use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::Value;
 
+use super::BenchError;
 use super::database::describe_engine;
 use super::place::BenchEnvironment;
-use super::{BenchError, PrintRows};
 
 /// How often something was done, and in which time.
 #[derive(Debug, Clone, Copy)]
@@ -177,29 +178,26 @@ pub async fn machine_figures(environment: &BenchEnvironment) -> Result<Vec<Figur
     ])
 }
 
-/// Prints figures as they are, or for people.
-pub fn print(figures: &[Figure], json: bool, print_rows: PrintRows) {
-    #[derive(Serialize)]
-    struct FigureLine<'a> {
-        measurement: &'a str,
-        figure: &'a str,
-        value: String,
-    }
-    if json {
-        return print_rows(&values(figures), true);
-    }
-    let mut table = Vec::new();
+/// Prints figures as a JSON array, or as a table with readable units.
+pub fn print(figures: &[Figure], json: bool) {
+    let text = if json { serde_json::to_string(figures).unwrap_or_default() } else { table(figures) };
+    // A closed pipe (`crier-bench … | head`) is not an error.
+    let _ = writeln!(std::io::stdout().lock(), "{text}");
+}
+
+fn table(figures: &[Figure]) -> String {
+    let mut rows = vec![["MEASUREMENT", "FIGURE", "VALUE"].map(str::to_owned)];
     for (index, figure) in figures.iter().enumerate() {
         // Print the name of a measurement only in its first row.
         let again = index > 0 && figures[index - 1].measurement == figure.measurement;
         let measurement = if again { "" } else { figure.measurement };
-        table.push(FigureLine { measurement, figure: &figure.figure, value: figure.human() });
+        rows.push([measurement.to_owned(), figure.figure.clone(), figure.human()]);
     }
-    print_rows(&values(&table), false);
-}
-
-fn values<T: Serialize>(rows: &[T]) -> Vec<Value> {
-    rows.iter().filter_map(|row| serde_json::to_value(row).ok()).collect()
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
+    let (first, second) = (width(0), width(1));
+    let lines =
+        rows.iter().map(|[measurement, figure, value]| format!("{measurement:first$}  {figure:second$}  {value}"));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]
@@ -221,5 +219,15 @@ mod tests {
             [(0.25, "ms"), (2.5, "ms"), (250.0, "ms"), (2_500.0, "ms"), (5.3e7, "bytes"), (12_345.6, "jobs/s")];
         let texts = values.map(|(value, unit)| quantity(value, unit));
         assert_eq!(texts, ["250 µs", "2.50 ms", "250 ms", "2.50 s", "53.0 MB", "12346 jobs/s"]);
+    }
+
+    #[test]
+    fn a_table_names_each_measurement_once() {
+        let figures = ["p50", "max"].map(|figure| Figure::time("pickup", figure, Duration::from_millis(20)));
+        assert_eq!(
+            table(&figures),
+            "MEASUREMENT  FIGURE  VALUE\n\
+             pickup       p50     20 ms\n             max     20 ms"
+        );
     }
 }

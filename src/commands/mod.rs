@@ -4,7 +4,6 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use crier_bench::BenchError;
 use crier_config::{Config, ConfigSource, Database};
 use crier_domain::job::NoopNotifier;
 use crier_runtime::error::print;
@@ -13,7 +12,6 @@ use crier_store::{Store, StoreError};
 use crier_telemetry::logs;
 
 use crate::cli::{Command, Format, WebhooksCommand};
-use crate::output;
 
 mod account;
 mod app;
@@ -48,16 +46,6 @@ pub enum CommandError {
     Store(#[from] StoreError),
 }
 
-impl From<BenchError> for CommandError {
-    fn from(error: BenchError) -> Self {
-        match error {
-            BenchError::Refused(why) => Self::Refused(why),
-            BenchError::Start(error) => Self::Start(error),
-            BenchError::Store(error) => Self::Store(error),
-        }
-    }
-}
-
 pub type Result = std::result::Result<(), CommandError>;
 
 pub fn refused<T>(why: impl Into<String>) -> std::result::Result<T, CommandError> {
@@ -66,10 +54,6 @@ pub fn refused<T>(why: impl Into<String>) -> std::result::Result<T, CommandError
 
 pub fn run(mut config: Config, command: Command) -> ExitCode {
     data_dir::use_running_addresses(&mut config);
-    // The benchmark does not open the installation's database.
-    if let Command::Bench(command) = command {
-        return exit(crier_bench::run(config, command, output::print_rows).map_err(CommandError::from));
-    }
     if let Command::Restore { file } = command {
         return backup::restore(config, &file);
     }
@@ -145,7 +129,6 @@ async fn dispatch(cx: &Context, command: Command) -> Result {
     match command {
         // Run without an open installation: `main`, [`run`].
         Command::Serve
-        | Command::Bench(_)
         | Command::Webhooks(_)
         | Command::Doctor(_)
         | Command::Restore { .. }

@@ -85,7 +85,7 @@ impl WorkerProcess {
     fn spawn(shared: &SharedPlace, kind: JobKind, slots: usize) -> std::result::Result<Self, BenchError> {
         let program = std::env::current_exe().map_err(|error| io("this program's file", error))?;
         let child = Command::new(program)
-            .args(["bench", "worker", "--kind", kind.as_str(), "--slots", &slots.to_string()])
+            .args(["worker", "--kind", kind.as_str(), "--slots", &slots.to_string()])
             .env("CRIER_DATABASE_URL", shared.database.expose_secret())
             .env("CRIER_REDIS_URL", shared.redis.expose_secret())
             .env(worker::PREFIX, &shared.prefix)
