@@ -1,4 +1,4 @@
-// The measurements of `crier bench jobs`, for another queue.
+// The measurements of `crier-bench jobs`, for another queue.
 //
 // A peer is an object of functions. Each does the same as Crier in the same measurement, with the peer's best
 // documented settings:
@@ -11,7 +11,7 @@
 //                             returns { settled(n), stop() }: `settled` waits until n jobs are stored as completed
 //   close()
 //
-// The figures have the same names as in `crier bench jobs --json`.
+// The figures have the same names as in `crier-bench jobs --json`.
 
 import { setTimeout as sleep } from 'node:timers/promises'
 
@@ -155,7 +155,7 @@ async function memoryHeld(peer, jobs = 100_000) {
   note('memory', 'while they run, peak', peak, 'bytes')
 }
 
-/** Measures the peer and prints its figures like `crier bench jobs --json`. `--jobs N`: small counts, for a trial. */
+/** Measures the peer and prints its figures like `crier-bench jobs --json`. `--jobs N`: small counts, for a trial. */
 export async function measure(peer) {
   const given = process.argv.indexOf('--jobs')
   const jobs = given > 0 ? Number(process.argv[given + 1]) : undefined

@@ -1,9 +1,9 @@
 // A typical media library in Node: an HTTP server that spools the form's file to disk with busboy, has sharp (libvips)
 // rotate it without its metadata and create a thumbnail, and stores both in a directory. Called by scripts/bench-media.
 //
-//   node peer.mjs CRIER bench media…     runs this command with `--peer` and its own address, and exits with it
+//   node peer.mjs COMMAND media…     runs this command with `--peer` and its own address, and exits with it
 //
-// So it is measured with the clients of `crier bench media`, like Crier itself; bench/src/service.rs describes
+// So it is measured with the clients of `crier-bench media`, like Crier itself; bench/src/service.rs describes
 // what they expect of a peer.
 //
 // Settings, from https://sharp.pixelplumbing.com: `rotate()` without an angle rotates by EXIF (api-operation/#rotate);

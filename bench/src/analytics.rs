@@ -1,4 +1,4 @@
-//! `crier bench analytics`: measures the series of a brand with many posts, through the functions that the API calls.
+//! `crier-bench analytics`: measures the series of a brand with many posts, through the functions that the API calls.
 //!
 //! **To add a measurement:** a call of `measure` in [`run`], and its figures in `tests/bench/analytics.rs`.
 

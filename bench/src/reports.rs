@@ -1,4 +1,4 @@
-//! `crier bench reports`: writes a sample report in each format, as the worker does once it has read the record.
+//! `crier-bench reports`: writes a sample report in each format, as the worker does once it has read the record.
 //!
 //! **To add a format:** nothing; all of them are measured.
 

@@ -1,4 +1,4 @@
-//! `crier bench analytics`.
+//! `crier-bench analytics`.
 
 use super::{MACHINE, Names, add, embedded, split};
 

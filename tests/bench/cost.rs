@@ -1,4 +1,4 @@
-//! `crier bench cost`: what requests and jobs cost the database.
+//! `crier-bench cost`: what requests and jobs cost the database.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! `crier bench inbox`.
+//! `crier-bench inbox`.
 
 use super::{MACHINE, Names, add, embedded, split};
 

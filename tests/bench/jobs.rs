@@ -1,4 +1,4 @@
-//! `crier bench jobs`.
+//! `crier-bench jobs`.
 
 use super::{MACHINE, Names, add, embedded, split};
 

@@ -1,4 +1,4 @@
-//! `crier bench media`.
+//! `crier-bench media`.
 
 use super::{MACHINE, Names, add, embedded, split};
 

@@ -1,4 +1,4 @@
-//! `crier bench` as an operator runs it, with counts too small to measure anything: every figure is reported, and
+//! `crier-bench` as an operator runs it, with counts too small to measure anything: every figure is reported, and
 //! nothing is left behind. A file for each subcommand.
 
 use std::path::Path;
@@ -10,6 +10,7 @@ use sqlx::{Connection as _, PgConnection};
 use url::Url;
 
 use crate::support::client::until;
+use crate::support::process::program;
 use crate::support::{databases, servers};
 
 mod analytics;
@@ -34,8 +35,7 @@ fn add(all: &mut Names, measurement: &'static str, figures: &[&str]) {
 
 /// Starts the program in a directory of its own, with only this configuration.
 fn start(dir: &Path, args: &[&str], env: &[(&str, &str)]) -> Child {
-    Command::new(env!("CARGO_BIN_EXE_crier"))
-        .arg("bench")
+    Command::new(program("crier-bench"))
         .args(args)
         .env_clear()
         .envs(env.iter().copied())
@@ -44,7 +44,7 @@ fn start(dir: &Path, args: &[&str], env: &[(&str, &str)]) -> Child {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .expect("crier runs")
+        .expect("crier-bench runs")
 }
 
 /// Waits for the child without blocking the test's runtime.
@@ -107,7 +107,7 @@ async fn split(tiny: &[&str], expected: &Names, long: &[&str]) {
     assert_no_leftovers(&mut server, &redis).await;
 }
 
-/// Creates a role, and returns the URL with it: the tests share a server, on which the databases of one `crier bench` differ
+/// Creates a role, and returns the URL with it: the tests share a server, on which the databases of one `crier-bench` differ
 /// from those of another by their owner.
 async fn as_own_role(url: &str) -> String {
     let name = format!("bench_{:016x}", crier_base::random::u64());

@@ -1,4 +1,4 @@
-//! `crier bench pages`.
+//! `crier-bench pages`.
 
 use super::{MACHINE, Names, add, embedded, split};
 

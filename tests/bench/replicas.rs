@@ -1,4 +1,4 @@
-//! `crier bench replicas`, whose workers are processes.
+//! `crier-bench replicas`, whose workers are processes.
 
 use std::path::Path;
 use std::process::Command;
@@ -62,7 +62,7 @@ async fn replicas_are_refused_on_sqlite() {
         let (done, stdout, stderr) = end(start(dir.path(), args, &[])).await;
         assert!(!done && stdout.is_empty(), "{stdout}");
         let words = ["CRIER_DATABASE_URL", "CRIER_REDIS_URL"];
-        let helps = words.iter().all(|word| stderr.contains(word)) || stderr.contains("`crier bench replicas` alone");
+        let helps = words.iter().all(|word| stderr.contains(word)) || stderr.contains("`crier-bench replicas`");
         assert!(helps, "{stderr}");
     }
     let left: Vec<_> = std::fs::read_dir(dir.path()).expect("a directory").flatten().collect();

@@ -1,4 +1,4 @@
-//! `crier bench reports`.
+//! `crier-bench reports`.
 
 use super::{MACHINE, Names, add, embedded};
 

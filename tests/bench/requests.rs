@@ -1,4 +1,4 @@
-//! `crier bench requests`.
+//! `crier-bench requests`.
 
 use super::{MACHINE, Names, add, embedded, split};
 

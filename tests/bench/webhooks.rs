@@ -1,4 +1,4 @@
-//! `crier bench webhooks`.
+//! `crier-bench webhooks`.
 
 use super::{MACHINE, Names, add, embedded, split};
 

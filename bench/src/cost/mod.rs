@@ -1,4 +1,4 @@
-//! `crier bench cost`: counts what one operation asks of the database.
+//! `crier-bench cost`: counts what one operation asks of the database.
 //!
 //! API and worker are the real ones, without a scheduler, whose ticks would be counted too. Each operation is done a few
 //! times before it is counted, so that prepared statements and caches are as in a running service.

@@ -1,4 +1,4 @@
-//! `crier bench jobs`: measures the job engine.
+//! `crier-bench jobs`: measures the job engine.
 //!
 //! The engine, worker, scheduler, store and notifier are the real ones; only the jobs are no-ops (except in `publish`,
 //! which runs the real kind on the sandbox).

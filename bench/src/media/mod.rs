@@ -1,4 +1,4 @@
-//! `crier bench media`: measures uploads of pictures.
+//! `crier-bench media`: measures uploads of pictures.
 //!
 //! The API, its store and its storage (a directory) are the real ones, reached over TCP. The clients have their own
 //! thread and do almost nothing, but share the machine's CPUs. Every upload is a different picture, so that no file is

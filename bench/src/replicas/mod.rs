@@ -1,4 +1,4 @@
-//! `crier bench replicas`: measures how many more jobs several worker processes run than one.
+//! `crier-bench replicas`: measures how many more jobs several worker processes run than one.
 //!
 //! A worker is a process of its own, started from this program ([`processes`], [`worker`]), with the engine and the
 //! handlers of a `crier-worker`. The scheduler and the endpoints are in this process. A backlog is written, then all

@@ -1,4 +1,4 @@
-//! One worker process: `crier bench worker`, which `crier bench replicas` starts.
+//! One worker process: `crier-bench worker`, which `crier-bench replicas` starts.
 //!
 //! It works in the place of the process that started it, which sets its environment: database and Redis as the
 //! configuration reads them, and the variables below. Without these it refuses to run, so that it is not started on an
@@ -64,7 +64,7 @@ fn place(config: &Config) -> std::result::Result<SharedPlace, BenchError> {
         (Database::Postgres(database), Some(redis), Ok(prefix), Some(files)) => {
             Ok(SharedPlace { database: database.clone(), redis: redis.clone(), prefix, files: PathBuf::from(files) })
         }
-        _ => refused("this worker is started by `crier bench replicas` alone"),
+        _ => refused("only `crier-bench replicas` can start this worker"),
     }
 }
 

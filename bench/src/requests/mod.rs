@@ -1,4 +1,4 @@
-//! `crier bench requests`: measures how many posts the API creates, and how long a request takes.
+//! `crier-bench requests`: measures how many posts the API creates, and how long a request takes.
 //!
 //! The API and its store are the real ones, reached over TCP by keep-alive connections; no worker runs. The clients have
 //! their own thread, but share the machine's CPUs. Requests are sent as fast as they are answered, from a few and from

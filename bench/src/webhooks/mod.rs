@@ -1,4 +1,4 @@
-//! `crier bench webhooks`: measures webhooks from a client's request to the endpoint.
+//! `crier-bench webhooks`: measures webhooks from a client's request to the endpoint.
 //!
 //! API, worker, scheduler, store and notifier are the real ones. The clients and the endpoints share their own thread
 //! ([`super::outside`]), use HTTP/1.1 with keep-alive and do almost nothing, but they share the machine's CPUs. A lost
