@@ -50,7 +50,7 @@ mod totals;
 /// one tenant would delay the uploads of all others.
 const MEMORY: u64 = 256 << 20;
 /// What a file takes in any case, and for each row of its tables, in bytes, with the rows themselves
-/// (`crier bench reports`).
+/// (`crier-bench reports`).
 const BASE_MEMORY: u64 = 16 << 20;
 const ROW_MEMORY: u64 = 6 << 10;
 /// The same of a PDF, which keeps all its pages until it is written.
