@@ -16,8 +16,8 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::connection::Connection;
+use super::environment::BenchEnvironment;
 use super::figure::Figure;
-use super::place::BenchEnvironment;
 use super::{BenchError, Figures, io, roles};
 
 const DRAIN: Duration = Duration::from_secs(5);

@@ -9,7 +9,7 @@ use crier_store::targets::{self, NewTarget};
 use crier_store::{StoreError, Tx, jobs, posts, users};
 
 use super::BenchError;
-use super::place::BenchEnvironment;
+use super::environment::BenchEnvironment;
 use super::sandbox_accounts;
 
 /// Posts per transaction.

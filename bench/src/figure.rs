@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::BenchError;
 use super::database::describe_engine;
-use super::place::BenchEnvironment;
+use super::environment::BenchEnvironment;
 
 /// How often something was done, and in which time.
 #[derive(Debug, Clone, Copy)]

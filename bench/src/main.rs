@@ -34,14 +34,14 @@ mod cost;
 mod cpu;
 mod database;
 mod due_posts;
+mod environment;
+mod external_runtime;
 mod figure;
 mod inbox;
 mod jobs;
 mod media;
 mod memory;
-mod outside;
 mod pages;
-mod place;
 mod replicas;
 mod reports;
 mod requests;
@@ -52,8 +52,8 @@ mod service;
 mod webhooks;
 
 use args::{BenchCommand, BenchOptions};
+use environment::{BenchEnvironment, EnvironmentConfig};
 use figure::Figure;
-use place::{BenchEnvironment, EnvironmentConfig};
 
 /// Why a measurement failed.
 #[derive(Debug, thiserror::Error)]
@@ -128,12 +128,12 @@ fn run(config: Config, command: BenchCommand) -> Result {
 
 fn run_suite<A: Suite>(config: Config, args: A) -> Result {
     let runtime = prepare(&config)?;
-    let ground = EnvironmentConfig::of(&config, args.options().dir.clone())?;
+    let environment_config = EnvironmentConfig::of(&config, args.options().dir.clone())?;
     runtime.block_on(async {
         let bench = Bench {
             config,
             args,
-            environment_config: ground,
+            environment_config,
             progress: ProgressBar::new_spinner(),
             environment: Arc::default(),
         };
@@ -193,11 +193,11 @@ impl<A: Suite> Bench<A> {
     /// Creates an empty database with its notifier, and deletes the previous one.
     async fn create_environment(&self) -> std::result::Result<Arc<BenchEnvironment>, BenchError> {
         self.clear().await?;
-        let mut here = self.environment.clone().lock_owned().await;
-        let ground = self.environment_config.clone();
+        let mut current = self.environment.clone().lock_owned().await;
+        let config = self.environment_config.clone();
         // In a separate task: cancelled halfway, it could leave a database that is never deleted.
         let opened = tokio::spawn(async move {
-            let environment = here.insert(Arc::new(BenchEnvironment::plan(ground)?)).clone();
+            let environment = current.insert(Arc::new(BenchEnvironment::prepare(config)?)).clone();
             environment.open().await?;
             Ok(environment)
         });

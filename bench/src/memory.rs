@@ -7,8 +7,8 @@ use crier_store::Store;
 use crier_store::jobs::operate;
 
 use super::database::run_maintenance;
+use super::environment::BenchEnvironment;
 use super::figure::Figure;
-use super::place::BenchEnvironment;
 use super::roles::{self, BenchRoles};
 use super::{Figures, Result, resident};
 

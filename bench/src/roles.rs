@@ -22,7 +22,7 @@ use crier_worker::webhooks::Sender;
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::place::BenchEnvironment;
+use super::environment::BenchEnvironment;
 use super::{BenchError, Result, refused};
 
 const DRAIN: Duration = Duration::from_secs(10);

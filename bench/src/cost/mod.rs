@@ -18,8 +18,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::api::listen;
 use super::database::{count_pending_jobs, count_used_keys, log_position, run_maintenance};
+use super::environment::BenchEnvironment;
 use super::figure::Figure;
-use super::place::BenchEnvironment;
 use super::roles::{self, BenchRoles};
 use super::{BenchError, Figures, Suite, figure};
 use crate::args::{BenchCost, BenchOptions, CostMeasurement};

@@ -14,7 +14,7 @@ use hyper::body::Incoming;
 use secrecy::SecretString;
 use tokio::task::JoinSet;
 
-use super::super::outside::{ExternalRuntime, RequestHandler};
+use super::super::external_runtime::{ExternalRuntime, RequestHandler};
 use super::super::{BenchError, refused, sandbox_accounts};
 
 /// More than run at once in one lane, so that few jobs wait for others of their account.

@@ -10,8 +10,8 @@ use crier_store::brands::{self, NewBrand};
 use crier_store::conversations::list::{ConversationFilter, list};
 use crier_store::{PageRequest, users};
 
+use super::super::environment::BenchEnvironment;
 use super::super::figure::{Figure, nth};
-use super::super::place::BenchEnvironment;
 use super::super::{BenchError, Figures, refused};
 use super::Bench;
 use super::sample::{SampleInbox, run_maintenance};

@@ -10,8 +10,8 @@ use crier_store::jobs;
 
 use super::super::BenchError;
 use super::super::database::{insert_jobs, run_maintenance};
+use super::super::environment::BenchEnvironment;
 use super::super::figure::{Figure, median};
-use super::super::place::BenchEnvironment;
 use super::super::roles;
 use super::{Bench, Figures};
 

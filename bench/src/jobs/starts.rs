@@ -12,7 +12,7 @@ use crier_worker::engine::Run;
 use crier_worker::jobs::{FinishedRun, Job, RunResult};
 use tokio::sync::Notify;
 
-use super::super::place::BenchEnvironment;
+use super::super::environment::BenchEnvironment;
 use super::super::roles::{self, BenchRoles};
 use super::super::{BenchError, Result, refused};
 use super::Bench;

@@ -10,8 +10,8 @@ use crier_store::jobs;
 use tokio::task::JoinSet;
 
 use super::super::BenchError;
+use super::super::environment::BenchEnvironment;
 use super::super::figure::Figure;
-use super::super::place::BenchEnvironment;
 use super::super::roles;
 use super::starts::{self, Starts};
 use super::{Bench, Figures};

@@ -14,7 +14,7 @@ use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
 use super::super::connection::Connection;
-use super::super::outside::ExternalRuntime;
+use super::super::external_runtime::ExternalRuntime;
 use super::super::service::Service;
 use super::super::{BenchError, refused};
 use super::photo;

@@ -13,7 +13,7 @@ use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
 use super::super::connection::Connection;
-use super::super::outside::ExternalRuntime;
+use super::super::external_runtime::ExternalRuntime;
 use super::super::{BenchError, refused};
 
 const BROWSER: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";

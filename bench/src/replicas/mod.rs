@@ -9,8 +9,8 @@
 //! **To add a measurement:** add its word to [`ReplicasMeasurement`], a file here with a function that drains one
 //! backlog, an arm in [`Suite::measure`], and its figures in `tests/bench/replicas.rs`.
 
+use super::environment::EnvironmentConfig;
 use super::figure::{self, Figure, Throughput};
-use super::place::EnvironmentConfig;
 use super::webhooks::format_count;
 use super::{BenchError, Figures, Suite, refused};
 use crate::args::{BenchOptions, BenchReplicas, ReplicasMeasurement};

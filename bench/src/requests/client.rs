@@ -17,8 +17,8 @@ use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinSet;
 
 use super::super::connection::Connection;
+use super::super::external_runtime::ExternalRuntime;
 use super::super::figure::Throughput;
-use super::super::outside::ExternalRuntime;
 use super::super::service::Service;
 use super::super::{BenchError, Result, io, refused};
 use crate::args::RequestMeasurement;

@@ -9,7 +9,7 @@ use http::StatusCode;
 use tokio::net::TcpSocket;
 use tokio::task::JoinSet;
 
-use super::super::outside::{ExternalRuntime, RequestHandler};
+use super::super::external_runtime::{ExternalRuntime, RequestHandler};
 use super::super::{BenchError, io};
 
 /// Longer than any client waits.

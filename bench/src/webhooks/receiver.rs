@@ -8,7 +8,7 @@ use hyper::body::Incoming;
 use tokio::task::JoinSet;
 
 use super::super::BenchError;
-use super::super::outside::{ExternalRuntime, RequestHandler};
+use super::super::external_runtime::{ExternalRuntime, RequestHandler};
 use super::arrivals::Arrivals;
 
 /// Number of hosts, for senders that pool connections by host; endpoints beyond that share them.

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::api::listen;
 use super::super::connection::Connection;
-use super::super::place::BenchEnvironment;
+use super::super::environment::BenchEnvironment;
 use super::super::roles::{self, BenchRoles};
 use super::super::{BenchError, Result};
 use super::Bench;
