@@ -13,7 +13,7 @@ use crier_store::brands::{self, NewBrand};
 use crier_store::targets::{self, NewTarget, TargetEnd};
 use crier_store::{Store, StoreError, Tx, posts, users};
 
-use super::figure::{Figure, nth};
+use super::figure::{Figure, percentile};
 use super::{Figures, Suite, database, figure, refused, sandbox_accounts};
 use crate::args::{AnalyticsMeasurement, BenchAnalytics, BenchOptions};
 
@@ -163,6 +163,6 @@ async fn measure(
         read().await?;
         times.push(began.elapsed());
     }
-    let median = Figure::time(NAME, format!("{name}, p50"), nth(times.clone(), 50));
-    Ok(vec![median, Figure::time(NAME, format!("{name}, p95"), nth(times, 95))])
+    let median = Figure::time(NAME, format!("{name}, p50"), percentile(times.clone(), 50));
+    Ok(vec![median, Figure::time(NAME, format!("{name}, p95"), percentile(times, 95))])
 }

@@ -86,7 +86,7 @@ impl Service {
         let (after, end) = (cost::total(), log_position(db).await?);
         let unit = if self.environment.is_embedded() { "pages" } else { "bytes of WAL" };
         let each = |what, unit, count| {
-            Figure::each(measurement.as_str(), format!("{}, {what}", operation.name), unit, count, times)
+            Figure::average(measurement.as_str(), format!("{}, {what}", operation.name), unit, count, times)
         };
         let figures = vec![
             each("statements", "statements", after.statements - before.statements),

@@ -77,7 +77,7 @@ impl Operation {
             .uri(format!("/api/public/v1{}", self.path))
             .header(AUTHORIZATION, format!("Bearer {}", self.key.expose_secret()))
             .header("Idempotency-Key", format!("{:016x}", random::u64()));
-        let (status, answer) = Connection::open(address).await?.exchange(request, &body).await?;
+        let (status, answer) = Connection::open(address).await?.send_json(request, &body).await?;
         match status {
             StatusCode::OK | StatusCode::CREATED => Ok(()),
             _ => refused(format!(

@@ -11,7 +11,7 @@ use crier_store::conversations::list::{ConversationFilter, list};
 use crier_store::{PageRequest, users};
 
 use super::super::environment::BenchEnvironment;
-use super::super::figure::{Figure, nth};
+use super::super::figure::{Figure, percentile};
 use super::super::{BenchError, Figures, refused};
 use super::Bench;
 use super::sample::{SampleInbox, run_maintenance};
@@ -101,8 +101,8 @@ async fn measure(
         list(&mut conn, brand, filter, page).await?;
         times.push(began.elapsed());
     }
-    let median = Figure::time(NAME, format!("{name}, p50"), nth(times.clone(), 50));
-    Ok(vec![median, Figure::time(NAME, format!("{name}, p95"), nth(times, 95))])
+    let median = Figure::time(NAME, format!("{name}, p50"), percentile(times.clone(), 50));
+    Ok(vec![median, Figure::time(NAME, format!("{name}, p95"), percentile(times, 95))])
 }
 
 /// Returns a pseudo-random number, the same in each run.

@@ -61,7 +61,7 @@ pub async fn request_page(
     visit: &VisitRequest,
     number: usize,
 ) -> Result<Response<Bytes>, BenchError> {
-    let answer = connection.answer(visit.request(number), Vec::new()).await?;
+    let answer = connection.send_for_response(visit.request(number), Vec::new()).await?;
     match answer.status() {
         status if status == visit.status() => Ok(answer),
         status => refused(format!("a visit was answered {status}: {}", String::from_utf8_lossy(answer.body()))),

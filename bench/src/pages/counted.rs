@@ -19,7 +19,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 pub async fn run(bench: &Bench) -> Figures {
     let service = Service::start(bench, None).await?;
     let mut connection = Connection::open(service.address).await?;
-    let path = site::make(&mut connection, &service, site::SLUG).await?;
+    let path = site::create(&mut connection, &service, site::SLUG).await?;
     let mut figures = Vec::new();
     for (what, bot) in [("bots, not counted", true), ("visitors", false)] {
         bench.show_progress(format_args!("{NAME}, {what}"));

@@ -19,7 +19,7 @@ pub async fn run(bench: &Bench) -> Figures {
     let mut connection = Connection::open(service.address).await?;
     let slugs: Vec<String> = (0..bench.args.pages).map(|n| format!("{}-{n}", site::SLUG)).collect();
     for slug in &slugs {
-        site::make(&mut connection, &service, slug).await?;
+        site::create(&mut connection, &service, slug).await?;
     }
     let paths = slugs.iter().map(|slug| format!("/@{slug}")).collect();
     let visit = VisitRequest { paths, ..VisitRequest::of(site::PAGE) };

@@ -23,7 +23,7 @@ pub async fn run(bench: &Bench, name: &'static str, returning: bool) -> Figures 
     let service = Service::start(bench, bench.args.peer).await?;
     let mut connection = Connection::open(service.address).await?;
     if bench.args.peer.is_none() {
-        site::make(&mut connection, &service, site::SLUG).await?;
+        site::create(&mut connection, &service, site::SLUG).await?;
     }
     let mut visit = VisitRequest::of(site::PAGE);
     let page = client::request_page(&mut connection, &visit, 0).await?;
@@ -68,7 +68,7 @@ async fn server_cpu_time(
     if bench.args.peer.is_none() {
         return Ok(cpu::process_cpu_time());
     }
-    let answer = connection.ask(Method::GET, "/cpu", &Value::Null).await?;
+    let answer = connection.request_json(Method::GET, "/cpu", &Value::Null).await?;
     Ok(answer["ns"].as_u64().map(Duration::from_nanos))
 }
 

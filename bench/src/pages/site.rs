@@ -13,7 +13,7 @@ pub const PAGE: &str = "/@bench";
 pub const SLUG: &str = "bench";
 
 /// Creates a page and returns its path in the API.
-pub async fn make(api: &mut Connection, service: &Service, slug: &str) -> Result<String, BenchError> {
+pub async fn create(api: &mut Connection, service: &Service, slug: &str) -> Result<String, BenchError> {
     let links: Vec<Value> = (1..=10)
         .map(
             |n| json!({ "title": format!("Our shop number {n}"), "url": format!("https://shop{n}.example/?from=bio") }),
@@ -25,7 +25,7 @@ pub async fn make(api: &mut Connection, service: &Service, slug: &str) -> Result
     });
     let path = format!("/api/public/v1/brands/{}/link-in-bio", service.brand);
     let request = Request::builder().method(Method::POST).uri(&path).header("Idempotency-Key", slug);
-    let (status, answer) = api.exchange(request.header("Authorization", key(service)), &body).await?;
+    let (status, answer) = api.send_json(request.header("Authorization", key(service)), &body).await?;
     let made: Value = serde_json::from_slice(&answer).unwrap_or_default();
     match made["data"]["id"].as_i64() {
         Some(id) if status == StatusCode::CREATED => Ok(format!("{path}/{id}")),

@@ -18,7 +18,7 @@ const KIND: JobKind = JobKind::DeliverWebhook;
 /// Returns how many were delivered, and the time from the workers' start to the last arrival.
 pub async fn drain(bench: &Bench, point: Point) -> Result<Throughput, BenchError> {
     let (receiver, environment) = (Receiver::start().await?, bench.create_environment().await?);
-    let tenant = Tenant::make(environment.api(), "good", &receiver.urls(point.lanes)).await?;
+    let tenant = Tenant::create(environment.api(), "good", &receiver.urls(point.lanes)).await?;
     let messages = (bench.args.pending / point.lanes).max(1);
     tenant.emit(environment.api(), 0..messages).await?;
     run_maintenance(environment.api().db()).await?;

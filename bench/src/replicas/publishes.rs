@@ -26,7 +26,7 @@ pub async fn drain(bench: &Bench, point: Point) -> Result<Throughput, BenchError
     let mut processes = Processes::prepare(bench, &environment, KIND, point.workers).await?;
     let began = Instant::now();
     processes.start().await?;
-    roles::wait_until_settled_looking_every(environment.api(), KIND, COUNT_INTERVAL).await?;
+    roles::wait_until_settled_polling(environment.api(), KIND, COUNT_INTERVAL).await?;
     let took = began.elapsed();
     processes.stop().await?;
     Ok(Throughput { count: due.posts, took })

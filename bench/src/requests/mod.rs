@@ -88,7 +88,7 @@ async fn at_half_load(bench: &Bench, rates: &Rates) -> Figures {
     bench.show_progress(format_args!("requests: {point}"));
     let service = Service::start(bench, None).await?;
     let clients = Clients::connect(service.address, MANY).await?;
-    let every = rates.few.each() * 2;
+    let every = rates.few.time_per_item() * 2;
     let times = clients.send_at_rate(&PostRequest::of(rates.kind, &service), every, bench.window()).await?;
     service.stop().await;
     Ok(Figure::median_and_p99(NAME, &point, times))

@@ -29,7 +29,7 @@ async fn of(bench: &Bench, endpoints: u32) -> Result<Figure, super::BenchError> 
     bench.show_progress(format_args!("backlog: {count} deliveries to {point}"));
     let (receiver, environment) = (Receiver::start().await?, bench.create_environment().await?);
     environment.notifier().buffer(JobKind::DeliverWebhook);
-    let tenant = Tenant::make(environment.api(), "good", &receiver.urls(endpoints)).await?;
+    let tenant = Tenant::create(environment.api(), "good", &receiver.urls(endpoints)).await?;
     tenant.emit(environment.api(), 0..messages).await?;
     let began = Instant::now();
     let roles = bench.roles(&environment)?;

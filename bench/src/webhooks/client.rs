@@ -60,7 +60,7 @@ pub async fn send(
                 }
                 let due = began + rate.every * (message - messages.start);
                 tokio::time::sleep_until(due.into()).await;
-                sent.push(make_brand(&mut connection, &key, run, message).await?);
+                sent.push(create_brand(&mut connection, &key, run, message).await?);
             }
         };
         tasks.spawn_on(client, runtime);
@@ -72,7 +72,7 @@ pub async fn send(
     Ok(sent)
 }
 
-async fn make_brand(
+async fn create_brand(
     connection: &mut Connection,
     key: &SecretString,
     run: u64,
@@ -83,7 +83,7 @@ async fn make_brand(
         .header("Idempotency-Key", format!("{run:016x}-{message}"));
     let body = json!({ "name": name_of(message) });
     let at = Instant::now();
-    let (status, answer) = connection.exchange(request, &body).await?;
+    let (status, answer) = connection.send_json(request, &body).await?;
     if status == StatusCode::CREATED {
         return Ok(Sent { message, at, answered: Instant::now() });
     }

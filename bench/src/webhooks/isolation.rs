@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::super::figure::{Figure, median, nth};
+use super::super::figure::{Figure, median, percentile};
 use super::super::{BenchError, refused};
 use super::bad::{BadEndpoint, Fault};
 use super::latency::{MESSAGES_PER_SECOND, send_at_low_rate};
@@ -47,12 +47,12 @@ async fn round(bench: &Bench, fault: Fault) -> Result<Round, BenchError> {
     let (_, alone) = send_at_low_rate(&service, &receiver, from..to).await?;
 
     let bad = BadEndpoint::start(&receiver.outside, fault).await?;
-    let neighbour = Tenant::make(environment.api(), "bad", std::slice::from_ref(&bad.url)).await?;
+    let neighbour = Tenant::create(environment.api(), "bad", std::slice::from_ref(&bad.url)).await?;
     neighbour.emit(environment.api(), 0..bench.args.pending / 10).await?;
-    tokio::time::sleep(fault.shows_after().min(Duration::from_secs(bench.args.warm_up.into()))).await;
+    tokio::time::sleep(fault.takes_effect_after().min(Duration::from_secs(bench.args.warm_up.into()))).await;
     bad.reset_max_concurrent();
     let (_, beside) = send_at_low_rate(&service, &receiver, to..to + messages).await?;
-    let held = bad.most();
+    let held = bad.max_concurrent();
     // Close it before stopping the worker, which would otherwise wait for its responses.
     drop(bad);
     service.stop().await;
@@ -63,7 +63,7 @@ async fn round(bench: &Bench, fault: Fault) -> Result<Round, BenchError> {
 /// Returns the medians of the rounds.
 fn medians(fault: Fault, rounds: &[Round]) -> Vec<Figure> {
     let of = |times: fn(&Round) -> &Vec<Duration>, percent| {
-        median(rounds.iter().map(|round| nth(times(round).clone(), percent)).collect())
+        median(rounds.iter().map(|round| percentile(times(round).clone(), percent)).collect())
     };
     let (alone, beside) = (|percent| of(|round| &round.alone, percent), |percent| of(|round| &round.beside, percent));
     let name = |what: &str| format!("{fault}, {what}");

@@ -43,11 +43,11 @@ impl Service {
     pub async fn start(bench: &Bench, receiver: &Receiver, endpoints: u32) -> std::result::Result<Self, BenchError> {
         let urls = receiver.urls(endpoints);
         if let Some(address) = bench.args.peer {
-            Connection::open(address).await?.ask(Method::PUT, "/endpoints", &json!(urls)).await?;
+            Connection::open(address).await?.request_json(Method::PUT, "/endpoints", &json!(urls)).await?;
             return Ok(Self { address, key: SecretString::from("none"), crier: None });
         }
         let environment = bench.create_environment().await?;
-        let key = Tenant::make(environment.api(), "good", &urls).await?.key;
+        let key = Tenant::create(environment.api(), "good", &urls).await?.key;
         let (mut api, stop) = (JoinSet::new(), CancellationToken::new());
         let address = listen(&bench.config, &environment, &mut api, stop.clone()).await?;
         let roles = bench.roles(&environment)?;

@@ -25,7 +25,7 @@ pub struct Tenant {
 }
 
 impl Tenant {
-    pub async fn make(store: &Store, name: &str, urls: &[String]) -> Result<Self, BenchError> {
+    pub async fn create(store: &Store, name: &str, urls: &[String]) -> Result<Self, BenchError> {
         let mut tx = store.begin().await?;
         let workspace = users::create_workspace(&mut tx, name, Plans::UNLIMITED).await?;
         let user = users::create(&mut tx, workspace, &format!("{name}@localhost"), name).await?;
