@@ -77,14 +77,14 @@ impl Operation {
             .uri(format!("/api/public/v1{}", self.path))
             .header(AUTHORIZATION, format!("Bearer {}", self.key.expose_secret()))
             .header("Idempotency-Key", format!("{:016x}", random::u64()));
-        let (status, answer) = Connection::open(address).await?.send_json(request, &body).await?;
+        let (status, response) = Connection::open(address).await?.send_json(request, &body).await?;
         match status {
             StatusCode::OK | StatusCode::CREATED => Ok(()),
             _ => refused(format!(
                 "{} {} answered {status}: {}",
                 self.method,
                 self.path,
-                String::from_utf8_lossy(&answer)
+                String::from_utf8_lossy(&response)
             )),
         }
     }

@@ -91,8 +91,8 @@ impl Endpoint {
     /// Returns its URL, too.
     async fn start() -> Result<(String, Self), BenchError> {
         let (runtime, mut server) = (ExternalRuntime::start()?, JoinSet::new());
-        let answer: RequestHandler = std::sync::Arc::new(|request| Box::pin(accept(request)));
-        let address = runtime.listen(&mut server, answer).await?;
+        let handler: RequestHandler = std::sync::Arc::new(|request| Box::pin(accept(request)));
+        let address = runtime.listen(&mut server, handler).await?;
         Ok((format!("http://{address}/hooks"), Self { _runtime: runtime, _server: server }))
     }
 }

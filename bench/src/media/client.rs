@@ -30,7 +30,7 @@ pub enum RequestKind {
 }
 
 /// How long all requests took together, and each of them.
-pub struct Sent {
+pub struct RequestTimes {
     pub took: Duration,
     pub times: Vec<Duration>,
 }
@@ -42,8 +42,8 @@ pub async fn send(
     photo: &Bytes,
     numbers: Range<u32>,
     clients: u32,
-) -> Result<Sent, BenchError> {
-    let outside = ExternalRuntime::start()?;
+) -> Result<RequestTimes, BenchError> {
+    let external = ExternalRuntime::start()?;
     let begin = Arc::new(Barrier::new(usize::try_from(clients).unwrap_or(usize::MAX)));
     let next = Arc::new(AtomicU32::new(numbers.start));
     let (head, run) = (head(service, request_kind), crier_base::random::u64());
@@ -61,20 +61,20 @@ pub async fn send(
                     return Ok::<_, BenchError>((began.elapsed(), times));
                 }
                 let body = body(request_kind, photo::another(&photo, number));
-                let asked = Instant::now();
+                let sent_at = Instant::now();
                 send_picture(&mut connection, head(format!("{run:016x}-{number}")), body).await?;
-                times.push(asked.elapsed());
+                times.push(sent_at.elapsed());
             }
         };
-        tasks.spawn_on(client, &outside.runtime);
+        tasks.spawn_on(client, &external.runtime);
     }
-    let mut sent = Sent { took: Duration::ZERO, times: Vec::new() };
+    let mut uploads = RequestTimes { took: Duration::ZERO, times: Vec::new() };
     while let Some(done) = tasks.join_next().await {
         let (took, times) = done.map_err(|error| BenchError::Refused(format!("a client: {error}")))??;
-        sent.took = sent.took.max(took);
-        sent.times.extend(times);
+        uploads.took = uploads.took.max(took);
+        uploads.times.extend(times);
     }
-    Ok(sent)
+    Ok(uploads)
 }
 
 /// Returns a function that builds a request's head from its `Idempotency-Key`.
@@ -111,9 +111,9 @@ fn body(request_kind: RequestKind, picture: [Bytes; 3]) -> Vec<Bytes> {
 }
 
 async fn send_picture(connection: &mut Connection, head: Builder, body: Vec<Bytes>) -> Result<(), BenchError> {
-    let (status, answer) = connection.send(head, body).await?;
+    let (status, response) = connection.send(head, body).await?;
     match status {
         StatusCode::CREATED | StatusCode::OK => Ok(()),
-        _ => refused(format!("a picture was answered {status}: {}", String::from_utf8_lossy(&answer))),
+        _ => refused(format!("a picture was answered {status}: {}", String::from_utf8_lossy(&response))),
     }
 }

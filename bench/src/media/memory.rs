@@ -19,9 +19,9 @@ pub async fn run(bench: &Bench) -> Figures {
     figures.extend(Figure::size(NAME, "a file", Some(large.len() as u64)));
     figures.extend(Figure::size(NAME, "before", resident::now()));
     resident::reset_peak();
-    let sent = client::send(&service, RequestKind::Upload, &large, 0..clients, clients).await?;
+    let uploads = client::send(&service, RequestKind::Upload, &large, 0..clients, clients).await?;
     figures.extend(Figure::size(NAME, format!("{clients} uploads at once, peak"), resident::peak()));
-    figures.push(Figure::time(NAME, format!("{clients} uploads at once, all answered after"), sent.took));
+    figures.push(Figure::time(NAME, format!("{clients} uploads at once, all answered after"), uploads.took));
     service.stop().await;
     Ok(figures)
 }

@@ -21,11 +21,11 @@ pub async fn run(bench: &Bench) -> Figures {
     let mut connection = Connection::open(service.address).await?;
     let path = site::create(&mut connection, &service, site::SLUG).await?;
     let mut figures = Vec::new();
-    for (what, bot) in [("bots, not counted", true), ("visitors", false)] {
+    for (what, is_bot) in [("bots, not counted", true), ("visitors", false)] {
         bench.show_progress(format_args!("{NAME}, {what}"));
-        let visit = VisitRequest { bot, ..VisitRequest::of(site::PAGE) };
-        let asked = client::visit_concurrently(service.address, &visit, bench.args.requests, CLIENTS).await?;
-        figures.push(Figure::rate(NAME, what, "requests/s", asked.times.len(), asked.took));
+        let visit = VisitRequest { is_bot, ..VisitRequest::of(site::PAGE) };
+        let visits = client::visit_concurrently(service.address, &visit, bench.args.requests, CLIENTS).await?;
+        figures.push(Figure::rate(NAME, what, "requests/s", visits.times.len(), visits.took));
     }
     let (ended, sent) = (Instant::now(), u64::from(bench.args.requests));
     loop {

@@ -25,8 +25,8 @@ pub async fn run(bench: &Bench) -> Figures {
     let visit = VisitRequest { paths, ..VisitRequest::of(site::PAGE) };
     let mut figures = Vec::new();
     for what in ["of all", "after two seconds"] {
-        let asked = client::visit_concurrently(service.address, &visit, bench.args.pages, 1).await?;
-        figures.extend(Figure::spread(NAME, what, asked.times));
+        let visits = client::visit_concurrently(service.address, &visit, bench.args.pages, 1).await?;
+        figures.extend(Figure::spread(NAME, what, visits.times));
         tokio::time::sleep(CACHE_TTL).await;
     }
     service.stop().await;

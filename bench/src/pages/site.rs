@@ -25,19 +25,19 @@ pub async fn create(api: &mut Connection, service: &Service, slug: &str) -> Resu
     });
     let path = format!("/api/public/v1/brands/{}/link-in-bio", service.brand);
     let request = Request::builder().method(Method::POST).uri(&path).header("Idempotency-Key", slug);
-    let (status, answer) = api.send_json(request.header("Authorization", key(service)), &body).await?;
-    let made: Value = serde_json::from_slice(&answer).unwrap_or_default();
-    match made["data"]["id"].as_i64() {
+    let (status, response) = api.send_json(request.header("Authorization", key(service)), &body).await?;
+    let page: Value = serde_json::from_slice(&response).unwrap_or_default();
+    match page["data"]["id"].as_i64() {
         Some(id) if status == StatusCode::CREATED => Ok(format!("{path}/{id}")),
-        _ => refused(format!("a page was answered {status}: {}", String::from_utf8_lossy(&answer))),
+        _ => refused(format!("a page was answered {status}: {}", String::from_utf8_lossy(&response))),
     }
 }
 
 /// Returns how many views of the page the database contains.
 pub async fn views(api: &mut Connection, service: &Service, path: &str) -> Result<u64, BenchError> {
     let request = Request::builder().uri(path).header("Authorization", key(service));
-    let (_, answer) = api.send(request, Vec::new()).await?;
-    let page: Value = serde_json::from_slice(&answer).unwrap_or_default();
+    let (_, response) = api.send(request, Vec::new()).await?;
+    let page: Value = serde_json::from_slice(&response).unwrap_or_default();
     page["data"]["views"].as_u64().map_or_else(|| refused("the page has no views"), Ok)
 }
 

@@ -77,17 +77,17 @@ pub struct Created {
 }
 
 pub struct Clients {
-    outside: ExternalRuntime,
+    external: ExternalRuntime,
     connections: Vec<Connection>,
 }
 
 impl Clients {
     pub async fn connect(address: SocketAddr, connections: usize) -> std::result::Result<Self, BenchError> {
-        let outside = ExternalRuntime::start()?;
+        let external = ExternalRuntime::start()?;
         let opening = try_join_all((0..connections).map(move |_| Connection::open(address)));
         // On the clients' thread, where the connections' own tasks stay.
-        let connections = outside.runtime.spawn(opening).await.map_err(ended)??;
-        Ok(Self { outside, connections })
+        let connections = external.runtime.spawn(opening).await.map_err(ended)??;
+        Ok(Self { external, connections })
     }
 
     /// Sends each client's next request when the last one is answered.
@@ -137,7 +137,7 @@ impl Clients {
     {
         let mut tasks = JoinSet::new();
         for connection in self.connections {
-            tasks.spawn_on(client(connection, post.clone()), &self.outside.runtime);
+            tasks.spawn_on(client(connection, post.clone()), &self.external.runtime);
         }
         let mut times = Vec::new();
         while let Some(done) = tasks.join_next().await {

@@ -17,14 +17,14 @@ const NAME: &str = "backlog";
 pub async fn run(bench: &Bench) -> Figures {
     let mut figures = Vec::new();
     for endpoints in &bench.args.endpoints {
-        figures.push(of(bench, *endpoints).await?);
+        figures.push(measure(bench, *endpoints).await?);
     }
     Ok(figures)
 }
 
-async fn of(bench: &Bench, endpoints: u32) -> Result<Figure, super::BenchError> {
-    let most = u32::try_from(CAPACITY).unwrap_or(u32::MAX) / endpoints;
-    let messages = bench.messages(endpoints).min(most);
+async fn measure(bench: &Bench, endpoints: u32) -> Result<Figure, super::BenchError> {
+    let max_messages = u32::try_from(CAPACITY).unwrap_or(u32::MAX) / endpoints;
+    let messages = bench.messages(endpoints).min(max_messages);
     let (point, count) = (format_count(endpoints, "endpoint"), deliveries(messages, endpoints));
     bench.show_progress(format_args!("backlog: {count} deliveries to {point}"));
     let (receiver, environment) = (Receiver::start().await?, bench.create_environment().await?);

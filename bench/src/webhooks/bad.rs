@@ -27,7 +27,8 @@ crier_base::text_enum! {
 }
 
 impl Fault {
-    /// Returns the time until the fault has its full effect. The caller limits it.
+    /// Returns the time until the fault has its full effect: the timeout of a delivery, which the caller knows; the first
+    /// attempts; or the first responses.
     pub const fn takes_effect_after(self) -> Duration {
         match self {
             Self::Hangs => HANG_DURATION,
@@ -47,12 +48,12 @@ pub struct BadEndpoint {
 }
 
 impl BadEndpoint {
-    pub async fn start(outside: &ExternalRuntime, fault: Fault) -> Result<Self, BenchError> {
+    pub async fn start(external: &ExternalRuntime, fault: Fault) -> Result<Self, BenchError> {
         let (held, mut server) = (Arc::<RequestCounts>::default(), JoinSet::new());
         let (address, port) = match fault {
             Fault::Refuses => bind_unlistened_port().map(|(address, port)| (address, Some(port)))?,
-            Fault::Hangs => (outside.listen(&mut server, delayed_handler(HANG_DURATION, held.clone())).await?, None),
-            Fault::Slow => (outside.listen(&mut server, delayed_handler(SLOW_RESPONSE, held.clone())).await?, None),
+            Fault::Hangs => (external.listen(&mut server, delayed_handler(HANG_DURATION, held.clone())).await?, None),
+            Fault::Slow => (external.listen(&mut server, delayed_handler(SLOW_RESPONSE, held.clone())).await?, None),
         };
         Ok(Self { url: format!("http://{address}/hook"), held, _server: server, _port: port })
     }

@@ -20,10 +20,10 @@ use super::arrivals::name_of;
 
 /// A message that was accepted.
 #[derive(Debug)]
-pub struct Sent {
+pub struct SentMessage {
     pub message: u32,
-    pub at: Instant,
-    pub answered: Instant,
+    pub sent_at: Instant,
+    pub responded_at: Instant,
 }
 
 /// The number of clients, and the interval at which they together start requests; zero means as fast as possible.
@@ -40,7 +40,7 @@ pub async fn send(
     key: &SecretString,
     messages: Range<u32>,
     rate: Rate,
-) -> Result<Vec<Sent>, BenchError> {
+) -> Result<Vec<SentMessage>, BenchError> {
     let clients = rate.clients.min(messages.end - messages.start);
     let begin = Arc::new(Barrier::new(usize::try_from(clients).unwrap_or(usize::MAX)));
     let next = Arc::new(AtomicU32::new(messages.start));
@@ -77,15 +77,15 @@ async fn create_brand(
     key: &SecretString,
     run: u64,
     message: u32,
-) -> Result<Sent, BenchError> {
+) -> Result<SentMessage, BenchError> {
     let request = Request::post("/api/public/v1/brands")
         .header(AUTHORIZATION, format!("Bearer {}", key.expose_secret()))
         .header("Idempotency-Key", format!("{run:016x}-{message}"));
     let body = json!({ "name": name_of(message) });
-    let at = Instant::now();
-    let (status, answer) = connection.send_json(request, &body).await?;
+    let sent_at = Instant::now();
+    let (status, response) = connection.send_json(request, &body).await?;
     if status == StatusCode::CREATED {
-        return Ok(Sent { message, at, answered: Instant::now() });
+        return Ok(SentMessage { message, sent_at, responded_at: Instant::now() });
     }
-    refused(format!("the API answered {status}: {}", String::from_utf8_lossy(&answer)))
+    refused(format!("the API answered {status}: {}", String::from_utf8_lossy(&response)))
 }

@@ -46,7 +46,7 @@ async fn round(bench: &Bench, fault: Fault) -> Result<Round, BenchError> {
     send_at_low_rate(&service, &receiver, 0..from).await?;
     let (_, alone) = send_at_low_rate(&service, &receiver, from..to).await?;
 
-    let bad = BadEndpoint::start(&receiver.outside, fault).await?;
+    let bad = BadEndpoint::start(&receiver.external, fault).await?;
     let neighbour = Tenant::create(environment.api(), "bad", std::slice::from_ref(&bad.url)).await?;
     neighbour.emit(environment.api(), 0..bench.args.pending / 10).await?;
     tokio::time::sleep(fault.takes_effect_after().min(Duration::from_secs(bench.args.warm_up.into()))).await;

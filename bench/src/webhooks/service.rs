@@ -20,7 +20,7 @@ use super::super::environment::BenchEnvironment;
 use super::super::roles::{self, BenchRoles};
 use super::super::{BenchError, Result};
 use super::Bench;
-use super::client::{self, Rate, Sent};
+use super::client::{self, Rate, SentMessage};
 use super::receiver::Receiver;
 use super::tenant::Tenant;
 
@@ -60,8 +60,8 @@ impl Service {
         receiver: &Receiver,
         messages: Range<u32>,
         rate: Rate,
-    ) -> std::result::Result<Vec<Sent>, BenchError> {
-        client::send(&receiver.outside.runtime, self.address, &self.key, messages, rate).await
+    ) -> std::result::Result<Vec<SentMessage>, BenchError> {
+        client::send(&receiver.external.runtime, self.address, &self.key, messages, rate).await
     }
 
     pub fn environment(&self) -> Option<&Arc<BenchEnvironment>> {
