@@ -131,7 +131,7 @@ pub struct BenchOptions {
 pub struct BenchJobs {
     /// The measurements: memory, throughput, pickup, lateness, dispatch, publish. Default: all.
     #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
-    pub only: Vec<Measurement>,
+    pub only: Vec<JobMeasurement>,
     /// The number of jobs at each point of throughput, pickup, lateness and memory. Default: as many as it needs.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub jobs: Option<u32>,
@@ -147,7 +147,7 @@ pub struct BenchJobs {
 
 crier_base::text_enum! {
     /// The measurements of `crier-bench jobs`, in their order. Memory is first, while the process has used little.
-    pub enum Measurement {
+    pub enum JobMeasurement {
         Memory = "memory",
         Throughput = "throughput",
         Pickup = "pickup",

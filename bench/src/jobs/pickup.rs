@@ -18,8 +18,8 @@ pub async fn run(bench: &Bench) -> Figures {
     let starts = Starts::new(0, count, environment.api().now());
     let roles = starts::roles(bench, &environment, JobKind::Noop, bench.slots(), &starts)?;
     let (mut from_call, mut from_commit) = (Vec::with_capacity(count), Vec::with_capacity(count));
-    for begun in 0..count {
-        let subject = i64::try_from(begun).unwrap_or(i64::MAX);
+    for started in 0..count {
+        let subject = i64::try_from(started).unwrap_or(i64::MAX);
         tokio::time::sleep(pause()).await;
         let called = Instant::now();
         let mut tx = environment.api().begin().await?;
@@ -28,10 +28,10 @@ pub async fn run(bench: &Bench) -> Figures {
         tx.commit().await?;
         // `commit` notifies the worker, so a job may start before this line; its latency then counts as zero.
         let committed = Instant::now();
-        starts.wait(begun + 1).await?;
-        let began = starts.of_subject(subject).unwrap_or(committed);
-        from_call.push(began - called);
-        from_commit.push(began.saturating_duration_since(committed));
+        starts.wait(started + 1).await?;
+        let began_at = starts.of_subject(subject).unwrap_or(committed);
+        from_call.push(began_at - called);
+        from_commit.push(began_at.saturating_duration_since(committed));
         roles.wait_until_idle().await;
     }
     roles.stop().await;
