@@ -1,4 +1,4 @@
-//! A client's connection to an API: one request at a time.
+//! A client's connection to an API, with one request at a time.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -28,7 +28,7 @@ impl Connection {
         let stream = TcpStream::connect(address).await.map_err(|error| failed(&error))?;
         stream.set_nodelay(true).map_err(|error| failed(&error))?;
         let (requests, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| failed(&error))?;
-        // Ends when `requests` is dropped; the request returns its errors.
+        // The task ends when `requests` is dropped. Requests return its errors.
         tokio::spawn(connection);
         Ok(Self { requests, address })
     }

@@ -123,7 +123,7 @@ pub async fn count_used_keys(db: &Db) -> Result<i64> {
     read_uncounted(db, "SELECT count(*) FROM api_keys WHERE last_used_at IS NOT NULL").await
 }
 
-/// Reads a number without the store's connections, so that the statement is not counted (`crier_store::cost`).
+/// Reads a number without a [`crier_store::Conn`], which would count the statement (`crier_store::cost`).
 async fn read_uncounted(db: &Db, sql: &'static str) -> Result<i64> {
     Ok(match db {
         Db::Pg(pool) => sqlx::query_scalar(sql).fetch_one(&mut *pool.acquire().await?).await?,

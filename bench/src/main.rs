@@ -155,9 +155,9 @@ fn run_suite<A: Suite>(config: Config, args: A) -> Result {
     })
 }
 
-/// Initialises logs and metrics; returns a runtime as that of a service.
+/// Initializes logs and metrics, and returns a runtime like that of a service.
 fn prepare(config: &Config) -> std::result::Result<Runtime, BenchError> {
-    // The engine's own messages (worker drains, slow statement) would clutter the output.
+    // Messages of the engine (worker drains, slow statement) would clutter the output.
     logs::init(&LogConfig { filter: "warn,sqlx=error".to_owned(), ..config.log.clone() });
     let kinds: Vec<&str> = JobKind::ALL.iter().map(|kind| kind.as_str()).collect();
     let platforms: Vec<&str> = Platform::ALL.iter().map(|platform| platform.as_str()).collect();
@@ -195,7 +195,7 @@ impl<A: Suite> Bench<A> {
         self.clear().await?;
         let mut current = self.environment.clone().lock_owned().await;
         let config = self.environment_config.clone();
-        // In a separate task: cancelled halfway, it could leave a database that is never deleted.
+        // In a separate task, because a cancelled one could leave a database that nothing deletes.
         let opened = tokio::spawn(async move {
             let environment = current.insert(Arc::new(BenchEnvironment::prepare(config)?)).clone();
             environment.open().await?;
@@ -211,7 +211,7 @@ impl<A: Suite> Bench<A> {
         }
     }
 
-    /// Returns how many jobs the worker runs at once.
+    /// Returns the number of jobs that the worker runs concurrently.
     fn slots(&self) -> usize {
         usize::from(self.args.options().slots)
     }

@@ -1,4 +1,4 @@
-//! The time of a page with its total: plain, filtered, deep, and searched by frequent and rare words.
+//! The time of a page with its total: unfiltered, filtered, the last page, and searches for frequent and rare words.
 
 use std::time::Instant;
 
@@ -20,10 +20,10 @@ const NAME: &str = "lists";
 const PER_PAGE: i64 = 20;
 /// Conversations per transaction.
 const CHUNK: usize = 500;
-/// How many different words the messages have; the n-th is used about 1/n as often as the first.
+/// The number of distinct words in the messages. The n-th is about 1/n as frequent as the first.
 const VOCABULARY: u64 = 20_000;
 
-/// What is asked for: its name, a search, a filter, and how deep the page is: 0 for the first, 1 for the last.
+/// A measured list: its name, a search, a filter, and the page: 0 for the first, 1 for the last.
 type Case = (&'static str, &'static str, fn() -> ConversationFilter, f64);
 
 pub const CASES: &[Case] = &[
@@ -118,7 +118,7 @@ fn text(conversation: i64, message: i64) -> String {
     let seed = conversation.unsigned_abs().wrapping_mul(1_000).wrapping_add(message.unsigned_abs());
     let mut text = String::from("hello");
     for place in 0..7 {
-        // About as in a language: the rank is exponential in a uniform number.
+        // Roughly the distribution of a natural language: the rank is exponential in a uniform number.
         let uniform = (mixed(seed.wrapping_mul(7).wrapping_add(place)) % 10_000) as f64 / 10_000.0;
         let rank = (VOCABULARY as f64).powf(uniform) as u64;
         text.push(' ');

@@ -1,5 +1,5 @@
-//! The cost of making a due job ready, in a table with few and with many scheduled rows; and the cost of the
-//! scheduler's other tasks there.
+//! The time to make a due job ready, in a table with few and with many scheduled jobs, and the time of the scheduler's
+//! other tasks on the same tables.
 
 use std::time::{Duration, Instant};
 
@@ -19,12 +19,12 @@ const NAME: &str = "dispatch";
 const SMALL_TABLE_ROWS: i64 = 1_000;
 /// Rows per transaction.
 const CHUNK: usize = 10_000;
-/// How many jobs become due together.
+/// The numbers of jobs that become due together.
 const DUE_BATCH_SIZES: [u32; 3] = [1, 10, 100];
-/// Total number of due jobs for each of these, with a minimum number of rounds.
+/// The total number of due jobs for each batch size, and the minimum number of batches.
 const TOTAL_DUE_JOBS: u32 = 200;
-const MIN_ROUNDS: u32 = 10;
-/// How often each of the other tasks is run.
+const MIN_BATCHES: u32 = 10;
+/// The number of runs of each of the other tasks.
 const RUNS_PER_TASK: usize = 5;
 
 pub async fn run(bench: &Bench) -> Figures {
@@ -47,13 +47,13 @@ async fn measure_table(bench: &Bench, rows: i64) -> Result<Costs, BenchError> {
     let environment = bench.create_environment().await?;
     insert_rows(&environment, rows).await?;
     bench.show_progress(format_args!("dispatch: {rows} rows"));
-    // Without a listener the notifier has no room, and no job is made ready.
+    // Without a listener, the notifier would have no capacity, and no job would become ready.
     environment.notifier().buffer(JobKind::Noop);
     let mut costs = Costs::new();
     let mut subject = rows;
     for count in DUE_BATCH_SIZES {
         let mut times = Vec::new();
-        for _ in 0..(TOTAL_DUE_JOBS / count).max(MIN_ROUNDS) {
+        for _ in 0..(TOTAL_DUE_JOBS / count).max(MIN_BATCHES) {
             enqueue_due(&environment, subject, i64::from(count)).await?;
             subject += i64::from(count);
             let began = Instant::now();
@@ -82,7 +82,7 @@ async fn measure_task<T>(
     Ok(median(times))
 }
 
-/// Writes rows that are due far in the future, each chunk a second after the previous one.
+/// Inserts jobs that are due far in the future, each chunk a second later than the previous one.
 async fn insert_rows(environment: &BenchEnvironment, rows: i64) -> Result<(), BenchError> {
     let store = environment.api();
     let mut run_at = store.now() + TimeDelta::days(30);

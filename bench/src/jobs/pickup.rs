@@ -1,4 +1,4 @@
-//! How soon an idle worker starts a job: one at a time, with a pause in between.
+//! The time until an idle worker starts a job. Jobs are enqueued one at a time, with pauses.
 
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ pub async fn run(bench: &Bench) -> Figures {
         let job = NewJob::new(JobKind::Noop, subject, tx.now);
         jobs::enqueue(&mut tx, &job).await?;
         tx.commit().await?;
-        // `commit` notifies the worker, so a job may start before this line; its latency then counts as zero.
+        // `commit` notifies the worker, so the job may start before this line. Its latency then counts as zero.
         let committed = Instant::now();
         starts.wait(started + 1).await?;
         let began_at = starts.of_subject(subject).unwrap_or(committed);

@@ -1,4 +1,4 @@
-//! Clients that send pictures: one connection each, with one request at a time.
+//! Clients that send images. Each has one connection, and sends one request at a time.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use super::photo;
 
 const BOUNDARY: &str = "a-boundary-that-stands-in-no-picture";
 
-/// The request to send for each picture.
+/// The request to send for each image.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum RequestKind {
     Upload,
@@ -29,13 +29,13 @@ pub enum RequestKind {
     Thumbnail,
 }
 
-/// How long all requests took together, and each of them.
+/// The time of all requests together, and of each.
 pub struct RequestTimes {
     pub took: Duration,
     pub times: Vec<Duration>,
 }
 
-/// Sends pictures from concurrent clients; each picture is a different file.
+/// Sends images from concurrent clients. Each image is a different file.
 pub async fn send(
     service: &Service,
     request_kind: RequestKind,
@@ -62,7 +62,7 @@ pub async fn send(
                 }
                 let body = body(request_kind, photo::another(&photo, number));
                 let sent_at = Instant::now();
-                send_picture(&mut connection, head(format!("{run:016x}-{number}")), body).await?;
+                send_image(&mut connection, head(format!("{run:016x}-{number}")), body).await?;
                 times.push(sent_at.elapsed());
             }
         };
@@ -96,21 +96,21 @@ fn head(service: &Service, request_kind: RequestKind) -> Arc<dyn Fn(String) -> B
     })
 }
 
-/// Returns the body in chunks, so that all requests share the picture.
-fn body(request_kind: RequestKind, picture: [Bytes; 3]) -> Vec<Bytes> {
+/// Returns the body in chunks, so that all requests share the image.
+fn body(request_kind: RequestKind, image: [Bytes; 3]) -> Vec<Bytes> {
     match request_kind {
-        RequestKind::Thumbnail => picture.into(),
+        RequestKind::Thumbnail => image.into(),
         RequestKind::Upload => {
             let head = format!(
                 "--{BOUNDARY}\r\nContent-Disposition: form-data; name=\"file\"; filename=\"photo.jpg\"\r\nContent-Type: image/jpeg\r\n\r\n"
             );
             let end = format!("\r\n--{BOUNDARY}--\r\n");
-            std::iter::once(head.into()).chain(picture).chain([end.into()]).collect()
+            std::iter::once(head.into()).chain(image).chain([end.into()]).collect()
         }
     }
 }
 
-async fn send_picture(connection: &mut Connection, head: Builder, body: Vec<Bytes>) -> Result<(), BenchError> {
+async fn send_image(connection: &mut Connection, head: Builder, body: Vec<Bytes>) -> Result<(), BenchError> {
     let (status, response) = connection.send(head, body).await?;
     match status {
         StatusCode::CREATED | StatusCode::OK => Ok(()),

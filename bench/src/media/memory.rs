@@ -1,5 +1,5 @@
-//! Memory of the process while many large files are uploaded at once. The clients are in this process too, and share
-//! one file.
+//! Memory of the process during concurrent uploads of large files. The clients are in this process too, and share one
+//! file.
 
 use super::super::figure::Figure;
 use super::super::service::Service;

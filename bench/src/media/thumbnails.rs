@@ -1,4 +1,4 @@
-//! Checking a whole picture and creating its thumbnail, without an upload: on all cores at once.
+//! Checks of whole images and their thumbnails, without uploads, on all cores.
 
 use std::time::Instant;
 

@@ -1,5 +1,5 @@
-//! From the first byte of an upload to its response, when the picture is checked, its thumbnail created, and both are
-//! on disk.
+//! The time from the first byte of an upload to its response. By then the image is checked, its thumbnail is created, and
+//! both are on disk.
 
 use bytes::Bytes;
 

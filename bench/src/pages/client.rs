@@ -1,4 +1,4 @@
-//! Visitors: one connection each, with one request at a time.
+//! Visitors. Each has one connection, and sends one request at a time.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::super::{BenchError, refused};
 const BROWSER: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
 const BOT: &str = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)";
 
-/// What to request: the paths in order, then again from the first one.
+/// The requests of visitors: the paths in order, repeated.
 #[derive(Clone)]
 pub struct VisitRequest {
     pub paths: Arc<[String]>,
@@ -49,7 +49,7 @@ impl VisitRequest {
     }
 }
 
-/// How long all requests took together, and each of them.
+/// The time of all visits together, and of each.
 pub struct VisitTimes {
     pub took: Duration,
     pub times: Vec<Duration>,

@@ -1,5 +1,5 @@
-//! The cost of counting: counted visits compared with a bot's visits, which are not counted. At the end the database
-//! must contain each view once, else the measurement fails.
+//! The cost of counting: counted visits compared with visits of bots, which are not counted. The measurement fails unless
+//! the database contains each view once at the end.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use super::{Bench, site};
 
 const NAME: &str = "counted";
 const CLIENTS: u32 = 32;
-/// Time limit for the last counts; they are written every three seconds.
+/// Time limit for the last counts, which are written every three seconds.
 const COUNT_TIMEOUT: Duration = Duration::from_secs(15);
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 

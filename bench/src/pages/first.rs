@@ -1,4 +1,4 @@
-//! The latency of a page's first visit, which reads, renders and compresses it; and of the first visit after two
+//! The latency of the first visit of a page, which reads, renders and compresses it, and of the first visit after two
 //! seconds, which checks whether the page has changed.
 
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::client::{self, VisitRequest};
 use super::{Bench, site};
 
 const NAME: &str = "first";
-/// A little longer than a cached page is served without a check.
+/// Slightly longer than a cached page is served without a check.
 const CACHE_TTL: Duration = Duration::from_millis(2_100);
 
 pub async fn run(bench: &Bench) -> Figures {

@@ -1,4 +1,4 @@
-//! A cached page, requested repeatedly; and the same for visitors who already have it. All visits are counted.
+//! Repeated requests of a cached page, and the same from visitors who already have it. All visits are counted.
 
 use std::fmt::Write as _;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The visited pages: ten links and a bio each, which is typical.
+//! The visited pages. Each has ten links and a bio, which is typical.
 
 use http::{Method, Request, StatusCode};
 use secrecy::ExposeSecret as _;
@@ -33,7 +33,7 @@ pub async fn create(api: &mut Connection, service: &Service, slug: &str) -> Resu
     }
 }
 
-/// Returns how many views of the page the database contains.
+/// Returns the number of views of the page in the database.
 pub async fn views(api: &mut Connection, service: &Service, path: &str) -> Result<u64, BenchError> {
     let request = Request::builder().uri(path).header("Authorization", key(service));
     let (_, response) = api.send(request, Vec::new()).await?;

@@ -1,4 +1,4 @@
-//! Webhooks that wait, delivered to endpoints in this process.
+//! Pending webhook deliveries, to endpoints in this process.
 
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ use super::{Bench, Point};
 
 const KIND: JobKind = JobKind::DeliverWebhook;
 
-/// Returns how many were delivered, and the time from the workers' start to the last arrival.
+/// Returns the number of deliveries, and the time from the start of the workers to the last arrival.
 pub async fn drain(bench: &Bench, point: Point) -> Result<Throughput, BenchError> {
     let (receiver, environment) = (Receiver::start().await?, bench.create_environment().await?);
     let tenant = Tenant::create(environment.api(), "good", &receiver.urls(point.lanes)).await?;

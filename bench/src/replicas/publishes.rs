@@ -1,4 +1,4 @@
-//! Posts that are due, published on the sandbox.
+//! Due posts, published on the sandbox.
 
 use std::time::{Duration, Instant};
 
@@ -13,10 +13,10 @@ use super::processes::Processes;
 use super::{Bench, Point};
 
 const KIND: JobKind = JobKind::PublishTarget;
-/// How often the jobs that are left are counted: seldom enough that the database is busy with the workers.
+/// The interval at which the remaining jobs are counted. Long enough that the counting does not slow the workers.
 const COUNT_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Returns how many were published, and the time from the workers' start until no job was left.
+/// Returns the number of posts, and the time from the start of the workers until no job was left.
 pub async fn drain(bench: &Bench, point: Point) -> Result<Throughput, BenchError> {
     let environment = bench.create_environment().await?;
     let size = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);

@@ -1,5 +1,5 @@
-//! Deliveries enqueued before the worker starts, from its start until the last one arrives. They fit into the notifier:
-//! any excess would wait for the scheduler's next notification.
+//! Deliveries that are enqueued before the worker starts, from its start to the last arrival. They fit into the notifier,
+//! because any excess would wait for the scheduler.
 
 use std::time::Instant;
 

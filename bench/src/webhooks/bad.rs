@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use super::super::external_runtime::{ExternalRuntime, RequestHandler};
 use super::super::{BenchError, io};
 
-/// Longer than any client waits.
+/// Longer than any sender waits.
 const HANG_DURATION: Duration = Duration::from_secs(86_400);
 const SLOW_RESPONSE: Duration = Duration::from_secs(5);
 
@@ -38,7 +38,7 @@ impl Fault {
     }
 }
 
-/// Closes with all of its connections when dropped.
+/// Closes with all its connections when it is dropped.
 pub struct BadEndpoint {
     pub url: String,
     /// The requests without a response.

@@ -1,4 +1,4 @@
-//! Clients that create brands: one connection each, with one request at a time.
+//! Clients that create brands. Each has one connection, and sends one request at a time.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -26,11 +26,11 @@ pub struct SentMessage {
     pub responded_at: Instant,
 }
 
-/// The number of clients, and the interval at which they together start requests; zero means as fast as possible.
+/// The number of clients, and the interval between the requests of all clients. Zero: no pauses.
 #[derive(Clone, Copy)]
 pub struct Rate {
     pub clients: u32,
-    pub every: Duration,
+    pub interval: Duration,
 }
 
 /// Creates a brand for each message, over connections that are opened before the first request.
@@ -58,7 +58,7 @@ pub async fn send(
                 if message >= messages.end {
                     return Ok::<_, BenchError>(sent);
                 }
-                let due = began + rate.every * (message - messages.start);
+                let due = began + rate.interval * (message - messages.start);
                 tokio::time::sleep_until(due.into()).await;
                 sent.push(create_brand(&mut connection, &key, run, message).await?);
             }

@@ -1,5 +1,5 @@
-//! The effect of a bad endpoint on another user's good one: the same low rate alone and beside it, in turns, since no
-//! machine has a constant load for minutes.
+//! The effect of a bad endpoint on the good endpoint of another user. The same low rate is measured without and with the
+//! bad endpoint, in several rounds, because the load of a machine changes within minutes.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ const NAME: &str = "isolation";
 /// Warm-up messages before those that are measured.
 const WARM_UP_MESSAGES: u32 = MESSAGES_PER_SECOND;
 
-/// From the requests to the deliveries, and how many connections the bad endpoint held.
+/// The times from the requests to the deliveries, and the maximum number of requests that the bad endpoint held.
 struct Round {
     alone: Vec<Duration>,
     beside: Vec<Duration>,
@@ -47,8 +47,8 @@ async fn round(bench: &Bench, fault: Fault) -> Result<Round, BenchError> {
     let (_, alone) = send_at_low_rate(&service, &receiver, from..to).await?;
 
     let bad = BadEndpoint::start(&receiver.external, fault).await?;
-    let neighbour = Tenant::create(environment.api(), "bad", std::slice::from_ref(&bad.url)).await?;
-    neighbour.emit(environment.api(), 0..bench.args.pending / 10).await?;
+    let bad_tenant = Tenant::create(environment.api(), "bad", std::slice::from_ref(&bad.url)).await?;
+    bad_tenant.emit(environment.api(), 0..bench.args.pending / 10).await?;
     tokio::time::sleep(fault.takes_effect_after().min(Duration::from_secs(bench.args.warm_up.into()))).await;
     bad.reset_max_concurrent();
     let (_, beside) = send_at_low_rate(&service, &receiver, to..to + messages).await?;

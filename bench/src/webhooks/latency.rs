@@ -30,14 +30,14 @@ pub async fn run(bench: &Bench) -> Figures {
     Ok(figures)
 }
 
-/// Sends messages to a service with one endpoint and waits until the last one is delivered. All earlier messages must
-/// be delivered already.
+/// Sends messages to a service with one endpoint, and waits for the last delivery. All earlier messages must be
+/// delivered already.
 pub async fn send_at_low_rate(
     service: &Service,
     receiver: &Receiver,
     messages: Range<u32>,
 ) -> Result<(Vec<SentMessage>, DeliveryTiming), BenchError> {
-    let rate = Rate { clients: CLIENTS, every: Duration::from_secs(1) / MESSAGES_PER_SECOND };
+    let rate = Rate { clients: CLIENTS, interval: Duration::from_secs(1) / MESSAGES_PER_SECOND };
     let end = messages.end;
     let sent = service.send(receiver, messages, rate).await?;
     receiver.arrivals.wait(usize::try_from(end).unwrap_or(usize::MAX)).await?;

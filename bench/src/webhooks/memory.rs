@@ -1,4 +1,4 @@
-//! Memory of the process with many deliveries pending. It includes the endpoints' records, about 20 bytes per delivery.
+//! Memory of the process with many pending deliveries. It includes the record of arrivals, about 20 bytes per delivery.
 
 use crier_domain::job::JobKind;
 

@@ -11,7 +11,7 @@ use super::super::BenchError;
 use super::super::external_runtime::{ExternalRuntime, RequestHandler};
 use super::arrivals::Arrivals;
 
-/// Number of hosts, for senders that pool connections by host; endpoints beyond that share them.
+/// The number of hosts, which the endpoints share. Senders may pool connections by host.
 const HOSTS: usize = 10;
 
 pub struct Receiver {

@@ -15,7 +15,7 @@ use serde_json::json;
 use super::super::BenchError;
 use super::arrivals::name_of;
 
-/// Maximum number of deliveries that the messages of one transaction cause.
+/// The maximum number of deliveries per transaction.
 const CHUNK: usize = 1_000;
 
 pub struct Tenant {
@@ -44,7 +44,7 @@ impl Tenant {
         Ok(Self { key, brand: brand.id, endpoints: urls.len() })
     }
 
-    /// Emits the messages' events directly in the store.
+    /// Emits the events of messages directly in the store.
     pub async fn emit(&self, store: &Store, mut messages: Range<u32>) -> Result<(), BenchError> {
         let chunk = (CHUNK / self.endpoints.max(1)).max(1);
         while !messages.is_empty() {

@@ -1,4 +1,4 @@
-//! Messages sent through the API as fast as the clients can, until the last delivery.
+//! Messages through the API, from clients without pauses, until the last delivery.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ async fn measure(bench: &Bench, endpoints: u32, clients: u32) -> Figures {
     bench.show_progress(format_args!("throughput: {messages} messages, {point}"));
     let receiver = Receiver::start().await?;
     let service = Service::start(bench, &receiver, endpoints).await?;
-    let sent = service.send(&receiver, 0..messages, Rate { clients, every: Duration::ZERO }).await?;
+    let sent = service.send(&receiver, 0..messages, Rate { clients, interval: Duration::ZERO }).await?;
     let count = deliveries(messages, endpoints);
     receiver.arrivals.wait(count).await?;
     service.wait_until_settled().await?;
