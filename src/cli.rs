@@ -321,7 +321,7 @@ pub fn commands() -> clap::Command {
 fn definition() -> clap::Command {
     keys::all().into_iter().fold(commands(), |command, key| {
         let help = format!("{} [{}: {}]", key.meaning, key.variable(), key.default_text());
-        // `crier help config` shows them all: in every help they would hide the arguments of the command.
+        // Only `crier help config` lists them. In each help they would bury the arguments of the command.
         let flag = key.flag();
         command.arg(Arg::new(flag.clone()).long(flag).value_name("VALUE").global(true).hide(true).help(help))
     })

@@ -1,5 +1,5 @@
-//! The operator's commands. Each works while the service runs, on SQLite too: it opens the same database, and the
-//! scheduler notifies the workers of the jobs that the command makes ready.
+//! The operator's commands. Each works while the service runs, also on SQLite. It opens the same database, and the
+//! scheduler notifies the workers of jobs that the command makes ready.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -87,7 +87,7 @@ async fn run_in(config: Config, command: Command) -> Result {
     store.db().probe().await?;
     if migrates {
         match store.db().migrate().await {
-            // Separate processes run on the schema of a newer version, so a rollback goes on.
+            // Separate processes run on the schema of a newer version, so this is no error during a rollback.
             Err(error) if error.is_newer_schema() && matches!(config.database, Database::Postgres(_)) => {}
             migrated => migrated?,
         }
@@ -127,7 +127,7 @@ fn exit(done: Result) -> ExitCode {
 
 async fn dispatch(cx: &Context, command: Command) -> Result {
     match command {
-        // Run without an open installation: `main`, [`run`].
+        // These run without an open installation: see `main` and [`run`].
         Command::Serve
         | Command::Webhooks(_)
         | Command::Doctor(_)

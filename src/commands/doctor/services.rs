@@ -1,4 +1,4 @@
-//! The services around: Redis, the storage, the mail server, the clocks, and the way from outside to the API.
+//! Other services: Redis, the storage, the mail server, the clocks, and the path from the internet to the API.
 
 use std::time::Duration;
 
@@ -19,9 +19,9 @@ use url::Host;
 use super::Finding;
 use super::installation::text;
 
-/// If clocks differ by more, what is due starts late or early.
+/// If clocks differ by more, jobs start noticeably late or early.
 const CLOCK_TOLERANCE: TimeDelta = TimeDelta::seconds(1);
-/// Leases of jobs last 30 seconds.
+/// If clocks differ by more, leases of jobs, which last 30 seconds, are unreliable.
 const CLOCK_LIMIT: TimeDelta = TimeDelta::seconds(10);
 const MAX_BODY: usize = 8 << 20;
 
@@ -123,7 +123,8 @@ pub async fn clock(config: &Config, store: &Store) -> Finding {
     }
 }
 
-/// Returns how much later it is here; the middle of the question counts.
+/// Returns how far the clock of this machine is ahead of the database's. The database's clock is compared with the middle
+/// of the query.
 async fn database_clock(store: &Store) -> crier_store::Result<Option<TimeDelta>> {
     let mut conn = store.read().await?;
     let before = store.now();
@@ -166,7 +167,7 @@ pub async fn public_url(config: &Config) -> Finding {
     Finding::ok(id, format!("{base} reaches this installation"))
 }
 
-/// Checks whether the API of this machine gets requests through a proxy that it does not trust.
+/// Checks whether the API of this machine receives requests through a proxy that it does not trust.
 pub async fn proxy(config: &Config) -> Finding {
     let url = format!("{}metrics", config.http.own_ops_url());
     let client = HttpClient::trusted(Duration::from_secs(5), MAX_BODY);

@@ -1,4 +1,4 @@
-//! A received request and its output: text for people, a JSON object for programs.
+//! A received request and its output: text, or a JSON object.
 
 use std::fmt::{self, Display, Formatter};
 
