@@ -33,8 +33,8 @@ async fn redis(config: &Config) -> Option<Result<MultiplexedConnection, RedisErr
 
 pub async fn queue(config: &Config) -> Finding {
     let Some(connected) = redis(config).await else { return Finding::ok("queue", "in-process") };
-    let asked = async { redis::cmd("PING").query_async::<String>(&mut connected?).await };
-    match asked.await {
+    let ping = async { redis::cmd("PING").query_async::<String>(&mut connected?).await };
+    match ping.await {
         Ok(_) => Finding::ok("queue", "Redis responds"),
         Err(error) => Finding::failure(
             "queue",
@@ -144,8 +144,8 @@ pub async fn public_url(config: &Config) -> Finding {
     let client = HttpClient::trusted(Duration::from_secs(8), MAX_BODY);
     let url = config.absolute("/api/public/v1/openapi.json");
     match client.send(client.request(http::Method::GET, &url)).await {
-        Ok(answer) if answer.status.is_success() && is_ours(&answer.body) => {}
-        Ok(answer) => {
+        Ok(response) if response.status.is_success() && is_ours(&response.body) => {}
+        Ok(response) => {
             let detail = format!("{url} returns {}, which is not from Crier", answer.status);
             let remedy = "configure the reverse proxy to forward the whole host, or correct CRIER_PUBLIC_URL";
             return Finding::failure(id, detail, remedy);

@@ -24,7 +24,7 @@ enum Verdict {
     Valid,
     Invalid(SignatureError),
     Missing,
-    /// `--secret` was not given.
+    /// Without `--secret`, signatures are not checked.
     Unchecked,
 }
 
