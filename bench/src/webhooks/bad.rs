@@ -109,6 +109,6 @@ impl HeldGuard {
 
 impl Drop for HeldGuard {
     fn drop(&mut self) {
-        self.0.now.fetch_sub(1, Ordering::SeqCst);
+        self.0.current.fetch_sub(1, Ordering::SeqCst);
     }
 }

@@ -146,7 +146,7 @@ pub async fn public_url(config: &Config) -> Finding {
     match client.send(client.request(http::Method::GET, &url)).await {
         Ok(response) if response.status.is_success() && is_ours(&response.body) => {}
         Ok(response) => {
-            let detail = format!("{url} returns {}, which is not from Crier", answer.status);
+            let detail = format!("{url} returns {}, which is not from Crier", response.status);
             let remedy = "configure the reverse proxy to forward the whole host, or correct CRIER_PUBLIC_URL";
             return Finding::failure(id, detail, remedy);
         }
