@@ -33,7 +33,7 @@ function spread(measurement, of, times) {
   time(measurement, `${of}, max`, at(100))
 }
 
-/** Starts a worker; also returns `begun(n)`, which waits until n jobs have started, and `at`, their start times. */
+/** Starts a worker. Also returns `begun(n)`, which waits until n jobs have started, and `at`, their start times. */
 async function work(peer, slots) {
   const at = []
   let count = 0
@@ -161,7 +161,7 @@ export async function measure(peer) {
   const jobs = given > 0 ? Number(process.argv[given + 1]) : undefined
   note('machine', 'version', `${peer.name} ${peer.version}, Node ${process.versions.node}`, '')
   note('machine', 'database', peer.database, '')
-  // Same order as in Crier: memory first, while the process has used little of it.
+  // The same order as in crier-bench: memory first, while the process has used little.
   for (const measurement of [memoryHeld, throughput, pickup, lateness]) {
     if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${peer.name}: ${measurement.name}`)
     await measurement(peer, jobs)
