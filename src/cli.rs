@@ -242,7 +242,7 @@ pub enum PlanCommand {
         /// The plan name.
         plan: String,
         /// The time zone for monthly AI credits. Default: the current one, initially UTC.
-        #[arg(long, value_name = "ZONE", value_parser = timezone)]
+        #[arg(long, value_name = "ZONE", value_parser = parse_time_zone)]
         timezone: Option<String>,
     },
     /// Show usage and limits by workspace.
@@ -284,7 +284,7 @@ pub struct ListenWebhooks {
     #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
     pub addr: IpAddr,
     /// The endpoint's secret, to check signatures. Invalid signatures are reported; the response stays the same.
-    #[arg(long, value_name = "whsec_…", value_parser = webhook_secret)]
+    #[arg(long, value_name = "whsec_…", value_parser = parse_webhook_secret)]
     pub secret: Option<SecretString>,
     /// The status of the responses.
     #[arg(long, default_value_t = 204, value_parser = clap::value_parser!(u16).range(200..=599))]
@@ -297,12 +297,12 @@ pub struct ListenWebhooks {
     pub count: Option<u64>,
 }
 
-fn timezone(name: &str) -> Result<String, String> {
+fn parse_time_zone(name: &str) -> Result<String, String> {
     let zone = name.parse::<chrono_tz::Tz>().map_err(|_| "it must be an IANA name such as Europe/Berlin")?;
     Ok(zone.name().to_owned())
 }
 
-fn webhook_secret(text: &str) -> Result<SecretString, String> {
+fn parse_webhook_secret(text: &str) -> Result<SecretString, String> {
     match text.starts_with("whsec_") {
         true => Ok(SecretString::from(text)),
         false => Err("it must begin with whsec_; the prefix is part of the secret".to_owned()),
