@@ -8,7 +8,7 @@ WORKDIR /src
 COPY . .
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
-    cargo build --release --locked --workspace --bins && \
+    cargo build --release --locked --workspace --exclude crier-bench --bins && \
     mkdir -p /out && \
     cp target/release/crier target/release/crier-api target/release/crier-worker target/release/crier-scheduler /out/
 

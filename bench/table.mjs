@@ -1,4 +1,4 @@
-// Prints the output of `crier bench … --json` and of the peers as one table: node table.mjs [--json] NAME=FILE…
+// Prints the output of `crier-bench … --json` and of the peers as one table: node table.mjs [--json] NAME=FILE…
 //
 // The first columns are the files, in the given order, followed by the ratios of `split` to each peer. Higher is better
 // for a rate; lower is better for a time or a size.
@@ -43,7 +43,7 @@ let last
 for (const figure of results.get(ours)) {
   if (figure.measurement === 'machine') continue
   const of = (name) => byKey.get(name).get(key(figure))
-  // Peers lack some figures: they dispatch as part of fetching, and do not publish.
+  // Peers do not have all figures: they dispatch as part of fetching, and do not publish.
   const cells = [...results.keys()].map((name) => (of(name) ? quantity(of(name)) : 'none'))
   const ratio = (peer) => (of(peer)?.value > 0 ? `${(figure.value / of(peer).value).toFixed(2)} ×` : '')
   const ratios = peers.map(ratio)

@@ -36,13 +36,13 @@ def seconds(text):
     return int(parts[1] or 0) * 60 + int(parts[2] or 0)
 
 
-# What the program says of itself.
+# Facts that the program reports.
 VARIABLES = set(re.findall(r"^\| `(CRIER_\w+)` \|", Path("docs/configuration.md").read_text(), re.MULTILINE))
 AWS = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION", "AWS_ENDPOINT_URL"}
 METRICS = set(re.findall(r'\("(crier_\w+)",', Path("tests/metrics.rs").read_text()))
 PROGRAMS = {"crier", "crier-api", "crier-worker", "crier-scheduler"}
 DRAIN = seconds(the_one(r"^\| `CRIER_DRAIN` \|.*\| `(\w+)` \| `\w+` \|$", "docs/configuration.md"))
-# Only the API waits before it drains, but all processes share their settings.
+# Only the API waits before it drains, but all processes share these settings.
 DELAY = seconds(the_one(r"^\| `CRIER_DRAIN_DELAY` \|.*\| (\w+) in `crier-api`, 0s in `crier` \|", "docs/configuration.md"))
 RELEASE = int(the_one(r"RELEASE_TIMEOUT: Duration = Duration::from_secs\((\d+)\)", "worker/src/lib.rs"))
 OPS_PORT = int(the_one(r"^\| `CRIER_OPS_ADDR` \|.*\| `127\.0\.0\.1:(\d+)` \| `[^`]+` \|$", "docs/configuration.md"))
@@ -97,7 +97,7 @@ def check_restricted(template, settings, where):
         check(security["capabilities"] == {"drop": ["ALL"]}, f"{where}: capabilities")
         resources = container["resources"]
         check("memory" in resources["limits"], f"{where}: no limit of memory")
-        # The schema has any text for a quantity.
+        # The schema accepts any text as a quantity.
         for quantity in [*resources["requests"].values(), *resources["limits"].values()]:
             check(re.fullmatch(r"\d+(m|[KMG]i)?", str(quantity)), f"{where}: {quantity} is no quantity")
     pod = spec["securityContext"]
@@ -167,7 +167,7 @@ def check_kubernetes(name):
         for trigger in scaled["spec"]["triggers"]:
             used = set(re.findall(r"\bcrier_\w+", trigger["metadata"]["query"]))
             check(used and used <= METRICS, f"{name}: {sorted(used - METRICS)} are no metrics of the program")
-            # The schema has any text for these.
+            # The schema accepts any text here.
             check(trigger["type"] == "prometheus" and trigger["metricType"] == "Value", f"{name}: the trigger's type")
             check({"serverAddress", "threshold"} <= set(trigger["metadata"]), f"{name}: the trigger lacks a field")
     check(bool(of_kind.get("ScaledObject")) == (name == "keda"), f"{name}: ScaledObject")

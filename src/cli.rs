@@ -5,7 +5,6 @@ use std::path::PathBuf;
 
 use clap::{Arg, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::Shell;
-use crier_bench::BenchCommand;
 use crier_config::{ConfigSource, keys};
 use crier_domain::access::{KeyMode, Role, Scopes};
 use secrecy::SecretString;
@@ -116,9 +115,6 @@ pub enum Command {
         /// The directory to write to; it must exist.
         dir: PathBuf,
     },
-    /// Benchmark this version on this machine, with a temporary database.
-    #[command(subcommand)]
-    Bench(BenchCommand),
 }
 
 #[derive(Args, Debug, Clone, Copy)]
@@ -246,7 +242,7 @@ pub enum PlanCommand {
         /// The plan name.
         plan: String,
         /// The time zone for monthly AI credits. Default: the current one, initially UTC.
-        #[arg(long, value_name = "ZONE", value_parser = timezone)]
+        #[arg(long, value_name = "ZONE", value_parser = parse_time_zone)]
         timezone: Option<String>,
     },
     /// Show usage and limits by workspace.
@@ -288,7 +284,7 @@ pub struct ListenWebhooks {
     #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
     pub addr: IpAddr,
     /// The endpoint's secret, to check signatures. Invalid signatures are reported; the response stays the same.
-    #[arg(long, value_name = "whsec_…", value_parser = webhook_secret)]
+    #[arg(long, value_name = "whsec_…", value_parser = parse_webhook_secret)]
     pub secret: Option<SecretString>,
     /// The status of the responses.
     #[arg(long, default_value_t = 204, value_parser = clap::value_parser!(u16).range(200..=599))]
@@ -301,12 +297,12 @@ pub struct ListenWebhooks {
     pub count: Option<u64>,
 }
 
-fn timezone(name: &str) -> Result<String, String> {
+fn parse_time_zone(name: &str) -> Result<String, String> {
     let zone = name.parse::<chrono_tz::Tz>().map_err(|_| "it must be an IANA name such as Europe/Berlin")?;
     Ok(zone.name().to_owned())
 }
 
-fn webhook_secret(text: &str) -> Result<SecretString, String> {
+fn parse_webhook_secret(text: &str) -> Result<SecretString, String> {
     match text.starts_with("whsec_") {
         true => Ok(SecretString::from(text)),
         false => Err("it must begin with whsec_; the prefix is part of the secret".to_owned()),
@@ -325,7 +321,7 @@ pub fn commands() -> clap::Command {
 fn definition() -> clap::Command {
     keys::all().into_iter().fold(commands(), |command, key| {
         let help = format!("{} [{}: {}]", key.meaning, key.variable(), key.default_text());
-        // `crier help config` shows them all: in every help they would hide the arguments of the command.
+        // Only `crier help config` lists them. In each help they would bury the arguments of the command.
         let flag = key.flag();
         command.arg(Arg::new(flag.clone()).long(flag).value_name("VALUE").global(true).hide(true).help(help))
     })

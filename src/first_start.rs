@@ -1,5 +1,5 @@
-//! The first start on an empty database: creates a workspace and its owner and, for `crier`, a brand and a key that is
-//! shown once.
+//! The first start on an empty database: creates a workspace with its owner. `crier` also creates a brand, and a key that
+//! is shown once.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -15,13 +15,13 @@ use secrecy::{ExposeSecret, SecretString};
 
 use crate::output::{print_line, try_print_line};
 
-/// Email address of a new installation's user.
+/// The email address of the first user.
 pub const OWNER: &str = "owner@localhost";
 const PLAN: &str = "unlimited";
-/// How long the link of the first start is valid.
+/// How long the sign-in link of the first start is valid.
 const FIRST_LINK_LIFETIME: TimeDelta = TimeDelta::days(1);
 
-/// Creates what a new installation needs, in one transaction. [`welcome`] creates the key once it can be shown.
+/// Creates the records of a new installation, in one transaction. [`welcome`] creates the key when it can be shown.
 pub async fn prepare(store: &Store, config: &Config) -> Result<(), StartError> {
     let mut tx = store.begin().await?;
     if !users::list(&mut tx).await?.is_empty() {
@@ -35,7 +35,7 @@ pub async fn prepare(store: &Store, config: &Config) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Creates only the workspace and the user. Returns `false` if a user already exists.
+/// Creates only the workspace and the user. Returns false if a user already exists.
 pub async fn migrate(store: &Store, config: &Config) -> Result<bool, StartError> {
     process::check_plans(store, config).await?;
     let mut tx = store.begin().await?;
@@ -48,7 +48,7 @@ pub async fn migrate(store: &Store, config: &Config) -> Result<bool, StartError>
 }
 
 async fn make_owner(tx: &mut crier_store::Tx, config: &Config) -> Result<(i64, i64), StoreError> {
-    // A custom plans file may not define `unlimited`; use its first plan then.
+    // If a custom plans file does not define `unlimited`, use its first plan.
     let plan = config.plans.get(PLAN).or_else(|| config.plans.iter().next()).map_or(PLAN, |p| p.name.as_str());
     let workspace = users::create_workspace(tx, "My workspace", plan).await?;
     let owner = users::create(tx, workspace, OWNER, "Owner").await?;
@@ -58,8 +58,8 @@ async fn make_owner(tx: &mut crier_store::Tx, config: &Config) -> Result<(i64, i
     Ok((workspace, owner))
 }
 
-/// Says where things are, once the API is listening; on the first start with the key. The key is recorded as shown only
-/// after it was printed; if the process ends in between, the next start shows another key.
+/// Prints the URLs after the API has started to listen, and on the first start also the key. The key is recorded as shown
+/// only after it was printed. If the process ends in between, the next start shows another key.
 pub async fn welcome(store: &Store, config: &Config) {
     match show_key(store, config).await {
         Ok(true) => {}
@@ -85,7 +85,7 @@ enum ShowKeyError {
     Stdout(#[from] std::io::Error),
 }
 
-/// Shows the key of a new installation. Returns `false` if it was shown before.
+/// Prints the key of a new installation. Returns false if it was shown before.
 async fn show_key(store: &Store, config: &Config) -> Result<bool, ShowKeyError> {
     let mut tx = store.begin().await?;
     let Some((user_id, key)) = keys::create_first(&mut tx).await? else { return Ok(false) };
@@ -99,20 +99,20 @@ async fn show_key(store: &Store, config: &Config) -> Result<bool, ShowKeyError> 
     Ok(true)
 }
 
-/// What the first start shows once.
+/// The credentials that the first start shows once.
 struct FirstAccess {
     key: SecretString,
     /// Signs the owner in to the console.
     link: SecretString,
 }
 
-/// Where the parts of a running installation are.
+/// The URLs of a running installation.
 #[derive(serde::Serialize)]
 struct Banner {
     console: String,
     api: String,
     docs: String,
-    /// `None`: it is switched off.
+    /// `None` if the sandbox is disabled.
     #[serde(skip_serializing_if = "Option::is_none")]
     sandbox: Option<String>,
     #[serde(skip)]
@@ -130,12 +130,12 @@ impl Banner {
         }
     }
 
-    fn places(&self) -> String {
+    fn urls(&self) -> String {
         let sandbox = self.sandbox.as_ref().map(|url| format!("  Sandbox   {url}\n")).unwrap_or_default();
         format!("  Console   {}\n  API       {}\n  Docs      {}\n{sandbox}", self.console, self.api, self.docs)
     }
 
-    /// On later starts. With a JSON log it is an event of the log.
+    /// Shows the URLs without credentials, on later starts. With a JSON log they are an event of the log.
     fn show(&self) {
         if self.is_json {
             let Self { console, api, docs, sandbox, .. } = self;
@@ -144,12 +144,12 @@ impl Banner {
         }
         print_line(format_args!(
             "\nCrier is running.\n\n{}  Sign in   crier login --user {OWNER}\n  New key   crier key create --user {OWNER}\n",
-            self.places()
+            self.urls()
         ));
     }
 
-    /// The only output that contains the key and the link. It goes to stdout, and not to the log. Where stdout is the same
-    /// file as a JSON log, it is a JSON object too.
+    /// The only output that contains the key and the link. It goes to stdout, not to the log. If stdout is the same file as
+    /// a JSON log, it is a JSON object.
     fn show_with_key(&self, access: &FirstAccess) -> std::io::Result<()> {
         let (key, link) = (access.key.expose_secret(), access.link.expose_secret());
         if self.is_json && is_stdout_stderr() {
@@ -162,7 +162,7 @@ impl Banner {
         try_print_line(format_args!(
             "\nCrier is running. Open this link in a browser to sign in. It works once and expires after a day:\n\n  {link}\n\n\
              {}  Your key  {key}   (shown only once; save it)\n\nTry it:\n\n  curl -H 'Authorization: Bearer {key}' {}/brands\n",
-            self.places(),
+            self.urls(),
             self.api
         ))
     }
@@ -173,7 +173,7 @@ fn is_stdout_stderr() -> bool {
     same().unwrap_or(false)
 }
 
-/// Returns the device and the inode.
+/// Returns the device and the inode of a stream.
 fn file_of(stream: impl AsFd) -> std::io::Result<(u64, u64)> {
     let metadata = File::from(stream.as_fd().try_clone_to_owned()?).metadata()?;
     Ok((metadata.dev(), metadata.ino()))

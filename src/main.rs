@@ -13,7 +13,7 @@ mod serve;
 fn main() -> ExitCode {
     crier_base::permissions::set_umask();
     let (command, source) = cli::parse();
-    // What needs no installation must not fail on an invalid configuration.
+    // Commands that need no installation must not fail on an invalid configuration.
     let command = match command {
         Some(cli::Command::Webhooks(command)) => return commands::webhooks(command),
         Some(cli::Command::Config) => return commands::reference::config(),

@@ -1,7 +1,7 @@
 //! Output of commands: a table for people, JSON for programs.
 //!
-//! Posts, names and errors are other people's text. Characters that would control the terminal, or reorder what it shows,
-//! are printed as escapes.
+//! Posts, names and errors are untrusted text. Characters that would control the terminal or reorder its text are printed
+//! as escapes.
 
 use std::io::Write as _;
 
@@ -27,17 +27,17 @@ pub fn print_json(value: &Value) {
     print_line(json_text(value));
 }
 
-/// Returns a value as JSON in which what would control the terminal is escaped, as JSON allows.
+/// Returns a value as JSON, with escapes for characters that would control the terminal.
 fn json_text(value: &Value) -> String {
     escaped(&value.to_string(), |c| format!("\\u{:04x}", u32::from(c)))
 }
 
-/// The width of a table in characters, and what its last column has at least.
+/// The maximum width of a table, and the minimum width of its last column, in characters.
 const MAX_WIDTH: usize = 100;
 const MIN_LAST_COLUMN: usize = 12;
 
-/// Prints rows as a JSON array of objects, or as a table with a header, whose last column is cut where the table would
-/// be too wide.
+/// Prints rows as a JSON array of objects, or as a table with a header. The last column is cut if the table would be too
+/// wide.
 pub fn print_rows<T: Serialize>(rows: &[T], json: bool) {
     let values: Vec<Value> = rows.iter().filter_map(|row| serde_json::to_value(row).ok()).collect();
     if json {
@@ -84,7 +84,7 @@ fn cell(value: &Value) -> String {
     }
 }
 
-/// Replaces characters that a terminal obeys instead of showing them, except for line feeds and tabs.
+/// Replaces characters that control a terminal, except for line feeds and tabs.
 fn escaped(text: &str, escape: impl Fn(char) -> String) -> String {
     text.chars().map(|c| if is_shown(c) { c.to_string() } else { escape(c) }).collect()
 }
@@ -93,7 +93,7 @@ const fn is_shown(c: char) -> bool {
     match c {
         '\n' | '\t' => true,
         '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' => false,
-        // They reorder the text around them.
+        // These reorder the text around them.
         '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => false,
         _ => true,
     }
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_terminal_gets_no_commands_from_texts() {
+    fn control_characters_are_escaped() {
         let hostile = "a\u{1b}]0;title\u{7}b\u{9b}31m\r\u{202e}c\n🥐\té";
         let plain = escaped(hostile, |c| c.escape_unicode().to_string());
         assert_eq!(plain, "a\\u{1b}]0;title\\u{7}b\\u{9b}31m\\u{d}\\u{202e}c\n🥐\té");
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn json_keeps_its_values() {
+    fn escaped_json_keeps_its_values() {
         let value = serde_json::json!([{ "text": "\u{1b}\u{9b}\u{202e}é" }]);
         let printed = json_text(&value);
         assert!(printed.chars().all(is_shown));

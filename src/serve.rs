@@ -16,7 +16,7 @@ pub fn run(config: Config) -> ExitCode {
 async fn run_roles(process: &Process) -> Result<(), StartError> {
     first_start::prepare(&process.store, &process.config).await?;
     let (listening_tx, listening_rx) = oneshot::channel();
-    // Not sent if the address is in use: another process may be serving.
+    // Not sent if the address is in use, because another process may have it.
     let api = crier_api::serve(process, || listening_tx.send(()).unwrap_or_default());
     let welcome = async {
         if listening_rx.await.is_ok() {
@@ -32,7 +32,7 @@ async fn run_roles(process: &Process) -> Result<(), StartError> {
     ended.0.and(ended.1).and(ended.2)
 }
 
-/// Stops the process when a role ends for any reason: a partial service would look healthy and lose work.
+/// Stops the process when a role ends for any reason, because a partial service would look healthy and lose work.
 async fn stop_after(process: &Process, role: impl Future<Output = Result<(), StartError>>) -> Result<(), StartError> {
     let ended = role.await;
     process.stop.cancel();

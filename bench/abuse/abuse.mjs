@@ -1,8 +1,8 @@
 // Attacks by two hostile tenants, and their effect on a third tenant. Run by scripts/abuse.
 //
 // The attackers run in a separate process, so that they do not delay the third tenant's timers and memory, and at the
-// lowest priority: a real attacker's computing happens on other machines, and must not be counted as a delay of the server.
-// Everything is bounded: each attack is a loop with a pause, ends after the given time, and only uses 127.0.0.1.
+// lowest priority. Real attackers use the CPUs of other machines, so their work must not delay the server.
+// Each attack is a loop with a pause, ends after the given time, and uses only 127.0.0.1.
 
 import { execFileSync, fork } from 'node:child_process'
 import { readFileSync, statSync } from 'node:fs'
@@ -12,7 +12,7 @@ import net from 'node:net'
 import { fileURLToPath } from 'node:url'
 
 const [annLive, annTest, bobLive, bobTest, eveLive, , fayLive, fayTest] = process.argv.slice(2)
-/** The most memory that a process may have needed, in MiB. */
+/** The maximum memory of a process, in MiB. */
 const MEMORY_MIB = 400
 const base = process.env.API
 const seconds = Number(process.env.SECONDS_BESIDE)
@@ -254,7 +254,7 @@ function unread(name, count, head) {
             })
             const stopped = setInterval(() => running || socket.destroy(), 500)
             socket.on('close', () => clearInterval(stopped))
-            // Without a listener for its data, it is never read.
+            // Without a listener for data, the response is never read.
             socket.write(head)
         })
     return Promise.all(Array.from({ length: count }, () => repeat(name, 200, request)))
@@ -320,7 +320,7 @@ const facts = ({ requests, published, posts }) => ({
     published_p99_ms: quantile(published, 0.99),
 })
 
-/** The most that each process has held at once, in MiB. */
+/** Returns the peak memory of each process, in MiB. */
 const memory = () =>
     process.env.PIDS.split(' ').map((pid) => {
         try {
@@ -370,11 +370,11 @@ if (isAttacker) {
         process.send(answers, () => process.disconnect())
     })
     process.send(outside)
-    // Until it is disconnected.
+    // Runs until the parent disconnects.
     await new Promise(() => {})
 }
 
-// `nice`, since `os.setPriority` leaves the threads of Node out that exist by then.
+// `nice`, because `os.setPriority` does not affect the existing threads of Node.
 const options = { execPath: 'nice', execArgv: ['-n', '19', process.execPath] }
 const attackers = fork(fileURLToPath(import.meta.url), process.argv.slice(2), options)
 attackers.once('exit', (code) => code !== 0 && process.exit(1))
@@ -393,7 +393,7 @@ const hanging = await sites(annLive, ann, sitesAt, 'hanging', 50)
 const rubbish = await sites(bobLive, bob, sitesAt, 'rubbish', 2)
 
 await measure(eve, mine, 5)
-// As long as beside the attacks: a p99 of few requests is decided by single writes of the disk.
+// As long as during the attacks, because single writes of the disk decide the p99 of few requests.
 const alone = await measure(eve, mine, seconds)
 attackers.send({ ann, bob, fay, hanging, rubbish })
 await sleep(3_000)

@@ -1,11 +1,10 @@
-// Connects accounts in a real browser against an OAuth server that is not ours: `oidc-provider` is the login of a Mastodon
-// server and of Tumblr, and checks redirect URIs, codes, PKCE and scopes as it does for others. scripts/connect-flow
-// starts Crier and calls this:
+// Connects accounts in a real browser with an independent OAuth server: `oidc-provider` acts as a Mastodon server and as
+// Tumblr, and checks redirect URIs, codes, PKCE and scopes. scripts/connect-flow starts Crier and runs this:
 //
 //   node flow.mjs PUBLIC_PORT PROVIDER_PORT SCREENSHOTS CRIER API_PORT [API_PORT]
 //
-// Browsers reach Crier at PUBLIC_PORT, which gives each request to the next API_PORT in turn. CRIER is a command that runs
-// `crier` with the installation's settings.
+// Browsers reach Crier at PUBLIC_PORT, which forwards requests to each API_PORT in turn. CRIER is a command that runs
+// `crier` with the settings of the installation.
 import { execFileSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { mkdirSync, rmSync } from 'node:fs'
@@ -53,7 +52,7 @@ const bodyOf = async (req) => {
   return Buffer.concat(chunks).toString()
 }
 
-// Mastodon's registration of applications is older than the standard's.
+// Mastodon's registration of applications is older than the standard and differs from it.
 const registerMastodonApp = async (req, res) => {
   const app = JSON.parse(await bodyOf(req))
   const id = `mastodon-${createHash('sha256').update(app.redirect_uris).digest('hex').slice(0, 12)}`
@@ -96,7 +95,7 @@ const platforms = http.createServer(async (req, res) => {
     if (!(await person(req))) return json(res, 401, { meta: { status: 401, msg: 'Unauthorized' } })
     return json(res, 200, { meta: { status: 200, msg: 'OK' }, response: { user: { name: 'ann', blogs } } })
   }
-  // Tumblr's addresses of the same server, which gives offline access only to who is asked for consent.
+  // The paths of Tumblr on the same server. It grants offline access only after a prompt for consent.
   req.url = req.url.replace(/^\/oauth2\/authorize\?/, '/oauth/authorize?prompt=consent&')
   req.url = req.url.replace(/^\/v2\/oauth2\/token/, '/oauth/token')
   return handle(req, res)
@@ -143,7 +142,7 @@ const shoot = async (page, name) => {
 
 const heading = (page) => page.locator('h1').innerText()
 
-// Signs in and agrees at the provider.
+// Signs in at the provider, and approves the request.
 const agree = async (page) => {
   await page.fill('input[name=login]', 'ann')
   await page.fill('input[name=password]', 'any')
@@ -153,13 +152,13 @@ const agree = async (page) => {
 
 const flow = async (browser, name, url) => {
   const context = await browser.newContext({ javaScriptEnabled: false })
-  // The provider's own pages ask for fonts from elsewhere.
+  // The provider's pages request fonts from other servers.
   await context.route((address) => address.hostname !== '127.0.0.1', (route) => route.abort())
   const page = await context.newPage()
   page.setDefaultTimeout(15_000)
   const problems = []
   page.on('pageerror', (error) => problems.push(String(error)))
-  // Of our own pages; the provider's have some.
+  // Errors of our pages only, because the provider's pages have some.
   page.on('console', (message) => {
     if (message.location().url.startsWith(`http://127.0.0.1:${publicPort}/`)) problems.push(message.text())
   })
@@ -171,22 +170,22 @@ const flow = async (browser, name, url) => {
 
 const run = (...args) => execFileSync('sh', ['-c', `${crier} "$@"`, 'sh', ...args], { encoding: 'utf8' }).trim()
 
-// Makes the brand that is connected, by the API.
-const makeBrand = async () => {
+// Creates the brand through the API.
+const createBrand = async () => {
   const headers = {
     authorization: `Bearer ${run('key', 'create', '--user', 'owner@localhost')}`,
     'content-type': 'application/json',
     'idempotency-key': 'brand',
   }
   const address = `http://127.0.0.1:${publicPort}/api/public/v1/brands`
-  const answer = await fetch(address, { method: 'POST', headers, body: JSON.stringify({ name: 'Bakery' }) })
-  assert.equal(answer.status, 201, await answer.clone().text())
-  return String((await answer.json()).data.id)
+  const response = await fetch(address, { method: 'POST', headers, body: JSON.stringify({ name: 'Bakery' }) })
+  assert.equal(response.status, 201, await response.clone().text())
+  return String((await response.json()).data.id)
 }
 
 const connectMastodon = async (browser, brand) => {
   const url = run('account', 'connect', 'mastodon', '--brand', brand, '--instance', issuer)
-  // Another browser that opens the callback gets nothing.
+  // Another browser cannot use the callback.
   const { context, page, problems } = await flow(browser, 'mastodon', url)
   await page.waitForURL(`${issuer}/**`)
   steal = true
@@ -199,7 +198,7 @@ const connectMastodon = async (browser, brand) => {
   await page.goto(stolen)
   assert.match(await heading(page), /connected/i)
   await shoot(page, 'mastodon-done')
-  // It is used now.
+  // The link is used up.
   await page.goto(url)
   await shoot(page, 'mastodon-used')
   assert.deepEqual(problems.filter((text) => !/410|503/.test(text)), [])
@@ -208,7 +207,7 @@ const connectMastodon = async (browser, brand) => {
 
 const connectTumblr = async (browser, brand) => {
   const url = run('account', 'connect', 'tumblr', '--brand', brand)
-  // A "no" does not use it up.
+  // A refusal does not use up the link.
   const denied = await flow(browser, 'tumblr', url)
   await denied.page.waitForURL(`${issuer}/**`)
   await denied.page.click('a[href*="/abort"]')
@@ -235,7 +234,7 @@ rmSync(screenshots, { recursive: true, force: true })
 mkdirSync(screenshots, { recursive: true })
 const browser = await chromium.launch({ executablePath: '/usr/bin/chromium', args: ['--no-sandbox'] })
 try {
-  const brand = await makeBrand()
+  const brand = await createBrand()
   await connectMastodon(browser, brand)
   await connectTumblr(browser, brand)
   const accounts = JSON.parse(run('account', 'list', '--json')).filter(({ platform }) => platform !== 'sandbox')

@@ -1,4 +1,4 @@
-// The measurements of `crier bench jobs`, for another queue.
+// The measurements of `crier-bench jobs`, for another queue.
 //
 // A peer is an object of functions. Each does the same as Crier in the same measurement, with the peer's best
 // documented settings:
@@ -11,7 +11,7 @@
 //                             returns { settled(n), stop() }: `settled` waits until n jobs are stored as completed
 //   close()
 //
-// The figures have the same names as in `crier bench jobs --json`.
+// The figures have the same names as in `crier-bench jobs --json`.
 
 import { setTimeout as sleep } from 'node:timers/promises'
 
@@ -33,7 +33,7 @@ function spread(measurement, of, times) {
   time(measurement, `${of}, max`, at(100))
 }
 
-/** Starts a worker; also returns `begun(n)`, which waits until n jobs have started, and `at`, their start times. */
+/** Starts a worker. Also returns `begun(n)`, which waits until n jobs have started, and `at`, their start times. */
 async function work(peer, slots) {
   const at = []
   let count = 0
@@ -155,13 +155,13 @@ async function memoryHeld(peer, jobs = 100_000) {
   note('memory', 'while they run, peak', peak, 'bytes')
 }
 
-/** Measures the peer and prints its figures like `crier bench jobs --json`. `--jobs N`: small counts, for a trial. */
+/** Measures the peer and prints its figures like `crier-bench jobs --json`. `--jobs N`: small counts, for a trial. */
 export async function measure(peer) {
   const given = process.argv.indexOf('--jobs')
   const jobs = given > 0 ? Number(process.argv[given + 1]) : undefined
   note('machine', 'version', `${peer.name} ${peer.version}, Node ${process.versions.node}`, '')
   note('machine', 'database', peer.database, '')
-  // Same order as in Crier: memory first, while the process has used little of it.
+  // The same order as in crier-bench: memory first, while the process has used little.
   for (const measurement of [memoryHeld, throughput, pickup, lateness]) {
     if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${peer.name}: ${measurement.name}`)
     await measurement(peer, jobs)

@@ -1,17 +1,17 @@
 // A typical media library in Node: an HTTP server that spools the form's file to disk with busboy, has sharp (libvips)
 // rotate it without its metadata and create a thumbnail, and stores both in a directory. Called by scripts/bench-media.
 //
-//   node peer.mjs CRIER bench media…     runs this command with `--peer` and its own address, and exits with it
+//   node peer.mjs COMMAND media…     runs this command with `--peer` and the address of this server, then exits
 //
-// So it is measured with the clients of `crier bench media`, like Crier itself; bench/src/service.rs describes
-// what they expect of a peer.
+// The command is crier-bench, whose clients also measure Crier. bench/src/service.rs describes what they expect of a
+// peer.
 //
 // Settings, from https://sharp.pixelplumbing.com: `rotate()` without an angle rotates by EXIF (api-operation/#rotate);
 // `resize({ fit: 'inside', withoutEnlargement: true })` matches Crier's thumbnails; output has no metadata unless
 // requested (api-output/#keepmetadata). For a JPEG's thumbnail, libvips decodes at most an eighth, a quarter or a half
-// of the resolution (shrink-on-load): this is faster, but does not check the whole picture, which Crier does on
-// purpose. A picture that needs no rotation is stored unchanged. Not implemented: accounts, plans, limits, the check
-// that the file is a complete picture and nothing else, deduplication of identical files, database records,
+// of the resolution (shrink-on-load). This is faster, but does not check the whole image, as Crier does on purpose. An
+// image that needs no rotation is stored unchanged. Not implemented: accounts, plans, limits, the check that the file
+// is a complete image and nothing else, deduplication of identical files, database records,
 // idempotency, fsync.
 
 import { spawn } from 'node:child_process'

@@ -1,10 +1,10 @@
 // A page served from memory by Node's own HTTP server, one process per core (cluster): the upper bound for a page in
 // Node, without a router, cache invalidation, request ids or counting. Called by scripts/bench-pages.
 //
-//   node peer.mjs PAGE CRIER bench pages…     runs this command with `--peer` and its own address, and exits with it
+//   node peer.mjs PAGE COMMAND pages…     runs this command with `--peer` and the address of this server, then exits
 //
-// PAGE is the file that `crier bench pages --page-to` wrote: the same headers and the same compressed bytes. It is
-// measured with the clients of `crier bench pages`; bench/src/service.rs describes what they expect of a peer.
+// PAGE is the file that `crier-bench pages --page-to` wrote, with the same headers and compressed bytes. The command is
+// crier-bench, whose clients also measure Crier. bench/src/service.rs describes what they expect of a peer.
 
 import cluster from 'node:cluster'
 import { readdirSync, readFileSync } from 'node:fs'

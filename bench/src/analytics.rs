@@ -1,4 +1,4 @@
-//! `crier bench analytics`: measures the series of a brand with many posts, through the functions that the API calls.
+//! `crier-bench analytics`: measures the series of a brand with many posts, through the functions that the API calls.
 //!
 //! **To add a measurement:** a call of `measure` in [`run`], and its figures in `tests/bench/analytics.rs`.
 
@@ -11,10 +11,10 @@ use crier_domain::post::{Post, TargetOverride, TargetStatus};
 use crier_store::analytics::{self, Collected};
 use crier_store::brands::{self, NewBrand};
 use crier_store::targets::{self, NewTarget, TargetEnd};
-use crier_store::{Store, StoreError, Tx, bench as store_bench, posts, users};
+use crier_store::{Store, StoreError, Tx, posts, users};
 
-use super::figure::{Figure, nth};
-use super::{Figures, Suite, figure, refused, sandbox_accounts};
+use super::figure::{Figure, percentile};
+use super::{Figures, Suite, database, figure, refused, sandbox_accounts};
 use crate::args::{AnalyticsMeasurement, BenchAnalytics, BenchOptions};
 
 type Bench = super::Bench<BenchAnalytics>;
@@ -22,9 +22,9 @@ type Bench = super::Bench<BenchAnalytics>;
 const NAME: &str = "series";
 /// Posts per transaction.
 const CHUNK: i64 = 500;
-/// How often each post's figures were read.
+/// The number of readings of each post's figures.
 const READINGS: i64 = 3;
-/// The most posts of best times, as in the API.
+/// The number of posts that best times are computed from, as in the API.
 const NEWEST: i64 = 5_000;
 
 impl Suite for BenchAnalytics {
@@ -55,7 +55,7 @@ async fn run(bench: &Bench) -> Figures {
     let account = sandbox_accounts::create(&mut tx, workspace, brand.id, 1).await?[0];
     tx.commit().await?;
     let post = fill(bench, store, brand.id, account).await?;
-    store_bench::tidy(store.db()).await?;
+    database::run_maintenance(store.db()).await?;
 
     let zone = Tz::Europe__Berlin;
     let today = store.now().with_timezone(&zone).date_naive();
@@ -89,10 +89,10 @@ async fn run(bench: &Bench) -> Figures {
     Ok(figures)
 }
 
-/// Writes posts that were published over a year, and what was read of them. Returns one of them.
+/// Writes posts that were published over a year, with their figures. Returns the ID of one of them.
 async fn fill(bench: &Bench, store: &Store, brand: i64, account: i64) -> Result<i64, super::BenchError> {
     let posts = i64::from(bench.args.posts);
-    // The first one is a day later than the series begins, whatever the time of day.
+    // The first post is at least a day after the start of the series, at any time of day.
     let (now, step) = (store.now(), TimeDelta::days(363) / i32::try_from(posts).unwrap_or(i32::MAX));
     let mut written = Vec::new();
     for first in (0..posts).step_by(usize::try_from(CHUNK).unwrap_or(1)) {
@@ -112,7 +112,7 @@ async fn fill(bench: &Bench, store: &Store, brand: i64, account: i64) -> Result<
         let mut tx = store.begin().await?;
         for reading in 1..=READINGS {
             tx.now = now - TimeDelta::minutes(READINGS - reading);
-            let seen = |(target, _): &(i64, i64)| Collected {
+            let collect = |(target, _): &(i64, i64)| Collected {
                 target_id: *target,
                 figures: Some(PostFigures {
                     impressions: Some(target % 997 * reading),
@@ -122,7 +122,7 @@ async fn fill(bench: &Bench, store: &Store, brand: i64, account: i64) -> Result<
                 }),
                 next_at: None,
             };
-            let collected: Vec<Collected> = some.iter().map(seen).collect();
+            let collected: Vec<Collected> = some.iter().map(collect).collect();
             analytics::record_posts(&mut tx, &collected).await?;
         }
         tx.commit().await?;
@@ -130,7 +130,7 @@ async fn fill(bench: &Bench, store: &Store, brand: i64, account: i64) -> Result<
     Ok(written.first().map(|(_, post)| *post).unwrap_or_default())
 }
 
-/// Creates a post that was published then; returns its target and itself.
+/// Creates a post that was published at this time. Returns the IDs of its target and of the post.
 async fn published(tx: &mut Tx, brand: i64, account: i64, at: DateTime<Utc>) -> Result<(i64, i64), StoreError> {
     let post = Post { content: "Fresh bread.".to_owned(), counted: true, ..Post::draft(brand, at) };
     let post = posts::insert(tx, &post).await?;
@@ -163,6 +163,6 @@ async fn measure(
         read().await?;
         times.push(began.elapsed());
     }
-    let median = Figure::time(NAME, format!("{name}, p50"), nth(times.clone(), 50));
-    Ok(vec![median, Figure::time(NAME, format!("{name}, p95"), nth(times, 95))])
+    let median = Figure::time(NAME, format!("{name}, p50"), percentile(times.clone(), 50));
+    Ok(vec![median, Figure::time(NAME, format!("{name}, p95"), percentile(times, 95))])
 }

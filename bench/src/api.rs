@@ -16,12 +16,12 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::connection::Connection;
+use super::environment::BenchEnvironment;
 use super::figure::Figure;
-use super::place::BenchEnvironment;
 use super::{BenchError, Figures, io, roles};
 
-const DRAIN: Duration = Duration::from_secs(5);
-/// More than the number of clients of any benchmark.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
+/// More than any benchmark has clients.
 const MAX_CONNECTIONS: usize = 4_096;
 
 /// Serves the API like `crier` and `crier-api`, but with unlimited plans and a guard that allows 127.0.0.1. Returns the
@@ -49,7 +49,7 @@ pub async fn listen(
         limiter: environment.limiter()?,
         trusted_proxies: Vec::new(),
     });
-    let stop = Shutdown { signal: stop, delay: Duration::ZERO, drain: DRAIN };
+    let stop = Shutdown { signal: stop, delay: Duration::ZERO, drain: DRAIN_TIMEOUT };
     api.spawn(async move {
         if let Err(error) = crier_api::serve_on(Arc::new(app), listener, MAX_CONNECTIONS, stop).await {
             tracing::error!(%error, "the API ended");
@@ -60,7 +60,7 @@ pub async fn listen(
 
 /// Requests a peer's version and database.
 pub async fn about_peer(peer: SocketAddr) -> Figures {
-    let about = Connection::open(peer).await?.ask(Method::GET, "/", &Value::Null).await?;
+    let about = Connection::open(peer).await?.request_json(Method::GET, "/", &Value::Null).await?;
     let word = |name: &str| Figure::word("machine", name, about[name].as_str().unwrap_or("unknown"));
     Ok(vec![word("version"), word("database")])
 }

@@ -1,4 +1,4 @@
-//! `crier bench …`: what is measured, and how much of it.
+//! The subcommands and their arguments: what is measured, and how much.
 
 use std::path::PathBuf;
 
@@ -9,127 +9,117 @@ use super::replicas::worker::BenchWorker;
 
 #[derive(Subcommand, Debug)]
 pub enum BenchCommand {
-    /// Measure the job engine: some three minutes.
+    /// Measure the job engine. Takes three minutes.
     #[command(
         after_help = concat!(
-            "Where: on SQLite and the queue inside the process; where CRIER_DATABASE_URL is Postgres and \
-             CRIER_REDIS_URL is set, on a new database of that server (the user needs the right to create one) and \
-             under keys of its own.\n\n",
             "Examples:\n",
-            "  crier bench jobs\n",
-            "  crier bench jobs --only pickup,throughput --dir /var/lib/crier\n",
-            "  crier bench jobs --only publish --posts 50000 --slots 128 --json\n",
-            "  crier bench jobs --database-url postgres://crier:password@localhost/crier --redis-url redis://localhost",
+            "  crier-bench jobs\n",
+            "  crier-bench jobs --only pickup,throughput --dir /var/lib/crier\n",
+            "  crier-bench jobs --only publish --posts 50000 --slots 128 --json",
         )
     )]
     Jobs(BenchJobs),
-    /// Measure webhooks, from the request to the endpoint: some ten minutes.
+    /// Measure webhooks, from the request to the endpoint. Takes ten minutes.
     #[command(
         after_help = concat!(
-            "Where: as for `crier bench jobs`. Clients, API, worker, scheduler and endpoints are all on this machine \
-             and share its processors.\n\n",
             "Examples:\n",
-            "  crier bench webhooks\n",
-            "  crier bench webhooks --only throughput,backlog --messages 5000\n",
-            "  crier bench webhooks --only isolation --seconds 90 --rounds 5 --json",
+            "  crier-bench webhooks\n",
+            "  crier-bench webhooks --only throughput,backlog --messages 5000\n",
+            "  crier-bench webhooks --only isolation --seconds 90 --rounds 5 --json",
         )
     )]
     Webhooks(BenchWebhooks),
-    /// Measure uploads, thumbnails and memory of the media library: some two minutes.
+    /// Measure uploads, thumbnails and memory of the media library. Takes two minutes.
     #[command(
         after_help = concat!(
-            "Where: as for `crier bench jobs`; the files are in the directory for temporary files.\n\n",
+            "The files are in the system's temporary directory.\n\n",
             "Examples:\n",
-            "  crier bench media\n",
-            "  crier bench media --only uploads --megapixels 24\n",
-            "  crier bench media --only memory --at-once 50 --media-memory-mib 128 --json",
+            "  crier-bench media\n",
+            "  crier-bench media --only uploads --megapixels 24\n",
+            "  crier-bench media --only memory --at-once 50 --media-memory-mib 128 --json",
         )
     )]
     Media(BenchMedia),
-    /// Measure link-in-bio pages as visitors see them: some minutes.
+    /// Measure link-in-bio pages. Takes some minutes.
     #[command(
         after_help = concat!(
-            "Where: as for `crier bench jobs`. Clients and API are on this machine and share its processors.\n\n",
             "Examples:\n",
-            "  crier bench pages\n",
-            "  crier bench pages --only page,unchanged --requests 1000000\n",
-            "  crier bench pages --only first --pages 5000 --json",
+            "  crier-bench pages\n",
+            "  crier-bench pages --only page,unchanged --requests 1000000\n",
+            "  crier-bench pages --only first --pages 5000 --json",
         )
     )]
     Pages(BenchPages),
-    /// Measure lists and searches of a very large inbox: some minutes, most of them to fill it.
+    /// Measure lists and searches of a very large inbox. Takes some minutes, most of them to fill it.
     #[command(
         after_help = concat!(
-            "Where: as for `crier bench jobs`.\n\n",
             "Examples:\n",
-            "  crier bench inbox\n",
-            "  crier bench inbox --conversations 10000 --messages 100000",
+            "  crier-bench inbox\n",
+            "  crier-bench inbox --conversations 10000 --messages 100000",
         )
     )]
     Inbox(BenchInbox),
-    /// Measure the analytics of a brand with many posts: a minute.
+    /// Measure the analytics of a brand with many posts. Takes a minute.
     #[command(
         after_help = concat!(
-            "Where: as for `crier bench jobs`.\n\n",
             "Examples:\n",
-            "  crier bench analytics\n",
-            "  crier bench analytics --posts 50000",
+            "  crier-bench analytics\n",
+            "  crier-bench analytics --posts 50000",
         )
     )]
     Analytics(BenchAnalytics),
-    /// Measure the time and memory of each format of a report: some seconds.
+    /// Measure the time and memory of each report format. Takes some seconds.
     #[command(
         after_help = concat!(
             "Examples:\n",
-            "  crier bench reports\n",
-            "  crier bench reports --posts 10000 --only pdf --json",
+            "  crier-bench reports\n",
+            "  crier-bench reports --posts 10000 --only pdf --json",
         )
     )]
     Reports(BenchReports),
-    /// Count what requests and jobs ask of the database; the same on every machine. Some seconds.
+    /// Count the database statements of requests and jobs. Takes some seconds.
     #[command(
         after_help = concat!(
-            "Where: as for `crier bench jobs`. Other writes on the same Postgres server are counted in its bytes.\n\n",
+            "The counts of statements and transactions are the same on every machine. The bytes written on Postgres \
+             include other writes on the same server.\n\n",
             "Examples:\n",
-            "  crier bench cost\n",
-            "  crier bench cost --only publish,publish-many --repeat 50 --json",
+            "  crier-bench cost\n",
+            "  crier-bench cost --only publish,publish-many --repeat 50 --json",
         )
     )]
     Cost(BenchCost),
-    /// Measure how many posts the API creates: some two minutes.
+    /// Measure how many posts the API creates. Takes two minutes.
     #[command(
         after_help = concat!(
-            "Where: as for `crier bench jobs`. Clients and API are on this machine and share its processors.\n\n",
             "Examples:\n",
-            "  crier bench requests\n",
-            "  crier bench requests --only draft --seconds 30 --warm-up 5 --json",
+            "  crier-bench requests\n",
+            "  crier-bench requests --only draft --seconds 30 --warm-up 5 --json",
         )
     )]
     Requests(BenchRequests),
-    /// Measure how many more jobs several worker processes run: some ten minutes.
+    /// Compare several worker processes with one. Takes ten minutes.
     #[command(
         after_help = concat!(
-            "Where: on Postgres and Redis alone, as for `crier bench jobs`. Workers, scheduler, endpoints and servers \
-             share the processors of the machines they are on.\n\n",
+            "Requires Postgres and Redis.\n\n",
             "Examples:\n",
-            "  crier bench replicas --database-url postgres://crier:password@localhost/crier \
+            "  crier-bench replicas --database-url postgres://crier:password@localhost/crier \
              --redis-url redis://localhost\n",
-            "  crier bench replicas --only deliveries --pending 5000 --workers 1,8 --json",
+            "  crier-bench replicas --only deliveries --pending 5000 --workers 1,8 --json",
         )
     )]
     Replicas(BenchReplicas),
-    /// Run one worker of `crier bench replicas`, which starts it.
+    /// Run one worker of `replicas`, which starts it.
     #[command(hide = true)]
     Worker(BenchWorker),
 }
 
-/// Where all of `crier bench` takes place, and how it is printed.
+/// Arguments of all subcommands.
 #[derive(Args, Debug, Clone)]
 pub struct BenchOptions {
-    /// Where the SQLite file goes: the disk decides much [default: the directory for temporary files].
+    /// The directory for the SQLite file; the speed of its disk matters. Default: the system's temporary directory.
     #[arg(long)]
     pub dir: Option<PathBuf>,
-    /// How many jobs the worker runs at once (but in the throughput of jobs).
+    /// The number of jobs that the worker runs concurrently. The throughput of jobs has its own numbers.
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1_024))]
     pub slots: u16,
     /// Print JSON: an array of objects.
@@ -139,16 +129,16 @@ pub struct BenchOptions {
 
 #[derive(Args, Debug, Clone)]
 pub struct BenchJobs {
-    /// Some of: memory, throughput, pickup, lateness, dispatch, publish [default: all].
+    /// The measurements: memory, throughput, pickup, lateness, dispatch, publish. Default: all.
     #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
-    pub only: Vec<Measurement>,
-    /// How many jobs each point of throughput, pickup, lateness and memory takes [default: as many as it needs].
+    pub only: Vec<JobMeasurement>,
+    /// The number of jobs at each point of throughput, pickup, lateness and memory. Default: as many as it needs.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub jobs: Option<u32>,
-    /// How many scheduled rows the large table of dispatch has.
+    /// The number of scheduled jobs in the large table of dispatch.
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1_000..=100_000_000))]
     pub rows: u32,
-    /// How many posts come due together in publish.
+    /// The number of posts that become due together in publish.
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub posts: u32,
     #[command(flatten)]
@@ -156,8 +146,8 @@ pub struct BenchJobs {
 }
 
 crier_base::text_enum! {
-    /// What `crier bench jobs` measures, in the order in which it does: the memory while little was used of it yet.
-    pub enum Measurement {
+    /// The measurements of `crier-bench jobs`, in their order. Memory is first, while the process has used little.
+    pub enum JobMeasurement {
         Memory = "memory",
         Throughput = "throughput",
         Pickup = "pickup",
@@ -169,29 +159,29 @@ crier_base::text_enum! {
 
 #[derive(Args, Debug, Clone)]
 pub struct BenchWebhooks {
-    /// Some of: memory, throughput, backlog, latency, isolation [default: all].
+    /// The measurements: memory, throughput, backlog, latency, isolation. Default: all.
     #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
     pub only: Vec<WebhookMeasurement>,
-    /// How many endpoints receive each message in throughput and backlog, one point after the other.
+    /// The numbers of endpoints that receive each message in throughput and backlog; each is a point.
     #[arg(long, value_delimiter = ',', value_name = "N,…", default_values_t = [1, 10, 1_000],
         value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub endpoints: Vec<u32>,
-    /// How many messages go to one endpoint in throughput and backlog; to more, so many fewer.
+    /// The number of messages to one endpoint in throughput and backlog; proportionally fewer to several.
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub messages: u32,
-    /// How many deliveries are pending in memory; a tenth of them waits for the bad endpoint in isolation.
+    /// The number of pending deliveries in memory. In isolation, a tenth of it is pending for the bad endpoint.
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(10..=1_000_000))]
     pub pending: u32,
-    /// How long latency is measured, and isolation alone and beside each bad endpoint, all rounds together.
+    /// The duration of latency, and of each case of isolation, in seconds, all rounds together.
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=3_600))]
     pub seconds: u32,
-    /// How often isolation measures alone and beside, in turns.
+    /// The number of rounds of isolation; each measures without and with the bad endpoint.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub rounds: u32,
-    /// How many seconds an endpoint is bad before isolation measures beside it, at most; more than a time-out of 25 s.
+    /// The maximum time that an endpoint is bad before isolation measures, in seconds; the timeout of a delivery is 25.
     #[arg(long, default_value_t = 35, value_parser = clap::value_parser!(u32).range(0..=600))]
     pub warm_up: u32,
-    /// Measure throughput and latency of what listens there in place of Crier: see bench/webhooks/peer.mjs.
+    /// The address of a peer to measure in place of Crier; see bench/webhooks/peer.mjs.
     #[arg(long, hide = true)]
     pub peer: Option<std::net::SocketAddr>,
     #[command(flatten)]
@@ -199,7 +189,7 @@ pub struct BenchWebhooks {
 }
 
 crier_base::text_enum! {
-    /// What `crier bench webhooks` measures, in the order in which it does.
+    /// The measurements of `crier-bench webhooks`, in their order.
     pub enum WebhookMeasurement {
         Memory = "memory",
         Throughput = "throughput",
@@ -211,22 +201,22 @@ crier_base::text_enum! {
 
 #[derive(Args, Debug, Clone)]
 pub struct BenchMedia {
-    /// Some of: memory, uploads, thumbnails [default: all].
+    /// The measurements: memory, uploads, thumbnails. Default: all.
     #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
     pub only: Vec<MediaMeasurement>,
-    /// How large the photographs of uploads and thumbnails are, in megapixels.
+    /// The size of the photographs in uploads and thumbnails, in megapixels.
     #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub megapixels: u32,
-    /// How many photographs are uploaded at each point, and how many thumbnails are made.
+    /// The number of photographs that each point uploads, and of thumbnails.
     #[arg(long, default_value_t = 48, value_parser = clap::value_parser!(u32).range(1..=60_000))]
     pub pictures: u32,
-    /// How many large files are uploaded at once in memory.
+    /// The number of large files that memory uploads concurrently.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub at_once: u32,
-    /// How large these are, in megapixels; at 36, some 24 MiB.
+    /// The size of the large files, in megapixels; 36 are about 24 MiB.
     #[arg(long, default_value_t = 36, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub large: u32,
-    /// Measure uploads and thumbnails of what listens there in place of Crier: see bench/media/peer.mjs.
+    /// The address of a peer to measure in place of Crier; see bench/media/peer.mjs.
     #[arg(long, hide = true)]
     pub peer: Option<std::net::SocketAddr>,
     #[command(flatten)]
@@ -234,19 +224,19 @@ pub struct BenchMedia {
 }
 
 crier_base::text_enum! {
-    /// What `crier bench media` measures, in the order in which it does.
+    /// The measurements of `crier-bench media`, in their order.
     pub enum MediaMeasurement { Memory = "memory", Uploads = "uploads", Thumbnails = "thumbnails" }
 }
 
 #[derive(Args, Debug, Clone)]
 pub struct BenchInbox {
-    /// How many conversations the brand has.
+    /// The number of conversations of the brand.
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub conversations: u32,
-    /// How many messages they have together.
+    /// The total number of messages.
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     pub messages: u32,
-    /// How often each list is read.
+    /// The number of reads of each list.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub repeat: u32,
     #[command(flatten)]
@@ -254,16 +244,16 @@ pub struct BenchInbox {
 }
 
 crier_base::text_enum! {
-    /// What `crier bench inbox` measures.
+    /// The measurements of `crier-bench inbox`.
     pub enum InboxMeasurement { Lists = "lists" }
 }
 
 #[derive(Args, Debug, Clone)]
 pub struct BenchAnalytics {
-    /// How many posts the brand published within a year.
+    /// The number of posts that the brand published within a year.
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub posts: u32,
-    /// How often each series is read.
+    /// The number of reads of each series.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub repeat: u32,
     #[command(flatten)]
@@ -271,16 +261,16 @@ pub struct BenchAnalytics {
 }
 
 crier_base::text_enum! {
-    /// What `crier bench analytics` measures.
+    /// The measurements of `crier-bench analytics`.
     pub enum AnalyticsMeasurement { Series = "series" }
 }
 
 #[derive(Args, Debug, Clone)]
 pub struct BenchReports {
-    /// Some of: pdf, csv, json, pptx, xlsx [default: all].
+    /// The formats: pdf, csv, json, pptx, xlsx. Default: all.
     #[arg(long, value_delimiter = ',', value_name = "FORMAT,…")]
     pub only: Vec<ReportFormat>,
-    /// How many posts the reports have.
+    /// The numbers of posts in a report; each is a point.
     #[arg(long, value_delimiter = ',', default_values_t = [100, 1_000, 10_000], value_name = "N,…")]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=100_000))]
     pub posts: Vec<u32>,
@@ -290,13 +280,14 @@ pub struct BenchReports {
 
 #[derive(Args, Debug, Clone)]
 pub struct BenchCost {
-    /// Some of: brand, posts, create-brand, draft, schedule, publish, publish-many, deliver, deliver-many [default: all].
+    /// The operations: brand, posts, create-brand, draft, schedule, publish, publish-many, deliver, deliver-many.
+    /// Default: all.
     #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
     pub only: Vec<CostMeasurement>,
-    /// How often each operation is done, one after the other.
+    /// The number of runs of each operation, one after the other.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub repeat: u32,
-    /// How many are done at once in publish-many and deliver-many.
+    /// The number of concurrent runs in publish-many and deliver-many.
     #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..=2_000))]
     pub at_once: u32,
     #[command(flatten)]
@@ -304,7 +295,7 @@ pub struct BenchCost {
 }
 
 crier_base::text_enum! {
-    /// The operations that `crier bench cost` counts.
+    /// The operations of `crier-bench cost`, in their order.
     pub enum CostMeasurement {
         Brand = "brand",
         Posts = "posts",
@@ -320,19 +311,19 @@ crier_base::text_enum! {
 
 #[derive(Args, Debug, Clone)]
 pub struct BenchPages {
-    /// Some of: page, unchanged, first, counted [default: all].
+    /// The measurements: page, unchanged, first, counted. Default: all.
     #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
     pub only: Vec<PagesMeasurement>,
-    /// How many requests are sent at each point of page, unchanged and counted.
+    /// The number of requests at each point of page, unchanged and counted.
     #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     pub requests: u32,
-    /// How many pages are seen for the first time in first.
+    /// The number of pages whose first view is measured in first.
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub pages: u32,
-    /// Write the page that is measured to this file, as it is answered: for a peer.
+    /// The file to write the response with the page to, for a peer.
     #[arg(long, hide = true)]
     pub page_to: Option<PathBuf>,
-    /// Measure page and unchanged of what listens there in place of Crier: see bench/pages/peer.mjs.
+    /// The address of a peer to measure in place of Crier; see bench/pages/peer.mjs.
     #[arg(long, hide = true)]
     pub peer: Option<std::net::SocketAddr>,
     #[command(flatten)]
@@ -340,19 +331,19 @@ pub struct BenchPages {
 }
 
 crier_base::text_enum! {
-    /// What `crier bench pages` measures, in the order in which it does.
+    /// The measurements of `crier-bench pages`, in their order.
     pub enum PagesMeasurement { Page = "page", Unchanged = "unchanged", First = "first", Counted = "counted" }
 }
 
 #[derive(Args, Debug, Clone)]
 pub struct BenchRequests {
-    /// Some of: draft, scheduled [default: all].
+    /// The kinds of posts: draft, scheduled. Default: all.
     #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
     pub only: Vec<RequestMeasurement>,
-    /// How long each point is measured.
+    /// The duration of each point, in seconds.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=3_600))]
     pub seconds: u32,
-    /// How many seconds before that the same requests are sent.
+    /// The duration of the same requests before each point, in seconds.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=600))]
     pub warm_up: u32,
     #[command(flatten)]
@@ -360,27 +351,27 @@ pub struct BenchRequests {
 }
 
 crier_base::text_enum! {
-    /// The posts that `crier bench requests` creates, in the order in which it does.
+    /// The kinds of posts that `crier-bench requests` creates, in their order.
     pub enum RequestMeasurement { Draft = "draft", Scheduled = "scheduled" }
 }
 
 #[derive(Args, Debug, Clone)]
 pub struct BenchReplicas {
-    /// Some of: deliveries, publishes [default: all].
+    /// The measurements: deliveries, publishes. Default: all.
     #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
     pub only: Vec<ReplicasMeasurement>,
-    /// How many worker processes there are, one point after the other.
+    /// The numbers of worker processes; each is a point.
     #[arg(long, value_delimiter = ',', value_name = "N,…", default_values_t = [1, 2, 4],
         value_parser = clap::value_parser!(u32).range(1..=64))]
     pub workers: Vec<u32>,
-    /// How many endpoints, and how many accounts, the work is for, one point after the other.
+    /// The numbers of endpoints, and of accounts, that the jobs are for; each is a point.
     #[arg(long, value_delimiter = ',', value_name = "N,…", default_values_t = [1, 200],
         value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub lanes: Vec<u32>,
-    /// How many webhooks are pending in deliveries; few of them are delivered before all workers are up to speed.
+    /// The number of pending deliveries. Use many: the first ones are delivered before all workers run.
     #[arg(long, default_value_t = 60_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub pending: u32,
-    /// How many posts are due in publishes.
+    /// The number of due posts in publishes.
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub posts: u32,
     #[command(flatten)]
@@ -388,6 +379,6 @@ pub struct BenchReplicas {
 }
 
 crier_base::text_enum! {
-    /// What `crier bench replicas` measures, in the order in which it does.
+    /// The measurements of `crier-bench replicas`, in their order.
     pub enum ReplicasMeasurement { Deliveries = "deliveries", Publishes = "publishes" }
 }

@@ -20,7 +20,7 @@ impl BufferedNotifier {
         Self { inner, buffered: Mutex::default() }
     }
 
-    /// From now on, buffers the notifications of a kind for the next listener.
+    /// Starts to buffer the notifications of a kind, for the next listener.
     pub fn buffer(&self, kind: JobKind) {
         self.buffered().insert(kind, Vec::new());
     }
@@ -36,7 +36,7 @@ impl JobNotifier for BufferedNotifier {
         let mut buffered = self.buffered();
         for notification in notifications {
             match buffered.get_mut(&notification.kind) {
-                Some(kept) => kept.push(*notification),
+                Some(buffer) => buffer.push(*notification),
                 None => self.inner.notify(&[*notification]),
             }
         }
@@ -53,8 +53,8 @@ impl Transport for BufferedNotifier {
         stop: CancellationToken,
     ) -> BoxFuture<'static, ()> {
         let listener = self.inner.listen(kind, concurrency, handler, stop);
-        let kept = self.buffered().remove(&kind).unwrap_or_default();
-        self.inner.notify(&kept);
+        let buffer = self.buffered().remove(&kind).unwrap_or_default();
+        self.inner.notify(&buffer);
         listener
     }
 
@@ -66,8 +66,8 @@ impl Transport for BufferedNotifier {
         let mut kinds = self.inner.capacity().await?;
         let buffered = self.buffered();
         for of in &mut kinds {
-            if let Some(kept) = buffered.get(&of.kind) {
-                (of.waiting, of.free) = (kept.len(), CAPACITY.saturating_sub(kept.len()));
+            if let Some(buffer) = buffered.get(&of.kind) {
+                (of.waiting, of.free) = (buffer.len(), CAPACITY.saturating_sub(buffer.len()));
             }
         }
         Some(kinds)

@@ -1,4 +1,4 @@
-//! A client's connection to an API: one request at a time.
+//! A client's connection to an API, with one request at a time.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -28,21 +28,22 @@ impl Connection {
         let stream = TcpStream::connect(address).await.map_err(|error| failed(&error))?;
         stream.set_nodelay(true).map_err(|error| failed(&error))?;
         let (requests, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| failed(&error))?;
-        // Ends when `requests` is dropped; the request returns its errors.
+        // The task ends when `requests` is dropped. Requests return its errors.
         tokio::spawn(connection);
         Ok(Self { requests, address })
     }
 
     /// Sends a request and returns the JSON response; fails if the status is not 200.
-    pub async fn ask(&mut self, method: Method, path: &str, body: &Value) -> Result<Value, BenchError> {
-        let (status, answer) = self.exchange(Request::builder().method(method).uri(path), body).await?;
-        match serde_json::from_slice(&answer) {
-            Ok(answer) if status == StatusCode::OK => Ok(answer),
-            _ => refused(format!("{path} answered {status}: {}", String::from_utf8_lossy(&answer))),
+    pub async fn request_json(&mut self, method: Method, path: &str, body: &Value) -> Result<Value, BenchError> {
+        let (status, response) = self.send_json(Request::builder().method(method).uri(path), body).await?;
+        match serde_json::from_slice(&response) {
+            Ok(value) if status == StatusCode::OK => Ok(value),
+            _ => refused(format!("{path} answered {status}: {}", String::from_utf8_lossy(&response))),
         }
     }
 
-    pub async fn exchange(
+    /// Sends a JSON body, and returns the status and the body of the response.
+    pub async fn send_json(
         &mut self,
         request: http::request::Builder,
         body: &Value,
@@ -50,18 +51,18 @@ impl Connection {
         self.send(request.header(CONTENT_TYPE, "application/json"), vec![body.to_string().into()]).await
     }
 
-    /// Sends a body of any type, in chunks that requests may share.
+    /// Sends a body of any type, in chunks that requests may share. Returns the status and the body of the response.
     pub async fn send(
         &mut self,
         request: http::request::Builder,
         body: Vec<Bytes>,
     ) -> Result<(StatusCode, Bytes), BenchError> {
-        let answer = self.answer(request, body).await?;
-        Ok((answer.status(), answer.into_body()))
+        let response = self.send_for_response(request, body).await?;
+        Ok((response.status(), response.into_body()))
     }
 
     /// Like [`Connection::send`], but returns the whole response with its headers.
-    pub async fn answer(
+    pub async fn send_for_response(
         &mut self,
         request: http::request::Builder,
         body: Vec<Bytes>,

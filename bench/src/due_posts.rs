@@ -1,4 +1,4 @@
-//! Posts on accounts of the sandbox that become due while their jobs are still scheduled: the scheduler promotes them.
+//! Posts on accounts of the sandbox that are due, but whose jobs are scheduled: the scheduler has to make them ready.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::job::{JobKind, Lane, NewJob};
@@ -9,17 +9,17 @@ use crier_store::targets::{self, NewTarget};
 use crier_store::{StoreError, Tx, jobs, posts, users};
 
 use super::BenchError;
-use super::place::BenchEnvironment;
+use super::environment::BenchEnvironment;
 use super::sandbox_accounts;
 
 /// Posts per transaction.
 const CHUNK: usize = 500;
 
-/// How many posts, spread over how many accounts of one workspace.
+/// Due posts on accounts of one workspace.
 pub struct DuePosts {
     pub posts: usize,
     pub accounts: usize,
-    /// Whether the jobs count against the workspace's share of the workers, as those of the API do.
+    /// Whether the jobs count toward the workspace's share of the workers, as those of the API do.
     pub in_workspace: bool,
 }
 
@@ -31,11 +31,11 @@ struct Owner {
 }
 
 impl DuePosts {
-    /// Writes the posts with a target and a job each; returns the first target's id.
+    /// Writes the posts with a target and a job each. Returns the ID of the first target.
     pub async fn write(&self, environment: &BenchEnvironment) -> Result<i64, BenchError> {
         let store = environment.api_one_hour_behind();
         let mut tx = store.begin().await?;
-        // In the future for this store's clock, in the past for the scheduler's.
+        // In the future by the clock of this store, in the past by that of the scheduler.
         let due = tx.now + TimeDelta::seconds(1);
         let owner = Owner::create(&mut tx, self.accounts).await?;
         tx.commit().await?;

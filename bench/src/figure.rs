@@ -1,14 +1,16 @@
-//! Figures: how they are computed and printed.
+//! Figures: their computation and their output.
 
+use std::io::Write as _;
 use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::Value;
 
-use super::place::BenchEnvironment;
-use super::{BenchError, PrintRows};
+use super::BenchError;
+use super::database::describe_engine;
+use super::environment::BenchEnvironment;
 
-/// How often something was done, and in which time.
+/// A number of items, and the time that all of them took.
 #[derive(Debug, Clone, Copy)]
 pub struct Throughput {
     pub count: usize,
@@ -22,14 +24,14 @@ impl Throughput {
         count / self.took.as_secs_f64().max(f64::MIN_POSITIVE)
     }
 
-    /// Returns the time of each, if they were done one after the other.
-    pub fn each(self) -> Duration {
+    /// Returns the average time of one item, if they were processed one after the other.
+    pub fn time_per_item(self) -> Duration {
         self.took / u32::try_from(self.count).unwrap_or(u32::MAX).max(1)
     }
 }
 
-/// One number (or word) of a measurement. Times are in milliseconds and sizes in bytes; only the printed table uses
-/// other units.
+/// One number or word of a measurement. Times are in milliseconds, sizes in bytes. Only the printed table uses other
+/// units.
 #[derive(Debug, Clone, Serialize)]
 pub struct Figure {
     pub measurement: &'static str,
@@ -62,17 +64,17 @@ impl Figure {
         Self::new(measurement, figure, count, unit)
     }
 
-    /// A total, divided by how often the operation was done.
-    pub fn each(
+    /// Returns the average of a total over the runs of an operation.
+    pub fn average(
         measurement: &'static str,
         figure: impl Into<String>,
         unit: &'static str,
         total: u64,
-        times: u32,
+        runs: u32,
     ) -> Self {
         #[expect(clippy::cast_precision_loss, reason = "no count comes near 2^52")]
-        let each = total as f64 / f64::from(times);
-        Self::new(measurement, figure, round(each, 10.0), unit)
+        let average = total as f64 / f64::from(runs);
+        Self::new(measurement, figure, round(average, 10.0), unit)
     }
 
     pub fn time(measurement: &'static str, figure: impl Into<String>, time: Duration) -> Self {
@@ -84,7 +86,7 @@ impl Figure {
         Self::new(measurement, figure, round(ratio, 1e3), "times")
     }
 
-    /// The quotient of two rates.
+    /// Returns the quotient of two rates.
     pub fn ratio_of_rates(
         measurement: &'static str,
         figure: impl Into<String>,
@@ -105,7 +107,7 @@ impl Figure {
         times.sort_unstable();
         let name = |which: &str| format!("{of}{}{which}", if of.is_empty() { "" } else { ", " });
         [("p50", 50), ("p99", 99), ("max", 100)]
-            .map(|(which, percent)| Self::time(measurement, name(which), percentile(&times, percent)))
+            .map(|(which, percent)| Self::time(measurement, name(which), percentile_of_sorted(&times, percent)))
             .to_vec()
     }
 
@@ -116,9 +118,9 @@ impl Figure {
         figures
     }
 
-    fn human(&self) -> String {
+    fn formatted(&self) -> String {
         match (&self.value, self.unit) {
-            (Value::Number(number), unit) => quantity(number.as_f64().unwrap_or_default(), unit),
+            (Value::Number(number), unit) => format_quantity(number.as_f64().unwrap_or_default(), unit),
             (Value::String(word), _) => word.clone(),
             (other, _) => other.to_string(),
         }
@@ -130,22 +132,22 @@ fn round(value: f64, parts: f64) -> f64 {
 }
 
 /// Returns the nearest-rank percentile of sorted times.
-fn percentile(sorted: &[Duration], percent: usize) -> Duration {
+fn percentile_of_sorted(sorted: &[Duration], percent: usize) -> Duration {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
     sorted.get(rank - 1).copied().unwrap_or_default()
 }
 
 pub fn median(times: Vec<Duration>) -> Duration {
-    nth(times, 50)
+    percentile(times, 50)
 }
 
 /// Returns the nearest-rank percentile of unsorted times.
-pub fn nth(mut times: Vec<Duration>, percent: usize) -> Duration {
+pub fn percentile(mut times: Vec<Duration>, percent: usize) -> Duration {
     times.sort_unstable();
-    percentile(&times, percent)
+    percentile_of_sorted(&times, percent)
 }
 
-fn quantity(value: f64, unit: &str) -> String {
+fn format_quantity(value: f64, unit: &str) -> String {
     match unit {
         "ms" if value < 1.0 => format!("{:.0} µs", value * 1e3),
         "ms" if value < 10.0 => format!("{value:.2} ms"),
@@ -163,7 +165,7 @@ fn quantity(value: f64, unit: &str) -> String {
 
 /// Returns the description of this machine, build and database.
 pub async fn machine_figures(environment: &BenchEnvironment) -> Result<Vec<Figure>, BenchError> {
-    let (engine, durability) = crier_store::bench::engine(&mut environment.api().read().await?).await?;
+    let (engine, durability) = describe_engine(environment.api().db()).await?;
     let build = if cfg!(debug_assertions) { "debug: not for comparison" } else { "release" };
     let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
     let machine = |figure: &str, word: String| Figure::word("machine", figure, word);
@@ -176,29 +178,26 @@ pub async fn machine_figures(environment: &BenchEnvironment) -> Result<Vec<Figur
     ])
 }
 
-/// Prints figures as they are, or for people.
-pub fn print(figures: &[Figure], json: bool, print_rows: PrintRows) {
-    #[derive(Serialize)]
-    struct FigureLine<'a> {
-        measurement: &'a str,
-        figure: &'a str,
-        value: String,
-    }
-    if json {
-        return print_rows(&values(figures), true);
-    }
-    let mut table = Vec::new();
-    for (index, figure) in figures.iter().enumerate() {
-        // Print the name of a measurement only in its first row.
-        let again = index > 0 && figures[index - 1].measurement == figure.measurement;
-        let measurement = if again { "" } else { figure.measurement };
-        table.push(FigureLine { measurement, figure: &figure.figure, value: figure.human() });
-    }
-    print_rows(&values(&table), false);
+/// Prints figures as a JSON array, or as a table with readable units.
+pub fn print(figures: &[Figure], json: bool) {
+    let text = if json { serde_json::to_string(figures).unwrap_or_default() } else { table(figures) };
+    // A closed pipe (`crier-bench … | head`) is not an error.
+    let _ = writeln!(std::io::stdout().lock(), "{text}");
 }
 
-fn values<T: Serialize>(rows: &[T]) -> Vec<Value> {
-    rows.iter().filter_map(|row| serde_json::to_value(row).ok()).collect()
+fn table(figures: &[Figure]) -> String {
+    let mut rows = vec![["MEASUREMENT", "FIGURE", "VALUE"].map(str::to_owned)];
+    for (index, figure) in figures.iter().enumerate() {
+        // Print the name of a measurement only in its first row.
+        let is_repeated = index > 0 && figures[index - 1].measurement == figure.measurement;
+        let measurement = if is_repeated { "" } else { figure.measurement };
+        rows.push([measurement.to_owned(), figure.figure.clone(), figure.formatted()]);
+    }
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
+    let (first, second) = (width(0), width(1));
+    let lines =
+        rows.iter().map(|[measurement, figure, value]| format!("{measurement:first$}  {figure:second$}  {value}"));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]
@@ -208,17 +207,27 @@ mod tests {
     #[test]
     fn percentiles_are_observed_durations() {
         let times: Vec<Duration> = (1..=200).map(Duration::from_millis).collect();
-        let of = |percent| percentile(&times, percent).as_millis();
+        let of = |percent| percentile_of_sorted(&times, percent).as_millis();
         assert_eq!((of(50), of(99), of(100)), (100, 198, 200));
-        assert_eq!(percentile(&times[..1], 50).as_millis(), 1);
-        assert_eq!(percentile(&[], 99), Duration::ZERO);
+        assert_eq!(percentile_of_sorted(&times[..1], 50).as_millis(), 1);
+        assert_eq!(percentile_of_sorted(&[], 99), Duration::ZERO);
     }
 
     #[test]
     fn quantities_use_readable_units() {
         let values =
             [(0.25, "ms"), (2.5, "ms"), (250.0, "ms"), (2_500.0, "ms"), (5.3e7, "bytes"), (12_345.6, "jobs/s")];
-        let texts = values.map(|(value, unit)| quantity(value, unit));
+        let texts = values.map(|(value, unit)| format_quantity(value, unit));
         assert_eq!(texts, ["250 µs", "2.50 ms", "250 ms", "2.50 s", "53.0 MB", "12346 jobs/s"]);
+    }
+
+    #[test]
+    fn a_table_names_each_measurement_once() {
+        let figures = ["p50", "max"].map(|figure| Figure::time("pickup", figure, Duration::from_millis(20)));
+        assert_eq!(
+            table(&figures),
+            "MEASUREMENT  FIGURE  VALUE\n\
+             pickup       p50     20 ms\n             max     20 ms"
+        );
     }
 }

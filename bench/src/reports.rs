@@ -1,6 +1,6 @@
-//! `crier bench reports`: writes a sample report in each format, as the worker does once it has read the record.
+//! `crier-bench reports`: writes a sample report in each format, as the worker does after it has read the data.
 //!
-//! **To add a format:** nothing; all of them are measured.
+//! All formats are measured, so a new one needs no change here.
 
 use std::time::Instant;
 
@@ -34,7 +34,7 @@ impl Suite for BenchReports {
     }
 }
 
-/// Writes one file. The peak is that of the process while it does so, the document and the file included.
+/// Measures one file. The peak memory is that of the process, and includes the document and the file.
 fn measure(format: ReportFormat, posts: u32) -> Figures {
     let document = sample::document(posts as usize);
     resident::reset_peak();

@@ -22,13 +22,13 @@ use crier_worker::webhooks::Sender;
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::place::BenchEnvironment;
+use super::environment::BenchEnvironment;
 use super::{BenchError, Result, refused};
 
-const DRAIN: Duration = Duration::from_secs(10);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 pub const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// They stop when this is dropped.
+/// A worker, and a scheduler if it was started. Both stop when this is dropped.
 pub struct BenchRoles {
     engine: Engine,
     tasks: JoinSet<()>,
@@ -66,17 +66,23 @@ impl BenchRoles {
         slots: usize,
     ) -> std::result::Result<Self, BenchError> {
         let engine = Engine::new(store.clone(), registry);
-        let (stop, beating) = (CancellationToken::new(), CancellationToken::new());
+        let (stop, heartbeat_stop) = (CancellationToken::new(), CancellationToken::new());
         let store = store.clone();
         let open = move || {
             let store = store.clone();
             async move { store.new_connections().await.ok() }
         };
-        heartbeat::start(engine.clone(), open, beating.clone())
+        heartbeat::start(engine.clone(), open, heartbeat_stop.clone())
             .map_err(|error| super::io("the heartbeat's thread", error))?;
         let mut tasks = JoinSet::new();
-        tasks.spawn(crier_worker::run(engine.clone(), transport, Concurrency::each(slots), DRAIN, stop.clone()));
-        Ok(Self { engine, tasks, stop, _heartbeat: beating.drop_guard() })
+        tasks.spawn(crier_worker::run(
+            engine.clone(),
+            transport,
+            Concurrency::each(slots),
+            DRAIN_TIMEOUT,
+            stop.clone(),
+        ));
+        Ok(Self { engine, tasks, stop, _heartbeat: heartbeat_stop.drop_guard() })
     }
 
     /// Waits until no job runs.
@@ -100,7 +106,7 @@ pub fn scheduler(environment: &BenchEnvironment) -> Scheduler {
     }
 }
 
-/// Returns the product's handler of a kind, with the sandbox enabled.
+/// Returns Crier's handler of a kind, with the sandbox enabled.
 pub fn job(
     config: &Config,
     environment: &BenchEnvironment,
@@ -138,7 +144,7 @@ pub fn job_on(
     Ok(handler(kind, &deps))
 }
 
-/// Returns the product's guard, which allows 127.0.0.1 as an operator would configure it.
+/// Returns a guard that allows 127.0.0.1, as if an operator had configured it.
 pub fn guard() -> Guard {
     Guard::new(vec![IpAddr::from(Ipv4Addr::LOCALHOST).into()])
 }
@@ -151,14 +157,14 @@ pub async fn enqueue(store: &Store, subject: i64) -> std::result::Result<(), Sto
     tx.commit().await
 }
 
-/// Waits until all jobs of the kind are settled; call it after all have started. Fails if one is dead. The scheduler
-/// may enqueue jobs of other kinds, such as the collection of an account's figures, which no worker here runs.
+/// Waits until all jobs of the kind are settled. Call it after all have started. Fails if one is dead. Jobs of other
+/// kinds, which the scheduler may enqueue, are ignored: no worker runs them.
 pub async fn wait_until_settled(store: &Store, kind: JobKind) -> Result {
-    wait_until_settled_looking_every(store, kind, POLL_INTERVAL).await
+    wait_until_settled_polling(store, kind, POLL_INTERVAL).await
 }
 
-/// Like [`wait_until_settled`]; looking for a large backlog takes its time from the worker.
-pub async fn wait_until_settled_looking_every(store: &Store, kind: JobKind, interval: Duration) -> Result {
+/// Like [`wait_until_settled`], with an interval. Counting a large backlog takes time from the worker.
+pub async fn wait_until_settled_polling(store: &Store, kind: JobKind, interval: Duration) -> Result {
     loop {
         let mut overview = operate::overview(&mut store.read().await?).await?;
         overview.retain(|one| one.kind == kind);

@@ -5,7 +5,7 @@ use crier_store::accounts::{self, NewAccount};
 use crier_store::{StoreError, Tx, sandbox};
 use secrecy::SecretString;
 
-/// Creates this many accounts, attached to the brand; returns their ids.
+/// Creates accounts, attaches them to the brand, and returns their IDs.
 pub async fn create(tx: &mut Tx, workspace: i64, brand: i64, count: usize) -> Result<Vec<i64>, StoreError> {
     let mut created = Vec::with_capacity(count);
     for number in 0..count {

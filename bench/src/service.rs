@@ -2,7 +2,7 @@
 //! process.
 //!
 //! A peer responds to `GET /` with its `version` and `database`, and implements the measured paths like Crier. A peer
-//! for `media` also implements `POST /thumbnail`, with a picture as the body: it creates a thumbnail and returns 200. A
+//! for `media` also implements `POST /thumbnail`, with an image as the body: it creates a thumbnail and returns 200. A
 //! peer for `pages` also implements `GET /cpu`, which returns the CPU time of its processes in `ns`.
 
 use std::net::SocketAddr;

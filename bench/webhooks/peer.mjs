@@ -1,10 +1,10 @@
 // A typical webhook sender in Node: an HTTP API that adds a job for each endpoint to a BullMQ queue, and a worker that
 // signs and sends each. Called by scripts/bench-webhooks; REDIS_URL is a server whose data may be deleted.
 //
-//   node peer.mjs CRIER bench webhooks…     runs this command with `--peer` and its own address, and exits with it
+//   node peer.mjs COMMAND webhooks…     runs this command with `--peer` and the address of this server, then exits
 //
-// So it is measured with the clients and endpoints of `crier bench webhooks`, like Crier itself;
-// bench/src/webhooks/service.rs describes what they expect of a peer.
+// The command is crier-bench, whose clients and endpoints also measure Crier. bench/src/webhooks/service.rs describes
+// what they expect of a peer.
 //
 // Settings, from https://docs.bullmq.io: `concurrency` (guide/workers/concurrency) is that of Crier's worker;
 // `removeOnComplete` (guide/queues/auto-removal-of-jobs) is the cheapest way to complete a job; `addBulk`

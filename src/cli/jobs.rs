@@ -108,11 +108,11 @@ pub struct JobFilter {
     #[arg(long)]
     pub lane: Option<String>,
     /// The minimum age, such as 90s, 15m, 2h or 7d.
-    #[arg(long, value_name = "AGE", value_parser = age)]
+    #[arg(long, value_name = "AGE", value_parser = parse_age)]
     pub older_than: Option<TimeDelta>,
 }
 
-fn age(text: &str) -> Result<TimeDelta, String> {
+fn parse_age(text: &str) -> Result<TimeDelta, String> {
     let age = duration(text, Duration::ZERO, Duration::from_secs(3_650 * 86_400))?;
     TimeDelta::from_std(age).map_err(|error| error.to_string())
 }

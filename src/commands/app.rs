@@ -62,38 +62,39 @@ async fn set(cx: &Context, args: SetApp) -> Result {
     };
     let new = NewApplication { platform, target, owner, instance: "", redirect_uri: "", application: &application };
     let id = applications::set(&mut tx, &new).await?;
-    let renewed = hand_out(&mut tx, &new).await?;
+    let updated = update_account_secrets(&mut tx, &new).await?;
     tx.commit().await?;
     let callback = format!("{}/connect/callback/{platform}", cx.config.public_url.as_str().trim_end_matches('/'));
     print_line(format_args!("Set application {id}. Its callback URL at the platform must be {callback}"));
-    if renewed > 0 {
-        print_line(format_args!("Connected accounts that use the new secret: {renewed}."));
+    if updated > 0 {
+        print_line(format_args!("Connected accounts that use the new secret: {updated}."));
     }
     Ok(())
 }
 
-/// Gives the secret to the accounts that were connected with this application: their tokens are renewed with it.
-async fn hand_out(tx: &mut Tx, new: &NewApplication<'_>) -> std::result::Result<usize, CommandError> {
+/// Stores the secret in the accounts that were connected with this application, because their tokens are renewed with it.
+/// Returns their number.
+async fn update_account_secrets(tx: &mut Tx, new: &NewApplication<'_>) -> std::result::Result<usize, CommandError> {
     use secrecy::ExposeSecret as _;
     let cipher = tx.cipher.clone();
     let of_application = account_tokens::of_application(tx, new.platform, &new.application.client_id).await?;
-    let mut renewed = 0;
+    let mut updated = 0;
     for id in of_application {
         account_tokens::lock(tx, id).await?;
         let Some((account, secrets)) = accounts::with_secrets(tx, &cipher, id).await? else { continue };
         let secrets = Secrets::from_stored(&secrets)?;
         let secrets = secrets.with(&[("client_secret", new.application.client_secret.expose_secret())]);
         let text = SecretString::from(secrets.expose_json());
-        renewed += usize::from(accounts::replace_secrets(tx, &account, &text).await?);
+        updated += usize::from(accounts::replace_secrets(tx, &account, &text).await?);
     }
-    Ok(renewed)
+    Ok(updated)
 }
 
-/// Reads the secret; one line, so that it is not in the shell's history or in the list of processes.
+/// Reads the secret from stdin, so that it is not in the shell's history or in the list of processes.
 fn read_secret() -> std::result::Result<String, CommandError> {
     let mut text = String::new();
-    let most = MAX_CREDENTIAL as u64 + 2;
-    let read = std::io::stdin().lock().take(most).read_to_string(&mut text);
+    let max_bytes = MAX_CREDENTIAL as u64 + 2;
+    let read = std::io::stdin().lock().take(max_bytes).read_to_string(&mut text);
     read.map_err(|error| StartError::Io { what: "the secret on stdin cannot be read".into(), error })?;
     Ok(text.trim().to_owned())
 }

@@ -81,8 +81,8 @@ async fn list(cx: &Context, which: &JobFilter, state: Option<JobState>, limit: i
         state: if job.waiting { "waiting" } else { job.state.as_str() },
         lane: job.lane.map(|lane| shortened(&lane, MAX_LANE_CHARS)),
         attempt: format!("{}/{}", job.attempt, job.max_attempts),
-        age: span(now - job.created_at),
-        due: if job.run_at > now { format!("in {}", span(job.run_at - now)) } else { "now".to_owned() },
+        age: format_duration(now - job.created_at),
+        due: if job.run_at > now { format!("in {}", format_duration(job.run_at - now)) } else { "now".to_owned() },
         last_error: job.last_error.map(|error| shortened(&error, MAX_ERROR_CHARS)),
     };
     print_rows(&jobs.into_iter().map(row).collect::<Vec<_>>(), false);
@@ -90,7 +90,7 @@ async fn list(cx: &Context, which: &JobFilter, state: Option<JobState>, limit: i
 }
 
 /// Formats a duration in its largest suitable unit, in the syntax of `--older-than`: `15m`.
-fn span(time: TimeDelta) -> String {
+fn format_duration(time: TimeDelta) -> String {
     match time.num_seconds().max(0) {
         s @ ..120 => format!("{s}s"),
         s @ ..7_200 => format!("{}m", s / 60),
@@ -111,38 +111,38 @@ async fn show(cx: &Context, id: i64, json: bool) -> Result {
         }
         None => Value::Null,
     };
-    let (words, tries) = match subject {
+    let (words, attempts) = match subject {
         Some(subject) => (subject.words, subject.attempts),
         None => ("deleted".to_owned(), Vec::new()),
     };
-    let mut all = serde_json::to_value(&job).unwrap_or_default();
-    all["lane"] = lane;
-    all["subject"] = json!(words);
-    all["attempts"] = json!(tries);
+    let mut record = serde_json::to_value(&job).unwrap_or_default();
+    record["lane"] = lane;
+    record["subject"] = json!(words);
+    record["attempts"] = json!(attempts);
     if json {
-        print_json(&all);
+        print_json(&record);
         return Ok(());
     }
-    print_details(&all, &tries);
+    print_details(&record, &attempts);
     Ok(())
 }
 
 /// Prints all fields as lines, then the attempts as a table.
-fn print_details(all: &Value, tries: &[JobAttempt]) {
+fn print_details(record: &Value, attempts: &[JobAttempt]) {
     let print = |name: &str, value: &Value| {
         if !value.is_null() {
             print_line(format_args!("{name:16} {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned)));
         }
     };
-    for (name, value) in all.as_object().into_iter().flatten().filter(|(name, _)| *name != "attempts") {
+    for (name, value) in record.as_object().into_iter().flatten().filter(|(name, _)| *name != "attempts") {
         match value.as_object() {
             Some(parts) => parts.iter().for_each(|(part, value)| print(&format!("{name} {part}"), value)),
             None => print(name, value),
         }
     }
-    if !tries.is_empty() {
+    if !attempts.is_empty() {
         print_line("");
-        print_rows(tries, false);
+        print_rows(attempts, false);
     }
 }
 

@@ -1,4 +1,4 @@
-//! `crier login`: a link with which a user signs in to the console.
+//! `crier login`: prints a link that signs a user in to the console.
 
 use crier_store::{sessions, users};
 use secrecy::ExposeSecret;
@@ -18,7 +18,7 @@ pub async fn run(cx: &Context, email: &str) -> Result {
     Ok(())
 }
 
-/// Says on stderr how long the link is valid, so that stdout has the link alone.
+/// Prints on stderr how long the link is valid, so that stdout contains only the link.
 fn eprint_validity(minutes: i64) {
     use std::io::Write as _;
     let text = format!("Open the link in a browser. It works once and expires after {minutes} minutes.");

@@ -43,14 +43,14 @@ async fn check_owner_stays(tx: &mut Tx, command: &MemberCommand, user_id: i64) -
     brands::lock(tx, *brand).await?;
     let owners = users::members(tx, *brand).await?.into_iter().filter(|member| member.role == Role::Owner);
     let owners: Vec<i64> = owners.map(|member| member.id).collect();
-    let stays = matches!(command, MemberCommand::Add { role: Role::Owner, .. });
-    if owners == [user_id] && !stays {
-        return refused(only_owner(*brand));
+    let remains_owner = matches!(command, MemberCommand::Add { role: Role::Owner, .. });
+    if owners == [user_id] && !remains_owner {
+        return refused(only_owner_message(*brand));
     }
     Ok(())
 }
 
-pub fn only_owner(brand: i64) -> String {
+pub fn only_owner_message(brand: i64) -> String {
     format!(
         "this is the only owner of brand {brand}; make another member an owner first: \
          crier member add --brand {brand} --user EMAIL --role owner"

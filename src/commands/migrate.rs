@@ -1,4 +1,4 @@
-//! `crier migrate`. Every command but this one needs a current schema; [`super::run`] makes it here.
+//! `crier migrate`. All other commands need a current schema. For this one, [`super::run`] migrates it.
 
 use super::{Context, Result};
 use crate::first_start;

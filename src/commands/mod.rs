@@ -1,10 +1,9 @@
-//! The operator's commands. Each works while the service runs, on SQLite too: it opens the same database, and the
-//! scheduler notifies the workers of the jobs that the command makes ready.
+//! The operator's commands. Each works while the service runs, also on SQLite. It opens the same database, and the
+//! scheduler notifies the workers of jobs that the command makes ready.
 
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use crier_bench::BenchError;
 use crier_config::{Config, ConfigSource, Database};
 use crier_domain::job::NoopNotifier;
 use crier_runtime::error::print;
@@ -13,7 +12,6 @@ use crier_store::{Store, StoreError};
 use crier_telemetry::logs;
 
 use crate::cli::{Command, Format, WebhooksCommand};
-use crate::output;
 
 mod account;
 mod app;
@@ -48,16 +46,6 @@ pub enum CommandError {
     Store(#[from] StoreError),
 }
 
-impl From<BenchError> for CommandError {
-    fn from(error: BenchError) -> Self {
-        match error {
-            BenchError::Refused(why) => Self::Refused(why),
-            BenchError::Start(error) => Self::Start(error),
-            BenchError::Store(error) => Self::Store(error),
-        }
-    }
-}
-
 pub type Result = std::result::Result<(), CommandError>;
 
 pub fn refused<T>(why: impl Into<String>) -> std::result::Result<T, CommandError> {
@@ -66,10 +54,6 @@ pub fn refused<T>(why: impl Into<String>) -> std::result::Result<T, CommandError
 
 pub fn run(mut config: Config, command: Command) -> ExitCode {
     data_dir::use_running_addresses(&mut config);
-    // The benchmark does not open the installation's database.
-    if let Command::Bench(command) = command {
-        return exit(crier_bench::run(config, command, output::print_rows).map_err(CommandError::from));
-    }
     if let Command::Restore { file } = command {
         return backup::restore(config, &file);
     }
@@ -103,7 +87,7 @@ async fn run_in(config: Config, command: Command) -> Result {
     store.db().probe().await?;
     if migrates {
         match store.db().migrate().await {
-            // Separate processes run on the schema of a newer version, so a rollback goes on.
+            // Separate processes run on the schema of a newer version, so this is no error during a rollback.
             Err(error) if error.is_newer_schema() && matches!(config.database, Database::Postgres(_)) => {}
             migrated => migrated?,
         }
@@ -143,9 +127,8 @@ fn exit(done: Result) -> ExitCode {
 
 async fn dispatch(cx: &Context, command: Command) -> Result {
     match command {
-        // Run without an open installation: `main`, [`run`].
+        // These run without an open installation: see `main` and [`run`].
         Command::Serve
-        | Command::Bench(_)
         | Command::Webhooks(_)
         | Command::Doctor(_)
         | Command::Restore { .. }

@@ -56,7 +56,7 @@ async fn list(cx: &Context, args: &ListPosts) -> Result {
     Ok(())
 }
 
-/// A target, as it is shown.
+/// A row of the targets that `show` prints.
 #[derive(Serialize)]
 struct TargetLine {
     id: i64,

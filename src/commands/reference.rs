@@ -1,4 +1,4 @@
-//! `crier config | completions | man`: the program's own reference. They need no installation.
+//! `crier config | completions | man`: the reference of the program. These commands need no installation.
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -6,7 +6,7 @@ use crier_store::operators::OperatorChange;
 use crier_store::{Tx, users};
 use serde::Serialize;
 
-use super::member::only_owner;
+use super::member::only_owner_message;
 use super::{CommandError, Context, Result, refused};
 use crate::cli::UserCommand;
 use crate::output::{print_line, print_rows};
@@ -52,7 +52,7 @@ async fn delete(cx: &Context, email: &str) -> Result {
     let user = find(&mut tx, email).await?;
     operator::release(&mut tx, &user, OperatorChange::Deleted).await?;
     if let Some(brand) = users::brand_without_other_owner(&mut tx, user.id).await? {
-        return refused(only_owner(brand));
+        return refused(only_owner_message(brand));
     }
     users::delete(&mut tx, email).await?;
     tx.commit().await?;

@@ -1,8 +1,7 @@
-//! `crier webhooks listen`: a receiver for trying out webhooks. It prints each delivery and whether its signature is
-//! valid; the response status is configurable, so that retries can be observed.
+//! `crier webhooks listen`: a receiver for testing webhooks. It prints each delivery and whether its signature is valid.
+//! The response status is configurable, so that retries can be observed.
 //!
-//! It replaces code that a developer has not written yet, and accepts any input without failing: not HTTP, not JSON,
-//! too large or too slow. [`received`] formats a request.
+//! No input makes it fail, even if it is not HTTP, not JSON, too large or too slow. [`received`] formats a request.
 
 use std::collections::HashSet;
 use std::convert::Infallible;

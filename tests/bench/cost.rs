@@ -1,4 +1,4 @@
-//! `crier bench cost`: what requests and jobs cost the database.
+//! `crier-bench cost`: the statements and transactions of requests and jobs.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use crate::support::{databases, servers};
 /// Statements and transactions of one operation: measurement, on Postgres, on SQLite.
 type Cost = (&'static str, (f64, f64), (f64, f64));
 
-/// A change that adds a statement to a request or a job is seen here.
+/// These detect a change that adds a statement to a request or a job.
 #[rustfmt::skip]
 const COSTS: &[Cost] = &[
     ("brand",        (1.0, 0.0),  (1.0, 0.0)),

@@ -1,10 +1,10 @@
-//! `crier bench inbox`.
+//! `crier-bench inbox`.
 
 use super::{MACHINE, Names, add, embedded, split};
 
 const TINY: &[&str] = &["inbox", "--conversations", "200", "--messages", "600", "--repeat", "2", "--json"];
 
-/// Every figure of every measurement, in the order of the output.
+/// All figures, in the order of the output.
 fn expected() -> Names {
     let mut all = Vec::new();
     let mut of = |measurement, figures: &[&str]| add(&mut all, measurement, figures);

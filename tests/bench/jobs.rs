@@ -1,10 +1,10 @@
-//! `crier bench jobs`.
+//! `crier-bench jobs`.
 
 use super::{MACHINE, Names, add, embedded, split};
 
 const TINY: &[&str] = &["jobs", "--jobs", "20", "--rows", "2000", "--posts", "20", "--json"];
 
-/// Every figure of every measurement, in the order of the output.
+/// All figures, in the order of the output.
 fn expected() -> Names {
     let mut all = Vec::new();
     let mut of = |measurement, figures: &[&str]| add(&mut all, measurement, figures);

@@ -1,10 +1,10 @@
-//! `crier bench media`.
+//! `crier-bench media`.
 
 use super::{MACHINE, Names, add, embedded, split};
 
 const TINY: &[&str] = &["media", "--megapixels", "1", "--pictures", "4", "--at-once", "3", "--large", "1", "--json"];
 
-/// Every figure of every measurement, in the order of the output.
+/// All figures, in the order of the output.
 fn expected() -> Names {
     let mut all = Vec::new();
     let mut of = |measurement, figures: &[&str]| add(&mut all, measurement, figures);

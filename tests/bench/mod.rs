@@ -1,5 +1,5 @@
-//! `crier bench` as an operator runs it, with counts too small to measure anything: every figure is reported, and
-//! nothing is left behind. A file for each subcommand.
+//! Runs `crier-bench` with counts too small to measure anything, and checks that it reports all figures and leaves
+//! nothing behind. A file for each subcommand.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -10,6 +10,7 @@ use sqlx::{Connection as _, PgConnection};
 use url::Url;
 
 use crate::support::client::until;
+use crate::support::process::program;
 use crate::support::{databases, servers};
 
 mod analytics;
@@ -32,10 +33,9 @@ fn add(all: &mut Names, measurement: &'static str, figures: &[&str]) {
     all.extend(figures.iter().map(|figure| (measurement, (*figure).to_owned())));
 }
 
-/// Starts the program in a directory of its own, with only this configuration.
+/// Starts the program in this directory, with only this configuration.
 fn start(dir: &Path, args: &[&str], env: &[(&str, &str)]) -> Child {
-    Command::new(env!("CARGO_BIN_EXE_crier"))
-        .arg("bench")
+    Command::new(program("crier-bench"))
         .args(args)
         .env_clear()
         .envs(env.iter().copied())
@@ -44,7 +44,7 @@ fn start(dir: &Path, args: &[&str], env: &[(&str, &str)]) -> Child {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .expect("crier runs")
+        .expect("crier-bench runs")
 }
 
 /// Waits for the child without blocking the test's runtime.
@@ -65,13 +65,13 @@ fn check(stdout: &str, expected: &Names, form: &str) {
     assert!(figures[0]["value"].as_str().is_some_and(|form_value| form_value.starts_with(form)), "{}", figures[0]);
     for figure in figures.iter().filter(|figure| figure["measurement"] != "machine") {
         let value = figure["value"].as_f64().expect("a number");
-        // A job may begin before its commit has returned.
-        let zero = figure["measurement"] == "pickup";
-        assert!(value > 0.0 || zero && value == 0.0, "{figure}");
+        // A job may start before its commit has returned.
+        let may_be_zero = figure["measurement"] == "pickup";
+        assert!(value > 0.0 || may_be_zero && value == 0.0, "{figure}");
     }
 }
 
-/// Runs on SQLite, in a directory of its own.
+/// Runs on SQLite, in a new directory.
 async fn embedded(tiny: &[&str], expected: &Names) {
     let dir = tempfile::tempdir().expect("a directory");
     let args = [tiny, &["--dir", "."]].concat();
@@ -82,7 +82,7 @@ async fn embedded(tiny: &[&str], expected: &Names) {
     assert!(left.is_empty(), "neither its own file nor a data directory is left: {left:?}");
 }
 
-/// Runs beside an installation on Postgres and Redis; then runs `long`, which takes half a minute, and interrupts it.
+/// Runs on the Postgres and Redis of an installation. Then runs `long`, which takes half a minute, and interrupts it.
 async fn split(tiny: &[&str], expected: &Names, long: &[&str]) {
     let installation = databases::postgres().await;
     let url = as_own_role(&installation.url).await;
@@ -107,8 +107,8 @@ async fn split(tiny: &[&str], expected: &Names, long: &[&str]) {
     assert_no_leftovers(&mut server, &redis).await;
 }
 
-/// Creates a role, and returns the URL with it: the tests share a server, on which the databases of one `crier bench` differ
-/// from those of another by their owner.
+/// Creates a role, and returns the URL with it. The tests share a server, and the owner tells apart the databases of
+/// concurrent runs.
 async fn as_own_role(url: &str) -> String {
     let name = format!("bench_{:016x}", crier_base::random::u64());
     let mut server = PgConnection::connect(url).await.expect("a database");
@@ -119,7 +119,7 @@ async fn as_own_role(url: &str) -> String {
     url.into()
 }
 
-/// Returns the databases of the benchmark that runs as the connection's role.
+/// Returns the databases of the benchmark that runs with the role of this connection.
 async fn databases(server: &mut PgConnection) -> Vec<String> {
     let own = "SELECT datname::text FROM pg_database \
          WHERE datname LIKE 'crier_bench_%' AND pg_get_userbyid(datdba) = current_user";

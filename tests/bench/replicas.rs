@@ -1,4 +1,4 @@
-//! `crier bench replicas`, whose workers are processes.
+//! `crier-bench replicas`, whose workers are separate processes.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,7 +13,7 @@ use crate::support::{databases, servers};
 const TINY: &[&str] =
     &["replicas", "--pending", "20", "--posts", "20", "--lanes", "1,5", "--workers", "1,2", "--json"];
 
-/// Every figure of every measurement, in the order of the output.
+/// All figures, in the order of the output.
 fn expected() -> Names {
     let mut all = Vec::new();
     add(&mut all, "machine", MACHINE);
@@ -62,7 +62,7 @@ async fn replicas_are_refused_on_sqlite() {
         let (done, stdout, stderr) = end(start(dir.path(), args, &[])).await;
         assert!(!done && stdout.is_empty(), "{stdout}");
         let words = ["CRIER_DATABASE_URL", "CRIER_REDIS_URL"];
-        let helps = words.iter().all(|word| stderr.contains(word)) || stderr.contains("`crier bench replicas` alone");
+        let helps = words.iter().all(|word| stderr.contains(word)) || stderr.contains("`crier-bench replicas`");
         assert!(helps, "{stderr}");
     }
     let left: Vec<_> = std::fs::read_dir(dir.path()).expect("a directory").flatten().collect();

@@ -1,10 +1,10 @@
-//! `crier bench reports`.
+//! `crier-bench reports`.
 
 use super::{MACHINE, Names, add, embedded};
 
 const TINY: &[&str] = &["reports", "--posts", "3", "--json"];
 
-/// Every figure of every measurement, in the order of the output.
+/// All figures, in the order of the output.
 fn expected() -> Names {
     let mut all = Vec::new();
     add(&mut all, "machine", MACHINE);

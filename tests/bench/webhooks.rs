@@ -1,4 +1,4 @@
-//! `crier bench webhooks`.
+//! `crier-bench webhooks`.
 
 use super::{MACHINE, Names, add, embedded, split};
 
@@ -8,7 +8,7 @@ const TINY: &[&str] = &[
     "--warm-up", "0", "--json",
 ];
 
-/// Every figure of every measurement, in the order of the output.
+/// All figures, in the order of the output.
 fn expected() -> Names {
     let mut all = Vec::new();
     let mut of = |measurement, figures: &[&str]| add(&mut all, measurement, figures);

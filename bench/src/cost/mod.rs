@@ -1,6 +1,6 @@
-//! `crier bench cost`: counts what one operation asks of the database.
+//! `crier-bench cost`: counts the statements, transactions and written bytes of one operation.
 //!
-//! API and worker are the real ones, without a scheduler, whose ticks would be counted too. Each operation is done a few
+//! API and worker are the real ones. There is no scheduler, whose ticks would be counted too. Each operation runs a few
 //! times before it is counted, so that prepared statements and caches are as in a running service.
 //!
 //! **To add an operation:** add its word to [`CostMeasurement`], an arm in [`Operation::of`], and its counts in
@@ -11,15 +11,15 @@ use std::sync::Arc;
 
 use crier_config::Config;
 use crier_domain::job::JobKind;
-use crier_store::bench::{log_position, pending_jobs, tidy, used_keys};
 use crier_store::cost;
 use crier_worker::jobs::Registry;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::api::listen;
+use super::database::{count_pending_jobs, count_used_keys, log_position, run_maintenance};
+use super::environment::BenchEnvironment;
 use super::figure::Figure;
-use super::place::BenchEnvironment;
 use super::roles::{self, BenchRoles};
 use super::{BenchError, Figures, Suite, figure};
 use crate::args::{BenchCost, BenchOptions, CostMeasurement};
@@ -32,8 +32,8 @@ use tenants::Tenants;
 
 type Bench = super::Bench<BenchCost>;
 
-/// How often an operation is done before it is counted.
-const WARM_UP: u32 = 3;
+/// The number of runs before an operation is counted.
+const WARM_UP_RUNS: u32 = 3;
 
 impl Suite for BenchCost {
     fn options(&self) -> &BenchOptions {
@@ -73,25 +73,25 @@ impl Service {
 
     async fn measure(mut self, bench: &Bench, measurement: CostMeasurement) -> Figures {
         let operation = Operation::of(measurement, &self.tenants);
-        let times = if operation.at_once { bench.args.at_once } else { bench.args.repeat };
-        self.repeat(&operation, 0..WARM_UP).await?;
+        let times = if operation.is_concurrent { bench.args.at_once } else { bench.args.repeat };
+        self.repeat(&operation, 0..WARM_UP_RUNS).await?;
         let db = self.environment.api().db();
-        // Recorded once a minute, in a background task of the first request.
-        while used_keys(db).await? == 0 {
+        // The use of a key is recorded once per minute, in a background task of the first request.
+        while count_used_keys(db).await? == 0 {
             tokio::time::sleep(roles::POLL_INTERVAL).await;
         }
-        tidy(db).await?;
+        run_maintenance(db).await?;
         let (log, before) = (log_position(db).await?, cost::total());
-        self.repeat(&operation, WARM_UP..WARM_UP + times).await?;
+        self.repeat(&operation, WARM_UP_RUNS..WARM_UP_RUNS + times).await?;
         let (after, end) = (cost::total(), log_position(db).await?);
         let unit = if self.environment.is_embedded() { "pages" } else { "bytes of WAL" };
-        let each = |what, unit, count| {
-            Figure::each(measurement.as_str(), format!("{}, {what}", operation.name), unit, count, times)
+        let average = |what, unit, count| {
+            Figure::average(measurement.as_str(), format!("{}, {what}", operation.name), unit, count, times)
         };
         let figures = vec![
-            each("statements", "statements", after.statements - before.statements),
-            each("transactions", "transactions", after.transactions - before.transactions),
-            each("written", unit, end - log),
+            average("statements", "statements", after.statements - before.statements),
+            average("transactions", "transactions", after.transactions - before.transactions),
+            average("written", unit, end - log),
         ];
         self.stop.cancel();
         self.worker.stop().await;
@@ -99,10 +99,10 @@ impl Service {
         Ok(figures)
     }
 
-    /// Does an operation several times, and waits until the jobs that it enqueued have ended.
+    /// Runs an operation several times, and waits until the jobs that it enqueued have ended.
     async fn repeat(&self, operation: &Operation, numbers: std::ops::Range<u32>) -> Result<(), BenchError> {
-        if operation.at_once {
-            operation.request_at_once(self.address, numbers).await?;
+        if operation.is_concurrent {
+            operation.request_concurrently(self.address, numbers).await?;
             return self.wait_until_idle().await;
         }
         for number in numbers {
@@ -113,10 +113,10 @@ impl Service {
     }
 
     async fn wait_until_idle(&self) -> Result<(), BenchError> {
-        while pending_jobs(self.environment.api().db()).await? > 0 {
+        while count_pending_jobs(self.environment.api().db()).await? > 0 {
             tokio::time::sleep(roles::POLL_INTERVAL).await;
         }
-        // A run is held until the statements after its commit are done.
+        // The worker holds a run until the statements after its commit are done.
         self.worker.wait_until_idle().await;
         Ok(())
     }

@@ -18,12 +18,12 @@ use crate::args::CostMeasurement;
 #[derive(Clone)]
 pub struct Operation {
     pub name: &'static str,
-    pub at_once: bool,
+    pub is_concurrent: bool,
     method: Method,
     path: String,
     key: SecretString,
     body: Value,
-    /// The accounts that the posts go to in turns.
+    /// The accounts that the posts alternate between.
     accounts: Vec<i64>,
 }
 
@@ -53,20 +53,20 @@ impl Operation {
             },
             CostMeasurement::Publish => Self { accounts: accounts(), ..post("POST a post now, until published", now) },
             CostMeasurement::PublishMany => {
-                Self { accounts: accounts(), at_once: true, ..post("posts at once, until published", now) }
+                Self { accounts: accounts(), is_concurrent: true, ..post("posts at once, until published", now) }
             }
             CostMeasurement::Deliver => brand_of("POST a brand, until delivered", notified),
             CostMeasurement::DeliverMany => {
-                Self { at_once: true, ..brand_of("brands at once, until delivered", notified) }
+                Self { is_concurrent: true, ..brand_of("brands at once, until delivered", notified) }
             }
         }
     }
 
     fn new(name: &'static str, method: Method, path: String, key: &SecretString, body: Value) -> Self {
-        Self { name, at_once: false, method, path, key: key.clone(), body, accounts: Vec::new() }
+        Self { name, is_concurrent: false, method, path, key: key.clone(), body, accounts: Vec::new() }
     }
 
-    /// Does it once, on a connection of its own.
+    /// Sends one request, on its own connection.
     pub async fn request(&self, address: SocketAddr, number: u32) -> Result<(), BenchError> {
         let mut body = self.body.clone();
         if !self.accounts.is_empty() {
@@ -77,20 +77,20 @@ impl Operation {
             .uri(format!("/api/public/v1{}", self.path))
             .header(AUTHORIZATION, format!("Bearer {}", self.key.expose_secret()))
             .header("Idempotency-Key", format!("{:016x}", random::u64()));
-        let (status, answer) = Connection::open(address).await?.exchange(request, &body).await?;
+        let (status, response) = Connection::open(address).await?.send_json(request, &body).await?;
         match status {
             StatusCode::OK | StatusCode::CREATED => Ok(()),
             _ => refused(format!(
                 "{} {} answered {status}: {}",
                 self.method,
                 self.path,
-                String::from_utf8_lossy(&answer)
+                String::from_utf8_lossy(&response)
             )),
         }
     }
 
-    /// Does it for all numbers at the same time.
-    pub async fn request_at_once(&self, address: SocketAddr, numbers: Range<u32>) -> Result<(), BenchError> {
+    /// Sends a request for each number, all concurrently.
+    pub async fn request_concurrently(&self, address: SocketAddr, numbers: Range<u32>) -> Result<(), BenchError> {
         let mut tasks = JoinSet::new();
         for number in numbers {
             let operation = self.clone();

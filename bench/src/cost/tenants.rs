@@ -1,4 +1,4 @@
-//! Two users: one with posts and accounts, and one with an endpoint that is notified of its brands.
+//! Two users: one with posts and accounts, and one with an endpoint that receives the events of its brands.
 
 use chrono::{Months, SecondsFormat};
 use crier_domain::access::{KeyMode, Scopes};
@@ -14,10 +14,10 @@ use hyper::body::Incoming;
 use secrecy::SecretString;
 use tokio::task::JoinSet;
 
-use super::super::outside::{ExternalRuntime, RequestHandler};
+use super::super::external_runtime::{ExternalRuntime, RequestHandler};
 use super::super::{BenchError, refused, sandbox_accounts};
 
-/// More than run at once in one lane, so that few jobs wait for others of their account.
+/// Enough that few jobs wait for another job in the lane of their account.
 const ACCOUNTS: usize = 100;
 const POSTS: usize = 20;
 
@@ -33,7 +33,7 @@ pub struct Tenants {
     _endpoint: Endpoint,
 }
 
-/// An endpoint outside of Crier. It stops when this is dropped.
+/// An endpoint, which is not part of Crier. It stops when this is dropped.
 struct Endpoint {
     _runtime: ExternalRuntime,
     _server: JoinSet<()>,
@@ -88,11 +88,11 @@ impl Tenant {
 }
 
 impl Endpoint {
-    /// Returns its URL, too.
+    /// Starts an endpoint, and returns it with its URL.
     async fn start() -> Result<(String, Self), BenchError> {
         let (runtime, mut server) = (ExternalRuntime::start()?, JoinSet::new());
-        let answer: RequestHandler = std::sync::Arc::new(|request| Box::pin(accept(request)));
-        let address = runtime.listen(&mut server, answer).await?;
+        let handler: RequestHandler = std::sync::Arc::new(|request| Box::pin(accept(request)));
+        let address = runtime.listen(&mut server, handler).await?;
         Ok((format!("http://{address}/hooks"), Self { _runtime: runtime, _server: server }))
     }
 }

@@ -1,4 +1,4 @@
-//! The time of a page with its total: plain, filtered, deep, and searched by frequent and rare words.
+//! The time of a page with its total: unfiltered, filtered, the last page, and searches for frequent and rare words.
 
 use std::time::Instant;
 
@@ -6,24 +6,24 @@ use chrono::TimeDelta;
 use crier_domain::conversation::ConversationStatus;
 use crier_domain::platform::ConversationType;
 use crier_domain::words;
-use crier_store::bench_inbox::{Filling, fill, tidy};
 use crier_store::brands::{self, NewBrand};
 use crier_store::conversations::list::{ConversationFilter, list};
 use crier_store::{PageRequest, users};
 
-use super::super::figure::{Figure, nth};
-use super::super::place::BenchEnvironment;
+use super::super::environment::BenchEnvironment;
+use super::super::figure::{Figure, percentile};
 use super::super::{BenchError, Figures, refused};
 use super::Bench;
+use super::sample::{SampleInbox, run_maintenance};
 
 const NAME: &str = "lists";
 const PER_PAGE: i64 = 20;
 /// Conversations per transaction.
 const CHUNK: usize = 500;
-/// How many different words the messages have; the n-th is used about 1/n as often as the first.
+/// The number of distinct words in the messages. The n-th is about 1/n as frequent as the first.
 const VOCABULARY: u64 = 20_000;
 
-/// What is asked for: its name, a search, a filter, and how deep the page is: 0 for the first, 1 for the last.
+/// A measured list: its name, a search, a filter, and the page: 0 for the first, 1 for the last.
 type Case = (&'static str, &'static str, fn() -> ConversationFilter, f64);
 
 pub const CASES: &[Case] = &[
@@ -61,16 +61,16 @@ pub async fn run(bench: &Bench) -> Figures {
         return refused("a brand without a cap was refused");
     };
     tx.commit().await?;
-    let now = store.now() - TimeDelta::days(30);
+    let first_at = store.now() - TimeDelta::days(30);
     let messages = messages / conversations.max(1);
-    let filling = Filling { brand_id: brand.id, account_id: 1, now, text: &text, messages };
+    let inbox = SampleInbox { brand_id: brand.id, account_id: 1, first_at, text: &text, messages };
     for first in (0..conversations).step_by(CHUNK) {
         bench.show_progress(format_args!("lists: {first} of {conversations} conversations written"));
         let mut tx = store.begin().await?;
-        fill(&mut tx, &filling, first..conversations.min(first + i64::try_from(CHUNK).unwrap_or(i64::MAX))).await?;
+        inbox.insert(&mut tx, first..conversations.min(first + i64::try_from(CHUNK).unwrap_or(i64::MAX))).await?;
         tx.commit().await?;
     }
-    tidy(store.db()).await?;
+    run_maintenance(store.db()).await?;
     let mut figures = Vec::new();
     for (name, search, filter, depth) in CASES {
         bench.show_progress(format_args!("lists: {name}"));
@@ -101,8 +101,8 @@ async fn measure(
         list(&mut conn, brand, filter, page).await?;
         times.push(began.elapsed());
     }
-    let median = Figure::time(NAME, format!("{name}, p50"), nth(times.clone(), 50));
-    Ok(vec![median, Figure::time(NAME, format!("{name}, p95"), nth(times, 95))])
+    let median = Figure::time(NAME, format!("{name}, p50"), percentile(times.clone(), 50));
+    Ok(vec![median, Figure::time(NAME, format!("{name}, p95"), percentile(times, 95))])
 }
 
 /// Returns a pseudo-random number, the same in each run.
@@ -118,7 +118,7 @@ fn text(conversation: i64, message: i64) -> String {
     let seed = conversation.unsigned_abs().wrapping_mul(1_000).wrapping_add(message.unsigned_abs());
     let mut text = String::from("hello");
     for place in 0..7 {
-        // About as in a language: the rank is exponential in a uniform number.
+        // Roughly the distribution of a natural language: the rank is exponential in a uniform number.
         let uniform = (mixed(seed.wrapping_mul(7).wrapping_add(place)) % 10_000) as f64 / 10_000.0;
         let rank = (VOCABULARY as f64).powf(uniform) as u64;
         text.push(' ');

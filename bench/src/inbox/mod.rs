@@ -1,4 +1,4 @@
-//! `crier bench inbox`: measures lists and searches of the inbox, in one brand with very many conversations, through
+//! `crier-bench inbox`: measures lists and searches of the inbox, in one brand with very many conversations, through
 //! the functions that the API calls.
 //!
 //! **To add a measurement:** a line in [`lists::CASES`], and its figures in `tests/bench/inbox.rs`.
@@ -7,6 +7,7 @@ use super::{Figures, Suite, figure};
 use crate::args::{BenchInbox, BenchOptions, InboxMeasurement};
 
 mod lists;
+mod sample;
 
 type Bench = super::Bench<BenchInbox>;
 

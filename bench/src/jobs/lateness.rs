@@ -1,9 +1,9 @@
-//! Many jobs due at the same moment: how late each starts, and how much memory they need.
+//! The lateness of many jobs that are due at the same time, and their memory.
 
 use chrono::TimeDelta;
 use crier_domain::job::{JobKind, JobState};
-use crier_store::bench::{fill, tidy};
 
+use super::super::database::{insert_jobs, run_maintenance};
 use super::super::figure::Figure;
 use super::super::roles;
 use super::starts::{self, Starts};
@@ -11,7 +11,7 @@ use super::{Bench, Figures, resident};
 
 const NAME: &str = "lateness";
 const JOBS: usize = 10_000;
-/// How long before they are due the jobs are written.
+/// The time between the writing of the jobs and their due time.
 const LEAD_TIME: TimeDelta = TimeDelta::seconds(2);
 
 pub async fn run(bench: &Bench) -> Figures {
@@ -20,12 +20,12 @@ pub async fn run(bench: &Bench) -> Figures {
     let subjects = 0..i64::try_from(count).unwrap_or(i64::MAX);
     let starts = Starts::new(0, count, environment.api().now());
     let roles = starts::roles(bench, &environment, JobKind::Noop, bench.slots(), &starts)?;
-    // Leaves enough time to write all jobs before they are due, whatever their number.
+    // Writing all jobs takes less time than this, for any number of jobs.
     let due = environment.api().now() + LEAD_TIME + TimeDelta::milliseconds(subjects.end / 20);
     let mut tx = environment.api().begin().await?;
-    fill(&mut tx, JobKind::Noop, JobState::Scheduled, subjects, due).await?;
+    insert_jobs(&mut tx, JobKind::Noop, JobState::Scheduled, subjects, due).await?;
     tx.commit().await?;
-    tidy(environment.api().db()).await?;
+    run_maintenance(environment.api().db()).await?;
     let before = resident::now();
     resident::reset_peak();
     starts.wait(count).await?;

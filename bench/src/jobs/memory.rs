@@ -1,8 +1,8 @@
 //! Memory of the process: idle, with many jobs pending, and while it runs them.
 
 use crier_domain::job::{JobKind, JobState};
-use crier_store::bench::fill;
 
+use super::super::database::insert_jobs;
 use super::super::memory;
 use super::starts::{self, Starts};
 use super::{Bench, Figures};
@@ -17,7 +17,7 @@ pub async fn run(bench: &Bench) -> Figures {
     let fill = async |store: crier_store::Store| {
         let mut tx = store.begin().await?;
         let due = tx.now;
-        fill(&mut tx, JobKind::Noop, JobState::Ready, 0..i64::try_from(count).unwrap_or(i64::MAX), due).await?;
+        insert_jobs(&mut tx, JobKind::Noop, JobState::Ready, 0..i64::try_from(count).unwrap_or(i64::MAX), due).await?;
         Ok(tx.commit().await?)
     };
     memory::measure_memory(&environment, JobKind::Noop, roles, format!("{count} jobs pending"), fill, async || {

@@ -1,13 +1,13 @@
-//! `crier bench jobs`: measures the job engine.
+//! `crier-bench jobs`: measures the job engine.
 //!
-//! The engine, worker, scheduler, store and notifier are the real ones; only the jobs are no-ops (except in `publish`,
-//! which runs the real kind on the sandbox).
+//! The engine, worker, scheduler, store and notifier are the real ones. The jobs are no-ops, except in `publish`, which
+//! publishes on the sandbox.
 //!
-//! **To add a measurement:** add its word to [`Measurement`], a file here with a `run(&Bench)` that returns
+//! **To add a measurement:** add its word to [`JobMeasurement`], a file here with a `run(&Bench)` that returns
 //! [`Figures`], an arm in [`Suite::measure`], and its figures in `tests/bench/jobs.rs`.
 
 use super::{Figures, Suite, figure, resident};
-use crate::args::{BenchJobs, BenchOptions, Measurement};
+use crate::args::{BenchJobs, BenchOptions, JobMeasurement};
 
 mod dispatch;
 mod lateness;
@@ -27,14 +27,14 @@ impl Suite for BenchJobs {
     async fn measure(bench: &Bench) -> Figures {
         let mut figures = figure::machine_figures(&*bench.create_environment().await?).await?;
         let measure = async |measurement| match measurement {
-            Measurement::Memory => memory::run(bench).await,
-            Measurement::Throughput => throughput::run(bench).await,
-            Measurement::Pickup => pickup::run(bench).await,
-            Measurement::Lateness => lateness::run(bench).await,
-            Measurement::Dispatch => dispatch::run(bench).await,
-            Measurement::Publish => publish::run(bench).await,
+            JobMeasurement::Memory => memory::run(bench).await,
+            JobMeasurement::Throughput => throughput::run(bench).await,
+            JobMeasurement::Pickup => pickup::run(bench).await,
+            JobMeasurement::Lateness => lateness::run(bench).await,
+            JobMeasurement::Dispatch => dispatch::run(bench).await,
+            JobMeasurement::Publish => publish::run(bench).await,
         };
-        figures.extend(bench.each(Measurement::ALL, &bench.args.only, measure).await?);
+        figures.extend(bench.each(JobMeasurement::ALL, &bench.args.only, measure).await?);
         Ok(figures)
     }
 }

@@ -1,4 +1,4 @@
-//! How soon an idle worker starts a job: one at a time, with a pause in between.
+//! The time until an idle worker starts a job. Jobs are enqueued one at a time, with pauses.
 
 use std::time::{Duration, Instant};
 
@@ -18,20 +18,20 @@ pub async fn run(bench: &Bench) -> Figures {
     let starts = Starts::new(0, count, environment.api().now());
     let roles = starts::roles(bench, &environment, JobKind::Noop, bench.slots(), &starts)?;
     let (mut from_call, mut from_commit) = (Vec::with_capacity(count), Vec::with_capacity(count));
-    for begun in 0..count {
-        let subject = i64::try_from(begun).unwrap_or(i64::MAX);
+    for started in 0..count {
+        let subject = i64::try_from(started).unwrap_or(i64::MAX);
         tokio::time::sleep(pause()).await;
         let called = Instant::now();
         let mut tx = environment.api().begin().await?;
         let job = NewJob::new(JobKind::Noop, subject, tx.now);
         jobs::enqueue(&mut tx, &job).await?;
         tx.commit().await?;
-        // `commit` notifies the worker, so a job may start before this line; its latency then counts as zero.
+        // `commit` notifies the worker, so the job may start before this line. Its latency then counts as zero.
         let committed = Instant::now();
-        starts.wait(begun + 1).await?;
-        let began = starts.of_subject(subject).unwrap_or(committed);
-        from_call.push(began - called);
-        from_commit.push(began.saturating_duration_since(committed));
+        starts.wait(started + 1).await?;
+        let began_at = starts.of_subject(subject).unwrap_or(committed);
+        from_call.push(began_at - called);
+        from_commit.push(began_at.saturating_duration_since(committed));
         roles.wait_until_idle().await;
     }
     roles.stop().await;

@@ -1,4 +1,4 @@
-//! Posts that become due in the same second, published by the real kind on the sandbox.
+//! Posts that become due in the same second, published on the sandbox by the real handler.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! Start times of jobs, recorded by the jobs themselves.
+//! Start times of jobs, which the handler records.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use crier_worker::engine::Run;
 use crier_worker::jobs::{FinishedRun, Job, RunResult};
 use tokio::sync::Notify;
 
-use super::super::place::BenchEnvironment;
+use super::super::environment::BenchEnvironment;
 use super::super::roles::{self, BenchRoles};
 use super::super::{BenchError, Result, refused};
 use super::Bench;
@@ -22,13 +22,13 @@ const START_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// The time of the first start of each subject in a range.
 pub struct Starts {
-    zero: Instant,
-    /// Wall-clock time at `zero`.
-    zero_at: DateTime<Utc>,
+    origin: Instant,
+    /// Wall-clock time at `origin`.
+    origin_at: DateTime<Utc>,
     first: i64,
-    /// Nanoseconds after `zero`; 0 means not started.
+    /// Nanoseconds after `origin`; 0 means not started.
     at: Vec<AtomicU64>,
-    begun: AtomicUsize,
+    started: AtomicUsize,
     awaited: AtomicUsize,
     reached: Notify,
 }
@@ -37,23 +37,23 @@ impl Starts {
     /// Records `subjects` subjects, starting with `first`.
     pub fn new(first: i64, subjects: usize, now: DateTime<Utc>) -> Arc<Self> {
         Arc::new(Self {
-            zero: Instant::now(),
-            zero_at: now,
+            origin: Instant::now(),
+            origin_at: now,
             first,
             at: (0..subjects).map(|_| AtomicU64::new(0)).collect(),
-            begun: AtomicUsize::new(0),
+            started: AtomicUsize::new(0),
             awaited: AtomicUsize::new(usize::MAX),
             reached: Notify::new(),
         })
     }
 
-    fn note(&self, subject: i64) {
-        let at = u64::try_from(self.zero.elapsed().as_nanos()).unwrap_or(u64::MAX).max(1);
+    fn record(&self, subject: i64) {
+        let at = u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX).max(1);
         let Some(slot) = usize::try_from(subject - self.first).ok().and_then(|index| self.at.get(index)) else {
             return;
         };
         if slot.compare_exchange(0, at, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-            && self.begun.fetch_add(1, Ordering::SeqCst) + 1 >= self.awaited.load(Ordering::SeqCst)
+            && self.started.fetch_add(1, Ordering::SeqCst) + 1 >= self.awaited.load(Ordering::SeqCst)
         {
             self.reached.notify_one();
         }
@@ -62,16 +62,16 @@ impl Starts {
     /// Waits until this many jobs have started.
     pub async fn wait(&self, jobs: usize) -> Result {
         self.awaited.store(jobs, Ordering::SeqCst);
-        let begun = async {
-            while self.begun.load(Ordering::SeqCst) < jobs {
+        let started = async {
+            while self.started.load(Ordering::SeqCst) < jobs {
                 self.reached.notified().await;
             }
         };
-        match tokio::time::timeout(START_TIMEOUT, begun).await {
+        match tokio::time::timeout(START_TIMEOUT, started).await {
             Ok(()) => Ok(()),
             Err(_) => {
-                let begun = self.begun.load(Ordering::SeqCst);
-                refused(format!("{begun} of {jobs} jobs began within {} s", START_TIMEOUT.as_secs()))
+                let started = self.started.load(Ordering::SeqCst);
+                refused(format!("{started} of {jobs} jobs began within {} s", START_TIMEOUT.as_secs()))
             }
         }
     }
@@ -79,12 +79,12 @@ impl Starts {
     /// Returns when a subject's job started, if it has.
     pub fn of_subject(&self, subject: i64) -> Option<Instant> {
         let at = self.at.get(usize::try_from(subject - self.first).ok()?)?.load(Ordering::Relaxed);
-        (at > 0).then(|| self.zero + Duration::from_nanos(at))
+        (at > 0).then(|| self.origin + Duration::from_nanos(at))
     }
 
     /// Returns how long after `due` each job started.
     pub fn delays_after(&self, due: DateTime<Utc>) -> Vec<Duration> {
-        let due = due - self.zero_at;
+        let due = due - self.origin_at;
         let began = self.at.iter().map(|at| at.load(Ordering::Relaxed)).filter(|at| *at > 0);
         began
             .map(|at| TimeDelta::nanoseconds(i64::try_from(at).unwrap_or(i64::MAX)) - due)
@@ -105,7 +105,7 @@ pub fn roles(
     BenchRoles::start(environment, kind, Arc::new(RecordedJob { job, starts: starts.clone() }), slots)
 }
 
-/// The product's own handler, which also records its start time.
+/// Crier's own handler, which also records when each job starts.
 struct RecordedJob {
     job: Arc<dyn Job>,
     starts: Arc<Starts>,
@@ -114,7 +114,7 @@ struct RecordedJob {
 #[async_trait]
 impl Job for RecordedJob {
     async fn run(&self, run: &Run) -> StoreResult<Box<dyn RunResult>> {
-        self.starts.note(run.job.subject_id);
+        self.starts.record(run.job.subject_id);
         self.job.run(run).await
     }
 

@@ -1,4 +1,5 @@
-//! No-op jobs per second: enqueued one per transaction, as the API does; processed from a backlog; both at once.
+//! No-op jobs per second: enqueued in one transaction each, as by the API; processed from a backlog; both at the same
+//! time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -10,15 +11,15 @@ use crier_store::jobs;
 use tokio::task::JoinSet;
 
 use super::super::BenchError;
+use super::super::environment::BenchEnvironment;
 use super::super::figure::Figure;
-use super::super::place::BenchEnvironment;
 use super::super::roles;
 use super::starts::{self, Starts};
 use super::{Bench, Figures};
 
 const NAME: &str = "throughput";
 const CONCURRENCY_LEVELS: [usize; 3] = [1, 10, 100];
-/// The jobs of the first run, for each slot.
+/// The number of jobs per slot in the first run.
 const JOBS_PER_SLOT: usize = 200;
 /// A shorter run is repeated with more jobs.
 const MIN_DURATION: Duration = Duration::from_secs(2);
@@ -44,7 +45,7 @@ pub async fn run(bench: &Bench) -> Figures {
     Ok(figures)
 }
 
-/// Enqueues from concurrent clients, one transaction at a time each, for a few seconds or until `max_jobs` jobs exist.
+/// Enqueues jobs from concurrent clients for a few seconds, at most `max_jobs`. Returns their number.
 async fn enqueue(environment: &BenchEnvironment, clients: usize, max_jobs: usize) -> Result<usize, BenchError> {
     let max_jobs = i64::try_from(max_jobs).unwrap_or(i64::MAX);
     let (next, began) = (Arc::new(AtomicI64::new(0)), Instant::now());
@@ -71,8 +72,8 @@ async fn enqueue(environment: &BenchEnvironment, clients: usize, max_jobs: usize
     Ok(count)
 }
 
-/// Processes a backlog written before the worker starts, from its start until all jobs are settled. The backlog fits
-/// into the notifier: any excess would wait for the scheduler's next notification.
+/// Processes a backlog that exists before the worker starts. Returns the number of jobs, and the time from the start of
+/// the worker until all are settled. The backlog fits into the notifier, because any excess would wait for the scheduler.
 async fn process(bench: &Bench, slots: usize) -> Result<(usize, Duration), BenchError> {
     let mut count = bench.jobs(JOBS_PER_SLOT * slots).min(CAPACITY);
     loop {
@@ -100,7 +101,7 @@ async fn process(bench: &Bench, slots: usize) -> Result<(usize, Duration), Bench
     }
 }
 
-/// Writes ready jobs; the notifier buffers their ids until the worker starts.
+/// Writes ready jobs. The notifier buffers their IDs until the worker starts.
 async fn write_backlog(environment: &BenchEnvironment, count: usize) -> Result<(), BenchError> {
     let mut left = 0..i64::try_from(count).unwrap_or(i64::MAX);
     while !left.is_empty() {

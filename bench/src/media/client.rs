@@ -1,4 +1,4 @@
-//! Clients that send pictures: one connection each, with one request at a time.
+//! Clients that send images. Each has one connection, and sends one request at a time.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
 use super::super::connection::Connection;
-use super::super::outside::ExternalRuntime;
+use super::super::external_runtime::ExternalRuntime;
 use super::super::service::Service;
 use super::super::{BenchError, refused};
 use super::photo;
 
 const BOUNDARY: &str = "a-boundary-that-stands-in-no-picture";
 
-/// The request to send for each picture.
+/// The request to send for each image.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum RequestKind {
     Upload,
@@ -29,21 +29,21 @@ pub enum RequestKind {
     Thumbnail,
 }
 
-/// How long all requests took together, and each of them.
-pub struct Sent {
+/// The time of all requests together, and of each.
+pub struct RequestTimes {
     pub took: Duration,
     pub times: Vec<Duration>,
 }
 
-/// Sends pictures from concurrent clients; each picture is a different file.
+/// Sends images from concurrent clients. Each image is a different file.
 pub async fn send(
     service: &Service,
     request_kind: RequestKind,
     photo: &Bytes,
     numbers: Range<u32>,
     clients: u32,
-) -> Result<Sent, BenchError> {
-    let outside = ExternalRuntime::start()?;
+) -> Result<RequestTimes, BenchError> {
+    let external = ExternalRuntime::start()?;
     let begin = Arc::new(Barrier::new(usize::try_from(clients).unwrap_or(usize::MAX)));
     let next = Arc::new(AtomicU32::new(numbers.start));
     let (head, run) = (head(service, request_kind), crier_base::random::u64());
@@ -61,20 +61,20 @@ pub async fn send(
                     return Ok::<_, BenchError>((began.elapsed(), times));
                 }
                 let body = body(request_kind, photo::another(&photo, number));
-                let asked = Instant::now();
-                send_picture(&mut connection, head(format!("{run:016x}-{number}")), body).await?;
-                times.push(asked.elapsed());
+                let sent_at = Instant::now();
+                send_image(&mut connection, head(format!("{run:016x}-{number}")), body).await?;
+                times.push(sent_at.elapsed());
             }
         };
-        tasks.spawn_on(client, &outside.runtime);
+        tasks.spawn_on(client, &external.runtime);
     }
-    let mut sent = Sent { took: Duration::ZERO, times: Vec::new() };
+    let mut uploads = RequestTimes { took: Duration::ZERO, times: Vec::new() };
     while let Some(done) = tasks.join_next().await {
         let (took, times) = done.map_err(|error| BenchError::Refused(format!("a client: {error}")))??;
-        sent.took = sent.took.max(took);
-        sent.times.extend(times);
+        uploads.took = uploads.took.max(took);
+        uploads.times.extend(times);
     }
-    Ok(sent)
+    Ok(uploads)
 }
 
 /// Returns a function that builds a request's head from its `Idempotency-Key`.
@@ -96,24 +96,24 @@ fn head(service: &Service, request_kind: RequestKind) -> Arc<dyn Fn(String) -> B
     })
 }
 
-/// Returns the body in chunks, so that all requests share the picture.
-fn body(request_kind: RequestKind, picture: [Bytes; 3]) -> Vec<Bytes> {
+/// Returns the body in chunks, so that all requests share the image.
+fn body(request_kind: RequestKind, image: [Bytes; 3]) -> Vec<Bytes> {
     match request_kind {
-        RequestKind::Thumbnail => picture.into(),
+        RequestKind::Thumbnail => image.into(),
         RequestKind::Upload => {
             let head = format!(
                 "--{BOUNDARY}\r\nContent-Disposition: form-data; name=\"file\"; filename=\"photo.jpg\"\r\nContent-Type: image/jpeg\r\n\r\n"
             );
             let end = format!("\r\n--{BOUNDARY}--\r\n");
-            std::iter::once(head.into()).chain(picture).chain([end.into()]).collect()
+            std::iter::once(head.into()).chain(image).chain([end.into()]).collect()
         }
     }
 }
 
-async fn send_picture(connection: &mut Connection, head: Builder, body: Vec<Bytes>) -> Result<(), BenchError> {
-    let (status, answer) = connection.send(head, body).await?;
+async fn send_image(connection: &mut Connection, head: Builder, body: Vec<Bytes>) -> Result<(), BenchError> {
+    let (status, response) = connection.send(head, body).await?;
     match status {
         StatusCode::CREATED | StatusCode::OK => Ok(()),
-        _ => refused(format!("a picture was answered {status}: {}", String::from_utf8_lossy(&answer))),
+        _ => refused(format!("a picture was answered {status}: {}", String::from_utf8_lossy(&response))),
     }
 }

@@ -1,5 +1,5 @@
-//! Memory of the process while many large files are uploaded at once. The clients are in this process too, and share
-//! one file.
+//! Memory of the process during concurrent uploads of large files. The clients are in this process too, and share one
+//! file.
 
 use super::super::figure::Figure;
 use super::super::service::Service;
@@ -19,9 +19,9 @@ pub async fn run(bench: &Bench) -> Figures {
     figures.extend(Figure::size(NAME, "a file", Some(large.len() as u64)));
     figures.extend(Figure::size(NAME, "before", resident::now()));
     resident::reset_peak();
-    let sent = client::send(&service, RequestKind::Upload, &large, 0..clients, clients).await?;
+    let uploads = client::send(&service, RequestKind::Upload, &large, 0..clients, clients).await?;
     figures.extend(Figure::size(NAME, format!("{clients} uploads at once, peak"), resident::peak()));
-    figures.push(Figure::time(NAME, format!("{clients} uploads at once, all answered after"), sent.took));
+    figures.push(Figure::time(NAME, format!("{clients} uploads at once, all answered after"), uploads.took));
     service.stop().await;
     Ok(figures)
 }

@@ -1,8 +1,8 @@
-//! `crier bench media`: measures uploads of pictures.
+//! `crier-bench media`: measures uploads of images.
 //!
 //! The API, its store and its storage (a directory) are the real ones, reached over TCP. The clients have their own
-//! thread and do almost nothing, but share the machine's CPUs. Every upload is a different picture, so that no file is
-//! stored already. In `uploads` and `thumbnails` a peer can replace Crier.
+//! thread and do almost nothing, but share the machine's CPUs. Each upload is a different file, so that none is stored
+//! already. In `uploads` and `thumbnails` a peer can replace Crier.
 //!
 //! **To add a measurement:** add its word to [`MediaMeasurement`], a file here with a `run(&Bench)` that returns
 //! [`Figures`], an arm in [`Suite::measure`], and its figures in `tests/bench/media.rs`.

@@ -1,4 +1,4 @@
-//! Pictures with the size and decoding cost of photographs: smooth colours with a little noise, like a camera's.
+//! Images with the size and decoding time of photographs: smooth colors with a little noise.
 
 use bytes::Bytes;
 use image::RgbImage;
@@ -6,9 +6,9 @@ use image::codecs::jpeg::JpegEncoder;
 
 use super::BenchError;
 
-/// The marker of a JPEG's quantization table; the first one is used.
+/// The marker of a quantization table in a JPEG. The first table is used.
 const TABLE: &[u8] = &[0xff, 0xdb];
-/// The table's last four entries (the finest details), relative to the marker: after marker, length and table number.
+/// The last four entries of the table (the finest details), relative to the marker.
 const FINEST: std::ops::Range<usize> = 65..69;
 
 /// Returns a JPEG with this many megapixels in 4:3; `noise` (0 to 255) and `quality` determine its size.
@@ -16,7 +16,7 @@ pub fn jpeg(megapixels: u32, noise: u32, quality: u8) -> Result<Bytes, BenchErro
     let height = (f64::from(megapixels) * 1e6 * 3.0 / 4.0).sqrt() as u32;
     let width = height * 4 / 3;
     let pixel = |x: u32, y: u32| {
-        // A cheap hash, identical in every run.
+        // A cheap hash, the same in each run.
         let hash = (x.wrapping_mul(0x9e37_79b1) ^ y.wrapping_mul(0x85eb_ca6b)).wrapping_mul(0xc2b2_ae35) >> 8;
         let grain = hash % (noise + 1);
         let [r, g, b] = [x * 200 / width + grain, y * 180 / height + grain, (x + y) * 160 / (width + height) + grain];
@@ -29,7 +29,7 @@ pub fn jpeg(megapixels: u32, noise: u32, quality: u8) -> Result<Bytes, BenchErro
     Ok(out.into())
 }
 
-/// Returns the same photograph as a different file, in chunks: its finest details are slightly coarser or finer.
+/// Returns the same photograph as a different file, in chunks. Only the quantization of its finest details differs.
 pub fn another(photo: &Bytes, number: u32) -> [Bytes; 3] {
     let table = photo.windows(TABLE.len()).position(|bytes| bytes == TABLE).unwrap_or_default();
     let at = table + FINEST.start..table + FINEST.end;

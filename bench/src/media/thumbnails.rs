@@ -1,4 +1,4 @@
-//! Checking a whole picture and creating its thumbnail, without an upload: on all cores at once.
+//! Checks of whole images and their thumbnails, without uploads, on all cores.
 
 use std::time::Instant;
 
@@ -17,11 +17,11 @@ pub async fn run(bench: &Bench) -> Figures {
     let photo = photo::jpeg(bench.args.megapixels, 24, 88)?;
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let count = usize::try_from(bench.args.pictures).unwrap_or(usize::MAX);
-    let what = format!("of {}-megapixel JPEGs", bench.args.megapixels);
+    let name = format!("of {}-megapixel JPEGs", bench.args.megapixels);
     if bench.args.peer.is_some() {
         let (service, clients) = (Service::start(bench, bench.args.peer).await?, u32::try_from(cores).unwrap_or(1));
-        let sent = client::send(&service, RequestKind::Thumbnail, &photo, 0..bench.args.pictures, clients).await?;
-        return Ok(vec![Figure::rate(NAME, what, "pictures/s", count, sent.took)]);
+        let requests = client::send(&service, RequestKind::Thumbnail, &photo, 0..bench.args.pictures, clients).await?;
+        return Ok(vec![Figure::rate(NAME, name, "pictures/s", count, requests.took)]);
     }
     let limits = *bench.create_environment().await?.library().limits();
     let began = Instant::now();
@@ -35,5 +35,5 @@ pub async fn run(bench: &Bench) -> Figures {
         let done = done.map_err(|error| BenchError::Refused(format!("a thread: {error}")))?;
         done.map_err(|error| BenchError::Refused(error.to_string()))?;
     }
-    Ok(vec![Figure::rate(NAME, what, "pictures/s", count, began.elapsed())])
+    Ok(vec![Figure::rate(NAME, name, "pictures/s", count, began.elapsed())])
 }

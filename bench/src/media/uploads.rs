@@ -1,5 +1,5 @@
-//! From the first byte of an upload to its response, when the picture is checked, its thumbnail created, and both are
-//! on disk.
+//! The time from the first byte of an upload to its response. By then the image is checked, its thumbnail is created, and
+//! both are on disk.
 
 use bytes::Bytes;
 
@@ -20,19 +20,19 @@ pub async fn run(bench: &Bench) -> Figures {
     for clients in CLIENTS {
         bench.show_progress(format_args!("{NAME}, {clients} at once"));
         let service = Service::start(bench, bench.args.peer).await?;
-        let sent = client::send(&service, RequestKind::Upload, &photo, 0..pictures, clients).await?;
+        let uploads = client::send(&service, RequestKind::Upload, &photo, 0..pictures, clients).await?;
         service.stop().await;
-        figures.extend(of(&photo, clients, sent));
+        figures.extend(figures_of(&photo, clients, uploads));
     }
     Ok(figures)
 }
 
-fn of(photo: &Bytes, clients: u32, sent: client::Sent) -> Vec<Figure> {
+fn figures_of(photo: &Bytes, clients: u32, uploads: client::RequestTimes) -> Vec<Figure> {
     let name = |what: &str| format!("{clients} at once, {what}");
     let mut figures = vec![
-        Figure::rate(NAME, name("pictures"), "pictures/s", sent.times.len(), sent.took),
-        Figure::rate(NAME, name("bytes"), "kB/s", sent.times.len() * photo.len() / 1_000, sent.took),
+        Figure::rate(NAME, name("pictures"), "pictures/s", uploads.times.len(), uploads.took),
+        Figure::rate(NAME, name("bytes"), "kB/s", uploads.times.len() * photo.len() / 1_000, uploads.took),
     ];
-    figures.extend(Figure::spread(NAME, &format!("{clients} at once"), sent.times));
+    figures.extend(Figure::spread(NAME, &format!("{clients} at once"), uploads.times));
     figures
 }

@@ -1,4 +1,4 @@
-//! Visitors: one connection each, with one request at a time.
+//! Visitors. Each has one connection, and sends one request at a time.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,43 +13,43 @@ use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
 use super::super::connection::Connection;
-use super::super::outside::ExternalRuntime;
+use super::super::external_runtime::ExternalRuntime;
 use super::super::{BenchError, refused};
 
 const BROWSER: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
 const BOT: &str = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)";
 
-/// What to request: the paths in order, then again from the first one.
+/// The requests of visitors: the paths in order, repeated.
 #[derive(Clone)]
 pub struct VisitRequest {
     pub paths: Arc<[String]>,
     /// The ETag of the page that the visitor already has.
-    pub known: Option<HeaderValue>,
+    pub known_etag: Option<HeaderValue>,
     /// Whether the visitor is a bot, whose visits are not counted.
-    pub bot: bool,
+    pub is_bot: bool,
 }
 
 impl VisitRequest {
     pub fn of(path: &str) -> Self {
-        Self { paths: Arc::new([path.to_owned()]), known: None, bot: false }
+        Self { paths: Arc::new([path.to_owned()]), known_etag: None, is_bot: false }
     }
 
     fn request(&self, number: usize) -> Builder {
         let path = &self.paths[number % self.paths.len()];
-        let agent = if self.bot { BOT } else { BROWSER };
+        let agent = if self.is_bot { BOT } else { BROWSER };
         let request = Request::get(path).header(USER_AGENT, agent).header(ACCEPT_ENCODING, "gzip, deflate, br");
-        match &self.known {
+        match &self.known_etag {
             Some(tag) => request.header(IF_NONE_MATCH, tag),
             None => request,
         }
     }
 
     fn status(&self) -> StatusCode {
-        if self.known.is_some() { StatusCode::NOT_MODIFIED } else { StatusCode::OK }
+        if self.known_etag.is_some() { StatusCode::NOT_MODIFIED } else { StatusCode::OK }
     }
 }
 
-/// How long all requests took together, and each of them.
+/// The time of all visits together, and of each.
 pub struct VisitTimes {
     pub took: Duration,
     pub times: Vec<Duration>,
@@ -61,10 +61,10 @@ pub async fn request_page(
     visit: &VisitRequest,
     number: usize,
 ) -> Result<Response<Bytes>, BenchError> {
-    let answer = connection.answer(visit.request(number), Vec::new()).await?;
-    match answer.status() {
-        status if status == visit.status() => Ok(answer),
-        status => refused(format!("a visit was answered {status}: {}", String::from_utf8_lossy(answer.body()))),
+    let response = connection.send_for_response(visit.request(number), Vec::new()).await?;
+    match response.status() {
+        status if status == visit.status() => Ok(response),
+        status => refused(format!("a visit was answered {status}: {}", String::from_utf8_lossy(response.body()))),
     }
 }
 
@@ -76,7 +76,7 @@ pub async fn visit_concurrently(
     clients: u32,
 ) -> Result<VisitTimes, BenchError> {
     let count = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
-    let (outside, begin) = (ExternalRuntime::start()?, Arc::new(Barrier::new(count(clients))));
+    let (external, begin) = (ExternalRuntime::start()?, Arc::new(Barrier::new(count(clients))));
     let (next, last) = (Arc::<AtomicUsize>::default(), count(requests));
     let mut tasks = JoinSet::new();
     for _ in 0..clients {
@@ -90,18 +90,18 @@ pub async fn visit_concurrently(
                 if number >= last {
                     return Ok::<_, BenchError>((began.elapsed(), times));
                 }
-                let asked = Instant::now();
+                let sent_at = Instant::now();
                 request_page(&mut connection, &visit, number).await?;
-                times.push(asked.elapsed());
+                times.push(sent_at.elapsed());
             }
         };
-        tasks.spawn_on(client, &outside.runtime);
+        tasks.spawn_on(client, &external.runtime);
     }
-    let mut asked = VisitTimes { took: Duration::ZERO, times: Vec::new() };
+    let mut visits = VisitTimes { took: Duration::ZERO, times: Vec::new() };
     while let Some(done) = tasks.join_next().await {
         let (took, times) = done.map_err(|error| BenchError::Refused(format!("a client: {error}")))??;
-        asked.took = asked.took.max(took);
-        asked.times.extend(times);
+        visits.took = visits.took.max(took);
+        visits.times.extend(times);
     }
-    Ok(asked)
+    Ok(visits)
 }

@@ -1,5 +1,5 @@
-//! The cost of counting: counted visits compared with a bot's visits, which are not counted. At the end the database
-//! must contain each view once, else the measurement fails.
+//! The cost of counting: counted visits compared with visits of bots, which are not counted. The measurement fails unless
+//! the database contains each view once at the end.
 
 use std::time::{Duration, Instant};
 
@@ -12,20 +12,20 @@ use super::{Bench, site};
 
 const NAME: &str = "counted";
 const CLIENTS: u32 = 32;
-/// Time limit for the last counts; they are written every three seconds.
+/// Time limit for the last counts, which are written every three seconds.
 const COUNT_TIMEOUT: Duration = Duration::from_secs(15);
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 pub async fn run(bench: &Bench) -> Figures {
     let service = Service::start(bench, None).await?;
     let mut connection = Connection::open(service.address).await?;
-    let path = site::make(&mut connection, &service, site::SLUG).await?;
+    let path = site::create(&mut connection, &service, site::SLUG).await?;
     let mut figures = Vec::new();
-    for (what, bot) in [("bots, not counted", true), ("visitors", false)] {
+    for (what, is_bot) in [("bots, not counted", true), ("visitors", false)] {
         bench.show_progress(format_args!("{NAME}, {what}"));
-        let visit = VisitRequest { bot, ..VisitRequest::of(site::PAGE) };
-        let asked = client::visit_concurrently(service.address, &visit, bench.args.requests, CLIENTS).await?;
-        figures.push(Figure::rate(NAME, what, "requests/s", asked.times.len(), asked.took));
+        let visit = VisitRequest { is_bot, ..VisitRequest::of(site::PAGE) };
+        let visits = client::visit_concurrently(service.address, &visit, bench.args.requests, CLIENTS).await?;
+        figures.push(Figure::rate(NAME, what, "requests/s", visits.times.len(), visits.took));
     }
     let (ended, sent) = (Instant::now(), u64::from(bench.args.requests));
     loop {

@@ -1,4 +1,4 @@
-//! The latency of a page's first visit, which reads, renders and compresses it; and of the first visit after two
+//! The latency of the first visit of a page, which reads, renders and compresses it, and of the first visit after two
 //! seconds, which checks whether the page has changed.
 
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::client::{self, VisitRequest};
 use super::{Bench, site};
 
 const NAME: &str = "first";
-/// A little longer than a cached page is served without a check.
+/// Slightly longer than a cached page is served without a check.
 const CACHE_TTL: Duration = Duration::from_millis(2_100);
 
 pub async fn run(bench: &Bench) -> Figures {
@@ -19,14 +19,14 @@ pub async fn run(bench: &Bench) -> Figures {
     let mut connection = Connection::open(service.address).await?;
     let slugs: Vec<String> = (0..bench.args.pages).map(|n| format!("{}-{n}", site::SLUG)).collect();
     for slug in &slugs {
-        site::make(&mut connection, &service, slug).await?;
+        site::create(&mut connection, &service, slug).await?;
     }
     let paths = slugs.iter().map(|slug| format!("/@{slug}")).collect();
     let visit = VisitRequest { paths, ..VisitRequest::of(site::PAGE) };
     let mut figures = Vec::new();
     for what in ["of all", "after two seconds"] {
-        let asked = client::visit_concurrently(service.address, &visit, bench.args.pages, 1).await?;
-        figures.extend(Figure::spread(NAME, what, asked.times));
+        let visits = client::visit_concurrently(service.address, &visit, bench.args.pages, 1).await?;
+        figures.extend(Figure::spread(NAME, what, visits.times));
         tokio::time::sleep(CACHE_TTL).await;
     }
     service.stop().await;

@@ -1,4 +1,4 @@
-//! `crier bench pages`: measures link-in-bio pages as visitors see them.
+//! `crier-bench pages`: measures the public link-in-bio pages.
 //!
 //! The API and its store are the real ones, reached over TCP by keep-alive connections with a browser's headers (gzip).
 //! The clients have their own thread, whose CPU time is not counted as the server's, but share the machine's CPUs. In

@@ -1,4 +1,4 @@
-//! A cached page, requested repeatedly; and the same for visitors who already have it. All visits are counted.
+//! Repeated requests of a cached page, and the same from visitors who already have it. All visits are counted.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -19,20 +19,20 @@ const CLIENTS: [u32; 2] = [1, 32];
 /// Warm-up visits before those that are measured.
 const WARM_UP_VISITS: u32 = 2_000;
 
-pub async fn run(bench: &Bench, name: &'static str, returning: bool) -> Figures {
+pub async fn run(bench: &Bench, name: &'static str, is_returning: bool) -> Figures {
     let service = Service::start(bench, bench.args.peer).await?;
     let mut connection = Connection::open(service.address).await?;
     if bench.args.peer.is_none() {
-        site::make(&mut connection, &service, site::SLUG).await?;
+        site::create(&mut connection, &service, site::SLUG).await?;
     }
     let mut visit = VisitRequest::of(site::PAGE);
     let page = client::request_page(&mut connection, &visit, 0).await?;
     write_response_file(bench, &page)?;
-    if returning {
-        visit.known = page.headers().get(ETAG).cloned();
+    if is_returning {
+        visit.known_etag = page.headers().get(ETAG).cloned();
     }
     let mut figures = Vec::new();
-    if !returning {
+    if !is_returning {
         figures.extend(Figure::size(name, "the page, compressed", u64::try_from(page.body().len()).ok()));
     }
     for clients in CLIENTS {
@@ -68,8 +68,8 @@ async fn server_cpu_time(
     if bench.args.peer.is_none() {
         return Ok(cpu::process_cpu_time());
     }
-    let answer = connection.ask(Method::GET, "/cpu", &Value::Null).await?;
-    Ok(answer["ns"].as_u64().map(Duration::from_nanos))
+    let response = connection.request_json(Method::GET, "/cpu", &Value::Null).await?;
+    Ok(response["ns"].as_u64().map(Duration::from_nanos))
 }
 
 /// Writes the response to the file from which a peer reads it.

@@ -1,4 +1,4 @@
-//! The visited pages: ten links and a bio each, which is typical.
+//! The visited pages. Each has ten links and a bio, which is typical.
 
 use http::{Method, Request, StatusCode};
 use secrecy::ExposeSecret as _;
@@ -13,7 +13,7 @@ pub const PAGE: &str = "/@bench";
 pub const SLUG: &str = "bench";
 
 /// Creates a page and returns its path in the API.
-pub async fn make(api: &mut Connection, service: &Service, slug: &str) -> Result<String, BenchError> {
+pub async fn create(api: &mut Connection, service: &Service, slug: &str) -> Result<String, BenchError> {
     let links: Vec<Value> = (1..=10)
         .map(
             |n| json!({ "title": format!("Our shop number {n}"), "url": format!("https://shop{n}.example/?from=bio") }),
@@ -25,19 +25,19 @@ pub async fn make(api: &mut Connection, service: &Service, slug: &str) -> Result
     });
     let path = format!("/api/public/v1/brands/{}/link-in-bio", service.brand);
     let request = Request::builder().method(Method::POST).uri(&path).header("Idempotency-Key", slug);
-    let (status, answer) = api.exchange(request.header("Authorization", key(service)), &body).await?;
-    let made: Value = serde_json::from_slice(&answer).unwrap_or_default();
-    match made["data"]["id"].as_i64() {
+    let (status, response) = api.send_json(request.header("Authorization", key(service)), &body).await?;
+    let page: Value = serde_json::from_slice(&response).unwrap_or_default();
+    match page["data"]["id"].as_i64() {
         Some(id) if status == StatusCode::CREATED => Ok(format!("{path}/{id}")),
-        _ => refused(format!("a page was answered {status}: {}", String::from_utf8_lossy(&answer))),
+        _ => refused(format!("a page was answered {status}: {}", String::from_utf8_lossy(&response))),
     }
 }
 
-/// Returns how many views of the page the database contains.
+/// Returns the number of views of the page in the database.
 pub async fn views(api: &mut Connection, service: &Service, path: &str) -> Result<u64, BenchError> {
     let request = Request::builder().uri(path).header("Authorization", key(service));
-    let (_, answer) = api.send(request, Vec::new()).await?;
-    let page: Value = serde_json::from_slice(&answer).unwrap_or_default();
+    let (_, response) = api.send(request, Vec::new()).await?;
+    let page: Value = serde_json::from_slice(&response).unwrap_or_default();
     page["data"]["views"].as_u64().map_or_else(|| refused("the page has no views"), Ok)
 }
 

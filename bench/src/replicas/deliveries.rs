@@ -1,11 +1,11 @@
-//! Webhooks that wait, delivered to endpoints in this process.
+//! Pending webhook deliveries, to endpoints in this process.
 
 use std::time::Instant;
 
 use crier_domain::job::JobKind;
-use crier_store::bench::tidy;
 
 use super::super::BenchError;
+use super::super::database::run_maintenance;
 use super::super::figure::Throughput;
 use super::super::roles;
 use super::super::webhooks::receiver::Receiver;
@@ -15,13 +15,13 @@ use super::{Bench, Point};
 
 const KIND: JobKind = JobKind::DeliverWebhook;
 
-/// Returns how many were delivered, and the time from the workers' start to the last arrival.
+/// Returns the number of deliveries, and the time from the start of the workers to the last arrival.
 pub async fn drain(bench: &Bench, point: Point) -> Result<Throughput, BenchError> {
     let (receiver, environment) = (Receiver::start().await?, bench.create_environment().await?);
-    let tenant = Tenant::make(environment.api(), "good", &receiver.urls(point.lanes)).await?;
+    let tenant = Tenant::create(environment.api(), "good", &receiver.urls(point.lanes)).await?;
     let messages = (bench.args.pending / point.lanes).max(1);
     tenant.emit(environment.api(), 0..messages).await?;
-    tidy(environment.api().db()).await?;
+    run_maintenance(environment.api().db()).await?;
     let mut processes = Processes::prepare(bench, &environment, KIND, point.workers).await?;
     let began = Instant::now();
     processes.start().await?;

@@ -1,16 +1,15 @@
-//! `crier bench replicas`: measures how many more jobs several worker processes run than one.
+//! `crier-bench replicas`: measures how many more jobs several worker processes run than one.
 //!
-//! A worker is a process of its own, started from this program ([`processes`], [`worker`]), with the engine and the
-//! handlers of a `crier-worker`. The scheduler and the endpoints are in this process. A backlog is written, then all
-//! workers start at once, and the time until its last job has ended counts. A backlog for one endpoint or account is as
-//! fast as its lane permits; one for many shows what a further worker adds. Only in the split form: SQLite has one
-//! process.
+//! A worker is a separate process of this program ([`processes`], [`worker`]), with the engine and the handlers of a
+//! `crier-worker`. The scheduler and the endpoints are in this process. After a backlog is written, all workers start
+//! together, and the time until the last job has ended is measured. The lane limits a backlog for one endpoint or
+//! account; a backlog for many shows the gain of each worker. Only the split form has several workers.
 //!
 //! **To add a measurement:** add its word to [`ReplicasMeasurement`], a file here with a function that drains one
 //! backlog, an arm in [`Suite::measure`], and its figures in `tests/bench/replicas.rs`.
 
+use super::environment::EnvironmentConfig;
 use super::figure::{self, Figure, Throughput};
-use super::place::EnvironmentConfig;
 use super::webhooks::format_count;
 use super::{BenchError, Figures, Suite, refused};
 use crate::args::{BenchOptions, BenchReplicas, ReplicasMeasurement};
@@ -22,7 +21,7 @@ pub mod worker;
 
 type Bench = super::Bench<BenchReplicas>;
 
-/// How many lanes the backlog is for, and how many workers there are.
+/// The number of lanes of the backlog, and the number of workers.
 #[derive(Clone, Copy)]
 struct Point {
     lanes: u32,
@@ -58,7 +57,7 @@ impl Suite for BenchReplicas {
     }
 }
 
-/// The words of a measurement's figures.
+/// The words in the figures of a measurement.
 #[derive(Clone, Copy)]
 struct Unit {
     measurement: &'static str,
@@ -67,8 +66,7 @@ struct Unit {
 }
 
 impl Bench {
-    /// Measures every number of workers for every number of lanes, and compares the last number of workers with the
-    /// first.
+    /// Measures each number of workers for each number of lanes, and compares the last number of workers with the first.
     async fn each_point(&self, unit: Unit, drain: impl AsyncFn(Point) -> Result<Throughput, BenchError>) -> Figures {
         let mut figures = Vec::new();
         for lanes in &self.args.lanes {

@@ -1,8 +1,8 @@
-//! The worker processes of a measurement, as seen from the process that measures.
+//! The worker processes of a measurement.
 //!
-//! Each prepares itself, says so with a line on its output, works from the next line of its input on, and stops when its
-//! input is closed; so it ends with this process, however that ends. What ends early is killed and waited for, so that
-//! no worker writes to what is deleted next.
+//! A worker prints a line when it is ready, starts at the next line on its stdin, and stops when its stdin is closed. So
+//! it also stops if this process is killed. A worker that is dropped is killed and waited for, because the database is
+//! deleted next.
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -15,15 +15,15 @@ use tokio::process::{Child, ChildStdin, Command};
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::super::place::{BenchEnvironment, SharedPlace};
+use super::super::environment::{BenchEnvironment, SharedEnvironment};
 use super::super::{BenchError, Result, io, refused, roles};
 use super::{Bench, worker};
 
-/// Time limit for a process to prepare itself, and to stop: more than it drains.
+/// Time limit for a process to become ready, and to stop. Longer than it drains.
 const TIMEOUT: Duration = Duration::from_secs(30);
 const KILL_POLL: Duration = Duration::from_millis(1);
 
-/// The workers, and the scheduler that promotes for them. All end when this is dropped.
+/// The worker processes, and a scheduler in this process. All stop when this is dropped.
 pub struct Processes {
     workers: Vec<WorkerProcess>,
     environment: Arc<BenchEnvironment>,
@@ -33,7 +33,7 @@ pub struct Processes {
 }
 
 impl Processes {
-    /// Starts worker processes, which wait for [`Processes::start`].
+    /// Starts the worker processes, which wait for [`Processes::start`].
     pub async fn prepare(
         bench: &Bench,
         environment: &Arc<BenchEnvironment>,
@@ -44,17 +44,17 @@ impl Processes {
         let stop = CancellationToken::new();
         let until = stop.clone().drop_guard();
         let (environment, scheduler) = (environment.clone(), JoinSet::new());
-        let mut all = Self { workers: Vec::new(), environment, scheduler, stop, _until: until };
+        let mut processes = Self { workers: Vec::new(), environment, scheduler, stop, _until: until };
         for _ in 0..workers {
-            all.workers.push(WorkerProcess::spawn(&shared, kind, bench.slots())?);
+            processes.workers.push(WorkerProcess::spawn(&shared, kind, bench.slots())?);
         }
-        for worker in &mut all.workers {
+        for worker in &mut processes.workers {
             worker.wait_until_ready().await?;
         }
-        Ok(all)
+        Ok(processes)
     }
 
-    /// Starts the work of all of them, and the scheduler.
+    /// Starts the work of all workers, and the scheduler.
     pub async fn start(&mut self) -> Result {
         for worker in &mut self.workers {
             worker.start().await?;
@@ -63,7 +63,7 @@ impl Processes {
         Ok(())
     }
 
-    /// Stops them in an orderly way; fails if one of them did not last.
+    /// Stops all workers and waits for them. Fails if one has failed.
     pub async fn stop(mut self) -> Result {
         self.stop.cancel();
         while self.scheduler.join_next().await.is_some() {}
@@ -82,10 +82,10 @@ struct WorkerProcess {
 }
 
 impl WorkerProcess {
-    fn spawn(shared: &SharedPlace, kind: JobKind, slots: usize) -> std::result::Result<Self, BenchError> {
+    fn spawn(shared: &SharedEnvironment, kind: JobKind, slots: usize) -> std::result::Result<Self, BenchError> {
         let program = std::env::current_exe().map_err(|error| io("this program's file", error))?;
         let child = Command::new(program)
-            .args(["bench", "worker", "--kind", kind.as_str(), "--slots", &slots.to_string()])
+            .args(["worker", "--kind", kind.as_str(), "--slots", &slots.to_string()])
             .env("CRIER_DATABASE_URL", shared.database.expose_secret())
             .env("CRIER_REDIS_URL", shared.redis.expose_secret())
             .env(worker::PREFIX, &shared.prefix)
@@ -127,7 +127,7 @@ impl WorkerProcess {
 }
 
 impl Drop for WorkerProcess {
-    /// Blocks for the moment in which the system ends the process.
+    /// Blocks until the process has ended.
     fn drop(&mut self) {
         let _ = self.child.start_kill();
         while matches!(self.child.try_wait(), Ok(None)) {

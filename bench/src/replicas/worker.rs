@@ -1,7 +1,7 @@
-//! One worker process: `crier bench worker`, which `crier bench replicas` starts.
+//! One worker process: `crier-bench worker`, which `crier-bench replicas` starts.
 //!
-//! It works in the place of the process that started it, which sets its environment: database and Redis as the
-//! configuration reads them, and the variables below. Without these it refuses to run, so that it is not started on an
+//! It uses the environment that its parent process created. The parent passes the database and Redis as configuration
+//! keys, and the rest in the variables below. Without these the worker does not run, so that nobody starts it on an
 //! installation by mistake.
 
 use std::io::Write as _;
@@ -14,7 +14,7 @@ use crier_runtime::descriptors;
 use crier_worker::jobs::Registry;
 use tokio_util::sync::CancellationToken;
 
-use super::super::place::SharedPlace;
+use super::super::environment::SharedEnvironment;
 use super::super::roles::{self, BenchRoles};
 use super::super::{BenchError, Result, io, prepare, refused};
 
@@ -22,35 +22,35 @@ use super::super::{BenchError, Result, io, prepare, refused};
 pub const PREFIX: &str = "BENCH_WORKER_PREFIX";
 /// The directory of the media library.
 pub const FILES: &str = "BENCH_WORKER_FILES";
-/// The line that says that it waits for the start.
+/// The line that the worker prints when it is ready to start.
 pub const READY: &str = "ready";
 
 #[derive(Args, Debug, Clone)]
 pub struct BenchWorker {
-    /// The kind of jobs that it runs.
+    /// The kind of jobs to run.
     #[arg(long)]
     pub kind: JobKind,
-    /// How many of them it runs at once.
+    /// The number of jobs to run concurrently.
     #[arg(long)]
     pub slots: u16,
 }
 
-/// Runs until its input is closed.
+/// Runs until stdin is closed.
 pub fn run(config: Config, args: &BenchWorker) -> Result {
-    let place = place(&config)?;
+    let environment = shared_environment(&config)?;
     let runtime = prepare(&config)?;
     descriptors::raise();
-    runtime.block_on(work(&config, &place, args))
+    runtime.block_on(work(&config, &environment, args))
 }
 
-async fn work(config: &Config, place: &SharedPlace, args: &BenchWorker) -> Result {
+async fn work(config: &Config, environment: &SharedEnvironment, args: &BenchWorker) -> Result {
     let stop = CancellationToken::new();
-    let (store, notifier, library) = place.open(stop.clone()).await?;
+    let (store, notifier, library) = environment.open(stop.clone()).await?;
     let registry = Registry::of([(args.kind, roles::job_on(config, &store, &library, args.kind)?)]);
-    say(READY)?;
-    if next_line().await {
+    print_line(READY)?;
+    if read_line().await {
         let roles = BenchRoles::worker_on(&store, notifier, registry, args.slots.into())?;
-        while next_line().await {}
+        while read_line().await {}
         roles.stop().await;
     }
     stop.cancel();
@@ -58,23 +58,26 @@ async fn work(config: &Config, place: &SharedPlace, args: &BenchWorker) -> Resul
     Ok(())
 }
 
-#[expect(clippy::disallowed_methods, reason = "no configuration of a service: the parent process sets them")]
-fn place(config: &Config) -> std::result::Result<SharedPlace, BenchError> {
+#[expect(clippy::disallowed_methods, reason = "the parent process sets these; they are no configuration")]
+fn shared_environment(config: &Config) -> std::result::Result<SharedEnvironment, BenchError> {
     match (&config.database, &config.redis_url, std::env::var(PREFIX), std::env::var_os(FILES)) {
-        (Database::Postgres(database), Some(redis), Ok(prefix), Some(files)) => {
-            Ok(SharedPlace { database: database.clone(), redis: redis.clone(), prefix, files: PathBuf::from(files) })
-        }
-        _ => refused("this worker is started by `crier bench replicas` alone"),
+        (Database::Postgres(database), Some(redis), Ok(prefix), Some(files)) => Ok(SharedEnvironment {
+            database: database.clone(),
+            redis: redis.clone(),
+            prefix,
+            files: PathBuf::from(files),
+        }),
+        _ => refused("only `crier-bench replicas` can start this worker"),
     }
 }
 
-fn say(line: &str) -> Result {
+fn print_line(line: &str) -> Result {
     let mut output = std::io::stdout().lock();
     writeln!(output, "{line}").and_then(|()| output.flush()).map_err(|error| io("the output", error))
 }
 
-/// Waits for a line of the parent process; `false`: the parent has closed the input, or has ended.
-async fn next_line() -> bool {
+/// Waits for a line from the parent process. Returns false if the parent has closed stdin or has ended.
+async fn read_line() -> bool {
     let read = || std::io::stdin().read_line(&mut String::new());
     matches!(tokio::task::spawn_blocking(read).await, Ok(Ok(length)) if length > 0)
 }

@@ -1,4 +1,4 @@
-//! Clients that create posts: one connection each, with one request at a time.
+//! Clients that create posts. Each has one connection, and sends one request at a time.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinSet;
 
 use super::super::connection::Connection;
+use super::super::external_runtime::ExternalRuntime;
 use super::super::figure::Throughput;
-use super::super::outside::ExternalRuntime;
 use super::super::service::Service;
 use super::super::{BenchError, Result, io, refused};
 use crate::args::RequestMeasurement;
@@ -51,12 +51,12 @@ impl PostRequest {
             .header("Idempotency-Key", format!("{:016x}", random::u64()));
         match connection.send(request, vec![self.body.clone()]).await? {
             (StatusCode::CREATED, _) => Ok(()),
-            (status, answer) => refused(format!("the API answered {status}: {}", String::from_utf8_lossy(&answer))),
+            (status, response) => refused(format!("the API answered {status}: {}", String::from_utf8_lossy(&response))),
         }
     }
 }
 
-/// How long requests are sent, and from when on they count.
+/// How long requests are sent before they count, and how long they count.
 #[derive(Clone, Copy)]
 pub struct Window {
     warm_up: Duration,
@@ -70,28 +70,28 @@ impl Window {
     }
 }
 
-/// The posts whose requests were begun before the end of the window and answered after its beginning.
+/// The posts whose requests started before the end of the window and had a response after its start.
 pub struct Created {
     pub rate: Throughput,
     pub times: Vec<Duration>,
 }
 
 pub struct Clients {
-    outside: ExternalRuntime,
+    external: ExternalRuntime,
     connections: Vec<Connection>,
 }
 
 impl Clients {
     pub async fn connect(address: SocketAddr, connections: usize) -> std::result::Result<Self, BenchError> {
-        let outside = ExternalRuntime::start()?;
+        let external = ExternalRuntime::start()?;
         let opening = try_join_all((0..connections).map(move |_| Connection::open(address)));
-        // On the clients' thread, where the connections' own tasks stay.
-        let connections = outside.runtime.spawn(opening).await.map_err(ended)??;
-        Ok(Self { outside, connections })
+        // On the clients' thread, where the tasks of the connections stay.
+        let connections = external.runtime.spawn(opening).await.map_err(client_failed)??;
+        Ok(Self { external, connections })
     }
 
-    /// Sends each client's next request when the last one is answered.
-    pub async fn send_as_fast_as_answered(
+    /// Sends the next request of each client after the response to its last one.
+    pub async fn send_continuously(
         self,
         post: &PostRequest,
         window: Window,
@@ -99,35 +99,35 @@ impl Clients {
         let from = Instant::now() + window.warm_up;
         let until = from + window.length;
         let client = |connection, post| send_until(connection, post, from, until);
-        let times = self.all(post, client).await?;
-        // Until the last answer.
+        let times = self.run_clients(post, client).await?;
+        // Includes the time until the last response.
         let rate = Throughput { count: times.len(), took: from.elapsed() };
         Ok(Created { rate, times })
     }
 
-    /// Begins a request at each interval, whether earlier ones are answered or not; returns the time from each intended
-    /// beginning to its answer. A request waits while every client waits for an answer, which counts.
+    /// Starts a request at each interval, without waiting for earlier responses. Returns the time from each intended start
+    /// to the response. If all clients wait for responses, a request waits for a client, which counts.
     pub async fn send_at_rate(
         self,
         post: &PostRequest,
-        every: Duration,
+        interval: Duration,
         window: Window,
     ) -> std::result::Result<Vec<Duration>, BenchError> {
-        let (beginnings, begun) = mpsc::unbounded_channel();
+        let (start_times, starts) = mpsc::unbounded_channel();
         let began = Instant::now();
         let (from, until) = (began + window.warm_up, began + window.warm_up + window.length);
-        // Sleeps more exactly than a runtime, whose timers have milliseconds. Ends with the clients, too.
+        // A thread sleeps more exactly than a runtime, whose timers have milliseconds. It also ends with the clients.
         std::thread::Builder::new()
-            .name("beginnings".to_owned())
-            .spawn(move || begin_at_rate(&beginnings, began, every, until))
+            .name("request-starts".to_owned())
+            .spawn(move || schedule_starts(&start_times, began, interval, until))
             .map_err(|error| io("the thread that begins requests", error))?;
-        let begun = Arc::new(Mutex::new(begun));
-        let client = |connection, post| send_when_begun(connection, post, begun.clone(), from);
-        self.all(post, client).await
+        let starts = Arc::new(Mutex::new(starts));
+        let client = |connection, post| send_at_starts(connection, post, starts.clone(), from);
+        self.run_clients(post, client).await
     }
 
-    /// Runs a client on each connection; returns the times of all of them.
-    async fn all<F>(
+    /// Runs a client on each connection, and returns the times of all clients.
+    async fn run_clients<F>(
         self,
         post: &PostRequest,
         client: impl Fn(Connection, PostRequest) -> F,
@@ -137,17 +137,17 @@ impl Clients {
     {
         let mut tasks = JoinSet::new();
         for connection in self.connections {
-            tasks.spawn_on(client(connection, post.clone()), &self.outside.runtime);
+            tasks.spawn_on(client(connection, post.clone()), &self.external.runtime);
         }
         let mut times = Vec::new();
         while let Some(done) = tasks.join_next().await {
-            times.extend(done.map_err(ended)??);
+            times.extend(done.map_err(client_failed)??);
         }
         Ok(times)
     }
 }
 
-fn ended(error: tokio::task::JoinError) -> BenchError {
+fn client_failed(error: tokio::task::JoinError) -> BenchError {
     BenchError::Refused(format!("a client: {error}"))
 }
 
@@ -158,42 +158,42 @@ async fn send_until(
     until: Instant,
 ) -> std::result::Result<Vec<Duration>, BenchError> {
     let mut times = Vec::new();
-    let mut asked = Instant::now();
-    while asked < until {
+    let mut sent_at = Instant::now();
+    while sent_at < until {
         post.send(&mut connection).await?;
-        let answered = Instant::now();
-        if answered >= from {
-            times.push(answered - asked);
+        let responded_at = Instant::now();
+        if responded_at >= from {
+            times.push(responded_at - sent_at);
         }
-        asked = answered;
+        sent_at = responded_at;
     }
     Ok(times)
 }
 
-/// Sends a request at each beginning that no other client takes.
-async fn send_when_begun(
+/// Sends a request at each start that no other client takes.
+async fn send_at_starts(
     mut connection: Connection,
     post: PostRequest,
-    begun: Arc<Mutex<mpsc::UnboundedReceiver<Instant>>>,
+    starts: Arc<Mutex<mpsc::UnboundedReceiver<Instant>>>,
     from: Instant,
 ) -> std::result::Result<Vec<Duration>, BenchError> {
     let mut times = Vec::new();
     loop {
-        let Some(beginning) = begun.lock().await.recv().await else { return Ok(times) };
+        let Some(start) = starts.lock().await.recv().await else { return Ok(times) };
         post.send(&mut connection).await?;
-        if beginning >= from {
-            times.push(beginning.elapsed());
+        if start >= from {
+            times.push(start.elapsed());
         }
     }
 }
 
-fn begin_at_rate(beginnings: &mpsc::UnboundedSender<Instant>, began: Instant, every: Duration, until: Instant) {
+fn schedule_starts(start_times: &mpsc::UnboundedSender<Instant>, began: Instant, interval: Duration, until: Instant) {
     let mut next = began;
     while next < until {
         std::thread::sleep(next.saturating_duration_since(Instant::now()));
-        if beginnings.send(next).is_err() {
+        if start_times.send(next).is_err() {
             return;
         }
-        next += every;
+        next += interval;
     }
 }

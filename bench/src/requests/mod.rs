@@ -1,9 +1,9 @@
-//! `crier bench requests`: measures how many posts the API creates, and how long a request takes.
+//! `crier-bench requests`: measures how many posts the API creates, and how long a request takes.
 //!
 //! The API and its store are the real ones, reached over TCP by keep-alive connections; no worker runs. The clients have
-//! their own thread, but share the machine's CPUs. Requests are sent as fast as they are answered, from a few and from
-//! many connections; then at half the rate of the few, begun whether the API keeps up or not. Each point has a new
-//! database with one workspace.
+//! their own thread, but share the machine's CPUs. A few and then many connections send each request after the response
+//! to the last one. At half load, requests start at half the rate of the few connections, whether the API keeps up or
+//! not. Each point has a new database with one workspace.
 //!
 //! **To add a kind of request:** add its word to [`RequestMeasurement`], its body in [`PostRequest::of`], and its
 //! figures in `tests/bench/requests.rs`.
@@ -20,8 +20,8 @@ use client::{Clients, PostRequest, Window};
 type Bench = super::Bench<BenchRequests>;
 
 const NAME: &str = "requests";
-const FEW: usize = 16;
-const MANY: usize = 64;
+const FEW_CONNECTIONS: usize = 16;
+const MANY_CONNECTIONS: usize = 64;
 
 impl Suite for BenchRequests {
     fn options(&self) -> &BenchOptions {
@@ -32,12 +32,12 @@ impl Suite for BenchRequests {
         let mut figures = figure::machine_figures(&*bench.create_environment().await?).await?;
         let mut rates = Vec::new();
         let rates_of = async |kind| {
-            let (of_few, few) = as_fast_as_answered(bench, kind, FEW).await?;
-            let (of_many, many) = as_fast_as_answered(bench, kind, MANY).await?;
+            let (of_few, few) = at_full_load(bench, kind, FEW_CONNECTIONS).await?;
+            let (of_many, many) = at_full_load(bench, kind, MANY_CONNECTIONS).await?;
             rates.push(Rates { kind, few, many });
             Ok([of_few, of_many].concat())
         };
-        figures.extend(each_kind(bench, rates_of).await?);
+        figures.extend(measure_kinds(bench, rates_of).await?);
         figures.extend(ratios(&rates));
         for of_kind in &rates {
             figures.extend(at_half_load(bench, of_kind).await?);
@@ -54,7 +54,7 @@ struct Rates {
 }
 
 /// Measures the selected kinds in order.
-async fn each_kind(bench: &Bench, mut measure: impl AsyncFnMut(RequestMeasurement) -> Figures) -> Figures {
+async fn measure_kinds(bench: &Bench, mut measure: impl AsyncFnMut(RequestMeasurement) -> Figures) -> Figures {
     let mut figures = Vec::new();
     let only = &bench.args.only;
     for kind in RequestMeasurement::ALL.iter().filter(|kind| only.is_empty() || only.contains(kind)) {
@@ -63,8 +63,8 @@ async fn each_kind(bench: &Bench, mut measure: impl AsyncFnMut(RequestMeasuremen
     Ok(figures)
 }
 
-/// Sends each connection's next request when the last one is answered.
-async fn as_fast_as_answered(
+/// Measures connections that send each request after the response to the last one.
+async fn at_full_load(
     bench: &Bench,
     kind: RequestMeasurement,
     connections: usize,
@@ -73,7 +73,7 @@ async fn as_fast_as_answered(
     bench.show_progress(format_args!("requests: {point}"));
     let service = Service::start(bench, None).await?;
     let clients = Clients::connect(service.address, connections).await?;
-    let created = clients.send_as_fast_as_answered(&PostRequest::of(kind, &service), bench.window()).await?;
+    let created = clients.send_continuously(&PostRequest::of(kind, &service), bench.window()).await?;
     service.stop().await;
     let rate = created.rate;
     let name = format!("{point}, created");
@@ -82,14 +82,14 @@ async fn as_fast_as_answered(
     Ok((figures, rate))
 }
 
-/// Begins requests at half the rate at which the few connections had them answered.
+/// Measures requests that start at half the rate of the few connections.
 async fn at_half_load(bench: &Bench, rates: &Rates) -> Figures {
     let point = format!("{}, at half load", rates.kind);
     bench.show_progress(format_args!("requests: {point}"));
     let service = Service::start(bench, None).await?;
-    let clients = Clients::connect(service.address, MANY).await?;
-    let every = rates.few.each() * 2;
-    let times = clients.send_at_rate(&PostRequest::of(rates.kind, &service), every, bench.window()).await?;
+    let clients = Clients::connect(service.address, MANY_CONNECTIONS).await?;
+    let interval = rates.few.time_per_item() * 2;
+    let times = clients.send_at_rate(&PostRequest::of(rates.kind, &service), interval, bench.window()).await?;
     service.stop().await;
     Ok(Figure::median_and_p99(NAME, &point, times))
 }
@@ -97,7 +97,7 @@ async fn at_half_load(bench: &Bench, rates: &Rates) -> Figures {
 /// Compares the two kinds, if both were measured.
 fn ratios(rates: &[Rates]) -> Vec<Figure> {
     let [draft, scheduled] = rates else { return Vec::new() };
-    [(FEW, scheduled.few, draft.few), (MANY, scheduled.many, draft.many)]
+    [(FEW_CONNECTIONS, scheduled.few, draft.few), (MANY_CONNECTIONS, scheduled.many, draft.many)]
         .map(|(connections, of, to)| {
             let name = format!("{} / {}, {connections} connections", scheduled.kind, draft.kind);
             Figure::ratio_of_rates(NAME, name, of, to)

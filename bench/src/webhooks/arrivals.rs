@@ -1,4 +1,4 @@
-//! The deliveries that arrived at the endpoints: each must arrive once.
+//! The deliveries that arrived at the endpoints. Each must arrive once.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -10,7 +10,7 @@ use serde::Deserialize;
 use tokio::sync::Notify;
 
 use super::super::{BenchError, Result, refused};
-use super::client::Sent;
+use super::client::SentMessage;
 
 /// Maximum time without an arrival while waiting for deliveries.
 const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(120);
@@ -39,7 +39,7 @@ fn message_of(body: &[u8]) -> Option<u32> {
 }
 
 pub struct Arrivals {
-    zero: Instant,
+    origin: Instant,
     log: Mutex<Log>,
     awaited: AtomicUsize,
     reached: Notify,
@@ -48,14 +48,14 @@ pub struct Arrivals {
 #[derive(Default)]
 struct Log {
     deliveries: HashSet<u64>,
-    /// The message, and the microseconds after `zero`: compact, since memory is measured at the same time.
-    came: Vec<(u32, u32)>,
-    twice: usize,
+    /// The message, and the microseconds after `origin`. Compact, because memory is measured at the same time.
+    arrivals: Vec<(u32, u32)>,
+    duplicates: usize,
     unreadable: usize,
 }
 
 /// Timing of delivered messages.
-pub struct Delivered {
+pub struct DeliveryTiming {
     /// From the first request to the last delivery.
     pub took: Duration,
     /// From the message's request to each delivery.
@@ -65,22 +65,22 @@ pub struct Delivered {
 impl Arrivals {
     pub fn new() -> Self {
         Self {
-            zero: Instant::now(),
+            origin: Instant::now(),
             log: Mutex::default(),
             awaited: AtomicUsize::new(usize::MAX),
             reached: Notify::new(),
         }
     }
 
-    pub fn note(&self, delivery: Option<u64>, body: &[u8]) {
-        let at = u32::try_from(self.zero.elapsed().as_micros()).unwrap_or(u32::MAX);
+    pub fn record(&self, delivery: Option<u64>, body: &[u8]) {
+        let at = u32::try_from(self.origin.elapsed().as_micros()).unwrap_or(u32::MAX);
         let mut log = self.log();
         match (delivery, message_of(body)) {
-            (Some(delivery), Some(message)) if log.deliveries.insert(delivery) => log.came.push((message, at)),
-            (Some(_), Some(_)) => log.twice += 1,
+            (Some(delivery), Some(message)) if log.deliveries.insert(delivery) => log.arrivals.push((message, at)),
+            (Some(_), Some(_)) => log.duplicates += 1,
             _ => log.unreadable += 1,
         }
-        if log.came.len() >= self.awaited.load(Ordering::SeqCst) {
+        if log.arrivals.len() >= self.awaited.load(Ordering::SeqCst) {
             self.reached.notify_one();
         }
     }
@@ -89,15 +89,15 @@ impl Arrivals {
     pub async fn wait(&self, deliveries: usize) -> std::result::Result<Instant, BenchError> {
         self.awaited.store(deliveries, Ordering::SeqCst);
         loop {
-            let there = self.count();
-            if there >= deliveries {
+            let arrived = self.count();
+            if arrived >= deliveries {
                 return Ok(self.last());
             }
             let is_idle = tokio::time::timeout(ARRIVAL_TIMEOUT, self.reached.notified()).await.is_err();
-            if is_idle && self.count() == there {
+            if is_idle && self.count() == arrived {
                 self.check()?;
                 let seconds = ARRIVAL_TIMEOUT.as_secs();
-                return refused(format!("{there} of {deliveries} deliveries came, and none within {seconds} s"));
+                return refused(format!("{arrived} of {deliveries} deliveries came, and none within {seconds} s"));
             }
         }
     }
@@ -105,41 +105,41 @@ impl Arrivals {
     /// Fails if a delivery arrived twice or was unreadable.
     pub fn check(&self) -> Result {
         let log = self.log();
-        match (log.twice, log.unreadable) {
+        match (log.duplicates, log.unreadable) {
             (0, 0) => Ok(()),
             (0, unreadable) => refused(format!("{unreadable} webhooks came without an id or a message")),
-            (twice, _) => refused(format!("{twice} deliveries came twice")),
+            (duplicates, _) => refused(format!("{duplicates} deliveries came twice")),
         }
     }
 
     /// Returns the timing of these messages; fails unless each reached every endpoint once.
-    pub fn of(&self, sent: &[Sent], endpoints: u32) -> std::result::Result<Delivered, BenchError> {
+    pub fn timing_of(&self, sent: &[SentMessage], endpoints: u32) -> std::result::Result<DeliveryTiming, BenchError> {
         self.check()?;
-        let (Some(first), Some(messages)) = (sent.iter().map(|one| one.at).min(), range(sent)) else {
+        let (Some(first), Some(messages)) = (sent.iter().map(|one| one.sent_at).min(), range(sent)) else {
             return refused("no message was sent");
         };
-        let sent_at: HashMap<u32, Instant> = sent.iter().map(|one| (one.message, one.at)).collect();
-        let mut arrived: HashMap<u32, u32> = HashMap::new();
+        let sent_at: HashMap<u32, Instant> = sent.iter().map(|one| (one.message, one.sent_at)).collect();
+        let mut arrivals: HashMap<u32, u32> = HashMap::new();
         let (mut times, mut last) = (Vec::new(), first);
-        for (message, at) in self.log().came.iter().filter(|(message, _)| messages.contains(message)) {
-            let at = self.zero + Duration::from_micros(u64::from(*at));
-            *arrived.entry(*message).or_default() += 1;
+        for (message, at) in self.log().arrivals.iter().filter(|(message, _)| messages.contains(message)) {
+            let at = self.origin + Duration::from_micros(u64::from(*at));
+            *arrivals.entry(*message).or_default() += 1;
             last = last.max(at);
             times.extend(sent_at.get(message).map(|sent| at.saturating_duration_since(*sent)));
         }
-        match sent.iter().filter(|one| arrived.get(&one.message) != Some(&endpoints)).count() {
-            0 => Ok(Delivered { took: last - first, times }),
+        match sent.iter().filter(|one| arrivals.get(&one.message) != Some(&endpoints)).count() {
+            0 => Ok(DeliveryTiming { took: last - first, times }),
             wrong => refused(format!("{wrong} of {} messages did not reach each endpoint once", sent.len())),
         }
     }
 
     pub fn count(&self) -> usize {
-        self.log().came.len()
+        self.log().arrivals.len()
     }
 
     fn last(&self) -> Instant {
-        let last = self.log().came.last().map_or(0, |(_, at)| *at);
-        self.zero + Duration::from_micros(u64::from(last))
+        let last = self.log().arrivals.last().map_or(0, |(_, at)| *at);
+        self.origin + Duration::from_micros(u64::from(last))
     }
 
     /// Ignores poisoning: nothing panics while holding the lock.
@@ -148,7 +148,7 @@ impl Arrivals {
     }
 }
 
-fn range(sent: &[Sent]) -> Option<Range<u32>> {
+fn range(sent: &[SentMessage]) -> Option<Range<u32>> {
     let numbers = || sent.iter().map(|one| one.message);
     Some(numbers().min()?..numbers().max()? + 1)
 }
@@ -163,38 +163,38 @@ mod tests {
             .into_bytes()
     }
 
-    fn sent(messages: Range<u32>) -> Vec<Sent> {
+    fn sent(messages: Range<u32>) -> Vec<SentMessage> {
         let now = Instant::now();
-        messages.map(|message| Sent { message, at: now, answered: now }).collect()
+        messages.map(|message| SentMessage { message, sent_at: now, responded_at: now }).collect()
     }
 
     #[tokio::test]
     async fn messages_delivered_once_to_each_endpoint_are_timed() {
         let (sent, arrivals) = (sent(3..5), Arrivals::new());
         for (delivery, message) in [(1, 3), (2, 4), (3, 4), (4, 3), (5, 9)] {
-            arrivals.note(Some(delivery), &body(message));
+            arrivals.record(Some(delivery), &body(message));
         }
         arrivals.wait(5).await.unwrap();
-        assert_eq!(arrivals.of(&sent, 2).unwrap().times.len(), 4);
+        assert_eq!(arrivals.timing_of(&sent, 2).unwrap().times.len(), 4);
     }
 
     #[test]
     fn lost_and_duplicate_deliveries_are_errors() {
         let (sent, arrivals) = (sent(0..2), Arrivals::new());
-        arrivals.note(Some(1), &body(0));
-        let lost = arrivals.of(&sent, 1).err().unwrap().to_string();
+        arrivals.record(Some(1), &body(0));
+        let lost = arrivals.timing_of(&sent, 1).err().unwrap().to_string();
         assert_eq!(lost, "1 of 2 messages did not reach each endpoint once");
-        arrivals.note(Some(2), &body(1));
-        assert!(arrivals.of(&sent, 1).is_ok());
-        arrivals.note(Some(2), &body(1));
-        assert_eq!(arrivals.of(&sent, 1).err().unwrap().to_string(), "1 deliveries came twice");
+        arrivals.record(Some(2), &body(1));
+        assert!(arrivals.timing_of(&sent, 1).is_ok());
+        arrivals.record(Some(2), &body(1));
+        assert_eq!(arrivals.timing_of(&sent, 1).err().unwrap().to_string(), "1 deliveries came twice");
     }
 
     #[test]
     fn indistinguishable_deliveries_are_errors() {
         let arrivals = Arrivals::new();
-        arrivals.note(None, &body(0));
-        arrivals.note(Some(1), b"{}");
+        arrivals.record(None, &body(0));
+        arrivals.record(Some(1), b"{}");
         let error = arrivals.check().err().unwrap().to_string();
         assert_eq!((error.as_str(), arrivals.count()), ("2 webhooks came without an id or a message", 0));
     }

@@ -1,5 +1,5 @@
-//! Deliveries enqueued before the worker starts, from its start until the last one arrives. They fit into the notifier:
-//! any excess would wait for the scheduler's next notification.
+//! Deliveries that are enqueued before the worker starts, from its start to the last arrival. They fit into the notifier,
+//! because any excess would wait for the scheduler.
 
 use std::time::Instant;
 
@@ -17,19 +17,19 @@ const NAME: &str = "backlog";
 pub async fn run(bench: &Bench) -> Figures {
     let mut figures = Vec::new();
     for endpoints in &bench.args.endpoints {
-        figures.push(of(bench, *endpoints).await?);
+        figures.push(measure(bench, *endpoints).await?);
     }
     Ok(figures)
 }
 
-async fn of(bench: &Bench, endpoints: u32) -> Result<Figure, super::BenchError> {
-    let most = u32::try_from(CAPACITY).unwrap_or(u32::MAX) / endpoints;
-    let messages = bench.messages(endpoints).min(most);
+async fn measure(bench: &Bench, endpoints: u32) -> Result<Figure, super::BenchError> {
+    let max_messages = u32::try_from(CAPACITY).unwrap_or(u32::MAX) / endpoints;
+    let messages = bench.messages(endpoints).min(max_messages);
     let (point, count) = (format_count(endpoints, "endpoint"), deliveries(messages, endpoints));
     bench.show_progress(format_args!("backlog: {count} deliveries to {point}"));
     let (receiver, environment) = (Receiver::start().await?, bench.create_environment().await?);
     environment.notifier().buffer(JobKind::DeliverWebhook);
-    let tenant = Tenant::make(environment.api(), "good", &receiver.urls(endpoints)).await?;
+    let tenant = Tenant::create(environment.api(), "good", &receiver.urls(endpoints)).await?;
     tenant.emit(environment.api(), 0..messages).await?;
     let began = Instant::now();
     let roles = bench.roles(&environment)?;

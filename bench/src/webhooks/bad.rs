@@ -9,26 +9,27 @@ use http::StatusCode;
 use tokio::net::TcpSocket;
 use tokio::task::JoinSet;
 
-use super::super::outside::{ExternalRuntime, RequestHandler};
+use super::super::external_runtime::{ExternalRuntime, RequestHandler};
 use super::super::{BenchError, io};
 
-/// Longer than any client waits.
+/// Longer than any sender waits.
 const HANG_DURATION: Duration = Duration::from_secs(86_400);
-const SLOW: Duration = Duration::from_secs(5);
+const SLOW_RESPONSE: Duration = Duration::from_secs(5);
 
 crier_base::text_enum! {
     pub enum Fault {
-        /// Takes the request and says nothing.
+        /// It accepts requests and sends no response.
         Hangs = "beside one that hangs",
-        /// Its port is closed.
+        /// It refuses connections.
         Refuses = "beside one that refuses",
         Slow = "beside one that answers after 5 s",
     }
 }
 
 impl Fault {
-    /// Returns when the fault takes effect: after the timeout; during the first attempts; after the first responses.
-    pub const fn shows_after(self) -> Duration {
+    /// Returns the time until the fault has its full effect: the timeout of a delivery, which the caller knows; the first
+    /// attempts; or the first responses.
+    pub const fn takes_effect_after(self) -> Duration {
         match self {
             Self::Hangs => HANG_DURATION,
             Self::Refuses => Duration::from_secs(1),
@@ -37,34 +38,34 @@ impl Fault {
     }
 }
 
-/// Closes with all of its connections when dropped.
+/// Closes with all its connections when it is dropped.
 pub struct BadEndpoint {
     pub url: String,
-    /// Requests without a response yet.
+    /// The requests without a response.
     held: Arc<RequestCounts>,
     _server: JoinSet<()>,
     _port: Option<TcpSocket>,
 }
 
 impl BadEndpoint {
-    pub async fn start(outside: &ExternalRuntime, fault: Fault) -> Result<Self, BenchError> {
+    pub async fn start(external: &ExternalRuntime, fault: Fault) -> Result<Self, BenchError> {
         let (held, mut server) = (Arc::<RequestCounts>::default(), JoinSet::new());
         let (address, port) = match fault {
             Fault::Refuses => bind_unlistened_port().map(|(address, port)| (address, Some(port)))?,
-            Fault::Hangs => (outside.listen(&mut server, delayed_handler(HANG_DURATION, held.clone())).await?, None),
-            Fault::Slow => (outside.listen(&mut server, delayed_handler(SLOW, held.clone())).await?, None),
+            Fault::Hangs => (external.listen(&mut server, delayed_handler(HANG_DURATION, held.clone())).await?, None),
+            Fault::Slow => (external.listen(&mut server, delayed_handler(SLOW_RESPONSE, held.clone())).await?, None),
         };
         Ok(Self { url: format!("http://{address}/hook"), held, _server: server, _port: port })
     }
 
-    /// Resets [`BadEndpoint::most`].
+    /// Resets [`BadEndpoint::max_concurrent`].
     pub fn reset_max_concurrent(&self) {
-        self.held.most.store(self.held.now.load(Ordering::SeqCst), Ordering::SeqCst);
+        self.held.max.store(self.held.current.load(Ordering::SeqCst), Ordering::SeqCst);
     }
 
     /// Returns the maximum number of concurrent connections with a request.
-    pub fn most(&self) -> usize {
-        self.held.most.load(Ordering::SeqCst)
+    pub fn max_concurrent(&self) -> usize {
+        self.held.max.load(Ordering::SeqCst)
     }
 }
 
@@ -78,12 +79,12 @@ fn bind_unlistened_port() -> Result<(SocketAddr, TcpSocket), BenchError> {
     taken().map_err(|error| io("an endpoint", error))
 }
 
-fn delayed_handler(time: Duration, held: Arc<RequestCounts>) -> RequestHandler {
+fn delayed_handler(delay: Duration, held: Arc<RequestCounts>) -> RequestHandler {
     Arc::new(move |request| {
-        let one = HeldGuard::of(&held);
+        let guard = HeldGuard::new(&held);
         Box::pin(async move {
-            let _held = (one, request);
-            tokio::time::sleep(time).await;
+            let _held = (guard, request);
+            tokio::time::sleep(delay).await;
             StatusCode::NO_CONTENT
         })
     })
@@ -91,23 +92,23 @@ fn delayed_handler(time: Duration, held: Arc<RequestCounts>) -> RequestHandler {
 
 #[derive(Default)]
 struct RequestCounts {
-    now: AtomicUsize,
-    most: AtomicUsize,
+    current: AtomicUsize,
+    max: AtomicUsize,
 }
 
 /// Counts one held request until dropped.
 struct HeldGuard(Arc<RequestCounts>);
 
 impl HeldGuard {
-    fn of(held: &Arc<RequestCounts>) -> Self {
-        let now = held.now.fetch_add(1, Ordering::SeqCst) + 1;
-        held.most.fetch_max(now, Ordering::SeqCst);
+    fn new(held: &Arc<RequestCounts>) -> Self {
+        let current = held.current.fetch_add(1, Ordering::SeqCst) + 1;
+        held.max.fetch_max(current, Ordering::SeqCst);
         Self(held.clone())
     }
 }
 
 impl Drop for HeldGuard {
     fn drop(&mut self) {
-        self.0.now.fetch_sub(1, Ordering::SeqCst);
+        self.0.current.fetch_sub(1, Ordering::SeqCst);
     }
 }

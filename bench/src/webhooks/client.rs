@@ -1,4 +1,4 @@
-//! Clients that create brands: one connection each, with one request at a time.
+//! Clients that create brands. Each has one connection, and sends one request at a time.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -20,17 +20,17 @@ use super::arrivals::name_of;
 
 /// A message that was accepted.
 #[derive(Debug)]
-pub struct Sent {
+pub struct SentMessage {
     pub message: u32,
-    pub at: Instant,
-    pub answered: Instant,
+    pub sent_at: Instant,
+    pub responded_at: Instant,
 }
 
-/// The number of clients, and the interval at which they together start requests; zero means as fast as possible.
+/// The number of clients, and the interval between the requests of all clients. Zero: no pauses.
 #[derive(Clone, Copy)]
 pub struct Rate {
     pub clients: u32,
-    pub every: Duration,
+    pub interval: Duration,
 }
 
 /// Creates a brand for each message, over connections that are opened before the first request.
@@ -40,7 +40,7 @@ pub async fn send(
     key: &SecretString,
     messages: Range<u32>,
     rate: Rate,
-) -> Result<Vec<Sent>, BenchError> {
+) -> Result<Vec<SentMessage>, BenchError> {
     let clients = rate.clients.min(messages.end - messages.start);
     let begin = Arc::new(Barrier::new(usize::try_from(clients).unwrap_or(usize::MAX)));
     let next = Arc::new(AtomicU32::new(messages.start));
@@ -58,9 +58,9 @@ pub async fn send(
                 if message >= messages.end {
                     return Ok::<_, BenchError>(sent);
                 }
-                let due = began + rate.every * (message - messages.start);
+                let due = began + rate.interval * (message - messages.start);
                 tokio::time::sleep_until(due.into()).await;
-                sent.push(make_brand(&mut connection, &key, run, message).await?);
+                sent.push(create_brand(&mut connection, &key, run, message).await?);
             }
         };
         tasks.spawn_on(client, runtime);
@@ -72,20 +72,20 @@ pub async fn send(
     Ok(sent)
 }
 
-async fn make_brand(
+async fn create_brand(
     connection: &mut Connection,
     key: &SecretString,
     run: u64,
     message: u32,
-) -> Result<Sent, BenchError> {
+) -> Result<SentMessage, BenchError> {
     let request = Request::post("/api/public/v1/brands")
         .header(AUTHORIZATION, format!("Bearer {}", key.expose_secret()))
         .header("Idempotency-Key", format!("{run:016x}-{message}"));
     let body = json!({ "name": name_of(message) });
-    let at = Instant::now();
-    let (status, answer) = connection.exchange(request, &body).await?;
+    let sent_at = Instant::now();
+    let (status, response) = connection.send_json(request, &body).await?;
     if status == StatusCode::CREATED {
-        return Ok(Sent { message, at, answered: Instant::now() });
+        return Ok(SentMessage { message, sent_at, responded_at: Instant::now() });
     }
-    refused(format!("the API answered {status}: {}", String::from_utf8_lossy(&answer)))
+    refused(format!("the API answered {status}: {}", String::from_utf8_lossy(&response)))
 }

@@ -1,9 +1,9 @@
-//! The effect of a bad endpoint on another user's good one: the same low rate alone and beside it, in turns, since no
-//! machine has a constant load for minutes.
+//! The effect of a bad endpoint on the good endpoint of another user. The same low rate is measured without and with the
+//! bad endpoint, in several rounds, because the load of a machine changes within minutes.
 
 use std::time::Duration;
 
-use super::super::figure::{Figure, median, nth};
+use super::super::figure::{Figure, median, percentile};
 use super::super::{BenchError, refused};
 use super::bad::{BadEndpoint, Fault};
 use super::latency::{MESSAGES_PER_SECOND, send_at_low_rate};
@@ -16,7 +16,7 @@ const NAME: &str = "isolation";
 /// Warm-up messages before those that are measured.
 const WARM_UP_MESSAGES: u32 = MESSAGES_PER_SECOND;
 
-/// From the requests to the deliveries, and how many connections the bad endpoint held.
+/// The times from the requests to the deliveries, and the maximum number of requests that the bad endpoint held.
 struct Round {
     alone: Vec<Duration>,
     beside: Vec<Duration>,
@@ -46,13 +46,13 @@ async fn round(bench: &Bench, fault: Fault) -> Result<Round, BenchError> {
     send_at_low_rate(&service, &receiver, 0..from).await?;
     let (_, alone) = send_at_low_rate(&service, &receiver, from..to).await?;
 
-    let bad = BadEndpoint::start(&receiver.outside, fault).await?;
-    let neighbour = Tenant::make(environment.api(), "bad", std::slice::from_ref(&bad.url)).await?;
-    neighbour.emit(environment.api(), 0..bench.args.pending / 10).await?;
-    tokio::time::sleep(fault.shows_after().min(Duration::from_secs(bench.args.warm_up.into()))).await;
+    let bad = BadEndpoint::start(&receiver.external, fault).await?;
+    let bad_tenant = Tenant::create(environment.api(), "bad", std::slice::from_ref(&bad.url)).await?;
+    bad_tenant.emit(environment.api(), 0..bench.args.pending / 10).await?;
+    tokio::time::sleep(fault.takes_effect_after().min(Duration::from_secs(bench.args.warm_up.into()))).await;
     bad.reset_max_concurrent();
     let (_, beside) = send_at_low_rate(&service, &receiver, to..to + messages).await?;
-    let held = bad.most();
+    let held = bad.max_concurrent();
     // Close it before stopping the worker, which would otherwise wait for its responses.
     drop(bad);
     service.stop().await;
@@ -63,7 +63,7 @@ async fn round(bench: &Bench, fault: Fault) -> Result<Round, BenchError> {
 /// Returns the medians of the rounds.
 fn medians(fault: Fault, rounds: &[Round]) -> Vec<Figure> {
     let of = |times: fn(&Round) -> &Vec<Duration>, percent| {
-        median(rounds.iter().map(|round| nth(times(round).clone(), percent)).collect())
+        median(rounds.iter().map(|round| percentile(times(round).clone(), percent)).collect())
     };
     let (alone, beside) = (|percent| of(|round| &round.alone, percent), |percent| of(|round| &round.beside, percent));
     let name = |what: &str| format!("{fault}, {what}");

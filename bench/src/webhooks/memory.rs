@@ -1,4 +1,4 @@
-//! Memory of the process with many deliveries pending. It includes the endpoints' records, about 20 bytes per delivery.
+//! Memory of the process with many pending deliveries. It includes the record of arrivals, about 20 bytes per delivery.
 
 use crier_domain::job::JobKind;
 
@@ -14,7 +14,7 @@ pub async fn run(bench: &Bench) -> Figures {
     let messages = bench.args.pending / ENDPOINTS;
     let count = deliveries(messages, ENDPOINTS);
     let roles = bench.roles(&environment)?;
-    let tenant = Tenant::make(environment.api(), "good", &receiver.urls(ENDPOINTS)).await?;
+    let tenant = Tenant::create(environment.api(), "good", &receiver.urls(ENDPOINTS)).await?;
     let fill = async |store| tenant.emit(&store, 0..messages).await;
     let done = async || receiver.arrivals.wait(count).await.map(drop);
     let name = format!("{count} deliveries pending");

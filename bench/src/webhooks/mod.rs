@@ -1,7 +1,7 @@
-//! `crier bench webhooks`: measures webhooks from a client's request to the endpoint.
+//! `crier-bench webhooks`: measures webhooks from a client's request to the endpoint.
 //!
-//! API, worker, scheduler, store and notifier are the real ones. The clients and the endpoints share their own thread
-//! ([`super::outside`]), use HTTP/1.1 with keep-alive and do almost nothing, but they share the machine's CPUs. A lost
+//! API, worker, scheduler, store and notifier are the real ones. The clients and the endpoints have their own thread
+//! ([`super::external_runtime`]), use HTTP/1.1 with keep-alive and do almost nothing, but share the machine's CPUs. A lost
 //! or duplicate delivery is an error. In `throughput` and `latency` a peer can replace Crier.
 //!
 //! **To add a measurement:** add its word to [`WebhookMeasurement`], a file here with a `run(&Bench)` that returns
@@ -9,7 +9,7 @@
 
 use crier_domain::job::JobKind;
 
-use super::place::BenchEnvironment;
+use super::environment::BenchEnvironment;
 use super::roles::{self, BenchRoles};
 use super::{BenchError, Figures, Suite, api, figure, refused};
 use crate::args::{BenchOptions, BenchWebhooks, WebhookMeasurement};

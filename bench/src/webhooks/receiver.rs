@@ -8,14 +8,14 @@ use hyper::body::Incoming;
 use tokio::task::JoinSet;
 
 use super::super::BenchError;
-use super::super::outside::{ExternalRuntime, RequestHandler};
+use super::super::external_runtime::{ExternalRuntime, RequestHandler};
 use super::arrivals::Arrivals;
 
-/// Number of hosts, for senders that pool connections by host; endpoints beyond that share them.
+/// The number of hosts, which the endpoints share. Senders may pool connections by host.
 const HOSTS: usize = 10;
 
 pub struct Receiver {
-    pub outside: ExternalRuntime,
+    pub external: ExternalRuntime,
     pub arrivals: Arc<Arrivals>,
     hosts: Vec<String>,
     _servers: JoinSet<()>,
@@ -23,14 +23,14 @@ pub struct Receiver {
 
 impl Receiver {
     pub async fn start() -> Result<Self, BenchError> {
-        let (outside, arrivals) = (ExternalRuntime::start()?, Arc::new(Arrivals::new()));
+        let (external, arrivals) = (ExternalRuntime::start()?, Arc::new(Arrivals::new()));
         let (mut hosts, mut servers) = (Vec::new(), JoinSet::new());
         for _ in 0..HOSTS {
             let arrivals = arrivals.clone();
-            let answer: RequestHandler = Arc::new(move |request| Box::pin(take(arrivals.clone(), request)));
-            hosts.push(format!("http://{}", outside.listen(&mut servers, answer).await?));
+            let handler: RequestHandler = Arc::new(move |request| Box::pin(receive(arrivals.clone(), request)));
+            hosts.push(format!("http://{}", external.listen(&mut servers, handler).await?));
         }
-        Ok(Self { outside, arrivals, hosts, _servers: servers })
+        Ok(Self { external, arrivals, hosts, _servers: servers })
     }
 
     /// Returns the URLs of this many endpoints.
@@ -40,12 +40,12 @@ impl Receiver {
     }
 }
 
-async fn take(arrivals: Arc<Arrivals>, request: Request<Incoming>) -> StatusCode {
+async fn receive(arrivals: Arc<Arrivals>, request: Request<Incoming>) -> StatusCode {
     let id = request.headers().get("X-Webhook-Delivery-Id");
     let delivery = id.and_then(|id| id.to_str().ok()?.parse().ok());
     match request.into_body().collect().await {
         Ok(body) => {
-            arrivals.note(delivery, &body.to_bytes());
+            arrivals.record(delivery, &body.to_bytes());
             StatusCode::NO_CONTENT
         }
         Err(_) => StatusCode::BAD_REQUEST,

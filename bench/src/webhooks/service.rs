@@ -16,11 +16,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::api::listen;
 use super::super::connection::Connection;
-use super::super::place::BenchEnvironment;
+use super::super::environment::BenchEnvironment;
 use super::super::roles::{self, BenchRoles};
 use super::super::{BenchError, Result};
 use super::Bench;
-use super::client::{self, Rate, Sent};
+use super::client::{self, Rate, SentMessage};
 use super::receiver::Receiver;
 use super::tenant::Tenant;
 
@@ -43,11 +43,11 @@ impl Service {
     pub async fn start(bench: &Bench, receiver: &Receiver, endpoints: u32) -> std::result::Result<Self, BenchError> {
         let urls = receiver.urls(endpoints);
         if let Some(address) = bench.args.peer {
-            Connection::open(address).await?.ask(Method::PUT, "/endpoints", &json!(urls)).await?;
+            Connection::open(address).await?.request_json(Method::PUT, "/endpoints", &json!(urls)).await?;
             return Ok(Self { address, key: SecretString::from("none"), crier: None });
         }
         let environment = bench.create_environment().await?;
-        let key = Tenant::make(environment.api(), "good", &urls).await?.key;
+        let key = Tenant::create(environment.api(), "good", &urls).await?.key;
         let (mut api, stop) = (JoinSet::new(), CancellationToken::new());
         let address = listen(&bench.config, &environment, &mut api, stop.clone()).await?;
         let roles = bench.roles(&environment)?;
@@ -60,8 +60,8 @@ impl Service {
         receiver: &Receiver,
         messages: Range<u32>,
         rate: Rate,
-    ) -> std::result::Result<Vec<Sent>, BenchError> {
-        client::send(&receiver.outside.runtime, self.address, &self.key, messages, rate).await
+    ) -> std::result::Result<Vec<SentMessage>, BenchError> {
+        client::send(&receiver.external.runtime, self.address, &self.key, messages, rate).await
     }
 
     pub fn environment(&self) -> Option<&Arc<BenchEnvironment>> {

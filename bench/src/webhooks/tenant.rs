@@ -15,7 +15,7 @@ use serde_json::json;
 use super::super::BenchError;
 use super::arrivals::name_of;
 
-/// Maximum number of deliveries that the messages of one transaction cause.
+/// The maximum number of deliveries per transaction.
 const CHUNK: usize = 1_000;
 
 pub struct Tenant {
@@ -25,7 +25,7 @@ pub struct Tenant {
 }
 
 impl Tenant {
-    pub async fn make(store: &Store, name: &str, urls: &[String]) -> Result<Self, BenchError> {
+    pub async fn create(store: &Store, name: &str, urls: &[String]) -> Result<Self, BenchError> {
         let mut tx = store.begin().await?;
         let workspace = users::create_workspace(&mut tx, name, Plans::UNLIMITED).await?;
         let user = users::create(&mut tx, workspace, &format!("{name}@localhost"), name).await?;
@@ -44,7 +44,7 @@ impl Tenant {
         Ok(Self { key, brand: brand.id, endpoints: urls.len() })
     }
 
-    /// Emits the messages' events directly in the store.
+    /// Emits the events of messages directly in the store.
     pub async fn emit(&self, store: &Store, mut messages: Range<u32>) -> Result<(), BenchError> {
         let chunk = (CHUNK / self.endpoints.max(1)).max(1);
         while !messages.is_empty() {

@@ -1,4 +1,4 @@
-//! `noop`: does nothing; `crier bench jobs` measures the engine with it.
+//! `noop`: does nothing; `crier-bench jobs` measures the engine with it.
 
 use super::JobDefinition;
 

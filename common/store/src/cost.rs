@@ -1,4 +1,4 @@
-//! Counts the statements and transactions of this process, for `crier bench cost`. On an idle installation, the counts
+//! Counts the statements and transactions of this process, for `crier-bench cost`. On an idle installation, the counts
 //! of a request are the same on every machine, so they reveal a change that adds a statement.
 
 use std::sync::atomic::{AtomicU64, Ordering};

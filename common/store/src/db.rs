@@ -98,7 +98,7 @@ macro_rules! execute {
 pub(crate) use {execute, run};
 
 /// Formats a time for use inside a JSON text. SQLite stores times as text, so the format is that of a bound time.
-pub(crate) fn time_text(at: DateTime<Utc>) -> String {
+pub fn time_text(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::AutoSi, false)
 }
 

@@ -27,8 +27,6 @@ pub mod applications;
 pub mod articles;
 pub mod authorizations;
 pub mod batch;
-pub mod bench;
-pub mod bench_inbox;
 pub mod bio_pages;
 pub mod brands;
 pub mod calendar;

@@ -1,6 +1,6 @@
-//! The archive of a backup: a tar file whose first entry describes it and whose last entry has the checksums of all
-//! others, in the format of `sha256sum`. So it can be written and read as a stream, a truncated one is noticed, and it
-//! can be looked into with common tools.
+//! The archive of a backup: a tar file whose first entry is a manifest, and whose last entry has the checksums of all
+//! others in the format of `sha256sum`. It can be written and read as a stream and inspected with common tools, and a
+//! truncated archive is detected.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -19,11 +19,11 @@ const FORMAT: u32 = 1;
 const MAX_MANIFEST: u64 = 64 << 10;
 const MAX_CHECKSUMS: u64 = 256 << 20;
 
-/// What an archive is.
+/// The description of an archive.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Manifest {
     format: u32,
-    /// Of the program that wrote it.
+    /// The version of the program that wrote it.
     version: String,
     pub schema: i64,
     pub created_at: DateTime<Utc>,
@@ -46,7 +46,7 @@ impl<W: Write> ArchiveWriter<W> {
         Self { tar: Builder::new(out), checksums: String::new() }
     }
 
-    /// Adds the manifest; it comes first.
+    /// Adds the manifest, which must be first.
     pub fn add_manifest(&mut self, manifest: &Manifest) -> io::Result<()> {
         let text = serde_json::to_vec_pretty(manifest)?;
         self.add(MANIFEST, text.len() as u64, text.as_slice())
@@ -57,7 +57,7 @@ impl<W: Write> ArchiveWriter<W> {
     }
 
     fn add(&mut self, name: &str, size: u64, from: impl Read) -> io::Result<()> {
-        let mut hashed = Hashed { inner: from.take(size), hash: Sha256::new(), size: 0 };
+        let mut hashed = HashingReader { inner: from.take(size), hash: Sha256::new(), size: 0 };
         self.tar.append_data(&mut header(size), name, &mut hashed)?;
         if hashed.size != size {
             return Err(io::Error::new(
@@ -91,29 +91,29 @@ pub enum ArchiveError {
     #[error("it cannot be read: {0}")]
     Io(#[from] io::Error),
     #[error("it is not a Crier backup: it does not begin with {MANIFEST}")]
-    NoBackup,
+    NotABackup,
     #[error("this version does not support its format, {0}; use a newer version")]
     Format(u32),
     #[error("it is damaged: {0}")]
     Damaged(String),
 }
 
-/// Extracts an archive. `place` returns where an entry goes; `None` refuses it.
-pub fn extract(from: impl Read, place: impl Fn(&Path) -> Option<PathBuf>) -> Result<Manifest, ArchiveError> {
+/// Extracts an archive. `path_of` returns the path for an entry; `None` rejects the archive.
+pub fn extract(from: impl Read, path_of: impl Fn(&Path) -> Option<PathBuf>) -> Result<Manifest, ArchiveError> {
     let mut archive = Archive::new(from);
     let (mut manifest, mut found) = (None::<Manifest>, BTreeMap::<String, String>::new());
     let mut checksums = None::<String>;
     for entry in archive.entries()? {
-        let mut entry = entry.map_err(|_| ArchiveError::NoBackup)?;
+        let mut entry = entry.map_err(|_| ArchiveError::NotABackup)?;
         let name = safe_name(&entry)?;
         if checksums.is_some() {
             return Err(ArchiveError::Damaged(format!("{name} follows the checksums")));
         }
         if manifest.is_none() && name != MANIFEST {
-            return Err(ArchiveError::NoBackup);
+            return Err(ArchiveError::NotABackup);
         }
         let size = entry.size();
-        let mut hashed = Hashed { inner: &mut entry, hash: Sha256::new(), size: 0 };
+        let mut hashed = HashingReader { inner: &mut entry, hash: Sha256::new(), size: 0 };
         match name.as_str() {
             MANIFEST => manifest = Some(read_manifest(&mut hashed)?),
             CHECKSUMS => {
@@ -122,7 +122,7 @@ pub fn extract(from: impl Read, place: impl Fn(&Path) -> Option<PathBuf>) -> Res
             }
             _ => {
                 let path =
-                    place(Path::new(&name)).ok_or_else(|| ArchiveError::Damaged(format!("{name} is unexpected")))?;
+                    path_of(Path::new(&name)).ok_or_else(|| ArchiveError::Damaged(format!("{name} is unexpected")))?;
                 write_file(&path, &mut hashed)?;
             }
         }
@@ -133,10 +133,10 @@ pub fn extract(from: impl Read, place: impl Fn(&Path) -> Option<PathBuf>) -> Res
     }
     let checksums = checksums.ok_or_else(|| ArchiveError::Damaged("its end is missing".to_owned()))?;
     compare(&checksums, &found)?;
-    manifest.ok_or(ArchiveError::NoBackup)
+    manifest.ok_or(ArchiveError::NotABackup)
 }
 
-/// Returns the name of an entry: a file with a relative path that stays below where it is extracted.
+/// Returns the name of an entry. Fails unless it is a file with a relative path that stays in its directory.
 fn safe_name(entry: &tar::Entry<'_, impl Read>) -> Result<String, ArchiveError> {
     let path = entry.path()?;
     let is_normal = path.components().all(|part| matches!(part, Component::Normal(_)));
@@ -154,7 +154,7 @@ fn read_text(from: &mut impl Read, max: u64) -> Result<String, ArchiveError> {
 
 fn read_manifest(from: &mut impl Read) -> Result<Manifest, ArchiveError> {
     let text = read_text(from, MAX_MANIFEST)?;
-    let manifest: Manifest = serde_json::from_str(&text).map_err(|_| ArchiveError::NoBackup)?;
+    let manifest: Manifest = serde_json::from_str(&text).map_err(|_| ArchiveError::NotABackup)?;
     if manifest.format == FORMAT { Ok(manifest) } else { Err(ArchiveError::Format(manifest.format)) }
 }
 
@@ -183,20 +183,20 @@ fn compare(checksums: &str, found: &BTreeMap<String, String>) -> Result<(), Arch
     }
 }
 
-/// Computes the hash and the size of what is read.
-struct Hashed<R> {
+/// A reader that computes the hash and the size of its data.
+struct HashingReader<R> {
     inner: R,
     hash: Sha256,
     size: u64,
 }
 
-impl<R> Hashed<R> {
+impl<R> HashingReader<R> {
     fn hex(self) -> String {
         crier_base::hexadecimal::encode(self.hash.finalize())
     }
 }
 
-impl<R: Read> Read for Hashed<R> {
+impl<R: Read> Read for HashingReader<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let read = self.inner.read(into)?;
         self.hash.update(&into[..read]);
@@ -252,7 +252,7 @@ mod tests {
             let mut tar = Builder::new(Vec::new());
             let mut entry = header(1);
             entry.set_entry_type(kind);
-            // The library refuses to write such a name.
+            // The library rejects such a name.
             entry.as_gnu_mut().unwrap().name[..name.len()].copy_from_slice(name.as_bytes());
             entry.set_cksum();
             tar.append(&entry, b"x".as_slice()).unwrap();

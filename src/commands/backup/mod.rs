@@ -1,8 +1,8 @@
 //! `crier backup | restore | resume`: an embedded installation as one file.
 //!
-//! The file is a tar archive: the database as SQLite copies it while it is in use, then the media library's files. A
-//! file that is deleted meanwhile is left out: its deletion came after the copy. A restored installation does not know
-//! what it published after the backup was made, so publishing is held until the operator resumes it.
+//! The file is a tar archive: a copy of the database, which SQLite makes while the database is in use, and the files of
+//! the media library. A file that is deleted after the copy is omitted. A restored installation does not know what it
+//! published after the backup, so publishing is held until the operator resumes it.
 
 mod archive;
 mod restore;
@@ -27,19 +27,19 @@ pub use resume::run as resume;
 const DATABASE: &str = "crier.db";
 const KEY: &str = "secret.key";
 const FILES: &str = "files";
-/// How the names of unfinished files begin.
-const BACKUP_DRAFT: &str = "crier-backup-";
-const RESTORE_DRAFT: &str = "crier-restore-";
+/// The prefixes of unfinished files and directories.
+const BACKUP_PREFIX: &str = "crier-backup-";
+const RESTORE_PREFIX: &str = "crier-restore-";
 
-/// What is held after a restore: what other people see.
-const HELD: [JobKind; 3] = [JobKind::PublishTarget, JobKind::SendReply, JobKind::SendMail];
+/// The kinds of jobs that are held after a restore, because other people see their results.
+const HELD_KINDS: [JobKind; 3] = [JobKind::PublishTarget, JobKind::SendReply, JobKind::SendMail];
 
 fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> CommandError {
     let what = what.into();
     move |error| StartError::Io { what, error }.into()
 }
 
-/// Returns the path of the SQLite file; Postgres has tools of its own.
+/// Returns the path of the SQLite file. Fails on Postgres, which has its own tools.
 fn sqlite_file(config: &Config) -> std::result::Result<&Path, CommandError> {
     match &config.database {
         Database::Sqlite(path) => Ok(path),
@@ -54,8 +54,8 @@ fn sqlite_file(config: &Config) -> std::result::Result<&Path, CommandError> {
 pub async fn backup(cx: &Context, target: &Path) -> Result {
     let database = sqlite_file(&cx.config)?;
     let dir = parent(database);
-    remove_leftovers(dir, BACKUP_DRAFT);
-    let copy = tempfile::Builder::new().prefix(BACKUP_DRAFT).suffix(".db").tempfile_in(dir);
+    delete_unfinished(dir, BACKUP_PREFIX);
+    let copy = tempfile::Builder::new().prefix(BACKUP_PREFIX).suffix(".db").tempfile_in(dir);
     let copy = copy.map_err(io(format!("the directory {}", dir.display())))?;
     copy.as_file().lock().map_err(io(copy.path().display().to_string()))?;
     cx.store.db().copy_to(copy.path()).await?;
@@ -64,23 +64,23 @@ pub async fn backup(cx: &Context, target: &Path) -> Result {
         let written = write(&cx.config, &manifest, copy.path(), std::io::stdout().lock())?;
         return written.report("stdout");
     }
-    let draft = PathBuf::from(format!("{}.part", target.display()));
+    let unfinished = PathBuf::from(format!("{}.part", target.display()));
     if target.exists() {
         return refused(format!("{} already exists; choose another name", target.display()));
     }
-    let what = || format!("the backup {}", draft.display());
+    let what = || format!("the backup {}", unfinished.display());
     let file =
-        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft).map_err(io(what()))?;
+        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&unfinished).map_err(io(what()))?;
     let written = match write(&cx.config, &manifest, copy.path(), &file) {
         Ok(written) => written,
         Err(error) => {
-            let _ = fs::remove_file(&draft);
+            let _ = fs::remove_file(&unfinished);
             return Err(error);
         }
     };
-    file.sync_all().and_then(|()| fs::rename(&draft, target)).map_err(io(what()))?;
-    let beside = parent(target);
-    File::open(beside).and_then(|dir| dir.sync_all()).map_err(io(beside.display().to_string()))?;
+    file.sync_all().and_then(|()| fs::rename(&unfinished, target)).map_err(io(what()))?;
+    let dir = parent(target);
+    File::open(dir).and_then(|dir| dir.sync_all()).map_err(io(dir.display().to_string()))?;
     written.report(&target.display().to_string())
 }
 
@@ -89,27 +89,27 @@ fn parent(path: &Path) -> &Path {
     path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Removes the unfinished files and directories of commands that were killed. A running command holds a lock on its own,
-/// which the system releases with the process.
-fn remove_leftovers(dir: &Path, prefix: &str) {
+/// Deletes the unfinished files and directories of commands that were killed. A running command holds a lock on its own,
+/// which the system releases when the process ends.
+fn delete_unfinished(dir: &Path, prefix: &str) {
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         let path = entry.path();
-        let is_draft = entry.file_name().to_string_lossy().starts_with(prefix);
-        if !is_draft || !File::open(&path).is_ok_and(|file| file.try_lock().is_ok()) {
+        let is_unfinished = entry.file_name().to_string_lossy().starts_with(prefix);
+        if !is_unfinished || !File::open(&path).is_ok_and(|file| file.try_lock().is_ok()) {
             continue;
         }
         let _ = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
     }
 }
 
-/// What was written.
-struct Written {
+/// The contents of a backup that was written.
+struct BackupContents {
     files: usize,
     has_key: bool,
     has_files: bool,
 }
 
-impl Written {
+impl BackupContents {
     fn report(&self, place: &str) -> Result {
         let mut err = std::io::stderr().lock();
         let _ = writeln!(err, "Wrote the database and {} files to {place}.", self.files);
@@ -130,32 +130,32 @@ fn write(
     manifest: &Manifest,
     database: &Path,
     out: impl Write,
-) -> std::result::Result<Written, CommandError> {
+) -> std::result::Result<BackupContents, CommandError> {
     let progress = progress();
     let mut archive = ArchiveWriter::new(progress.wrap_write(out));
-    let broken = || io("the backup");
-    archive.add_manifest(manifest).map_err(broken())?;
+    let io_error = || io("the backup");
+    archive.add_manifest(manifest).map_err(io_error())?;
     let key = key_file(&config.data_dir);
     let has_key = config.secret_keys.is_none() && key.exists();
     if has_key {
-        archive.add_file(KEY, &mut File::open(&key).map_err(broken())?).map_err(broken())?;
+        archive.add_file(KEY, &mut File::open(&key).map_err(io_error())?).map_err(io_error())?;
     }
-    archive.add_file(DATABASE, &mut File::open(database).map_err(broken())?).map_err(broken())?;
+    archive.add_file(DATABASE, &mut File::open(database).map_err(io_error())?).map_err(io_error())?;
     let mut count = 0;
     if let Storage::Directory(root) = &config.storage {
-        for path in files_below(root).map_err(broken())? {
+        for path in files_below(root).map_err(io_error())? {
             let Some(name) = path.strip_prefix(root).ok().and_then(Path::to_str) else { continue };
             let mut file = match File::open(&path) {
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
-                opened => opened.map_err(broken())?,
+                opened => opened.map_err(io_error())?,
             };
-            archive.add_file(&format!("{FILES}/{name}"), &mut file).map_err(broken())?;
+            archive.add_file(&format!("{FILES}/{name}"), &mut file).map_err(io_error())?;
             count += 1;
         }
     }
-    archive.finish().and_then(|mut out| out.flush()).map_err(broken())?;
+    archive.finish().and_then(|mut out| out.flush()).map_err(io_error())?;
     progress.finish_and_clear();
-    Ok(Written { files: count, has_key, has_files: matches!(config.storage, Storage::Directory(_)) })
+    Ok(BackupContents { files: count, has_key, has_files: matches!(config.storage, Storage::Directory(_)) })
 }
 
 /// Returns all files below a directory, sorted.
@@ -179,7 +179,7 @@ fn files_below(root: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Shows how many bytes were written or read, on a terminal.
+/// Returns a progress bar that counts bytes; hidden unless stderr is a terminal.
 fn progress() -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();

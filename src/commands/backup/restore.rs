@@ -1,8 +1,8 @@
-//! `crier restore FILE`: makes an installation from a backup, in an empty place.
+//! `crier restore FILE`: restores an installation from a backup to an empty directory.
 //!
-//! Everything is extracted beside its place and checked, and moved there in the end, the database last: an interrupted
-//! restore leaves no installation. It can be repeated; what the first one left in the end, files without a database, is
-//! then named, to be removed by hand.
+//! Everything is extracted next to its destination, checked, and moved there at the end. The database is moved last, so an
+//! interrupted restore leaves no installation. If it leaves files without a database, the next restore names them, and the
+//! operator has to delete them.
 
 use std::fs::{self, File};
 use std::io::{BufReader, Read};
@@ -22,7 +22,7 @@ use tempfile::TempDir;
 
 use super::super::{CommandError, Result, refused};
 use super::archive::{self, Manifest};
-use super::{DATABASE, FILES, HELD, KEY, RESTORE_DRAFT, io, parent, progress, remove_leftovers, sqlite_file};
+use super::{DATABASE, FILES, HELD_KINDS, KEY, RESTORE_PREFIX, delete_unfinished, io, parent, progress, sqlite_file};
 use crate::output::print_line;
 
 /// Restores from a file, or from stdin (`-`).
@@ -31,13 +31,13 @@ pub fn run(config: Config, source: &Path) -> ExitCode {
 }
 
 async fn restore(config: Config, source: &Path) -> Result {
-    let places = Places::of(&config)?;
+    let paths = RestorePaths::of(&config)?;
     let lock = DataDirLock::take(&config.data_dir)?;
-    places.require_empty()?;
-    let drafts = Drafts::make(&places)?;
-    let manifest = extract(source, &drafts)?;
-    prepare(&config, &drafts).await?;
-    drafts.move_to(&places)?;
+    paths.require_empty()?;
+    let staging = StagingDirs::create(&paths)?;
+    let manifest = extract(source, &staging)?;
+    prepare(&config, &staging).await?;
+    staging.move_to(&paths)?;
     drop(lock);
     print_line(format_args!(
         "Restored the backup of {}. Publishing, replies and emails are held, because this installation does not know what \
@@ -47,15 +47,15 @@ async fn restore(config: Config, source: &Path) -> Result {
     Ok(())
 }
 
-/// Where the parts of the installation go.
-struct Places {
+/// The destinations of the parts of an installation.
+struct RestorePaths {
     database: PathBuf,
     key: PathBuf,
-    /// `None`: a bucket.
+    /// `None` if the files are in a bucket.
     files: Option<PathBuf>,
 }
 
-impl Places {
+impl RestorePaths {
     fn of(config: &Config) -> std::result::Result<Self, CommandError> {
         let files = match &config.storage {
             Storage::Directory(dir) => Some(dir.clone()),
@@ -78,30 +78,30 @@ impl Places {
     }
 }
 
-/// Where the parts are extracted: beside their places, so that they can be moved there.
-struct Drafts {
-    data: Draft,
-    files: Option<Draft>,
+/// The directories to extract to. They are next to the destinations, so that the parts can be moved.
+struct StagingDirs {
+    data: StagingDir,
+    files: Option<StagingDir>,
 }
 
-/// A directory that is removed in the end, with the lock that shows that it is in use.
-struct Draft {
+/// A temporary directory, with the lock that shows that it is in use.
+struct StagingDir {
     dir: TempDir,
     _lock: File,
 }
 
-impl Draft {
-    fn beside(place: &Path) -> std::result::Result<Self, CommandError> {
-        let dir = parent(place);
-        let make = || {
+impl StagingDir {
+    fn beside(destination: &Path) -> std::result::Result<Self, CommandError> {
+        let dir = parent(destination);
+        let create = || {
             crier_base::permissions::make_dir(dir)?;
-            remove_leftovers(dir, RESTORE_DRAFT);
-            let made = tempfile::Builder::new().prefix(RESTORE_DRAFT).tempdir_in(dir)?;
-            let lock = File::open(made.path())?;
+            delete_unfinished(dir, RESTORE_PREFIX);
+            let temporary = tempfile::Builder::new().prefix(RESTORE_PREFIX).tempdir_in(dir)?;
+            let lock = File::open(temporary.path())?;
             lock.lock()?;
-            Ok(Self { dir: made, _lock: lock })
+            Ok(Self { dir: temporary, _lock: lock })
         };
-        make().map_err(io(format!("the directory {}", dir.display())))
+        create().map_err(io(format!("the directory {}", dir.display())))
     }
 
     fn path(&self) -> &Path {
@@ -109,10 +109,10 @@ impl Draft {
     }
 }
 
-impl Drafts {
-    fn make(places: &Places) -> std::result::Result<Self, CommandError> {
-        let files = places.files.as_deref().map(Draft::beside).transpose()?;
-        Ok(Self { data: Draft::beside(&places.database)?, files })
+impl StagingDirs {
+    fn create(paths: &RestorePaths) -> std::result::Result<Self, CommandError> {
+        let files = paths.files.as_deref().map(StagingDir::beside).transpose()?;
+        Ok(Self { data: StagingDir::beside(&paths.database)?, files })
     }
 
     fn database(&self) -> PathBuf {
@@ -123,8 +123,8 @@ impl Drafts {
         self.data.path().join(KEY)
     }
 
-    /// Returns where an entry of the archive goes.
-    fn place(&self, name: &Path) -> Option<PathBuf> {
+    /// Returns the path to extract an entry of the archive to; `None` if the entry is unexpected.
+    fn path_of(&self, name: &Path) -> Option<PathBuf> {
         match name.to_str()? {
             DATABASE => return Some(self.database()),
             KEY => return Some(self.key()),
@@ -136,57 +136,57 @@ impl Drafts {
         Some(files.path().join(FILES).join(parts.as_path()))
     }
 
-    /// Moves everything to its place, the database last: with it the installation exists.
-    fn move_to(self, places: &Places) -> Result {
-        let broken = |path: &Path| io(path.display().to_string());
-        if let (Some(draft), Some(place)) = (&self.files, &places.files) {
-            let draft = draft.path().join(FILES);
-            if draft.exists() {
-                let _ = fs::remove_dir(place);
-                fs::rename(draft, place).map_err(broken(place))?;
+    /// Moves everything to its destination. The database is last, because the installation exists as soon as it does.
+    fn move_to(self, paths: &RestorePaths) -> Result {
+        let io_error = |path: &Path| io(path.display().to_string());
+        if let (Some(staging), Some(destination)) = (&self.files, &paths.files) {
+            let files = staging.path().join(FILES);
+            if files.exists() {
+                let _ = fs::remove_dir(destination);
+                fs::rename(files, destination).map_err(io_error(destination))?;
             }
         }
         if self.key().exists() {
-            fs::rename(self.key(), &places.key).map_err(broken(&places.key))?;
+            fs::rename(self.key(), &paths.key).map_err(io_error(&paths.key))?;
         }
-        fs::rename(self.database(), &places.database).map_err(broken(&places.database))?;
-        let dir = parent(&places.database);
-        File::open(dir).and_then(|dir| dir.sync_all()).map_err(broken(dir))
+        fs::rename(self.database(), &paths.database).map_err(io_error(&paths.database))?;
+        let dir = parent(&paths.database);
+        File::open(dir).and_then(|dir| dir.sync_all()).map_err(io_error(dir))
     }
 }
 
-fn extract(source: &Path, drafts: &Drafts) -> std::result::Result<Manifest, CommandError> {
+fn extract(source: &Path, staging: &StagingDirs) -> std::result::Result<Manifest, CommandError> {
     let from: Box<dyn Read> = match source == Path::new("-") {
         true => Box::new(std::io::stdin().lock()),
         false => Box::new(File::open(source).map_err(io(format!("the backup {}", source.display())))?),
     };
     let progress = progress();
-    let extracted = archive::extract(progress.wrap_read(BufReader::new(from)), |name| drafts.place(name));
+    let extracted = archive::extract(progress.wrap_read(BufReader::new(from)), |name| staging.path_of(name));
     progress.finish_and_clear();
     match extracted {
-        Ok(manifest) if drafts.database().exists() => Ok(manifest),
+        Ok(manifest) if staging.database().exists() => Ok(manifest),
         Ok(_) => refused(format!("{} contains no database", source.display())),
         Err(error) => refused(format!("{} cannot be restored: {error}", source.display())),
     }
 }
 
-/// Checks the extracted database, brings it to this version, and holds what goes out.
-async fn prepare(config: &Config, drafts: &Drafts) -> Result {
-    let keys = match (&config.secret_keys, drafts.key().exists()) {
+/// Checks and migrates the extracted database, and pauses the kinds of jobs to hold.
+async fn prepare(config: &Config, staging: &StagingDirs) -> Result {
+    let keys = match (&config.secret_keys, staging.key().exists()) {
         (Some(keys), _) => keys.as_slice().to_vec(),
-        (None, true) => data_dir::secret_keys(drafts.data.path())?.0,
+        (None, true) => data_dir::secret_keys(staging.data.path())?.0,
         (None, false) => {
             return refused("the backup contains no secret key; set CRIER_SECRET_KEY to the key of the installation");
         }
     };
     let cipher = Cipher::new(&keys).map_err(|error| StartError::Refused(format!("CRIER_SECRET_KEY: {error}")))?;
-    let db = Db::sqlite(&drafts.database()).await?;
+    let db = Db::sqlite(&staging.database()).await?;
     let store = Store::new(db, Clock::system(), cipher, Arc::new(NoopNotifier));
     store.db().migrate().await?;
     check_keys(config, &store, None).await?;
     check_plans(&store, config).await?;
     let mut tx = store.begin().await?;
-    for kind in HELD {
+    for kind in HELD_KINDS {
         operate::pause_kind(&mut tx, kind).await?;
     }
     tx.commit().await?;

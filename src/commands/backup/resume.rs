@@ -1,4 +1,4 @@
-//! `crier resume`: lets go out what a restore holds, after the operator has seen it.
+//! `crier resume`: resumes publishing after a restore, once the operator has reviewed what is overdue.
 
 use chrono::{DateTime, Utc};
 use crier_domain::job::{JobKind, JobState};
@@ -8,7 +8,7 @@ use crier_store::post_overview::{self, PostSummary};
 use serde::Serialize;
 
 use super::super::{Context, Result, jobs, refused};
-use super::HELD;
+use super::HELD_KINDS;
 use crate::cli::{Overdue, ResumeArgs};
 use crate::output::{print_line, print_rows, shortened};
 
@@ -26,7 +26,7 @@ struct OverdueLine {
 pub async fn run(cx: &Context, args: ResumeArgs) -> Result {
     let mut conn = cx.store.read().await?;
     let paused = operate::paused_kinds(&mut conn).await?;
-    let held: Vec<JobKind> = HELD.into_iter().filter(|kind| paused.contains(kind)).collect();
+    let held: Vec<JobKind> = HELD_KINDS.into_iter().filter(|kind| paused.contains(kind)).collect();
     if held.is_empty() {
         return refused("nothing is held; `crier jobs kinds` shows the kinds of jobs that were paused individually");
     }
@@ -67,7 +67,7 @@ pub async fn run(cx: &Context, args: ResumeArgs) -> Result {
     Ok(())
 }
 
-/// Returns how many posts are due, and how many replies and mails; a post to several accounts counts once.
+/// Describes the number of due posts, and of due replies and emails. A post to several accounts counts once.
 async fn describe_due(conn: &mut Conn, held: &[JobKind], now: DateTime<Utc>) -> crier_store::Result<String> {
     let posts = if held.contains(&JobKind::PublishTarget) { operate::count_due_posts(conn, now).await? } else { 0 };
     let others: Vec<JobKind> = held.iter().copied().filter(|kind| *kind != JobKind::PublishTarget).collect();
@@ -75,8 +75,8 @@ async fn describe_due(conn: &mut Conn, held: &[JobKind], now: DateTime<Utc>) -> 
     Ok(format!("Posts: {posts}, replies and emails: {others}. They"))
 }
 
-/// Returns how many jobs of these kinds run. A restored one belongs to a process that is gone; until it is taken over, it
-/// is not among those that are due, and would go out without having been seen.
+/// Returns the number of running jobs of these kinds. A restored one belongs to a process that no longer exists. Until it
+/// is rescued, it is not among the due jobs, and would run without a review.
 async fn count_running(conn: &mut Conn, kinds: &[JobKind]) -> crier_store::Result<i64> {
     let mut running = 0;
     for kind in kinds {

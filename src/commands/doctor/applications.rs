@@ -1,13 +1,13 @@
-//! Applications at platforms and the AI provider that are configured in part.
+//! Incomplete settings of applications and of the AI provider.
 
 use crier_config::{Config, application_variables};
 use crier_domain::platform::ConnectTarget;
 
 use super::Finding;
 
-/// Returns a finding for each application of which only the id or only the secret is set.
+/// Returns a finding for each application with an ID but no secret, or a secret but no ID.
 pub fn incomplete(config: &Config) -> Vec<Finding> {
-    let half = |(platform, settings): (&_, &crier_config::PlatformConfig)| {
+    let check = |(platform, settings): (&_, &crier_config::PlatformConfig)| {
         let targets = [ConnectTarget::Default, ConnectTarget::Page];
         targets.map(|target| {
             let missing = settings.missing_half(target)?;
@@ -17,14 +17,14 @@ pub fn incomplete(config: &Config) -> Vec<Finding> {
             Some(Finding::warning(format!("{platform}_application"), detail, format!("set {missing}, or remove {set}")))
         })
     };
-    config.platforms.iter().flat_map(half).flatten().collect()
+    config.platforms.iter().flat_map(check).flatten().collect()
 }
 
 pub fn ai(config: &Config) -> Finding {
     let ai = &config.ai;
     let models = [("texts", &ai.text_model), ("images", &ai.image_model)];
-    let made: Vec<&str> = models.iter().filter(|(_, model)| model.is_some()).map(|(what, _)| *what).collect();
-    match (&ai.base_url, made.as_slice()) {
+    let generated: Vec<&str> = models.iter().filter(|(_, model)| model.is_some()).map(|(what, _)| *what).collect();
+    match (&ai.base_url, generated.as_slice()) {
         (None, []) if ai.api_key.is_none() => Finding::ok("ai", "not configured"),
         (None, _) => Finding::warning(
             "ai",
@@ -36,6 +36,6 @@ pub fn ai(config: &Config) -> Finding {
             "CRIER_AI_BASE_URL is set without a model, so AI features are unavailable",
             "set CRIER_AI_TEXT_MODEL or CRIER_AI_IMAGE_MODEL",
         ),
-        (Some(_), made) => Finding::ok("ai", format!("generates {}", made.join(" and "))),
+        (Some(_), generated) => Finding::ok("ai", format!("generates {}", generated.join(" and "))),
     }
 }

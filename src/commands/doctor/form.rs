@@ -1,12 +1,12 @@
-//! The form of the installation: one process, or separate ones, which have settings of their own.
+//! The form of the installation: one process, or separate processes, which need other settings.
 
 use crier_config::{Config, ConfigSource, Database, ProcessRole};
 use crier_runtime::data_dir;
 
 use super::Finding;
 
-/// Returns the configuration of the processes that run here. With Postgres they are separate ones, unless `crier` was
-/// started on the data directory.
+/// Returns the configuration of the processes on this machine, and a finding. With Postgres these are separate processes,
+/// unless `crier` was started with the data directory.
 pub fn of(source: &ConfigSource, config: Config) -> (Config, Finding) {
     let database = match config.database {
         Database::Sqlite(_) => "SQLite",

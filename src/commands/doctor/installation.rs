@@ -1,4 +1,4 @@
-//! The database and what is in it.
+//! The database and its contents.
 
 use std::sync::Arc;
 

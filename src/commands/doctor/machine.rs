@@ -41,7 +41,7 @@ pub fn disk(config: &Config) -> Finding {
     }
 }
 
-/// Returns a failure if less than the reserve is free.
+/// Returns a failure if the free space is less than the reserve.
 fn reserve(config: &Config) -> Option<Finding> {
     let directories = disk::directories_with_reserve(config).into_iter();
     let spaces = directories.filter_map(|dir| disk::space(&dir).ok().map(|space| (space.free, dir)));

@@ -1,5 +1,5 @@
-//! `crier doctor`: checks everything that an installation depends on, by using it, and says what to do about what it
-//! finds. It changes nothing but a small file that it writes to the storage and deletes again.
+//! `crier doctor`: checks everything that an installation depends on by using it, and says how to fix each problem. It
+//! changes nothing, except for a small file that it writes to the storage and deletes.
 //!
 //! **To add a check:** a function that returns [`Finding`]s, and its line in [`check_all`].
 
@@ -22,8 +22,8 @@ mod platforms;
 mod reports;
 mod services;
 
-/// How long one check may take.
-const TIMEOUT: Duration = Duration::from_secs(10);
+/// Time limit of each check.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -36,12 +36,12 @@ enum Status {
 /// The result of a check.
 #[derive(Debug, Serialize)]
 struct Finding {
-    /// What was checked.
+    /// The checked part.
     id: String,
     status: Status,
-    /// What was found. It never contains a secret.
+    /// The result in words, without secrets.
     detail: String,
-    /// What to do; `None` if all is well.
+    /// How to fix the problem; `None` if there is none.
     remedy: Option<String>,
 }
 
@@ -59,7 +59,7 @@ impl Finding {
     }
 }
 
-/// Runs all checks; exit status 1 if one fails.
+/// Runs all checks. The exit status is 1 if one fails.
 pub fn run(source: &ConfigSource, config: Config, format: Format) -> ExitCode {
     let (config, form) = form::of(source, config);
     logs::init(&config.log);
@@ -91,7 +91,7 @@ async fn check_all(config: &Config, form: Finding, format: Format) -> Vec<Findin
         report.add("plans", installation::plans(config, store)).await;
         report.add("clock", services::clock(config, store)).await;
     }
-    // A failure of the form names the queue that is missing.
+    // If the queue is missing, the finding of the form says so.
     if is_configured || config.redis_url.is_some() {
         report.add("queue", services::queue(config)).await;
     }
@@ -118,7 +118,7 @@ async fn check_all(config: &Config, form: Finding, format: Format) -> Vec<Findin
     report.findings
 }
 
-/// Collects the findings, and prints each as it comes.
+/// Collects the findings. Prints each immediately unless the output is JSON.
 struct Report {
     findings: Vec<Finding>,
     is_json: bool,
@@ -129,10 +129,10 @@ impl Report {
         self.add_with(id, async { (check.await, Some(())) }).await;
     }
 
-    /// Adds the finding of a check that also returns something for further ones.
+    /// Adds the finding of a check that also returns a value for other checks.
     async fn add_with<T>(&mut self, id: &str, check: impl Future<Output = (Finding, Option<T>)>) -> Option<T> {
-        let (finding, found) = tokio::time::timeout(TIMEOUT, check).await.unwrap_or_else(|_| {
-            let detail = format!("no response within {} s", TIMEOUT.as_secs());
+        let (finding, found) = tokio::time::timeout(CHECK_TIMEOUT, check).await.unwrap_or_else(|_| {
+            let detail = format!("no response within {} s", CHECK_TIMEOUT.as_secs());
             (Finding::failure(id, detail, "check that the service is running and that no firewall blocks it"), None)
         });
         self.push(finding);

@@ -1,4 +1,4 @@
-//! The applications at platforms, and what each still needs there.
+//! The applications at platforms, and what each platform still requires.
 
 use crier_config::Config;
 use crier_domain::platform::{ConnectTarget, Descriptor, Platform};
@@ -9,10 +9,10 @@ use crier_store::{Store, applications};
 
 use super::Finding;
 
-/// Returns a finding for each platform whose application is set, and one for all others.
+/// Returns a finding for each application, and findings for all platforms together.
 pub async fn all(config: &Config, store: Option<&Store>) -> Vec<Finding> {
     let Some(store) = store else { return Vec::new() };
-    let stored = match list(store).await {
+    let stored = match stored_platforms(store).await {
         Ok(stored) => stored,
         Err(error) => {
             let detail = format!("the applications cannot be read: {error}");
@@ -28,7 +28,7 @@ pub async fn all(config: &Config, store: Option<&Store>) -> Vec<Finding> {
     findings
 }
 
-/// Returns where figures of posts and accounts are read, and where that is switched off.
+/// Returns a finding that names the platforms that metrics are collected from, and those where this is disabled.
 fn figures(registry: &ConnectorRegistry, usable: &[&Descriptor]) -> Finding {
     let (read, off): (Vec<&Descriptor>, Vec<&Descriptor>) =
         usable.iter().filter(|d| d.capabilities.analytics).partition(|d| registry.reads_figures(d.platform));
@@ -44,7 +44,7 @@ fn names(all: &[&Descriptor]) -> String {
     all.iter().map(|d| d.platform.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-async fn list(store: &Store) -> crier_store::Result<Vec<Platform>> {
+async fn stored_platforms(store: &Store) -> crier_store::Result<Vec<Platform>> {
     let listed = applications::list(&mut store.read().await?).await?;
     Ok(listed.into_iter().map(|application| application.platform).collect())
 }

@@ -1,4 +1,4 @@
-//! What reports need of the machine on which they are made.
+//! Requirements of reports on this machine.
 
 use crier_config::Config;
 use crier_store::{Store, reports};
@@ -6,12 +6,12 @@ use crier_store::{Store, reports};
 use super::Finding;
 use super::installation::text;
 
-/// The number of newest posts, brands and accounts whose texts are checked.
+/// The number of the newest posts, brands and accounts whose texts are checked.
 const MAX_TEXTS: i64 = 500;
-/// The number of characters that a finding shows.
+/// The maximum number of characters in a finding.
 const MAX_EXAMPLES: usize = 5;
 
-/// Checks whether the texts that reports may show can be drawn with the fonts of this machine.
+/// Checks whether the fonts of this machine have all characters of the texts that reports may show.
 pub async fn fonts(config: &Config, store: &Store) -> Finding {
     let texts = match newest(store).await {
         Ok(texts) => texts,

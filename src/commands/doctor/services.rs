@@ -1,4 +1,4 @@
-//! The services around: Redis, the storage, the mail server, the clocks, and the way from outside to the API.
+//! Other services: Redis, the storage, the mail server, the clocks, and the path from the internet to the API.
 
 use std::time::Duration;
 
@@ -19,9 +19,9 @@ use url::Host;
 use super::Finding;
 use super::installation::text;
 
-/// If clocks differ by more, what is due starts late or early.
+/// If clocks differ by more, jobs start noticeably late or early.
 const CLOCK_TOLERANCE: TimeDelta = TimeDelta::seconds(1);
-/// Leases of jobs last 30 seconds.
+/// If clocks differ by more, leases of jobs, which last 30 seconds, are unreliable.
 const CLOCK_LIMIT: TimeDelta = TimeDelta::seconds(10);
 const MAX_BODY: usize = 8 << 20;
 
@@ -33,8 +33,8 @@ async fn redis(config: &Config) -> Option<Result<MultiplexedConnection, RedisErr
 
 pub async fn queue(config: &Config) -> Finding {
     let Some(connected) = redis(config).await else { return Finding::ok("queue", "in-process") };
-    let asked = async { redis::cmd("PING").query_async::<String>(&mut connected?).await };
-    match asked.await {
+    let ping = async { redis::cmd("PING").query_async::<String>(&mut connected?).await };
+    match ping.await {
         Ok(_) => Finding::ok("queue", "Redis responds"),
         Err(error) => Finding::failure(
             "queue",
@@ -123,7 +123,8 @@ pub async fn clock(config: &Config, store: &Store) -> Finding {
     }
 }
 
-/// Returns how much later it is here; the middle of the question counts.
+/// Returns how far the clock of this machine is ahead of the database's. The database's clock is compared with the middle
+/// of the query.
 async fn database_clock(store: &Store) -> crier_store::Result<Option<TimeDelta>> {
     let mut conn = store.read().await?;
     let before = store.now();
@@ -143,9 +144,9 @@ pub async fn public_url(config: &Config) -> Finding {
     let client = HttpClient::trusted(Duration::from_secs(8), MAX_BODY);
     let url = config.absolute("/api/public/v1/openapi.json");
     match client.send(client.request(http::Method::GET, &url)).await {
-        Ok(answer) if answer.status.is_success() && is_ours(&answer.body) => {}
-        Ok(answer) => {
-            let detail = format!("{url} returns {}, which is not from Crier", answer.status);
+        Ok(response) if response.status.is_success() && is_ours(&response.body) => {}
+        Ok(response) => {
+            let detail = format!("{url} returns {}, which is not from Crier", response.status);
             let remedy = "configure the reverse proxy to forward the whole host, or correct CRIER_PUBLIC_URL";
             return Finding::failure(id, detail, remedy);
         }
@@ -166,7 +167,7 @@ pub async fn public_url(config: &Config) -> Finding {
     Finding::ok(id, format!("{base} reaches this installation"))
 }
 
-/// Checks whether the API of this machine gets requests through a proxy that it does not trust.
+/// Checks whether the API of this machine receives requests through a proxy that it does not trust.
 pub async fn proxy(config: &Config) -> Finding {
     let url = format!("{}metrics", config.http.own_ops_url());
     let client = HttpClient::trusted(Duration::from_secs(5), MAX_BODY);

@@ -1,5 +1,5 @@
-//! `crier jobs retry | cancel`, by ids or by filter. A command that is interrupted (Ctrl-C) leaves each job either
-//! unchanged or completely changed ([`crier_jobs::change`]).
+//! `crier jobs retry | cancel`, by IDs or by filter. If the command is interrupted (Ctrl-C), each job is either unchanged
+//! or completely changed ([`crier_jobs::change`]).
 
 use std::io::{IsTerminal as _, Write as _};
 
@@ -11,7 +11,7 @@ use super::super::{CommandError, Context, Result, refused};
 use super::not_found_message;
 use crate::output::print_line;
 
-/// Returns the word for changed jobs that stands before their number.
+/// Returns the word before the number of changed jobs.
 const fn past_tense(change: JobChange) -> &'static str {
     match change {
         JobChange::Retry => "Retried",
@@ -20,15 +20,15 @@ const fn past_tense(change: JobChange) -> &'static str {
 }
 
 pub async fn retry(cx: &Context, ids: &[i64]) -> Result {
-    by_ids(cx, JobChange::Retry, ids).await
+    change_by_ids(cx, JobChange::Retry, ids).await
 }
 
 pub async fn cancel(cx: &Context, ids: &[i64]) -> Result {
-    by_ids(cx, JobChange::Cancel, ids).await
+    change_by_ids(cx, JobChange::Cancel, ids).await
 }
 
-/// Changes each id separately; reports the refused ones at the end.
-async fn by_ids(cx: &Context, change: JobChange, ids: &[i64]) -> Result {
+/// Changes each job separately, and reports those that cannot be changed at the end.
+async fn change_by_ids(cx: &Context, change: JobChange, ids: &[i64]) -> Result {
     let mut refusals = Vec::new();
     for &id in ids {
         let Some(job) = operate::show(&mut cx.store.read().await?, id).await? else {
@@ -58,7 +58,7 @@ pub async fn retry_dead(cx: &Context, filter: &JobQuery) -> Result {
 
 /// Cancels all jobs that match the filter and have not started.
 pub async fn cancel_all(cx: &Context, filter: &JobQuery) -> Result {
-    // Scheduled jobs first: those that become ready meanwhile are found in the second pass.
+    // Scheduled jobs first, because the second pass finds those that become ready meanwhile.
     let states = filter.state.map_or(vec![JobState::Scheduled, JobState::Ready], |state| vec![state]);
     let with_state = |state| JobQuery { state: Some(state), ..filter.clone() };
     let counts =

@@ -75,7 +75,7 @@ async fn remove(cx: &Context, email: &str) -> Result {
     Ok(())
 }
 
-/// Takes the right from a user; `false`: the user does not have it. Fails for the last operator.
+/// Removes a user from the operators. Returns false if the user is not an operator. Fails for the last operator.
 pub async fn release(tx: &mut Tx, user: &User, change: OperatorChange) -> std::result::Result<bool, CommandError> {
     let operators = operators::lock(tx).await?;
     if !operators.contains(&user.id) {

@@ -1,4 +1,4 @@
-//! A received request and its output: text for people, a JSON object for programs.
+//! A received request and its output: text, or a JSON object.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -24,7 +24,7 @@ enum Verdict {
     Valid,
     Invalid(SignatureError),
     Missing,
-    /// `--secret` was not given.
+    /// Without `--secret`, signatures are not checked.
     Unchecked,
 }
 

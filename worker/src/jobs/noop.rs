@@ -1,4 +1,4 @@
-//! `noop`: does nothing, for `crier bench jobs`.
+//! `noop`: does nothing, for `crier-bench jobs`.
 
 use async_trait::async_trait;
 use crier_domain::job::Outcome;

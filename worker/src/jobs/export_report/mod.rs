@@ -50,7 +50,7 @@ mod totals;
 /// reports of one tenant do not delay the uploads of the others.
 const MEMORY: u64 = 256 << 20;
 /// The memory of a file without rows, and per row of its tables, in bytes. Includes the document
-/// (`crier bench reports`).
+/// (`crier-bench reports`).
 const BASE_MEMORY: u64 = 16 << 20;
 const ROW_MEMORY: u64 = 6 << 10;
 /// The same values for a PDF, whose pages stay in memory until it is written.

@@ -1,5 +1,5 @@
 //! The environment of a measurement: a new SQLite file with the in-process queue, or a new database on a Postgres
-//! server with its own keys in Redis. Never the installation's.
+//! server with its own keys in Redis. It never uses the data of the installation.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -16,21 +16,21 @@ use crier_media::{Library, Storage};
 use crier_queue::Transport as _;
 use crier_queue::memory::MemoryNotifier;
 use crier_queue::redis::{RedisNotifier, unregister};
-use crier_store::bench::ScratchDatabase;
 use crier_store::{Db, Store, StoreError};
 use redis::AsyncCommands as _;
 use secrecy::{ExposeSecret, SecretString};
 use tokio_util::sync::CancellationToken;
 
 use super::buffered_notifier::BufferedNotifier;
+use super::database::ScratchDatabase;
 use super::{BenchError, Result, refused};
 
 /// The pool size of a process in an installation.
 const CONNECTIONS: u32 = 20;
 /// Time limit for returning connections to their pool.
-const CLOSE: Duration = Duration::from_secs(5);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Where places are created.
+/// Where environments are created.
 #[derive(Clone)]
 pub enum EnvironmentConfig {
     /// In this directory, or in the system's temporary directory.
@@ -61,14 +61,14 @@ impl EnvironmentConfig {
     }
 }
 
-/// The owner of the database.
-enum DatabaseOwner {
+/// The database and the queue, which the environment deletes.
+enum Backend {
     File(tempfile::TempDir),
     Server { database: Box<ScratchDatabase>, redis: SecretString, prefix: String },
 }
 
-/// The stores of the roles: a shared one in the embedded form, one per role with its own connections in the split form.
-struct Opened {
+/// The stores of the roles. In the embedded form they share one; in the split form each has its own connections.
+struct Stores {
     api: Store,
     worker: Store,
     scheduler: Store,
@@ -76,25 +76,25 @@ struct Opened {
 }
 
 pub struct BenchEnvironment {
-    holder: DatabaseOwner,
+    backend: Backend,
     library: Library,
     files: tempfile::TempDir,
-    opened: OnceLock<Opened>,
+    stores: OnceLock<Stores>,
     /// Stops the notifier's listeners.
     stop: CancellationToken,
 }
 
 impl BenchEnvironment {
-    /// Chooses the names; creates nothing on a server yet.
-    pub fn plan(ground: EnvironmentConfig) -> std::result::Result<Self, BenchError> {
-        let holder = match ground {
+    /// Chooses the names, and creates the directories. [`Self::open`] creates the database.
+    pub fn prepare(config: EnvironmentConfig) -> std::result::Result<Self, BenchError> {
+        let backend = match config {
             EnvironmentConfig::Embedded(dir) => {
                 let mut file = tempfile::Builder::new();
                 file.prefix("crier-bench-");
                 let made = dir.map_or_else(|| file.tempdir(), |dir| file.tempdir_in(dir));
-                DatabaseOwner::File(made.map_err(|error| super::io("the directory for the SQLite file", error))?)
+                Backend::File(made.map_err(|error| super::io("the directory for the SQLite file", error))?)
             }
-            EnvironmentConfig::Split { database, redis } => DatabaseOwner::Server {
+            EnvironmentConfig::Split { database, redis } => Backend::Server {
                 database: Box::new(ScratchDatabase::beside(database.expose_secret())?),
                 redis,
                 prefix: format!("crier-bench-{:016x}", crier_base::random::u64()),
@@ -103,7 +103,7 @@ impl BenchEnvironment {
         let files = tempfile::Builder::new().prefix("crier-bench-").tempdir();
         let files = files.map_err(|error| super::io("the directory for media files", error))?;
         let library = library_in(files.path())?;
-        Ok(Self { holder, library, files, opened: OnceLock::new(), stop: CancellationToken::new() })
+        Ok(Self { backend, library, files, stores: OnceLock::new(), stop: CancellationToken::new() })
     }
 
     /// Returns the media library, which has its own directory.
@@ -111,11 +111,12 @@ impl BenchEnvironment {
         &self.library
     }
 
+    /// Creates the database and opens the stores.
     pub async fn open(&self) -> Result {
-        let notifier = match &self.holder {
-            DatabaseOwner::File(_) => BufferedNotifier::over(Arc::new(MemoryNotifier::default())),
-            DatabaseOwner::Server { database, redis, prefix } => {
-                database.make().await?;
+        let notifier = match &self.backend {
+            Backend::File(_) => BufferedNotifier::over(Arc::new(MemoryNotifier::default())),
+            Backend::Server { database, redis, prefix } => {
+                database.create().await?;
                 notifier_over_redis(redis, prefix, self.stop.clone())?
             }
         };
@@ -123,27 +124,27 @@ impl BenchEnvironment {
         let opener = self.opener(notifier.clone());
         let api = opener.open().await?;
         api.db().migrate().await?;
-        let (worker, scheduler) = match &self.holder {
-            DatabaseOwner::File(_) => (api.clone(), api.clone()),
-            DatabaseOwner::Server { .. } => (opener.open().await?, opener.open().await?),
+        let (worker, scheduler) = match &self.backend {
+            Backend::File(_) => (api.clone(), api.clone()),
+            Backend::Server { .. } => (opener.open().await?, opener.open().await?),
         };
         wait_for_redis(&notifier).await?;
-        let _ = self.opened.set(Opened { api, worker, scheduler, notifier });
+        let _ = self.stores.set(Stores { api, worker, scheduler, notifier });
         Ok(())
     }
 
-    fn opened(&self) -> &Opened {
-        self.opened.get().expect("a measurement is given a place that was opened")
+    fn stores(&self) -> &Stores {
+        self.stores.get().expect("`open` was called")
     }
 
     pub fn is_embedded(&self) -> bool {
-        matches!(self.holder, DatabaseOwner::File(_))
+        matches!(self.backend, Backend::File(_))
     }
 
-    /// Returns what another process needs to work here; `None` in the embedded form, which is one process.
-    pub fn shared(&self) -> Option<SharedPlace> {
-        let DatabaseOwner::Server { database, redis, prefix } = &self.holder else { return None };
-        Some(SharedPlace {
+    /// Returns what a worker process needs to open this environment; `None` in the embedded form, which is one process.
+    pub fn shared(&self) -> Option<SharedEnvironment> {
+        let Backend::Server { database, redis, prefix } = &self.backend else { return None };
+        Some(SharedEnvironment {
             database: SecretString::from(database.url.as_str()),
             redis: redis.clone(),
             prefix: prefix.clone(),
@@ -151,76 +152,76 @@ impl BenchEnvironment {
         })
     }
 
-    /// Returns which form of Crier is measured.
+    /// Returns the form of Crier, for the figures.
     pub fn form(&self) -> &'static str {
-        match self.holder {
-            DatabaseOwner::File(_) => "embedded (SQLite, the queue inside the process)",
-            DatabaseOwner::Server { .. } => "split (Postgres, Redis), all roles in this process",
+        match self.backend {
+            Backend::File(_) => "embedded (SQLite, the queue inside the process)",
+            Backend::Server { .. } => "split (Postgres, Redis), all roles in this process",
         }
     }
 
-    /// Returns the store that enqueues.
+    /// Returns the store of the API, which enqueues jobs.
     pub fn api(&self) -> &Store {
-        &self.opened().api
+        &self.stores().api
     }
 
-    /// Returns the same store with its clock an hour behind: a job for the real current time is written as scheduled,
-    /// and is due for all other stores.
+    /// Returns the API's store with its clock an hour behind. A job that it enqueues for the current time is scheduled,
+    /// and due for all other stores.
     pub fn api_one_hour_behind(&self) -> Store {
         let now = self.api().now() - TimeDelta::hours(1);
         self.api_at(now)
     }
 
     fn api_at(&self, now: DateTime<Utc>) -> Store {
-        let Opened { api, notifier, .. } = self.opened();
+        let Stores { api, notifier, .. } = self.stores();
         Store::new(api.db().clone(), Clock::manual(now), api.cipher().clone(), notifier.clone())
     }
 
     pub fn worker(&self) -> &Store {
-        &self.opened().worker
+        &self.stores().worker
     }
 
     pub fn scheduler(&self) -> &Store {
-        &self.opened().scheduler
+        &self.stores().scheduler
     }
 
     pub fn notifier(&self) -> &Arc<BufferedNotifier> {
-        &self.opened().notifier
+        &self.stores().notifier
     }
 
-    /// Returns a rate limiter with this place's own keys.
+    /// Returns a rate limiter with its own keys in Redis.
     pub fn limiter(&self) -> std::result::Result<Arc<dyn Limiter>, BenchError> {
         let clock = self.api().clock().clone();
-        Ok(match &self.holder {
-            DatabaseOwner::File(_) => Arc::new(MemoryLimiter::new(clock)),
-            DatabaseOwner::Server { redis, prefix, .. } => {
+        Ok(match &self.backend {
+            Backend::File(_) => Arc::new(MemoryLimiter::new(clock)),
+            Backend::Server { redis, prefix, .. } => {
                 let limiter = RedisLimiter::with_prefix(prefix, redis, clock);
                 Arc::new(limiter.map_err(|error| BenchError::Refused(format!("CRIER_REDIS_URL: {error}")))?)
             }
         })
     }
 
-    fn opener(&self, notifier: Arc<BufferedNotifier>) -> Opener {
-        let place = match &self.holder {
-            DatabaseOwner::File(dir) => DatabaseLocation::File(dir.path().join("crier.db")),
-            DatabaseOwner::Server { database, .. } => DatabaseLocation::Url(SecretString::from(database.url.as_str())),
+    fn opener(&self, notifier: Arc<BufferedNotifier>) -> StoreOpener {
+        let location = match &self.backend {
+            Backend::File(dir) => DatabaseLocation::File(dir.path().join("crier.db")),
+            Backend::Server { database, .. } => DatabaseLocation::Url(SecretString::from(database.url.as_str())),
         };
-        Opener { place, notifier }
+        StoreOpener { location, notifier }
     }
 
-    /// Closes the stores and deletes everything.
+    /// Closes the stores, and deletes the database and the keys.
     pub async fn close(&self) -> Result {
         self.stop.cancel();
-        if let Some(Opened { api, worker, scheduler, .. }) = self.opened.get() {
+        if let Some(Stores { api, worker, scheduler, .. }) = self.stores.get() {
             let closed = async { tokio::join!(api.db().close(), worker.db().close(), scheduler.db().close()) };
             // Deleting the database closes connections that are still in use.
-            let _ = tokio::time::timeout(CLOSE, closed).await;
+            let _ = tokio::time::timeout(CLOSE_TIMEOUT, closed).await;
         }
-        let DatabaseOwner::Server { database, redis, prefix } = &self.holder else { return Ok(()) };
+        let Backend::Server { database, redis, prefix } = &self.backend else { return Ok(()) };
         let left = |what: &str, error: &dyn std::fmt::Display| {
             BenchError::Refused(format!("{what} of the benchmark could not be deleted: {error}"))
         };
-        let (removed, deleted) = (database.remove().await, delete_keys(redis, prefix).await);
+        let (removed, deleted) = (database.delete().await, delete_keys(redis, prefix).await);
         removed.map_err(|error| left(&format!("the database {}", database.name), &error))?;
         deleted.map_err(|error| left(&format!("the keys {prefix}:*"), &error))
     }
@@ -243,10 +244,10 @@ async fn delete_keys(redis: &SecretString, prefix: &str) -> redis::RedisResult<(
     }
 }
 
-/// Opens stores on a place's database.
+/// Opens stores on the database of an environment.
 #[derive(Clone)]
-pub struct Opener {
-    place: DatabaseLocation,
+pub struct StoreOpener {
+    location: DatabaseLocation,
     notifier: Arc<BufferedNotifier>,
 }
 
@@ -256,9 +257,9 @@ enum DatabaseLocation {
     Url(SecretString),
 }
 
-impl Opener {
+impl StoreOpener {
     pub async fn open(&self) -> std::result::Result<Store, StoreError> {
-        let db = match &self.place {
+        let db = match &self.location {
             DatabaseLocation::File(path) => Db::sqlite(path).await?,
             DatabaseLocation::Url(url) => Db::postgres(url.expose_secret(), CONNECTIONS)?,
         };
@@ -267,8 +268,8 @@ impl Opener {
     }
 }
 
-/// A place of the split form that another process made, and will delete.
-pub struct SharedPlace {
+/// An environment of the split form that another process created, and deletes.
+pub struct SharedEnvironment {
     pub database: SecretString,
     pub redis: SecretString,
     /// The prefix of the keys in Redis.
@@ -276,14 +277,14 @@ pub struct SharedPlace {
     pub files: PathBuf,
 }
 
-impl SharedPlace {
-    /// Connects as a role of this process; `stop` ends the notifier's tasks.
+impl SharedEnvironment {
+    /// Opens a store, its notifier and the media library; `stop` ends the notifier's tasks.
     pub async fn open(
         &self,
         stop: CancellationToken,
     ) -> std::result::Result<(Store, Arc<BufferedNotifier>, Library), BenchError> {
         let notifier = Arc::new(notifier_over_redis(&self.redis, &self.prefix, stop)?);
-        let opener = Opener { place: DatabaseLocation::Url(self.database.clone()), notifier: notifier.clone() };
+        let opener = StoreOpener { location: DatabaseLocation::Url(self.database.clone()), notifier: notifier.clone() };
         let store = opener.open().await?;
         store.db().probe().await?;
         wait_for_redis(&notifier).await?;
@@ -312,12 +313,12 @@ fn library_in(files: &Path) -> std::result::Result<Library, BenchError> {
 }
 
 /// Waits for the condition for at most 30 s.
-async fn poll_until(so: impl Fn() -> bool, otherwise: &str) -> Result {
+async fn poll_until(condition: impl Fn() -> bool, error: &str) -> Result {
     for _ in 0..30_000 {
-        if so() {
+        if condition() {
             return Ok(());
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    refused(otherwise)
+    refused(error)
 }

@@ -1,5 +1,4 @@
-//! The clients and the endpoints, which are not part of Crier: they have their own thread and runtime, like another
-//! machine.
+//! A thread with its own runtime, for the clients and the endpoints, which are not part of Crier.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::Pin;
@@ -23,10 +22,10 @@ use super::{BenchError, io};
 pub type RequestHandler =
     Arc<dyn Fn(Request<Incoming>) -> Pin<Box<dyn Future<Output = StatusCode> + Send>> + Send + Sync>;
 
-/// Name of the thread.
-pub const THREAD: &str = "outside";
+/// The name of the thread, by which its CPU time is told apart.
+pub const THREAD_NAME: &str = "outside";
 
-/// The thread stops when this is dropped.
+/// The thread ends when this is dropped.
 pub struct ExternalRuntime {
     pub runtime: Handle,
     _until: DropGuard,
@@ -38,7 +37,7 @@ impl ExternalRuntime {
         let runtime = runtime.map_err(|error| io("the endpoints' runtime", error))?;
         let (handle, stop) = (runtime.handle().clone(), CancellationToken::new());
         let stopped = stop.clone();
-        let thread = std::thread::Builder::new().name(THREAD.to_owned());
+        let thread = std::thread::Builder::new().name(THREAD_NAME.to_owned());
         thread
             .spawn(move || runtime.block_on(stopped.cancelled()))
             .map_err(|error| io("the endpoints' thread", error))?;
@@ -46,23 +45,23 @@ impl ExternalRuntime {
     }
 
     /// Listens, spawns the server's task and returns the address. Aborting the task closes all its connections.
-    pub async fn listen(&self, server: &mut JoinSet<()>, answer: RequestHandler) -> Result<SocketAddr, BenchError> {
+    pub async fn listen(&self, server: &mut JoinSet<()>, handler: RequestHandler) -> Result<SocketAddr, BenchError> {
         // Bind on the runtime that uses the listener.
         let bound = self.runtime.spawn(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).await;
         let listener = bound.unwrap_or_else(|stopped| Err(std::io::Error::other(stopped)));
         let listener = listener.map_err(|error| io("an endpoint", error))?;
         let address = listener.local_addr().map_err(|error| io("an endpoint", error))?;
-        server.spawn_on(accept(listener, answer), &self.runtime);
+        server.spawn_on(accept(listener, handler), &self.runtime);
         Ok(address)
     }
 }
 
-async fn accept(listener: TcpListener, answer: RequestHandler) {
+async fn accept(listener: TcpListener, handler: RequestHandler) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => drop(connections.spawn(serve(stream, answer.clone()))),
+                Ok((stream, _)) => drop(connections.spawn(serve(stream, handler.clone()))),
                 // The measurement detects the missing requests.
                 Err(error) => return tracing::error!(%error, "endpoint cannot accept connections"),
             },
@@ -71,13 +70,13 @@ async fn accept(listener: TcpListener, answer: RequestHandler) {
     }
 }
 
-async fn serve(stream: TcpStream, answer: RequestHandler) {
+async fn serve(stream: TcpStream, handler: RequestHandler) {
     let _ = stream.set_nodelay(true);
     let service = service_fn(move |request| {
-        let answer = answer(request);
+        let status = handler(request);
         async move {
             let mut response = Response::new(Full::<Bytes>::default());
-            *response.status_mut() = answer.await;
+            *response.status_mut() = status.await;
             Ok::<_, std::convert::Infallible>(response)
         }
     });

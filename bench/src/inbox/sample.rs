@@ -1,26 +1,28 @@
-//! Fills a brand's inbox with very many conversations. Only `crier bench inbox` needs it.
+//! An inbox with very many conversations, written in bulk.
 
 use std::ops::Range;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::words;
+use crier_store::db::time_text;
+use crier_store::{Db, StoreError, Tx};
 use serde_json::{Value, json};
 
-use super::db::{Db, execute, time_text};
-use super::{Result, Tx};
+use super::super::database::{self, execute};
 
-/// What the conversations of [`fill`] have in common.
-pub struct Filling<'a> {
+/// The contents of the inbox.
+pub struct SampleInbox<'a> {
     pub brand_id: i64,
     pub account_id: i64,
-    pub now: DateTime<Utc>,
-    /// Returns the text of a message, by the numbers of its conversation and of the message in it.
+    /// The time of the first conversation. Each of the others is a second later than the previous one.
+    pub first_at: DateTime<Utc>,
+    /// Returns the text of a message, from the number of its conversation and its own.
     pub text: &'a (dyn Fn(i64, i64) -> String + Sync),
     /// The number of messages per conversation.
     pub messages: i64,
 }
 
-/// Adds conversations; the first text is for Postgres, the second for SQLite.
+/// Inserts conversations, on Postgres and on SQLite.
 const CONVERSATIONS: (&str, &str) = (
     "
     INSERT INTO conversations (
@@ -39,8 +41,8 @@ const CONVERSATIONS: (&str, &str) = (
         value ->> 0, value ->> 5, value ->> 6, '{}'
     FROM json_each($3)",
 );
-/// Adds messages. A row contains the thread of its conversation. On SQLite, the cross join fixes the order: a look-up
-/// for each row.
+/// Inserts messages. A row names the thread of its conversation. On SQLite, the cross join makes the conversation a
+/// look-up for each row.
 const MESSAGES: (&str, &str) = (
     "
     INSERT INTO messages (
@@ -62,7 +64,7 @@ const MESSAGES: (&str, &str) = (
     CROSS JOIN conversations c
         ON c.brand_id = $1 AND c.account_id = $2 AND c.type = value ->> 4 AND c.thread_id = value ->> 0",
 );
-/// Adds words in the same way.
+/// Inserts words in the same way.
 const WORDS: (&str, &str) = (
     "
     INSERT INTO conversation_words (brand_id, word, conversation_id)
@@ -86,39 +88,38 @@ const TAGS: &str = "
     WHERE brand_id = $1 AND id % 100 = 7
     ON CONFLICT DO NOTHING";
 
-/// Writes conversations with their messages, words and some tags. One in four is resolved, one in ten unread, one in a
-/// hundred tagged; the first is the oldest.
-pub async fn fill(tx: &mut Tx, filling: &Filling<'_>, range: Range<i64>) -> Result<()> {
-    let (mut threads, mut messages, mut index) = (Vec::new(), Vec::new(), Vec::new());
-    for n in range {
-        let kind = if n % 3 == 0 { "dm" } else { "comment" };
-        let status = if n % 4 == 0 { "resolved" } else { "open" };
-        let at = filling.now + TimeDelta::seconds(n);
-        let texts: Vec<String> = (0..filling.messages).map(|m| (filling.text)(n, m)).collect();
-        let preview = texts.last().cloned().unwrap_or_default();
-        threads.push(json!([n.to_string(), kind, status, i64::from(n % 10 == 0), time_text(at), "Vera", preview]));
-        index.extend(words::indexed(&texts.join(" ")).into_iter().map(|word| json!([n.to_string(), word, kind])));
-        for (m, text) in texts.into_iter().enumerate() {
-            messages.push(json!([n.to_string(), time_text(at), format!("{n}-{m}"), text, kind]));
+impl SampleInbox<'_> {
+    /// Writes the conversations with these numbers, their messages, words and tags. One in four is resolved, one in ten
+    /// is unread, one in a hundred has a tag.
+    pub async fn insert(&self, tx: &mut Tx, numbers: Range<i64>) -> Result<(), StoreError> {
+        let (mut threads, mut messages, mut index) = (Vec::new(), Vec::new(), Vec::new());
+        for n in numbers {
+            let kind = if n % 3 == 0 { "dm" } else { "comment" };
+            let status = if n % 4 == 0 { "resolved" } else { "open" };
+            let at = self.first_at + TimeDelta::seconds(n);
+            let texts: Vec<String> = (0..self.messages).map(|m| (self.text)(n, m)).collect();
+            let preview = texts.last().cloned().unwrap_or_default();
+            threads.push(json!([n.to_string(), kind, status, i64::from(n % 10 == 0), time_text(at), "Vera", preview]));
+            index.extend(words::indexed(&texts.join(" ")).into_iter().map(|word| json!([n.to_string(), word, kind])));
+            for (m, text) in texts.into_iter().enumerate() {
+                messages.push(json!([n.to_string(), time_text(at), format!("{n}-{m}"), text, kind]));
+            }
         }
+        let (brand, account, now) = (self.brand_id, self.account_id, self.first_at);
+        for ((pg, sqlite), rows) in [(CONVERSATIONS, threads), (MESSAGES, messages), (WORDS, index)] {
+            let sql = tx.for_engine(pg, sqlite);
+            execute!(tx, sql, brand, account, Value::from(rows).to_string(), now)?;
+        }
+        execute!(tx, TAGS, brand)?;
+        Ok(())
     }
-    let (brand, account, now) = (filling.brand_id, filling.account_id, filling.now);
-    for ((pg, sqlite), rows) in [(CONVERSATIONS, threads), (MESSAGES, messages), (WORDS, index)] {
-        let sql = tx.for_engine(pg, sqlite);
-        execute!(tx, sql, brand, account, Value::from(rows).to_string(), now)?;
-    }
-    execute!(tx, TAGS, brand)?;
-    Ok(())
 }
 
-/// Runs the server's maintenance after a bulk insert, so that it does not run during a measurement.
-pub async fn tidy(db: &Db) -> Result<()> {
-    match db {
-        Db::Pg(pool) => {
-            const SQL: &str = "VACUUM (ANALYZE) conversations, conversation_words, conversation_tags, messages";
-            sqlx::raw_sql(SQL).execute(&mut *pool.acquire().await?).await?;
-        }
-        Db::Sqlite { .. } => {}
+/// Like [`database::run_maintenance`], for the tables of the inbox too.
+pub async fn run_maintenance(db: &Db) -> Result<(), StoreError> {
+    if let Db::Pg(pool) = db {
+        const SQL: &str = "VACUUM (ANALYZE) conversations, conversation_words, conversation_tags, messages";
+        sqlx::raw_sql(SQL).execute(&mut *pool.acquire().await?).await?;
     }
-    super::bench::tidy(db).await
+    database::run_maintenance(db).await
 }

@@ -1,44 +1,47 @@
-//! `crier bench`: measures this version on this machine.
+//! `crier-bench`: measures this version on this machine.
 //!
-//! The real roles, store and notifier run in this process (the workers of `replicas` in their own); everything around
-//! them is as fast as possible. Each measurement has a new database, which is deleted at the end, also after Ctrl-C and
-//! after an error. Compare figures only with others from the same machine.
+//! The real roles, store and notifier run in this process; only the workers of `replicas` have processes of their own.
+//! Clients and endpoints do as little as possible. Each measurement has a new database, which is deleted at the end,
+//! also after Ctrl-C and after an error. Compare figures only with others from the same machine.
 //!
 //! **To add a subcommand:** add its arguments in `args.rs`, a folder here with a [`Suite`], an arm in [`run`], and a file
 //! with its figures in `tests/bench`. The folders describe how to add a measurement.
 
 use std::panic::AssertUnwindSafe;
+use std::process::ExitCode;
 use std::sync::Arc;
 
-use crier_config::{Config, LogConfig};
+use crier_base::permissions;
+use crier_config::{Config, LogConfig, ProcessRole};
 use crier_domain::job::JobKind;
 use crier_domain::platform::Platform;
+use crier_runtime::error::print;
+use crier_runtime::{StartError, interrupted};
+use crier_store::StoreError;
 use crier_telemetry::{logs, metrics};
 use futures::FutureExt;
 use indicatif::ProgressBar;
 use tokio::runtime::Runtime;
 use tokio::sync::Mutex;
 
-use crier_runtime::{StartError, interrupted};
-use crier_store::StoreError;
-use serde_json::Value;
-
 mod analytics;
 mod api;
 mod args;
 mod buffered_notifier;
+mod cli;
 mod connection;
 mod cost;
 mod cpu;
+mod database;
 mod due_posts;
+mod environment;
+mod external_runtime;
 mod figure;
 mod inbox;
 mod jobs;
 mod media;
 mod memory;
-mod outside;
 mod pages;
-mod place;
 mod replicas;
 mod reports;
 mod requests;
@@ -48,11 +51,9 @@ mod sandbox_accounts;
 mod service;
 mod webhooks;
 
+use args::{BenchCommand, BenchOptions};
+use environment::{BenchEnvironment, EnvironmentConfig};
 use figure::Figure;
-use place::{BenchEnvironment, EnvironmentConfig};
-
-pub use args::BenchCommand;
-use args::BenchOptions;
 
 /// Why a measurement failed.
 #[derive(Debug, thiserror::Error)]
@@ -71,9 +72,6 @@ pub type Result = std::result::Result<(), BenchError>;
 fn refused<T>(why: impl Into<String>) -> std::result::Result<T, BenchError> {
     Err(BenchError::Refused(why.into()))
 }
-
-/// Prints rows, which have the same fields, as JSON or as a table.
-pub type PrintRows = fn(&[Value], bool);
 
 type Figures = std::result::Result<Vec<Figure>, BenchError>;
 
@@ -94,31 +92,48 @@ struct Bench<A> {
     environment: Arc<Mutex<Option<Arc<BenchEnvironment>>>>,
 }
 
+fn main() -> ExitCode {
+    permissions::set_umask();
+    let (command, source) = cli::parse();
+    let config = match Config::load(&source, ProcessRole::Crier) {
+        Ok(config) => config,
+        Err(error) => return error.exit(),
+    };
+    match run(config, command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(BenchError::Start(error)) => error.exit(),
+        Err(error) => {
+            print(error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
 /// Runs a subcommand, and prints its figures.
-pub fn run(config: Config, command: BenchCommand, print_rows: PrintRows) -> Result {
+fn run(config: Config, command: BenchCommand) -> Result {
     match command {
-        BenchCommand::Jobs(args) => run_suite(config, args, print_rows),
-        BenchCommand::Webhooks(args) => run_suite(config, args, print_rows),
-        BenchCommand::Media(args) => run_suite(config, args, print_rows),
-        BenchCommand::Pages(args) => run_suite(config, args, print_rows),
-        BenchCommand::Inbox(args) => run_suite(config, args, print_rows),
-        BenchCommand::Analytics(args) => run_suite(config, args, print_rows),
-        BenchCommand::Reports(args) => run_suite(config, args, print_rows),
-        BenchCommand::Cost(args) => run_suite(config, args, print_rows),
-        BenchCommand::Requests(args) => run_suite(config, args, print_rows),
-        BenchCommand::Replicas(args) => run_suite(config, args, print_rows),
+        BenchCommand::Jobs(args) => run_suite(config, args),
+        BenchCommand::Webhooks(args) => run_suite(config, args),
+        BenchCommand::Media(args) => run_suite(config, args),
+        BenchCommand::Pages(args) => run_suite(config, args),
+        BenchCommand::Inbox(args) => run_suite(config, args),
+        BenchCommand::Analytics(args) => run_suite(config, args),
+        BenchCommand::Reports(args) => run_suite(config, args),
+        BenchCommand::Cost(args) => run_suite(config, args),
+        BenchCommand::Requests(args) => run_suite(config, args),
+        BenchCommand::Replicas(args) => run_suite(config, args),
         BenchCommand::Worker(args) => replicas::worker::run(config, &args),
     }
 }
 
-fn run_suite<A: Suite>(config: Config, args: A, print_rows: PrintRows) -> Result {
+fn run_suite<A: Suite>(config: Config, args: A) -> Result {
     let runtime = prepare(&config)?;
-    let ground = EnvironmentConfig::of(&config, args.options().dir.clone())?;
+    let environment_config = EnvironmentConfig::of(&config, args.options().dir.clone())?;
     runtime.block_on(async {
         let bench = Bench {
             config,
             args,
-            environment_config: ground,
+            environment_config,
             progress: ProgressBar::new_spinner(),
             environment: Arc::default(),
         };
@@ -133,16 +148,16 @@ fn run_suite<A: Suite>(config: Config, args: A, print_rows: PrintRows) -> Result
             (Err(error), Err(left)) => refused(format!("{error}; {left}")),
             (Err(error), Ok(())) => Err(error),
             (Ok(figures), cleared) => {
-                figure::print(&figures, bench.args.options().json, print_rows);
+                figure::print(&figures, bench.args.options().json);
                 cleared
             }
         }
     })
 }
 
-/// Initialises logs and metrics; returns a runtime as that of a service.
+/// Initializes logs and metrics, and returns a runtime like that of a service.
 fn prepare(config: &Config) -> std::result::Result<Runtime, BenchError> {
-    // The engine's own messages (worker drains, slow statement) would clutter the output.
+    // Messages of the engine (worker drains, slow statement) would clutter the output.
     logs::init(&LogConfig { filter: "warn,sqlx=error".to_owned(), ..config.log.clone() });
     let kinds: Vec<&str> = JobKind::ALL.iter().map(|kind| kind.as_str()).collect();
     let platforms: Vec<&str> = Platform::ALL.iter().map(|platform| platform.as_str()).collect();
@@ -178,11 +193,11 @@ impl<A: Suite> Bench<A> {
     /// Creates an empty database with its notifier, and deletes the previous one.
     async fn create_environment(&self) -> std::result::Result<Arc<BenchEnvironment>, BenchError> {
         self.clear().await?;
-        let mut here = self.environment.clone().lock_owned().await;
-        let ground = self.environment_config.clone();
-        // In a separate task: cancelled halfway, it could leave a database that is never deleted.
+        let mut current = self.environment.clone().lock_owned().await;
+        let config = self.environment_config.clone();
+        // In a separate task, because a cancelled one could leave a database that nothing deletes.
         let opened = tokio::spawn(async move {
-            let environment = here.insert(Arc::new(BenchEnvironment::plan(ground)?)).clone();
+            let environment = current.insert(Arc::new(BenchEnvironment::prepare(config)?)).clone();
             environment.open().await?;
             Ok(environment)
         });
@@ -196,7 +211,7 @@ impl<A: Suite> Bench<A> {
         }
     }
 
-    /// Returns how many jobs the worker runs at once.
+    /// Returns the number of jobs that the worker runs concurrently.
     fn slots(&self) -> usize {
         usize::from(self.args.options().slots)
     }
