@@ -1,4 +1,4 @@
-//! A response body that is sent often: compressed once, tagged by its hash, and shared by all responses.
+//! A response body that is sent often. It is compressed and hashed once, and shared by all responses.
 
 use std::io::Write as _;
 
@@ -26,7 +26,7 @@ impl PageBody {
         let text = text.into();
         let tag = HeaderValue::try_from(format!("W/\"{}\"", hexadecimal::sha256(&text, 12)))
             .unwrap_or(HeaderValue::from_static("W/\"\""));
-        // Shrink to size, because they stay in memory.
+        // Drop the spare capacity, because the body stays in memory.
         let kept = |bytes: Vec<u8>| Bytes::from(bytes.into_boxed_slice());
         Self { packed: kept(pack(&text)), plain: kept(text), tag }
     }
@@ -41,12 +41,12 @@ impl PageBody {
         &self.packed
     }
 
-    /// Returns its size in memory.
+    /// Returns the size in memory, in bytes.
     pub fn size(&self) -> usize {
         self.plain.len() + self.packed.len()
     }
 
-    /// Sends it, or a 304 if the client has it already.
+    /// Sends the body, or a 304 if the client's ETag matches.
     pub fn send(&self, asked: &HeaderMap, res: &mut Response) {
         let headers = res.headers_mut();
         headers.insert(ETAG, self.tag.clone());
@@ -60,14 +60,14 @@ impl PageBody {
             headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
         }
         let body = if packed { &self.packed } else { &self.plain };
-        // Also for HEAD, whose response has no body.
+        // A response to HEAD also has the length, although it has no body.
         headers.insert(CONTENT_LENGTH, body.len().into());
         res.status_code(StatusCode::OK);
         res.body(ResBody::Once(body.clone()));
     }
 }
 
-/// Compresses the text; writing to a `Vec` cannot fail.
+/// Compresses the text. Writing to a `Vec` cannot fail.
 fn pack(text: &[u8]) -> Vec<u8> {
     let mut packer = GzEncoder::new(Vec::new(), Compression::best());
     let _ = packer.write_all(text);

@@ -1,6 +1,5 @@
-//! `/media/fetch/{token}`: the pictures of posts, for the platforms that download them. The token is sealed and says
-//! which picture, for which platform and until when (`crier_media::rendition`); what is served is converted to
-//! what the platform takes.
+//! `/media/fetch/{token}`: images of posts, for platforms that download them. The sealed token contains the image, the
+//! platform and the expiry (`crier_media::rendition`). The image is converted to a format that the platform accepts.
 
 use std::sync::Arc;
 
@@ -31,7 +30,7 @@ async fn serve(req: &mut Request, depot: &mut Depot, res: &mut Response) {
         Err(LinkError::Expired) => return notice(res, StatusCode::GONE, "This URL is no longer valid."),
     };
     match app.library.fetch(&link).await {
-        // The budget is not held while the bytes are sent: a slow client would keep it from all others.
+        // The memory budget is released before the bytes are sent, so that a slow client does not block others.
         Ok((picture, _share)) => send(picture, req.method() == Method::HEAD, res),
         Err(RenditionError::Missing) => missing(res),
         Err(RenditionError::Refused(_)) => {

@@ -1,10 +1,10 @@
-//! `/reports/…`: what the mails of reports lead to. The tokens are sealed (`crier_jobs::reports::links`), so no key is
-//! needed, and any replica serves them.
+//! `/reports/…`: the targets of the links in report emails. The tokens are sealed (`crier_jobs::reports::links`), so
+//! the pages need no API key, and any replica serves them.
 //!
-//! - `files/{token}`: the file, for two weeks.
-//! - `unsubscribe/{token}`: ends the mails of a workspace's reports to a recipient, and lets them begin again. Mail
-//!   programs send a `POST` on their own (RFC 8058); a person opens the page, which has a button, since programs that
-//!   check mails open every address.
+//! - `files/{token}`: the report file, for two weeks.
+//! - `unsubscribe/{token}`: unsubscribes a recipient from the report emails of a workspace, or subscribes them again.
+//!   Mail programs send a `POST` automatically (RFC 8058). A `GET` only shows a page with a button, because programs
+//!   that scan emails open every URL.
 
 use std::sync::Arc;
 
@@ -68,14 +68,14 @@ async fn find(app: &App, link: &FileLink) -> Result<Option<FileResponse>, StoreE
 struct UnsubscribePage {
     recipient: String,
     workspace: String,
-    /// The report and its brand; `None`: its schedule was deleted.
+    /// The names of the report and its brand. `None` if the schedule was deleted.
     report: Option<(String, String)>,
     is_unsubscribed: bool,
-    /// The recipient has just subscribed again.
+    /// Whether this request subscribed the recipient again.
     is_back: bool,
 }
 
-/// What a request to the page wants.
+/// What a request to the page does.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wish {
     Look,
@@ -88,7 +88,8 @@ async fn ask(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     show(req, depot, res, Wish::Look).await;
 }
 
-/// Unsubscribes, whatever the body is: mail programs send several. Only the page's own form subscribes again.
+/// Unsubscribes the recipient. Mail programs send different bodies, so any body except that of the page's own form for
+/// subscribing again has this effect.
 #[handler]
 async fn unsubscribe(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     let Ok(app) = depot.get_typed::<Arc<App>>() else { return missing(res) };
@@ -97,7 +98,7 @@ async fn unsubscribe(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     show(req, depot, res, if is_back { Wish::Resubscribe } else { Wish::Unsubscribe }).await;
 }
 
-/// Shows the page, after what is wanted was done. A repeated request changes nothing.
+/// Performs the action and shows the page. A repeated request changes nothing.
 async fn show(req: &Request, depot: &Depot, res: &mut Response, wish: Wish) {
     let Ok(app) = depot.get_typed::<Arc<App>>() else { return missing(res) };
     let token = req.param::<String>("token").unwrap_or_default();
@@ -109,7 +110,7 @@ async fn show(req: &Request, depot: &Depot, res: &mut Response, wish: Wish) {
     }
 }
 
-/// Returns `None` if the workspace does not exist any more.
+/// Returns the page. `None` if the workspace was deleted.
 async fn serve(app: &App, link: &UnsubscribeLink, wish: Wish) -> Result<Option<UnsubscribePage>, StoreError> {
     let mut conn = app.store.read().await?;
     let names = report_schedules::names_of(&mut conn, link.schedule_id).await?;

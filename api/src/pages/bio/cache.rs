@@ -1,8 +1,8 @@
 //! A cache of rendered pages in memory, by slug, and of unknown slugs.
 //!
-//! An entry is fresh for [`CACHE_TTL`]; then the first visitor looks it up again, and others get the stale page
-//! meanwhile. A change of a page removes its entry; a lookup that began before the change is not cached
-//! ([`Cache::generation`]). The size in bytes is limited: beyond the limit, the least recently seen pages are evicted.
+//! An entry is fresh for [`CACHE_TTL`]. After that, the first request looks it up again, and other requests get the
+//! stale page in the meantime. A change to a page removes its entry, and a lookup that began before the change is not
+//! cached ([`Cache::generation`]). If the cache exceeds its size limit, it evicts the least recently used pages.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,11 +13,11 @@ use http::HeaderValue;
 
 use crate::pages::body::PageBody;
 
-/// How long an entry is used without another lookup.
+/// The time for which an entry is fresh.
 pub const CACHE_TTL: TimeDelta = TimeDelta::seconds(2);
-/// The maximum size of all pages, with the URLs of their links.
+/// The maximum size of all pages with the URLs of their links, in bytes.
 const MAX_BYTES: usize = 64 << 20;
-/// How many unknown slugs are cached. They are stored separately, so that guessing slugs evicts no pages.
+/// The maximum number of unknown slugs. They are stored separately, so that guessing slugs evicts no pages.
 const MAX_MISSING: usize = 4_096;
 
 /// A rendered page.
@@ -25,12 +25,12 @@ const MAX_MISSING: usize = 4_096;
 pub struct RenderedPage {
     pub version: Version,
     pub html: PageBody,
-    /// The URL of each link, by its id.
+    /// The URL of each link, by link ID.
     pub links: HashMap<i64, HeaderValue>,
 }
 
 impl RenderedPage {
-    /// Returns its approximate size in memory.
+    /// Returns the approximate size in memory, in bytes.
     fn size(&self) -> usize {
         const ENTRY: usize = 64;
         let links: usize = self.links.values().map(|to| to.len() + ENTRY).sum();
@@ -43,7 +43,7 @@ impl RenderedPage {
 pub enum CacheLookup {
     /// The page, or `None` if the slug is unknown.
     Fresh(Option<Arc<RenderedPage>>),
-    /// A stale page; this caller must check it in the database.
+    /// A stale page. This caller must check it in the database.
     Stale(Arc<RenderedPage>),
     Unknown,
 }
@@ -51,7 +51,7 @@ pub enum CacheLookup {
 #[derive(Debug)]
 struct Entry {
     shown: Arc<RenderedPage>,
-    /// When it was last looked up, or a lookup was started.
+    /// The time of the last lookup, or of the start of a lookup that is in progress.
     checked: DateTime<Utc>,
     /// The value of [`State::seen`] at the last visit.
     seen: u64,
@@ -63,14 +63,14 @@ struct State {
     missing: HashMap<String, DateTime<Utc>>,
     bytes: usize,
     seen: u64,
-    /// How often any entry was invalidated.
+    /// The number of invalidations of any entry.
     generation: u64,
 }
 
 #[derive(Debug, Default)]
 pub struct Cache(Mutex<State>);
 
-/// If the clock was set back, all entries are stale, not fresh for longer.
+/// If the clock was set back, all entries are stale, so that none stays fresh for too long.
 fn is_fresh(checked: DateTime<Utc>, now: DateTime<Utc>) -> bool {
     (TimeDelta::zero()..CACHE_TTL).contains(&(now - checked))
 }
@@ -89,7 +89,7 @@ impl Cache {
             if is_fresh(entry.checked, now) {
                 return CacheLookup::Fresh(Some(entry.shown.clone()));
             }
-            // Other callers need not look it up as well.
+            // Only this caller looks the entry up.
             entry.checked = now;
             return CacheLookup::Stale(entry.shown.clone());
         }
@@ -104,7 +104,7 @@ impl Cache {
         self.state().generation
     }
 
-    /// Caches the result of a lookup that began at `now`, unless any entry was invalidated since.
+    /// Caches the result of a lookup that began at `now`, unless any entry was invalidated since then.
     pub fn put(&self, slug: &str, found: Option<Arc<RenderedPage>>, turn: u64, now: DateTime<Utc>) {
         let mut state = self.state();
         state.remove(slug);
@@ -146,7 +146,7 @@ impl State {
         }
     }
 
-    /// Evicts the least recently seen pages until a quarter is free, so that sorting is rare.
+    /// Evicts the least recently used pages until a quarter is free, so that sorting is rare.
     fn make_room(&mut self) {
         let mut oldest: Vec<(u64, String)> =
             self.pages.iter().map(|(slug, entry)| (entry.seen, slug.clone())).collect();

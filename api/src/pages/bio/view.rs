@@ -1,4 +1,4 @@
-//! Renders a page: its template, its colours, its preview text.
+//! Renders a page: its template, its colors and its preview text.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -16,10 +16,10 @@ use crate::pages::body::PageBody;
 
 pub const STYLES: &str = include_str!("../../../templates/bio.css");
 
-/// Changes with the styles, so that browsers may cache them forever.
+/// A hash of the styles for their URL, so that browsers may cache them forever.
 static VERSION: LazyLock<String> = LazyLock::new(|| hexadecimal::sha256(STYLES, 6));
 
-/// How many characters of the bio previews show.
+/// The maximum length of the preview text, in characters.
 const PREVIEW: usize = 200;
 
 #[derive(Template)]
@@ -30,16 +30,16 @@ struct Page<'a> {
     avatar: Option<&'a Asset>,
     /// The absolute URL of the avatar.
     picture: String,
-    /// Shown in place of a picture.
+    /// Shown if there is no avatar.
     initial: String,
     description: String,
     url: String,
-    /// The theme colour of the browser's interface.
+    /// The color of the browser's interface.
     frame: &'static str,
     version: &'static str,
 }
 
-/// Renders the page as it is sent.
+/// Renders and compresses the page.
 pub fn render(
     public_url: &str,
     page: &BioPage,
@@ -63,7 +63,7 @@ pub fn render(
     Ok(RenderedPage { version: Version::of(page, avatar), html, links })
 }
 
-/// Converts a URL to a header value: unchanged if it is ASCII, otherwise encoded as browsers do.
+/// Converts a URL to a header value: unchanged if it is ASCII, otherwise encoded as browsers encode it.
 fn location(url: &str) -> Option<HeaderValue> {
     if url.is_ascii() {
         return HeaderValue::from_str(url).ok();
@@ -71,13 +71,13 @@ fn location(url: &str) -> Option<HeaderValue> {
     HeaderValue::from_str(Url::parse(url).ok()?.as_str()).ok()
 }
 
-/// Returns the first letter or digit of the title, else its first character.
+/// Returns the first letter or digit of the title, or its first character if it has neither.
 fn initial(title: &str) -> String {
     let first = title.chars().find(|c| c.is_alphanumeric()).or_else(|| title.chars().next());
     first.map(|c| c.to_uppercase().collect()).unwrap_or_default()
 }
 
-/// Returns the preview text of the page, in one line.
+/// Returns the preview text of the page, on one line.
 fn description(page: &BioPage) -> String {
     let bio = page.bio.as_deref().unwrap_or_default();
     let line = bio.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -88,7 +88,7 @@ fn description(page: &BioPage) -> String {
     }
 }
 
-/// Returns the top colour of a theme, from the styles.
+/// Returns the top color of a theme, from the styles.
 fn frame(theme: &str) -> Option<&'static str> {
     let block = STYLES.split_once(&format!("[data-theme={theme}]"))?.1.split_once('}')?.0;
     let value = block.split_once("--top:")?.1.split_once(';')?.0;

@@ -1,4 +1,4 @@
-//! The platform sends the person back here, with a code or a refusal.
+//! The callback: the platform redirects the user here, with a code or an error.
 
 use std::sync::Arc;
 
@@ -18,10 +18,10 @@ use super::{
 };
 use crate::app::App;
 
-/// The maximum length of a code; platforms stay far below it.
+/// The maximum length of a code, in bytes. The codes of platforms are much shorter.
 const MAX_CODE: usize = 4_096;
 
-/// What the platforms call a person's "no".
+/// The error codes of platforms if the user denies access.
 const DENIED: [&str; 4] = ["access_denied", "user_cancelled_login", "user_cancelled_authorize", "user_denied"];
 
 /// The parameters of the callback. Not `Debug`: the code is a secret.
@@ -31,7 +31,7 @@ struct CallbackQuery {
     code: Option<String>,
     issuer: Option<String>,
     error: Option<String>,
-    /// All parameters, as they came.
+    /// The raw query string.
     query: String,
 }
 
@@ -59,7 +59,7 @@ async fn take_back(app: &Arc<App>, headers: &HeaderMap, callback: CallbackQuery)
     if !is_same_browser(headers, &found) {
         return Err(WrongTurn::OtherBrowser);
     }
-    // The page was loaded again.
+    // The page was reloaded.
     match found.stage {
         Stage::Used => return Ok(Step::Redirect(format!("/connect/done/{}", found.id))),
         Stage::Choosing => return Ok(Step::Redirect(format!("/connect/choose/{}", found.id))),
@@ -84,7 +84,7 @@ async fn take_back(app: &Arc<App>, headers: &HeaderMap, callback: CallbackQuery)
         (None, Some(code)) => (Ok(code), Stage::Exchanging),
         (None, None) => return Err(WrongTurn::WrongState),
     };
-    // The state works once, and the code is exchanged once: by the process that moves the attempt on.
+    // Only the process that advances the stage exchanges the code, so state and code are used once.
     let mut tx = app.store.begin().await?;
     let moved = authorizations::advance(&mut tx, authorization.id, &callback.state, Stage::AtPlatform, to).await?;
     tx.commit().await?;
@@ -94,7 +94,7 @@ async fn take_back(app: &Arc<App>, headers: &HeaderMap, callback: CallbackQuery)
     exchange(app, &authorization, oauth, &attempt, &code?, &callback.state).await
 }
 
-/// Returns the page for the platform's `error`, which is the standard's word or its own.
+/// Returns the error for the platform's `error` parameter, which is a code of the standard or of the platform.
 fn refusal(platform: &'static str, error: &str) -> WrongTurn {
     if DENIED.contains(&error) {
         return WrongTurn::Denied(platform);
@@ -144,7 +144,8 @@ async fn exchange(
     }
 }
 
-/// Returns what Crier may not do with this grant, in the words of the first page, with the scope.
+/// Returns the purposes whose permissions the grant lacks, each with its scope. The consent page lists the same
+/// purposes.
 fn missing_purposes(oauth: &dyn OAuthConnector, attempt: &Attempt, grant: &Grant) -> Vec<String> {
     let permissions = oauth.permissions(attempt.target);
     let purpose = |scope: &String| {

@@ -1,4 +1,4 @@
-//! The page to choose from: pages, blogs, boards. A search field narrows a long list.
+//! The page on which the user chooses what to connect: a page, blog or board. A long list has a search field.
 
 use std::sync::Arc;
 
@@ -18,15 +18,15 @@ use super::{
 use crate::app::App;
 use crate::pages::is_from_another_site;
 
-/// How many are shown; the search finds the others.
+/// The maximum number of choices that are shown. The search finds the others.
 const SHOWN: usize = 50;
-/// From how many on there is a search field.
+/// A list with more choices than this has a search field.
 const SEARCH_FROM: usize = 10;
 const MAX_SEARCH: usize = 100;
 /// The maximum size of the form, percent-encoded.
 const MAX_FORM: usize = 16 * 1024;
 
-/// What is stored until the person has chosen. Not `Debug`: it holds tokens.
+/// The data that is stored until the user has chosen. Not `Debug`: it contains tokens.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Pending {
     pub(super) grant: Grant,
@@ -43,7 +43,7 @@ struct ChoosePage {
     search: String,
     has_search: bool,
     shown: Vec<Choice>,
-    /// How many more the search finds.
+    /// The number of matching choices that are not shown.
     more: usize,
 }
 
@@ -112,11 +112,11 @@ async fn connect(app: &Arc<App>, headers: &HeaderMap, id: i64, chosen: Option<St
     finish(app, &authorization, oauth, &pending.grant, Some(choice)).await
 }
 
-/// Returns what the person may choose from; `None`: the choice was made, in this browser.
+/// Returns the authorization and its choices. `None` if the choice was already made in this browser.
 async fn load(app: &App, headers: &HeaderMap, id: i64) -> Result<Option<(Authorization, Pending)>, WrongTurn> {
     let mut conn = app.store.read().await?;
     let found = authorizations::find(&mut conn, id).await?;
-    // A guessed number shows nothing: without the cookie, all of them look the same.
+    // Without the cookie, the response is the same for all IDs, so guessing one reveals nothing.
     let found = found.filter(|found| is_same_browser(headers, found)).ok_or(WrongTurn::OtherBrowser)?;
     if found.stage == Stage::Used {
         return Ok(None);

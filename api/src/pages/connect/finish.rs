@@ -1,4 +1,4 @@
-//! The last step: the account is saved and the URL consumed, in one transaction.
+//! The last step: saves the account and invalidates the URL, in one transaction.
 
 use std::sync::Arc;
 
@@ -19,11 +19,11 @@ use crate::routes::accounts::save::{Place, save_account};
 struct Done {
     platform: &'static str,
     brand: String,
-    /// `None` if the account was disconnected again.
+    /// The name of the account. `None` if it has been disconnected.
     account: Option<String>,
 }
 
-/// Connects the account that the grant belongs to.
+/// Connects the account of the grant.
 pub(super) async fn finish(
     app: &Arc<App>,
     authorization: &Authorization,
@@ -34,7 +34,7 @@ pub(super) async fn finish(
     let name = platform_name(app, authorization);
     let connected = oauth.finish(grant, choice).await.map_err(|error| WrongTurn::of(name, error))?;
     let mut tx = app.store.begin().await?;
-    // The first completion consumes the URL: another one may have been faster.
+    // Another attempt may have used the URL in the meantime.
     let found = authorizations::lock(&mut tx, authorization.id).await?;
     let authorization = open_authorization(app, found)?;
     let (workspace_id, plan) = brands::plan_of(&mut tx, authorization.brand_id).await?.ok_or(WrongTurn::Unknown)?;

@@ -1,4 +1,5 @@
-//! The first page: what will be connected to which brand. Its button begins an attempt and leads to the platform.
+//! The consent page: it shows what will be connected to which brand. Its button begins an attempt and redirects to the
+//! platform.
 
 use std::sync::Arc;
 
@@ -24,14 +25,14 @@ use crate::pages::is_from_another_site;
 struct Consent {
     platform: &'static str,
     brand: String,
-    /// The server that the operator named, without its scheme.
+    /// The host of a platform with many servers, such as Mastodon.
     host: Option<String>,
     what: &'static str,
     purposes: Vec<&'static str>,
-    /// What the operator asks for beyond that.
+    /// Further scopes that the operator has configured.
     further_scopes: Vec<String>,
     gate: Option<&'static str>,
-    /// The page's own path: forms go there.
+    /// The path of this page, which is also the form's action.
     path: String,
 }
 
@@ -67,7 +68,7 @@ async fn consent(app: &App, token: &str) -> StepResult {
         host,
         what: match authorization.target {
             ConnectTarget::Page => "page",
-            // The person's own; the other application is for pages.
+            // The user's own account. The second application of these platforms is for pages.
             ConnectTarget::Default if authorization.platform.has_page_application() => "account",
             ConnectTarget::Default => oauth.choice_noun(),
         },
@@ -84,7 +85,7 @@ pub(super) async fn begin(req: &mut Request, depot: &mut Depot, res: &mut Respon
     if is_from_another_site(app, req.headers()) {
         return respond(res, Err(WrongTurn::OtherSite));
     }
-    // The same cookie for all attempts of a browser: two windows may connect two accounts.
+    // All attempts of a browser share a cookie, so that two windows can connect two accounts.
     let cookie = match browser(req.headers()) {
         Some(cookie) => Ok(cookie),
         None => authorizations::new_secret().map_err(WrongTurn::from),
@@ -130,7 +131,7 @@ async fn lead_to_platform(app: &Arc<App>, token: &str, cookie: &SecretString) ->
     Ok(Step::page(Leave { platform, url: url.into() }))
 }
 
-/// Returns the application that an operator registered: the brand's, else the workspace's, else the installation's.
+/// Returns the configured application: that of the brand, else of the workspace, else of the installation.
 async fn application_of(app: &App, authorization: &Authorization) -> Result<Application, WrongTurn> {
     let a = authorization;
     let mut conn = app.store.read().await?;
@@ -139,7 +140,7 @@ async fn application_of(app: &App, authorization: &Authorization) -> Result<Appl
     set.or_else(|| app.platforms.application(a.platform, a.target)).ok_or(WrongTurn::NotConfigured)
 }
 
-/// Returns Crier's own application at the server that a person named; registers and stores it if there is none.
+/// Returns Crier's application at the server that the user entered. Registers and stores it if there is none.
 async fn registered(
     app: &App,
     oauth: &dyn OAuthConnector,

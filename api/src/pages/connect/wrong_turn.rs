@@ -1,4 +1,4 @@
-//! What can go wrong on the way, each with a page that says what happened and what to do.
+//! The errors of the steps. Each has a page that says what happened and what to do.
 
 use askama::Template;
 use crier_platforms::ConnectError;
@@ -7,39 +7,39 @@ use http::StatusCode;
 
 use crate::routes::accounts::save::{IS_OF_OTHERS, SaveError};
 
-/// Why a step cannot be taken.
+/// The reason why a step failed.
 #[derive(Debug)]
 pub(super) enum WrongTurn {
-    /// No such URL.
+    /// The URL does not exist.
     Unknown,
     Expired,
     Used,
-    /// The person said no at the platform, whose name this is.
+    /// The user denied access. Contains the platform's name, as in the other variants.
     Denied(&'static str),
-    /// The platform's answer belongs to no attempt that is under way.
+    /// The platform's response does not belong to an attempt in progress.
     WrongState,
-    /// The answer names another issuer than the server that was asked.
+    /// The response names a different issuer than the requested server.
     WrongIssuer(&'static str),
-    /// The platform, which signs its answers, did not sign this one.
+    /// The platform signs its responses, and the signature of this one is missing or wrong.
     NotAuthentic(&'static str),
     OtherBrowser,
     OtherSite,
-    /// The purposes of the permissions that were not given, and the platform.
+    /// The purposes of the permissions that were not granted.
     MissingPermission(&'static str, Vec<String>),
-    /// The platform, and what there would be to choose.
+    /// The platform returned nothing to choose from. The second value is the noun for it, such as "page".
     NothingToChoose(&'static str, &'static str),
-    /// The choice is not one of those that were offered.
+    /// The submitted choice is not in the list.
     NotOffered,
     Full(u64),
-    /// Brands of other users have the account, with other credentials.
+    /// The account is connected to brands of other users, with other credentials.
     OfOthers,
-    /// The platform does not answer, with its reason.
+    /// The platform is unavailable, with the reason.
     Away(&'static str, String),
-    /// The platform refused, with its reason.
+    /// The platform rejected the request, with the reason.
     Refused(&'static str, String),
     NotConfigured,
     TooOften,
-    /// Our database does not answer.
+    /// Crier's database is unavailable.
     Unavailable,
 }
 
@@ -56,7 +56,7 @@ const OPEN_AGAIN: &str = "To start again, open your link again.";
 const ASK_FOR_NEW: &str = "Ask the person who sent you the link for a new one.";
 const ASK_OPERATOR: &str = "Ask the operator of this Crier installation to fix this.";
 
-/// A notice that is always the same.
+/// A notice without variable parts.
 struct FixedNotice {
     title: &'static str,
     sentence: &'static str,
@@ -123,7 +123,7 @@ const UNAVAILABLE: FixedNotice = FixedNotice {
 };
 
 impl WrongTurn {
-    /// Returns the turn for a call to the platform that failed.
+    /// Returns the error for a failed call to the platform.
     pub(super) fn of(platform: &'static str, error: ConnectError) -> Self {
         match error {
             ConnectError::Field { message, .. } | ConnectError::Refused(message) => Self::Refused(platform, message),
@@ -199,7 +199,7 @@ impl Notice {
         Self { title: title.into(), sentences: vec![sentence.into()], items: Vec::new(), advice }
     }
 
-    /// The platform failed or refused, with its reason.
+    /// Returns the notice for an error of the platform.
     fn with_reason(title: String, reason: String, advice: &'static str) -> Self {
         Self { title, sentences: vec![reason, "No account was connected.".to_owned()], items: Vec::new(), advice }
     }

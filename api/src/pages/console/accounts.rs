@@ -1,4 +1,4 @@
-//! `/brands/{brand}/accounts`: the brand's accounts, and the platforms at which another one can be connected.
+//! `/brands/{brand}/accounts`: the accounts of the brand, and the platforms that can be connected.
 
 use std::collections::HashMap;
 
@@ -19,7 +19,7 @@ use super::visit::{PageReply, Visit};
 use crate::admission;
 use crate::error::Result;
 
-/// How long before its end the access of an account is marked.
+/// An account is marked if its access expires within this time.
 const SOON: TimeDelta = TimeDelta::days(14);
 
 #[derive(Template)]
@@ -28,11 +28,11 @@ struct Accounts {
     shell: Shell,
     accounts: Vec<Account>,
     pages: Pages,
-    /// Every platform that can be connected, the configured ones first.
+    /// All platforms, the configured ones first.
     platforms: Vec<ConnectTile>,
-    /// Why no further account can be connected: the plan's limit.
+    /// The message if the limit of the plan permits no further account.
     full: Option<String>,
-    /// The user may connect and disconnect.
+    /// Whether the user may connect and disconnect accounts.
     can_change: bool,
 }
 
@@ -45,22 +45,22 @@ struct Account {
     profile_url: Option<String>,
     status: Badge,
     connected: Time,
-    /// When the access ends; none where it does not, or is renewed without a person.
+    /// The time at which the access expires. `None` if it does not expire or is renewed automatically.
     expires: Option<Time>,
     error: Option<String>,
     needs_reconnect: bool,
-    /// The page that connects it again.
+    /// The URL of the page that reconnects the account.
     reconnect: String,
-    /// Access can be renewed or checked without a person.
+    /// Whether Crier can renew or check the access.
     can_refresh: bool,
-    /// Other brands have it too, so a disconnect takes it from this brand alone.
+    /// Whether other brands have the account too, so that a disconnect affects only this brand.
     is_shared: bool,
 }
 
 struct ConnectTile {
     platform: Platform,
     needs: String,
-    /// Why it cannot be connected here.
+    /// The reason why the platform cannot be connected.
     unavailable: Option<String>,
 }
 
@@ -145,7 +145,7 @@ async fn tiles(visit: &Visit, conn: &mut Conn) -> Result<Vec<ConnectTile>> {
     Ok(tiles)
 }
 
-/// Returns what a person needs to connect an account.
+/// Returns what a user needs to connect an account.
 fn needs(descriptor: &Descriptor) -> String {
     match descriptor.mode {
         Mode::SelfConnect => {
@@ -161,7 +161,7 @@ fn needs(descriptor: &Descriptor) -> String {
     }
 }
 
-/// Returns why a platform cannot be connected here.
+/// Returns the reason why a platform is not configured, and what to do.
 pub fn not_configured(descriptor: &Descriptor) -> String {
     match descriptor.platform {
         PlatformKey::Sandbox => {

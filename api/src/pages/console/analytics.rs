@@ -1,5 +1,5 @@
-//! `/brands/{brand}/analytics?start=YYYY-MM-DD&end=YYYY-MM-DD`: the figures of the brand's posts and accounts, and when
-//! its posts did best.
+//! `/brands/{brand}/analytics?start=YYYY-MM-DD&end=YYYY-MM-DD`: the metrics of the brand's posts and accounts, and the
+//! best times to post.
 
 use std::collections::HashMap;
 
@@ -19,31 +19,32 @@ use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
 use crate::error::Result;
 
-/// How much of an account's name a chart has, in characters.
+/// The maximum length of an account's name in a chart, in characters.
 const MAX_NAME: usize = 60;
-/// How many accounts are named that lack figures.
+/// The maximum number of accounts whose missing metrics are listed.
 const MAX_REMARKS: usize = 20;
-/// The ranges that are offered, in days.
+/// The ranges to choose from: the number of days and the label.
 const RANGES: [(u64, &str); 4] = [(7, "7 days"), (30, "30 days"), (90, "90 days"), (365, "1 year")];
 
 #[derive(Template)]
 #[template(path = "console/analytics.html")]
 struct Analytics {
     shell: Shell,
-    /// Of the days.
+    /// Errors of `start` and `end`.
     errors: FieldErrors,
     ranges: Vec<Choice>,
     start: NaiveDate,
     end: NaiveDate,
-    /// The first and the last day that the plan shows.
+    /// The first day that the plan permits.
     earliest: NaiveDate,
+    /// Today.
     latest: NaiveDate,
     days: String,
     totals: Vec<Total>,
     posts: Vec<Chart>,
     /// Over the last 30 days.
     accounts: Vec<Chart>,
-    /// What accounts do not give.
+    /// The metrics that accounts do not report.
     remarks: Vec<String>,
     hours: Vec<Hour>,
     /// The best times, the best first.
@@ -61,7 +62,7 @@ impl Analytics {
     }
 }
 
-/// What people did with posts, as the API returns it.
+/// Metrics of posts, as the API returns them.
 #[derive(Clone, Debug, Default, Deserialize)]
 struct Figures {
     posts: i64,
@@ -87,7 +88,7 @@ impl Figures {
             (&mut self.engagements, other.engagements),
         ];
         for (sum, value) in sums {
-            // What no platform gave is no figure; what one gave counts.
+            // A sum includes only known values.
             *sum = sum.map_or(value, |sum| Some(sum.saturating_add(value.unwrap_or(0))));
         }
     }
@@ -139,7 +140,7 @@ async fn show(visit: &Visit) -> Result<PageReply> {
         Ok(posts) => render(visit, StatusCode::OK, FieldErrors::default(), posts).await,
         Err(error) => {
             let errors = form_errors(error)?;
-            // The days that are shown without a question; an error of another kind comes again.
+            // Show the default range. An error that does not depend on the range occurs again.
             let posts = visit.api("getPostAnalytics").get().await?;
             render(visit, StatusCode::UNPROCESSABLE_ENTITY, errors, posts).await
         }
@@ -172,7 +173,7 @@ async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors, posts: P
     visit.page_with(status, &view)
 }
 
-/// Returns the accounts' names by their ids.
+/// Returns the names of the accounts, by ID.
 async fn names(visit: &Visit, series: &[AccountSeries]) -> Result<HashMap<i64, String>> {
     let ids: Vec<i64> = series.iter().map(|one| one.account_id).collect();
     let found = accounts::find_many(&mut visit.app.store.read().await?, visit.brand()?.0.id, &ids).await?;
@@ -184,7 +185,7 @@ async fn names(visit: &Visit, series: &[AccountSeries]) -> Result<HashMap<i64, S
     Ok(found.iter().map(|account| (account.id, name(account))).collect())
 }
 
-/// Returns the offered ranges that the plan shows as a whole.
+/// Returns the ranges that the plan permits completely.
 fn ranges(path: &str, posts: &PostSeries, earliest: NaiveDate, latest: NaiveDate) -> Vec<Choice> {
     let choice = |(days, label): (u64, &str)| {
         let start = latest - Days::new(days - 1);
@@ -208,7 +209,7 @@ fn totals(all: &Figures) -> Vec<Total> {
     ]
 }
 
-/// The length of time that a point of a chart is for.
+/// The time that a point of a chart covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
     Day,
@@ -218,11 +219,11 @@ enum Unit {
 }
 
 impl Unit {
-    /// Returns the shortest one of which a chart can show all.
+    /// Returns the shortest unit for which a chart has enough points.
     fn of(days: usize) -> Self {
         match days {
             _ if days <= MAX_POINTS => Self::Day,
-            // A range may begin and end within a week or a month.
+            // A range may begin and end in the middle of a week or month.
             _ if days <= (MAX_POINTS - 1) * 7 => Self::Week,
             _ if days <= (MAX_POINTS - 1) * 28 => Self::Month,
             _ => Self::Quarter,
@@ -238,7 +239,7 @@ impl Unit {
         }
     }
 
-    /// Returns what the days of a point have in common, and by which people know it.
+    /// Returns the label of the point that contains a date. All days of the point have the same label.
     fn point(self, date: NaiveDate) -> String {
         match self {
             Self::Day => date.format("%-d %b").to_string(),
@@ -249,7 +250,7 @@ impl Unit {
     }
 }
 
-/// Returns the points of charts: neighbouring days of the same unit together.
+/// Returns the points of the charts, each with the metrics of its days.
 fn points(days: &[Day]) -> (Unit, Vec<(String, Figures)>) {
     let unit = Unit::of(days.len());
     let mut points: Vec<(String, Figures)> = Vec::new();
@@ -297,7 +298,7 @@ fn post_charts(days: &[Day]) -> Vec<Chart> {
 }
 
 fn account_charts(mut all: Vec<AccountSeries>, names: &HashMap<i64, String>) -> Vec<Chart> {
-    // The largest first: a chart has no more lines than can be told apart.
+    // The largest accounts first, because the number of lines is limited.
     let last = |one: &AccountSeries| one.points.iter().rev().find_map(|point| point.followers);
     all.sort_by_key(|one| std::cmp::Reverse(last(one)));
     let Some(first) = all.first() else { return Vec::new() };

@@ -1,5 +1,5 @@
-//! `/brands/{brand}/bio`, `…/bio/new` and `…/bio/{linkInBio}`: link-in-bio pages, their texts and looks. Their links are
-//! in `bio_link.rs`.
+//! `/brands/{brand}/bio`, `…/bio/new` and `…/bio/{linkInBio}`: link-in-bio pages. `bio_link.rs` has the forms for their
+//! links.
 
 use askama::Template;
 use crier_domain::bio_page::{LinkIcon, Theme};
@@ -16,9 +16,9 @@ use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
 use crate::error::{ApiError, Result};
 
-/// Pictures of the library on a page.
+/// The number of images per page of the library.
 const PICTURES: i64 = 12;
-/// Links in the preview.
+/// The maximum number of links in the preview.
 const PREVIEW_LINKS: usize = 12;
 
 #[derive(Template)]
@@ -31,7 +31,7 @@ struct BioPages {
 struct BioRow {
     id: i64,
     title: String,
-    /// Of the public page.
+    /// The URL of the public page.
     url: String,
     theme: String,
     links: usize,
@@ -43,22 +43,22 @@ struct BioRow {
 #[template(path = "console/bio_page.html")]
 struct BioPage {
     shell: Shell,
-    /// `title`, `slug`, `theme`, `bio`, `avatar`.
+    /// Errors of `title`, `slug`, `theme`, `bio`, `avatar`.
     errors: FieldErrors,
-    /// `None`: a new page.
+    /// `None` for a new page.
     id: Option<i64>,
     title: String,
     slug: String,
-    /// What is before the slug: `https://crier.example/@`.
+    /// The URL before the slug: `https://crier.example/@`.
     base: String,
     themes: Vec<Choice>,
     bio: String,
-    /// The chosen picture first, then a page of the library.
+    /// The selected image, then a page of the library.
     library: Vec<Picture>,
     avatar: Option<i64>,
     library_prev: Option<String>,
     library_next: Option<String>,
-    /// Of a page that is there.
+    /// Empty for a new page.
     url: String,
     views: i64,
     clicks: i64,
@@ -70,20 +70,20 @@ struct BioLinkRow {
     id: i64,
     title: String,
     url: String,
-    /// The icon's word.
+    /// The name of the icon.
     icon: Option<&'static str>,
     is_primary: bool,
     clicks: i64,
 }
 
-/// The page as visitors see it, as it was saved.
+/// The saved page, as visitors see it.
 #[derive(Default)]
 struct BioPreview {
     theme: &'static str,
     title: String,
     bio: String,
     avatar: Option<Picture>,
-    /// Title, and whether it is primary.
+    /// The title of each link, and whether it is primary.
     links: Vec<(String, bool)>,
     more_links: usize,
 }
@@ -103,7 +103,7 @@ impl BioPage {
     }
 }
 
-/// A page as the API shows it.
+/// A page, as the API returns it.
 #[derive(Deserialize)]
 pub struct LinkInBioPage {
     pub id: i64,
@@ -135,7 +135,7 @@ pub struct Link {
     pub clicks: i64,
 }
 
-/// What the form shows.
+/// The values of the form.
 struct Values {
     title: String,
     slug: String,
@@ -176,7 +176,7 @@ pub fn capitalised(word: &str) -> String {
 }
 
 async fn show_new(visit: &Visit) -> Result<PageReply> {
-    // Answers 402 if the plan has no such pages, before something is typed.
+    // Shows an error before the user fills in the form if the plan does not include these pages.
     visit.api("listLinkInBioPages").get::<Vec<Value>>().await?;
     let theme = Theme::Light.to_string();
     let values = Values { title: String::new(), slug: String::new(), theme, bio: String::new(), avatar: None };
@@ -230,7 +230,7 @@ async fn render(
     visit.page_with(status, &view)
 }
 
-/// Returns the chosen picture and a page of the library, with the addresses of the pages around it.
+/// Returns the selected image with a page of the library, and the URLs of the previous and the next page.
 async fn library(
     visit: &Visit,
     conn: &mut Conn,
@@ -289,7 +289,7 @@ fn fields(visit: &Visit) -> Map<String, Value> {
     fields
 }
 
-/// Shows the form again, as it was sent, with its problems.
+/// Shows the form with the submitted values and their errors.
 async fn refuse(visit: &Visit, error: ApiError) -> Result<PageReply> {
     let errors = form_errors(error)?;
     let page = match visit.id("linkInBio") {
@@ -316,7 +316,7 @@ async fn create(visit: &Visit) -> Result<PageReply> {
 
 async fn update(visit: &Visit) -> Result<PageReply> {
     let mut body = fields(visit);
-    // Null would keep the title; an empty one is refused.
+    // Null would keep the title; an empty title is rejected.
     body.insert("title".to_owned(), visit.form.text("title").unwrap_or_default().into());
     match visit.api("updateLinkInBioPage").write("", &Value::from(body)).await {
         Ok(_) => visit.to(&format!("bio/{}", visit.id("linkInBio").unwrap_or_default()), "bio-saved"),

@@ -1,12 +1,12 @@
 //! The composer: `/brands/{brand}/posts/new`, `/brands/{brand}/posts/{post}/edit`, `/brands/{brand}/posts/check` and
 //! `/brands/{brand}/posts/upload`.
 //!
-//! The form's buttons: `schedule_type` is `draft`, `scheduled` or `now`; `_action` is `save` (the state stays), `submit`
-//! (save the draft, then submit it for approval), or shows the form again without saving: `attach:ID` (that picture
-//! too), `first:ID` (that picture first), `library:PAGE` (another page of pictures), `pictures:ACCOUNT` (own pictures are
-//! chosen for that account), `same-pictures:ACCOUNT` (that account has the post's again). "Preview" posts to
-//! `posts/check`. A picture is uploaded by a form of its own; the script then sends `attach:ID`, so that what was typed
-//! stays.
+//! The buttons of the form set one of two fields. `schedule_type` is `draft`, `scheduled` or `now`. `_action` is `save`
+//! (keep the status), `submit` (save the draft, then submit it for approval), or an action that shows the form again
+//! without saving: `attach:ID` (add an image), `first:ID` (move an image to the front), `library:PAGE` (show a page of
+//! the library), `pictures:ACCOUNT` (choose other images for an account), `same-pictures:ACCOUNT` (use the images of
+//! the post for an account). "Preview" posts to `posts/check`. Uploads have a form of their own. After an upload, the
+//! script sends `attach:ID`, so that unsaved input is kept.
 
 use http::StatusCode;
 use serde::Deserialize;
@@ -31,7 +31,7 @@ pub fn routes() -> Vec<PageRoute> {
     ]
 }
 
-/// What a button of the form asks for.
+/// The action of a button of the form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Button {
     Save(SaveMode),
@@ -41,7 +41,7 @@ enum Button {
     Library(i64),
     Pictures(i64),
     SamePictures(i64),
-    /// None that is known.
+    /// The form has no known action.
     Unknown,
 }
 
@@ -66,7 +66,7 @@ impl Button {
         }
     }
 
-    /// Changes the form that is shown again.
+    /// Applies an action that shows the form again.
     fn change(self, typed: &mut Typed) {
         match self {
             Self::Attach(id) => typed.attach(id),
@@ -78,7 +78,7 @@ impl Button {
         }
     }
 
-    /// Returns the word of the message that is shown after it ([`super::flash`]).
+    /// Returns the key of the message that is shown after the action ([`super::flash`]).
     const fn flash_word(self) -> &'static str {
         match self {
             Self::Save(SaveMode::Draft) => "draft-saved",
@@ -90,7 +90,7 @@ impl Button {
     }
 }
 
-/// A new post, with the picture in the address.
+/// Shows a new post, with the image in the query if there is one.
 async fn begin(visit: &Visit) -> Result<PageReply> {
     let mut typed = Typed::default();
     attach_uploaded(visit, &mut typed);
@@ -111,7 +111,7 @@ fn attach_uploaded(visit: &Visit, typed: &mut Typed) {
     }
 }
 
-/// Checks what was typed: for the script the panel alone, else the page with it.
+/// Checks the submitted values. Responds to the script with the panel, and to a form with the whole page.
 async fn check(visit: &Visit) -> Result<PageReply> {
     let stored = match visit.form.text("_post").and_then(|id| id.parse().ok()) {
         Some(id) => Some(Stored::load(visit, id).await?),
@@ -124,7 +124,7 @@ async fn check(visit: &Visit) -> Result<PageReply> {
     show(visit, stored.as_ref(), typed, FieldErrors::default(), Contents::Typed).await
 }
 
-/// Does what the button of the form asks for.
+/// Executes the action of the button.
 async fn send(visit: &Visit) -> Result<PageReply> {
     let stored = match visit.id("post") {
         Some(id) => Some(Stored::load(visit, id).await?),
@@ -152,7 +152,7 @@ struct Saved {
     id: i64,
 }
 
-/// Creates or changes the post, and returns its id.
+/// Creates or updates the post, and returns its ID.
 async fn save(visit: &Visit, stored: Option<&Stored>, typed: &Typed, mode: SaveMode) -> Result<i64> {
     let mut conn = visit.app.store.read().await?;
     let accounts = load_accounts(visit, &mut conn, typed).await?;
@@ -166,7 +166,7 @@ async fn save(visit: &Visit, stored: Option<&Stored>, typed: &Typed, mode: SaveM
     saved.map(|post| post.id).map_err(|error| at_fields(error, &request.overrides, &shown))
 }
 
-/// Submits a draft that was saved just now. If that is refused, the form goes on with the saved draft.
+/// Submits the saved draft for approval. If this fails, shows the form for the saved draft.
 async fn submit(visit: &Visit, id: i64, typed: Typed) -> Result<PageReply> {
     match visit.api("submitPost").id("post", id).write("-submit", &serde_json::json!({})).await {
         Ok(_) => visit.to(&format!("posts/{id}"), Button::Submit.flash_word()),
@@ -178,8 +178,8 @@ async fn submit(visit: &Visit, id: i64, typed: Typed) -> Result<PageReply> {
     }
 }
 
-/// Renames the problems of overrides to their fields: a form has fields for all accounts (`shown`), a request only the
-/// overrides that were made (`sent`).
+/// Changes the paths of errors in overrides to those of the form's fields: the form has fields for all accounts
+/// (`shown`), and the request only has overrides for some (`sent`).
 fn at_fields(mut error: ApiError, sent: &[i64], shown: &[i64]) -> ApiError {
     let rename = |path: String| {
         let place = path.strip_prefix("overrides.").and_then(|rest| rest.split_once('.'));
@@ -192,8 +192,8 @@ fn at_fields(mut error: ApiError, sent: &[i64], shown: &[i64]) -> ApiError {
     error
 }
 
-/// Stores a picture. For the script the answer is its id, else the form with the picture. `post` in the address is the
-/// post that is edited.
+/// Uploads an image. Responds to the script with the ID, and to a form with a redirect to the composer. `post` in the
+/// query is the ID of the post that is edited.
 async fn upload(visit: &Visit) -> Result<PageReply> {
     let stored = match visit.form.text("post").and_then(|id| id.parse().ok()) {
         Some(id) => Some(Stored::load(visit, id).await?),

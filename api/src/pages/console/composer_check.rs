@@ -1,4 +1,4 @@
-//! The composer's panel "Preview": how the post stands to the rules of the platforms, and a preview.
+//! The composer's panel "Preview": the results of checking the post against the rules of the platforms, and a preview.
 
 use askama::Template;
 use crier_domain::account::SocialAccount;
@@ -11,31 +11,32 @@ use super::shared::{AccountChip, Picture};
 use super::visit::{PageReply, Visit};
 use crate::error::Result;
 
-/// How many accounts are checked, and the most problems of the post as a whole.
+/// The maximum number of accounts that are checked.
 const MAX_CHECKED: usize = 30;
+/// The maximum number of problems that are shown for the post as a whole.
 const MAX_PROBLEMS: usize = 10;
-/// How many characters of a text the preview shows.
+/// The maximum length of a text in the preview, in characters.
 const MAX_PREVIEW: usize = 600;
 
-/// The panel that `posts/check` answers alone, as an HTML fragment.
+/// The panel. `posts/check` returns it as an HTML fragment.
 #[derive(Default, Template)]
 #[template(path = "console/check.html")]
 pub struct Check {
-    /// Of the post as a whole.
+    /// Problems of the post as a whole.
     problems: Vec<String>,
     rows: Vec<CheckRow>,
-    /// How many accounts were not checked.
+    /// The number of accounts that were not checked.
     more: usize,
 }
 
-/// How the post stands to one account's platform.
+/// The result for one account.
 struct CheckRow {
     account: AccountChip,
     length: u32,
     limit: Option<u32>,
     problems: Vec<String>,
     notes: Vec<String>,
-    /// The beginning of the text as it goes to this account.
+    /// The beginning of the text for this account.
     text: String,
     pictures: Vec<Picture>,
 }
@@ -47,7 +48,7 @@ impl Check {
 }
 
 impl CheckRow {
-    /// Returns the end of the scale of the meter.
+    /// Returns the maximum of the meter.
     fn top(&self) -> u32 {
         self.length.max(self.limit.unwrap_or_default()).max(1)
     }
@@ -76,7 +77,7 @@ struct CheckMessage {
     message: String,
 }
 
-/// Answers the panel alone.
+/// Returns the panel as an HTML fragment.
 pub async fn show_check(visit: &Visit, stored: Option<&Stored>, typed: &Typed) -> Result<PageReply> {
     let mut conn = visit.app.store.read().await?;
     let accounts = load_accounts(visit, &mut conn, typed).await?;
@@ -85,7 +86,7 @@ pub async fn show_check(visit: &Visit, stored: Option<&Stored>, typed: &Typed) -
     visit.page(&check(visit, typed, stored, &accounts, &chosen).await?)
 }
 
-/// Checks the post against the rules of the chosen accounts' platforms.
+/// Checks the post against the rules of the platforms of the chosen accounts.
 pub async fn check(
     visit: &Visit,
     typed: &Typed,
@@ -135,7 +136,7 @@ pub async fn check(
     Ok(Check { problems: Vec::new(), rows: rows.collect(), more })
 }
 
-/// Removes the account's name in front of a problem, which stands at the account here.
+/// Removes the name of the account from the start of a problem, because the panel shows it beside the problem.
 fn without_account(account: &SocialAccount, message: &str) -> String {
     let prefix = format!("Account {} ({}): ", account.id, account.name);
     let rest = message.strip_prefix(&prefix).unwrap_or(message);

@@ -1,7 +1,8 @@
-//! What a person has typed in the composer, and the request that it makes.
+//! The input of the composer's form, and the request that is made from it.
 //!
-//! The request depends on the form alone, as far as it can: a form that is sent twice is the same request twice. So the
-//! form also has what the post was when the page was made (`_accounts`, `_keep`, `_time`), not only what was typed.
+//! A form that is sent twice must result in the same request, so that the `Idempotency-Key` applies. Therefore the
+//! request depends on the stored post as little as possible: the form contains the state of the post when the page was
+//! rendered (`_accounts`, `_keep`, `_time`).
 
 use std::collections::BTreeMap;
 
@@ -18,7 +19,7 @@ use super::visit::Visit;
 use crate::error::{ApiError, Result};
 use crate::routes::posts::edit::{MAX_ACCOUNTS, MAX_MEDIA};
 
-/// The post that is edited, as it is stored.
+/// The stored version of the post that is edited.
 pub struct Stored {
     pub post: Post,
     pub targets: Vec<Target>,
@@ -40,22 +41,22 @@ impl Stored {
         }
     }
 
-    /// Returns the time as the form has it; empty if there is none.
+    /// Returns the scheduled time in the format of the form. Empty if there is none.
     pub fn local_time(&self, zone: Tz) -> String {
         let at = self.post.scheduled_at.map(|at| at.with_timezone(&zone));
         at.map_or_else(String::new, |at| at.format("%Y-%m-%dT%H:%M").to_string())
     }
 }
 
-/// When a request leaves the accounts of a post out. One that has left draft may have accounts that were disconnected
-/// since, which a request could not name.
+/// Whether a request omits the accounts of the post. After a post has left draft, some of its accounts may have been
+/// disconnected, and a request with these accounts would be rejected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keep {
     #[default]
     None,
-    /// If they are the same as before.
+    /// If the user did not change them.
     Same,
-    /// Always, and the time too: its publishing has begun.
+    /// Always, and also the time, because publishing has begun.
     All,
 }
 
@@ -77,23 +78,23 @@ impl Keep {
     }
 }
 
-/// What is to be done with the post.
+/// What a request does with the post.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SaveMode {
     Check,
-    /// The status stays.
+    /// Saves the post and keeps its status.
     Save,
     Draft,
     Schedule,
     Now,
 }
 
-/// What was typed for one account alone.
+/// The input for one account.
 #[derive(Clone, Debug, Default)]
 pub struct AccountOverride {
     pub account_id: i64,
     pub content: String,
-    /// The account's own pictures; `None`: those of the post.
+    /// The images of this account. `None` for those of the post.
     pub media: Option<Vec<i64>>,
     pub options: Vec<(String, String)>,
 }
@@ -111,23 +112,24 @@ impl AccountOverride {
 #[derive(Clone, Debug, Default)]
 pub struct Typed {
     pub content: String,
-    /// Those that were chosen; as before if they cannot change.
+    /// The chosen accounts, or the stored ones if they cannot be changed.
     pub accounts: Vec<i64>,
     pub media: Vec<i64>,
-    /// Local, in the brand's zone.
+    /// `YYYY-MM-DDTHH:MM`, in the brand's time zone.
     pub scheduled_at: String,
     pub overrides: Vec<AccountOverride>,
-    /// The page of the library that is shown; 0 is the first, too.
+    /// The page of the library that is shown. 0 and 1 are the first page.
     pub library_page: i64,
-    /// The account whose own pictures are being chosen.
+    /// The account for which the user is choosing images.
     pub picking: Option<i64>,
-    /// What was there when the page was made.
+    /// The accounts of the post when the page was rendered.
     known_accounts: Vec<i64>,
+    /// The scheduled time of the post when the page was rendered.
     known_time: String,
     keep: Keep,
 }
 
-/// A request, and the account of each of its overrides.
+/// A request, and the account ID of each override in it.
 pub struct PostRequest {
     pub body: Value,
     pub overrides: Vec<i64>,
@@ -139,9 +141,9 @@ impl Typed {
         let known_accounts: Vec<i64> = known.take(MAX_ACCOUNTS).collect();
         let keep = Keep::of(form.get("_keep"));
         let mut accounts = if keep == Keep::All { known_accounts.clone() } else { form.ids("accounts") };
-        // One too many is left for the API to refuse.
+        // Keep one more than the maximum, so that the API rejects the request.
         accounts.truncate(MAX_ACCOUNTS + 1);
-        // In their earlier order; new ones follow.
+        // The stored accounts in their order, then the new ones.
         accounts.sort_by_key(|id| known_accounts.iter().position(|known| known == id).unwrap_or(usize::MAX));
         Self {
             content: form.get("content").to_owned(),
@@ -179,7 +181,7 @@ impl Typed {
         self.overrides.iter().find(|account_override| account_override.account_id == account_id)
     }
 
-    /// Begins to choose an account's own pictures; at first they are those of the post.
+    /// Starts choosing images for an account. The initial choice is the images of the post.
     pub fn pick_for(&mut self, account_id: i64) {
         self.picking = Some(account_id);
         let media = self.media.clone();
@@ -188,7 +190,7 @@ impl Typed {
         }
     }
 
-    /// Gives an account the pictures of the post.
+    /// Uses the images of the post for an account.
     pub fn pick_same(&mut self, account_id: i64) {
         self.picking = None;
         if let Some(account_override) = self.override_mut(account_id) {
@@ -200,20 +202,20 @@ impl Typed {
         self.overrides.iter_mut().find(|account_override| account_override.account_id == account_id)
     }
 
-    /// Adds a picture at the end.
+    /// Adds an image at the end.
     pub fn attach(&mut self, id: i64) {
         if !self.media.contains(&id) {
             self.media.push(id);
         }
     }
 
-    /// Moves a picture to the front.
+    /// Moves an image to the front.
     pub fn put_first(&mut self, id: i64) {
         self.media.retain(|other| *other != id);
         self.media.insert(0, id);
     }
 
-    /// Returns the request. `accounts`: those that the page shows; `targets`: those that are stored.
+    /// Returns the request. `accounts` are those that the page shows, and `targets` those of the stored post.
     pub fn request(&self, mode: SaveMode, accounts: &[SocialAccount], targets: &[Target]) -> PostRequest {
         let keeps_accounts = mode != SaveMode::Check && self.keeps_accounts();
         let going = if keeps_accounts { targets.iter().map(|t| t.account_id).collect() } else { self.accounts.clone() };
@@ -260,7 +262,7 @@ impl Typed {
         }
     }
 
-    /// Returns the override for an account: what was typed, and of the stored one what the form does not have.
+    /// Returns the override for an account: the input, and the stored values of fields that the form does not have.
     fn request_override(&self, id: i64, account: Option<&SocialAccount>, target: Option<&Target>) -> Option<Value> {
         let account_override = self.typed_for(id);
         let content = match account_override {
@@ -275,7 +277,7 @@ impl Typed {
             Some(account_override) => account_override.media.clone(),
             None => target.and_then(|target| target.media.clone()),
         };
-        // With an override, a missing option is reported at its field.
+        // The API reports a missing option at its field only if there is an override.
         let needs_options =
             account.is_some_and(|account| !descriptor(account.platform).capabilities.required_options.is_empty());
         if content.is_none() && options.is_empty() && media.is_none() && !needs_options {
@@ -292,7 +294,7 @@ impl Typed {
     }
 }
 
-/// Sets the options that the form has.
+/// Sets the options for which the form has a field.
 fn apply_options(account_override: &AccountOverride, account: &SocialAccount, options: &mut Map<String, Value>) {
     for option in options::of(account.platform) {
         let typed = account_override.option(option.name);
@@ -315,8 +317,8 @@ fn apply_options(account_override: &AccountOverride, account: &SocialAccount, op
     }
 }
 
-/// Reads the fields `overrides.INDEX.account_id`, `….content`, `….options.NAME`, and of own pictures `….own_media` with
-/// `….media` for each.
+/// Reads the fields `overrides.INDEX.account_id`, `….content`, `….options.NAME`, and for other images `….own_media` and
+/// a `….media` for each image.
 fn overrides_of(form: &Form) -> Vec<AccountOverride> {
     let mut overrides: BTreeMap<usize, AccountOverride> = BTreeMap::new();
     for (rest, value) in form.under("overrides.") {
@@ -329,7 +331,7 @@ fn overrides_of(form: &Form) -> Vec<AccountOverride> {
             "own_media" => _ = account_override.media.get_or_insert_default(),
             "media" => {
                 let media = account_override.media.get_or_insert_default();
-                // One too many is left for the API to refuse.
+                // Keep one more than the maximum, so that the API rejects the request.
                 media.extend(value.parse::<i64>().ok().filter(|id| media.len() <= MAX_MEDIA && !media.contains(id)));
             }
             field => {

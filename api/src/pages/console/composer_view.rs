@@ -1,4 +1,4 @@
-//! The composer's page.
+//! The page of the composer.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -22,13 +22,13 @@ use super::visit::{PageReply, Visit};
 use crate::admission::plan;
 use crate::error::{ApiError, ErrorCode, Result};
 
-/// How many accounts can be chosen from, beside those of the post.
+/// The maximum number of accounts to choose from, in addition to those of the post.
 const MAX_ACCOUNTS: i64 = 100;
-/// With more accounts than this, only those that are chosen have a part of the form.
+/// If the brand has more accounts than this, only the chosen ones have a section in the form.
 const MAX_PARTS: usize = 40;
-/// How many pictures are shown as chosen, of the post and all its accounts.
+/// The maximum number of chosen images that are shown, for the post and all its accounts.
 const MAX_CHOSEN: usize = 200;
-/// How many pictures a page of the library has.
+/// The number of images per page of the library.
 const LIBRARY_PAGE: i64 = 12;
 
 #[derive(Template)]
@@ -36,82 +36,84 @@ const LIBRARY_PAGE: i64 = 12;
 pub struct Composer {
     shell: Shell,
     errors: FieldErrors,
-    /// The id of the post that is edited.
+    /// The ID of the post that is edited. `None` for a new post.
     post: Option<i64>,
-    /// Why parts of the post cannot change any more.
+    /// The reason why parts of the post can no longer be changed.
     locked: Option<&'static str>,
     accounts: Vec<ComposerAccount>,
-    /// Not every account has a part of the form.
+    /// Whether some accounts have no section in the form.
     has_more_parts: bool,
-    /// The accounts cannot change any more.
+    /// Whether the accounts can no longer be changed.
     is_fixed: bool,
-    /// The fields `_accounts`, `_keep` and `_time`.
+    /// The field `_accounts`.
     known_accounts: String,
+    /// The field `_keep`.
     keep: &'static str,
+    /// The field `_time`.
     known_time: String,
     content: String,
-    /// The chosen pictures in their order.
+    /// The chosen images, in order.
     chosen: Vec<Picture>,
-    /// A page of the other pictures of the library, newest first.
+    /// A page of the library without the chosen images, newest first.
     library: Vec<Picture>,
     library_page: i64,
     library_prev: Option<i64>,
     library_next: Option<i64>,
-    /// The account whose own pictures are being chosen.
+    /// The account for which the user is choosing images.
     picking: Option<i64>,
     /// `YYYY-MM-DDTHH:MM`, in the brand's time zone.
     scheduled_at: String,
     earliest: String,
     buttons: Buttons,
-    /// The form has what was typed and is not saved.
+    /// Whether the form has unsaved input.
     is_typed: bool,
     check: Check,
 }
 
-/// The buttons of the form, by the state of the post; a label where it differs.
+/// The buttons of the form. They depend on the status of the post. Some have a label.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Buttons {
     pub time: bool,
     pub schedule: Option<&'static str>,
     pub publish: bool,
     pub draft: Option<&'static str>,
-    /// The state stays.
+    /// Saves the post and keeps its status.
     pub save: bool,
     pub submit: bool,
 }
 
-/// An account that the post may go to.
+/// An account to choose.
 struct ComposerAccount {
     id: i64,
     account: AccountChip,
     checked: bool,
-    /// Why it should not be chosen: its access has expired.
+    /// The reason why the account should not be chosen.
     problem: Option<&'static str>,
-    /// Its position in the list; the fields are `overrides.INDEX.content` and so on.
+    /// The position in the list. The names of the fields contain it: `overrides.INDEX.content`.
     index: usize,
-    /// The text for this account alone.
+    /// The text for this account. Empty for the text of the post.
     content: String,
     pictures: AccountPictures,
     options: Vec<PostOption>,
-    /// It has a part of the form.
+    /// Whether the account has a section in the form.
     has_part: bool,
-    /// It has fields of its own, so that its part of the form is open.
+    /// Whether the section is open, because it has values.
     is_open: bool,
 }
 
-/// The pictures of an account.
+/// The images of an account.
 enum AccountPictures {
-    /// Those of the post.
+    /// The images of the post.
     Same,
     Own(Vec<Picture>),
-    /// They are being chosen: those that it has, and others.
+    /// The user is choosing them: the current ones, and others.
     Picking {
         own: Vec<Picture>,
         others: Vec<Picture>,
     },
 }
 
-/// What a platform takes beyond text and pictures.
+/// An option of a platform, in addition to text and images.
 struct PostOption {
     name: &'static str,
     label: String,
@@ -126,7 +128,7 @@ enum OptionValue {
         max: usize,
     },
     Link(String),
-    /// The first choice is none, with an empty value.
+    /// The first choice is the default, with an empty value.
     OneOf(Vec<Choice>),
     Boolean(bool),
 }
@@ -197,7 +199,7 @@ fn words_of(name: &'static str) -> (String, &'static str) {
     (label.to_owned(), hint)
 }
 
-/// "Followers only" for `followers_only`, "Learn more" for `LEARN_MORE`.
+/// Returns "Followers only" for `followers_only`, and "Learn more" for `LEARN_MORE`.
 fn spaced(word: &str) -> String {
     let lower = word.replace('_', " ").to_lowercase();
     let mut letters = lower.chars();
@@ -227,7 +229,7 @@ impl Buttons {
     }
 }
 
-/// Returns the accounts that the page shows: the brand's, and those of the post that are still connected.
+/// Returns the accounts that the page shows: those of the brand, and those of the post that are connected.
 pub async fn load_accounts(visit: &Visit, conn: &mut Conn, typed: &Typed) -> Result<Vec<SocialAccount>> {
     let brand = visit.brand()?.0.id;
     let mut found = accounts::list(conn, brand, PageRequest { page: 1, per_page: MAX_ACCOUNTS }).await?.rows;
@@ -237,7 +239,7 @@ pub async fn load_accounts(visit: &Visit, conn: &mut Conn, typed: &Typed) -> Res
     Ok(found)
 }
 
-/// The pictures that were chosen, of the post and of its accounts.
+/// The chosen images of the post and of its accounts, by ID.
 pub struct Chosen(HashMap<i64, Picture>);
 
 impl Chosen {
@@ -249,15 +251,15 @@ impl Chosen {
         Ok(Self(found.into_iter().map(|asset| (asset.id, picture(visit, asset))).collect()))
     }
 
-    /// Returns these pictures in this order; one that was deleted is left out.
+    /// Returns the images with these IDs, in order. Deleted images are omitted.
     pub fn of(&self, ids: &[i64]) -> Vec<Picture> {
         ids.iter().filter_map(|id| self.0.get(id).cloned()).collect()
     }
 }
 
-/// What the accounts and the pictures of a post are chosen from.
+/// The accounts and images to choose from.
 struct Offered {
-    /// How many accounts there are.
+    /// The number of accounts.
     accounts: usize,
     chosen: Chosen,
     /// A page of the library.
@@ -265,7 +267,7 @@ struct Offered {
 }
 
 impl Offered {
-    /// Returns the pictures of the library's page that are not among these.
+    /// Returns the images of the library's page without those with these IDs.
     fn library_without(&self, ids: &[i64]) -> Vec<Picture> {
         self.library.iter().filter(|picture| !ids.contains(&picture.id)).cloned().collect()
     }
@@ -283,12 +285,12 @@ impl Offered {
     }
 }
 
-/// Whose contents the composer shows.
+/// The source of the values in the form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contents {
-    /// Those of the stored post, or of a new one.
+    /// The stored post, or a new one.
     Stored,
-    /// What was typed, which is not saved.
+    /// Unsaved input.
     Typed,
 }
 
@@ -348,7 +350,7 @@ pub async fn show(
     visit.page_with(status, &page)
 }
 
-/// Says what cannot change of a post whose publishing has begun.
+/// Returns a notice about what cannot be changed if publishing has begun.
 fn lock_notice(stored: &Stored) -> Option<&'static str> {
     let published = stored.targets.iter().any(|target| target.status == TargetStatus::Published);
     match stored.post.status {
@@ -361,7 +363,7 @@ fn lock_notice(stored: &Stored) -> Option<&'static str> {
     }
 }
 
-/// Fails for a post that cannot be edited any more.
+/// Returns an error if the post can no longer be edited.
 pub fn check_editable(stored: &Stored) -> Result<()> {
     let why = match stored.post.status {
         PostStatus::Publishing => "The post is being published. It can be edited only if publishing fails.",

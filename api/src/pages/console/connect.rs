@@ -1,5 +1,5 @@
-//! `/brands/{brand}/accounts/connect/{platform}`: connects an account, by the fields of the platform's descriptor or at
-//! the pages under `/connect`.
+//! `/brands/{brand}/accounts/connect/{platform}`: connects an account, with the credential fields of the platform's
+//! descriptor or through the pages under `/connect`.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ use crate::error::{ApiError, Result};
 use crate::pages::docs::guides::section_of;
 use crate::routes::accounts::{authorize, not_configured, save, unavailable};
 
-/// How long the look at a server that a person named may take.
+/// The time limit for checking a server that the user entered.
 const INSTANCE_TIMEOUT: Duration = Duration::from_secs(20);
 
 #[derive(Template)]
@@ -33,21 +33,22 @@ struct Connect {
     shell: Shell,
     errors: FieldErrors,
     platform: Platform,
-    /// What to do first, in one or two sentences, and where it is described.
+    /// What to do, in one or two sentences.
     help: &'static str,
+    /// The link to the documentation of the platform.
     docs: Option<Link>,
     way: ConnectWay,
-    /// An account that is connected again.
+    /// The name of the account that is reconnected.
     reconnects: Option<String>,
 }
 
 enum ConnectWay {
     /// Fields named `credentials.NAME`.
     Credentials(Vec<CredentialField>),
-    /// A button that leads to the platform; with the server's address where there are many servers, and what to connect
-    /// where there is a choice.
+    /// A button that continues to the platform, with a field for the server if the platform has many servers, and the
+    /// choice of what to connect if there is one.
     Authorize { instance: Option<InstanceField>, targets: Vec<Choice> },
-    /// The operator has to set up the application first; why.
+    /// The operator must configure the platform. Contains the message.
     NotConfigured(String),
 }
 
@@ -67,7 +68,7 @@ struct InstanceField {
 }
 
 impl CredentialField {
-    /// What was typed is shown again, unless it is a secret.
+    /// Creates a field with the submitted value, unless the value is a secret.
     fn new(visit: &Visit, platform: PlatformKey, rule: &FieldRule) -> Self {
         let typed = visit.form.get(&format!("credentials.{}", rule.name));
         Self {
@@ -140,7 +141,7 @@ async fn authorize(visit: &Visit, platform: PlatformKey) -> Result<PageReply> {
     leave(visit, &made.authorization_url)
 }
 
-/// Begins a connect at the server that a person names; no endpoint does so.
+/// Creates an authorization at the server that the user entered. No endpoint does this.
 async fn at_instance(visit: &Visit, platform: PlatformKey) -> Result<PageReply> {
     let typed = visit.form.text("instance").ok_or_else(|| ApiError::field("instance", "This field is required."))?;
     let connector =
@@ -173,7 +174,7 @@ async fn at_instance(visit: &Visit, platform: PlatformKey) -> Result<PageReply> 
     leave(visit, &url)
 }
 
-/// Leads to our own page that connects an account in a browser.
+/// Redirects to the page under `/connect`.
 fn leave(visit: &Visit, url: &str) -> Result<PageReply> {
     let path = url.strip_prefix(&visit.app.public_url).filter(|path| path.starts_with("/connect/"));
     let path = path.ok_or_else(|| ApiError::bug("the connect page is not at the public URL"))?;
@@ -222,7 +223,7 @@ fn way(visit: &Visit, descriptor: &Descriptor) -> ConnectWay {
     ConnectWay::Authorize { instance, targets: targets(visit, platform) }
 }
 
-/// Returns what can be connected, where there is a choice before the platform is opened.
+/// Returns the choices of what to connect. Empty if the platform has only one.
 fn targets(visit: &Visit, platform: PlatformKey) -> Vec<Choice> {
     let texts = match platform {
         PlatformKey::Linkedin => [

@@ -1,4 +1,4 @@
-//! `/brands/{brand}/feeds`: the brand's feeds, and a new one.
+//! `/brands/{brand}/feeds`: the feeds of the brand, and the form for a new one.
 
 use askama::Template;
 use chrono::{DateTime, Utc};
@@ -18,7 +18,7 @@ use crate::error::{ApiError, ErrorCode, Result};
 #[template(path = "console/feeds.html")]
 struct Feeds {
     shell: Shell,
-    /// `url`, `name`, `type`.
+    /// Errors of `url`, `name`, `type`.
     errors: FieldErrors,
     feeds: Vec<FeedRow>,
     pages: Pages,
@@ -37,7 +37,7 @@ pub struct FeedRow {
     pub error: Option<String>,
 }
 
-/// A feed as the API shows it.
+/// A feed, as the API returns it.
 #[derive(Deserialize)]
 pub struct Feed {
     pub id: i64,
@@ -104,7 +104,7 @@ async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Resul
     visit.page_with(status, &view)
 }
 
-/// Returns the problems of a form with an address.
+/// Returns the errors of a form with a URL.
 pub fn url_errors(error: ApiError) -> Result<FieldErrors> {
     match error.code {
         ErrorCode::InvalidSourceUrl => Ok(FieldErrors::new([("url", vec![error.message.into_owned()])])),
@@ -114,7 +114,7 @@ pub fn url_errors(error: ApiError) -> Result<FieldErrors> {
 
 async fn create(visit: &Visit) -> Result<PageReply> {
     let mut body = visit.form.texts(&["url", "name", "type"]);
-    // A name that is left out is the feed's own.
+    // If the name is omitted, the feed's own title is used.
     body.retain(|_, value| !value.is_null());
     match visit.api("createFeed").write_for::<Feed>("", &Value::from(body)).await {
         Ok(made) => visit.to(&format!("feeds/{}", made.id), "feed-added"),

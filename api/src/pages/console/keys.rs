@@ -1,4 +1,4 @@
-//! `/brands/{brand}/developers`: the user's API keys.
+//! `/brands/{brand}/developers`: the API keys of the user.
 
 use askama::Template;
 use crier_domain::access::{KeyMode, MAX_KEYS, Scope, Scopes};
@@ -16,7 +16,7 @@ use super::visit::{PageReply, Visit, form_errors};
 use crate::error::{ApiError, ErrorCode, FieldProblems, Result};
 use crate::response::PREFIX;
 
-/// The word for all scopes, in a form.
+/// The form value for all scopes.
 const ALL_SCOPES: &str = "all";
 
 #[derive(Template)]
@@ -26,11 +26,11 @@ struct Keys {
     errors: FieldErrors,
     keys: Vec<ApiKey>,
     pages: Pages,
-    /// Of the form: `live` or `test`.
+    /// The mode in the form: `live` or `test`.
     mode: String,
     all_scopes: bool,
     scopes: Vec<ScopeGroup>,
-    /// The API's address.
+    /// The base URL of the API.
     api: String,
 }
 
@@ -45,7 +45,7 @@ struct ApiKey {
     created: Time,
 }
 
-/// The scopes of one kind of record.
+/// The scopes of one kind of resource.
 struct ScopeGroup {
     label: &'static str,
     scopes: Vec<Choice>,
@@ -90,7 +90,7 @@ async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Resul
         keys: rows.into_iter().map(key).collect(),
         pages,
         mode: visit.form.text("mode").unwrap_or(KeyMode::Live.as_str()).to_owned(),
-        // A form that was not sent yet proposes all.
+        // The default is all scopes.
         all_scopes: chosen.contains(&ALL_SCOPES) || !visit.form.has("_key"),
         scopes: groups(&chosen),
         api: format!("{}{PREFIX}", visit.app.public_url),
@@ -99,7 +99,7 @@ async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Resul
     visit.page_with(status, &page)
 }
 
-/// Returns the scopes by the kind of record, in their order.
+/// Returns the scopes by kind of resource, in order.
 fn groups(chosen: &[&str]) -> Vec<ScopeGroup> {
     let mut groups: Vec<ScopeGroup> = Vec::new();
     for scope in Scope::ALL {
@@ -136,7 +136,7 @@ fn label(kind: &'static str) -> &'static str {
     }
 }
 
-/// Makes a key. The answer shows it: it is neither stored as it is nor part of an address.
+/// Creates a key. Only this response contains it.
 async fn create(visit: &Visit) -> Result<PageReply> {
     let (mode, scopes) = match read(visit) {
         Ok(new) => new,

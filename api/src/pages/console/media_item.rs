@@ -1,4 +1,4 @@
-//! `/brands/{brand}/media/{media}`: a picture of the library, and what is said of it.
+//! `/brands/{brand}/media/{media}`: an image of the library with its details.
 
 use askama::Template;
 use crier_domain::media::{Asset, ImageType};
@@ -28,7 +28,7 @@ struct MediaItem {
     facts: Vec<(&'static str, String)>,
     created: Time,
     source_url: Option<String>,
-    /// The address for the public.
+    /// The public URL.
     url: String,
 }
 
@@ -56,7 +56,7 @@ async fn show(visit: &Visit) -> Result<PageReply> {
     render(visit, StatusCode::OK, FieldErrors::default(), asset, typed)
 }
 
-/// What the form has.
+/// The values of the form.
 struct Typed {
     filename: String,
     alt_text: String,
@@ -94,7 +94,7 @@ fn render(visit: &Visit, status: StatusCode, errors: FieldErrors, asset: Asset, 
 async fn update(visit: &Visit) -> Result<PageReply> {
     let form = &visit.form;
     let mut body = form.texts(&["alt_text"]);
-    // An empty name is refused; what a form leaves out stays.
+    // Fields that the form does not contain keep their values. An empty name is rejected.
     for name in ["filename", "asset_type"] {
         if form.has(name) {
             body.insert(name.to_owned(), json!(form.get(name).trim()));

@@ -1,7 +1,7 @@
-//! Writes that have no endpoint: what a form asks for is done once, however often the form is sent.
+//! Idempotent writes without an endpoint: a form that is sent twice is executed once.
 //!
-//! The form's `_key` is an `Idempotency-Key` of the session's key, as for the endpoints. The answer is stored, sealed,
-//! in the transaction of the write, and is given again when the same form comes a second time.
+//! As with endpoints, the form's `_key` is an `Idempotency-Key`. The result is stored, encrypted, in the transaction of
+//! the write, and is returned if the form is sent again.
 
 use crier_store::Tx;
 use crier_store::idempotency::{self, FreeKey, IdempotencySlot, KeyState, StoredBody, StoredResponse};
@@ -12,7 +12,7 @@ use crate::admission;
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::runner::InFlightKey;
 
-/// A form's write, until its answer is stored.
+/// The write of a form that was sent for the first time.
 pub struct Once {
     pub tx: Tx,
     slot: IdempotencySlot,
@@ -20,15 +20,15 @@ pub struct Once {
     _in_flight: InFlightKey,
 }
 
-/// Whether a form was sent before.
+/// A submitted form.
 pub enum Sent {
     First(Box<Once>),
-    /// What [`Once::finish`] stored.
+    /// The form was sent before. Contains what [`Once::finish`] stored.
     Again(Vec<u8>),
 }
 
 impl Once {
-    /// Begins the transaction of a form's write.
+    /// Looks up the key of the form, and begins the transaction of the write if the key is new.
     pub async fn begin(visit: &Visit) -> Result<Sent> {
         let key = visit.form.get("_key");
         if !admission::is_idempotency_key(key) {
@@ -58,7 +58,7 @@ impl Once {
         }
     }
 
-    /// Ends a write that has no answer of its own: commits, or rolls back if it was refused.
+    /// Ends a write without a result: commits, or rolls back if it was rejected.
     pub async fn end(self, written: Result<()>) -> Result<()> {
         match written {
             Ok(()) => self.finish("").await,
@@ -66,8 +66,8 @@ impl Once {
         }
     }
 
-    /// Rolls back, and returns the refusal. Explicitly: a transaction that is dropped holds the key a moment longer, and the
-    /// form, sent again, would be "in progress".
+    /// Rolls back, and returns the error. A dropped transaction would hold the key a moment longer, and the form, if it
+    /// is sent again, would be "in progress".
     pub async fn refuse<T>(self, refusal: ApiError) -> Result<T> {
         if let Err(failed) = self.tx.rollback().await {
             tracing::debug!(error = %failed, "rollback failed; closing the connection rolls back anyway");
@@ -75,7 +75,7 @@ impl Once {
         Err(refusal)
     }
 
-    /// Stores the answer and commits.
+    /// Stores the result and commits.
     pub async fn finish(mut self, answer: impl Into<Vec<u8>>) -> Result<()> {
         let stored = StoredResponse { status: 200, location: None, body: StoredBody::Whole(answer.into()) };
         match idempotency::store(&mut self.tx, &self.slot, &stored, self.free).await {
@@ -94,7 +94,7 @@ fn in_progress() -> ApiError {
     ApiError::new(ErrorCode::IdempotencyInProgress, message)
 }
 
-/// Returns a hash of what the form asks for; what it is for is part of its `_key`.
+/// Returns a hash of the IDs and fields of the form. Its action is part of its `_key`.
 fn fingerprint(visit: &Visit) -> Vec<u8> {
     let mut hash = Sha256::new();
     let ids = visit.ids.iter().map(|(name, id)| ((*name).to_owned(), id.to_string()));

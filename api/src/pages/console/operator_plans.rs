@@ -1,4 +1,4 @@
-//! `/operator/plans`: what the workspaces use, as `crier plan usage`, and what the plans allow.
+//! `/operator/plans`: the usage of the workspaces, as shown by `crier plan usage`, and the limits of the plans.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use super::shell::Shell;
 use super::visit::{PageReply, Visit};
 use crate::error::Result;
 
-/// How many users of a workspace are named.
+/// The maximum number of users of a workspace that are listed.
 const MAX_USERS: usize = 5;
 
 #[derive(Template)]

@@ -1,5 +1,5 @@
-//! `/operator/system`: the installation, and the checks that a page can make while it is loaded. `crier doctor` makes
-//! the slow ones.
+//! `/operator/system`: the installation, and the checks that are fast enough for a page. `crier doctor` makes all
+//! checks.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -19,11 +19,11 @@ use super::shell::Shell;
 use super::visit::{PageReply, Visit};
 use crate::error::Result;
 
-/// How long the storage of files may take to answer.
+/// The time limit for a response of the file storage.
 const STORAGE_TIMEOUT: Duration = Duration::from_secs(5);
-/// From which age of the oldest ready job on workers are missing, in minutes.
+/// The age of the oldest ready job from which the check fails, in minutes.
 const LATE_MINUTES: i64 = 5;
-/// The name of a file that is never there.
+/// The name of a file that does not exist.
 const PROBE: &str = "probe";
 
 #[derive(Template)]

@@ -1,4 +1,4 @@
-//! `/brands/{brand}/plans/{plan}/items/{item}`: an item of a content plan, and the post that is made from it.
+//! `/brands/{brand}/plans/{plan}/items/{item}`: an item of a content plan, and the action that creates a post from it.
 
 use askama::Template;
 use crier_domain::account::{AccountStatus, SocialAccount};
@@ -19,14 +19,14 @@ use super::visit::{PageReply, Visit, form_errors};
 use crate::admission;
 use crate::error::{ApiError, Result};
 
-/// How many accounts can be chosen from.
+/// The maximum number of accounts to choose from.
 const ACCOUNTS: i64 = 100;
 
 #[derive(Template)]
 #[template(path = "console/plan_item.html")]
 struct PlanItemPage {
     shell: Shell,
-    /// `title`, `content`, `planned_at`, and of the scheduling `account_ids`, `destination`.
+    /// Errors of `title`, `content`, `planned_at`; and of the form that creates a post: `account_ids`, `destination`.
     errors: FieldErrors,
     plan: i64,
     plan_name: String,
@@ -37,7 +37,7 @@ struct PlanItemPage {
     status: Badge,
     post: Option<i64>,
     accounts: Vec<AccountPick>,
-    /// `calendar`, `draft`, and `approval` where the plan has it.
+    /// `calendar`, `draft`, and `approval` if the plan includes it.
     destinations: Vec<Choice>,
 }
 
@@ -45,18 +45,18 @@ struct AccountPick {
     id: i64,
     account: AccountChip,
     checked: bool,
-    /// Why it cannot be chosen.
+    /// The reason why the account cannot be chosen.
     disabled: Option<&'static str>,
 }
 
 impl PlanItemPage {
-    /// Returns the address of the item, or of what can be done with it.
+    /// Returns the path of the item, or of an action on it.
     fn action(&self, action: &str) -> String {
         self.shell.page(format!("plans/{}/items", self.plan), self.id, action)
     }
 }
 
-/// What was sent before the page is shown.
+/// The form that was submitted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sent {
     Nothing,
@@ -122,7 +122,7 @@ async fn picks(visit: &Visit, conn: &mut Conn, sent: Sent) -> Result<Vec<Account
     Ok(found.rows.into_iter().map(pick).collect())
 }
 
-/// Returns what can be made of the item. An item whose time is still to come is proposed for the calendar.
+/// Returns the choices of what to create. The default is a scheduled post if the time of the item is in the future.
 fn destinations(visit: &Visit, sent: Sent, is_planned: bool) -> Result<Vec<Choice>> {
     let has_approvals = admission::plan(&visit.app, &visit.authenticated.caller)?.has(Feature::Approvals);
     let can_publish = visit.can_publish();
@@ -144,14 +144,14 @@ fn destinations(visit: &Visit, sent: Sent, is_planned: bool) -> Result<Vec<Choic
     Ok(Destination::ALL.iter().filter(is_offered).map(choice).collect())
 }
 
-/// Returns the path of the item's plan within the brand.
+/// Returns the path of the item's plan, relative to the brand.
 fn plan(visit: &Visit) -> String {
     format!("plans/{}", visit.id("plan").unwrap_or_default())
 }
 
 async fn update(visit: &Visit) -> Result<PageReply> {
     let mut body = visit.form.texts(&["title", "content", "planned_at"]);
-    // Null would keep the title; an empty one is refused.
+    // Null would keep the title; an empty title is rejected.
     body.insert("title".to_owned(), visit.form.text("title").unwrap_or_default().into());
     match visit.api("updatePlanItem").write("", &Value::from(body)).await {
         Ok(_) => visit.to(&format!("{}/items/{}", plan(visit), visit.id("item").unwrap_or_default()), "item-saved"),
@@ -164,7 +164,7 @@ async fn delete(visit: &Visit) -> Result<PageReply> {
     visit.to(&plan(visit), "item-deleted")
 }
 
-/// Makes a post and leads to it.
+/// Creates a post and redirects to it.
 async fn schedule(visit: &Visit) -> Result<PageReply> {
     #[derive(Deserialize)]
     struct MadePost {

@@ -1,5 +1,5 @@
-//! `/brands/{brand}/posts/{post}` and what can be done with a post: delete, submit, approve, reject, publish now,
-//! reschedule, take back to draft, and try the failed accounts again.
+//! `/brands/{brand}/posts/{post}` and the actions on a post: delete, submit, approve, reject, publish now, reschedule,
+//! return to draft, and retry failed accounts.
 
 use crier_domain::post::PostStatus;
 use crier_jobs::publishing::{self, PostRetry};
@@ -37,7 +37,7 @@ async fn read(visit: &Visit) -> Result<PageReply> {
     show(visit, stored, StatusCode::OK, FieldErrors::default()).await
 }
 
-/// Calls an endpoint of the post, and shows the page again: with a note, or with what is wrong.
+/// Calls an endpoint of the post, and shows the page with a message or with the errors.
 async fn write(visit: &Visit, operation: &'static str, body: Value, note: &'static str) -> Result<PageReply> {
     match visit.api(operation).write("", &body).await {
         Ok(_) => visit.to(&format!("posts/{}", id(visit)), note),
@@ -83,8 +83,8 @@ async fn unschedule(visit: &Visit) -> Result<PageReply> {
     write(visit, "updatePost", json!({ "schedule_type": "draft" }), "post-unscheduled").await
 }
 
-/// Tries the failed accounts again. Where it is not known whether the platform has the post, only if the form says that
-/// a person has looked.
+/// Retries the failed accounts. Accounts with an unknown outcome are retried only if the form says that the user has
+/// checked them.
 async fn retry(visit: &Visit) -> Result<PageReply> {
     let has_looked = visit.form.get("outcome_unknown") == "true";
     let platforms = visit.app.platforms.clone();

@@ -1,4 +1,4 @@
-//! Posts as lists show them: with their accounts, their first picture and what went wrong.
+//! The rows of lists of posts, with the accounts, the first image and the error of each.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use crate::error::Result;
 
 const MAX_TEXT: usize = 200;
 
-/// What posts refer to, loaded for all of them at once.
+/// The targets, accounts and images of several posts.
 #[derive(Default)]
 pub struct Related {
     targets: Vec<TargetSummary>,
@@ -43,7 +43,7 @@ impl Related {
         })
     }
 
-    /// Returns the accounts of a post; one that was disconnected has only its number.
+    /// Returns the accounts of a post. Disconnected accounts are omitted.
     pub fn chips(&self, post_id: i64) -> Vec<AccountChip> {
         let own = self.targets.iter().filter(|target| target.post_id == post_id);
         own.filter_map(|target| self.accounts.get(&target.account_id).cloned()).collect()
@@ -82,7 +82,7 @@ pub async fn rows(visit: &Visit, conn: &mut Conn, posts: Vec<Post>) -> Result<Ve
     Ok(posts.into_iter().map(row).collect())
 }
 
-/// Returns at most `max` characters of a text, in one line.
+/// Returns at most `max` characters of a text, on one line.
 pub fn beginning(text: &str, max: usize) -> String {
     let mut words = text.split_whitespace().flat_map(|word| word.chars().chain([' ']));
     let mut start: String = words.by_ref().take(max).collect();

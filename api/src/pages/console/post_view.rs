@@ -17,7 +17,7 @@ use super::visit::{PageReply, Visit};
 use crate::admission::plan;
 use crate::error::Result;
 
-/// How many characters of the text are shown, unless `?full=1` asks for all.
+/// The maximum length of the text, in characters, unless `?full=1` requests all of it.
 const MAX_TEXT: usize = 5_000;
 const MAX_OWN_TEXT: usize = 500;
 const MAX_TARGETS: usize = 100;
@@ -27,40 +27,40 @@ const MAX_ATTEMPTS: usize = 100;
 #[template(path = "console/post.html")]
 struct PostPage {
     shell: Shell,
-    /// Of the forms on this page: `scheduled_at`, `reason`.
+    /// Errors of `scheduled_at`, `reason`.
     errors: FieldErrors,
     id: i64,
     status: Badge,
-    /// The whole text, or its beginning where it is long.
+    /// The text, or its beginning if it is long.
     text: String,
-    /// The address of the page with the whole text, where `text` is cut.
+    /// The URL of the page with the whole text, if `text` is truncated.
     full_text: Option<String>,
     pictures: Vec<Picture>,
     targets: Vec<TargetRow>,
     more_targets: usize,
     attempts: Vec<Attempt>,
-    /// "Scheduled for", "Published", "Created", "Updated", in order.
+    /// Labels and times: "Scheduled for", "Published", "Created", "Updated".
     times: Vec<(&'static str, Time)>,
     author: Option<String>,
-    /// Why it was rejected, while it is a draft again.
+    /// The reason why the draft was rejected.
     rejection: Option<String>,
-    /// The reason as it was typed.
+    /// The submitted reason.
     reason: String,
     actions: Actions,
-    /// What to look at before the failed ones are tried again: they may have been published.
+    /// What to check before a retry, if the outcome of some accounts is unknown.
     retry_question: Option<String>,
     /// `YYYY-MM-DDTHH:MM`, in the brand's time zone.
     scheduled_at: String,
     earliest: String,
-    /// It is being published.
+    /// Whether the post is being published.
     is_moving: bool,
 }
 
-/// What can be done with the post now, by its state and the user's role.
+/// The possible actions, by the status of the post and the role of the user.
 #[derive(Clone, Copy, Debug, Default)]
 struct Actions {
     edit: bool,
-    /// Choose a time, or another.
+    /// Schedule or reschedule.
     reschedule: bool,
     publish: bool,
     retry: bool,
@@ -74,17 +74,18 @@ struct Actions {
 struct TargetRow {
     account: AccountChip,
     status: Badge,
-    /// The post at the platform.
+    /// The URL of the post on the platform.
     url: Option<String>,
     error: Option<String>,
-    /// "Reconnect".
+    /// The link "Reconnect".
     fix: Option<Link>,
-    /// The beginning of the text for this account, where it has its own.
+    /// The beginning of the text for this account, if it has one.
     content: Option<String>,
+    /// Labels and values.
     options: Vec<(String, String)>,
     published: Option<Time>,
     next_attempt: Option<Time>,
-    /// What to know.
+    /// The number of attempts, if there are several.
     note: Option<String>,
 }
 
@@ -123,7 +124,7 @@ impl Actions {
     }
 }
 
-/// Shows the post; with problems, also what was typed in the forms of the page.
+/// Shows the post. If there are errors, the forms contain the submitted values.
 pub async fn show(visit: &Visit, stored: Stored, status: StatusCode, errors: FieldErrors) -> Result<PageReply> {
     let brand = visit.brand()?.0.id;
     let has_approvals = plan(&visit.app, &visit.authenticated.caller)?.has(Feature::Approvals);
@@ -256,7 +257,7 @@ impl TargetRow {
     }
 }
 
-/// Returns what to look at before the failed accounts are tried again, if it is not known whether they have the post.
+/// Returns what to check before a retry. `None` if no outcome is unknown.
 fn retry_question(stored: &Stored, chips: &Chips) -> Option<String> {
     let is_unknown = |target: &&post::Target| {
         let category = target.error.as_ref().map(|error| error.category);
@@ -266,7 +267,7 @@ fn retry_question(stored: &Stored, chips: &Chips) -> Option<String> {
     (!unknown.is_empty()).then(|| unknown_outcome(&unknown, chips))
 }
 
-/// Says where to look for a post that may have been published.
+/// Returns a message about the accounts on which the post may have been published.
 fn unknown_outcome(account_ids: &[i64], chips: &Chips) -> String {
     let name = |id: &i64| chips.get(id).map(|chip| format!("{} ({})", chip.name, chip.platform.name));
     let names = account_ids.iter().filter_map(name).collect::<Vec<_>>().join(", ");

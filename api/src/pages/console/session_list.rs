@@ -1,4 +1,4 @@
-//! `/brands/{brand}/settings/sessions`: where the user is signed in.
+//! `/brands/{brand}/settings/sessions`: the sessions of the user.
 
 use askama::Template;
 use crier_store::sessions;
@@ -12,7 +12,7 @@ use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit};
 use crate::error::{ApiError, ErrorCode, Result};
 
-/// How much of an unknown user agent is shown, in characters.
+/// The maximum length of an unknown user agent, in characters.
 const MAX_AGENT: usize = 60;
 
 #[derive(Template)]
@@ -66,9 +66,9 @@ async fn list(visit: &Visit) -> Result<PageReply> {
     visit.page(&Sessions { shell, sessions: rows.into_iter().map(session).collect(), pages })
 }
 
-/// Returns a device as people call it: "Firefox on Linux".
+/// Returns the name of a device, such as "Firefox on Linux".
 fn device(agent: &str) -> String {
-    // The first that occurs: browsers name those that they resemble, too.
+    // The order matters: user agents also contain the names of compatible browsers.
     let browsers = [
         ("Edg", "Edge"),
         ("OPR/", "Opera"),

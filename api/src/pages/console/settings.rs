@@ -1,4 +1,4 @@
-//! `/brands/{brand}/settings` (the brand) and `…/settings/plan`; what the pages of the section share.
+//! `/brands/{brand}/settings` (the brand) and `…/settings/plan`; and the shared parts of the settings pages.
 
 use askama::Template;
 use chrono_tz::Tz;
@@ -22,7 +22,7 @@ use crate::routes::brands::create::{NewBrand, read};
 struct BrandSettings {
     shell: Shell,
     errors: FieldErrors,
-    /// The user may change it; otherwise the values are shown alone.
+    /// Whether the user may change the values. Otherwise the page has no form.
     can_change: bool,
     name: String,
     description: String,
@@ -36,22 +36,22 @@ struct PlanPage {
     shell: Shell,
     plan: String,
     caps: Vec<Cap>,
-    /// What a plan can have, and whether this one has it.
+    /// All features, and whether the plan includes them.
     features: Vec<(&'static str, bool)>,
     note: String,
 }
 
-/// A limit of the plan and what is used of it.
+/// A limit of the plan and its usage.
 pub struct Cap {
     pub label: &'static str,
     pub used: i64,
     pub limit: Option<u64>,
-    /// May be empty.
+    /// Empty if there is none.
     pub unit: &'static str,
 }
 
 impl Cap {
-    /// Returns 80 percent of the limit, from where the meter warns.
+    /// Returns the value from which the meter warns: 80 percent of the limit.
     pub fn high(&self) -> u64 {
         self.limit.unwrap_or_default() / 10 * 8
     }
@@ -109,7 +109,7 @@ async fn show(visit: &Visit) -> Result<PageReply> {
 
 async fn update(visit: &Visit) -> Result<PageReply> {
     let typed = visit.form.texts(&FIELDS);
-    // The same rules as for a new brand.
+    // The rules are those for a new brand.
     let brand = match ParsedBody::read(Problems::default(), &typed, read).into_valid() {
         Ok(brand) => brand,
         Err(error) => return refuse(visit, form_errors(error)?),
@@ -128,7 +128,7 @@ async fn update(visit: &Visit) -> Result<PageReply> {
     visit.to("settings", "brand-saved")
 }
 
-/// Sets the time zone alone: the first step of a new brand.
+/// Sets only the time zone, for the checklist of a new brand.
 async fn set_timezone(visit: &Visit) -> Result<PageReply> {
     let zone = visit.form.get("timezone");
     if zone.parse::<Tz>().is_err() {
@@ -141,7 +141,7 @@ async fn set_timezone(visit: &Visit) -> Result<PageReply> {
     visit.to("", "zone-saved")
 }
 
-/// Shows the form again, as it was sent.
+/// Shows the form with the submitted values and their errors.
 fn refuse(visit: &Visit, errors: FieldErrors) -> Result<PageReply> {
     let form = &visit.form;
     let page = BrandSettings {

@@ -1,4 +1,4 @@
-//! `/brands/{brand}/developers/webhooks/new` and `…/{webhook}/edit`; the secret of an endpoint, shown once.
+//! `/brands/{brand}/developers/webhooks/new` and `…/{webhook}/edit`; and the page that shows a new signing secret.
 
 use askama::Template;
 use http::StatusCode;
@@ -22,11 +22,11 @@ struct WebhookForm {
     url: String,
     description: String,
     is_active: bool,
-    /// Every event: its name, what it means, and whether it is chosen.
+    /// All events with their descriptions.
     events: Vec<Choice>,
 }
 
-/// What the form shows.
+/// The values of the form.
 #[derive(Default)]
 struct Values {
     url: String,
@@ -88,7 +88,7 @@ async fn render(visit: &Visit, status: StatusCode, values: Values, errors: Field
     visit.page_with(status, &WebhookForm { shell, errors, id, url, description, is_active, events })
 }
 
-/// Shows the form again, as it was sent, with its problems.
+/// Shows the form with the submitted values and their errors.
 async fn refuse(visit: &Visit, error: ApiError) -> Result<PageReply> {
     let errors = match error.code {
         ErrorCode::InvalidWebhookUrl => FieldErrors::new([("url", vec![error.message.into_owned()])]),
@@ -121,7 +121,7 @@ async fn create(visit: &Visit) -> Result<PageReply> {
 
 async fn update(visit: &Visit) -> Result<PageReply> {
     let mut body = fields(visit);
-    // Null would keep the address; an empty one is refused.
+    // Null would keep the URL; an empty URL is rejected.
     body.insert("url".to_owned(), Value::from(visit.form.text("url").unwrap_or_default()));
     match visit.api("updateWebhook").write("", &Value::from(body)).await {
         Ok(_) => visit.to(&format!("developers/webhooks/{}", visit.id("webhook").unwrap_or_default()), "webhook-saved"),

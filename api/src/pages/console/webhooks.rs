@@ -1,4 +1,4 @@
-//! `/brands/{brand}/developers/webhooks`: the user's webhook endpoints, which get the events of all their brands.
+//! `/brands/{brand}/developers/webhooks`: the user's webhook endpoints, which receive the events of all their brands.
 
 use std::collections::HashMap;
 
@@ -20,7 +20,7 @@ use crate::error::Result;
 #[template(path = "console/webhooks.html")]
 struct Webhooks {
     shell: Shell,
-    /// Otherwise they can only be deleted.
+    /// Whether the plan includes webhooks. Otherwise endpoints can only be deleted.
     is_in_plan: bool,
     webhooks: Vec<WebhookRow>,
 }
@@ -40,7 +40,7 @@ impl Webhooks {
     }
 }
 
-/// An endpoint as the API shows it.
+/// An endpoint, as the API returns it.
 #[derive(Debug, Deserialize)]
 pub struct Webhook {
     pub id: i64,
@@ -68,7 +68,7 @@ pub fn routes() -> Vec<PageRoute> {
     vec![PageRoute::get("/brands/{brand}/developers/webhooks", list)]
 }
 
-/// Returns how the user's endpoints do, by their ids.
+/// Returns the activity of the user's endpoints, by endpoint ID.
 pub async fn activity(visit: &Visit) -> Result<HashMap<i64, WebhookActivity>> {
     let all = webhooks::activity(&mut visit.app.store.read().await?, visit.user_id()).await?;
     Ok(all.into_iter().map(|one| (one.id, one)).collect())

@@ -2,7 +2,7 @@ use crier_domain::bio_page::Theme;
 
 use super::*;
 
-/// A colour of a theme, as three numbers from 0 to 255.
+/// Returns a color of a theme, as three numbers from 0 to 255.
 fn colour(theme: Theme, name: &str) -> [f64; 3] {
     let block = STYLES.split_once(&format!("[data-theme={theme}]")).expect("the theme").1.split_once('}').unwrap().0;
     let value = block.split_once(&format!("--{name}:")).unwrap_or_else(|| panic!("{theme}: {name}")).1;
@@ -11,7 +11,7 @@ fn colour(theme: Theme, name: &str) -> [f64; 3] {
     [0, 2, 4].map(|at| f64::from(u8::from_str_radix(&hex[at..at + 2], 16).unwrap()))
 }
 
-/// WCAG 2.2's relative luminance.
+/// Returns the relative luminance as defined by WCAG 2.2.
 fn luminance(colour: [f64; 3]) -> f64 {
     let [r, g, b] = colour.map(|part| {
         let part = part / 255.0;
@@ -31,7 +31,7 @@ fn contrast_meets_wcag_definition() {
     assert!((contrast([119.0; 3], [255.0; 3]) - 4.478).abs() < 0.001);
 }
 
-/// WCAG AA: 4.5 for text, 3 for the focus indicator. Against a gradient, the contrast is checked at every step.
+/// WCAG AA requires 4.5 for text and 3 for the focus indicator. Against a gradient, every step is checked.
 #[test]
 fn every_theme_is_readable() {
     for theme in Theme::ALL.iter().copied() {
@@ -67,7 +67,7 @@ fn motion_print_and_forced_colours_are_handled() {
     ] {
         assert!(STYLES.contains(block), "{block}");
     }
-    // All colours are a theme's, except for print.
+    // All colors are those of a theme, except for print.
     let rules = STYLES.split_once("* { box-sizing").unwrap().1.split_once("@media print").unwrap().0;
     assert!(!rules.contains('#'), "{rules}");
 }
@@ -109,7 +109,7 @@ fn html(page: &BioPage, links: &[BioLink]) -> String {
     String::from_utf8(shown.html.plain().to_vec()).unwrap()
 }
 
-/// The total size for a browser: the page and its styles.
+/// The size includes the styles.
 #[test]
 fn the_largest_page_stays_below_the_size_limit() {
     let page = page(&"T".repeat(120), Some(&"b".repeat(500)));
@@ -119,8 +119,7 @@ fn the_largest_page_stays_below_the_size_limit() {
     assert!(few <= 10_000, "{few} bytes");
 }
 
-/// Compressed, as every browser requests it: 100 links of 120 characters, each drawn at random from many, so that
-/// nothing repeats.
+/// Browsers request compressed pages. The pages have 100 links of 120 random characters, so that nothing repeats.
 #[test]
 fn compressed_pages_are_bounded() {
     let mut seed = 1_u32;
@@ -129,7 +128,7 @@ fn compressed_pages_are_bounded() {
         from[usize::try_from(seed >> 8).unwrap() % from.len()]
     };
     let styles = PageBody::new(STYLES).packed().len();
-    // No compression shrinks 12,000 random letters with two bytes of entropy each.
+    // 12,000 random letters with two bytes of entropy each cannot be compressed.
     for (what, from, most) in [
         ("letters", ('a'..='z').chain('A'..='Z').chain('0'..='9').collect::<Vec<_>>(), 13_500),
         ("markup", "<>&\"'".chars().collect(), 11_000),
