@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::finish::finish;
 use super::{
-    Step, StepResult, WrongTurn, admit, connector_of, is_same_browser, open_authorization, platform_name, respond,
+    Step, StepError, StepResult, admit, connector_of, is_same_browser, open_authorization, platform_name, respond,
 };
 use crate::app::App;
 use crate::pages::is_from_another_site;
@@ -61,7 +61,7 @@ async fn list(app: &App, headers: &HeaderMap, id: i64, search: String) -> StepRe
         return Ok(Step::Redirect(format!("/connect/done/{id}")));
     };
     let connector = connector_of(app, &authorization)?;
-    let oauth = connector.oauth().ok_or(WrongTurn::NotConfigured)?;
+    let oauth = connector.oauth().ok_or(StepError::NotConfigured)?;
     let has_search = pending.choices.len() > SEARCH_FROM;
     let wanted = search.to_lowercase();
     let fits = |choice: &Choice| {
@@ -87,7 +87,7 @@ async fn list(app: &App, headers: &HeaderMap, id: i64, search: String) -> StepRe
 pub(super) async fn pick(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     let Some(app) = admit(req, depot, res).await else { return };
     if is_from_another_site(app, req.headers()) {
-        return respond(res, Err(WrongTurn::OtherSite));
+        return respond(res, Err(StepError::OtherSite));
     }
     let id = req.param::<i64>("id").unwrap_or_default();
     let chosen = match req.payload_with_max_size(MAX_FORM).await {
@@ -106,26 +106,26 @@ async fn connect(app: &Arc<App>, headers: &HeaderMap, id: i64, chosen: Option<St
         return Ok(Step::Redirect(format!("/connect/done/{id}")));
     };
     let choice = pending.choices.iter().find(|choice| Some(&choice.id) == chosen.as_ref());
-    let choice = choice.ok_or(WrongTurn::NotOffered)?;
+    let choice = choice.ok_or(StepError::InvalidChoice)?;
     let connector = connector_of(app, &authorization)?;
-    let oauth = connector.oauth().ok_or(WrongTurn::NotConfigured)?;
+    let oauth = connector.oauth().ok_or(StepError::NotConfigured)?;
     finish(app, &authorization, oauth, &pending.grant, Some(choice)).await
 }
 
 /// Returns the authorization and its choices. `None` if the choice was already made in this browser.
-async fn load(app: &App, headers: &HeaderMap, id: i64) -> Result<Option<(Authorization, Pending)>, WrongTurn> {
+async fn load(app: &App, headers: &HeaderMap, id: i64) -> Result<Option<(Authorization, Pending)>, StepError> {
     let mut conn = app.store.read().await?;
     let found = authorizations::find(&mut conn, id).await?;
     // Without the cookie, the response is the same for all IDs, so guessing one reveals nothing.
-    let found = found.filter(|found| is_same_browser(headers, found)).ok_or(WrongTurn::OtherBrowser)?;
+    let found = found.filter(|found| is_same_browser(headers, found)).ok_or(StepError::OtherBrowser)?;
     if found.stage == Stage::Used {
         return Ok(None);
     }
     let authorization = open_authorization(app, Some(found))?;
     if authorization.stage != Stage::Choosing {
-        return Err(WrongTurn::WrongState);
+        return Err(StepError::WrongState);
     }
     let data = authorizations::data(&mut conn, app.store.cipher(), id).await?;
     let pending = data.and_then(|data| serde_json::from_str(data.expose_secret()).ok());
-    Ok(Some((authorization, pending.ok_or(WrongTurn::WrongState)?)))
+    Ok(Some((authorization, pending.ok_or(StepError::WrongState)?)))
 }

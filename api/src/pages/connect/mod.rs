@@ -9,7 +9,7 @@
 //!
 //! Any replica may serve any step, because the state is in the database. The first two steps require the token. The
 //! second one sets a cookie and stores its hash with the attempt; all later steps require this cookie, so the URL of a
-//! callback does not work in another browser. An error is a [`WrongTurn`], with a page of its own.
+//! callback does not work in another browser. An error is a [`StepError`], with a page of its own.
 //!
 //! Programs that scan messages open the links in them, so a `GET` of the first step changes nothing.
 
@@ -32,9 +32,9 @@ mod callback;
 mod choose;
 mod finish;
 mod open;
-mod wrong_turn;
+mod step_error;
 
-use wrong_turn::WrongTurn;
+use step_error::StepError;
 
 /// The cookie that binds an attempt to a browser.
 const COOKIE_NAME: &str = "crier_connect";
@@ -43,14 +43,14 @@ pub fn router() -> Router {
     Router::new()
         .push(Router::with_path("connect.css").get(styles).head(styles))
         .push(Router::with_path("connect/{token}").get(open::show).head(open::show).post(open::begin))
-        .push(Router::with_path("connect/callback/{platform}").get(callback::arrive).head(nothing))
+        .push(Router::with_path("connect/callback/{platform}").get(callback::receive).head(respond_to_head))
         .push(Router::with_path("connect/choose/{id}").get(choose::show).head(choose::show).post(choose::pick))
         .push(Router::with_path("connect/done/{id}").get(finish::show).head(finish::show))
 }
 
 /// Responds to HEAD requests of the callback. They must not use up the state.
 #[handler]
-async fn nothing(res: &mut Response) {
+async fn respond_to_head(res: &mut Response) {
     super::headers(res);
 }
 
@@ -63,18 +63,18 @@ async fn styles(res: &mut Response) {
 
 /// The response of a step.
 enum Step {
-    Page(StatusCode, Box<dyn RenderedPage>),
+    Page(StatusCode, Box<dyn StepPage>),
     /// The path of another step.
     Redirect(String),
 }
 
 /// A template that can be boxed; [`Template`] cannot.
-trait RenderedPage: Send {
-    fn answer(&self, res: &mut Response, status: StatusCode);
+trait StepPage: Send {
+    fn send(&self, res: &mut Response, status: StatusCode);
 }
 
-impl<T: Template + Send> RenderedPage for T {
-    fn answer(&self, res: &mut Response, status: StatusCode) {
+impl<T: Template + Send> StepPage for T {
+    fn send(&self, res: &mut Response, status: StatusCode) {
         html(res, status, self);
     }
 }
@@ -85,7 +85,7 @@ impl Step {
     }
 }
 
-type StepResult = Result<Step, WrongTurn>;
+type StepResult = Result<Step, StepError>;
 
 /// Counts the request against the client's IP address, and returns the app. If the rate limit is exceeded, sends an
 /// error page and returns `None`.
@@ -95,14 +95,14 @@ async fn admit<'d>(req: &Request, depot: &'d Depot, res: &mut Response) -> Optio
     if decision.allowed {
         return Some(app);
     }
-    respond(res, Err(WrongTurn::TooOften));
+    respond(res, Err(StepError::RateLimited));
     res.headers_mut().insert(RETRY_AFTER, HeaderValue::from(decision.retry_after));
     None
 }
 
 fn respond(res: &mut Response, step: StepResult) {
     match step {
-        Ok(Step::Page(status, page)) => page.answer(res, status),
+        Ok(Step::Page(status, page)) => page.send(res, status),
         Ok(Step::Redirect(to)) => {
             super::headers(res);
             res.status_code(StatusCode::SEE_OTHER);
@@ -110,26 +110,26 @@ fn respond(res: &mut Response, step: StepResult) {
                 res.headers_mut().insert(LOCATION, to);
             }
         }
-        Err(wrong) => html(res, wrong.status(), &wrong.page()),
+        Err(error) => html(res, error.status(), &error.page()),
     }
     // Neither the page nor the URL may be cached.
     res.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
 }
 
 /// Returns the authorization if it can be continued.
-fn open_authorization(app: &App, found: Option<Authorization>) -> Result<Authorization, WrongTurn> {
-    let found = found.ok_or(WrongTurn::Unknown)?;
+fn open_authorization(app: &App, found: Option<Authorization>) -> Result<Authorization, StepError> {
+    let found = found.ok_or(StepError::Unknown)?;
     match found.closed(app.store.now()) {
-        Some(Closed::Used) => Err(WrongTurn::Used),
-        Some(Closed::Expired) => Err(WrongTurn::Expired),
+        Some(Closed::Used) => Err(StepError::Used),
+        Some(Closed::Expired) => Err(StepError::Expired),
         None => Ok(found),
     }
 }
 
 /// Returns the platform's connector, which has [`Connector::oauth`].
-fn connector_of(app: &App, authorization: &Authorization) -> Result<Arc<dyn Connector>, WrongTurn> {
+fn connector_of(app: &App, authorization: &Authorization) -> Result<Arc<dyn Connector>, StepError> {
     let connector = app.platforms.get(authorization.platform).filter(|connector| connector.oauth().is_some());
-    connector.ok_or(WrongTurn::NotConfigured)
+    connector.ok_or(StepError::NotConfigured)
 }
 
 fn platform_name(app: &App, authorization: &Authorization) -> &'static str {
