@@ -72,20 +72,20 @@ struct UnsubscribePage {
     report: Option<(String, String)>,
     is_unsubscribed: bool,
     /// Whether this request subscribed the recipient again.
-    is_back: bool,
+    is_resubscribed: bool,
 }
 
 /// What a request to the page does.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Wish {
-    Look,
+enum PageAction {
+    Show,
     Unsubscribe,
     Resubscribe,
 }
 
 #[handler]
 async fn ask(req: &mut Request, depot: &mut Depot, res: &mut Response) {
-    show(req, depot, res, Wish::Look).await;
+    show(req, depot, res, PageAction::Show).await;
 }
 
 /// Unsubscribes the recipient. Mail programs send different bodies, so any body except that of the page's own form for
@@ -94,16 +94,16 @@ async fn ask(req: &mut Request, depot: &mut Depot, res: &mut Response) {
 async fn unsubscribe(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     let Ok(app) = depot.get_typed::<Arc<App>>() else { return missing(res) };
     let body = read_body(req, app.min_rate).await.unwrap_or_default();
-    let is_back = url::form_urlencoded::parse(&body).any(|(name, _)| name == "resubscribe");
-    show(req, depot, res, if is_back { Wish::Resubscribe } else { Wish::Unsubscribe }).await;
+    let is_resubscribed = url::form_urlencoded::parse(&body).any(|(name, _)| name == "resubscribe");
+    show(req, depot, res, if is_resubscribed { PageAction::Resubscribe } else { PageAction::Unsubscribe }).await;
 }
 
 /// Performs the action and shows the page. A repeated request changes nothing.
-async fn show(req: &Request, depot: &Depot, res: &mut Response, wish: Wish) {
+async fn show(req: &Request, depot: &Depot, res: &mut Response, action: PageAction) {
     let Ok(app) = depot.get_typed::<Arc<App>>() else { return missing(res) };
     let token = req.param::<String>("token").unwrap_or_default();
     let Ok(link) = UnsubscribeLink::open(app.store.cipher(), &token) else { return missing(res) };
-    match serve(app, &link, wish).await {
+    match serve(app, &link, action).await {
         Ok(Some(page)) => html(res, StatusCode::OK, &page),
         Ok(None) => notice(res, StatusCode::NOT_FOUND, "This report is no longer sent by email."),
         Err(error) => unavailable(res, &error.to_string()),
@@ -111,7 +111,7 @@ async fn show(req: &Request, depot: &Depot, res: &mut Response, wish: Wish) {
 }
 
 /// Returns the page. `None` if the workspace was deleted.
-async fn serve(app: &App, link: &UnsubscribeLink, wish: Wish) -> Result<Option<UnsubscribePage>, StoreError> {
+async fn serve(app: &App, link: &UnsubscribeLink, action: PageAction) -> Result<Option<UnsubscribePage>, StoreError> {
     let mut conn = app.store.read().await?;
     let names = report_schedules::names_of(&mut conn, link.schedule_id).await?;
     let Some(workspace_id) = link.workspace_id.or(names.as_ref().map(|names| names.workspace_id)) else {
@@ -121,21 +121,21 @@ async fn serve(app: &App, link: &UnsubscribeLink, wish: Wish) -> Result<Option<U
     let mailbox = crier_mail::mailbox(&link.recipient);
     let subscription =
         Subscription { workspace_id, schedule_id: link.schedule_id, address: &link.recipient, mailbox: &mailbox };
-    if wish == Wish::Look {
+    if action == PageAction::Show {
         let stop = report_deliveries::mail_stop(&mut conn, &subscription).await?;
         let is_unsubscribed = stop.is_some_and(|stop| stop.is_unsubscribed);
         return Ok(Some(UnsubscribePage::new(link, workspace, names, is_unsubscribed, false)));
     }
     drop(conn);
     let mut tx = app.store.begin().await?;
-    if wish == Wish::Unsubscribe {
+    if action == PageAction::Unsubscribe {
         report_deliveries::unsubscribe(&mut tx, workspace_id, &mailbox).await?;
     } else {
         report_deliveries::resubscribe(&mut tx, &subscription).await?;
     }
     tx.commit().await?;
-    let is_back = wish == Wish::Resubscribe;
-    Ok(Some(UnsubscribePage::new(link, workspace, names, !is_back, is_back)))
+    let is_resubscribed = action == PageAction::Resubscribe;
+    Ok(Some(UnsubscribePage::new(link, workspace, names, !is_resubscribed, is_resubscribed)))
 }
 
 impl UnsubscribePage {
@@ -144,10 +144,10 @@ impl UnsubscribePage {
         workspace: String,
         names: Option<ScheduleNames>,
         is_unsubscribed: bool,
-        is_back: bool,
+        is_resubscribed: bool,
     ) -> Self {
         let report = names.map(|names| (names.report, names.brand));
-        Self { recipient: link.recipient.clone(), workspace, report, is_unsubscribed, is_back }
+        Self { recipient: link.recipient.clone(), workspace, report, is_unsubscribed, is_resubscribed }
     }
 }
 

@@ -70,7 +70,7 @@ struct PostView {
     id: i64,
     path: String,
     text: Vec<TextPart>,
-    /// At most ten. The layout depends on their number.
+    /// At max ten. The layout depends on their number.
     pictures: Vec<sandbox::SandboxPicture>,
     at: String,
     shown: String,
@@ -203,7 +203,7 @@ async fn add_comment(req: &mut Request, depot: &mut Depot, res: &mut Response) {
         found.map(|(_, value)| value.trim().to_owned()).unwrap_or_default()
     };
     let (name, text) = (field("name"), field("body"));
-    let fits = |text: &str, most: usize| !text.is_empty() && text.chars().count() <= most && !text.contains('\0');
+    let fits = |text: &str, max: usize| !text.is_empty() && text.chars().count() <= max && !text.contains('\0');
     if !fits(&name, MAX_NAME) || !fits(&text, MAX_BODY) {
         let sentence = "Enter a name of at most 80 characters and a comment of at most 2,000.";
         return notice(res, StatusCode::UNPROCESSABLE_ENTITY, sentence);

@@ -20,7 +20,7 @@ pub const STYLES: &str = include_str!("../../../templates/bio.css");
 static VERSION: LazyLock<String> = LazyLock::new(|| hexadecimal::sha256(STYLES, 6));
 
 /// The maximum length of the preview text, in characters.
-const PREVIEW: usize = 200;
+const MAX_PREVIEW: usize = 200;
 
 #[derive(Template)]
 #[template(path = "bio.html")]
@@ -29,13 +29,13 @@ struct Page<'a> {
     links: &'a [BioLink],
     avatar: Option<&'a Asset>,
     /// The absolute URL of the avatar.
-    picture: String,
+    image_url: String,
     /// Shown if there is no avatar.
     initial: String,
     description: String,
     url: String,
     /// The color of the browser's interface.
-    frame: &'static str,
+    theme_color: &'static str,
     version: &'static str,
 }
 
@@ -50,16 +50,16 @@ pub fn render(
         page,
         links,
         avatar,
-        picture: avatar.map(|asset| format!("{public_url}/media/{}", asset.key)).unwrap_or_default(),
+        image_url: avatar.map(|asset| format!("{public_url}/media/{}", asset.key)).unwrap_or_default(),
         initial: initial(&page.title),
         description: description(page),
         url: format!("{public_url}/@{}", page.slug),
-        frame: frame(page.theme.as_str()).unwrap_or("#ffffff"),
+        theme_color: theme_color(page.theme.as_str()).unwrap_or("#ffffff"),
         version: &VERSION,
     };
     let html = PageBody::new(view.render()?);
-    let leads = links.iter().filter_map(|link| Some((link.id, location(&link.url)?)));
-    let links: HashMap<i64, HeaderValue> = leads.collect();
+    let locations = links.iter().filter_map(|link| Some((link.id, location(&link.url)?)));
+    let links: HashMap<i64, HeaderValue> = locations.collect();
     Ok(RenderedPage { version: Version::of(page, avatar), html, links })
 }
 
@@ -81,7 +81,7 @@ fn initial(title: &str) -> String {
 fn description(page: &BioPage) -> String {
     let bio = page.bio.as_deref().unwrap_or_default();
     let line = bio.split_whitespace().collect::<Vec<_>>().join(" ");
-    match line.char_indices().nth(PREVIEW) {
+    match line.char_indices().nth(MAX_PREVIEW) {
         _ if line.is_empty() => format!("Links of {}", page.title),
         Some((cut, _)) => format!("{}…", line.get(..cut).unwrap_or_default().trim_end()),
         None => line,
@@ -89,7 +89,7 @@ fn description(page: &BioPage) -> String {
 }
 
 /// Returns the top color of a theme, from the styles.
-fn frame(theme: &str) -> Option<&'static str> {
+fn theme_color(theme: &str) -> Option<&'static str> {
     let block = STYLES.split_once(&format!("[data-theme={theme}]"))?.1.split_once('}')?.0;
     let value = block.split_once("--top:")?.1.split_once(';')?.0;
     Some(value.trim())

@@ -11,7 +11,7 @@ use http::StatusCode;
 use serde::Deserialize;
 
 use super::best_times::{self, Hour};
-use super::charts::{Chart, ChartKind, MAX_COLUMNS, MAX_POINTS, Series, figure};
+use super::charts::{Chart, ChartKind, MAX_COLUMNS, MAX_POINTS, Series, metric};
 use super::post_rows::chip;
 use super::route::PageRoute;
 use super::shared::{Choice, FieldErrors, Platform};
@@ -64,7 +64,7 @@ impl Analytics {
 
 /// Metrics of posts, as the API returns them.
 #[derive(Clone, Debug, Default, Deserialize)]
-struct Figures {
+struct Metrics {
     posts: i64,
     impressions: Option<i64>,
     reach: Option<i64>,
@@ -75,7 +75,7 @@ struct Figures {
     engagements: Option<i64>,
 }
 
-impl Figures {
+impl Metrics {
     fn add(&mut self, other: &Self) {
         self.posts += other.posts;
         let sums = [
@@ -98,7 +98,7 @@ impl Figures {
 struct Day {
     date: NaiveDate,
     #[serde(flatten)]
-    figures: Figures,
+    metrics: Metrics,
 }
 
 #[derive(Deserialize)]
@@ -107,7 +107,7 @@ struct PostSeries {
     end: NaiveDate,
     retention_days: u64,
     series: Vec<Day>,
-    totals: Figures,
+    totals: Metrics,
 }
 
 #[derive(Deserialize)]
@@ -135,8 +135,8 @@ pub fn routes() -> Vec<PageRoute> {
 }
 
 async fn show(visit: &Visit) -> Result<PageReply> {
-    let asked = ["start", "end"].map(|name| (name, visit.query.get(name).unwrap_or_default()));
-    match visit.api("getPostAnalytics").queries(asked).get().await {
+    let range = ["start", "end"].map(|name| (name, visit.query.get(name).unwrap_or_default()));
+    match visit.api("getPostAnalytics").queries(range).get().await {
         Ok(posts) => render(visit, StatusCode::OK, FieldErrors::default(), posts).await,
         Err(error) => {
             let errors = form_errors(error)?;
@@ -195,8 +195,8 @@ fn ranges(path: &str, posts: &PostSeries, earliest: NaiveDate, latest: NaiveDate
     RANGES.into_iter().filter_map(choice).collect()
 }
 
-fn totals(all: &Figures) -> Vec<Total> {
-    let total = |label, value| Total { label, value: figure(value) };
+fn totals(all: &Metrics) -> Vec<Total> {
+    let total = |label, value| Total { label, value: metric(value) };
     vec![
         total("Posts", Some(all.posts)),
         total("Impressions", all.impressions),
@@ -251,14 +251,14 @@ impl Unit {
 }
 
 /// Returns the points of the charts, each with the metrics of its days.
-fn points(days: &[Day]) -> (Unit, Vec<(String, Figures)>) {
+fn points(days: &[Day]) -> (Unit, Vec<(String, Metrics)>) {
     let unit = Unit::of(days.len());
-    let mut points: Vec<(String, Figures)> = Vec::new();
+    let mut points: Vec<(String, Metrics)> = Vec::new();
     for day in days {
         let label = unit.point(day.date);
         match points.last_mut() {
-            Some((last, figures)) if *last == label => figures.add(&day.figures),
-            _ => points.push((label, day.figures.clone())),
+            Some((last, metrics)) if *last == label => metrics.add(&day.metrics),
+            _ => points.push((label, day.metrics.clone())),
         }
     }
     (unit, points)
@@ -267,9 +267,9 @@ fn points(days: &[Day]) -> (Unit, Vec<(String, Figures)>) {
 fn post_charts(days: &[Day]) -> Vec<Chart> {
     let (unit, points) = points(days);
     let labels: Vec<String> = points.iter().map(|(label, _)| label.clone()).collect();
-    let series = |name: &str, of: fn(&Figures) -> Option<i64>| Series {
+    let series = |name: &str, of: fn(&Metrics) -> Option<i64>| Series {
         name: name.to_owned(),
-        values: points.iter().map(|(_, figures)| of(figures)).collect(),
+        values: points.iter().map(|(_, metrics)| of(metrics)).collect(),
     };
     let chart = |id: &str, title: &str, text: &str, series| Chart {
         id: id.to_owned(),
@@ -281,15 +281,15 @@ fn post_charts(days: &[Day]) -> Vec<Chart> {
         series,
     };
     let engagements = vec![
-        series("Engagements", |figures| figures.engagements),
-        series("Likes", |figures| figures.likes),
-        series("Comments", |figures| figures.comments),
-        series("Shares", |figures| figures.shares),
-        series("Clicks", |figures| figures.clicks),
+        series("Engagements", |metrics| metrics.engagements),
+        series("Likes", |metrics| metrics.likes),
+        series("Comments", |metrics| metrics.comments),
+        series("Shares", |metrics| metrics.shares),
+        series("Clicks", |metrics| metrics.clicks),
     ];
     let impressions =
-        vec![series("Impressions", |figures| figures.impressions), series("Reach", |figures| figures.reach)];
-    let published = vec![series("Posts", |figures| Some(figures.posts))];
+        vec![series("Impressions", |metrics| metrics.impressions), series("Reach", |metrics| metrics.reach)];
+    let published = vec![series("Posts", |metrics| Some(metrics.posts))];
     vec![
         chart("c-engagements", "Engagements", "By date of publication.", engagements),
         chart("c-impressions", "Impressions", "Number of times the posts were shown.", impressions),
@@ -327,8 +327,8 @@ fn name(one: &AccountSeries, names: &HashMap<i64, String>) -> String {
 }
 
 fn remarks(all: &[AccountSeries], names: &HashMap<i64, String>) -> Vec<String> {
-    let lacking = all.iter().filter(|one| !one.unavailable.is_empty()).take(MAX_REMARKS);
-    lacking.map(|one| format!("{} does not report: {}.", name(one, names), one.unavailable.join(", "))).collect()
+    let incomplete = all.iter().filter(|one| !one.unavailable.is_empty()).take(MAX_REMARKS);
+    incomplete.map(|one| format!("{} does not report: {}.", name(one, names), one.unavailable.join(", "))).collect()
 }
 
 #[cfg(test)]
@@ -339,7 +339,7 @@ mod tests {
         let first = NaiveDate::from_ymd_opt(2024, 1, 31).unwrap_or_default();
         let day = |n| Day {
             date: first + Days::new(n),
-            figures: Figures { posts: 1, likes: (n % 2 == 0).then_some(2), ..Figures::default() },
+            metrics: Metrics { posts: 1, likes: (n % 2 == 0).then_some(2), ..Metrics::default() },
         };
         (0..count).map(day).collect()
     }
@@ -350,7 +350,7 @@ mod tests {
             let (of, points) = points(&days(count));
             assert_eq!(of, unit);
             assert!(points.len() <= MAX_POINTS, "{count} days: {}", points.len());
-            let posts: i64 = points.iter().map(|(_, figures)| figures.posts).sum();
+            let posts: i64 = points.iter().map(|(_, metrics)| metrics.posts).sum();
             assert_eq!(u64::try_from(posts), Ok(count));
         }
     }
@@ -358,6 +358,6 @@ mod tests {
     #[test]
     fn a_sum_is_unknown_only_if_all_its_figures_are() {
         let (_, points) = points(&days(60));
-        assert!(points.iter().all(|(_, figures)| figures.likes.is_some() && figures.reach.is_none()));
+        assert!(points.iter().all(|(_, metrics)| metrics.likes.is_some() && metrics.reach.is_none()));
     }
 }

@@ -65,8 +65,8 @@ pub fn hours(times: &BestTimes) -> Vec<Hour> {
             if let Some(day) = row.days.get_mut(slot.weekday.wrapping_sub(1)) {
                 *day = Slot {
                     posts: slot.posts,
-                    engagements: slot.engagements_per_post.map(|figure| format!("{figure:.1}")),
-                    level: slot.engagements_per_post.map_or(0, |figure| level(figure, best)),
+                    engagements: slot.engagements_per_post.map(|metric| format!("{metric:.1}")),
+                    level: slot.engagements_per_post.map_or(0, |metric| level(metric, best)),
                 };
             }
         }
@@ -82,7 +82,7 @@ pub fn best(times: &BestTimes) -> Vec<String> {
     if known.len() < 2 || known.iter().map(|(slot, _)| slot.posts).sum::<i64>() < MIN_POSTS {
         return Vec::new();
     }
-    known.retain(|(_, figure)| *figure > 0.0);
+    known.retain(|(_, metric)| *metric > 0.0);
     known.sort_by(|a, b| b.1.total_cmp(&a.1));
     let name = |slot: &HourOfWeek| {
         let day = WEEKDAYS.get(slot.weekday.wrapping_sub(1))?;
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn the_best_hours_are_named_in_order() {
-        let slot = |weekday, hour, figure| HourOfWeek { weekday, hour, posts: 4, engagements_per_post: figure };
+        let slot = |weekday, hour, metric| HourOfWeek { weekday, hour, posts: 4, engagements_per_post: metric };
         let all = [slot(1, 9, Some(2.0)), slot(7, 9, Some(10.0)), slot(3, 18, None), slot(2, 5, Some(0.0))];
         let times = BestTimes { slots: all.into() };
         assert_eq!(best(&times), ["Sunday 09:00", "Monday 09:00"]);

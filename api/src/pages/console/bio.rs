@@ -161,7 +161,7 @@ async fn list(visit: &Visit) -> Result<PageReply> {
         id: page.id,
         title: page.title,
         url: page.url,
-        theme: capitalised(page.theme.as_str()),
+        theme: capitalized(page.theme.as_str()),
         links: page.links.len(),
         views: page.views,
         clicks: page.links.iter().map(|link| link.clicks).sum(),
@@ -170,7 +170,7 @@ async fn list(visit: &Visit) -> Result<PageReply> {
     visit.page(&BioPages { shell, pages: pages.into_iter().map(row).collect() })
 }
 
-pub fn capitalised(word: &str) -> String {
+pub fn capitalized(word: &str) -> String {
     let mut letters = word.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
@@ -207,7 +207,7 @@ async fn render(
     drop(conn);
     let id = page.as_ref().map(|page| page.id);
     let title = page.as_ref().map_or("New page", |page| page.title.as_str());
-    let theme = |one: &Theme| Choice::new(one.as_str(), &capitalised(one.as_str()), one.as_str() == values.theme);
+    let theme = |one: &Theme| Choice::new(one.as_str(), &capitalized(one.as_str()), one.as_str() == values.theme);
     let view = BioPage {
         shell: visit.shell(Section::Bio, title),
         errors,
@@ -290,7 +290,7 @@ fn fields(visit: &Visit) -> Map<String, Value> {
 }
 
 /// Shows the form with the submitted values and their errors.
-async fn refuse(visit: &Visit, error: ApiError) -> Result<PageReply> {
+async fn render_errors(visit: &Visit, error: ApiError) -> Result<PageReply> {
     let errors = form_errors(error)?;
     let page = match visit.id("linkInBio") {
         Some(_) => Some(visit.api("getLinkInBioPage").get().await?),
@@ -309,8 +309,8 @@ async fn refuse(visit: &Visit, error: ApiError) -> Result<PageReply> {
 
 async fn create(visit: &Visit) -> Result<PageReply> {
     match visit.api("createLinkInBioPage").write_for::<LinkInBioPage>("", &Value::from(fields(visit))).await {
-        Ok(made) => visit.to(&format!("bio/{}", made.id), "bio-made"),
-        Err(error) => refuse(visit, error).await,
+        Ok(created) => visit.to(&format!("bio/{}", created.id), "bio-made"),
+        Err(error) => render_errors(visit, error).await,
     }
 }
 
@@ -320,7 +320,7 @@ async fn update(visit: &Visit) -> Result<PageReply> {
     body.insert("title".to_owned(), visit.form.text("title").unwrap_or_default().into());
     match visit.api("updateLinkInBioPage").write("", &Value::from(body)).await {
         Ok(_) => visit.to(&format!("bio/{}", visit.id("linkInBio").unwrap_or_default()), "bio-saved"),
-        Err(error) => refuse(visit, error).await,
+        Err(error) => render_errors(visit, error).await,
     }
 }
 

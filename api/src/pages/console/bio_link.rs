@@ -7,7 +7,7 @@ use crier_domain::bio_page::LinkIcon;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::bio::{Link, LinkInBioPage, capitalised};
+use super::bio::{Link, LinkInBioPage, capitalized};
 use super::route::{Access, PageRoute};
 use super::shared::{Choice, FieldErrors};
 use super::shell::{Section, Shell};
@@ -102,7 +102,7 @@ fn render(
     errors: FieldErrors,
 ) -> Result<PageReply> {
     let link = find(visit, page)?;
-    let icon = |one: &LinkIcon| Choice::new(one.as_str(), &capitalised(one.as_str()), one.as_str() == values.icon);
+    let icon = |one: &LinkIcon| Choice::new(one.as_str(), &capitalized(one.as_str()), one.as_str() == values.icon);
     let none = Choice::new("", "None", values.icon.is_empty());
     let view = BioLinkForm {
         shell: visit.shell(Section::Bio, if link.is_some() { "Link" } else { "New link" }),
@@ -120,7 +120,7 @@ fn render(
 }
 
 /// Shows the form with the submitted values and the errors of its link.
-fn refuse(visit: &Visit, page: &LinkInBioPage, error: ApiError) -> Result<PageReply> {
+fn render_errors(visit: &Visit, page: &LinkInBioPage, error: ApiError) -> Result<PageReply> {
     let form = &visit.form;
     let values = Values {
         title: form.get("title").to_owned(),
@@ -168,7 +168,7 @@ async fn create(visit: &Visit) -> Result<PageReply> {
         Err(error) if error.code == ErrorCode::IdempotencyKeyReused && page.links.iter().any(is_there) => {
             back(visit, "link-added")
         }
-        Err(error) => refuse(visit, &page, error),
+        Err(error) => render_errors(visit, &page, error),
     }
 }
 
@@ -178,7 +178,7 @@ async fn update(visit: &Visit) -> Result<PageReply> {
     let one = |link: &Link| if Some(link.id) == changed { entry(visit) } else { kept(visit, link) };
     match replace(visit, page.links.iter().map(one).collect()).await {
         Ok(()) => back(visit, "link-saved"),
-        Err(error) => refuse(visit, &page, error),
+        Err(error) => render_errors(visit, &page, error),
     }
 }
 

@@ -70,7 +70,7 @@ async fn create(visit: &Visit) -> Result<PageReply> {
     }
     let body = Value::from(visit.form.texts(&FIELDS));
     match visit.api("createBrand").write_for::<Brand>("", &body).await {
-        Ok(made) => Ok(see_other(&format!("/brands/{}", made.id), "brand-created")),
+        Ok(created) => Ok(see_other(&format!("/brands/{}", created.id), "brand-created")),
         Err(error) => render(visit, StatusCode::UNPROCESSABLE_ENTITY, form_errors(error)?),
     }
 }

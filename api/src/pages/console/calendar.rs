@@ -50,7 +50,7 @@ struct Calendar {
     accounts: Vec<Choice>,
     is_filtered: bool,
     /// Whether the period has more posts than [`MAX_POSTS`].
-    is_cut: bool,
+    is_truncated: bool,
     /// Weeks from Monday to Sunday. The list has a single week, with all days that have entries.
     weeks: Vec<Vec<Day>>,
     /// The pages of the list view.
@@ -58,7 +58,7 @@ struct Calendar {
 }
 
 /// Returns the maximum number of posts that a day shows.
-const fn most_entries(view: View) -> usize {
+const fn max_entries(view: View) -> usize {
     match view {
         View::Month => 3,
         View::Week => 20,
@@ -117,12 +117,12 @@ async fn show(visit: &Visit) -> Result<PageReply> {
     let period = Period::of(view, date);
     let mut conn = visit.app.store.read().await?;
     let filters = PostFilters::load(visit, &mut conn).await?;
-    let (is_cut, found) = load(visit, &mut conn, &filters, &period).await?;
+    let (is_truncated, found) = load(visit, &mut conn, &filters, &period).await?;
     let total = i64::try_from(found.len()).unwrap_or_default();
     let page = paging::number(visit);
     let found = if view == View::List { list_page(found, page) } else { found };
     let shown = found.len();
-    let days = DayEntries::group(visit, &mut conn, found, most_entries(view)).await?;
+    let days = DayEntries::group(visit, &mut conn, found, max_entries(view)).await?;
     let base = shell.at("calendar");
     let href = |view: View, date: NaiveDate| filters.href(&base, &[("view", view.slug()), ("date", &date.to_string())]);
     let list_href = |page: i64| {
@@ -138,7 +138,7 @@ async fn show(visit: &Visit) -> Result<PageReply> {
         today: href(view, today),
         views: View::ALL.map(|of| Choice::new(&href(of, date), of.label(), of == view)).into(),
         is_filtered: filters.is_filtered(),
-        is_cut,
+        is_truncated,
         weeks: days.weeks(&period, today, |date| href(View::List, date)),
         pages: match view {
             View::List if total > LIST_PAGE => paging::links(page, LIST_PAGE, shown, total, list_href),
@@ -166,9 +166,9 @@ async fn load(visit: &Visit, conn: &mut Conn, filters: &PostFilters, period: &Pe
     };
     let limit = i64::try_from(MAX_POSTS + 1).unwrap_or_default();
     let mut found = calendar::between(conn, &query, limit).await?;
-    let is_cut = found.len() > MAX_POSTS;
+    let is_truncated = found.len() > MAX_POSTS;
     found.truncate(MAX_POSTS);
-    Ok((is_cut, found))
+    Ok((is_truncated, found))
 }
 
 fn list_page(found: Vec<Post>, page: i64) -> Vec<Post> {
@@ -181,13 +181,13 @@ fn list_page(found: Vec<Post>, page: i64) -> Vec<Post> {
 struct DayEntries(BTreeMap<NaiveDate, (usize, Vec<Entry>)>);
 
 impl DayEntries {
-    async fn group(visit: &Visit, conn: &mut Conn, found: Vec<Post>, most: usize) -> Result<Self> {
+    async fn group(visit: &Visit, conn: &mut Conn, found: Vec<Post>, max: usize) -> Result<Self> {
         let mut days: BTreeMap<NaiveDate, (usize, Vec<Entry>)> = BTreeMap::new();
         let mut shown = found;
         shown.retain(|post| {
             let (total, _) = days.entry(local_date(visit, post)).or_default();
             *total += 1;
-            *total <= most
+            *total <= max
         });
         let related = Related::load(visit, conn, &shown).await?;
         for post in shown {

@@ -179,7 +179,7 @@ impl Chart {
 
     /// Returns the rows of the table, newest first.
     pub fn rows(&self) -> Vec<(&str, Vec<String>)> {
-        let cell = |series: &Series, i: usize| figure(series.values.get(i).copied().flatten());
+        let cell = |series: &Series, i: usize| metric(series.values.get(i).copied().flatten());
         let row = |i| self.series.iter().take(MAX_COLUMNS).map(|series| cell(series, i)).collect();
         self.labels.iter().enumerate().map(|(i, label)| (label.as_str(), row(i))).rev().collect()
     }
@@ -212,7 +212,7 @@ pub fn number(value: impl Display) -> String {
 }
 
 /// Formats a metric for a table. A dash if it is not known.
-pub fn figure(value: Option<i64>) -> String {
+pub fn metric(value: Option<i64>) -> String {
     value.map_or_else(|| "–".to_owned(), number)
 }
 
@@ -233,7 +233,7 @@ mod tests {
     fn numbers_have_commas() {
         let texts = [0, 12, 999, 1_000, 1_284_310, -1_000, i64::MIN].map(number);
         assert_eq!(texts, ["0", "12", "999", "1,000", "1,284,310", "-1,000", "-9,223,372,036,854,775,808"]);
-        assert_eq!(figure(None), "–");
+        assert_eq!(metric(None), "–");
     }
 
     #[test]

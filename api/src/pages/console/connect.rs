@@ -14,7 +14,7 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::once::{Once, Sent};
+use super::form_write::{FormWrite, Submission};
 use super::route::{Access, PageRoute};
 use super::shared::{Choice, FieldErrors, Link, Platform};
 use super::shell::{Section, Shell};
@@ -37,12 +37,12 @@ struct Connect {
     help: &'static str,
     /// The link to the documentation of the platform.
     docs: Option<Link>,
-    way: ConnectWay,
+    method: ConnectMethod,
     /// The name of the account that is reconnected.
     reconnects: Option<String>,
 }
 
-enum ConnectWay {
+enum ConnectMethod {
     /// Fields named `credentials.NAME`.
     Credentials(Vec<CredentialField>),
     /// A button that continues to the platform, with a field for the server if the platform has many servers, and the
@@ -137,8 +137,8 @@ async fn authorize(visit: &Visit, platform: PlatformKey) -> Result<PageReply> {
     if let Some(target) = visit.form.text("target") {
         body["target"] = Value::from(target);
     }
-    let made: Authorization = visit.api("authorizeSocialAccount").write_for("", &body).await?;
-    leave(visit, &made.authorization_url)
+    let created: Authorization = visit.api("authorizeSocialAccount").write_for("", &body).await?;
+    redirect(visit, &created.authorization_url)
 }
 
 /// Creates an authorization at the server that the user entered. No endpoint does this.
@@ -153,9 +153,9 @@ async fn at_instance(visit: &Visit, platform: PlatformKey) -> Result<PageReply> 
         ConnectError::Field { message, .. } | ConnectError::Refused(message) => ApiError::field("instance", message),
         ConnectError::Unavailable(message) => unavailable(message),
     })?;
-    let mut once = match Once::begin(visit).await? {
-        Sent::Again(url) => return leave(visit, &String::from_utf8_lossy(&url)),
-        Sent::First(once) => once,
+    let mut write = match FormWrite::begin(visit).await? {
+        Submission::Repeated(url) => return redirect(visit, &String::from_utf8_lossy(&url)),
+        Submission::First(write) => write,
     };
     let caller = &visit.authenticated.caller;
     let place = save::Place {
@@ -166,16 +166,16 @@ async fn at_instance(visit: &Visit, platform: PlatformKey) -> Result<PageReply> 
         trace: Some(&visit.request_id),
     };
     let request = ConnectRequest { target: ConnectTarget::Default, instance: &instance };
-    let url = match authorize::issue(&visit.app, &mut once.tx, place, request, platform).await {
+    let url = match authorize::issue(&visit.app, &mut write.tx, place, request, platform).await {
         Ok(url) => url,
-        Err(refusal) => return once.refuse(refusal).await,
+        Err(error) => return write.reject(error).await,
     };
-    once.finish(url.as_bytes()).await?;
-    leave(visit, &url)
+    write.finish(url.as_bytes()).await?;
+    redirect(visit, &url)
 }
 
 /// Redirects to the page under `/connect`.
-fn leave(visit: &Visit, url: &str) -> Result<PageReply> {
+fn redirect(visit: &Visit, url: &str) -> Result<PageReply> {
     let path = url.strip_prefix(&visit.app.public_url).filter(|path| path.starts_with("/connect/"));
     let path = path.ok_or_else(|| ApiError::bug("the connect page is not at the public URL"))?;
     Ok(PageReply::SeeOther(path.to_owned()))
@@ -197,21 +197,25 @@ async fn render(visit: &Visit, status: StatusCode, descriptor: &Descriptor, erro
         help: help(descriptor.platform),
         docs: (descriptor.mode != Mode::SelfConnect)
             .then(|| Link::new("Learn more", &format!("/docs/platforms#{}", section_of(descriptor)))),
-        way: if is_configured { way(visit, descriptor) } else { ConnectWay::NotConfigured(why_not(descriptor)) },
+        method: if is_configured {
+            method(visit, descriptor)
+        } else {
+            ConnectMethod::NotConfigured(not_configured_text(descriptor))
+        },
         reconnects: reconnects.map(|account| account.name),
     };
     visit.page_with(status, &page)
 }
 
-fn why_not(descriptor: &Descriptor) -> String {
+fn not_configured_text(descriptor: &Descriptor) -> String {
     super::accounts::not_configured(descriptor)
 }
 
-fn way(visit: &Visit, descriptor: &Descriptor) -> ConnectWay {
+fn method(visit: &Visit, descriptor: &Descriptor) -> ConnectMethod {
     let platform = descriptor.platform;
     if descriptor.mode == Mode::SelfConnect {
         let fields = descriptor.credential_fields.iter().map(|rule| CredentialField::new(visit, platform, rule));
-        return ConnectWay::Credentials(fields.collect());
+        return ConnectMethod::Credentials(fields.collect());
     }
     let value = visit.form.get("instance").to_owned();
     let (label, hint) = match platform {
@@ -220,7 +224,7 @@ fn way(visit: &Visit, descriptor: &Descriptor) -> ConnectWay {
     };
     let has_instance = descriptor.mode == Mode::SelfConnectOauth;
     let instance = has_instance.then_some(InstanceField { label, hint, value });
-    ConnectWay::Authorize { instance, targets: targets(visit, platform) }
+    ConnectMethod::Authorize { instance, targets: targets(visit, platform) }
 }
 
 /// Returns the choices of what to connect. Empty if the platform has only one.

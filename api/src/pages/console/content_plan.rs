@@ -93,7 +93,7 @@ async fn show(visit: &Visit) -> Result<PageReply> {
 async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Result<PageReply> {
     let plan: Plan<Item> = visit.api("getContentPlan").get().await?;
     let shell = visit.shell(Section::Plans, plan.name.clone());
-    let (items, pages) = lists::cut(visit, &shell.page("plans", plan.id, ""), plan.items);
+    let (items, pages) = lists::paginate(visit, &shell.page("plans", plan.id, ""), plan.items);
     let mut conn = visit.app.store.read().await?;
     let posts = post_statuses(visit, &mut conn, &items).await?;
     drop(conn);

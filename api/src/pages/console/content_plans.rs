@@ -96,7 +96,7 @@ pub fn routes() -> Vec<PageRoute> {
 async fn list(visit: &Visit) -> Result<PageReply> {
     let all: Vec<Plan<ItemHead>> = visit.api("listContentPlans").get().await?;
     let shell = visit.shell(Section::Plans, "Plans");
-    let (rows, pages) = lists::cut(visit, &shell.at("plans"), all);
+    let (rows, pages) = lists::paginate(visit, &shell.at("plans"), all);
     let row = |plan: Plan<ItemHead>| PlanRow {
         id: plan.id,
         description: beginning(plan.description.as_deref().unwrap_or_default(), MAX_DESCRIPTION_SHOWN),
@@ -134,7 +134,7 @@ fn render(visit: &Visit, status: StatusCode, values: Values, errors: FieldErrors
 }
 
 /// Shows the form with the submitted values and their errors.
-fn refuse(visit: &Visit, error: ApiError) -> Result<PageReply> {
+fn render_errors(visit: &Visit, error: ApiError) -> Result<PageReply> {
     let typed = |name: &str| visit.form.get(name).to_owned();
     let values = Values {
         name: typed("name"),
@@ -148,8 +148,8 @@ fn refuse(visit: &Visit, error: ApiError) -> Result<PageReply> {
 async fn create(visit: &Visit) -> Result<PageReply> {
     let body = Value::from(visit.form.texts(&FIELDS));
     match visit.api("createContentPlan").write_for::<Plan<ItemHead>>("", &body).await {
-        Ok(made) => visit.to(&format!("plans/{}", made.id), "plan-made"),
-        Err(error) => refuse(visit, error),
+        Ok(created) => visit.to(&format!("plans/{}", created.id), "plan-made"),
+        Err(error) => render_errors(visit, error),
     }
 }
 
@@ -159,7 +159,7 @@ async fn update(visit: &Visit) -> Result<PageReply> {
     body.insert("name".to_owned(), visit.form.text("name").unwrap_or_default().into());
     match visit.api("updateContentPlan").write("", &Value::from(body)).await {
         Ok(_) => visit.to(&format!("plans/{}", visit.id("plan").unwrap_or_default()), "plan-saved"),
-        Err(error) => refuse(visit, error),
+        Err(error) => render_errors(visit, error),
     }
 }
 

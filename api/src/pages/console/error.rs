@@ -40,7 +40,7 @@ impl ErrorPage {
             _ if status.is_server_error() => "Something went wrong",
             _ => "This action could not be completed",
         };
-        let action = match &visit.came_from {
+        let action = match &visit.referrer_path {
             Some(path) => Link::new("Go back", path),
             None => Link::new("Go to the home page", "/"),
         };

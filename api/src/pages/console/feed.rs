@@ -72,7 +72,7 @@ async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Resul
     let feed: Feed = visit.api("getFeed").get().await?;
     let all: Vec<Article> = visit.api("listFeedArticles").get().await?;
     let shell = visit.shell(Section::Feeds, feed.name.clone());
-    let (articles, pages) = lists::cut(visit, &shell.page("feeds", feed.id, ""), all);
+    let (articles, pages) = lists::paginate(visit, &shell.page("feeds", feed.id, ""), all);
     let typed = |name: &str, saved: &str| {
         let form = &visit.form;
         if form.has(name) { form.get(name).to_owned() } else { saved.to_owned() }
@@ -124,9 +124,9 @@ async fn delete(visit: &Visit) -> Result<PageReply> {
 /// Creates a post and redirects to it.
 async fn draft(visit: &Visit) -> Result<PageReply> {
     #[derive(Deserialize)]
-    struct MadePost {
+    struct CreatedPost {
         id: i64,
     }
-    let post: MadePost = visit.api("createDraftFromArticle").write_for("", &json!({})).await?;
+    let post: CreatedPost = visit.api("createDraftFromArticle").write_for("", &json!({})).await?;
     visit.to(&format!("posts/{}", post.id), "draft-made")
 }

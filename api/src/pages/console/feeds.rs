@@ -89,7 +89,7 @@ async fn list(visit: &Visit) -> Result<PageReply> {
 async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Result<PageReply> {
     let all: Vec<Feed> = visit.api("listFeeds").get().await?;
     let shell = visit.shell(Section::Feeds, "Feeds");
-    let (rows, pages) = lists::cut(visit, &shell.at("feeds"), all);
+    let (rows, pages) = lists::paginate(visit, &shell.at("feeds"), all);
     let chosen = visit.form.text("type").unwrap_or(FeedType::Rss.as_str());
     let types = FeedType::ALL.iter().map(|one| Choice::new(one.as_str(), kind(*one), one.as_str() == chosen));
     let view = Feeds {
@@ -117,7 +117,7 @@ async fn create(visit: &Visit) -> Result<PageReply> {
     // If the name is omitted, the feed's own title is used.
     body.retain(|_, value| !value.is_null());
     match visit.api("createFeed").write_for::<Feed>("", &Value::from(body)).await {
-        Ok(made) => visit.to(&format!("feeds/{}", made.id), "feed-added"),
+        Ok(created) => visit.to(&format!("feeds/{}", created.id), "feed-added"),
         Err(error) => render(visit, StatusCode::UNPROCESSABLE_ENTITY, url_errors(error)?).await,
     }
 }

@@ -112,7 +112,7 @@ impl Filters {
         let get = |name| visit.query.get(name).unwrap_or_default();
         let id =
             |name| get(name).parse::<i64>().ok().filter(|id| *id > 0).map_or_else(String::new, |id| id.to_string());
-        let text = |name, most| get(name).trim().chars().filter(|c| *c != '\0').take(most).collect::<String>();
+        let text = |name, max| get(name).trim().chars().filter(|c| *c != '\0').take(max).collect::<String>();
         Self {
             status: get("status").parse().map_or("", ConversationStatus::as_str),
             kind: get("type").parse().map_or("", ConversationType::as_str),

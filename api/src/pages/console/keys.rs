@@ -7,8 +7,8 @@ use http::StatusCode;
 use secrecy::ExposeSecret;
 
 use super::developers::{NewSecret, tabs};
+use super::form_write::{FormWrite, Submission};
 use super::lists;
-use super::once::{Once, Sent};
 use super::route::PageRoute;
 use super::shared::{Choice, FieldErrors, Link, Pages, Time};
 use super::shell::{Section, Shell};
@@ -73,7 +73,7 @@ async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Resul
     let mut all = keys::list(&mut visit.app.store.read().await?, Some(visit.user_id())).await?;
     all.reverse();
     let shell = visit.shell(Section::Developers, "Developers");
-    let (rows, pages) = lists::cut(visit, &shell.at("developers"), all);
+    let (rows, pages) = lists::paginate(visit, &shell.at("developers"), all);
     let every_scope = Scopes::all().to_string();
     let key = |row: keys::KeyRow| ApiKey {
         id: row.id,
@@ -142,14 +142,14 @@ async fn create(visit: &Visit) -> Result<PageReply> {
         Ok(new) => new,
         Err(error) => return render(visit, StatusCode::UNPROCESSABLE_ENTITY, form_errors(error)?).await,
     };
-    let key = match Once::begin(visit).await? {
-        Sent::Again(key) => String::from_utf8_lossy(&key).into_owned(),
-        Sent::First(mut once) => {
-            let Some(key) = keys::create_within_cap(&mut once.tx, visit.user_id(), mode, &scopes).await? else {
-                let error = once.refuse::<()>(too_many_keys()).await.err().unwrap_or_else(too_many_keys);
+    let key = match FormWrite::begin(visit).await? {
+        Submission::Repeated(key) => String::from_utf8_lossy(&key).into_owned(),
+        Submission::First(mut write) => {
+            let Some(key) = keys::create_within_cap(&mut write.tx, visit.user_id(), mode, &scopes).await? else {
+                let error = write.reject::<()>(too_many_keys()).await.err().unwrap_or_else(too_many_keys);
                 return render(visit, StatusCode::UNPROCESSABLE_ENTITY, form_errors(error)?).await;
             };
-            once.finish(key.expose_secret().as_bytes()).await?;
+            write.finish(key.expose_secret().as_bytes()).await?;
             key.expose_secret().to_owned()
         }
     };
@@ -193,10 +193,10 @@ fn read(visit: &Visit) -> Result<(KeyMode, Scopes)> {
 }
 
 async fn revoke(visit: &Visit) -> Result<PageReply> {
-    if let Sent::First(mut once) = Once::begin(visit).await? {
+    if let Submission::First(mut write) = FormWrite::begin(visit).await? {
         let id = visit.id("key").unwrap_or_default();
-        let is_deleted = keys::delete_of(&mut once.tx, visit.user_id(), id).await?;
-        once.end(is_deleted.then_some(()).ok_or_else(|| ApiError::not_found("key"))).await?;
+        let is_deleted = keys::delete_of(&mut write.tx, visit.user_id(), id).await?;
+        write.end(is_deleted.then_some(()).ok_or_else(|| ApiError::not_found("key"))).await?;
     }
     visit.to("developers", "key-revoked")
 }

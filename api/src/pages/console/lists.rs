@@ -15,12 +15,12 @@ pub fn links(path: &str, filters: &[(&str, &str)], page: i64, shown: usize, tota
 }
 
 /// Returns the requested page of a list that was read completely.
-pub fn cut<T>(visit: &Visit, path: &str, all: Vec<T>) -> (Vec<T>, Pages) {
+pub fn paginate<T>(visit: &Visit, path: &str, all: Vec<T>) -> (Vec<T>, Pages) {
     let page = paging::number(visit);
     let total = i64::try_from(all.len()).unwrap_or(i64::MAX);
     let before = usize::try_from((page - 1).saturating_mul(PER_PAGE)).unwrap_or(usize::MAX);
-    let most = usize::try_from(PER_PAGE).unwrap_or_default();
-    let rows: Vec<T> = all.into_iter().skip(before).take(most).collect();
+    let max = usize::try_from(PER_PAGE).unwrap_or_default();
+    let rows: Vec<T> = all.into_iter().skip(before).take(max).collect();
     let pages = links(path, &[], page, rows.len(), total);
     (rows, pages)
 }

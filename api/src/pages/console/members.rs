@@ -14,8 +14,8 @@ use http::StatusCode;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::developers::NewSecret;
+use super::form_write::{FormWrite, Submission};
 use super::lists;
-use super::once::{Once, Sent};
 use super::route::{Access, PageRoute};
 use super::settings::tabs;
 use super::shared::{Choice, FieldErrors, Link, Pages, Time};
@@ -122,7 +122,7 @@ async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Resul
     all.reverse();
     let owners = all.iter().filter(|member| member.role == Role::Owner).count();
     let shell = visit.shell(Section::Settings, "Members");
-    let (rows, pages) = lists::cut(visit, &shell.at("settings/members"), all);
+    let (rows, pages) = lists::paginate(visit, &shell.at("settings/members"), all);
     let member = |row: users::Member| {
         let is_last_owner = row.role == Role::Owner && owners == 1;
         Member {
@@ -130,7 +130,7 @@ async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Resul
             roles: roles(own_role, row.role.as_str()),
             is_self: row.id == visit.user_id(),
             is_last_owner,
-            can_change: visit.can_manage() && !is_last_owner && may_give(own_role, row.role),
+            can_change: visit.can_manage() && !is_last_owner && can_assign(own_role, row.role),
             since: visit.time(row.created_at),
             name: row.name,
             email: row.email,
@@ -159,7 +159,7 @@ async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Resul
 }
 
 /// Returns whether a member with the role `own` may assign and remove this role.
-const fn may_give(own: Role, role: Role) -> bool {
+const fn can_assign(own: Role, role: Role) -> bool {
     match own {
         Role::Owner => true,
         Role::Admin => !matches!(role, Role::Owner),
@@ -179,16 +179,16 @@ fn roles(own: Role, chosen: &str) -> Vec<Choice> {
         let choice = Choice::new(role.as_str(), label, role.as_str() == chosen);
         Choice { hint: hint.to_owned(), ..choice }
     };
-    Role::ALL.iter().filter(|role| may_give(own, **role)).map(choice).collect()
+    Role::ALL.iter().filter(|role| can_assign(own, **role)).map(choice).collect()
 }
 
 fn read_role(visit: &Visit, own: Role) -> Result<Role> {
-    let role = visit.form.get("role").parse().ok().filter(|role| may_give(own, *role));
+    let role = visit.form.get("role").parse().ok().filter(|role| can_assign(own, *role));
     role.ok_or_else(|| ApiError::field("role", "Choose a role that you can assign."))
 }
 
 /// Responds to a write: redirects to the list, or shows it with the errors.
-async fn answer(visit: &Visit, written: Result<()>, note: &'static str) -> Result<PageReply> {
+async fn respond(visit: &Visit, written: Result<()>, note: &'static str) -> Result<PageReply> {
     match written {
         Ok(()) => visit.to("settings/members", note),
         Err(error) => render(visit, StatusCode::UNPROCESSABLE_ENTITY, form_errors(error)?).await,
@@ -232,21 +232,23 @@ fn show_link(visit: &Visit, token: &SecretString) -> Result<PageReply> {
 
 async fn try_add(visit: &Visit) -> Result<AddedMember> {
     let email = visit.form.text("email").ok_or_else(|| ApiError::field("email", "This field is required."))?;
-    let mut once = match Once::begin(visit).await? {
-        Sent::First(once) => once,
-        Sent::Again(token) if token.is_empty() => return Ok(AddedMember::Member),
-        Sent::Again(token) => return Ok(AddedMember::Invited(String::from_utf8_lossy(&token).into_owned().into())),
+    let mut write = match FormWrite::begin(visit).await? {
+        Submission::First(write) => write,
+        Submission::Repeated(token) if token.is_empty() => return Ok(AddedMember::Member),
+        Submission::Repeated(token) => {
+            return Ok(AddedMember::Invited(String::from_utf8_lossy(&token).into_owned().into()));
+        }
     };
-    match add_in(visit, &mut once.tx, email).await {
+    match add_in(visit, &mut write.tx, email).await {
         Ok(added) => {
             let token = match &added {
                 AddedMember::Member => "",
                 AddedMember::Invited(token) => token.expose_secret(),
             };
-            once.finish(token).await?;
+            write.finish(token).await?;
             Ok(added)
         }
-        Err(error) => once.refuse(error).await,
+        Err(error) => write.reject(error).await,
     }
 }
 
@@ -318,12 +320,12 @@ async fn invite(visit: &Visit, tx: &mut Tx, email: &str, role: Role) -> Result<S
 }
 
 async fn cancel(visit: &Visit) -> Result<PageReply> {
-    if let Sent::First(mut once) = Once::begin(visit).await? {
+    if let Submission::First(mut write) = FormWrite::begin(visit).await? {
         let brand = visit.brand()?.0.id;
-        lock(visit, &mut once.tx).await?;
+        lock(visit, &mut write.tx).await?;
         let id = visit.id("invitation").unwrap_or_default();
-        let is_deleted = invitations::delete(&mut once.tx, brand, id).await?;
-        once.end(is_deleted.then_some(()).ok_or_else(|| ApiError::not_found("invitation"))).await?;
+        let is_deleted = invitations::delete(&mut write.tx, brand, id).await?;
+        write.end(is_deleted.then_some(()).ok_or_else(|| ApiError::not_found("invitation"))).await?;
     }
     visit.to("settings/members", "invitation-canceled")
 }
@@ -342,7 +344,7 @@ async fn lock(visit: &Visit, tx: &mut Tx) -> Result<(Role, Vec<users::Member>)> 
 fn changeable<'m>(visit: &Visit, own: Role, members: &'m [users::Member]) -> Result<&'m users::Member> {
     let member = members.iter().find(|member| Some(member.id) == visit.id("member"));
     let member = member.ok_or_else(|| ApiError::not_found("member"))?;
-    if !may_give(own, member.role) {
+    if !can_assign(own, member.role) {
         let message = "Only an owner can change or remove an owner. Ask an owner.";
         return Err(ApiError::new(ErrorCode::InsufficientScope, message));
     }
@@ -360,13 +362,13 @@ fn check_owner_stays(member: &users::Member, members: &[users::Member]) -> Resul
 }
 
 async fn change(visit: &Visit) -> Result<PageReply> {
-    answer(visit, try_change(visit).await, "member-saved").await
+    respond(visit, try_change(visit).await, "member-saved").await
 }
 
 async fn try_change(visit: &Visit) -> Result<()> {
-    let Sent::First(mut once) = Once::begin(visit).await? else { return Ok(()) };
-    let changed = change_in(visit, &mut once.tx).await;
-    once.end(changed).await
+    let Submission::First(mut write) = FormWrite::begin(visit).await? else { return Ok(()) };
+    let changed = change_in(visit, &mut write.tx).await;
+    write.end(changed).await
 }
 
 async fn change_in(visit: &Visit, tx: &mut Tx) -> Result<()> {
@@ -385,13 +387,13 @@ async fn remove(visit: &Visit) -> Result<PageReply> {
         // The user has no access to the pages of the brand anymore.
         return Ok(see_other("/", ""));
     }
-    answer(visit, removed, "member-removed").await
+    respond(visit, removed, "member-removed").await
 }
 
 async fn try_remove(visit: &Visit) -> Result<()> {
-    let Sent::First(mut once) = Once::begin(visit).await? else { return Ok(()) };
-    let removed = remove_in(visit, &mut once.tx).await;
-    once.end(removed).await
+    let Submission::First(mut write) = FormWrite::begin(visit).await? else { return Ok(()) };
+    let removed = remove_in(visit, &mut write.tx).await;
+    write.end(removed).await
 }
 
 async fn remove_in(visit: &Visit, tx: &mut Tx) -> Result<()> {

@@ -9,7 +9,7 @@ use crier_jobs::describe;
 use crier_store::jobs::operate::{self, JobQuery, StateCount};
 use crier_store::{Conn, PageRequest, Tx};
 
-use super::once::{Once, Sent};
+use super::form_write::{FormWrite, Submission};
 use super::paging;
 use super::route::{Access, PageRoute};
 use super::shared::{Badge, Choice, Pages, Time, Tone};
@@ -196,13 +196,13 @@ fn kind_row(visit: &Visit, kind: JobKind, overview: &[StateCount], paused: &[Job
         running: jobs(JobState::Running, false),
         dead: jobs(JobState::Dead, false),
         is_paused: paused.contains(&kind),
-        oldest: age.map(span),
+        oldest: age.map(format_age),
         is_late: age.is_some_and(|age| age > LATE),
     }
 }
 
 /// Formats a duration with its largest suitable unit.
-pub fn span(time: TimeDelta) -> String {
+pub fn format_age(time: TimeDelta) -> String {
     match time.num_seconds().max(0) {
         s @ ..120 => format!("{s} s"),
         s @ ..7_200 => format!("{} min", s / 60),
@@ -245,18 +245,18 @@ fn kind_in_path(visit: &Visit) -> Result<JobKind> {
 
 async fn pause(visit: &Visit) -> Result<PageReply> {
     let kind = kind_in_path(visit)?;
-    if let Sent::First(mut once) = Once::begin(visit).await? {
-        operate::pause_kind(&mut once.tx, kind).await?;
-        once.finish("").await?;
+    if let Submission::First(mut write) = FormWrite::begin(visit).await? {
+        operate::pause_kind(&mut write.tx, kind).await?;
+        write.finish("").await?;
     }
     Ok(see_other("/operator", "kind-paused"))
 }
 
 async fn resume(visit: &Visit) -> Result<PageReply> {
     let kind = kind_in_path(visit)?;
-    if let Sent::First(mut once) = Once::begin(visit).await? {
-        operate::resume_kind(&mut once.tx, kind).await?;
-        once.finish("").await?;
+    if let Submission::First(mut write) = FormWrite::begin(visit).await? {
+        operate::resume_kind(&mut write.tx, kind).await?;
+        write.finish("").await?;
     }
     Ok(see_other("/operator", "kind-resumed"))
 }
@@ -283,9 +283,9 @@ async fn change(visit: &Visit, change: JobChange) -> Result<()> {
 }
 
 async fn try_change(visit: &Visit, change: JobChange) -> Result<()> {
-    let Sent::First(mut once) = Once::begin(visit).await? else { return Ok(()) };
-    let changed = change_in(visit, &mut once.tx, change).await;
-    once.end(changed).await
+    let Submission::First(mut write) = FormWrite::begin(visit).await? else { return Ok(()) };
+    let changed = change_in(visit, &mut write.tx, change).await;
+    write.end(changed).await
 }
 
 async fn change_in(visit: &Visit, tx: &mut Tx, change: JobChange) -> Result<()> {
@@ -321,7 +321,7 @@ mod tests {
 
     #[test]
     fn ages_have_their_largest_suitable_unit() {
-        let of = |seconds| span(TimeDelta::seconds(seconds));
+        let of = |seconds| format_age(TimeDelta::seconds(seconds));
         assert_eq!([of(-5), of(119), of(120), of(7_200)], ["0 s", "119 s", "2 min", "2 h"]);
         assert_eq!(of(172_800), "2 days");
     }

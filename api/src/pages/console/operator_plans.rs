@@ -72,7 +72,7 @@ async fn list(visit: &Visit) -> Result<PageReply> {
     for user in users::list(&mut conn).await? {
         all.entry(user.workspace_id).or_insert_with(|| (user.plan, Vec::new())).1.push(user.email);
     }
-    let (rows, pages) = lists::cut(visit, "/operator/plans", all.into_iter().collect());
+    let (rows, pages) = lists::paginate(visit, "/operator/plans", all.into_iter().collect());
     let mut workspaces = Vec::new();
     for (id, (plan, mut users)) in rows {
         let limits = visit.app.plans.get(&plan);

@@ -11,7 +11,7 @@ use crier_store::jobs::operate;
 use crier_store::{Conn, files, server, users};
 
 use super::charts::number;
-use super::operator::{shell, span, tabs};
+use super::operator::{format_age, shell, tabs};
 use super::route::{Access, PageRoute};
 use super::settings::Cap;
 use super::shared::{Badge, Choice, Time, Tone};
@@ -114,7 +114,7 @@ async fn jobs(visit: &Visit, conn: &mut Conn) -> Result<Finding> {
     let ready = overview.iter().filter(|count| count.state == JobState::Ready && !count.waiting);
     let oldest = ready.filter(|count| !paused.contains(&count.kind)).map(|count| visit.now - count.oldest).max();
     if let Some(age) = oldest.filter(|age| age.num_minutes() >= LATE_MINUTES) {
-        let detail = format!("The oldest ready job has waited for {}.", span(age));
+        let detail = format!("The oldest ready job has waited for {}.", format_age(age));
         return Ok(Finding::failure("Jobs", detail, "check that workers are running, and add more if they are busy"));
     }
     let dead: i64 = overview.iter().filter(|count| count.state == JobState::Dead).map(|count| count.jobs).sum();

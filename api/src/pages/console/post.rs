@@ -41,11 +41,11 @@ async fn read(visit: &Visit) -> Result<PageReply> {
 async fn write(visit: &Visit, operation: &'static str, body: Value, note: &'static str) -> Result<PageReply> {
     match visit.api(operation).write("", &body).await {
         Ok(_) => visit.to(&format!("posts/{}", id(visit)), note),
-        Err(error) => refused(visit, error).await,
+        Err(error) => render_error(visit, error).await,
     }
 }
 
-async fn refused(visit: &Visit, error: ApiError) -> Result<PageReply> {
+async fn render_error(visit: &Visit, error: ApiError) -> Result<PageReply> {
     let status = error.code.status();
     let errors = form_errors(error)?;
     show(visit, Stored::load(visit, id(visit)).await?, status, errors).await
@@ -54,7 +54,7 @@ async fn refused(visit: &Visit, error: ApiError) -> Result<PageReply> {
 async fn delete(visit: &Visit) -> Result<PageReply> {
     match visit.api("deletePost").write("", &json!({})).await {
         Ok(_) => visit.to("posts", "post-deleted"),
-        Err(error) => refused(visit, error).await,
+        Err(error) => render_error(visit, error).await,
     }
 }
 
@@ -86,13 +86,13 @@ async fn unschedule(visit: &Visit) -> Result<PageReply> {
 /// Retries the failed accounts. Accounts with an unknown outcome are retried only if the form says that the user has
 /// checked them.
 async fn retry(visit: &Visit) -> Result<PageReply> {
-    let has_looked = visit.form.get("outcome_unknown") == "true";
+    let is_confirmed = visit.form.get("outcome_unknown") == "true";
     let platforms = visit.app.platforms.clone();
     let can_reconcile = |platform| platforms.get(platform).is_some_and(|connector| connector.can_reconcile());
     let mut tx = visit.app.store.begin().await?;
     let found = posts::find_for_update(&mut tx, visit.brand()?.0.id, id(visit)).await?;
     let post = found.ok_or_else(|| ApiError::not_found("post"))?;
-    let outcome = publishing::retry_post(&mut tx, post.id, has_looked, can_reconcile).await?;
+    let outcome = publishing::retry_post(&mut tx, post.id, is_confirmed, can_reconcile).await?;
     if let PostRetry::Started(_) = outcome {
         tx.commit().await?;
         return visit.to(&format!("posts/{}", post.id), "post-retried");
@@ -111,5 +111,5 @@ async fn retry(visit: &Visit) -> Result<PageReply> {
              accounts to check first."
         }
     };
-    refused(visit, ApiError::new(ErrorCode::PostNotEditable, why)).await
+    render_error(visit, ApiError::new(ErrorCode::PostNotEditable, why)).await
 }

@@ -53,7 +53,7 @@ struct PostPage {
     scheduled_at: String,
     earliest: String,
     /// Whether the post is being published.
-    is_moving: bool,
+    is_publishing: bool,
 }
 
 /// The possible actions, by the status of the post and the role of the user.
@@ -138,12 +138,12 @@ pub async fn show(visit: &Visit, stored: Stored, status: StatusCode, errors: Fie
         _ => None,
     };
     drop(conn);
-    let is_cut = visit.query.get("full") != Some("1") && post.content.chars().nth(MAX_TEXT).is_some();
+    let is_truncated = visit.query.get("full") != Some("1") && post.content.chars().nth(MAX_TEXT).is_some();
     let page = PostPage {
         id: post.id,
         status: Badge::post(post.status.as_str()),
-        text: post.content.chars().take(if is_cut { MAX_TEXT } else { usize::MAX }).collect(),
-        full_text: is_cut.then(|| format!("{}?full=1", shell.post(post.id, ""))),
+        text: post.content.chars().take(if is_truncated { MAX_TEXT } else { usize::MAX }).collect(),
+        full_text: is_truncated.then(|| format!("{}?full=1", shell.post(post.id, ""))),
         pictures,
         targets: stored.targets.iter().take(MAX_TARGETS).map(|t| TargetRow::new(visit, &shell, &chips, t)).collect(),
         more_targets: stored.targets.len().saturating_sub(MAX_TARGETS),
@@ -159,7 +159,7 @@ pub async fn show(visit: &Visit, stored: Stored, status: StatusCode, errors: Fie
             None => stored.local_time(visit.zone()),
         },
         earliest: visit.now.with_timezone(&visit.zone()).format("%Y-%m-%dT%H:%M").to_string(),
-        is_moving: post.status == PostStatus::Publishing,
+        is_publishing: post.status == PostStatus::Publishing,
         errors,
         shell,
     };

@@ -172,7 +172,7 @@ async fn show(visit: &Visit) -> Result<PageReply> {
     render(visit, StatusCode::OK, Errors::default()).await
 }
 
-async fn refuse(visit: &Visit, errors: Errors) -> Result<PageReply> {
+async fn render_errors(visit: &Visit, errors: Errors) -> Result<PageReply> {
     render(visit, StatusCode::UNPROCESSABLE_ENTITY, errors).await
 }
 
@@ -329,7 +329,7 @@ async fn rename(visit: &Visit) -> Result<PageReply> {
     let body = json!({ "name": visit.form.text("name").unwrap_or_default() });
     match visit.api("updateReport").write("", &body).await {
         Ok(_) => back(visit, "report-renamed"),
-        Err(error) => refuse(visit, Errors { name: form_errors(error)?, ..Errors::default() }).await,
+        Err(error) => render_errors(visit, Errors { name: form_errors(error)?, ..Errors::default() }).await,
     }
 }
 
@@ -342,7 +342,7 @@ async fn export(visit: &Visit) -> Result<PageReply> {
     let body = Value::from(visit.form.texts(&["format", "start", "end"]));
     match visit.api("exportReport").write("", &body).await {
         Ok(_) => back(visit, "report-exported"),
-        Err(error) => refuse(visit, Errors { export: form_errors(error)?, ..Errors::default() }).await,
+        Err(error) => render_errors(visit, Errors { export: form_errors(error)?, ..Errors::default() }).await,
     }
 }
 
@@ -364,7 +364,7 @@ async fn add_schedule(visit: &Visit) -> Result<PageReply> {
     body.insert("recipients".to_owned(), recipients.filter(|address| !address.is_empty()).collect());
     match visit.api("createReportSchedule").write("", &Value::from(body)).await {
         Ok(_) => back(visit, "schedule-added"),
-        Err(error) => refuse(visit, Errors { schedule: form_errors(error)?, ..Errors::default() }).await,
+        Err(error) => render_errors(visit, Errors { schedule: form_errors(error)?, ..Errors::default() }).await,
     }
 }
 

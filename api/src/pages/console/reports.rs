@@ -289,7 +289,7 @@ async fn create(visit: &Visit) -> Result<PageReply> {
     let mut body = visit.form.texts(&["name"]);
     body.insert("widgets".to_owned(), chosen.iter().map(|row| widget(row)).collect());
     match visit.api("createReport").write_for::<Report>("", &Value::from(body)).await {
-        Ok(made) => visit.to(&format!("reports/{}", made.id), "report-made"),
+        Ok(created) => visit.to(&format!("reports/{}", created.id), "report-made"),
         Err(error) => {
             let indexes: Vec<usize> = chosen.iter().map(|row| row.index).collect();
             let errors = form_errors(at_rows(error, &indexes))?;

@@ -188,7 +188,7 @@ impl PageRunner {
         let next = match self.route.method {
             _ if !is_page => None,
             Method::GET => req.uri().path_and_query().map(|path| path.as_str().to_owned()),
-            _ => came_from(req.headers()),
+            _ => referrer_path(req.headers()),
         };
         if let Some(next) = next {
             cookie::set_next(&self.app, res, &next);
@@ -230,7 +230,7 @@ impl PageRunner {
             csrf: cookie::csrf_token(token),
             request_id,
             now,
-            came_from: came_from(req.headers()),
+            referrer_path: referrer_path(req.headers()),
             is_fetch: req.headers().get("x-requested-with").is_some_and(|with| with == "fetch"),
         }))
     }
@@ -290,15 +290,15 @@ impl PageRunner {
 }
 
 fn check_access(access: Access, visit: &Visit) -> Result<()> {
-    let refused = |message: &'static str| Err(ApiError::new(ErrorCode::InsufficientScope, message));
+    let forbidden = |message: &'static str| Err(ApiError::new(ErrorCode::InsufficientScope, message));
     match access {
         Access::Member => Ok(()),
         Access::Publisher if visit.can_publish() => Ok(()),
         Access::Publisher => Err(ApiError::for_publishers()),
         Access::Manager if visit.can_manage() => Ok(()),
-        Access::Manager => refused("Only owners and admins of the brand can do this. Ask one of them."),
+        Access::Manager => forbidden("Only owners and admins of the brand can do this. Ask one of them."),
         Access::Operator if visit.is_operator => Ok(()),
-        Access::Operator => refused("Only operators of this installation can do this."),
+        Access::Operator => forbidden("Only operators of this installation can do this."),
     }
 }
 
@@ -322,7 +322,7 @@ fn pass_on(mut file: Response, res: &mut Response) {
 }
 
 /// Returns the path of the referring page if it is on this host.
-fn came_from(headers: &HeaderMap) -> Option<String> {
+fn referrer_path(headers: &HeaderMap) -> Option<String> {
     let url = url::Url::parse(headers.get(REFERER)?.to_str().ok()?).ok()?;
     let host = headers.get(HOST)?.to_str().ok()?;
     let own = match url.port() {

@@ -8,7 +8,7 @@ use http::StatusCode;
 use serde::Deserialize;
 
 use super::brand_new::{FIELDS, zones};
-use super::once::{Once, Sent};
+use super::form_write::{FormWrite, Submission};
 use super::route::{Access, PageRoute};
 use super::shared::{Choice, FieldErrors};
 use super::shell::{Section, Shell};
@@ -112,9 +112,9 @@ async fn update(visit: &Visit) -> Result<PageReply> {
     // The rules are those for a new brand.
     let brand = match ParsedBody::read(Problems::default(), &typed, read).into_valid() {
         Ok(brand) => brand,
-        Err(error) => return refuse(visit, form_errors(error)?),
+        Err(error) => return render_errors(visit, form_errors(error)?),
     };
-    if let Sent::First(mut once) = Once::begin(visit).await? {
+    if let Submission::First(mut write) = FormWrite::begin(visit).await? {
         let (NewBrand { name, description, website, timezone }, current) = (&brand, visit.brand()?.0);
         let changed = brands::NewBrand {
             name,
@@ -122,8 +122,8 @@ async fn update(visit: &Visit) -> Result<PageReply> {
             website: website.as_deref(),
             timezone: timezone.as_deref().unwrap_or(&current.timezone),
         };
-        brands::update(&mut once.tx, current.id, changed).await?;
-        once.finish("").await?;
+        brands::update(&mut write.tx, current.id, changed).await?;
+        write.finish("").await?;
     }
     visit.to("settings", "brand-saved")
 }
@@ -134,15 +134,15 @@ async fn set_timezone(visit: &Visit) -> Result<PageReply> {
     if zone.parse::<Tz>().is_err() {
         return Err(ApiError::field("timezone", "Choose a time zone from the list."));
     }
-    if let Sent::First(mut once) = Once::begin(visit).await? {
-        brands::set_timezone(&mut once.tx, visit.brand()?.0.id, zone).await?;
-        once.finish("").await?;
+    if let Submission::First(mut write) = FormWrite::begin(visit).await? {
+        brands::set_timezone(&mut write.tx, visit.brand()?.0.id, zone).await?;
+        write.finish("").await?;
     }
     visit.to("", "zone-saved")
 }
 
 /// Shows the form with the submitted values and their errors.
-fn refuse(visit: &Visit, errors: FieldErrors) -> Result<PageReply> {
+fn render_errors(visit: &Visit, errors: FieldErrors) -> Result<PageReply> {
     let form = &visit.form;
     let page = BrandSettings {
         shell: visit.shell(Section::Settings, "Settings"),
@@ -177,7 +177,7 @@ async fn show_plan(visit: &Visit) -> Result<PageReply> {
     let usage: Usage = visit.api("getUsage").get().await?;
     let cap = |label, Used { used, limit }, unit| Cap { label, used, limit, unit };
     let requests = match usage.requests_per_minute {
-        Some(most) => format!("Each API key can send {most} requests per minute."),
+        Some(max) => format!("Each API key can send {max} requests per minute."),
         None => "API keys can send any number of requests.".to_owned(),
     };
     let page = PlanPage {

@@ -42,7 +42,7 @@ pub struct Visit {
     pub request_id: String,
     pub now: DateTime<Utc>,
     /// The path of the referring page.
-    pub came_from: Option<String>,
+    pub referrer_path: Option<String>,
     /// Whether the script sent the request and shows the response within the page.
     pub is_fetch: bool,
 }

@@ -68,10 +68,10 @@ impl salvo::Handler for Asset {
         if self.body.get().is_none() {
             // Compressing Swagger UI takes about 0.2 s.
             let asset = self.clone();
-            let made = tokio::task::spawn_blocking(move || {
+            let compressed = tokio::task::spawn_blocking(move || {
                 asset.body.get_or_init(|| PageBody::new((asset.read)()));
             });
-            if let Err(error) = made.await {
+            if let Err(error) = compressed.await {
                 tracing::error!(%error, "failed to compress a file of the API reference");
             }
         }

@@ -3,17 +3,17 @@ use crier_domain::bio_page::Theme;
 use super::*;
 
 /// Returns a color of a theme, as three numbers from 0 to 255.
-fn colour(theme: Theme, name: &str) -> [f64; 3] {
+fn color(theme: Theme, name: &str) -> [f64; 3] {
     let block = STYLES.split_once(&format!("[data-theme={theme}]")).expect("the theme").1.split_once('}').unwrap().0;
     let value = block.split_once(&format!("--{name}:")).unwrap_or_else(|| panic!("{theme}: {name}")).1;
-    let hex = value.split_once(';').unwrap().0.trim().strip_prefix('#').expect("a colour as #rrggbb");
+    let hex = value.split_once(';').unwrap().0.trim().strip_prefix('#').expect("a color as #rrggbb");
     assert_eq!(hex.len(), 6, "{theme}: {name}");
     [0, 2, 4].map(|at| f64::from(u8::from_str_radix(&hex[at..at + 2], 16).unwrap()))
 }
 
 /// Returns the relative luminance as defined by WCAG 2.2.
-fn luminance(colour: [f64; 3]) -> f64 {
-    let [r, g, b] = colour.map(|part| {
+fn luminance(color: [f64; 3]) -> f64 {
+    let [r, g, b] = color.map(|part| {
         let part = part / 255.0;
         if part <= 0.04045 { part / 12.92 } else { ((part + 0.055) / 1.055).powf(2.4) }
     });
@@ -35,8 +35,8 @@ fn contrast_meets_wcag_definition() {
 #[test]
 fn every_theme_is_readable() {
     for theme in Theme::ALL.iter().copied() {
-        let colour = |name: &str| colour(theme, name);
-        let stops = [colour("top"), colour("middle"), colour("bottom")];
+        let color = |name: &str| color(theme, name);
+        let stops = [color("top"), color("middle"), color("bottom")];
         let steps = (0..=100).flat_map(|n| {
             let at = f64::from(n) / 100.0;
             let mix = move |a: [f64; 3], b: [f64; 3]| [0, 1, 2].map(|i| a[i] + (b[i] - a[i]) * at);
@@ -44,15 +44,15 @@ fn every_theme_is_readable() {
         });
         for step in steps {
             for (name, least) in [("ink", 4.5), ("muted", 4.5), ("ring", 3.0)] {
-                let found = contrast(colour(name), step);
+                let found = contrast(color(name), step);
                 assert!(found >= least, "{theme}: {name} on {step:?}: {found:.2}");
             }
         }
         for (ink, paper) in [("card-ink", "card"), ("card-ink", "card-hover"), ("badge-ink", "badge")] {
-            let found = contrast(colour(ink), colour(paper));
+            let found = contrast(color(ink), color(paper));
             assert!(found >= 4.5, "{theme}: {ink} on {paper}: {found:.2}");
         }
-        assert!(frame(theme.as_str()).is_some_and(|frame| frame.starts_with('#')));
+        assert!(theme_color(theme.as_str()).is_some_and(|theme_color| theme_color.starts_with('#')));
     }
 }
 
@@ -127,7 +127,7 @@ fn compressed_pages_are_bounded() {
         seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         from[usize::try_from(seed >> 8).unwrap() % from.len()]
     };
-    let styles = PageBody::new(STYLES).packed().len();
+    let styles = PageBody::new(STYLES).compressed().len();
     // 12,000 random letters with two bytes of entropy each cannot be compressed.
     for (what, from, most) in [
         ("letters", ('a'..='z').chain('A'..='Z').chain('0'..='9').collect::<Vec<_>>(), 13_500),
@@ -140,7 +140,7 @@ fn compressed_pages_are_bounded() {
         let page = page(&text(120), Some(&text(500)));
         let links: Vec<BioLink> = links(100, "").into_iter().map(|l| BioLink { title: text(120), ..l }).collect();
         let shown = render("https://crier.example", &page, &links, None).unwrap();
-        let sent = shown.html.packed().len() + styles;
+        let sent = shown.html.compressed().len() + styles;
         assert!(sent <= most, "{what}: {sent} bytes, of {}", shown.html.plain().len());
     }
 }
@@ -192,7 +192,7 @@ fn a_preview_is_one_line_of_bounded_length() {
     assert_eq!(description(&page("T", Some(" a\n\n b "))), "a b");
     assert_eq!(description(&page("T", None)), "Links of T");
     let long = description(&page("T", Some(&"é".repeat(500))));
-    assert_eq!((long.chars().count(), long.ends_with('…')), (PREVIEW + 1, true));
+    assert_eq!((long.chars().count(), long.ends_with('…')), (MAX_PREVIEW + 1, true));
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::error::{ApiError, ErrorCode, Result};
 use crate::runner::InFlightKey;
 
 /// The write of a form that was sent for the first time.
-pub struct Once {
+pub struct FormWrite {
     pub tx: Tx,
     slot: IdempotencySlot,
     free: FreeKey,
@@ -21,15 +21,15 @@ pub struct Once {
 }
 
 /// A submitted form.
-pub enum Sent {
-    First(Box<Once>),
-    /// The form was sent before. Contains what [`Once::finish`] stored.
-    Again(Vec<u8>),
+pub enum Submission {
+    First(Box<FormWrite>),
+    /// The form was sent before. Contains what [`FormWrite::finish`] stored.
+    Repeated(Vec<u8>),
 }
 
-impl Once {
+impl FormWrite {
     /// Looks up the key of the form, and begins the transaction of the write if the key is new.
-    pub async fn begin(visit: &Visit) -> Result<Sent> {
+    pub async fn begin(visit: &Visit) -> Result<Submission> {
         let key = visit.form.get("_key");
         if !admission::is_idempotency_key(key) {
             let message = "This form is incomplete. Go back, reload the page, and submit the form again.";
@@ -45,11 +45,11 @@ impl Once {
         let mut tx = visit.app.store.begin().await?;
         let found = idempotency::look_up_in(&mut tx, &slot).await?;
         if let KeyState::Free(free) = found {
-            return Ok(Sent::First(Box::new(Self { tx, slot, free, _in_flight: in_flight })));
+            return Ok(Submission::First(Box::new(Self { tx, slot, free, _in_flight: in_flight })));
         }
         tx.rollback().await?;
         match found {
-            KeyState::Answered(StoredResponse { body: StoredBody::Whole(body), .. }) => Ok(Sent::Again(body)),
+            KeyState::Answered(StoredResponse { body: StoredBody::Whole(body), .. }) => Ok(Submission::Repeated(body)),
             KeyState::Reused => {
                 let message = "This form was already submitted with other values. Reload the page and submit it again.";
                 Err(ApiError::new(ErrorCode::IdempotencyKeyReused, message))
@@ -62,22 +62,22 @@ impl Once {
     pub async fn end(self, written: Result<()>) -> Result<()> {
         match written {
             Ok(()) => self.finish("").await,
-            Err(refusal) => self.refuse(refusal).await,
+            Err(error) => self.reject(error).await,
         }
     }
 
     /// Rolls back, and returns the error. A dropped transaction would hold the key a moment longer, and the form, if it
     /// is sent again, would be "in progress".
-    pub async fn refuse<T>(self, refusal: ApiError) -> Result<T> {
+    pub async fn reject<T>(self, error: ApiError) -> Result<T> {
         if let Err(failed) = self.tx.rollback().await {
             tracing::debug!(error = %failed, "rollback failed; closing the connection rolls back anyway");
         }
-        Err(refusal)
+        Err(error)
     }
 
     /// Stores the result and commits.
-    pub async fn finish(mut self, answer: impl Into<Vec<u8>>) -> Result<()> {
-        let stored = StoredResponse { status: 200, location: None, body: StoredBody::Whole(answer.into()) };
+    pub async fn finish(mut self, result: impl Into<Vec<u8>>) -> Result<()> {
+        let stored = StoredResponse { status: 200, location: None, body: StoredBody::Whole(result.into()) };
         match idempotency::store(&mut self.tx, &self.slot, &stored, self.free).await {
             Ok(()) => Ok(self.tx.commit().await?),
             Err(error) if error.is_serialization() => {
