@@ -12,7 +12,7 @@ use http::StatusCode;
 use serde::Deserialize;
 
 use super::composer_check::show_check;
-use super::composer_typed::{SaveMode, Stored, Typed};
+use super::composer_input::{ComposerInput, SaveMode, Stored};
 use super::composer_view::{Contents, check_editable, load_accounts, show};
 use super::form::Form;
 use super::route::PageRoute;
@@ -67,13 +67,13 @@ impl Button {
     }
 
     /// Applies an action that shows the form again.
-    fn change(self, typed: &mut Typed) {
+    fn change(self, input: &mut ComposerInput) {
         match self {
-            Self::Attach(id) => typed.attach(id),
-            Self::First(id) => typed.put_first(id),
-            Self::Library(page) => typed.library_page = page,
-            Self::Pictures(account) => typed.pick_for(account),
-            Self::SamePictures(account) => typed.pick_same(account),
+            Self::Attach(id) => input.attach(id),
+            Self::First(id) => input.put_first(id),
+            Self::Library(page) => input.library_page = page,
+            Self::Pictures(account) => input.choose_images(account),
+            Self::SamePictures(account) => input.use_post_images(account),
             Self::Save(_) | Self::Submit | Self::Unknown => {}
         }
     }
@@ -92,22 +92,22 @@ impl Button {
 
 /// Shows a new post, with the image in the query if there is one.
 async fn begin(visit: &Visit) -> Result<PageReply> {
-    let mut typed = Typed::default();
-    attach_uploaded(visit, &mut typed);
-    show(visit, None, typed, FieldErrors::default(), Contents::Stored).await
+    let mut input = ComposerInput::default();
+    attach_uploaded(visit, &mut input);
+    show(visit, None, input, FieldErrors::default(), Contents::Stored).await
 }
 
 async fn edit(visit: &Visit) -> Result<PageReply> {
     let stored = Stored::load(visit, visit.id("post").unwrap_or_default()).await?;
     check_editable(&stored)?;
-    let mut typed = Typed::of_post(&stored, visit.zone());
-    attach_uploaded(visit, &mut typed);
-    show(visit, Some(&stored), typed, FieldErrors::default(), Contents::Stored).await
+    let mut input = ComposerInput::of_post(&stored, visit.zone());
+    attach_uploaded(visit, &mut input);
+    show(visit, Some(&stored), input, FieldErrors::default(), Contents::Stored).await
 }
 
-fn attach_uploaded(visit: &Visit, typed: &mut Typed) {
+fn attach_uploaded(visit: &Visit, input: &mut ComposerInput) {
     if let Some(id) = visit.query.get("media").and_then(|id| id.parse().ok()) {
-        typed.attach(id);
+        input.attach(id);
     }
 }
 
@@ -117,11 +117,11 @@ async fn check(visit: &Visit) -> Result<PageReply> {
         Some(id) => Some(Stored::load(visit, id).await?),
         None => None,
     };
-    let typed = Typed::of_form(&visit.form);
+    let input = ComposerInput::of_form(&visit.form);
     if visit.is_fetch {
-        return show_check(visit, stored.as_ref(), &typed).await;
+        return show_check(visit, stored.as_ref(), &input).await;
     }
-    show(visit, stored.as_ref(), typed, FieldErrors::default(), Contents::Typed).await
+    show(visit, stored.as_ref(), input, FieldErrors::default(), Contents::Input).await
 }
 
 /// Executes the action of the button.
@@ -130,20 +130,20 @@ async fn send(visit: &Visit) -> Result<PageReply> {
         Some(id) => Some(Stored::load(visit, id).await?),
         None => None,
     };
-    let mut typed = Typed::of_form(&visit.form);
+    let mut input = ComposerInput::of_form(&visit.form);
     let button = Button::of(&visit.form);
     let mode = match button {
         Button::Save(mode) => mode,
         Button::Submit => SaveMode::Draft,
         other => {
-            other.change(&mut typed);
-            return show(visit, stored.as_ref(), typed, FieldErrors::default(), Contents::Typed).await;
+            other.change(&mut input);
+            return show(visit, stored.as_ref(), input, FieldErrors::default(), Contents::Input).await;
         }
     };
-    match save(visit, stored.as_ref(), &typed, mode).await {
-        Ok(id) if button == Button::Submit => submit(visit, id, typed).await,
+    match save(visit, stored.as_ref(), &input, mode).await {
+        Ok(id) if button == Button::Submit => submit(visit, id, input).await,
         Ok(id) => visit.to(&format!("posts/{id}"), button.flash_word()),
-        Err(error) => show(visit, stored.as_ref(), typed, form_errors(error)?, Contents::Typed).await,
+        Err(error) => show(visit, stored.as_ref(), input, form_errors(error)?, Contents::Input).await,
     }
 }
 
@@ -153,11 +153,11 @@ struct Saved {
 }
 
 /// Creates or updates the post, and returns its ID.
-async fn save(visit: &Visit, stored: Option<&Stored>, typed: &Typed, mode: SaveMode) -> Result<i64> {
+async fn save(visit: &Visit, stored: Option<&Stored>, input: &ComposerInput, mode: SaveMode) -> Result<i64> {
     let mut conn = visit.app.store.read().await?;
-    let accounts = load_accounts(visit, &mut conn, typed).await?;
+    let accounts = load_accounts(visit, &mut conn, input).await?;
     drop(conn);
-    let request = typed.request(mode, &accounts, stored.map_or(&[][..], |stored| &stored.targets));
+    let request = input.request(mode, &accounts, stored.map_or(&[][..], |stored| &stored.targets));
     let saved = match stored {
         Some(_) => visit.api("updatePost").write_for::<Saved>("", &request.body).await,
         None => visit.api("createPost").write_for::<Saved>("", &request.body).await,
@@ -167,13 +167,13 @@ async fn save(visit: &Visit, stored: Option<&Stored>, typed: &Typed, mode: SaveM
 }
 
 /// Submits the saved draft for approval. If this fails, shows the form for the saved draft.
-async fn submit(visit: &Visit, id: i64, typed: Typed) -> Result<PageReply> {
+async fn submit(visit: &Visit, id: i64, input: ComposerInput) -> Result<PageReply> {
     match visit.api("submitPost").id("post", id).write("-submit", &serde_json::json!({})).await {
         Ok(_) => visit.to(&format!("posts/{id}"), Button::Submit.flash_word()),
         Err(error) => {
             let stored = Stored::load(visit, id).await?;
             let errors = form_errors(error)?;
-            show(visit, Some(&stored), typed, errors, Contents::Typed).await
+            show(visit, Some(&stored), input, errors, Contents::Input).await
         }
     }
 }
@@ -204,11 +204,11 @@ async fn upload(visit: &Visit) -> Result<PageReply> {
         Err(error) if visit.is_fetch => return Err(error),
         Err(error) => {
             let errors = form_errors(error)?;
-            let typed = match &stored {
-                Some(stored) => Typed::of_post(stored, visit.zone()),
-                None => Typed::default(),
+            let input = match &stored {
+                Some(stored) => ComposerInput::of_post(stored, visit.zone()),
+                None => ComposerInput::default(),
             };
-            return show(visit, stored.as_ref(), typed, errors, Contents::Stored).await;
+            return show(visit, stored.as_ref(), input, errors, Contents::Stored).await;
         }
     };
     let id = picture_id(&answer.body)?;

@@ -14,7 +14,7 @@ use crier_store::{Conn, PageRequest, accounts};
 use http::StatusCode;
 
 use super::composer_check::{Check, check};
-use super::composer_typed::{AccountOverride, Keep, Stored, Typed};
+use super::composer_input::{AccountOverride, ComposerInput, OmitAccounts, Stored};
 use super::post_rows::{chip, picture};
 use super::shared::{AccountChip, Choice, FieldErrors, Picture};
 use super::shell::{Section, Shell};
@@ -48,7 +48,7 @@ pub struct Composer {
     /// The field `_accounts`.
     known_accounts: String,
     /// The field `_keep`.
-    keep: &'static str,
+    omit_accounts: &'static str,
     /// The field `_time`.
     known_time: String,
     content: String,
@@ -66,7 +66,7 @@ pub struct Composer {
     earliest: String,
     buttons: Buttons,
     /// Whether the form has unsaved input.
-    is_typed: bool,
+    is_unsaved: bool,
     check: Check,
 }
 
@@ -142,9 +142,9 @@ impl ComposerAccount {
         format!("overrides.{}.{field}", self.index)
     }
 
-    fn new(index: usize, account: &SocialAccount, typed: &Typed, offered: &Offered) -> Self {
+    fn new(index: usize, account: &SocialAccount, input: &ComposerInput, offered: &Offered) -> Self {
         let none = AccountOverride::default();
-        let account_override = typed.typed_for(account.id).unwrap_or(&none);
+        let account_override = input.override_for(account.id).unwrap_or(&none);
         let required = descriptor(account.platform).capabilities.required_options;
         let option = |option: &options::PostOption| {
             let (label, hint) = words_of(option.name);
@@ -164,7 +164,7 @@ impl ComposerAccount {
             PostOption { name: option.name, label, hint, required: required.contains(&option.name), value }
         };
         let is_expired = account.status == AccountStatus::Expired;
-        let checked = typed.accounts.contains(&account.id);
+        let checked = input.accounts.contains(&account.id);
         Self {
             id: account.id,
             account: chip(account),
@@ -173,7 +173,7 @@ impl ComposerAccount {
             problem: is_expired.then_some("Expired. Reconnect it to publish."),
             index,
             content: account_override.content.clone(),
-            pictures: offered.for_account(account_override, typed),
+            pictures: offered.for_account(account_override, input),
             options: options::of(account.platform).iter().map(option).collect(),
             is_open: !account_override.is_empty(),
         }
@@ -230,11 +230,11 @@ impl Buttons {
 }
 
 /// Returns the accounts that the page shows: those of the brand, and those of the post that are connected.
-pub async fn load_accounts(visit: &Visit, conn: &mut Conn, typed: &Typed) -> Result<Vec<SocialAccount>> {
+pub async fn load_accounts(visit: &Visit, conn: &mut Conn, input: &ComposerInput) -> Result<Vec<SocialAccount>> {
     let brand = visit.brand()?.0.id;
     let mut found = accounts::list(conn, brand, PageRequest { page: 1, per_page: MAX_ACCOUNTS }).await?.rows;
     let missing = |id: &i64| !found.iter().any(|account| account.id == *id);
-    let others: Vec<i64> = typed.accounts.iter().copied().filter(missing).collect();
+    let others: Vec<i64> = input.accounts.iter().copied().filter(missing).collect();
     found.extend(accounts::find_many(conn, brand, &others).await?);
     Ok(found)
 }
@@ -243,9 +243,9 @@ pub async fn load_accounts(visit: &Visit, conn: &mut Conn, typed: &Typed) -> Res
 pub struct Chosen(HashMap<i64, Picture>);
 
 impl Chosen {
-    pub async fn load(visit: &Visit, conn: &mut Conn, typed: &Typed) -> Result<Self> {
-        let own = typed.overrides.iter().filter_map(|account_override| account_override.media.as_ref()).flatten();
-        let ids: BTreeSet<i64> = typed.media.iter().chain(own).copied().take(MAX_CHOSEN).collect();
+    pub async fn load(visit: &Visit, conn: &mut Conn, input: &ComposerInput) -> Result<Self> {
+        let own = input.overrides.iter().filter_map(|account_override| account_override.media.as_ref()).flatten();
+        let ids: BTreeSet<i64> = input.media.iter().chain(own).copied().take(MAX_CHOSEN).collect();
         let ids: Vec<i64> = ids.into_iter().collect();
         let found = media::find_many(conn, visit.brand()?.0.id, &ids).await?;
         Ok(Self(found.into_iter().map(|asset| (asset.id, picture(visit, asset))).collect()))
@@ -272,13 +272,13 @@ impl Offered {
         self.library.iter().filter(|picture| !ids.contains(&picture.id)).cloned().collect()
     }
 
-    fn for_account(&self, account_override: &AccountOverride, typed: &Typed) -> AccountPictures {
+    fn for_account(&self, account_override: &AccountOverride, input: &ComposerInput) -> AccountPictures {
         let Some(ids) = &account_override.media else { return AccountPictures::Same };
         let own = self.chosen.of(ids);
-        if typed.picking != Some(account_override.account_id) {
+        if input.picking != Some(account_override.account_id) {
             return AccountPictures::Own(own);
         }
-        let of_post: Vec<i64> = typed.media.iter().copied().filter(|id| !ids.contains(id)).collect();
+        let of_post: Vec<i64> = input.media.iter().copied().filter(|id| !ids.contains(id)).collect();
         let mut others = self.chosen.of(&of_post);
         others.extend(self.library_without(&[&ids[..], &of_post].concat()));
         AccountPictures::Picking { own, others }
@@ -291,27 +291,27 @@ pub enum Contents {
     /// The stored post, or a new one.
     Stored,
     /// Unsaved input.
-    Typed,
+    Input,
 }
 
 /// Shows the composer.
 pub async fn show(
     visit: &Visit,
     stored: Option<&Stored>,
-    typed: Typed,
+    input: ComposerInput,
     errors: FieldErrors,
     contents: Contents,
 ) -> Result<PageReply> {
     let brand = visit.brand()?.0.id;
     let mut conn = visit.app.store.read().await?;
-    let accounts = load_accounts(visit, &mut conn, &typed).await?;
-    let chosen = Chosen::load(visit, &mut conn, &typed).await?;
-    let page = typed.library_page.max(1);
+    let accounts = load_accounts(visit, &mut conn, &input).await?;
+    let chosen = Chosen::load(visit, &mut conn, &input).await?;
+    let page = input.library_page.max(1);
     let filter = MediaFilter { asset_type: Some(AssetType::Image), search: None };
     let library = media::list(&mut conn, brand, &filter, PageRequest { page, per_page: LIBRARY_PAGE }).await?;
     drop(conn);
     let targets = stored.map_or(&[][..], |stored| &stored.targets);
-    let check = check(visit, &typed, stored, &accounts, &chosen).await?;
+    let check = check(visit, &input, stored, &accounts, &chosen).await?;
     let shown = targets.iter().map(|target| target.account_id);
     let shown = shown.filter(|id| accounts.iter().any(|account| account.id == *id));
     let is_last = page.saturating_mul(LIBRARY_PAGE) >= library.total;
@@ -325,24 +325,24 @@ pub async fn show(
         accounts: accounts
             .iter()
             .enumerate()
-            .map(|(index, account)| ComposerAccount::new(index, account, &typed, &offered))
+            .map(|(index, account)| ComposerAccount::new(index, account, &input, &offered))
             .collect(),
         has_more_parts: accounts.len() > MAX_PARTS,
-        is_fixed: stored.is_some_and(|stored| stored.keep() == Keep::All),
+        is_fixed: stored.is_some_and(|stored| stored.omit_accounts() == OmitAccounts::Always),
         known_accounts: shown.map(|id| id.to_string()).collect::<Vec<_>>().join(","),
-        keep: stored.map_or("", |stored| stored.keep().as_str()),
+        omit_accounts: stored.map_or("", |stored| stored.omit_accounts().as_str()),
         known_time: stored.map_or_else(String::new, |stored| stored.local_time(visit.zone())),
-        content: typed.content.clone(),
-        chosen: offered.chosen.of(&typed.media),
+        content: input.content.clone(),
+        chosen: offered.chosen.of(&input.media),
         library_prev: (page > 1).then(|| page - 1),
         library_next: (!is_last).then(|| page + 1),
         library_page: page,
-        library: offered.library_without(&typed.media),
-        picking: typed.picking,
-        scheduled_at: typed.scheduled_at.clone(),
+        library: offered.library_without(&input.media),
+        picking: input.picking,
+        scheduled_at: input.scheduled_at.clone(),
         earliest: visit.now.with_timezone(&visit.zone()).format("%Y-%m-%dT%H:%M").to_string(),
         buttons: Buttons::of(stored, has_approvals, visit.can_publish()),
-        is_typed: contents == Contents::Typed,
+        is_unsaved: contents == Contents::Input,
         check,
         errors,
     };

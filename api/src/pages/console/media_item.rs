@@ -48,22 +48,22 @@ async fn find(visit: &Visit) -> Result<Asset> {
 
 async fn show(visit: &Visit) -> Result<PageReply> {
     let asset = find(visit).await?;
-    let typed = Typed {
+    let values = Values {
         filename: asset.filename.clone(),
         alt_text: asset.alt_text.clone().unwrap_or_default(),
         asset_type: asset.asset_type.to_string(),
     };
-    render(visit, StatusCode::OK, FieldErrors::default(), asset, typed)
+    render(visit, StatusCode::OK, FieldErrors::default(), asset, values)
 }
 
 /// The values of the form.
-struct Typed {
+struct Values {
     filename: String,
     alt_text: String,
     asset_type: String,
 }
 
-fn render(visit: &Visit, status: StatusCode, errors: FieldErrors, asset: Asset, typed: Typed) -> Result<PageReply> {
+fn render(visit: &Visit, status: StatusCode, errors: FieldErrors, asset: Asset, values: Values) -> Result<PageReply> {
     let kind = match asset.mime_type {
         ImageType::Jpeg => "JPEG",
         ImageType::Png => "PNG",
@@ -75,9 +75,9 @@ fn render(visit: &Visit, status: StatusCode, errors: FieldErrors, asset: Asset, 
         errors,
         id: asset.id,
         src: src(visit, &asset.key),
-        filename: typed.filename,
-        alt_text: typed.alt_text,
-        asset_types: types(&typed.asset_type),
+        filename: values.filename,
+        alt_text: values.alt_text,
+        asset_types: types(&values.asset_type),
         width: asset.width,
         height: asset.height,
         facts: vec![
@@ -105,12 +105,12 @@ async fn update(visit: &Visit) -> Result<PageReply> {
         Err(error) => error,
     };
     let errors = form_errors(error)?;
-    let typed = Typed {
+    let values = Values {
         filename: form.get("filename").to_owned(),
         alt_text: form.get("alt_text").to_owned(),
         asset_type: form.get("asset_type").to_owned(),
     };
-    render(visit, StatusCode::UNPROCESSABLE_ENTITY, errors, find(visit).await?, typed)
+    render(visit, StatusCode::UNPROCESSABLE_ENTITY, errors, find(visit).await?, values)
 }
 
 async fn delete(visit: &Visit) -> Result<PageReply> {

@@ -40,7 +40,7 @@ mod calendar_period;
 mod charts;
 mod composer;
 mod composer_check;
-mod composer_typed;
+mod composer_input;
 mod composer_view;
 mod connect;
 mod content_plan;

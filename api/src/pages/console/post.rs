@@ -7,7 +7,7 @@ use crier_store::posts;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::composer_typed::Stored;
+use super::composer_input::Stored;
 use super::post_view::show;
 use super::route::{Access, PageRoute};
 use super::shared::FieldErrors;

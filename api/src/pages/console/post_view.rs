@@ -9,7 +9,7 @@ use crier_domain::post::{self, AttemptOutcome, PostStatus, TargetStatus};
 use crier_store::{Conn, accounts, media, posts, targets};
 use http::StatusCode;
 
-use super::composer_typed::Stored;
+use super::composer_input::Stored;
 use super::post_rows::{beginning, chip, picture};
 use super::shared::{AccountChip, Badge, FieldErrors, Link, Picture, Platform, Time, Tone};
 use super::shell::{Section, Shell};

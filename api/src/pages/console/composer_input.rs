@@ -33,11 +33,11 @@ impl Stored {
         Ok(Self { targets: targets::list(&mut conn, post.id).await?, post })
     }
 
-    pub fn keep(&self) -> Keep {
+    pub fn omit_accounts(&self) -> OmitAccounts {
         match self.post.status {
-            PostStatus::Draft => Keep::None,
-            PostStatus::PendingApproval | PostStatus::Scheduled => Keep::Same,
-            _ => Keep::All,
+            PostStatus::Draft => OmitAccounts::Never,
+            PostStatus::PendingApproval | PostStatus::Scheduled => OmitAccounts::IfUnchanged,
+            _ => OmitAccounts::Always,
         }
     }
 
@@ -51,29 +51,29 @@ impl Stored {
 /// Whether a request omits the accounts of the post. After a post has left draft, some of its accounts may have been
 /// disconnected, and a request with these accounts would be rejected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Keep {
+pub enum OmitAccounts {
     #[default]
-    None,
+    Never,
     /// If the user did not change them.
-    Same,
+    IfUnchanged,
     /// Always, and also the time, because publishing has begun.
-    All,
+    Always,
 }
 
-impl Keep {
+impl OmitAccounts {
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::None => "",
-            Self::Same => "same",
-            Self::All => "all",
+            Self::Never => "",
+            Self::IfUnchanged => "same",
+            Self::Always => "all",
         }
     }
 
     fn of(word: &str) -> Self {
         match word {
-            "same" => Self::Same,
-            "all" => Self::All,
-            _ => Self::None,
+            "same" => Self::IfUnchanged,
+            "all" => Self::Always,
+            _ => Self::Never,
         }
     }
 }
@@ -110,7 +110,7 @@ impl AccountOverride {
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct Typed {
+pub struct ComposerInput {
     pub content: String,
     /// The chosen accounts, or the stored ones if they cannot be changed.
     pub accounts: Vec<i64>,
@@ -126,7 +126,7 @@ pub struct Typed {
     known_accounts: Vec<i64>,
     /// The scheduled time of the post when the page was rendered.
     known_time: String,
-    keep: Keep,
+    omit_accounts: OmitAccounts,
 }
 
 /// A request, and the account ID of each override in it.
@@ -135,12 +135,13 @@ pub struct PostRequest {
     pub overrides: Vec<i64>,
 }
 
-impl Typed {
+impl ComposerInput {
     pub fn of_form(form: &Form) -> Self {
         let known = form.get("_accounts").split(',').filter_map(|id| id.parse().ok());
         let known_accounts: Vec<i64> = known.take(MAX_ACCOUNTS).collect();
-        let keep = Keep::of(form.get("_keep"));
-        let mut accounts = if keep == Keep::All { known_accounts.clone() } else { form.ids("accounts") };
+        let omit_accounts = OmitAccounts::of(form.get("_keep"));
+        let mut accounts =
+            if omit_accounts == OmitAccounts::Always { known_accounts.clone() } else { form.ids("accounts") };
         // Keep one more than the maximum, so that the API rejects the request.
         accounts.truncate(MAX_ACCOUNTS + 1);
         // The stored accounts in their order, then the new ones.
@@ -155,7 +156,7 @@ impl Typed {
             picking: form.get("_picking").parse().ok(),
             known_accounts,
             known_time: form.get("_time").to_owned(),
-            keep,
+            omit_accounts,
         }
     }
 
@@ -177,12 +178,12 @@ impl Typed {
         }
     }
 
-    pub fn typed_for(&self, account_id: i64) -> Option<&AccountOverride> {
+    pub fn override_for(&self, account_id: i64) -> Option<&AccountOverride> {
         self.overrides.iter().find(|account_override| account_override.account_id == account_id)
     }
 
     /// Starts choosing images for an account. The initial choice is the images of the post.
-    pub fn pick_for(&mut self, account_id: i64) {
+    pub fn choose_images(&mut self, account_id: i64) {
         self.picking = Some(account_id);
         let media = self.media.clone();
         if let Some(account_override) = self.override_mut(account_id) {
@@ -191,7 +192,7 @@ impl Typed {
     }
 
     /// Uses the images of the post for an account.
-    pub fn pick_same(&mut self, account_id: i64) {
+    pub fn use_post_images(&mut self, account_id: i64) {
         self.picking = None;
         if let Some(account_override) = self.override_mut(account_id) {
             account_override.media = None;
@@ -217,11 +218,12 @@ impl Typed {
 
     /// Returns the request. `accounts` are those that the page shows, and `targets` those of the stored post.
     pub fn request(&self, mode: SaveMode, accounts: &[SocialAccount], targets: &[Target]) -> PostRequest {
-        let keeps_accounts = mode != SaveMode::Check && self.keeps_accounts();
-        let going = if keeps_accounts { targets.iter().map(|t| t.account_id).collect() } else { self.accounts.clone() };
+        let omits_accounts = mode != SaveMode::Check && self.omits_accounts();
+        let account_ids =
+            if omits_accounts { targets.iter().map(|t| t.account_id).collect() } else { self.accounts.clone() };
         let mut overrides = Vec::new();
         let mut overridden = Vec::new();
-        for id in &going {
+        for id in &account_ids {
             let account = accounts.iter().find(|account| account.id == *id);
             let target = targets.iter().find(|target| target.account_id == *id);
             if let Some(entry) = self.request_override(*id, account, target) {
@@ -230,10 +232,10 @@ impl Typed {
             }
         }
         let mut body = json!({ "content": self.content, "media": self.media, "overrides": overrides });
-        if !keeps_accounts {
-            body["accounts"] = json!(going);
+        if !omits_accounts {
+            body["accounts"] = json!(account_ids);
         }
-        let changes_time = self.scheduled_at != self.known_time && self.keep != Keep::All;
+        let changes_time = self.scheduled_at != self.known_time && self.omit_accounts != OmitAccounts::Always;
         if changes_time && matches!(mode, SaveMode::Save | SaveMode::Draft | SaveMode::Schedule) {
             body["scheduled_at"] = json!(Some(&self.scheduled_at).filter(|text| !text.is_empty()));
         }
@@ -249,22 +251,22 @@ impl Typed {
         PostRequest { body, overrides: overridden }
     }
 
-    fn keeps_accounts(&self) -> bool {
+    fn omits_accounts(&self) -> bool {
         let sorted = |ids: &[i64]| {
             let mut ids = ids.to_vec();
             ids.sort_unstable();
             ids
         };
-        match self.keep {
-            Keep::None => false,
-            Keep::Same => sorted(&self.accounts) == sorted(&self.known_accounts),
-            Keep::All => true,
+        match self.omit_accounts {
+            OmitAccounts::Never => false,
+            OmitAccounts::IfUnchanged => sorted(&self.accounts) == sorted(&self.known_accounts),
+            OmitAccounts::Always => true,
         }
     }
 
     /// Returns the override for an account: the input, and the stored values of fields that the form does not have.
     fn request_override(&self, id: i64, account: Option<&SocialAccount>, target: Option<&Target>) -> Option<Value> {
-        let account_override = self.typed_for(id);
+        let account_override = self.override_for(id);
         let content = match account_override {
             Some(account_override) => Some(account_override.content.clone()).filter(|text| !text.trim().is_empty()),
             None => target.and_then(|target| target.content.clone()),
@@ -297,9 +299,9 @@ impl Typed {
 /// Sets the options for which the form has a field.
 fn apply_options(account_override: &AccountOverride, account: &SocialAccount, options: &mut Map<String, Value>) {
     for option in options::of(account.platform) {
-        let typed = account_override.option(option.name);
+        let value = account_override.option(option.name);
         match option.kind {
-            OptionKind::Boolean if typed == "true" => {
+            OptionKind::Boolean if value == "true" => {
                 options.insert(option.name.to_owned(), Value::Bool(true));
             }
             OptionKind::Boolean => {
@@ -307,11 +309,11 @@ fn apply_options(account_override: &AccountOverride, account: &SocialAccount, op
                     *value = Value::Bool(false);
                 }
             }
-            _ if typed.is_empty() => {
+            _ if value.is_empty() => {
                 options.remove(option.name);
             }
             _ => {
-                options.insert(option.name.to_owned(), json!(typed));
+                options.insert(option.name.to_owned(), json!(value));
             }
         }
     }
@@ -349,7 +351,7 @@ mod tests {
     use super::*;
 
     fn body(form: &str, mode: SaveMode) -> Value {
-        Typed::of_form(&Form::parse(form.as_bytes())).request(mode, &[], &[]).body
+        ComposerInput::of_form(&Form::parse(form.as_bytes())).request(mode, &[], &[]).body
     }
 
     #[test]
@@ -381,10 +383,10 @@ mod tests {
 
     #[test]
     fn pictures_are_attached_once_and_moved_to_the_front() {
-        let mut typed = Typed { media: vec![1, 2], ..Typed::default() };
-        typed.attach(3);
-        typed.attach(1);
-        typed.put_first(3);
-        assert_eq!(typed.media, [3, 1, 2]);
+        let mut input = ComposerInput { media: vec![1, 2], ..ComposerInput::default() };
+        input.attach(3);
+        input.attach(1);
+        input.put_first(3);
+        assert_eq!(input.media, [3, 1, 2]);
     }
 }
