@@ -25,14 +25,14 @@ pub fn router() -> Router {
 async fn serve(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     let key = req.param::<String>("key").unwrap_or_default();
     let (Some(kind), Ok(app)) = (kind_of(&key), depot.get_typed::<Arc<App>>()) else { return missing(res) };
-    let picture = FileResponse {
+    let image = FileResponse {
         key,
         media_type: kind.as_str(),
         disposition: "inline".to_owned(),
         cache_control: "public, max-age=31536000, immutable",
         headers: HEADERS,
     };
-    match file::send(req, app.library.storage(), &picture, res).await {
+    match file::send(req, app.library.storage(), &image, res).await {
         Ok(SentFile::Sent) => {}
         Ok(SentFile::Missing) => missing(res),
         Ok(SentFile::OutOfRange) => notice(res, StatusCode::RANGE_NOT_SATISFIABLE, "The range is outside the file."),

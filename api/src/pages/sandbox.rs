@@ -71,7 +71,7 @@ struct PostView {
     path: String,
     text: Vec<TextPart>,
     /// At max ten. The layout depends on their number.
-    pictures: Vec<sandbox::SandboxPicture>,
+    images: Vec<sandbox::SandboxPicture>,
     at: String,
     shown: String,
     comments: Vec<sandbox::SandboxComment>,
@@ -154,7 +154,7 @@ async fn load(app: &App, handle: String, from: Option<i64>) -> Result<Option<Tim
                 id: p.id,
                 path: post_path(&handle, p.id),
                 text: text_parts(&p.content),
-                pictures: p.media,
+                images: p.media,
                 at: p.created_at.to_rfc3339(),
                 shown: shown(p.created_at),
                 earlier: usize::try_from(total).unwrap_or_default().saturating_sub(own.len()),

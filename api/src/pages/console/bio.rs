@@ -9,15 +9,15 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::post_rows::picture;
+use super::post_rows::image;
 use super::route::{Access, PageRoute};
-use super::shared::{Choice, FieldErrors, Picture};
+use super::shared::{Choice, FieldErrors, Image};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
 use crate::error::{ApiError, Result};
 
 /// The number of images per page of the library.
-const PICTURES: i64 = 12;
+const LIBRARY_PAGE: i64 = 12;
 /// The maximum number of links in the preview.
 const PREVIEW_LINKS: usize = 12;
 
@@ -54,7 +54,7 @@ struct BioPage {
     themes: Vec<Choice>,
     bio: String,
     /// The selected image, then a page of the library.
-    library: Vec<Picture>,
+    library: Vec<Image>,
     avatar: Option<i64>,
     library_prev: Option<String>,
     library_next: Option<String>,
@@ -82,7 +82,7 @@ struct BioPreview {
     theme: &'static str,
     title: String,
     bio: String,
-    avatar: Option<Picture>,
+    avatar: Option<Image>,
     /// The title of each link, and whether it is primary.
     links: Vec<(String, bool)>,
     more_links: usize,
@@ -235,26 +235,26 @@ async fn library(
     visit: &Visit,
     conn: &mut Conn,
     chosen: Option<i64>,
-) -> Result<(Vec<Picture>, Option<String>, Option<String>)> {
+) -> Result<(Vec<Image>, Option<String>, Option<String>)> {
     let brand = visit.brand()?.0.id;
     let page = visit.query.get("library").and_then(|text| text.parse().ok()).filter(|page: &i64| *page >= 1);
     let page = page.unwrap_or(1);
     let filter = MediaFilter { asset_type: None, search: None };
-    let found = media::list(conn, brand, &filter, PageRequest { page, per_page: PICTURES }).await?;
+    let found = media::list(conn, brand, &filter, PageRequest { page, per_page: LIBRARY_PAGE }).await?;
     let chosen = match chosen {
         Some(id) => media::find(conn, brand, id).await?,
         None => None,
     };
     let chosen_id = chosen.as_ref().map(|asset| asset.id);
     let others = found.rows.into_iter().filter(|asset| Some(asset.id) != chosen_id);
-    let pictures = chosen.into_iter().chain(others).map(|asset| picture(visit, asset)).collect();
+    let images = chosen.into_iter().chain(others).map(|asset| image(visit, asset)).collect();
     let href = |page: i64| format!("?library={page}#f-avatar");
-    let last = (found.total + PICTURES - 1) / PICTURES;
-    Ok((pictures, (page > 1).then(|| href((page - 1).min(last.max(1)))), (page < last).then(|| href(page + 1))))
+    let last = (found.total + LIBRARY_PAGE - 1) / LIBRARY_PAGE;
+    Ok((images, (page > 1).then(|| href((page - 1).min(last.max(1)))), (page < last).then(|| href(page + 1))))
 }
 
 fn preview(visit: &Visit, page: &LinkInBioPage) -> BioPreview {
-    let avatar = page.avatar.as_ref().map(|avatar| Picture {
+    let avatar = page.avatar.as_ref().map(|avatar| Image {
         id: avatar.id,
         src: visit.own_path(&avatar.thumbnail_url),
         filename: avatar.filename.clone(),

@@ -39,8 +39,8 @@ enum Button {
     Attach(i64),
     First(i64),
     Library(i64),
-    Pictures(i64),
-    SamePictures(i64),
+    Images(i64),
+    SameImages(i64),
     /// The form has no known action.
     Unknown,
 }
@@ -54,8 +54,8 @@ impl Button {
             ("attach", Some(id)) => Self::Attach(id),
             ("first", Some(id)) => Self::First(id),
             ("library", Some(page)) => Self::Library(page),
-            ("pictures", Some(account)) => Self::Pictures(account),
-            ("same-pictures", Some(account)) => Self::SamePictures(account),
+            ("pictures", Some(account)) => Self::Images(account),
+            ("same-pictures", Some(account)) => Self::SameImages(account),
             ("", None) => match form.get("schedule_type") {
                 "draft" => Self::Save(SaveMode::Draft),
                 "scheduled" => Self::Save(SaveMode::Schedule),
@@ -72,8 +72,8 @@ impl Button {
             Self::Attach(id) => input.attach(id),
             Self::First(id) => input.put_first(id),
             Self::Library(page) => input.library_page = page,
-            Self::Pictures(account) => input.choose_images(account),
-            Self::SamePictures(account) => input.use_post_images(account),
+            Self::Images(account) => input.choose_images(account),
+            Self::SameImages(account) => input.use_post_images(account),
             Self::Save(_) | Self::Submit | Self::Unknown => {}
         }
     }
@@ -211,7 +211,7 @@ async fn upload(visit: &Visit) -> Result<PageReply> {
             return show(visit, stored.as_ref(), input, errors, Contents::Stored).await;
         }
     };
-    let id = picture_id(&answer.body)?;
+    let id = image_id(&answer.body)?;
     if visit.is_fetch {
         return Ok(PageReply::Text(StatusCode::CREATED, id.to_string()));
     }
@@ -221,7 +221,7 @@ async fn upload(visit: &Visit) -> Result<PageReply> {
     }
 }
 
-fn picture_id(body: &[u8]) -> Result<i64> {
+fn image_id(body: &[u8]) -> Result<i64> {
     #[derive(Deserialize)]
     struct UploadResponse {
         data: Saved,
@@ -246,7 +246,7 @@ mod tests {
             ("_action=submit", Button::Submit),
             ("_action=attach:7", Button::Attach(7)),
             ("_action=library:2&schedule_type=now", Button::Library(2)),
-            ("_action=same-pictures:3", Button::SamePictures(3)),
+            ("_action=same-pictures:3", Button::SameImages(3)),
             ("_action=check&schedule_type=now", Button::Unknown),
             ("_action=attach:0", Button::Unknown),
             ("_action=first:x", Button::Unknown),

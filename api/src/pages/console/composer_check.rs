@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::composer_input::{ComposerInput, SaveMode, Stored};
 use super::composer_view::{Chosen, load_accounts};
 use super::post_rows::chip;
-use super::shared::{AccountChip, Picture};
+use super::shared::{AccountChip, Image};
 use super::visit::{PageReply, Visit};
 use crate::error::Result;
 
@@ -38,7 +38,7 @@ struct CheckRow {
     notes: Vec<String>,
     /// The beginning of the text for this account.
     text: String,
-    pictures: Vec<Picture>,
+    images: Vec<Image>,
 }
 
 impl Check {
@@ -102,7 +102,7 @@ pub async fn check(
     let more = account_ids.len().saturating_sub(MAX_CHECKED);
     account_ids.truncate(MAX_CHECKED);
     let mut input = input.clone();
-    (input.accounts, input.media) = (account_ids, chosen.of(&input.media).iter().map(|picture| picture.id).collect());
+    (input.accounts, input.media) = (account_ids, chosen.of(&input.media).iter().map(|image| image.id).collect());
     let request = input.request(SaveMode::Check, accounts, stored.map_or(&[][..], |stored| &stored.targets));
     let found: Validation = match visit.api("validatePost").check(&request.body).await {
         Ok(found) => found,
@@ -130,7 +130,7 @@ pub async fn check(
             problems: target.problems.into_iter().map(|problem| without_account(account, &problem.message)).collect(),
             notes: target.notes,
             text: own.unwrap_or(&input.content).chars().take(MAX_PREVIEW).collect(),
-            pictures: chosen.of(media),
+            images: chosen.of(media),
         })
     });
     Ok(Check { problems: Vec::new(), rows: rows.collect(), more })

@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_post_names_its_accounts_and_pictures_in_order() {
+    fn a_new_post_names_its_accounts_and_images_in_order() {
         let form = "content=Hi&accounts=3&accounts=1&media=9&media=8&scheduled_at=2026-05-01T09:30\
             &overrides.0.account_id=3&overrides.0.content=Own&overrides.1.account_id=1&overrides.1.content=+";
         let wanted = json!({
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn pictures_are_attached_once_and_moved_to_the_front() {
+    fn images_are_attached_once_and_moved_to_the_front() {
         let mut input = ComposerInput { media: vec![1, 2], ..ComposerInput::default() };
         input.attach(3);
         input.attach(1);

@@ -15,8 +15,8 @@ use http::StatusCode;
 
 use super::composer_check::{Check, check};
 use super::composer_input::{AccountOverride, ComposerInput, OmitAccounts, Stored};
-use super::post_rows::{chip, picture};
-use super::shared::{AccountChip, Choice, FieldErrors, Picture};
+use super::post_rows::{chip, image};
+use super::shared::{AccountChip, Choice, FieldErrors, Image};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit};
 use crate::admission::plan;
@@ -53,9 +53,9 @@ pub struct Composer {
     known_time: String,
     content: String,
     /// The chosen images, in order.
-    chosen: Vec<Picture>,
+    chosen: Vec<Image>,
     /// A page of the library without the chosen images, newest first.
-    library: Vec<Picture>,
+    library: Vec<Image>,
     library_page: i64,
     library_prev: Option<i64>,
     library_next: Option<i64>,
@@ -93,7 +93,7 @@ struct ComposerAccount {
     index: usize,
     /// The text for this account. Empty for the text of the post.
     content: String,
-    pictures: AccountPictures,
+    images: AccountImages,
     options: Vec<PostOption>,
     /// Whether the account has a section in the form.
     has_part: bool,
@@ -102,14 +102,14 @@ struct ComposerAccount {
 }
 
 /// The images of an account.
-enum AccountPictures {
+enum AccountImages {
     /// The images of the post.
     Same,
-    Own(Vec<Picture>),
+    Own(Vec<Image>),
     /// The user is choosing them: the current ones, and others.
     Picking {
-        own: Vec<Picture>,
-        others: Vec<Picture>,
+        own: Vec<Image>,
+        others: Vec<Image>,
     },
 }
 
@@ -135,7 +135,7 @@ enum OptionValue {
 
 impl ComposerAccount {
     fn is_picking(&self) -> bool {
-        matches!(self.pictures, AccountPictures::Picking { .. })
+        matches!(self.images, AccountImages::Picking { .. })
     }
 
     fn path(&self, field: impl std::fmt::Display) -> String {
@@ -173,7 +173,7 @@ impl ComposerAccount {
             problem: is_expired.then_some("Expired. Reconnect it to publish."),
             index,
             content: account_override.content.clone(),
-            pictures: offered.for_account(account_override, input),
+            images: offered.for_account(account_override, input),
             options: options::of(account.platform).iter().map(option).collect(),
             is_open: !account_override.is_empty(),
         }
@@ -240,7 +240,7 @@ pub async fn load_accounts(visit: &Visit, conn: &mut Conn, input: &ComposerInput
 }
 
 /// The chosen images of the post and of its accounts, by ID.
-pub struct Chosen(HashMap<i64, Picture>);
+pub struct Chosen(HashMap<i64, Image>);
 
 impl Chosen {
     pub async fn load(visit: &Visit, conn: &mut Conn, input: &ComposerInput) -> Result<Self> {
@@ -248,11 +248,11 @@ impl Chosen {
         let ids: BTreeSet<i64> = input.media.iter().chain(own).copied().take(MAX_CHOSEN).collect();
         let ids: Vec<i64> = ids.into_iter().collect();
         let found = media::find_many(conn, visit.brand()?.0.id, &ids).await?;
-        Ok(Self(found.into_iter().map(|asset| (asset.id, picture(visit, asset))).collect()))
+        Ok(Self(found.into_iter().map(|asset| (asset.id, image(visit, asset))).collect()))
     }
 
     /// Returns the images with these IDs, in order. Deleted images are omitted.
-    pub fn of(&self, ids: &[i64]) -> Vec<Picture> {
+    pub fn of(&self, ids: &[i64]) -> Vec<Image> {
         ids.iter().filter_map(|id| self.0.get(id).cloned()).collect()
     }
 }
@@ -263,25 +263,25 @@ struct Offered {
     accounts: usize,
     chosen: Chosen,
     /// A page of the library.
-    library: Vec<Picture>,
+    library: Vec<Image>,
 }
 
 impl Offered {
     /// Returns the images of the library's page without those with these IDs.
-    fn library_without(&self, ids: &[i64]) -> Vec<Picture> {
-        self.library.iter().filter(|picture| !ids.contains(&picture.id)).cloned().collect()
+    fn library_without(&self, ids: &[i64]) -> Vec<Image> {
+        self.library.iter().filter(|image| !ids.contains(&image.id)).cloned().collect()
     }
 
-    fn for_account(&self, account_override: &AccountOverride, input: &ComposerInput) -> AccountPictures {
-        let Some(ids) = &account_override.media else { return AccountPictures::Same };
+    fn for_account(&self, account_override: &AccountOverride, input: &ComposerInput) -> AccountImages {
+        let Some(ids) = &account_override.media else { return AccountImages::Same };
         let own = self.chosen.of(ids);
         if input.picking != Some(account_override.account_id) {
-            return AccountPictures::Own(own);
+            return AccountImages::Own(own);
         }
         let of_post: Vec<i64> = input.media.iter().copied().filter(|id| !ids.contains(id)).collect();
         let mut others = self.chosen.of(&of_post);
         others.extend(self.library_without(&[&ids[..], &of_post].concat()));
-        AccountPictures::Picking { own, others }
+        AccountImages::Picking { own, others }
     }
 }
 
@@ -315,7 +315,7 @@ pub async fn show(
     let shown = targets.iter().map(|target| target.account_id);
     let shown = shown.filter(|id| accounts.iter().any(|account| account.id == *id));
     let is_last = page.saturating_mul(LIBRARY_PAGE) >= library.total;
-    let library = library.rows.into_iter().map(|asset| picture(visit, asset)).collect();
+    let library = library.rows.into_iter().map(|asset| image(visit, asset)).collect();
     let offered = Offered { accounts: accounts.len(), chosen, library };
     let has_approvals = plan(&visit.app, &visit.authenticated.caller)?.has(Feature::Approvals);
     let page = Composer {

@@ -30,7 +30,7 @@ struct MediaPage {
     errors: FieldErrors,
     /// Errors of the import form.
     import_errors: FieldErrors,
-    pictures: Vec<PictureTile>,
+    images: Vec<ImageTile>,
     pages: Pages,
     search: String,
     types: Vec<Choice>,
@@ -48,7 +48,7 @@ struct MediaPage {
     max_size: String,
 }
 
-struct PictureTile {
+struct ImageTile {
     id: i64,
     src: String,
     filename: String,
@@ -102,7 +102,7 @@ async fn render(
         errors,
         import_errors,
         pages: lists::links(&shell.at("media"), &filters, page, found.rows.len(), found.total),
-        pictures: found.rows.into_iter().map(|asset| tile(visit, asset)).collect(),
+        images: found.rows.into_iter().map(|asset| tile(visit, asset)).collect(),
         types: [Choice::new("", "All", chosen.is_empty())].into_iter().chain(types(chosen)).collect(),
         is_filtered: !search.is_empty() || asset_type.is_some(),
         alt_text: "",
@@ -158,8 +158,8 @@ pub fn src(visit: &Visit, key: &str) -> String {
     visit.own_path(&visit.app.library.url(key))
 }
 
-fn tile(visit: &Visit, asset: Asset) -> PictureTile {
-    PictureTile {
+fn tile(visit: &Visit, asset: Asset) -> ImageTile {
+    ImageTile {
         id: asset.id,
         src: src(visit, &asset.thumbnail_key),
         alt: asset.alt_text.unwrap_or_default(),

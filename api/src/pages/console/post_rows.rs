@@ -8,7 +8,7 @@ use crier_domain::post::{Post, PostStatus};
 use crier_store::targets::{self, TargetSummary};
 use crier_store::{Conn, accounts, media};
 
-use super::shared::{AccountChip, Badge, Picture, Platform, PostRow};
+use super::shared::{AccountChip, Badge, Image, Platform, PostRow};
 use super::visit::Visit;
 use crate::error::Result;
 
@@ -19,7 +19,7 @@ const MAX_TEXT: usize = 200;
 pub struct Related {
     targets: Vec<TargetSummary>,
     accounts: HashMap<i64, AccountChip>,
-    pictures: HashMap<i64, Picture>,
+    images: HashMap<i64, Image>,
 }
 
 impl Related {
@@ -39,7 +39,7 @@ impl Related {
         Ok(Self {
             targets,
             accounts: accounts.into_iter().map(|account| (account.id, chip(&account))).collect(),
-            pictures: assets.into_iter().map(|asset| (asset.id, picture(visit, asset))).collect(),
+            images: assets.into_iter().map(|asset| (asset.id, image(visit, asset))).collect(),
         })
     }
 
@@ -75,7 +75,7 @@ pub async fn rows(visit: &Visit, conn: &mut Conn, posts: Vec<Post>) -> Result<Ve
             when_label: when_label.to_owned(),
             when: Some(visit.time(when.unwrap_or(post.updated_at))),
             accounts: related.chips(post.id),
-            picture: post.media.first().and_then(|id| related.pictures.get(id).cloned()),
+            image: post.media.first().and_then(|id| related.images.get(id).cloned()),
             error: related.error(&post),
         }
     };
@@ -97,8 +97,8 @@ pub fn chip(account: &SocialAccount) -> AccountChip {
     AccountChip { platform: Platform::of(account.platform.as_str()), name }
 }
 
-pub fn picture(visit: &Visit, asset: Asset) -> Picture {
-    Picture {
+pub fn image(visit: &Visit, asset: Asset) -> Image {
+    Image {
         id: asset.id,
         src: visit.own_path(&visit.app.library.url(&asset.thumbnail_key)),
         filename: asset.filename,

@@ -10,8 +10,8 @@ use crier_store::{Conn, accounts, media, posts, targets};
 use http::StatusCode;
 
 use super::composer_input::Stored;
-use super::post_rows::{beginning, chip, picture};
-use super::shared::{AccountChip, Badge, FieldErrors, Link, Picture, Platform, Time, Tone};
+use super::post_rows::{beginning, chip, image};
+use super::shared::{AccountChip, Badge, FieldErrors, Image, Link, Platform, Time, Tone};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit};
 use crate::admission::plan;
@@ -35,7 +35,7 @@ struct PostPage {
     text: String,
     /// The URL of the page with the whole text, if `text` is truncated.
     full_text: Option<String>,
-    pictures: Vec<Picture>,
+    images: Vec<Image>,
     targets: Vec<TargetRow>,
     more_targets: usize,
     attempts: Vec<Attempt>,
@@ -130,7 +130,7 @@ pub async fn show(visit: &Visit, stored: Stored, status: StatusCode, errors: Fie
     let has_approvals = plan(&visit.app, &visit.authenticated.caller)?.has(Feature::Approvals);
     let mut conn = visit.app.store.read().await?;
     let chips = account_chips(visit, &mut conn, &stored).await?;
-    let pictures = pictures(visit, &mut conn, &stored).await?;
+    let images = images(visit, &mut conn, &stored).await?;
     let attempts = attempts(visit, &mut conn, &stored, &chips).await?;
     let (post, shell) = (&stored.post, visit.shell(Section::Posts, format!("Post {}", stored.post.id)));
     let rejection = match post.status {
@@ -144,7 +144,7 @@ pub async fn show(visit: &Visit, stored: Stored, status: StatusCode, errors: Fie
         status: Badge::post(post.status.as_str()),
         text: post.content.chars().take(if is_truncated { MAX_TEXT } else { usize::MAX }).collect(),
         full_text: is_truncated.then(|| format!("{}?full=1", shell.post(post.id, ""))),
-        pictures,
+        images,
         targets: stored.targets.iter().take(MAX_TARGETS).map(|t| TargetRow::new(visit, &shell, &chips, t)).collect(),
         more_targets: stored.targets.len().saturating_sub(MAX_TARGETS),
         attempts,
@@ -182,11 +182,11 @@ async fn account_chips(visit: &Visit, conn: &mut Conn, stored: &Stored) -> Resul
     Ok(chips)
 }
 
-async fn pictures(visit: &Visit, conn: &mut Conn, stored: &Stored) -> Result<Vec<Picture>> {
+async fn images(visit: &Visit, conn: &mut Conn, stored: &Stored) -> Result<Vec<Image>> {
     let order = &stored.post.media;
     let mut found = media::find_many(conn, visit.brand()?.0.id, order).await?;
     found.sort_by_key(|asset| order.iter().position(|id| *id == asset.id));
-    Ok(found.into_iter().map(|asset| picture(visit, asset)).collect())
+    Ok(found.into_iter().map(|asset| image(visit, asset)).collect())
 }
 
 async fn attempts(visit: &Visit, conn: &mut Conn, stored: &Stored, chips: &Chips) -> Result<Vec<Attempt>> {

@@ -147,14 +147,14 @@ pub struct AccountChip {
 
 /// An image of the library.
 #[derive(Clone, Debug, Default)]
-pub struct Picture {
+pub struct Image {
     pub id: i64,
     pub src: String,
     pub filename: String,
     pub alt: String,
 }
 
-impl Picture {
+impl Image {
     /// Returns the alt text, else the filename.
     pub fn label(&self) -> &str {
         if self.alt.is_empty() { &self.filename } else { &self.alt }
@@ -172,7 +172,7 @@ pub struct PostRow {
     pub when_label: String,
     pub when: Option<Time>,
     pub accounts: Vec<AccountChip>,
-    pub picture: Option<Picture>,
+    pub image: Option<Image>,
     /// The error of a failed post.
     pub error: Option<String>,
 }
