@@ -27,7 +27,7 @@ use crate::runner::read_body;
 pub fn router() -> Router {
     Router::with_path("reports")
         .push(Router::with_path("files/{token}").get(send_file).head(send_file))
-        .push(Router::with_path("unsubscribe/{token}").get(ask).head(ask).post(unsubscribe))
+        .push(Router::with_path("unsubscribe/{token}").get(show_form).head(show_form).post(unsubscribe))
 }
 
 #[handler]
@@ -84,7 +84,7 @@ enum PageAction {
 }
 
 #[handler]
-async fn ask(req: &mut Request, depot: &mut Depot, res: &mut Response) {
+async fn show_form(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     show(req, depot, res, PageAction::Show).await;
 }
 

@@ -63,10 +63,12 @@ async fn list(app: &App, headers: &HeaderMap, id: i64, search: String) -> StepRe
     let connector = connector_of(app, &authorization)?;
     let oauth = connector.oauth().ok_or(StepError::NotConfigured)?;
     let has_search = pending.choices.len() > SEARCH_FROM;
-    let wanted = search.to_lowercase();
+    let search_lower = search.to_lowercase();
     let fits = |choice: &Choice| {
         let detail = choice.detail.as_deref().unwrap_or_default();
-        wanted.is_empty() || choice.name.to_lowercase().contains(&wanted) || detail.to_lowercase().contains(&wanted)
+        search_lower.is_empty()
+            || choice.name.to_lowercase().contains(&search_lower)
+            || detail.to_lowercase().contains(&search_lower)
     };
     let mut found: Vec<Choice> = pending.choices.into_iter().filter(fits).collect();
     let more = found.len().saturating_sub(SHOWN);

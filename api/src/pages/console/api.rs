@@ -115,14 +115,14 @@ impl<'v> ApiCall<'v> {
         let operation = self.operation;
         match self.run_into(Content::None, "", &mut res).await? {
             None => Ok(res),
-            Some(_) => Err(ApiError::bug(format!("{operation} answers with no file"))),
+            Some(_) => Err(ApiError::bug(format!("{operation} responds with no file"))),
         }
     }
 
     async fn run(self, content: Content<'_>, part: &str) -> Result<ApiResponse> {
         let operation = self.operation;
-        let answer = self.run_into(content, part, &mut Response::new()).await?;
-        answer.ok_or_else(|| ApiError::bug(format!("{operation} answers with a file")))
+        let response = self.run_into(content, part, &mut Response::new()).await?;
+        response.ok_or_else(|| ApiError::bug(format!("{operation} responds with a file")))
     }
 
     /// Returns the response. `None` if it is a file, which was written to `res`.
@@ -182,8 +182,8 @@ enum Content<'a> {
     Form,
 }
 
-fn one<T: DeserializeOwned>(answer: &ApiResponse) -> Result<T> {
-    parse::<One<T>>(&answer.body).map(|one| one.data)
+fn one<T: DeserializeOwned>(response: &ApiResponse) -> Result<T> {
+    parse::<One<T>>(&response.body).map(|one| one.data)
 }
 
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T> {

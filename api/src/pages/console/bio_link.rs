@@ -151,13 +151,13 @@ fn entry(visit: &Visit) -> Value {
 }
 
 /// Returns a link that does not change, except that it is not primary if the link in the form becomes primary.
-fn kept(visit: &Visit, link: &Link) -> Value {
+fn unchanged(visit: &Visit, link: &Link) -> Value {
     if visit.form.has("is_primary") { json!({ "id": link.id, "is_primary": false }) } else { json!({ "id": link.id }) }
 }
 
 async fn create(visit: &Visit) -> Result<PageReply> {
     let page = load(visit).await?;
-    let links = page.links.iter().map(|link| kept(visit, link)).chain([entry(visit)]).collect();
+    let links = page.links.iter().map(|link| unchanged(visit, link)).chain([entry(visit)]).collect();
     let is_there = |link: &Link| {
         let form = &visit.form;
         form.text("title") == Some(&link.title) && form.text("url") == Some(&link.url)
@@ -175,7 +175,7 @@ async fn create(visit: &Visit) -> Result<PageReply> {
 async fn update(visit: &Visit) -> Result<PageReply> {
     let page = load(visit).await?;
     let changed = find(visit, &page)?.map(|link| link.id);
-    let one = |link: &Link| if Some(link.id) == changed { entry(visit) } else { kept(visit, link) };
+    let one = |link: &Link| if Some(link.id) == changed { entry(visit) } else { unchanged(visit, link) };
     match replace(visit, page.links.iter().map(one).collect()).await {
         Ok(()) => back(visit, "link-saved"),
         Err(error) => render_errors(visit, &page, error),

@@ -272,8 +272,8 @@ async fn move_post(visit: &Visit) -> Result<PageReply> {
     let at = post
         .scheduled_at
         .ok_or_else(|| ApiError::field("date", "This post has no time yet. Open the post and choose one."))?;
-    let wanted = date.and_time(at.with_timezone(&visit.zone()).time());
-    let body = json!({ "scheduled_at": wanted.format("%Y-%m-%dT%H:%M:%S%.f").to_string() });
+    let target = date.and_time(at.with_timezone(&visit.zone()).time());
+    let body = json!({ "scheduled_at": target.format("%Y-%m-%dT%H:%M:%S%.f").to_string() });
     let moved: Moved = visit.api("updatePost").write_for("", &body).await?;
     if !visit.is_fetch {
         return visit.to(&format!("calendar?date={date}"), "post-moved");

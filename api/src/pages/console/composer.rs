@@ -22,10 +22,10 @@ use crate::error::{ApiError, Result};
 
 pub fn routes() -> Vec<PageRoute> {
     vec![
-        PageRoute::get("/brands/{brand}/posts/new", begin),
-        PageRoute::post("/brands/{brand}/posts/new", send),
-        PageRoute::get("/brands/{brand}/posts/{post}/edit", edit),
-        PageRoute::post("/brands/{brand}/posts/{post}/edit", send),
+        PageRoute::get("/brands/{brand}/posts/new", show_new),
+        PageRoute::post("/brands/{brand}/posts/new", submit_form),
+        PageRoute::get("/brands/{brand}/posts/{post}/edit", show_edit),
+        PageRoute::post("/brands/{brand}/posts/{post}/edit", submit_form),
         PageRoute::post("/brands/{brand}/posts/check", check),
         PageRoute::post("/brands/{brand}/posts/upload", upload),
     ]
@@ -79,7 +79,7 @@ impl Button {
     }
 
     /// Returns the key of the message that is shown after the action ([`super::flash`]).
-    const fn flash_word(self) -> &'static str {
+    const fn flash_key(self) -> &'static str {
         match self {
             Self::Save(SaveMode::Draft) => "draft-saved",
             Self::Save(SaveMode::Schedule) => "post-scheduled",
@@ -91,13 +91,13 @@ impl Button {
 }
 
 /// Shows a new post, with the image in the query if there is one.
-async fn begin(visit: &Visit) -> Result<PageReply> {
+async fn show_new(visit: &Visit) -> Result<PageReply> {
     let mut input = ComposerInput::default();
     attach_uploaded(visit, &mut input);
     show(visit, None, input, FieldErrors::default(), Contents::Stored).await
 }
 
-async fn edit(visit: &Visit) -> Result<PageReply> {
+async fn show_edit(visit: &Visit) -> Result<PageReply> {
     let stored = Stored::load(visit, visit.id("post").unwrap_or_default()).await?;
     check_editable(&stored)?;
     let mut input = ComposerInput::of_post(&stored, visit.zone());
@@ -125,7 +125,7 @@ async fn check(visit: &Visit) -> Result<PageReply> {
 }
 
 /// Executes the action of the button.
-async fn send(visit: &Visit) -> Result<PageReply> {
+async fn submit_form(visit: &Visit) -> Result<PageReply> {
     let stored = match visit.id("post") {
         Some(id) => Some(Stored::load(visit, id).await?),
         None => None,
@@ -142,7 +142,7 @@ async fn send(visit: &Visit) -> Result<PageReply> {
     };
     match save(visit, stored.as_ref(), &input, mode).await {
         Ok(id) if button == Button::Submit => submit(visit, id, input).await,
-        Ok(id) => visit.to(&format!("posts/{id}"), button.flash_word()),
+        Ok(id) => visit.to(&format!("posts/{id}"), button.flash_key()),
         Err(error) => show(visit, stored.as_ref(), input, form_errors(error)?, Contents::Input).await,
     }
 }
@@ -169,7 +169,7 @@ async fn save(visit: &Visit, stored: Option<&Stored>, input: &ComposerInput, mod
 /// Submits the saved draft for approval. If this fails, shows the form for the saved draft.
 async fn submit(visit: &Visit, id: i64, input: ComposerInput) -> Result<PageReply> {
     match visit.api("submitPost").id("post", id).write("-submit", &serde_json::json!({})).await {
-        Ok(_) => visit.to(&format!("posts/{id}"), Button::Submit.flash_word()),
+        Ok(_) => visit.to(&format!("posts/{id}"), Button::Submit.flash_key()),
         Err(error) => {
             let stored = Stored::load(visit, id).await?;
             let errors = form_errors(error)?;
@@ -199,8 +199,8 @@ async fn upload(visit: &Visit) -> Result<PageReply> {
         Some(id) => Some(Stored::load(visit, id).await?),
         None => None,
     };
-    let answer = match visit.api("uploadMedia").upload("").await {
-        Ok(answer) => answer,
+    let response = match visit.api("uploadMedia").upload("").await {
+        Ok(response) => response,
         Err(error) if visit.is_fetch => return Err(error),
         Err(error) => {
             let errors = form_errors(error)?;
@@ -211,7 +211,7 @@ async fn upload(visit: &Visit) -> Result<PageReply> {
             return show(visit, stored.as_ref(), input, errors, Contents::Stored).await;
         }
     };
-    let id = image_id(&answer.body)?;
+    let id = image_id(&response.body)?;
     if visit.is_fetch {
         return Ok(PageReply::Text(StatusCode::CREATED, id.to_string()));
     }
@@ -226,8 +226,8 @@ fn image_id(body: &[u8]) -> Result<i64> {
     struct UploadResponse {
         data: Saved,
     }
-    let answer: std::result::Result<UploadResponse, _> = serde_json::from_slice(body);
-    Ok(answer.map_err(|error| ApiError::bug(format!("failed to read the upload response: {error}")))?.data.id)
+    let response: std::result::Result<UploadResponse, _> = serde_json::from_slice(body);
+    Ok(response.map_err(|error| ApiError::bug(format!("failed to read the upload response: {error}")))?.data.id)
 }
 
 #[cfg(test)]

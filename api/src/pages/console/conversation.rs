@@ -45,7 +45,7 @@ struct ConversationPage {
     /// The URL that shows earlier messages.
     earlier: Option<String>,
     /// The reason why replies are not possible.
-    refusal: Option<String>,
+    reply_problem: Option<String>,
     /// The submitted reply.
     body: String,
     members: Vec<Choice>,
@@ -195,7 +195,7 @@ async fn render(visit: &Visit, code: StatusCode, errors: FieldErrors) -> Result<
             .filter(|_| has_earlier)
             .map(|first| format!("{}?before={}", shell.page("inbox", detail.id, ""), first.id)),
         messages: shown.into_iter().map(|message| row(visit, message, &participant)).collect(),
-        refusal: if visit.can_publish() {
+        reply_problem: if visit.can_publish() {
             detail.reply_refusal
         } else {
             Some(ApiError::for_publishers().message.into_owned())

@@ -44,7 +44,7 @@ impl InvitationPage {
     }
 }
 
-fn gone(res: &mut Response) {
+fn render_gone(res: &mut Response) {
     render(res, StatusCode::GONE, &InvitationPage::new(None, String::new(), String::new()));
 }
 
@@ -70,7 +70,7 @@ async fn find(app: &Arc<App>, token: &str, req: &Request, res: &mut Response) ->
         Ok(Some(invitation)) => return Some(invitation),
         Ok(None) => {
             if admit(app, req, res).await {
-                gone(res);
+                render_gone(res);
             }
         }
         Err(error) => {
@@ -111,7 +111,7 @@ async fn accept(req: &mut Request, depot: &mut Depot, res: &mut Response) {
             see_other(res, &format!("/brands/{brand}"));
             page_headers(res);
         }
-        Ok(None) => gone(res),
+        Ok(None) => render_gone(res),
         Err(error) => {
             tracing::warn!(%error, "failed to accept an invitation");
             unavailable(res);

@@ -35,8 +35,8 @@ pub fn router() -> Router {
         .head(root)
         .push(
             Router::with_path("sign-in")
-                .get(ask)
-                .head(ask)
+                .get(show_form)
+                .head(show_form)
                 .post(send_link)
                 .push(Router::with_path("{token}").get(confirm).head(confirm).post(sign_in)),
         )
@@ -111,7 +111,7 @@ impl SignIn {
 }
 
 #[handler]
-async fn ask(req: &mut Request, depot: &mut Depot, res: &mut Response) {
+async fn show_form(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     let Some(app) = app(depot) else { return };
     let state = if req.query::<String>("note").is_some() { SignInState::SignedOut } else { SignInState::Ask };
     render(res, StatusCode::OK, &SignIn::new(&app, state));
