@@ -26,6 +26,7 @@ mod docs;
 mod fetch;
 mod links;
 mod media;
+mod numbers;
 mod report;
 mod sandbox;
 pub mod styles;

@@ -120,7 +120,10 @@
     const panel = document.getElementById('check');
     const segmenter = Intl.Segmenter ? new Intl.Segmenter() : null;
     const length = (value) => (segmenter && value.length < 5000 ? [...segmenter.segment(value)].length : [...value].length);
-    const show = () => { count.textContent = `${length(text.value.normalize('NFC')).toLocaleString('en')} characters`; };
+    const show = () => {
+      const characters = length(text.value.normalize('NFC'));
+      count.textContent = `${characters.toLocaleString('en')} character${characters === 1 ? '' : 's'}`;
+    };
     text.addEventListener('input', show);
     show();
 

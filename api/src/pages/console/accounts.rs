@@ -18,6 +18,7 @@ use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit};
 use crate::admission;
 use crate::error::Result;
+use crate::pages::numbers::counted;
 
 /// An account is marked if its access expires within this time.
 const SOON: TimeDelta = TimeDelta::days(14);
@@ -87,7 +88,10 @@ async fn list(visit: &Visit) -> Result<PageReply> {
         pages: lists::links(&format!("/brands/{brand}/accounts"), &[], page, ids.len(), found.total),
         platforms: tiles(visit, &mut conn).await?,
         full: is_full.map(|cap| {
-            format!("The plan allows {cap} accounts for each brand. Disconnect one or choose a larger plan.")
+            format!(
+                "The plan allows {} for each brand. Disconnect one or choose a larger plan.",
+                counted(cap, "account", "accounts")
+            )
         }),
         accounts: found.rows.into_iter().map(|row| account(visit, brand, access.get(&row.id), row)).collect(),
         can_change: visit.can_publish(),
@@ -123,8 +127,9 @@ fn status(status: AccountStatus, ends_at: Option<DateTime<Utc>>, now: DateTime<U
         (AccountStatus::Expired, _) => Badge::new(Tone::Bad, "Expired"),
         (AccountStatus::Active, None) => Badge::new(Tone::Good, "Active"),
         (AccountStatus::Active, Some(..1)) => Badge::new(Tone::Warn, "Expires within a day"),
-        (AccountStatus::Active, Some(1)) => Badge::new(Tone::Warn, "Expires in 1 day"),
-        (AccountStatus::Active, Some(days)) => Badge::new(Tone::Warn, &format!("Expires in {days} days")),
+        (AccountStatus::Active, Some(days)) => {
+            Badge::new(Tone::Warn, &format!("Expires in {}", counted(days, "day", "days")))
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! The drawing has 1000 by 100 units. Lines keep their width when it is stretched (`vector-effect`).
 
-use std::fmt::Display;
+use crate::pages::numbers::number;
 
 /// The size of the drawing, in its units.
 const WIDTH: f64 = 1000.0;
@@ -197,20 +197,6 @@ fn round_up(value: i64) -> i64 {
     value.saturating_add(power - 1) / power * power
 }
 
-/// Formats a number with commas: "12,480".
-pub fn number(value: impl Display) -> String {
-    let plain = value.to_string();
-    let (sign, digits) = plain.strip_prefix('-').map_or(("", plain.as_str()), |digits| ("-", digits));
-    let mut text = sign.to_owned();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 /// Formats a metric for a table. A dash if it is not known.
 pub fn metric(value: Option<i64>) -> String {
     value.map_or_else(|| "–".to_owned(), number)
@@ -230,10 +216,8 @@ mod tests {
     }
 
     #[test]
-    fn numbers_have_commas() {
-        let texts = [0, 12, 999, 1_000, 1_284_310, -1_000, i64::MIN].map(number);
-        assert_eq!(texts, ["0", "12", "999", "1,000", "1,284,310", "-1,000", "-9,223,372,036,854,775,808"]);
-        assert_eq!(metric(None), "–");
+    fn an_unknown_metric_is_a_dash() {
+        assert_eq!((metric(Some(1_000)), metric(None)), ("1,000".to_owned(), "–".to_owned()));
     }
 
     #[test]

@@ -8,7 +8,6 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use unicode_normalization::UnicodeNormalization;
 
-use super::charts::number;
 use super::lists;
 use super::paging;
 use super::route::PageRoute;
@@ -16,6 +15,7 @@ use super::shared::{Badge, Choice, FieldErrors, Pages, Time, Tone};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
 use crate::error::{ApiError, ErrorCode, Result};
+use crate::pages::numbers::{counted, number};
 
 /// The maximum number of imports that are shown, newest first.
 const MAX_IMPORTS: i64 = 10;
@@ -139,8 +139,7 @@ pub fn types(chosen: &str) -> Vec<Choice> {
 /// Formats a file size with its largest suitable unit.
 pub fn size(bytes: i64) -> String {
     match bytes {
-        1 => "1 byte".to_owned(),
-        i64::MIN..=0 | 2..=1_023 => format!("{bytes} bytes"),
+        ..=1_023 => counted(bytes, "byte", "bytes"),
         1_024..=1_048_575 => format!("{} KiB", bytes / 1_024),
         // With one decimal, unless it is 0.
         _ => {

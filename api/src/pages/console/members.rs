@@ -22,6 +22,7 @@ use super::shared::{Choice, FieldErrors, Link, Pages, Time};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors, see_other};
 use crate::error::{ApiError, ErrorCode, Result};
+use crate::pages::numbers::counted;
 
 /// The maximum number of members in a choice.
 const MAX_CHOICES: usize = 100;
@@ -220,7 +221,7 @@ fn show_link(visit: &Visit, token: &SecretString) -> Result<PageReply> {
     let mailed = if visit.app.mailer.is_some() { " It is also sent by email." } else { "" };
     let shell = visit.shell(Section::Settings, "Invitation");
     let page = NewSecret {
-        lead: format!("Send this link to {email}. It works once, for {days} days.{mailed}"),
+        lead: format!("Send this link to {email}. It works once, for {}.{mailed}", counted(days, "day", "days")),
         label: "Link",
         secret: link(visit, token),
         example: None,

@@ -6,7 +6,6 @@ use askama::Template;
 use crier_domain::plan::Plan;
 use crier_store::{ai_credits, brands, files, mail_counts, usage, users};
 
-use super::charts::number;
 use super::lists;
 use super::operator::{shell, tabs};
 use super::route::{Access, PageRoute};
@@ -15,6 +14,7 @@ use super::shared::{Choice, Pages};
 use super::shell::Shell;
 use super::visit::{PageReply, Visit};
 use crate::error::Result;
+use crate::pages::numbers::number;
 
 /// The maximum number of users of a workspace that are listed.
 const MAX_USERS: usize = 5;

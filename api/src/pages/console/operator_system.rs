@@ -10,7 +10,6 @@ use crier_domain::plan::whole_mib;
 use crier_store::jobs::operate;
 use crier_store::{Conn, files, server, users};
 
-use super::charts::number;
 use super::operator::{format_age, shell, tabs};
 use super::route::{Access, PageRoute};
 use super::settings::Cap;
@@ -18,6 +17,7 @@ use super::shared::{Badge, Choice, Time, Tone};
 use super::shell::Shell;
 use super::visit::{PageReply, Visit};
 use crate::error::Result;
+use crate::pages::numbers::{counted, number};
 
 /// The time limit for a response of the file storage.
 const STORAGE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -82,7 +82,7 @@ async fn show(visit: &Visit) -> Result<PageReply> {
         ("Database", database.clone()),
         ("Schema", format!("version {schema}")),
         ("Public URL", app.public_url.clone()),
-        ("Users", format!("{} in {}", number(all.len()), counted(workspaces, "workspace"))),
+        ("Users", format!("{} in {}", number(all.len()), counted(workspaces, "workspace", "workspaces"))),
         ("Files", number(totals.stored)),
     ];
     let findings =
@@ -95,10 +95,6 @@ async fn show(visit: &Visit) -> Result<PageReply> {
         checked: visit.time(visit.now),
     };
     visit.page(&view)
-}
-
-fn counted(count: usize, what: &str) -> String {
-    if count == 1 { format!("1 {what}") } else { format!("{} {what}s", number(count)) }
 }
 
 async fn schema_check(visit: &Visit) -> Finding {
@@ -119,11 +115,11 @@ async fn jobs(visit: &Visit, conn: &mut Conn) -> Result<Finding> {
     }
     let dead: i64 = overview.iter().filter(|count| count.state == JobState::Dead).map(|count| count.jobs).sum();
     if dead > 0 {
-        let detail = format!("All attempts of {} jobs failed.", number(dead));
+        let detail = format!("All attempts of {} failed.", counted(dead, "job", "jobs"));
         return Ok(Finding::warning("Jobs", detail, "check the reasons under Jobs, then retry the jobs"));
     }
     if !paused.is_empty() {
-        let detail = format!("{} job kinds are paused.", paused.len());
+        let detail = format!("{} paused.", counted(paused.len(), "job kind is", "job kinds are"));
         return Ok(Finding::warning("Jobs", detail, "resume them under Jobs"));
     }
     Ok(Finding::ok("Jobs", "No jobs are late or dead."))

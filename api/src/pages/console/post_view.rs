@@ -16,6 +16,7 @@ use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit};
 use crate::admission::plan;
 use crate::error::Result;
+use crate::pages::numbers::counted;
 
 /// The maximum length of the text, in characters, unless `?full=1` requests all of it.
 const MAX_TEXT: usize = 5_000;
@@ -251,7 +252,7 @@ impl TargetRow {
             next_attempt: target.next_attempt_at.filter(|_| waits).map(|at| visit.time(at)),
             note: match target.attempts {
                 0 | 1 => None,
-                n => Some(format!("{n} attempts")),
+                n => Some(counted(n, "attempt", "attempts")),
             },
         }
     }

@@ -22,6 +22,7 @@ use super::shared::{Badge, Choice, FieldErrors, Link, Pages, Time, Tone};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
 use crate::error::{ApiError, Result};
+use crate::pages::numbers::counted;
 
 const MAX_NOTE_SHOWN: usize = 300;
 /// The default time of a schedule.
@@ -141,10 +142,7 @@ impl Delivery {
         let errors = self.mail.iter().filter_map(|mail| mail.error.as_ref());
         let errors: Vec<&MailError> = errors.filter(|error| error.code == ReportErrorCode::MailLimitReached).collect();
         let message = &errors.first()?.message;
-        Some(match errors.len() {
-            1 => format!("1 email was not sent. {message}"),
-            count => format!("{count} emails were not sent. {message}"),
-        })
+        Some(format!("{} not sent. {message}", counted(errors.len(), "email was", "emails were")))
     }
 }
 

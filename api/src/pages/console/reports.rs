@@ -18,6 +18,7 @@ use super::shared::{FieldErrors, Pages, Time};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
 use crate::error::{ApiError, Result};
+use crate::pages::numbers::counted;
 
 /// The maximum number of rows in the form: 30 widgets of a copied report, and the types and notes that it lacks.
 const MAX_ROW: usize = 60;
@@ -177,15 +178,14 @@ fn widgets(all: &[Widget]) -> String {
 }
 
 fn schedule(all: &[Schedule]) -> Option<String> {
-    let [one] = all else { return (!all.is_empty()).then(|| format!("{} schedules", all.len())) };
+    let [one] = all else { return (!all.is_empty()).then(|| counted(all.len(), "schedule", "schedules")) };
     let when = match one.frequency {
         Frequency::Daily => "Daily",
         Frequency::Weekly => "Weekly",
         Frequency::Monthly => "Monthly",
         Frequency::Cron => "Custom",
     };
-    let people = one.recipients.len();
-    Some(format!("{when}, to {people} {}", if people == 1 { "person" } else { "people" }))
+    Some(format!("{when}, to {}", counted(one.recipients.len(), "person", "people")))
 }
 
 async fn show_new(visit: &Visit) -> Result<PageReply> {

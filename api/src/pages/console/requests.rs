@@ -11,6 +11,7 @@ use super::shared::{Choice, Pages, Time};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit};
 use crate::error::Result;
+use crate::pages::numbers::counted;
 
 /// The maximum number of keys in the filter, newest first.
 const MAX_KEYS: usize = 100;
@@ -90,7 +91,7 @@ async fn list(visit: &Visit) -> Result<PageReply> {
         is_filtered: !filter.is_empty(),
         pages: lists::links(&shell.at("developers/requests"), &[("key", filter)], page, found.rows.len(), found.total),
         rows: found.rows.into_iter().map(row).collect(),
-        kept: format!("{} hours", idempotency::RETENTION.num_hours()),
+        kept: counted(idempotency::RETENTION.num_hours(), "hour", "hours"),
         shell,
     };
     visit.page(&view)

@@ -15,6 +15,7 @@ use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
 use crate::error::{ApiError, Result};
 use crate::fields::{ParsedBody, Problems};
+use crate::pages::numbers::counted;
 use crate::routes::brands::create::{NewBrand, read};
 
 #[derive(Template)]
@@ -177,7 +178,7 @@ async fn show_plan(visit: &Visit) -> Result<PageReply> {
     let usage: Usage = visit.api("getUsage").get().await?;
     let cap = |label, Used { used, limit }, unit| Cap { label, used, limit, unit };
     let requests = match usage.requests_per_minute {
-        Some(max) => format!("Each API key can send {max} requests per minute."),
+        Some(max) => format!("Each API key can send {} per minute.", counted(max, "request", "requests")),
         None => "API keys can send any number of requests.".to_owned(),
     };
     let page = PlanPage {

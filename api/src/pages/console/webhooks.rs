@@ -15,6 +15,7 @@ use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit};
 use crate::admission;
 use crate::error::Result;
+use crate::pages::numbers::counted;
 
 #[derive(Template)]
 #[template(path = "console/webhooks.html")]
@@ -82,10 +83,7 @@ async fn list(visit: &Visit) -> Result<PageReply> {
         WebhookRow {
             id: webhook.id,
             status: webhook.status(activity),
-            events: match webhook.events.len() {
-                1 => "1 event".to_owned(),
-                n => format!("{n} events"),
-            },
+            events: counted(webhook.events.len(), "event", "events"),
             last_delivery: activity.and_then(|one| one.last_delivery_at).map(|at| visit.time(at)),
             url: webhook.url,
             description: webhook.description,
