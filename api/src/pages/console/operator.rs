@@ -268,7 +268,7 @@ async fn retry(visit: &Visit) -> Result<PageReply> {
 
 async fn cancel(visit: &Visit) -> Result<PageReply> {
     change(visit, JobChange::Cancel).await?;
-    Ok(see_other("/operator", "job-cancelled"))
+    Ok(see_other("/operator", "job-canceled"))
 }
 
 /// Changes the job in the path.
