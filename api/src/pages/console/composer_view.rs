@@ -15,6 +15,7 @@ use http::StatusCode;
 
 use super::composer_check::{Check, check};
 use super::composer_input::{AccountOverride, ComposerInput, OmitAccounts, Stored};
+use super::post_options::{choice_label, label_and_hint};
 use super::post_rows::{chip, image};
 use super::shared::{AccountChip, Choice, FieldErrors, Image};
 use super::shell::{Section, Shell};
@@ -147,7 +148,7 @@ impl ComposerAccount {
         let account_override = input.override_for(account.id).unwrap_or(&none);
         let required = descriptor(account.platform).capabilities.required_options;
         let option = |option: &options::PostOption| {
-            let (label, hint) = words_of(option.name);
+            let (label, hint) = label_and_hint(option.name);
             let value = account_override.option(option.name).to_owned();
             let value = match option.kind {
                 OptionKind::Text(max) => OptionValue::Text { value, max },
@@ -156,7 +157,7 @@ impl ComposerAccount {
                 OptionKind::Link => OptionValue::Link(value),
                 OptionKind::Boolean => OptionValue::Boolean(value == "true"),
                 OptionKind::OneOf(words) => {
-                    let choice = |word: &&str| Choice::new(word, &spaced(word), *word == value);
+                    let choice = |word: &&str| Choice::new(word, &choice_label(word), *word == value);
                     let none = Choice::new("", "Platform or account default", value.is_empty());
                     OptionValue::OneOf([none].into_iter().chain(words.iter().map(choice)).collect())
                 }
@@ -178,32 +179,6 @@ impl ComposerAccount {
             is_open: !account_override.is_empty(),
         }
     }
-}
-
-/// Returns the label and the hint of an option.
-fn words_of(name: &'static str) -> (String, &'static str) {
-    let (label, hint) = match name {
-        "spoiler_text" => ("Content warning", "Shown instead of the text until the reader opens it."),
-        "language" => ("Language", "A code such as en or de."),
-        "sensitive" => ("Sensitive images", ""),
-        "reply_control" => ("Who can reply", ""),
-        "topic_tag" => ("Topic", ""),
-        "tags" => ("Tags", "Separated by commas."),
-        "disable_comment" => ("Disable comments", ""),
-        "brand_content" => ("Paid partnership", ""),
-        "brand_organic" => ("Promotes your own brand", ""),
-        "action" => ("Button", ""),
-        "nsfw" => ("Not safe for work", ""),
-        other => return (spaced(other), ""),
-    };
-    (label.to_owned(), hint)
-}
-
-/// Returns "Followers only" for `followers_only`, and "Learn more" for `LEARN_MORE`.
-fn spaced(word: &str) -> String {
-    let lower = word.replace('_', " ").to_lowercase();
-    let mut letters = lower.chars();
-    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
 impl Buttons {

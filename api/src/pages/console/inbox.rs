@@ -255,7 +255,7 @@ fn account_label(chip: &AccountChip) -> String {
 
 /// Returns the chip for an account that was disconnected.
 pub fn disconnected_account(platform: PlatformKey) -> AccountChip {
-    AccountChip { platform: Platform::of(platform.as_str()), name: "disconnected".to_owned() }
+    AccountChip { platform: Platform::of(platform.as_str()), name: "Disconnected account".to_owned() }
 }
 
 fn row(

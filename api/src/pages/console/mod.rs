@@ -67,6 +67,7 @@ mod paging;
 mod plan_item;
 mod post;
 mod post_filters;
+mod post_options;
 mod post_rows;
 mod post_view;
 mod posts;

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use askama::Template;
+use crier_domain::account::SocialAccount;
 use crier_domain::failure::{Category, Failure};
 use crier_domain::plan::Feature;
 use crier_domain::post::{self, AttemptOutcome, PostStatus, TargetStatus};
@@ -10,6 +11,7 @@ use crier_store::{Conn, accounts, media, posts, targets};
 use http::StatusCode;
 
 use super::composer_input::Stored;
+use super::post_options::{label_and_hint, value_text};
 use super::post_rows::{beginning, chip, image};
 use super::shared::{AccountChip, Badge, FieldErrors, Image, Link, Platform, Time, Tone};
 use super::shell::{Section, Shell};
@@ -169,18 +171,27 @@ pub async fn show(visit: &Visit, stored: Stored, status: StatusCode, errors: Fie
 
 type Chips = HashMap<i64, AccountChip>;
 
-/// Returns the accounts of the post; one that was disconnected has only its number.
+/// Returns the accounts of the post. A disconnected account has a name only if another brand of the workspace has it.
 async fn account_chips(visit: &Visit, conn: &mut Conn, stored: &Stored) -> Result<Chips> {
     let ids: Vec<i64> = stored.targets.iter().map(|target| target.account_id).collect();
     let found = accounts::find_many(conn, visit.brand()?.0.id, &ids).await?;
     let mut chips: Chips = found.iter().map(|account| (account.id, chip(account))).collect();
-    for target in &stored.targets {
-        chips.entry(target.account_id).or_insert_with(|| AccountChip {
-            platform: Platform::of(target.platform.as_str()),
-            name: format!("Account {}, disconnected", target.account_id),
-        });
+    let missing: Vec<_> = stored.targets.iter().filter(|target| !chips.contains_key(&target.account_id)).collect();
+    for (index, target) in missing.into_iter().enumerate() {
+        let account =
+            if index < MAX_TARGETS { other_brands_account(visit, conn, target.account_id).await? } else { None };
+        let name = account.map(|account| format!("{} (disconnected)", chip(&account).name));
+        let platform = Platform::of(target.platform.as_str());
+        let name = name.unwrap_or_else(|| "Disconnected account".to_owned());
+        chips.insert(target.account_id, AccountChip { platform, name });
     }
     Ok(chips)
+}
+
+/// Returns an account of the workspace that is no longer connected to the brand.
+async fn other_brands_account(visit: &Visit, conn: &mut Conn, account_id: i64) -> Result<Option<SocialAccount>> {
+    let found = accounts::find_any(conn, account_id).await?;
+    Ok(found.filter(|account| account.workspace_id == visit.authenticated.caller.workspace_id))
 }
 
 async fn images(visit: &Visit, conn: &mut Conn, stored: &Stored) -> Result<Vec<Image>> {
@@ -234,7 +245,9 @@ impl TargetRow {
             |error: &&Failure| failed && matches!(error.category, Category::AuthExpired | Category::Account);
         let connect = shell.at(&format!("accounts/connect/{}", target.platform));
         let waits = target.status == TargetStatus::Pending && target.attempts > 0;
-        let text = |value: &serde_json::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let option = |(name, value): (&String, &serde_json::Value)| {
+            (label_and_hint(name).0, beginning(&value_text(target.platform, name, value), MAX_OWN_TEXT))
+        };
         let is_web = |url: &String| url.starts_with("https://") || url.starts_with("http://");
         Self {
             account: chips.get(&target.account_id).cloned().unwrap_or_default(),
@@ -243,11 +256,7 @@ impl TargetRow {
             error: target.error.as_ref().map(|error| error.message.clone()),
             fix: target.error.as_ref().filter(needs_access).map(|_| Link::new("Reconnect", &connect)),
             content: target.content.as_ref().map(|content| beginning(content, MAX_OWN_TEXT)),
-            options: target
-                .options
-                .iter()
-                .map(|(name, value)| (name.clone(), beginning(&text(value), MAX_OWN_TEXT)))
-                .collect(),
+            options: target.options.iter().map(option).collect(),
             published: target.published_at.map(|at| visit.time(at)),
             next_attempt: target.next_attempt_at.filter(|_| waits).map(|at| visit.time(at)),
             note: match target.attempts {

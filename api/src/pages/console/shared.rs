@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use super::post_options::label_and_hint;
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tone {
     #[default]
@@ -282,6 +284,9 @@ fn anchor(path: &str) -> &str {
 /// Returns the label of a field, such as "Bot token" for `credentials.bot_token`.
 fn label(path: &str) -> String {
     let name = path.rsplit('.').next().unwrap_or(path);
+    if path.starts_with("overrides.") && path.contains(".options.") {
+        return label_and_hint(name).0;
+    }
     match name {
         "content" => "Text".to_owned(),
         "media" | "file" => "Images".to_owned(),
