@@ -13,7 +13,8 @@ def verify(header, body):
         return False
     expected = hmac.new(SECRET, times[0].encode() + b"." + body, hashlib.sha256).hexdigest().encode()
     signatures = [value.encode() for name, value in fields if name == "v1"]
-    return any([hmac.compare_digest(expected, one) for one in signatures]) and abs(time.time() - int(times[0])) <= TOLERANCE
+    matches = any([hmac.compare_digest(expected, one) for one in signatures])
+    return matches and abs(time.time() - int(times[0])) <= TOLERANCE
 
 
 class Receiver(BaseHTTPRequestHandler):

@@ -13,7 +13,7 @@ def verify(header, body)
   return false unless time&.match?(/\A[0-9]+\z/) && others.empty?
 
   expected = OpenSSL::HMAC.hexdigest("SHA256", SECRET, "#{time}.".b + body)
-  values["v1"].any? { |signature| OpenSSL.secure_compare(expected, signature) } && (Time.now.to_i - time.to_i).abs <= TOLERANCE
+  values["v1"].any? { |value| OpenSSL.secure_compare(expected, value) } && (Time.now.to_i - time.to_i).abs <= TOLERANCE
 end
 
 # In your service, both are tables: data in memory is lost if the process ends after its 204.
