@@ -1,5 +1,5 @@
 "use strict";
-// A request that changes something needs a new Idempotency-Key each time; the example would serve once.
+// Each write request needs a new Idempotency-Key, so the key of the example is replaced.
 const EXAMPLE = "example-";
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const follow = () => document.documentElement.classList.toggle("dark-mode", dark.matches);

@@ -1,4 +1,4 @@
-// Shows times in the visitor's zone; the exact time in UTC becomes the title.
+// Shows times in the visitor's time zone. The title is the exact time in UTC.
 for (const time of document.querySelectorAll('time[datetime]')) {
   const at = new Date(time.dateTime);
   if (Number.isNaN(at.getTime())) continue;

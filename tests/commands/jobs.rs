@@ -175,7 +175,7 @@ async fn ids_are_changed_individually_or_refused_with_a_reason(w: TestWorker) {
     assert!(crier(&w, &["jobs", "cancel", &noop]).refused(1).contains("running jobs continue"));
     assert!(crier(&w, &["jobs", "retry", &noop]).refused(1).contains("running jobs continue"));
     assert!(w.settle(&held, Outcome::Done).await);
-    assert!(crier(&w, &["jobs", "retry", &noop]).refused(1).contains("is done: only dead and cancelled"));
+    assert!(crier(&w, &["jobs", "retry", &noop]).refused(1).contains("is done: only dead and canceled"));
     assert_eq!(
         crier(&w, &["jobs", "cancel", &job]).expect_stdout(),
         format!("Cancelled job {job} (publish_target).\n")

@@ -54,8 +54,12 @@ async fn a_post_shows_where_it_goes(app: TestApp) {
     assert!(!page.has("Publish now") && !page.has("It was not published"), "{}", page.text);
     app.sql("UPDATE post_targets SET url = 'javascript:alert(1)'").await;
     assert!(!person.get(&page_of(&t, id)).await.has("javascript:"));
+    app.sql("UPDATE post_targets SET options = '{\"link_url\":\"https://a.example\",\"sensitive\":true}'").await;
+    person.get(&page_of(&t, id)).await.expect(200, "Link URL: ").expect(200, "Sensitive images: ");
     app.sql("DELETE FROM brand_accounts").await;
-    person.get(&page_of(&t, id)).await.expect(200, "disconnected");
+    person.get(&page_of(&t, id)).await.expect(200, "demo (disconnected)");
+    app.sql("DELETE FROM social_accounts").await;
+    person.get(&page_of(&t, id)).await.expect(200, "Disconnected account");
 }
 
 async fn a_long_text_is_cut(app: TestApp) {

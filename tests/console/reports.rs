@@ -166,7 +166,12 @@ async fn problems_of_an_export_and_a_schedule_are_shown(app: TestApp) {
     person.submit(&path, &schedules, &form).await.expect(422, "e-recipients").expect(422, "value=\"0 9 * * 1\"");
     let form = [("frequency", "cron"), ("time", "09:00"), ("cron", "x"), ("recipients", "ann@acme.example")];
     let page = person.submit(&path, &schedules, &form).await;
-    page.expect(422, "e-cron").expect(422, "value=\"cron\" selected").expect(422, "ann@acme.example");
+    page.expect(422, "e-cron")
+        .expect(422, "Must have five fields")
+        .expect(422, "value=\"cron\" selected")
+        .expect(422, "ann@acme.example");
+    let form = [("frequency", "cron"), ("cron", "61 9 * * 1"), ("recipients", "ann@acme.example")];
+    person.submit(&path, &schedules, &form).await.expect(422, "Invalid cron expression: ");
     person.submit(&path, &schedules, &[]).await.expect(422, "e-frequency").expect(422, "e-recipients");
     assert_eq!(app.number("SELECT count(*) FROM report_deliveries").await, 0);
     assert_eq!(app.number("SELECT count(*) FROM report_schedules").await, 0);

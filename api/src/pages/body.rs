@@ -1,4 +1,4 @@
-//! A response body that is sent often: compressed once, tagged by its hash, and shared by all responses.
+//! A response body that is sent often. It is compressed and hashed once, and shared by all responses.
 
 use std::io::Write as _;
 
@@ -16,7 +16,7 @@ use crate::file::is_known;
 #[derive(Debug)]
 pub struct PageBody {
     plain: Bytes,
-    packed: Bytes,
+    compressed: Bytes,
     /// Weak, because it covers both encodings.
     tag: HeaderValue,
 }
@@ -26,9 +26,9 @@ impl PageBody {
         let text = text.into();
         let tag = HeaderValue::try_from(format!("W/\"{}\"", hexadecimal::sha256(&text, 12)))
             .unwrap_or(HeaderValue::from_static("W/\"\""));
-        // Shrink to size, because they stay in memory.
-        let kept = |bytes: Vec<u8>| Bytes::from(bytes.into_boxed_slice());
-        Self { packed: kept(pack(&text)), plain: kept(text), tag }
+        // Drop the spare capacity, because the body stays in memory.
+        let shrunk = |bytes: Vec<u8>| Bytes::from(bytes.into_boxed_slice());
+        Self { compressed: shrunk(compress(&text)), plain: shrunk(text), tag }
     }
 
     #[cfg(test)]
@@ -37,44 +37,44 @@ impl PageBody {
     }
 
     #[cfg(test)]
-    pub fn packed(&self) -> &[u8] {
-        &self.packed
+    pub fn compressed(&self) -> &[u8] {
+        &self.compressed
     }
 
-    /// Returns its size in memory.
+    /// Returns the size in memory, in bytes.
     pub fn size(&self) -> usize {
-        self.plain.len() + self.packed.len()
+        self.plain.len() + self.compressed.len()
     }
 
-    /// Sends it, or a 304 if the client has it already.
-    pub fn send(&self, asked: &HeaderMap, res: &mut Response) {
+    /// Sends the body, or a 304 if the client's ETag matches.
+    pub fn send(&self, request_headers: &HeaderMap, res: &mut Response) {
         let headers = res.headers_mut();
         headers.insert(ETAG, self.tag.clone());
         headers.insert(VARY, HeaderValue::from_static("accept-encoding"));
-        if is_known(asked, &self.tag) {
+        if is_known(request_headers, &self.tag) {
             res.status_code(StatusCode::NOT_MODIFIED);
             return;
         }
-        let packed = takes_gzip(asked);
-        if packed {
+        let compressed = accepts_gzip(request_headers);
+        if compressed {
             headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
         }
-        let body = if packed { &self.packed } else { &self.plain };
-        // Also for HEAD, whose response has no body.
+        let body = if compressed { &self.compressed } else { &self.plain };
+        // A response to HEAD also has the length, although it has no body.
         headers.insert(CONTENT_LENGTH, body.len().into());
         res.status_code(StatusCode::OK);
         res.body(ResBody::Once(body.clone()));
     }
 }
 
-/// Compresses the text; writing to a `Vec` cannot fail.
-fn pack(text: &[u8]) -> Vec<u8> {
-    let mut packer = GzEncoder::new(Vec::new(), Compression::best());
-    let _ = packer.write_all(text);
-    packer.finish().unwrap_or_default()
+/// Compresses the text. Writing to a `Vec` cannot fail.
+fn compress(text: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    let _ = encoder.write_all(text);
+    encoder.finish().unwrap_or_default()
 }
 
-fn takes_gzip(headers: &HeaderMap) -> bool {
+fn accepts_gzip(headers: &HeaderMap) -> bool {
     let names = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
     names.flat_map(|names| names.split(',')).any(|name| {
         let (name, weight) = name.split_once(';').unwrap_or((name, ""));
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn gzip_is_sent_only_if_accepted() {
-        for (value, takes) in [
+        for (value, accepts) in [
             ("gzip, deflate, br, zstd", true),
             ("br;q=1.0, GZIP;q=0.5", true),
             ("gzip ; q=0.001", true),
@@ -103,18 +103,18 @@ mod tests {
             ("", false),
         ] {
             let headers = HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static(value))]);
-            assert_eq!(takes_gzip(&headers), takes, "{value}");
+            assert_eq!(accepts_gzip(&headers), accepts, "{value}");
         }
-        assert!(!takes_gzip(&HeaderMap::new()));
+        assert!(!accepts_gzip(&HeaderMap::new()));
     }
 
     #[test]
     fn a_compressed_body_decompresses_to_the_original() {
         let (one, other) = (PageBody::new("a page ".repeat(500)), PageBody::new("another"));
-        let mut unpacked = String::new();
-        flate2::read::GzDecoder::new(one.packed.as_ref()).read_to_string(&mut unpacked).unwrap();
-        assert_eq!(unpacked.as_bytes(), one.plain);
-        assert!(one.packed.len() < 100 && one.size() > 3_500);
+        let mut decompressed = String::new();
+        flate2::read::GzDecoder::new(one.compressed.as_ref()).read_to_string(&mut decompressed).unwrap();
+        assert_eq!(decompressed.as_bytes(), one.plain);
+        assert!(one.compressed.len() < 100 && one.size() > 3_500);
         assert_ne!(one.tag, other.tag);
     }
 }

@@ -1,6 +1,5 @@
-//! `/media/fetch/{token}`: the pictures of posts, for the platforms that download them. The token is sealed and says
-//! which picture, for which platform and until when (`crier_media::rendition`); what is served is converted to
-//! what the platform takes.
+//! `/media/fetch/{token}`: images of posts, for platforms that download them. The sealed token contains the image, the
+//! platform and the expiry (`crier_media::rendition`). The image is converted to a format that the platform accepts.
 
 use std::sync::Arc;
 
@@ -31,8 +30,8 @@ async fn serve(req: &mut Request, depot: &mut Depot, res: &mut Response) {
         Err(LinkError::Expired) => return notice(res, StatusCode::GONE, "This URL is no longer valid."),
     };
     match app.library.fetch(&link).await {
-        // The budget is not held while the bytes are sent: a slow client would keep it from all others.
-        Ok((picture, _share)) => send(picture, req.method() == Method::HEAD, res),
+        // The memory budget is released before the bytes are sent, so that a slow client does not block others.
+        Ok((image, _share)) => send(image, req.method() == Method::HEAD, res),
         Err(RenditionError::Missing) => missing(res),
         Err(RenditionError::Refused(_)) => {
             notice(res, StatusCode::NOT_FOUND, "The image cannot be converted for this platform.");
@@ -49,10 +48,10 @@ async fn serve(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     }
 }
 
-fn send(picture: FittedPicture, head: bool, res: &mut Response) {
+fn send(image: FittedPicture, head: bool, res: &mut Response) {
     res.status_code(StatusCode::OK);
     for (name, value) in [
-        (CONTENT_TYPE, picture.kind.as_str()),
+        (CONTENT_TYPE, image.kind.as_str()),
         (CACHE_CONTROL, "private, no-store"),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (CONTENT_SECURITY_POLICY, "default-src 'none'; sandbox"),
@@ -60,9 +59,9 @@ fn send(picture: FittedPicture, head: bool, res: &mut Response) {
     ] {
         res.headers_mut().insert(name, HeaderValue::from_static(value));
     }
-    res.headers_mut().insert(CONTENT_LENGTH, picture.bytes.len().into());
+    res.headers_mut().insert(CONTENT_LENGTH, image.bytes.len().into());
     if !head {
-        res.body(salvo::http::ResBody::Once(picture.bytes));
+        res.body(salvo::http::ResBody::Once(image.bytes));
     }
 }
 

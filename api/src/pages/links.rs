@@ -1,4 +1,4 @@
-//! Addresses in people's texts, to be shown as links.
+//! URLs in user texts, which are shown as links.
 
 use linkify::{LinkFinder, LinkKind};
 
@@ -6,17 +6,17 @@ use linkify::{LinkFinder, LinkKind};
 #[derive(Debug, PartialEq, Eq)]
 pub struct TextPart {
     pub text: String,
-    /// Whether the text is an http or https address.
+    /// Whether the text is an http or https URL.
     pub is_link: bool,
 }
 
-/// Splits a text into its addresses and what is between them.
+/// Splits a text into URLs and the text between them.
 pub fn text_parts(text: &str) -> Vec<TextPart> {
     let mut finder = LinkFinder::new();
     finder.kinds(&[LinkKind::Url]);
     let part = |span: linkify::Span<'_>| {
         let text = span.as_str();
-        // Other schemes, such as `javascript:`, stay texts.
+        // Other schemes, such as `javascript:`, remain text.
         let is_link = span.kind().is_some() && (text.starts_with("http://") || text.starts_with("https://"));
         TextPart { text: text.to_owned(), is_link }
     };

@@ -1,8 +1,7 @@
-//! `/media/{key}`: serves the pictures of the library to anyone who knows the URL.
+//! `/media/{key}`: serves the images of the library to anyone who knows the URL.
 //!
-//! Any replica serves them from the storage, without a database query. The content at a URL never changes, so clients
-//! may cache it forever; it is sent with the type that its name implies, whatever its bytes are, and cannot run
-//! scripts.
+//! Any replica serves them from the storage, without a database query. The content of a URL never changes, so clients
+//! may cache it forever. The content type depends only on the extension of the key, so a file never runs as a script.
 
 use std::sync::Arc;
 
@@ -15,7 +14,7 @@ use super::notice;
 use crate::app::App;
 use crate::file::{self, FileResponse, SentFile};
 
-/// Other sites may show the pictures.
+/// Other sites may embed the images.
 const HEADERS: &[(&str, &str)] = &[("cross-origin-resource-policy", "cross-origin")];
 
 pub fn router() -> Router {
@@ -26,14 +25,14 @@ pub fn router() -> Router {
 async fn serve(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     let key = req.param::<String>("key").unwrap_or_default();
     let (Some(kind), Ok(app)) = (kind_of(&key), depot.get_typed::<Arc<App>>()) else { return missing(res) };
-    let picture = FileResponse {
+    let image = FileResponse {
         key,
         media_type: kind.as_str(),
         disposition: "inline".to_owned(),
         cache_control: "public, max-age=31536000, immutable",
         headers: HEADERS,
     };
-    match file::send(req, app.library.storage(), &picture, res).await {
+    match file::send(req, app.library.storage(), &image, res).await {
         Ok(SentFile::Sent) => {}
         Ok(SentFile::Missing) => missing(res),
         Ok(SentFile::OutOfRange) => notice(res, StatusCode::RANGE_NOT_SATISFIABLE, "The range is outside the file."),

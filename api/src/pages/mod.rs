@@ -1,7 +1,8 @@
-//! HTML pages for browsers: no API key, no JSON, no scripts.
+//! HTML pages for browsers, which need no API key.
 //!
 //! **To add one:** a file here, its template in `api/templates/`, and a line in [`router`]. Templates escape
-//! automatically; [`html`] sets a strict content security policy. Pages that anyone can open are limited per address.
+//! automatically; [`html`] sets a strict content security policy. Pages that anyone can open have a rate limit per IP
+//! address.
 
 use std::sync::Arc;
 
@@ -25,15 +26,16 @@ mod docs;
 mod fetch;
 mod links;
 mod media;
+mod numbers;
 mod report;
 mod sandbox;
 pub mod styles;
 
-/// Allows only our own styles and images, and forms to this host.
+/// Allows only styles, images and form targets on this host.
 const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self' data:; form-action 'self'; base-uri \
      'none'; frame-ancestors 'none'";
 
-/// The routes of all pages, at the root of the host.
+/// Returns the routes of all pages, relative to the root of the host.
 pub fn router(app: &Arc<App>, endpoints: Vec<Runner>) -> Router {
     let public =
         [bio::router(), connect::router(), docs::router(), media::router(), report::router(), sandbox::router()];
@@ -43,7 +45,7 @@ pub fn router(app: &Arc<App>, endpoints: Vec<Runner>) -> Router {
         .fold(Router::new(), Router::push)
 }
 
-/// Rejects the request of a visitor who has requested more public pages and files than a person does.
+/// Rejects a request if its IP address exceeds the rate limit for public pages and files.
 #[handler]
 async fn limit_visitor(req: &mut Request, depot: &mut Depot, res: &mut Response, ctrl: &mut FlowCtrl) {
     let Ok(app) = depot.get_typed::<Arc<App>>() else { return };
@@ -57,13 +59,14 @@ async fn limit_visitor(req: &mut Request, depot: &mut Depot, res: &mut Response,
     ctrl.skip_rest();
 }
 
-/// Returns whether a page of another site sent a form. A client that names no site is no browser.
+/// Returns whether a page of another site sent a form. A request without headers about its site is accepted, because
+/// all browsers send one.
 pub fn is_from_another_site(app: &App, headers: &HeaderMap) -> bool {
     is_from_own_page(app, headers) == Some(false)
 }
 
-/// Returns whether a page of this host sent a form; `None` if the client does not tell. Browsers do so in
-/// `Sec-Fetch-Site`; older ones, and all on sites without TLS, only name the origin of the page.
+/// Returns whether a page of this host sent a form. `None` if the request has no header that says so. Browsers send
+/// `Sec-Fetch-Site`; older browsers, and all browsers on sites without TLS, send only `Origin`.
 pub fn is_from_own_page(app: &App, headers: &HeaderMap) -> Option<bool> {
     if let Some(site) = headers.get("sec-fetch-site") {
         return Some(site == "same-origin");
@@ -118,7 +121,7 @@ fn headers(res: &mut Response) {
     let headers = res.headers_mut();
     headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    // With `no-referrer`, browsers would hide the origin of our own forms, too.
+    // With `no-referrer`, browsers would send `Origin: null` with forms of this host.
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("same-origin"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
 }

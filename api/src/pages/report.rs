@@ -1,10 +1,10 @@
-//! `/reports/…`: what the mails of reports lead to. The tokens are sealed (`crier_jobs::reports::links`), so no key is
-//! needed, and any replica serves them.
+//! `/reports/…`: the targets of the links in report emails. The tokens are sealed (`crier_jobs::reports::links`), so
+//! the pages need no API key, and any replica serves them.
 //!
-//! - `files/{token}`: the file, for two weeks.
-//! - `unsubscribe/{token}`: ends the mails of a workspace's reports to a recipient, and lets them begin again. Mail
-//!   programs send a `POST` on their own (RFC 8058); a person opens the page, which has a button, since programs that
-//!   check mails open every address.
+//! - `files/{token}`: the report file, for two weeks.
+//! - `unsubscribe/{token}`: unsubscribes a recipient from the report emails of a workspace, or subscribes them again.
+//!   Mail programs send a `POST` automatically (RFC 8058). A `GET` only shows a page with a button, because programs
+//!   that scan emails open every URL.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ use crate::runner::read_body;
 pub fn router() -> Router {
     Router::with_path("reports")
         .push(Router::with_path("files/{token}").get(send_file).head(send_file))
-        .push(Router::with_path("unsubscribe/{token}").get(ask).head(ask).post(unsubscribe))
+        .push(Router::with_path("unsubscribe/{token}").get(show_form).head(show_form).post(unsubscribe))
 }
 
 #[handler]
@@ -68,70 +68,71 @@ async fn find(app: &App, link: &FileLink) -> Result<Option<FileResponse>, StoreE
 struct UnsubscribePage {
     recipient: String,
     workspace: String,
-    /// The report and its brand; `None`: its schedule was deleted.
+    /// The names of the report and its brand. `None` if the schedule was deleted.
     report: Option<(String, String)>,
     is_unsubscribed: bool,
-    /// The recipient has just subscribed again.
-    is_back: bool,
+    /// Whether this request subscribed the recipient again.
+    is_resubscribed: bool,
 }
 
-/// What a request to the page wants.
+/// What a request to the page does.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Wish {
-    Look,
+enum PageAction {
+    Show,
     Unsubscribe,
     Resubscribe,
 }
 
 #[handler]
-async fn ask(req: &mut Request, depot: &mut Depot, res: &mut Response) {
-    show(req, depot, res, Wish::Look).await;
+async fn show_form(req: &mut Request, depot: &mut Depot, res: &mut Response) {
+    show(req, depot, res, PageAction::Show).await;
 }
 
-/// Unsubscribes, whatever the body is: mail programs send several. Only the page's own form subscribes again.
+/// Unsubscribes the recipient. Mail programs send different bodies, so any body except that of the page's own form for
+/// subscribing again has this effect.
 #[handler]
 async fn unsubscribe(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     let Ok(app) = depot.get_typed::<Arc<App>>() else { return missing(res) };
     let body = read_body(req, app.min_rate).await.unwrap_or_default();
-    let is_back = url::form_urlencoded::parse(&body).any(|(name, _)| name == "resubscribe");
-    show(req, depot, res, if is_back { Wish::Resubscribe } else { Wish::Unsubscribe }).await;
+    let is_resubscribed = url::form_urlencoded::parse(&body).any(|(name, _)| name == "resubscribe");
+    show(req, depot, res, if is_resubscribed { PageAction::Resubscribe } else { PageAction::Unsubscribe }).await;
 }
 
-/// Shows the page, after what is wanted was done. A repeated request changes nothing.
-async fn show(req: &Request, depot: &Depot, res: &mut Response, wish: Wish) {
+/// Performs the action and shows the page. A repeated request changes nothing.
+async fn show(req: &Request, depot: &Depot, res: &mut Response, action: PageAction) {
     let Ok(app) = depot.get_typed::<Arc<App>>() else { return missing(res) };
     let token = req.param::<String>("token").unwrap_or_default();
     let Ok(link) = UnsubscribeLink::open(app.store.cipher(), &token) else { return missing(res) };
-    match serve(app, &link, wish).await {
+    match serve(app, &link, action).await {
         Ok(Some(page)) => html(res, StatusCode::OK, &page),
         Ok(None) => notice(res, StatusCode::NOT_FOUND, "This report is no longer sent by email."),
         Err(error) => unavailable(res, &error.to_string()),
     }
 }
 
-/// Returns `None` if the workspace does not exist any more.
-async fn serve(app: &App, link: &UnsubscribeLink, wish: Wish) -> Result<Option<UnsubscribePage>, StoreError> {
+/// Returns the page. `None` if the workspace was deleted.
+async fn serve(app: &App, link: &UnsubscribeLink, action: PageAction) -> Result<Option<UnsubscribePage>, StoreError> {
     let mut conn = app.store.read().await?;
     let workspace_id = link.workspace_id;
     let Some(workspace) = users::workspace_name(&mut conn, workspace_id).await? else { return Ok(None) };
     let names = report_schedules::names_of(&mut conn, link.schedule_id).await?;
     let mailbox = crier_mail::mailbox(&link.recipient);
     let subscription = Subscription { workspace_id, address: &link.recipient, mailbox: &mailbox };
-    if wish == Wish::Look {
+    if action == PageAction::Show {
         let stop = report_deliveries::mail_stop(&mut conn, &subscription).await?;
         let is_unsubscribed = stop.is_some_and(|stop| stop.is_unsubscribed);
         return Ok(Some(UnsubscribePage::new(link, workspace, names, is_unsubscribed, false)));
     }
     drop(conn);
     let mut tx = app.store.begin().await?;
-    if wish == Wish::Unsubscribe {
+    if action == PageAction::Unsubscribe {
         report_deliveries::unsubscribe(&mut tx, workspace_id, &mailbox).await?;
     } else {
         report_deliveries::resubscribe(&mut tx, &subscription).await?;
     }
     tx.commit().await?;
-    let is_back = wish == Wish::Resubscribe;
-    Ok(Some(UnsubscribePage::new(link, workspace, names, !is_back, is_back)))
+    let is_resubscribed = action == PageAction::Resubscribe;
+    Ok(Some(UnsubscribePage::new(link, workspace, names, !is_resubscribed, is_resubscribed)))
 }
 
 impl UnsubscribePage {
@@ -140,10 +141,10 @@ impl UnsubscribePage {
         workspace: String,
         names: Option<ScheduleNames>,
         is_unsubscribed: bool,
-        is_back: bool,
+        is_resubscribed: bool,
     ) -> Self {
         let report = names.map(|names| (names.report, names.brand));
-        Self { recipient: link.recipient.clone(), workspace, report, is_unsubscribed, is_back }
+        Self { recipient: link.recipient.clone(), workspace, report, is_unsubscribed, is_resubscribed }
     }
 }
 

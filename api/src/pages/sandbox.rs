@@ -1,7 +1,7 @@
-//! `/sandbox/{handle}`: the timeline of a sandbox account, what failed to get there, and its visitors' comments.
+//! `/sandbox/{handle}`: the timeline of a sandbox account, with posts that failed, and the comments of visitors.
 //!
 //! Anyone may read a timeline and comment on it without an API key. So everything has a limit: posts per page, comments
-//! shown per post, comments per post, and comments per address.
+//! shown per post, comments per post, and comments per IP address.
 
 use std::sync::{Arc, LazyLock};
 
@@ -22,13 +22,13 @@ use super::{html, notice};
 use crate::app::App;
 use crate::{admission, reply};
 
-/// How many posts a page of a timeline shows.
+/// The number of posts per page of a timeline.
 const POSTS_PER_PAGE: usize = 20;
-/// How many of the newest comments are shown per post; the page shows the number of the others.
+/// The number of newest comments that are shown per post. The page shows the number of the others.
 const COMMENTS_SHOWN: i64 = 10;
-/// How many posts are shown that could not be published.
+/// The maximum number of failed posts that are shown.
 const FAILED_SHOWN: i64 = 10;
-/// As other pages, and the script that shows times in the visitor's zone.
+/// The policy of other pages, extended by the script that shows times in the visitor's time zone.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; form-action 'self'; \
      base-uri 'none'; frame-ancestors 'none'";
 const MAX_NAME: usize = 80;
@@ -49,12 +49,12 @@ pub fn router() -> Router {
 struct Timeline {
     handle: String,
     initial: String,
-    /// What could not be published, on the first page.
+    /// Posts that could not be published. Only the first page shows them.
     failed: Vec<FailedView>,
     posts: Vec<PostView>,
-    /// Whether it begins with the newest post.
+    /// Whether the page begins with the newest post.
     is_first: bool,
-    /// The first post of the next page.
+    /// The ID of the first post on the next page.
     older: Option<i64>,
 }
 
@@ -70,14 +70,14 @@ struct PostView {
     id: i64,
     path: String,
     text: Vec<TextPart>,
-    /// At most ten; their number determines the layout.
-    pictures: Vec<sandbox::SandboxPicture>,
+    /// At max ten. The layout depends on their number.
+    images: Vec<sandbox::SandboxPicture>,
     at: String,
     shown: String,
     comments: Vec<sandbox::SandboxComment>,
-    /// How many comments are not shown.
+    /// The number of comments that are not shown.
     earlier: usize,
-    /// Whether the post takes no more comments.
+    /// Whether the post has the maximum number of comments.
     full: bool,
 }
 
@@ -97,7 +97,7 @@ async fn times(req: &mut Request, res: &mut Response) {
     send(req, res, &BODY, "text/javascript; charset=utf-8", "public, max-age=3600");
 }
 
-/// Returns the state if the sandbox is enabled; otherwise renders an error page.
+/// Returns the app if the sandbox is enabled; otherwise renders an error page.
 fn app_if_enabled<'d>(depot: &'d Depot, res: &mut Response) -> Option<&'d Arc<App>> {
     let app = depot.get_typed::<Arc<App>>().ok()?;
     if app.platforms.get(Platform::Sandbox).is_none() {
@@ -107,7 +107,7 @@ fn app_if_enabled<'d>(depot: &'d Depot, res: &mut Response) -> Option<&'d Arc<Ap
     Some(app)
 }
 
-/// Returns the handle in the path; `None` if it is not valid.
+/// Returns the handle in the path. `None` if it is not valid.
 fn handle(req: &Request) -> Option<String> {
     req.param::<String>("handle").filter(|handle| is_handle(handle))
 }
@@ -137,7 +137,7 @@ fn unavailable(res: &mut Response) {
 
 async fn load(app: &App, handle: String, from: Option<i64>) -> Result<Option<Timeline>> {
     let mut conn = app.store.read().await?;
-    // Load one more than is shown, to know whether there is another page.
+    // Load one more than is shown, to find out whether there is another page.
     let limit = i64::try_from(POSTS_PER_PAGE).unwrap_or(i64::MAX).saturating_add(1);
     let Some(mut posts) = sandbox::timeline(&mut conn, &handle, from, limit).await? else { return Ok(None) };
     let older = posts.get(POSTS_PER_PAGE).map(|post| post.id);
@@ -154,7 +154,7 @@ async fn load(app: &App, handle: String, from: Option<i64>) -> Result<Option<Tim
                 id: p.id,
                 path: post_path(&handle, p.id),
                 text: text_parts(&p.content),
-                pictures: p.media,
+                images: p.media,
                 at: p.created_at.to_rfc3339(),
                 shown: shown(p.created_at),
                 earlier: usize::try_from(total).unwrap_or_default().saturating_sub(own.len()),
@@ -174,7 +174,7 @@ async fn load(app: &App, handle: String, from: Option<i64>) -> Result<Option<Tim
     Ok(Some(Timeline { handle, initial, failed: failed.collect(), posts, is_first: from.is_none(), older }))
 }
 
-/// A time for people; the script of the page shows it in their zone.
+/// Returns a time as text, in UTC. The script of the page replaces it by the time in the visitor's time zone.
 fn shown(at: DateTime<Utc>) -> String {
     at.format("%-d %b %Y, %H:%M:%S UTC").to_string()
 }
@@ -182,7 +182,7 @@ fn shown(at: DateTime<Utc>) -> String {
 #[handler]
 async fn add_comment(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     let Some(app) = app_if_enabled(depot, res) else { return };
-    // Count before the body is read: a comment is a write without an API key.
+    // Count the request before the body is read, because a comment is a write without an API key.
     let decision = admission::count_address(app, req).await;
     reply::write_rate_limit_headers(res.headers_mut(), &decision);
     if !decision.allowed {
@@ -203,7 +203,7 @@ async fn add_comment(req: &mut Request, depot: &mut Depot, res: &mut Response) {
         found.map(|(_, value)| value.trim().to_owned()).unwrap_or_default()
     };
     let (name, text) = (field("name"), field("body"));
-    let fits = |text: &str, most: usize| !text.is_empty() && text.chars().count() <= most && !text.contains('\0');
+    let fits = |text: &str, max: usize| !text.is_empty() && text.chars().count() <= max && !text.contains('\0');
     if !fits(&name, MAX_NAME) || !fits(&text, MAX_BODY) {
         let sentence = "Enter a name of at most 80 characters and a comment of at most 2,000.";
         return notice(res, StatusCode::UNPROCESSABLE_ENTITY, sentence);

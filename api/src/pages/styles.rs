@@ -1,4 +1,4 @@
-//! What pages share: their styles and their icon; and what browsers and robots ask of every host.
+//! The styles and icons that pages share, and `/robots.txt`.
 
 use std::sync::LazyLock;
 
@@ -11,16 +11,16 @@ use super::body::PageBody;
 
 const STYLES: &str = include_str!("../../templates/page.css");
 const ICON: &str = include_str!("../../templates/favicon.svg");
-/// For browsers that ask for `/favicon.ico` whatever a page says.
+/// For browsers that request `/favicon.ico` regardless of the page's icon.
 const OLD_ICON: &[u8] = include_bytes!("../../templates/favicon.ico");
-/// Link-in-bio pages and their pictures are for everyone; the rest is not.
+/// Search engines may index only link-in-bio pages and their images.
 const ROBOTS: &str = "User-agent: *\nDisallow: /api/\nDisallow: /connect/\nDisallow: /media/fetch/\nDisallow: /reports/\nDisallow: /sandbox/\n";
 
 const DAY: &str = "public, max-age=86400";
-/// Of what has a version in its address.
+/// The cache control of files whose URL contains a version.
 pub const FOREVER: &str = "public, max-age=31536000, immutable";
 
-/// Returns a word that changes with the styles.
+/// Returns a hash of the styles, for their URL.
 pub fn version() -> &'static str {
     static VERSION: LazyLock<String> = LazyLock::new(|| hexadecimal::sha256(STYLES, 6));
     &VERSION
@@ -34,7 +34,7 @@ pub fn router() -> Router {
         .push(Router::with_path("robots.txt").get(robots).head(robots))
 }
 
-/// Sends a file that is part of the program.
+/// Sends a file that is compiled into the program.
 pub fn send(req: &Request, res: &mut Response, body: &PageBody, media_type: &'static str, cache: &'static str) {
     let headers = res.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));

@@ -1,11 +1,11 @@
-// Improves pages that work without it: counts, checks while typing, copying, closing menus, moving posts by dragging.
+// Optional enhancements: character counts, checks while typing, copying, closing menus, dragging posts.
 (() => {
   'use strict';
   const all = (selector, within = document) => [...within.querySelectorAll(selector)];
   const live = document.getElementById('live');
   const say = (text) => { if (live) live.textContent = text; };
 
-  // A time's text is in the brand's zone; where the browser is elsewhere, the title has the browser's.
+  // Times are in the brand's time zone. If that of the browser differs, the title shows the time in it.
   const zone = document.body.dataset.zone;
   const own = Intl.DateTimeFormat().resolvedOptions().timeZone;
   const titles = () => {
@@ -18,48 +18,48 @@
   };
   titles();
 
-  // Sends what the script shows by itself. A redirect leads to the sign-in page.
+  // Sends a form and returns the response as text. A redirect means that the session has ended.
   const send = async (url, body, signal) => {
-    const answer = await fetch(url, { method: 'POST', body, signal, headers: { 'X-Requested-With': 'fetch' } });
-    if (answer.redirected) throw new Error('Your session has ended. Reload the page and sign in.');
-    const text = await answer.text();
-    if (!answer.ok) throw new Error(text.slice(0, 300));
+    const response = await fetch(url, { method: 'POST', body, signal, headers: { 'X-Requested-With': 'fetch' } });
+    if (response.redirected) throw new Error('Your session has ended. Reload the page and sign in.');
+    const text = await response.text();
+    if (!response.ok) throw new Error(text.slice(0, 300));
     return text;
   };
 
-  // A post that is being published is read again until that has ended, at growing intervals.
+  // While a post is being published, reloads its page at increasing intervals.
   const watch = (seconds) => {
     if (!document.querySelector('[data-moving]')) return;
     setTimeout(async () => {
       const main = document.getElementById('main');
       try {
-        // Not under the hands of a person who opens or fills something.
+        // Do not replace content that the user has opened or is filling in.
         if (!main.querySelector('details[open]') && !main.querySelector('form :focus')) {
-          const answer = await fetch(location.pathname);
-          if (!answer.ok || answer.redirected) return;
-          const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
+          const response = await fetch(location.pathname);
+          if (!response.ok || response.redirected) return;
+          const page = new DOMParser().parseFromString(await response.text(), 'text/html');
           main.replaceChildren(...page.getElementById('main').childNodes);
           titles();
           if (!document.querySelector('[data-moving]')) say('Publishing finished. The page shows the result.');
         }
-      } catch { /* The next time. */ }
+      } catch { /* Retried at the next interval. */ }
       watch(Math.min(seconds * 1.5, 30));
     }, seconds * 1000);
   };
   watch(2);
 
-  // Preselect the browser's zone in a new brand.
+  // Selects the browser's time zone for a new brand.
   for (const select of all('form[data-guess-zone] select')) {
     if ([...select.options].some((option) => option.value === own)) select.value = own;
   }
 
-  // Filters apply at once.
+  // Filters apply immediately.
   for (const form of all('form[data-autosubmit]')) {
     form.addEventListener('change', () => form.requestSubmit());
     for (const button of all('button', form)) button.hidden = true;
   }
 
-  // A form is sent once. Coming back to the page enables it again.
+  // Prevents sending a form twice. Returning to the page enables it again.
   document.addEventListener('submit', (event) => {
     const form = event.target;
     if (event.defaultPrevented || form.method !== 'post') return;
@@ -72,7 +72,7 @@
     for (const button of all('button[aria-disabled]')) button.removeAttribute('aria-disabled');
   });
 
-  // Menus and questions close on Escape and on a click elsewhere.
+  // Menus and confirmations close on Escape and on a click outside.
   const close = (details, focus) => {
     details.open = false;
     if (focus) details.querySelector('summary').focus();
@@ -100,7 +100,7 @@
     });
   }
 
-  // "All" stands for every other box of its group.
+  // "All" disables the other boxes of its group.
   for (const box of all('input[data-all]')) {
     const others = all('input[type=checkbox]', box.closest('fieldset')).filter((other) => other !== box);
     const apply = () => { for (const other of others) other.disabled = box.checked; };
@@ -120,7 +120,10 @@
     const panel = document.getElementById('check');
     const segmenter = Intl.Segmenter ? new Intl.Segmenter() : null;
     const length = (value) => (segmenter && value.length < 5000 ? [...segmenter.segment(value)].length : [...value].length);
-    const show = () => { count.textContent = `${length(text.value.normalize('NFC')).toLocaleString('en')} characters`; };
+    const show = () => {
+      const characters = length(text.value.normalize('NFC'));
+      count.textContent = `${characters.toLocaleString('en')} character${characters === 1 ? '' : 's'}`;
+    };
     text.addEventListener('input', show);
     show();
 
@@ -148,7 +151,7 @@
         event.preventDefault();
         check();
       }
-      // A picture moves to the front without a request.
+      // Moves an image to the front without a request.
       if (button?.name === '_action' && button.value.startsWith('first:')) {
         event.preventDefault();
         const tile = button.closest('.pick');
@@ -161,7 +164,7 @@
       }
     });
 
-    // A picture is uploaded without leaving; the form is then shown with it and with what was typed.
+    // Uploads an image without leaving the page. The form is then shown again with the image and unsaved input.
     const upload = document.getElementById('upload');
     const status = document.getElementById('upload-status');
     upload.addEventListener('submit', async (event) => {
@@ -181,7 +184,7 @@
       delete upload.dataset.busy;
     });
 
-    // Leaving with changes asks first; sending does not.
+    // Asks for confirmation before leaving with unsaved changes, except when the form is submitted.
     let changed = 'changed' in form.dataset;
     form.addEventListener('input', () => { changed = true; });
     form.addEventListener('submit', () => { changed = false; });

@@ -139,8 +139,8 @@ impl JobChange {
             (Self::Retry, JobState::Scheduled | JobState::Ready) => {
                 format!("job {id} is {state}: it runs automatically, due {}", job.run_at.trunc_subsecs(0))
             }
-            (Self::Retry, _) => format!("job {id} is {state}: only dead and cancelled jobs can be retried"),
-            (Self::Cancel, _) => format!("job {id} is {state}: only jobs that have not started can be cancelled"),
+            (Self::Retry, _) => format!("job {id} is {state}: only dead and canceled jobs can be retried"),
+            (Self::Cancel, _) => format!("job {id} is {state}: only jobs that have not started can be canceled"),
         }
     }
 }

@@ -18,13 +18,13 @@ import (
 const tolerance = 5 * time.Minute
 
 func verify(secret, header string, body []byte) bool {
-	var times, given []string
+	var times, signatures []string
 	for _, field := range strings.Split(header, ",") {
 		switch name, value, _ := strings.Cut(field, "="); name {
 		case "t":
 			times = append(times, value)
 		case "v1":
-			given = append(given, value)
+			signatures = append(signatures, value)
 		}
 	}
 	if len(times) != 1 {
@@ -38,7 +38,7 @@ func verify(secret, header string, body []byte) bool {
 	mac.Write([]byte(times[0] + "."))
 	mac.Write(body)
 	expected, matches := []byte(hex.EncodeToString(mac.Sum(nil))), false
-	for _, one := range given {
+	for _, one := range signatures {
 		matches = hmac.Equal(expected, []byte(one)) || matches
 	}
 	age := time.Since(time.Unix(int64(seconds), 0))
@@ -50,7 +50,7 @@ type delivery struct {
 	body []byte
 }
 
-// Here in memory; in your service a table: what is only in memory is lost when the process ends after its 204.
+// In your service, this is a table: data in memory is lost if the process ends after its 204.
 var work = make(chan delivery, 1000)
 
 func run() {
@@ -80,7 +80,7 @@ func main() {
 	}
 	go run()
 	http.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		// The bytes as they came: verify first, parse then.
+		// The unmodified bytes: verify them before parsing.
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
 		if err != nil || r.Method != http.MethodPost || !verify(secret, r.Header.Get("X-Webhook-Signature"), body) {
 			w.WriteHeader(http.StatusBadRequest)
@@ -88,9 +88,9 @@ func main() {
 		}
 		select {
 		case work <- delivery{r.Header.Get("X-Webhook-Delivery-Id"), body}:
-			w.WriteHeader(http.StatusNoContent) // at once; the work is done by others
+			w.WriteHeader(http.StatusNoContent) // immediately; run does the work
 		default:
-			w.WriteHeader(http.StatusServiceUnavailable) // full: Crier comes again
+			w.WriteHeader(http.StatusServiceUnavailable) // full: Crier retries
 		}
 	})
 	log.Fatal(http.ListenAndServe("127.0.0.1:"+port, nil))

@@ -12,12 +12,12 @@ function verify(header, body) {
   const [time, ...others] = values('t');
   if (!/^[0-9]+$/.test(time) || others.length > 0) return false;
   const expected = Buffer.from(createHmac('sha256', SECRET).update(`${time}.`).update(body).digest('hex'));
-  const given = values('v1').map((value) => Buffer.from(value));
-  return given.some((one) => one.length === expected.length && timingSafeEqual(one, expected))
+  const signatures = values('v1').map((value) => Buffer.from(value));
+  return signatures.some((one) => one.length === expected.length && timingSafeEqual(one, expected))
     && Math.abs(Date.now() / 1000 - Number(time)) <= TOLERANCE;
 }
 
-// In your service it is a table, filled in the transaction that stores the work: what is only in memory is lost when the
+// In your service, this is a table, written in the transaction that stores the work: data in memory is lost if the
 // process ends after its 204.
 const seen = new Set();
 
@@ -29,20 +29,20 @@ function work(delivery, body) {
 }
 
 createServer(async (request, response) => {
-  const answer = (status) => response.writeHead(status, { 'Content-Length': 0 }).end();
-  if (request.method !== 'POST') return answer(405);
+  const respond = (status) => response.writeHead(status, { 'Content-Length': 0 }).end();
+  if (request.method !== 'POST') return respond(405);
   const chunks = [];
   let size = 0;
   try {
     for await (const chunk of request) {
-      if ((size += chunk.length) > 1 << 20) return answer(413);
+      if ((size += chunk.length) > 1 << 20) return respond(413);
       chunks.push(chunk);
     }
   } catch {
-    return; // the sender went away
+    return; // the sender closed the connection
   }
-  const body = Buffer.concat(chunks); // the bytes as they came: verify first, parse then
-  if (!verify(request.headers['x-webhook-signature'] ?? '', body)) return answer(400);
-  answer(204); // at once; the work comes after
+  const body = Buffer.concat(chunks); // the unmodified bytes: verify them before parsing
+  if (!verify(request.headers['x-webhook-signature'] ?? '', body)) return respond(400);
+  respond(204); // immediately; the work follows
   setImmediate(work, request.headers['x-webhook-delivery-id'], body);
 }).listen(Number(process.env.PORT ?? 9999), '127.0.0.1');

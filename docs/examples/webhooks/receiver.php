@@ -16,13 +16,13 @@ function verify(string $secret, string $header, string $body): bool
     }
     $time = $values['t'][0];
     $expected = hash_hmac('sha256', "$time.$body", $secret);
-    $matches = array_filter($values['v1'], fn (string $given): bool => hash_equals($expected, $given));
+    $matches = array_filter($values['v1'], fn (string $signature): bool => hash_equals($expected, $signature));
     return $matches !== [] && abs(time() - (int) $time) <= TOLERANCE;
 }
 
 function work(string $delivery, string $body): void
 {
-    // In your service it is a table: INSERT … ON CONFLICT DO NOTHING, in the transaction that stores the work.
+    // In your service, this is a table: INSERT … ON CONFLICT DO NOTHING, in the transaction that stores the work.
     $seen = sys_get_temp_dir() . '/webhooks-' . hash('sha256', getenv('WEBHOOK_SECRET') . $delivery);
     if (@fopen($seen, 'x') === false) {
         return;
@@ -32,11 +32,11 @@ function work(string $delivery, string $body): void
 }
 
 $secret = getenv('WEBHOOK_SECRET') ?: throw new RuntimeException('WEBHOOK_SECRET is not set');
-$body = file_get_contents('php://input'); // the bytes as they came: verify first, parse then
+$body = file_get_contents('php://input'); // the unmodified bytes: verify them before parsing
 if (!verify($secret, $_SERVER['HTTP_X_WEBHOOK_SIGNATURE'] ?? '', $body)) {
     http_response_code(400);
     exit;
 }
-// Quickly: under PHP-FPM, fastcgi_finish_request() sends the answer before the work is done.
+// Respond quickly: with PHP-FPM, fastcgi_finish_request() sends the response before the work is done.
 http_response_code(204);
 work($_SERVER['HTTP_X_WEBHOOK_DELIVERY_ID'] ?? '', $body);

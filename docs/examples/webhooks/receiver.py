@@ -12,28 +12,29 @@ def verify(header, body):
     if len(times) != 1 or not times[0].isascii() or not times[0].isdigit():
         return False
     expected = hmac.new(SECRET, times[0].encode() + b"." + body, hashlib.sha256).hexdigest().encode()
-    given = [value.encode() for name, value in fields if name == "v1"]
-    return any([hmac.compare_digest(expected, one) for one in given]) and abs(time.time() - int(times[0])) <= TOLERANCE
+    signatures = [value.encode() for name, value in fields if name == "v1"]
+    matches = any([hmac.compare_digest(expected, one) for one in signatures])
+    return matches and abs(time.time() - int(times[0])) <= TOLERANCE
 
 
 class Receiver(BaseHTTPRequestHandler):
     def do_POST(self):
         length = self.headers.get("Content-Length", "")
         if not length.isdecimal() or int(length) > 1 << 20:
-            return self.answer(413)
-        body = self.rfile.read(int(length))  # the bytes as they came: verify first, parse then
+            return self.respond(413)
+        body = self.rfile.read(int(length))  # the unmodified bytes: verify them before parsing
         if not verify(self.headers.get("X-Webhook-Signature", ""), body):
-            return self.answer(400)
+            return self.respond(400)
         work.put((self.headers["X-Webhook-Delivery-Id"], body))
-        self.answer(204)  # at once; the work is done by others
+        self.respond(204)  # immediately; another thread does the work
 
-    def answer(self, status):
+    def respond(self, status):
         self.send_response(status)
         self.send_header("Content-Length", "0")
         self.end_headers()
 
 
-# In your service both are tables: what is only in memory is lost when the process ends after its 204.
+# In your service, both are tables: data in memory is lost if the process ends after its 204.
 work, seen = queue.Queue(), set()
 
 

@@ -13,10 +13,10 @@ def verify(header, body)
   return false unless time&.match?(/\A[0-9]+\z/) && others.empty?
 
   expected = OpenSSL::HMAC.hexdigest("SHA256", SECRET, "#{time}.".b + body)
-  values["v1"].any? { |given| OpenSSL.secure_compare(expected, given) } && (Time.now.to_i - time.to_i).abs <= TOLERANCE
+  values["v1"].any? { |value| OpenSSL.secure_compare(expected, value) } && (Time.now.to_i - time.to_i).abs <= TOLERANCE
 end
 
-# In your service both are tables: what is only in memory is lost when the process ends after its 204.
+# In your service, both are tables: data in memory is lost if the process ends after its 204.
 $stdout.sync = true
 work = Queue.new
 seen = {}
@@ -32,10 +32,10 @@ end
 
 server = WEBrick::HTTPServer.new(BindAddress: "127.0.0.1", Port: ENV.fetch("PORT", "9999").to_i, AccessLog: [])
 server.mount_proc "/" do |request, response|
-  body = (request.body || "").b # the bytes as they came: verify first, parse then
+  body = (request.body || "").b # the unmodified bytes: verify them before parsing
   if request.request_method == "POST" && verify(request["X-Webhook-Signature"].to_s, body)
     work << [request["X-Webhook-Delivery-Id"], body]
-    response.status = 204 # at once; the work is done by others
+    response.status = 204 # immediately; another thread does the work
   else
     response.status = 400
   end

@@ -1,8 +1,8 @@
 //! A cache of rendered pages in memory, by slug, and of unknown slugs.
 //!
-//! An entry is fresh for [`CACHE_TTL`]; then the first visitor looks it up again, and others get the stale page
-//! meanwhile. A change of a page removes its entry; a lookup that began before the change is not cached
-//! ([`Cache::generation`]). The size in bytes is limited: beyond the limit, the least recently seen pages are evicted.
+//! An entry is fresh for [`CACHE_TTL`]. After that, the first request looks it up again, and other requests get the
+//! stale page in the meantime. A change to a page removes its entry, and a lookup that began before the change is not
+//! cached ([`Cache::generation`]). If the cache exceeds its size limit, it evicts the least recently used pages.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,11 +13,11 @@ use http::HeaderValue;
 
 use crate::pages::body::PageBody;
 
-/// How long an entry is used without another lookup.
+/// The time for which an entry is fresh.
 pub const CACHE_TTL: TimeDelta = TimeDelta::seconds(2);
-/// The maximum size of all pages, with the URLs of their links.
+/// The maximum size of all pages with the URLs of their links, in bytes.
 const MAX_BYTES: usize = 64 << 20;
-/// How many unknown slugs are cached. They are stored separately, so that guessing slugs evicts no pages.
+/// The maximum number of unknown slugs. They are stored separately, so that guessing slugs evicts no pages.
 const MAX_MISSING: usize = 4_096;
 
 /// A rendered page.
@@ -25,12 +25,12 @@ const MAX_MISSING: usize = 4_096;
 pub struct RenderedPage {
     pub version: Version,
     pub html: PageBody,
-    /// The URL of each link, by its id.
+    /// The URL of each link, by link ID.
     pub links: HashMap<i64, HeaderValue>,
 }
 
 impl RenderedPage {
-    /// Returns its approximate size in memory.
+    /// Returns the approximate size in memory, in bytes.
     fn size(&self) -> usize {
         const ENTRY: usize = 64;
         let links: usize = self.links.values().map(|to| to.len() + ENTRY).sum();
@@ -43,15 +43,15 @@ impl RenderedPage {
 pub enum CacheLookup {
     /// The page, or `None` if the slug is unknown.
     Fresh(Option<Arc<RenderedPage>>),
-    /// A stale page; this caller must check it in the database.
+    /// A stale page. This caller must check it in the database.
     Stale(Arc<RenderedPage>),
     Unknown,
 }
 
 #[derive(Debug)]
 struct Entry {
-    shown: Arc<RenderedPage>,
-    /// When it was last looked up, or a lookup was started.
+    page: Arc<RenderedPage>,
+    /// The time of the last lookup, or of the start of a lookup that is in progress.
     checked: DateTime<Utc>,
     /// The value of [`State::seen`] at the last visit.
     seen: u64,
@@ -63,14 +63,14 @@ struct State {
     missing: HashMap<String, DateTime<Utc>>,
     bytes: usize,
     seen: u64,
-    /// How often any entry was invalidated.
+    /// The number of invalidations of any entry.
     generation: u64,
 }
 
 #[derive(Debug, Default)]
 pub struct Cache(Mutex<State>);
 
-/// If the clock was set back, all entries are stale, not fresh for longer.
+/// If the clock was set back, all entries are stale, so that none stays fresh for too long.
 fn is_fresh(checked: DateTime<Utc>, now: DateTime<Utc>) -> bool {
     (TimeDelta::zero()..CACHE_TTL).contains(&(now - checked))
 }
@@ -87,11 +87,11 @@ impl Cache {
         if let Some(entry) = state.pages.get_mut(slug) {
             entry.seen = seen;
             if is_fresh(entry.checked, now) {
-                return CacheLookup::Fresh(Some(entry.shown.clone()));
+                return CacheLookup::Fresh(Some(entry.page.clone()));
             }
-            // Other callers need not look it up as well.
+            // Only this caller looks the entry up.
             entry.checked = now;
-            return CacheLookup::Stale(entry.shown.clone());
+            return CacheLookup::Stale(entry.page.clone());
         }
         match state.missing.get(slug) {
             Some(checked) if is_fresh(*checked, now) => CacheLookup::Fresh(None),
@@ -104,15 +104,15 @@ impl Cache {
         self.state().generation
     }
 
-    /// Caches the result of a lookup that began at `now`, unless any entry was invalidated since.
-    pub fn put(&self, slug: &str, found: Option<Arc<RenderedPage>>, turn: u64, now: DateTime<Utc>) {
+    /// Caches the result of a lookup that began at `now`, unless any entry was invalidated since then.
+    pub fn put(&self, slug: &str, found: Option<Arc<RenderedPage>>, generation: u64, now: DateTime<Utc>) {
         let mut state = self.state();
         state.remove(slug);
-        if state.generation != turn {
+        if state.generation != generation {
             return;
         }
         match found {
-            Some(shown) => state.insert(slug, shown, now),
+            Some(page) => state.insert(slug, page, now),
             None => {
                 if state.missing.len() >= MAX_MISSING {
                     state.missing.clear();
@@ -133,21 +133,21 @@ impl State {
     fn remove(&mut self, slug: &str) {
         self.missing.remove(slug);
         if let Some(entry) = self.pages.remove(slug) {
-            self.bytes -= entry.shown.size() + slug.len();
+            self.bytes -= entry.page.size() + slug.len();
         }
     }
 
-    fn insert(&mut self, slug: &str, shown: Arc<RenderedPage>, now: DateTime<Utc>) {
-        self.bytes += shown.size() + slug.len();
+    fn insert(&mut self, slug: &str, page: Arc<RenderedPage>, now: DateTime<Utc>) {
+        self.bytes += page.size() + slug.len();
         self.seen += 1;
-        self.pages.insert(slug.to_owned(), Entry { shown, checked: now, seen: self.seen });
+        self.pages.insert(slug.to_owned(), Entry { page, checked: now, seen: self.seen });
         if self.bytes > MAX_BYTES {
-            self.make_room();
+            self.evict();
         }
     }
 
-    /// Evicts the least recently seen pages until a quarter is free, so that sorting is rare.
-    fn make_room(&mut self) {
+    /// Evicts the least recently used pages until a quarter is free, so that sorting is rare.
+    fn evict(&mut self) {
         let mut oldest: Vec<(u64, String)> =
             self.pages.iter().map(|(slug, entry)| (entry.seen, slug.clone())).collect();
         oldest.sort_unstable();
@@ -173,11 +173,11 @@ mod tests {
         Some(Arc::new(RenderedPage { version, html: PageBody::new(vec![b'x'; size]), links: HashMap::new() }))
     }
 
-    fn looked(cache: &Cache, slug: &str, now: i64) -> String {
+    fn look_up(cache: &Cache, slug: &str, now: i64) -> String {
         match cache.get(slug, at(now)) {
-            CacheLookup::Fresh(Some(shown)) => format!("fresh {}", shown.version.page_id),
+            CacheLookup::Fresh(Some(page)) => format!("fresh {}", page.version.page_id),
             CacheLookup::Fresh(None) => "missing".to_owned(),
-            CacheLookup::Stale(shown) => format!("stale {}", shown.version.page_id),
+            CacheLookup::Stale(page) => format!("stale {}", page.version.page_id),
             CacheLookup::Unknown => "unknown".to_owned(),
         }
     }
@@ -185,33 +185,33 @@ mod tests {
     #[test]
     fn a_stale_page_is_revalidated_by_one_request() {
         let cache = Cache::default();
-        assert_eq!(looked(&cache, "a", 0), "unknown");
+        assert_eq!(look_up(&cache, "a", 0), "unknown");
         cache.put("a", page(1, 10), cache.generation(), at(0));
-        assert_eq!(looked(&cache, "a", 1), "fresh 1");
-        assert_eq!(looked(&cache, "a", 2), "stale 1");
-        assert_eq!(looked(&cache, "a", 2), "fresh 1", "another request is revalidating it");
-        assert_eq!(looked(&cache, "a", 4), "stale 1");
-        assert_eq!(looked(&cache, "a", -9), "stale 1", "the clock was set back");
+        assert_eq!(look_up(&cache, "a", 1), "fresh 1");
+        assert_eq!(look_up(&cache, "a", 2), "stale 1");
+        assert_eq!(look_up(&cache, "a", 2), "fresh 1", "another request is revalidating it");
+        assert_eq!(look_up(&cache, "a", 4), "stale 1");
+        assert_eq!(look_up(&cache, "a", -9), "stale 1", "the clock was set back");
         cache.put("b", None, cache.generation(), at(0));
-        assert_eq!(looked(&cache, "b", 1), "missing");
-        assert_eq!(looked(&cache, "b", 2), "unknown");
+        assert_eq!(look_up(&cache, "b", 1), "missing");
+        assert_eq!(look_up(&cache, "b", 2), "unknown");
     }
 
     #[test]
     fn an_invalidated_page_is_not_restored_by_an_earlier_lookup() {
         let cache = Cache::default();
-        let turn = cache.generation();
-        cache.put("a", page(1, 10), turn, at(0));
+        let generation = cache.generation();
+        cache.put("a", page(1, 10), generation, at(0));
         cache.invalidate("a");
-        assert_eq!(looked(&cache, "a", 0), "unknown");
-        cache.put("a", page(1, 10), turn, at(0));
-        assert_eq!(looked(&cache, "a", 0), "unknown");
+        assert_eq!(look_up(&cache, "a", 0), "unknown");
+        cache.put("a", page(1, 10), generation, at(0));
+        assert_eq!(look_up(&cache, "a", 0), "unknown");
         cache.put("a", page(2, 10), cache.generation(), at(0));
-        assert_eq!(looked(&cache, "a", 0), "fresh 2");
+        assert_eq!(look_up(&cache, "a", 0), "fresh 2");
         cache.put("a", None, cache.generation(), at(0));
-        assert_eq!(looked(&cache, "a", 0), "missing", "the page is no more");
+        assert_eq!(look_up(&cache, "a", 0), "missing", "the page is no more");
         cache.invalidate("a");
-        assert_eq!(looked(&cache, "a", 0), "unknown", "and made again");
+        assert_eq!(look_up(&cache, "a", 0), "unknown", "and made again");
         assert_eq!(cache.state().bytes, 0);
     }
 
@@ -222,19 +222,19 @@ mod tests {
         for n in 0..99 {
             cache.put(&format!("p{n}"), page(n, size), cache.generation(), at(0));
         }
-        assert_eq!(looked(&cache, "p0", 1), "fresh 0");
+        assert_eq!(look_up(&cache, "p0", 1), "fresh 0");
         for n in 99..200 {
             cache.put(&format!("p{n}"), page(n, size), cache.generation(), at(0));
             assert!(cache.state().bytes <= MAX_BYTES);
-            looked(&cache, "p0", 1);
+            look_up(&cache, "p0", 1);
         }
-        assert_eq!(looked(&cache, "p0", 1), "fresh 0");
-        assert_eq!(looked(&cache, "p199", 1), "fresh 199");
-        assert_eq!(looked(&cache, "p1", 1), "unknown");
+        assert_eq!(look_up(&cache, "p0", 1), "fresh 0");
+        assert_eq!(look_up(&cache, "p199", 1), "fresh 199");
+        assert_eq!(look_up(&cache, "p1", 1), "unknown");
         for n in 0..3 * MAX_MISSING {
             cache.put(&format!("m{n}"), None, cache.generation(), at(0));
         }
         assert!(cache.state().missing.len() <= MAX_MISSING);
-        assert_eq!(looked(&cache, "p0", 1), "fresh 0");
+        assert_eq!(look_up(&cache, "p0", 1), "fresh 0");
     }
 }

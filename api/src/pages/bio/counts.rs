@@ -1,4 +1,4 @@
-//! Counts views and clicks in memory, and writes them in batches every few seconds, so that a visit needs no write.
+//! Counts views and clicks in memory and writes them in batches every few seconds, so that a visit needs no write.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,9 +7,9 @@ use std::time::Duration;
 use crier_store::{Result, Store, bio_pages};
 use tokio_util::sync::CancellationToken;
 
-/// How often they are written; this much is lost if the process dies.
+/// The interval between writes. If the process is killed, the counts of this time are lost.
 pub const WRITE_INTERVAL: Duration = Duration::from_secs(3);
-/// How long the last write may take when the process stops.
+/// The maximum time of the last write when the process stops.
 const FINAL_WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
 type ById = HashMap<i64, u64>;
@@ -36,7 +36,7 @@ impl Counts {
         *self.pending().clicks.entry(link_id).or_default() += 1;
     }
 
-    /// Writes the counts since the last write. Counts that cannot be written are included in the next write.
+    /// Writes the counts since the last write. Counts that could not be written are included in the next write.
     pub async fn write(&self, store: &Store) -> Result<()> {
         let taken = std::mem::take(&mut *self.pending());
         if taken.views.is_empty() && taken.clicks.is_empty() {

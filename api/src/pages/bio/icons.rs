@@ -1,8 +1,8 @@
-//! The icons of links: outlines of 24 by 24 units, drawn with lines of 2.
+//! The icons of links: outlines in a box of 24 by 24 units, with a line width of 2.
 
 use crier_domain::bio_page::LinkIcon;
 
-/// Returns the path of an icon, for the `d` of an SVG path.
+/// Returns the value of the `d` attribute of an icon's SVG path.
 pub const fn path(icon: LinkIcon) -> &'static str {
     match icon {
         LinkIcon::Book => "M5 4h11a3 3 0 0 1 3 3v13H8a3 3 0 0 1-3-3zM5 17a3 3 0 0 1 3-3h11",

@@ -1,19 +1,19 @@
 //! `/@{slug}`: a public link-in-bio page, and `/@{slug}/l/{id}`, the redirect to one of its links.
 //!
-//! A page is rendered once and cached in memory ([`cache`]); most visits need no database query. How stale a page can
-//! be: on the replica that changed it, not at all (except for its picture's alt text); the others look it up again when
-//! their entry is [two seconds](cache::CACHE_TTL) old, so at most that plus the time of the lookup. While the database is
-//! unavailable, cached pages are still served.
+//! A page is rendered once and cached in memory ([`cache`]), so most visits need no database query. The replica that
+//! changed a page serves the new version immediately, except for the alt text of its image. Other replicas look a page
+//! up again when their entry is [two seconds](cache::CACHE_TTL) old, so a page is stale for at most this time plus the
+//! time of the lookup. While the database is unavailable, cached pages are still served.
 //!
-//! A page is compressed when it is rendered, and has an ETag: a returning visitor gets only a 304, and is counted like
-//! any visitor.
+//! A page is compressed when it is rendered, and has an ETag. A returning visitor gets a 304 and is counted like any
+//! other visitor.
 //!
-//! Views and clicks are counted in memory and written every few seconds ([`counts`]): a graceful shutdown loses no
-//! counts, `kill -9` or a crash those of the last [few seconds](counts::WRITE_INTERVAL). A view is a GET of the page by
-//! a client whose user agent is not that of a bot, a click the same of a link.
+//! Views and clicks are counted in memory and written every few seconds ([`counts`]). A graceful shutdown loses no
+//! counts; `kill -9` or a crash loses those of the last [few seconds](counts::WRITE_INTERVAL). A view is a GET of the
+//! page by a client whose user agent is not that of a bot. A click is the same for a link.
 //!
-//! **To add a theme:** its word in `common/domain/src/bio_page.rs` (and in the table's `CHECK`, by a migration), its
-//! colours in `api/templates/bio.css`; a test checks that their contrasts are readable.
+//! **To add a theme:** its name in `common/domain/src/bio_page.rs` (and in the table's `CHECK`, by a migration), and
+//! its colors in `api/templates/bio.css`. A test checks that their contrast is sufficient.
 
 use std::sync::{Arc, LazyLock};
 
@@ -62,7 +62,7 @@ async fn styles(req: &mut Request, res: &mut Response) {
     static BODY: LazyLock<PageBody> = LazyLock::new(|| PageBody::new(view::STYLES));
     let headers = res.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/css; charset=utf-8"));
-    // Pages refer to it by its version.
+    // The URL contains a version.
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=31536000, immutable"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     BODY.send(req.headers(), res);
@@ -96,10 +96,10 @@ async fn follow(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
 }
 
-/// Returns the requested page; if there is no page, an error page was sent.
+/// Returns the requested page. If there is none, sends an error page and returns `None`.
 async fn requested_page(req: &Request, depot: &Depot, res: &mut Response) -> Option<(Arc<App>, Arc<RenderedPage>)> {
     let app = depot.get_typed::<Arc<App>>().ok()?.clone();
-    // Phones capitalize the first letter that is typed.
+    // Phones capitalize the first letter of an input.
     let slug = req.param::<String>("slug").unwrap_or_default().to_ascii_lowercase();
     if !is_slug(&slug) {
         missing(res);

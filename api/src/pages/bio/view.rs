@@ -1,4 +1,4 @@
-//! Renders a page: its template, its colours, its preview text.
+//! Renders a page: its template, its colors and its preview text.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -16,11 +16,11 @@ use crate::pages::body::PageBody;
 
 pub const STYLES: &str = include_str!("../../../templates/bio.css");
 
-/// Changes with the styles, so that browsers may cache them forever.
+/// A hash of the styles for their URL, so that browsers may cache them forever.
 static VERSION: LazyLock<String> = LazyLock::new(|| hexadecimal::sha256(STYLES, 6));
 
-/// How many characters of the bio previews show.
-const PREVIEW: usize = 200;
+/// The maximum length of the preview text, in characters.
+const MAX_PREVIEW: usize = 200;
 
 #[derive(Template)]
 #[template(path = "bio.html")]
@@ -29,17 +29,17 @@ struct Page<'a> {
     links: &'a [BioLink],
     avatar: Option<&'a Asset>,
     /// The absolute URL of the avatar.
-    picture: String,
-    /// Shown in place of a picture.
+    image_url: String,
+    /// Shown if there is no avatar.
     initial: String,
     description: String,
     url: String,
-    /// The theme colour of the browser's interface.
-    frame: &'static str,
+    /// The color of the browser's interface.
+    theme_color: &'static str,
     version: &'static str,
 }
 
-/// Renders the page as it is sent.
+/// Renders and compresses the page.
 pub fn render(
     public_url: &str,
     page: &BioPage,
@@ -50,20 +50,20 @@ pub fn render(
         page,
         links,
         avatar,
-        picture: avatar.map(|asset| format!("{public_url}/media/{}", asset.key)).unwrap_or_default(),
+        image_url: avatar.map(|asset| format!("{public_url}/media/{}", asset.key)).unwrap_or_default(),
         initial: initial(&page.title),
         description: description(page),
         url: format!("{public_url}/@{}", page.slug),
-        frame: frame(page.theme.as_str()).unwrap_or("#ffffff"),
+        theme_color: theme_color(page.theme.as_str()).unwrap_or("#ffffff"),
         version: &VERSION,
     };
     let html = PageBody::new(view.render()?);
-    let leads = links.iter().filter_map(|link| Some((link.id, location(&link.url)?)));
-    let links: HashMap<i64, HeaderValue> = leads.collect();
+    let locations = links.iter().filter_map(|link| Some((link.id, location(&link.url)?)));
+    let links: HashMap<i64, HeaderValue> = locations.collect();
     Ok(RenderedPage { version: Version::of(page, avatar), html, links })
 }
 
-/// Converts a URL to a header value: unchanged if it is ASCII, otherwise encoded as browsers do.
+/// Converts a URL to a header value: unchanged if it is ASCII, otherwise encoded as browsers encode it.
 fn location(url: &str) -> Option<HeaderValue> {
     if url.is_ascii() {
         return HeaderValue::from_str(url).ok();
@@ -71,25 +71,25 @@ fn location(url: &str) -> Option<HeaderValue> {
     HeaderValue::from_str(Url::parse(url).ok()?.as_str()).ok()
 }
 
-/// Returns the first letter or digit of the title, else its first character.
+/// Returns the first letter or digit of the title, or its first character if it has neither.
 fn initial(title: &str) -> String {
     let first = title.chars().find(|c| c.is_alphanumeric()).or_else(|| title.chars().next());
     first.map(|c| c.to_uppercase().collect()).unwrap_or_default()
 }
 
-/// Returns the preview text of the page, in one line.
+/// Returns the preview text of the page, on one line.
 fn description(page: &BioPage) -> String {
     let bio = page.bio.as_deref().unwrap_or_default();
     let line = bio.split_whitespace().collect::<Vec<_>>().join(" ");
-    match line.char_indices().nth(PREVIEW) {
+    match line.char_indices().nth(MAX_PREVIEW) {
         _ if line.is_empty() => format!("Links of {}", page.title),
         Some((cut, _)) => format!("{}…", line.get(..cut).unwrap_or_default().trim_end()),
         None => line,
     }
 }
 
-/// Returns the top colour of a theme, from the styles.
-fn frame(theme: &str) -> Option<&'static str> {
+/// Returns the top color of a theme, from the styles.
+fn theme_color(theme: &str) -> Option<&'static str> {
     let block = STYLES.split_once(&format!("[data-theme={theme}]"))?.1.split_once('}')?.0;
     let value = block.split_once("--top:")?.1.split_once(';')?.0;
     Some(value.trim())

@@ -1,4 +1,4 @@
-//! The platform sends the person back here, with a code or a refusal.
+//! The callback: the platform redirects the user here, with a code or an error.
 
 use std::sync::Arc;
 
@@ -14,14 +14,14 @@ use secrecy::{ExposeSecret, SecretString};
 use super::choose::Pending;
 use super::finish::finish;
 use super::{
-    Step, StepResult, WrongTurn, admit, connector_of, is_same_browser, open_authorization, platform_name, respond,
+    Step, StepError, StepResult, admit, connector_of, is_same_browser, open_authorization, platform_name, respond,
 };
 use crate::app::App;
 
-/// The maximum length of a code; platforms stay far below it.
+/// The maximum length of a code, in bytes. The codes of platforms are much shorter.
 const MAX_CODE: usize = 4_096;
 
-/// What the platforms call a person's "no".
+/// The error codes of platforms if the user denies access.
 const DENIED: [&str; 4] = ["access_denied", "user_cancelled_login", "user_cancelled_authorize", "user_denied"];
 
 /// The parameters of the callback. Not `Debug`: the code is a secret.
@@ -31,12 +31,12 @@ struct CallbackQuery {
     code: Option<String>,
     issuer: Option<String>,
     error: Option<String>,
-    /// All parameters, as they came.
+    /// The raw query string.
     query: String,
 }
 
 #[handler]
-pub(super) async fn arrive(req: &mut Request, depot: &mut Depot, res: &mut Response) {
+pub(super) async fn receive(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     let Some(app) = admit(req, depot, res).await else { return };
     let callback = CallbackQuery {
         platform: req.param::<String>("platform").and_then(|name| name.parse().ok()),
@@ -46,20 +46,20 @@ pub(super) async fn arrive(req: &mut Request, depot: &mut Depot, res: &mut Respo
         error: req.query::<String>("error"),
         query: req.uri().query().unwrap_or_default().to_owned(),
     };
-    let step = take_back(app, req.headers(), callback).await;
+    let step = process(app, req.headers(), callback).await;
     respond(res, step);
 }
 
-async fn take_back(app: &Arc<App>, headers: &HeaderMap, callback: CallbackQuery) -> StepResult {
+async fn process(app: &Arc<App>, headers: &HeaderMap, callback: CallbackQuery) -> StepResult {
     let mut conn = app.store.read().await?;
-    let found = authorizations::find_by_state(&mut conn, &callback.state).await?.ok_or(WrongTurn::WrongState)?;
+    let found = authorizations::find_by_state(&mut conn, &callback.state).await?.ok_or(StepError::WrongState)?;
     if callback.platform != Some(found.platform) {
-        return Err(WrongTurn::WrongState);
+        return Err(StepError::WrongState);
     }
     if !is_same_browser(headers, &found) {
-        return Err(WrongTurn::OtherBrowser);
+        return Err(StepError::OtherBrowser);
     }
-    // The page was loaded again.
+    // The page was reloaded.
     match found.stage {
         Stage::Used => return Ok(Step::Redirect(format!("/connect/done/{}", found.id))),
         Stage::Choosing => return Ok(Step::Redirect(format!("/connect/choose/{}", found.id))),
@@ -69,44 +69,44 @@ async fn take_back(app: &Arc<App>, headers: &HeaderMap, callback: CallbackQuery)
     let data = authorizations::data(&mut conn, app.store.cipher(), authorization.id).await?;
     drop(conn);
     let attempt: Option<Attempt> = data.and_then(|data| serde_json::from_str(data.expose_secret()).ok());
-    let attempt = attempt.filter(|_| authorization.stage == Stage::AtPlatform).ok_or(WrongTurn::WrongState)?;
+    let attempt = attempt.filter(|_| authorization.stage == Stage::AtPlatform).ok_or(StepError::WrongState)?;
     let name = platform_name(app, &authorization);
     let connector = connector_of(app, &authorization)?;
-    let oauth = connector.oauth().ok_or(WrongTurn::NotConfigured)?;
+    let oauth = connector.oauth().ok_or(StepError::NotConfigured)?;
     if !oauth.is_authentic(&attempt, &callback.query) {
-        return Err(WrongTurn::NotAuthentic(name));
+        return Err(StepError::NotAuthentic(name));
     }
     if !attempt.accepts_issuer(callback.issuer.as_deref()) {
-        return Err(WrongTurn::WrongIssuer(name));
+        return Err(StepError::WrongIssuer(name));
     }
     let (code, to) = match (callback.error, callback.code) {
-        (Some(error), _) => (Err(refusal(name, &error)), Stage::Issued),
+        (Some(error), _) => (Err(platform_error(name, &error)), Stage::Issued),
         (None, Some(code)) => (Ok(code), Stage::Exchanging),
-        (None, None) => return Err(WrongTurn::WrongState),
+        (None, None) => return Err(StepError::WrongState),
     };
-    // The state works once, and the code is exchanged once: by the process that moves the attempt on.
+    // Only the process that advances the stage exchanges the code, so state and code are used once.
     let mut tx = app.store.begin().await?;
     let moved = authorizations::advance(&mut tx, authorization.id, &callback.state, Stage::AtPlatform, to).await?;
     tx.commit().await?;
     if !moved {
-        return Err(WrongTurn::WrongState);
+        return Err(StepError::WrongState);
     }
     exchange(app, &authorization, oauth, &attempt, &code?, &callback.state).await
 }
 
-/// Returns the page for the platform's `error`, which is the standard's word or its own.
-fn refusal(platform: &'static str, error: &str) -> WrongTurn {
+/// Returns the error for the platform's `error` parameter, which is a code of the standard or of the platform.
+fn platform_error(platform: &'static str, error: &str) -> StepError {
     if DENIED.contains(&error) {
-        return WrongTurn::Denied(platform);
+        return StepError::Denied(platform);
     }
     if matches!(error, "server_error" | "temporarily_unavailable") {
-        return WrongTurn::Away(platform, format!("{platform} reported an internal error."));
+        return StepError::PlatformUnavailable(platform, format!("{platform} reported an internal error."));
     }
     let is_word = error.len() <= 60 && error.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
     let reason = if is_word { format!(" ({error})") } else { String::new() };
     let sentence =
         format!("{platform} did not ask for your permission{reason}. The application may not be set up correctly.");
-    WrongTurn::Refused(platform, sentence)
+    StepError::PlatformRejected(platform, sentence)
 }
 
 async fn exchange(
@@ -118,25 +118,25 @@ async fn exchange(
     state: &str,
 ) -> StepResult {
     let name = platform_name(app, authorization);
-    let away = |error| WrongTurn::of(name, error);
-    let grant = oauth.exchange(attempt, code).await.map_err(away)?;
+    let failed = |error| StepError::of(name, error);
+    let grant = oauth.exchange(attempt, code).await.map_err(failed)?;
     let missing = missing_purposes(oauth, attempt, &grant);
     if !missing.is_empty() {
-        return Err(WrongTurn::MissingPermission(name, missing));
+        return Err(StepError::MissingPermission(name, missing));
     }
-    let choices = match oauth.choices(&grant).await.map_err(away)? {
+    let choices = match oauth.choices(&grant).await.map_err(failed)? {
         Choices::NotNeeded => return finish(app, authorization, oauth, &grant, None).await,
         Choices::Of(choices) => choices,
     };
     match choices.as_slice() {
-        [] => Err(WrongTurn::NothingToChoose(name, oauth.choice_noun())),
+        [] => Err(StepError::NothingToChoose(name, oauth.choice_noun())),
         [only] => finish(app, authorization, oauth, &grant, Some(only)).await,
         _ => {
-            let pending = serde_json::to_string(&Pending { grant, choices }).map_err(|_| WrongTurn::Unavailable)?;
+            let pending = serde_json::to_string(&Pending { grant, choices }).map_err(|_| StepError::Unavailable)?;
             let mut tx = app.store.begin().await?;
             let pending = SecretString::from(pending);
             if !authorizations::store_choices(&mut tx, authorization.id, state, &pending).await? {
-                return Err(WrongTurn::WrongState);
+                return Err(StepError::WrongState);
             }
             tx.commit().await?;
             Ok(Step::Redirect(format!("/connect/choose/{}", authorization.id)))
@@ -144,7 +144,8 @@ async fn exchange(
     }
 }
 
-/// Returns what Crier may not do with this grant, in the words of the first page, with the scope.
+/// Returns the purposes whose permissions the grant lacks, each with its scope. The consent page lists the same
+/// purposes.
 fn missing_purposes(oauth: &dyn OAuthConnector, attempt: &Attempt, grant: &Grant) -> Vec<String> {
     let permissions = oauth.permissions(attempt.target);
     let purpose = |scope: &String| {

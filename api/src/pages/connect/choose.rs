@@ -1,4 +1,4 @@
-//! The page to choose from: pages, blogs, boards. A search field narrows a long list.
+//! The page on which the user chooses what to connect: a page, blog or board. A long list has a search field.
 
 use std::sync::Arc;
 
@@ -13,20 +13,20 @@ use serde::{Deserialize, Serialize};
 
 use super::finish::finish;
 use super::{
-    Step, StepResult, WrongTurn, admit, connector_of, is_same_browser, open_authorization, platform_name, respond,
+    Step, StepError, StepResult, admit, connector_of, is_same_browser, open_authorization, platform_name, respond,
 };
 use crate::app::App;
 use crate::pages::is_from_another_site;
 
-/// How many are shown; the search finds the others.
+/// The maximum number of choices that are shown. The search finds the others.
 const SHOWN: usize = 50;
-/// From how many on there is a search field.
+/// A list with more choices than this has a search field.
 const SEARCH_FROM: usize = 10;
 const MAX_SEARCH: usize = 100;
 /// The maximum size of the form, percent-encoded.
 const MAX_FORM: usize = 16 * 1024;
 
-/// What is stored until the person has chosen. Not `Debug`: it holds tokens.
+/// The data that is stored until the user has chosen. Not `Debug`: it contains tokens.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Pending {
     pub(super) grant: Grant,
@@ -43,7 +43,7 @@ struct ChoosePage {
     search: String,
     has_search: bool,
     shown: Vec<Choice>,
-    /// How many more the search finds.
+    /// The number of matching choices that are not shown.
     more: usize,
 }
 
@@ -61,12 +61,14 @@ async fn list(app: &App, headers: &HeaderMap, id: i64, search: String) -> StepRe
         return Ok(Step::Redirect(format!("/connect/done/{id}")));
     };
     let connector = connector_of(app, &authorization)?;
-    let oauth = connector.oauth().ok_or(WrongTurn::NotConfigured)?;
+    let oauth = connector.oauth().ok_or(StepError::NotConfigured)?;
     let has_search = pending.choices.len() > SEARCH_FROM;
-    let wanted = search.to_lowercase();
+    let search_lower = search.to_lowercase();
     let fits = |choice: &Choice| {
         let detail = choice.detail.as_deref().unwrap_or_default();
-        wanted.is_empty() || choice.name.to_lowercase().contains(&wanted) || detail.to_lowercase().contains(&wanted)
+        search_lower.is_empty()
+            || choice.name.to_lowercase().contains(&search_lower)
+            || detail.to_lowercase().contains(&search_lower)
     };
     let mut found: Vec<Choice> = pending.choices.into_iter().filter(fits).collect();
     let more = found.len().saturating_sub(SHOWN);
@@ -87,7 +89,7 @@ async fn list(app: &App, headers: &HeaderMap, id: i64, search: String) -> StepRe
 pub(super) async fn pick(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     let Some(app) = admit(req, depot, res).await else { return };
     if is_from_another_site(app, req.headers()) {
-        return respond(res, Err(WrongTurn::OtherSite));
+        return respond(res, Err(StepError::OtherSite));
     }
     let id = req.param::<i64>("id").unwrap_or_default();
     let chosen = match req.payload_with_max_size(MAX_FORM).await {
@@ -106,26 +108,26 @@ async fn connect(app: &Arc<App>, headers: &HeaderMap, id: i64, chosen: Option<St
         return Ok(Step::Redirect(format!("/connect/done/{id}")));
     };
     let choice = pending.choices.iter().find(|choice| Some(&choice.id) == chosen.as_ref());
-    let choice = choice.ok_or(WrongTurn::NotOffered)?;
+    let choice = choice.ok_or(StepError::InvalidChoice)?;
     let connector = connector_of(app, &authorization)?;
-    let oauth = connector.oauth().ok_or(WrongTurn::NotConfigured)?;
+    let oauth = connector.oauth().ok_or(StepError::NotConfigured)?;
     finish(app, &authorization, oauth, &pending.grant, Some(choice)).await
 }
 
-/// Returns what the person may choose from; `None`: the choice was made, in this browser.
-async fn load(app: &App, headers: &HeaderMap, id: i64) -> Result<Option<(Authorization, Pending)>, WrongTurn> {
+/// Returns the authorization and its choices. `None` if the choice was already made in this browser.
+async fn load(app: &App, headers: &HeaderMap, id: i64) -> Result<Option<(Authorization, Pending)>, StepError> {
     let mut conn = app.store.read().await?;
     let found = authorizations::find(&mut conn, id).await?;
-    // A guessed number shows nothing: without the cookie, all of them look the same.
-    let found = found.filter(|found| is_same_browser(headers, found)).ok_or(WrongTurn::OtherBrowser)?;
+    // Without the cookie, the response is the same for all IDs, so guessing one reveals nothing.
+    let found = found.filter(|found| is_same_browser(headers, found)).ok_or(StepError::OtherBrowser)?;
     if found.stage == Stage::Used {
         return Ok(None);
     }
     let authorization = open_authorization(app, Some(found))?;
     if authorization.stage != Stage::Choosing {
-        return Err(WrongTurn::WrongState);
+        return Err(StepError::WrongState);
     }
     let data = authorizations::data(&mut conn, app.store.cipher(), id).await?;
     let pending = data.and_then(|data| serde_json::from_str(data.expose_secret()).ok());
-    Ok(Some((authorization, pending.ok_or(WrongTurn::WrongState)?)))
+    Ok(Some((authorization, pending.ok_or(StepError::WrongState)?)))
 }

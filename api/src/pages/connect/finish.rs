@@ -1,4 +1,4 @@
-//! The last step: the account is saved and the URL consumed, in one transaction.
+//! The last step: saves the account and invalidates the URL, in one transaction.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crier_store::{accounts, authorizations, brands};
 use http::HeaderMap;
 use salvo::{Depot, Request, Response, handler};
 
-use super::{Step, StepResult, WrongTurn, admit, is_same_browser, open_authorization, platform_name, respond};
+use super::{Step, StepError, StepResult, admit, is_same_browser, open_authorization, platform_name, respond};
 use crate::app::App;
 use crate::routes::accounts::save::{Place, save_account};
 
@@ -19,11 +19,11 @@ use crate::routes::accounts::save::{Place, save_account};
 struct Done {
     platform: &'static str,
     brand: String,
-    /// `None` if the account was disconnected again.
+    /// The name of the account. `None` if it has been disconnected.
     account: Option<String>,
 }
 
-/// Connects the account that the grant belongs to.
+/// Connects the account of the grant.
 pub(super) async fn finish(
     app: &Arc<App>,
     authorization: &Authorization,
@@ -32,17 +32,17 @@ pub(super) async fn finish(
     choice: Option<&Choice>,
 ) -> StepResult {
     let name = platform_name(app, authorization);
-    let connected = oauth.finish(grant, choice).await.map_err(|error| WrongTurn::of(name, error))?;
+    let connected = oauth.finish(grant, choice).await.map_err(|error| StepError::of(name, error))?;
     let mut tx = app.store.begin().await?;
-    // The first completion consumes the URL: another one may have been faster.
+    // Another attempt may have used the URL in the meantime.
     let found = authorizations::lock(&mut tx, authorization.id).await?;
     let authorization = open_authorization(app, found)?;
-    let (workspace_id, plan) = brands::plan_of(&mut tx, authorization.brand_id).await?.ok_or(WrongTurn::Unknown)?;
+    let (workspace_id, plan) = brands::plan_of(&mut tx, authorization.brand_id).await?.ok_or(StepError::Unknown)?;
     let cap = app.plans.get(&plan).and_then(|plan| plan.social_accounts);
     let place =
         Place { workspace_id, brand_id: authorization.brand_id, user_id: authorization.user_id, cap, trace: None };
     let saved = save_account(&mut tx, app, place, authorization.platform, &connected).await;
-    let account = saved.map_err(|error| WrongTurn::of_save(name, error))?;
+    let account = saved.map_err(|error| StepError::of_save(name, error))?;
     authorizations::consume(&mut tx, authorization.id, account.id).await?;
     tx.commit().await?;
     Ok(Step::Redirect(format!("/connect/done/{}", authorization.id)))
@@ -59,9 +59,9 @@ pub(super) async fn show(req: &mut Request, depot: &mut Depot, res: &mut Respons
 async fn done(app: &App, headers: &HeaderMap, id: i64) -> StepResult {
     let mut conn = app.store.read().await?;
     let found = authorizations::find(&mut conn, id).await?;
-    let found = found.filter(|found| is_same_browser(headers, found)).ok_or(WrongTurn::OtherBrowser)?;
+    let found = found.filter(|found| is_same_browser(headers, found)).ok_or(StepError::OtherBrowser)?;
     let Some(account_id) = found.account_id.filter(|_| found.stage == Stage::Used) else {
-        return Err(WrongTurn::WrongState);
+        return Err(StepError::WrongState);
     };
     let account = accounts::find(&mut conn, found.brand_id, account_id).await?;
     Ok(Step::page(Done {

@@ -1,16 +1,17 @@
-//! `/connect`: a person connects an account, without a login to Crier.
+//! `/connect`: a person connects an account without signing in to Crier.
 //!
-//! 1. `GET /connect/{token}` says what will be connected to which brand (`open.rs`);
-//! 2. `POST /connect/{token}` begins an attempt and leads to the platform (`open.rs`);
-//! 3. `GET /connect/callback/{platform}` takes the person back (`callback.rs`);
-//! 4. `GET` and `POST /connect/choose/{id}`: which page, blog or board, if there is a choice (`choose.rs`);
-//! 5. `GET /connect/done/{id}` (`finish.rs`).
+//! 1. `GET /connect/{token}` shows what will be connected to which brand (`open.rs`).
+//! 2. `POST /connect/{token}` begins an attempt and redirects to the platform (`open.rs`).
+//! 3. `GET /connect/callback/{platform}` receives the platform's response (`callback.rs`).
+//! 4. `GET` and `POST /connect/choose/{id}` let the person choose a page, blog or board if there are several
+//!    (`choose.rs`).
+//! 5. `GET /connect/done/{id}` shows the result (`finish.rs`).
 //!
-//! Any replica may serve any step: what one leaves to the next is in the database. The token opens the first two steps;
-//! the others belong to the browser that took the second: it got a cookie, and the attempt holds the cookie's hash. So
-//! a callback's address is of no use in another browser. What goes wrong is a [`WrongTurn`], with a page of its own.
+//! Any replica may serve any step, because the state is in the database. The first two steps require the token. The
+//! second one sets a cookie and stores its hash with the attempt; all later steps require this cookie, so the URL of a
+//! callback does not work in another browser. An error is a [`StepError`], with a page of its own.
 //!
-//! A `GET` changes nothing that a person would miss: programs that look at links in messages open them too.
+//! Programs that scan messages open the links in them, so a `GET` of the first step changes nothing.
 
 use std::sync::Arc;
 
@@ -31,9 +32,9 @@ mod callback;
 mod choose;
 mod finish;
 mod open;
-mod wrong_turn;
+mod step_error;
 
-use wrong_turn::WrongTurn;
+use step_error::StepError;
 
 /// The cookie that binds an attempt to a browser.
 const COOKIE_NAME: &str = "crier_connect";
@@ -42,14 +43,14 @@ pub fn router() -> Router {
     Router::new()
         .push(Router::with_path("connect.css").get(styles).head(styles))
         .push(Router::with_path("connect/{token}").get(open::show).head(open::show).post(open::begin))
-        .push(Router::with_path("connect/callback/{platform}").get(callback::arrive).head(nothing))
+        .push(Router::with_path("connect/callback/{platform}").get(callback::receive).head(respond_to_head))
         .push(Router::with_path("connect/choose/{id}").get(choose::show).head(choose::show).post(choose::pick))
         .push(Router::with_path("connect/done/{id}").get(finish::show).head(finish::show))
 }
 
-/// Answers a HEAD of the callback, which a GET may use once.
+/// Responds to HEAD requests of the callback. They must not use up the state.
 #[handler]
-async fn nothing(res: &mut Response) {
+async fn respond_to_head(res: &mut Response) {
     super::headers(res);
 }
 
@@ -60,20 +61,20 @@ async fn styles(res: &mut Response) {
     let _ = res.write_body(include_str!("../../../templates/connect.css"));
 }
 
-/// What a step answers.
+/// The response of a step.
 enum Step {
-    Page(StatusCode, Box<dyn RenderedPage>),
-    /// Another step of the same browser.
+    Page(StatusCode, Box<dyn StepPage>),
+    /// The path of another step.
     Redirect(String),
 }
 
-/// A template; [`Template`] itself cannot be boxed.
-trait RenderedPage: Send {
-    fn answer(&self, res: &mut Response, status: StatusCode);
+/// A template that can be boxed; [`Template`] cannot.
+trait StepPage: Send {
+    fn send(&self, res: &mut Response, status: StatusCode);
 }
 
-impl<T: Template + Send> RenderedPage for T {
-    fn answer(&self, res: &mut Response, status: StatusCode) {
+impl<T: Template + Send> StepPage for T {
+    fn send(&self, res: &mut Response, status: StatusCode) {
         html(res, status, self);
     }
 }
@@ -84,23 +85,24 @@ impl Step {
     }
 }
 
-type StepResult = Result<Step, WrongTurn>;
+type StepResult = Result<Step, StepError>;
 
-/// Returns the state after counting the request against the visitor's address.
+/// Counts the request against the client's IP address, and returns the app. If the rate limit is exceeded, sends an
+/// error page and returns `None`.
 async fn admit<'d>(req: &Request, depot: &'d Depot, res: &mut Response) -> Option<&'d Arc<App>> {
     let app = depot.get_typed::<Arc<App>>().ok()?;
     let decision = admission::count_visitor(app, req).await;
     if decision.allowed {
         return Some(app);
     }
-    respond(res, Err(WrongTurn::TooOften));
+    respond(res, Err(StepError::RateLimited));
     res.headers_mut().insert(RETRY_AFTER, HeaderValue::from(decision.retry_after));
     None
 }
 
 fn respond(res: &mut Response, step: StepResult) {
     match step {
-        Ok(Step::Page(status, page)) => page.answer(res, status),
+        Ok(Step::Page(status, page)) => page.send(res, status),
         Ok(Step::Redirect(to)) => {
             super::headers(res);
             res.status_code(StatusCode::SEE_OTHER);
@@ -108,33 +110,33 @@ fn respond(res: &mut Response, step: StepResult) {
                 res.headers_mut().insert(LOCATION, to);
             }
         }
-        Err(wrong) => html(res, wrong.status(), &wrong.page()),
+        Err(error) => html(res, error.status(), &error.page()),
     }
-    // Neither the page nor the address belongs into a cache.
+    // Neither the page nor the URL may be cached.
     res.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
 }
 
 /// Returns the authorization if it can be continued.
-fn open_authorization(app: &App, found: Option<Authorization>) -> Result<Authorization, WrongTurn> {
-    let found = found.ok_or(WrongTurn::Unknown)?;
+fn open_authorization(app: &App, found: Option<Authorization>) -> Result<Authorization, StepError> {
+    let found = found.ok_or(StepError::Unknown)?;
     match found.closed(app.store.now()) {
-        Some(Closed::Used) => Err(WrongTurn::Used),
-        Some(Closed::Expired) => Err(WrongTurn::Expired),
+        Some(Closed::Used) => Err(StepError::Used),
+        Some(Closed::Expired) => Err(StepError::Expired),
         None => Ok(found),
     }
 }
 
 /// Returns the platform's connector, which has [`Connector::oauth`].
-fn connector_of(app: &App, authorization: &Authorization) -> Result<Arc<dyn Connector>, WrongTurn> {
+fn connector_of(app: &App, authorization: &Authorization) -> Result<Arc<dyn Connector>, StepError> {
     let connector = app.platforms.get(authorization.platform).filter(|connector| connector.oauth().is_some());
-    connector.ok_or(WrongTurn::NotConfigured)
+    connector.ok_or(StepError::NotConfigured)
 }
 
 fn platform_name(app: &App, authorization: &Authorization) -> &'static str {
     app.platforms.descriptor(authorization.platform).name
 }
 
-/// Returns the browser's cookie, if it has the form of one.
+/// Returns the cookie of the browser if it is well-formed.
 fn browser(headers: &HeaderMap) -> Option<SecretString> {
     let cookies = headers.get_all(COOKIE).iter().filter_map(|line| line.to_str().ok());
     let mut pairs = cookies.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
@@ -148,7 +150,7 @@ fn is_same_browser(headers: &HeaderMap, authorization: &Authorization) -> bool {
     sent.is_some() && sent == authorization.browser_hash
 }
 
-/// Sets the cookie. `Lax`: the platform's page leads back here, and nothing but that is to send it.
+/// Sets the cookie. It must be `Lax`, because the platform's site redirects to the callback.
 fn set_cookie(res: &mut Response, cookie: &SecretString, secure: bool) {
     let secure = if secure { "; Secure" } else { "" };
     let text = format!(

@@ -1,4 +1,5 @@
-//! The first page: what will be connected to which brand. Its button begins an attempt and leads to the platform.
+//! The consent page: it shows what will be connected to which brand. Its button begins an attempt and redirects to the
+//! platform.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use salvo::{Depot, Request, Response, handler};
 use secrecy::SecretString;
 
 use super::{
-    Step, StepResult, WrongTurn, admit, browser, connector_of, open_authorization, platform_name, respond, set_cookie,
+    Step, StepError, StepResult, admit, browser, connector_of, open_authorization, platform_name, respond, set_cookie,
 };
 use crate::app::App;
 use crate::pages::is_from_another_site;
@@ -24,20 +25,20 @@ use crate::pages::is_from_another_site;
 struct Consent {
     platform: &'static str,
     brand: String,
-    /// The server that the operator named, without its scheme.
+    /// The host of a platform with many servers, such as Mastodon.
     host: Option<String>,
     what: &'static str,
     purposes: Vec<&'static str>,
-    /// What the operator asks for beyond that.
+    /// Further scopes that the operator has configured.
     further_scopes: Vec<String>,
     gate: Option<&'static str>,
-    /// The page's own path: forms go there.
+    /// The path of this page, which is also the form's action.
     path: String,
 }
 
 #[derive(Template)]
-#[template(path = "connect_leave.html")]
-struct Leave {
+#[template(path = "connect_redirect.html")]
+struct RedirectPage {
     platform: &'static str,
     url: String,
 }
@@ -59,7 +60,7 @@ async fn consent(app: &App, token: &str) -> StepResult {
     drop(conn);
     let authorization = open_authorization(app, found)?;
     let connector = connector_of(app, &authorization)?;
-    let oauth = connector.oauth().ok_or(WrongTurn::NotConfigured)?;
+    let oauth = connector.oauth().ok_or(StepError::NotConfigured)?;
     let host = authorization.instance.split_once("://").map(|(_, host)| host.to_owned());
     Ok(Step::page(Consent {
         platform: platform_name(app, &authorization),
@@ -67,7 +68,7 @@ async fn consent(app: &App, token: &str) -> StepResult {
         host,
         what: match authorization.target {
             ConnectTarget::Page => "page",
-            // The person's own; the other application is for pages.
+            // The user's own account. The second application of these platforms is for pages.
             ConnectTarget::Default if authorization.platform.has_page_application() => "account",
             ConnectTarget::Default => oauth.choice_noun(),
         },
@@ -82,16 +83,16 @@ async fn consent(app: &App, token: &str) -> StepResult {
 pub(super) async fn begin(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     let Some(app) = admit(req, depot, res).await else { return };
     if is_from_another_site(app, req.headers()) {
-        return respond(res, Err(WrongTurn::OtherSite));
+        return respond(res, Err(StepError::OtherSite));
     }
-    // The same cookie for all attempts of a browser: two windows may connect two accounts.
+    // All attempts of a browser share a cookie, so that two windows can connect two accounts.
     let cookie = match browser(req.headers()) {
         Some(cookie) => Ok(cookie),
-        None => authorizations::new_secret().map_err(WrongTurn::from),
+        None => authorizations::new_secret().map_err(StepError::from),
     };
     let step = match &cookie {
-        Ok(cookie) => lead_to_platform(app, &token(req), cookie).await,
-        Err(_) => Err(WrongTurn::Unavailable),
+        Ok(cookie) => redirect_to_platform(app, &token(req), cookie).await,
+        Err(_) => Err(StepError::Unavailable),
     };
     if let (Ok(_), Ok(cookie)) = (&step, &cookie) {
         set_cookie(res, cookie, app.public_url.starts_with("https://"));
@@ -99,17 +100,17 @@ pub(super) async fn begin(req: &mut Request, depot: &mut Depot, res: &mut Respon
     respond(res, step);
 }
 
-async fn lead_to_platform(app: &Arc<App>, token: &str, cookie: &SecretString) -> StepResult {
+async fn redirect_to_platform(app: &Arc<App>, token: &str, cookie: &SecretString) -> StepResult {
     let mut conn = app.store.read().await?;
     let found = authorizations::find_by_token(&mut conn, token).await?;
     drop(conn);
     let authorization = open_authorization(app, found)?;
     let connector = connector_of(app, &authorization)?;
-    let oauth = connector.oauth().ok_or(WrongTurn::NotConfigured)?;
+    let oauth = connector.oauth().ok_or(StepError::NotConfigured)?;
     let platform = platform_name(app, &authorization);
     let redirect_uri = format!("{}/connect/callback/{}", app.public_url, authorization.platform);
     let request = ConnectRequest { target: authorization.target, instance: &authorization.instance };
-    let mut server = oauth.server(request).await.map_err(|error| WrongTurn::of(platform, error))?;
+    let mut server = oauth.server(request).await.map_err(|error| StepError::of(platform, error))?;
     server.further_scopes = app.platforms.further_scopes(authorization.platform, authorization.target).to_vec();
     let application = if app.platforms.descriptor(authorization.platform).needs_application() {
         application_of(app, &authorization).await?
@@ -119,27 +120,27 @@ async fn lead_to_platform(app: &Arc<App>, token: &str, cookie: &SecretString) ->
 
     let (state, verifier) = (authorizations::new_secret()?, authorizations::new_secret()?);
     let attempt = Attempt::new(request, server, &application, redirect_uri, &verifier);
-    let url = protocol::authorize_url(&attempt, &state).map_err(|error| WrongTurn::of(platform, error))?;
-    let data = serde_json::to_string(&attempt).map_err(|_| WrongTurn::Unavailable)?;
+    let url = protocol::authorize_url(&attempt, &state).map_err(|error| StepError::of(platform, error))?;
+    let data = serde_json::to_string(&attempt).map_err(|_| StepError::Unavailable)?;
     let mut tx = app.store.begin().await?;
     let data = SecretString::from(data);
     if !authorizations::begin_attempt(&mut tx, authorization.id, &state, cookie, &data).await? {
-        return Err(WrongTurn::Used);
+        return Err(StepError::Used);
     }
     tx.commit().await?;
-    Ok(Step::page(Leave { platform, url: url.into() }))
+    Ok(Step::page(RedirectPage { platform, url: url.into() }))
 }
 
-/// Returns the application that an operator registered: the brand's, else the workspace's, else the installation's.
-async fn application_of(app: &App, authorization: &Authorization) -> Result<Application, WrongTurn> {
+/// Returns the configured application: that of the brand, else of the workspace, else of the installation.
+async fn application_of(app: &App, authorization: &Authorization) -> Result<Application, StepError> {
     let a = authorization;
     let mut conn = app.store.read().await?;
     let cipher = app.store.cipher();
     let set = applications::of_brand(&mut conn, cipher, a.platform, a.target, a.workspace_id, a.brand_id).await?;
-    set.or_else(|| app.platforms.application(a.platform, a.target)).ok_or(WrongTurn::NotConfigured)
+    set.or_else(|| app.platforms.application(a.platform, a.target)).ok_or(StepError::NotConfigured)
 }
 
-/// Returns Crier's own application at the server that a person named; registers and stores it if there is none.
+/// Returns Crier's application at the server that the user entered. Registers and stores it if there is none.
 async fn registered(
     app: &App,
     oauth: &dyn OAuthConnector,
@@ -147,14 +148,14 @@ async fn registered(
     server: &AuthServer,
     redirect_uri: &str,
     platform: &'static str,
-) -> Result<Application, WrongTurn> {
+) -> Result<Application, StepError> {
     let (name, instance) = (authorization.platform, authorization.instance.as_str());
     let mut conn = app.store.read().await?;
     let stored = applications::at_instance(&mut conn, app.store.cipher(), name, instance, redirect_uri).await?;
     drop(conn);
     let request = ConnectRequest { target: authorization.target, instance };
     let found = oauth.application(request, server, redirect_uri, stored.clone()).await;
-    let found = found.map_err(|error| WrongTurn::of(platform, error))?.ok_or(WrongTurn::NotConfigured)?;
+    let found = found.map_err(|error| StepError::of(platform, error))?.ok_or(StepError::NotConfigured)?;
     if stored.as_ref() != Some(&found) {
         let new = NewApplication {
             platform: name,

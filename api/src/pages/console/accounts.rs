@@ -1,4 +1,4 @@
-//! `/brands/{brand}/accounts`: the brand's accounts, and the platforms at which another one can be connected.
+//! `/brands/{brand}/accounts`: the accounts of the brand, and the platforms that can be connected.
 
 use std::collections::HashMap;
 
@@ -18,8 +18,9 @@ use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit};
 use crate::admission;
 use crate::error::Result;
+use crate::pages::numbers::counted;
 
-/// How long before its end the access of an account is marked.
+/// An account is marked if its access expires within this time.
 const SOON: TimeDelta = TimeDelta::days(14);
 
 #[derive(Template)]
@@ -28,11 +29,11 @@ struct Accounts {
     shell: Shell,
     accounts: Vec<Account>,
     pages: Pages,
-    /// Every platform that can be connected, the configured ones first.
+    /// All platforms, the configured ones first.
     platforms: Vec<ConnectTile>,
-    /// Why no further account can be connected: the plan's limit.
+    /// The message if the limit of the plan permits no further account.
     full: Option<String>,
-    /// The user may connect and disconnect.
+    /// Whether the user may connect and disconnect accounts.
     can_change: bool,
 }
 
@@ -45,22 +46,22 @@ struct Account {
     profile_url: Option<String>,
     status: Badge,
     connected: Time,
-    /// When the access ends; none where it does not, or is renewed without a person.
+    /// The time at which the access expires. `None` if it does not expire or is renewed automatically.
     expires: Option<Time>,
     error: Option<String>,
     needs_reconnect: bool,
-    /// The page that connects it again.
+    /// The URL of the page that reconnects the account.
     reconnect: String,
-    /// Access can be renewed or checked without a person.
+    /// Whether Crier can renew or check the access.
     can_refresh: bool,
-    /// Other brands have it too, so a disconnect takes it from this brand alone.
+    /// Whether other brands have the account too, so that a disconnect affects only this brand.
     is_shared: bool,
 }
 
 struct ConnectTile {
     platform: Platform,
     needs: String,
-    /// Why it cannot be connected here.
+    /// The reason why the platform cannot be connected.
     unavailable: Option<String>,
 }
 
@@ -87,7 +88,10 @@ async fn list(visit: &Visit) -> Result<PageReply> {
         pages: lists::links(&format!("/brands/{brand}/accounts"), &[], page, ids.len(), found.total),
         platforms: tiles(visit, &mut conn).await?,
         full: is_full.map(|cap| {
-            format!("The plan allows {cap} accounts for each brand. Disconnect one or choose a larger plan.")
+            format!(
+                "The plan allows {} for each brand. Disconnect one or choose a larger plan.",
+                counted(cap, "account", "accounts")
+            )
         }),
         accounts: found.rows.into_iter().map(|row| account(visit, brand, access.get(&row.id), row)).collect(),
         can_change: visit.can_publish(),
@@ -123,8 +127,9 @@ fn status(status: AccountStatus, ends_at: Option<DateTime<Utc>>, now: DateTime<U
         (AccountStatus::Expired, _) => Badge::new(Tone::Bad, "Expired"),
         (AccountStatus::Active, None) => Badge::new(Tone::Good, "Active"),
         (AccountStatus::Active, Some(..1)) => Badge::new(Tone::Warn, "Expires within a day"),
-        (AccountStatus::Active, Some(1)) => Badge::new(Tone::Warn, "Expires in 1 day"),
-        (AccountStatus::Active, Some(days)) => Badge::new(Tone::Warn, &format!("Expires in {days} days")),
+        (AccountStatus::Active, Some(days)) => {
+            Badge::new(Tone::Warn, &format!("Expires in {}", counted(days, "day", "days")))
+        }
     }
 }
 
@@ -145,7 +150,7 @@ async fn tiles(visit: &Visit, conn: &mut Conn) -> Result<Vec<ConnectTile>> {
     Ok(tiles)
 }
 
-/// Returns what a person needs to connect an account.
+/// Returns what a user needs to connect an account.
 fn needs(descriptor: &Descriptor) -> String {
     match descriptor.mode {
         Mode::SelfConnect => {
@@ -161,7 +166,7 @@ fn needs(descriptor: &Descriptor) -> String {
     }
 }
 
-/// Returns why a platform cannot be connected here.
+/// Returns the reason why a platform is not configured, and what to do.
 pub fn not_configured(descriptor: &Descriptor) -> String {
     match descriptor.platform {
         PlatformKey::Sandbox => {

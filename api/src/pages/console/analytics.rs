@@ -1,5 +1,5 @@
-//! `/brands/{brand}/analytics?start=YYYY-MM-DD&end=YYYY-MM-DD`: the figures of the brand's posts and accounts, and when
-//! its posts did best.
+//! `/brands/{brand}/analytics?start=YYYY-MM-DD&end=YYYY-MM-DD`: the metrics of the brand's posts and accounts, and the
+//! best times to post.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use http::StatusCode;
 use serde::Deserialize;
 
 use super::best_times::{self, Hour};
-use super::charts::{Chart, ChartKind, MAX_COLUMNS, MAX_POINTS, Series, figure};
+use super::charts::{Chart, ChartKind, MAX_COLUMNS, MAX_POINTS, Series, metric};
 use super::post_rows::chip;
 use super::route::PageRoute;
 use super::shared::{Choice, FieldErrors, Platform};
@@ -19,31 +19,32 @@ use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
 use crate::error::Result;
 
-/// How much of an account's name a chart has, in characters.
+/// The maximum length of an account's name in a chart, in characters.
 const MAX_NAME: usize = 60;
-/// How many accounts are named that lack figures.
+/// The maximum number of accounts whose missing metrics are listed.
 const MAX_REMARKS: usize = 20;
-/// The ranges that are offered, in days.
+/// The ranges to choose from: the number of days and the label.
 const RANGES: [(u64, &str); 4] = [(7, "7 days"), (30, "30 days"), (90, "90 days"), (365, "1 year")];
 
 #[derive(Template)]
 #[template(path = "console/analytics.html")]
 struct Analytics {
     shell: Shell,
-    /// Of the days.
+    /// Errors of `start` and `end`.
     errors: FieldErrors,
     ranges: Vec<Choice>,
     start: NaiveDate,
     end: NaiveDate,
-    /// The first and the last day that the plan shows.
+    /// The first day that the plan permits.
     earliest: NaiveDate,
+    /// Today.
     latest: NaiveDate,
     days: String,
     totals: Vec<Total>,
     posts: Vec<Chart>,
     /// Over the last 30 days.
     accounts: Vec<Chart>,
-    /// What accounts do not give.
+    /// The metrics that accounts do not report.
     remarks: Vec<String>,
     hours: Vec<Hour>,
     /// The best times, the best first.
@@ -61,9 +62,9 @@ impl Analytics {
     }
 }
 
-/// What people did with posts, as the API returns it.
+/// Metrics of posts, as the API returns them.
 #[derive(Clone, Debug, Default, Deserialize)]
-struct Figures {
+struct Metrics {
     posts: i64,
     impressions: Option<i64>,
     reach: Option<i64>,
@@ -74,7 +75,7 @@ struct Figures {
     engagements: Option<i64>,
 }
 
-impl Figures {
+impl Metrics {
     fn add(&mut self, other: &Self) {
         self.posts += other.posts;
         let sums = [
@@ -87,7 +88,7 @@ impl Figures {
             (&mut self.engagements, other.engagements),
         ];
         for (sum, value) in sums {
-            // What no platform gave is no figure; what one gave counts.
+            // A sum includes only known values.
             *sum = sum.map_or(value, |sum| Some(sum.saturating_add(value.unwrap_or(0))));
         }
     }
@@ -97,7 +98,7 @@ impl Figures {
 struct Day {
     date: NaiveDate,
     #[serde(flatten)]
-    figures: Figures,
+    metrics: Metrics,
 }
 
 #[derive(Deserialize)]
@@ -106,7 +107,7 @@ struct PostSeries {
     end: NaiveDate,
     retention_days: u64,
     series: Vec<Day>,
-    totals: Figures,
+    totals: Metrics,
 }
 
 #[derive(Deserialize)]
@@ -134,12 +135,12 @@ pub fn routes() -> Vec<PageRoute> {
 }
 
 async fn show(visit: &Visit) -> Result<PageReply> {
-    let asked = ["start", "end"].map(|name| (name, visit.query.get(name).unwrap_or_default()));
-    match visit.api("getPostAnalytics").queries(asked).get().await {
+    let range = ["start", "end"].map(|name| (name, visit.query.get(name).unwrap_or_default()));
+    match visit.api("getPostAnalytics").queries(range).get().await {
         Ok(posts) => render(visit, StatusCode::OK, FieldErrors::default(), posts).await,
         Err(error) => {
             let errors = form_errors(error)?;
-            // The days that are shown without a question; an error of another kind comes again.
+            // Show the default range. An error that does not depend on the range occurs again.
             let posts = visit.api("getPostAnalytics").get().await?;
             render(visit, StatusCode::UNPROCESSABLE_ENTITY, errors, posts).await
         }
@@ -172,7 +173,7 @@ async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors, posts: P
     visit.page_with(status, &view)
 }
 
-/// Returns the accounts' names by their ids.
+/// Returns the names of the accounts, by ID.
 async fn names(visit: &Visit, series: &[AccountSeries]) -> Result<HashMap<i64, String>> {
     let ids: Vec<i64> = series.iter().map(|one| one.account_id).collect();
     let found = accounts::find_many(&mut visit.app.store.read().await?, visit.brand()?.0.id, &ids).await?;
@@ -184,7 +185,7 @@ async fn names(visit: &Visit, series: &[AccountSeries]) -> Result<HashMap<i64, S
     Ok(found.iter().map(|account| (account.id, name(account))).collect())
 }
 
-/// Returns the offered ranges that the plan shows as a whole.
+/// Returns the ranges that the plan permits completely.
 fn ranges(path: &str, posts: &PostSeries, earliest: NaiveDate, latest: NaiveDate) -> Vec<Choice> {
     let choice = |(days, label): (u64, &str)| {
         let start = latest - Days::new(days - 1);
@@ -194,8 +195,8 @@ fn ranges(path: &str, posts: &PostSeries, earliest: NaiveDate, latest: NaiveDate
     RANGES.into_iter().filter_map(choice).collect()
 }
 
-fn totals(all: &Figures) -> Vec<Total> {
-    let total = |label, value| Total { label, value: figure(value) };
+fn totals(all: &Metrics) -> Vec<Total> {
+    let total = |label, value| Total { label, value: metric(value) };
     vec![
         total("Posts", Some(all.posts)),
         total("Impressions", all.impressions),
@@ -208,7 +209,7 @@ fn totals(all: &Figures) -> Vec<Total> {
     ]
 }
 
-/// The length of time that a point of a chart is for.
+/// The time that a point of a chart covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
     Day,
@@ -218,11 +219,11 @@ enum Unit {
 }
 
 impl Unit {
-    /// Returns the shortest one of which a chart can show all.
+    /// Returns the shortest unit for which a chart has enough points.
     fn of(days: usize) -> Self {
         match days {
             _ if days <= MAX_POINTS => Self::Day,
-            // A range may begin and end within a week or a month.
+            // A range may begin and end in the middle of a week or month.
             _ if days <= (MAX_POINTS - 1) * 7 => Self::Week,
             _ if days <= (MAX_POINTS - 1) * 28 => Self::Month,
             _ => Self::Quarter,
@@ -238,7 +239,7 @@ impl Unit {
         }
     }
 
-    /// Returns what the days of a point have in common, and by which people know it.
+    /// Returns the label of the point that contains a date. All days of the point have the same label.
     fn point(self, date: NaiveDate) -> String {
         match self {
             Self::Day => date.format("%-d %b").to_string(),
@@ -249,15 +250,15 @@ impl Unit {
     }
 }
 
-/// Returns the points of charts: neighbouring days of the same unit together.
-fn points(days: &[Day]) -> (Unit, Vec<(String, Figures)>) {
+/// Returns the points of the charts, each with the metrics of its days.
+fn points(days: &[Day]) -> (Unit, Vec<(String, Metrics)>) {
     let unit = Unit::of(days.len());
-    let mut points: Vec<(String, Figures)> = Vec::new();
+    let mut points: Vec<(String, Metrics)> = Vec::new();
     for day in days {
         let label = unit.point(day.date);
         match points.last_mut() {
-            Some((last, figures)) if *last == label => figures.add(&day.figures),
-            _ => points.push((label, day.figures.clone())),
+            Some((last, metrics)) if *last == label => metrics.add(&day.metrics),
+            _ => points.push((label, day.metrics.clone())),
         }
     }
     (unit, points)
@@ -266,9 +267,9 @@ fn points(days: &[Day]) -> (Unit, Vec<(String, Figures)>) {
 fn post_charts(days: &[Day]) -> Vec<Chart> {
     let (unit, points) = points(days);
     let labels: Vec<String> = points.iter().map(|(label, _)| label.clone()).collect();
-    let series = |name: &str, of: fn(&Figures) -> Option<i64>| Series {
+    let series = |name: &str, of: fn(&Metrics) -> Option<i64>| Series {
         name: name.to_owned(),
-        values: points.iter().map(|(_, figures)| of(figures)).collect(),
+        values: points.iter().map(|(_, metrics)| of(metrics)).collect(),
     };
     let chart = |id: &str, title: &str, text: &str, series| Chart {
         id: id.to_owned(),
@@ -280,15 +281,15 @@ fn post_charts(days: &[Day]) -> Vec<Chart> {
         series,
     };
     let engagements = vec![
-        series("Engagements", |figures| figures.engagements),
-        series("Likes", |figures| figures.likes),
-        series("Comments", |figures| figures.comments),
-        series("Shares", |figures| figures.shares),
-        series("Clicks", |figures| figures.clicks),
+        series("Engagements", |metrics| metrics.engagements),
+        series("Likes", |metrics| metrics.likes),
+        series("Comments", |metrics| metrics.comments),
+        series("Shares", |metrics| metrics.shares),
+        series("Clicks", |metrics| metrics.clicks),
     ];
     let impressions =
-        vec![series("Impressions", |figures| figures.impressions), series("Reach", |figures| figures.reach)];
-    let published = vec![series("Posts", |figures| Some(figures.posts))];
+        vec![series("Impressions", |metrics| metrics.impressions), series("Reach", |metrics| metrics.reach)];
+    let published = vec![series("Posts", |metrics| Some(metrics.posts))];
     vec![
         chart("c-engagements", "Engagements", "By date of publication.", engagements),
         chart("c-impressions", "Impressions", "Number of times the posts were shown.", impressions),
@@ -297,7 +298,7 @@ fn post_charts(days: &[Day]) -> Vec<Chart> {
 }
 
 fn account_charts(mut all: Vec<AccountSeries>, names: &HashMap<i64, String>) -> Vec<Chart> {
-    // The largest first: a chart has no more lines than can be told apart.
+    // The largest accounts first, because the number of lines is limited.
     let last = |one: &AccountSeries| one.points.iter().rev().find_map(|point| point.followers);
     all.sort_by_key(|one| std::cmp::Reverse(last(one)));
     let Some(first) = all.first() else { return Vec::new() };
@@ -326,8 +327,8 @@ fn name(one: &AccountSeries, names: &HashMap<i64, String>) -> String {
 }
 
 fn remarks(all: &[AccountSeries], names: &HashMap<i64, String>) -> Vec<String> {
-    let lacking = all.iter().filter(|one| !one.unavailable.is_empty()).take(MAX_REMARKS);
-    lacking.map(|one| format!("{} does not report: {}.", name(one, names), one.unavailable.join(", "))).collect()
+    let incomplete = all.iter().filter(|one| !one.unavailable.is_empty()).take(MAX_REMARKS);
+    incomplete.map(|one| format!("{} does not report: {}.", name(one, names), one.unavailable.join(", "))).collect()
 }
 
 #[cfg(test)]
@@ -338,7 +339,7 @@ mod tests {
         let first = NaiveDate::from_ymd_opt(2024, 1, 31).unwrap_or_default();
         let day = |n| Day {
             date: first + Days::new(n),
-            figures: Figures { posts: 1, likes: (n % 2 == 0).then_some(2), ..Figures::default() },
+            metrics: Metrics { posts: 1, likes: (n % 2 == 0).then_some(2), ..Metrics::default() },
         };
         (0..count).map(day).collect()
     }
@@ -349,7 +350,7 @@ mod tests {
             let (of, points) = points(&days(count));
             assert_eq!(of, unit);
             assert!(points.len() <= MAX_POINTS, "{count} days: {}", points.len());
-            let posts: i64 = points.iter().map(|(_, figures)| figures.posts).sum();
+            let posts: i64 = points.iter().map(|(_, metrics)| metrics.posts).sum();
             assert_eq!(u64::try_from(posts), Ok(count));
         }
     }
@@ -357,6 +358,6 @@ mod tests {
     #[test]
     fn a_sum_is_unknown_only_if_all_its_figures_are() {
         let (_, points) = points(&days(60));
-        assert!(points.iter().all(|(_, figures)| figures.likes.is_some() && figures.reach.is_none()));
+        assert!(points.iter().all(|(_, metrics)| metrics.likes.is_some() && metrics.reach.is_none()));
     }
 }

@@ -1,6 +1,6 @@
-//! Calls an endpoint of the API from a page, in this process: the same checks, validation, transaction, events and
-//! `Idempotency-Key` as for a client, so that nothing can be done in one and not in the other. The caller is the session's
-//! user, and the page's request was counted already.
+//! Calls an endpoint of the API from a page, in this process. Checks, validation, transaction, events and
+//! `Idempotency-Key` are the same as for a client. The caller is the user of the session. The call does not count
+//! against the rate limit, because the request of the page has been counted.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::runner::Runner;
 #[derive(Clone, Debug)]
 pub struct InProcessCaller(pub Arc<Authenticated>);
 
-/// The endpoints by their `operationId`.
+/// The endpoints, by `operationId`.
 #[derive(Default)]
 pub struct Endpoints(HashMap<&'static str, Runner>);
 
@@ -50,7 +50,7 @@ struct One<T> {
     data: T,
 }
 
-/// A call that is being built. The ids of its path are those of the page's path, unless set.
+/// A builder for a call. The IDs in its path are those in the path of the page, unless they are set.
 pub struct ApiCall<'v> {
     visit: &'v Visit,
     operation: &'static str,
@@ -73,18 +73,18 @@ impl<'v> ApiCall<'v> {
         self
     }
 
-    /// Adds parameters that are not empty.
+    /// Adds the query parameters that are not empty.
     pub fn queries<'a>(self, pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let filled = pairs.into_iter().filter(|(_, value)| !value.is_empty());
         filled.fold(self, |call, (name, value)| call.query(name, value))
     }
 
-    /// Reads one record, or a list without pages.
+    /// Gets one record, or a list without pages.
     pub async fn get<T: DeserializeOwned>(self) -> Result<T> {
         one(&self.run(Content::None, "").await?)
     }
 
-    /// Reads a page of a list.
+    /// Gets a page of a list.
     pub async fn list<T: DeserializeOwned>(self) -> Result<Listed<T>> {
         parse(&self.run(Content::None, "").await?.body)
     }
@@ -94,38 +94,38 @@ impl<'v> ApiCall<'v> {
         one(&self.run(Content::Json(body), "").await?)
     }
 
-    /// Writes. `part`: distinguishes the writes of one form.
+    /// Sends a write. `part` is appended to the key of the form, and distinguishes several writes of one form.
     pub async fn write(self, part: &str, body: &Value) -> Result<ApiResponse> {
         self.run(Content::Json(body), part).await
     }
 
-    /// Writes, and returns the record.
+    /// Sends a write, and returns the record in the response.
     pub async fn write_for<T: DeserializeOwned>(self, part: &str, body: &Value) -> Result<T> {
         one(&self.write(part, body).await?)
     }
 
-    /// Passes the page's multipart form on.
+    /// Forwards the multipart form of the page.
     pub async fn upload(self, part: &str) -> Result<ApiResponse> {
         self.run(Content::Form, part).await
     }
 
-    /// Reads a file; returns the response that has it.
+    /// Gets a file, and returns the response that contains it.
     pub async fn download(self) -> Result<Response> {
         let mut res = Response::new();
         let operation = self.operation;
         match self.run_into(Content::None, "", &mut res).await? {
             None => Ok(res),
-            Some(_) => Err(ApiError::bug(format!("{operation} answers with no file"))),
+            Some(_) => Err(ApiError::bug(format!("{operation} responds with no file"))),
         }
     }
 
     async fn run(self, content: Content<'_>, part: &str) -> Result<ApiResponse> {
         let operation = self.operation;
-        let answer = self.run_into(content, part, &mut Response::new()).await?;
-        answer.ok_or_else(|| ApiError::bug(format!("{operation} answers with a file")))
+        let response = self.run_into(content, part, &mut Response::new()).await?;
+        response.ok_or_else(|| ApiError::bug(format!("{operation} responds with a file")))
     }
 
-    /// Returns the response; `None`: it is a file, in `res`.
+    /// Returns the response. `None` if it is a file, which was written to `res`.
     async fn run_into(self, content: Content<'_>, part: &str, res: &mut Response) -> Result<Option<ApiResponse>> {
         let runner = self.visit.endpoints.0.get(self.operation);
         let runner = runner.ok_or_else(|| ApiError::bug(format!("no endpoint is called {}", self.operation)))?;
@@ -158,7 +158,7 @@ impl<'v> ApiCall<'v> {
         url::form_urlencoded::Serializer::new(String::new()).extend_pairs(&self.query).finish()
     }
 
-    /// Returns the path with its ids, which are also set as the request's parameters.
+    /// Returns the path with its IDs, and sets them as parameters of the request.
     fn path(&self, template: &str, req: &mut Request) -> Result<String> {
         let mut path = String::new();
         for segment in template.trim_start_matches('/').split('/') {
@@ -182,8 +182,8 @@ enum Content<'a> {
     Form,
 }
 
-fn one<T: DeserializeOwned>(answer: &ApiResponse) -> Result<T> {
-    parse::<One<T>>(&answer.body).map(|one| one.data)
+fn one<T: DeserializeOwned>(response: &ApiResponse) -> Result<T> {
+    parse::<One<T>>(&response.body).map(|one| one.data)
 }
 
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T> {

@@ -1,4 +1,4 @@
-//! The console's styles and script. Their addresses have a word that changes with them, so browsers keep them.
+//! The styles and the script of the console. Their URLs contain a hash, so browsers may cache them forever.
 
 use std::sync::LazyLock;
 
@@ -11,7 +11,7 @@ use crate::pages::styles::{FOREVER, send};
 const STYLES: &str = include_str!("../../../templates/console/console.css");
 const SCRIPT: &str = include_str!("../../../templates/console/console.js");
 
-/// Returns the word that changes with the styles and the script.
+/// Returns a hash of the styles and the script.
 pub fn version() -> &'static str {
     static VERSION: LazyLock<String> = LazyLock::new(|| hexadecimal::sha256([STYLES, SCRIPT].concat(), 6));
     &VERSION

@@ -1,10 +1,10 @@
-//! When a brand's posts did best: the part of the page of analytics with the hours of the week.
+//! The best times to post: the section of the analytics page with the hours of the week.
 
 use serde::Deserialize;
 
-/// How many times are named as the best.
+/// The maximum number of best times.
 const BEST: usize = 3;
-/// The number of posts with figures below which no time is named: a few posts say nothing about an hour.
+/// The minimum number of posts with metrics. With fewer posts, the best times are random.
 const MIN_POSTS: i64 = 10;
 
 pub const WEEKDAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
@@ -21,7 +21,7 @@ struct HourOfWeek {
     weekday: usize,
     hour: u32,
     posts: i64,
-    /// `None` under three posts.
+    /// `None` if there are fewer than three posts.
     engagements_per_post: Option<f64>,
 }
 
@@ -37,7 +37,7 @@ pub struct Hour {
 pub struct Slot {
     pub posts: i64,
     pub engagements: Option<String>,
-    /// 0 (no figure) to 5 (the best).
+    /// 0 (not known) to 5 (best).
     pub level: u8,
 }
 
@@ -45,7 +45,7 @@ fn label(hour: u32) -> String {
     format!("{hour:02}:00")
 }
 
-/// Returns in which of five steps up to the best one a figure is.
+/// Returns the level of a value relative to the best one, 1 to 5.
 fn level(value: f64, best: f64) -> u8 {
     match value / best.max(f64::MIN_POSITIVE) {
         part if part > 0.8 => 5,
@@ -56,7 +56,7 @@ fn level(value: f64, best: f64) -> u8 {
     }
 }
 
-/// Returns the hours of the day with posts.
+/// Returns the hours of the day in which posts were published.
 pub fn hours(times: &BestTimes) -> Vec<Hour> {
     let best = times.slots.iter().filter_map(|slot| slot.engagements_per_post).fold(0.0, f64::max);
     let row = |hour| {
@@ -65,8 +65,8 @@ pub fn hours(times: &BestTimes) -> Vec<Hour> {
             if let Some(day) = row.days.get_mut(slot.weekday.wrapping_sub(1)) {
                 *day = Slot {
                     posts: slot.posts,
-                    engagements: slot.engagements_per_post.map(|figure| format!("{figure:.1}")),
-                    level: slot.engagements_per_post.map_or(0, |figure| level(figure, best)),
+                    engagements: slot.engagements_per_post.map(|metric| format!("{metric:.1}")),
+                    level: slot.engagements_per_post.map_or(0, |metric| level(metric, best)),
                 };
             }
         }
@@ -75,14 +75,14 @@ pub fn hours(times: &BestTimes) -> Vec<Hour> {
     (0..24).filter(|hour| times.slots.iter().any(|slot| slot.hour == *hour)).map(row).collect()
 }
 
-/// Returns the best times, the best first; none if there are too few posts, or only one hour to choose from.
+/// Returns the best times, the best first. Empty if there are too few posts, or only one hour with posts.
 pub fn best(times: &BestTimes) -> Vec<String> {
     let known = times.slots.iter().filter_map(|slot| Some((slot, slot.engagements_per_post?)));
     let mut known: Vec<(&HourOfWeek, f64)> = known.collect();
     if known.len() < 2 || known.iter().map(|(slot, _)| slot.posts).sum::<i64>() < MIN_POSTS {
         return Vec::new();
     }
-    known.retain(|(_, figure)| *figure > 0.0);
+    known.retain(|(_, metric)| *metric > 0.0);
     known.sort_by(|a, b| b.1.total_cmp(&a.1));
     let name = |slot: &HourOfWeek| {
         let day = WEEKDAYS.get(slot.weekday.wrapping_sub(1))?;
@@ -97,11 +97,11 @@ mod tests {
 
     #[test]
     fn the_best_hours_are_named_in_order() {
-        let slot = |weekday, hour, figure| HourOfWeek { weekday, hour, posts: 4, engagements_per_post: figure };
+        let slot = |weekday, hour, metric| HourOfWeek { weekday, hour, posts: 4, engagements_per_post: metric };
         let all = [slot(1, 9, Some(2.0)), slot(7, 9, Some(10.0)), slot(3, 18, None), slot(2, 5, Some(0.0))];
         let times = BestTimes { slots: all.into() };
         assert_eq!(best(&times), ["Sunday 09:00", "Monday 09:00"]);
-        // Too few posts, and one hour only.
+        // Too few posts; only one hour.
         let few = [slot(1, 9, Some(2.0)), slot(7, 9, Some(10.0))];
         assert!(best(&BestTimes { slots: few.into() }).is_empty());
         let one = HourOfWeek { posts: 40, ..slot(1, 9, Some(2.0)) };

@@ -1,5 +1,5 @@
-//! `/brands/{brand}/bio`, `…/bio/new` and `…/bio/{linkInBio}`: link-in-bio pages, their texts and looks. Their links are
-//! in `bio_link.rs`.
+//! `/brands/{brand}/bio`, `…/bio/new` and `…/bio/{linkInBio}`: link-in-bio pages. `bio_link.rs` has the forms for their
+//! links.
 
 use askama::Template;
 use crier_domain::bio_page::{LinkIcon, Theme};
@@ -9,16 +9,16 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::post_rows::picture;
+use super::post_rows::image;
 use super::route::{Access, PageRoute};
-use super::shared::{Choice, FieldErrors, Picture};
+use super::shared::{Choice, FieldErrors, Image};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
 use crate::error::{ApiError, Result};
 
-/// Pictures of the library on a page.
-const PICTURES: i64 = 12;
-/// Links in the preview.
+/// The number of images per page of the library.
+const LIBRARY_PAGE: i64 = 12;
+/// The maximum number of links in the preview.
 const PREVIEW_LINKS: usize = 12;
 
 #[derive(Template)]
@@ -31,7 +31,7 @@ struct BioPages {
 struct BioRow {
     id: i64,
     title: String,
-    /// Of the public page.
+    /// The URL of the public page.
     url: String,
     theme: String,
     links: usize,
@@ -43,22 +43,22 @@ struct BioRow {
 #[template(path = "console/bio_page.html")]
 struct BioPage {
     shell: Shell,
-    /// `title`, `slug`, `theme`, `bio`, `avatar`.
+    /// Errors of `title`, `slug`, `theme`, `bio`, `avatar`.
     errors: FieldErrors,
-    /// `None`: a new page.
+    /// `None` for a new page.
     id: Option<i64>,
     title: String,
     slug: String,
-    /// What is before the slug: `https://crier.example/@`.
+    /// The URL before the slug: `https://crier.example/@`.
     base: String,
     themes: Vec<Choice>,
     bio: String,
-    /// The chosen picture first, then a page of the library.
-    library: Vec<Picture>,
+    /// The selected image, then a page of the library.
+    library: Vec<Image>,
     avatar: Option<i64>,
     library_prev: Option<String>,
     library_next: Option<String>,
-    /// Of a page that is there.
+    /// Empty for a new page.
     url: String,
     views: i64,
     clicks: i64,
@@ -70,20 +70,20 @@ struct BioLinkRow {
     id: i64,
     title: String,
     url: String,
-    /// The icon's word.
+    /// The name of the icon.
     icon: Option<&'static str>,
     is_primary: bool,
     clicks: i64,
 }
 
-/// The page as visitors see it, as it was saved.
+/// The saved page, as visitors see it.
 #[derive(Default)]
 struct BioPreview {
     theme: &'static str,
     title: String,
     bio: String,
-    avatar: Option<Picture>,
-    /// Title, and whether it is primary.
+    avatar: Option<Image>,
+    /// The title of each link, and whether it is primary.
     links: Vec<(String, bool)>,
     more_links: usize,
 }
@@ -103,7 +103,7 @@ impl BioPage {
     }
 }
 
-/// A page as the API shows it.
+/// A page, as the API returns it.
 #[derive(Deserialize)]
 pub struct LinkInBioPage {
     pub id: i64,
@@ -135,7 +135,7 @@ pub struct Link {
     pub clicks: i64,
 }
 
-/// What the form shows.
+/// The values of the form.
 struct Values {
     title: String,
     slug: String,
@@ -161,7 +161,7 @@ async fn list(visit: &Visit) -> Result<PageReply> {
         id: page.id,
         title: page.title,
         url: page.url,
-        theme: capitalised(page.theme.as_str()),
+        theme: capitalized(page.theme.as_str()),
         links: page.links.len(),
         views: page.views,
         clicks: page.links.iter().map(|link| link.clicks).sum(),
@@ -170,13 +170,13 @@ async fn list(visit: &Visit) -> Result<PageReply> {
     visit.page(&BioPages { shell, pages: pages.into_iter().map(row).collect() })
 }
 
-pub fn capitalised(word: &str) -> String {
+pub fn capitalized(word: &str) -> String {
     let mut letters = word.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
 async fn show_new(visit: &Visit) -> Result<PageReply> {
-    // Answers 402 if the plan has no such pages, before something is typed.
+    // Shows an error before the user fills in the form if the plan does not include these pages.
     visit.api("listLinkInBioPages").get::<Vec<Value>>().await?;
     let theme = Theme::Light.to_string();
     let values = Values { title: String::new(), slug: String::new(), theme, bio: String::new(), avatar: None };
@@ -207,7 +207,7 @@ async fn render(
     drop(conn);
     let id = page.as_ref().map(|page| page.id);
     let title = page.as_ref().map_or("New page", |page| page.title.as_str());
-    let theme = |one: &Theme| Choice::new(one.as_str(), &capitalised(one.as_str()), one.as_str() == values.theme);
+    let theme = |one: &Theme| Choice::new(one.as_str(), &capitalized(one.as_str()), one.as_str() == values.theme);
     let view = BioPage {
         shell: visit.shell(Section::Bio, title),
         errors,
@@ -230,31 +230,31 @@ async fn render(
     visit.page_with(status, &view)
 }
 
-/// Returns the chosen picture and a page of the library, with the addresses of the pages around it.
+/// Returns the selected image with a page of the library, and the URLs of the previous and the next page.
 async fn library(
     visit: &Visit,
     conn: &mut Conn,
     chosen: Option<i64>,
-) -> Result<(Vec<Picture>, Option<String>, Option<String>)> {
+) -> Result<(Vec<Image>, Option<String>, Option<String>)> {
     let brand = visit.brand()?.0.id;
     let page = visit.query.get("library").and_then(|text| text.parse().ok()).filter(|page: &i64| *page >= 1);
     let page = page.unwrap_or(1);
     let filter = MediaFilter { asset_type: None, search: None };
-    let found = media::list(conn, brand, &filter, PageRequest { page, per_page: PICTURES }).await?;
+    let found = media::list(conn, brand, &filter, PageRequest { page, per_page: LIBRARY_PAGE }).await?;
     let chosen = match chosen {
         Some(id) => media::find(conn, brand, id).await?,
         None => None,
     };
     let chosen_id = chosen.as_ref().map(|asset| asset.id);
     let others = found.rows.into_iter().filter(|asset| Some(asset.id) != chosen_id);
-    let pictures = chosen.into_iter().chain(others).map(|asset| picture(visit, asset)).collect();
+    let images = chosen.into_iter().chain(others).map(|asset| image(visit, asset)).collect();
     let href = |page: i64| format!("?library={page}#f-avatar");
-    let last = (found.total + PICTURES - 1) / PICTURES;
-    Ok((pictures, (page > 1).then(|| href((page - 1).min(last.max(1)))), (page < last).then(|| href(page + 1))))
+    let last = (found.total + LIBRARY_PAGE - 1) / LIBRARY_PAGE;
+    Ok((images, (page > 1).then(|| href((page - 1).min(last.max(1)))), (page < last).then(|| href(page + 1))))
 }
 
 fn preview(visit: &Visit, page: &LinkInBioPage) -> BioPreview {
-    let avatar = page.avatar.as_ref().map(|avatar| Picture {
+    let avatar = page.avatar.as_ref().map(|avatar| Image {
         id: avatar.id,
         src: visit.own_path(&avatar.thumbnail_url),
         filename: avatar.filename.clone(),
@@ -289,8 +289,8 @@ fn fields(visit: &Visit) -> Map<String, Value> {
     fields
 }
 
-/// Shows the form again, as it was sent, with its problems.
-async fn refuse(visit: &Visit, error: ApiError) -> Result<PageReply> {
+/// Shows the form with the submitted values and their errors.
+async fn render_errors(visit: &Visit, error: ApiError) -> Result<PageReply> {
     let errors = form_errors(error)?;
     let page = match visit.id("linkInBio") {
         Some(_) => Some(visit.api("getLinkInBioPage").get().await?),
@@ -309,18 +309,18 @@ async fn refuse(visit: &Visit, error: ApiError) -> Result<PageReply> {
 
 async fn create(visit: &Visit) -> Result<PageReply> {
     match visit.api("createLinkInBioPage").write_for::<LinkInBioPage>("", &Value::from(fields(visit))).await {
-        Ok(made) => visit.to(&format!("bio/{}", made.id), "bio-made"),
-        Err(error) => refuse(visit, error).await,
+        Ok(created) => visit.to(&format!("bio/{}", created.id), "bio-made"),
+        Err(error) => render_errors(visit, error).await,
     }
 }
 
 async fn update(visit: &Visit) -> Result<PageReply> {
     let mut body = fields(visit);
-    // Null would keep the title; an empty one is refused.
+    // Null would keep the title; an empty title is rejected.
     body.insert("title".to_owned(), visit.form.text("title").unwrap_or_default().into());
     match visit.api("updateLinkInBioPage").write("", &Value::from(body)).await {
         Ok(_) => visit.to(&format!("bio/{}", visit.id("linkInBio").unwrap_or_default()), "bio-saved"),
-        Err(error) => refuse(visit, error).await,
+        Err(error) => render_errors(visit, error).await,
     }
 }
 

@@ -1,13 +1,13 @@
 //! `/brands/{brand}/bio/{linkInBio}/links`: the links of a link-in-bio page.
 //!
-//! The API replaces all links of a page at once. A link that is named by its id alone stays as it is.
+//! The API replaces all links of a page at once. A link for which only the ID is sent does not change.
 
 use askama::Template;
 use crier_domain::bio_page::LinkIcon;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::bio::{Link, LinkInBioPage, capitalised};
+use super::bio::{Link, LinkInBioPage, capitalized};
 use super::route::{Access, PageRoute};
 use super::shared::{Choice, FieldErrors};
 use super::shell::{Section, Shell};
@@ -18,29 +18,29 @@ use crate::error::{ApiError, ErrorCode, Result};
 #[template(path = "console/bio_link.html")]
 struct BioLinkForm {
     shell: Shell,
-    /// `title`, `url`, `icon`, `is_primary`: the API's without `links.N.`.
+    /// Errors of `title`, `url`, `icon`, `is_primary`: the paths of the API without `links.N.`.
     errors: FieldErrors,
     page: i64,
     page_title: String,
-    /// `None`: a new link.
+    /// `None` for a new link.
     id: Option<i64>,
     title: String,
     url: String,
-    /// "None" is the empty value.
+    /// The first choice is "None", with an empty value.
     icons: Vec<Choice>,
     is_primary: bool,
     clicks: i64,
 }
 
 impl BioLinkForm {
-    /// Returns the address of the link, or of what can be done with it.
+    /// Returns the path of the link, or of an action on it.
     fn action(&self, action: &str) -> String {
         let list = format!("bio/{}/links", self.page);
         self.id.map_or_else(|| self.shell.page(&list, "new", ""), |id| self.shell.page(&list, id, action))
     }
 }
 
-/// What the form shows.
+/// The values of the form.
 #[derive(Default)]
 struct Values {
     title: String,
@@ -64,7 +64,7 @@ async fn load(visit: &Visit) -> Result<LinkInBioPage> {
     visit.api("getLinkInBioPage").get().await
 }
 
-/// Returns the link in the path; `None`: a new one.
+/// Returns the link in the path. `None` if the path has none, for a new link.
 fn find<'p>(visit: &Visit, page: &'p LinkInBioPage) -> Result<Option<&'p Link>> {
     let Some(id) = visit.id("link") else { return Ok(None) };
     page.links.iter().find(|link| link.id == id).map(Some).ok_or_else(|| ApiError::not_found("link on this page"))
@@ -74,7 +74,7 @@ async fn replace(visit: &Visit, links: Vec<Value>) -> Result<()> {
     visit.api("updateLinkInBioPage").write("", &json!({ "links": links })).await.map(drop)
 }
 
-/// Leads to the page of the links.
+/// Redirects to the page of the links.
 fn back(visit: &Visit, note: &'static str) -> Result<PageReply> {
     visit.to(&format!("bio/{}", visit.id("linkInBio").unwrap_or_default()), note)
 }
@@ -102,7 +102,7 @@ fn render(
     errors: FieldErrors,
 ) -> Result<PageReply> {
     let link = find(visit, page)?;
-    let icon = |one: &LinkIcon| Choice::new(one.as_str(), &capitalised(one.as_str()), one.as_str() == values.icon);
+    let icon = |one: &LinkIcon| Choice::new(one.as_str(), &capitalized(one.as_str()), one.as_str() == values.icon);
     let none = Choice::new("", "None", values.icon.is_empty());
     let view = BioLinkForm {
         shell: visit.shell(Section::Bio, if link.is_some() { "Link" } else { "New link" }),
@@ -119,8 +119,8 @@ fn render(
     visit.page_with(status, &view)
 }
 
-/// Shows the form again, as it was sent, with the problems of its link.
-fn refuse(visit: &Visit, page: &LinkInBioPage, error: ApiError) -> Result<PageReply> {
+/// Shows the form with the submitted values and the errors of its link.
+fn render_errors(visit: &Visit, page: &LinkInBioPage, error: ApiError) -> Result<PageReply> {
     let form = &visit.form;
     let values = Values {
         title: form.get("title").to_owned(),
@@ -131,14 +131,14 @@ fn refuse(visit: &Visit, page: &LinkInBioPage, error: ApiError) -> Result<PageRe
     render(visit, StatusCode::UNPROCESSABLE_ENTITY, page, values, form_errors(of_link(error))?)
 }
 
-/// Takes the position in the list from the paths of problems.
+/// Removes the position in the list from the paths of the errors.
 fn of_link(error: ApiError) -> ApiError {
     let field = |path: &str| Some(path.strip_prefix("links.")?.split_once('.')?.1.to_owned());
     let fields = error.fields.into_iter().map(|(path, problems)| (field(&path).unwrap_or(path), problems)).collect();
     ApiError { fields, ..error }
 }
 
-/// Returns the link of the form. An empty title or address is refused; null would keep that of a link that is there.
+/// Returns the link in the form. An empty title or URL is rejected; null would keep that of an existing link.
 fn entry(visit: &Visit) -> Value {
     let form = &visit.form;
     let text = |name: &str| form.text(name).unwrap_or_default().to_owned();
@@ -150,39 +150,39 @@ fn entry(visit: &Visit) -> Value {
     entry
 }
 
-/// Returns a link that stays. If the form's link becomes the primary one, no other is.
-fn kept(visit: &Visit, link: &Link) -> Value {
+/// Returns a link that does not change, except that it is not primary if the link in the form becomes primary.
+fn unchanged(visit: &Visit, link: &Link) -> Value {
     if visit.form.has("is_primary") { json!({ "id": link.id, "is_primary": false }) } else { json!({ "id": link.id }) }
 }
 
 async fn create(visit: &Visit) -> Result<PageReply> {
     let page = load(visit).await?;
-    let links = page.links.iter().map(|link| kept(visit, link)).chain([entry(visit)]).collect();
+    let links = page.links.iter().map(|link| unchanged(visit, link)).chain([entry(visit)]).collect();
     let is_there = |link: &Link| {
         let form = &visit.form;
         form.text("title") == Some(&link.title) && form.text("url") == Some(&link.url)
     };
     match replace(visit, links).await {
         Ok(()) => back(visit, "link-added"),
-        // The same form a second time: with the link that it added, the list is another one.
+        // The form was sent twice: the list contains the link that the first request added.
         Err(error) if error.code == ErrorCode::IdempotencyKeyReused && page.links.iter().any(is_there) => {
             back(visit, "link-added")
         }
-        Err(error) => refuse(visit, &page, error),
+        Err(error) => render_errors(visit, &page, error),
     }
 }
 
 async fn update(visit: &Visit) -> Result<PageReply> {
     let page = load(visit).await?;
     let changed = find(visit, &page)?.map(|link| link.id);
-    let one = |link: &Link| if Some(link.id) == changed { entry(visit) } else { kept(visit, link) };
+    let one = |link: &Link| if Some(link.id) == changed { entry(visit) } else { unchanged(visit, link) };
     match replace(visit, page.links.iter().map(one).collect()).await {
         Ok(()) => back(visit, "link-saved"),
-        Err(error) => refuse(visit, &page, error),
+        Err(error) => render_errors(visit, &page, error),
     }
 }
 
-/// A link that is gone already is no error: the form may have been sent twice.
+/// A link that does not exist is no error, because the form may have been sent twice.
 async fn remove(visit: &Visit) -> Result<PageReply> {
     let page = load(visit).await?;
     let left: Vec<&Link> = page.links.iter().filter(|link| Some(link.id) != visit.id("link")).collect();
@@ -192,7 +192,7 @@ async fn remove(visit: &Visit) -> Result<PageReply> {
     back(visit, "link-removed")
 }
 
-/// Moves a link by one place: `up:ID` or `down:ID`.
+/// Moves a link by one position: `up:ID` or `down:ID`.
 async fn reorder(visit: &Visit) -> Result<PageReply> {
     let page = load(visit).await?;
     let mut ids: Vec<i64> = page.links.iter().map(|link| link.id).collect();
@@ -204,12 +204,12 @@ async fn reorder(visit: &Visit) -> Result<PageReply> {
         "down" => Some(position + 1).filter(|next| *next < ids.len()),
         _ => None,
     };
-    // One at the end stays there.
+    // The first link cannot move up, and the last link cannot move down.
     let Some(other) = other else { return back(visit, "") };
     ids.swap(position, other);
     match replace(visit, ids.iter().map(|id| json!({ "id": id })).collect()).await {
         Ok(()) => back(visit, "link-moved"),
-        // The same form a second time: the link was moved already.
+        // The form was sent twice: the first request moved the link.
         Err(error) if error.code == ErrorCode::IdempotencyKeyReused => back(visit, ""),
         Err(error) => Err(error),
     }

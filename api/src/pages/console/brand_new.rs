@@ -1,4 +1,4 @@
-//! `/brands/new`
+//! `/brands/new`: the form for a new brand.
 
 use askama::Template;
 use http::StatusCode;
@@ -11,7 +11,7 @@ use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors, see_other};
 use crate::error::Result;
 
-/// The fields of a brand, as the API names them.
+/// The names of a brand's fields in the API.
 pub const FIELDS: [&str; 4] = ["name", "description", "website", "timezone"];
 
 #[derive(Template)]
@@ -19,14 +19,14 @@ pub const FIELDS: [&str; 4] = ["name", "description", "website", "timezone"];
 struct BrandNew {
     shell: Shell,
     errors: FieldErrors,
-    /// The user has no brand yet.
+    /// Whether the user has no brand yet.
     is_first: bool,
     name: String,
     description: String,
     website: String,
-    /// IANA names; the chosen one is selected.
+    /// IANA names.
     zones: Vec<Choice>,
-    /// The zone was not chosen yet: the script preselects the browser's.
+    /// Whether the script selects the browser's time zone, because the user has not selected one.
     guess_zone: bool,
 }
 
@@ -34,7 +34,7 @@ pub fn routes() -> Vec<PageRoute> {
     vec![PageRoute::get("/brands/new", show), PageRoute::post("/brands/new", create)]
 }
 
-/// Returns the time zones that a person may choose: those named after places, UTC, and the chosen one.
+/// Returns the time zones to choose from: those named after places, UTC, and the selected one.
 pub fn zones(chosen: &str) -> Vec<Choice> {
     let is_place = |name: &str| name.contains('/') && !["Etc/", "SystemV/", "US/"].iter().any(|p| name.starts_with(p));
     let all = chrono_tz::TZ_VARIANTS.iter().map(|zone| zone.name());
@@ -70,7 +70,7 @@ async fn create(visit: &Visit) -> Result<PageReply> {
     }
     let body = Value::from(visit.form.texts(&FIELDS));
     match visit.api("createBrand").write_for::<Brand>("", &body).await {
-        Ok(made) => Ok(see_other(&format!("/brands/{}", made.id), "brand-created")),
+        Ok(created) => Ok(see_other(&format!("/brands/{}", created.id), "brand-created")),
         Err(error) => render(visit, StatusCode::UNPROCESSABLE_ENTITY, form_errors(error)?),
     }
 }

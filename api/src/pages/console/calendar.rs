@@ -1,6 +1,8 @@
-//! `/brands/{brand}/calendar?view=month|week|list&date=YYYY-MM-DD&status=&account=`, and moving a post to another day.
+//! `/brands/{brand}/calendar?view=month|week|list&date=YYYY-MM-DD&status=&account=`, and the action that moves a post
+//! to another day.
 //!
-//! A day is the brand's: from its local midnight to the next. A post is on the day at whose local time it goes out.
+//! A day is a day in the brand's time zone, from midnight to midnight. A post is on the day of its scheduled time, or
+//! of its creation if it has none.
 
 use std::collections::BTreeMap;
 
@@ -23,11 +25,11 @@ use super::visit::{PageReply, Visit};
 use crate::error::{ApiError, Result};
 use crate::fields::time::in_zone;
 
-/// The most posts of a view.
+/// The maximum number of posts in a view.
 const MAX_POSTS: usize = 1_000;
-/// How many posts a page of the list has.
+/// The number of posts per page of the list.
 const LIST_PAGE: i64 = 100;
-/// How many characters of a text an entry shows.
+/// The maximum length of an entry's text, in characters.
 const MAX_TEXT: usize = 100;
 
 #[derive(Template)]
@@ -35,28 +37,28 @@ const MAX_TEXT: usize = 100;
 struct Calendar {
     shell: Shell,
     view: View,
-    /// The date in the address, `YYYY-MM-DD`.
+    /// The date in the URL, `YYYY-MM-DD`.
     date: String,
     /// "November 2026", "23–29 November 2026".
     period: String,
     prev: String,
     next: String,
     today: String,
-    /// Month, week, list: `value` is the address.
+    /// Month, week, list. `value` is the URL.
     views: Vec<Choice>,
     statuses: Vec<Choice>,
     accounts: Vec<Choice>,
     is_filtered: bool,
-    /// There are more posts in the period than are read.
-    is_cut: bool,
-    /// Whole weeks from Monday to Sunday; the list has one week of all days that have entries.
+    /// Whether the period has more posts than [`MAX_POSTS`].
+    is_truncated: bool,
+    /// Weeks from Monday to Sunday. The list has a single week, with all days that have entries.
     weeks: Vec<Vec<Day>>,
-    /// Of the list.
+    /// The pages of the list view.
     pages: Pages,
 }
 
-/// Returns how many posts a day shows.
-const fn most_entries(view: View) -> usize {
+/// Returns the maximum number of posts that a day shows.
+const fn max_entries(view: View) -> usize {
     match view {
         View::Month => 3,
         View::Week => 20,
@@ -70,14 +72,15 @@ struct Day {
     number: u32,
     /// "Monday 23 November".
     label: String,
-    /// Of the month that is shown; always true in the other views.
+    /// Whether the day is in the month that is shown. Always true in the other views.
     is_in_period: bool,
     is_today: bool,
-    /// It has passed, so posts cannot be moved to it.
+    /// Whether the day has passed, so that posts cannot be moved to it.
     is_past: bool,
     entries: Vec<Entry>,
-    /// How many more there are, and where.
+    /// The number of posts that are not shown.
     more: usize,
+    /// The URL of the view that shows them.
     more_href: String,
 }
 
@@ -88,7 +91,7 @@ struct Entry {
     platforms: Vec<Platform>,
     status: Badge,
     text: String,
-    /// It has a time that may change.
+    /// Whether the user may move the post to another day.
     draggable: bool,
 }
 
@@ -114,12 +117,12 @@ async fn show(visit: &Visit) -> Result<PageReply> {
     let period = Period::of(view, date);
     let mut conn = visit.app.store.read().await?;
     let filters = PostFilters::load(visit, &mut conn).await?;
-    let (is_cut, found) = load(visit, &mut conn, &filters, &period).await?;
+    let (is_truncated, found) = load(visit, &mut conn, &filters, &period).await?;
     let total = i64::try_from(found.len()).unwrap_or_default();
     let page = paging::number(visit);
     let found = if view == View::List { list_page(found, page) } else { found };
     let shown = found.len();
-    let days = DayEntries::group(visit, &mut conn, found, most_entries(view)).await?;
+    let days = DayEntries::group(visit, &mut conn, found, max_entries(view)).await?;
     let base = shell.at("calendar");
     let href = |view: View, date: NaiveDate| filters.href(&base, &[("view", view.slug()), ("date", &date.to_string())]);
     let list_href = |page: i64| {
@@ -135,7 +138,7 @@ async fn show(visit: &Visit) -> Result<PageReply> {
         today: href(view, today),
         views: View::ALL.map(|of| Choice::new(&href(of, date), of.label(), of == view)).into(),
         is_filtered: filters.is_filtered(),
-        is_cut,
+        is_truncated,
         weeks: days.weeks(&period, today, |date| href(View::List, date)),
         pages: match view {
             View::List if total > LIST_PAGE => paging::links(page, LIST_PAGE, shown, total, list_href),
@@ -148,7 +151,7 @@ async fn show(visit: &Visit) -> Result<PageReply> {
     visit.page(&page)
 }
 
-/// Returns the posts of a period in their order, and whether there are more.
+/// Returns the posts of a period in order, and whether there are more than [`MAX_POSTS`].
 async fn load(visit: &Visit, conn: &mut Conn, filters: &PostFilters, period: &Period) -> Result<(bool, Vec<Post>)> {
     let midnight = |date: NaiveDate| {
         let found = in_zone(date.and_time(NaiveTime::MIN), visit.zone());
@@ -163,9 +166,9 @@ async fn load(visit: &Visit, conn: &mut Conn, filters: &PostFilters, period: &Pe
     };
     let limit = i64::try_from(MAX_POSTS + 1).unwrap_or_default();
     let mut found = calendar::between(conn, &query, limit).await?;
-    let is_cut = found.len() > MAX_POSTS;
+    let is_truncated = found.len() > MAX_POSTS;
     found.truncate(MAX_POSTS);
-    Ok((is_cut, found))
+    Ok((is_truncated, found))
 }
 
 fn list_page(found: Vec<Post>, page: i64) -> Vec<Post> {
@@ -174,17 +177,17 @@ fn list_page(found: Vec<Post>, page: i64) -> Vec<Post> {
     found.into_iter().skip(before).take(number(LIST_PAGE)).collect()
 }
 
-/// The number of posts of each day, and the entries that are shown of it.
+/// The number of posts of each day, and the entries that it shows.
 struct DayEntries(BTreeMap<NaiveDate, (usize, Vec<Entry>)>);
 
 impl DayEntries {
-    async fn group(visit: &Visit, conn: &mut Conn, found: Vec<Post>, most: usize) -> Result<Self> {
+    async fn group(visit: &Visit, conn: &mut Conn, found: Vec<Post>, max: usize) -> Result<Self> {
         let mut days: BTreeMap<NaiveDate, (usize, Vec<Entry>)> = BTreeMap::new();
         let mut shown = found;
         shown.retain(|post| {
             let (total, _) = days.entry(local_date(visit, post)).or_default();
             *total += 1;
-            *total <= most
+            *total <= max
         });
         let related = Related::load(visit, conn, &shown).await?;
         for post in shown {
@@ -194,7 +197,7 @@ impl DayEntries {
         Ok(Self(days))
     }
 
-    /// Returns the days with their entries, in weeks. `more` makes the address where a day has all its posts.
+    /// Returns the days with their entries, in weeks. `more` returns the URL of a view that shows all posts of a day.
     fn weeks(mut self, period: &Period, today: NaiveDate, more: impl Fn(NaiveDate) -> String) -> Vec<Vec<Day>> {
         let dates = period.first.iter_days().take_while(|date| *date <= period.last);
         let day = |date: NaiveDate| {
@@ -225,7 +228,7 @@ impl DayEntries {
     }
 }
 
-/// Returns when a post goes out or went out.
+/// Returns the time at which a post is shown.
 fn time_of(post: &Post) -> DateTime<Utc> {
     post.scheduled_at.unwrap_or(post.created_at)
 }
@@ -257,7 +260,7 @@ struct Moved {
     scheduled_at: Option<DateTime<Utc>>,
 }
 
-/// Moves a post to another day; its local time of day stays.
+/// Moves a post to another day, and keeps its local time of day.
 async fn move_post(visit: &Visit) -> Result<PageReply> {
     let date = parse_date(visit.form.get("date").trim());
     let date = date.ok_or_else(|| ApiError::field("date", "Choose a date, such as 2026-05-01."))?;
@@ -269,8 +272,8 @@ async fn move_post(visit: &Visit) -> Result<PageReply> {
     let at = post
         .scheduled_at
         .ok_or_else(|| ApiError::field("date", "This post has no time yet. Open the post and choose one."))?;
-    let wanted = date.and_time(at.with_timezone(&visit.zone()).time());
-    let body = json!({ "scheduled_at": wanted.format("%Y-%m-%dT%H:%M:%S%.f").to_string() });
+    let target = date.and_time(at.with_timezone(&visit.zone()).time());
+    let body = json!({ "scheduled_at": target.format("%Y-%m-%dT%H:%M:%S%.f").to_string() });
     let moved: Moved = visit.api("updatePost").write_for("", &body).await?;
     if !visit.is_fetch {
         return visit.to(&format!("calendar?date={date}"), "post-moved");

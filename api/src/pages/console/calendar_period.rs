@@ -31,7 +31,7 @@ impl View {
     }
 }
 
-/// Reads a date of the years that the calendar goes to.
+/// Parses a date of the years 2000 to 2999.
 pub fn parse_date(text: &str) -> Option<NaiveDate> {
     let date = NaiveDate::parse_from_str(text, "%Y-%m-%d").ok().filter(|_| text.len() == 10);
     date.filter(|date| (2000..3000).contains(&date.year()))
@@ -40,14 +40,15 @@ pub fn parse_date(text: &str) -> Option<NaiveDate> {
 /// The days of a view.
 pub struct Period {
     pub view: View,
-    /// Of the view of a month.
+    /// The month, 1 to 12, in the month view.
     pub month: Option<u32>,
     /// "November 2026", "23–29 November 2026".
     pub title: String,
     pub first: NaiveDate,
     pub last: NaiveDate,
-    /// A date in the periods before and after.
+    /// A date in the previous period.
     pub prev: NaiveDate,
+    /// A date in the next period.
     pub next: NaiveDate,
 }
 
@@ -73,7 +74,7 @@ impl Period {
     }
 }
 
-/// "23–29 November 2026", "30 November – 6 December 2026".
+/// Returns "23–29 November 2026" or "30 November – 6 December 2026".
 fn days_title(first: NaiveDate, last: NaiveDate) -> String {
     let end = last.format("%-d %B %Y");
     if first.year() != last.year() {

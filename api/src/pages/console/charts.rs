@@ -1,16 +1,18 @@
-//! Charts: an SVG without text that fills its place, with HTML around it that stays readable on every screen.
+//! Charts. The drawing is an SVG without text that is stretched to the available space. Texts are HTML around it, so
+//! that they stay readable on every screen.
 //!
-//! The drawing is 1000 by 100 units and is stretched; lines keep their width (`vector-effect`).
+//! The drawing has 1000 by 100 units. Lines keep their width when it is stretched (`vector-effect`).
 
-use std::fmt::Display;
+use crate::pages::numbers::number;
 
-/// How far the drawing goes to the right and down.
+/// The size of the drawing, in its units.
 const WIDTH: f64 = 1000.0;
 const HEIGHT: f64 = 100.0;
-/// How many series a chart of lines shows: more cannot be told apart.
+/// The maximum number of lines in a chart; more cannot be distinguished.
 pub const MAX_LINES: usize = 6;
-/// How many series its table shows, and how many points a chart has: a page stays below 100 kB.
+/// The maximum number of series in the table of a chart, so that a page is smaller than 100 kB.
 pub const MAX_COLUMNS: usize = 12;
+/// The maximum number of points in a chart, so that a page is smaller than 100 kB.
 pub const MAX_POINTS: usize = 45;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,7 +24,7 @@ pub enum ChartKind {
 
 #[derive(Clone, Debug, Default)]
 pub struct Chart {
-    /// For the ids within the page.
+    /// The ID of the heading in the page.
     pub id: String,
     pub title: String,
     /// "Engagements by the day on which posts were published."
@@ -30,20 +32,21 @@ pub struct Chart {
     pub kind: ChartKind,
     /// The heading of the first column: "Day", "Week".
     pub unit: String,
-    /// A name for each point, in order: "24 Nov".
+    /// The labels of the points, in order: "24 Nov".
     pub labels: Vec<String>,
-    /// A chart of bars shows the first one, one of lines the first [`MAX_LINES`]; the table the first [`MAX_COLUMNS`].
+    /// A bar chart shows the first series, a line chart the first [`MAX_LINES`], and the table the first
+    /// [`MAX_COLUMNS`].
     pub series: Vec<Series>,
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct Series {
     pub name: String,
-    /// One for each label, at most [`MAX_POINTS`]; `None`: no platform gave a figure.
+    /// A value for each label, at most [`MAX_POINTS`]. `None` if no platform returned the metric.
     pub values: Vec<Option<i64>>,
 }
 
-/// A bar, in units of the drawing.
+/// A bar, in the units of the drawing.
 #[derive(Clone, Debug)]
 pub struct Bar {
     pub x: String,
@@ -63,7 +66,7 @@ impl Chart {
         self.kind == ChartKind::Bars
     }
 
-    /// Returns whether there is any figure.
+    /// Returns whether any value is known.
     pub fn has_values(&self) -> bool {
         self.series.iter().flat_map(|series| &series.values).any(Option::is_some)
     }
@@ -78,7 +81,8 @@ impl Chart {
         round_up(self.max_drawn())
     }
 
-    /// Returns the value at the bottom: 0, but lines far above it begin near the smallest, so that changes show.
+    /// Returns the value at the bottom of the drawing: 0, or a value near the smallest one if all lines are far above
+    /// 0, so that changes are visible.
     pub fn bottom(&self) -> i64 {
         if self.is_bars() {
             return 0;
@@ -109,7 +113,7 @@ impl Chart {
         self.labels.iter().zip(&series.values).enumerate().filter_map(bar).collect()
     }
 
-    /// Returns the number of each drawn series and its lines; a missing value is a gap.
+    /// Returns the index of each drawn series and the points of its lines. A missing value is a gap between two lines.
     pub fn lines(&self) -> Vec<(usize, Vec<String>)> {
         let step = WIDTH / (self.labels.len().max(2) - 1) as f64;
         let of = |series: &Series| {
@@ -125,7 +129,7 @@ impl Chart {
                     None => parts.push(Vec::new()),
                 }
             }
-            // One point alone is drawn as a dot: a line of no length with round ends.
+            // A single point is drawn as a dot: a line of length 0 with round ends.
             let doubled = |part: Vec<String>| if part.len() == 1 { [part.clone(), part].concat() } else { part };
             parts.into_iter().filter(|part| !part.is_empty()).map(|part| doubled(part).join(" ")).collect()
         };
@@ -136,12 +140,12 @@ impl Chart {
         self.drawn().iter().map(|series| series.name.as_str()).collect()
     }
 
-    /// Returns how many series are in the table alone.
+    /// Returns the number of series that only the table shows.
     pub fn left_out(&self) -> usize {
         if self.is_bars() { 0 } else { self.series.len().min(MAX_COLUMNS).saturating_sub(MAX_LINES) }
     }
 
-    /// Returns the names of the table's columns.
+    /// Returns the names of the columns of the table.
     pub fn columns(&self) -> Vec<&str> {
         self.series.iter().take(MAX_COLUMNS).map(|series| series.name.as_str()).collect()
     }
@@ -154,12 +158,12 @@ impl Chart {
         self.labels.last().map_or("", String::as_str)
     }
 
-    /// Returns the label in the middle, where there are enough to need one.
+    /// Returns the label in the middle. Empty if there are fewer than five labels.
     pub fn middle(&self) -> &str {
         if self.labels.len() < 5 { "" } else { self.labels.get(self.labels.len() / 2).map_or("", String::as_str) }
     }
 
-    /// Returns a sentence for those who do not see the drawing.
+    /// Returns a description of the drawing, for screen readers.
     pub fn summary(&self) -> String {
         let of = |series: &Series| {
             let known: Vec<i64> = series.values.iter().flatten().copied().collect();
@@ -173,15 +177,15 @@ impl Chart {
         format!("{}. {}.", self.title, self.drawn().iter().map(of).collect::<Vec<_>>().join("; "))
     }
 
-    /// Returns the rows of the table, the newest first.
+    /// Returns the rows of the table, newest first.
     pub fn rows(&self) -> Vec<(&str, Vec<String>)> {
-        let cell = |series: &Series, i: usize| figure(series.values.get(i).copied().flatten());
+        let cell = |series: &Series, i: usize| metric(series.values.get(i).copied().flatten());
         let row = |i| self.series.iter().take(MAX_COLUMNS).map(|series| cell(series, i)).collect();
         self.labels.iter().enumerate().map(|(i, label)| (label.as_str(), row(i))).rev().collect()
     }
 }
 
-/// Rounds up to two digits that are not zero, and to 4 at least.
+/// Rounds up to two significant digits, and to at least 4.
 fn round_up(value: i64) -> i64 {
     if value <= 4 {
         return 4;
@@ -193,22 +197,8 @@ fn round_up(value: i64) -> i64 {
     value.saturating_add(power - 1) / power * power
 }
 
-/// Returns a number with commas: "12,480".
-pub fn number(value: impl Display) -> String {
-    let plain = value.to_string();
-    let (sign, digits) = plain.strip_prefix('-').map_or(("", plain.as_str()), |digits| ("-", digits));
-    let mut text = sign.to_owned();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// Returns a figure for a table; a dash where no platform gave one.
-pub fn figure(value: Option<i64>) -> String {
+/// Formats a metric for a table. A dash if it is not known.
+pub fn metric(value: Option<i64>) -> String {
     value.map_or_else(|| "–".to_owned(), number)
 }
 
@@ -226,10 +216,8 @@ mod tests {
     }
 
     #[test]
-    fn numbers_have_commas() {
-        let texts = [0, 12, 999, 1_000, 1_284_310, -1_000, i64::MIN].map(number);
-        assert_eq!(texts, ["0", "12", "999", "1,000", "1,284,310", "-1,000", "-9,223,372,036,854,775,808"]);
-        assert_eq!(figure(None), "–");
+    fn an_unknown_metric_is_a_dash() {
+        assert_eq!((metric(Some(1_000)), metric(None)), ("1,000".to_owned(), "–".to_owned()));
     }
 
     #[test]

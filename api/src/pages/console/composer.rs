@@ -1,18 +1,18 @@
 //! The composer: `/brands/{brand}/posts/new`, `/brands/{brand}/posts/{post}/edit`, `/brands/{brand}/posts/check` and
 //! `/brands/{brand}/posts/upload`.
 //!
-//! The form's buttons: `schedule_type` is `draft`, `scheduled` or `now`; `_action` is `save` (the state stays), `submit`
-//! (save the draft, then submit it for approval), or shows the form again without saving: `attach:ID` (that picture
-//! too), `first:ID` (that picture first), `library:PAGE` (another page of pictures), `pictures:ACCOUNT` (own pictures are
-//! chosen for that account), `same-pictures:ACCOUNT` (that account has the post's again). "Preview" posts to
-//! `posts/check`. A picture is uploaded by a form of its own; the script then sends `attach:ID`, so that what was typed
-//! stays.
+//! The buttons of the form set one of two fields. `schedule_type` is `draft`, `scheduled` or `now`. `_action` is `save`
+//! (keep the status), `submit` (save the draft, then submit it for approval), or an action that shows the form again
+//! without saving: `attach:ID` (add an image), `first:ID` (move an image to the front), `library:PAGE` (show a page of
+//! the library), `pictures:ACCOUNT` (choose other images for an account), `same-pictures:ACCOUNT` (use the images of
+//! the post for an account). "Preview" posts to `posts/check`. Uploads have a form of their own. After an upload, the
+//! script sends `attach:ID`, so that unsaved input is kept.
 
 use http::StatusCode;
 use serde::Deserialize;
 
 use super::composer_check::show_check;
-use super::composer_typed::{SaveMode, Stored, Typed};
+use super::composer_input::{ComposerInput, SaveMode, Stored};
 use super::composer_view::{Contents, check_editable, load_accounts, show};
 use super::form::Form;
 use super::route::PageRoute;
@@ -22,16 +22,16 @@ use crate::error::{ApiError, Result};
 
 pub fn routes() -> Vec<PageRoute> {
     vec![
-        PageRoute::get("/brands/{brand}/posts/new", begin),
-        PageRoute::post("/brands/{brand}/posts/new", send),
-        PageRoute::get("/brands/{brand}/posts/{post}/edit", edit),
-        PageRoute::post("/brands/{brand}/posts/{post}/edit", send),
+        PageRoute::get("/brands/{brand}/posts/new", show_new),
+        PageRoute::post("/brands/{brand}/posts/new", submit_form),
+        PageRoute::get("/brands/{brand}/posts/{post}/edit", show_edit),
+        PageRoute::post("/brands/{brand}/posts/{post}/edit", submit_form),
         PageRoute::post("/brands/{brand}/posts/check", check),
         PageRoute::post("/brands/{brand}/posts/upload", upload),
     ]
 }
 
-/// What a button of the form asks for.
+/// The action of a button of the form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Button {
     Save(SaveMode),
@@ -39,9 +39,9 @@ enum Button {
     Attach(i64),
     First(i64),
     Library(i64),
-    Pictures(i64),
-    SamePictures(i64),
-    /// None that is known.
+    Images(i64),
+    SameImages(i64),
+    /// The form has no known action.
     Unknown,
 }
 
@@ -54,8 +54,8 @@ impl Button {
             ("attach", Some(id)) => Self::Attach(id),
             ("first", Some(id)) => Self::First(id),
             ("library", Some(page)) => Self::Library(page),
-            ("pictures", Some(account)) => Self::Pictures(account),
-            ("same-pictures", Some(account)) => Self::SamePictures(account),
+            ("pictures", Some(account)) => Self::Images(account),
+            ("same-pictures", Some(account)) => Self::SameImages(account),
             ("", None) => match form.get("schedule_type") {
                 "draft" => Self::Save(SaveMode::Draft),
                 "scheduled" => Self::Save(SaveMode::Schedule),
@@ -66,20 +66,20 @@ impl Button {
         }
     }
 
-    /// Changes the form that is shown again.
-    fn change(self, typed: &mut Typed) {
+    /// Applies an action that shows the form again.
+    fn change(self, input: &mut ComposerInput) {
         match self {
-            Self::Attach(id) => typed.attach(id),
-            Self::First(id) => typed.put_first(id),
-            Self::Library(page) => typed.library_page = page,
-            Self::Pictures(account) => typed.pick_for(account),
-            Self::SamePictures(account) => typed.pick_same(account),
+            Self::Attach(id) => input.attach(id),
+            Self::First(id) => input.put_first(id),
+            Self::Library(page) => input.library_page = page,
+            Self::Images(account) => input.choose_images(account),
+            Self::SameImages(account) => input.use_post_images(account),
             Self::Save(_) | Self::Submit | Self::Unknown => {}
         }
     }
 
-    /// Returns the word of the message that is shown after it ([`super::flash`]).
-    const fn flash_word(self) -> &'static str {
+    /// Returns the key of the message that is shown after the action ([`super::flash`]).
+    const fn flash_key(self) -> &'static str {
         match self {
             Self::Save(SaveMode::Draft) => "draft-saved",
             Self::Save(SaveMode::Schedule) => "post-scheduled",
@@ -90,60 +90,60 @@ impl Button {
     }
 }
 
-/// A new post, with the picture in the address.
-async fn begin(visit: &Visit) -> Result<PageReply> {
-    let mut typed = Typed::default();
-    attach_uploaded(visit, &mut typed);
-    show(visit, None, typed, FieldErrors::default(), Contents::Stored).await
+/// Shows a new post, with the image in the query if there is one.
+async fn show_new(visit: &Visit) -> Result<PageReply> {
+    let mut input = ComposerInput::default();
+    attach_uploaded(visit, &mut input);
+    show(visit, None, input, FieldErrors::default(), Contents::Stored).await
 }
 
-async fn edit(visit: &Visit) -> Result<PageReply> {
+async fn show_edit(visit: &Visit) -> Result<PageReply> {
     let stored = Stored::load(visit, visit.id("post").unwrap_or_default()).await?;
     check_editable(&stored)?;
-    let mut typed = Typed::of_post(&stored, visit.zone());
-    attach_uploaded(visit, &mut typed);
-    show(visit, Some(&stored), typed, FieldErrors::default(), Contents::Stored).await
+    let mut input = ComposerInput::of_post(&stored, visit.zone());
+    attach_uploaded(visit, &mut input);
+    show(visit, Some(&stored), input, FieldErrors::default(), Contents::Stored).await
 }
 
-fn attach_uploaded(visit: &Visit, typed: &mut Typed) {
+fn attach_uploaded(visit: &Visit, input: &mut ComposerInput) {
     if let Some(id) = visit.query.get("media").and_then(|id| id.parse().ok()) {
-        typed.attach(id);
+        input.attach(id);
     }
 }
 
-/// Checks what was typed: for the script the panel alone, else the page with it.
+/// Checks the submitted values. Responds to the script with the panel, and to a form with the whole page.
 async fn check(visit: &Visit) -> Result<PageReply> {
     let stored = match visit.form.text("_post").and_then(|id| id.parse().ok()) {
         Some(id) => Some(Stored::load(visit, id).await?),
         None => None,
     };
-    let typed = Typed::of_form(&visit.form);
+    let input = ComposerInput::of_form(&visit.form);
     if visit.is_fetch {
-        return show_check(visit, stored.as_ref(), &typed).await;
+        return show_check(visit, stored.as_ref(), &input).await;
     }
-    show(visit, stored.as_ref(), typed, FieldErrors::default(), Contents::Typed).await
+    show(visit, stored.as_ref(), input, FieldErrors::default(), Contents::Input).await
 }
 
-/// Does what the button of the form asks for.
-async fn send(visit: &Visit) -> Result<PageReply> {
+/// Executes the action of the button.
+async fn submit_form(visit: &Visit) -> Result<PageReply> {
     let stored = match visit.id("post") {
         Some(id) => Some(Stored::load(visit, id).await?),
         None => None,
     };
-    let mut typed = Typed::of_form(&visit.form);
+    let mut input = ComposerInput::of_form(&visit.form);
     let button = Button::of(&visit.form);
     let mode = match button {
         Button::Save(mode) => mode,
         Button::Submit => SaveMode::Draft,
         other => {
-            other.change(&mut typed);
-            return show(visit, stored.as_ref(), typed, FieldErrors::default(), Contents::Typed).await;
+            other.change(&mut input);
+            return show(visit, stored.as_ref(), input, FieldErrors::default(), Contents::Input).await;
         }
     };
-    match save(visit, stored.as_ref(), &typed, mode).await {
-        Ok(id) if button == Button::Submit => submit(visit, id, typed).await,
-        Ok(id) => visit.to(&format!("posts/{id}"), button.flash_word()),
-        Err(error) => show(visit, stored.as_ref(), typed, form_errors(error)?, Contents::Typed).await,
+    match save(visit, stored.as_ref(), &input, mode).await {
+        Ok(id) if button == Button::Submit => submit(visit, id, input).await,
+        Ok(id) => visit.to(&format!("posts/{id}"), button.flash_key()),
+        Err(error) => show(visit, stored.as_ref(), input, form_errors(error)?, Contents::Input).await,
     }
 }
 
@@ -152,12 +152,12 @@ struct Saved {
     id: i64,
 }
 
-/// Creates or changes the post, and returns its id.
-async fn save(visit: &Visit, stored: Option<&Stored>, typed: &Typed, mode: SaveMode) -> Result<i64> {
+/// Creates or updates the post, and returns its ID.
+async fn save(visit: &Visit, stored: Option<&Stored>, input: &ComposerInput, mode: SaveMode) -> Result<i64> {
     let mut conn = visit.app.store.read().await?;
-    let accounts = load_accounts(visit, &mut conn, typed).await?;
+    let accounts = load_accounts(visit, &mut conn, input).await?;
     drop(conn);
-    let request = typed.request(mode, &accounts, stored.map_or(&[][..], |stored| &stored.targets));
+    let request = input.request(mode, &accounts, stored.map_or(&[][..], |stored| &stored.targets));
     let saved = match stored {
         Some(_) => visit.api("updatePost").write_for::<Saved>("", &request.body).await,
         None => visit.api("createPost").write_for::<Saved>("", &request.body).await,
@@ -166,20 +166,20 @@ async fn save(visit: &Visit, stored: Option<&Stored>, typed: &Typed, mode: SaveM
     saved.map(|post| post.id).map_err(|error| at_fields(error, &request.overrides, &shown))
 }
 
-/// Submits a draft that was saved just now. If that is refused, the form goes on with the saved draft.
-async fn submit(visit: &Visit, id: i64, typed: Typed) -> Result<PageReply> {
+/// Submits the saved draft for approval. If this fails, shows the form for the saved draft.
+async fn submit(visit: &Visit, id: i64, input: ComposerInput) -> Result<PageReply> {
     match visit.api("submitPost").id("post", id).write("-submit", &serde_json::json!({})).await {
-        Ok(_) => visit.to(&format!("posts/{id}"), Button::Submit.flash_word()),
+        Ok(_) => visit.to(&format!("posts/{id}"), Button::Submit.flash_key()),
         Err(error) => {
             let stored = Stored::load(visit, id).await?;
             let errors = form_errors(error)?;
-            show(visit, Some(&stored), typed, errors, Contents::Typed).await
+            show(visit, Some(&stored), input, errors, Contents::Input).await
         }
     }
 }
 
-/// Renames the problems of overrides to their fields: a form has fields for all accounts (`shown`), a request only the
-/// overrides that were made (`sent`).
+/// Changes the paths of errors in overrides to those of the form's fields: the form has fields for all accounts
+/// (`shown`), and the request only has overrides for some (`sent`).
 fn at_fields(mut error: ApiError, sent: &[i64], shown: &[i64]) -> ApiError {
     let rename = |path: String| {
         let place = path.strip_prefix("overrides.").and_then(|rest| rest.split_once('.'));
@@ -192,26 +192,26 @@ fn at_fields(mut error: ApiError, sent: &[i64], shown: &[i64]) -> ApiError {
     error
 }
 
-/// Stores a picture. For the script the answer is its id, else the form with the picture. `post` in the address is the
-/// post that is edited.
+/// Uploads an image. Responds to the script with the ID, and to a form with a redirect to the composer. `post` in the
+/// query is the ID of the post that is edited.
 async fn upload(visit: &Visit) -> Result<PageReply> {
     let stored = match visit.form.text("post").and_then(|id| id.parse().ok()) {
         Some(id) => Some(Stored::load(visit, id).await?),
         None => None,
     };
-    let answer = match visit.api("uploadMedia").upload("").await {
-        Ok(answer) => answer,
+    let response = match visit.api("uploadMedia").upload("").await {
+        Ok(response) => response,
         Err(error) if visit.is_fetch => return Err(error),
         Err(error) => {
             let errors = form_errors(error)?;
-            let typed = match &stored {
-                Some(stored) => Typed::of_post(stored, visit.zone()),
-                None => Typed::default(),
+            let input = match &stored {
+                Some(stored) => ComposerInput::of_post(stored, visit.zone()),
+                None => ComposerInput::default(),
             };
-            return show(visit, stored.as_ref(), typed, errors, Contents::Stored).await;
+            return show(visit, stored.as_ref(), input, errors, Contents::Stored).await;
         }
     };
-    let id = picture_id(&answer.body)?;
+    let id = image_id(&response.body)?;
     if visit.is_fetch {
         return Ok(PageReply::Text(StatusCode::CREATED, id.to_string()));
     }
@@ -221,13 +221,13 @@ async fn upload(visit: &Visit) -> Result<PageReply> {
     }
 }
 
-fn picture_id(body: &[u8]) -> Result<i64> {
+fn image_id(body: &[u8]) -> Result<i64> {
     #[derive(Deserialize)]
     struct UploadResponse {
         data: Saved,
     }
-    let answer: std::result::Result<UploadResponse, _> = serde_json::from_slice(body);
-    Ok(answer.map_err(|error| ApiError::bug(format!("failed to read the upload response: {error}")))?.data.id)
+    let response: std::result::Result<UploadResponse, _> = serde_json::from_slice(body);
+    Ok(response.map_err(|error| ApiError::bug(format!("failed to read the upload response: {error}")))?.data.id)
 }
 
 #[cfg(test)]
@@ -246,7 +246,7 @@ mod tests {
             ("_action=submit", Button::Submit),
             ("_action=attach:7", Button::Attach(7)),
             ("_action=library:2&schedule_type=now", Button::Library(2)),
-            ("_action=same-pictures:3", Button::SamePictures(3)),
+            ("_action=same-pictures:3", Button::SameImages(3)),
             ("_action=check&schedule_type=now", Button::Unknown),
             ("_action=attach:0", Button::Unknown),
             ("_action=first:x", Button::Unknown),

@@ -1,43 +1,44 @@
-//! The composer's panel "Preview": how the post stands to the rules of the platforms, and a preview.
+//! The composer's panel "Preview": the results of checking the post against the rules of the platforms, and a preview.
 
 use askama::Template;
 use crier_domain::account::SocialAccount;
 use serde::Deserialize;
 
-use super::composer_typed::{SaveMode, Stored, Typed};
+use super::composer_input::{ComposerInput, SaveMode, Stored};
 use super::composer_view::{Chosen, load_accounts};
 use super::post_rows::chip;
-use super::shared::{AccountChip, Picture};
+use super::shared::{AccountChip, Image};
 use super::visit::{PageReply, Visit};
 use crate::error::Result;
 
-/// How many accounts are checked, and the most problems of the post as a whole.
+/// The maximum number of accounts that are checked.
 const MAX_CHECKED: usize = 30;
+/// The maximum number of problems that are shown for the post as a whole.
 const MAX_PROBLEMS: usize = 10;
-/// How many characters of a text the preview shows.
+/// The maximum length of a text in the preview, in characters.
 const MAX_PREVIEW: usize = 600;
 
-/// The panel that `posts/check` answers alone, as an HTML fragment.
+/// The panel. `posts/check` returns it as an HTML fragment.
 #[derive(Default, Template)]
 #[template(path = "console/check.html")]
 pub struct Check {
-    /// Of the post as a whole.
+    /// Problems of the post as a whole.
     problems: Vec<String>,
     rows: Vec<CheckRow>,
-    /// How many accounts were not checked.
+    /// The number of accounts that were not checked.
     more: usize,
 }
 
-/// How the post stands to one account's platform.
+/// The result for one account.
 struct CheckRow {
     account: AccountChip,
     length: u32,
     limit: Option<u32>,
     problems: Vec<String>,
     notes: Vec<String>,
-    /// The beginning of the text as it goes to this account.
+    /// The beginning of the text for this account.
     text: String,
-    pictures: Vec<Picture>,
+    images: Vec<Image>,
 }
 
 impl Check {
@@ -47,7 +48,7 @@ impl Check {
 }
 
 impl CheckRow {
-    /// Returns the end of the scale of the meter.
+    /// Returns the maximum of the meter.
     fn top(&self) -> u32 {
         self.length.max(self.limit.unwrap_or_default()).max(1)
     }
@@ -76,33 +77,33 @@ struct CheckMessage {
     message: String,
 }
 
-/// Answers the panel alone.
-pub async fn show_check(visit: &Visit, stored: Option<&Stored>, typed: &Typed) -> Result<PageReply> {
+/// Returns the panel as an HTML fragment.
+pub async fn show_check(visit: &Visit, stored: Option<&Stored>, input: &ComposerInput) -> Result<PageReply> {
     let mut conn = visit.app.store.read().await?;
-    let accounts = load_accounts(visit, &mut conn, typed).await?;
-    let chosen = Chosen::load(visit, &mut conn, typed).await?;
+    let accounts = load_accounts(visit, &mut conn, input).await?;
+    let chosen = Chosen::load(visit, &mut conn, input).await?;
     drop(conn);
-    visit.page(&check(visit, typed, stored, &accounts, &chosen).await?)
+    visit.page(&check(visit, input, stored, &accounts, &chosen).await?)
 }
 
-/// Checks the post against the rules of the chosen accounts' platforms.
+/// Checks the post against the rules of the platforms of the chosen accounts.
 pub async fn check(
     visit: &Visit,
-    typed: &Typed,
+    input: &ComposerInput,
     stored: Option<&Stored>,
     accounts: &[SocialAccount],
     chosen: &Chosen,
 ) -> Result<Check> {
     let connected = |id: &i64| accounts.iter().any(|account| account.id == *id);
-    let mut going: Vec<i64> = typed.accounts.iter().copied().filter(connected).collect();
-    if going.is_empty() || typed.content.is_empty() && chosen.of(&typed.media).is_empty() {
+    let mut account_ids: Vec<i64> = input.accounts.iter().copied().filter(connected).collect();
+    if account_ids.is_empty() || input.content.is_empty() && chosen.of(&input.media).is_empty() {
         return Ok(Check::default());
     }
-    let more = going.len().saturating_sub(MAX_CHECKED);
-    going.truncate(MAX_CHECKED);
-    let mut typed = typed.clone();
-    (typed.accounts, typed.media) = (going, chosen.of(&typed.media).iter().map(|picture| picture.id).collect());
-    let request = typed.request(SaveMode::Check, accounts, stored.map_or(&[][..], |stored| &stored.targets));
+    let more = account_ids.len().saturating_sub(MAX_CHECKED);
+    account_ids.truncate(MAX_CHECKED);
+    let mut input = input.clone();
+    (input.accounts, input.media) = (account_ids, chosen.of(&input.media).iter().map(|image| image.id).collect());
+    let request = input.request(SaveMode::Check, accounts, stored.map_or(&[][..], |stored| &stored.targets));
     let found: Validation = match visit.api("validatePost").check(&request.body).await {
         Ok(found) => found,
         Err(error) if error.code.status().is_client_error() => {
@@ -116,26 +117,26 @@ pub async fn check(
     };
     let rows = found.targets.into_iter().filter_map(|target| {
         let account = accounts.iter().find(|account| account.id == target.account_id)?;
-        let account_override = typed.typed_for(account.id);
+        let account_override = input.override_for(account.id);
         let own = account_override
             .map(|account_override| account_override.content.as_str())
             .filter(|text| !text.trim().is_empty());
         let media =
-            account_override.and_then(|account_override| account_override.media.as_deref()).unwrap_or(&typed.media);
+            account_override.and_then(|account_override| account_override.media.as_deref()).unwrap_or(&input.media);
         Some(CheckRow {
             account: chip(account),
             length: target.length,
             limit: target.limit,
             problems: target.problems.into_iter().map(|problem| without_account(account, &problem.message)).collect(),
             notes: target.notes,
-            text: own.unwrap_or(&typed.content).chars().take(MAX_PREVIEW).collect(),
-            pictures: chosen.of(media),
+            text: own.unwrap_or(&input.content).chars().take(MAX_PREVIEW).collect(),
+            images: chosen.of(media),
         })
     });
     Ok(Check { problems: Vec::new(), rows: rows.collect(), more })
 }
 
-/// Removes the account's name in front of a problem, which stands at the account here.
+/// Removes the name of the account from the start of a problem, because the panel shows it beside the problem.
 fn without_account(account: &SocialAccount, message: &str) -> String {
     let prefix = format!("Account {} ({}): ", account.id, account.name);
     let rest = message.strip_prefix(&prefix).unwrap_or(message);

@@ -1,4 +1,4 @@
-//! The composer's page.
+//! The page of the composer.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -14,21 +14,22 @@ use crier_store::{Conn, PageRequest, accounts};
 use http::StatusCode;
 
 use super::composer_check::{Check, check};
-use super::composer_typed::{AccountOverride, Keep, Stored, Typed};
-use super::post_rows::{chip, picture};
-use super::shared::{AccountChip, Choice, FieldErrors, Picture};
+use super::composer_input::{AccountOverride, ComposerInput, OmitAccounts, Stored};
+use super::post_options::{choice_label, label_and_hint};
+use super::post_rows::{chip, image};
+use super::shared::{AccountChip, Choice, FieldErrors, Image};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit};
 use crate::admission::plan;
 use crate::error::{ApiError, ErrorCode, Result};
 
-/// How many accounts can be chosen from, beside those of the post.
+/// The maximum number of accounts to choose from, in addition to those of the post.
 const MAX_ACCOUNTS: i64 = 100;
-/// With more accounts than this, only those that are chosen have a part of the form.
+/// If the brand has more accounts than this, only the chosen ones have a section in the form.
 const MAX_PARTS: usize = 40;
-/// How many pictures are shown as chosen, of the post and all its accounts.
+/// The maximum number of chosen images that are shown, for the post and all its accounts.
 const MAX_CHOSEN: usize = 200;
-/// How many pictures a page of the library has.
+/// The number of images per page of the library.
 const LIBRARY_PAGE: i64 = 12;
 
 #[derive(Template)]
@@ -36,82 +37,84 @@ const LIBRARY_PAGE: i64 = 12;
 pub struct Composer {
     shell: Shell,
     errors: FieldErrors,
-    /// The id of the post that is edited.
+    /// The ID of the post that is edited. `None` for a new post.
     post: Option<i64>,
-    /// Why parts of the post cannot change any more.
+    /// The reason why parts of the post can no longer be changed.
     locked: Option<&'static str>,
     accounts: Vec<ComposerAccount>,
-    /// Not every account has a part of the form.
+    /// Whether some accounts have no section in the form.
     has_more_parts: bool,
-    /// The accounts cannot change any more.
+    /// Whether the accounts can no longer be changed.
     is_fixed: bool,
-    /// The fields `_accounts`, `_keep` and `_time`.
+    /// The field `_accounts`.
     known_accounts: String,
-    keep: &'static str,
+    /// The field `_keep`.
+    omit_accounts: &'static str,
+    /// The field `_time`.
     known_time: String,
     content: String,
-    /// The chosen pictures in their order.
-    chosen: Vec<Picture>,
-    /// A page of the other pictures of the library, newest first.
-    library: Vec<Picture>,
+    /// The chosen images, in order.
+    chosen: Vec<Image>,
+    /// A page of the library without the chosen images, newest first.
+    library: Vec<Image>,
     library_page: i64,
     library_prev: Option<i64>,
     library_next: Option<i64>,
-    /// The account whose own pictures are being chosen.
+    /// The account for which the user is choosing images.
     picking: Option<i64>,
     /// `YYYY-MM-DDTHH:MM`, in the brand's time zone.
     scheduled_at: String,
     earliest: String,
     buttons: Buttons,
-    /// The form has what was typed and is not saved.
-    is_typed: bool,
+    /// Whether the form has unsaved input.
+    is_unsaved: bool,
     check: Check,
 }
 
-/// The buttons of the form, by the state of the post; a label where it differs.
+/// The buttons of the form. They depend on the status of the post. Some have a label.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Buttons {
     pub time: bool,
     pub schedule: Option<&'static str>,
     pub publish: bool,
     pub draft: Option<&'static str>,
-    /// The state stays.
+    /// Saves the post and keeps its status.
     pub save: bool,
     pub submit: bool,
 }
 
-/// An account that the post may go to.
+/// An account to choose.
 struct ComposerAccount {
     id: i64,
     account: AccountChip,
     checked: bool,
-    /// Why it should not be chosen: its access has expired.
+    /// The reason why the account should not be chosen.
     problem: Option<&'static str>,
-    /// Its position in the list; the fields are `overrides.INDEX.content` and so on.
+    /// The position in the list. The names of the fields contain it: `overrides.INDEX.content`.
     index: usize,
-    /// The text for this account alone.
+    /// The text for this account. Empty for the text of the post.
     content: String,
-    pictures: AccountPictures,
+    images: AccountImages,
     options: Vec<PostOption>,
-    /// It has a part of the form.
+    /// Whether the account has a section in the form.
     has_part: bool,
-    /// It has fields of its own, so that its part of the form is open.
+    /// Whether the section is open, because it has values.
     is_open: bool,
 }
 
-/// The pictures of an account.
-enum AccountPictures {
-    /// Those of the post.
+/// The images of an account.
+enum AccountImages {
+    /// The images of the post.
     Same,
-    Own(Vec<Picture>),
-    /// They are being chosen: those that it has, and others.
+    Own(Vec<Image>),
+    /// The user is choosing them: the current ones, and others.
     Picking {
-        own: Vec<Picture>,
-        others: Vec<Picture>,
+        own: Vec<Image>,
+        others: Vec<Image>,
     },
 }
 
-/// What a platform takes beyond text and pictures.
+/// An option of a platform, in addition to text and images.
 struct PostOption {
     name: &'static str,
     label: String,
@@ -126,26 +129,26 @@ enum OptionValue {
         max: usize,
     },
     Link(String),
-    /// The first choice is none, with an empty value.
+    /// The first choice is the default, with an empty value.
     OneOf(Vec<Choice>),
     Boolean(bool),
 }
 
 impl ComposerAccount {
     fn is_picking(&self) -> bool {
-        matches!(self.pictures, AccountPictures::Picking { .. })
+        matches!(self.images, AccountImages::Picking { .. })
     }
 
     fn path(&self, field: impl std::fmt::Display) -> String {
         format!("overrides.{}.{field}", self.index)
     }
 
-    fn new(index: usize, account: &SocialAccount, typed: &Typed, offered: &Offered) -> Self {
+    fn new(index: usize, account: &SocialAccount, input: &ComposerInput, offered: &Offered) -> Self {
         let none = AccountOverride::default();
-        let account_override = typed.typed_for(account.id).unwrap_or(&none);
+        let account_override = input.override_for(account.id).unwrap_or(&none);
         let required = descriptor(account.platform).capabilities.required_options;
         let option = |option: &options::PostOption| {
-            let (label, hint) = words_of(option.name);
+            let (label, hint) = label_and_hint(option.name);
             let value = account_override.option(option.name).to_owned();
             let value = match option.kind {
                 OptionKind::Text(max) => OptionValue::Text { value, max },
@@ -154,7 +157,7 @@ impl ComposerAccount {
                 OptionKind::Link => OptionValue::Link(value),
                 OptionKind::Boolean => OptionValue::Boolean(value == "true"),
                 OptionKind::OneOf(words) => {
-                    let choice = |word: &&str| Choice::new(word, &spaced(word), *word == value);
+                    let choice = |word: &&str| Choice::new(word, &choice_label(word), *word == value);
                     let none = Choice::new("", "Platform or account default", value.is_empty());
                     OptionValue::OneOf([none].into_iter().chain(words.iter().map(choice)).collect())
                 }
@@ -162,7 +165,7 @@ impl ComposerAccount {
             PostOption { name: option.name, label, hint, required: required.contains(&option.name), value }
         };
         let is_expired = account.status == AccountStatus::Expired;
-        let checked = typed.accounts.contains(&account.id);
+        let checked = input.accounts.contains(&account.id);
         Self {
             id: account.id,
             account: chip(account),
@@ -171,37 +174,11 @@ impl ComposerAccount {
             problem: is_expired.then_some("Expired. Reconnect it to publish."),
             index,
             content: account_override.content.clone(),
-            pictures: offered.for_account(account_override, typed),
+            images: offered.for_account(account_override, input),
             options: options::of(account.platform).iter().map(option).collect(),
             is_open: !account_override.is_empty(),
         }
     }
-}
-
-/// Returns the label and the hint of an option.
-fn words_of(name: &'static str) -> (String, &'static str) {
-    let (label, hint) = match name {
-        "spoiler_text" => ("Content warning", "Shown instead of the text until the reader opens it."),
-        "language" => ("Language", "A code such as en or de."),
-        "sensitive" => ("Sensitive images", ""),
-        "reply_control" => ("Who can reply", ""),
-        "topic_tag" => ("Topic", ""),
-        "tags" => ("Tags", "Separated by commas."),
-        "disable_comment" => ("Disable comments", ""),
-        "brand_content" => ("Paid partnership", ""),
-        "brand_organic" => ("Promotes your own brand", ""),
-        "action" => ("Button", ""),
-        "nsfw" => ("Not safe for work", ""),
-        other => return (spaced(other), ""),
-    };
-    (label.to_owned(), hint)
-}
-
-/// "Followers only" for `followers_only`, "Learn more" for `LEARN_MORE`.
-fn spaced(word: &str) -> String {
-    let lower = word.replace('_', " ").to_lowercase();
-    let mut letters = lower.chars();
-    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
 impl Buttons {
@@ -227,93 +204,93 @@ impl Buttons {
     }
 }
 
-/// Returns the accounts that the page shows: the brand's, and those of the post that are still connected.
-pub async fn load_accounts(visit: &Visit, conn: &mut Conn, typed: &Typed) -> Result<Vec<SocialAccount>> {
+/// Returns the accounts that the page shows: those of the brand, and those of the post that are connected.
+pub async fn load_accounts(visit: &Visit, conn: &mut Conn, input: &ComposerInput) -> Result<Vec<SocialAccount>> {
     let brand = visit.brand()?.0.id;
     let mut found = accounts::list(conn, brand, PageRequest { page: 1, per_page: MAX_ACCOUNTS }).await?.rows;
     let missing = |id: &i64| !found.iter().any(|account| account.id == *id);
-    let others: Vec<i64> = typed.accounts.iter().copied().filter(missing).collect();
+    let others: Vec<i64> = input.accounts.iter().copied().filter(missing).collect();
     found.extend(accounts::find_many(conn, brand, &others).await?);
     Ok(found)
 }
 
-/// The pictures that were chosen, of the post and of its accounts.
-pub struct Chosen(HashMap<i64, Picture>);
+/// The chosen images of the post and of its accounts, by ID.
+pub struct Chosen(HashMap<i64, Image>);
 
 impl Chosen {
-    pub async fn load(visit: &Visit, conn: &mut Conn, typed: &Typed) -> Result<Self> {
-        let own = typed.overrides.iter().filter_map(|account_override| account_override.media.as_ref()).flatten();
-        let ids: BTreeSet<i64> = typed.media.iter().chain(own).copied().take(MAX_CHOSEN).collect();
+    pub async fn load(visit: &Visit, conn: &mut Conn, input: &ComposerInput) -> Result<Self> {
+        let own = input.overrides.iter().filter_map(|account_override| account_override.media.as_ref()).flatten();
+        let ids: BTreeSet<i64> = input.media.iter().chain(own).copied().take(MAX_CHOSEN).collect();
         let ids: Vec<i64> = ids.into_iter().collect();
         let found = media::find_many(conn, visit.brand()?.0.id, &ids).await?;
-        Ok(Self(found.into_iter().map(|asset| (asset.id, picture(visit, asset))).collect()))
+        Ok(Self(found.into_iter().map(|asset| (asset.id, image(visit, asset))).collect()))
     }
 
-    /// Returns these pictures in this order; one that was deleted is left out.
-    pub fn of(&self, ids: &[i64]) -> Vec<Picture> {
+    /// Returns the images with these IDs, in order. Deleted images are omitted.
+    pub fn of(&self, ids: &[i64]) -> Vec<Image> {
         ids.iter().filter_map(|id| self.0.get(id).cloned()).collect()
     }
 }
 
-/// What the accounts and the pictures of a post are chosen from.
+/// The accounts and images to choose from.
 struct Offered {
-    /// How many accounts there are.
+    /// The number of accounts.
     accounts: usize,
     chosen: Chosen,
     /// A page of the library.
-    library: Vec<Picture>,
+    library: Vec<Image>,
 }
 
 impl Offered {
-    /// Returns the pictures of the library's page that are not among these.
-    fn library_without(&self, ids: &[i64]) -> Vec<Picture> {
-        self.library.iter().filter(|picture| !ids.contains(&picture.id)).cloned().collect()
+    /// Returns the images of the library's page without those with these IDs.
+    fn library_without(&self, ids: &[i64]) -> Vec<Image> {
+        self.library.iter().filter(|image| !ids.contains(&image.id)).cloned().collect()
     }
 
-    fn for_account(&self, account_override: &AccountOverride, typed: &Typed) -> AccountPictures {
-        let Some(ids) = &account_override.media else { return AccountPictures::Same };
+    fn for_account(&self, account_override: &AccountOverride, input: &ComposerInput) -> AccountImages {
+        let Some(ids) = &account_override.media else { return AccountImages::Same };
         let own = self.chosen.of(ids);
-        if typed.picking != Some(account_override.account_id) {
-            return AccountPictures::Own(own);
+        if input.picking != Some(account_override.account_id) {
+            return AccountImages::Own(own);
         }
-        let of_post: Vec<i64> = typed.media.iter().copied().filter(|id| !ids.contains(id)).collect();
+        let of_post: Vec<i64> = input.media.iter().copied().filter(|id| !ids.contains(id)).collect();
         let mut others = self.chosen.of(&of_post);
         others.extend(self.library_without(&[&ids[..], &of_post].concat()));
-        AccountPictures::Picking { own, others }
+        AccountImages::Picking { own, others }
     }
 }
 
-/// Whose contents the composer shows.
+/// The source of the values in the form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contents {
-    /// Those of the stored post, or of a new one.
+    /// The stored post, or a new one.
     Stored,
-    /// What was typed, which is not saved.
-    Typed,
+    /// Unsaved input.
+    Input,
 }
 
 /// Shows the composer.
 pub async fn show(
     visit: &Visit,
     stored: Option<&Stored>,
-    typed: Typed,
+    input: ComposerInput,
     errors: FieldErrors,
     contents: Contents,
 ) -> Result<PageReply> {
     let brand = visit.brand()?.0.id;
     let mut conn = visit.app.store.read().await?;
-    let accounts = load_accounts(visit, &mut conn, &typed).await?;
-    let chosen = Chosen::load(visit, &mut conn, &typed).await?;
-    let page = typed.library_page.max(1);
+    let accounts = load_accounts(visit, &mut conn, &input).await?;
+    let chosen = Chosen::load(visit, &mut conn, &input).await?;
+    let page = input.library_page.max(1);
     let filter = MediaFilter { asset_type: Some(AssetType::Image), search: None };
     let library = media::list(&mut conn, brand, &filter, PageRequest { page, per_page: LIBRARY_PAGE }).await?;
     drop(conn);
     let targets = stored.map_or(&[][..], |stored| &stored.targets);
-    let check = check(visit, &typed, stored, &accounts, &chosen).await?;
+    let check = check(visit, &input, stored, &accounts, &chosen).await?;
     let shown = targets.iter().map(|target| target.account_id);
     let shown = shown.filter(|id| accounts.iter().any(|account| account.id == *id));
     let is_last = page.saturating_mul(LIBRARY_PAGE) >= library.total;
-    let library = library.rows.into_iter().map(|asset| picture(visit, asset)).collect();
+    let library = library.rows.into_iter().map(|asset| image(visit, asset)).collect();
     let offered = Offered { accounts: accounts.len(), chosen, library };
     let has_approvals = plan(&visit.app, &visit.authenticated.caller)?.has(Feature::Approvals);
     let page = Composer {
@@ -323,24 +300,24 @@ pub async fn show(
         accounts: accounts
             .iter()
             .enumerate()
-            .map(|(index, account)| ComposerAccount::new(index, account, &typed, &offered))
+            .map(|(index, account)| ComposerAccount::new(index, account, &input, &offered))
             .collect(),
         has_more_parts: accounts.len() > MAX_PARTS,
-        is_fixed: stored.is_some_and(|stored| stored.keep() == Keep::All),
+        is_fixed: stored.is_some_and(|stored| stored.omit_accounts() == OmitAccounts::Always),
         known_accounts: shown.map(|id| id.to_string()).collect::<Vec<_>>().join(","),
-        keep: stored.map_or("", |stored| stored.keep().as_str()),
+        omit_accounts: stored.map_or("", |stored| stored.omit_accounts().as_str()),
         known_time: stored.map_or_else(String::new, |stored| stored.local_time(visit.zone())),
-        content: typed.content.clone(),
-        chosen: offered.chosen.of(&typed.media),
+        content: input.content.clone(),
+        chosen: offered.chosen.of(&input.media),
         library_prev: (page > 1).then(|| page - 1),
         library_next: (!is_last).then(|| page + 1),
         library_page: page,
-        library: offered.library_without(&typed.media),
-        picking: typed.picking,
-        scheduled_at: typed.scheduled_at.clone(),
+        library: offered.library_without(&input.media),
+        picking: input.picking,
+        scheduled_at: input.scheduled_at.clone(),
         earliest: visit.now.with_timezone(&visit.zone()).format("%Y-%m-%dT%H:%M").to_string(),
         buttons: Buttons::of(stored, has_approvals, visit.can_publish()),
-        is_typed: contents == Contents::Typed,
+        is_unsaved: contents == Contents::Input,
         check,
         errors,
     };
@@ -348,7 +325,7 @@ pub async fn show(
     visit.page_with(status, &page)
 }
 
-/// Says what cannot change of a post whose publishing has begun.
+/// Returns a notice about what cannot be changed if publishing has begun.
 fn lock_notice(stored: &Stored) -> Option<&'static str> {
     let published = stored.targets.iter().any(|target| target.status == TargetStatus::Published);
     match stored.post.status {
@@ -361,7 +338,7 @@ fn lock_notice(stored: &Stored) -> Option<&'static str> {
     }
 }
 
-/// Fails for a post that cannot be edited any more.
+/// Returns an error if the post can no longer be edited.
 pub fn check_editable(stored: &Stored) -> Result<()> {
     let why = match stored.post.status {
         PostStatus::Publishing => "The post is being published. It can be edited only if publishing fails.",

@@ -1,5 +1,5 @@
-//! `/brands/{brand}/accounts/connect/{platform}`: connects an account, by the fields of the platform's descriptor or at
-//! the pages under `/connect`.
+//! `/brands/{brand}/accounts/connect/{platform}`: connects an account, with the credential fields of the platform's
+//! descriptor or through the pages under `/connect`.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::once::{Once, Sent};
+use super::form_write::{FormWrite, Submission};
 use super::route::{Access, PageRoute};
 use super::shared::{Choice, FieldErrors, Link, Platform};
 use super::shell::{Section, Shell};
@@ -24,7 +24,7 @@ use crate::error::{ApiError, Result};
 use crate::pages::docs::guides::section_of;
 use crate::routes::accounts::{authorize, not_configured, save, unavailable};
 
-/// How long the look at a server that a person named may take.
+/// The time limit for checking a server that the user entered.
 const INSTANCE_TIMEOUT: Duration = Duration::from_secs(20);
 
 #[derive(Template)]
@@ -33,21 +33,22 @@ struct Connect {
     shell: Shell,
     errors: FieldErrors,
     platform: Platform,
-    /// What to do first, in one or two sentences, and where it is described.
+    /// What to do, in one or two sentences.
     help: &'static str,
+    /// The link to the documentation of the platform.
     docs: Option<Link>,
-    way: ConnectWay,
-    /// An account that is connected again.
+    method: ConnectMethod,
+    /// The name of the account that is reconnected.
     reconnects: Option<String>,
 }
 
-enum ConnectWay {
+enum ConnectMethod {
     /// Fields named `credentials.NAME`.
     Credentials(Vec<CredentialField>),
-    /// A button that leads to the platform; with the server's address where there are many servers, and what to connect
-    /// where there is a choice.
+    /// A button that continues to the platform, with a field for the server if the platform has many servers, and the
+    /// choice of what to connect if there is one.
     Authorize { instance: Option<InstanceField>, targets: Vec<Choice> },
-    /// The operator has to set up the application first; why.
+    /// The operator must configure the platform. Contains the message.
     NotConfigured(String),
 }
 
@@ -67,7 +68,7 @@ struct InstanceField {
 }
 
 impl CredentialField {
-    /// What was typed is shown again, unless it is a secret.
+    /// Creates a field with the submitted value, unless the value is a secret.
     fn new(visit: &Visit, platform: PlatformKey, rule: &FieldRule) -> Self {
         let typed = visit.form.get(&format!("credentials.{}", rule.name));
         Self {
@@ -136,11 +137,11 @@ async fn authorize(visit: &Visit, platform: PlatformKey) -> Result<PageReply> {
     if let Some(target) = visit.form.text("target") {
         body["target"] = Value::from(target);
     }
-    let made: Authorization = visit.api("authorizeSocialAccount").write_for("", &body).await?;
-    leave(visit, &made.authorization_url)
+    let created: Authorization = visit.api("authorizeSocialAccount").write_for("", &body).await?;
+    redirect(visit, &created.authorization_url)
 }
 
-/// Begins a connect at the server that a person names; no endpoint does so.
+/// Creates an authorization at the server that the user entered. No endpoint does this.
 async fn at_instance(visit: &Visit, platform: PlatformKey) -> Result<PageReply> {
     let typed = visit.form.text("instance").ok_or_else(|| ApiError::field("instance", "This field is required."))?;
     let connector =
@@ -152,9 +153,9 @@ async fn at_instance(visit: &Visit, platform: PlatformKey) -> Result<PageReply> 
         ConnectError::Field { message, .. } | ConnectError::Refused(message) => ApiError::field("instance", message),
         ConnectError::Unavailable(message) => unavailable(message),
     })?;
-    let mut once = match Once::begin(visit).await? {
-        Sent::Again(url) => return leave(visit, &String::from_utf8_lossy(&url)),
-        Sent::First(once) => once,
+    let mut write = match FormWrite::begin(visit).await? {
+        Submission::Repeated(url) => return redirect(visit, &String::from_utf8_lossy(&url)),
+        Submission::First(write) => write,
     };
     let caller = &visit.authenticated.caller;
     let place = save::Place {
@@ -165,16 +166,16 @@ async fn at_instance(visit: &Visit, platform: PlatformKey) -> Result<PageReply> 
         trace: Some(&visit.request_id),
     };
     let request = ConnectRequest { target: ConnectTarget::Default, instance: &instance };
-    let url = match authorize::issue(&visit.app, &mut once.tx, place, request, platform).await {
+    let url = match authorize::issue(&visit.app, &mut write.tx, place, request, platform).await {
         Ok(url) => url,
-        Err(refusal) => return once.refuse(refusal).await,
+        Err(error) => return write.reject(error).await,
     };
-    once.finish(url.as_bytes()).await?;
-    leave(visit, &url)
+    write.finish(url.as_bytes()).await?;
+    redirect(visit, &url)
 }
 
-/// Leads to our own page that connects an account in a browser.
-fn leave(visit: &Visit, url: &str) -> Result<PageReply> {
+/// Redirects to the page under `/connect`.
+fn redirect(visit: &Visit, url: &str) -> Result<PageReply> {
     let path = url.strip_prefix(&visit.app.public_url).filter(|path| path.starts_with("/connect/"));
     let path = path.ok_or_else(|| ApiError::bug("the connect page is not at the public URL"))?;
     Ok(PageReply::SeeOther(path.to_owned()))
@@ -196,21 +197,25 @@ async fn render(visit: &Visit, status: StatusCode, descriptor: &Descriptor, erro
         help: help(descriptor.platform),
         docs: (descriptor.mode != Mode::SelfConnect)
             .then(|| Link::new("Learn more", &format!("/docs/platforms#{}", section_of(descriptor)))),
-        way: if is_configured { way(visit, descriptor) } else { ConnectWay::NotConfigured(why_not(descriptor)) },
+        method: if is_configured {
+            method(visit, descriptor)
+        } else {
+            ConnectMethod::NotConfigured(not_configured_text(descriptor))
+        },
         reconnects: reconnects.map(|account| account.name),
     };
     visit.page_with(status, &page)
 }
 
-fn why_not(descriptor: &Descriptor) -> String {
+fn not_configured_text(descriptor: &Descriptor) -> String {
     super::accounts::not_configured(descriptor)
 }
 
-fn way(visit: &Visit, descriptor: &Descriptor) -> ConnectWay {
+fn method(visit: &Visit, descriptor: &Descriptor) -> ConnectMethod {
     let platform = descriptor.platform;
     if descriptor.mode == Mode::SelfConnect {
         let fields = descriptor.credential_fields.iter().map(|rule| CredentialField::new(visit, platform, rule));
-        return ConnectWay::Credentials(fields.collect());
+        return ConnectMethod::Credentials(fields.collect());
     }
     let value = visit.form.get("instance").to_owned();
     let (label, hint) = match platform {
@@ -219,10 +224,10 @@ fn way(visit: &Visit, descriptor: &Descriptor) -> ConnectWay {
     };
     let has_instance = descriptor.mode == Mode::SelfConnectOauth;
     let instance = has_instance.then_some(InstanceField { label, hint, value });
-    ConnectWay::Authorize { instance, targets: targets(visit, platform) }
+    ConnectMethod::Authorize { instance, targets: targets(visit, platform) }
 }
 
-/// Returns what can be connected, where there is a choice before the platform is opened.
+/// Returns the choices of what to connect. Empty if the platform has only one.
 fn targets(visit: &Visit, platform: PlatformKey) -> Vec<Choice> {
     let texts = match platform {
         PlatformKey::Linkedin => [

@@ -20,23 +20,23 @@ use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
 use crate::error::Result;
 
-/// Characters of an item's text in the list.
+/// The maximum length of an item's text in the list, in characters.
 const MAX_CONTENT_SHOWN: usize = 200;
 
 #[derive(Template)]
 #[template(path = "console/content_plan.html")]
 struct ContentPlanPage {
     shell: Shell,
-    /// Of the new item: `title`, `content`, `planned_at`.
+    /// Errors of the new item: `title`, `content`, `planned_at`.
     errors: FieldErrors,
     id: i64,
     name: String,
     description: String,
     days: String,
-    /// A page of them, by their time.
+    /// A page of the items, by time.
     items: Vec<ItemRow>,
     pages: Pages,
-    /// What was typed for the new item.
+    /// The submitted values of the new item.
     title: String,
     content: String,
     /// `YYYY-MM-DDTHH:MM`
@@ -46,15 +46,15 @@ struct ContentPlanPage {
 struct ItemRow {
     id: i64,
     title: String,
-    /// The beginning.
+    /// The beginning of the text.
     content: String,
     at: Option<Time>,
-    /// "Planned", or that of its post.
+    /// "Planned", or the status of its post.
     status: Badge,
     post: Option<i64>,
 }
 
-/// An item as the API shows it.
+/// An item, as the API returns it.
 #[derive(Deserialize)]
 pub struct Item {
     pub id: i64,
@@ -71,7 +71,7 @@ pub fn routes() -> Vec<PageRoute> {
     ]
 }
 
-/// Returns the statuses of the items' posts, by the ids of the posts.
+/// Returns the statuses of the posts of the items, by post ID.
 pub async fn post_statuses(
     visit: &Visit,
     conn: &mut Conn,
@@ -93,7 +93,7 @@ async fn show(visit: &Visit) -> Result<PageReply> {
 async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Result<PageReply> {
     let plan: Plan<Item> = visit.api("getContentPlan").get().await?;
     let shell = visit.shell(Section::Plans, plan.name.clone());
-    let (items, pages) = lists::cut(visit, &shell.page("plans", plan.id, ""), plan.items);
+    let (items, pages) = lists::paginate(visit, &shell.page("plans", plan.id, ""), plan.items);
     let mut conn = visit.app.store.read().await?;
     let posts = post_statuses(visit, &mut conn, &items).await?;
     drop(conn);

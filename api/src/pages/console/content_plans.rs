@@ -29,7 +29,7 @@ struct ContentPlans {
 struct PlanRow {
     id: i64,
     name: String,
-    /// The beginning.
+    /// The beginning of the description.
     description: String,
     /// "1 Nov to 30 Nov 2026"; may be empty.
     days: String,
@@ -42,7 +42,7 @@ struct PlanRow {
 struct ContentPlanForm {
     shell: Shell,
     errors: FieldErrors,
-    /// `None`: a new plan.
+    /// `None` for a new plan.
     id: Option<i64>,
     name: String,
     description: String,
@@ -57,7 +57,7 @@ impl ContentPlanForm {
     }
 }
 
-/// A plan as the API shows it; `I` is what is read of its items.
+/// A plan, as the API returns it. `I` has the fields of its items that are needed.
 #[derive(Deserialize)]
 pub struct Plan<I> {
     pub id: i64,
@@ -73,7 +73,7 @@ struct ItemHead {
     post_id: Option<i64>,
 }
 
-/// What the form shows.
+/// The values of the form.
 #[derive(Default)]
 struct Values {
     name: String,
@@ -96,7 +96,7 @@ pub fn routes() -> Vec<PageRoute> {
 async fn list(visit: &Visit) -> Result<PageReply> {
     let all: Vec<Plan<ItemHead>> = visit.api("listContentPlans").get().await?;
     let shell = visit.shell(Section::Plans, "Plans");
-    let (rows, pages) = lists::cut(visit, &shell.at("plans"), all);
+    let (rows, pages) = lists::paginate(visit, &shell.at("plans"), all);
     let row = |plan: Plan<ItemHead>| PlanRow {
         id: plan.id,
         description: beginning(plan.description.as_deref().unwrap_or_default(), MAX_DESCRIPTION_SHOWN),
@@ -109,7 +109,7 @@ async fn list(visit: &Visit) -> Result<PageReply> {
 }
 
 async fn show_new(visit: &Visit) -> Result<PageReply> {
-    // Answers 402 if the workspace's plan has no content plans, before something is typed.
+    // Shows an error before the user fills in the form if the workspace's plan does not include content plans.
     visit.api("listContentPlans").get::<Vec<Value>>().await?;
     render(visit, StatusCode::OK, Values::default(), FieldErrors::default())
 }
@@ -133,8 +133,8 @@ fn render(visit: &Visit, status: StatusCode, values: Values, errors: FieldErrors
     visit.page_with(status, &ContentPlanForm { shell, errors, id, name, description, starts_on, ends_on })
 }
 
-/// Shows the form again, as it was sent, with its problems.
-fn refuse(visit: &Visit, error: ApiError) -> Result<PageReply> {
+/// Shows the form with the submitted values and their errors.
+fn render_errors(visit: &Visit, error: ApiError) -> Result<PageReply> {
     let typed = |name: &str| visit.form.get(name).to_owned();
     let values = Values {
         name: typed("name"),
@@ -148,18 +148,18 @@ fn refuse(visit: &Visit, error: ApiError) -> Result<PageReply> {
 async fn create(visit: &Visit) -> Result<PageReply> {
     let body = Value::from(visit.form.texts(&FIELDS));
     match visit.api("createContentPlan").write_for::<Plan<ItemHead>>("", &body).await {
-        Ok(made) => visit.to(&format!("plans/{}", made.id), "plan-made"),
-        Err(error) => refuse(visit, error),
+        Ok(created) => visit.to(&format!("plans/{}", created.id), "plan-made"),
+        Err(error) => render_errors(visit, error),
     }
 }
 
 async fn update(visit: &Visit) -> Result<PageReply> {
     let mut body = visit.form.texts(&FIELDS);
-    // Null would keep the name; an empty one is refused.
+    // Null would keep the name; an empty name is rejected.
     body.insert("name".to_owned(), visit.form.text("name").unwrap_or_default().into());
     match visit.api("updateContentPlan").write("", &Value::from(body)).await {
         Ok(_) => visit.to(&format!("plans/{}", visit.id("plan").unwrap_or_default()), "plan-saved"),
-        Err(error) => refuse(visit, error),
+        Err(error) => render_errors(visit, error),
     }
 }
 

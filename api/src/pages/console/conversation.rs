@@ -1,4 +1,4 @@
-//! `/brands/{brand}/inbox/{conversation}`: a conversation with its messages, and what can be done with it.
+//! `/brands/{brand}/inbox/{conversation}`: a conversation with its messages, and the actions on it.
 
 use askama::Template;
 use chrono::{DateTime, Days, Utc};
@@ -20,15 +20,16 @@ use super::visit::{PageReply, Visit, form_errors, new_key};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::response::ApiResponse;
 
-/// How much text of messages a page has, in bytes, and how many messages.
+/// The maximum length of the messages on a page, in bytes.
 const MAX_TEXT: usize = 40_000;
+/// The maximum number of messages on a page.
 const MAX_MESSAGES: usize = 100;
 
 #[derive(Template)]
 #[template(path = "console/conversation.html")]
 struct ConversationPage {
     shell: Shell,
-    /// Of all its forms.
+    /// Errors of all forms.
     errors: FieldErrors,
     id: i64,
     participant: String,
@@ -37,29 +38,29 @@ struct ConversationPage {
     kind: &'static str,
     status: Badge,
     snoozed_until: Option<Time>,
-    /// What it is about.
+    /// The post that the conversation is about.
     subject: Option<Link>,
     /// Oldest first.
     messages: Vec<MessageRow>,
-    /// The address that shows earlier ones.
+    /// The URL that shows earlier messages.
     earlier: Option<String>,
-    /// Why it cannot be replied to.
-    refusal: Option<String>,
-    /// What was typed as a reply.
+    /// The reason why replies are not possible.
+    reply_problem: Option<String>,
+    /// The submitted reply.
     body: String,
     members: Vec<Choice>,
     statuses: Vec<Choice>,
-    /// What the form's other fields have: as stored, or as typed.
+    /// The values of the form: as submitted, else as stored.
     fields: EditedFields,
-    /// As stored.
+    /// The stored values.
     stored: EditedFields,
 }
 
-/// The fields of the form that changes a conversation, as texts.
+/// The fields of the form that changes a conversation.
 #[derive(Clone)]
 struct EditedFields {
     status: String,
-    /// In the brand's zone; tomorrow at nine if there is no snooze.
+    /// In the brand's time zone. Tomorrow at 9:00 if the conversation is not snoozed.
     snoozed_until: String,
     user_id: String,
     /// Separated by commas.
@@ -79,7 +80,7 @@ impl EditedFields {
         }
     }
 
-    /// Replaces what the form has.
+    /// Replaces the values by those that the form contains.
     fn typed(self, form: &Form) -> Self {
         let value = |name: &str, stored| if form.has(name) { form.get(name).to_owned() } else { stored };
         Self {
@@ -97,12 +98,12 @@ struct MessageRow {
     body: String,
     author: String,
     at: Time,
-    /// Of a reply that is not sent.
+    /// The status of a reply that has not been sent.
     status: Option<Badge>,
     error: Option<String>,
 }
 
-/// A conversation as the API shows it.
+/// A conversation, as the API returns it.
 #[derive(Deserialize)]
 struct Detail {
     id: i64,
@@ -165,7 +166,7 @@ async fn render(visit: &Visit, code: StatusCode, errors: FieldErrors) -> Result<
     let mut detail: Detail = visit.api("showConversation").get().await?;
     let was_unread = detail.unread_count > 0;
     if was_unread {
-        // The response has what is marked: no message that arrives meanwhile is marked without being shown.
+        // Show the messages of this response, so that a message that arrives meanwhile is not marked as read unseen.
         detail = visit.api("readConversation").write_for(&new_key(), &json!({})).await?;
     }
     let mut conn = visit.app.store.read().await?;
@@ -194,7 +195,7 @@ async fn render(visit: &Visit, code: StatusCode, errors: FieldErrors) -> Result<
             .filter(|_| has_earlier)
             .map(|first| format!("{}?before={}", shell.page("inbox", detail.id, ""), first.id)),
         messages: shown.into_iter().map(|message| row(visit, message, &participant)).collect(),
-        refusal: if visit.can_publish() {
+        reply_problem: if visit.can_publish() {
             detail.reply_refusal
         } else {
             Some(ApiError::for_publishers().message.into_owned())
@@ -214,7 +215,8 @@ async fn render(visit: &Visit, code: StatusCode, errors: FieldErrors) -> Result<
     visit.page_with(code, &view)
 }
 
-/// Returns the newest messages before the one with this id, or of all, and whether there are earlier ones.
+/// Returns the newest messages, or the newest before the message with the ID `before`, and whether there are earlier
+/// ones.
 fn newest(mut all: Vec<Message>, before: Option<&str>) -> (Vec<Message>, bool) {
     let before = before.and_then(|id| id.parse::<i64>().ok());
     if let Some(end) = all.iter().position(|message| Some(message.id) == before) {
@@ -230,7 +232,7 @@ fn newest(mut all: Vec<Message>, before: Option<&str>) -> (Vec<Message>, bool) {
     (all.split_off(start), start > 0)
 }
 
-/// Returns a link to what a conversation is about: the post here, else its address at the platform.
+/// Returns a link to the subject of a conversation: the post in Crier, else the post on the platform.
 fn link(shell: &Shell, subject: Subject) -> Option<Link> {
     if let Some(id) = subject.post_id {
         return Some(Link::new(&format!("Post {id}"), &shell.post(id, "")));
@@ -269,7 +271,7 @@ async fn reply(visit: &Visit) -> Result<PageReply> {
     let resolve = visit.form.has("resolve");
     let body = json!({ "body": visit.form.get("body"), "resolve": resolve });
     let written = visit.api("replyToConversation").write("", &body).await;
-    // What the platform does not take is a problem of the text.
+    // Show at the text field what the platform does not accept.
     let written = written.map_err(|error| match error.code {
         ErrorCode::PlatformCapabilityUnavailable => ApiError::field("body", error.message.to_string()),
         _ => error,
@@ -280,7 +282,7 @@ async fn reply(visit: &Visit) -> Result<PageReply> {
     }
 }
 
-/// Saves what this form changed. What another person changed meanwhile stays.
+/// Saves the fields that the user changed, so that changes that others made meanwhile are kept.
 async fn edit(visit: &Visit) -> Result<PageReply> {
     let is_changed = |name: &str| visit.form.get(name) != visit.form.get(&format!("was_{name}"));
     let is_snoozed = visit.form.get("status") == "snoozed";
@@ -295,7 +297,7 @@ async fn edit(visit: &Visit) -> Result<PageReply> {
         written.push(set_status(visit, is_snoozed).await);
     }
     if written.is_empty() {
-        // The conversation may be missing.
+        // Return 404 if the conversation does not exist.
         visit.api("showConversation").get::<Value>().await?;
     }
     let mut problems = FieldErrors::default();
@@ -319,7 +321,7 @@ async fn set_tags(visit: &Visit) -> Result<ApiResponse> {
 }
 
 async fn set_status(visit: &Visit, is_snoozed: bool) -> Result<ApiResponse> {
-    // The form always has a time.
+    // The form always contains a time.
     let names: &[&'static str] = if is_snoozed { &["status", "snoozed_until"] } else { &["status"] };
     visit.api("setConversationStatus").write("-status", &Value::from(visit.form.texts(names))).await
 }

@@ -1,8 +1,8 @@
-//! The console's cookies, and the token that a session's forms carry.
+//! The cookies of the console, and the CSRF token of its forms.
 //!
-//! A cookie is `HttpOnly` and `SameSite=Lax`; on https it is `Secure` and has the prefix `__Host-`, so that no other host
-//! can set it. One has the session's token; the other one, the path of the page that a sign-in leads to. A form's token
-//! is derived from the session's, so it needs no storage and ends with the session.
+//! One cookie contains the session token, the other one the path to redirect to after sign-in. Cookies are `HttpOnly`
+//! and `SameSite=Lax`. On https they are `Secure` and have the prefix `__Host-`, so that no other host can set them.
+//! The CSRF token is derived from the session token, so it needs no storage and expires with the session.
 
 use chrono::TimeDelta;
 use crier_base::hexadecimal;
@@ -18,7 +18,7 @@ use crate::app::App;
 
 const SESSION: &str = "crier_session";
 const NEXT: &str = "crier_next";
-/// How long a path is kept that a sign-in leads to: as long as a link that is asked for is valid.
+/// The lifetime of the path to redirect to, which equals that of an emailed sign-in link.
 const NEXT_LIFETIME: TimeDelta = sessions::LINK_LIFETIME;
 const MAX_NEXT: usize = 500;
 
@@ -37,36 +37,36 @@ fn read<'a>(app: &App, headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
 }
 
-/// Returns the session's token.
+/// Returns the session token.
 pub fn token(app: &App, headers: &HeaderMap) -> Option<SecretString> {
     read(app, headers, SESSION).map(SecretString::from)
 }
 
-/// Sets the session's cookie; for an existing session, it renews the time.
+/// Sets the session cookie, or renews its lifetime.
 pub fn set(app: &App, res: &mut Response, token: &SecretString) {
     write(app, res, SESSION, token.expose_secret(), sessions::LIFETIME);
 }
 
-/// Ends the session's cookie.
+/// Deletes the session cookie.
 pub fn clear(app: &App, res: &mut Response) {
     write(app, res, SESSION, "", TimeDelta::zero());
 }
 
-/// Keeps the path, with its query, of the page that the next sign-in leads to.
+/// Stores the path and query to redirect to after the next sign-in.
 pub fn set_next(app: &App, res: &mut Response, path: &str) {
     if is_own_path(path) {
         write(app, res, NEXT, path, NEXT_LIFETIME);
     }
 }
 
-/// Returns the path that [`set_next`] kept, and forgets it.
+/// Returns the path that [`set_next`] stored, and deletes it.
 pub fn take_next(app: &App, headers: &HeaderMap, res: &mut Response) -> Option<String> {
     let path = read(app, headers, NEXT).filter(|path| is_own_path(path))?.to_owned();
     write(app, res, NEXT, "", TimeDelta::zero());
     Some(path)
 }
 
-/// Returns whether a path leads to a page of the console, and nowhere else. What ends a cookie's value is in no path.
+/// Returns whether a path is that of a page of the console, and can be the value of a cookie.
 fn is_own_path(path: &str) -> bool {
     let is_page = ["/brands/", "/operator"].iter().any(|start| path.starts_with(start));
     is_page && path.len() <= MAX_NEXT && path.bytes().all(|b| b.is_ascii_graphic() && !matches!(b, b';' | b',' | b'"'))
@@ -82,12 +82,12 @@ fn write(app: &App, res: &mut Response, name: &str, value: &str, lifetime: TimeD
     }
 }
 
-/// Returns the token that the session's forms carry.
+/// Returns the CSRF token of a session.
 pub fn csrf_token(session: &SecretString) -> String {
     hexadecimal::encode(csrf_mac(session).finalize().into_bytes())
 }
 
-/// Returns whether a form carries the session's token; compares in constant time.
+/// Returns whether the CSRF token belongs to the session. Compares in constant time.
 pub fn is_csrf_token(session: &SecretString, sent: &str) -> bool {
     hexadecimal::decode::<32>(sent).is_some_and(|sent| csrf_mac(session).verify_slice(&sent).is_ok())
 }

@@ -1,8 +1,8 @@
-//! Ranges of days, as pages show them.
+//! Formats ranges of days.
 
 use chrono::{Datelike, NaiveDate};
 
-/// Returns "25 Oct to 23 Nov 2026"; empty if neither end is known.
+/// Returns a text such as "25 Oct to 23 Nov 2026". Empty if neither end is known.
 pub fn range(start: Option<NaiveDate>, end: Option<NaiveDate>) -> String {
     const FULL: &str = "%-d %b %Y";
     match (start, end) {

@@ -1,4 +1,4 @@
-//! What the pages for developers share: their tabs, and the page that shows a secret once.
+//! Shared parts of the pages for developers: their tabs, and the page that shows a new secret.
 
 use askama::Template;
 
@@ -20,11 +20,11 @@ pub fn tabs(shell: &Shell, current: &str) -> Vec<Choice> {
 #[template(path = "console/secret.html")]
 pub struct NewSecret {
     pub shell: Shell,
-    /// What it is for and how it is used.
+    /// The purpose and usage of the secret.
     pub lead: String,
     pub label: &'static str,
     pub secret: String,
-    /// A command to try, without the secret.
+    /// An example command, without the secret.
     pub example: Option<String>,
     pub done: Link,
 }

@@ -1,4 +1,4 @@
-//! Errors as pages, in the frame of the console.
+//! Error pages in the layout of the console.
 
 use askama::Template;
 use http::HeaderValue;
@@ -11,7 +11,7 @@ use super::shell::{Section, Shell};
 use super::visit::Visit;
 use crate::error::{ApiError, ErrorCode};
 
-/// Allows our own styles, script, pictures and forms alone.
+/// Allows only styles, scripts, images and form targets on this host.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data: blob:; connect-src 'self'; \
      form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
@@ -22,9 +22,9 @@ pub struct ErrorPage {
     /// What is wrong and what to do.
     text: String,
     action: Link,
-    /// It is refused by the plan.
+    /// Whether the plan does not permit the action.
     is_plan: bool,
-    /// Of an error on our side, for the operator's logs.
+    /// The request ID of an internal error, for the operator.
     request_id: Option<String>,
 }
 
@@ -40,7 +40,7 @@ impl ErrorPage {
             _ if status.is_server_error() => "Something went wrong",
             _ => "This action could not be completed",
         };
-        let action = match &visit.came_from {
+        let action = match &visit.referrer_path {
             Some(path) => Link::new("Go back", path),
             None => Link::new("Go to the home page", "/"),
         };
@@ -52,13 +52,13 @@ impl ErrorPage {
     }
 }
 
-/// Returns what is wrong: the problems of the fields, else the message.
+/// Returns the errors of the fields, or the message if there are none.
 pub fn message(error: &ApiError) -> String {
     let problems = error.fields.values().flatten().map(String::as_str).collect::<Vec<_>>();
     if problems.is_empty() { error.message.to_string() } else { problems.join(" ") }
 }
 
-/// Sets the headers of every page of the console: they belong to one person.
+/// Sets the headers of a page of the console. It is not cached, because its content is private.
 pub fn page_headers(res: &mut Response) {
     let headers = res.headers_mut();
     headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));

@@ -1,4 +1,4 @@
-//! `/brands/{brand}/feeds/{feed}`: a feed and its articles, each of which can become a draft.
+//! `/brands/{brand}/feeds/{feed}`: a feed with its articles, and the action that creates a draft from an article.
 
 use askama::Template;
 use chrono::{DateTime, Utc};
@@ -16,18 +16,18 @@ use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit};
 use crate::error::Result;
 
-/// Characters of an article's summary.
+/// The maximum length of an article's summary, in characters.
 const MAX_SUMMARY_SHOWN: usize = 300;
 
 #[derive(Template)]
 #[template(path = "console/feed.html")]
 struct FeedPage {
     shell: Shell,
-    /// Of the change: `name`, `url`.
+    /// Errors of `name`, `url`.
     errors: FieldErrors,
     feed: FeedRow,
     kind: &'static str,
-    /// As typed.
+    /// As submitted, else as stored.
     name: String,
     url: String,
     articles: Vec<ArticleRow>,
@@ -37,9 +37,9 @@ struct FeedPage {
 struct ArticleRow {
     id: i64,
     title: String,
-    /// http or https; anything else is left out.
+    /// Only http or https.
     url: Option<String>,
-    /// As text.
+    /// Plain text.
     summary: String,
     author: Option<String>,
     at: Time,
@@ -72,7 +72,7 @@ async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Resul
     let feed: Feed = visit.api("getFeed").get().await?;
     let all: Vec<Article> = visit.api("listFeedArticles").get().await?;
     let shell = visit.shell(Section::Feeds, feed.name.clone());
-    let (articles, pages) = lists::cut(visit, &shell.page("feeds", feed.id, ""), all);
+    let (articles, pages) = lists::paginate(visit, &shell.page("feeds", feed.id, ""), all);
     let typed = |name: &str, saved: &str| {
         let form = &visit.form;
         if form.has(name) { form.get(name).to_owned() } else { saved.to_owned() }
@@ -103,7 +103,7 @@ fn row(visit: &Visit, article: Article) -> ArticleRow {
     }
 }
 
-/// A name that was not changed is not sent: one that is set no longer follows the feed's own title.
+/// Updates the feed. The name is sent only if it was changed, because a name that is set replaces the feed's own title.
 async fn update(visit: &Visit) -> Result<PageReply> {
     let form = &visit.form;
     let mut body = json!({ "url": form.text("url").unwrap_or_default() });
@@ -121,12 +121,12 @@ async fn delete(visit: &Visit) -> Result<PageReply> {
     visit.to("feeds", "feed-deleted")
 }
 
-/// Makes a post and leads to it.
+/// Creates a post and redirects to it.
 async fn draft(visit: &Visit) -> Result<PageReply> {
     #[derive(Deserialize)]
-    struct MadePost {
+    struct CreatedPost {
         id: i64,
     }
-    let post: MadePost = visit.api("createDraftFromArticle").write_for("", &json!({})).await?;
+    let post: CreatedPost = visit.api("createDraftFromArticle").write_for("", &json!({})).await?;
     visit.to(&format!("posts/{}", post.id), "draft-made")
 }

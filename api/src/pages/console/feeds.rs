@@ -1,4 +1,4 @@
-//! `/brands/{brand}/feeds`: the brand's feeds, and a new one.
+//! `/brands/{brand}/feeds`: the feeds of the brand, and the form for a new one.
 
 use askama::Template;
 use chrono::{DateTime, Utc};
@@ -18,7 +18,7 @@ use crate::error::{ApiError, ErrorCode, Result};
 #[template(path = "console/feeds.html")]
 struct Feeds {
     shell: Shell,
-    /// `url`, `name`, `type`.
+    /// Errors of `url`, `name`, `type`.
     errors: FieldErrors,
     feeds: Vec<FeedRow>,
     pages: Pages,
@@ -37,7 +37,7 @@ pub struct FeedRow {
     pub error: Option<String>,
 }
 
-/// A feed as the API shows it.
+/// A feed, as the API returns it.
 #[derive(Deserialize)]
 pub struct Feed {
     pub id: i64,
@@ -89,7 +89,7 @@ async fn list(visit: &Visit) -> Result<PageReply> {
 async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Result<PageReply> {
     let all: Vec<Feed> = visit.api("listFeeds").get().await?;
     let shell = visit.shell(Section::Feeds, "Feeds");
-    let (rows, pages) = lists::cut(visit, &shell.at("feeds"), all);
+    let (rows, pages) = lists::paginate(visit, &shell.at("feeds"), all);
     let chosen = visit.form.text("type").unwrap_or(FeedType::Rss.as_str());
     let types = FeedType::ALL.iter().map(|one| Choice::new(one.as_str(), kind(*one), one.as_str() == chosen));
     let view = Feeds {
@@ -104,7 +104,7 @@ async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Resul
     visit.page_with(status, &view)
 }
 
-/// Returns the problems of a form with an address.
+/// Returns the errors of a form with a URL.
 pub fn url_errors(error: ApiError) -> Result<FieldErrors> {
     match error.code {
         ErrorCode::InvalidSourceUrl => Ok(FieldErrors::new([("url", vec![error.message.into_owned()])])),
@@ -114,10 +114,10 @@ pub fn url_errors(error: ApiError) -> Result<FieldErrors> {
 
 async fn create(visit: &Visit) -> Result<PageReply> {
     let mut body = visit.form.texts(&["url", "name", "type"]);
-    // A name that is left out is the feed's own.
+    // If the name is omitted, the feed's own title is used.
     body.retain(|_, value| !value.is_null());
     match visit.api("createFeed").write_for::<Feed>("", &Value::from(body)).await {
-        Ok(made) => visit.to(&format!("feeds/{}", made.id), "feed-added"),
+        Ok(created) => visit.to(&format!("feeds/{}", created.id), "feed-added"),
         Err(error) => render(visit, StatusCode::UNPROCESSABLE_ENTITY, url_errors(error)?).await,
     }
 }

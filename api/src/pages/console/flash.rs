@@ -1,10 +1,10 @@
-//! The message that a page shows after a redirect: what was just done. The address has only a known word for it, so that
-//! a link cannot put a text of its own on a page.
+//! The message that a page shows after a redirect, about the completed action. The URL contains only the key of a known
+//! message, so that a link cannot show an arbitrary text.
 
 use super::shared::Tone;
 use super::shell::Flash;
 
-/// The words in the query, each with its message.
+/// The keys in the query, each with its message.
 const MESSAGES: [(&str, &str); 68] = [
     ("draft-saved", "Draft saved."),
     ("post-saved", "Changes saved."),
@@ -47,7 +47,7 @@ const MESSAGES: [(&str, &str); 68] = [
     ("kind-paused", "Job kind paused. Running jobs finish; no new jobs start."),
     ("kind-resumed", "Job kind resumed."),
     ("job-retried", "Retrying the job."),
-    ("job-cancelled", "Job canceled."),
+    ("job-canceled", "Job canceled."),
     ("jobs-retried", "Retrying the dead jobs. A job that stays below has nothing left to do, or another job does it."),
     ("jobs-retried-part", "Retrying the first 1,000 dead jobs. Submit the form again to retry the rest."),
     ("report-made", "Report created. Export it, or add a schedule."),
@@ -76,7 +76,7 @@ const MESSAGES: [(&str, &str); 68] = [
     ("signed-out", "You are signed out."),
 ];
 
-/// Returns the message for a word in the query; `None`: the word is unknown.
+/// Returns the message for a key. `None` if the key is unknown.
 pub fn find(word: &str) -> Option<Flash> {
     let (_, text) = MESSAGES.into_iter().find(|(known, _)| *known == word)?;
     Some(Flash { tone: Tone::Good, text: text.to_owned() })

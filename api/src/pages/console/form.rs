@@ -1,4 +1,4 @@
-//! The fields of a form, in its order; a name may occur several times.
+//! The fields of a submitted form, in order. A name may occur several times.
 
 use serde_json::{Map, Value};
 
@@ -6,18 +6,18 @@ use serde_json::{Map, Value};
 pub struct Form(Vec<(String, String)>);
 
 impl Form {
-    /// Parses a form that a browser encoded. Line ends become `\n`, as the person typed them.
+    /// Parses a URL-encoded form. Browsers send line breaks as `\r\n`; they become `\n`.
     pub fn parse(body: &[u8]) -> Self {
         let pairs = url::form_urlencoded::parse(body);
         Self(pairs.map(|(name, value)| (name.into_owned(), value.replace("\r\n", "\n"))).collect())
     }
 
-    /// Returns the last value of a field; empty if there is none.
+    /// Returns the last value of a field. Empty if there is none.
     pub fn get(&self, name: &str) -> &str {
         self.0.iter().rev().find(|(key, _)| key == name).map_or("", |(_, value)| value)
     }
 
-    /// Returns a field's value, without space around it; `None`: it is empty.
+    /// Returns the trimmed value of a field. `None` if it is empty.
     pub fn text(&self, name: &str) -> Option<&str> {
         Some(self.get(name).trim()).filter(|text| !text.is_empty())
     }
@@ -27,7 +27,7 @@ impl Form {
         self.0.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// Returns the ids in a field; what is no id is left out.
+    /// Returns the IDs in a field. Other values are ignored.
     pub fn ids(&self, name: &str) -> Vec<i64> {
         self.all(name).filter_map(|value| value.parse().ok()).collect()
     }
@@ -36,12 +36,12 @@ impl Form {
         self.0.iter().any(|(key, _)| key == name)
     }
 
-    /// Returns the fields whose name begins so, with the rest of their names.
+    /// Returns the fields whose name has this prefix, with the rest of their names.
     pub fn under<'f>(&'f self, prefix: &'f str) -> impl Iterator<Item = (&'f str, &'f str)> {
         self.0.iter().filter_map(move |(key, value)| Some((key.strip_prefix(prefix)?, value.as_str())))
     }
 
-    /// Returns an object of these fields: texts, and null for those that are empty.
+    /// Returns an object with these fields. Empty fields are null.
     pub fn texts(&self, names: &[&'static str]) -> Map<String, Value> {
         names.iter().map(|name| ((*name).to_owned(), self.text(name).map_or(Value::Null, Value::from))).collect()
     }

@@ -1,4 +1,4 @@
-//! `/brands/{brand}`: what goes out next, and what needs a person.
+//! `/brands/{brand}`: upcoming posts, and problems that require an action.
 
 use askama::Template;
 use crier_domain::account::AccountStatus;
@@ -14,27 +14,27 @@ use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit};
 use crate::error::Result;
 
-/// How many posts a part of the page shows.
+/// The maximum number of posts in a section of the page.
 const SHOWN: i64 = 5;
-/// How many accounts are looked at; the list of accounts has them all.
+/// The maximum number of accounts that are checked. The list of accounts shows all.
 const ACCOUNTS: i64 = 100;
 
 #[derive(Template)]
 #[template(path = "console/home.html")]
 struct Home {
     shell: Shell,
-    /// Shown until all its steps are done.
+    /// Empty if all steps are done.
     checklist: Vec<Step>,
-    /// The time zones of the first step, until that is done.
+    /// The time zones of the first step. `None` if it is done.
     zones: Option<Vec<Choice>>,
-    /// Failed or partly published posts, newest first.
+    /// Failed or partially published posts, newest first.
     failed: Vec<PostRow>,
-    /// Accounts without access.
+    /// Accounts whose access has expired.
     accounts: Vec<AccountNotice>,
     webhooks: Vec<WebhookNotice>,
-    /// Posts that wait for approval.
+    /// Posts pending approval.
     pending: Vec<PostRow>,
-    /// The user may approve posts.
+    /// Whether the user may approve posts.
     can_approve: bool,
     /// The next scheduled posts.
     next: Vec<PostRow>,
@@ -45,23 +45,23 @@ struct Step {
     title: &'static str,
     text: &'static str,
     done: bool,
-    /// `None`: the step has a form.
+    /// `None` if the step has a form.
     action: Option<Link>,
 }
 
-/// What a person has done so far.
+/// What the user has done so far.
 struct Progress {
     has_zone: bool,
     has_account: bool,
     has_published: bool,
-    /// `None`: the person does not use the API.
+    /// `None` if the user does not use the API.
     has_webhook: Option<bool>,
 }
 
 struct AccountNotice {
     account: AccountChip,
     status: Badge,
-    /// What is wrong, in plain words.
+    /// The reason, in plain language.
     text: String,
     reconnect: String,
 }
@@ -128,12 +128,12 @@ async fn with_status(conn: &mut Conn, brand_id: i64, status: PostStatus) -> Resu
     Ok(posts::list(conn, brand_id, Some(status), PageRequest { page: 1, per_page: SHOWN }).await?.rows)
 }
 
-/// Returns whether a person chose the time zone: the first brand of an installation begins with UTC.
+/// Returns whether a user chose the time zone. The first brand of an installation has UTC.
 fn is_zone_chosen(brand: &Brand) -> bool {
     brand.timezone != "UTC" || brand.updated_at > brand.created_at
 }
 
-/// Returns the steps of a new brand; none once all are done.
+/// Returns the steps of a new brand. Empty if all are done.
 fn checklist(brand: i64, progress: &Progress) -> Vec<Step> {
     let &Progress { has_zone, has_account, has_published, has_webhook } = progress;
     if has_zone && has_account && has_published && has_webhook.unwrap_or(true) {

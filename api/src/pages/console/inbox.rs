@@ -1,4 +1,4 @@
-//! `/brands/{brand}/inbox`: the brand's conversations, with filters.
+//! `/brands/{brand}/inbox`: the conversations of the brand, with filters.
 
 use std::collections::HashMap;
 
@@ -20,16 +20,16 @@ use super::visit::{PageReply, Visit};
 use super::{lists, members};
 use crate::error::{ApiError, Result};
 
-/// How many accounts and tags the filters list.
+/// The maximum number of accounts and tags in the filters.
 const MAX_CHOICES: i64 = 100;
-/// The longest search, in characters; the rest is ignored, as by the API.
+/// The maximum length of the search text, in characters. The rest is ignored, as in the API.
 const MAX_SEARCH: usize = 200;
 
 #[derive(Template)]
 #[template(path = "console/inbox.html")]
 struct Inbox {
     shell: Shell,
-    /// The addresses keep the other filters.
+    /// The values are URLs that keep the other filters.
     statuses: Vec<Choice>,
     status: &'static str,
     types: Vec<Choice>,
@@ -39,13 +39,13 @@ struct Inbox {
     tags: Vec<Choice>,
     is_unread: bool,
     search: String,
-    /// A filter besides the status is set.
+    /// Whether a filter other than the status is set.
     is_filtered: bool,
     conversations: Vec<ConversationRow>,
     pages: Pages,
-    /// The brand has an account whose messages can be read.
+    /// Whether the brand has an account on a platform with an inbox.
     has_account: bool,
-    /// The account whose messages the button reads at once.
+    /// The account that the button syncs.
     sync_account: Option<i64>,
 }
 
@@ -56,7 +56,7 @@ struct ConversationRow {
     kind: &'static str,
     status: Badge,
     preview: String,
-    /// The brand wrote the message in the preview.
+    /// Whether the brand wrote the message in the preview.
     is_own: bool,
     unread: i64,
     assignee: Option<String>,
@@ -64,7 +64,7 @@ struct ConversationRow {
     at: Time,
 }
 
-/// The person at the other end of a conversation.
+/// The other participant of a conversation.
 #[derive(Deserialize)]
 pub struct Participant {
     pub name: Option<String>,
@@ -78,7 +78,7 @@ impl Participant {
     }
 }
 
-/// A conversation as the API lists it.
+/// A conversation in the list that the API returns.
 #[derive(Deserialize)]
 struct Conversation {
     id: i64,
@@ -95,7 +95,7 @@ struct Conversation {
     last_message_direction: Option<MessageDirection>,
 }
 
-/// The filters in the address, as texts; an invalid value is empty.
+/// The filters in the query. Invalid values are empty.
 struct Filters {
     status: &'static str,
     kind: &'static str,
@@ -112,7 +112,7 @@ impl Filters {
         let get = |name| visit.query.get(name).unwrap_or_default();
         let id =
             |name| get(name).parse::<i64>().ok().filter(|id| *id > 0).map_or_else(String::new, |id| id.to_string());
-        let text = |name, most| get(name).trim().chars().filter(|c| *c != '\0').take(most).collect::<String>();
+        let text = |name, max| get(name).trim().chars().filter(|c| *c != '\0').take(max).collect::<String>();
         Self {
             status: get("status").parse().map_or("", ConversationStatus::as_str),
             kind: get("type").parse().map_or("", ConversationType::as_str),
@@ -138,7 +138,7 @@ impl Filters {
         ]
     }
 
-    /// Returns the address with another status and the other filters.
+    /// Returns the URL with this status and the other filters.
     fn with_status(&self, path: &str, status: &str) -> String {
         let rest = self.pairs().into_iter().filter(|(name, value)| *name != "status" && !value.is_empty());
         let mut query = url::form_urlencoded::Serializer::new(String::new());
@@ -210,7 +210,7 @@ fn has_inbox(visit: &Visit, account: &SocialAccount) -> bool {
     visit.app.platforms.get(account.platform).is_some_and(|connector| connector.inbox().is_some())
 }
 
-/// Returns the choices of a filter, the first of which is none.
+/// Returns the choices of a filter. The first one has an empty value.
 fn choices<V: AsRef<str>, L: AsRef<str>>(none: &str, all: impl Iterator<Item = (V, L)>, chosen: &str) -> Vec<Choice> {
     let all = all.map(|(value, label)| Choice::new(value.as_ref(), label.as_ref(), value.as_ref() == chosen));
     [Choice::new("", none, chosen.is_empty())].into_iter().chain(all).collect()
@@ -253,9 +253,9 @@ fn account_label(chip: &AccountChip) -> String {
     format!("{} ({})", chip.name, chip.platform.name)
 }
 
-/// Returns the chip for an account that the brand no longer has.
+/// Returns the chip for an account that was disconnected.
 pub fn disconnected_account(platform: PlatformKey) -> AccountChip {
-    AccountChip { platform: Platform::of(platform.as_str()), name: "disconnected".to_owned() }
+    AccountChip { platform: Platform::of(platform.as_str()), name: "Disconnected account".to_owned() }
 }
 
 fn row(
@@ -279,7 +279,7 @@ fn row(
     }
 }
 
-/// Looks for an account's new messages at once.
+/// Syncs an account immediately.
 async fn sync(visit: &Visit) -> Result<PageReply> {
     let account = visit.form.get("account_id").parse().ok().filter(|id: &i64| *id > 0);
     let account = account.ok_or_else(|| ApiError::not_found("social account"))?;

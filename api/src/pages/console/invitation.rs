@@ -1,6 +1,6 @@
-//! `/invitation/{token}`: a person who is invited to a brand becomes a user, and is signed in.
+//! `/invitation/{token}`: accepts an invitation to a brand: creates the user and signs them in.
 //!
-//! Like a sign-in link, an invitation is used up by the form alone, because mail scanners open links too.
+//! Only submitting the form uses up the invitation, because mail scanners open links too.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use super::sign_in::{admit, app, form, render, unavailable};
 use crate::admission;
 use crate::app::App;
 
-/// The longest name of a user, in characters.
+/// The maximum length of a user's name, in characters.
 const MAX_NAME: usize = 100;
 
 pub fn router() -> Router {
@@ -31,7 +31,7 @@ pub fn router() -> Router {
 #[template(path = "console/invitation.html")]
 struct InvitationPage {
     errors: FieldErrors,
-    /// `None`: it is not valid any more.
+    /// `None` if the invitation is no longer valid.
     invitation: Option<Invitation>,
     token: String,
     name: String,
@@ -44,7 +44,7 @@ impl InvitationPage {
     }
 }
 
-fn gone(res: &mut Response) {
+fn render_gone(res: &mut Response) {
     render(res, StatusCode::GONE, &InvitationPage::new(None, String::new(), String::new()));
 }
 
@@ -53,13 +53,14 @@ async fn show(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     let Some(app) = app(depot) else { return };
     let token = req.param::<String>("token").unwrap_or_default();
     if let Some(invitation) = find(&app, &token, req, res).await {
-        // The part of the address before the @ is a first proposal.
+        // The default for the name is the part of the email address before the @.
         let name = invitation.email.split('@').next().unwrap_or_default().to_owned();
         render(res, StatusCode::OK, &InvitationPage::new(Some(invitation), token, name));
     }
 }
 
-/// Returns a valid invitation; otherwise writes the response. Only invalid ones count against the client's address.
+/// Returns a valid invitation; otherwise writes the response. Only invalid tokens count against the client's IP
+/// address.
 async fn find(app: &Arc<App>, token: &str, req: &Request, res: &mut Response) -> Option<Invitation> {
     let found = async {
         let mut conn = app.store.read().await?;
@@ -69,7 +70,7 @@ async fn find(app: &Arc<App>, token: &str, req: &Request, res: &mut Response) ->
         Ok(Some(invitation)) => return Some(invitation),
         Ok(None) => {
             if admit(app, req, res).await {
-                gone(res);
+                render_gone(res);
             }
         }
         Err(error) => {
@@ -110,7 +111,7 @@ async fn accept(req: &mut Request, depot: &mut Depot, res: &mut Response) {
             see_other(res, &format!("/brands/{brand}"));
             page_headers(res);
         }
-        Ok(None) => gone(res),
+        Ok(None) => render_gone(res),
         Err(error) => {
             tracing::warn!(%error, "failed to accept an invitation");
             unavailable(res);

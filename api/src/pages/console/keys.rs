@@ -1,4 +1,4 @@
-//! `/brands/{brand}/developers`: the user's API keys.
+//! `/brands/{brand}/developers`: the API keys of the user.
 
 use askama::Template;
 use crier_domain::access::{KeyMode, MAX_KEYS, Scope, Scopes};
@@ -7,8 +7,8 @@ use http::StatusCode;
 use secrecy::ExposeSecret;
 
 use super::developers::{NewSecret, tabs};
+use super::form_write::{FormWrite, Submission};
 use super::lists;
-use super::once::{Once, Sent};
 use super::route::PageRoute;
 use super::shared::{Choice, FieldErrors, Link, Pages, Time};
 use super::shell::{Section, Shell};
@@ -16,7 +16,7 @@ use super::visit::{PageReply, Visit, form_errors};
 use crate::error::{ApiError, ErrorCode, FieldProblems, Result};
 use crate::response::PREFIX;
 
-/// The word for all scopes, in a form.
+/// The form value for all scopes.
 const ALL_SCOPES: &str = "all";
 
 #[derive(Template)]
@@ -26,11 +26,11 @@ struct Keys {
     errors: FieldErrors,
     keys: Vec<ApiKey>,
     pages: Pages,
-    /// Of the form: `live` or `test`.
+    /// The mode in the form: `live` or `test`.
     mode: String,
     all_scopes: bool,
     scopes: Vec<ScopeGroup>,
-    /// The API's address.
+    /// The base URL of the API.
     api: String,
 }
 
@@ -45,7 +45,7 @@ struct ApiKey {
     created: Time,
 }
 
-/// The scopes of one kind of record.
+/// The scopes of one kind of resource.
 struct ScopeGroup {
     label: &'static str,
     scopes: Vec<Choice>,
@@ -73,7 +73,7 @@ async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Resul
     let mut all = keys::list(&mut visit.app.store.read().await?, Some(visit.user_id())).await?;
     all.reverse();
     let shell = visit.shell(Section::Developers, "Developers");
-    let (rows, pages) = lists::cut(visit, &shell.at("developers"), all);
+    let (rows, pages) = lists::paginate(visit, &shell.at("developers"), all);
     let every_scope = Scopes::all().to_string();
     let key = |row: keys::KeyRow| ApiKey {
         id: row.id,
@@ -90,7 +90,7 @@ async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Resul
         keys: rows.into_iter().map(key).collect(),
         pages,
         mode: visit.form.text("mode").unwrap_or(KeyMode::Live.as_str()).to_owned(),
-        // A form that was not sent yet proposes all.
+        // The default is all scopes.
         all_scopes: chosen.contains(&ALL_SCOPES) || !visit.form.has("_key"),
         scopes: groups(&chosen),
         api: format!("{}{PREFIX}", visit.app.public_url),
@@ -99,7 +99,7 @@ async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Resul
     visit.page_with(status, &page)
 }
 
-/// Returns the scopes by the kind of record, in their order.
+/// Returns the scopes by kind of resource, in order.
 fn groups(chosen: &[&str]) -> Vec<ScopeGroup> {
     let mut groups: Vec<ScopeGroup> = Vec::new();
     for scope in Scope::ALL {
@@ -136,20 +136,20 @@ fn label(kind: &'static str) -> &'static str {
     }
 }
 
-/// Makes a key. The answer shows it: it is neither stored as it is nor part of an address.
+/// Creates a key. Only this response contains it.
 async fn create(visit: &Visit) -> Result<PageReply> {
     let (mode, scopes) = match read(visit) {
         Ok(new) => new,
         Err(error) => return render(visit, StatusCode::UNPROCESSABLE_ENTITY, form_errors(error)?).await,
     };
-    let key = match Once::begin(visit).await? {
-        Sent::Again(key) => String::from_utf8_lossy(&key).into_owned(),
-        Sent::First(mut once) => {
-            let Some(key) = keys::create_within_cap(&mut once.tx, visit.user_id(), mode, &scopes).await? else {
-                let error = once.refuse::<()>(too_many_keys()).await.err().unwrap_or_else(too_many_keys);
+    let key = match FormWrite::begin(visit).await? {
+        Submission::Repeated(key) => String::from_utf8_lossy(&key).into_owned(),
+        Submission::First(mut write) => {
+            let Some(key) = keys::create_within_cap(&mut write.tx, visit.user_id(), mode, &scopes).await? else {
+                let error = write.reject::<()>(too_many_keys()).await.err().unwrap_or_else(too_many_keys);
                 return render(visit, StatusCode::UNPROCESSABLE_ENTITY, form_errors(error)?).await;
             };
-            once.finish(key.expose_secret().as_bytes()).await?;
+            write.finish(key.expose_secret().as_bytes()).await?;
             key.expose_secret().to_owned()
         }
     };
@@ -193,10 +193,10 @@ fn read(visit: &Visit) -> Result<(KeyMode, Scopes)> {
 }
 
 async fn revoke(visit: &Visit) -> Result<PageReply> {
-    if let Sent::First(mut once) = Once::begin(visit).await? {
+    if let Submission::First(mut write) = FormWrite::begin(visit).await? {
         let id = visit.id("key").unwrap_or_default();
-        let is_deleted = keys::delete_of(&mut once.tx, visit.user_id(), id).await?;
-        once.end(is_deleted.then_some(()).ok_or_else(|| ApiError::not_found("key"))).await?;
+        let is_deleted = keys::delete_of(&mut write.tx, visit.user_id(), id).await?;
+        write.end(is_deleted.then_some(()).ok_or_else(|| ApiError::not_found("key"))).await?;
     }
     visit.to("developers", "key-revoked")
 }

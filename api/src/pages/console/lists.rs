@@ -1,10 +1,10 @@
-//! The lists that have filters, or are read as a whole.
+//! Paging for lists with filters, and for lists that are read completely.
 
 use super::paging::{self, PER_PAGE};
 use super::shared::Pages;
 use super::visit::Visit;
 
-/// Returns the links below a page of a list, at this address. They keep the filters that are not empty.
+/// Returns the page links of a list at this path. They keep the filters that are not empty.
 pub fn links(path: &str, filters: &[(&str, &str)], page: i64, shown: usize, total: i64) -> Pages {
     paging::links(page, PER_PAGE, shown, total, |page| {
         let filled = filters.iter().filter(|(_, value)| !value.is_empty());
@@ -14,13 +14,13 @@ pub fn links(path: &str, filters: &[(&str, &str)], page: i64, shown: usize, tota
     })
 }
 
-/// Returns the page that is asked for of a list that was read as a whole.
-pub fn cut<T>(visit: &Visit, path: &str, all: Vec<T>) -> (Vec<T>, Pages) {
+/// Returns the requested page of a list that was read completely.
+pub fn paginate<T>(visit: &Visit, path: &str, all: Vec<T>) -> (Vec<T>, Pages) {
     let page = paging::number(visit);
     let total = i64::try_from(all.len()).unwrap_or(i64::MAX);
     let before = usize::try_from((page - 1).saturating_mul(PER_PAGE)).unwrap_or(usize::MAX);
-    let most = usize::try_from(PER_PAGE).unwrap_or_default();
-    let rows: Vec<T> = all.into_iter().skip(before).take(most).collect();
+    let max = usize::try_from(PER_PAGE).unwrap_or_default();
+    let rows: Vec<T> = all.into_iter().skip(before).take(max).collect();
     let pages = links(path, &[], page, rows.len(), total);
     (rows, pages)
 }

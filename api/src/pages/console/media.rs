@@ -1,4 +1,4 @@
-//! `/brands/{brand}/media`: the pictures of the brand, with the forms that add some.
+//! `/brands/{brand}/media`: the images of the brand, and the forms to upload and import images.
 
 use askama::Template;
 use crier_domain::media::{Asset, AssetType, MediaJob, MediaJobStatus};
@@ -8,7 +8,6 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use unicode_normalization::UnicodeNormalization;
 
-use super::charts::number;
 use super::lists;
 use super::paging;
 use super::route::PageRoute;
@@ -16,38 +15,40 @@ use super::shared::{Badge, Choice, FieldErrors, Pages, Time, Tone};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
 use crate::error::{ApiError, ErrorCode, Result};
+use crate::pages::numbers::{counted, number};
 
-/// How many imports are shown, the newest.
+/// The maximum number of imports that are shown, newest first.
 const MAX_IMPORTS: i64 = 10;
-/// What of a search counts, in characters, as for the API.
+/// The maximum length of the search text, in characters. The rest is ignored, as in the API.
 const MAX_SEARCH: usize = 200;
 
 #[derive(Template)]
 #[template(path = "console/media.html")]
 struct MediaPage {
     shell: Shell,
-    /// Of the upload.
+    /// Errors of the upload form.
     errors: FieldErrors,
-    /// Of the import.
+    /// Errors of the import form.
     import_errors: FieldErrors,
-    pictures: Vec<PictureTile>,
+    images: Vec<ImageTile>,
     pages: Pages,
     search: String,
     types: Vec<Choice>,
     is_filtered: bool,
-    /// Of the upload; its form cannot be shown again as it was sent, since the body is passed on.
+    /// The description in the upload form. Always empty: the submitted value is not known, because the body is
+    /// forwarded.
     alt_text: &'static str,
     asset_types: Vec<Choice>,
-    /// What was typed for the import.
+    /// The submitted values of the import form.
     url: String,
     import_alt_text: String,
     imports: Vec<ImportRow>,
-    /// How much is used; empty where there is no limit.
+    /// The storage in use. Empty if there is no limit.
     storage: String,
     max_size: String,
 }
 
-struct PictureTile {
+struct ImageTile {
     id: i64,
     src: String,
     filename: String,
@@ -59,7 +60,7 @@ struct ImportRow {
     source_url: String,
     status: Badge,
     error: Option<String>,
-    /// Once it is there.
+    /// The ID of the imported image. `None` until the import succeeds.
     media: Option<i64>,
     at: Time,
 }
@@ -101,7 +102,7 @@ async fn render(
         errors,
         import_errors,
         pages: lists::links(&shell.at("media"), &filters, page, found.rows.len(), found.total),
-        pictures: found.rows.into_iter().map(|asset| tile(visit, asset)).collect(),
+        images: found.rows.into_iter().map(|asset| tile(visit, asset)).collect(),
         types: [Choice::new("", "All", chosen.is_empty())].into_iter().chain(types(chosen)).collect(),
         is_filtered: !search.is_empty() || asset_type.is_some(),
         alt_text: "",
@@ -119,13 +120,13 @@ async fn render(
     visit.page_with(status, &view)
 }
 
-/// Returns the text that is searched for. What the API would refuse is cut.
+/// Returns the search text without what the API would reject.
 fn search(visit: &Visit) -> String {
     let typed = visit.query.get("search").unwrap_or_default().trim();
     typed.nfc().filter(|c| *c != '\0').take(MAX_SEARCH).collect()
 }
 
-/// Returns the choices of what a picture is for.
+/// Returns the choices of the asset type.
 pub fn types(chosen: &str) -> Vec<Choice> {
     let label = |one: AssetType| match one {
         AssetType::Image => "Image",
@@ -135,13 +136,12 @@ pub fn types(chosen: &str) -> Vec<Choice> {
     AssetType::ALL.iter().map(|one| Choice::new(one.as_str(), label(*one), one.as_str() == chosen)).collect()
 }
 
-/// Returns a file's size for people.
+/// Formats a file size with its largest suitable unit.
 pub fn size(bytes: i64) -> String {
     match bytes {
-        1 => "1 byte".to_owned(),
-        i64::MIN..=0 | 2..=1_023 => format!("{bytes} bytes"),
+        ..=1_023 => counted(bytes, "byte", "bytes"),
         1_024..=1_048_575 => format!("{} KiB", bytes / 1_024),
-        // A tenth of a MiB, where that is not zero.
+        // With one decimal, unless it is 0.
         _ => {
             let tenths = bytes.saturating_mul(10) >> 20;
             match tenths % 10 {
@@ -152,13 +152,13 @@ pub fn size(bytes: i64) -> String {
     }
 }
 
-/// Returns the address of a file on this host.
+/// Returns the path of a file on this host.
 pub fn src(visit: &Visit, key: &str) -> String {
     visit.own_path(&visit.app.library.url(key))
 }
 
-fn tile(visit: &Visit, asset: Asset) -> PictureTile {
-    PictureTile {
+fn tile(visit: &Visit, asset: Asset) -> ImageTile {
+    ImageTile {
         id: asset.id,
         src: src(visit, &asset.thumbnail_key),
         alt: asset.alt_text.unwrap_or_default(),
@@ -193,7 +193,7 @@ async fn upload(visit: &Visit) -> Result<PageReply> {
     render(visit, StatusCode::UNPROCESSABLE_ENTITY, errors, FieldErrors::default()).await
 }
 
-/// Returns a problem of the whole request as one of the field that caused it.
+/// Returns the error of a request as an error of the field that caused it.
 fn at_field(field: &str, error: &ApiError) -> FieldErrors {
     FieldErrors::new([(field, vec![error.message.to_string()])])
 }

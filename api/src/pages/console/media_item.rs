@@ -1,4 +1,4 @@
-//! `/brands/{brand}/media/{media}`: a picture of the library, and what is said of it.
+//! `/brands/{brand}/media/{media}`: an image of the library with its details.
 
 use askama::Template;
 use crier_domain::media::{Asset, ImageType};
@@ -28,7 +28,7 @@ struct MediaItem {
     facts: Vec<(&'static str, String)>,
     created: Time,
     source_url: Option<String>,
-    /// The address for the public.
+    /// The public URL.
     url: String,
 }
 
@@ -48,22 +48,22 @@ async fn find(visit: &Visit) -> Result<Asset> {
 
 async fn show(visit: &Visit) -> Result<PageReply> {
     let asset = find(visit).await?;
-    let typed = Typed {
+    let values = Values {
         filename: asset.filename.clone(),
         alt_text: asset.alt_text.clone().unwrap_or_default(),
         asset_type: asset.asset_type.to_string(),
     };
-    render(visit, StatusCode::OK, FieldErrors::default(), asset, typed)
+    render(visit, StatusCode::OK, FieldErrors::default(), asset, values)
 }
 
-/// What the form has.
-struct Typed {
+/// The values of the form.
+struct Values {
     filename: String,
     alt_text: String,
     asset_type: String,
 }
 
-fn render(visit: &Visit, status: StatusCode, errors: FieldErrors, asset: Asset, typed: Typed) -> Result<PageReply> {
+fn render(visit: &Visit, status: StatusCode, errors: FieldErrors, asset: Asset, values: Values) -> Result<PageReply> {
     let kind = match asset.mime_type {
         ImageType::Jpeg => "JPEG",
         ImageType::Png => "PNG",
@@ -75,9 +75,9 @@ fn render(visit: &Visit, status: StatusCode, errors: FieldErrors, asset: Asset, 
         errors,
         id: asset.id,
         src: src(visit, &asset.key),
-        filename: typed.filename,
-        alt_text: typed.alt_text,
-        asset_types: types(&typed.asset_type),
+        filename: values.filename,
+        alt_text: values.alt_text,
+        asset_types: types(&values.asset_type),
         width: asset.width,
         height: asset.height,
         facts: vec![
@@ -94,7 +94,7 @@ fn render(visit: &Visit, status: StatusCode, errors: FieldErrors, asset: Asset, 
 async fn update(visit: &Visit) -> Result<PageReply> {
     let form = &visit.form;
     let mut body = form.texts(&["alt_text"]);
-    // An empty name is refused; what a form leaves out stays.
+    // Fields that the form does not contain keep their values. An empty name is rejected.
     for name in ["filename", "asset_type"] {
         if form.has(name) {
             body.insert(name.to_owned(), json!(form.get(name).trim()));
@@ -105,12 +105,12 @@ async fn update(visit: &Visit) -> Result<PageReply> {
         Err(error) => error,
     };
     let errors = form_errors(error)?;
-    let typed = Typed {
+    let values = Values {
         filename: form.get("filename").to_owned(),
         alt_text: form.get("alt_text").to_owned(),
         asset_type: form.get("asset_type").to_owned(),
     };
-    render(visit, StatusCode::UNPROCESSABLE_ENTITY, errors, find(visit).await?, typed)
+    render(visit, StatusCode::UNPROCESSABLE_ENTITY, errors, find(visit).await?, values)
 }
 
 async fn delete(visit: &Visit) -> Result<PageReply> {

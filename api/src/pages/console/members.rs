@@ -1,7 +1,8 @@
-//! `/brands/{brand}/settings/members`: who belongs to the brand.
+//! `/brands/{brand}/settings/members`: the members and open invitations of the brand.
 //!
-//! Owners and admins change members; only an owner may make, change or remove an owner, and one owner always stays. An
-//! address that belongs to no user of the workspace is invited, with a link ([`invitations`]).
+//! Owners and admins change members. Only owners may add, change or remove owners, and the last owner cannot be
+//! removed. If an email address belongs to no user of the workspace, the person is invited with a link
+//! ([`invitations`]).
 
 use askama::Template;
 use crier_domain::access::Role;
@@ -13,25 +14,26 @@ use http::StatusCode;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::developers::NewSecret;
+use super::form_write::{FormWrite, Submission};
 use super::lists;
-use super::once::{Once, Sent};
 use super::route::{Access, PageRoute};
 use super::settings::tabs;
 use super::shared::{Choice, FieldErrors, Link, Pages, Time};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors, see_other};
 use crate::error::{ApiError, ErrorCode, Result};
+use crate::pages::numbers::counted;
 
-/// How many members a choice lists.
+/// The maximum number of members in a choice.
 const MAX_CHOICES: usize = 100;
-/// The longest email address, in bytes.
+/// The maximum length of an email address, in bytes.
 const MAX_EMAIL: usize = 254;
 /// The maximum number of open invitations of a brand.
 const MAX_INVITATIONS: usize = 50;
-/// The maximum number of users and open invitations of a workspace: each user has API keys, webhooks and rate limits of
-/// its own. The operator may add more users.
+/// The maximum number of users and open invitations of a workspace, because each user has API keys, webhooks and rate
+/// limits of their own. The operator may add more users.
 const MAX_PEOPLE: i64 = 100;
-/// The maximum number of invitations that a workspace mails on a UTC day.
+/// The maximum number of invitations that a workspace sends by email per UTC day.
 const MAX_MAILS: u64 = 50;
 const MAIL_SUBJECT: &str = "Your invitation to Crier";
 
@@ -43,7 +45,7 @@ struct Members {
     members: Vec<Member>,
     pages: Pages,
     can_change: bool,
-    /// Of the form that adds a member.
+    /// The email address in the form that adds a member.
     email: String,
     roles: Vec<Choice>,
     invitations: Vec<InvitationRow>,
@@ -70,11 +72,11 @@ struct Member {
     name: String,
     email: String,
     role: Role,
-    /// The roles that the user may give.
+    /// The roles that the user may assign.
     roles: Vec<Choice>,
     is_self: bool,
     is_last_owner: bool,
-    /// The user may change the role of this member, and remove the member.
+    /// Whether the user may change the role of this member and remove the member.
     can_change: bool,
     since: Time,
 }
@@ -95,7 +97,7 @@ pub fn routes() -> Vec<PageRoute> {
     ]
 }
 
-/// Returns the choices of a member: none, the user, the chosen one, and the newest others up to [`MAX_CHOICES`].
+/// Returns the choices of a member: none, the user, the selected one, and the newest others up to [`MAX_CHOICES`].
 pub fn choices(visit: &Visit, members: &[users::Member], none: &str, chosen: &str) -> Vec<Choice> {
     let is_chosen = |member: &users::Member| member.id.to_string() == chosen;
     let is_first = |member: &users::Member| member.id == visit.user_id() || is_chosen(member);
@@ -121,7 +123,7 @@ async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Resul
     all.reverse();
     let owners = all.iter().filter(|member| member.role == Role::Owner).count();
     let shell = visit.shell(Section::Settings, "Members");
-    let (rows, pages) = lists::cut(visit, &shell.at("settings/members"), all);
+    let (rows, pages) = lists::paginate(visit, &shell.at("settings/members"), all);
     let member = |row: users::Member| {
         let is_last_owner = row.role == Role::Owner && owners == 1;
         Member {
@@ -129,7 +131,7 @@ async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Resul
             roles: roles(own_role, row.role.as_str()),
             is_self: row.id == visit.user_id(),
             is_last_owner,
-            can_change: visit.can_manage() && !is_last_owner && may_give(own_role, row.role),
+            can_change: visit.can_manage() && !is_last_owner && can_assign(own_role, row.role),
             since: visit.time(row.created_at),
             name: row.name,
             email: row.email,
@@ -157,8 +159,8 @@ async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Resul
     visit.page_with(status, &page)
 }
 
-/// Returns whether a member may give and take this role.
-const fn may_give(own: Role, role: Role) -> bool {
+/// Returns whether a member with the role `own` may assign and remove this role.
+const fn can_assign(own: Role, role: Role) -> bool {
     match own {
         Role::Owner => true,
         Role::Admin => !matches!(role, Role::Owner),
@@ -166,7 +168,7 @@ const fn may_give(own: Role, role: Role) -> bool {
     }
 }
 
-/// Returns the roles that a member may give.
+/// Returns the roles that a member with the role `own` may assign.
 fn roles(own: Role, chosen: &str) -> Vec<Choice> {
     let choice = |role: &Role| {
         let (label, hint) = match role {
@@ -178,26 +180,26 @@ fn roles(own: Role, chosen: &str) -> Vec<Choice> {
         let choice = Choice::new(role.as_str(), label, role.as_str() == chosen);
         Choice { hint: hint.to_owned(), ..choice }
     };
-    Role::ALL.iter().filter(|role| may_give(own, **role)).map(choice).collect()
+    Role::ALL.iter().filter(|role| can_assign(own, **role)).map(choice).collect()
 }
 
 fn read_role(visit: &Visit, own: Role) -> Result<Role> {
-    let role = visit.form.get("role").parse().ok().filter(|role| may_give(own, *role));
+    let role = visit.form.get("role").parse().ok().filter(|role| can_assign(own, *role));
     role.ok_or_else(|| ApiError::field("role", "Choose a role that you can assign."))
 }
 
-/// Answers a write: leads to the list, or shows it with what is wrong.
-async fn answer(visit: &Visit, written: Result<()>, note: &'static str) -> Result<PageReply> {
+/// Responds to a write: redirects to the list, or shows it with the errors.
+async fn respond(visit: &Visit, written: Result<()>, note: &'static str) -> Result<PageReply> {
     match written {
         Ok(()) => visit.to("settings/members", note),
         Err(error) => render(visit, StatusCode::UNPROCESSABLE_ENTITY, form_errors(error)?).await,
     }
 }
 
-/// The result of adding an address.
+/// The result of adding an email address.
 enum AddedMember {
     Member,
-    /// The token of the link.
+    /// Contains the token of the link.
     Invited(SecretString),
 }
 
@@ -213,13 +215,13 @@ fn link(visit: &Visit, token: &SecretString) -> String {
     format!("{}/invitation/{}", visit.app.public_url, token.expose_secret())
 }
 
-/// Shows the link once: only its hash is stored.
+/// Shows the link. It cannot be shown again, because only its hash is stored.
 fn show_link(visit: &Visit, token: &SecretString) -> Result<PageReply> {
     let (email, days) = (visit.form.get("email").trim(), invitations::LIFETIME.num_days());
     let mailed = if visit.app.mailer.is_some() { " It is also sent by email." } else { "" };
     let shell = visit.shell(Section::Settings, "Invitation");
     let page = NewSecret {
-        lead: format!("Send this link to {email}. It works once, for {days} days.{mailed}"),
+        lead: format!("Send this link to {email}. It works once, for {}.{mailed}", counted(days, "day", "days")),
         label: "Link",
         secret: link(visit, token),
         example: None,
@@ -231,27 +233,29 @@ fn show_link(visit: &Visit, token: &SecretString) -> Result<PageReply> {
 
 async fn try_add(visit: &Visit) -> Result<AddedMember> {
     let email = visit.form.text("email").ok_or_else(|| ApiError::field("email", "This field is required."))?;
-    let mut once = match Once::begin(visit).await? {
-        Sent::First(once) => once,
-        Sent::Again(token) if token.is_empty() => return Ok(AddedMember::Member),
-        Sent::Again(token) => return Ok(AddedMember::Invited(String::from_utf8_lossy(&token).into_owned().into())),
+    let mut write = match FormWrite::begin(visit).await? {
+        Submission::First(write) => write,
+        Submission::Repeated(token) if token.is_empty() => return Ok(AddedMember::Member),
+        Submission::Repeated(token) => {
+            return Ok(AddedMember::Invited(String::from_utf8_lossy(&token).into_owned().into()));
+        }
     };
-    match add_in(visit, &mut once.tx, email).await {
+    match add_in(visit, &mut write.tx, email).await {
         Ok(added) => {
             let token = match &added {
                 AddedMember::Member => "",
                 AddedMember::Invited(token) => token.expose_secret(),
             };
-            once.finish(token).await?;
+            write.finish(token).await?;
             Ok(added)
         }
-        Err(error) => once.refuse(error).await,
+        Err(error) => write.reject(error).await,
     }
 }
 
 async fn add_in(visit: &Visit, tx: &mut Tx, email: &str) -> Result<AddedMember> {
     let brand = visit.brand()?.0;
-    // Users and invitations are counted: two people must not both invite the last one.
+    // The lock prevents two concurrent requests from exceeding the limit of users and invitations.
     brands::lock_workspace(tx, brand.workspace_id).await?;
     let (own, members) = lock(visit, tx).await?;
     let role = read_role(visit, own)?;
@@ -259,7 +263,7 @@ async fn add_in(visit: &Visit, tx: &mut Tx, email: &str) -> Result<AddedMember> 
     if !is_address || email.len() > MAX_EMAIL || email.contains(|c: char| c.is_control() || c.is_whitespace()) {
         return Err(ApiError::field("email", "Enter an email address, such as ann@example.com."));
     }
-    // A user of another workspace is not revealed: such an address is invited like any other.
+    // The address of a user of another workspace is invited like any other, so that users are not revealed.
     let user = users::find_by_email(tx, email).await?.filter(|user| user.workspace_id == brand.workspace_id);
     let Some(user) = user else { return invite(visit, tx, email, role).await.map(AddedMember::Invited) };
     if members.iter().any(|member| member.id == user.id) {
@@ -269,7 +273,7 @@ async fn add_in(visit: &Visit, tx: &mut Tx, email: &str) -> Result<AddedMember> 
     Ok(AddedMember::Member)
 }
 
-/// Creates the invitation, and the mail with its link if there is a mail server.
+/// Creates the invitation, and an email with its link if a mail server is configured. Returns the token.
 async fn invite(visit: &Visit, tx: &mut Tx, email: &str, role: Role) -> Result<SecretString> {
     let (brand, user) = (visit.brand()?.0, visit.user_id());
     let open = invitations::list(tx, brand.id, visit.now).await?;
@@ -317,17 +321,17 @@ async fn invite(visit: &Visit, tx: &mut Tx, email: &str, role: Role) -> Result<S
 }
 
 async fn cancel(visit: &Visit) -> Result<PageReply> {
-    if let Sent::First(mut once) = Once::begin(visit).await? {
+    if let Submission::First(mut write) = FormWrite::begin(visit).await? {
         let brand = visit.brand()?.0.id;
-        lock(visit, &mut once.tx).await?;
+        lock(visit, &mut write.tx).await?;
         let id = visit.id("invitation").unwrap_or_default();
-        let is_deleted = invitations::delete(&mut once.tx, brand, id).await?;
-        once.end(is_deleted.then_some(()).ok_or_else(|| ApiError::not_found("invitation"))).await?;
+        let is_deleted = invitations::delete(&mut write.tx, brand, id).await?;
+        write.end(is_deleted.then_some(()).ok_or_else(|| ApiError::not_found("invitation"))).await?;
     }
     visit.to("settings/members", "invitation-canceled")
 }
 
-/// Locks the brand, and returns the user's role in it and the members as they are now.
+/// Locks the brand, and returns the user's role and the members.
 async fn lock(visit: &Visit, tx: &mut Tx) -> Result<(Role, Vec<users::Member>)> {
     let brand = visit.brand()?.0.id;
     brands::lock(tx, brand).await?;
@@ -337,18 +341,18 @@ async fn lock(visit: &Visit, tx: &mut Tx) -> Result<(Role, Vec<users::Member>)> 
     Ok((own.ok_or_else(ApiError::brand_forbidden)?, members))
 }
 
-/// Returns the member in the path, whom the user may change.
+/// Returns the member in the path. Fails if the user may not change this member.
 fn changeable<'m>(visit: &Visit, own: Role, members: &'m [users::Member]) -> Result<&'m users::Member> {
     let member = members.iter().find(|member| Some(member.id) == visit.id("member"));
     let member = member.ok_or_else(|| ApiError::not_found("member"))?;
-    if !may_give(own, member.role) {
+    if !can_assign(own, member.role) {
         let message = "Only an owner can change or remove an owner. Ask an owner.";
         return Err(ApiError::new(ErrorCode::InsufficientScope, message));
     }
     Ok(member)
 }
 
-/// Fails if no owner would stay without this member.
+/// Returns an error if this member is the last owner.
 fn check_owner_stays(member: &users::Member, members: &[users::Member]) -> Result<()> {
     let mut others = members.iter().filter(|other| other.id != member.id);
     if member.role != Role::Owner || others.any(|other| other.role == Role::Owner) {
@@ -359,13 +363,13 @@ fn check_owner_stays(member: &users::Member, members: &[users::Member]) -> Resul
 }
 
 async fn change(visit: &Visit) -> Result<PageReply> {
-    answer(visit, try_change(visit).await, "member-saved").await
+    respond(visit, try_change(visit).await, "member-saved").await
 }
 
 async fn try_change(visit: &Visit) -> Result<()> {
-    let Sent::First(mut once) = Once::begin(visit).await? else { return Ok(()) };
-    let changed = change_in(visit, &mut once.tx).await;
-    once.end(changed).await
+    let Submission::First(mut write) = FormWrite::begin(visit).await? else { return Ok(()) };
+    let changed = change_in(visit, &mut write.tx).await;
+    write.end(changed).await
 }
 
 async fn change_in(visit: &Visit, tx: &mut Tx) -> Result<()> {
@@ -381,16 +385,16 @@ async fn change_in(visit: &Visit, tx: &mut Tx) -> Result<()> {
 async fn remove(visit: &Visit) -> Result<PageReply> {
     let removed = try_remove(visit).await;
     if removed.is_ok() && visit.id("member") == Some(visit.user_id()) {
-        // The brand's pages are no longer this user's.
+        // The user has no access to the pages of the brand anymore.
         return Ok(see_other("/", ""));
     }
-    answer(visit, removed, "member-removed").await
+    respond(visit, removed, "member-removed").await
 }
 
 async fn try_remove(visit: &Visit) -> Result<()> {
-    let Sent::First(mut once) = Once::begin(visit).await? else { return Ok(()) };
-    let removed = remove_in(visit, &mut once.tx).await;
-    once.end(removed).await
+    let Submission::First(mut write) = FormWrite::begin(visit).await? else { return Ok(()) };
+    let removed = remove_in(visit, &mut write.tx).await;
+    write.end(removed).await
 }
 
 async fn remove_in(visit: &Visit, tx: &mut Tx) -> Result<()> {

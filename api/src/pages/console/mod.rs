@@ -1,13 +1,13 @@
-//! The console: everything a person does with Crier, in a browser, for signed-in users.
+//! The console: pages for signed-in users.
 //!
-//! A page reads and writes through the API's own endpoints, called in this process ([`api`]): what a client may not do, a
-//! person may not do either, with the same errors. What has no endpoint (keys, members, sessions) uses the same functions
-//! of the store as the commands. Pages work without JavaScript; the script adds comfort only.
+//! A page reads and writes through the endpoints of the API, called in this process ([`api`]), so it has the same rules
+//! and the same errors. Resources without endpoints (keys, members, sessions) use the same functions of the store as
+//! the commands. Pages work without JavaScript; the script only adds convenience.
 //!
 //! **To add a page:** a file here with its view and `pub fn routes() -> Vec<PageRoute>`, its template in
-//! `api/templates/console/`, and a line in [`routes`]; a test in `tests/console/`. A form has the hidden fields `_csrf` and
-//! `_key`, which the macro `guard` writes; the latter is the `Idempotency-Key` of its write, so that a form that is sent
-//! twice does what it does once.
+//! `api/templates/console/`, a line in [`routes`], and a test in `tests/console/`. The macro `guard` writes the hidden
+//! fields `_csrf` and `_key` of a form. `_key` is the `Idempotency-Key` of its write, so a form that is sent twice is
+//! executed once.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ mod calendar_period;
 mod charts;
 mod composer;
 mod composer_check;
-mod composer_typed;
+mod composer_input;
 mod composer_view;
 mod connect;
 mod content_plan;
@@ -50,6 +50,7 @@ mod days;
 mod developers;
 mod feed;
 mod feeds;
+mod form_write;
 mod home;
 mod inbox;
 mod invitation;
@@ -58,7 +59,6 @@ mod lists;
 mod media;
 mod media_item;
 mod members;
-mod once;
 mod operator;
 mod operator_plans;
 mod operator_system;
@@ -67,6 +67,7 @@ mod paging;
 mod plan_item;
 mod post;
 mod post_filters;
+mod post_options;
 mod post_rows;
 mod post_view;
 mod posts;
@@ -124,12 +125,12 @@ fn routes() -> Vec<PageRoute> {
     .collect()
 }
 
-/// Returns the method and the path of every page, with its ids in braces.
+/// Returns the method and the path of every page, with IDs in braces.
 pub fn paths() -> Vec<(Method, &'static str)> {
     routes().iter().map(PageRoute::shape).collect()
 }
 
-/// The routes of the console, at the root of the host.
+/// Returns the routes of the console, relative to the root of the host.
 pub fn router(app: &Arc<App>, runners: Vec<Runner>) -> Router {
     let endpoints = Arc::new(Endpoints::new(runners));
     let mut router = Router::new().push(assets::router()).push(sign_in::router()).push(invitation::router());

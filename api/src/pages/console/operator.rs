@@ -1,5 +1,5 @@
-//! `/operator`: the jobs of all workspaces, and what the operator does with them, as with `crier jobs`. Also what the
-//! pages of the section share.
+//! `/operator`: the jobs of all workspaces, with the actions of `crier jobs`; and the shared parts of the operator
+//! pages.
 
 use askama::Template;
 use chrono::TimeDelta;
@@ -9,7 +9,7 @@ use crier_jobs::describe;
 use crier_store::jobs::operate::{self, JobQuery, StateCount};
 use crier_store::{Conn, PageRequest, Tx};
 
-use super::once::{Once, Sent};
+use super::form_write::{FormWrite, Submission};
 use super::paging;
 use super::route::{Access, PageRoute};
 use super::shared::{Badge, Choice, Pages, Time, Tone};
@@ -17,13 +17,13 @@ use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, see_other};
 use crate::error::{ApiError, Result};
 
-/// Batches of dead jobs that one form runs again: 1,000 jobs.
+/// The maximum number of batches of dead jobs that one request retries: 1,000 jobs.
 const MAX_BATCHES: usize = 20;
-/// How often a change is begun again that conflicts with a worker.
+/// The maximum number of attempts at a change that conflicts with a worker.
 const MAX_ATTEMPTS: usize = 3;
-/// From when on a ready job is late.
+/// A job that has been ready for longer than this is late.
 const LATE: TimeDelta = TimeDelta::minutes(1);
-/// How much of a reason is shown, in characters.
+/// The maximum length of an error, in characters.
 const MAX_REASON: usize = 1_000;
 
 #[derive(Template)]
@@ -33,13 +33,13 @@ struct OperatorJobs {
     kinds: Vec<KindRow>,
     states: Vec<Choice>,
     kind_choices: Vec<Choice>,
-    /// A state or a kind was chosen; without a choice the dead jobs are shown.
+    /// Whether a filter other than the default, all dead jobs, is set.
     is_filtered: bool,
     heading: &'static str,
     jobs: Vec<JobRow>,
-    /// How many dead jobs of the chosen kind there are.
+    /// The number of dead jobs of the selected kind.
     dead: i64,
-    /// Where they are run again.
+    /// The path of the form that retries them.
     retry_dead: String,
     pages: Pages,
 }
@@ -48,7 +48,7 @@ struct KindRow {
     kind: JobKind,
     scheduled: i64,
     ready: i64,
-    /// Ready, but its lane is full.
+    /// Jobs that are ready, but whose lane is full.
     waiting: i64,
     running: i64,
     dead: i64,
@@ -62,11 +62,11 @@ struct JobRow {
     id: i64,
     kind: JobKind,
     state: Badge,
-    /// What it acts on, in words.
+    /// A description of the subject.
     subject: String,
     attempts: String,
     created: Time,
-    /// When it runs, or ended.
+    /// The time at which the job is due, or finished.
     at: Option<Time>,
     error: Option<String>,
     can_retry: bool,
@@ -90,7 +90,7 @@ pub fn tabs(current: &str) -> Vec<Choice> {
     all.iter().map(|(key, path, label)| Choice::new(path, label, *key == current)).collect()
 }
 
-/// Returns the frame of the section's pages.
+/// Returns the shell of the section's pages.
 pub fn shell(visit: &Visit) -> Shell {
     visit.shell(Section::Operator, "Operator")
 }
@@ -107,7 +107,7 @@ pub fn routes() -> Vec<PageRoute> {
     all.into_iter().map(|route| route.access(Access::Operator)).collect()
 }
 
-/// Reads the filters of the address; a word that is unknown is as if it were not there.
+/// Reads the filters in the query. Unknown values are ignored.
 fn filter(visit: &Visit) -> JobQuery {
     let state = match visit.query.get("state") {
         Some("") => None,
@@ -156,7 +156,7 @@ async fn list(visit: &Visit) -> Result<PageReply> {
     visit.page(&view)
 }
 
-/// The state is in the address of the other pages also if it is empty, which stands for all.
+/// Returns the page links. They contain the state even if it is empty, because an empty state means all.
 fn links(state: &str, kind: &str, page: i64, shown: usize, total: i64) -> Pages {
     paging::links(page, paging::PER_PAGE, shown, total, |page| {
         format!("/operator?state={state}&kind={kind}&page={page}")
@@ -196,13 +196,13 @@ fn kind_row(visit: &Visit, kind: JobKind, overview: &[StateCount], paused: &[Job
         running: jobs(JobState::Running, false),
         dead: jobs(JobState::Dead, false),
         is_paused: paused.contains(&kind),
-        oldest: age.map(span),
+        oldest: age.map(format_age),
         is_late: age.is_some_and(|age| age > LATE),
     }
 }
 
-/// Formats a duration in its largest suitable unit.
-pub fn span(time: TimeDelta) -> String {
+/// Formats a duration with its largest suitable unit.
+pub fn format_age(time: TimeDelta) -> String {
     match time.num_seconds().max(0) {
         s @ ..120 => format!("{s} s"),
         s @ ..7_200 => format!("{} min", s / 60),
@@ -245,18 +245,18 @@ fn kind_in_path(visit: &Visit) -> Result<JobKind> {
 
 async fn pause(visit: &Visit) -> Result<PageReply> {
     let kind = kind_in_path(visit)?;
-    if let Sent::First(mut once) = Once::begin(visit).await? {
-        operate::pause_kind(&mut once.tx, kind).await?;
-        once.finish("").await?;
+    if let Submission::First(mut write) = FormWrite::begin(visit).await? {
+        operate::pause_kind(&mut write.tx, kind).await?;
+        write.finish("").await?;
     }
     Ok(see_other("/operator", "kind-paused"))
 }
 
 async fn resume(visit: &Visit) -> Result<PageReply> {
     let kind = kind_in_path(visit)?;
-    if let Sent::First(mut once) = Once::begin(visit).await? {
-        operate::resume_kind(&mut once.tx, kind).await?;
-        once.finish("").await?;
+    if let Submission::First(mut write) = FormWrite::begin(visit).await? {
+        operate::resume_kind(&mut write.tx, kind).await?;
+        write.finish("").await?;
     }
     Ok(see_other("/operator", "kind-resumed"))
 }
@@ -268,7 +268,7 @@ async fn retry(visit: &Visit) -> Result<PageReply> {
 
 async fn cancel(visit: &Visit) -> Result<PageReply> {
     change(visit, JobChange::Cancel).await?;
-    Ok(see_other("/operator", "job-cancelled"))
+    Ok(see_other("/operator", "job-canceled"))
 }
 
 /// Changes the job in the path.
@@ -283,9 +283,9 @@ async fn change(visit: &Visit, change: JobChange) -> Result<()> {
 }
 
 async fn try_change(visit: &Visit, change: JobChange) -> Result<()> {
-    let Sent::First(mut once) = Once::begin(visit).await? else { return Ok(()) };
-    let changed = change_in(visit, &mut once.tx, change).await;
-    once.end(changed).await
+    let Submission::First(mut write) = FormWrite::begin(visit).await? else { return Ok(()) };
+    let changed = change_in(visit, &mut write.tx, change).await;
+    write.end(changed).await
 }
 
 async fn change_in(visit: &Visit, tx: &mut Tx, change: JobChange) -> Result<()> {
@@ -297,7 +297,7 @@ async fn change_in(visit: &Visit, tx: &mut Tx, change: JobChange) -> Result<()> 
     }
 }
 
-/// Runs dead jobs again, all or those of a kind. A job that is dead no longer is left alone, so the form may come twice.
+/// Retries all dead jobs, or those of a kind. Other jobs do not change, so the form may be sent twice.
 async fn retry_dead(visit: &Visit) -> Result<PageReply> {
     let kind = chosen_kind(visit);
     let filter = JobQuery { kind, state: Some(JobState::Dead), ..JobQuery::default() };
@@ -321,7 +321,7 @@ mod tests {
 
     #[test]
     fn ages_have_their_largest_suitable_unit() {
-        let of = |seconds| span(TimeDelta::seconds(seconds));
+        let of = |seconds| format_age(TimeDelta::seconds(seconds));
         assert_eq!([of(-5), of(119), of(120), of(7_200)], ["0 s", "119 s", "2 min", "2 h"]);
         assert_eq!(of(172_800), "2 days");
     }

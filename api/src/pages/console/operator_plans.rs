@@ -1,4 +1,4 @@
-//! `/operator/plans`: what the workspaces use, as `crier plan usage`, and what the plans allow.
+//! `/operator/plans`: the usage of the workspaces, as shown by `crier plan usage`, and the limits of the plans.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,6 @@ use askama::Template;
 use crier_domain::plan::Plan;
 use crier_store::{ai_credits, brands, files, mail_counts, usage, users};
 
-use super::charts::number;
 use super::lists;
 use super::operator::{shell, tabs};
 use super::route::{Access, PageRoute};
@@ -15,8 +14,9 @@ use super::shared::{Choice, Pages};
 use super::shell::Shell;
 use super::visit::{PageReply, Visit};
 use crate::error::Result;
+use crate::pages::numbers::number;
 
-/// How many users of a workspace are named.
+/// The maximum number of users of a workspace that are listed.
 const MAX_USERS: usize = 5;
 
 #[derive(Template)]
@@ -72,7 +72,7 @@ async fn list(visit: &Visit) -> Result<PageReply> {
     for user in users::list(&mut conn).await? {
         all.entry(user.workspace_id).or_insert_with(|| (user.plan, Vec::new())).1.push(user.email);
     }
-    let (rows, pages) = lists::cut(visit, "/operator/plans", all.into_iter().collect());
+    let (rows, pages) = lists::paginate(visit, "/operator/plans", all.into_iter().collect());
     let mut workspaces = Vec::new();
     for (id, (plan, mut users)) in rows {
         let limits = visit.app.plans.get(&plan);

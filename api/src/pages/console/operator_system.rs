@@ -1,5 +1,5 @@
-//! `/operator/system`: the installation, and the checks that a page can make while it is loaded. `crier doctor` makes
-//! the slow ones.
+//! `/operator/system`: the installation, and the checks that are fast enough for a page. `crier doctor` makes all
+//! checks.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,20 +10,20 @@ use crier_domain::plan::whole_mib;
 use crier_store::jobs::operate;
 use crier_store::{Conn, files, server, users};
 
-use super::charts::number;
-use super::operator::{shell, span, tabs};
+use super::operator::{format_age, shell, tabs};
 use super::route::{Access, PageRoute};
 use super::settings::Cap;
 use super::shared::{Badge, Choice, Time, Tone};
 use super::shell::Shell;
 use super::visit::{PageReply, Visit};
 use crate::error::Result;
+use crate::pages::numbers::{counted, number};
 
-/// How long the storage of files may take to answer.
+/// The time limit for a response of the file storage.
 const STORAGE_TIMEOUT: Duration = Duration::from_secs(5);
-/// From which age of the oldest ready job on workers are missing, in minutes.
+/// The age of the oldest ready job from which the check fails, in minutes.
 const LATE_MINUTES: i64 = 5;
-/// The name of a file that is never there.
+/// The name of a file that does not exist.
 const PROBE: &str = "probe";
 
 #[derive(Template)]
@@ -82,7 +82,7 @@ async fn show(visit: &Visit) -> Result<PageReply> {
         ("Database", database.clone()),
         ("Schema", format!("version {schema}")),
         ("Public URL", app.public_url.clone()),
-        ("Users", format!("{} in {}", number(all.len()), counted(workspaces, "workspace"))),
+        ("Users", format!("{} in {}", number(all.len()), counted(workspaces, "workspace", "workspaces"))),
         ("Files", number(totals.stored)),
     ];
     let findings =
@@ -95,10 +95,6 @@ async fn show(visit: &Visit) -> Result<PageReply> {
         checked: visit.time(visit.now),
     };
     visit.page(&view)
-}
-
-fn counted(count: usize, what: &str) -> String {
-    if count == 1 { format!("1 {what}") } else { format!("{} {what}s", number(count)) }
 }
 
 async fn schema_check(visit: &Visit) -> Finding {
@@ -114,16 +110,16 @@ async fn jobs(visit: &Visit, conn: &mut Conn) -> Result<Finding> {
     let ready = overview.iter().filter(|count| count.state == JobState::Ready && !count.waiting);
     let oldest = ready.filter(|count| !paused.contains(&count.kind)).map(|count| visit.now - count.oldest).max();
     if let Some(age) = oldest.filter(|age| age.num_minutes() >= LATE_MINUTES) {
-        let detail = format!("The oldest ready job has waited for {}.", span(age));
+        let detail = format!("The oldest ready job has waited for {}.", format_age(age));
         return Ok(Finding::failure("Jobs", detail, "check that workers are running, and add more if they are busy"));
     }
     let dead: i64 = overview.iter().filter(|count| count.state == JobState::Dead).map(|count| count.jobs).sum();
     if dead > 0 {
-        let detail = format!("All attempts of {} jobs failed.", number(dead));
+        let detail = format!("All attempts of {} failed.", counted(dead, "job", "jobs"));
         return Ok(Finding::warning("Jobs", detail, "check the reasons under Jobs, then retry the jobs"));
     }
     if !paused.is_empty() {
-        let detail = format!("{} job kinds are paused.", paused.len());
+        let detail = format!("{} paused.", counted(paused.len(), "job kind is", "job kinds are"));
         return Ok(Finding::warning("Jobs", detail, "resume them under Jobs"));
     }
     Ok(Finding::ok("Jobs", "No jobs are late or dead."))

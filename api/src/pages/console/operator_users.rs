@@ -40,7 +40,7 @@ pub fn routes() -> Vec<PageRoute> {
 
 async fn list(visit: &Visit) -> Result<PageReply> {
     let all = users::list(&mut visit.app.store.read().await?).await?;
-    let (rows, pages) = lists::cut(visit, "/operator/users", all);
+    let (rows, pages) = lists::paginate(visit, "/operator/users", all);
     let row = |user: User| UserRow {
         name: user.name,
         email: user.email,

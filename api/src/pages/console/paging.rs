@@ -1,17 +1,17 @@
-//! The pages of a list.
+//! Paging.
 
 use super::shared::Pages;
 use super::visit::Visit;
 
-/// Rows of a page.
+/// The number of rows per page.
 pub const PER_PAGE: i64 = 20;
 
-/// Returns the number of the page in the address; 1 if it has none that can be read.
+/// Returns the page number in the query. 1 if it is missing or invalid.
 pub fn number(visit: &Visit) -> i64 {
     visit.query.get("page").and_then(|text| text.parse().ok()).filter(|page| *page >= 1).unwrap_or(1)
 }
 
-/// Returns the links below a list; `href` makes the address of a page.
+/// Returns the page links below a list. `href` returns the URL of a page.
 pub fn links(page: i64, per_page: i64, shown: usize, total: i64, href: impl Fn(i64) -> String) -> Pages {
     let last = (total / per_page + i64::from(total % per_page > 0)).max(1);
     let shown = i64::try_from(shown).unwrap_or_default();

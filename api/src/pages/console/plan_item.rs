@@ -1,4 +1,4 @@
-//! `/brands/{brand}/plans/{plan}/items/{item}`: an item of a content plan, and the post that is made from it.
+//! `/brands/{brand}/plans/{plan}/items/{item}`: an item of a content plan, and the action that creates a post from it.
 
 use askama::Template;
 use crier_domain::account::{AccountStatus, SocialAccount};
@@ -19,14 +19,14 @@ use super::visit::{PageReply, Visit, form_errors};
 use crate::admission;
 use crate::error::{ApiError, Result};
 
-/// How many accounts can be chosen from.
+/// The maximum number of accounts to choose from.
 const ACCOUNTS: i64 = 100;
 
 #[derive(Template)]
 #[template(path = "console/plan_item.html")]
 struct PlanItemPage {
     shell: Shell,
-    /// `title`, `content`, `planned_at`, and of the scheduling `account_ids`, `destination`.
+    /// Errors of `title`, `content`, `planned_at`; and of the form that creates a post: `account_ids`, `destination`.
     errors: FieldErrors,
     plan: i64,
     plan_name: String,
@@ -37,7 +37,7 @@ struct PlanItemPage {
     status: Badge,
     post: Option<i64>,
     accounts: Vec<AccountPick>,
-    /// `calendar`, `draft`, and `approval` where the plan has it.
+    /// `calendar`, `draft`, and `approval` if the plan includes it.
     destinations: Vec<Choice>,
 }
 
@@ -45,23 +45,23 @@ struct AccountPick {
     id: i64,
     account: AccountChip,
     checked: bool,
-    /// Why it cannot be chosen.
+    /// The reason why the account cannot be chosen.
     disabled: Option<&'static str>,
 }
 
 impl PlanItemPage {
-    /// Returns the address of the item, or of what can be done with it.
+    /// Returns the path of the item, or of an action on it.
     fn action(&self, action: &str) -> String {
         self.shell.page(format!("plans/{}/items", self.plan), self.id, action)
     }
 }
 
-/// What was sent before the page is shown.
+/// The form that was submitted.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Sent {
-    Nothing,
+enum SubmittedForm {
+    None,
     Item,
-    Scheduling,
+    CreatePost,
 }
 
 pub fn routes() -> Vec<PageRoute> {
@@ -74,18 +74,20 @@ pub fn routes() -> Vec<PageRoute> {
 }
 
 async fn show(visit: &Visit) -> Result<PageReply> {
-    render(visit, Sent::Nothing, FieldErrors::default()).await
+    render(visit, SubmittedForm::None, FieldErrors::default()).await
 }
 
-async fn render(visit: &Visit, sent: Sent, errors: FieldErrors) -> Result<PageReply> {
+async fn render(visit: &Visit, submitted: SubmittedForm, errors: FieldErrors) -> Result<PageReply> {
     let plan: Plan<Item> = visit.api("getContentPlan").get().await?;
     let found = plan.items.into_iter().find(|item| Some(item.id) == visit.id("item"));
     let item = found.ok_or_else(|| ApiError::not_found("plan item"))?;
     let mut conn = visit.app.store.read().await?;
     let posts = post_statuses(visit, &mut conn, [&item]).await?;
-    let accounts = picks(visit, &mut conn, sent).await?;
+    let accounts = picks(visit, &mut conn, submitted).await?;
     drop(conn);
-    let value = |name: &str, saved: String| if sent == Sent::Item { visit.form.get(name).to_owned() } else { saved };
+    let value = |name: &str, saved: String| {
+        if submitted == SubmittedForm::Item { visit.form.get(name).to_owned() } else { saved }
+    };
     let local = item.planned_at.map(|at| at.with_timezone(&visit.zone()).format("%Y-%m-%dT%H:%M").to_string());
     let is_planned = item.planned_at.is_some_and(|at| at > visit.now);
     let view = PlanItemPage {
@@ -100,16 +102,16 @@ async fn render(visit: &Visit, sent: Sent, errors: FieldErrors) -> Result<PageRe
         content: value("content", item.content.unwrap_or_default()),
         planned_at: value("planned_at", local.unwrap_or_default()),
         accounts,
-        destinations: destinations(visit, sent, is_planned)?,
+        destinations: destinations(visit, submitted, is_planned)?,
     };
-    let code = if sent == Sent::Nothing { StatusCode::OK } else { StatusCode::UNPROCESSABLE_ENTITY };
+    let code = if submitted == SubmittedForm::None { StatusCode::OK } else { StatusCode::UNPROCESSABLE_ENTITY };
     visit.page_with(code, &view)
 }
 
-async fn picks(visit: &Visit, conn: &mut Conn, sent: Sent) -> Result<Vec<AccountPick>> {
+async fn picks(visit: &Visit, conn: &mut Conn, submitted: SubmittedForm) -> Result<Vec<AccountPick>> {
     let page = PageRequest { page: 1, per_page: ACCOUNTS };
     let found = accounts::list(conn, visit.brand()?.0.id, page).await?;
-    let chosen = if sent == Sent::Scheduling { visit.form.ids("account_ids") } else { Vec::new() };
+    let chosen = if submitted == SubmittedForm::CreatePost { visit.form.ids("account_ids") } else { Vec::new() };
     let pick = |account: SocialAccount| {
         let is_expired = account.status == AccountStatus::Expired;
         AccountPick {
@@ -122,12 +124,12 @@ async fn picks(visit: &Visit, conn: &mut Conn, sent: Sent) -> Result<Vec<Account
     Ok(found.rows.into_iter().map(pick).collect())
 }
 
-/// Returns what can be made of the item. An item whose time is still to come is proposed for the calendar.
-fn destinations(visit: &Visit, sent: Sent, is_planned: bool) -> Result<Vec<Choice>> {
+/// Returns the choices of what to create. The default is a scheduled post if the time of the item is in the future.
+fn destinations(visit: &Visit, submitted: SubmittedForm, is_planned: bool) -> Result<Vec<Choice>> {
     let has_approvals = admission::plan(&visit.app, &visit.authenticated.caller)?.has(Feature::Approvals);
     let can_publish = visit.can_publish();
     let proposed = if is_planned && can_publish { Destination::Calendar } else { Destination::Draft };
-    let chosen = if sent == Sent::Scheduling { visit.form.get("destination") } else { proposed.as_str() };
+    let chosen = if submitted == SubmittedForm::CreatePost { visit.form.get("destination") } else { proposed.as_str() };
     let choice = |one: &Destination| {
         let (label, hint) = match one {
             Destination::Calendar => ("Scheduled", "The post is published at the item's time."),
@@ -144,18 +146,18 @@ fn destinations(visit: &Visit, sent: Sent, is_planned: bool) -> Result<Vec<Choic
     Ok(Destination::ALL.iter().filter(is_offered).map(choice).collect())
 }
 
-/// Returns the path of the item's plan within the brand.
+/// Returns the path of the item's plan, relative to the brand.
 fn plan(visit: &Visit) -> String {
     format!("plans/{}", visit.id("plan").unwrap_or_default())
 }
 
 async fn update(visit: &Visit) -> Result<PageReply> {
     let mut body = visit.form.texts(&["title", "content", "planned_at"]);
-    // Null would keep the title; an empty one is refused.
+    // Null would keep the title; an empty title is rejected.
     body.insert("title".to_owned(), visit.form.text("title").unwrap_or_default().into());
     match visit.api("updatePlanItem").write("", &Value::from(body)).await {
         Ok(_) => visit.to(&format!("{}/items/{}", plan(visit), visit.id("item").unwrap_or_default()), "item-saved"),
-        Err(error) => render(visit, Sent::Item, form_errors(error)?).await,
+        Err(error) => render(visit, SubmittedForm::Item, form_errors(error)?).await,
     }
 }
 
@@ -164,15 +166,15 @@ async fn delete(visit: &Visit) -> Result<PageReply> {
     visit.to(&plan(visit), "item-deleted")
 }
 
-/// Makes a post and leads to it.
+/// Creates a post and redirects to it.
 async fn schedule(visit: &Visit) -> Result<PageReply> {
     #[derive(Deserialize)]
-    struct MadePost {
+    struct CreatedPost {
         id: i64,
     }
     let destination = visit.form.text("destination");
     let body = json!({ "account_ids": visit.form.ids("account_ids"), "destination": destination });
-    match visit.api("schedulePlanItem").write_for::<MadePost>("", &body).await {
+    match visit.api("schedulePlanItem").write_for::<CreatedPost>("", &body).await {
         Ok(post) => {
             let note = match destination.and_then(|word| word.parse().ok()) {
                 Some(Destination::Draft) => "draft-saved",
@@ -181,6 +183,6 @@ async fn schedule(visit: &Visit) -> Result<PageReply> {
             };
             visit.to(&format!("posts/{}", post.id), note)
         }
-        Err(error) => render(visit, Sent::Scheduling, form_errors(error)?).await,
+        Err(error) => render(visit, SubmittedForm::CreatePost, form_errors(error)?).await,
     }
 }

@@ -1,5 +1,5 @@
-//! `/brands/{brand}/posts/{post}` and what can be done with a post: delete, submit, approve, reject, publish now,
-//! reschedule, take back to draft, and try the failed accounts again.
+//! `/brands/{brand}/posts/{post}` and the actions on a post: delete, submit, approve, reject, publish now, reschedule,
+//! return to draft, and retry failed accounts.
 
 use crier_domain::post::PostStatus;
 use crier_jobs::publishing::{self, PostRetry};
@@ -7,7 +7,7 @@ use crier_store::posts;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::composer_typed::Stored;
+use super::composer_input::Stored;
 use super::post_view::show;
 use super::route::{Access, PageRoute};
 use super::shared::FieldErrors;
@@ -37,15 +37,15 @@ async fn read(visit: &Visit) -> Result<PageReply> {
     show(visit, stored, StatusCode::OK, FieldErrors::default()).await
 }
 
-/// Calls an endpoint of the post, and shows the page again: with a note, or with what is wrong.
+/// Calls an endpoint of the post, and shows the page with a message or with the errors.
 async fn write(visit: &Visit, operation: &'static str, body: Value, note: &'static str) -> Result<PageReply> {
     match visit.api(operation).write("", &body).await {
         Ok(_) => visit.to(&format!("posts/{}", id(visit)), note),
-        Err(error) => refused(visit, error).await,
+        Err(error) => render_error(visit, error).await,
     }
 }
 
-async fn refused(visit: &Visit, error: ApiError) -> Result<PageReply> {
+async fn render_error(visit: &Visit, error: ApiError) -> Result<PageReply> {
     let status = error.code.status();
     let errors = form_errors(error)?;
     show(visit, Stored::load(visit, id(visit)).await?, status, errors).await
@@ -54,7 +54,7 @@ async fn refused(visit: &Visit, error: ApiError) -> Result<PageReply> {
 async fn delete(visit: &Visit) -> Result<PageReply> {
     match visit.api("deletePost").write("", &json!({})).await {
         Ok(_) => visit.to("posts", "post-deleted"),
-        Err(error) => refused(visit, error).await,
+        Err(error) => render_error(visit, error).await,
     }
 }
 
@@ -83,16 +83,16 @@ async fn unschedule(visit: &Visit) -> Result<PageReply> {
     write(visit, "updatePost", json!({ "schedule_type": "draft" }), "post-unscheduled").await
 }
 
-/// Tries the failed accounts again. Where it is not known whether the platform has the post, only if the form says that
-/// a person has looked.
+/// Retries the failed accounts. Accounts with an unknown outcome are retried only if the form says that the user has
+/// checked them.
 async fn retry(visit: &Visit) -> Result<PageReply> {
-    let has_looked = visit.form.get("outcome_unknown") == "true";
+    let is_confirmed = visit.form.get("outcome_unknown") == "true";
     let platforms = visit.app.platforms.clone();
     let can_reconcile = |platform| platforms.get(platform).is_some_and(|connector| connector.can_reconcile());
     let mut tx = visit.app.store.begin().await?;
     let found = posts::find_for_update(&mut tx, visit.brand()?.0.id, id(visit)).await?;
     let post = found.ok_or_else(|| ApiError::not_found("post"))?;
-    let outcome = publishing::retry_post(&mut tx, post.id, has_looked, can_reconcile).await?;
+    let outcome = publishing::retry_post(&mut tx, post.id, is_confirmed, can_reconcile).await?;
     if let PostRetry::Started(_) = outcome {
         tx.commit().await?;
         return visit.to(&format!("posts/{}", post.id), "post-retried");
@@ -111,5 +111,5 @@ async fn retry(visit: &Visit) -> Result<PageReply> {
              accounts to check first."
         }
     };
-    refused(visit, ApiError::new(ErrorCode::PostNotEditable, why)).await
+    render_error(visit, ApiError::new(ErrorCode::PostNotEditable, why)).await
 }

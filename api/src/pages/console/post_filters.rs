@@ -1,4 +1,4 @@
-//! The filters of posts, by status and account: in the list and in the calendar.
+//! The filters by status and account of the list of posts and of the calendar.
 
 use crier_domain::post::PostStatus;
 use crier_store::{Conn, PageRequest, accounts};
@@ -8,20 +8,21 @@ use super::shared::{Badge, Choice};
 use super::visit::Visit;
 use crate::error::Result;
 
-/// How many accounts can be chosen from.
+/// The maximum number of accounts to choose from.
 const MAX_ACCOUNTS: i64 = 100;
 
 pub struct PostFilters {
     pub status: Option<PostStatus>,
     pub account_id: Option<i64>,
-    /// The first choice of each is all, with an empty value.
+    /// The first choice is "All", with an empty value.
     pub statuses: Vec<Choice>,
+    /// The first choice is "All", with an empty value.
     pub accounts: Vec<Choice>,
     pub has_account: bool,
 }
 
 impl PostFilters {
-    /// Reads the filters in the address. An unknown status, or an account that is not the brand's, is no filter.
+    /// Reads the filters in the query. Unknown statuses and accounts of other brands are ignored.
     pub async fn load(visit: &Visit, conn: &mut Conn) -> Result<Self> {
         let brand = visit.brand()?.0.id;
         let status: Option<PostStatus> = visit.query.get("status").and_then(|word| word.parse().ok());
@@ -55,7 +56,7 @@ impl PostFilters {
         self.status.is_some() || self.account_id.is_some()
     }
 
-    /// Returns an address that keeps the filters.
+    /// Returns a URL with the filters and these parameters.
     pub fn href(&self, path: &str, others: &[(&str, &str)]) -> String {
         let mut query = url::form_urlencoded::Serializer::new(String::new());
         query.extend_pairs(others);

@@ -1,4 +1,4 @@
-//! Posts as lists show them: with their accounts, their first picture and what went wrong.
+//! The rows of lists of posts, with the accounts, the first image and the error of each.
 
 use std::collections::HashMap;
 
@@ -8,18 +8,18 @@ use crier_domain::post::{Post, PostStatus};
 use crier_store::targets::{self, TargetSummary};
 use crier_store::{Conn, accounts, media};
 
-use super::shared::{AccountChip, Badge, Picture, Platform, PostRow};
+use super::shared::{AccountChip, Badge, Image, Platform, PostRow};
 use super::visit::Visit;
 use crate::error::Result;
 
 const MAX_TEXT: usize = 200;
 
-/// What posts refer to, loaded for all of them at once.
+/// The targets, accounts and images of several posts.
 #[derive(Default)]
 pub struct Related {
     targets: Vec<TargetSummary>,
     accounts: HashMap<i64, AccountChip>,
-    pictures: HashMap<i64, Picture>,
+    images: HashMap<i64, Image>,
 }
 
 impl Related {
@@ -39,11 +39,11 @@ impl Related {
         Ok(Self {
             targets,
             accounts: accounts.into_iter().map(|account| (account.id, chip(&account))).collect(),
-            pictures: assets.into_iter().map(|asset| (asset.id, picture(visit, asset))).collect(),
+            images: assets.into_iter().map(|asset| (asset.id, image(visit, asset))).collect(),
         })
     }
 
-    /// Returns the accounts of a post; one that was disconnected has only its number.
+    /// Returns the accounts of a post. Disconnected accounts are omitted.
     pub fn chips(&self, post_id: i64) -> Vec<AccountChip> {
         let own = self.targets.iter().filter(|target| target.post_id == post_id);
         own.filter_map(|target| self.accounts.get(&target.account_id).cloned()).collect()
@@ -75,14 +75,14 @@ pub async fn rows(visit: &Visit, conn: &mut Conn, posts: Vec<Post>) -> Result<Ve
             when_label: when_label.to_owned(),
             when: Some(visit.time(when.unwrap_or(post.updated_at))),
             accounts: related.chips(post.id),
-            picture: post.media.first().and_then(|id| related.pictures.get(id).cloned()),
+            image: post.media.first().and_then(|id| related.images.get(id).cloned()),
             error: related.error(&post),
         }
     };
     Ok(posts.into_iter().map(row).collect())
 }
 
-/// Returns at most `max` characters of a text, in one line.
+/// Returns at most `max` characters of a text, on one line.
 pub fn beginning(text: &str, max: usize) -> String {
     let mut words = text.split_whitespace().flat_map(|word| word.chars().chain([' ']));
     let mut start: String = words.by_ref().take(max).collect();
@@ -97,8 +97,8 @@ pub fn chip(account: &SocialAccount) -> AccountChip {
     AccountChip { platform: Platform::of(account.platform.as_str()), name }
 }
 
-pub fn picture(visit: &Visit, asset: Asset) -> Picture {
-    Picture {
+pub fn image(visit: &Visit, asset: Asset) -> Image {
+    Image {
         id: asset.id,
         src: visit.own_path(&visit.app.library.url(&asset.thumbnail_key)),
         filename: asset.filename,

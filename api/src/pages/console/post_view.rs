@@ -3,21 +3,24 @@
 use std::collections::HashMap;
 
 use askama::Template;
+use crier_domain::account::SocialAccount;
 use crier_domain::failure::{Category, Failure};
 use crier_domain::plan::Feature;
 use crier_domain::post::{self, AttemptOutcome, PostStatus, TargetStatus};
 use crier_store::{Conn, accounts, media, posts, targets};
 use http::StatusCode;
 
-use super::composer_typed::Stored;
-use super::post_rows::{beginning, chip, picture};
-use super::shared::{AccountChip, Badge, FieldErrors, Link, Picture, Platform, Time, Tone};
+use super::composer_input::Stored;
+use super::post_options::{label_and_hint, value_text};
+use super::post_rows::{beginning, chip, image};
+use super::shared::{AccountChip, Badge, FieldErrors, Image, Link, Platform, Time, Tone};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit};
 use crate::admission::plan;
 use crate::error::Result;
+use crate::pages::numbers::counted;
 
-/// How many characters of the text are shown, unless `?full=1` asks for all.
+/// The maximum length of the text, in characters, unless `?full=1` requests all of it.
 const MAX_TEXT: usize = 5_000;
 const MAX_OWN_TEXT: usize = 500;
 const MAX_TARGETS: usize = 100;
@@ -27,40 +30,40 @@ const MAX_ATTEMPTS: usize = 100;
 #[template(path = "console/post.html")]
 struct PostPage {
     shell: Shell,
-    /// Of the forms on this page: `scheduled_at`, `reason`.
+    /// Errors of `scheduled_at`, `reason`.
     errors: FieldErrors,
     id: i64,
     status: Badge,
-    /// The whole text, or its beginning where it is long.
+    /// The text, or its beginning if it is long.
     text: String,
-    /// The address of the page with the whole text, where `text` is cut.
+    /// The URL of the page with the whole text, if `text` is truncated.
     full_text: Option<String>,
-    pictures: Vec<Picture>,
+    images: Vec<Image>,
     targets: Vec<TargetRow>,
     more_targets: usize,
     attempts: Vec<Attempt>,
-    /// "Scheduled for", "Published", "Created", "Updated", in order.
+    /// Labels and times: "Scheduled for", "Published", "Created", "Updated".
     times: Vec<(&'static str, Time)>,
     author: Option<String>,
-    /// Why it was rejected, while it is a draft again.
+    /// The reason why the draft was rejected.
     rejection: Option<String>,
-    /// The reason as it was typed.
+    /// The submitted reason.
     reason: String,
     actions: Actions,
-    /// What to look at before the failed ones are tried again: they may have been published.
+    /// What to check before a retry, if the outcome of some accounts is unknown.
     retry_question: Option<String>,
     /// `YYYY-MM-DDTHH:MM`, in the brand's time zone.
     scheduled_at: String,
     earliest: String,
-    /// It is being published.
-    is_moving: bool,
+    /// Whether the post is being published.
+    is_publishing: bool,
 }
 
-/// What can be done with the post now, by its state and the user's role.
+/// The possible actions, by the status of the post and the role of the user.
 #[derive(Clone, Copy, Debug, Default)]
 struct Actions {
     edit: bool,
-    /// Choose a time, or another.
+    /// Schedule or reschedule.
     reschedule: bool,
     publish: bool,
     retry: bool,
@@ -74,17 +77,18 @@ struct Actions {
 struct TargetRow {
     account: AccountChip,
     status: Badge,
-    /// The post at the platform.
+    /// The URL of the post on the platform.
     url: Option<String>,
     error: Option<String>,
-    /// "Reconnect".
+    /// The link "Reconnect".
     fix: Option<Link>,
-    /// The beginning of the text for this account, where it has its own.
+    /// The beginning of the text for this account, if it has one.
     content: Option<String>,
+    /// Labels and values.
     options: Vec<(String, String)>,
     published: Option<Time>,
     next_attempt: Option<Time>,
-    /// What to know.
+    /// The number of attempts, if there are several.
     note: Option<String>,
 }
 
@@ -123,13 +127,13 @@ impl Actions {
     }
 }
 
-/// Shows the post; with problems, also what was typed in the forms of the page.
+/// Shows the post. If there are errors, the forms contain the submitted values.
 pub async fn show(visit: &Visit, stored: Stored, status: StatusCode, errors: FieldErrors) -> Result<PageReply> {
     let brand = visit.brand()?.0.id;
     let has_approvals = plan(&visit.app, &visit.authenticated.caller)?.has(Feature::Approvals);
     let mut conn = visit.app.store.read().await?;
     let chips = account_chips(visit, &mut conn, &stored).await?;
-    let pictures = pictures(visit, &mut conn, &stored).await?;
+    let images = images(visit, &mut conn, &stored).await?;
     let attempts = attempts(visit, &mut conn, &stored, &chips).await?;
     let (post, shell) = (&stored.post, visit.shell(Section::Posts, format!("Post {}", stored.post.id)));
     let rejection = match post.status {
@@ -137,13 +141,13 @@ pub async fn show(visit: &Visit, stored: Stored, status: StatusCode, errors: Fie
         _ => None,
     };
     drop(conn);
-    let is_cut = visit.query.get("full") != Some("1") && post.content.chars().nth(MAX_TEXT).is_some();
+    let is_truncated = visit.query.get("full") != Some("1") && post.content.chars().nth(MAX_TEXT).is_some();
     let page = PostPage {
         id: post.id,
         status: Badge::post(post.status.as_str()),
-        text: post.content.chars().take(if is_cut { MAX_TEXT } else { usize::MAX }).collect(),
-        full_text: is_cut.then(|| format!("{}?full=1", shell.post(post.id, ""))),
-        pictures,
+        text: post.content.chars().take(if is_truncated { MAX_TEXT } else { usize::MAX }).collect(),
+        full_text: is_truncated.then(|| format!("{}?full=1", shell.post(post.id, ""))),
+        images,
         targets: stored.targets.iter().take(MAX_TARGETS).map(|t| TargetRow::new(visit, &shell, &chips, t)).collect(),
         more_targets: stored.targets.len().saturating_sub(MAX_TARGETS),
         attempts,
@@ -158,7 +162,7 @@ pub async fn show(visit: &Visit, stored: Stored, status: StatusCode, errors: Fie
             None => stored.local_time(visit.zone()),
         },
         earliest: visit.now.with_timezone(&visit.zone()).format("%Y-%m-%dT%H:%M").to_string(),
-        is_moving: post.status == PostStatus::Publishing,
+        is_publishing: post.status == PostStatus::Publishing,
         errors,
         shell,
     };
@@ -167,25 +171,34 @@ pub async fn show(visit: &Visit, stored: Stored, status: StatusCode, errors: Fie
 
 type Chips = HashMap<i64, AccountChip>;
 
-/// Returns the accounts of the post; one that was disconnected has only its number.
+/// Returns the accounts of the post. A disconnected account has a name only if another brand of the workspace has it.
 async fn account_chips(visit: &Visit, conn: &mut Conn, stored: &Stored) -> Result<Chips> {
     let ids: Vec<i64> = stored.targets.iter().map(|target| target.account_id).collect();
     let found = accounts::find_many(conn, visit.brand()?.0.id, &ids).await?;
     let mut chips: Chips = found.iter().map(|account| (account.id, chip(account))).collect();
-    for target in &stored.targets {
-        chips.entry(target.account_id).or_insert_with(|| AccountChip {
-            platform: Platform::of(target.platform.as_str()),
-            name: format!("Account {}, disconnected", target.account_id),
-        });
+    let missing: Vec<_> = stored.targets.iter().filter(|target| !chips.contains_key(&target.account_id)).collect();
+    for (index, target) in missing.into_iter().enumerate() {
+        let account =
+            if index < MAX_TARGETS { other_brands_account(visit, conn, target.account_id).await? } else { None };
+        let name = account.map(|account| format!("{} (disconnected)", chip(&account).name));
+        let platform = Platform::of(target.platform.as_str());
+        let name = name.unwrap_or_else(|| "Disconnected account".to_owned());
+        chips.insert(target.account_id, AccountChip { platform, name });
     }
     Ok(chips)
 }
 
-async fn pictures(visit: &Visit, conn: &mut Conn, stored: &Stored) -> Result<Vec<Picture>> {
+/// Returns an account of the workspace that is no longer connected to the brand.
+async fn other_brands_account(visit: &Visit, conn: &mut Conn, account_id: i64) -> Result<Option<SocialAccount>> {
+    let found = accounts::find_any(conn, account_id).await?;
+    Ok(found.filter(|account| account.workspace_id == visit.authenticated.caller.workspace_id))
+}
+
+async fn images(visit: &Visit, conn: &mut Conn, stored: &Stored) -> Result<Vec<Image>> {
     let order = &stored.post.media;
     let mut found = media::find_many(conn, visit.brand()?.0.id, order).await?;
     found.sort_by_key(|asset| order.iter().position(|id| *id == asset.id));
-    Ok(found.into_iter().map(|asset| picture(visit, asset)).collect())
+    Ok(found.into_iter().map(|asset| image(visit, asset)).collect())
 }
 
 async fn attempts(visit: &Visit, conn: &mut Conn, stored: &Stored, chips: &Chips) -> Result<Vec<Attempt>> {
@@ -232,7 +245,9 @@ impl TargetRow {
             |error: &&Failure| failed && matches!(error.category, Category::AuthExpired | Category::Account);
         let connect = shell.at(&format!("accounts/connect/{}", target.platform));
         let waits = target.status == TargetStatus::Pending && target.attempts > 0;
-        let text = |value: &serde_json::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let option = |(name, value): (&String, &serde_json::Value)| {
+            (label_and_hint(name).0, beginning(&value_text(target.platform, name, value), MAX_OWN_TEXT))
+        };
         let is_web = |url: &String| url.starts_with("https://") || url.starts_with("http://");
         Self {
             account: chips.get(&target.account_id).cloned().unwrap_or_default(),
@@ -241,22 +256,18 @@ impl TargetRow {
             error: target.error.as_ref().map(|error| error.message.clone()),
             fix: target.error.as_ref().filter(needs_access).map(|_| Link::new("Reconnect", &connect)),
             content: target.content.as_ref().map(|content| beginning(content, MAX_OWN_TEXT)),
-            options: target
-                .options
-                .iter()
-                .map(|(name, value)| (name.clone(), beginning(&text(value), MAX_OWN_TEXT)))
-                .collect(),
+            options: target.options.iter().map(option).collect(),
             published: target.published_at.map(|at| visit.time(at)),
             next_attempt: target.next_attempt_at.filter(|_| waits).map(|at| visit.time(at)),
             note: match target.attempts {
                 0 | 1 => None,
-                n => Some(format!("{n} attempts")),
+                n => Some(counted(n, "attempt", "attempts")),
             },
         }
     }
 }
 
-/// Returns what to look at before the failed accounts are tried again, if it is not known whether they have the post.
+/// Returns what to check before a retry. `None` if no outcome is unknown.
 fn retry_question(stored: &Stored, chips: &Chips) -> Option<String> {
     let is_unknown = |target: &&post::Target| {
         let category = target.error.as_ref().map(|error| error.category);
@@ -266,7 +277,7 @@ fn retry_question(stored: &Stored, chips: &Chips) -> Option<String> {
     (!unknown.is_empty()).then(|| unknown_outcome(&unknown, chips))
 }
 
-/// Says where to look for a post that may have been published.
+/// Returns a message about the accounts on which the post may have been published.
 fn unknown_outcome(account_ids: &[i64], chips: &Chips) -> String {
     let name = |id: &i64| chips.get(id).map(|chip| format!("{} ({})", chip.name, chip.platform.name));
     let names = account_ids.iter().filter_map(name).collect::<Vec<_>>().join(", ");

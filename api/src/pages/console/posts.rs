@@ -1,4 +1,4 @@
-//! `/brands/{brand}/posts?status=&account=&page=`
+//! `/brands/{brand}/posts?status=&account=&page=`: the posts of the brand.
 
 use askama::Template;
 use crier_store::PageRequest;
@@ -17,9 +17,9 @@ use crate::error::Result;
 #[template(path = "console/posts.html")]
 struct Posts {
     shell: Shell,
-    /// The filter `status`; the first choice is all of them, with an empty value.
+    /// The choices of the filter `status`. The first one is "All", with an empty value.
     statuses: Vec<Choice>,
-    /// The filter `account`.
+    /// The choices of the filter `account`, likewise.
     accounts: Vec<Choice>,
     is_filtered: bool,
     has_account: bool,
@@ -41,7 +41,7 @@ async fn list(visit: &Visit) -> Result<PageReply> {
     let href = |page: i64| filters.href(&shell.at("posts"), &[("page", &page.to_string())]);
     let page = Posts {
         pages: paging::links(page, PER_PAGE, found.rows.len(), found.total, href),
-        // A page past the end is no first use.
+        // An empty page after the last one must not look like a brand without posts.
         is_filtered: filters.is_filtered() || found.rows.is_empty() && found.total > 0,
         rows: rows(visit, &mut conn, found.rows).await?,
         statuses: filters.statuses,

@@ -1,4 +1,4 @@
-//! `/brands/{brand}/reports/{report}`: what a report shows, its files and its schedules.
+//! `/brands/{brand}/reports/{report}`: a report with its widgets, files and schedules.
 
 use std::collections::HashMap;
 
@@ -22,48 +22,49 @@ use super::shared::{Badge, Choice, FieldErrors, Link, Pages, Time, Tone};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
 use crate::error::{ApiError, Result};
+use crate::pages::numbers::counted;
 
 const MAX_NOTE_SHOWN: usize = 300;
-/// What the form of a schedule proposes.
+/// The default time of a schedule.
 const TIME: &str = "09:00";
 
 #[derive(Template)]
 #[template(path = "console/report.html")]
 struct ReportPage {
     shell: Shell,
-    /// Of the new name: `name`.
+    /// Errors of the form that renames the report: `name`.
     name_errors: FieldErrors,
-    /// Of the export: `format`, `start`, `end`.
+    /// Errors of the export form: `format`, `start`, `end`.
     errors: FieldErrors,
-    /// Of the new schedule: `frequency`, `time`, `cron`, `recipients`, `format`.
+    /// Errors of the schedule form: `frequency`, `time`, `cron`, `recipients`, `format`.
     schedule_errors: FieldErrors,
     id: i64,
     name: String,
-    /// What was typed as the new name.
+    /// The submitted name, else the current one.
     new_name: String,
     widgets: Vec<ReportWidget>,
     schedules: Vec<ScheduleRow>,
     exports: Vec<ExportRow>,
     pages: Pages,
     formats: Vec<Choice>,
-    /// `YYYY-MM-DD`
+    /// `YYYY-MM-DD`.
     start: String,
     end: String,
-    /// Mail is set up on this installation.
+    /// Whether a mail server is configured.
     has_mail: bool,
     frequencies: Vec<Choice>,
     time: String,
     cron: String,
-    /// One to a line.
+    /// One per line.
     recipients: String,
     schedule_formats: Vec<Choice>,
 }
 
 struct ReportWidget {
-    /// Its own, else that of its type.
+    /// The title of the widget, else that of its type.
     title: String,
     kind: String,
-    /// Of a note; its beginning.
+    /// The beginning of the text of a note.
     text: Option<String>,
 }
 
@@ -75,7 +76,7 @@ struct ScheduleRow {
     recipients: Vec<String>,
     next_run: Time,
     last_run: Option<Time>,
-    /// Which emails of its last run a daily limit withheld.
+    /// A message about the emails of the last run that a daily limit withheld.
     withheld: Option<String>,
 }
 
@@ -85,12 +86,12 @@ struct ExportRow {
     status: Badge,
     error: Option<String>,
     at: Time,
-    /// It was made by a schedule.
+    /// Whether a schedule created the export.
     is_scheduled: bool,
-    /// The file's address and size.
+    /// The URL and the size of the file.
     download: Option<Link>,
     mails: Vec<MailRow>,
-    /// Which of them a daily limit withheld.
+    /// A message about the emails that a daily limit withheld.
     withheld: Option<String>,
 }
 
@@ -100,7 +101,7 @@ struct MailRow {
     error: Option<String>,
 }
 
-/// An export as the API shows it.
+/// An export, as the API returns it.
 #[derive(Deserialize)]
 struct Delivery {
     id: i64,
@@ -136,19 +137,16 @@ struct MailError {
 }
 
 impl Delivery {
-    /// Returns which emails a daily limit withheld, and what to do.
+    /// Returns a message about the emails that a daily limit withheld.
     fn withheld(&self) -> Option<String> {
         let errors = self.mail.iter().filter_map(|mail| mail.error.as_ref());
         let errors: Vec<&MailError> = errors.filter(|error| error.code == ReportErrorCode::MailLimitReached).collect();
         let message = &errors.first()?.message;
-        Some(match errors.len() {
-            1 => format!("1 email was not sent. {message}"),
-            count => format!("{count} emails were not sent. {message}"),
-        })
+        Some(format!("{} not sent. {message}", counted(errors.len(), "email was", "emails were")))
     }
 }
 
-/// The problems of the forms of the page; at most one of them was sent.
+/// The errors of the forms of the page, of which at most one was submitted.
 #[derive(Default)]
 struct Errors {
     name: FieldErrors,
@@ -172,7 +170,7 @@ async fn show(visit: &Visit) -> Result<PageReply> {
     render(visit, StatusCode::OK, Errors::default()).await
 }
 
-async fn refuse(visit: &Visit, errors: Errors) -> Result<PageReply> {
+async fn render_errors(visit: &Visit, errors: Errors) -> Result<PageReply> {
     render(visit, StatusCode::UNPROCESSABLE_ENTITY, errors).await
 }
 
@@ -182,7 +180,7 @@ async fn render(visit: &Visit, status: StatusCode, errors: Errors) -> Result<Pag
     let listed = visit.api("listReportDeliveries").query("page", page).query("per_page", paging::PER_PAGE);
     let listed = listed.list::<Delivery>().await?;
     let shell = visit.shell(Section::Reports, report.name.clone());
-    // The newest files come first: of each schedule, the first one is its last run.
+    // The newest files are first, so the first file of each schedule is that of its last run.
     let mut withheld = HashMap::new();
     for export in &listed.data {
         if let Some(schedule) = export.schedule_id {
@@ -192,7 +190,7 @@ async fn render(visit: &Visit, status: StatusCode, errors: Errors) -> Result<Pag
     if page > 1 {
         withheld.clear();
     }
-    // What was typed is shown in the form that it was typed into.
+    // Only the submitted form shows the submitted values.
     let none = Form::default();
     let typed = |errors: &FieldErrors| if errors.is_empty() { &none } else { &visit.form };
     let (export, schedule) = (typed(&errors.export), typed(&errors.schedule));
@@ -259,7 +257,7 @@ fn widget(widget: &Widget) -> ReportWidget {
     }
 }
 
-/// `withheld`: by schedule, which emails of its last run a daily limit withheld.
+/// `withheld` has the message of each schedule about the withheld emails of its last run, by schedule ID.
 fn schedule_row(visit: &Visit, schedule: Schedule, withheld: &HashMap<i64, Option<String>>) -> ScheduleRow {
     let time = schedule.time.unwrap_or_default();
     ScheduleRow {
@@ -319,17 +317,17 @@ fn size(bytes: i64) -> String {
     if bytes < MIB { format!("{} KiB", (bytes + KIB - 1) / KIB) } else { format!("{} MiB", (bytes + MIB - 1) / MIB) }
 }
 
-/// Leads to the report's page.
+/// Redirects to the page of the report.
 fn back(visit: &Visit, note: &'static str) -> Result<PageReply> {
     visit.to(&format!("reports/{}", visit.id("report").unwrap_or_default()), note)
 }
 
 async fn rename(visit: &Visit) -> Result<PageReply> {
-    // Null would be a problem of another kind than an empty name.
+    // The error for null would differ from that for an empty name.
     let body = json!({ "name": visit.form.text("name").unwrap_or_default() });
     match visit.api("updateReport").write("", &body).await {
         Ok(_) => back(visit, "report-renamed"),
-        Err(error) => refuse(visit, Errors { name: form_errors(error)?, ..Errors::default() }).await,
+        Err(error) => render_errors(visit, Errors { name: form_errors(error)?, ..Errors::default() }).await,
     }
 }
 
@@ -342,7 +340,7 @@ async fn export(visit: &Visit) -> Result<PageReply> {
     let body = Value::from(visit.form.texts(&["format", "start", "end"]));
     match visit.api("exportReport").write("", &body).await {
         Ok(_) => back(visit, "report-exported"),
-        Err(error) => refuse(visit, Errors { export: form_errors(error)?, ..Errors::default() }).await,
+        Err(error) => render_errors(visit, Errors { export: form_errors(error)?, ..Errors::default() }).await,
     }
 }
 
@@ -357,14 +355,14 @@ async fn download(visit: &Visit) -> Result<PageReply> {
 async fn add_schedule(visit: &Visit) -> Result<PageReply> {
     let form = &visit.form;
     let mut body = form.texts(&["frequency", "time", "cron", "format"]);
-    // The form has both; the API takes the one that the frequency needs.
+    // The form contains both. The API accepts only the one that the frequency uses.
     let unused = if form.get("frequency") == Frequency::Cron.as_str() { "time" } else { "cron" };
     body.remove(unused);
     let recipients = form.get("recipients").split(['\n', ',', ';']).map(str::trim);
     body.insert("recipients".to_owned(), recipients.filter(|address| !address.is_empty()).collect());
     match visit.api("createReportSchedule").write("", &Value::from(body)).await {
         Ok(_) => back(visit, "schedule-added"),
-        Err(error) => refuse(visit, Errors { schedule: form_errors(error)?, ..Errors::default() }).await,
+        Err(error) => render_errors(visit, Errors { schedule: form_errors(error)?, ..Errors::default() }).await,
     }
 }
 

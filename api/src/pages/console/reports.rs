@@ -1,5 +1,5 @@
-//! `/brands/{brand}/reports` and `…/reports/new`: the brand's reports, and a new one. `…/new?from={report}` begins with
-//! the widgets of another one, because those of a report cannot be changed.
+//! `/brands/{brand}/reports` and `…/reports/new`: the reports of the brand, and the form for a new one.
+//! `…/new?from={report}` copies the widgets of another report, because the widgets of a report cannot be changed.
 
 use std::collections::BTreeMap;
 
@@ -18,9 +18,11 @@ use super::shared::{FieldErrors, Pages, Time};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
 use crate::error::{ApiError, Result};
+use crate::pages::numbers::counted;
 
-/// The last number of a row in the form: 30 widgets of a copied report, and the types and notes that it lacks.
+/// The maximum number of rows in the form: 30 widgets of a copied report, and the types and notes that it lacks.
 const MAX_ROW: usize = 60;
+/// The number of notes in a new form.
 const NOTES: usize = 3;
 
 #[derive(Template)]
@@ -34,9 +36,9 @@ struct Reports {
 struct ReportRow {
     id: i64,
     name: String,
-    /// "At a glance, Posts over time and 3 more"
+    /// "At a glance, Posts over time and 3 more".
     widgets: String,
-    /// "Weekly, to 3 people"; `None`: no schedule.
+    /// "Weekly, to 3 people". `None` if there is no schedule.
     schedule: Option<String>,
     next_run: Option<Time>,
     created: Time,
@@ -46,25 +48,25 @@ struct ReportRow {
 #[template(path = "console/report_form.html")]
 struct ReportForm {
     shell: Shell,
-    /// `name`, `widgets`, `widgets.N.title`, `widgets.N.options.text`, with N the row in this form.
+    /// Errors of `name`, `widgets`, `widgets.N.title`, `widgets.N.options.text`. N is the row in this form.
     errors: FieldErrors,
     name: String,
     widgets: Vec<WidgetChoice>,
 }
 
-/// A row of the form: each type once, and some notes.
+/// A row of the form.
 #[derive(Default)]
 struct WidgetChoice {
-    /// Its number in the form, from 0.
+    /// The index in the form, starting at 0.
     index: usize,
     kind: String,
     label: String,
     hint: String,
     is_chosen: bool,
-    /// From 1: the order in the report.
+    /// The position in the report, starting at 1.
     position: i64,
     title: String,
-    /// Of a note.
+    /// The text of a note.
     text: Option<String>,
 }
 
@@ -75,7 +77,7 @@ impl WidgetChoice {
     }
 }
 
-/// A report as the API shows it.
+/// A report, as the API returns it.
 #[derive(Deserialize)]
 pub struct Report {
     pub id: i64,
@@ -176,15 +178,14 @@ fn widgets(all: &[Widget]) -> String {
 }
 
 fn schedule(all: &[Schedule]) -> Option<String> {
-    let [one] = all else { return (!all.is_empty()).then(|| format!("{} schedules", all.len())) };
+    let [one] = all else { return (!all.is_empty()).then(|| counted(all.len(), "schedule", "schedules")) };
     let when = match one.frequency {
         Frequency::Daily => "Daily",
         Frequency::Weekly => "Weekly",
         Frequency::Monthly => "Monthly",
         Frequency::Cron => "Custom",
     };
-    let people = one.recipients.len();
-    Some(format!("{when}, to {people} {}", if people == 1 { "person" } else { "people" }))
+    Some(format!("{when}, to {}", counted(one.recipients.len(), "person", "people")))
 }
 
 async fn show_new(visit: &Visit) -> Result<PageReply> {
@@ -195,7 +196,7 @@ async fn show_new(visit: &Visit) -> Result<PageReply> {
             (report.name, rows(report.widgets))
         }
         None => {
-            // Answers 402 if the plan has no reports, before something is typed.
+            // Shows an error before the user fills in the form if the plan does not include reports.
             visit.api("listReports").query("per_page", 1).list::<Report>().await?;
             (String::new(), rows(Vec::new()))
         }
@@ -214,7 +215,7 @@ fn render(
     visit.page_with(status, &ReportForm { shell, errors, name, widgets })
 }
 
-/// Returns the rows of a new form: these widgets, then the other types, and a few notes.
+/// Returns the rows of a new form: these widgets, then the other types and a few notes.
 fn rows(chosen: Vec<Widget>) -> Vec<WidgetChoice> {
     let is_new = chosen.is_empty();
     let missing: Vec<WidgetType> = WidgetType::ALL
@@ -254,7 +255,7 @@ fn row(widget: WidgetType) -> WidgetChoice {
     }
 }
 
-/// Returns the rows as they were sent, in the order of the form.
+/// Returns the submitted rows, in the order of the form.
 fn typed(visit: &Visit) -> Vec<WidgetChoice> {
     let mut rows: BTreeMap<usize, WidgetChoice> = BTreeMap::new();
     for (path, value) in visit.form.under("widgets.") {
@@ -288,7 +289,7 @@ async fn create(visit: &Visit) -> Result<PageReply> {
     let mut body = visit.form.texts(&["name"]);
     body.insert("widgets".to_owned(), chosen.iter().map(|row| widget(row)).collect());
     match visit.api("createReport").write_for::<Report>("", &Value::from(body)).await {
-        Ok(made) => visit.to(&format!("reports/{}", made.id), "report-made"),
+        Ok(created) => visit.to(&format!("reports/{}", created.id), "report-made"),
         Err(error) => {
             let indexes: Vec<usize> = chosen.iter().map(|row| row.index).collect();
             let errors = form_errors(at_rows(error, &indexes))?;
@@ -306,7 +307,7 @@ fn widget(row: &WidgetChoice) -> Value {
     }
 }
 
-/// Puts the problems of the n-th chosen widget at its row in the form.
+/// Changes the paths of errors from the position in the request to the row in the form.
 fn at_rows(error: ApiError, indexes: &[usize]) -> ApiError {
     let at_row = |path: &str| {
         let (index, field) = path.strip_prefix("widgets.")?.split_once('.')?;

@@ -1,4 +1,4 @@
-//! `/brands/{brand}/developers/requests`: the last writes of the user's API keys.
+//! `/brands/{brand}/developers/requests`: the latest write requests of the user's API keys.
 
 use askama::Template;
 use crier_store::{PageRequest, idempotency, keys};
@@ -11,8 +11,9 @@ use super::shared::{Choice, Pages, Time};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit};
 use crate::error::Result;
+use crate::pages::numbers::counted;
 
-/// How many keys the filter lists, the newest first.
+/// The maximum number of keys in the filter, newest first.
 const MAX_KEYS: usize = 100;
 
 #[derive(Template)]
@@ -23,13 +24,13 @@ struct Requests {
     is_filtered: bool,
     rows: Vec<RequestRow>,
     pages: Pages,
-    /// How long they are kept.
+    /// The retention of the requests: "24 hours".
     kept: String,
 }
 
 struct RequestRow {
     at: Time,
-    /// Method and path; a dash where they were not stored.
+    /// The method and path. A dash if they were not stored.
     line: String,
     status: i32,
     key: String,
@@ -60,7 +61,7 @@ pub fn routes() -> Vec<PageRoute> {
 async fn list(visit: &Visit) -> Result<PageReply> {
     let (page, user) = (paging::number(visit), visit.user_id());
     let filter = visit.query.get("key").unwrap_or_default();
-    // What is no id is the id of no key.
+    // An invalid ID matches no key.
     let key_id =
         Some(filter).filter(|text| !text.is_empty()).map(|text| text.parse().ok().filter(|id| *id > 0).unwrap_or(-1));
     let mut conn = visit.app.store.read().await?;
@@ -90,7 +91,7 @@ async fn list(visit: &Visit) -> Result<PageReply> {
         is_filtered: !filter.is_empty(),
         pages: lists::links(&shell.at("developers/requests"), &[("key", filter)], page, found.rows.len(), found.total),
         rows: found.rows.into_iter().map(row).collect(),
-        kept: format!("{} hours", idempotency::RETENTION.num_hours()),
+        kept: counted(idempotency::RETENTION.num_hours(), "hour", "hours"),
         shell,
     };
     visit.page(&view)

@@ -1,5 +1,5 @@
-//! A page's route, and the checks common to all pages: session → rate limit → brand membership → role → forged request →
-//! form → the page.
+//! The route of a page, and the checks that all pages share: session → rate limit → brand membership → role → CSRF →
+//! form → page.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -29,25 +29,25 @@ use crate::pages::{is_from_another_site, is_from_own_page, notice};
 use crate::runner::read_body;
 use crate::{admission, reply};
 
-/// Pages per minute and session.
+/// The maximum number of pages per minute and session.
 const PAGES_PER_MINUTE: u32 = 600;
 
-/// Who may see a page.
+/// The users who may access a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Every user; the members of the brand, if the path names one.
+    /// All members of the brand in the path; all users if it has none.
     Member,
-    /// The brand's members except contributors.
+    /// The members of the brand except contributors.
     Publisher,
-    /// The brand's owners and admins.
+    /// The owners and admins of the brand.
     Manager,
-    /// The operator of the installation.
+    /// The operators of the installation.
     Operator,
 }
 
 pub type PageFuture<'a> = Pin<Box<dyn Future<Output = Result<PageReply>> + Send + 'a>>;
 
-/// A page: `async fn(&Visit) -> Result<PageReply>`.
+/// The handler of a page: `async fn(&Visit) -> Result<PageReply>`.
 pub trait Page<'a>: Send + Sync {
     fn call(&self, visit: &'a Visit) -> PageFuture<'a>;
 }
@@ -65,7 +65,7 @@ where
 #[derive(Clone)]
 pub struct PageRoute {
     method: Method,
-    /// Ids in braces; `{*}` is a word, of which a path has at most one.
+    /// IDs are in braces. `{*}` is a word; a path has at most one.
     path: &'static str,
     access: Access,
     page: Arc<dyn for<'a> Page<'a>>,
@@ -132,7 +132,7 @@ impl salvo::Handler for PageRunner {
         let mut visit = match self.visit(req, &token, request_id).await {
             Ok(Some(visit)) => visit,
             Ok(None) => {
-                // Each guess of a token costs a look-up.
+                // Limit guesses of the token, because each one is a database query.
                 if !admission::count_address(&self.app, req).await.allowed {
                     return notice(
                         res,
@@ -160,7 +160,7 @@ impl salvo::Handler for PageRunner {
                 res.render(Text::Plain(text));
             }
             Ok(PageReply::SeeOther(path)) => see_other(res, &path),
-            // A file has headers of its own.
+            // The response with the file has its own headers.
             Ok(PageReply::File(file)) => return pass_on(*file, res),
             Err(error) => {
                 error.log();
@@ -180,14 +180,15 @@ impl salvo::Handler for PageRunner {
 }
 
 impl PageRunner {
-    /// Leads to the sign-in page, and from there back to this page, or to the one whose form was sent.
+    /// Redirects to the sign-in page. After sign-in, the user returns to this page, or to the page of the submitted
+    /// form.
     fn to_sign_in(&self, req: &Request, res: &mut Response) {
-        // Pictures and what the script asks for are no pages.
+        // Images and requests of the script are not pages to return to.
         let is_page = req.headers().get("sec-fetch-dest").is_none_or(|kind| kind == "document");
         let next = match self.route.method {
             _ if !is_page => None,
             Method::GET => req.uri().path_and_query().map(|path| path.as_str().to_owned()),
-            _ => came_from(req.headers()),
+            _ => referrer_path(req.headers()),
         };
         if let Some(next) = next {
             cookie::set_next(&self.app, res, &next);
@@ -196,7 +197,7 @@ impl PageRunner {
         page_headers(res);
     }
 
-    /// Returns who asks, and for what; `None`: the session has ended.
+    /// Authenticates the request. `None` if the session has ended.
     async fn visit(&self, req: &Request, token: &SecretString, request_id: String) -> Result<Option<Visit>> {
         let ids = self.ids(req);
         let brand_id = ids.iter().find(|(name, _)| *name == "brand").map(|(_, id)| *id);
@@ -229,7 +230,7 @@ impl PageRunner {
             csrf: cookie::csrf_token(token),
             request_id,
             now,
-            came_from: came_from(req.headers()),
+            referrer_path: referrer_path(req.headers()),
             is_fetch: req.headers().get("x-requested-with").is_some_and(|with| with == "fetch"),
         }))
     }
@@ -255,8 +256,8 @@ impl PageRunner {
     async fn read_form(&self, req: &mut Request, token: &SecretString, visit: &mut Visit) -> Result<()> {
         let content_type = req.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let is_multipart = content_type.starts_with("multipart/form-data");
-        // The body of a multipart form is passed on as it comes, and a token in its URL would be logged: here the browser
-        // must tell which page sent it.
+        // The body of a multipart form is forwarded as a stream, and a token in the URL would be logged. So the headers
+        // must prove that a page of this host sent the form.
         let is_own = if is_multipart {
             visit.form = Form::parse(req.uri().query().unwrap_or_default().as_bytes());
             is_from_own_page(&self.app, req.headers()) == Some(true)
@@ -271,7 +272,7 @@ impl PageRunner {
             return Err(ApiError::new(ErrorCode::InsufficientScope, message));
         }
         if is_multipart {
-            // With the length, what does not fit into the plan is refused before it is received.
+            // With the length, the endpoint can reject a file that exceeds the plan before it is received.
             let described = [CONTENT_TYPE, CONTENT_LENGTH];
             let described =
                 described.into_iter().filter_map(|name| Some((name.clone(), req.headers().get(name)?.clone())));
@@ -281,7 +282,7 @@ impl PageRunner {
         Ok(())
     }
 
-    /// Returns the ids in the path; one that does not fit 63 bits is left out.
+    /// Returns the IDs in the path without those that do not fit 63 bits.
     fn ids(&self, req: &Request) -> Vec<(&'static str, i64)> {
         let id = |name: &'static str| Some((name, req.params().get(name)?.parse().ok()?));
         self.route.ids().filter_map(id).collect()
@@ -289,15 +290,15 @@ impl PageRunner {
 }
 
 fn check_access(access: Access, visit: &Visit) -> Result<()> {
-    let refused = |message: &'static str| Err(ApiError::new(ErrorCode::InsufficientScope, message));
+    let forbidden = |message: &'static str| Err(ApiError::new(ErrorCode::InsufficientScope, message));
     match access {
         Access::Member => Ok(()),
         Access::Publisher if visit.can_publish() => Ok(()),
         Access::Publisher => Err(ApiError::for_publishers()),
         Access::Manager if visit.can_manage() => Ok(()),
-        Access::Manager => refused("Only owners and admins of the brand can do this. Ask one of them."),
+        Access::Manager => forbidden("Only owners and admins of the brand can do this. Ask one of them."),
         Access::Operator if visit.is_operator => Ok(()),
-        Access::Operator => refused("Only operators of this installation can do this."),
+        Access::Operator => forbidden("Only operators of this installation can do this."),
     }
 }
 
@@ -315,19 +316,19 @@ fn pass_on(mut file: Response, res: &mut Response) {
     for (name, value) in file.headers() {
         res.headers_mut().insert(name, value.clone());
     }
-    // The request's own `Range` is not passed to the endpoint.
+    // The `Range` header of the request is not forwarded to the endpoint.
     res.headers_mut().remove(ACCEPT_RANGES);
     res.replace_body(file.take_body());
 }
 
-/// Returns the path of the page that the request came from, if it is one of this host.
-fn came_from(headers: &HeaderMap) -> Option<String> {
+/// Returns the path of the referring page if it is on this host.
+fn referrer_path(headers: &HeaderMap) -> Option<String> {
     let url = url::Url::parse(headers.get(REFERER)?.to_str().ok()?).ok()?;
     let host = headers.get(HOST)?.to_str().ok()?;
     let own = match url.port() {
         Some(port) => format!("{}:{port}", url.host_str()?),
         None => url.host_str()?.to_owned(),
     };
-    // Two slashes would begin the address of another host.
+    // A path that starts with two slashes would be the URL of another host.
     (own == host && !url.path().starts_with("//")).then(|| url.path().to_owned())
 }

@@ -1,10 +1,10 @@
-//! `/brands/{brand}/settings/sessions`: where the user is signed in.
+//! `/brands/{brand}/settings/sessions`: the sessions of the user.
 
 use askama::Template;
 use crier_store::sessions;
 
+use super::form_write::{FormWrite, Submission};
 use super::lists;
-use super::once::{Once, Sent};
 use super::route::PageRoute;
 use super::settings::tabs;
 use super::shared::{Choice, Pages, Time};
@@ -12,7 +12,7 @@ use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit};
 use crate::error::{ApiError, ErrorCode, Result};
 
-/// How much of an unknown user agent is shown, in characters.
+/// The maximum length of an unknown user agent, in characters.
 const MAX_AGENT: usize = 60;
 
 #[derive(Template)]
@@ -54,7 +54,7 @@ async fn list(visit: &Visit) -> Result<PageReply> {
     let mut all = sessions::list(&mut visit.app.store.read().await?, visit.user_id(), visit.now).await?;
     all.sort_by_key(|session| session.id != own_id(visit));
     let shell = visit.shell(Section::Settings, "Sessions");
-    let (rows, pages) = lists::cut(visit, &shell.at("settings/sessions"), all);
+    let (rows, pages) = lists::paginate(visit, &shell.at("settings/sessions"), all);
     let session = |row: sessions::SessionRow| Session {
         id: row.id,
         device: device(&row.user_agent),
@@ -66,9 +66,9 @@ async fn list(visit: &Visit) -> Result<PageReply> {
     visit.page(&Sessions { shell, sessions: rows.into_iter().map(session).collect(), pages })
 }
 
-/// Returns a device as people call it: "Firefox on Linux".
+/// Returns the name of a device, such as "Firefox on Linux".
 fn device(agent: &str) -> String {
-    // The first that occurs: browsers name those that they resemble, too.
+    // The order matters: user agents also contain the names of compatible browsers.
     let browsers = [
         ("Edg", "Edge"),
         ("OPR/", "Opera"),
@@ -102,17 +102,17 @@ async fn revoke(visit: &Visit) -> Result<PageReply> {
         let message = "This is the session that you are using. Use \u{201c}Sign out\u{201d} to end it.";
         return Err(ApiError::new(ErrorCode::InsufficientScope, message));
     }
-    if let Sent::First(mut once) = Once::begin(visit).await? {
-        let is_revoked = sessions::revoke(&mut once.tx, visit.user_id(), id).await?;
-        once.end(is_revoked.then_some(()).ok_or_else(|| ApiError::not_found("session"))).await?;
+    if let Submission::First(mut write) = FormWrite::begin(visit).await? {
+        let is_revoked = sessions::revoke(&mut write.tx, visit.user_id(), id).await?;
+        write.end(is_revoked.then_some(()).ok_or_else(|| ApiError::not_found("session"))).await?;
     }
     visit.to("settings/sessions", "session-revoked")
 }
 
 async fn revoke_others(visit: &Visit) -> Result<PageReply> {
-    if let Sent::First(mut once) = Once::begin(visit).await? {
-        sessions::revoke_others(&mut once.tx, visit.user_id(), own_id(visit)).await?;
-        once.finish("").await?;
+    if let Submission::First(mut write) = FormWrite::begin(visit).await? {
+        sessions::revoke_others(&mut write.tx, visit.user_id(), own_id(visit)).await?;
+        write.finish("").await?;
     }
     visit.to("settings/sessions", "sessions-revoked")
 }

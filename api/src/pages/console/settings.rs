@@ -1,4 +1,4 @@
-//! `/brands/{brand}/settings` (the brand) and `…/settings/plan`; what the pages of the section share.
+//! `/brands/{brand}/settings` (the brand) and `…/settings/plan`; and the shared parts of the settings pages.
 
 use askama::Template;
 use chrono_tz::Tz;
@@ -8,13 +8,14 @@ use http::StatusCode;
 use serde::Deserialize;
 
 use super::brand_new::{FIELDS, zones};
-use super::once::{Once, Sent};
+use super::form_write::{FormWrite, Submission};
 use super::route::{Access, PageRoute};
 use super::shared::{Choice, FieldErrors};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
 use crate::error::{ApiError, Result};
 use crate::fields::{ParsedBody, Problems};
+use crate::pages::numbers::counted;
 use crate::routes::brands::create::{NewBrand, read};
 
 #[derive(Template)]
@@ -22,7 +23,7 @@ use crate::routes::brands::create::{NewBrand, read};
 struct BrandSettings {
     shell: Shell,
     errors: FieldErrors,
-    /// The user may change it; otherwise the values are shown alone.
+    /// Whether the user may change the values. Otherwise the page has no form.
     can_change: bool,
     name: String,
     description: String,
@@ -36,22 +37,22 @@ struct PlanPage {
     shell: Shell,
     plan: String,
     caps: Vec<Cap>,
-    /// What a plan can have, and whether this one has it.
+    /// All features, and whether the plan includes them.
     features: Vec<(&'static str, bool)>,
     note: String,
 }
 
-/// A limit of the plan and what is used of it.
+/// A limit of the plan and its usage.
 pub struct Cap {
     pub label: &'static str,
     pub used: i64,
     pub limit: Option<u64>,
-    /// May be empty.
+    /// Empty if there is none.
     pub unit: &'static str,
 }
 
 impl Cap {
-    /// Returns 80 percent of the limit, from where the meter warns.
+    /// Returns the value from which the meter warns: 80 percent of the limit.
     pub fn high(&self) -> u64 {
         self.limit.unwrap_or_default() / 10 * 8
     }
@@ -109,12 +110,12 @@ async fn show(visit: &Visit) -> Result<PageReply> {
 
 async fn update(visit: &Visit) -> Result<PageReply> {
     let typed = visit.form.texts(&FIELDS);
-    // The same rules as for a new brand.
+    // The rules are those for a new brand.
     let brand = match ParsedBody::read(Problems::default(), &typed, read).into_valid() {
         Ok(brand) => brand,
-        Err(error) => return refuse(visit, form_errors(error)?),
+        Err(error) => return render_errors(visit, form_errors(error)?),
     };
-    if let Sent::First(mut once) = Once::begin(visit).await? {
+    if let Submission::First(mut write) = FormWrite::begin(visit).await? {
         let (NewBrand { name, description, website, timezone }, current) = (&brand, visit.brand()?.0);
         let changed = brands::NewBrand {
             name,
@@ -122,27 +123,27 @@ async fn update(visit: &Visit) -> Result<PageReply> {
             website: website.as_deref(),
             timezone: timezone.as_deref().unwrap_or(&current.timezone),
         };
-        brands::update(&mut once.tx, current.id, changed).await?;
-        once.finish("").await?;
+        brands::update(&mut write.tx, current.id, changed).await?;
+        write.finish("").await?;
     }
     visit.to("settings", "brand-saved")
 }
 
-/// Sets the time zone alone: the first step of a new brand.
+/// Sets only the time zone, for the checklist of a new brand.
 async fn set_timezone(visit: &Visit) -> Result<PageReply> {
     let zone = visit.form.get("timezone");
     if zone.parse::<Tz>().is_err() {
         return Err(ApiError::field("timezone", "Choose a time zone from the list."));
     }
-    if let Sent::First(mut once) = Once::begin(visit).await? {
-        brands::set_timezone(&mut once.tx, visit.brand()?.0.id, zone).await?;
-        once.finish("").await?;
+    if let Submission::First(mut write) = FormWrite::begin(visit).await? {
+        brands::set_timezone(&mut write.tx, visit.brand()?.0.id, zone).await?;
+        write.finish("").await?;
     }
     visit.to("", "zone-saved")
 }
 
-/// Shows the form again, as it was sent.
-fn refuse(visit: &Visit, errors: FieldErrors) -> Result<PageReply> {
+/// Shows the form with the submitted values and their errors.
+fn render_errors(visit: &Visit, errors: FieldErrors) -> Result<PageReply> {
     let form = &visit.form;
     let page = BrandSettings {
         shell: visit.shell(Section::Settings, "Settings"),
@@ -177,7 +178,7 @@ async fn show_plan(visit: &Visit) -> Result<PageReply> {
     let usage: Usage = visit.api("getUsage").get().await?;
     let cap = |label, Used { used, limit }, unit| Cap { label, used, limit, unit };
     let requests = match usage.requests_per_minute {
-        Some(most) => format!("Each API key can send {most} requests per minute."),
+        Some(max) => format!("Each API key can send {} per minute.", counted(max, "request", "requests")),
         None => "API keys can send any number of requests.".to_owned(),
     };
     let page = PlanPage {

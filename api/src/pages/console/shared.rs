@@ -1,6 +1,8 @@
-//! What the console's pages share: times, errors of fields, badges, pages of lists.
+//! Types that the pages of the console share: times, field errors, badges, links of lists.
 
 use std::collections::BTreeMap;
+
+use super::post_options::label_and_hint;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tone {
@@ -13,7 +15,7 @@ pub enum Tone {
 }
 
 impl Tone {
-    /// The last word of a class: `badge-good`, `notice-bad`.
+    /// Returns the last part of CSS classes such as `badge-good` and `notice-bad`.
     pub const fn class(self) -> &'static str {
         match self {
             Self::Plain => "plain",
@@ -30,7 +32,7 @@ impl Tone {
 pub struct Time {
     /// RFC 3339 with `Z`.
     pub iso: String,
-    /// For people, in the brand's time zone.
+    /// The text to show, in the brand's time zone.
     pub text: String,
 }
 
@@ -40,7 +42,7 @@ impl Time {
     }
 }
 
-/// A status as a coloured word.
+/// A status as a colored label.
 #[derive(Clone, Debug, Default)]
 pub struct Badge {
     pub tone: Tone,
@@ -52,7 +54,7 @@ impl Badge {
         Self { tone, text: text.to_owned() }
     }
 
-    /// Of a post or a target, by the API's word.
+    /// Returns the badge for a status of a post or target in the API.
     pub fn post(status: &str) -> Self {
         match status {
             "draft" => Self::new(Tone::Plain, "Draft"),
@@ -67,7 +69,7 @@ impl Badge {
         }
     }
 
-    /// Of a webhook's delivery, by the API's word.
+    /// Returns the badge for a status of a webhook delivery in the API.
     pub fn delivery(status: &str) -> Self {
         match status {
             "pending" => Self::new(Tone::Plain, "Waiting"),
@@ -79,16 +81,16 @@ impl Badge {
     }
 }
 
-/// A platform as a small coloured mark with its name.
+/// A platform, shown as a small colored mark with its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Platform {
-    /// The API's key; a class `plat-KEY` has its colour.
+    /// The key in the API. The CSS class `plat-KEY` has the color.
     pub key: String,
     pub name: String,
 }
 
 impl Platform {
-    /// Returns a platform by its key, with the name that people know.
+    /// Returns the platform with this key.
     pub fn of(key: &str) -> Self {
         let name = match key {
             "telegram" => "Telegram",
@@ -113,7 +115,7 @@ impl Platform {
         Self { key: key.to_owned(), name: name.to_owned() }
     }
 
-    /// Two letters for the mark.
+    /// Returns the letters of the mark, at most two.
     pub fn mark(&self) -> &'static str {
         match self.key.as_str() {
             "telegram" => "Te",
@@ -138,24 +140,24 @@ impl Platform {
     }
 }
 
-/// An account beside a post.
+/// An account, shown as its name with the mark of its platform.
 #[derive(Clone, Debug, Default)]
 pub struct AccountChip {
     pub platform: Platform,
     pub name: String,
 }
 
-/// A picture of the library.
+/// An image of the library.
 #[derive(Clone, Debug, Default)]
-pub struct Picture {
+pub struct Image {
     pub id: i64,
     pub src: String,
     pub filename: String,
     pub alt: String,
 }
 
-impl Picture {
-    /// Returns the alternative text, else the file's name.
+impl Image {
+    /// Returns the alt text, else the filename.
     pub fn label(&self) -> &str {
         if self.alt.is_empty() { &self.filename } else { &self.alt }
     }
@@ -165,19 +167,19 @@ impl Picture {
 #[derive(Clone, Debug, Default)]
 pub struct PostRow {
     pub id: i64,
-    /// The beginning of the text, at most about 200 characters; empty for pictures alone.
+    /// The beginning of the text, at most about 200 characters. Empty if the post contains only images.
     pub text: String,
     pub status: Badge,
     /// "Scheduled for", "Published", "Planned for", "Updated".
     pub when_label: String,
     pub when: Option<Time>,
     pub accounts: Vec<AccountChip>,
-    pub picture: Option<Picture>,
-    /// What went wrong, in plain words.
+    pub image: Option<Image>,
+    /// The error of a failed post.
     pub error: Option<String>,
 }
 
-/// A link or the address of a button.
+/// A link, or a button that is a link.
 #[derive(Clone, Debug, Default)]
 pub struct Link {
     pub label: String,
@@ -190,7 +192,7 @@ impl Link {
     }
 }
 
-/// One entry of a select, a tab bar or a group of check boxes.
+/// An entry of a select, a tab bar or a group of check boxes.
 #[derive(Clone, Debug, Default)]
 pub struct Choice {
     pub value: String,
@@ -205,7 +207,7 @@ impl Choice {
     }
 }
 
-/// The links below a list.
+/// The page links below a list.
 #[derive(Clone, Debug, Default)]
 pub struct Pages {
     pub from: i64,
@@ -215,12 +217,12 @@ pub struct Pages {
     pub next: Option<String>,
 }
 
-/// The problems of a submitted form: the API's `fields`, and one of the whole form.
+/// The errors of a submitted form: those of fields, and one of the form as a whole.
 #[derive(Clone, Debug, Default)]
 pub struct FieldErrors {
-    /// What is wrong with the form as a whole: a conflict, a limit of the plan.
+    /// An error of the form as a whole, such as a conflict or a limit of the plan.
     pub general: Option<String>,
-    /// By the name of the form's field. Entries of a list are at the list: `accounts.0` at `accounts`.
+    /// By the name of the field. The errors of list entries belong to the list: `accounts.0` to `accounts`.
     fields: BTreeMap<String, Vec<String>>,
 }
 
@@ -245,12 +247,12 @@ impl FieldErrors {
         self.fields.contains_key(path)
     }
 
-    /// Returns whether a field below this path has a problem: `overrides.0` for `overrides.0.content`.
+    /// Returns whether a field under this path has an error, such as `overrides.0.content` under `overrides.0`.
     pub fn has_under(&self, path: impl AsRef<str>) -> bool {
         self.fields.keys().any(|key| key.strip_prefix(path.as_ref()).is_some_and(|rest| rest.starts_with('.')))
     }
 
-    /// Adds the problems of another part of the same form.
+    /// Adds the errors of another part of the same form.
     pub fn merge(&mut self, other: Self) {
         self.general = self.general.take().or(other.general);
         for (field, messages) in other.fields {
@@ -262,7 +264,7 @@ impl FieldErrors {
         self.general.is_none() && self.fields.is_empty()
     }
 
-    /// Returns field, its name for people and message, for the summary above the form.
+    /// Returns the path, the label and the message of each error, for the summary above the form.
     pub fn summary(&self) -> Vec<(&str, String, &str)> {
         let all = self.fields.iter().flat_map(|(path, messages)| {
             messages.iter().map(move |message| (path.as_str(), label(path), message.as_str()))
@@ -271,7 +273,7 @@ impl FieldErrors {
     }
 }
 
-/// Returns the field of the form that shows a problem at this path: without the position in a list.
+/// Returns the field that shows an error at this path: the path without the position in a list.
 fn anchor(path: &str) -> &str {
     match path.rsplit_once('.') {
         Some((list, last)) if last.parse::<usize>().is_ok() => list,
@@ -279,9 +281,12 @@ fn anchor(path: &str) -> &str {
     }
 }
 
-/// Returns a field's name for people: "Bot token" for `credentials.bot_token`.
+/// Returns the label of a field, such as "Bot token" for `credentials.bot_token`.
 fn label(path: &str) -> String {
     let name = path.rsplit('.').next().unwrap_or(path);
+    if path.starts_with("overrides.") && path.contains(".options.") {
+        return label_and_hint(name).0;
+    }
     match name {
         "content" => "Text".to_owned(),
         "media" | "file" => "Images".to_owned(),

@@ -1,4 +1,4 @@
-//! What surrounds each page: the brands, the navigation, the user.
+//! The layout around each page: the brands, the navigation, the user.
 
 use std::fmt::Display;
 
@@ -6,22 +6,22 @@ use askama::Template;
 
 use super::shared::Tone;
 
-/// The largest number of unread conversations that the navigation shows; more are "99+".
+/// The maximum number of unread conversations that the navigation shows. A larger number is shown as "99+".
 pub const MAX_UNREAD: i64 = 99;
 
-/// The frame of a page for a signed-in user.
+/// The data of the layout around a page.
 #[derive(Clone, Debug, Default)]
 pub struct Shell {
     pub title: String,
     pub user_name: String,
     pub user_email: String,
-    /// Those that the user is a member of.
+    /// The brands of which the user is a member.
     pub brands: Vec<BrandLink>,
-    /// In which section of the navigation the page is.
+    /// The section of the navigation that contains the page.
     pub section: Option<Section>,
-    /// The session's token against forged requests; the hidden field `_csrf`.
+    /// The CSRF token of the session, for the hidden field `_csrf`.
     pub csrf: String,
-    /// A fresh random text; the hidden field `_key` of each form is this, a hyphen and the form's purpose.
+    /// A random text. The hidden field `_key` of a form is this text, a hyphen and the purpose of the form.
     pub key: String,
     pub flash: Option<Flash>,
     /// The user's role in the current brand: owner, admin, editor, contributor.
@@ -41,7 +41,7 @@ pub struct BrandLink {
     pub current: bool,
 }
 
-/// What the last request did, shown once.
+/// A message about the action of the last request, which is shown once.
 #[derive(Clone, Debug)]
 pub struct Flash {
     pub tone: Tone,
@@ -102,7 +102,7 @@ impl Section {
         }
     }
 
-    /// The name of its icon in `console/base.html`, which is also the last part of its address.
+    /// Returns the name of the icon in `console/base.html`, which is also the last segment of the path.
     pub const fn slug(self) -> &'static str {
         match self {
             Self::Home => "home",
@@ -134,7 +134,7 @@ impl Shell {
         self.brands.iter().find(|brand| brand.current)
     }
 
-    /// Returns an address within the current brand: `at("posts/new")`.
+    /// Returns a path within the current brand: `at("posts/new")`.
     pub fn at(&self, path: &str) -> String {
         let id = self.brand().map_or(0, |brand| brand.id);
         match path {
@@ -143,7 +143,7 @@ impl Shell {
         }
     }
 
-    /// Returns the address of a post, or of what can be done with it: `post(5012, "edit")`.
+    /// Returns the path of a post, or of an action on it: `post(5012, "edit")`.
     pub fn post(&self, id: impl Display, action: &str) -> String {
         self.record("posts", id, action)
     }
@@ -168,7 +168,7 @@ impl Shell {
         self.record("settings/members", id, action)
     }
 
-    /// Returns the address of a record of any list, or of what can be done with it: `page("media", 7, "delete")`.
+    /// Returns the path of any record, or of an action on it: `page("media", 7, "delete")`.
     pub fn page(&self, list: impl AsRef<str>, id: impl Display, action: &str) -> String {
         self.record(list.as_ref(), id, action)
     }
@@ -193,7 +193,7 @@ impl Shell {
         self.section == Some(*section)
     }
 
-    /// Returns the number beside a section of the navigation.
+    /// Returns the number that the navigation shows beside a section.
     pub fn count(&self, section: &Section) -> Option<String> {
         (*section == Section::Inbox && self.unread > 0).then(|| self.unread_text())
     }
@@ -211,7 +211,7 @@ impl Shell {
     }
 }
 
-/// The part of `console/base.html` that it contains twice. A template of its own is compiled once; a macro would be
+/// The part of `console/base.html` that occurs twice. As a separate template it is compiled once; a macro would be
 /// compiled twice for each page.
 #[derive(Template)]
 #[template(path = "console/frame.html")]

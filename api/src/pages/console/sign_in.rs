@@ -1,7 +1,8 @@
-//! `/`, `/sign-in`, `/sign-in/{token}` and `/sign-out`: a session without a password.
+//! `/`, `/sign-in`, `/sign-in/{token}` and `/sign-out`: signing in without a password.
 //!
-//! A link with a token signs in once. Opening it shows a button, because mail scanners open links too: only the form uses
-//! it up. An unknown address gets the same response as a known one, in the same time: a link is stored after it.
+//! A link with a token works once. Opening it shows a button, and only the form of the button uses the token, because
+//! mail scanners open links too. The response for an unknown email address is the same as for a known one and takes the
+//! same time, because the link is created after the response.
 
 use std::sync::Arc;
 
@@ -34,8 +35,8 @@ pub fn router() -> Router {
         .head(root)
         .push(
             Router::with_path("sign-in")
-                .get(ask)
-                .head(ask)
+                .get(show_form)
+                .head(show_form)
                 .post(send_link)
                 .push(Router::with_path("{token}").get(confirm).head(confirm).post(sign_in)),
         )
@@ -54,7 +55,7 @@ struct SignIn {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SignInState {
     Ask,
-    /// A link is on its way, if the address belongs to a user.
+    /// A link is sent if the email address belongs to a user.
     Sent,
     /// The link was used, or has expired.
     Expired,
@@ -78,7 +79,7 @@ pub fn render(res: &mut Response, status: StatusCode, page: &impl Template) {
     page_headers(res);
 }
 
-/// Leads to the first brand of a person who is signed in, else to the sign-in page.
+/// Redirects a signed-in user to their first brand, and others to the sign-in page.
 #[handler]
 async fn root(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     let Some(app) = app(depot) else { return };
@@ -110,13 +111,13 @@ impl SignIn {
 }
 
 #[handler]
-async fn ask(req: &mut Request, depot: &mut Depot, res: &mut Response) {
+async fn show_form(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     let Some(app) = app(depot) else { return };
     let state = if req.query::<String>("note").is_some() { SignInState::SignedOut } else { SignInState::Ask };
     render(res, StatusCode::OK, &SignIn::new(&app, state));
 }
 
-/// Counts a request of an address; `false`: it is refused.
+/// Counts a request of an IP address. If the rate limit is exceeded, sends an error page and returns `false`.
 pub async fn admit(app: &Arc<App>, req: &Request, res: &mut Response) -> bool {
     let decision = admission::count_visitor(app, req).await;
     reply::write_rate_limit_headers(res.headers_mut(), &decision);
@@ -131,7 +132,7 @@ pub async fn admit(app: &Arc<App>, req: &Request, res: &mut Response) -> bool {
     decision.allowed
 }
 
-/// Returns the form, if a page of this host sent it.
+/// Returns the form if a page of this host sent it; otherwise sends an error page.
 pub async fn form(app: &Arc<App>, req: &mut Request, res: &mut Response) -> Option<Form> {
     let is_own = !is_from_another_site(app, req.headers());
     let body = read_body(req, app.min_rate).await.ok().filter(|_| is_own);
@@ -175,8 +176,8 @@ async fn find_user(app: &App, email: &str) -> std::result::Result<Option<User>, 
     users::find_by_email(&mut app.store.read().await?, email).await
 }
 
-/// Mails a link to a user; an address that belongs to no user gets nothing. The response does not wait for it, so that its
-/// time does not tell who is a user. If the process dies meanwhile, the person requests another link.
+/// Emails a link to the user, if there is one. The response does not wait for it, so that its time does not reveal
+/// whether the user exists. If the process dies in the meantime, the user must request another link.
 fn mail_link_later(app: &Arc<App>, user: Option<User>) {
     let (Some(user), Some(mailer)) = (user, app.mailer.clone()) else { return };
     let app = app.clone();
@@ -196,7 +197,7 @@ struct LinkMail<'a> {
 
 async fn mail_link(app: &App, mailer: &Mailer, user: &User) -> std::result::Result<(), StoreError> {
     let mut tx = app.store.begin().await?;
-    // Requests that come together count one after the other.
+    // The lock makes concurrent requests count one after the other.
     users::lock(&mut tx, user.id).await?;
     if !sessions::may_send_link(&mut tx, user.id).await? {
         return tx.rollback().await;
@@ -226,8 +227,8 @@ async fn confirm(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     }
 }
 
-/// Returns the user of a valid link; otherwise writes the response. Only invalid links count against the client's address:
-/// those who guess must not lock out others with the same address.
+/// Returns the user of a valid link; otherwise writes the response. Only invalid links count against the client's IP
+/// address, so that someone who guesses tokens does not lock out others at the same address.
 async fn user_of_link(app: &Arc<App>, token: &str, req: &Request, res: &mut Response) -> Option<sessions::LinkUser> {
     let found = async {
         let mut conn = app.store.read().await?;
@@ -281,7 +282,7 @@ async fn sign_in(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     }
 }
 
-/// Ends the session. It needs the session's token, like every form.
+/// Ends the session. Like every form, this one needs the CSRF token.
 #[handler]
 async fn sign_out(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     let Some(app) = app(depot) else { return };

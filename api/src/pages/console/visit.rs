@@ -1,4 +1,4 @@
-//! A signed-in person's request for a page: who asks, for which brand, and what a page is made from.
+//! The request of a signed-in user for a page.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -27,38 +27,38 @@ pub struct Visit {
     pub authenticated: Arc<Authenticated>,
     /// Those that the user is a member of.
     pub brands: Vec<Brand>,
-    /// Whether the user runs this installation: its first user.
+    /// Whether the user is an operator of this installation.
     pub is_operator: bool,
-    /// The number of unread conversations of the brand in the navigation.
+    /// The number of unread conversations of the brand that the navigation shows.
     pub unread: i64,
     pub ids: Vec<(&'static str, i64)>,
-    /// The part of the path that is not an id.
+    /// The segment of the path at `{*}`.
     pub word: Option<String>,
     pub query: Query,
     pub form: Form,
-    /// The body of a multipart form, until it is passed on, with the headers that describe it.
+    /// The body of a multipart form, with its `Content-Type` and `Content-Length`, until it is forwarded.
     pub multipart: Mutex<Option<(HeaderMap, ReqBody)>>,
     pub csrf: String,
     pub request_id: String,
     pub now: DateTime<Utc>,
-    /// The page that the request came from: its path.
-    pub came_from: Option<String>,
-    /// The script sent it, and shows the answer within the page.
+    /// The path of the referring page.
+    pub referrer_path: Option<String>,
+    /// Whether the script sent the request and shows the response within the page.
     pub is_fetch: bool,
 }
 
-/// What a page answers.
+/// The response of a page.
 pub enum PageReply {
     Html(StatusCode, String),
-    /// For the script.
+    /// A response for the script.
     Text(StatusCode, String),
     SeeOther(String),
-    /// A file, as an endpoint answers it.
+    /// The response of an endpoint that returns a file.
     File(Box<Response>),
 }
 
 impl Visit {
-    /// Begins a call of an endpoint, by its `operationId`.
+    /// Returns a builder for a call to the endpoint with this `operationId`.
     pub fn api(&self, operation: &'static str) -> ApiCall<'_> {
         ApiCall::new(self, operation)
     }
@@ -71,7 +71,7 @@ impl Visit {
         self.authenticated.caller.user_id
     }
 
-    /// The brand in the path, and the user's role in it.
+    /// Returns the brand in the path, and the role of the user in it.
     pub fn brand(&self) -> Result<(&Brand, Role)> {
         let found = self.authenticated.membership.as_ref().map(|(brand, role)| (brand, *role));
         found.ok_or_else(|| ApiError::bug("the page's path names no brand"))
@@ -94,7 +94,7 @@ impl Visit {
         name.parse().unwrap_or(Tz::UTC)
     }
 
-    /// Returns a time as a page shows it, in the brand's zone.
+    /// Formats a time in the brand's time zone.
     pub fn time(&self, at: DateTime<Utc>) -> Time {
         let local = at.with_timezone(&self.zone());
         let is_this_year = local.year() == self.now.with_timezone(&self.zone()).year();
@@ -102,13 +102,13 @@ impl Visit {
         Time::new(&at.to_rfc3339_opts(chrono::SecondsFormat::Secs, true), &local.format(format).to_string())
     }
 
-    /// Returns the path of an address of ours. The policy allows pictures of the page's own host alone, and that may have
-    /// another name than the public one.
+    /// Returns the path of a URL of this server. The content security policy permits only images of the page's host,
+    /// which may differ from the host of the public URL.
     pub fn own_path(&self, url: &str) -> String {
         url.strip_prefix(self.app.library.public_url()).unwrap_or(url).to_owned()
     }
 
-    /// Returns the frame of a page.
+    /// Returns the data of the layout around a page.
     pub fn shell(&self, section: Section, title: impl Into<String>) -> Shell {
         let current = self.authenticated.membership.as_ref();
         let caller = &self.authenticated.caller;
@@ -122,7 +122,7 @@ impl Visit {
             brands: self.brands.iter().map(brand).collect(),
             section: Some(section),
             csrf: self.csrf.clone(),
-            // A form that is shown again is another request: what failed stored nothing under the earlier key.
+            // A form that is shown again needs a new key, because its content may change.
             key: new_key(),
             flash: self.query.get("note").and_then(flash::find),
             role: current.map(|(_, role)| role.to_string()),
@@ -143,25 +143,25 @@ impl Visit {
         Ok(PageReply::Html(status, text))
     }
 
-    /// Leads to an address within the brand, where a note says what was done.
+    /// Redirects to a path within the brand, which shows the message with the key `note` ([`flash`]).
     pub fn to(&self, path: &str, note: &'static str) -> Result<PageReply> {
         let brand = self.brand()?.0.id;
         let path = if path.is_empty() { String::new() } else { format!("/{path}") };
         Ok(see_other(&format!("/brands/{brand}{path}"), note))
     }
 
-    /// Returns the body of the page's multipart form and its headers; it can be passed on once.
+    /// Takes the body of the multipart form and its headers. They can be forwarded once.
     pub fn take_multipart(&self) -> (HeaderMap, ReqBody) {
         self.multipart.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default()
     }
 }
 
-/// Returns the brand in the navigation: that of the page, else the first one.
+/// Returns the brand that the navigation shows: that of the page, else the first one.
 pub fn shown_brand(current: Option<i64>, brands: &[Brand]) -> Option<i64> {
     current.or_else(|| brands.iter().map(|brand| brand.id).min())
 }
 
-/// Leads to a path of this host, where a note says what was done.
+/// Redirects to a path of this host, which shows the message with the key `note` ([`flash`]).
 pub fn see_other(path: &str, note: &'static str) -> PageReply {
     if note.is_empty() {
         return PageReply::SeeOther(path.to_owned());
@@ -170,18 +170,18 @@ pub fn see_other(path: &str, note: &'static str) -> PageReply {
     PageReply::SeeOther(format!("{path}{separator}note={note}"))
 }
 
-/// Returns the start of the `Idempotency-Key`s of a page's forms.
+/// Returns a random prefix for the `Idempotency-Key`s of a page's forms.
 pub fn new_key() -> String {
     crier_base::random::text(24).unwrap_or_default()
 }
 
-/// Returns the problems that a form shows; an error that no form can show is returned.
+/// Converts an error of the API to errors that a form shows. Other errors are returned.
 pub fn form_errors(error: ApiError) -> Result<FieldErrors> {
     match error.code {
         ErrorCode::ValidationFailed => {
             Ok(FieldErrors::new(error.fields.iter().map(|(path, messages)| (path.as_str(), messages.clone()))))
         }
-        // Each form has a key of its own, of which a person knows nothing.
+        // Users do not know about the keys of forms.
         ErrorCode::IdempotencyKeyReused => Ok(FieldErrors::general(
             "This form was already submitted with other content. Check the result, then submit the form again if you \
              still need it.",

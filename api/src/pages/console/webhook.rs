@@ -1,4 +1,4 @@
-//! `/brands/{brand}/developers/webhooks/{webhook}`: an endpoint, what can be done with it, and its deliveries.
+//! `/brands/{brand}/developers/webhooks/{webhook}`: a webhook endpoint with its deliveries, and the actions on it.
 
 use askama::Template;
 use chrono::{DateTime, TimeDelta, Utc};
@@ -19,18 +19,19 @@ use super::webhooks::{Webhook, activity, is_in_plan};
 use crate::error::Result;
 use crate::fields::{ParsedBody, Problems};
 
-/// What the form of a recovery proposes.
+/// The default period of the form that retries failed deliveries.
 const RECOVER_SINCE: TimeDelta = TimeDelta::days(1);
-/// How many attempts at a delivery are shown, the last ones.
+/// The maximum number of attempts that are shown, the latest ones.
 const MAX_ATTEMPTS: usize = 30;
 
 #[derive(Template)]
 #[template(path = "console/webhook.html")]
 struct WebhookPage {
     shell: Shell,
-    /// Otherwise it can only be deleted, and its deliveries are not shown.
+    /// Whether the plan includes webhooks. Otherwise the endpoint can only be deleted, and its deliveries are not
+    /// shown.
     is_in_plan: bool,
-    /// Of the form that recovers deliveries: `since`.
+    /// Errors of the form that retries failed deliveries: `since`.
     errors: FieldErrors,
     id: i64,
     url: String,
@@ -38,10 +39,10 @@ struct WebhookPage {
     events: Vec<String>,
     is_active: bool,
     status: Badge,
-    /// Why the service switched it off.
+    /// The reason why Crier disabled the endpoint.
     disabled_reason: Option<String>,
     created: Time,
-    /// In the brand's time zone: the default of `since`.
+    /// The value of `since`, in the brand's time zone.
     since: String,
     statuses: Vec<Choice>,
     event_choices: Vec<Choice>,
@@ -70,13 +71,13 @@ struct DeliveryPage {
     delivery: DeliveryRow,
     next_attempt: Option<Time>,
     error: Option<String>,
-    /// Those that are the same at each attempt.
+    /// The headers that are the same in each attempt.
     headers: Vec<(&'static str, String)>,
     /// The envelope, indented.
     payload: String,
     response_body: Option<String>,
     attempts: Vec<DeliveryAttempt>,
-    /// The endpoint is active, so that it can be sent again.
+    /// Whether the endpoint is active, so that the delivery can be retried.
     can_replay: bool,
 }
 
@@ -90,7 +91,7 @@ struct DeliveryAttempt {
     response_body: Option<String>,
 }
 
-/// A delivery as the API shows it.
+/// A delivery, as the API returns it.
 #[derive(Deserialize)]
 struct Delivery {
     id: i64,
@@ -128,7 +129,7 @@ async fn show(visit: &Visit) -> Result<PageReply> {
 async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Result<PageReply> {
     let webhook: Webhook = visit.api("getWebhook").get().await?;
     let page = paging::number(visit);
-    // A filter that is none shows everything.
+    // Unknown values of filters are ignored.
     let with_status: Option<DeliveryStatus> = visit.query.get("status").and_then(|word| word.parse().ok());
     let with_event: Option<EventName> = visit.query.get("event").and_then(|word| word.parse().ok());
     let filters = [
@@ -169,7 +170,7 @@ async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Resul
     visit.page_with(status, &view)
 }
 
-/// Returns the choices of a filter, the first of which is none.
+/// Returns the choices of a filter. The first one has an empty value.
 fn choices<'w>(
     none: &str,
     words: impl Iterator<Item = &'w str>,
@@ -254,12 +255,12 @@ fn outcome(outcome: DeliveryOutcome) -> Badge {
     Badge::new(Tone::Bad, text)
 }
 
-/// Leads to the endpoint's page, or to a page below it.
+/// Redirects to the page of the endpoint, or to a page below it.
 fn back(visit: &Visit, below: &str, note: &'static str) -> Result<PageReply> {
     visit.to(&format!("developers/webhooks/{}{below}", visit.id("webhook").unwrap_or_default()), note)
 }
 
-/// Sends a sample of the first event that the endpoint asked for.
+/// Sends a sample of the first event to which the endpoint is subscribed.
 async fn test(visit: &Visit) -> Result<PageReply> {
     let webhook: Webhook = visit.api("getWebhook").get().await?;
     let event = webhook.events.first().map_or(EventName::PostPublished.as_str(), String::as_str);
@@ -279,7 +280,7 @@ async fn activate(visit: &Visit) -> Result<PageReply> {
 
 async fn delete(visit: &Visit) -> Result<PageReply> {
     visit.api("deleteWebhook").write("", &json!({})).await?;
-    // Without the feature, there is no list after the last one.
+    // If the plan does not include webhooks, there is no list page without endpoints.
     let list = if is_in_plan(visit)? { "developers/webhooks" } else { "developers" };
     visit.to(list, "webhook-deleted")
 }
@@ -291,7 +292,8 @@ async fn recover(visit: &Visit) -> Result<PageReply> {
     }
 }
 
-/// The endpoint reads a time without an offset in UTC; the form's is in the brand's zone.
+/// The API interprets a time without an offset as UTC, and the form's time is in the brand's time zone, so it is
+/// converted.
 async fn try_recover(visit: &Visit) -> Result<()> {
     let (typed, zone) = (visit.form.texts(&["since"]), visit.zone());
     let since = ParsedBody::read(Problems::default(), &typed, |f| f.required("since", f.time("since", zone.name())));

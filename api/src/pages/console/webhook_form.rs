@@ -1,4 +1,4 @@
-//! `/brands/{brand}/developers/webhooks/new` and `…/{webhook}/edit`; the secret of an endpoint, shown once.
+//! `/brands/{brand}/developers/webhooks/new` and `…/{webhook}/edit`; and the page that shows a new signing secret.
 
 use askama::Template;
 use http::StatusCode;
@@ -22,11 +22,11 @@ struct WebhookForm {
     url: String,
     description: String,
     is_active: bool,
-    /// Every event: its name, what it means, and whether it is chosen.
+    /// All events with their descriptions.
     events: Vec<Choice>,
 }
 
-/// What the form shows.
+/// The values of the form.
 #[derive(Default)]
 struct Values {
     url: String,
@@ -88,8 +88,8 @@ async fn render(visit: &Visit, status: StatusCode, values: Values, errors: Field
     visit.page_with(status, &WebhookForm { shell, errors, id, url, description, is_active, events })
 }
 
-/// Shows the form again, as it was sent, with its problems.
-async fn refuse(visit: &Visit, error: ApiError) -> Result<PageReply> {
+/// Shows the form with the submitted values and their errors.
+async fn render_errors(visit: &Visit, error: ApiError) -> Result<PageReply> {
     let errors = match error.code {
         ErrorCode::InvalidWebhookUrl => FieldErrors::new([("url", vec![error.message.into_owned()])]),
         _ => form_errors(error)?,
@@ -114,34 +114,34 @@ async fn create(visit: &Visit) -> Result<PageReply> {
     let mut body = fields(visit);
     body.insert("is_active".to_owned(), Value::from(visit.form.has("is_active")));
     match visit.api("createWebhook").write_for::<WebhookWithSecret>("", &Value::from(body)).await {
-        Ok(made) => show_secret(visit, made),
-        Err(error) => refuse(visit, error).await,
+        Ok(created) => show_secret(visit, created),
+        Err(error) => render_errors(visit, error).await,
     }
 }
 
 async fn update(visit: &Visit) -> Result<PageReply> {
     let mut body = fields(visit);
-    // Null would keep the address; an empty one is refused.
+    // Null would keep the URL; an empty URL is rejected.
     body.insert("url".to_owned(), Value::from(visit.form.text("url").unwrap_or_default()));
     match visit.api("updateWebhook").write("", &Value::from(body)).await {
         Ok(_) => visit.to(&format!("developers/webhooks/{}", visit.id("webhook").unwrap_or_default()), "webhook-saved"),
-        Err(error) => refuse(visit, error).await,
+        Err(error) => render_errors(visit, error).await,
     }
 }
 
 async fn rotate(visit: &Visit) -> Result<PageReply> {
-    let made = visit.api("rotateWebhookSecret").write_for("", &json!({})).await?;
-    show_secret(visit, made)
+    let created = visit.api("rotateWebhookSecret").write_for("", &json!({})).await?;
+    show_secret(visit, created)
 }
 
-fn show_secret(visit: &Visit, made: WebhookWithSecret) -> Result<PageReply> {
+fn show_secret(visit: &Visit, created: WebhookWithSecret) -> Result<PageReply> {
     let shell = visit.shell(Section::Developers, "Signing secret");
     let page = NewSecret {
         lead: "Use this secret in the receiver to verify the signature of each delivery.".to_owned(),
         label: "Signing secret",
-        secret: made.secret,
+        secret: created.secret,
         example: None,
-        done: Link::new("Go to webhook", &shell.webhook(made.id, "")),
+        done: Link::new("Go to webhook", &shell.webhook(created.id, "")),
         shell,
     };
     visit.page(&page)

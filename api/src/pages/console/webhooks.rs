@@ -1,4 +1,4 @@
-//! `/brands/{brand}/developers/webhooks`: the user's webhook endpoints, which get the events of all their brands.
+//! `/brands/{brand}/developers/webhooks`: the user's webhook endpoints, which receive the events of all their brands.
 
 use std::collections::HashMap;
 
@@ -15,12 +15,13 @@ use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit};
 use crate::admission;
 use crate::error::Result;
+use crate::pages::numbers::counted;
 
 #[derive(Template)]
 #[template(path = "console/webhooks.html")]
 struct Webhooks {
     shell: Shell,
-    /// Otherwise they can only be deleted.
+    /// Whether the plan includes webhooks. Otherwise endpoints can only be deleted.
     is_in_plan: bool,
     webhooks: Vec<WebhookRow>,
 }
@@ -40,7 +41,7 @@ impl Webhooks {
     }
 }
 
-/// An endpoint as the API shows it.
+/// An endpoint, as the API returns it.
 #[derive(Debug, Deserialize)]
 pub struct Webhook {
     pub id: i64,
@@ -68,7 +69,7 @@ pub fn routes() -> Vec<PageRoute> {
     vec![PageRoute::get("/brands/{brand}/developers/webhooks", list)]
 }
 
-/// Returns how the user's endpoints do, by their ids.
+/// Returns the activity of the user's endpoints, by endpoint ID.
 pub async fn activity(visit: &Visit) -> Result<HashMap<i64, WebhookActivity>> {
     let all = webhooks::activity(&mut visit.app.store.read().await?, visit.user_id()).await?;
     Ok(all.into_iter().map(|one| (one.id, one)).collect())
@@ -82,10 +83,7 @@ async fn list(visit: &Visit) -> Result<PageReply> {
         WebhookRow {
             id: webhook.id,
             status: webhook.status(activity),
-            events: match webhook.events.len() {
-                1 => "1 event".to_owned(),
-                n => format!("{n} events"),
-            },
+            events: counted(webhook.events.len(), "event", "events"),
             last_delivery: activity.and_then(|one| one.last_delivery_at).map(|at| visit.time(at)),
             url: webhook.url,
             description: webhook.description,

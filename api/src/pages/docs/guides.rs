@@ -1,4 +1,4 @@
-//! `/docs/{guide}`: what `docs/` has for those who use the API.
+//! `/docs/{guide}`: the documents in `docs/` for users of the API.
 //!
 //! **To add one:** a line in [`GUIDES`], and a link to it in the templates.
 
@@ -15,14 +15,14 @@ use crate::error::CATALOGUE;
 use crate::pages::body::PageBody;
 use crate::pages::{headers, notice, styles};
 
-/// The names in the path, and the texts.
+/// The names in the path, and the Markdown texts.
 const GUIDES: &[(&str, &str)] = &[
     ("getting-started", include_str!("../../../../docs/getting-started.md")),
     ("errors", CATALOGUE),
     ("platforms", include_str!("../../../../docs/platforms.md")),
     ("webhooks", include_str!("../../../../docs/webhooks.md")),
 ];
-/// The address in the texts, which becomes that of this server.
+/// The URL in the texts, which is replaced by the public URL of this server.
 const LOCAL: &str = "http://127.0.0.1:8080";
 
 /// Returns the anchor of a platform's section in the guide `platforms`.
@@ -104,7 +104,7 @@ mod tests {
         }
     }
 
-    /// The console's page for connecting an account links to it.
+    /// The console links to these sections from its page for connecting an account.
     #[test]
     fn each_platform_with_a_page_for_connecting_has_a_section() {
         let html = guide("platforms").html;

@@ -1,18 +1,19 @@
-//! Renders Markdown of `docs/` as HTML. The text is ours, so nothing is sanitized; HTML in it (comments) is left out.
+//! Renders the Markdown of `docs/` as HTML. The texts are trusted, so nothing is sanitized. HTML in them (comments) is
+//! omitted.
 
 use pulldown_cmark::{CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd, html};
 
 /// A rendered text.
 #[derive(Debug)]
 pub struct Rendered {
-    /// The heading of level 1, which is not in `html`.
+    /// The heading of level 1. It is not part of `html`.
     pub title: String,
     /// The headings of level 2.
     pub sections: Vec<Section>,
     pub html: String,
 }
 
-/// A heading that can be linked to.
+/// A heading with an anchor.
 #[derive(Debug)]
 pub struct Section {
     pub id: String,
@@ -53,12 +54,12 @@ fn raw(html: impl Into<CowStr<'static>>) -> Event<'static> {
     Event::Html(html.into())
 }
 
-/// Returns whether a link leads somewhere from a page of this server.
+/// Returns whether a link works on this server.
 fn is_served(to: &str) -> bool {
     to.starts_with('#') || to.starts_with("/docs/") || to.starts_with("https://") || to.starts_with("http://")
 }
 
-/// Adds a heading with an id, and a link to itself.
+/// Adds a heading with an ID and a link to itself.
 fn heading<'t>(level: HeadingLevel, parser: &mut Parser<'t>, rendered: &mut Rendered, events: &mut Vec<Event<'t>>) {
     let inner = parser.by_ref().take_while(|event| !matches!(event, Event::End(TagEnd::Heading(_))));
     let inner: Vec<Event<'t>> = inner.collect();
@@ -82,7 +83,7 @@ fn heading<'t>(level: HeadingLevel, parser: &mut Parser<'t>, rendered: &mut Rend
     }
 }
 
-/// Returns the id of a heading, as GitHub makes it: lower case, hyphens for spaces, no other punctuation.
+/// Returns the ID of a heading, as GitHub creates it: lower case, hyphens for spaces, no other punctuation.
 fn slug(title: &str) -> String {
     let kept = title.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
     kept.map(|c| if c == ' ' { '-' } else { c }).flat_map(char::to_lowercase).collect()

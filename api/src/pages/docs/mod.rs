@@ -1,5 +1,5 @@
-//! `/docs`: the API reference ([`reference`]), and the guides of the directory `docs/` ([`guides`]), rendered into the
-//! program.
+//! `/docs`: the API reference ([`reference`]), and the guides of the directory `docs/` ([`guides`]), which are compiled
+//! into the program.
 
 use salvo::Router;
 

@@ -1,4 +1,4 @@
-//! `/docs`: the API reference, Swagger UI under our own heading.
+//! `/docs`: the API reference, with Swagger UI.
 
 use std::io::{Cursor, Read as _};
 use std::sync::{Arc, LazyLock, OnceLock};
@@ -16,13 +16,13 @@ use crate::pages::body::PageBody;
 use crate::pages::{html, notice, styles};
 use crate::response::PREFIX;
 
-/// Swagger UI sets styles of its own, and calls this host only.
+/// Swagger UI sets inline styles, and sends requests only to this host.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; \
      connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 const STYLES: &str = "text/css; charset=utf-8";
 
-/// The files that the page loads: name, type, and what reads them.
+/// A file that the page loads: its name, its media type, and the function that returns its content.
 type File = (&'static str, &'static str, fn() -> Vec<u8>);
 
 const FILES: &[File] = &[
@@ -40,7 +40,8 @@ pub fn router() -> Router {
     Router::new().get(show).head(show).push(assets)
 }
 
-/// Returns a file of Swagger UI, which is in the program. The archive has one directory, named by the version.
+/// Returns a file of Swagger UI, which is compiled into the program. The archive has one directory, whose name contains
+/// the version.
 fn swagger_ui(name: &str) -> Vec<u8> {
     let unpack = || {
         let mut archive = ZipArchive::new(Cursor::new(SWAGGER_UI_VENDORED)).ok()?;
@@ -67,10 +68,10 @@ impl salvo::Handler for Asset {
         if self.body.get().is_none() {
             // Compressing Swagger UI takes about 0.2 s.
             let asset = self.clone();
-            let made = tokio::task::spawn_blocking(move || {
+            let compressed = tokio::task::spawn_blocking(move || {
                 asset.body.get_or_init(|| PageBody::new((asset.read)()));
             });
-            if let Err(error) = made.await {
+            if let Err(error) = compressed.await {
                 tracing::error!(%error, "failed to compress a file of the API reference");
             }
         }
@@ -84,13 +85,13 @@ impl salvo::Handler for Asset {
 #[derive(Template)]
 #[template(path = "reference.html")]
 struct Reference {
-    /// The program's version.
+    /// The version of Crier.
     program: &'static str,
-    /// The API's base.
+    /// The base URL of the API.
     api: String,
     /// The path of the OpenAPI document.
     document: String,
-    /// Changes with the files.
+    /// A hash of the files.
     version: &'static str,
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use crier_base::cron::CronSchedule;
+use crier_base::cron::{CronError, CronSchedule};
 use crier_domain::access::Scope;
 use crier_domain::analytics::zone;
 use crier_domain::report::{MAX_RECIPIENTS, MAX_SCHEDULES, ReportFormat};
@@ -126,7 +126,7 @@ fn next_run(f: &Fields<'_>, expression: &str, timezone: &str, now: DateTime<Utc>
     let schedule = match expression.parse::<CronSchedule>() {
         Ok(schedule) => schedule,
         Err(error) => {
-            f.problem("cron", format!("Is {error}."));
+            f.problem("cron", cron_problem(&error));
             return None;
         }
     };
@@ -135,6 +135,17 @@ fn next_run(f: &Fields<'_>, expression: &str, timezone: &str, now: DateTime<Utc>
         f.problem("cron", "Must match at least one date that exists.");
     }
     next.map(|at| at.to_utc())
+}
+
+/// Returns the message for an invalid expression.
+fn cron_problem(error: &CronError) -> String {
+    let text = match error {
+        CronError::Invalid(error) => error.to_string(),
+        CronError::TooLong => return format!("Must have at most {} bytes.", crier_base::cron::MAX_LENGTH),
+    };
+    // The parser names its own parts, and some of its messages end with a period.
+    let text = text.trim_start_matches("Component error: ").trim_start_matches("Invalid pattern: ");
+    format!("Invalid cron expression: {}.", text.trim_end_matches('.'))
 }
 
 fn read_recipients(f: &Fields<'_>) -> Option<Vec<String>> {

@@ -2,18 +2,18 @@ use crier_domain::bio_page::Theme;
 
 use super::*;
 
-/// A colour of a theme, as three numbers from 0 to 255.
-fn colour(theme: Theme, name: &str) -> [f64; 3] {
+/// Returns a color of a theme, as three numbers from 0 to 255.
+fn color(theme: Theme, name: &str) -> [f64; 3] {
     let block = STYLES.split_once(&format!("[data-theme={theme}]")).expect("the theme").1.split_once('}').unwrap().0;
     let value = block.split_once(&format!("--{name}:")).unwrap_or_else(|| panic!("{theme}: {name}")).1;
-    let hex = value.split_once(';').unwrap().0.trim().strip_prefix('#').expect("a colour as #rrggbb");
+    let hex = value.split_once(';').unwrap().0.trim().strip_prefix('#').expect("a color as #rrggbb");
     assert_eq!(hex.len(), 6, "{theme}: {name}");
     [0, 2, 4].map(|at| f64::from(u8::from_str_radix(&hex[at..at + 2], 16).unwrap()))
 }
 
-/// WCAG 2.2's relative luminance.
-fn luminance(colour: [f64; 3]) -> f64 {
-    let [r, g, b] = colour.map(|part| {
+/// Returns the relative luminance as defined by WCAG 2.2.
+fn luminance(color: [f64; 3]) -> f64 {
+    let [r, g, b] = color.map(|part| {
         let part = part / 255.0;
         if part <= 0.04045 { part / 12.92 } else { ((part + 0.055) / 1.055).powf(2.4) }
     });
@@ -31,12 +31,12 @@ fn contrast_meets_wcag_definition() {
     assert!((contrast([119.0; 3], [255.0; 3]) - 4.478).abs() < 0.001);
 }
 
-/// WCAG AA: 4.5 for text, 3 for the focus indicator. Against a gradient, the contrast is checked at every step.
+/// WCAG AA requires 4.5 for text and 3 for the focus indicator. Against a gradient, every step is checked.
 #[test]
 fn every_theme_is_readable() {
     for theme in Theme::ALL.iter().copied() {
-        let colour = |name: &str| colour(theme, name);
-        let stops = [colour("top"), colour("middle"), colour("bottom")];
+        let color = |name: &str| color(theme, name);
+        let stops = [color("top"), color("middle"), color("bottom")];
         let steps = (0..=100).flat_map(|n| {
             let at = f64::from(n) / 100.0;
             let mix = move |a: [f64; 3], b: [f64; 3]| [0, 1, 2].map(|i| a[i] + (b[i] - a[i]) * at);
@@ -44,15 +44,15 @@ fn every_theme_is_readable() {
         });
         for step in steps {
             for (name, least) in [("ink", 4.5), ("muted", 4.5), ("ring", 3.0)] {
-                let found = contrast(colour(name), step);
+                let found = contrast(color(name), step);
                 assert!(found >= least, "{theme}: {name} on {step:?}: {found:.2}");
             }
         }
         for (ink, paper) in [("card-ink", "card"), ("card-ink", "card-hover"), ("badge-ink", "badge")] {
-            let found = contrast(colour(ink), colour(paper));
+            let found = contrast(color(ink), color(paper));
             assert!(found >= 4.5, "{theme}: {ink} on {paper}: {found:.2}");
         }
-        assert!(frame(theme.as_str()).is_some_and(|frame| frame.starts_with('#')));
+        assert!(theme_color(theme.as_str()).is_some_and(|theme_color| theme_color.starts_with('#')));
     }
 }
 
@@ -67,7 +67,7 @@ fn motion_print_and_forced_colours_are_handled() {
     ] {
         assert!(STYLES.contains(block), "{block}");
     }
-    // All colours are a theme's, except for print.
+    // All colors are those of a theme, except for print.
     let rules = STYLES.split_once("* { box-sizing").unwrap().1.split_once("@media print").unwrap().0;
     assert!(!rules.contains('#'), "{rules}");
 }
@@ -109,7 +109,7 @@ fn html(page: &BioPage, links: &[BioLink]) -> String {
     String::from_utf8(shown.html.plain().to_vec()).unwrap()
 }
 
-/// The total size for a browser: the page and its styles.
+/// The size includes the styles.
 #[test]
 fn the_largest_page_stays_below_the_size_limit() {
     let page = page(&"T".repeat(120), Some(&"b".repeat(500)));
@@ -119,8 +119,7 @@ fn the_largest_page_stays_below_the_size_limit() {
     assert!(few <= 10_000, "{few} bytes");
 }
 
-/// Compressed, as every browser requests it: 100 links of 120 characters, each drawn at random from many, so that
-/// nothing repeats.
+/// Browsers request compressed pages. The pages have 100 links of 120 random characters, so that nothing repeats.
 #[test]
 fn compressed_pages_are_bounded() {
     let mut seed = 1_u32;
@@ -128,8 +127,8 @@ fn compressed_pages_are_bounded() {
         seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         from[usize::try_from(seed >> 8).unwrap() % from.len()]
     };
-    let styles = PageBody::new(STYLES).packed().len();
-    // No compression shrinks 12,000 random letters with two bytes of entropy each.
+    let styles = PageBody::new(STYLES).compressed().len();
+    // 12,000 random letters with two bytes of entropy each cannot be compressed.
     for (what, from, most) in [
         ("letters", ('a'..='z').chain('A'..='Z').chain('0'..='9').collect::<Vec<_>>(), 13_500),
         ("markup", "<>&\"'".chars().collect(), 11_000),
@@ -141,7 +140,7 @@ fn compressed_pages_are_bounded() {
         let page = page(&text(120), Some(&text(500)));
         let links: Vec<BioLink> = links(100, "").into_iter().map(|l| BioLink { title: text(120), ..l }).collect();
         let shown = render("https://crier.example", &page, &links, None).unwrap();
-        let sent = shown.html.packed().len() + styles;
+        let sent = shown.html.compressed().len() + styles;
         assert!(sent <= most, "{what}: {sent} bytes, of {}", shown.html.plain().len());
     }
 }
@@ -193,7 +192,7 @@ fn a_preview_is_one_line_of_bounded_length() {
     assert_eq!(description(&page("T", Some(" a\n\n b "))), "a b");
     assert_eq!(description(&page("T", None)), "Links of T");
     let long = description(&page("T", Some(&"é".repeat(500))));
-    assert_eq!((long.chars().count(), long.ends_with('…')), (PREVIEW + 1, true));
+    assert_eq!((long.chars().count(), long.ends_with('…')), (MAX_PREVIEW + 1, true));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What can go wrong on the way, each with a page that says what happened and what to do.
+//! The errors of the steps. Each has a page that says what happened and what to do.
 
 use askama::Template;
 use crier_platforms::ConnectError;
@@ -7,39 +7,39 @@ use http::StatusCode;
 
 use crate::routes::accounts::save::{IS_OF_OTHERS, SaveError};
 
-/// Why a step cannot be taken.
+/// The reason why a step failed.
 #[derive(Debug)]
-pub(super) enum WrongTurn {
-    /// No such URL.
+pub(super) enum StepError {
+    /// The URL does not exist.
     Unknown,
     Expired,
     Used,
-    /// The person said no at the platform, whose name this is.
+    /// The user denied access. Contains the platform's name, as in the other variants.
     Denied(&'static str),
-    /// The platform's answer belongs to no attempt that is under way.
+    /// The platform's response does not belong to an attempt in progress.
     WrongState,
-    /// The answer names another issuer than the server that was asked.
+    /// The response names a different issuer than the requested server.
     WrongIssuer(&'static str),
-    /// The platform, which signs its answers, did not sign this one.
+    /// The platform signs its responses, and the signature of this one is missing or wrong.
     NotAuthentic(&'static str),
     OtherBrowser,
     OtherSite,
-    /// The purposes of the permissions that were not given, and the platform.
+    /// The purposes of the permissions that were not granted.
     MissingPermission(&'static str, Vec<String>),
-    /// The platform, and what there would be to choose.
+    /// The platform returned nothing to choose from. The second value is the noun for it, such as "page".
     NothingToChoose(&'static str, &'static str),
-    /// The choice is not one of those that were offered.
-    NotOffered,
-    Full(u64),
-    /// Brands of other users have the account, with other credentials.
-    OfOthers,
-    /// The platform does not answer, with its reason.
-    Away(&'static str, String),
-    /// The platform refused, with its reason.
-    Refused(&'static str, String),
+    /// The submitted choice is not in the list.
+    InvalidChoice,
+    AccountLimit(u64),
+    /// The account is connected to brands of other users, with other credentials.
+    OtherBrand,
+    /// The platform is unavailable, with the reason.
+    PlatformUnavailable(&'static str, String),
+    /// The platform rejected the request, with the reason.
+    PlatformRejected(&'static str, String),
     NotConfigured,
-    TooOften,
-    /// Our database does not answer.
+    RateLimited,
+    /// Crier's database is unavailable.
     Unavailable,
 }
 
@@ -56,7 +56,7 @@ const OPEN_AGAIN: &str = "To start again, open your link again.";
 const ASK_FOR_NEW: &str = "Ask the person who sent you the link for a new one.";
 const ASK_OPERATOR: &str = "Ask the operator of this Crier installation to fix this.";
 
-/// A notice that is always the same.
+/// A notice without variable parts.
 struct FixedNotice {
     title: &'static str,
     sentence: &'static str,
@@ -101,7 +101,7 @@ const OTHER_SITE: FixedNotice = FixedNotice {
     sentence: "Another website sent this form. No account was connected.",
     advice: OPEN_AGAIN,
 };
-const NOT_OFFERED: FixedNotice = FixedNotice {
+const INVALID_CHOICE: FixedNotice = FixedNotice {
     title: "This choice is not available",
     sentence: "Your choice is not in the list.",
     advice: OPEN_AGAIN,
@@ -111,7 +111,7 @@ const NOT_CONFIGURED: FixedNotice = FixedNotice {
     sentence: "This installation no longer has an application for this platform.",
     advice: ASK_OPERATOR,
 };
-const TOO_OFTEN: FixedNotice = FixedNotice {
+const RATE_LIMITED: FixedNotice = FixedNotice {
     title: "Too many requests",
     sentence: "There were too many requests from your address.",
     advice: "Wait a minute, then reload this page.",
@@ -122,19 +122,21 @@ const UNAVAILABLE: FixedNotice = FixedNotice {
     advice: "Wait a minute, then open your link again.",
 };
 
-impl WrongTurn {
-    /// Returns the turn for a call to the platform that failed.
+impl StepError {
+    /// Returns the error for a failed call to the platform.
     pub(super) fn of(platform: &'static str, error: ConnectError) -> Self {
         match error {
-            ConnectError::Field { message, .. } | ConnectError::Refused(message) => Self::Refused(platform, message),
-            ConnectError::Unavailable(message) => Self::Away(platform, message),
+            ConnectError::Field { message, .. } | ConnectError::Refused(message) => {
+                Self::PlatformRejected(platform, message)
+            }
+            ConnectError::Unavailable(message) => Self::PlatformUnavailable(platform, message),
         }
     }
 
     pub(super) fn of_save(platform: &'static str, error: SaveError) -> Self {
         match error {
-            SaveError::Full(cap) => Self::Full(cap),
-            SaveError::OfOthers => Self::OfOthers,
+            SaveError::Full(cap) => Self::AccountLimit(cap),
+            SaveError::OfOthers => Self::OtherBrand,
             SaveError::Refused(error) => Self::of(platform, error),
             SaveError::Store(error) => error.into(),
         }
@@ -144,15 +146,15 @@ impl WrongTurn {
         match self {
             Self::Unknown => StatusCode::NOT_FOUND,
             Self::Expired | Self::Used => StatusCode::GONE,
-            Self::WrongState | Self::WrongIssuer(_) | Self::NotAuthentic(_) | Self::NotOffered => {
+            Self::WrongState | Self::WrongIssuer(_) | Self::NotAuthentic(_) | Self::InvalidChoice => {
                 StatusCode::BAD_REQUEST
             }
             Self::Denied(_) | Self::OtherBrowser | Self::OtherSite | Self::MissingPermission(..) => {
                 StatusCode::FORBIDDEN
             }
-            Self::NothingToChoose(..) | Self::Full(_) | Self::OfOthers => StatusCode::CONFLICT,
-            Self::Away(..) | Self::Refused(..) => StatusCode::BAD_GATEWAY,
-            Self::TooOften => StatusCode::TOO_MANY_REQUESTS,
+            Self::NothingToChoose(..) | Self::AccountLimit(_) | Self::OtherBrand => StatusCode::CONFLICT,
+            Self::PlatformUnavailable(..) | Self::PlatformRejected(..) => StatusCode::BAD_GATEWAY,
+            Self::RateLimited => StatusCode::TOO_MANY_REQUESTS,
             Self::NotConfigured | Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
@@ -165,29 +167,29 @@ impl WrongTurn {
             Self::WrongState => WRONG_STATE.notice(),
             Self::OtherBrowser => OTHER_BROWSER.notice(),
             Self::OtherSite => OTHER_SITE.notice(),
-            Self::NotOffered => NOT_OFFERED.notice(),
+            Self::InvalidChoice => INVALID_CHOICE.notice(),
             Self::NotConfigured => NOT_CONFIGURED.notice(),
-            Self::TooOften => TOO_OFTEN.notice(),
+            Self::RateLimited => RATE_LIMITED.notice(),
             Self::Unavailable => UNAVAILABLE.notice(),
             Self::Denied(platform) => {
                 let sentence = format!("{platform} reports that access was not granted.");
                 Notice::new("No account was connected", sentence, OPEN_AGAIN)
             }
-            Self::WrongIssuer(platform) => from_elsewhere(format!(
+            Self::WrongIssuer(platform) => wrong_sender(format!(
                 "The response names a different server than the {platform} server that you were sent to. Crier rejected it."
             )),
             Self::NotAuthentic(platform) => {
-                from_elsewhere(format!("The response is not signed by {platform}. Crier rejected it."))
+                wrong_sender(format!("The response is not signed by {platform}. Crier rejected it."))
             }
             Self::MissingPermission(platform, missing) => missing_permission(platform, missing),
             Self::NothingToChoose(platform, noun) => nothing_to_choose(platform, noun),
-            Self::Full(cap) => full(cap),
-            Self::OfOthers => of_others(),
-            Self::Away(platform, reason) => {
+            Self::AccountLimit(cap) => account_limit(cap),
+            Self::OtherBrand => other_brand(),
+            Self::PlatformUnavailable(platform, reason) => {
                 let advice = "Wait a few minutes, then open your link again.";
                 Notice::with_reason(format!("{platform} is unavailable"), reason, advice)
             }
-            Self::Refused(platform, reason) => {
+            Self::PlatformRejected(platform, reason) => {
                 Notice::with_reason(format!("{platform} rejected the connection"), reason, OPEN_AGAIN)
             }
         }
@@ -199,13 +201,13 @@ impl Notice {
         Self { title: title.into(), sentences: vec![sentence.into()], items: Vec::new(), advice }
     }
 
-    /// The platform failed or refused, with its reason.
+    /// Returns the notice for an error of the platform.
     fn with_reason(title: String, reason: String, advice: &'static str) -> Self {
         Self { title, sentences: vec![reason, "No account was connected.".to_owned()], items: Vec::new(), advice }
     }
 }
 
-fn from_elsewhere(sentence: String) -> Notice {
+fn wrong_sender(sentence: String) -> Notice {
     Notice::new("The response came from somewhere else", sentence, OPEN_AGAIN)
 }
 
@@ -223,7 +225,7 @@ fn nothing_to_choose(platform: &str, noun: &str) -> Notice {
     )
 }
 
-fn of_others() -> Notice {
+fn other_brand() -> Notice {
     Notice::new(
         "Another brand has this account",
         format!("{IS_OF_OTHERS} No account was connected."),
@@ -231,7 +233,7 @@ fn of_others() -> Notice {
     )
 }
 
-fn full(cap: u64) -> Notice {
+fn account_limit(cap: u64) -> Notice {
     Notice::new(
         "The brand cannot have another account",
         format!("The brand has the maximum number of accounts in its plan: {cap}. No account was connected."),
@@ -239,7 +241,7 @@ fn full(cap: u64) -> Notice {
     )
 }
 
-impl From<StoreError> for WrongTurn {
+impl From<StoreError> for StepError {
     fn from(error: StoreError) -> Self {
         tracing::warn!(%error, "failed to connect an account");
         Self::Unavailable

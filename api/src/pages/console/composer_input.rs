@@ -1,7 +1,8 @@
-//! What a person has typed in the composer, and the request that it makes.
+//! The input of the composer's form, and the request that is made from it.
 //!
-//! The request depends on the form alone, as far as it can: a form that is sent twice is the same request twice. So the
-//! form also has what the post was when the page was made (`_accounts`, `_keep`, `_time`), not only what was typed.
+//! A form that is sent twice must result in the same request, so that the `Idempotency-Key` applies. Therefore the
+//! request depends on the stored post as little as possible: the form contains the state of the post when the page was
+//! rendered (`_accounts`, `_keep`, `_time`).
 
 use std::collections::BTreeMap;
 
@@ -18,7 +19,7 @@ use super::visit::Visit;
 use crate::error::{ApiError, Result};
 use crate::routes::posts::edit::{MAX_ACCOUNTS, MAX_MEDIA};
 
-/// The post that is edited, as it is stored.
+/// The stored version of the post that is edited.
 pub struct Stored {
     pub post: Post,
     pub targets: Vec<Target>,
@@ -32,68 +33,68 @@ impl Stored {
         Ok(Self { targets: targets::list(&mut conn, post.id).await?, post })
     }
 
-    pub fn keep(&self) -> Keep {
+    pub fn omit_accounts(&self) -> OmitAccounts {
         match self.post.status {
-            PostStatus::Draft => Keep::None,
-            PostStatus::PendingApproval | PostStatus::Scheduled => Keep::Same,
-            _ => Keep::All,
+            PostStatus::Draft => OmitAccounts::Never,
+            PostStatus::PendingApproval | PostStatus::Scheduled => OmitAccounts::IfUnchanged,
+            _ => OmitAccounts::Always,
         }
     }
 
-    /// Returns the time as the form has it; empty if there is none.
+    /// Returns the scheduled time in the format of the form. Empty if there is none.
     pub fn local_time(&self, zone: Tz) -> String {
         let at = self.post.scheduled_at.map(|at| at.with_timezone(&zone));
         at.map_or_else(String::new, |at| at.format("%Y-%m-%dT%H:%M").to_string())
     }
 }
 
-/// When a request leaves the accounts of a post out. One that has left draft may have accounts that were disconnected
-/// since, which a request could not name.
+/// Whether a request omits the accounts of the post. After a post has left draft, some of its accounts may have been
+/// disconnected, and a request with these accounts would be rejected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Keep {
+pub enum OmitAccounts {
     #[default]
-    None,
-    /// If they are the same as before.
-    Same,
-    /// Always, and the time too: its publishing has begun.
-    All,
+    Never,
+    /// If the user did not change them.
+    IfUnchanged,
+    /// Always, and also the time, because publishing has begun.
+    Always,
 }
 
-impl Keep {
+impl OmitAccounts {
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::None => "",
-            Self::Same => "same",
-            Self::All => "all",
+            Self::Never => "",
+            Self::IfUnchanged => "same",
+            Self::Always => "all",
         }
     }
 
     fn of(word: &str) -> Self {
         match word {
-            "same" => Self::Same,
-            "all" => Self::All,
-            _ => Self::None,
+            "same" => Self::IfUnchanged,
+            "all" => Self::Always,
+            _ => Self::Never,
         }
     }
 }
 
-/// What is to be done with the post.
+/// What a request does with the post.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SaveMode {
     Check,
-    /// The status stays.
+    /// Saves the post and keeps its status.
     Save,
     Draft,
     Schedule,
     Now,
 }
 
-/// What was typed for one account alone.
+/// The input for one account.
 #[derive(Clone, Debug, Default)]
 pub struct AccountOverride {
     pub account_id: i64,
     pub content: String,
-    /// The account's own pictures; `None`: those of the post.
+    /// The images of this account. `None` for those of the post.
     pub media: Option<Vec<i64>>,
     pub options: Vec<(String, String)>,
 }
@@ -109,39 +110,41 @@ impl AccountOverride {
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct Typed {
+pub struct ComposerInput {
     pub content: String,
-    /// Those that were chosen; as before if they cannot change.
+    /// The chosen accounts, or the stored ones if they cannot be changed.
     pub accounts: Vec<i64>,
     pub media: Vec<i64>,
-    /// Local, in the brand's zone.
+    /// `YYYY-MM-DDTHH:MM`, in the brand's time zone.
     pub scheduled_at: String,
     pub overrides: Vec<AccountOverride>,
-    /// The page of the library that is shown; 0 is the first, too.
+    /// The page of the library that is shown. 0 and 1 are the first page.
     pub library_page: i64,
-    /// The account whose own pictures are being chosen.
+    /// The account for which the user is choosing images.
     pub picking: Option<i64>,
-    /// What was there when the page was made.
+    /// The accounts of the post when the page was rendered.
     known_accounts: Vec<i64>,
+    /// The scheduled time of the post when the page was rendered.
     known_time: String,
-    keep: Keep,
+    omit_accounts: OmitAccounts,
 }
 
-/// A request, and the account of each of its overrides.
+/// A request, and the account ID of each override in it.
 pub struct PostRequest {
     pub body: Value,
     pub overrides: Vec<i64>,
 }
 
-impl Typed {
+impl ComposerInput {
     pub fn of_form(form: &Form) -> Self {
         let known = form.get("_accounts").split(',').filter_map(|id| id.parse().ok());
         let known_accounts: Vec<i64> = known.take(MAX_ACCOUNTS).collect();
-        let keep = Keep::of(form.get("_keep"));
-        let mut accounts = if keep == Keep::All { known_accounts.clone() } else { form.ids("accounts") };
-        // One too many is left for the API to refuse.
+        let omit_accounts = OmitAccounts::of(form.get("_keep"));
+        let mut accounts =
+            if omit_accounts == OmitAccounts::Always { known_accounts.clone() } else { form.ids("accounts") };
+        // Keep one more than the maximum, so that the API rejects the request.
         accounts.truncate(MAX_ACCOUNTS + 1);
-        // In their earlier order; new ones follow.
+        // The stored accounts in their order, then the new ones.
         accounts.sort_by_key(|id| known_accounts.iter().position(|known| known == id).unwrap_or(usize::MAX));
         Self {
             content: form.get("content").to_owned(),
@@ -153,7 +156,7 @@ impl Typed {
             picking: form.get("_picking").parse().ok(),
             known_accounts,
             known_time: form.get("_time").to_owned(),
-            keep,
+            omit_accounts,
         }
     }
 
@@ -175,12 +178,12 @@ impl Typed {
         }
     }
 
-    pub fn typed_for(&self, account_id: i64) -> Option<&AccountOverride> {
+    pub fn override_for(&self, account_id: i64) -> Option<&AccountOverride> {
         self.overrides.iter().find(|account_override| account_override.account_id == account_id)
     }
 
-    /// Begins to choose an account's own pictures; at first they are those of the post.
-    pub fn pick_for(&mut self, account_id: i64) {
+    /// Starts choosing images for an account. The initial choice is the images of the post.
+    pub fn choose_images(&mut self, account_id: i64) {
         self.picking = Some(account_id);
         let media = self.media.clone();
         if let Some(account_override) = self.override_mut(account_id) {
@@ -188,8 +191,8 @@ impl Typed {
         }
     }
 
-    /// Gives an account the pictures of the post.
-    pub fn pick_same(&mut self, account_id: i64) {
+    /// Uses the images of the post for an account.
+    pub fn use_post_images(&mut self, account_id: i64) {
         self.picking = None;
         if let Some(account_override) = self.override_mut(account_id) {
             account_override.media = None;
@@ -200,26 +203,27 @@ impl Typed {
         self.overrides.iter_mut().find(|account_override| account_override.account_id == account_id)
     }
 
-    /// Adds a picture at the end.
+    /// Adds an image at the end.
     pub fn attach(&mut self, id: i64) {
         if !self.media.contains(&id) {
             self.media.push(id);
         }
     }
 
-    /// Moves a picture to the front.
+    /// Moves an image to the front.
     pub fn put_first(&mut self, id: i64) {
         self.media.retain(|other| *other != id);
         self.media.insert(0, id);
     }
 
-    /// Returns the request. `accounts`: those that the page shows; `targets`: those that are stored.
+    /// Returns the request. `accounts` are those that the page shows, and `targets` those of the stored post.
     pub fn request(&self, mode: SaveMode, accounts: &[SocialAccount], targets: &[Target]) -> PostRequest {
-        let keeps_accounts = mode != SaveMode::Check && self.keeps_accounts();
-        let going = if keeps_accounts { targets.iter().map(|t| t.account_id).collect() } else { self.accounts.clone() };
+        let omits_accounts = mode != SaveMode::Check && self.omits_accounts();
+        let account_ids =
+            if omits_accounts { targets.iter().map(|t| t.account_id).collect() } else { self.accounts.clone() };
         let mut overrides = Vec::new();
         let mut overridden = Vec::new();
-        for id in &going {
+        for id in &account_ids {
             let account = accounts.iter().find(|account| account.id == *id);
             let target = targets.iter().find(|target| target.account_id == *id);
             if let Some(entry) = self.request_override(*id, account, target) {
@@ -228,10 +232,10 @@ impl Typed {
             }
         }
         let mut body = json!({ "content": self.content, "media": self.media, "overrides": overrides });
-        if !keeps_accounts {
-            body["accounts"] = json!(going);
+        if !omits_accounts {
+            body["accounts"] = json!(account_ids);
         }
-        let changes_time = self.scheduled_at != self.known_time && self.keep != Keep::All;
+        let changes_time = self.scheduled_at != self.known_time && self.omit_accounts != OmitAccounts::Always;
         if changes_time && matches!(mode, SaveMode::Save | SaveMode::Draft | SaveMode::Schedule) {
             body["scheduled_at"] = json!(Some(&self.scheduled_at).filter(|text| !text.is_empty()));
         }
@@ -247,22 +251,22 @@ impl Typed {
         PostRequest { body, overrides: overridden }
     }
 
-    fn keeps_accounts(&self) -> bool {
+    fn omits_accounts(&self) -> bool {
         let sorted = |ids: &[i64]| {
             let mut ids = ids.to_vec();
             ids.sort_unstable();
             ids
         };
-        match self.keep {
-            Keep::None => false,
-            Keep::Same => sorted(&self.accounts) == sorted(&self.known_accounts),
-            Keep::All => true,
+        match self.omit_accounts {
+            OmitAccounts::Never => false,
+            OmitAccounts::IfUnchanged => sorted(&self.accounts) == sorted(&self.known_accounts),
+            OmitAccounts::Always => true,
         }
     }
 
-    /// Returns the override for an account: what was typed, and of the stored one what the form does not have.
+    /// Returns the override for an account: the input, and the stored values of fields that the form does not have.
     fn request_override(&self, id: i64, account: Option<&SocialAccount>, target: Option<&Target>) -> Option<Value> {
-        let account_override = self.typed_for(id);
+        let account_override = self.override_for(id);
         let content = match account_override {
             Some(account_override) => Some(account_override.content.clone()).filter(|text| !text.trim().is_empty()),
             None => target.and_then(|target| target.content.clone()),
@@ -275,7 +279,7 @@ impl Typed {
             Some(account_override) => account_override.media.clone(),
             None => target.and_then(|target| target.media.clone()),
         };
-        // With an override, a missing option is reported at its field.
+        // The API reports a missing option at its field only if there is an override.
         let needs_options =
             account.is_some_and(|account| !descriptor(account.platform).capabilities.required_options.is_empty());
         if content.is_none() && options.is_empty() && media.is_none() && !needs_options {
@@ -292,12 +296,12 @@ impl Typed {
     }
 }
 
-/// Sets the options that the form has.
+/// Sets the options for which the form has a field.
 fn apply_options(account_override: &AccountOverride, account: &SocialAccount, options: &mut Map<String, Value>) {
     for option in options::of(account.platform) {
-        let typed = account_override.option(option.name);
+        let value = account_override.option(option.name);
         match option.kind {
-            OptionKind::Boolean if typed == "true" => {
+            OptionKind::Boolean if value == "true" => {
                 options.insert(option.name.to_owned(), Value::Bool(true));
             }
             OptionKind::Boolean => {
@@ -305,18 +309,18 @@ fn apply_options(account_override: &AccountOverride, account: &SocialAccount, op
                     *value = Value::Bool(false);
                 }
             }
-            _ if typed.is_empty() => {
+            _ if value.is_empty() => {
                 options.remove(option.name);
             }
             _ => {
-                options.insert(option.name.to_owned(), json!(typed));
+                options.insert(option.name.to_owned(), json!(value));
             }
         }
     }
 }
 
-/// Reads the fields `overrides.INDEX.account_id`, `….content`, `….options.NAME`, and of own pictures `….own_media` with
-/// `….media` for each.
+/// Reads the fields `overrides.INDEX.account_id`, `….content`, `….options.NAME`, and for other images `….own_media` and
+/// a `….media` for each image.
 fn overrides_of(form: &Form) -> Vec<AccountOverride> {
     let mut overrides: BTreeMap<usize, AccountOverride> = BTreeMap::new();
     for (rest, value) in form.under("overrides.") {
@@ -329,7 +333,7 @@ fn overrides_of(form: &Form) -> Vec<AccountOverride> {
             "own_media" => _ = account_override.media.get_or_insert_default(),
             "media" => {
                 let media = account_override.media.get_or_insert_default();
-                // One too many is left for the API to refuse.
+                // Keep one more than the maximum, so that the API rejects the request.
                 media.extend(value.parse::<i64>().ok().filter(|id| media.len() <= MAX_MEDIA && !media.contains(id)));
             }
             field => {
@@ -347,11 +351,11 @@ mod tests {
     use super::*;
 
     fn body(form: &str, mode: SaveMode) -> Value {
-        Typed::of_form(&Form::parse(form.as_bytes())).request(mode, &[], &[]).body
+        ComposerInput::of_form(&Form::parse(form.as_bytes())).request(mode, &[], &[]).body
     }
 
     #[test]
-    fn a_new_post_names_its_accounts_and_pictures_in_order() {
+    fn a_new_post_names_its_accounts_and_images_in_order() {
         let form = "content=Hi&accounts=3&accounts=1&media=9&media=8&scheduled_at=2026-05-01T09:30\
             &overrides.0.account_id=3&overrides.0.content=Own&overrides.1.account_id=1&overrides.1.content=+";
         let wanted = json!({
@@ -378,11 +382,11 @@ mod tests {
     }
 
     #[test]
-    fn pictures_are_attached_once_and_moved_to_the_front() {
-        let mut typed = Typed { media: vec![1, 2], ..Typed::default() };
-        typed.attach(3);
-        typed.attach(1);
-        typed.put_first(3);
-        assert_eq!(typed.media, [3, 1, 2]);
+    fn images_are_attached_once_and_moved_to_the_front() {
+        let mut input = ComposerInput { media: vec![1, 2], ..ComposerInput::default() };
+        input.attach(3);
+        input.attach(1);
+        input.put_first(3);
+        assert_eq!(input.media, [3, 1, 2]);
     }
 }

@@ -1,7 +1,7 @@
-//! Writes that have no endpoint: what a form asks for is done once, however often the form is sent.
+//! Idempotent writes without an endpoint: a form that is sent twice is executed once.
 //!
-//! The form's `_key` is an `Idempotency-Key` of the session's key, as for the endpoints. The answer is stored, sealed,
-//! in the transaction of the write, and is given again when the same form comes a second time.
+//! As with endpoints, the form's `_key` is an `Idempotency-Key`. The result is stored, encrypted, in the transaction of
+//! the write, and is returned if the form is sent again.
 
 use crier_store::Tx;
 use crier_store::idempotency::{self, FreeKey, IdempotencySlot, KeyState, StoredBody, StoredResponse};
@@ -12,24 +12,24 @@ use crate::admission;
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::runner::InFlightKey;
 
-/// A form's write, until its answer is stored.
-pub struct Once {
+/// The write of a form that was sent for the first time.
+pub struct FormWrite {
     pub tx: Tx,
     slot: IdempotencySlot,
     free: FreeKey,
     _in_flight: InFlightKey,
 }
 
-/// Whether a form was sent before.
-pub enum Sent {
-    First(Box<Once>),
-    /// What [`Once::finish`] stored.
-    Again(Vec<u8>),
+/// A submitted form.
+pub enum Submission {
+    First(Box<FormWrite>),
+    /// The form was sent before. Contains what [`FormWrite::finish`] stored.
+    Repeated(Vec<u8>),
 }
 
-impl Once {
-    /// Begins the transaction of a form's write.
-    pub async fn begin(visit: &Visit) -> Result<Sent> {
+impl FormWrite {
+    /// Looks up the key of the form, and begins the transaction of the write if the key is new.
+    pub async fn begin(visit: &Visit) -> Result<Submission> {
         let key = visit.form.get("_key");
         if !admission::is_idempotency_key(key) {
             let message = "This form is incomplete. Go back, reload the page, and submit the form again.";
@@ -45,11 +45,11 @@ impl Once {
         let mut tx = visit.app.store.begin().await?;
         let found = idempotency::look_up_in(&mut tx, &slot).await?;
         if let KeyState::Free(free) = found {
-            return Ok(Sent::First(Box::new(Self { tx, slot, free, _in_flight: in_flight })));
+            return Ok(Submission::First(Box::new(Self { tx, slot, free, _in_flight: in_flight })));
         }
         tx.rollback().await?;
         match found {
-            KeyState::Answered(StoredResponse { body: StoredBody::Whole(body), .. }) => Ok(Sent::Again(body)),
+            KeyState::Answered(StoredResponse { body: StoredBody::Whole(body), .. }) => Ok(Submission::Repeated(body)),
             KeyState::Reused => {
                 let message = "This form was already submitted with other values. Reload the page and submit it again.";
                 Err(ApiError::new(ErrorCode::IdempotencyKeyReused, message))
@@ -58,26 +58,26 @@ impl Once {
         }
     }
 
-    /// Ends a write that has no answer of its own: commits, or rolls back if it was refused.
+    /// Ends a write without a result: commits, or rolls back if it was rejected.
     pub async fn end(self, written: Result<()>) -> Result<()> {
         match written {
             Ok(()) => self.finish("").await,
-            Err(refusal) => self.refuse(refusal).await,
+            Err(error) => self.reject(error).await,
         }
     }
 
-    /// Rolls back, and returns the refusal. Explicitly: a transaction that is dropped holds the key a moment longer, and the
-    /// form, sent again, would be "in progress".
-    pub async fn refuse<T>(self, refusal: ApiError) -> Result<T> {
+    /// Rolls back, and returns the error. A dropped transaction would hold the key a moment longer, and the form, if it
+    /// is sent again, would be "in progress".
+    pub async fn reject<T>(self, error: ApiError) -> Result<T> {
         if let Err(failed) = self.tx.rollback().await {
             tracing::debug!(error = %failed, "rollback failed; closing the connection rolls back anyway");
         }
-        Err(refusal)
+        Err(error)
     }
 
-    /// Stores the answer and commits.
-    pub async fn finish(mut self, answer: impl Into<Vec<u8>>) -> Result<()> {
-        let stored = StoredResponse { status: 200, location: None, body: StoredBody::Whole(answer.into()) };
+    /// Stores the result and commits.
+    pub async fn finish(mut self, result: impl Into<Vec<u8>>) -> Result<()> {
+        let stored = StoredResponse { status: 200, location: None, body: StoredBody::Whole(result.into()) };
         match idempotency::store(&mut self.tx, &self.slot, &stored, self.free).await {
             Ok(()) => Ok(self.tx.commit().await?),
             Err(error) if error.is_serialization() => {
@@ -94,7 +94,7 @@ fn in_progress() -> ApiError {
     ApiError::new(ErrorCode::IdempotencyInProgress, message)
 }
 
-/// Returns a hash of what the form asks for; what it is for is part of its `_key`.
+/// Returns a hash of the IDs and fields of the form. Its action is part of its `_key`.
 fn fingerprint(visit: &Visit) -> Vec<u8> {
     let mut hash = Sha256::new();
     let ids = visit.ids.iter().map(|(name, id)| ((*name).to_owned(), id.to_string()));

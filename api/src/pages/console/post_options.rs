@@ -1,0 +1,65 @@
+//! The texts of platform options, in the composer and on the page of a post.
+
+use crier_domain::platform::Platform;
+use crier_platforms::options::{self, OptionKind};
+use serde_json::Value;
+
+/// Returns the label and the hint of an option. The hint may be empty.
+pub fn label_and_hint(name: &str) -> (String, &'static str) {
+    let (label, hint) = match name {
+        "spoiler_text" => ("Content warning", "Shown instead of the text until the reader opens it."),
+        "language" => ("Language", "A code such as en or de."),
+        "sensitive" => ("Sensitive images", ""),
+        "reply_control" => ("Who can reply", ""),
+        "topic_tag" => ("Topic", ""),
+        "tags" => ("Tags", "Separated by commas."),
+        "disable_comment" => ("Disable comments", ""),
+        "brand_content" => ("Paid partnership", ""),
+        "brand_organic" => ("Promotes your own brand", ""),
+        "action" => ("Button", ""),
+        "nsfw" => ("Not safe for work", ""),
+        other => return (choice_label(other), ""),
+    };
+    (label.to_owned(), hint)
+}
+
+/// Returns "Followers only" for `followers_only`, "Learn more" for `LEARN_MORE`, and "Flair ID" for `flair_id`.
+pub fn choice_label(name: &str) -> String {
+    let words = name.split('_').map(|word| match word {
+        "id" => "ID".to_owned(),
+        "url" => "URL".to_owned(),
+        word => word.to_lowercase(),
+    });
+    let text = words.collect::<Vec<_>>().join(" ");
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// Returns the text for the value of an option.
+pub fn value_text(platform: Platform, name: &str, value: &Value) -> String {
+    let kind = options::of(platform).iter().find(|option| option.name == name).map(|option| option.kind);
+    match (kind, value) {
+        (Some(OptionKind::OneOf(_)), Value::String(word)) => choice_label(word),
+        (_, Value::String(text)) => text.clone(),
+        (_, Value::Bool(true)) => "Yes".to_owned(),
+        (_, Value::Bool(false)) => "No".to_owned(),
+        (_, value) => value.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn options_and_their_values_have_labels() {
+        let text =
+            |platform, name: &str, value| format!("{}: {}", label_and_hint(name).0, value_text(platform, name, &value));
+        assert_eq!(text(Platform::Threads, "reply_control", json!("followers_only")), "Who can reply: Followers only");
+        assert_eq!(text(Platform::Mastodon, "sensitive", json!(true)), "Sensitive images: Yes");
+        assert_eq!(text(Platform::Wordpress, "title", json!("our_bread")), "Title: our_bread");
+        assert_eq!(text(Platform::Sandbox, "link_url", json!("https://a.example")), "Link URL: https://a.example");
+    }
+}
