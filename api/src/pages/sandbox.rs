@@ -70,7 +70,7 @@ struct PostView {
     id: i64,
     path: String,
     text: Vec<TextPart>,
-    /// At max ten. The layout depends on their number.
+    /// At most ten. The layout depends on their number.
     images: Vec<sandbox::SandboxPicture>,
     at: String,
     shown: String,

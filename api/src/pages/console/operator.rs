@@ -16,6 +16,7 @@ use super::shared::{Badge, Choice, Pages, Time, Tone};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, see_other};
 use crate::error::{ApiError, Result};
+use crate::pages::numbers::counted;
 
 /// The maximum number of batches of dead jobs that one request retries: 1,000 jobs.
 const MAX_BATCHES: usize = 20;
@@ -76,6 +77,10 @@ struct JobRow {
 impl OperatorJobs {
     fn tabs(&self) -> Vec<Choice> {
         tabs("jobs")
+    }
+
+    fn retry_question(&self) -> String {
+        format!("Retry {}?", counted(self.dead, "dead job", "dead jobs"))
     }
 }
 
