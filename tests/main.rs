@@ -20,4 +20,5 @@ mod readme;
 mod reports;
 mod store;
 mod support;
+mod texts;
 mod traces;

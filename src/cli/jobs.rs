@@ -120,7 +120,7 @@ fn parse_age(text: &str) -> Result<TimeDelta, String> {
 fn parse_unstarted_state(word: &str) -> Result<JobState, String> {
     match word.parse() {
         Ok(state @ (JobState::Scheduled | JobState::Ready)) => Ok(state),
-        Ok(state) => Err(format!("a job that is {state} cannot be cancelled; it must be one of: scheduled, ready")),
+        Ok(state) => Err(format!("a job that is {state} cannot be canceled; it must be one of: scheduled, ready")),
         Err(_) => Err("it must be one of: scheduled, ready".to_owned()),
     }
 }

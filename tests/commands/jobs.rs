@@ -98,7 +98,7 @@ async fn invalid_arguments_are_refused_with_a_hint(w: TestWorker) {
     for (args, right) in [
         (&["list", "--kind", "publish"][..], kinds.as_str()),
         (&["list", "--state", "lost"], "scheduled, ready, running, done, dead, cancelled"),
-        (&["list", "--older-than", "5"], "a whole number with a unit"),
+        (&["list", "--older-than", "5"], "an integer with a unit"),
         (&["pause", "everything"], &kinds),
         (&["retry"], "<IDS>"),
         (&["retry", "--dead"], "--kind"),
@@ -107,7 +107,7 @@ async fn invalid_arguments_are_refused_with_a_hint(w: TestWorker) {
         (&["cancel"], "--kind <KIND>"),
         (&["cancel", "--state", "ready"], "--kind <KIND>"),
         (&["cancel", "1", "--lane", "account:1"], "cannot be used with"),
-        (&["cancel", "--kind", "noop", "--state", "running"], "a job that is running cannot be cancelled"),
+        (&["cancel", "--kind", "noop", "--state", "running"], "a job that is running cannot be canceled"),
     ] {
         let output = crier(&w, &[&["jobs"], args].concat());
         assert!(output.refused(2).contains(right), "{args:?}: {}", output.err);
@@ -194,7 +194,7 @@ async fn pending_jobs_are_cancelled_by_filter(w: TestWorker) {
     let lane = format!("account:{one}");
     let args = ["jobs", "cancel", "--kind", "publish_target", "--lane", &lane];
     let output = crier(&w, &args);
-    assert_eq!(output.expect_stdout(), "Not cancelled, because they are running: 1.\nCancelled: 1.\n");
+    assert_eq!(output.expect_stdout(), "Not canceled, because they are running: 1.\nCancelled: 1.\n");
     assert_eq!(w.job_of(later).await.state, JobState::Cancelled);
     assert_eq!(w.post_status(post).await, PostStatus::Failed);
     assert_eq!(w.job_of(now[0]).await.state, JobState::Running);

@@ -90,8 +90,8 @@ async fn errors_in_a_plans_file_are_reported(s: TestStore) {
     };
     for (text, words) in [
         ("[plans.a]\nbrand = 1", "[plans.a] brand is unknown; the nearest known key is brands"),
-        ("[plans.a]\nbrands = -1", "[plans.a] brands must be a whole number of at least 0"),
-        ("[plans.a]\nbrands = 1.5", "[plans.a] brands must be a whole number"),
+        ("[plans.a]\nbrands = -1", "[plans.a] brands must be an integer of at least 0"),
+        ("[plans.a]\nbrands = 1.5", "[plans.a] brands must be an integer"),
         ("[plans.a]\nbrands = 99999999999999999999", "line 2 is not TOML"),
         (
             "[plans.a]\nfeatures = [\"inbx\"]",

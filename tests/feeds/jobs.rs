@@ -458,7 +458,7 @@ async fn a_dead_fetch_marks_the_feed_failing_and_is_rescheduled(w: TestWorker) {
     w.write(async |tx| jobs::on_dead(tx, JobKind::FetchFeed, id, None).await).await;
     let f = feed(&w, id).await;
     assert_eq!((f.status, f.failures), (FeedStatus::Failing, 1));
-    assert!(f.last_error.unwrap().contains("tried again later"));
+    assert!(f.last_error.unwrap().contains("Crier retries later"));
     assert!((13..=16).contains(&wait(&w, id).await));
     w.sql("UPDATE jobs SET state = 'dead', finished_at = created_at").await;
     run_next_fetch(&w, id).await;

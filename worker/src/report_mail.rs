@@ -188,7 +188,9 @@ async fn enqueue_one(
         format,
         unsubscribe_url: &unsubscribe_url,
     };
-    let rendered = |part: askama::Result<String>| part.map_err(|error| StoreError::Decode(format!("a mail: {error}")));
+    let rendered = |part: askama::Result<String>| {
+        part.map_err(|error| StoreError::Decode(format!("failed to write an email: {error}")))
+    };
     let subject: String = format!("{report}: {brand}, {period}").chars().take(MAX_SUBJECT).collect();
     let new = NewMail {
         recipient,

@@ -34,13 +34,13 @@ pub const PROVIDER_TIMEOUT: Duration = Duration::from_secs(20);
 #[derive(Debug, thiserror::Error)]
 pub enum AiError {
     /// The provider or its model rejected the prompt.
-    #[error("the prompt is refused: {0}")]
+    #[error("the prompt was rejected: {0}")]
     Rejected(String),
     /// There was no response or an error response, because of the operator's configuration or the provider's state.
     #[error("the provider is not available: {0}")]
     Unavailable(String),
     /// The response cannot be used.
-    #[error("the answer is not usable: {0}")]
+    #[error("the response cannot be used: {0}")]
     Malformed(String),
 }
 

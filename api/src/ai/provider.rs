@@ -188,12 +188,12 @@ impl Provider {
             }
         };
         let response: ImagesResponse = parse_json(&self.check_response(response)?)?;
-        let image = response.data.into_iter().next().ok_or_else(|| malformed("it has no picture"))?;
+        let image = response.data.into_iter().next().ok_or_else(|| malformed("it contains no image"))?;
         match (non_empty(image.b64_json), non_empty(image.url)) {
             (Some(text), _) => decode_base64(&text),
             (None, Some(url)) if url.starts_with("data:") => decode_base64(&url),
             (None, Some(url)) => self.fetch(&url).await,
-            (None, None) => Err(malformed("its picture is neither there nor elsewhere")),
+            (None, None) => Err(malformed("it contains neither an image nor its URL")),
         }
     }
 
@@ -205,8 +205,8 @@ impl Provider {
         let response = client.send(client.request(Method::GET, address)).await.map_err(unreachable)?;
         match response.status.is_success() && !response.truncated {
             true => Ok(response.body),
-            false if response.truncated => Err(malformed("its picture is too large")),
-            false => Err(AiError::Unavailable(format!("its picture could not be fetched ({})", response.status))),
+            false if response.truncated => Err(malformed("its image is too large")),
+            false => Err(AiError::Unavailable(format!("its image could not be fetched ({})", response.status))),
         }
     }
 
@@ -237,7 +237,7 @@ impl Provider {
         if error.is_prompt_rejection() {
             return Err(AiError::Rejected(message));
         }
-        Err(AiError::Unavailable(format!("it answers {}: {message}{}", error.status.as_u16(), error.hint())))
+        Err(AiError::Unavailable(format!("it returned {}: {message}{}", error.status.as_u16(), error.hint())))
     }
 
     /// Removes the key from a text; some servers quote a rejected key.
@@ -257,7 +257,7 @@ fn non_empty(text: Option<String>) -> Option<String> {
 /// Decodes Base64, with or without a `data:` URL prefix.
 fn decode_base64(text: &str) -> Result<Bytes> {
     let data = text.rsplit_once("base64,").map_or(text, |(_, data)| data);
-    STANDARD.decode(data.trim()).map(Bytes::from).map_err(|_| malformed("its picture is no base64"))
+    STANDARD.decode(data.trim()).map(Bytes::from).map_err(|_| malformed("its image is not base64"))
 }
 
 fn unreachable(error: crier_http::HttpError) -> AiError {

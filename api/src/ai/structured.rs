@@ -36,7 +36,7 @@ impl TextModel<'_> {
     ) -> Result<T> {
         let started = Instant::now();
         let mut messages = vec![
-            json!({ "role": "system", "content": format!("{}\n\nAnswer with nothing but a JSON object by this schema: {}", request.instructions, request.schema) }),
+            json!({ "role": "system", "content": format!("{}\n\nRespond with only a JSON object that follows this schema: {}", request.instructions, request.schema) }),
             json!({ "role": "user", "content": request.text }),
         ];
         let first = self.send_chat(request, &messages).await?;
@@ -45,10 +45,10 @@ impl TextModel<'_> {
             CheckResult::Usable(found, wrong) => (Some(found), wrong),
             CheckResult::Bad(wrong) => (None, wrong),
         };
-        tracing::debug!(model = self.model, %wrong, "the model is asked once more");
+        tracing::debug!(model = self.model, %wrong, "requesting the model again");
         messages.push(json!({ "role": "assistant", "content": first }));
-        messages.push(json!({ "role": "user", "content": format!("That cannot be used: {wrong} Answer again, with \
-             nothing but the whole JSON object.") }));
+        messages.push(json!({ "role": "user", "content": format!("That cannot be used: {wrong} Respond again, with \
+             only the whole JSON object.") }));
         let Some(fallback) = fallback else {
             let second = self.send_chat(request, &messages).await?;
             return match parse_and_validate(&second, &validate) {

@@ -113,7 +113,7 @@ pub fn document(endpoints: &[Endpoint]) -> Value {
             "securitySchemes": {
                 "bearer": {
                     "type": "http", "scheme": "bearer",
-                    "description": "An API key: svc_live_…, or svc_test_… for reads only",
+                    "description": "An API key: svc_live_…, or svc_test_… for reads only.",
                 },
             },
             "headers": headers(),
@@ -151,7 +151,7 @@ fn headers() -> Value {
         "IdempotentReplayed": { "description": "Present if an earlier request with the same key stored the response.",
             "schema": { "type": "string", "enum": ["true"] } },
         "Allow": text("The methods that this path supports."),
-        "Authenticate": text("Bearer"),
+        "Authenticate": text("The authentication scheme, `Bearer`."),
     })
 }
 

@@ -86,7 +86,7 @@ fn plan(name: &str, value: &toml::Value, problems: &mut Vec<String>) -> Plan {
                     MAX_INTEGER => format!("of at least {min}"),
                     _ => format!("from {min} to {max}"),
                 };
-                problems.push(format!("{place} must be a whole number {range}; omit the line for no limit"));
+                problems.push(format!("{place} must be an integer {range}; omit the line for no limit"));
             }
         }
     }
@@ -143,13 +143,13 @@ mod tests {
 `colour` is unknown; only tables [plans.NAME] are allowed
 [plans.Gold]: a plan name must have 1 to 40 of the characters a-z, 0-9, _ and -
 [plans.Gold] brand is unknown; the nearest known key is brands
-[plans.Gold] brands must be a whole number of at least 0; omit the line for no limit
+[plans.Gold] brands must be an integer of at least 0; omit the line for no limit
 [plans.Gold] features: `webhook` is unknown; it must be one of: basic_analytics, analytics, link_in_bio, webhooks, \
 feed_reader, content_strategy, reports, inbox, approvals
 [plans.Gold] features must contain only strings
-[plans.Gold] requests_per_minute must be a whole number from 1 to 1000000; omit the line for no limit
+[plans.Gold] requests_per_minute must be an integer from 1 to 1000000; omit the line for no limit
 [plans.tin] features must be a list such as [\"webhooks\", \"reports\"]
-[plans.tin] storage_mib must be a whole number of at least 0; omit the line for no limit"
+[plans.tin] storage_mib must be an integer of at least 0; omit the line for no limit"
         );
         assert_eq!(parse("").unwrap_err(), ["has no plan; add at least one table such as [plans.unlimited]"]);
         for (text, expected) in [
@@ -160,13 +160,13 @@ feed_reader, content_strategy, reports, inbox, approvals
             ("plans = 5", "has no plan; "),
             ("[plans]\nfree = 5", "plans.free is not a table; write [plans.free]"),
             ("[plans.\"\"]", "[plans.]: a plan name must have 1 to 40 of the characters a-z"),
-            ("[plans.a]\nanalytics_days = 36501", "[plans.a] analytics_days must be a whole number from 1 to 36500; "),
+            ("[plans.a]\nanalytics_days = 36501", "[plans.a] analytics_days must be an integer from 1 to 36500; "),
             (
                 "[plans.a]\nrequests_per_minute = 1000001",
-                "[plans.a] requests_per_minute must be a whole number from 1 to 1000000; ",
+                "[plans.a] requests_per_minute must be an integer from 1 to 1000000; ",
             ),
-            ("[plans.a]\nbrands = \"5\"", "[plans.a] brands must be a whole number of at least 0; "),
-            ("[plans.a]\nbrands = true", "[plans.a] brands must be a whole number of at least 0; "),
+            ("[plans.a]\nbrands = \"5\"", "[plans.a] brands must be an integer of at least 0; "),
+            ("[plans.a]\nbrands = true", "[plans.a] brands must be an integer of at least 0; "),
         ] {
             let problems = parse(text).unwrap_err();
             assert!(problems.len() == 1 && problems[0].starts_with(expected), "{text}: {problems:?}");

@@ -123,7 +123,7 @@ const METRICS: PlatformKey = PlatformKey {
 };
 const INBOX: PlatformKey = PlatformKey {
     name: "INBOX",
-    meaning: "Whether Crier reads and answers messages, if it supports that. X charges for each message that is read.",
+    meaning: "Whether Crier reads messages and replies to them, if it supports that. X charges for each message that is read.",
     default: DefaultValue::Value("true"),
     example: "false",
     secret: false,

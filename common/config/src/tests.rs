@@ -178,7 +178,7 @@ fn an_invalid_value_error_contains_an_example() {
             "`https://x.example/crier` has a path; Crier must be at the root of a host name; use a value such as https://crier.example.com",
         ),
         ("SANDBOX", "maybe", "`maybe` is neither true nor false; use a value such as true"),
-        ("LATEST_PUBLISH", "24", "`24` is not a whole number with a unit (ms, s, m, h, d); use a value such as 24h"),
+        ("LATEST_PUBLISH", "24", "`24` is not an integer with a unit (ms, s, m, h, d); use a value such as 24h"),
         ("LATEST_PUBLISH", "10ms", "`10ms` is shorter than 1s; use a value such as 24h"),
         ("DRAIN_DELAY", "11m", "`11m` is longer than 600 s; use a value such as 5s"),
         ("DRAIN", "2d", "`2d` is longer than 3600 s; use a value such as 30s"),
@@ -438,7 +438,7 @@ fn plans_file_errors_are_reported_with_the_others() {
     };
     let text = problem_lines(Config::load(&source("[plans.a]\nbrands = \"many\"\n"), ProcessRole::Crier));
     assert!(text.contains("CRIER_SANDBOX: `x`"), "{text}");
-    assert!(text.contains("CRIER_PLANS_FILE: /plans.toml: [plans.a] brands must be a whole number"), "{text}");
+    assert!(text.contains("CRIER_PLANS_FILE: /plans.toml: [plans.a] brands must be an integer"), "{text}");
     assert!(
         problem_lines(Config::load(&source(""), ProcessRole::Crier))
             .contains("CRIER_PLANS_FILE: /plans.toml: cannot be read")

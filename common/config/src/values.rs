@@ -36,9 +36,9 @@ pub(super) fn word(text: &str) -> Result<String, String> {
     }
 }
 
-/// Parses a whole number with a unit: `500ms`, `30s`, `15m`, `24h`, `7d`.
+/// Parses an integer with a unit: `500ms`, `30s`, `15m`, `24h`, `7d`.
 pub fn duration(text: &str, min: Duration, max: Duration) -> Result<Duration, String> {
-    let wrong = || "is not a whole number with a unit (ms, s, m, h, d)".to_owned();
+    let wrong = || "is not an integer with a unit (ms, s, m, h, d)".to_owned();
     let digits = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
     let number = u64::from_str(&text[..digits]).map_err(|_| wrong())?;
     let unit = match &text[digits..] {

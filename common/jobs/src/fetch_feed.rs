@@ -21,7 +21,7 @@ impl JobDefinition for FetchFeed {
 
     async fn on_dead(tx: &mut Tx, feed_id: i64, _trace: Option<&str>) -> Result<()> {
         let Some(feed) = feeds::lock(tx, feed_id).await? else { return Ok(()) };
-        let reason = "Crier could not read this feed: internal error. It is tried again later.";
+        let reason = "Crier could not read this feed: internal error. Crier retries later.";
         let next = feed::next_fetch(feed.failures + 1, None, tx.now, random::unit());
         feeds::record_failure(tx, feed_id, reason, false, next).await
     }

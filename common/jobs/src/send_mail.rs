@@ -15,7 +15,7 @@ impl JobDefinition for SendMail {
 
     async fn describe(conn: &mut Conn, mail_id: i64) -> Result<Option<SubjectDescription>> {
         let Some(m) = mails::find(conn, mail_id).await? else { return Ok(None) };
-        Ok(Some(SubjectDescription::new(format!("mail {} on behalf of user {}, {}", m.id, m.user_id, m.status))))
+        Ok(Some(SubjectDescription::new(format!("email {} on behalf of user {}, {}", m.id, m.user_id, m.status))))
     }
 
     async fn on_dead(tx: &mut Tx, mail_id: i64, _trace: Option<&str>) -> Result<()> {

@@ -130,7 +130,7 @@ impl PlatformClient {
                 Category::Account,
                 "has moved to another URL; connect the account again with the new URL",
             )),
-            _ => CallError::Permanent(with(Category::PlatformRejected, "refused this")),
+            _ => CallError::Permanent(with(Category::PlatformRejected, "rejected this")),
         }
     }
 

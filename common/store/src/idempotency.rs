@@ -119,7 +119,8 @@ impl KeyRecord {
             return Ok(KeyState::Answered(unpack(&packed, status)?));
         }
         let Some(ids) = row.records else { return Ok(KeyState::InProgress) };
-        let ids = serde_json::from_str(&ids).map_err(|e| StoreError::Decode(format!("ids of a stored answer: {e}")))?;
+        let ids =
+            serde_json::from_str(&ids).map_err(|e| StoreError::Decode(format!("ids of a stored response: {e}")))?;
         Ok(KeyState::Answered(StoredResponse { status, location: row.location, body: StoredBody::Records(ids) }))
     }
 }

@@ -65,7 +65,7 @@ pub async fn cancel_all(cx: &Context, filter: &JobQuery) -> Result {
         change_matching(cx, JobChange::Cancel, &states.into_iter().map(with_state).collect::<Vec<_>>()).await?;
     let running = operate::count(&mut cx.store.read().await?, &with_state(JobState::Running)).await?;
     if running > 0 {
-        print_line(format_args!("Not cancelled, because they are running: {running}."));
+        print_line(format_args!("Not canceled, because they are running: {running}."));
     }
     report(JobChange::Cancel, &counts)
 }

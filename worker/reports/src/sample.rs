@@ -15,7 +15,7 @@ const ACCOUNTS: [(&str, &str, i64); 3] = [
 ];
 const TEXTS: [&str; 8] = [
     "Fresh rye bread from six in the morning. Come early, it was gone by nine yesterday.",
-    "Our sourdough is three days old before it sees the oven. Here is why that matters, in eleven pictures.",
+    "Our sourdough is three days old before it sees the oven. Here is why that matters, in eleven photos.",
     "Heute neu: Kürbiskernbrot mit Möhre, nur solange der Vorrat reicht! 🥕",
     "Σήμερα ψήνουμε ψωμί με ελιές και δεντρολίβανο.",
     "Сегодня у нас ржаной хлеб с тмином и мёдом.",

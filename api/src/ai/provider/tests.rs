@@ -24,14 +24,14 @@ fn provider_errors_have_details_but_never_the_key() {
         (
             401,
             r#"{"error": {"message": "Bad key sk-hunter2"}}"#,
-            "it answers 401: Bad key [REDACTED] (is CRIER_AI_API_KEY right?)",
+            "it returned 401: Bad key [REDACTED] (is CRIER_AI_API_KEY right?)",
         ),
-        (403, r#"{"message": "no", "type": "x"}"#, "it answers 403: no (is CRIER_AI_API_KEY right?)"),
-        (404, r#"{"error": "model 'x' not found"}"#, "it answers 404: model 'x' not found (are CRIER_AI_BASE_URL and"),
-        (405, r#"{"detail": "Method Not Allowed"}"#, "it answers 405: Method Not Allowed (are CRIER_AI_BASE_URL and"),
-        (308, "", "it answers 308:  (CRIER_AI_BASE_URL must be the address itself: redirects are not followed)"),
-        (503, "<html>\nsk-hunter2 is\tbusy</html>", "it answers 503: <html>[REDACTED] isbusy</html>"),
-        (200, r#"{"error": {"code": 429, "message": "slow down"}}"#, "it answers 200: slow down"),
+        (403, r#"{"message": "no", "type": "x"}"#, "it returned 403: no (is CRIER_AI_API_KEY right?)"),
+        (404, r#"{"error": "model 'x' not found"}"#, "it returned 404: model 'x' not found (are CRIER_AI_BASE_URL and"),
+        (405, r#"{"detail": "Method Not Allowed"}"#, "it returned 405: Method Not Allowed (are CRIER_AI_BASE_URL and"),
+        (308, "", "it returned 308:  (CRIER_AI_BASE_URL must be the address itself: redirects are not followed)"),
+        (503, "<html>\nsk-hunter2 is\tbusy</html>", "it returned 503: <html>[REDACTED] isbusy</html>"),
+        (200, r#"{"error": {"code": 429, "message": "slow down"}}"#, "it returned 200: slow down"),
     ] {
         let message = error_message(status, body);
         assert!(message.contains(expected), "{message}");

@@ -306,8 +306,9 @@ async fn invite(visit: &Visit, tx: &mut Tx, email: &str, role: Role) -> Result<S
         let (url, days) = (link(visit, &token), invitations::LIFETIME.num_days());
         let inviter = &visit.authenticated.caller.user_name;
         let text = InvitationMail { inviter, brand: &brand.name, url: &url, days };
-        let body_text = text.render().map_err(|error| ApiError::bug(format!("a mail: {error}")))?;
-        let message_id = mailer.message_id().map_err(|error| ApiError::bug(format!("a mail: {error}")))?;
+        let body_text = text.render().map_err(|error| ApiError::bug(format!("failed to write an email: {error}")))?;
+        let message_id =
+            mailer.message_id().map_err(|error| ApiError::bug(format!("failed to write an email: {error}")))?;
         let new = NewMail {
             recipient: email,
             subject: MAIL_SUBJECT,

@@ -205,7 +205,7 @@ async fn mail_link(app: &App, mailer: &Mailer, user: &User) -> std::result::Resu
     let token = sessions::create_link(&mut tx, user.id, sessions::LINK_LIFETIME).await?;
     let url = format!("{}/sign-in/{}", app.public_url, token.expose_secret());
     let text = LinkMail { url: &url, minutes: sessions::LINK_LIFETIME.num_minutes() };
-    let body_text = text.render().map_err(|error| StoreError::Decode(format!("a mail: {error}")))?;
+    let body_text = text.render().map_err(|error| StoreError::Decode(format!("failed to write an email: {error}")))?;
     let message_id = mailer.message_id().map_err(|_| crier_base::secrets::SecretError::NoRandomness)?;
     let new = NewMail {
         recipient: &user.email,

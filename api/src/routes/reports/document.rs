@@ -37,7 +37,7 @@ pub struct ReportDocumentWidget {
     pub r#type: WidgetType,
     #[schemars(extend("examples" = ["At a glance"]))]
     pub title: String,
-    /// The reason there are no values, or a description of what was left out.
+    /// The reason there are no values, or a description of what was omitted.
     #[schemars(extend("examples" = [null]))]
     pub remark: Option<String>,
     pub columns: Vec<ReportDocumentColumn>,

@@ -184,8 +184,8 @@ impl Streams for Facebook {
 
     fn missing(_account: &ConnectorAccount, stream: &str) -> Failure {
         let (what, permissions) = match stream {
-            COMMENTS => ("comments to be read", "pages_read_user_content"),
-            _ => ("messages to be read", "pages_messaging"),
+            COMMENTS => ("read this account's comments", "pages_read_user_content"),
+            _ => ("read this account's messages", "pages_messaging"),
         };
         missing_permission(Platform::Facebook, ConnectTarget::Default, what, permissions)
     }
@@ -337,7 +337,7 @@ impl InboxConnector for Facebook {
             let missing = missing_permission(
                 Platform::Facebook,
                 ConnectTarget::Default,
-                "messages to be answered",
+                "reply to this account's messages",
                 "pages_messaging",
             );
             let sent = sent.map_err(|failure| reply_error(failure, missing))?;
@@ -349,7 +349,7 @@ impl InboxConnector for Facebook {
         let missing = missing_permission(
             Platform::Facebook,
             ConnectTarget::Default,
-            "comments to be answered",
+            "reply to this account's comments",
             "pages_manage_engagement",
         );
         Ok(Published::new(created.map_err(|failure| reply_error(failure, missing))?.id, None))

@@ -46,7 +46,7 @@ pub fn denied(account: &ConnectorAccount, mut restart: Value, now: DateTime<Utc>
 }
 
 /// Returns the failure of a stream or a reply for which permissions are missing. `target` is how the account was
-/// connected, which decides the variable to set. `what` completes "does not allow this account's …".
+/// connected, which decides the variable to set. `what` completes "does not allow Crier to …".
 pub fn missing_permission(platform: Platform, target: ConnectTarget, what: &str, permissions: &str) -> Failure {
     let name = catalogue::descriptor(platform).name;
     let variable = platform.as_str().to_uppercase();
@@ -55,7 +55,7 @@ pub fn missing_permission(platform: Platform, target: ConnectTarget, what: &str,
         ConnectTarget::Page => "PAGE_",
     };
     let message = format!(
-        "{name} does not allow this account's {what}. Missing: {permissions}. Set it in CRIER_{variable}_{page}SCOPES \
+        "{name} does not allow Crier to {what}. Missing: {permissions}. Set it in CRIER_{variable}_{page}SCOPES \
          and connect the account again."
     );
     Failure::with_code(Category::Account, "missing_permission", message)

@@ -199,7 +199,7 @@ impl Conversation {
 }
 
 impl Instagram {
-    fn missing_to(account: &ConnectorAccount, what: &str, stream: &str) -> Failure {
+    fn missing_to(account: &ConnectorAccount, action: &str, stream: &str) -> Failure {
         let target = if is_by_facebook(account) { ConnectTarget::Page } else { ConnectTarget::Default };
         let permission = match (stream, target) {
             (COMMENTS, ConnectTarget::Default) => "instagram_business_manage_comments",
@@ -207,7 +207,7 @@ impl Instagram {
             (_, ConnectTarget::Default) => "instagram_business_manage_messages",
             (_, ConnectTarget::Page) => "instagram_manage_messages",
         };
-        missing_permission(Platform::Instagram, target, &format!("{stream} to be {what}"), permission)
+        missing_permission(Platform::Instagram, target, &format!("{action} this account's {stream}"), permission)
     }
 }
 
@@ -331,7 +331,7 @@ impl InboxConnector for Instagram {
         let access = self.access(account)?;
         let request = access.request(Method::POST, &path).json(&json!({ "message": reply.text }));
         let created: Result<Created, GraphFailure> = access.call_with_codes(Effect::Publishes, request).await;
-        let missing = Self::missing_to(account, "answered", COMMENTS);
+        let missing = Self::missing_to(account, "reply to", COMMENTS);
         Ok(Published::new(created.map_err(|failure| reply_error(failure, missing))?.id, None))
     }
 

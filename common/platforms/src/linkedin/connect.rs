@@ -134,7 +134,7 @@ impl OAuthConnector for Linkedin {
         // The id becomes part of a URN.
         let is_id = |id: &str| id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
         if !is_id(&info.sub) {
-            return Err(ConnectError::Unavailable("LinkedIn returned no person.".to_owned()));
+            return Err(ConnectError::Unavailable("LinkedIn returned no user.".to_owned()));
         }
         Ok(Connected {
             external_id: info.sub,

@@ -213,8 +213,13 @@ impl Comment {
     }
 }
 
-fn missing(what: &str, permission: &str) -> Failure {
-    missing_permission(Platform::Linkedin, ConnectTarget::Page, &format!("comments to be {what}"), permission)
+fn missing(action: &str, permission: &str) -> Failure {
+    missing_permission(
+        Platform::Linkedin,
+        ConnectTarget::Page,
+        &format!("{action} this account's comments"),
+        permission,
+    )
 }
 
 impl LinkedinError {
@@ -230,7 +235,7 @@ impl LinkedinError {
             |category, message: &str| CallError::Permanent(Failure::of(category, message).from_platform(&code));
         match self.status {
             Some(StatusCode::FORBIDDEN) if self.is_permission() => {
-                CallError::Permanent(missing("answered", "w_organization_social_feed").from_platform(&code))
+                CallError::Permanent(missing("reply to", "w_organization_social_feed").from_platform(&code))
             }
             Some(StatusCode::NOT_FOUND) => {
                 permanent(Category::PlatformRejected, "The message to reply to no longer exists.")

@@ -214,7 +214,7 @@ fn error_class(error: &GraphError) -> (Kind, Category, &'static str) {
         (1 | 2, _) => (Internal, Category::PlatformError, "failed"),
         _ if error.is_transient => (Internal, Category::PlatformError, "had a temporary error"),
         (100, _) => (Permanent, Category::InvalidContent, "does not accept this post"),
-        _ => (ByStatus, Category::PlatformRejected, "refused this"),
+        _ => (ByStatus, Category::PlatformRejected, "rejected this"),
     }
 }
 

@@ -75,7 +75,7 @@ impl OAuthConnector for Reddit {
         // The name becomes part of URLs.
         let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
         if me.name.is_empty() || !me.name.chars().all(is_name) {
-            return Err(ConnectError::Unavailable("Reddit returned no person.".to_owned()));
+            return Err(ConnectError::Unavailable("Reddit returned no user.".to_owned()));
         }
         Ok(Connected {
             external_id: me.id,

@@ -199,7 +199,7 @@ impl InboxConnector for Reddit {
         let (restart, has_page) = (pass.restart(), pass.page.is_some());
         match self.messages(account, pass).await {
             Err(CallError::Permanent(failure)) if is_forbidden(&failure) => {
-                let message = "Reddit does not allow this account's messages to be read. It was connected without the \
+                let message = "Reddit does not allow Crier to read this account's messages. It was connected without the \
                                scope privatemessages. Connect it again.";
                 let failure = Failure::with_code(Category::Account, "missing_permission", message);
                 Ok(InboxPage { cursor: restart, unavailable: Some(failure), ..InboxPage::default() })

@@ -127,8 +127,8 @@ impl Streams for Threads {
 
     fn missing(_account: &ConnectorAccount, stream: &str) -> Failure {
         let (what, permission) = match stream {
-            REPLIES => ("replies to be read", "threads_read_replies"),
-            _ => ("mentions to be read", "threads_manage_mentions"),
+            REPLIES => ("read this account's replies", "threads_read_replies"),
+            _ => ("read this account's mentions", "threads_manage_mentions"),
         };
         missing_permission(Platform::Threads, ConnectTarget::Default, what, permission)
     }
@@ -276,8 +276,12 @@ impl InboxConnector for Threads {
             ("text".to_owned(), Value::from(reply.text.as_str())),
             ("reply_to_id".to_owned(), Value::from(context_text(&reply.thread, REPLY_TO)?)),
         ]);
-        let missing =
-            missing_permission(Platform::Threads, ConnectTarget::Default, "posts answer", "threads_manage_replies");
+        let missing = missing_permission(
+            Platform::Threads,
+            ConnectTarget::Default,
+            "reply as this account",
+            "threads_manage_replies",
+        );
         let created = self.containers(account)?.publish_unstored(&request).await;
         created.map_err(|failure| reply_error(failure, missing))
     }

@@ -23,7 +23,8 @@ use crate::inbox::{InboxPage, OutgoingReply, ReplyThread};
 use crate::{CallError, ConnectorAccount, InboxConnector, Published, Reconciled};
 
 const ACTIVITY: &str = "activity";
-const REFUSAL: &str = "Tumblr does not allow applications to answer replies and mentions. Reply to this one at Tumblr.";
+const REFUSAL: &str =
+    "Tumblr does not allow applications to reply to replies and mentions. Reply to this one at Tumblr.";
 const TYPES: [&str; 4] = ["reply", "reblog_with_content", "mention_in_reply", "mention_in_post"];
 /// The maximum number of entries read from a page.
 const MAX_ENTRIES: usize = 200;

@@ -157,7 +157,7 @@ fn text(at: DateTime<Utc>) -> String {
 }
 
 fn missing() -> Failure {
-    let message = "X does not allow this account's mentions to be read. The X application may lack access to them in \
+    let message = "X does not allow Crier to read this account's mentions. The X application may lack access to them in \
                    X's developer console, or the account was connected without the scopes tweet.read and users.read.";
     Failure::with_code(Category::Account, "missing_permission", message)
 }
