@@ -320,7 +320,7 @@ pub fn commands() -> clap::Command {
 /// Returns the definition of the command line: the commands, and every configuration key as a flag of each.
 fn definition() -> clap::Command {
     keys::all().into_iter().fold(commands(), |command, key| {
-        let help = format!("{} [{}: {}]", key.meaning, key.variable(), key.default_text());
+        let help = format!("{} [{}: {}]", key.description, key.variable(), key.default_text());
         // Only `crier help config` lists them. In each help they would bury the arguments of the command.
         let flag = key.flag();
         command.arg(Arg::new(flag.clone()).long(flag).value_name("VALUE").global(true).hide(true).help(help))

@@ -1,13 +1,13 @@
 //! The table of metrics in `docs/analytics.md`, made from `metrics.rs`.
 
-use crier_domain::analytics::Figure;
+use crier_domain::analytics::Metric;
 use crier_domain::catalogue;
 use crier_domain::platform::Platform;
 use crier_platforms::metrics::METRICS;
 
 use crate::support::page;
 
-fn names(platform: Platform, figure: Figure) -> String {
+fn names(platform: Platform, figure: Metric) -> String {
     let of = METRICS.iter().filter(|metric| (metric.platform, metric.figure) == (platform, figure));
     let named = of.map(|metric| {
         let name = metric.name.trim_start_matches('/').replace('/', ".");
@@ -24,12 +24,12 @@ fn names(platform: Platform, figure: Figure) -> String {
 }
 
 fn table() -> String {
-    let figures = Figure::ALL.iter().map(|figure| figure.as_str());
+    let figures = Metric::ALL.iter().map(|figure| figure.as_str());
     let heads: Vec<&str> = ["Platform"].into_iter().chain(figures).collect();
     let mut table = format!("| {} |\n|{}\n", heads.join(" | "), "---|".repeat(heads.len()));
     for descriptor in catalogue::all().iter().filter(|one| METRICS.iter().any(|metric| metric.platform == one.platform))
     {
-        let cells: Vec<String> = Figure::ALL.iter().map(|figure| names(descriptor.platform, *figure)).collect();
+        let cells: Vec<String> = Metric::ALL.iter().map(|figure| names(descriptor.platform, *figure)).collect();
         table += &format!("| {} | {} |\n", descriptor.name, cells.join(" | "));
     }
     table

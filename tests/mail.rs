@@ -55,10 +55,10 @@ async fn embedded_sends_mail_over_implicit_tls() {
 
 #[tokio::test]
 async fn embedded_sends_mail_over_offered_starttls() {
-    assert_owner_is_mailed(MailServer::offering_tls().await, "smtp://ann:hush@{}", false).await;
+    assert_owner_is_mailed(MailServer::start_with_starttls().await, "smtp://ann:hush@{}", false).await;
 }
 
 #[tokio::test]
 async fn split_sends_mail_over_required_starttls() {
-    assert_owner_is_mailed(MailServer::offering_tls().await, "smtp://ann:hush@{}?tls=required", true).await;
+    assert_owner_is_mailed(MailServer::start_with_starttls().await, "smtp://ann:hush@{}?tls=required", true).await;
 }

@@ -102,13 +102,13 @@ pub async fn count_address(app: &App, req: &Request) -> Decision {
 
 /// Counts a request for a public page against the client's address. `None` if the address is private: it may be that of
 /// an untrusted proxy, which all visitors share.
-pub fn count_visit(app: &App, req: &Request) -> Option<Decision> {
+pub fn count_public_page_request(app: &App, req: &Request) -> Option<Decision> {
     let address = address_of(app, req).to_canonical();
     (!is_private(address)).then(|| app.visits.take_now(RateLimitSubject::address(address), VISITS_PER_MINUTE))
 }
 
 /// Counts a request for a sign-in or connect page against the client's address.
-pub async fn count_visitor(app: &App, req: &Request) -> Decision {
+pub async fn count_sign_in_or_connect_request(app: &App, req: &Request) -> Decision {
     app.limiter.take(RateLimitSubject::visitor(address_of(app, req)), UNAUTHENTICATED_REQUESTS_PER_MINUTE).await
 }
 

@@ -41,10 +41,10 @@ pub async fn serve(process: &Process, listening: impl FnOnce()) -> Result<(), St
         None => Arc::new(MemoryLimiter::new(process.store.clock().clone())),
         Some(url) => Arc::new(
             RedisLimiter::new(url, process.store.clock().clone())
-                .map_err(|error| StartError::Refused(format!("CRIER_REDIS_URL is not usable: {error}")))?,
+                .map_err(|error| StartError::Invalid(format!("CRIER_REDIS_URL is not usable: {error}")))?,
         ),
     };
-    let mailer = Mailer::new(&config.mail).map_err(|error| StartError::Refused(error.to_string()))?;
+    let mailer = Mailer::new(&config.mail).map_err(|error| StartError::Invalid(error.to_string()))?;
     let app = App::new(AppDeps {
         store: process.store.clone(),
         platforms: process.platforms.clone(),

@@ -5,12 +5,12 @@
 use std::time::Instant;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_domain::analytics::{Figures as PostFigures, Tz, day_start};
+use crier_domain::analytics::{PostMetrics, Tz, day_start};
 use crier_domain::platform::Platform;
 use crier_domain::post::{Post, TargetOverride, TargetStatus};
-use crier_store::analytics::{self, Collected};
+use crier_store::analytics::{self, CollectedMetrics};
 use crier_store::brands::{self, NewBrand};
-use crier_store::targets::{self, NewTarget, TargetEnd};
+use crier_store::targets::{self, NewTarget, TargetOutcome};
 use crier_store::{Store, StoreError, Tx, posts, users};
 
 use super::figure::{Figure, percentile};
@@ -112,17 +112,17 @@ async fn fill(bench: &Bench, store: &Store, brand: i64, account: i64) -> Result<
         let mut tx = store.begin().await?;
         for reading in 1..=READINGS {
             tx.now = now - TimeDelta::minutes(READINGS - reading);
-            let collect = |(target, _): &(i64, i64)| Collected {
+            let collect = |(target, _): &(i64, i64)| CollectedMetrics {
                 target_id: *target,
-                figures: Some(PostFigures {
+                figures: Some(PostMetrics {
                     impressions: Some(target % 997 * reading),
                     likes: Some(target % 89 * reading),
                     comments: Some(target % 7),
-                    ..PostFigures::default()
+                    ..PostMetrics::default()
                 }),
                 next_at: None,
             };
-            let collected: Vec<Collected> = some.iter().map(collect).collect();
+            let collected: Vec<CollectedMetrics> = some.iter().map(collect).collect();
             analytics::record_posts(&mut tx, &collected).await?;
         }
         tx.commit().await?;
@@ -136,7 +136,7 @@ async fn published(tx: &mut Tx, brand: i64, account: i64, at: DateTime<Utc>) -> 
     let post = posts::insert(tx, &post).await?;
     let new = NewTarget { account_id: account, position: 0, target_override: TargetOverride::default() };
     let target = targets::insert(tx, post, &[(&new, Platform::Sandbox)]).await?[0];
-    let ended = TargetEnd {
+    let ended = TargetOutcome {
         status: TargetStatus::Published,
         external_id: Some(target.to_string()),
         url: None,

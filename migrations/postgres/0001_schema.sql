@@ -148,7 +148,7 @@ create table ai_reservations (
     -- The time after which the scheduler refunds the credits, because the request has died.
     lease_until  timestamptz not null
 );
--- ai_credits::refund_expired, misdated::pull_back.
+-- ai_credits::refund_expired, misdated::correct_future_times.
 create index ai_reservations_lease on ai_reservations (lease_until);
 
 -- AI credits consumed, per brand and operation. The sum of these and of the reservations is `ai_usage.used`.
@@ -728,7 +728,7 @@ create table feeds (
 );
 -- feeds::list, feeds::count; fk.
 create index feeds_brand on feeds (brand_id, id);
--- feeds::enqueue_due, misdated::pull_back.
+-- feeds::enqueue_due, misdated::correct_future_times.
 create index feeds_due on feeds (next_fetch_at);
 
 -- Articles of feeds.
@@ -895,7 +895,7 @@ create table inbox_syncs (
     -- The streams with which the next sync continues. Empty: all streams.
     unfinished   jsonb not null default '[]'
 );
--- inbox_syncs::enqueue_due, misdated::pull_back.
+-- inbox_syncs::enqueue_due, misdated::correct_future_times.
 create index inbox_syncs_due on inbox_syncs (next_sync_at) where next_sync_at is not null;
 
 
@@ -1066,7 +1066,7 @@ create table report_recipients (
     mail_id     bigint references mails (id) on delete set null,
     primary key (delivery_id, position)
 );
--- report_deliveries::record_mail, report_deliveries::stop_refused; fk: mails::purge.
+-- report_deliveries::record_mail, report_deliveries::stop_rejected; fk: mails::purge.
 create index report_recipients_mail on report_recipients (mail_id) where mail_id is not null;
 
 -- Addresses that get no reports of a workspace: the recipient unsubscribed, or a mail server rejected the address
@@ -1078,8 +1078,8 @@ create table report_mail_stops (
     -- The time of the first stop. No statement reads it; it answers questions of recipients.
     created_at      timestamptz not null,
     is_unsubscribed boolean not null default false,
-    -- report_deliveries::unsubscribe and stop_refused (on conflict), report_deliveries::mail_stop, resubscribe and
-    -- allow_again; fk.
+    -- report_deliveries::unsubscribe and stop_rejected (on conflict), report_deliveries::mail_stop, resubscribe and
+    -- resume_rejected; fk.
     primary key (workspace_id, recipient)
 );
 
@@ -1277,9 +1277,9 @@ create index jobs_lane_running on jobs (lane) where state = 'running' and lane i
 -- lock_waiting_jobs, lanes_to_sweep.sql, waited_for.sql, is_waited_for.sql, operate::lane, operate::overview,
 -- operate::list of ready jobs. In the order in which a lane's jobs are woken.
 create index jobs_lane_waiting on jobs (lane, run_at, id) where state = 'ready' and waiting and lane is not null;
--- rescue.sql, expired.sql, misdated::pull_back, operate::overview, operate::list of running jobs.
+-- rescue.sql, expired.sql, misdated::correct_future_times, operate::overview, operate::list of running jobs.
 create index jobs_leased on jobs (lease_until) where state = 'running' and lease_until is not null;
--- oldest_unclaimed.sql, renotify_stale.sql, misdated::pull_back, operate::overview, operate::list of ready jobs.
+-- oldest_unclaimed.sql, renotify_stale.sql, misdated::correct_future_times, operate::overview, operate::list of ready jobs.
 create index jobs_ready on jobs (kind, dispatched_at) where state = 'ready' and not waiting;
 -- operate::list of scheduled jobs.
 create index jobs_scheduled on jobs (kind, id) where state = 'scheduled';
@@ -1292,7 +1292,7 @@ create index jobs_workspace_running on jobs (workspace_lane) where state = 'runn
 -- workspaces::waiting_lanes, waited_for.sql, is_waited_for.sql.
 create index jobs_workspace_waiting on jobs (workspace_lane, lane)
     where state = 'ready' and waiting and workspace_lane is not null;
--- misdated::pull_back. The times of jobs without an error were chosen by users, and can be years away.
+-- misdated::correct_future_times. The times of jobs without an error were chosen by users, and can be years away.
 create index jobs_retries on jobs (run_at) where state = 'scheduled' and last_error is not null;
 
 -- Locks lanes until the end of the transaction, and returns the number of running jobs of each lane and of each

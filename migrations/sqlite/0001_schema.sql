@@ -121,7 +121,7 @@ create table ai_reservations (
     -- The time after which the scheduler refunds the credits, because the request has died.
     lease_until  timestamptz not null
 );
--- ai_credits::refund_expired, misdated::pull_back.
+-- ai_credits::refund_expired, misdated::correct_future_times.
 create index ai_reservations_lease on ai_reservations (lease_until);
 
 -- AI credits consumed, per brand and operation. The sum of these and of the reservations is `ai_usage.used`.
@@ -715,7 +715,7 @@ create table feeds (
 );
 -- feeds::list, feeds::count; fk.
 create index feeds_brand on feeds (brand_id, id);
--- feeds::enqueue_due, misdated::pull_back.
+-- feeds::enqueue_due, misdated::correct_future_times.
 create index feeds_due on feeds (next_fetch_at);
 
 -- Articles of feeds.
@@ -896,7 +896,7 @@ create table inbox_syncs (
     -- The streams with which the next sync continues. Empty: all streams.
     unfinished   jsonb not null default '[]'
 );
--- inbox_syncs::enqueue_due, misdated::pull_back.
+-- inbox_syncs::enqueue_due, misdated::correct_future_times.
 create index inbox_syncs_due on inbox_syncs (next_sync_at) where next_sync_at is not null;
 
 
@@ -1067,7 +1067,7 @@ create table report_recipients (
     mail_id     bigint references mails (id) on delete set null,
     primary key (delivery_id, position)
 );
--- report_deliveries::record_mail, report_deliveries::stop_refused; fk: mails::purge.
+-- report_deliveries::record_mail, report_deliveries::stop_rejected; fk: mails::purge.
 create index report_recipients_mail on report_recipients (mail_id) where mail_id is not null;
 
 -- Addresses that get no reports of a workspace: the recipient unsubscribed, or a mail server rejected the address
@@ -1079,8 +1079,8 @@ create table report_mail_stops (
     -- The time of the first stop. No statement reads it; it answers questions of recipients.
     created_at      timestamptz not null,
     is_unsubscribed boolean not null default false,
-    -- report_deliveries::unsubscribe and stop_refused (on conflict), report_deliveries::mail_stop, resubscribe and
-    -- allow_again; fk.
+    -- report_deliveries::unsubscribe and stop_rejected (on conflict), report_deliveries::mail_stop, resubscribe and
+    -- resume_rejected; fk.
     primary key (workspace_id, recipient)
 );
 
@@ -1257,7 +1257,7 @@ create unique index jobs_subject on jobs (kind, subject_id) where state in ('sch
 -- next_due.sql, promote_due.sql, operate::overview. It begins with the kind, so that a paused kind delays no other
 -- one.
 create index jobs_due on jobs (kind, run_at) where state = 'scheduled';
--- oldest_unclaimed.sql, renotify_stale.sql, misdated::pull_back, operate::overview, operate::list of ready jobs.
+-- oldest_unclaimed.sql, renotify_stale.sql, misdated::correct_future_times, operate::overview, operate::list of ready jobs.
 create index jobs_ready on jobs (kind, dispatched_at) where state = 'ready' and not waiting;
 -- operate::list of dead or cancelled jobs, operate::overview.
 create index jobs_given_up on jobs (state, id) where state = 'dead' or state = 'cancelled';
@@ -1274,12 +1274,12 @@ create index jobs_lane_running on jobs (lane) where state = 'running' and lane i
 -- wake_lanes.sql, lanes_to_sweep.sql, waited_for.sql, settle_done.sql, operate::lane, operate::overview,
 -- operate::list of ready jobs. In the order in which a lane's jobs are woken.
 create index jobs_lane_waiting on jobs (lane, run_at, id) where state = 'ready' and waiting and lane is not null;
--- rescue.sql, expired.sql, misdated::pull_back, operate::overview, operate::list of running jobs.
+-- rescue.sql, expired.sql, misdated::correct_future_times, operate::overview, operate::list of running jobs.
 create index jobs_leased on jobs (lease_until) where state = 'running' and lease_until is not null;
 -- operate::list of a lane. As an expression, the lane cannot serve other statements, which would then read all jobs
 -- of the lane. Running jobs are found by `jobs_lane_running`.
 create index jobs_lane on jobs ((lane || ''), id) where lane is not null and state <> 'running';
--- misdated::pull_back. The times of jobs without an error were chosen by users, and can be years away.
+-- misdated::correct_future_times. The times of jobs without an error were chosen by users, and can be years away.
 create index jobs_retries on jobs (run_at) where state = 'scheduled' and last_error is not null;
 
 -- Kinds whose jobs do not start.

@@ -46,7 +46,7 @@ pub struct Scheduler {
     /// The platforms whose metrics are collected.
     pub figures: Vec<Platform>,
     /// The platform whose metrics are collected as soon as a post is published: the sandbox, whose calls cost nothing.
-    pub early_figures: Option<Platform>,
+    pub early_metrics_platform: Option<Platform>,
     pub purge_cursors: Arc<PurgeCursors>,
     pub last_empty: Arc<LastEmpty>,
 }
@@ -107,8 +107,8 @@ pub async fn serve(process: &Process) -> std::result::Result<(), StartError> {
     }
     let scheduler = Scheduler {
         plans: Arc::new(process.config.plans.clone()),
-        figures: process.config.platforms_config().with_figures(),
-        early_figures: Some(Platform::Sandbox),
+        figures: process.config.platforms_config().with_metrics(),
+        early_metrics_platform: Some(Platform::Sandbox),
         ..Scheduler::new(process.store.clone(), process.transport.clone(), process.library.clone())
     };
     scheduler.run(process.stop.clone()).await;
@@ -124,7 +124,7 @@ impl Scheduler {
             library,
             plans: Arc::default(),
             figures: Vec::new(),
-            early_figures: None,
+            early_metrics_platform: None,
             purge_cursors: Arc::default(),
             last_empty: Arc::default(),
         }

@@ -49,7 +49,7 @@ pub async fn run(cx: &Context, command: AccountCommand) -> Result {
 
 async fn connect(cx: &Context, args: ConnectAccount) -> Result {
     let ConnectAccount { platform, brand, instance, target } = args;
-    http::check_root_certificates().map_err(|error| StartError::Refused(error.to_string()))?;
+    http::check_root_certificates().map_err(|error| StartError::Invalid(error.to_string()))?;
     let guard = Guard::new(cx.config.guard.allowed_private_networks.clone());
     let registry = platforms_of(&cx.config, &cx.store, &guard);
     let connector = registry.get(platform);
@@ -65,7 +65,7 @@ async fn connect(cx: &Context, args: ConnectAccount) -> Result {
     let instance = match (registry.descriptor(platform).mode, instance) {
         (Mode::SelfConnectOauth, Some(typed)) => match oauth.check_instance(&typed).await {
             Ok(instance) => instance,
-            Err(ConnectError::Field { message, .. } | ConnectError::Refused(message)) => return refused(message),
+            Err(ConnectError::Field { message, .. } | ConnectError::Rejected(message)) => return refused(message),
             Err(ConnectError::Unavailable(message)) => return refused(message),
         },
         (Mode::SelfConnectOauth, None) if platform == Platform::Shopify => {

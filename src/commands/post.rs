@@ -3,7 +3,7 @@
 use chrono::SubsecRound as _;
 use crier_domain::post::{Post, Target};
 use crier_http::Guard;
-use crier_jobs::publishing::{self, PostRetry};
+use crier_jobs::publishing::{self, RetryPostOutcome};
 use crier_runtime::platforms_of;
 use crier_store::post_overview::{self, PostQuery, PostSummary};
 use crier_store::{posts, targets};
@@ -130,15 +130,15 @@ async fn retry(cx: &Context, ids: &[i64], outcome_unknown: bool) -> Result {
     for id in ids {
         let mut tx = cx.store.begin().await?;
         match publishing::retry_post(&mut tx, *id, outcome_unknown, can_reconcile).await? {
-            PostRetry::Started(count) => {
+            RetryPostOutcome::Started(count) => {
                 tx.commit().await?;
                 let accounts = if count == 1 { "account" } else { "accounts" };
                 print_line(format_args!("Post {id}: retrying {count} {accounts}."));
             }
-            PostRetry::NotFound => left.push(not_found(*id)),
-            PostRetry::NothingFailed => left.push(format!("post {id} has not failed on any account")),
-            PostRetry::Busy => left.push(format!("post {id} is being processed; retry when that has finished")),
-            PostRetry::OutcomeUnknown(accounts) => left.push(format!(
+            RetryPostOutcome::NotFound => left.push(not_found(*id)),
+            RetryPostOutcome::NothingFailed => left.push(format!("post {id} has not failed on any account")),
+            RetryPostOutcome::Busy => left.push(format!("post {id} is being processed; retry when that has finished")),
+            RetryPostOutcome::OutcomeUnknown(accounts) => left.push(format!(
                 "post {id} may already be published on account {}; check there, and if it is not, run `crier post retry \
                  {id} --outcome-unknown`",
                 accounts.iter().map(i64::to_string).collect::<Vec<_>>().join(", ")

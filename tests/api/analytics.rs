@@ -1,7 +1,7 @@
 //! The figures of posts and accounts, by day of the brand's zone.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_domain::analytics::{AccountFigures, Figures};
+use crier_domain::analytics::{AccountMetrics, PostMetrics};
 use crier_store::analytics;
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ on_both_apps!(
 on_one_app!(invalid_windows_are_refused,);
 
 /// A published post with figures, on an account of the brand.
-async fn post(t: &Tenant<'_>, account: i64, at: DateTime<Utc>, figures: &[Figures]) -> i64 {
+async fn post(t: &Tenant<'_>, account: i64, at: DateTime<Utc>, figures: &[PostMetrics]) -> i64 {
     let body = json!({ "content": "x", "accounts": [account] });
     let made = t.post(&t.path("/posts"), body).await.data(201);
     let (post, target) = (made["id"].as_i64().unwrap(), made["targets"][0]["id"].as_i64().unwrap());
@@ -29,7 +29,7 @@ async fn post(t: &Tenant<'_>, account: i64, at: DateTime<Utc>, figures: &[Figure
     t.app.sql("UPDATE analytics_progress SET seen_until = '2020-01-01T00:00:00+00:00'").await;
     t.app.write(async |tx| analytics::add_published(tx, None, 100).await).await;
     for (n, figures) in (1..).zip(figures) {
-        let collected = analytics::Collected { target_id: target, figures: Some(*figures), next_at: None };
+        let collected = analytics::CollectedMetrics { target_id: target, figures: Some(*figures), next_at: None };
         t.app
             .write(async |tx| {
                 tx.now = at + TimeDelta::hours(n);
@@ -40,8 +40,8 @@ async fn post(t: &Tenant<'_>, account: i64, at: DateTime<Utc>, figures: &[Figure
     post
 }
 
-fn figures(impressions: i64, likes: i64) -> Figures {
-    Figures { impressions: Some(impressions), likes: Some(likes), ..Figures::default() }
+fn figures(impressions: i64, likes: i64) -> PostMetrics {
+    PostMetrics { impressions: Some(impressions), likes: Some(likes), ..PostMetrics::default() }
 }
 
 async fn zoned<'a>(app: &'a TestApp, zone: &str) -> (Tenant<'a>, i64) {
@@ -61,7 +61,7 @@ async fn days_are_those_of_the_brand_and_add_up(app: TestApp) {
     app.clock.advance(midnight + TimeDelta::days(3) - app.store.now());
     post(&t, account, midnight - TimeDelta::seconds(1), &[figures(10, 1), figures(20, 2)]).await;
     post(&t, account, midnight, &[figures(100, 3)]).await;
-    post(&t, account, midnight + TimeDelta::hours(1), &[Figures::default()]).await;
+    post(&t, account, midnight + TimeDelta::hours(1), &[PostMetrics::default()]).await;
     let shown = series(&t, "?start=2026-07-10&end=2026-07-12").await;
     assert_eq!((&shown["granularity"], &shown["timezone"]), (&json!("day"), &json!("Asia/Tokyo")));
     let day = |date: &str, posts: i64, impressions: Value, likes: Value| {
@@ -115,7 +115,7 @@ async fn accounts_have_a_point_for_each_day(app: TestApp) {
     for (days, followers) in [(2, 5), (0, 8)] {
         app.write(async |tx| {
             tx.now = now - TimeDelta::days(days);
-            let figures = AccountFigures { followers: Some(followers), ..AccountFigures::default() };
+            let figures = AccountMetrics { followers: Some(followers), ..AccountMetrics::default() };
             analytics::record_account(tx, account, &figures).await
         })
         .await;
@@ -132,7 +132,7 @@ async fn accounts_have_a_point_for_each_day(app: TestApp) {
     // Metrics that the platform refuses are named for a day.
     assert_eq!(one["unavailable"], json!([]));
     let names = ["views".to_owned(), "/clicks/total".to_owned()];
-    app.write(async |tx| analytics::record_set_aside(tx, account, &names).await).await;
+    app.write(async |tx| analytics::record_unavailable_metrics(tx, account, &names).await).await;
     assert_eq!(show().await["series"][0]["unavailable"], json!(["clicks.total", "views"]));
     app.clock.advance(TimeDelta::hours(24));
     assert_eq!(show().await["series"][0]["unavailable"], json!([]));

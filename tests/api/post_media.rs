@@ -260,7 +260,7 @@ async fn platform_image_limits_are_enforced(app: TestApp) {
 
 async fn the_sandbox_shows_pictures_with_alt_texts(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let picture = |n: i32, alt: &str| sandbox::SandboxPicture { url: format!("/media/{n}.png"), alt: alt.to_owned() };
+    let picture = |n: i32, alt: &str| sandbox::SandboxImage { url: format!("/media/{n}.png"), alt: alt.to_owned() };
     let pictures = [picture(1, "A \"red\" <door>"), picture(2, "")];
     app.write(async |tx| {
         sandbox::claim_handle(tx, t.workspace, "shows").await?;

@@ -2,7 +2,7 @@
 //! still, so times are compared as well; ids and random parts are not. `cargo insta accept` accepts a change.
 
 use chrono::TimeDelta;
-use crier_domain::analytics::{AccountFigures, Figures};
+use crier_domain::analytics::{AccountMetrics, PostMetrics};
 use crier_platforms::sandbox::Sandbox;
 use crier_store::analytics;
 use insta::internals::{Content, ContentPath};
@@ -222,12 +222,12 @@ async fn figures_of_a_brand(s: TestStore) {
     let targets = t.get(&path).await.data(200)["targets"].take();
     app.advance(3_600);
     for (target, likes) in targets.as_array().unwrap().iter().zip([3, 4]) {
-        let figures = Some(Figures { impressions: Some(50), likes: Some(likes), ..Figures::default() });
+        let figures = Some(PostMetrics { impressions: Some(50), likes: Some(likes), ..PostMetrics::default() });
         let target_id = target["id"].as_i64().unwrap();
-        let collected = [analytics::Collected { target_id, figures, next_at: None }];
+        let collected = [analytics::CollectedMetrics { target_id, figures, next_at: None }];
         app.write(async |tx| analytics::record_posts(tx, &collected).await).await;
     }
-    let followers = AccountFigures { followers: Some(12), ..AccountFigures::default() };
+    let followers = AccountMetrics { followers: Some(12), ..AccountMetrics::default() };
     app.write(async |tx| analytics::record_account(tx, accounts[0], &followers).await).await;
     // The days of the test's clock.
     let days = "?start=2026-06-08&end=2026-06-09";

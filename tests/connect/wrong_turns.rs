@@ -138,7 +138,7 @@ async fn a_form_of_another_site_is_refused(app: TestApp) {
 
 async fn a_missing_permission_is_named(app: TestApp) {
     let (t, mastodon) = setting(&app, "unlimited").await;
-    mastodon.fake.oauth.grants_only("profile read:statuses read:notifications");
+    mastodon.fake.oauth.set_granted_scopes("profile read:statuses read:notifications");
     let (path, mut person) = (mastodon_path(&t, &mastodon).await, Person::new(&app));
     let back = mastodon.fake.agree(&person.leave(&path).await);
     let page = person.open(back.as_str()).await;

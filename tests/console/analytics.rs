@@ -1,7 +1,7 @@
 //! The page of analytics.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_domain::analytics::{AccountFigures, Figures};
+use crier_domain::analytics::{AccountMetrics, PostMetrics};
 use crier_store::analytics;
 use serde_json::json;
 
@@ -24,8 +24,8 @@ async fn post(t: &Tenant<'_>, account: i64, at: DateTime<Utc>, impressions: i64,
     t.app.sql(format!("{set} '{}' WHERE id = {target}", at.to_rfc3339())).await;
     t.app.sql("UPDATE analytics_progress SET seen_until = '2020-01-01T00:00:00+00:00'").await;
     t.app.write(async |tx| analytics::add_published(tx, None, 100).await).await;
-    let figures = Figures { impressions: Some(impressions), likes: Some(likes), ..Figures::default() };
-    let collected = analytics::Collected { target_id: target, figures: Some(figures), next_at: None };
+    let figures = PostMetrics { impressions: Some(impressions), likes: Some(likes), ..PostMetrics::default() };
+    let collected = analytics::CollectedMetrics { target_id: target, figures: Some(figures), next_at: None };
     t.app.write(async |tx| analytics::record_posts(tx, std::slice::from_ref(&collected)).await).await;
 }
 
@@ -45,11 +45,11 @@ async fn figures_of_posts_and_accounts_are_shown(app: TestApp) {
     post(&t, account, app.now() - TimeDelta::days(2), 12_000, 340).await;
     post(&t, account, app.now() - TimeDelta::days(40), 5_000, 60).await;
     app.write(async |tx| {
-        let figures = AccountFigures { followers: Some(8_765), ..AccountFigures::default() };
+        let figures = AccountMetrics { followers: Some(8_765), ..AccountMetrics::default() };
         analytics::record_account(tx, account, &figures).await
     })
     .await;
-    app.write(async |tx| analytics::record_set_aside(tx, account, &["views".to_owned()]).await).await;
+    app.write(async |tx| analytics::record_unavailable_metrics(tx, account, &["views".to_owned()]).await).await;
     let person = ConsoleUser::sign_in(&t).await;
     let path = t.path("/analytics");
     let page = person.get(&path).await;

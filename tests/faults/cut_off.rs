@@ -6,7 +6,7 @@ use chrono::TimeDelta;
 use crier_domain::failure::Category;
 use crier_domain::job::JobState;
 use crier_domain::post::{AttemptOutcome, PostStatus, TargetStatus};
-use crier_platforms::Reconciled;
+use crier_platforms::ReconcileResult;
 
 use crate::support::fake_platform::{PublishStep, rate_limited, transient, unknown};
 use crate::support::jobs::{MAX_CALL_SECONDS, TestWorker, worker_on_both};
@@ -116,7 +116,7 @@ async fn without_reconcile_the_outcome_is_unknown(w: TestWorker) {
 async fn an_inconclusive_reconcile_leaves_the_outcome_unknown(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     w.fake.script_publishes([PublishStep::AcceptAnd(unknown())]);
-    w.fake.script_reconciles([Ok(Reconciled::Unsupported)]);
+    w.fake.script_reconciles([Ok(ReconcileResult::Unsupported)]);
     let (post, target) = w.publish_one().await;
     w.run_until_idle().await;
     assert_outcome_unknown(&w, post, target).await;

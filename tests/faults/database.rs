@@ -220,7 +220,7 @@ async fn a_result_is_stored_once_the_disk_has_space() {
     }
     let gate = Gate::new();
     let refusal = CallError::Permanent(Failure::of(Category::PlatformRejected, "x".repeat(LARGE)));
-    w.fake.script_publishes([PublishStep::WaitAndRefuse(gate.clone(), refusal)]);
+    w.fake.script_publishes([PublishStep::WaitAndReject(gate.clone(), refusal)]);
     let (post, target) = w.publish_one().await;
     let run = start(&w.engine, w.notified_job());
     gate.wait_until_entered().await;

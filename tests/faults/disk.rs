@@ -79,7 +79,7 @@ async fn a_full_disk_rejects_uploads_and_delays_imports() {
         crier.limit_files(process, None);
     }
     for import in imports {
-        let ended = crier.end_of_import(brand, import).await;
+        let ended = crier.wait_for_import(brand, import).await;
         assert_eq!(ended["status"], "completed", "{ended}");
     }
     for taken in [large(), larger()] {

@@ -54,7 +54,7 @@ async fn assert_every_import_ends_once(mut crier: Installation) {
 
     let mut assets = BTreeSet::new();
     for (brand, job) in &imports {
-        let ended = crier.end_of_import(*brand, *job).await;
+        let ended = crier.wait_for_import(*brand, *job).await;
         assert_eq!(ended["status"], "completed", "{ended}");
         assets.insert(ended["media"]["id"].as_i64().unwrap());
     }

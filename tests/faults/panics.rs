@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use async_trait::async_trait;
 use chrono::TimeDelta;
 use crier_domain::failure::Category;
-use crier_domain::job::{Claimed, JobKind, JobState, Outcome};
+use crier_domain::job::{ClaimedJob, JobKind, JobState, Outcome};
 use crier_domain::post::{PostStatus, TargetStatus};
 use crier_store::{Result, StoreError, Tx};
 use crier_worker::engine::{Engine, Run};
@@ -64,7 +64,7 @@ struct PanickingEnd(Box<dyn RunResult>, Where);
 
 #[async_trait]
 impl RunResult for PanickingEnd {
-    async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
+    async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome> {
         let outcome = self.0.write(tx, job).await?;
         assert!(self.1 != Where::End, "the end panics, as the test wants");
         Ok(outcome)
@@ -85,7 +85,7 @@ struct SpoilsOnce(Box<dyn RunResult>, AtomicBool);
 
 #[async_trait]
 impl RunResult for SpoilsOnce {
-    async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
+    async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome> {
         if self.1.swap(false, Ordering::SeqCst) {
             return Err(StoreError::Database(sqlx::Error::PoolTimedOut));
         }

@@ -31,7 +31,7 @@ async fn poisoned(w: &TestWorker, accepted: bool) -> (i64, i64) {
             PublishStep::Hang(gate.clone())
         }]);
         if crash > 1 {
-            w.fake.script_reconciles([Ok(crier_platforms::Reconciled::Absent)]);
+            w.fake.script_reconciles([Ok(crier_platforms::ReconcileResult::Absent)]);
         }
         let doomed = w.killable_worker().await;
         let id = w.job_of(target).await.id;

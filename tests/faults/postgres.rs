@@ -140,5 +140,5 @@ async fn a_clean_postgres_restart_loses_nothing() {
 
 #[tokio::test]
 async fn a_postgres_crash_loses_nothing() {
-    restarted(PostgresServer::stop_at_once).await;
+    restarted(PostgresServer::stop_immediately).await;
 }

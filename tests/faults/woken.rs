@@ -86,7 +86,7 @@ async fn a_resumed_worker_does_not_resend_an_absent_post(w: TestWorker) {
     w.scheduler.tick().await.unwrap();
     // It asks, gets "not found", and is frozen before it sends again; another worker asks as well, and sends.
     let gate = Gate::new();
-    w.fake.hold_answer(gate.clone());
+    w.fake.hold_reconcile(gate.clone());
     let (frozen, id) = (w.engine.clone(), w.job_of(target).await.id);
     w.s.notifier.take();
     let run = tokio::spawn(async move { frozen.run(id).await });

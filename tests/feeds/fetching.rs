@@ -193,7 +193,7 @@ async fn error_responses_are_reported_and_retry_after_is_parsed() {
     let server = Server::start().await;
     let f = feed(server.url("/feed"), FeedType::Rss);
     let later = |seconds: i64| -> Option<DateTime<Utc>> { Some(start_time() + TimeDelta::seconds(seconds)) };
-    for (answer, why, nothing_there, retry_after) in [
+    for (answer, why, has_no_feed, retry_after) in [
         (FeedResponse::status(404), "The server returned 404.", true, None),
         (FeedResponse::status(410), "The server returned 410.", true, None),
         (FeedResponse::status(403).with("Retry-After", "60"), "The server returned 403.", false, None),
@@ -210,7 +210,7 @@ async fn error_responses_are_reported_and_retry_after_is_parsed() {
         ),
     ] {
         server.set_response("/feed", answer);
-        assert_eq!(fails(&f).await, FetchError { why: why.to_owned(), nothing_there, retry_after });
+        assert_eq!(fails(&f).await, FetchError { why: why.to_owned(), has_no_feed, retry_after });
     }
     let unreachable = fails(&feed("http://127.0.0.1:9/", FeedType::Rss)).await;
     assert_eq!(unreachable.why, "The feed could not be fetched: no connection could be made.");
@@ -236,7 +236,7 @@ async fn a_feed_is_discovered_from_its_page() {
     assert_eq!(server.paths(), ["/blog/posts.xml"]);
     // A page that replaces the found feed does not lead to another page.
     server.set_response("/blog/posts.xml", FeedResponse::ok(page("/blog/")));
-    assert!(fails(&f).await.nothing_there);
+    assert!(fails(&f).await.has_no_feed);
     assert_eq!(server.paths(), ["/blog/posts.xml"]);
     // Neither does a page that replaces a feed's own URL: the site may be under maintenance or check for bots.
     let f = feed(server.url("/category.xml"), FeedType::Rss);

@@ -4,7 +4,7 @@ use chrono::TimeDelta;
 use crier_domain::account::AccountStatus;
 use crier_domain::failure::Category;
 use crier_domain::post::{AttemptOutcome, PostStatus, TargetStatus};
-use crier_platforms::{CallError, Refreshed};
+use crier_platforms::{CallError, RefreshedTokens};
 use crier_store::accounts;
 use secrecy::ExposeSecret;
 
@@ -35,7 +35,7 @@ async fn token(w: &TestWorker) -> String {
 }
 
 async fn an_expired_token_is_refreshed_once_and_stored_encrypted(w: TestWorker) {
-    w.fake.wants_token("token-1");
+    w.fake.accept_only_token("token-1");
     let (post, target) = w.publish_one().await;
     w.run_jobs().await;
     assert_eq!(w.target(target).await.status, TargetStatus::Published);
@@ -71,7 +71,7 @@ async fn expired(w: &TestWorker, target: i64) {
 
 async fn a_rejected_refresh_expires_the_account(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
-    w.fake.wants_token("token-1");
+    w.fake.accept_only_token("token-1");
     w.fake.script_refreshes([Err(reauth())]);
     let (_, target) = w.publish_one().await;
     w.run_jobs().await;
@@ -82,7 +82,7 @@ async fn a_rejected_refresh_expires_the_account(w: TestWorker) {
 async fn a_transient_refresh_failure_does_not_expire_the_account(w: TestWorker) {
     // Also one with unknown outcome: a refresh publishes nothing.
     w.fake.disable_reconcile();
-    w.fake.wants_token("token-1");
+    w.fake.accept_only_token("token-1");
     w.fake.script_refreshes([Err(transient()), Err(unknown()), Err(CallError::network("No connection."))]);
     let (post, target) = w.publish_one().await;
     w.run_jobs().await;
@@ -98,7 +98,7 @@ async fn a_transient_refresh_failure_does_not_expire_the_account(w: TestWorker) 
 
 async fn unchanged_valid_credentials_are_retried_once(w: TestWorker) {
     w.fake.script_publishes([PublishStep::Refuse(auth_expired())]);
-    w.fake.script_refreshes([Ok(Refreshed { secrets: None, token_expires_at: None, refresh_expires_at: None })]);
+    w.fake.script_refreshes([Ok(RefreshedTokens { secrets: None, token_expires_at: None, refresh_expires_at: None })]);
     let (_, target) = w.publish_one().await;
     w.run_jobs().await;
     assert_eq!((w.target(target).await.status, token(&w).await), (TargetStatus::Published, "token-0".to_owned()));
@@ -121,7 +121,7 @@ async fn rejected_credentials_expire_the_account(w: TestWorker) {
 
 async fn concurrent_posts_refresh_the_token_once(w: TestWorker) {
     // All four posts of the account's lane find the token expired before the first of them has a new one.
-    w.fake.wants_token("token-1");
+    w.fake.accept_only_token("token-1");
     let mut made = Vec::new();
     for _ in 0..4 {
         made.push(w.publish_one().await.1);
@@ -135,7 +135,7 @@ async fn concurrent_posts_refresh_the_token_once(w: TestWorker) {
 }
 
 async fn a_refresh_of_a_dead_worker_is_taken_over(w: TestWorker) {
-    w.fake.wants_token("token-1");
+    w.fake.accept_only_token("token-1");
     w.write(async |tx| accounts::begin_refresh(tx, w.account.id, TimeDelta::seconds(-1)).await).await;
     let (_, target) = w.publish_one().await;
     w.run_jobs().await;
@@ -157,7 +157,7 @@ async fn a_refresh_of_a_dead_worker_is_taken_over(w: TestWorker) {
 async fn reconnect_during_the_call(w: &TestWorker) -> i64 {
     w.listen_at("http://127.0.0.1:1/").await;
     let gate = Gate::new();
-    w.fake.script_publishes([PublishStep::WaitAndRefuse(gate.clone(), reauth())]);
+    w.fake.script_publishes([PublishStep::WaitAndReject(gate.clone(), reauth())]);
     let (_, target) = w.publish_one().await;
     let (engine, id) = (w.engine.clone(), w.notified_job());
     let run = tokio::spawn(async move { engine.run(id).await });
@@ -177,7 +177,7 @@ async fn rejected_old_credentials_do_not_expire_the_account(w: TestWorker) {
         (TargetStatus::Publishing, "credentials_replaced")
     );
     // The new credentials are used.
-    w.fake.wants_token("token-9");
+    w.fake.accept_only_token("token-9");
     w.run_jobs().await;
     assert_eq!((w.target(target).await.status, w.fake.posts().len()), (TargetStatus::Published, 1));
     assert_eq!((w.fake.count("refresh"), w.events().await), (0, vec!["post.published".to_owned()]));
@@ -193,12 +193,12 @@ async fn rejected_new_credentials_expire_the_account(w: TestWorker) {
 async fn tokens_from_old_credentials_are_not_stored(w: TestWorker) {
     let gate = Gate::new();
     w.fake.hold_refresh(gate.clone());
-    w.fake.script_refreshes([Ok(Refreshed {
+    w.fake.script_refreshes([Ok(RefreshedTokens {
         secrets: Some(secrets("token-1")),
         token_expires_at: None,
         refresh_expires_at: None,
     })]);
-    w.fake.wants_token("token-9");
+    w.fake.accept_only_token("token-9");
     let (post, target) = w.publish_one().await;
     let (engine, id) = (w.engine.clone(), w.notified_job());
     let run = tokio::spawn(async move { engine.run(id).await });
@@ -228,7 +228,7 @@ async fn kill_after_acceptance(w: &TestWorker) -> i64 {
 
 async fn an_expired_token_is_refreshed_before_reconciling(w: TestWorker) {
     let target = kill_after_acceptance(&w).await;
-    w.fake.wants_token("token-1");
+    w.fake.accept_only_token("token-1");
     w.run_jobs().await;
     let calls: Vec<_> = w.fake.calls().into_iter().map(|call| call.what).collect();
     assert_eq!(calls, ["publish", "reconcile", "refresh", "reconcile"]);
@@ -255,7 +255,7 @@ async fn a_crash_in_the_second_call_uses_its_own_start_time(w: TestWorker) {
     // The first call takes long before the token is rejected; the worker dies in the second.
     let (first, second) = (Gate::new(), Gate::new());
     w.fake.script_publishes([
-        PublishStep::WaitAndRefuse(first.clone(), auth_expired()),
+        PublishStep::WaitAndReject(first.clone(), auth_expired()),
         PublishStep::Hang(second.clone()),
     ]);
     let (_, target) = w.publish_one().await;

@@ -294,12 +294,12 @@ async fn a_rate_limit_pauses_the_account(w: TestWorker) {
 
 async fn an_expired_token_is_renewed_once(w: TestWorker) {
     start(&w).await;
-    w.fake.inbox.wants_token("fresh");
+    w.fake.inbox.accept_only_token("fresh");
     w.fake.inbox.write(COMMENTS, "c1", "t1", "comment");
     sync(&w).await;
     assert_eq!((w.fake.count("refresh"), messages(&w).await), (1, 1));
     // The renewed token is refused too: not renewed twice in a run.
-    w.fake.inbox.wants_token("another");
+    w.fake.inbox.accept_only_token("another");
     sync_later(&w).await;
     assert_eq!((w.fake.count("refresh"), w.account_status().await), (2, AccountStatus::Expired));
 }

@@ -23,7 +23,7 @@ worker_on_both!(
 );
 
 /// Looks after more than an hour.
-async fn look_later(w: &TestWorker) {
+async fn sync_inbox_later(w: &TestWorker) {
     w.advance(3_700);
     sync(w).await;
 }
@@ -41,7 +41,7 @@ async fn messages(w: &TestWorker, conversation: i64) -> Vec<Message> {
 /// Two unread messages of one thread, of which the newer one is removed at the platform.
 async fn two(w: &TestWorker) {
     start(w).await;
-    w.fake.inbox.tells_removed(10);
+    w.fake.inbox.enable_deletion_check(10);
     w.fake.inbox.write(COMMENTS, "c1", "t1", "Is the rye bread fresh?");
     w.advance(1);
     w.fake.inbox.write(COMMENTS, "c2", "t1", "Awful bread");
@@ -54,7 +54,7 @@ async fn two(w: &TestWorker) {
 async fn a_deleted_message_loses_its_text_and_is_not_unread(w: TestWorker) {
     two(&w).await;
     let before = only(&w).await;
-    look_later(&w).await;
+    sync_inbox_later(&w).await;
     let found = only(&w).await;
     assert_eq!((found.unread_count, found.last_message_preview.as_str()), (1, "Is the rye bread fresh?"));
     assert_eq!(found.last_message_at, before.last_message_at, "it keeps its place in the list");
@@ -63,7 +63,7 @@ async fn a_deleted_message_loses_its_text_and_is_not_unread(w: TestWorker) {
     assert_eq!((stored[1].deleted_at, stored[1].body.as_str()), (Some(w.now()), ""));
     assert_eq!(stored[1].author_name.as_deref(), Some("Vera Vogel"));
     w.fake.inbox.remove("c1");
-    look_later(&w).await;
+    sync_inbox_later(&w).await;
     let found = only(&w).await;
     assert_eq!((found.unread_count, found.last_message_preview.as_str()), (0, "–"));
     assert_eq!(w.fake.inbox.checks(), [vec!["c2", "c1"], vec!["c1"]], "each until it is known");
@@ -72,7 +72,7 @@ async fn a_deleted_message_loses_its_text_and_is_not_unread(w: TestWorker) {
 
 async fn the_words_of_a_deleted_message_are_not_found(w: TestWorker) {
     two(&w).await;
-    look_later(&w).await;
+    sync_inbox_later(&w).await;
     for (word, count) in [("awful", 0), ("bread", 1), ("rye", 1), ("vera", 1)] {
         let filter =
             ConversationFilter { words: crier_domain::words::search_terms(word), ..ConversationFilter::default() };
@@ -87,7 +87,7 @@ async fn what_was_read_does_not_count_again(w: TestWorker) {
     let conversation = only(&w).await.id;
     w.write(async |tx| conversations::mark_read(tx, conversation).await).await;
     w.fake.inbox.write(COMMENTS, "c3", "t1", "And now?");
-    look_later(&w).await;
+    sync_inbox_later(&w).await;
     assert_eq!(only(&w).await.unread_count, 1, "the one that was deleted had been read");
     // It comes back: read it was.
     w.fake.inbox.add(COMMENTS, message(COMMENTS, "c2", "t1", "Awful bread", w.now()), w.now());
@@ -98,7 +98,7 @@ async fn what_was_read_does_not_count_again(w: TestWorker) {
 
 async fn a_message_that_comes_back_is_shown_again(w: TestWorker) {
     two(&w).await;
-    look_later(&w).await;
+    sync_inbox_later(&w).await;
     w.fake.inbox.add(COMMENTS, message(COMMENTS, "c2", "t1", "Awful bread", w.now()), w.now());
     w.advance(70);
     sync(&w).await;
@@ -113,7 +113,7 @@ async fn every_brand_follows(w: TestWorker) {
     let other = w.brand(w.world.workspace, w.world.user).await;
     w.write(async |tx| accounts::attach(tx, other, w.account.id).await).await;
     two(&w).await;
-    look_later(&w).await;
+    sync_inbox_later(&w).await;
     for brand in [w.world.brand, other] {
         let found = all(&w, brand).await.remove(0);
         assert_eq!((found.unread_count, messages(&w, found.id).await[1].body.as_str()), (1, ""));
@@ -123,7 +123,7 @@ async fn every_brand_follows(w: TestWorker) {
 
 async fn all_messages_are_asked_for_in_turn(w: TestWorker) {
     start(&w).await;
-    w.fake.inbox.tells_removed(2);
+    w.fake.inbox.enable_deletion_check(2);
     let old = w.now() - TimeDelta::days(31);
     w.fake.inbox.add(COMMENTS, message(COMMENTS, "old", "t0", "Old", old), old);
     for n in 1..=5 {
@@ -132,7 +132,7 @@ async fn all_messages_are_asked_for_in_turn(w: TestWorker) {
     }
     sync(&w).await;
     for _ in 0..6 {
-        look_later(&w).await;
+        sync_inbox_later(&w).await;
     }
     // One of the page before comes again: another one may have its time.
     let asked: Vec<String> = w.fake.inbox.checks().iter().map(|ids| ids.join(" ")).collect();
@@ -144,7 +144,7 @@ async fn a_platform_that_does_not_say_is_not_asked(w: TestWorker) {
     w.fake.inbox.write(COMMENTS, "c1", "t1", "Fresh?");
     sync(&w).await;
     w.fake.inbox.remove("c1");
-    look_later(&w).await;
+    sync_inbox_later(&w).await;
     assert!(w.fake.inbox.checks().is_empty());
     assert_eq!(messages(&w, only(&w).await.id).await[0].body, "Fresh?", "absence says nothing");
 }
@@ -152,10 +152,10 @@ async fn a_platform_that_does_not_say_is_not_asked(w: TestWorker) {
 async fn a_question_that_fails_is_asked_again(w: TestWorker) {
     two(&w).await;
     w.fake.inbox.fail_fetch(REMOVED, transient());
-    look_later(&w).await;
+    sync_inbox_later(&w).await;
     let row = inbox_syncs::find(&mut w.conn().await, w.account.id).await.unwrap().unwrap();
     assert_eq!((row.failures, only(&w).await.unread_count), (1, 2));
-    look_later(&w).await;
+    sync_inbox_later(&w).await;
     let row = inbox_syncs::find(&mut w.conn().await, w.account.id).await.unwrap().unwrap();
     assert_eq!((row.failures, only(&w).await.unread_count), (0, 1));
 }

@@ -78,7 +78,7 @@ fn each_message_is_stored_once_on_postgres() {
 }
 
 /// Makes the account due, and returns its job if it can be claimed.
-async fn claim(w: &TestWorker) -> Option<crier_domain::job::Claimed> {
+async fn claim(w: &TestWorker) -> Option<crier_domain::job::ClaimedJob> {
     w.write(async |tx| inbox_syncs::request(tx, w.account.id, w.world.workspace, None).await).await;
     let ids = w.s.notifier.take();
     let mut claimed = w.claim(&ids, "doomed").await;
@@ -88,7 +88,7 @@ async fn claim(w: &TestWorker) -> Option<crier_domain::job::Claimed> {
 
 async fn run_scenario(w: TestWorker, steps: &[Step]) {
     start(&w).await;
-    w.fake.inbox.tells_removed(CHECKED);
+    w.fake.inbox.enable_deletion_check(CHECKED);
     let other = w.brand(w.world.workspace, w.world.user).await;
     w.write(async |tx| accounts::attach(tx, other, w.account.id).await).await;
     let (mut written, mut deleted, mut has_read) = (BTreeMap::new(), BTreeSet::new(), false);

@@ -4,7 +4,7 @@ use crier_domain::conversation::{ConversationStatus, MessageStatus};
 use crier_domain::failure::Category;
 use crier_domain::post::TargetStatus;
 use crier_store::inbox_syncs;
-use crier_store::sandbox::{self, Commented, SandboxComment};
+use crier_store::sandbox::{self, CommentOutcome, SandboxComment};
 
 use super::inbox::{all, bodies, start, sync};
 use super::replies::{message, reply};
@@ -37,7 +37,7 @@ async fn published(w: &TestWorker) -> (i64, i64) {
 
 async fn comment(w: &TestWorker, post: i64, body: &str) -> i64 {
     match w.write(async |tx| sandbox::comment(tx, "demo", post, "Vera", body).await).await {
-        Commented::Added(id) => id,
+        CommentOutcome::Added(id) => id,
         other => panic!("{other:?}"),
     }
 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use crier_domain::failure::{Category, Failure};
-use crier_domain::job::{Claimed, JobKind, JobState, Outcome};
+use crier_domain::job::{ClaimedJob, JobKind, JobState, Outcome};
 use crier_domain::post::{PostStatus, TargetStatus};
-use crier_platforms::{CallError, Published, Reconciled};
+use crier_platforms::{CallError, Published, ReconcileResult};
 use crier_store::{Result, StoreError, Tx};
 use crier_worker::engine::{Engine, Run};
 use crier_worker::jobs::{Job, Registry, RunResult};
@@ -54,7 +54,7 @@ async fn an_invalid_publish_response_is_stored_sanitised(w: TestWorker) {
 async fn an_invalid_reconcile_response_is_stored_sanitised(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     w.fake.script_publishes([PublishStep::AcceptAnd(unknown())]);
-    w.fake.script_reconciles([Ok(Reconciled::Found(odd()))]);
+    w.fake.script_reconciles([Ok(ReconcileResult::Found(odd()))]);
     let (_, target) = w.publish_one().await;
     w.run_until_idle().await;
     is_out(&w, target, 2).await;
@@ -105,7 +105,7 @@ struct UnstorableEnd(Box<dyn RunResult>);
 
 #[async_trait]
 impl RunResult for UnstorableEnd {
-    async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
+    async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome> {
         self.0.write(tx, job).await?;
         Err(StoreError::Database(sqlx::Error::Encode("the test refuses this end".into())))
     }

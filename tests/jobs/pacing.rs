@@ -4,7 +4,7 @@ use chrono::TimeDelta;
 use crier_domain::failure::Category;
 use crier_domain::job::{JobKind, JobState};
 use crier_domain::post::{PostStatus, TargetStatus};
-use crier_platforms::{ImageTransfer, Reconciled};
+use crier_platforms::{ImageTransfer, ReconcileResult};
 use crier_store::calls;
 
 use crate::support::fake_platform::{PublishStep, auth_expired, secrets, transient, unknown};
@@ -105,7 +105,7 @@ async fn attempts_count_and_token_refreshes_do_not(s: TestStore) {
     let w = TestWorker::with_daily_posts(s, 2).await;
     // The first call is rejected for its token and repeated at once: it counts once.
     w.fake.script_publishes([PublishStep::Refuse(auth_expired())]);
-    w.fake.script_refreshes([Ok(crier_platforms::Refreshed {
+    w.fake.script_refreshes([Ok(crier_platforms::RefreshedTokens {
         secrets: Some(secrets("token-1")),
         token_expires_at: None,
         refresh_expires_at: None,
@@ -133,7 +133,7 @@ async fn a_call_after_an_open_call_counts(s: TestStore) {
     let (post, target) = w.publish_one().await;
     w.run_jobs().await;
     w.advance(MAX_CALL_SECONDS + 1);
-    w.fake.script_reconciles([Ok(Reconciled::Absent)]);
+    w.fake.script_reconciles([Ok(ReconcileResult::Absent)]);
     w.run_jobs().await;
     let held = w.target(target).await;
     assert_eq!((held.status, held.attempts, held.call_started_at), (TargetStatus::Publishing, 1, None));
@@ -207,7 +207,7 @@ async fn the_pictures_of_a_post_over_the_cap_are_not_uploaded(s: TestStore) {
     let w = TestWorker::with_daily_posts(s, 1).await;
     w.fake.set_image_transfer(ImageTransfer::Uploaded);
     let picture = w.picture("one.png", picture::png(20, 20), None).await;
-    let made = [w.publish_pictures(w.account.id, &[picture]).await, w.publish_pictures(w.account.id, &[picture]).await];
+    let made = [w.publish_images(w.account.id, &[picture]).await, w.publish_images(w.account.id, &[picture]).await];
     w.run_jobs().await;
     assert_eq!((out(&w, &made).await, w.fake.count("upload"), w.fake.count("publish")), (1, 1, 1));
     assert_eq!(w.number("SELECT count(*) FROM publish_calls").await, 1, "one call, one count");

@@ -132,7 +132,7 @@ async fn bluesky_blobs_are_uploaded_once(s: TestStore) {
     .await;
     let (w, account) = bluesky(s, &server).await;
     let ids = pictures(&w, 4).await;
-    let (post, _) = w.publish_pictures(account, &ids).await;
+    let (post, _) = w.publish_images(account, &ids).await;
     w.run_until_idle().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
     let sent = server.asked(UPLOAD);
@@ -165,7 +165,7 @@ async fn bluesky_token_is_refreshed_during_uploads(s: TestStore) {
     .await;
     let (w, account) = bluesky(s, &server).await;
     let ids = pictures(&w, 3).await;
-    let (post, target) = w.publish_pictures(account, &ids).await;
+    let (post, target) = w.publish_images(account, &ids).await;
     w.run_jobs().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
     assert_eq!((server.asked(UPLOAD).len(), w.target(target).await.attempts), (4, 1));
@@ -183,7 +183,7 @@ async fn a_blob_dropped_by_bluesky_is_uploaded_again(s: TestStore) {
     .await;
     let (w, account) = bluesky(s, &server).await;
     let ids = pictures(&w, 2).await;
-    let (post, target) = w.publish_pictures(account, &ids).await;
+    let (post, target) = w.publish_images(account, &ids).await;
     w.run_until_idle().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
     assert_eq!((server.asked(UPLOAD).len(), w.target(target).await.attempts), (4, 2), "in the same try");
@@ -220,7 +220,7 @@ async fn wordpress_pictures_are_uploaded_once(s: TestStore) {
     let server = Server::start(|asked, before, request| site(asked, before, request, |_| true)).await;
     let (w, account) = wordpress(s, &server).await;
     let ids = pictures(&w, 20).await;
-    let (post, target) = w.publish_pictures(account, &ids).await;
+    let (post, target) = w.publish_images(account, &ids).await;
     w.run_until_idle().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
     let marker = w.target(target).await.marker.unwrap();
@@ -256,7 +256,7 @@ async fn an_existing_wordpress_upload_is_found_by_name(s: TestStore) {
     .await;
     let (w, account) = wordpress(s, &server).await;
     let ids = pictures(&w, 2).await;
-    let (post, target) = w.publish_pictures(account, &ids).await;
+    let (post, target) = w.publish_images(account, &ids).await;
     w.run_jobs().await;
     // The process died after the upload, before it stored the result.
     w.sql(format!("UPDATE post_targets SET uploads = NULL WHERE id = {target}")).await;
@@ -270,7 +270,7 @@ async fn a_picture_deleted_in_wordpress_is_uploaded_again(s: TestStore) {
     let server = Server::start(|asked, before, request| site(asked, before, request, |id| id != 102)).await;
     let (w, account) = wordpress(s, &server).await;
     let ids = pictures(&w, 2).await;
-    let (post, target) = w.publish_pictures(account, &ids).await;
+    let (post, target) = w.publish_images(account, &ids).await;
     w.run_until_idle().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
     assert_eq!((server.asked("POST media").len(), w.target(target).await.attempts), (4, 2));
@@ -290,7 +290,7 @@ async fn a_telegram_album_is_sent_in_one_call(s: TestStore) {
     let w = TestWorker::with_base_url(s, Platform::Telegram, &server.mock.uri()).await;
     let account = connected(&w, Platform::Telegram, json!({ "bot_token": "1:a", "chat_id": "-1001" })).await;
     let ids = pictures(&w, 10).await;
-    let (post, target) = w.publish_pictures(account, &ids).await;
+    let (post, target) = w.publish_images(account, &ids).await;
     w.run_until_idle().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
     assert_eq!(w.target(target).await.external_id.as_deref(), Some("1,2,3,4,5,6,7,8,9,10"));
@@ -316,7 +316,7 @@ async fn woocommerce_receives_picture_urls(s: TestStore) {
     let secrets = json!({ "consumer_key": "k", "consumer_secret": "s", "api_root": root });
     let account = connected(&w, Platform::Woocommerce, secrets).await;
     let ids = pictures(&w, 2).await;
-    let (post, target) = w.publish_pictures(account, &ids).await;
+    let (post, target) = w.publish_images(account, &ids).await;
     w.run_jobs().await;
     let waiting = w.target(target).await;
     assert_eq!((waiting.status, waiting.error.unwrap().category), (TargetStatus::Publishing, Category::Media));
@@ -345,7 +345,7 @@ async fn unsupported_bluesky_pictures_are_converted_and_shrunk(s: TestStore) {
         w.picture("large.png", large, Some("Noise")).await,
         w.picture("moving.gif", picture::gif(40, 30), Some("A still")).await,
     ];
-    let (post, _) = w.publish_pictures(account, &ids).await;
+    let (post, _) = w.publish_images(account, &ids).await;
     w.run_until_idle().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
     let sent = server.asked(UPLOAD);

@@ -61,7 +61,7 @@ async fn uploads(w: &TestWorker, target: i64) -> serde_json::Value {
 async fn pictures_are_uploaded_in_order_and_then_published(w: TestWorker) {
     let [one, two, three] = three(&w).await;
     w.fake.set_image_transfer(ImageTransfer::Uploaded);
-    let (post, target) = w.publish_pictures(w.account.id, &[two, one, three]).await;
+    let (post, target) = w.publish_images(w.account.id, &[two, one, three]).await;
     w.run_jobs().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
     let calls: Vec<_> = w.fake.calls().into_iter().map(|call| call.what).collect();
@@ -83,7 +83,7 @@ async fn pictures_sent_by_url_are_not_loaded(w: TestWorker) {
     let picture = w.picture("one.png", picture::png(40, 30), Some("The first")).await;
     // Loading it would fail.
     std::fs::remove_dir_all(w.files().join("media")).unwrap();
-    let (post, _) = w.publish_pictures(w.account.id, &[picture]).await;
+    let (post, _) = w.publish_images(w.account.id, &[picture]).await;
     w.run_jobs().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
     let shown = &w.fake.published_images()[0][0];
@@ -95,7 +95,7 @@ async fn pictures_sent_inline_are_loaded(w: TestWorker) {
     let all = three(&w).await;
     w.fake.set_image_transfer(ImageTransfer::Inline);
     w.fake.script_publishes([PublishStep::Refuse(transient())]);
-    let (post, _) = w.publish_pictures(w.account.id, &all).await;
+    let (post, _) = w.publish_images(w.account.id, &all).await;
     w.run_until_idle().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
     assert_eq!((w.fake.count("upload"), w.fake.count("publish")), (0, 2));
@@ -109,7 +109,7 @@ async fn a_retry_does_not_repeat_uploads(w: TestWorker) {
     let all = three(&w).await;
     w.fake.set_image_transfer(ImageTransfer::Uploaded);
     w.fake.script_publishes([PublishStep::Refuse(transient()), PublishStep::AcceptAnd(unknown())]);
-    let (post, target) = w.publish_pictures(w.account.id, &all).await;
+    let (post, target) = w.publish_images(w.account.id, &all).await;
     w.run_until_idle().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
     assert_eq!((w.fake.count("upload"), w.fake.count("publish"), w.fake.posts().len()), (3, 2, 1));
@@ -122,7 +122,7 @@ async fn uploads_stored_before_a_rate_limit_are_kept(w: TestWorker) {
     w.fake.set_image_transfer(ImageTransfer::Uploaded);
     let until = w.later(3_600);
     w.fake.script_uploads([UploadStep::Accept, UploadStep::Refuse(rate_limited(until))]);
-    let (post, target) = w.publish_pictures(w.account.id, &all).await;
+    let (post, target) = w.publish_images(w.account.id, &all).await;
     w.run_jobs().await;
     let waiting = w.target(target).await;
     assert_eq!((waiting.status, waiting.next_attempt_at), (TargetStatus::Publishing, Some(until)));
@@ -145,7 +145,7 @@ async fn an_upload_lost_in_a_crash_is_repeated(w: TestWorker) {
     w.fake.set_image_transfer(ImageTransfer::Uploaded);
     let gate = Gate::new();
     w.fake.script_uploads([UploadStep::Accept, UploadStep::AcceptAndHang(gate.clone())]);
-    let (post, target) = w.publish_pictures(w.account.id, &all).await;
+    let (post, target) = w.publish_images(w.account.id, &all).await;
     let doomed = w.killable_worker().await;
     doomed.start(w.notified_job_of_target(target).await);
     gate.wait_until_entered().await;
@@ -160,7 +160,7 @@ async fn a_token_expiring_during_uploads_is_refreshed_once(w: TestWorker) {
     let all = three(&w).await;
     w.fake.set_image_transfer(ImageTransfer::Uploaded);
     w.fake.script_uploads([UploadStep::Accept, UploadStep::Refuse(auth_expired())]);
-    let (post, _) = w.publish_pictures(w.account.id, &all).await;
+    let (post, _) = w.publish_images(w.account.id, &all).await;
     w.run_jobs().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
     assert_eq!((w.fake.count("refresh"), ids(&w.fake.uploads())), (1, all.to_vec()));
@@ -168,7 +168,7 @@ async fn a_token_expiring_during_uploads_is_refreshed_once(w: TestWorker) {
 
     // A second expiry in one run counts as rejected credentials.
     w.fake.script_uploads([UploadStep::Refuse(auth_expired()), UploadStep::Refuse(auth_expired())]);
-    let (post, target) = w.publish_pictures(w.account.id, &all).await;
+    let (post, target) = w.publish_images(w.account.id, &all).await;
     w.run_jobs().await;
     assert_eq!(w.post_status(post).await, PostStatus::Failed);
     assert_eq!(w.target(target).await.error.unwrap().code, "account_expired");
@@ -181,7 +181,7 @@ async fn a_rejected_upload_fails_the_target(w: TestWorker) {
     w.fake.set_image_transfer(ImageTransfer::Uploaded);
     for (error, category) in [(permanent(), Category::PlatformRejected), (reauth(), Category::AuthExpired)] {
         w.fake.script_uploads([UploadStep::Refuse(error)]);
-        let (post, target) = w.publish_pictures(w.account.id, &all).await;
+        let (post, target) = w.publish_images(w.account.id, &all).await;
         w.engine.run(w.notified_job_of_target(target).await).await;
         assert_eq!(w.post_status(post).await, PostStatus::Failed);
         assert_eq!(w.target(target).await.error.unwrap().category, category);
@@ -195,7 +195,7 @@ async fn an_upload_of_unknown_outcome_is_retried(w: TestWorker) {
     w.fake.set_image_transfer(ImageTransfer::Uploaded);
     w.fake.disable_reconcile();
     w.fake.script_uploads([UploadStep::Refuse(unknown())]);
-    let (post, target) = w.publish_pictures(w.account.id, &all).await;
+    let (post, target) = w.publish_images(w.account.id, &all).await;
     w.run_jobs().await;
     let waiting = w.target(target).await;
     assert_eq!((waiting.status, waiting.error.unwrap().category), (TargetStatus::Publishing, Category::Network));
@@ -207,7 +207,7 @@ async fn an_unknown_outcome_is_reconciled_before_uploading(w: TestWorker) {
     let all = three(&w).await;
     w.fake.set_image_transfer(ImageTransfer::Uploaded);
     w.fake.script_publishes([PublishStep::AcceptAnd(unknown())]);
-    let (post, target) = w.publish_pictures(w.account.id, &all).await;
+    let (post, target) = w.publish_images(w.account.id, &all).await;
     w.run_jobs().await;
     w.sql(format!("UPDATE post_targets SET uploads = NULL WHERE id = {target}")).await;
     w.run_until_idle().await;
@@ -220,7 +220,7 @@ async fn missing_uploads_are_repeated_once_per_run(w: TestWorker) {
     w.fake.set_image_transfer(ImageTransfer::Uploaded);
     let gone = || PublishStep::Refuse(CallError::UploadsMissing(transient().failure().clone()));
     w.fake.script_publishes([PublishStep::Refuse(transient()), gone()]);
-    let (post, target) = w.publish_pictures(w.account.id, &all).await;
+    let (post, target) = w.publish_images(w.account.id, &all).await;
     w.run_until_idle().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
     assert_eq!(ids(&w.fake.uploads()), [all, all].concat());
@@ -230,7 +230,7 @@ async fn missing_uploads_are_repeated_once_per_run(w: TestWorker) {
 
     // A platform that keeps reporting this is not retried forever.
     w.fake.script_publishes([gone(), gone()]);
-    let (_, target) = w.publish_pictures(w.account.id, &all).await;
+    let (_, target) = w.publish_images(w.account.id, &all).await;
     w.run_jobs().await;
     let waiting = w.target(target).await;
     assert_eq!((waiting.status, waiting.call_started_at), (TargetStatus::Publishing, None));
@@ -245,7 +245,7 @@ async fn a_deleted_picture_fails_the_target(w: TestWorker) {
     for wanted in [ImageTransfer::Uploaded, ImageTransfer::Inline, ImageTransfer::Fetched] {
         let all = three(&w).await;
         w.fake.set_image_transfer(wanted);
-        let (post, target) = w.publish_pictures(w.account.id, &all).await;
+        let (post, target) = w.publish_images(w.account.id, &all).await;
         delete_asset(&w, all[1]).await;
         w.run_jobs().await;
         assert_eq!(w.post_status(post).await, PostStatus::Failed);
@@ -260,7 +260,7 @@ async fn a_missing_file_fails_the_target(w: TestWorker) {
     for wanted in [ImageTransfer::Uploaded, ImageTransfer::Inline] {
         let picture = w.picture("one.png", picture::png(40, 30), None).await;
         w.fake.set_image_transfer(wanted);
-        let (post, target) = w.publish_pictures(w.account.id, &[picture]).await;
+        let (post, target) = w.publish_images(w.account.id, &[picture]).await;
         let asset = media::find(&mut w.conn().await, w.world.brand, picture).await.unwrap().unwrap();
         w.media().storage().delete(&asset.key).await.unwrap();
         w.run_jobs().await;
@@ -274,7 +274,7 @@ async fn a_missing_file_fails_the_target(w: TestWorker) {
 async fn an_unavailable_storage_is_retried(w: TestWorker) {
     let picture = w.picture("one.png", picture::png(40, 30), None).await;
     w.fake.set_image_transfer(ImageTransfer::Uploaded);
-    let (post, target) = w.publish_pictures(w.account.id, &[picture]).await;
+    let (post, target) = w.publish_images(w.account.id, &[picture]).await;
     let (files, aside) = (w.files().join("media"), w.files().join("aside"));
     std::fs::rename(&files, &aside).unwrap();
     // A file in its place, so that it is not an error about a missing file.
@@ -295,7 +295,7 @@ async fn an_unavailable_storage_is_retried(w: TestWorker) {
 
 async fn a_target_s_own_pictures_are_published(w: TestWorker) {
     let [one, two, _] = three(&w).await;
-    let (_, target) = w.publish_pictures(w.account.id, &[one]).await;
+    let (_, target) = w.publish_images(w.account.id, &[one]).await;
     w.sql(format!("UPDATE post_targets SET media = '[{two}]' WHERE id = {target}")).await;
     w.run_jobs().await;
     assert_eq!(ids(&w.fake.published_images()[0]), [two]);
@@ -305,7 +305,7 @@ async fn new_pictures_on_a_failed_post_are_uploaded(w: TestWorker) {
     let [one, two, three] = three(&w).await;
     w.fake.set_image_transfer(ImageTransfer::Uploaded);
     w.fake.script_publishes([PublishStep::Refuse(permanent())]);
-    let (post, target) = w.publish_pictures(w.account.id, &[one, two]).await;
+    let (post, target) = w.publish_images(w.account.id, &[one, two]).await;
     w.run_jobs().await;
     assert_eq!(w.post_status(post).await, PostStatus::Failed);
     w.change_post(post, |p| p.media = vec![three, one]).await;
@@ -320,7 +320,7 @@ async fn a_run_with_a_lost_lease_stores_no_upload(w: TestWorker) {
     w.leaves_jobs();
     let all = three(&w).await;
     w.fake.set_image_transfer(ImageTransfer::Uploaded);
-    let (_, target) = w.publish_pictures(w.account.id, &all).await;
+    let (_, target) = w.publish_images(w.account.id, &all).await;
     let id = w.notified_job_of_target(target).await;
     let handler = w.handler(JobKind::PublishTarget);
     let job = w.claim(&[id], "frozen").await.remove(0);
@@ -356,7 +356,7 @@ async fn a_stop_during_an_upload_refunds_the_attempt(w: TestWorker) {
     w.fake.set_image_transfer(ImageTransfer::Uploaded);
     let gate = Gate::new();
     w.fake.script_uploads([UploadStep::Accept, UploadStep::AcceptAndHang(gate.clone())]);
-    let (post, target) = w.publish_pictures(w.account.id, &all).await;
+    let (post, target) = w.publish_images(w.account.id, &all).await;
     stopped_at(&w, target, &gate, async || {}).await;
     let job = w.job_of(target).await;
     assert_eq!((job.state, job.attempt, job.crashes, job.lease_until), (JobState::Ready, 0, 0, None));
@@ -375,7 +375,7 @@ async fn a_stop_during_a_reconcile_refunds_the_attempt(w: TestWorker) {
     w.run_jobs().await;
     w.advance(MAX_CALL_SECONDS);
     w.scheduler.tick().await.unwrap();
-    w.fake.hold_answer(gate.clone());
+    w.fake.hold_reconcile(gate.clone());
     stopped_at(&w, target, &gate, async || {}).await;
     assert_eq!((w.job_of(target).await.attempt, w.target(target).await.attempts), (1, 1));
     w.run_jobs().await;
@@ -389,7 +389,7 @@ async fn a_stop_after_a_lost_lease_refunds_nothing(w: TestWorker) {
     w.fake.set_image_transfer(ImageTransfer::Uploaded);
     let gate = Gate::new();
     w.fake.script_uploads([UploadStep::AcceptAndHang(gate.clone())]);
-    let (_, target) = w.publish_pictures(w.account.id, &all).await;
+    let (_, target) = w.publish_images(w.account.id, &all).await;
     let other = format!("UPDATE jobs SET fence = fence + 1 WHERE subject_id = {target} AND kind = 'publish_target'");
     stopped_at(&w, target, &gate, async || w.sql(other).await).await;
     assert_eq!((w.job_of(target).await.state, w.target(target).await.attempts), (JobState::Running, 1));

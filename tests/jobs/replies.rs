@@ -201,7 +201,7 @@ async fn without_look_up_a_broken_call_ends_unknown(w: TestWorker) {
 async fn an_expired_token_is_renewed_once(w: TestWorker) {
     let conversation = conversation(&w).await;
     let id = reply(&w, conversation, "At seven.").await;
-    w.fake.inbox.wants_token("fresh");
+    w.fake.inbox.accept_only_token("fresh");
     run_reply(&w, id).await;
     assert_eq!((message(&w, id).await.status, w.fake.count("refresh")), (MessageStatus::Sent, 1));
     assert_eq!(w.fake.inbox.sent().len(), 1);

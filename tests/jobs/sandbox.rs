@@ -8,7 +8,7 @@ use crier_domain::failure::Category;
 use crier_domain::post::TargetStatus;
 use crier_platforms::sandbox::Sandbox;
 use crier_platforms::{
-    CallError, ConnectError, Connected, Connector, ConnectorAccount, Marker, OutgoingPost, Reconciled, Secrets,
+    CallError, ConnectError, Connected, Connector, ConnectorAccount, Marker, OutgoingPost, ReconcileResult, Secrets,
 };
 use crier_store::accounts::{self, NewAccount};
 use crier_store::sandbox;
@@ -190,7 +190,7 @@ async fn a_handle_belongs_to_its_first_workspace(s: TestStore) {
     assert!(claim(&s, first, &learned).await);
     assert!(!claim(&s, second, &late).await, "the first was faster");
     let refused = sandbox.connect(second, &handle("bakery")).await.unwrap_err();
-    assert!(matches!(refused, ConnectError::Refused(_)), "{refused}");
+    assert!(matches!(refused, ConnectError::Rejected(_)), "{refused}");
     sandbox.connect(first, &handle("bakery")).await.unwrap();
     // An account of another workspace cannot post under the handle either.
     let intruder = ConnectorAccount {
@@ -279,9 +279,9 @@ async fn a_post_is_found_by_its_key(s: TestStore) {
     let w = TestWorker::with_sandbox(s).await;
     connect(&w).await;
     let sandbox = connector(&w.s);
-    assert_eq!(sandbox.reconcile(&account(&w), &outgoing("", "k")).await.unwrap(), Reconciled::Absent);
+    assert_eq!(sandbox.reconcile(&account(&w), &outgoing("", "k")).await.unwrap(), ReconcileResult::Absent);
     let published = sandbox.publish(&account(&w), &outgoing("hello", "k")).await.unwrap();
-    assert_eq!(sandbox.reconcile(&account(&w), &outgoing("", "k")).await.unwrap(), Reconciled::Found(published));
+    assert_eq!(sandbox.reconcile(&account(&w), &outgoing("", "k")).await.unwrap(), ReconcileResult::Found(published));
 }
 
 async fn pictures_are_referenced_by_path(s: TestStore) {
@@ -291,7 +291,7 @@ async fn pictures_are_referenced_by_path(s: TestStore) {
         w.picture("one.png", picture::png(20, 20), Some("A door")).await,
         w.picture("two.gif", picture::gif(20, 30), None).await,
     );
-    w.publish_pictures(account, &[two, one]).await;
+    w.publish_images(account, &[two, one]).await;
     w.run_jobs().await;
     let shown = sandbox::timeline(&mut w.conn().await, HANDLE, None, 10).await.unwrap().unwrap().remove(0).media;
     assert!(shown.iter().all(|picture| picture.url.starts_with("/media/")), "{shown:?}");

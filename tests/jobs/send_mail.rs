@@ -356,7 +356,7 @@ async fn required_tls_must_be_offered(s: TestStore) {
 }
 
 async fn an_untrusted_certificate_is_rejected(s: TestStore) {
-    let (offering, speaking) = (MailServer::offering_tls().await, MailServer::start_with_implicit_tls().await);
+    let (offering, speaking) = (MailServer::start_with_starttls().await, MailServer::start_with_implicit_tls().await);
     let mut w = TestWorker::over(s).await;
     let forms = ["smtp://ann:hush@{}", "smtp://ann:hush@{}?tls=required", "smtps://ann:hush@{}"];
     for ((number, form), server) in (1..).zip(forms).zip([&offering, &offering, &speaking]) {

@@ -23,7 +23,7 @@ impl Job for SlowToStore {
         Ok(Box::new(Outcome::Done))
     }
 
-    async fn settle_at_once(&self, _store: &Store, _ends: &[FinishedRun]) -> Result<bool> {
+    async fn settle_in_one_statement(&self, _store: &Store, _ends: &[FinishedRun]) -> Result<bool> {
         let _permit = self.0.acquire().await.unwrap();
         Ok(false)
     }

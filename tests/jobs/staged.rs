@@ -5,7 +5,7 @@ use chrono::TimeDelta;
 use crier_domain::failure::{Category, Failure};
 use crier_domain::platform::Platform;
 use crier_domain::post::{AttemptOutcome, PostStatus, TargetStatus};
-use crier_platforms::{AcceptedPost, CallError, Marker, Reconciled};
+use crier_platforms::{AcceptedPost, CallError, Marker, ReconcileResult};
 use crier_store::accounts::{self, NewAccount};
 use secrecy::SecretString;
 use serde_json::json;
@@ -70,7 +70,7 @@ async fn start(s: TestStore) -> Started {
 
 async fn a_carousel_is_published_from_containers(s: TestStore) {
     let Started { w, server, account, pictures, _mock } = start(s).await;
-    let (post, target) = w.publish_pictures(account, &pictures).await;
+    let (post, target) = w.publish_images(account, &pictures).await;
     w.run_jobs().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
     let target = w.target(target).await;
@@ -87,7 +87,7 @@ async fn a_carousel_is_published_from_containers(s: TestStore) {
 async fn a_wait_for_a_container_uses_no_attempt(s: TestStore) {
     let Started { w, server, account, pictures, _mock } = start(s).await;
     server.set_polls(3);
-    let (post, target) = w.publish_pictures(account, &pictures).await;
+    let (post, target) = w.publish_images(account, &pictures).await;
     w.run_jobs().await;
     let waiting = w.target(target).await;
     assert_eq!((waiting.status, waiting.attempts), (TargetStatus::Publishing, 0));
@@ -104,7 +104,7 @@ async fn a_wait_for_a_container_uses_no_attempt(s: TestStore) {
 async fn a_kill_at_any_call_publishes_once(s: TestStore) {
     let Started { w, server, account, pictures, _mock } = start(s).await;
     for call in 0..CALLS {
-        let (post, target) = w.publish_pictures(account, &pictures).await;
+        let (post, target) = w.publish_images(account, &pictures).await;
         let made = server.made().len();
         server.hang_at(call);
         let killed = w.killable_worker().await;
@@ -126,7 +126,7 @@ async fn a_lost_answer_of_any_call_publishes_once(s: TestStore) {
     for edge in ["content_publishing_limit", "media", "{}", "media_publish"] {
         for answer in [ResponseTemplate::new(502), error(500, 2, None, "An unexpected error")] {
             let before = server.published().len();
-            let (post, _) = w.publish_pictures(account, &pictures).await;
+            let (post, _) = w.publish_images(account, &pictures).await;
             server.script(edge, answer);
             w.run_until_idle().await;
             assert_eq!(w.post_status(post).await, PostStatus::Published, "{edge}");
@@ -141,8 +141,8 @@ fn accepted(name: &str) -> CallError {
     CallError::Accepted { post: Box::new(AcceptedPost { marker, pause: TimeDelta::seconds(3) }), failure }
 }
 
-fn pending() -> Result<Reconciled, CallError> {
-    Ok(Reconciled::Pending(TimeDelta::seconds(60)))
+fn pending() -> Result<ReconcileResult, CallError> {
+    Ok(ReconcileResult::Pending(TimeDelta::seconds(60)))
 }
 
 async fn an_accepted_post_is_asked_for_until_it_is_out(w: TestWorker) {
@@ -158,7 +158,7 @@ async fn an_accepted_post_is_asked_for_until_it_is_out(w: TestWorker) {
     );
     assert_eq!(waiting.marker.unwrap()["key"], "it");
     assert!(waiting.call_started_at.is_some(), "the call is open");
-    w.fake.script_reconciles([Ok(Reconciled::Found(crier_platforms::Published::new("9", None)))]);
+    w.fake.script_reconciles([Ok(ReconcileResult::Found(crier_platforms::Published::new("9", None)))]);
     w.run_until_idle().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
     assert_eq!((w.fake.count("publish"), w.fake.count("reconcile")), (1, 4));
@@ -167,7 +167,7 @@ async fn an_accepted_post_is_asked_for_until_it_is_out(w: TestWorker) {
 
 async fn an_accepted_post_that_fails_is_failed(w: TestWorker) {
     w.fake.script_publishes([PublishStep::Refuse(accepted("it"))]);
-    w.fake.script_reconciles([pending(), Ok(Reconciled::Refused(permanent()))]);
+    w.fake.script_reconciles([pending(), Ok(ReconcileResult::Rejected(permanent()))]);
     let (post, target) = w.publish_one().await;
     w.run_until_idle().await;
     assert_eq!(w.post_status(post).await, PostStatus::Failed);
@@ -180,7 +180,7 @@ async fn an_accepted_post_that_fails_is_failed(w: TestWorker) {
 async fn an_accepted_post_that_may_be_retried_is_published_again(w: TestWorker) {
     w.fake.script_publishes([PublishStep::Refuse(accepted("it"))]);
     let passing = CallError::Transient(Failure::of(Category::Media, "A picture was not there."));
-    w.fake.script_reconciles([Ok(Reconciled::Refused(passing))]);
+    w.fake.script_reconciles([Ok(ReconcileResult::Rejected(passing))]);
     let (post, _) = w.publish_one().await;
     w.run_until_idle().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
@@ -189,7 +189,7 @@ async fn an_accepted_post_that_may_be_retried_is_published_again(w: TestWorker) 
 
 async fn a_platform_that_never_says_leaves_the_outcome_unknown(w: TestWorker) {
     w.fake.script_publishes([PublishStep::Refuse(accepted("it"))]);
-    let an_hour = || Ok(Reconciled::Pending(TimeDelta::hours(1)));
+    let an_hour = || Ok(ReconcileResult::Pending(TimeDelta::hours(1)));
     w.fake.script_reconciles(std::iter::repeat_with(an_hour).take(40));
     let (post, target) = w.publish_one().await;
     w.run_until_idle().await;
@@ -201,7 +201,7 @@ async fn a_platform_that_never_says_leaves_the_outcome_unknown(w: TestWorker) {
 }
 
 async fn a_crash_before_the_acceptance_is_stored_leaves_the_outcome_unknown(w: TestWorker) {
-    w.fake.script_reconciles([Ok(Reconciled::Unsupported)]);
+    w.fake.script_reconciles([Ok(ReconcileResult::Unsupported)]);
     let gate = crate::support::fake_platform::Gate::new();
     w.fake.script_publishes([PublishStep::AcceptAndHang(gate.clone())]);
     let (post, target) = w.publish_one().await;

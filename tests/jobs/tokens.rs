@@ -4,9 +4,9 @@ use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::account::{AccountStatus, Renewal, SocialAccount};
 use crier_domain::event::EventName;
 use crier_domain::post::TargetStatus;
-use crier_platforms::{CallError, Refreshed};
+use crier_platforms::{CallError, RefreshedTokens};
 use crier_scheduler::tasks::tokens;
-use crier_store::account_tokens::{self, KeptTokens};
+use crier_store::account_tokens::{self, StoredTokens};
 use crier_store::accounts::{self, NewAccount};
 use secrecy::ExposeSecret;
 use wiremock::matchers::any;
@@ -48,9 +48,9 @@ async fn connected(w: &TestWorker, renewal: Renewal, life: TimeDelta) -> SocialA
     w.write(async |tx| accounts::save(tx, workspace, &new).await).await
 }
 
-fn renewed(w: &TestWorker, token: &str, life: TimeDelta) -> Result<Refreshed, CallError> {
+fn renewed(w: &TestWorker, token: &str, life: TimeDelta) -> Result<RefreshedTokens, CallError> {
     let token_expires_at = Some(w.now() + life);
-    Ok(Refreshed { secrets: Some(secrets(token)), token_expires_at, refresh_expires_at: None })
+    Ok(RefreshedTokens { secrets: Some(secrets(token)), token_expires_at, refresh_expires_at: None })
 }
 
 async fn look(w: &TestWorker) {
@@ -58,7 +58,7 @@ async fn look(w: &TestWorker) {
     w.run_jobs().await;
 }
 
-async fn kept(w: &TestWorker) -> KeptTokens {
+async fn kept(w: &TestWorker) -> StoredTokens {
     account_tokens::find(&mut w.conn().await, w.account.id).await.unwrap().unwrap()
 }
 
@@ -127,7 +127,7 @@ async fn an_empty_refresh_token_does_not_replace_one(w: TestWorker) {
     connected(&w, ROTATING, HOUR).await;
     let end = w.now() + TimeDelta::days(60);
     move_to_renewal(&w).await;
-    let times = Refreshed { refresh_expires_at: Some(end), ..renewed(&w, "token-1", HOUR).unwrap() };
+    let times = RefreshedTokens { refresh_expires_at: Some(end), ..renewed(&w, "token-1", HOUR).unwrap() };
     w.fake.script_refreshes([Ok(times)]);
     look(&w).await;
     assert_eq!(kept(&w).await.renewal.refresh_expires_at, Some(end));
@@ -141,7 +141,7 @@ async fn an_empty_refresh_token_does_not_replace_one(w: TestWorker) {
 async fn a_publish_waits_for_the_renewal(w: TestWorker) {
     connected(&w, ROTATING, HOUR).await;
     move_to_renewal(&w).await;
-    w.fake.wants_token("token-1");
+    w.fake.accept_only_token("token-1");
     w.fake.script_refreshes([renewed(&w, "token-1", HOUR)]);
     let gate = Gate::new();
     w.fake.hold_refresh(gate.clone());
@@ -249,7 +249,7 @@ async fn a_late_job_does_nothing(w: TestWorker) {
 
 async fn a_publish_that_renews_moves_the_renewal(w: TestWorker) {
     connected(&w, ROTATING, HOUR).await;
-    w.fake.wants_token("token-1");
+    w.fake.accept_only_token("token-1");
     w.clock.advance(HOUR / 2);
     w.fake.script_refreshes([renewed(&w, "token-1", HOUR)]);
     w.publish_one().await;

@@ -227,7 +227,7 @@ async fn a_post_deleted_during_an_open_call_is_reconciled(w: TestWorker) {
     let (post, target) = kill_during_the_call(&w, true).await;
     w.write(async |tx| publishing::delete(tx, post).await).await;
     let gate = Gate::new();
-    w.fake.hold_answer(gate.clone());
+    w.fake.hold_reconcile(gate.clone());
     w.scheduler.tick().await.unwrap();
     let doomed = w.killable_worker().await;
     doomed.start(w.notified_job_of_target(target).await);
@@ -261,7 +261,7 @@ async fn a_deleted_post_without_reconcile_is_reported_as_unknown(w: TestWorker) 
 async fn a_post_deleted_in_flight_is_not_retried(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     let gate = Gate::new();
-    w.fake.script_publishes([PublishStep::WaitAndRefuse(gate.clone(), transient())]);
+    w.fake.script_publishes([PublishStep::WaitAndReject(gate.clone(), transient())]);
     let (post, target) = w.publish_one().await;
     let (engine, id) = (w.engine.clone(), w.notified_job());
     let run = tokio::spawn(async move { engine.run(id).await });

@@ -8,7 +8,7 @@ mod storage;
 mod sweep;
 
 use crier_domain::media::AssetType;
-use crier_media::{self as media, Described, IngestedFile, Library, Owner, Spooled};
+use crier_media::{self as media, AssetDetails, IngestedFile, Library, Owner, Spooled};
 use crier_scheduler::Scheduler;
 use crier_scheduler::tasks::sweep as task;
 use crier_store::{files, media as assets};
@@ -54,7 +54,8 @@ impl TestLibrary {
     }
 
     async fn keep(&self, taken: &IngestedFile) -> Option<i64> {
-        let described = Described { asset_type: AssetType::Image, filename: "a.png", alt_text: None, source_url: None };
+        let described =
+            AssetDetails { asset_type: AssetType::Image, filename: "a.png", alt_text: None, source_url: None };
         self.s.write(async |tx| media::create_asset(tx, self.world.brand, taken, &described).await).await
     }
 

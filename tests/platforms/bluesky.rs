@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use chrono::{TimeDelta, TimeZone, Utc};
 use crier_domain::failure::Category;
 use crier_domain::platform::{AccountKind, Platform};
-use crier_platforms::{CallError, ConnectError, ConnectorAccount, OutgoingPost, Reconciled};
+use crier_platforms::{CallError, ConnectError, ConnectorAccount, OutgoingPost, ReconcileResult};
 use serde_json::{Value, json};
 use wiremock::matchers::{bearer_token, body_bytes, body_json, header, method, path, query_param};
 use wiremock::{Match, Mock, MockServer, Request, Respond, ResponseTemplate};
@@ -156,7 +156,7 @@ async fn bad_credentials_and_inactive_accounts_are_refused() {
         let server = MockServer::start().await;
         answers(&server, "com.atproto.server.createSession", answer).await;
         let refusal = connect(&server).await.unwrap_err();
-        assert!(matches!(&refusal, ConnectError::Refused(message) if message.contains(word)), "{refusal:?}");
+        assert!(matches!(&refusal, ConnectError::Rejected(message) if message.contains(word)), "{refusal:?}");
     }
     for answer in [error(429, "RateLimitExceeded", "Rate Limit Exceeded"), ResponseTemplate::new(502)] {
         let server = MockServer::start().await;
@@ -321,7 +321,7 @@ async fn markers_are_deterministic_per_target() {
 }
 
 /// Publishes over a connection that breaks, then reconciles.
-async fn reconcile_after_disconnect(look_up: ScriptStep) -> (Result<Reconciled, CallError>, Vec<String>) {
+async fn reconcile_after_disconnect(look_up: ScriptStep) -> (Result<ReconcileResult, CallError>, Vec<String>) {
     let script = ScriptedServer::start(vec![ScriptStep::HangUp, look_up]).await;
     let bluesky = connector(Platform::Bluesky, &script.base);
     let outgoing = post(bluesky.as_ref(), "Hi");
@@ -336,14 +336,14 @@ async fn reconcile_finds_the_record_by_key() {
     let uri = format!("at://{DID}/app.bsky.feed.post/x");
     let (found, requests) =
         reconcile_after_disconnect(ScriptStep::Answer(200, json!({ "uri": uri, "cid": "c", "value": {} }))).await;
-    let Reconciled::Found(published) = found.unwrap() else { panic!("not found") };
+    let ReconcileResult::Found(published) = found.unwrap() else { panic!("not found") };
     assert_eq!(published.external_id, uri);
     assert!(requests[1].starts_with("GET /xrpc/com.atproto.repo.getRecord?repo=did%3Aplc%3Aalice&collection="));
 
     for (name, message) in [("RecordNotFound", "x"), ("InvalidRequest", "Could not locate record: at://x")] {
         let (absent, _) =
             reconcile_after_disconnect(ScriptStep::Answer(400, json!({ "error": name, "message": message }))).await;
-        assert_eq!(absent.unwrap(), Reconciled::Absent);
+        assert_eq!(absent.unwrap(), ReconcileResult::Absent);
     }
     let (failed, _) = reconcile_after_disconnect(ScriptStep::HangUp).await;
     assert!(matches!(failed, Err(CallError::Transient(_))), "a failed look-up proves nothing");

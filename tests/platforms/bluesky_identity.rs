@@ -84,19 +84,19 @@ async fn a_server_that_claims_the_account_of_another_is_refused() {
     lab.handle_leads_to(DID).await;
     lab.document(200, document("https://pds.example", HANDLE)).await;
     let refusal = lab.connect().await.unwrap_err();
-    assert!(matches!(&refusal, ConnectError::Refused(text) if text.contains("https://pds.example")), "{refusal:?}");
+    assert!(matches!(&refusal, ConnectError::Rejected(text) if text.contains("https://pds.example")), "{refusal:?}");
     for (status, body) in [(404, json!({})), (200, json!({ "id": DID })), (410, json!({}))] {
         let lab = Lab::start().await;
         lab.document(status, body).await;
         let refusal = lab.connect().await.unwrap_err();
-        assert!(matches!(&refusal, ConnectError::Refused(_)), "{status}: {refusal:?}");
+        assert!(matches!(&refusal, ConnectError::Rejected(_)), "{status}: {refusal:?}");
     }
     // A document of another account proves nothing.
     let lab = Lab::start().await;
     let mut other = document(&lab.server.uri(), HANDLE);
     other["id"] = json!("did:plc:other");
     lab.document(200, other).await;
-    assert!(matches!(lab.connect().await, Err(ConnectError::Refused(_))));
+    assert!(matches!(lab.connect().await, Err(ConnectError::Rejected(_))));
 }
 
 #[tokio::test]

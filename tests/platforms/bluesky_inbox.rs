@@ -44,7 +44,7 @@ struct Server {
     forgets_pages: bool,
     /// Posts of an account that blocks this one.
     blocked: Vec<String>,
-    loses_answers: bool,
+    loses_responses: bool,
     token: String,
     page: usize,
 }
@@ -159,7 +159,7 @@ fn answer(server: &mut Server, request: &Request) -> ResponseTemplate {
             let id = format!("m{}", server.chat.len());
             let sent = json!({ "id": id, "text": body["message"]["text"], "sender": { "did": OWN }, "sentAt": at });
             server.chat.push(sent.clone());
-            if server.loses_answers { ResponseTemplate::new(502) } else { json(200, sent) }
+            if server.loses_responses { ResponseTemplate::new(502) } else { json(200, sent) }
         }
         "com.atproto.repo.putRecord" => {
             let put: Value = request.body_json().unwrap();
@@ -170,7 +170,7 @@ fn answer(server: &mut Server, request: &Request) -> ResponseTemplate {
                 None => server.records.push(put),
             }
             let written = json!({ "uri": at, "cid": "bafy" });
-            if server.loses_answers { ResponseTemplate::new(502) } else { json(200, written) }
+            if server.loses_responses { ResponseTemplate::new(502) } else { json(200, written) }
         }
         "com.atproto.repo.getRecord" => {
             let rkey = parameter(request, "rkey").unwrap();
@@ -263,9 +263,9 @@ async fn pages_are_read_back_to_what_is_known_and_each_message_once(s: TestStore
         comment(&t, &format!("c{n}"), "more");
     }
     let before = t.api.asked("listNotifications").len();
-    t.look_later().await;
+    t.sync_inbox_later().await;
     let overlap = t.api.asked("listNotifications").len();
-    t.look_later().await;
+    t.sync_inbox_later().await;
     assert_eq!((t.count().await, overlap - before), (24, 8), "ten minutes before the newest that was known");
     assert_eq!(t.api.asked("listNotifications").len() - overlap, 2);
     assert_eq!(t.conversations().await.iter().map(|found| found.unread_count).sum::<i32>(), 24);
@@ -308,7 +308,7 @@ async fn direct_messages_arrive_and_are_answered(s: TestStore) {
     assert_eq!(t.messages(found.id).await.len(), 3, "not the deleted one");
     let id = t.reply(found.id, "At seven.").await;
     assert_eq!(t.sent(id).await, ("sent".to_owned(), None));
-    t.look_later().await;
+    t.sync_inbox_later().await;
     assert_eq!(t.messages(found.id).await.len(), 4, "it is not there twice");
     assert_eq!(t.api.with(|server| server.chat.len()), 5);
 }
@@ -324,7 +324,7 @@ async fn a_password_without_direct_messages_hides_nothing_else(s: TestStore) {
     let error = sync.last_error.unwrap();
     assert_eq!(error.code, "missing_permission");
     assert!(error.message.contains("app password"), "{error:?}");
-    t.look_later().await;
+    t.sync_inbox_later().await;
     assert_eq!(t.api.asked("listConvos").len(), 1, "the server is not asked again at once");
     assert!(t.error().await.contains("app password"));
     assert_eq!(t.api.asked("refreshSession").len(), 0);
@@ -365,17 +365,17 @@ async fn a_reply_with_a_lost_answer_is_looked_up(s: TestStore) {
     let t = start(s).await;
     comment(&t, "c1", "When do you open?");
     t.look().await;
-    t.api.with(|server| server.loses_answers = true);
+    t.api.with(|server| server.loses_responses = true);
     let id = t.reply(t.only().await.id, "At seven.").await;
     assert_eq!(t.sent(id).await, ("pending".to_owned(), Some("outcome_unknown".to_owned())));
-    t.api.with(|server| server.loses_answers = false);
-    t.run_reply_after_its_call(id).await;
+    t.api.with(|server| server.loses_responses = false);
+    t.run_reply_after_timeout(id).await;
     assert_eq!(t.sent(id).await, ("sent".to_owned(), None));
     assert_eq!((t.api.asked("putRecord").len(), t.api.asked("getRecord").len()), (1, 1));
     // A reply that never arrived is sent again.
-    t.api.answer_once("putRecord", ResponseTemplate::new(502));
+    t.api.respond_once("putRecord", ResponseTemplate::new(502));
     let id = t.reply(t.only().await.id, "At eight.").await;
-    t.run_reply_after_its_call(id).await;
+    t.run_reply_after_timeout(id).await;
     assert_eq!(t.sent(id).await, ("sent".to_owned(), None));
     assert_eq!(t.api.with(|server| server.records.len()), 2);
 }
@@ -388,18 +388,18 @@ async fn a_direct_message_with_a_lost_answer_is_searched(s: TestStore) {
     // The same text was sent a moment before.
     let first = t.reply(found, "Yes.").await;
     assert_eq!(t.sent(first).await, ("sent".to_owned(), None));
-    t.api.with(|server| server.loses_answers = true);
+    t.api.with(|server| server.loses_responses = true);
     let second = t.reply(found, "Yes.").await;
     assert_eq!(t.sent(second).await.0, "pending");
-    t.run_reply_after_its_call(second).await;
+    t.run_reply_after_timeout(second).await;
     assert_eq!(t.sent(second).await, ("sent".to_owned(), None));
     let ids: Vec<_> = t.messages(found).await.into_iter().filter_map(|message| message.external_id).collect();
     assert_eq!(ids, ["convo1/m0", "convo1/m1", "convo1/m2"]);
     // Nothing arrived, and the same text of others is not mistaken for the reply.
-    t.api.with(|server| server.loses_answers = false);
-    t.api.answer_once("sendMessage", ResponseTemplate::new(502));
+    t.api.with(|server| server.loses_responses = false);
+    t.api.respond_once("sendMessage", ResponseTemplate::new(502));
     let third = t.reply(found, "Yes.").await;
-    t.run_reply_after_its_call(third).await;
+    t.run_reply_after_timeout(third).await;
     assert_eq!((t.sent(third).await.0.as_str(), t.api.with(|server| server.chat.len())), ("sent", 4));
 }
 
@@ -417,9 +417,9 @@ async fn a_rate_limit_is_obeyed_until_its_time(s: TestStore) {
     comment(&t, "c1", "Open?");
     let until = t.w.now() + TimeDelta::seconds(300);
     let limited = refused(429, "RateLimitExceeded", "Rate Limit Exceeded");
-    t.api.answer_once("listNotifications", limited.insert_header("ratelimit-reset", until.timestamp().to_string()));
+    t.api.respond_once("listNotifications", limited.insert_header("ratelimit-reset", until.timestamp().to_string()));
     t.look().await;
-    t.look_later().await;
+    t.sync_inbox_later().await;
     assert_eq!((t.count().await, t.api.asked("xrpc").len()), (0, 1), "nothing is asked before");
     t.w.advance(300);
     t.look().await;
@@ -429,7 +429,7 @@ async fn a_rate_limit_is_obeyed_until_its_time(s: TestStore) {
 async fn a_failing_stream_leaves_the_others(s: TestStore) {
     let t = start(s).await;
     direct(&t, VERA, "m0", "Hello");
-    t.api.answer_once("listNotifications", refused(501, "MethodNotImplemented", "no"));
+    t.api.respond_once("listNotifications", refused(501, "MethodNotImplemented", "no"));
     t.look().await;
     assert_eq!((t.only().await.kind.as_str(), t.sync().await.failures), ("dm", 1));
 }
@@ -444,7 +444,7 @@ async fn a_page_that_is_gone_begins_the_pass_again(s: TestStore) {
     t.look().await;
     assert_eq!((t.count().await, t.error().await.as_str()), (3, ""));
     t.api.with(|server| server.forgets_pages = false);
-    t.look_later().await;
+    t.sync_inbox_later().await;
     assert_eq!((t.count().await, t.error().await.as_str()), (9, ""));
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use chrono::TimeDelta;
 use crier_domain::failure::Category;
 use crier_domain::platform::Platform;
-use crier_platforms::{CallError, Connector, ConnectorAccount, OutgoingPost, Reconciled};
+use crier_platforms::{CallError, Connector, ConnectorAccount, OutgoingPost, ReconcileResult};
 use serde_json::json;
 use wiremock::{MockServer, ResponseTemplate};
 
@@ -66,17 +66,17 @@ async fn pictures_are_staged_and_shown_in_order_with_their_alt_texts() {
 async fn reconcile_finds_the_post_by_text_and_time() {
     let (facebook, _server, connector, account) = start().await;
     let mut outgoing = post(connector.as_ref(), "Hi");
-    assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), Reconciled::Absent);
+    assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), ReconcileResult::Absent);
     publish(connector.as_ref(), &account, &mut outgoing).await.unwrap();
-    let Reconciled::Matches(found) = connector.reconcile(&account, &outgoing).await.unwrap() else {
+    let ReconcileResult::Matches(found) = connector.reconcile(&account, &outgoing).await.unwrap() else {
         panic!("it is there")
     };
     assert_eq!(found[0].url.as_deref(), Some("https://www.facebook.com/42_1/permalink"));
     let other = OutgoingPost { text: "Other".to_owned(), ..outgoing.clone() };
-    assert_eq!(connector.reconcile(&account, &other).await.unwrap(), Reconciled::Absent);
+    assert_eq!(connector.reconcile(&account, &other).await.unwrap(), ReconcileResult::Absent);
     let mut later = outgoing.clone();
     later.called_at = Some(now() + TimeDelta::hours(1));
-    assert_eq!(connector.reconcile(&account, &later).await.unwrap(), Reconciled::Absent);
+    assert_eq!(connector.reconcile(&account, &later).await.unwrap(), ReconcileResult::Absent);
     facebook.script(error(500, 2, None, "Service temporarily unavailable"));
     assert!(matches!(connector.reconcile(&account, &outgoing).await, Err(CallError::Transient(_))));
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use crier_domain::analytics::Figures;
+use crier_domain::analytics::PostMetrics;
 use crier_domain::platform::Platform;
 use crier_platforms::CallError;
 use serde_json::{Value, json};
@@ -76,8 +76,8 @@ fn insights(names: &[&str], known: &[(&str, i64)]) -> Option<PartAnswer> {
 
 const ALL: [(&str, i64); 3] = [("post_impressions", 500), ("post_impressions_unique", 400), ("post_clicks", 9)];
 
-fn known() -> Figures {
-    Figures {
+fn known() -> PostMetrics {
+    PostMetrics {
         impressions: Some(500),
         reach: Some(400),
         likes: Some(11),
@@ -102,7 +102,7 @@ async fn many_posts_are_read_with_one_request() {
     let figures = facebook.posts(&ids).await.unwrap();
     assert_eq!(batches.lock().unwrap().as_slice(), [50]);
     let mut expected = vec![Some(known()); 25];
-    expected[7] = Some(Figures { impressions: None, reach: None, clicks: None, ..known() });
+    expected[7] = Some(PostMetrics { impressions: None, reach: None, clicks: None, ..known() });
     expected[8] = None;
     assert_eq!(figures, expected);
     assert_eq!(facebook.aside.added().count(), 0);
@@ -117,7 +117,7 @@ async fn a_dead_name_is_set_aside() {
         _ => fields(11),
     })
     .await;
-    let without = Some(Figures { impressions: None, ..known() });
+    let without = Some(PostMetrics { impressions: None, ..known() });
     assert_eq!(facebook.posts(&["42_1", "42_9", "42_2", "42_3"]).await.unwrap(), [without, None, without, without]);
     assert_eq!(facebook.aside.added().collect::<Vec<_>>(), ["post_impressions"]);
     assert_eq!(batches.lock().unwrap().as_slice(), [8, 3, 2]);
@@ -133,7 +133,7 @@ async fn without_the_permission_the_counts_of_the_fields_are_left() {
         _ => fields(11),
     })
     .await;
-    let counts = Some(Figures { impressions: None, reach: None, clicks: None, ..known() });
+    let counts = Some(PostMetrics { impressions: None, reach: None, clicks: None, ..known() });
     assert_eq!(facebook.posts(&["42_1", "42_2"]).await.unwrap(), [counts, counts]);
     assert_eq!(facebook.aside.added().count(), 3);
     assert_eq!(facebook.posts(&["42_1", "42_9"]).await.unwrap(), [counts, None]);
@@ -205,7 +205,7 @@ async fn other_errors_set_nothing_aside() {
 
 #[tokio::test]
 async fn hostile_answers_give_no_figures() {
-    let nothing = Some(Figures::default());
+    let nothing = Some(PostMetrics::default());
     let (mut facebook, _) = started(|path, names| match path.ends_with("/insights") {
         true => Some((200, json!({ "data": names.iter().map(|name| insight(name, json!(-5))).collect::<Vec<_>>() }))),
         false => Some((

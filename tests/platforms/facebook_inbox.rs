@@ -36,7 +36,7 @@ struct Server {
     /// The missing permissions of the token: `comments`, `messages`, `answers`.
     lacks: &'static [&'static str],
     now: String,
-    loses_answers: bool,
+    loses_responses: bool,
 }
 
 fn limit(request: &Request) -> usize {
@@ -102,7 +102,7 @@ fn answer(server: &mut Server, request: &Request) -> ResponseTemplate {
             let made = json!({ "id": format!("1_9{}", comments.len()), "message": body["message"],
                 "parent": { "id": id }, "from": { "id": "42", "name": "Bakery" }, "created_time": server.now });
             comments.push(made.clone());
-            if server.loses_answers { ResponseTemplate::new(500) } else { json(200, json!({ "id": made["id"] })) }
+            if server.loses_responses { ResponseTemplate::new(500) } else { json(200, json!({ "id": made["id"] })) }
         }
         (("42", "messages"), true) => {
             let body: Value = request.body_json().unwrap();
@@ -113,7 +113,7 @@ fn answer(server: &mut Server, request: &Request) -> ResponseTemplate {
             messages.push(json!({ "id": id, "message": body["message"]["text"], "from": { "id": "42" },
                 "created_time": server.now }));
             let sent = json!({ "recipient_id": "7", "message_id": id });
-            if server.loses_answers { ResponseTemplate::new(500) } else { json(200, sent) }
+            if server.loses_responses { ResponseTemplate::new(500) } else { json(200, sent) }
         }
         other => panic!("no such call: {other:?}"),
     }
@@ -171,7 +171,7 @@ fn message(t: &Test, person: &str, id: &str, text: &str) {
 }
 
 /// Syncs when the account is due again.
-async fn look_later(t: &Test) {
+async fn sync_inbox_later(t: &Test) {
     t.w.advance(331);
     set_time(t);
     t.look().await;
@@ -220,11 +220,11 @@ async fn all_pages_are_read_and_each_message_once(s: TestStore) {
     // Only one page of posts is read now, and all once per hour. Known messages are not stored again.
     comment(&t, "42_30", "1_200", "7", None, "new");
     comment(&t, "42_1", "1_201", "7", None, "under an old post");
-    look_later(&t).await;
+    sync_inbox_later(&t).await;
     assert_eq!((t.count().await, t.api.asked("/feed").len()), (151, 3));
     t.w.advance(3_600);
     t.look().await;
-    look_later(&t).await;
+    sync_inbox_later(&t).await;
     assert_eq!((t.count().await, t.error().await.as_str()), (152, ""));
 }
 
@@ -239,7 +239,7 @@ async fn comments_and_messages_are_answered(s: TestStore) {
         let id = t.reply(found.id, "At seven & <b>").await;
         assert_eq!(t.sent(id).await, ("sent".to_owned(), None));
     }
-    look_later(&t).await;
+    sync_inbox_later(&t).await;
     assert_eq!(t.count().await, 5, "an answer is the message that is read later");
     t.api.with(|server| {
         let made = &server.posts[0].1[2];
@@ -261,7 +261,7 @@ async fn a_message_is_answered_within_a_day(s: TestStore) {
     assert!(inbox.check_text(&thread, &"x".repeat(2_001)).unwrap_err().contains("2000"));
     assert!(inbox.check_text(&thread, &"x".repeat(2_000)).is_ok());
     // Facebook may decide otherwise.
-    t.api.answer_once("/messages", error(400, 10, Some(2_018_278), "outside of allowed window"));
+    t.api.respond_once("/messages", error(400, 10, Some(2_018_278), "outside of allowed window"));
     let id = t.reply(t.only().await.id, "Hi").await;
     assert_eq!(t.sent(id).await, ("failed".to_owned(), Some("platform_rejected".to_owned())));
 }
@@ -276,20 +276,20 @@ async fn an_answer_with_a_lost_answer_is_searched_and_never_sent_twice(s: TestSt
         let had = t.api.with(|server| server.posts[0].1.len() + server.people[0].1.len());
         let first = t.reply(found.id, "Yes.").await;
         assert_eq!(t.sent(first).await.0, "sent");
-        t.api.with(|server| server.loses_answers = true);
+        t.api.with(|server| server.loses_responses = true);
         let second = t.reply(found.id, "Yes.").await;
         assert_eq!(t.sent(second).await, ("pending".to_owned(), Some("outcome_unknown".to_owned())));
-        t.api.with(|server| server.loses_answers = false);
-        t.run_reply_after_its_call(second).await;
+        t.api.with(|server| server.loses_responses = false);
+        t.run_reply_after_timeout(second).await;
         assert_eq!(t.sent(second).await.0, "sent");
         // It never arrived, and the same text of others is not mistaken for it.
         set_time(&t);
-        t.api.answer_once(
+        t.api.respond_once(
             if found.kind.as_str() == "dm" { "/messages" } else { "/comments" },
             ResponseTemplate::new(503),
         );
         let third = t.reply(found.id, "Yes.").await;
-        t.run_reply_after_its_call(third).await;
+        t.run_reply_after_timeout(third).await;
         assert_eq!(t.sent(third).await.0, "sent");
         assert_eq!(t.api.with(|server| server.posts[0].1.len() + server.people[0].1.len()), had + 3);
     }
@@ -301,7 +301,7 @@ async fn what_facebook_refuses_is_said(s: TestStore) {
     comment(&t, "42_1", "1_10", "7", None, "Open?");
     t.look().await;
     let found = t.only().await.id;
-    t.api.answer_once("/comments", error(400, 100, Some(33), "Object with ID '1_10' does not exist"));
+    t.api.respond_once("/comments", error(400, 100, Some(33), "Object with ID '1_10' does not exist"));
     let gone = t.reply(found, "Yes.").await;
     assert_eq!(t.sent(gone).await, ("failed".to_owned(), Some("platform_rejected".to_owned())));
     t.api.with(|server| server.lacks = &["answers"]);
@@ -321,7 +321,7 @@ async fn a_missing_permission_is_said_and_leaves_the_other_stream(s: TestStore) 
     let said = t.error().await;
     assert!(said.contains("pages_read_user_content") && said.contains("CRIER_FACEBOOK_SCOPES"), "{said}");
     assert_eq!((t.sync().await.failures, t.status().await), (0, AccountStatus::Active));
-    look_later(&t).await;
+    sync_inbox_later(&t).await;
     assert_eq!((t.api.asked("/feed").len(), t.error().await), (1, said), "not in vain");
     // The user grants the permission and connects again.
     t.api.with(|server| server.lacks = &["messages"]);
@@ -338,7 +338,7 @@ async fn a_missing_permission_is_said_and_leaves_the_other_stream(s: TestStore) 
 async fn a_failing_stream_leaves_the_other_one(s: TestStore) {
     let t = start(s).await;
     message(&t, "7", "m_1", "Hello");
-    t.api.answer_once("/feed", error(500, 2, None, "Service temporarily unavailable"));
+    t.api.respond_once("/feed", error(500, 2, None, "Service temporarily unavailable"));
     t.look().await;
     assert_eq!((t.count().await, t.sync().await.failures), (1, 1));
     t.w.advance(700);
@@ -356,9 +356,9 @@ async fn a_dead_token_expires_the_account(s: TestStore) {
 async fn a_rate_limit_is_obeyed(s: TestStore) {
     let t = start(s).await;
     message(&t, "7", "m_1", "Hello");
-    t.api.answer_once("/feed", error(400, 80_001, None, "Too many calls").insert_header("retry-after", "1800"));
+    t.api.respond_once("/feed", error(400, 80_001, None, "Too many calls").insert_header("retry-after", "1800"));
     t.look().await;
-    look_later(&t).await;
+    sync_inbox_later(&t).await;
     assert_eq!((t.count().await, t.api.asked("/42/").len()), (0, 1), "nothing is asked before");
     t.w.advance(1_800);
     t.look().await;

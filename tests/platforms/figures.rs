@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use chrono::{DateTime, Utc};
 use crier_base::clock::Clock;
 use crier_config::{PlatformConfig, PlatformsConfig};
-use crier_domain::analytics::{AccountFigures, Figures};
+use crier_domain::analytics::{AccountMetrics, PostMetrics};
 use crier_domain::platform::Platform;
-use crier_platforms::analytics::{PublishedPost, SetAside};
+use crier_platforms::analytics::{MetricsSetAside, PublishedPost};
 use crier_platforms::{CallError, Connector, ConnectorAccount, ConnectorRegistry};
 use serde_json::{Value, json};
 use wiremock::matchers::any;
@@ -38,7 +38,7 @@ pub(super) struct Started {
     pub(super) connector: Arc<dyn Connector>,
     pub(super) account: ConnectorAccount,
     calls: Arc<Mutex<Vec<String>>>,
-    pub(super) aside: SetAside,
+    pub(super) aside: MetricsSetAside,
     _mock: MockServer,
 }
 
@@ -63,10 +63,10 @@ impl Started {
         let config = config.with_base_url(platform, mock.uri());
         let registry = ConnectorRegistry::new(config, &clients(), &Clock::manual(now()));
         let connector = registry.get(platform).unwrap();
-        Self { connector, account, calls, aside: SetAside::default(), _mock: mock }
+        Self { connector, account, calls, aside: MetricsSetAside::default(), _mock: mock }
     }
 
-    pub(super) async fn posts(&mut self, ids: &[&str]) -> Result<Vec<Option<Figures>>, CallError> {
+    pub(super) async fn posts(&mut self, ids: &[&str]) -> Result<Vec<Option<PostMetrics>>, CallError> {
         let posts: Vec<_> = ids.iter().map(|id| (*id, now())).collect();
         self.posts_of(&posts).await
     }
@@ -75,7 +75,7 @@ impl Started {
     pub(super) async fn posts_of(
         &mut self,
         posts: &[(&str, DateTime<Utc>)],
-    ) -> Result<Vec<Option<Figures>>, CallError> {
+    ) -> Result<Vec<Option<PostMetrics>>, CallError> {
         let post = |&(id, published_at): &(&str, _)| PublishedPost { external_id: id.to_owned(), published_at };
         let posts: Vec<PublishedPost> = posts.iter().map(post).collect();
         let figures = self.connector.analytics().unwrap();
@@ -83,7 +83,7 @@ impl Started {
         figures.post_figures(&self.account, &posts, &mut self.aside).await
     }
 
-    pub(super) async fn account(&mut self) -> Result<AccountFigures, CallError> {
+    pub(super) async fn account(&mut self) -> Result<AccountMetrics, CallError> {
         self.connector.analytics().unwrap().account_figures(&self.account, &mut self.aside).await
     }
 
@@ -146,11 +146,16 @@ async fn instagram_reads_insights_of_each_post() {
         other => panic!("{other}"),
     };
     let mut started = Started::new(Platform::Instagram, meta_account("17841"), instagram).await;
-    let known =
-        Figures { impressions: Some(90), reach: Some(60), likes: Some(7), comments: Some(0), ..Figures::default() };
+    let known = PostMetrics {
+        impressions: Some(90),
+        reach: Some(60),
+        likes: Some(7),
+        comments: Some(0),
+        ..PostMetrics::default()
+    };
     assert_eq!(started.posts(&["800"]).await.unwrap(), [Some(known)], "no figure is not 0");
     assert_eq!(started.posts(&["801"]).await.unwrap(), [None]);
-    let own = AccountFigures { followers: Some(5), following: Some(6), posts: Some(7) };
+    let own = AccountMetrics { followers: Some(5), following: Some(6), posts: Some(7) };
     assert_eq!(started.account().await.unwrap(), own);
     assert_eq!((started.calls(), started.aside.added().count()), (3, 0));
 }
@@ -169,12 +174,12 @@ async fn threads_adds_up_what_was_shared() {
         other => panic!("{other}"),
     };
     let mut started = Started::new(Platform::Threads, meta_account("17841"), threads).await;
-    let known = Figures {
+    let known = PostMetrics {
         impressions: Some(5),
         likes: Some(5),
         comments: Some(7),
         shares: Some(7 + 6 + 6),
-        ..Figures::default()
+        ..PostMetrics::default()
     };
     assert_eq!(started.posts(&["300"]).await.unwrap(), [Some(known)]);
     assert_eq!(started.account().await.unwrap().followers, Some(12));
@@ -184,9 +189,9 @@ async fn threads_adds_up_what_was_shared() {
 async fn without_the_permission_all_metrics_are_set_aside() {
     let refuses = |_: &Request| error(400, 10, None, "(#10) Application does not have permission for this action");
     let mut started = Started::new(Platform::Threads, meta_account("17841"), refuses).await;
-    assert_eq!(started.posts(&["300"]).await.unwrap(), [Some(Figures::default())]);
+    assert_eq!(started.posts(&["300"]).await.unwrap(), [Some(PostMetrics::default())]);
     assert_eq!((started.calls(), started.aside.added().count()), (1 + 6, 6));
-    assert_eq!(started.posts(&["301"]).await.unwrap(), [Some(Figures::default())]);
+    assert_eq!(started.posts(&["301"]).await.unwrap(), [Some(PostMetrics::default())]);
     assert_eq!(started.calls(), 7);
 }
 
@@ -232,7 +237,7 @@ async fn reddit_reads_many_posts_with_one_call() {
     };
     let secrets = json!({ "access_token": "token", "client_id": "app", "client_secret": "secret" });
     let mut started = Started::new(Platform::Reddit, account("1", secrets), reddit).await;
-    let known = Figures { likes: Some(12), comments: Some(3), ..Figures::default() };
+    let known = PostMetrics { likes: Some(12), comments: Some(3), ..PostMetrics::default() };
     assert_eq!(started.posts(&["t3_a", "t3_b", "t3_c"]).await.unwrap(), [Some(known), None, None]);
     assert_eq!(started.account().await.unwrap().followers, Some(4));
 }
@@ -263,7 +268,7 @@ async fn linkedin_reads_the_posts_of_a_page() {
     let secrets = json!({ "access_token": "token", "client_id": "app", "client_secret": "secret" });
     let page = account("urn:li:organization:5", secrets.clone());
     let mut started = Started::new(Platform::Linkedin, page, linkedin).await;
-    let known = Figures {
+    let known = PostMetrics {
         impressions: Some(80),
         reach: Some(30),
         likes: Some(5),
@@ -272,14 +277,14 @@ async fn linkedin_reads_the_posts_of_a_page() {
         clicks: Some(4),
     };
     let posts = ["urn:li:share:1", "urn:li:share:2", "urn:li:ugcPost:3"];
-    let none_yet = Some(Figures::default());
+    let none_yet = Some(PostMetrics::default());
     assert_eq!(started.posts(&posts).await.unwrap(), [none_yet, Some(known), Some(known)]);
     assert_eq!(started.account().await.unwrap().followers, Some(219));
     assert_eq!(started.calls(), 3);
     // No metrics are requested for a user's account.
     let mut person = Started::new(Platform::Linkedin, account("abc", secrets), |_: &Request| panic!("no call")).await;
     assert_eq!(person.posts(&["urn:li:share:1"]).await.unwrap(), [none_yet]);
-    assert_eq!(person.account().await.unwrap(), AccountFigures::default());
+    assert_eq!(person.account().await.unwrap(), AccountMetrics::default());
 }
 
 #[tokio::test]
@@ -292,7 +297,7 @@ async fn tumblr_counts_followers() {
     };
     let secrets = json!({ "access_token": "token", "client_id": "app", "client_secret": "secret" });
     let mut started = Started::new(Platform::Tumblr, account("t:abc", secrets), tumblr).await;
-    assert_eq!(started.account().await.unwrap(), AccountFigures { followers: Some(8), ..AccountFigures::default() });
+    assert_eq!(started.account().await.unwrap(), AccountMetrics { followers: Some(8), ..AccountMetrics::default() });
     assert_eq!(started.connector.analytics().unwrap().posts_per_call(), 0);
 }
 
@@ -312,10 +317,10 @@ async fn bluesky_reads_many_posts_with_one_call() {
     };
     let secrets = json!({ "access_jwt": "token", "refresh_jwt": "refresh" });
     let mut started = Started::new(Platform::Bluesky, account("did:plc:x", secrets), bluesky).await;
-    let known = Figures { likes: Some(4), comments: Some(1), shares: Some(5), ..Figures::default() };
+    let known = PostMetrics { likes: Some(4), comments: Some(1), shares: Some(5), ..PostMetrics::default() };
     let posts = ["at://did:plc:x/app.bsky.feed.post/1", "at://did:plc:x/app.bsky.feed.post/2"];
     assert_eq!(started.posts(&posts).await.unwrap(), [None, Some(known)]);
-    let own = AccountFigures { followers: Some(10), following: Some(20), posts: Some(30) };
+    let own = AccountMetrics { followers: Some(10), following: Some(20), posts: Some(30) };
     assert_eq!(started.account().await.unwrap(), own);
 }
 
@@ -330,10 +335,10 @@ async fn mastodon_asks_for_each_post() {
         other => panic!("{other}"),
     };
     let mut started = Started::new(Platform::Mastodon, account("1", json!({})), mastodon).await;
-    let known = Figures { likes: Some(1), comments: Some(2), shares: Some(3), ..Figures::default() };
+    let known = PostMetrics { likes: Some(1), comments: Some(2), shares: Some(3), ..PostMetrics::default() };
     assert_eq!(started.posts(&["7"]).await.unwrap(), [Some(known)]);
     assert_eq!(started.posts(&["8"]).await.unwrap(), [None]);
-    let own = AccountFigures { followers: Some(4), following: Some(5), posts: Some(6) };
+    let own = AccountMetrics { followers: Some(4), following: Some(5), posts: Some(6) };
     assert_eq!(started.account().await.unwrap(), own);
 }
 

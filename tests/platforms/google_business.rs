@@ -7,7 +7,7 @@ use crier_domain::failure::Category;
 use crier_domain::platform::{ConnectTarget, Platform};
 use crier_platforms::oauth::ConnectRequest;
 use crier_platforms::{
-    CallError, ConnectError, Connector, ConnectorAccount, Marker, OutgoingPost, Published, Reconciled,
+    CallError, ConnectError, Connector, ConnectorAccount, Marker, OutgoingPost, Published, ReconcileResult,
 };
 use serde_json::{Value, json};
 use wiremock::{MockServer, ResponseTemplate};
@@ -90,7 +90,7 @@ async fn an_application_without_quota_is_named() {
     let (fake, _server, connector, _) = start().await;
     fake.script(no_quota());
     let refused = connect_choosing(connector.as_ref(), &fake.oauth, REQUEST, "x").await.unwrap_err();
-    assert!(matches!(&refused, ConnectError::Refused(why) if why.contains("must apply for it")), "{refused:?}");
+    assert!(matches!(&refused, ConnectError::Rejected(why) if why.contains("must apply for it")), "{refused:?}");
 }
 
 #[tokio::test]
@@ -153,17 +153,17 @@ async fn a_post_is_asked_for_until_google_has_looked_at_it() {
     // Found by its name, and after a lost response by its text.
     for known in [&accepted, &outgoing] {
         fake.judge("PROCESSING");
-        assert_eq!(connector.reconcile(&account, known).await.unwrap(), Reconciled::Pending(minute));
+        assert_eq!(connector.reconcile(&account, known).await.unwrap(), ReconcileResult::Pending(minute));
         fake.judge("REJECTED");
         let refused = connector.reconcile(&account, known).await.unwrap();
         assert!(
-            matches!(&refused, Reconciled::Refused(CallError::Permanent(f)) if f.category == Category::InvalidContent),
+            matches!(&refused, ReconcileResult::Rejected(CallError::Permanent(f)) if f.category == Category::InvalidContent),
             "{refused:?}"
         );
         fake.judge("LIVE");
         let live = match connector.reconcile(&account, known).await.unwrap() {
-            Reconciled::Found(live) => live,
-            Reconciled::Matches(mut found) => found.remove(0),
+            ReconcileResult::Found(live) => live,
+            ReconcileResult::Matches(mut found) => found.remove(0),
             other => panic!("{other:?}"),
         };
         assert!(live.url.is_some(), "{live:?}");
@@ -178,15 +178,15 @@ async fn a_post_is_asked_for_until_google_has_looked_at_it() {
 async fn reconcile_finds_the_post() {
     let (fake, _server, connector, account) = start().await;
     let outgoing = post(connector.as_ref(), "Fresh  bread");
-    assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), Reconciled::Absent);
+    assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), ReconcileResult::Absent);
     let published = connector.publish(&account, &outgoing).await.unwrap();
     connector.publish(&account, &post(connector.as_ref(), "Newer")).await.unwrap();
-    assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), Reconciled::Matches(vec![published]));
+    assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), ReconcileResult::Matches(vec![published]));
     let other = post(connector.as_ref(), "Fresh");
-    assert_eq!(connector.reconcile(&account, &other).await.unwrap(), Reconciled::Absent);
+    assert_eq!(connector.reconcile(&account, &other).await.unwrap(), ReconcileResult::Absent);
     let mut later = outgoing.clone();
     later.called_at = Some(now() + TimeDelta::hours(1));
-    assert_eq!(connector.reconcile(&account, &later).await.unwrap(), Reconciled::Absent);
+    assert_eq!(connector.reconcile(&account, &later).await.unwrap(), ReconcileResult::Absent);
     fake.script(error(503, "UNAVAILABLE", json!([])));
     assert!(matches!(connector.reconcile(&account, &outgoing).await, Err(CallError::Transient(_))));
 }

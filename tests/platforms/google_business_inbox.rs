@@ -32,7 +32,7 @@ struct Google {
     reviews: Vec<Value>,
     token: String,
     answers: i64,
-    loses_answers: bool,
+    loses_responses: bool,
 }
 
 fn text(at: DateTime<Utc>) -> String {
@@ -70,7 +70,7 @@ fn answer(google: &mut Google, request: &Request) -> ResponseTemplate {
     let comment = request.body_json::<Value>().unwrap()["comment"].clone();
     let made = json!({ "comment": comment, "updateTime": text(at + TimeDelta::seconds(google.answers)) });
     review["reviewReply"] = made.clone();
-    if google.loses_answers { ResponseTemplate::new(503) } else { json(200, made) }
+    if google.loses_responses { ResponseTemplate::new(503) } else { json(200, made) }
 }
 
 async fn start(s: TestStore) -> InboxTest<Google> {
@@ -95,7 +95,7 @@ fn review(t: &InboxTest<Google>, id: &str, rating: &str, comment: &str) {
 }
 
 /// Syncs when the account is due again.
-async fn look_later(t: &InboxTest<Google>) {
+async fn sync_inbox_later(t: &InboxTest<Google>) {
     t.w.advance(331);
     t.look().await;
 }
@@ -126,8 +126,8 @@ async fn pages_are_read_back_to_what_is_known_and_each_message_once(s: TestStore
     t.w.advance(900);
     t.look().await;
     review(&t, "r200", "TWO", "more");
-    look_later(&t).await;
-    look_later(&t).await;
+    sync_inbox_later(&t).await;
+    sync_inbox_later(&t).await;
     assert_eq!(t.count().await, 121);
     assert_eq!(t.w.number("SELECT sum(unread_count) FROM conversations").await, 121);
 }
@@ -137,7 +137,7 @@ async fn an_edit_is_followed(s: TestStore) {
     review(&t, "r1", "ONE", "Bad");
     t.look().await;
     review(&t, "r1", "FIVE", "Good after all");
-    look_later(&t).await;
+    sync_inbox_later(&t).await;
     let found = t.only().await;
     assert_eq!((t.texts(found.id).await, found.unread_count), (vec!["inbound: ★★★★★\nGood after all".to_owned()], 1));
 }
@@ -151,7 +151,7 @@ async fn an_answer_replaces_the_one_before(s: TestStore) {
         let id = t.reply(found.id, words).await;
         assert_eq!(t.sent(id).await, ("sent".to_owned(), None));
     }
-    look_later(&t).await;
+    sync_inbox_later(&t).await;
     let texts = t.texts(found.id).await;
     assert_eq!(texts[1..], ["outbound: We are sorry.", "outbound: We are sorry. Write to us."]);
     let google = connector(Platform::GoogleBusiness, "");
@@ -165,16 +165,16 @@ async fn an_answer_with_a_lost_answer_is_looked_up(s: TestStore) {
     review(&t, "r1", "ONE", "Bad");
     t.look().await;
     let found = t.only().await.id;
-    t.api.with(|google| google.loses_answers = true);
+    t.api.with(|google| google.loses_responses = true);
     let id = t.reply(found, "We are sorry.").await;
     assert_eq!(t.sent(id).await, ("pending".to_owned(), Some("outcome_unknown".to_owned())));
-    t.api.with(|google| google.loses_answers = false);
-    t.run_reply_after_its_call(id).await;
+    t.api.with(|google| google.loses_responses = false);
+    t.run_reply_after_timeout(id).await;
     assert_eq!((t.sent(id).await.0.as_str(), t.api.with(|google| google.answers)), ("sent", 1));
     // A reply that never arrived is sent again.
-    t.api.answer_once("/reply", ResponseTemplate::new(503));
+    t.api.respond_once("/reply", ResponseTemplate::new(503));
     let id = t.reply(found, "Write to us.").await;
-    t.run_reply_after_its_call(id).await;
+    t.run_reply_after_timeout(id).await;
     assert_eq!((t.sent(id).await.0.as_str(), t.api.with(|google| google.answers)), ("sent", 2));
 }
 
@@ -189,7 +189,7 @@ async fn what_google_refuses_is_said(s: TestStore) {
         (error(404, "NOT_FOUND", json!([])), "platform_rejected"),
         (error(403, "PERMISSION_DENIED", json!([])), "account"),
     ] {
-        t.api.answer_once("/reply", answer);
+        t.api.respond_once("/reply", answer);
         let id = t.reply(found, "We are sorry.").await;
         assert_eq!(t.sent(id).await, ("failed".to_owned(), Some(category.to_owned())));
     }
@@ -207,9 +207,9 @@ async fn an_expired_token_is_renewed(s: TestStore) {
 async fn a_rate_limit_is_obeyed_until_its_time(s: TestStore) {
     let t = start(s).await;
     review(&t, "r1", "ONE", "Bad");
-    t.api.answer_once("reviews", error(429, "RESOURCE_EXHAUSTED", json!([])).insert_header("retry-after", "900"));
+    t.api.respond_once("reviews", error(429, "RESOURCE_EXHAUSTED", json!([])).insert_header("retry-after", "900"));
     t.look().await;
-    look_later(&t).await;
+    sync_inbox_later(&t).await;
     assert_eq!((t.count().await, t.api.asked("reviews").len()), (0, 1), "nothing is asked before");
     t.w.advance(900);
     t.look().await;
@@ -222,7 +222,7 @@ async fn a_deleted_review_is_followed(s: TestStore) {
     review(&t, "r2", "FIVE", "Good");
     t.look().await;
     t.api.with(|google| google.reviews.remove(0));
-    look_later(&t).await;
+    sync_inbox_later(&t).await;
     assert_eq!(t.w.number("SELECT count(*) FROM messages WHERE deleted_at IS NULL").await, 2, "a list says nothing");
     t.w.advance(3_700);
     t.look().await;

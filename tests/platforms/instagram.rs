@@ -5,7 +5,7 @@ use std::sync::Arc;
 use chrono::TimeDelta;
 use crier_domain::failure::Category;
 use crier_domain::platform::Platform;
-use crier_platforms::{CallError, Connector, ConnectorAccount, OutgoingPost, Published, Reconciled, Staged};
+use crier_platforms::{CallError, Connector, ConnectorAccount, OutgoingPost, Published, ReconcileResult, StageResult};
 use serde_json::json;
 use wiremock::{MockServer, ResponseTemplate};
 
@@ -39,10 +39,10 @@ impl Started {
     }
 
     /// Runs the steps as the worker does, until the post is ready or has to wait.
-    async fn stage(&self, post: &mut OutgoingPost) -> Result<Staged, CallError> {
+    async fn stage(&self, post: &mut OutgoingPost) -> Result<StageResult, CallError> {
         for _ in 0..10 {
             match self.connector.stage(&self.account, post).await? {
-                Staged::Made(marker) => post.marker = marker,
+                StageResult::Created(marker) => post.marker = marker,
                 other => return Ok(other),
             }
         }
@@ -50,11 +50,11 @@ impl Started {
     }
 
     async fn publish(&self, post: &mut OutgoingPost) -> Result<Published, CallError> {
-        assert_eq!(self.stage(post).await?, Staged::Ready);
+        assert_eq!(self.stage(post).await?, StageResult::Ready);
         self.connector.publish(&self.account, post).await
     }
 
-    async fn reconcile(&self, post: &OutgoingPost) -> Reconciled {
+    async fn reconcile(&self, post: &OutgoingPost) -> ReconcileResult {
         self.connector.reconcile(&self.account, post).await.unwrap()
     }
 }
@@ -112,9 +112,9 @@ async fn a_container_in_progress_is_waited_for() {
     for s in both().await {
         s.server.set_polls(1);
         let mut outgoing = s.post(&["cat"]);
-        assert_eq!(s.stage(&mut outgoing).await.unwrap(), Staged::Pending(TimeDelta::seconds(2)));
+        assert_eq!(s.stage(&mut outgoing).await.unwrap(), StageResult::Pending(TimeDelta::seconds(2)));
         let container_at = outgoing.marker["container_at"].clone();
-        assert_eq!(s.stage(&mut outgoing).await.unwrap(), Staged::Ready);
+        assert_eq!(s.stage(&mut outgoing).await.unwrap(), StageResult::Ready);
         assert_eq!(s.server.made().len(), 1, "the same container");
         // After ten minutes, it fails and is retried.
         s.server.set_status("100", "IN_PROGRESS");
@@ -134,7 +134,7 @@ async fn a_failed_container_is_made_anew_a_few_times() {
         s.stage(&mut outgoing).await.unwrap();
         for (container, made) in [("102", 6), ("105", 9)] {
             s.server.set_status(container, "EXPIRED");
-            assert_eq!(s.stage(&mut outgoing).await.unwrap(), Staged::Ready);
+            assert_eq!(s.stage(&mut outgoing).await.unwrap(), StageResult::Ready);
             assert_eq!(s.server.made().len(), made, "its pictures expired with it");
         }
         s.server.set_status("108", "ERROR");
@@ -160,20 +160,20 @@ async fn a_container_that_is_gone_is_made_anew() {
 async fn reconcile_asks_for_the_container() {
     for s in both().await {
         let mut outgoing = s.post(&["cat"]);
-        assert_eq!(s.reconcile(&outgoing).await, Reconciled::Absent, "nothing was made");
+        assert_eq!(s.reconcile(&outgoing).await, ReconcileResult::Absent, "nothing was made");
         s.stage(&mut outgoing).await.unwrap();
-        assert_eq!(s.reconcile(&outgoing).await, Reconciled::Absent, "it is not published");
+        assert_eq!(s.reconcile(&outgoing).await, ReconcileResult::Absent, "it is not published");
         let published = s.publish(&mut outgoing).await.unwrap();
-        assert_eq!(s.reconcile(&outgoing).await, Reconciled::PublishedAmong(vec![published.clone()]));
+        assert_eq!(s.reconcile(&outgoing).await, ReconcileResult::PublishedAmong(vec![published.clone()]));
         // A step before another call finds it too, so nothing is published twice.
-        assert_eq!(s.stage(&mut outgoing).await.unwrap(), Staged::Published(vec![published.clone()]));
+        assert_eq!(s.stage(&mut outgoing).await.unwrap(), StageResult::Published(vec![published.clone()]));
         s.server.forget_containers();
-        assert_eq!(s.reconcile(&outgoing).await, Reconciled::Matches(vec![published]), "by its text and time");
+        assert_eq!(s.reconcile(&outgoing).await, ReconcileResult::Matches(vec![published]), "by its text and time");
         let other = OutgoingPost { text: "Other".to_owned(), ..outgoing.clone() };
-        assert_eq!(s.reconcile(&other).await, Reconciled::Absent);
+        assert_eq!(s.reconcile(&other).await, ReconcileResult::Absent);
         let mut later = outgoing.clone();
         later.called_at = Some(now() + TimeDelta::hours(1));
-        assert_eq!(s.reconcile(&later).await, Reconciled::Absent);
+        assert_eq!(s.reconcile(&later).await, ReconcileResult::Absent);
         s.server.script("{}", error(500, 2, None, "Service temporarily unavailable"));
         assert!(matches!(s.connector.reconcile(&s.account, &outgoing).await, Err(CallError::Transient(_))));
     }
@@ -219,11 +219,11 @@ async fn errors_are_classified_by_the_subcode() {
         assert!(
             matches!(create(25, Some(2_207_050)).await, Err(CallError::Permanent(f)) if f.category == Category::Account)
         );
-        assert!(matches!(create(9_007, Some(2_207_027)).await, Ok(Staged::Pending(_))));
+        assert!(matches!(create(9_007, Some(2_207_027)).await, Ok(StageResult::Pending(_))));
 
         let publish = async |code, subcode| {
             let mut outgoing = s.post(&["cat"]);
-            assert_eq!(s.stage(&mut outgoing).await.unwrap(), Staged::Ready);
+            assert_eq!(s.stage(&mut outgoing).await.unwrap(), StageResult::Ready);
             s.server.script(&format!("{edge}_publish"), error(400, code, subcode, "No"));
             s.connector.publish(&s.account, &outgoing).await.unwrap_err()
         };
@@ -252,7 +252,7 @@ async fn a_token_is_exchanged_for_a_longer_one_and_renewed_with_itself() {
         assert_ne!(shown(&secrets)["access_token"], shown(&account.secrets)["access_token"]);
         let renewed = ConnectorAccount { secrets, ..account.clone() };
         let mut outgoing = s.post(&["cat"]);
-        assert!(matches!(s.connector.stage(&renewed, &outgoing).await, Ok(Staged::Made(_))));
+        assert!(matches!(s.connector.stage(&renewed, &outgoing).await, Ok(StageResult::Created(_))));
 
         s.server.oauth.revoke("token");
         assert!(matches!(s.connector.refresh(&s.account).await, Err(CallError::Reauth(_))));

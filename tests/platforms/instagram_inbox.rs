@@ -34,7 +34,7 @@ struct Server {
     /// The missing permissions of the token: `comments`, `messages`.
     lacks: &'static [&'static str],
     now: String,
-    loses_answers: bool,
+    loses_responses: bool,
 }
 
 fn comment_json(comment: &Answered) -> Value {
@@ -79,7 +79,7 @@ fn answer(server: &mut Server, request: &Request) -> ResponseTemplate {
             let made = json!({ "id": format!("99{}", answers.len()), "text": body["message"], "username": "bakery",
                 "timestamp": server.now });
             answers.push(made.clone());
-            if server.loses_answers { ResponseTemplate::new(500) } else { json(200, json!({ "id": made["id"] })) }
+            if server.loses_responses { ResponseTemplate::new(500) } else { json(200, json!({ "id": made["id"] })) }
         }
         (("me", "conversations"), "GET") => {
             assert_eq!(parameter(request, "platform").as_deref(), Some("instagram"));
@@ -142,7 +142,7 @@ fn message(t: &Test, id: &str, text: &str) {
 }
 
 /// Syncs when the account is due again.
-async fn look_later(t: &Test) {
+async fn sync_inbox_later(t: &Test) {
     t.w.advance(331);
     set_time(t);
     t.look().await;
@@ -184,8 +184,8 @@ async fn all_pages_and_answers_are_read_and_each_once(s: TestStore) {
     assert_eq!((t.count().await, t.api.asked("/media").len(), t.api.asked("/1791/comments").len()), (100, 2, 2));
     assert_eq!(t.api.asked("/1059/replies").len(), 2);
     comment(&t, "17930", "300", "new");
-    look_later(&t).await;
-    look_later(&t).await;
+    sync_inbox_later(&t).await;
+    sync_inbox_later(&t).await;
     assert_eq!((t.count().await, t.api.asked("/media").len(), t.error().await.as_str()), (101, 4, ""));
 }
 
@@ -204,14 +204,14 @@ async fn a_comment_is_answered_and_a_message_is_not(s: TestStore) {
         let sent = t.sent(id).await.0;
         assert_eq!(sent, if refusal.is_some() { "failed" } else { "sent" });
     }
-    look_later(&t).await;
+    sync_inbox_later(&t).await;
     assert_eq!(
         (t.count().await, t.api.asked("/messages").len()),
         (5, 0),
         "an answer is the message that is read later"
     );
     t.api.with(|server| assert_eq!(server.posts[0].1[0].1[0]["text"], "At seven & <b>"));
-    t.api.answer_once("/replies", error(400, 100, Some(33), "Object does not exist"));
+    t.api.respond_once("/replies", error(400, 100, Some(33), "Object does not exist"));
     let found = t.conversations().await.into_iter().find(|one| one.kind.as_str() == "comment").unwrap();
     let gone = t.reply(found.id, "Yes.").await;
     assert_eq!(t.sent(gone).await, ("failed".to_owned(), Some("platform_rejected".to_owned())));
@@ -229,24 +229,24 @@ async fn an_answer_with_a_lost_answer_is_searched_and_never_sent_twice(s: TestSt
     let found = t.only().await.id;
     let first = t.reply(found, "Yes.").await;
     assert_eq!(t.sent(first).await.0, "sent");
-    t.api.with(|server| server.loses_answers = true);
+    t.api.with(|server| server.loses_responses = true);
     let second = t.reply(found, "Yes.").await;
     assert_eq!(t.sent(second).await, ("pending".to_owned(), Some("outcome_unknown".to_owned())));
-    t.api.with(|server| server.loses_answers = false);
-    t.run_reply_after_its_call(second).await;
+    t.api.with(|server| server.loses_responses = false);
+    t.run_reply_after_timeout(second).await;
     assert_eq!(t.sent(second).await.0, "sent");
     set_time(&t);
-    t.api.answer_once("/replies", ResponseTemplate::new(503));
+    t.api.respond_once("/replies", ResponseTemplate::new(503));
     let third = t.reply(found, "Yes.").await;
-    t.run_reply_after_its_call(third).await;
+    t.run_reply_after_timeout(third).await;
     assert_eq!((t.sent(third).await.0.as_str(), t.api.with(|server| server.posts[0].1[0].1.len())), ("sent", 63));
     // With more replies than are searched, the result is unknown and a user decides.
     for n in 0..200 {
         answered(&t, "10", &format!("30{n}"), "vera", "More");
     }
-    t.api.answer_once("/replies", ResponseTemplate::new(503));
+    t.api.respond_once("/replies", ResponseTemplate::new(503));
     let fourth = t.reply(found, "No.").await;
-    t.run_reply_after_its_call(fourth).await;
+    t.run_reply_after_timeout(fourth).await;
     assert_eq!(t.sent(fourth).await, ("failed".to_owned(), Some("outcome_unknown".to_owned())));
 }
 
@@ -258,7 +258,7 @@ async fn a_missing_permission_is_said_by_its_name_for_the_login(s: TestStore) {
     assert_eq!((t.only().await.kind.as_str(), t.sync().await.failures), ("dm", 0));
     let said = t.error().await;
     assert!(said.contains("instagram_business_manage_comments") && said.contains("CRIER_INSTAGRAM_SCOPES"), "{said}");
-    look_later(&t).await;
+    sync_inbox_later(&t).await;
     assert_eq!((t.api.asked("/media").len(), t.error().await), (1, said), "not in vain");
     t.api.with(|server| server.lacks = &["messages"]);
     t.w.advance(3_600);
@@ -277,12 +277,12 @@ async fn an_expired_token_expires_the_account(s: TestStore) {
 async fn a_rate_limit_is_obeyed(s: TestStore) {
     let t = start(s).await;
     message(&t, "m1", "Hello");
-    t.api.answer_once(
+    t.api.respond_once(
         "/media",
         error(400, 4, None, "Application request limit reached").insert_header("retry-after", "1800"),
     );
     t.look().await;
-    look_later(&t).await;
+    sync_inbox_later(&t).await;
     assert_eq!((t.count().await, t.api.asked("/v25.0/").len()), (0, 1), "nothing is asked before");
     t.w.advance(1_800);
     t.look().await;

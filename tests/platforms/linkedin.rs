@@ -6,7 +6,7 @@ use chrono::{TimeDelta, TimeZone, Utc};
 use crier_domain::failure::Category;
 use crier_domain::platform::{ConnectTarget, Platform};
 use crier_platforms::oauth::ConnectRequest;
-use crier_platforms::{CallError, Connector, ConnectorAccount, OutgoingPost, Reconciled};
+use crier_platforms::{CallError, Connector, ConnectorAccount, OutgoingPost, ReconcileResult};
 use serde_json::{Value, json};
 use wiremock::{MockServer, ResponseTemplate};
 
@@ -120,7 +120,7 @@ async fn a_duplicate_of_an_earlier_call_is_adopted() {
     assert_eq!(connector.publish(&account, &again).await.unwrap().external_id, "urn:li:share:7");
     let fresh = publish_expecting_error(duplicate()).await;
     assert!(matches!(&fresh, CallError::Permanent(f) if f.category == Category::DuplicateContent), "{fresh:?}");
-    assert_eq!(connector.reconcile(&account, &again).await.unwrap(), Reconciled::Unsupported);
+    assert_eq!(connector.reconcile(&account, &again).await.unwrap(), ReconcileResult::Unsupported);
 }
 
 #[tokio::test]
@@ -167,15 +167,15 @@ async fn a_page_publishes_in_its_own_name() {
 async fn reconcile_finds_a_pages_post() {
     let (fake, _server, connector, _) = start().await;
     let mut outgoing = post(connector.as_ref(), "Fresh (rye)\n\n#bread @home");
-    assert_eq!(connector.reconcile(&page(), &outgoing).await.unwrap(), Reconciled::Absent);
+    assert_eq!(connector.reconcile(&page(), &outgoing).await.unwrap(), ReconcileResult::Absent);
     let published = publish(connector.as_ref(), &page(), &mut outgoing).await.unwrap();
     publish(connector.as_ref(), &page(), &mut post(connector.as_ref(), "Newer")).await.unwrap();
-    assert_eq!(connector.reconcile(&page(), &outgoing).await.unwrap(), Reconciled::Matches(vec![published]));
+    assert_eq!(connector.reconcile(&page(), &outgoing).await.unwrap(), ReconcileResult::Matches(vec![published]));
     let other = post(connector.as_ref(), "Fresh (rye)");
-    assert_eq!(connector.reconcile(&page(), &other).await.unwrap(), Reconciled::Absent);
+    assert_eq!(connector.reconcile(&page(), &other).await.unwrap(), ReconcileResult::Absent);
     let mut later = outgoing.clone();
     later.called_at = Some(now() + TimeDelta::hours(1));
-    assert_eq!(connector.reconcile(&page(), &later).await.unwrap(), Reconciled::Absent);
+    assert_eq!(connector.reconcile(&page(), &later).await.unwrap(), ReconcileResult::Absent);
     fake.scripted.lock().unwrap().push(error(500, json!({})));
     assert!(matches!(connector.reconcile(&page(), &outgoing).await, Err(CallError::Transient(_))));
 }

@@ -44,7 +44,7 @@ struct Server {
     gone: Vec<u32>,
     /// Whether the server omits the total of comments and the number of replies to each.
     is_terse: bool,
-    loses_answers: bool,
+    loses_responses: bool,
     now: DateTime<Utc>,
 }
 
@@ -145,7 +145,7 @@ fn answer(server: &mut Server, request: &Request) -> ResponseTemplate {
         "parentComment": target, "message": { "attributes": [], "text": body["message"]["text"] },
         "created": { "actor": VERA, "time": server.now.timestamp_millis() } });
     server.comments.push(made);
-    match server.loses_answers {
+    match server.loses_responses {
         true => ResponseTemplate::new(504),
         false => ResponseTemplate::new(201).insert_header("x-restli-id", number.to_string()),
     }
@@ -198,7 +198,7 @@ fn comment(t: &Test, post: u32, number: u32, parent: Option<u32>, text: &str) {
 }
 
 /// Syncs when the account is due again.
-async fn look_later(t: &Test) {
+async fn sync_inbox_later(t: &Test) {
     t.w.advance(2_000);
     set_time(t);
     t.look().await;
@@ -258,7 +258,7 @@ async fn all_pages_are_read_and_each_comment_once(s: TestStore) {
     assert_eq!((t.count().await, t.api.asked("/rest/posts").len(), t.error().await.as_str()), (70, 3, ""));
     assert_eq!(t.w.number("SELECT count(*) FROM conversations").await, 45);
     let before = t.api.asked("/rest/").len();
-    look_later(&t).await;
+    sync_inbox_later(&t).await;
     assert_eq!((t.count().await, t.api.asked("/rest/").len() - before), (70, 11), "now the newest posts alone");
     // A server that returns no totals, and fewer entries than requested.
     t.api.with(|server| server.is_terse = true);
@@ -266,7 +266,7 @@ async fn all_pages_are_read_and_each_comment_once(s: TestStore) {
     for n in 0..12 {
         comment(&t, 25, 4_000 + n, Some(3_000), "below");
     }
-    look_later(&t).await;
+    sync_inbox_later(&t).await;
     assert_eq!((t.count().await, t.error().await.as_str()), (83, ""));
 }
 
@@ -294,16 +294,16 @@ async fn an_older_post_is_read_within_the_hour(s: TestStore) {
         add_post(&t, number);
     }
     t.look().await;
-    look_later(&t).await;
+    sync_inbox_later(&t).await;
     comment(&t, 1, 10, None, "Still open?");
     comment(&t, 14, 11, None, "Open?");
     t.w.advance(2_000);
     t.look().await;
     assert_eq!(t.count().await, 2, "the hour is over");
     comment(&t, 1, 12, None, "Hello?");
-    look_later(&t).await;
+    sync_inbox_later(&t).await;
     assert_eq!(t.count().await, 2);
-    look_later(&t).await;
+    sync_inbox_later(&t).await;
     assert_eq!(t.count().await, 3);
     // Older posts are not read.
     t.w.advance(11 * 86_400);
@@ -331,7 +331,7 @@ async fn a_comment_is_answered_below_the_one_that_begins_the_thread(s: TestStore
     let expected = json!({ "actor": PAGE, "object": activity(1), "parentComment": urn(1, 10),
         "message": { "text": text } });
     assert_eq!(posted, [expected], "the text is plain");
-    look_later(&t).await;
+    sync_inbox_later(&t).await;
     assert_eq!(t.count().await, 3, "an answer is the comment that is read later");
 }
 
@@ -343,17 +343,17 @@ async fn an_answer_with_a_lost_answer_is_searched_and_never_sent_twice(s: TestSt
     let found = t.only().await.id;
     let first = t.reply(found, "Yes.").await;
     assert_eq!(t.sent(first).await.0, "sent");
-    t.api.with(|server| server.loses_answers = true);
+    t.api.with(|server| server.loses_responses = true);
     let second = t.reply(found, "Yes.").await;
     assert_eq!(t.sent(second).await, ("pending".to_owned(), Some("outcome_unknown".to_owned())));
-    t.api.with(|server| server.loses_answers = false);
-    t.run_reply_after_its_call(second).await;
+    t.api.with(|server| server.loses_responses = false);
+    t.run_reply_after_timeout(second).await;
     assert_eq!(t.sent(second).await.0, "sent");
     // It never arrived, and the same text of others is not mistaken for it.
     set_time(&t);
-    t.api.answer_once("/comments", ResponseTemplate::new(503));
+    t.api.respond_once("/comments", ResponseTemplate::new(503));
     let third = t.reply(found, "Yes.").await;
-    t.run_reply_after_its_call(third).await;
+    t.run_reply_after_timeout(third).await;
     assert_eq!((t.sent(third).await.0.as_str(), t.api.with(|server| server.comments.len())), ("sent", 4));
 }
 
@@ -388,7 +388,7 @@ async fn a_missing_permission_is_said_and_asked_for_again(s: TestStore) {
     let said = t.error().await;
     assert!(said.contains("r_organization_social_feed") && said.contains("CRIER_LINKEDIN_PAGE_SCOPES"), "{said}");
     assert_eq!((t.sync().await.failures, t.status().await), (0, AccountStatus::Active));
-    look_later(&t).await;
+    sync_inbox_later(&t).await;
     assert_eq!((t.api.asked("/rest/").len(), t.error().await), (2, said), "not in vain");
     t.api.with(|server| server.lacks = &[]);
     t.reconnect(secrets("access-1")).await;
@@ -421,7 +421,7 @@ async fn of_a_person_nothing_is_read(s: TestStore) {
 
 async fn an_ended_version_pauses_the_account(s: TestStore) {
     let t = start(s).await;
-    t.api.answer_once("/rest/posts", refused(426, None, "Requested version 20260701 is not active"));
+    t.api.respond_once("/rest/posts", refused(426, None, "Requested version 20260701 is not active"));
     t.look().await;
     assert!(t.error().await.contains("CRIER_LINKEDIN_API_VERSION"), "{}", t.error().await);
     let next = t.sync().await.next_sync_at.unwrap() - t.w.now();
@@ -432,9 +432,9 @@ async fn a_limit_of_the_day_is_obeyed(s: TestStore) {
     let t = start(s).await;
     add_post(&t, 1);
     comment(&t, 1, 10, None, "Open?");
-    t.api.answer_once("/comments", refused(429, Some(101), "Resource level throttle APPLICATION DAY limit"));
+    t.api.respond_once("/comments", refused(429, Some(101), "Resource level throttle APPLICATION DAY limit"));
     t.look().await;
-    look_later(&t).await;
+    sync_inbox_later(&t).await;
     assert_eq!((t.count().await, t.api.asked("/comments").len()), (0, 1), "nothing is asked before");
     t.w.advance(86_400);
     t.look().await;

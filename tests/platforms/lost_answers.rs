@@ -28,13 +28,13 @@ const TOKEN: &str = "access-of-ann";
 const LOST_ANSWER: Switches = Switches {
     strips_texts: true,
     forgets_keys: true,
-    loses_answers: true,
+    loses_responses: true,
     has_no_sources: false,
     max_characters: None,
     loses_posts: false,
 };
-const LOST_POST: Switches = Switches { loses_answers: false, loses_posts: true, ..LOST_ANSWER };
-const WORKS: Switches = Switches { loses_answers: false, ..LOST_ANSWER };
+const LOST_POST: Switches = Switches { loses_responses: false, loses_posts: true, ..LOST_ANSWER };
+const WORKS: Switches = Switches { loses_responses: false, ..LOST_ANSWER };
 
 struct Lost {
     w: TestWorker,
@@ -153,9 +153,9 @@ async fn two_lost_answers_get_a_status_each(s: TestStore) {
 
 async fn a_status_of_another_application_or_from_before_the_call_is_not_adopted(s: TestStore) {
     let t = start(s).await;
-    t.mastodon.fake.publish_by_hand("Good morning!", None);
+    t.mastodon.fake.publish_as_user("Good morning!", None);
     t.advance(10).await;
-    t.mastodon.fake.publish_by_hand("Good morning!", Some("Web"));
+    t.mastodon.fake.publish_as_user("Good morning!", Some("Web"));
     let target = t.publish("Good morning!", LOST_POST).await;
     t.finish().await;
     t.is_out(target, "1002").await;
@@ -169,7 +169,7 @@ async fn the_window_follows_the_clock_of_the_server(s: TestStore) {
     for (seconds, id) in [(300, "1001"), (-300, "1003")] {
         t.w.advance(3_600);
         t.set_time(seconds);
-        t.mastodon.fake.publish_by_hand("Good morning!", None);
+        t.mastodon.fake.publish_as_user("Good morning!", None);
         t.w.advance(60);
         t.set_time(seconds);
         let target = t.publish("Good morning!", LOST_ANSWER).await;
@@ -185,7 +185,7 @@ async fn the_window_follows_the_clock_of_the_server(s: TestStore) {
 async fn one_of_several_equal_statuses_is_never_guessed(s: TestStore) {
     let t = start(s).await;
     let target = t.publish("Good morning!", LOST_ANSWER).await;
-    t.mastodon.fake.publish_by_hand("Good morning!", None);
+    t.mastodon.fake.publish_as_user("Good morning!", None);
     t.finish().await;
     assert_eq!(t.ended(target).await, (TargetStatus::Failed, None, Some(Category::OutcomeUnknown)));
     assert_eq!(t.count(), 2);
@@ -197,7 +197,7 @@ async fn a_call_whose_time_is_in_the_future_is_never_guessed(s: TestStore) {
     t.w.clock.restart();
     let target = t.publish("Good morning!", LOST_POST).await;
     t.w.clock.set(-chrono::TimeDelta::days(40));
-    t.mastodon.fake.publish_by_hand("Good morning!", None);
+    t.mastodon.fake.publish_as_user("Good morning!", None);
     t.w.sql("UPDATE jobs SET state = 'ready'").await;
     let job = t.w.job_of(target).await.id;
     t.w.engine.run(job).await;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use chrono::{TimeDelta, TimeZone, Utc};
 use crier_domain::failure::Category;
 use crier_domain::platform::Platform;
-use crier_platforms::{CallError, ConnectError, Connector, ConnectorAccount, OutgoingPost, Reconciled};
+use crier_platforms::{CallError, ConnectError, Connector, ConnectorAccount, OutgoingPost, ReconcileResult};
 use serde_json::json;
 use wiremock::ResponseTemplate;
 
@@ -104,15 +104,15 @@ async fn reconcile_finds_the_post_by_its_source() {
     let mut outgoing = post(connector.as_ref(), "Fresh & <b>");
     outgoing.images = vec![image("cat")];
     let published = publish(connector.as_ref(), &account, &mut outgoing).await.unwrap();
-    assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), Reconciled::Matches(vec![published]));
+    assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), ReconcileResult::Matches(vec![published]));
     // The same text without an image is another post, and so is an older one.
     let without = OutgoingPost { images: Vec::new(), ..outgoing.clone() };
-    assert_eq!(connector.reconcile(&account, &without).await.unwrap(), Reconciled::Absent);
+    assert_eq!(connector.reconcile(&account, &without).await.unwrap(), ReconcileResult::Absent);
     let mut later = outgoing.clone();
     later.called_at = Some(now() + TimeDelta::hours(1));
-    assert_eq!(connector.reconcile(&account, &later).await.unwrap(), Reconciled::Absent);
+    assert_eq!(connector.reconcile(&account, &later).await.unwrap(), ReconcileResult::Absent);
     let other = OutgoingPost { text: "Stale".to_owned(), ..outgoing };
-    assert_eq!(connector.reconcile(&account, &other).await.unwrap(), Reconciled::Absent);
+    assert_eq!(connector.reconcile(&account, &other).await.unwrap(), ReconcileResult::Absent);
     assert_eq!(mastodon.fake.toots().len(), 1);
 }
 

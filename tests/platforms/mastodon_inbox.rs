@@ -33,7 +33,7 @@ struct Server {
     statuses: Vec<Value>,
     sources: Vec<(String, String)>,
     keys: Vec<(String, String)>,
-    loses_answers: bool,
+    loses_responses: bool,
     is_revoked: bool,
     now: String,
 }
@@ -101,7 +101,7 @@ fn answer(server: &mut Server, request: &Request) -> ResponseTemplate {
                 id
             });
             let made = server.statuses.iter().find(|s| s["id"] == id.as_str()).unwrap();
-            if server.loses_answers { ResponseTemplate::new(503) } else { json(200, made) }
+            if server.loses_responses { ResponseTemplate::new(503) } else { json(200, made) }
         }
         path if path.ends_with("/source") => {
             let text = &server.sources.iter().find(|(of, _)| *of == id).unwrap().1;
@@ -183,13 +183,13 @@ async fn pages_are_read_forwards_and_each_message_once(s: TestStore) {
     for n in 200..240 {
         mention(&t, status(&n.to_string(), "2", "again", "public", None));
     }
-    t.look_later().await;
+    t.sync_inbox_later().await;
     assert_eq!((t.count().await, t.api.asked("notifications").len()), (41, 1 + 3));
     // They are older than the overlap, so they are not read again.
     t.w.advance(120);
     t.look().await;
     let before = t.api.asked("notifications").len();
-    t.look_later().await;
+    t.sync_inbox_later().await;
     let last = t.api.asked("notifications").pop().unwrap();
     assert_eq!(t.api.asked("notifications").len() - before, 1);
     assert_eq!(parameter(&last, "min_id").as_deref(), Some("41"));
@@ -232,7 +232,7 @@ async fn a_reply_has_the_visibility_and_the_person_of_what_it_answers(s: TestSto
     assert_eq!(t.sent(id).await, ("sent".to_owned(), None));
     let made: Value = t.api.asked("/api/v1/statuses").pop().unwrap().body_json().unwrap();
     assert_eq!(made, json!({ "status": "@vera2@b.example Yes?", "in_reply_to_id": "101", "visibility": "direct" }));
-    t.look_later().await;
+    t.sync_inbox_later().await;
     assert_eq!(t.messages(found.id).await.len(), 2, "it is not there twice");
 
     let mastodon = connector(Platform::Mastodon, "");
@@ -258,22 +258,22 @@ async fn a_reply_with_a_lost_answer_is_looked_up(s: TestStore) {
     let found = t.only().await.id;
     let first = t.reply(found, "Yes.").await;
     assert_eq!(t.sent(first).await.0, "sent");
-    t.api.with(|server| server.loses_answers = true);
+    t.api.with(|server| server.loses_responses = true);
     let second = t.reply(found, "Yes.").await;
     assert_eq!(t.sent(second).await, ("pending".to_owned(), Some("outcome_unknown".to_owned())));
-    t.api.with(|server| server.loses_answers = false);
-    t.run_reply_after_its_call(second).await;
+    t.api.with(|server| server.loses_responses = false);
+    t.run_reply_after_timeout(second).await;
     assert_eq!(t.sent(second).await, ("sent".to_owned(), None));
     assert_eq!(t.api.with(|server| server.keys.len()), 2, "each once");
     let ids: Vec<_> = t.messages(found).await.into_iter().filter_map(|message| message.external_id).collect();
     assert_eq!(ids, ["101", "9000", "9001"]);
     // It never arrived, and the same text of others is not mistaken for it.
-    t.api.answer_once("/api/v1/statuses", ResponseTemplate::new(502));
+    t.api.respond_once("/api/v1/statuses", ResponseTemplate::new(502));
     let third = t.reply(found, "Yes.").await;
-    t.run_reply_after_its_call(third).await;
+    t.run_reply_after_timeout(third).await;
     assert_eq!((t.sent(third).await.0.as_str(), t.api.with(|server| server.keys.len())), ("sent", 3));
     // A rejection is final.
-    t.api.answer_once("/api/v1/statuses", refused(422, "Validation failed: Text character limit of 500 exceeded"));
+    t.api.respond_once("/api/v1/statuses", refused(422, "Validation failed: Text character limit of 500 exceeded"));
     let fourth = t.reply(found, "No.").await;
     assert_eq!(t.sent(fourth).await, ("failed".to_owned(), Some("invalid_content".to_owned())));
 }
@@ -282,9 +282,9 @@ async fn a_rate_limit_is_obeyed_until_its_time(s: TestStore) {
     let t = start(s).await;
     mention(&t, status("101", "2", "Open?", "public", None));
     let until = text(t.w.now() + TimeDelta::seconds(300));
-    t.api.answer_once("notifications", refused(429, "Too many").insert_header("x-ratelimit-reset", until));
+    t.api.respond_once("notifications", refused(429, "Too many").insert_header("x-ratelimit-reset", until));
     t.look().await;
-    t.look_later().await;
+    t.sync_inbox_later().await;
     assert_eq!((t.count().await, t.api.asked("/api").len()), (0, 1), "nothing is asked before");
     t.w.advance(300);
     t.look().await;
@@ -294,20 +294,20 @@ async fn a_rate_limit_is_obeyed_until_its_time(s: TestStore) {
 async fn a_failing_stream_leaves_the_other(s: TestStore) {
     let t = start(s).await;
     mention(&t, status("101", "2", "Open?", "public", None));
-    t.api.answer_once("notifications", ResponseTemplate::new(200).set_body_string("<html>"));
+    t.api.respond_once("notifications", ResponseTemplate::new(200).set_body_string("<html>"));
     t.look().await;
     assert_eq!((t.count().await, t.sync().await.failures, t.api.asked("accounts/1").len()), (0, 1, 1));
-    t.look_later().await;
+    t.sync_inbox_later().await;
     assert_eq!((t.count().await, t.error().await.as_str()), (1, ""));
 }
 
 async fn a_missing_scope_is_said_and_a_revoked_token_expires_the_account(s: TestStore) {
     let t = start(s).await;
-    t.api.answer_once("notifications", refused(403, "This action is outside the authorized scopes"));
+    t.api.respond_once("notifications", refused(403, "This action is outside the authorized scopes"));
     t.look().await;
     assert!(t.error().await.contains("Connect it again"), "{}", t.error().await);
     assert_eq!((t.sync().await.failures, t.status().await), (0, AccountStatus::Active));
     t.api.with(|server| server.is_revoked = true);
-    t.look_later().await;
+    t.sync_inbox_later().await;
     assert_eq!(t.status().await, AccountStatus::Expired);
 }

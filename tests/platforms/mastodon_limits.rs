@@ -134,7 +134,7 @@ async fn pictures_and_alt_texts_are_made_to_fit_the_server(s: TestStore) {
         t.w.picture("cat.gif", picture::gif(20, 20), None).await,
         t.w.picture("cat.webp", picture::webp(20, 20), None).await,
     ];
-    let (_, target) = t.w.publish_pictures(t.account, &pictures).await;
+    let (_, target) = t.w.publish_images(t.account, &pictures).await;
     t.w.run_jobs().await;
     let published = t.w.target(target).await;
     assert_eq!((published.status, published.error), (TargetStatus::Published, None));

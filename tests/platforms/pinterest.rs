@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use chrono::TimeDelta;
 use crier_domain::failure::Category;
 use crier_domain::platform::Platform;
-use crier_platforms::{CallError, Connector, ConnectorAccount, OutgoingPost, Reconciled};
+use crier_platforms::{CallError, Connector, ConnectorAccount, OutgoingPost, ReconcileResult};
 use serde_json::{Value, json};
 use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate};
@@ -142,17 +142,17 @@ async fn pins_carry_their_pictures() {
 async fn reconcile_finds_the_pin() {
     let (fake, _server, connector, account) = start().await;
     let mut outgoing = pin_post(connector.as_ref(), &["cat"]);
-    assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), Reconciled::Absent);
+    assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), ReconcileResult::Absent);
     let published = publish(connector.as_ref(), &account, &mut outgoing).await.unwrap();
-    assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), Reconciled::Matches(vec![published]));
+    assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), ReconcileResult::Matches(vec![published]));
     for (name, value) in [("board", "78"), ("title", "Other"), ("link", "https://other.example/")] {
         let mut other = outgoing.clone();
         other.options.insert(name.to_owned(), json!(value));
-        assert_eq!(connector.reconcile(&account, &other).await.unwrap(), Reconciled::Absent, "{name}");
+        assert_eq!(connector.reconcile(&account, &other).await.unwrap(), ReconcileResult::Absent, "{name}");
     }
     let mut later = outgoing.clone();
     later.called_at = Some(now() + TimeDelta::hours(1));
-    assert_eq!(connector.reconcile(&account, &later).await.unwrap(), Reconciled::Absent);
+    assert_eq!(connector.reconcile(&account, &later).await.unwrap(), ReconcileResult::Absent);
     fake.scripted.lock().unwrap().push(error(500, 0, "oops"));
     assert!(matches!(connector.reconcile(&account, &outgoing).await, Err(CallError::Transient(_))));
 }

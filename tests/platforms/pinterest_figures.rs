@@ -1,6 +1,6 @@
 //! Metrics of Pinterest, against a server that responds as its OpenAPI document specifies.
 
-use crier_domain::analytics::{AccountFigures, Figures};
+use crier_domain::analytics::{AccountMetrics, PostMetrics};
 use crier_domain::platform::Platform;
 use crier_platforms::CallError;
 use serde_json::{Value, json};
@@ -46,9 +46,14 @@ async fn a_pin_has_the_counts_of_its_whole_life() {
         }
     })
     .await;
-    let known =
-        Figures { impressions: Some(200), likes: Some(10), comments: Some(2), clicks: Some(7), ..Figures::default() };
-    let unknown = Some(Figures::default());
+    let known = PostMetrics {
+        impressions: Some(200),
+        likes: Some(10),
+        comments: Some(2),
+        clicks: Some(7),
+        ..PostMetrics::default()
+    };
+    let unknown = Some(PostMetrics::default());
     // Pin 2 was deleted; pin 3 is on a board that the account may no longer read.
     for (id, figures) in [("1", Some(known)), ("2", None), ("3", unknown), ("4", unknown)] {
         assert_eq!(pinterest.posts(&[id]).await.unwrap(), [figures], "{id}");
@@ -66,7 +71,7 @@ async fn the_account_has_followers() {
         }))
     })
     .await;
-    let own = AccountFigures { followers: Some(10), following: Some(347), posts: None };
+    let own = AccountMetrics { followers: Some(10), following: Some(347), posts: None };
     assert_eq!(pinterest.account().await.unwrap(), own);
 }
 
@@ -75,12 +80,12 @@ async fn the_account_has_followers() {
 async fn without_the_scope_all_metrics_are_set_aside() {
     let mut pinterest = started(|_: &Request| scope_missing()).await;
     for _ in 0..2 {
-        assert_eq!(pinterest.posts(&["1"]).await.unwrap(), [Some(Figures::default())]);
-        assert_eq!(pinterest.account().await.unwrap(), AccountFigures::default());
+        assert_eq!(pinterest.posts(&["1"]).await.unwrap(), [Some(PostMetrics::default())]);
+        assert_eq!(pinterest.account().await.unwrap(), AccountMetrics::default());
     }
     assert_eq!((pinterest.calls(), pinterest.aside.added().count()), (2, 4 + 3));
     let mut forbidden = started(|_: &Request| error(403, 403, "Not authorized to access the user account.")).await;
-    assert_eq!(forbidden.account().await.unwrap(), AccountFigures::default());
+    assert_eq!(forbidden.account().await.unwrap(), AccountMetrics::default());
     assert_eq!(forbidden.aside.added().count(), 3);
 }
 
@@ -113,8 +118,8 @@ async fn hostile_answers_give_no_figures() {
         } }),
     ] {
         let mut pinterest = started(move |_: &Request| ok(body.clone())).await;
-        assert_eq!(pinterest.posts(&["1"]).await.unwrap(), [Some(Figures::default())]);
-        assert_eq!(pinterest.account().await.unwrap(), AccountFigures::default());
+        assert_eq!(pinterest.posts(&["1"]).await.unwrap(), [Some(PostMetrics::default())]);
+        assert_eq!(pinterest.account().await.unwrap(), AccountMetrics::default());
     }
 }
 

@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex};
 use chrono::TimeDelta;
 use crier_domain::failure::Category;
 use crier_domain::platform::Platform;
-use crier_platforms::{CallError, Connector, ConnectorAccount, OutgoingPost, Published, Reconciled, UploadedImage};
+use crier_platforms::{
+    CallError, Connector, ConnectorAccount, OutgoingPost, Published, ReconcileResult, UploadedImage,
+};
 use serde_json::{Value, json};
 use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate};
@@ -222,7 +224,7 @@ async fn one_picture_is_a_post_that_is_found_afterwards() {
     let accepted = publish(connector.as_ref(), &account, &mut outgoing).await.unwrap_err();
     assert!(matches!(accepted, CallError::Accepted { .. }), "its name is not known yet: {accepted:?}");
     let found = connector.reconcile(&account, &outgoing).await.unwrap();
-    assert_eq!(found, Reconciled::Matches(vec![Published::new("t3_p1", url("p1"))]));
+    assert_eq!(found, ReconcileResult::Matches(vec![Published::new("t3_p1", url("p1"))]));
     let sent = fake.posts.lock().unwrap()[0].clone();
     let place = fake.storage.lock().unwrap().clone();
     assert_eq!((&sent["kind"], &sent["url"]), (&json!("image"), &json!(format!("{place}/rte_images/0-cat.png"))));
@@ -246,9 +248,9 @@ async fn a_picture_in_processing_is_looked_for_again_and_not_posted_twice() {
     assert!(matches!(waiting, CallError::Transient(_)), "{waiting:?}");
     let mut later = outgoing.clone();
     later.called_at = Some(now() - TimeDelta::minutes(11));
-    assert_eq!(connector.reconcile(&account, &later).await.unwrap(), Reconciled::Absent);
+    assert_eq!(connector.reconcile(&account, &later).await.unwrap(), ReconcileResult::Absent);
     *fake.processing.lock().unwrap() = false;
-    let found = Reconciled::Matches(vec![Published::new("t3_p1", url("p1"))]);
+    let found = ReconcileResult::Matches(vec![Published::new("t3_p1", url("p1"))]);
     assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), found);
     assert_eq!(fake.posts.lock().unwrap().len(), 1);
 }
@@ -294,16 +296,16 @@ async fn a_lost_upload_is_repeated() {
 async fn reconcile_finds_the_post_by_title_and_subreddit() {
     let (fake, _server, connector, account) = start().await;
     let outgoing = reddit_post(connector.as_ref(), &[], json!({}));
-    assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), Reconciled::Absent);
+    assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), ReconcileResult::Absent);
     let published = connector.publish(&account, &outgoing).await.unwrap();
-    assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), Reconciled::Matches(vec![published]));
+    assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), ReconcileResult::Matches(vec![published]));
     for other in [json!({ "title": "Other" }), json!({ "subreddit": "cakes" })] {
         let other = reddit_post(connector.as_ref(), &[], other);
-        assert_eq!(connector.reconcile(&account, &other).await.unwrap(), Reconciled::Absent);
+        assert_eq!(connector.reconcile(&account, &other).await.unwrap(), ReconcileResult::Absent);
     }
     let mut later = outgoing.clone();
     later.called_at = Some(now() + TimeDelta::hours(1));
-    assert_eq!(connector.reconcile(&account, &later).await.unwrap(), Reconciled::Absent);
+    assert_eq!(connector.reconcile(&account, &later).await.unwrap(), ReconcileResult::Absent);
     fake.scripted.lock().unwrap().push_back(ResponseTemplate::new(500));
     assert!(matches!(connector.reconcile(&account, &outgoing).await, Err(CallError::Transient(_))));
 }

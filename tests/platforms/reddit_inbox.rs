@@ -30,7 +30,7 @@ struct Server {
     sent: Vec<Value>,
     token: String,
     now: i64,
-    loses_answers: bool,
+    loses_responses: bool,
     may_not_read: bool,
 }
 
@@ -81,7 +81,7 @@ fn answer(server: &mut Server, request: &Request) -> ResponseTemplate {
                 server.comments.push(made.clone())
             }
             let things = json!({ "json": { "errors": [], "data": { "things": [{ "kind": "t1", "data": made }] } } });
-            if server.loses_answers { ResponseTemplate::new(503) } else { json(200, things) }
+            if server.loses_responses { ResponseTemplate::new(503) } else { json(200, things) }
         }
         other => panic!("no such call: {other}"),
     }
@@ -118,7 +118,7 @@ fn private(name: &str, body: &str) -> Value {
 }
 
 /// Syncs when the account is due again.
-async fn look_later(t: &InboxTest<Server>) {
+async fn sync_inbox_later(t: &InboxTest<Server>) {
     t.w.advance(133);
     t.look().await;
 }
@@ -154,8 +154,8 @@ async fn pages_are_read_back_to_what_is_known_and_each_message_once(s: TestStore
     t.w.advance(900);
     t.look().await;
     add(&t, comment("t1_new", "vera", "post_reply", "more"));
-    look_later(&t).await;
-    look_later(&t).await;
+    sync_inbox_later(&t).await;
+    sync_inbox_later(&t).await;
     assert_eq!((t.count().await, t.only().await.unread_count), (231, 231));
 }
 
@@ -183,16 +183,16 @@ async fn an_answer_with_a_lost_answer_is_searched(s: TestStore) {
     let found = t.only().await.id;
     let first = t.reply(found, "Yes.").await;
     assert_eq!(t.sent(first).await.0, "sent");
-    t.api.with(|server| server.loses_answers = true);
+    t.api.with(|server| server.loses_responses = true);
     let second = t.reply(found, "Yes.").await;
     assert_eq!(t.sent(second).await, ("pending".to_owned(), Some("outcome_unknown".to_owned())));
-    t.api.with(|server| server.loses_answers = false);
-    t.run_reply_after_its_call(second).await;
+    t.api.with(|server| server.loses_responses = false);
+    t.run_reply_after_timeout(second).await;
     assert_eq!((t.sent(second).await.0.as_str(), t.api.with(|server| server.comments.len())), ("sent", 2));
     // It never arrived, and the same text of others is not mistaken for it.
-    t.api.answer_once("/api/comment", ResponseTemplate::new(503));
+    t.api.respond_once("/api/comment", ResponseTemplate::new(503));
     let third = t.reply(found, "Yes.").await;
-    t.run_reply_after_its_call(third).await;
+    t.run_reply_after_timeout(third).await;
     assert_eq!((t.sent(third).await.0.as_str(), t.api.with(|server| server.comments.len())), ("sent", 3));
 }
 
@@ -202,11 +202,11 @@ async fn what_reddit_refuses_is_said(s: TestStore) {
     t.look().await;
     let found = t.only().await.id;
     let refused = |code: &str| json(200, json!({ "json": { "errors": [[code, "no", "text"]] } }));
-    t.api.answer_once("/api/comment", refused("THREAD_LOCKED"));
+    t.api.respond_once("/api/comment", refused("THREAD_LOCKED"));
     let id = t.reply(found, "Yes.").await;
     assert_eq!(t.sent(id).await, ("failed".to_owned(), Some("platform_rejected".to_owned())));
     let limited = json!({ "json": { "ratelimit": 90.5, "errors": [["RATELIMIT", "wait", "ratelimit"]] } });
-    t.api.answer_once("/api/comment", json(200, limited));
+    t.api.respond_once("/api/comment", json(200, limited));
     let id = t.reply(found, "Yes.").await;
     assert_eq!(t.sent(id).await, ("pending".to_owned(), Some("rate_limited".to_owned())));
     t.w.advance(91);
@@ -216,11 +216,11 @@ async fn what_reddit_refuses_is_said(s: TestStore) {
 
 async fn a_missing_scope_is_said(s: TestStore) {
     let t = start(s).await;
-    t.api.answer_once("/message/inbox", json(403, json!({ "message": "Forbidden", "error": 403 })));
+    t.api.respond_once("/message/inbox", json(403, json!({ "message": "Forbidden", "error": 403 })));
     t.look().await;
     assert!(t.error().await.contains("privatemessages"), "{}", t.error().await);
     assert_eq!((t.sync().await.failures, t.status().await), (0, AccountStatus::Active));
-    look_later(&t).await;
+    sync_inbox_later(&t).await;
     assert_eq!(t.error().await, "");
 }
 
@@ -236,9 +236,9 @@ async fn a_rate_limit_is_obeyed_until_its_time(s: TestStore) {
     let t = start(s).await;
     add(&t, comment("t1_a", "vera", "post_reply", "Open?"));
     let limited = json(429, json!({ "message": "Too Many Requests", "error": 429 }));
-    t.api.answer_once("/message/inbox", limited.insert_header("x-ratelimit-reset", "400"));
+    t.api.respond_once("/message/inbox", limited.insert_header("x-ratelimit-reset", "400"));
     t.look().await;
-    look_later(&t).await;
+    sync_inbox_later(&t).await;
     assert_eq!((t.count().await, t.api.asked("/message").len()), (0, 1), "nothing is asked before");
     t.w.advance(400);
     t.look().await;

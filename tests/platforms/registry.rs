@@ -10,7 +10,7 @@ use crier_domain::platform::{ConnectMethod, ConversationType, Descriptor, Mode, 
 use crier_platforms::inbox::ReplyThread;
 use crier_platforms::{
     CallError, ConnectError, Connected, Connector, ConnectorAccount, ConnectorRegistry, ImageTransfer, OutgoingPost,
-    Published, Reconciled, Refreshed, Secrets, text,
+    Published, ReconcileResult, RefreshedTokens, Secrets, text,
 };
 use secrecy::SecretString;
 use serde_json::{Map, json};
@@ -148,12 +148,12 @@ fn figures_are_read_where_that_is_free_or_switched_on() {
             platforms: platforms.map(|platform| (platform, settings.clone())).into(),
             ..PlatformsConfig::default()
         };
-        let with_figures = config.with_figures();
+        let with_metrics = config.with_metrics();
         let registry = registry(config);
         platforms.map(|platform| {
-            let is_read = registry.reads_figures(platform);
+            let is_read = registry.collects_metrics(platform);
             let connector = registry.get(platform).unwrap();
-            assert_eq!((connector.analytics().is_some(), with_figures.contains(&platform)), (is_read, is_read));
+            assert_eq!((connector.analytics().is_some(), with_metrics.contains(&platform)), (is_read, is_read));
             is_read
         })
     };
@@ -204,10 +204,10 @@ impl Connector for Sandbox {
     }
 
     async fn connect(&self, _: i64, _: &Secrets) -> Result<Connected, ConnectError> {
-        Err(ConnectError::Refused(String::new()))
+        Err(ConnectError::Rejected(String::new()))
     }
 
-    async fn refresh(&self, _: &ConnectorAccount) -> Result<Refreshed, CallError> {
+    async fn refresh(&self, _: &ConnectorAccount) -> Result<RefreshedTokens, CallError> {
         Err(CallError::network(""))
     }
 
@@ -219,8 +219,8 @@ impl Connector for Sandbox {
         Err(CallError::network(""))
     }
 
-    async fn reconcile(&self, _: &ConnectorAccount, _: &OutgoingPost) -> Result<Reconciled, CallError> {
-        Ok(Reconciled::Unsupported)
+    async fn reconcile(&self, _: &ConnectorAccount, _: &OutgoingPost) -> Result<ReconcileResult, CallError> {
+        Ok(ReconcileResult::Unsupported)
     }
 }
 

@@ -6,7 +6,7 @@ use chrono::TimeDelta;
 use crier_domain::failure::Category;
 use crier_domain::platform::{ConnectTarget, Platform};
 use crier_platforms::oauth::ConnectRequest;
-use crier_platforms::{CallError, Connector, ConnectorAccount, OutgoingPost, Published, Reconciled};
+use crier_platforms::{CallError, Connector, ConnectorAccount, OutgoingPost, Published, ReconcileResult};
 use serde_json::{Value, json};
 use wiremock::{MockServer, ResponseTemplate};
 
@@ -131,15 +131,15 @@ async fn options_set_title_author_summary_and_tags() {
 async fn reconcile_finds_the_article_by_its_handle() {
     let (fake, _server, connector, account) = start().await;
     let outgoing = post(connector.as_ref(), "Hi");
-    assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), Reconciled::Absent);
+    assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), ReconcileResult::Absent);
     let published = connector.publish(&account, &outgoing).await.unwrap();
-    assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), Reconciled::Found(published.clone()));
+    assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), ReconcileResult::Found(published.clone()));
     let mut other = outgoing.clone();
     other.marker.insert("handle".to_owned(), json!("post-8"));
-    assert_eq!(connector.reconcile(&account, &other).await.unwrap(), Reconciled::Absent);
+    assert_eq!(connector.reconcile(&account, &other).await.unwrap(), ReconcileResult::Absent);
     // With more than fifty newer articles, the search finds it.
     fake.bury();
-    assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), Reconciled::Found(published));
+    assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), ReconcileResult::Found(published));
     fake.script(ResponseTemplate::new(500));
     assert!(matches!(connector.reconcile(&account, &outgoing).await, Err(CallError::Transient(_))));
 }

@@ -11,7 +11,7 @@ use crier_config::PlatformsConfig;
 use crier_domain::application::Application;
 use crier_domain::platform::{ConnectTarget, Platform};
 use crier_http::HttpClient;
-use crier_platforms::address::AddressCheck;
+use crier_platforms::address::UrlCheck;
 use crier_platforms::oauth::{Attempt, Choice, Choices, ConnectRequest, protocol};
 use crier_platforms::{
     CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, ConnectorRegistry, Image, ImageTransfer,
@@ -28,7 +28,7 @@ use crate::support::oauth::OAuthServer;
 pub struct AnyAddress;
 
 #[async_trait]
-impl AddressCheck for AnyAddress {
+impl UrlCheck for AnyAddress {
     async fn check(&self, url: &str) -> Result<(), String> {
         if url.contains("refused") { Err("must point to a public address".to_owned()) } else { Ok(()) }
     }

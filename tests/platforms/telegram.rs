@@ -3,7 +3,7 @@
 use chrono::TimeDelta;
 use crier_domain::failure::Category;
 use crier_domain::platform::{AccountKind, Platform};
-use crier_platforms::{CallError, ConnectError, ConnectorAccount, ImageTransfer, Published, Reconciled};
+use crier_platforms::{CallError, ConnectError, ConnectorAccount, ImageTransfer, Published, ReconcileResult};
 use serde_json::{Value, json};
 use wiremock::matchers::{body_json, method, path};
 use wiremock::{Mock, MockServer, ResponseTemplate};
@@ -77,7 +77,7 @@ async fn a_bot_without_permission_is_refused_with_a_remedy() {
         (json!({ "status": "kicked" }), "add it there first"),
     ] {
         let server = channel(member).await;
-        let ConnectError::Refused(message) = connect(&server).await.unwrap_err() else { panic!("not refused") };
+        let ConnectError::Rejected(message) = connect(&server).await.unwrap_err() else { panic!("not refused") };
         assert!(message.contains("News") && message.contains(remedy), "{message}");
     }
 }
@@ -90,7 +90,7 @@ async fn a_wrong_token_and_an_unknown_chat_are_refused() {
         let server = MockServer::start().await;
         answers(&server, call, status, refused(status, description)).await;
         answers(&server, "getMe", 200, json!({ "ok": true, "result": { "id": 1 } })).await;
-        assert!(matches!(connect(&server).await, Err(ConnectError::Refused(_))), "{description}");
+        assert!(matches!(connect(&server).await, Err(ConnectError::Rejected(_))), "{description}");
     }
 }
 
@@ -99,7 +99,7 @@ async fn a_malformed_token_is_percent_encoded() {
     let server = MockServer::start().await;
     let credentials = secrets(json!({ "bot_token": "../x?y#z/é", "chat_id": "1" }));
     let refusal = connector(Platform::Telegram, &server.uri()).connect(1, &credentials).await;
-    assert!(matches!(refusal, Err(ConnectError::Refused(_))));
+    assert!(matches!(refusal, Err(ConnectError::Rejected(_))));
     let requests = server.received_requests().await.unwrap();
     assert_eq!(requests[0].url.path(), "/bot%2E%2E%2Fx%3Fy%23z%2F%C3%A9/getMe");
 }
@@ -244,7 +244,7 @@ async fn server_errors_and_disconnects_have_an_unknown_outcome() {
     assert!(matches!(telegram.publish(&account, &outgoing).await, Err(CallError::Unknown(_))));
     assert_eq!(script.requests().len(), 1);
     assert!(!telegram.can_reconcile());
-    assert_eq!(telegram.reconcile(&account, &outgoing).await.unwrap(), Reconciled::Unsupported);
+    assert_eq!(telegram.reconcile(&account, &outgoing).await.unwrap(), ReconcileResult::Unsupported);
 }
 
 #[tokio::test]

@@ -29,7 +29,7 @@ const BOT: i64 = 123_456;
 struct Server {
     updates: Vec<Value>,
     sent: Vec<Value>,
-    loses_answers: bool,
+    loses_responses: bool,
 }
 
 fn result(value: impl serde::Serialize) -> ResponseTemplate {
@@ -54,7 +54,7 @@ fn answer(server: &mut Server, request: &Request) -> ResponseTemplate {
         "getChat" => result(json!({ "id": CHANNEL, "type": "channel", "linked_chat_id": GROUP })),
         "sendMessage" => {
             server.sent.push(body.clone());
-            if server.loses_answers {
+            if server.loses_responses {
                 return ResponseTemplate::new(502);
             }
             let id = 900 + server.sent.len();
@@ -150,11 +150,11 @@ async fn updates_are_deleted_only_after_they_were_stored(s: TestStore) {
     let t = start(s).await;
     update(&t, "message", private(1, "Open?"));
     t.look().await;
-    t.look_later().await;
+    t.sync_inbox_later().await;
     assert_eq!(t.api.with(|server| server.updates.len()), 1, "another account may have the same bot");
     t.w.advance(600);
     t.look().await;
-    t.look_later().await;
+    t.sync_inbox_later().await;
     assert_eq!(offsets(&t), [Value::Null, Value::Null, Value::Null, json!(11)]);
     assert_eq!((t.api.with(|server| server.updates.len()), t.count().await), (0, 1));
 }
@@ -176,10 +176,10 @@ async fn an_edit_is_followed(s: TestStore) {
     let mut edited = private(1, "Open?");
     (edited["date"], edited["edit_date"]) = (json!(t.w.now().timestamp()), json!(t.w.now().timestamp() + 5));
     update(&t, "edited_message", edited);
-    t.look_later().await;
+    t.sync_inbox_later().await;
     let found = t.only().await;
     assert_eq!((t.texts(found.id).await, found.unread_count), (vec!["inbound: Open?".to_owned()], 1));
-    t.look_later().await;
+    t.sync_inbox_later().await;
     assert_eq!(t.only().await.updated_at, found.updated_at, "an overlap writes nothing");
 }
 
@@ -202,11 +202,11 @@ async fn a_reply_quotes_what_it_answers(s: TestStore) {
     assert!(inbox.check_text(&thread, &"😀".repeat(2_049)).unwrap_err().contains("4096"));
     // A moved group has a new id; a user has blocked the bot.
     let moved = json!({ "ok": false, "error_code": 400, "parameters": { "migrate_to_chat_id": -1_009 } });
-    t.api.answer_once("sendMessage", json(400, moved));
+    t.api.respond_once("sendMessage", json(400, moved));
     let id = t.reply(found.id, "Again").await;
     assert_eq!(t.sent(id).await.0, "sent");
     assert_eq!(t.api.with(|server| server.sent[1]["chat_id"].clone()), json!(-1_009));
-    t.api.answer_once("sendMessage", refused(403, "Forbidden: bot was blocked by the user"));
+    t.api.respond_once("sendMessage", refused(403, "Forbidden: bot was blocked by the user"));
     let id = t.reply(found.id, "Hello?").await;
     assert_eq!(t.sent(id).await, ("failed".to_owned(), Some("account".to_owned())));
 }
@@ -215,7 +215,7 @@ async fn a_reply_with_a_lost_answer_ends_unknown(s: TestStore) {
     let t = start(s).await;
     update(&t, "message", private(1, "Open?"));
     t.look().await;
-    t.api.with(|server| server.loses_answers = true);
+    t.api.with(|server| server.loses_responses = true);
     let id = t.reply(t.only().await.id, "At seven.").await;
     assert_eq!(t.sent(id).await, ("failed".to_owned(), Some("outcome_unknown".to_owned())));
     t.w.advance(100_000);
@@ -228,9 +228,9 @@ async fn a_rate_limit_is_obeyed_until_its_time(s: TestStore) {
     update(&t, "message", private(1, "Open?"));
     let limited = json!({ "ok": false, "error_code": 429, "description": "Too Many Requests: retry after 300",
         "parameters": { "retry_after": 300 } });
-    t.api.answer_once("getUpdates", json(429, limited));
+    t.api.respond_once("getUpdates", json(429, limited));
     t.look().await;
-    t.look_later().await;
+    t.sync_inbox_later().await;
     assert_eq!((t.count().await, t.api.asked("getUpdates").len()), (0, 1), "nothing is asked before");
     t.w.advance(300);
     t.look().await;
@@ -240,16 +240,16 @@ async fn a_rate_limit_is_obeyed_until_its_time(s: TestStore) {
 async fn a_webhook_is_named_and_a_wrong_token_expires_the_account(s: TestStore) {
     let t = start(s).await;
     let webhook = "Conflict: can't use getUpdates method while webhook is active; use deleteWebhook to delete it first";
-    t.api.answer_once("getUpdates", refused(409, webhook));
+    t.api.respond_once("getUpdates", refused(409, webhook));
     t.look().await;
     assert!(t.error().await.contains("deleteWebhook") && t.status().await == AccountStatus::Active);
-    t.api.answer_once("getUpdates", refused(409, "Conflict: terminated by other getUpdates request"));
-    t.look_later().await;
+    t.api.respond_once("getUpdates", refused(409, "Conflict: terminated by other getUpdates request"));
+    t.sync_inbox_later().await;
     assert!(t.error().await.contains("at the same time"));
     t.w.advance(300);
     t.look().await;
     assert_eq!(t.error().await, "");
-    t.api.answer_once("getUpdates", refused(401, "Unauthorized"));
-    t.look_later().await;
+    t.api.respond_once("getUpdates", refused(401, "Unauthorized"));
+    t.sync_inbox_later().await;
     assert_eq!(t.status().await, AccountStatus::Expired);
 }

@@ -2,7 +2,7 @@
 
 use crier_domain::catalogue::descriptor;
 use crier_domain::platform::{Platform, TextRules, TextUnit};
-use crier_platforms::pictures::{check_shapes, cut_alt_texts};
+use crier_platforms::pictures::{alt_text_notes, check_shapes};
 use crier_platforms::text::{check, check_measured, length, measure};
 use proptest::prelude::*;
 
@@ -153,10 +153,10 @@ fn a_content_warning_shares_the_limit_of_the_text() {
 #[test]
 fn alt_texts_that_are_cut_are_noted() {
     let (pinterest, long) = (descriptor(Platform::Pinterest), "é".repeat(501));
-    let notes = cut_alt_texts(pinterest, &[Some(&long[..1_000]), None, Some(&long)]);
+    let notes = alt_text_notes(pinterest, &[Some(&long[..1_000]), None, Some(&long)]);
     let note = "Pinterest accepts alt texts of at most 500 characters. The alt text of image 3 has 501 and will be cut at a word.";
     assert_eq!(notes, [note]);
-    assert!(cut_alt_texts(descriptor(Platform::Wordpress), &[Some(&long)]).is_empty());
+    assert!(alt_text_notes(descriptor(Platform::Wordpress), &[Some(&long)]).is_empty());
 }
 
 fn rules(unit: TextUnit, url_weight: Option<u32>) -> TextRules {

@@ -34,7 +34,7 @@ struct Server {
     /// The missing permissions of the token: `replies`, `mentions`, `answers`.
     lacks: &'static [&'static str],
     now: String,
-    loses_answers: bool,
+    loses_responses: bool,
 }
 
 fn publish(server: &mut Server, container: &str) -> Value {
@@ -79,7 +79,7 @@ fn answer(server: &mut Server, request: &Request) -> ResponseTemplate {
         }
         (("5", "threads_publish"), "POST") => {
             let made = publish(server, &form(request)["creation_id"]);
-            if server.loses_answers { ResponseTemplate::new(503) } else { json(200, made) }
+            if server.loses_responses { ResponseTemplate::new(503) } else { json(200, made) }
         }
         ((id, ""), "GET") => match server.replies.iter().find(|one| one["id"] == id) {
             Some(one) => json(200, json!({ "id": id, "replied_to": one["replied_to"] })),
@@ -125,7 +125,7 @@ fn mention(t: &Test, id: &str, text: &str) {
 }
 
 /// Syncs when the account is due again.
-async fn look_later(t: &Test) {
+async fn sync_inbox_later(t: &Test) {
     t.w.advance(331);
     set_time(t);
     t.look().await;
@@ -169,8 +169,8 @@ async fn all_pages_are_read_and_each_message_once(s: TestStore) {
     t.look().await;
     assert_eq!((t.count().await, t.api.asked("/101/conversation").len()), (180, 3));
     mention(&t, "4000", "@bakery again");
-    look_later(&t).await;
-    look_later(&t).await;
+    sync_inbox_later(&t).await;
+    sync_inbox_later(&t).await;
     assert_eq!((t.count().await, t.api.asked("/5/threads").len(), t.error().await.as_str()), (181, 4, ""));
 }
 
@@ -183,10 +183,10 @@ async fn a_reply_is_a_container_that_is_published(s: TestStore) {
     let id = t.reply(found.id, "At seven & <b>").await;
     assert_eq!(t.sent(id).await, ("sent".to_owned(), None));
     t.api.with(|server| assert_eq!(server.containers, [("At seven & <b>".to_owned(), "10".to_owned())]));
-    look_later(&t).await;
+    sync_inbox_later(&t).await;
     assert_eq!(t.count().await, 2, "an answer is the message that is read later");
     // Not ready yet: nothing is published, and the reply is retried.
-    t.api.answer_once("/threads_publish", error(400, 24, Some(4_279_009), "Media not found"));
+    t.api.respond_once("/threads_publish", error(400, 24, Some(4_279_009), "Media not found"));
     let id = t.reply(found.id, "Again").await;
     assert_eq!(t.sent(id).await.0, "pending");
     t.w.advance(60);
@@ -211,17 +211,17 @@ async fn an_answer_with_a_lost_answer_is_searched_and_never_sent_twice(s: TestSt
     let of = |kind: &str| found.iter().find(|one| one.kind.as_str() == kind).unwrap().id;
     let first = t.reply(of("comment"), "Yes.").await;
     assert_eq!(t.sent(first).await.0, "sent");
-    t.api.with(|server| server.loses_answers = true);
+    t.api.with(|server| server.loses_responses = true);
     let second = t.reply(of("comment"), "Yes.").await;
     assert_eq!(t.sent(second).await, ("pending".to_owned(), Some("outcome_unknown".to_owned())));
-    t.api.with(|server| server.loses_answers = false);
-    t.run_reply_after_its_call(second).await;
+    t.api.with(|server| server.loses_responses = false);
+    t.run_reply_after_timeout(second).await;
     assert_eq!((t.sent(second).await.0.as_str(), t.api.with(|server| server.replies.len())), ("sent", 3));
     // It never arrived, and the same text in another thread is not mistaken for it.
     set_time(&t);
-    t.api.answer_once("/threads_publish", ResponseTemplate::new(503));
+    t.api.respond_once("/threads_publish", ResponseTemplate::new(503));
     let third = t.reply(of("mention"), "Yes.").await;
-    t.run_reply_after_its_call(third).await;
+    t.run_reply_after_timeout(third).await;
     assert_eq!((t.sent(third).await.0.as_str(), t.api.with(|server| server.replies.len())), ("sent", 4));
 }
 
@@ -235,7 +235,7 @@ async fn a_missing_permission_is_said_and_leaves_the_other_stream(s: TestStore) 
     assert_eq!((t.only().await.kind.as_str(), t.sync().await.failures), ("mention", 0));
     let said = t.error().await;
     assert!(said.contains("threads_read_replies") && said.contains("CRIER_THREADS_SCOPES"), "{said}");
-    look_later(&t).await;
+    sync_inbox_later(&t).await;
     assert_eq!((t.api.asked("/conversation").len(), t.error().await), (1, said), "not in vain");
     t.api.with(|server| server.lacks = &["mentions"]);
     t.w.advance(3_600);
@@ -255,9 +255,9 @@ async fn a_rate_limit_is_obeyed(s: TestStore) {
     let t = start(s).await;
     mention(&t, "20", "@bakery hello");
     let limited = error(400, 4, None, "Application request limit reached").insert_header("retry-after", "1800");
-    t.api.answer_once("/threads", limited);
+    t.api.respond_once("/threads", limited);
     t.look().await;
-    look_later(&t).await;
+    sync_inbox_later(&t).await;
     assert_eq!((t.count().await, t.api.asked("/v1.0/").len()), (0, 1), "nothing is asked before");
     t.w.advance(1_800);
     t.look().await;

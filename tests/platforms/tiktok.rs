@@ -5,7 +5,7 @@ use std::sync::Arc;
 use chrono::TimeDelta;
 use crier_domain::failure::Category;
 use crier_domain::platform::Platform;
-use crier_platforms::{CallError, Connector, ConnectorAccount, OutgoingPost, Reconciled};
+use crier_platforms::{CallError, Connector, ConnectorAccount, OutgoingPost, ReconcileResult};
 use serde_json::json;
 use wiremock::{MockServer, ResponseTemplate};
 
@@ -78,18 +78,22 @@ async fn a_post_is_accepted_and_found_when_it_is_out() {
 
     fake.statuses.lock().unwrap().push_back(json!({ "status": "PROCESSING_DOWNLOAD" }));
     let waiting = connector.reconcile(&account, &accepted).await.unwrap();
-    assert_eq!(waiting, Reconciled::Pending(TimeDelta::seconds(3)));
-    let Reconciled::Found(found) = connector.reconcile(&account, &accepted).await.unwrap() else { panic!("it is out") };
+    assert_eq!(waiting, ReconcileResult::Pending(TimeDelta::seconds(3)));
+    let ReconcileResult::Found(found) = connector.reconcile(&account, &accepted).await.unwrap() else {
+        panic!("it is out")
+    };
     assert_eq!(
         (found.external_id.as_str(), found.url.as_deref()),
         ("73001", Some("https://www.tiktok.com/@bakery/photo/73001"))
     );
     // A private post has no id.
     fake.statuses.lock().unwrap().push_back(json!({ "status": "PUBLISH_COMPLETE" }));
-    let Reconciled::Found(found) = connector.reconcile(&account, &accepted).await.unwrap() else { panic!("it is out") };
+    let ReconcileResult::Found(found) = connector.reconcile(&account, &accepted).await.unwrap() else {
+        panic!("it is out")
+    };
     assert_eq!((found.external_id.as_str(), found.url), ("", None));
     // Without a response to the publish, the post cannot be found.
-    assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), Reconciled::Unsupported);
+    assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), ReconcileResult::Unsupported);
 }
 
 #[tokio::test]
@@ -99,7 +103,7 @@ async fn an_accepted_post_may_fail_later() {
     let fail = async |reason: &str| {
         fake.statuses.lock().unwrap().push_back(json!({ "status": "FAILED", "fail_reason": reason }));
         match connector.reconcile(&account, &accepted).await.unwrap() {
-            Reconciled::Refused(error) => error,
+            ReconcileResult::Rejected(error) => error,
             other => panic!("{other:?}"),
         }
     };

@@ -1,6 +1,6 @@
 //! Metrics of TikTok, against a server that responds as its documents specify.
 
-use crier_domain::analytics::{AccountFigures, Figures};
+use crier_domain::analytics::{AccountMetrics, PostMetrics};
 use crier_domain::platform::Platform;
 use crier_platforms::CallError;
 use serde_json::{Value, json};
@@ -29,8 +29,14 @@ fn video(id: &str) -> Value {
     json!({ "id": id, "like_count": 30, "comment_count": 2, "share_count": 4, "view_count": 900, "title": "Bread" })
 }
 
-fn known() -> Figures {
-    Figures { impressions: Some(900), likes: Some(30), comments: Some(2), shares: Some(4), ..Figures::default() }
+fn known() -> PostMetrics {
+    PostMetrics {
+        impressions: Some(900),
+        likes: Some(30),
+        comments: Some(2),
+        shares: Some(4),
+        ..PostMetrics::default()
+    }
 }
 
 #[tokio::test]
@@ -44,7 +50,7 @@ async fn many_posts_are_read_with_one_call() {
         data(json!({ "videos": [asked(request, &video("7080217258529737986")), { "id": "1", "like_count": 5 }] }))
     })
     .await;
-    let unknown = Some(Figures::default());
+    let unknown = Some(PostMetrics::default());
     // The first post is omitted, which does not prove that it was deleted. The last id is invalid.
     let figures = tiktok.posts(&["7077642457847991554", "7080217258529737986", "v_pub~1"]).await.unwrap();
     assert_eq!(figures, [unknown, Some(known()), unknown]);
@@ -60,7 +66,7 @@ async fn the_account_has_followers() {
         data(json!({ "user": { "follower_count": 10, "following_count": 20, "video_count": 30 } }))
     })
     .await;
-    let own = AccountFigures { followers: Some(10), following: Some(20), posts: Some(30) };
+    let own = AccountMetrics { followers: Some(10), following: Some(20), posts: Some(30) };
     assert_eq!(tiktok.account().await.unwrap(), own);
 }
 
@@ -74,7 +80,7 @@ async fn without_a_scope_its_metrics_are_set_aside() {
         })
         .await;
         for _ in 0..2 {
-            assert_eq!(tiktok.posts(&["1"]).await.unwrap(), [Some(Figures::default())]);
+            assert_eq!(tiktok.posts(&["1"]).await.unwrap(), [Some(PostMetrics::default())]);
         }
         let names: Vec<&str> = tiktok.aside.added().collect();
         assert_eq!(names, ["comment_count", "like_count", "share_count", "view_count"]);
@@ -82,7 +88,7 @@ async fn without_a_scope_its_metrics_are_set_aside() {
         assert_eq!(tiktok.account().await.unwrap().followers, Some(10));
     }
     let mut tiktok = started(|_: &Request| refusal(401, "scope_not_authorized")).await;
-    assert_eq!(tiktok.account().await.unwrap(), AccountFigures::default());
+    assert_eq!(tiktok.account().await.unwrap(), AccountMetrics::default());
     assert_eq!(tiktok.aside.added().collect::<Vec<_>>(), ["follower_count", "following_count", "video_count"]);
 }
 
@@ -98,12 +104,12 @@ async fn a_name_that_is_refused_is_set_aside() {
         }
     })
     .await;
-    let without_shares = Some(Figures { shares: None, ..known() });
+    let without_shares = Some(PostMetrics { shares: None, ..known() });
     assert_eq!(tiktok.posts(&["1"]).await.unwrap(), [without_shares]);
     assert_eq!((tiktok.calls(), tiktok.aside.added().collect::<Vec<_>>()), (1 + 4, vec!["share_count"]));
     assert_eq!(tiktok.posts(&["1"]).await.unwrap(), [without_shares]);
     assert_eq!(tiktok.calls(), 5 + 1);
-    let own = AccountFigures { followers: Some(1), following: Some(2), posts: None };
+    let own = AccountMetrics { followers: Some(1), following: Some(2), posts: None };
     assert_eq!(tiktok.account().await.unwrap(), own);
     assert_eq!(tiktok.aside.added().collect::<Vec<_>>(), ["share_count", "video_count"]);
 }
@@ -140,8 +146,8 @@ async fn hostile_answers_give_no_figures() {
         }),
     ] {
         let mut tiktok = started(move |_: &Request| data(body.clone())).await;
-        assert_eq!(tiktok.posts(&["1"]).await.unwrap(), [Some(Figures::default())]);
-        assert_eq!(tiktok.account().await.unwrap(), AccountFigures::default());
+        assert_eq!(tiktok.posts(&["1"]).await.unwrap(), [Some(PostMetrics::default())]);
+        assert_eq!(tiktok.account().await.unwrap(), AccountMetrics::default());
     }
 }
 
@@ -161,7 +167,7 @@ async fn the_id_of_a_post_is_found_later() {
     let ask = async |publish_id: &str| {
         let Value::Object(marker) = json!({ "publish_id": publish_id }) else { panic!("an object") };
         let figures = tiktok.connector.analytics().unwrap();
-        assert!(figures.names_posts_later());
+        assert!(figures.assigns_ids_later());
         figures.find_id(&tiktok.account, &marker).await.map(|found| found.map(|post| post.external_id))
     };
     assert_eq!(ask("p_pub_url~1").await.unwrap().as_deref(), Some("7"));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use chrono::TimeDelta;
 use crier_domain::failure::Category;
 use crier_domain::platform::Platform;
-use crier_platforms::{CallError, Connector, ConnectorAccount, OutgoingPost, Reconciled};
+use crier_platforms::{CallError, Connector, ConnectorAccount, OutgoingPost, ReconcileResult};
 use serde_json::json;
 use wiremock::MockServer;
 
@@ -75,12 +75,12 @@ async fn pictures_go_out_in_order_with_their_alt_texts() {
 async fn reconcile_finds_the_post_by_its_slug() {
     let (tumblr, _server, connector, account) = start().await;
     let mut outgoing = post(connector.as_ref(), "Hi");
-    assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), Reconciled::Absent);
+    assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), ReconcileResult::Absent);
     let published = publish(connector.as_ref(), &account, &mut outgoing).await.unwrap();
-    assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), Reconciled::Found(published));
+    assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), ReconcileResult::Found(published));
     let seed = crier_platforms::MarkerSeed { target_id: 8, at: now(), random: 99 };
     let other = OutgoingPost { marker: connector.marker(seed), ..outgoing.clone() };
-    assert_eq!(connector.reconcile(&account, &other).await.unwrap(), Reconciled::Absent);
+    assert_eq!(connector.reconcile(&account, &other).await.unwrap(), ReconcileResult::Absent);
     tumblr.script(error(500, None, "oops"));
     assert!(matches!(connector.reconcile(&account, &outgoing).await, Err(CallError::Transient(_))));
 }

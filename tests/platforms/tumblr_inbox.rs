@@ -75,7 +75,7 @@ fn reply(t: &Test, id: &str, text: &str) {
 }
 
 /// Syncs when the account is due again.
-async fn look_later(t: &Test) {
+async fn sync_inbox_later(t: &Test) {
     t.w.advance(1_981);
     t.look().await;
 }
@@ -114,8 +114,8 @@ async fn pages_are_read_and_each_entry_once(s: TestStore) {
     t.look().await;
     assert_eq!((t.count().await, t.api.asked("/notifications").len()), (70, 3));
     reply(&t, "new", "more");
-    look_later(&t).await;
-    look_later(&t).await;
+    sync_inbox_later(&t).await;
+    sync_inbox_later(&t).await;
     assert_eq!((t.count().await, t.only().await.unread_count), (71, 71));
 }
 
@@ -143,9 +143,9 @@ async fn a_rate_limit_is_obeyed(s: TestStore) {
     let t = start(s).await;
     reply(&t, "1", "Open?");
     let limited = json(429, json!({ "meta": { "status": 429, "msg": "Limit Exceeded" }, "response": [] }));
-    t.api.answer_once("/notifications", limited.insert_header("retry-after", "4000"));
+    t.api.respond_once("/notifications", limited.insert_header("retry-after", "4000"));
     t.look().await;
-    look_later(&t).await;
+    sync_inbox_later(&t).await;
     assert_eq!((t.count().await, t.api.asked("/notifications").len()), (0, 1), "nothing is asked before");
     t.w.advance(2_500);
     t.look().await;

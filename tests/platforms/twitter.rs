@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use chrono::{TimeDelta, TimeZone, Utc};
 use crier_domain::failure::Category;
 use crier_domain::platform::Platform;
-use crier_platforms::{CallError, Connector, ConnectorAccount, OutgoingPost, Reconciled};
+use crier_platforms::{CallError, Connector, ConnectorAccount, OutgoingPost, ReconcileResult};
 use serde_json::{Value, json};
 use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate};
@@ -155,11 +155,11 @@ async fn reconcile_compares_texts_without_links() {
     let (fake, _server, connector, account) = start().await;
     let mut outgoing = post(connector.as_ref(), "Rye & <b> at example.com/bread, today");
     outgoing.images = vec![image("cat")];
-    assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), Reconciled::Absent);
+    assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), ReconcileResult::Absent);
     let published = publish(connector.as_ref(), &account, &mut outgoing).await.unwrap();
-    assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), Reconciled::Matches(vec![published]));
+    assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), ReconcileResult::Matches(vec![published]));
     let other = OutgoingPost { text: "Rye at example.com/bread".to_owned(), ..outgoing.clone() };
-    assert_eq!(connector.reconcile(&account, &other).await.unwrap(), Reconciled::Absent);
+    assert_eq!(connector.reconcile(&account, &other).await.unwrap(), ReconcileResult::Absent);
     fake.scripted.lock().unwrap().push(problem(503, "about:blank", "Over capacity"));
     assert!(matches!(connector.reconcile(&account, &outgoing).await, Err(CallError::Transient(_))));
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use chrono::TimeDelta;
-use crier_domain::analytics::{AccountFigures, Figures};
+use crier_domain::analytics::{AccountMetrics, PostMetrics};
 use crier_domain::platform::Platform;
 use crier_platforms::CallError;
 use serde_json::{Value, json};
@@ -44,14 +44,14 @@ fn problem(id: &str, kind: &str) -> Value {
     })
 }
 
-fn known() -> Figures {
-    Figures {
+fn known() -> PostMetrics {
+    PostMetrics {
         impressions: Some(900),
         likes: Some(30),
         comments: Some(2),
         shares: Some(6),
         clicks: Some(12),
-        ..Figures::default()
+        ..PostMetrics::default()
     }
 }
 
@@ -79,8 +79,8 @@ async fn many_posts_are_read_with_one_call_and_clicks_with_those_of_the_last_mon
     let month = now() - TimeDelta::days(30);
     let posts = [("1", now()), ("2", now()), ("3", now()), ("4", month), ("5", now()), ("not-an-id", now())];
     let figures = x.posts_of(&posts).await.unwrap();
-    let without_clicks = Figures { clicks: None, ..known() };
-    let unknown = Some(Figures::default());
+    let without_clicks = PostMetrics { clicks: None, ..known() };
+    let unknown = Some(PostMetrics::default());
     // Post 2 was deleted, 3 is only hidden, and 5 was edited.
     assert_eq!(figures, [Some(known()), None, unknown, Some(without_clicks), Some(known()), unknown]);
     assert_eq!((x.calls(), x.aside.added().count()), (2, 0));
@@ -98,8 +98,8 @@ async fn the_names_of_the_specification_are_known_too() {
         other => panic!("{other}"),
     })
     .await;
-    assert_eq!(x.posts(&["1"]).await.unwrap(), [Some(Figures { shares: Some(7), ..Figures::default() })]);
-    let own = AccountFigures { followers: Some(10), following: Some(20), posts: Some(30) };
+    assert_eq!(x.posts(&["1"]).await.unwrap(), [Some(PostMetrics { shares: Some(7), ..PostMetrics::default() })]);
+    let own = AccountMetrics { followers: Some(10), following: Some(20), posts: Some(30) };
     assert_eq!(x.account().await.unwrap(), own);
 }
 
@@ -112,7 +112,7 @@ async fn the_account_has_followers() {
         } } }))
     })
     .await;
-    let own = AccountFigures { followers: Some(10), ..AccountFigures::default() };
+    let own = AccountMetrics { followers: Some(10), ..AccountMetrics::default() };
     assert_eq!(x.account().await.unwrap(), own, "what is no count is no figure");
 }
 
@@ -132,7 +132,7 @@ async fn clicks_that_are_refused_are_set_aside() {
             _ => refused.clone(),
         })
         .await;
-        let without_clicks = Some(Figures { clicks: None, ..known() });
+        let without_clicks = Some(PostMetrics { clicks: None, ..known() });
         assert_eq!(x.posts(&["1"]).await.unwrap(), [without_clicks]);
         assert_eq!(x.aside.added().collect::<Vec<_>>(), [CLICKS]);
         assert_eq!(x.posts(&["1"]).await.unwrap(), [without_clicks]);
@@ -144,12 +144,12 @@ async fn clicks_that_are_refused_are_set_aside() {
 async fn without_access_all_metrics_are_set_aside() {
     let forbidden = |_: &Request| ResponseTemplate::new(403).set_body_json(problem("1", "client-forbidden"));
     let mut x = started(forbidden).await;
-    assert_eq!(x.posts(&["1"]).await.unwrap(), [Some(Figures::default())]);
-    assert_eq!(x.account().await.unwrap(), AccountFigures::default());
+    assert_eq!(x.posts(&["1"]).await.unwrap(), [Some(PostMetrics::default())]);
+    assert_eq!(x.account().await.unwrap(), AccountMetrics::default());
     let calls = x.calls();
     assert_eq!((calls, x.aside.added().count()), (3, 6 + 3));
-    assert_eq!(x.posts(&["1"]).await.unwrap(), [Some(Figures::default())]);
-    assert_eq!(x.account().await.unwrap(), AccountFigures::default());
+    assert_eq!(x.posts(&["1"]).await.unwrap(), [Some(PostMetrics::default())]);
+    assert_eq!(x.account().await.unwrap(), AccountMetrics::default());
     assert_eq!(x.calls(), calls);
 }
 
@@ -175,7 +175,7 @@ async fn other_errors_set_nothing_aside() {
 
 #[tokio::test]
 async fn hostile_answers_give_no_figures() {
-    let nothing = [Some(Figures::default())];
+    let nothing = [Some(PostMetrics::default())];
     for data in [
         json!([]),
         json!([{ "id": "2", "public_metrics": { "like_count": 1 } }]),

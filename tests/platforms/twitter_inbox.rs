@@ -30,7 +30,7 @@ struct Server {
     own: Vec<Value>,
     token: String,
     now: String,
-    loses_answers: bool,
+    loses_responses: bool,
 }
 
 fn time(text: &Value) -> DateTime<Utc> {
@@ -81,7 +81,7 @@ fn answer(server: &mut Server, request: &Request) -> ResponseTemplate {
                 "conversation_id": answered["conversation_id"] });
             server.own.push(made);
             let created = json!({ "data": { "id": id, "text": text } });
-            if server.loses_answers { ResponseTemplate::new(503) } else { json(201, created) }
+            if server.loses_responses { ResponseTemplate::new(503) } else { json(201, created) }
         }
         other => panic!("no such call: {other:?}"),
     }
@@ -111,7 +111,7 @@ fn mention(t: &Test, id: &str, author: &str, conversation: &str, text: &str) {
 }
 
 /// Syncs when the account is due again.
-async fn look_later(t: &Test) {
+async fn sync_inbox_later(t: &Test) {
     t.w.advance(1_981);
     set_time(t);
     t.look().await;
@@ -128,7 +128,7 @@ async fn mentions_since_the_connect_arrive(s: TestStore) {
     mention(&t, "3", "8", "2", "@bakery and now?");
     mention(&t, "4", "42", "2", "@bakery is us");
     t.api.with(|server| server.mentions.push(json!({ "odd": true, "created_at": server.now })));
-    look_later(&t).await;
+    sync_inbox_later(&t).await;
     let found = t.only().await;
     assert_eq!((found.kind.as_str(), found.thread_id.as_str(), found.unread_count), ("mention", "2", 2));
     assert_eq!(t.texts(found.id).await, ["inbound: @bakery open & warm?", "inbound: @bakery and now?"]);
@@ -146,13 +146,13 @@ async fn pages_are_read_and_each_mention_once(s: TestStore) {
     t.w.advance(60);
     t.look().await;
     assert_eq!(t.api.asked("/mentions").len(), 0, "half an hour");
-    look_later(&t).await;
+    sync_inbox_later(&t).await;
     assert_eq!((t.count().await, t.api.asked("/mentions").len()), (230, 3));
     mention(&t, "2000", "7", "5", "more");
-    look_later(&t).await;
+    sync_inbox_later(&t).await;
     let asked = t.api.asked("/mentions");
     assert_eq!((t.count().await, asked.len()), (231, 4), "what is known is not paid again");
-    look_later(&t).await;
+    sync_inbox_later(&t).await;
     assert_eq!(t.only().await.unread_count, 231);
 }
 
@@ -161,7 +161,7 @@ async fn with_mention(s: TestStore) -> (Test, i64) {
     let t = start(s).await;
     t.look().await;
     mention(&t, "2", "7", "2", "@bakery open?");
-    look_later(&t).await;
+    sync_inbox_later(&t).await;
     let found = t.only().await.id;
     (t, found)
 }
@@ -180,21 +180,21 @@ async fn a_mention_is_answered_in_its_conversation(s: TestStore) {
 async fn an_answer_with_a_lost_answer_is_searched_and_never_sent_twice(s: TestStore) {
     let (t, found) = with_mention(s).await;
     mention(&t, "3", "8", "3", "@bakery hello");
-    look_later(&t).await;
+    sync_inbox_later(&t).await;
     let other = t.conversations().await.into_iter().find(|one| one.id != found).unwrap().id;
     let first = t.reply(found, "Yes & no").await;
     assert_eq!(t.sent(first).await.0, "sent");
-    t.api.with(|server| server.loses_answers = true);
+    t.api.with(|server| server.loses_responses = true);
     let second = t.reply(found, "Yes & no").await;
     assert_eq!(t.sent(second).await, ("pending".to_owned(), Some("outcome_unknown".to_owned())));
-    t.api.with(|server| server.loses_answers = false);
-    t.run_reply_after_its_call(second).await;
+    t.api.with(|server| server.loses_responses = false);
+    t.run_reply_after_timeout(second).await;
     assert_eq!((t.sent(second).await.0.as_str(), t.api.with(|server| server.own.len())), ("sent", 2));
     // It never arrived, and the same text in another conversation is not mistaken for it.
     set_time(&t);
-    t.api.answer_once("/2/tweets", ResponseTemplate::new(503));
+    t.api.respond_once("/2/tweets", ResponseTemplate::new(503));
     let third = t.reply(other, "Yes & no").await;
-    t.run_reply_after_its_call(third).await;
+    t.run_reply_after_timeout(third).await;
     assert_eq!((t.sent(third).await.0.as_str(), t.api.with(|server| server.own.len())), ("sent", 3));
 }
 
@@ -205,18 +205,18 @@ fn forbidden() -> ResponseTemplate {
 
 async fn what_x_does_not_allow_is_said(s: TestStore) {
     let (t, found) = with_mention(s).await;
-    t.api.answer_once("/2/tweets", forbidden());
+    t.api.respond_once("/2/tweets", forbidden());
     let id = t.reply(found, "Yes.").await;
     assert_eq!(t.sent(id).await, ("failed".to_owned(), Some("platform_rejected".to_owned())));
     let asked = t.api.asked("/mentions").len();
-    t.api.answer_once("/mentions", forbidden());
-    look_later(&t).await;
+    t.api.respond_once("/mentions", forbidden());
+    sync_inbox_later(&t).await;
     assert!(t.error().await.contains("tweet.read"), "{}", t.error().await);
     assert_eq!((t.sync().await.failures, t.status().await), (0, AccountStatus::Active));
     mention(&t, "9", "7", "2", "@bakery still there?");
-    look_later(&t).await;
+    sync_inbox_later(&t).await;
     assert_eq!(t.api.asked("/mentions").len(), asked + 1, "not in vain");
-    look_later(&t).await;
+    sync_inbox_later(&t).await;
     assert_eq!((t.error().await.as_str(), t.only().await.unread_count), ("", 2));
 }
 
@@ -225,10 +225,10 @@ async fn used_up_credits_make_the_account_wait(s: TestStore) {
     let asked = t.api.asked("/mentions").len();
     let capped =
         json!({ "title": "CreditsDepleted", "type": "https://api.x.com/2/problems/usage-capped", "detail": "No" });
-    t.api.answer_once("/mentions", json(402, capped));
-    look_later(&t).await;
+    t.api.respond_once("/mentions", json(402, capped));
+    sync_inbox_later(&t).await;
     assert!(t.error().await.contains("credits"), "{}", t.error().await);
-    look_later(&t).await;
+    sync_inbox_later(&t).await;
     assert_eq!((t.api.asked("/mentions").len(), t.status().await), (asked + 1, AccountStatus::Active));
 }
 
@@ -237,7 +237,7 @@ async fn an_expired_token_is_renewed(s: TestStore) {
     t.look().await;
     mention(&t, "2", "7", "2", "@bakery open?");
     t.api.with(|server| server.token = "other".to_owned());
-    look_later(&t).await;
+    sync_inbox_later(&t).await;
     assert_eq!((t.count().await, t.api.asked("/token").len(), t.status().await), (1, 1, AccountStatus::Active));
 }
 
@@ -247,9 +247,9 @@ async fn a_rate_limit_is_obeyed_until_its_time(s: TestStore) {
     mention(&t, "2", "7", "2", "@bakery open?");
     let limited = json(429, json!({ "title": "Too Many Requests", "type": "about:blank", "status": 429 }));
     let reset = (t.w.now().timestamp() + 1_981 + 4_000).to_string();
-    t.api.answer_once("/mentions", limited.insert_header("x-rate-limit-reset", reset.as_str()));
-    look_later(&t).await;
-    look_later(&t).await;
+    t.api.respond_once("/mentions", limited.insert_header("x-rate-limit-reset", reset.as_str()));
+    sync_inbox_later(&t).await;
+    sync_inbox_later(&t).await;
     assert_eq!((t.count().await, t.api.asked("/mentions").len()), (0, 1), "nothing is asked before");
     t.w.advance(2_500);
     t.look().await;

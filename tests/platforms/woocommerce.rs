@@ -2,7 +2,7 @@
 
 use crier_domain::failure::Category;
 use crier_domain::platform::{AccountKind, Platform};
-use crier_platforms::{CallError, ConnectError, Connected, ConnectorAccount, OutgoingPost, Published, Reconciled};
+use crier_platforms::{CallError, ConnectError, Connected, ConnectorAccount, OutgoingPost, Published, ReconcileResult};
 use serde_json::{Value, json};
 use wiremock::matchers::{basic_auth, body_json, method, path, query_param};
 use wiremock::{Mock, MockServer, ResponseTemplate};
@@ -84,10 +84,10 @@ async fn invalid_stores_and_keys_are_refused() {
     for (status, code) in [(401, "woocommerce_rest_cannot_view"), (403, "woocommerce_rest_cannot_view")] {
         let server = store(refused(status, code, "Sorry, you cannot list resources.")).await;
         let refusal = connect_to(&server.uri()).await.unwrap_err();
-        assert!(matches!(&refusal, ConnectError::Refused(m) if m.contains("cannot list")), "{refusal:?}");
+        assert!(matches!(&refusal, ConnectError::Rejected(m) if m.contains("cannot list")), "{refusal:?}");
     }
     let empty = MockServer::start().await;
-    assert!(matches!(connect_to(&empty.uri()).await, Err(ConnectError::Refused(m)) if m.contains("No WooCommerce")));
+    assert!(matches!(connect_to(&empty.uri()).await, Err(ConnectError::Rejected(m)) if m.contains("No WooCommerce")));
     for url in ["shop", "http://refused.example"] {
         let refusal = connect_to(url).await.unwrap_err();
         assert!(matches!(refusal, ConnectError::Field { field: "store_url", .. }), "{refusal:?}");
@@ -102,7 +102,7 @@ async fn a_key_that_may_only_read_is_refused() {
     let message = "The API key provided does not have write permissions.";
     takes_batches(&server, refused(401, "woocommerce_rest_authentication_error", message)).await;
     let refusal = connect_to(&server.uri()).await.unwrap_err();
-    assert!(matches!(&refusal, ConnectError::Refused(m) if m.contains("Read/Write")), "{refusal:?}");
+    assert!(matches!(&refusal, ConnectError::Rejected(m) if m.contains("Read/Write")), "{refusal:?}");
 }
 
 #[tokio::test]
@@ -215,8 +215,8 @@ async fn reconcile_finds_the_product_by_sku() {
         assert!(matches!(woocommerce.publish(&account, &outgoing).await, Err(CallError::Unknown(_))));
         let reconciled = woocommerce.reconcile(&account, &outgoing).await.unwrap();
         match (&reconciled, expected) {
-            (Reconciled::Found(published), Some(id)) => assert_eq!(published.external_id, id),
-            (Reconciled::Absent, None) => {}
+            (ReconcileResult::Found(published), Some(id)) => assert_eq!(published.external_id, id),
+            (ReconcileResult::Absent, None) => {}
             _ => panic!("{reconciled:?}"),
         }
         assert!(script.requests()[1].starts_with("GET /wp-json/wc/v3/products?sku=crier-7-2r "));

@@ -2,7 +2,7 @@
 
 use crier_domain::failure::Category;
 use crier_domain::platform::{AccountKind, Platform};
-use crier_platforms::{CallError, ConnectError, Connected, ConnectorAccount, OutgoingPost, Published, Reconciled};
+use crier_platforms::{CallError, ConnectError, Connected, ConnectorAccount, OutgoingPost, Published, ReconcileResult};
 use serde_json::{Value, json};
 use wiremock::matchers::{basic_auth, body_bytes, body_json, header, method, path, query_param};
 use wiremock::{Mock, MockServer, ResponseTemplate};
@@ -120,7 +120,7 @@ async fn bad_credentials_and_missing_permissions_are_refused() {
     ] {
         let server = site(answer).await;
         let refusal = connect_to(&server.uri()).await.unwrap_err();
-        assert!(matches!(&refusal, ConnectError::Refused(message) if message.contains(word)), "{refusal:?}");
+        assert!(matches!(&refusal, ConnectError::Rejected(message) if message.contains(word)), "{refusal:?}");
     }
 }
 
@@ -131,7 +131,7 @@ async fn invalid_and_unreachable_site_urls_are_refused() {
     let empty = MockServer::start().await;
     for base in [page.uri(), empty.uri()] {
         assert!(
-            matches!(connect_to(&base).await, Err(ConnectError::Refused(m)) if m.contains("No WordPress REST API"))
+            matches!(connect_to(&base).await, Err(ConnectError::Rejected(m)) if m.contains("No WordPress REST API"))
         );
     }
     for url in
@@ -310,7 +310,7 @@ async fn a_rejected_image_is_permanent_despite_status_500() {
     }
 }
 
-async fn reconcile_after_disconnect(status: u16, look_up: Value) -> (Result<Reconciled, CallError>, Vec<String>) {
+async fn reconcile_after_disconnect(status: u16, look_up: Value) -> (Result<ReconcileResult, CallError>, Vec<String>) {
     let script = ScriptedServer::start(vec![ScriptStep::HangUp, ScriptStep::Answer(status, look_up)]).await;
     let wordpress = connector(Platform::Wordpress, "http://unused.example");
     let (account, outgoing) = (wordpress_account(&script.base), post(wordpress.as_ref(), "Hi"));
@@ -331,19 +331,22 @@ async fn a_post_that_is_held_back_is_not_published() {
     let is_right = matches!(&error, CallError::Permanent(failure) if failure.message.contains("\"pending\""));
     assert!(is_right, "{error:?}");
     let (found, _) = reconcile_after_disconnect(200, json!([held("post-7-2r")])).await;
-    assert_eq!(found.unwrap(), Reconciled::Refused(error));
+    assert_eq!(found.unwrap(), ReconcileResult::Rejected(error));
 }
 
 #[tokio::test]
 async fn reconcile_finds_the_post_by_slug() {
     let (found, requests) = reconcile_after_disconnect(200, json!([created("post-7-2r")])).await;
-    assert!(matches!(found.unwrap(), Reconciled::Found(published) if published.external_id == "11"));
+    assert!(matches!(found.unwrap(), ReconcileResult::Found(published) if published.external_id == "11"));
     let asked = "GET /wp-json/wp/v2/posts?slug=post-7-2r&status=publish%2Cfuture%2Cdraft%2Cpending%2Cprivate";
     assert!(requests[1].starts_with(asked), "{}", requests[1]);
     assert!(requests[0].contains("\"slug\":\"post-7-2r\""));
 
-    assert_eq!(reconcile_after_disconnect(200, json!([])).await.0.unwrap(), Reconciled::Absent);
-    assert_eq!(reconcile_after_disconnect(200, json!([created("post-7-2r-2")])).await.0.unwrap(), Reconciled::Absent);
+    assert_eq!(reconcile_after_disconnect(200, json!([])).await.0.unwrap(), ReconcileResult::Absent);
+    assert_eq!(
+        reconcile_after_disconnect(200, json!([created("post-7-2r-2")])).await.0.unwrap(),
+        ReconcileResult::Absent
+    );
     let visitor =
         json!({ "code": "rest_invalid_param", "message": "Invalid parameter(s): status", "data": { "status": 400 } });
     assert!(matches!(reconcile_after_disconnect(400, visitor).await.0, Err(CallError::Reauth(_))));

@@ -33,7 +33,7 @@ const ME: i64 = 5;
 #[derive(Default)]
 struct Site {
     comments: Vec<Value>,
-    loses_answers: bool,
+    loses_responses: bool,
     refuses_me: bool,
     /// Whether the account may read only what everyone may read.
     may_not_moderate: bool,
@@ -95,7 +95,7 @@ fn answer(site: &mut Site, request: &Request) -> ResponseTemplate {
                 "link": format!("https://b.example/news/#comment-{id}"), "status": "approved", "sent": content,
             });
             site.comments.push(made.clone());
-            if site.loses_answers { ResponseTemplate::new(502) } else { json(201, made) }
+            if site.loses_responses { ResponseTemplate::new(502) } else { json(201, made) }
         }
         ("GET", one) => {
             let id = one.rsplit('/').next().unwrap();
@@ -169,14 +169,14 @@ async fn a_comment_that_is_approved_late_arrives(s: TestStore) {
     t.look().await;
     assert_eq!(t.only().await.thread_id, "2");
     t.api.with(|site| site.comments[0]["status"] = json!("approved"));
-    t.look_later().await;
+    t.sync_inbox_later().await;
     assert_eq!(t.count().await, 2, "within ten minutes it is seen at once");
     comment_at(&t, 3, 0, "held for a week", t.w.now() - TimeDelta::days(7));
-    t.look_later().await;
+    t.sync_inbox_later().await;
     assert_eq!(t.count().await, 2);
     t.w.advance(3_600);
     t.look().await;
-    t.look_later().await;
+    t.sync_inbox_later().await;
     assert_eq!((t.count().await, t.conversations().await.iter().map(|c| c.unread_count).sum::<i32>()), (3, 2));
 }
 
@@ -188,7 +188,7 @@ async fn pages_are_read_forwards_and_each_message_once(s: TestStore) {
     t.look().await;
     assert_eq!(t.count().await, 130);
     let before = t.api.asked("comments").len();
-    t.look_later().await;
+    t.sync_inbox_later().await;
     assert_eq!((t.count().await, t.api.asked("comments").len() - before), (130, 3), "ten minutes overlap");
 }
 
@@ -202,7 +202,7 @@ async fn a_reply_is_a_comment_below(s: TestStore) {
     let posted: Value = t.api.asked("comments").pop().unwrap().body_json().unwrap();
     assert_eq!((&posted["post"], &posted["parent"]), (&json!(11), &json!(3)));
     assert!(!posted["content"].as_str().unwrap().contains('<'), "{posted}");
-    t.look_later().await;
+    t.sync_inbox_later().await;
     assert_eq!(t.messages(found.id).await.len(), 2, "it is not there twice");
 }
 
@@ -211,16 +211,16 @@ async fn a_reply_with_a_lost_answer_is_searched(s: TestStore) {
     comment(&t, 3, 0, "Open?");
     t.look().await;
     let found = t.only().await.id;
-    t.api.with(|site| site.loses_answers = true);
+    t.api.with(|site| site.loses_responses = true);
     let id = t.reply(found, "At \"seven\"...").await;
     assert_eq!(t.sent(id).await, ("pending".to_owned(), Some("outcome_unknown".to_owned())));
-    t.api.with(|site| site.loses_answers = false);
-    t.run_reply_after_its_call(id).await;
+    t.api.with(|site| site.loses_responses = false);
+    t.run_reply_after_timeout(id).await;
     assert_eq!((t.sent(id).await.0.as_str(), t.api.with(|site| site.comments.len())), ("sent", 2));
     // A reply that never arrived is sent again.
-    t.api.answer_once("wp/v2/comments", ResponseTemplate::new(502));
+    t.api.respond_once("wp/v2/comments", ResponseTemplate::new(502));
     let id = t.reply(found, "At eight.").await;
-    t.run_reply_after_its_call(id).await;
+    t.run_reply_after_timeout(id).await;
     assert_eq!((t.sent(id).await.0.as_str(), t.api.with(|site| site.comments.len())), ("sent", 3));
 }
 
@@ -234,7 +234,7 @@ async fn what_the_site_refuses_is_said(s: TestStore) {
         (400, "comment_flood", "pending", "platform_error"),
         (403, "rest_comment_closed", "failed", "account"),
     ] {
-        t.api.answer_once("wp/v2/comments", refused(status, code));
+        t.api.respond_once("wp/v2/comments", refused(status, code));
         let id = t.reply(found, "At seven.").await;
         assert_eq!(t.sent(id).await, (state.to_owned(), Some(category.to_owned())), "{code}");
     }
@@ -247,7 +247,7 @@ async fn a_reply_that_is_held_for_moderation_is_not_shown_as_sent(s: TestStore) 
     let found = t.only().await.id;
     let held = json!({ "id": 901, "post": 7, "parent": 3, "author": ME, "date_gmt": "2026-03-01T12:00:00",
         "status": "hold" });
-    t.api.answer_once("wp/v2/comments", json(201, held));
+    t.api.respond_once("wp/v2/comments", json(201, held));
     let id = t.reply(found, "At seven.").await;
     assert_eq!(t.sent(id).await, ("failed".to_owned(), Some("platform_rejected".to_owned())));
 }
@@ -256,7 +256,7 @@ async fn wrong_credentials_are_noticed_within_the_hour(s: TestStore) {
     let t = start(s).await;
     t.look().await;
     t.api.with(|site| site.refuses_me = true);
-    t.look_later().await;
+    t.sync_inbox_later().await;
     assert_eq!(t.status().await, AccountStatus::Active);
     t.w.advance(3_600);
     t.look().await;
@@ -266,9 +266,9 @@ async fn wrong_credentials_are_noticed_within_the_hour(s: TestStore) {
 async fn a_rate_limit_is_obeyed_until_its_time(s: TestStore) {
     let t = start(s).await;
     comment(&t, 3, 0, "Open?");
-    t.api.answer_once("wp/v2", refused(429, "too_many").insert_header("retry-after", "300"));
+    t.api.respond_once("wp/v2", refused(429, "too_many").insert_header("retry-after", "300"));
     t.look().await;
-    t.look_later().await;
+    t.sync_inbox_later().await;
     assert_eq!((t.count().await, t.api.asked("wp/v2").len()), (0, 1), "nothing is asked before");
     t.w.advance(300);
     t.look().await;
@@ -288,7 +288,7 @@ async fn reviews_arrive_and_cannot_be_answered(s: TestStore) {
     });
     t.api.with(|site| site.comments.push(review));
     t.look().await;
-    t.look_later().await;
+    t.sync_inbox_later().await;
     let found = t.only().await;
     assert_eq!((found.kind.as_str(), found.thread_id.as_str(), found.unread_count), ("comment", "31", 1));
     assert_eq!(t.texts(found.id).await, ["inbound: ★★★★☆\nFresh!"]);

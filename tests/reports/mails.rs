@@ -1,6 +1,6 @@
 //! The mails of scheduled reports: who gets them, what they say, and what ends them.
 
-use crier_domain::analytics::Figures;
+use crier_domain::analytics::PostMetrics;
 use serde_json::{Value, json};
 
 use crate::support::app::Tenant;
@@ -83,7 +83,7 @@ async fn each_recipient_gets_one_mail_with_the_file(s: TestStore) {
             account,
             "x",
             &format!("2026-06-1{n}T10:00:00Z"),
-            Figures { likes: Some(4_115), ..figures(200, 0) },
+            PostMetrics { likes: Some(4_115), ..figures(200, 0) },
         )
         .await;
     }

@@ -1,6 +1,6 @@
 //! What the widgets show: the numbers of the record, in the days of the brand's zone.
 
-use crier_domain::analytics::Figures;
+use crier_domain::analytics::PostMetrics;
 use serde_json::{Value, json};
 
 use crate::support::app::Tenant;
@@ -48,7 +48,7 @@ async fn widgets_show_the_numbers_of_the_brand_s_days(s: TestStore) {
     // In Tokyo the 10th begins at 15:00 UTC of the 9th.
     publish(&t, account, "before", "2026-10-09T14:59:59Z", figures(1, 1)).await;
     publish(&t, account, "first", "2026-10-09T15:00:00Z", figures(10, 2)).await;
-    publish(&t, account, "second", "2026-10-11T14:59:59Z", Figures { clicks: Some(4), ..figures(20, 3) }).await;
+    publish(&t, account, "second", "2026-10-11T14:59:59Z", PostMetrics { clicks: Some(4), ..figures(20, 3) }).await;
     publish(&t, account, "after", "2026-10-11T15:00:00Z", figures(100, 50)).await;
     followers(&t, account, "2026-10-08T16:00:00Z", 90).await;
     followers(&t, account, "2026-10-09T16:00:00Z", 100).await;
@@ -133,7 +133,7 @@ async fn an_empty_period_is_explained_in_words(s: TestStore) {
 async fn figures_that_no_platform_gave_are_null(s: TestStore) {
     let r = TestInstallation::start(s).await;
     let (t, account, report) = october(&r).await;
-    publish(&t, account, "x", "2026-10-10T00:00:00Z", Figures::default()).await;
+    publish(&t, account, "x", "2026-10-10T00:00:00Z", PostMetrics::default()).await;
     let shown = widgets(&r, &t, &report, json!({ "start": "2026-10-10", "end": "2026-10-10" })).await;
     let post = &rows(&shown["posts_table"])[0];
     assert!(["impressions", "likes", "comments", "shares", "clicks", "engagements"].iter().all(|f| post[*f].is_null()));
@@ -200,7 +200,7 @@ async fn top_posts_are_ordered_by_engagement(s: TestStore) {
     for n in 0..12 {
         publish(&t, account, &format!("post {n}"), "2026-10-10T00:00:00Z", figures(0, (n * 7) % 12)).await;
     }
-    publish(&t, account, "without figures", "2026-10-10T00:00:00Z", Figures::default()).await;
+    publish(&t, account, "without figures", "2026-10-10T00:00:00Z", PostMetrics::default()).await;
     let shown = widgets(&r, &t, &report, json!({ "start": "2026-10-10", "end": "2026-10-10" })).await;
     let likes: Vec<i64> = rows(&shown["top_posts"]).iter().map(|post| post["likes"].as_i64().unwrap()).collect();
     assert_eq!(likes, [11, 10, 9, 8, 7, 6, 5, 4, 3, 2]);

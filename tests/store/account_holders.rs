@@ -65,13 +65,13 @@ async fn brands_of_other_users_are_noticed(s: TestStore) {
     let account = s.account(w, "ann", "t").await.id;
     let colleague = s.user(w.workspace, "colleague@example.com").await;
     let brand = s.brand(w.workspace, colleague).await;
-    let is_of_others =
-        async |user: i64| account_holders::is_of_others(&mut s.conn().await, account, brand, user).await.unwrap();
-    assert!(is_of_others(colleague).await && !is_of_others(w.user).await);
+    let belongs_to_others =
+        async |user: i64| account_holders::belongs_to_others(&mut s.conn().await, account, brand, user).await.unwrap();
+    assert!(belongs_to_others(colleague).await && !belongs_to_others(w.user).await);
     s.member(w.brand, colleague, Role::Editor).await;
-    assert!(!is_of_others(colleague).await);
+    assert!(!belongs_to_others(colleague).await);
     s.sql(format!("DELETE FROM brand_members WHERE brand_id = {} AND user_id = {colleague}", w.brand)).await;
-    assert!(is_of_others(colleague).await);
+    assert!(belongs_to_others(colleague).await);
     s.write(async |tx| accounts::attach(tx, brand, account).await).await;
-    assert!(!is_of_others(colleague).await, "the brand has it already");
+    assert!(!belongs_to_others(colleague).await, "the brand has it already");
 }

@@ -2,9 +2,9 @@
 
 use chrono::TimeDelta;
 use crier_domain::event::EventName;
-use crier_domain::job::{Claimed, JobKind, JobState, Lane};
+use crier_domain::job::{ClaimedJob, JobKind, JobState, Lane};
 use crier_domain::webhook::{Delivery, DeliveryStatus, MAX_ATTEMPTS};
-use crier_store::deliveries::{self, AttemptRow, DeliveryFilter, EndedAttempt};
+use crier_store::deliveries::{self, AttemptRow, AttemptUpdate, DeliveryFilter};
 use crier_store::jobs::lanes;
 use crier_store::{PageRequest, Result, Tx, events};
 use serde_json::json;
@@ -146,7 +146,7 @@ async fn a_sample_is_sent_to_one_endpoint_without_brand(s: TestStore) {
 }
 
 /// Creates deliveries and claims their jobs.
-async fn claimed(s: &TestStore, w: World, webhook: i64, count: usize) -> Vec<(Delivery, Claimed)> {
+async fn claimed(s: &TestStore, w: World, webhook: i64, count: usize) -> Vec<(Delivery, ClaimedJob)> {
     let mut all = Vec::new();
     for _ in 0..count {
         let delivery = delivery(s, w, webhook).await;
@@ -158,7 +158,7 @@ async fn claimed(s: &TestStore, w: World, webhook: i64, count: usize) -> Vec<(De
 }
 
 /// Settles them like attempts that arrived, in a transaction of one statement.
-async fn settle(s: &TestStore, runs: &[(Delivery, Claimed)]) -> Result<bool> {
+async fn settle(s: &TestStore, runs: &[(Delivery, ClaimedJob)]) -> Result<bool> {
     let row = |delivery: &Delivery| AttemptRow {
         delivery_id: delivery.id,
         number: 1,
@@ -171,7 +171,7 @@ async fn settle(s: &TestStore, runs: &[(Delivery, Claimed)]) -> Result<bool> {
         status: DeliveryStatus::Succeeded,
         next_attempt_at: None,
     };
-    let ended = runs.iter().map(|(d, job)| EndedAttempt { webhook_id: d.webhook_id, row: row(d), job });
+    let ended = runs.iter().map(|(d, job)| AttemptUpdate { webhook_id: d.webhook_id, row: row(d), job });
     let all: Vec<_> = ended.collect();
     let mut tx = s.store.begin_single().await.unwrap();
     let settled = deliveries::settle(&mut tx, &all).await?;
@@ -180,7 +180,7 @@ async fn settle(s: &TestStore, runs: &[(Delivery, Claimed)]) -> Result<bool> {
 }
 
 /// Asserts that nothing of a settle was written.
-async fn assert_running(s: &TestStore, runs: &[(Delivery, Claimed)]) {
+async fn assert_running(s: &TestStore, runs: &[(Delivery, ClaimedJob)]) {
     for (delivery, job) in runs {
         assert_eq!(
             (again(s, delivery.id).await.status, s.state(job.id).await),

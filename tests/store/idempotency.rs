@@ -53,13 +53,13 @@ async fn a_response_is_replayed_to_the_same_request(s: TestStore) {
     let slot = slot(s.key(w.user).await, "one");
     store(&s, &slot).await;
     for _ in 0..2 {
-        assert_eq!(look_up(&s, &slot).await, KeyState::Answered(answer()));
+        assert_eq!(look_up(&s, &slot).await, KeyState::Stored(answer()));
     }
     let mut empty = slot.clone();
     empty.key = "empty".to_owned();
     let nothing = StoredResponse { status: 204, location: None, body: StoredBody::Whole(Vec::new()) };
     s.write(async |tx| idempotency::store(tx, &empty, &nothing, Unused).await).await;
-    assert_eq!(look_up(&s, &empty).await, KeyState::Answered(nothing));
+    assert_eq!(look_up(&s, &empty).await, KeyState::Stored(nothing));
 }
 
 async fn a_large_response_is_stored_as_record_ids(s: TestStore) {
@@ -69,7 +69,7 @@ async fn a_large_response_is_stored_as_record_ids(s: TestStore) {
         let slot = slot(id, key);
         let large = StoredResponse { body: StoredBody::Records(ids), ..answer() };
         s.write(async |tx| idempotency::store(tx, &slot, &large, Unused).await).await;
-        assert_eq!(look_up(&s, &slot).await, KeyState::Answered(large));
+        assert_eq!(look_up(&s, &slot).await, KeyState::Stored(large));
     }
     s.clock.advance(RETENTION);
     let slot = slot(id, "large");
@@ -84,7 +84,7 @@ async fn a_different_request_with_the_same_key_is_a_conflict(s: TestStore) {
     store(&s, &first).await;
     let other = IdempotencySlot { fingerprint: vec![9], ..first.clone() };
     assert_eq!(look_up(&s, &other).await, KeyState::Reused);
-    assert_eq!(look_up(&s, &first).await, KeyState::Answered(answer()));
+    assert_eq!(look_up(&s, &first).await, KeyState::Stored(answer()));
 }
 
 async fn keys_are_scoped_to_the_api_key(s: TestStore) {
@@ -133,7 +133,7 @@ async fn only_one_of_many_concurrent_requests_runs(s: TestStore) {
     .await;
     let (ran, others): (Vec<_>, Vec<_>) = found.iter().partition(|found| **found == KeyState::Free(Unused));
     assert_eq!(ran.len(), 1);
-    assert!(others.iter().all(|found| **found == KeyState::Answered(answer())), "they waited for it: {others:?}");
+    assert!(others.iter().all(|found| **found == KeyState::Stored(answer())), "they waited for it: {others:?}");
     assert_eq!(s.number("SELECT count(*) FROM workspaces WHERE name = 'made'").await, 1);
 }
 
@@ -153,7 +153,7 @@ async fn a_stored_response_or_a_lease_is_not_overwritten(s: TestStore) {
             }
         }
     }
-    assert_eq!(look_up(&s, &answered).await, KeyState::Answered(answer()));
+    assert_eq!(look_up(&s, &answered).await, KeyState::Stored(answer()));
     assert_eq!(look_up(&s, &leased).await, KeyState::InProgress);
 }
 
@@ -187,7 +187,7 @@ async fn an_expired_hold_cannot_take_the_key_back(s: TestStore) {
     assert_eq!(look_up(&s, &slot).await, KeyState::InProgress, "the other holds it");
     s.write(async |tx| idempotency::store(tx, &slot, &answer(), Leased(other)).await).await;
     s.write(async |tx| idempotency::release(tx, &slot, late).await).await;
-    assert_eq!(retake(late).await, KeyState::Answered(answer()));
+    assert_eq!(retake(late).await, KeyState::Stored(answer()));
 }
 
 async fn storing_a_response_ends_a_hold(s: TestStore) {
@@ -197,7 +197,7 @@ async fn storing_a_response_ends_a_hold(s: TestStore) {
     s.advance(5);
     s.write(async |tx| idempotency::store(tx, &slot, &answer(), Leased(held)).await).await;
     s.clock.advance(LEASE);
-    assert_eq!(look_up(&s, &slot).await, KeyState::Answered(answer()));
+    assert_eq!(look_up(&s, &slot).await, KeyState::Stored(answer()));
 }
 
 async fn a_response_is_kept_for_a_day(s: TestStore) {
@@ -205,12 +205,12 @@ async fn a_response_is_kept_for_a_day(s: TestStore) {
     let slot = slot(s.key(w.user).await, "one");
     store(&s, &slot).await;
     s.clock.advance(RETENTION - chrono::TimeDelta::seconds(1));
-    assert_eq!(look_up(&s, &slot).await, KeyState::Answered(answer()));
+    assert_eq!(look_up(&s, &slot).await, KeyState::Stored(answer()));
     s.advance(1);
     let other = IdempotencySlot { fingerprint: vec![9], ..slot.clone() };
     assert_eq!(look_up(&s, &other).await, KeyState::Free(Expired));
     s.write(async |tx| idempotency::store(tx, &other, &answer(), Expired).await).await;
-    assert_eq!(look_up(&s, &other).await, KeyState::Answered(answer()));
+    assert_eq!(look_up(&s, &other).await, KeyState::Stored(answer()));
 }
 
 async fn the_body_is_stored_encrypted(s: TestStore) {
@@ -272,6 +272,6 @@ async fn old_responses_are_deleted_on_a_walk(s: TestStore) {
     assert!(left().await >= 100, "a step deletes some of them");
     assert!(walk(20).await > 3);
     assert_eq!(left().await, 4);
-    assert_eq!(look_up(&s, &slot(id, "new")).await, KeyState::Answered(answer()));
-    assert_eq!(look_up(&s, &slot(id, "ahead 150")).await, KeyState::Answered(answer()));
+    assert_eq!(look_up(&s, &slot(id, "new")).await, KeyState::Stored(answer()));
+    assert_eq!(look_up(&s, &slot(id, "ahead 150")).await, KeyState::Stored(answer()));
 }

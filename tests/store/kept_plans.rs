@@ -6,10 +6,10 @@ use crier_domain::job::{JobKind, LEASE, Lane, NewJob, Outcome};
 use crier_domain::post::{AttemptOutcome, PostStatus, TargetOverride, TargetStatus};
 use crier_domain::webhook::DeliveryStatus;
 use crier_store::db::Engine;
-use crier_store::deliveries::{self, AttemptRow, EndedAttempt};
+use crier_store::deliveries::{self, AttemptRow, AttemptUpdate};
 use crier_store::jobs::{self, dispatch, engine};
 use crier_store::posts::NewPost;
-use crier_store::targets::{EndingTarget, NewAttempt, NewTarget, StartingCall, TargetEnd};
+use crier_store::targets::{NewAttempt, NewTarget, StartingCall, TargetOutcome, TargetUpdate};
 use crier_store::{Result, Tx, events, keys, posts, targets};
 use serde_json::json;
 
@@ -52,7 +52,7 @@ fn arrived(tx: &Tx, delivery_id: i64) -> AttemptRow {
 async fn settled_at_once(tx: &mut Tx, brand: i64, webhook_id: i64) -> Result<()> {
     let (job, delivery) = emit_delivery(tx, brand).await;
     let held = engine::claim(tx, &[job], "w").await?.remove(0);
-    let ended = EndedAttempt { webhook_id, row: arrived(tx, delivery), job: &held };
+    let ended = AttemptUpdate { webhook_id, row: arrived(tx, delivery), job: &held };
     assert!(deliveries::settle(tx, &[ended]).await?);
     Ok(())
 }
@@ -121,7 +121,7 @@ async fn published(tx: &mut Tx, post_id: i64, target_ids: &[i64]) -> Result<()> 
     posts::lock_of_targets(tx, target_ids, false).await?;
     targets::start_calls(tx, &target_ids.iter().map(call).collect::<Vec<_>>(), &[post_id]).await?;
     posts::lock_each(tx, &[post_id]).await?;
-    let end = TargetEnd {
+    let end = TargetOutcome {
         status: TargetStatus::Published,
         external_id: Some("x1".to_owned()),
         url: None,
@@ -137,7 +137,7 @@ async fn published(tx: &mut Tx, post_id: i64, target_ids: &[i64]) -> Result<()> 
         status_code: None,
         error: None,
     };
-    let ending = |id: &i64| EndingTarget { target_id: *id, end: &end, attempt: Some(&attempt), ends_post: true };
+    let ending = |id: &i64| TargetUpdate { target_id: *id, end: &end, attempt: Some(&attempt), ends_post: true };
     targets::end_each(tx, &target_ids.iter().map(ending).collect::<Vec<_>>()).await.map(drop)
 }
 
@@ -344,7 +344,7 @@ async fn a_plan_cached_on_an_empty_table_stays_fast() {
         engine::heartbeat(&mut kept, &[1, 2, 3], "w").await.unwrap();
         dispatch::rescue(&mut kept, 100).await.unwrap();
         dispatch::purge(&mut kept, (s.now(), s.now()), 0, 1_000).await.unwrap();
-        targets::briefs(&mut kept, &[1, 2]).await.unwrap();
+        targets::target_summaries(&mut kept, &[1, 2]).await.unwrap();
     }
     let now = s.now().to_rfc3339();
     // Like another process, while the connection above keeps its plans.

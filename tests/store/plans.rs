@@ -128,7 +128,7 @@ async fn assert_all_queries_are_bounded(most: &str) {
     // woke: 7,000, then 12,000 more each time.
     bounded(tx, "sweep_lanes", 100_000, async |tx| dispatch::sweep_lanes(tx).await).await;
     bounded(tx, "promote_due", most, async |tx| dispatch::promote_due(tx, JobKind::PublishTarget, 1_000).await).await;
-    bounded(tx, "pull_back", most, async |tx| misdated::pull_back(tx).await).await;
+    bounded(tx, "correct_future_times", most, async |tx| misdated::correct_future_times(tx).await).await;
     let before = tx.now - TimeDelta::seconds(10);
     bounded(tx, "renotify_stale", most, async |tx| {
         dispatch::renotify_stale(tx, JobKind::PublishTarget, before, 1_000).await

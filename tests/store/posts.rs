@@ -5,7 +5,7 @@ use crier_domain::job::{JobKind, NewJob, Outcome};
 use crier_domain::platform::Platform;
 use crier_domain::post::{AttemptOutcome, Post, PostStatus, ScheduleType, TargetOverride, TargetStatus};
 use crier_store::posts::NewPost;
-use crier_store::targets::{self, NewAttempt, NewTarget, TargetEnd};
+use crier_store::targets::{self, NewAttempt, NewTarget, TargetOutcome};
 use crier_store::{PageRequest, posts};
 use serde_json::{Map, Value, json};
 
@@ -264,7 +264,7 @@ async fn a_target_records_its_runs(s: TestStore) {
 
     // The response never arrived: the call stays open, and the next run reconciles it.
     let error = Failure::of(Category::Network, "No answer.").from_platform(504);
-    let mut ended = TargetEnd {
+    let mut ended = TargetOutcome {
         status: TargetStatus::Pending,
         external_id: None,
         url: None,
@@ -286,7 +286,7 @@ async fn a_target_records_its_runs(s: TestStore) {
     let found = find().await;
     assert_eq!((found.attempts, found.next_attempt_at, found.call_started_at), (2, None, Some(s.later(-1))));
 
-    ended = TargetEnd {
+    ended = TargetOutcome {
         status: TargetStatus::Published,
         external_id: Some("at://x".to_owned()),
         url: Some("https://x.test".to_owned()),
@@ -331,7 +331,7 @@ async fn the_accounts_of_many_posts_are_loaded_in_one_query(s: TestStore) {
     let (two, _) = s.post(w, &[3]).await;
     let (three, _) = s.post(w, &[8]).await;
     let brief = async |ids: &[i64]| {
-        let found = targets::briefs(&mut s.conn().await, ids).await.unwrap();
+        let found = targets::target_summaries(&mut s.conn().await, ids).await.unwrap();
         let mut pairs: Vec<_> = found.iter().map(|t| (t.post_id, t.account_id)).collect();
         pairs.sort_by_key(|pair| pair.0);
         pairs
@@ -359,7 +359,7 @@ async fn every_attempt_is_stored(s: TestStore) {
     // A clock that went backwards produces no negative duration.
     let odd = NewAttempt { number: 2, started_at: s.later(5), outcome: AttemptOutcome::Unknown, ..second.clone() };
     let foreign = NewAttempt { outcome: AttemptOutcome::Failed, ..second.clone() };
-    let ended = TargetEnd {
+    let ended = TargetOutcome {
         status: TargetStatus::Publishing,
         external_id: None,
         url: None,

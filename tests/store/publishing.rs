@@ -7,7 +7,7 @@ use crier_domain::post::{AttemptOutcome, Post, PostStatus, Target, TargetStatus}
 use crier_domain::webhook::DeliveryStatus;
 use crier_jobs::publishing::{self, EndedTarget};
 use crier_jobs::{self as jobs};
-use crier_store::targets::{self, NewAttempt, TargetEnd};
+use crier_store::targets::{self, NewAttempt, TargetOutcome};
 use crier_store::{PageRequest, StoreError, Tx, deliveries, events, posts};
 use serde_json::{Value, json};
 
@@ -34,8 +34,8 @@ async fn status(s: &TestStore, w: World, post: i64) -> PostStatus {
     posts::find(&mut s.conn().await, w.brand, post).await.unwrap().unwrap().status
 }
 
-fn published(s: &TestStore) -> TargetEnd {
-    TargetEnd {
+fn published(s: &TestStore) -> TargetOutcome {
+    TargetOutcome {
         status: TargetStatus::Published,
         external_id: Some("x1".to_owned()),
         url: Some("https://x.test/1".to_owned()),
@@ -46,7 +46,7 @@ fn published(s: &TestStore) -> TargetEnd {
     }
 }
 
-fn rejected(target: &Target) -> TargetEnd {
+fn rejected(target: &Target) -> TargetOutcome {
     publishing::failed(target, Failure::of(Category::PlatformRejected, "No."))
 }
 
@@ -54,14 +54,14 @@ async fn end_target(
     tx: &mut Tx,
     (post, deleted): &(Post, bool),
     target: &Target,
-    end: &TargetEnd,
+    end: &TargetOutcome,
     trace: Option<&str>,
 ) -> Result<(), StoreError> {
     let ended = EndedTarget { post, post_is_deleted: *deleted, target, end: end.clone(), attempt: None, trace };
     publishing::end_targets(tx, &[ended]).await
 }
 
-async fn end(s: &TestStore, id: i64, ended: &TargetEnd) {
+async fn end(s: &TestStore, id: i64, ended: &TargetOutcome) {
     let target = target(s, id).await;
     s.write(async |tx| {
         let post = posts::lock(tx, target.post_id).await?.unwrap();
@@ -170,7 +170,7 @@ async fn targets_that_end_together_end_their_posts(s: TestStore) {
     let locked = s.write(async |tx| posts::lock_each(tx, &[other, waiting, mixed, some, all, deleted]).await).await;
     assert_eq!(locked.iter().map(|(post, _)| post.id).collect::<Vec<_>>(), [all, some, mixed, waiting, deleted, other]);
 
-    let waits = |target: &Target| TargetEnd {
+    let waits = |target: &Target| TargetOutcome {
         status: TargetStatus::Publishing,
         next_attempt_at: Some(s.later(10)),
         call_open: true,
@@ -246,7 +246,7 @@ async fn a_target_waiting_for_a_retry_emits_no_event(s: TestStore) {
     let w = s.create_world().await;
     let hook = listener(&s, w).await;
     let (post, ids) = s.post(w, &[1]).await;
-    let waits = TargetEnd {
+    let waits = TargetOutcome {
         status: TargetStatus::Pending,
         next_attempt_at: Some(s.later(10)),
         ..rejected(&target(&s, ids[0]).await)

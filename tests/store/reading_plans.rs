@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_domain::analytics::{AccountFigures, Figures};
+use crier_domain::analytics::{AccountMetrics, PostMetrics};
 use crier_domain::conversation::ConversationStatus;
 use crier_domain::plan::Plans;
 use crier_domain::platform::{ConversationType, Platform};
 use crier_domain::words;
 use crier_store::adoptions::{self, Adopter};
-use crier_store::analytics::{self, Collected};
+use crier_store::analytics::{self, CollectedMetrics};
 use crier_store::conversations::list::{ConversationFilter, list};
 use crier_store::conversations::{self, replies};
 use crier_store::db::Engine;
@@ -374,11 +374,11 @@ async fn analytics_statements_read_few_of_100_000_rows(s: TestStore) {
     m.bounded("newest posts", async |tx| report_figures::newest(tx, brand, time, 50, 100).await).await;
     m.bounded("best posts", async |tx| report_figures::most_engaging(tx, brand, time, 50, 100).await).await;
     m.bounded("by account", async |tx| report_figures::by_account(tx, brand, time).await).await;
-    let collected = |figures| [Collected { target_id: target, figures, next_at: Some(now) }];
-    let likes = Figures { likes: Some(1), ..Figures::default() };
+    let collected = |figures| [CollectedMetrics { target_id: target, figures, next_at: Some(now) }];
+    let likes = PostMetrics { likes: Some(1), ..PostMetrics::default() };
     m.bounded("store posts", async |tx| analytics::record_posts(tx, &collected(Some(likes))).await).await;
     m.bounded("store a deletion", async |tx| analytics::record_posts(tx, &collected(None)).await).await;
-    let own = AccountFigures::default();
+    let own = AccountMetrics::default();
     m.bounded("store the account", async |tx| analytics::record_account(tx, account, &own).await).await;
     m.bounded("next", async |tx| analytics::set_next(tx, account, now, now).await).await;
     m.finish();
@@ -396,7 +396,8 @@ async fn due_accounts_are_found_among_100_000(s: TestStore) {
     m.bounded("inbox of an account", async |tx| inbox_syncs::find(tx, account).await).await;
     m.bounded("start", async |tx| inbox_syncs::start(tx, account).await).await;
     m.bounded("set aside", async |tx| analytics::set_aside(tx, account, now).await).await;
-    m.bounded("unavailable", async |tx| analytics::unavailable_of(tx, &[account], now).await).await;
-    m.bounded("store what is set aside", async |tx| analytics::record_set_aside(tx, account, &names).await).await;
+    m.bounded("unavailable", async |tx| analytics::unavailable_metrics_of(tx, &[account], now).await).await;
+    m.bounded("store what is set aside", async |tx| analytics::record_unavailable_metrics(tx, account, &names).await)
+        .await;
     m.finish();
 }

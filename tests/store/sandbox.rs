@@ -1,6 +1,6 @@
 //! The data of the built-in sandbox platform.
 
-use crier_store::sandbox::{self, Commented, MAX_COMMENTS};
+use crier_store::sandbox::{self, CommentOutcome, MAX_COMMENTS};
 
 use crate::support::store::{TestStore, on_both, publish_to_sandbox, run_concurrently};
 
@@ -113,8 +113,8 @@ async fn comments_belong_to_posts_of_their_handle(s: TestStore) {
     let first = added(comment(&s, "demo", posts[0], "one").await);
     let second = added(comment(&s, "demo", posts[0], "two").await);
     added(comment(&s, "other", posts[1], "elsewhere").await);
-    assert_eq!(comment(&s, "demo", posts[1], "not its post").await, Commented::NoSuchPost);
-    assert_eq!(comment(&s, "demo", 999, "no post").await, Commented::NoSuchPost);
+    assert_eq!(comment(&s, "demo", posts[1], "not its post").await, CommentOutcome::NoSuchPost);
+    assert_eq!(comment(&s, "demo", 999, "no post").await, CommentOutcome::NoSuchPost);
     let found = sandbox::comments(&mut s.conn().await, &posts[..1], 10).await.unwrap();
     assert_eq!(found.iter().map(|c| c.comment.id).collect::<Vec<_>>(), [first, second]);
     let one = &found[0].comment;
@@ -122,13 +122,13 @@ async fn comments_belong_to_posts_of_their_handle(s: TestStore) {
     assert_eq!(one.created_at, s.now());
 }
 
-async fn comment(s: &TestStore, handle: &str, post: i64, body: &str) -> Commented {
+async fn comment(s: &TestStore, handle: &str, post: i64, body: &str) -> CommentOutcome {
     s.write(async |tx| sandbox::comment(tx, handle, post, "Vera", body).await).await
 }
 
 #[track_caller]
-fn added(commented: Commented) -> i64 {
-    let Commented::Added(id) = commented else { panic!("{commented:?}") };
+fn added(commented: CommentOutcome) -> i64 {
+    let CommentOutcome::Added(id) = commented else { panic!("{commented:?}") };
     id
 }
 
@@ -186,8 +186,8 @@ async fn comments_per_post_are_limited(s: TestStore) {
         }
     })
     .await;
-    assert_eq!(got.iter().filter(|got| matches!(got, Commented::Added(_))).count(), 2, "{got:?}");
-    assert!(got.iter().all(|got| *got != Commented::NoSuchPost));
-    assert_eq!(comment(&s, "demo", full, "late").await, Commented::Full);
+    assert_eq!(got.iter().filter(|got| matches!(got, CommentOutcome::Added(_))).count(), 2, "{got:?}");
+    assert!(got.iter().all(|got| *got != CommentOutcome::NoSuchPost));
+    assert_eq!(comment(&s, "demo", full, "late").await, CommentOutcome::Full);
     added(comment(&s, "demo", other, "elsewhere").await);
 }

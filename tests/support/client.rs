@@ -152,7 +152,7 @@ impl Client {
     }
 
     /// Waits until an import has ended.
-    pub async fn end_of_import(&self, brand: i64, job: i64) -> Value {
+    pub async fn wait_for_import(&self, brand: i64, job: i64) -> Value {
         until(&format!("the end of import {job}"), || async {
             let answer = self.read(&format!("/brands/{brand}/jobs/{job}")).await?;
             let ended = !["pending", "processing"].contains(&answer["data"]["status"].as_str()?);

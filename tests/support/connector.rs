@@ -10,7 +10,7 @@ use crier_domain::platform::{AccountKind, Descriptor, Platform};
 use crier_platforms::sandbox::Sandbox;
 use crier_platforms::{
     CallError, ConnectError, Connected, Connector, ConnectorAccount, InboxConnector, OutgoingPost, Published,
-    Reconciled, Refreshed, Revocation, Secrets,
+    ReconcileResult, RefreshedTokens, Revocation, Secrets,
 };
 use crier_store::{StoreError, Tx};
 use secrecy::ExposeSecret;
@@ -74,7 +74,7 @@ impl Connector for FakeConnector {
         }
         let handle = credentials.get("handle").map(|h| h.expose_secret().to_owned()).unwrap_or_default();
         match handle.as_str() {
-            "refused" => return Err(ConnectError::Refused("The platform knows no such handle.".into())),
+            "refused" => return Err(ConnectError::Rejected("The platform knows no such handle.".into())),
             "away" => return Err(ConnectError::Unavailable("The platform does not answer.".into())),
             "wrong" => return Err(ConnectError::Field { field: "handle", message: "is no handle".into() }),
             "panics" => panic!("a connector of the tests panics"),
@@ -99,7 +99,7 @@ impl Connector for FakeConnector {
         })
     }
 
-    async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
+    async fn refresh(&self, account: &ConnectorAccount) -> Result<RefreshedTokens, CallError> {
         match account.external_id.as_str() {
             "late-refusal" => {
                 self.wait().await;
@@ -107,7 +107,7 @@ impl Connector for FakeConnector {
             }
             "late-tokens" => {
                 self.wait().await;
-                Ok(Refreshed {
+                Ok(RefreshedTokens {
                     secrets: Some(account.secrets.with(&[("token", "stale")])),
                     token_expires_at: None,
                     refresh_expires_at: None,
@@ -115,7 +115,7 @@ impl Connector for FakeConnector {
             }
             "expired" => Err(CallError::Reauth(failure("The token is refused."))),
             "down" => Err(CallError::Transient(failure("The platform is down."))),
-            _ => Ok(Refreshed { secrets: None, token_expires_at: None, refresh_expires_at: None }),
+            _ => Ok(RefreshedTokens { secrets: None, token_expires_at: None, refresh_expires_at: None }),
         }
     }
 
@@ -134,8 +134,8 @@ impl Connector for FakeConnector {
         Err(CallError::Permanent(Failure::of(Category::PlatformRejected, json!("not here").to_string())))
     }
 
-    async fn reconcile(&self, _account: &ConnectorAccount, _post: &OutgoingPost) -> Result<Reconciled, CallError> {
-        Ok(Reconciled::Unsupported)
+    async fn reconcile(&self, _account: &ConnectorAccount, _post: &OutgoingPost) -> Result<ReconcileResult, CallError> {
+        Ok(ReconcileResult::Unsupported)
     }
 
     fn revocation(&self) -> Option<Revocation> {

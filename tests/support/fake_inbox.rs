@@ -11,7 +11,7 @@ use crier_base::clock::Clock;
 use crier_domain::conversation::{FetchedMessage, MessageDirection, Participant, Subject};
 use crier_domain::platform::ConversationType;
 use crier_platforms::inbox::{InboxPage, OutgoingReply, ReplyThread};
-use crier_platforms::{CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, Reconciled};
+use crier_platforms::{CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, ReconcileResult};
 use secrecy::ExposeSecret;
 use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
@@ -114,7 +114,7 @@ impl FakeInbox {
     }
 
     /// From now on it says what was removed, of so many messages at once.
-    pub fn tells_removed(&self, at_once: usize) {
+    pub fn enable_deletion_check(&self, at_once: usize) {
         self.checked.store(at_once, Ordering::SeqCst);
     }
 
@@ -150,7 +150,7 @@ impl FakeInbox {
     }
 
     /// Accepts only this token from now on.
-    pub fn wants_token(&self, token: &str) {
+    pub fn accept_only_token(&self, token: &str) {
         *self.token.lock().expect("no panic") = Some(token.to_owned());
     }
 
@@ -282,7 +282,7 @@ impl InboxConnector for FakeInbox {
         Ok(InboxPage { messages: found, cursor, has_more, unavailable: None })
     }
 
-    fn checked_at_once(&self) -> usize {
+    fn deletion_check_limit(&self) -> usize {
         self.checked.load(Ordering::SeqCst)
     }
 
@@ -336,10 +336,10 @@ impl InboxConnector for FakeInbox {
         }
     }
 
-    async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Reconciled, CallError> {
+    async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<ReconcileResult, CallError> {
         self.reconciles.fetch_add(1, Ordering::SeqCst);
         self.check_token(account)?;
         let found = self.sent().into_iter().find(|sent| sent.marker == key(reply));
-        Ok(found.map_or(Reconciled::Absent, |sent| Reconciled::Found(Published::new(sent.id, None))))
+        Ok(found.map_or(ReconcileResult::Absent, |sent| ReconcileResult::Found(Published::new(sent.id, None))))
     }
 }

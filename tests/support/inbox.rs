@@ -60,7 +60,7 @@ impl<S: Send + 'static> FakeApi<S> {
     }
 
     /// Answers the next request whose path contains `part` with this, and changes nothing.
-    pub fn answer_once(&self, part: &str, answer: ResponseTemplate) {
+    pub fn respond_once(&self, part: &str, answer: ResponseTemplate) {
         self.once.lock().unwrap().push_back((part.to_owned(), answer));
     }
 
@@ -124,7 +124,7 @@ impl<S: Send + 'static> InboxTest<S> {
     }
 
     /// Looks a little more than a minute later.
-    pub async fn look_later(&self) {
+    pub async fn sync_inbox_later(&self) {
         self.w.advance(70);
         self.look().await;
     }
@@ -194,7 +194,7 @@ impl<S: Send + 'static> InboxTest<S> {
     }
 
     /// Runs a reply's job again when an earlier call must be over.
-    pub async fn run_reply_after_its_call(&self, message: i64) {
+    pub async fn run_reply_after_timeout(&self, message: i64) {
         self.w.advance(MAX_CALL_SECONDS);
         self.run_reply(message).await;
     }

@@ -17,7 +17,7 @@ use crier_domain::platform::Platform;
 use crier_http::{Guard, HttpClient};
 use crier_mail::Mailer;
 use crier_media::Library;
-use crier_platforms::address::AddressCheck;
+use crier_platforms::address::UrlCheck;
 use crier_platforms::sandbox::Sandbox;
 use crier_platforms::{Clients, ConnectorRegistry as Platforms};
 use crier_scheduler::Scheduler;
@@ -64,7 +64,7 @@ pub(crate) use worker_on_both;
 struct AnyAddress;
 
 #[async_trait]
-impl AddressCheck for AnyAddress {
+impl UrlCheck for AnyAddress {
     async fn check(&self, _url: &str) -> Result<(), String> {
         Ok(())
     }
@@ -182,7 +182,7 @@ impl TestWorker {
         let account = s.account(world, "demo", "token-0").await;
         let client = HttpClient::trusted(TIMEOUT, 1 << 20);
         let clients = Clients { trusted: client.clone(), guarded: client, addresses: Arc::new(AnyAddress) };
-        let figures = config.with_figures();
+        let figures = config.with_metrics();
         let mut platforms = Platforms::new(config, &clients, &s.clock);
         platforms.register(connector(&s.store));
         let platforms = Arc::new(platforms);

@@ -75,7 +75,7 @@ impl MailServer {
     }
 
     /// Offers STARTTLS.
-    pub async fn offering_tls() -> Self {
+    pub async fn start_with_starttls() -> Self {
         Self::with(Tls::Offered).await
     }
 

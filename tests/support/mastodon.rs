@@ -38,7 +38,7 @@ pub struct Switches {
     /// The server's own limit of characters, which it tells.
     pub max_characters: Option<usize>,
     /// Publishes, and the answer is lost.
-    pub loses_answers: bool,
+    pub loses_responses: bool,
     /// Loses posts before it publishes them.
     pub loses_posts: bool,
 }
@@ -219,7 +219,7 @@ impl Mastodon {
     }
 
     /// Publishes as a person does, with another application (or one that is not shown).
-    pub fn publish_by_hand(&self, text: &str, application: Option<&str>) {
+    pub fn publish_as_user(&self, text: &str, application: Option<&str>) {
         let mut state = self.state.lock().unwrap();
         let (id, created_at) = (format!("{}", 1000 + state.toots.len()), state.now.clone());
         let body = json!({ "application": application });
@@ -409,7 +409,7 @@ impl Mastodon {
         };
         let toot = state.toots[index].clone();
         drop(state);
-        if switches.loses_answers {
+        if switches.loses_responses {
             return Err(ResponseTemplate::new(502));
         }
         Ok(ResponseTemplate::new(200).set_body_json(self.shown(&toot)))

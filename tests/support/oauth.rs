@@ -82,7 +82,7 @@ impl OAuthServer {
     }
 
     /// Grants these scopes in place of those that are asked for.
-    pub fn grants_only(&self, scope: &str) {
+    pub fn set_granted_scopes(&self, scope: &str) {
         self.state.lock().unwrap().granted = Some(scope.to_owned());
     }
 

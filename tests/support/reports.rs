@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_config::PlatformsConfig;
-use crier_domain::analytics::{AccountFigures, Figures};
+use crier_domain::analytics::{AccountMetrics, PostMetrics};
 use crier_domain::job::JobKind;
 use crier_domain::plan::{Plan, Plans};
 use crier_http::Guard;
@@ -85,7 +85,7 @@ impl TestInstallation {
             import_timeout: Duration::from_secs(10),
         };
         let engine = Engine::new(app.store.store.clone(), Registry::new(&deps, JobKind::ALL));
-        let figures = PlatformsConfig::default().with_figures();
+        let figures = PlatformsConfig::default().with_metrics();
         let scheduler = Scheduler { plans, figures, ..Scheduler::new(app.store.store.clone(), transport, library) };
         Self { app, engine, scheduler }
     }
@@ -165,7 +165,7 @@ pub async fn widgets(r: &TestInstallation, t: &Tenant<'_>, report: &str, days: V
 }
 
 /// A published post with its newest figures, on an account of the brand.
-pub async fn publish(t: &Tenant<'_>, account: i64, text: &str, at: &str, figures: Figures) {
+pub async fn publish(t: &Tenant<'_>, account: i64, text: &str, at: &str, figures: PostMetrics) {
     let at: DateTime<Utc> = at.parse().expect("a time");
     let made = t.post(&t.path("/posts"), json!({ "content": text, "accounts": [account] })).await.data(201);
     let target = made["targets"][0]["id"].as_i64().expect("a target");
@@ -174,13 +174,13 @@ pub async fn publish(t: &Tenant<'_>, account: i64, text: &str, at: &str, figures
     // The scheduler looks no further back than it has to.
     t.app.sql("UPDATE analytics_progress SET seen_until = '2020-01-01T00:00:00+00:00'").await;
     t.app.write(async |tx| analytics::add_published(tx, None, 1_000).await).await;
-    let collected = analytics::Collected { target_id: target, figures: Some(figures), next_at: None };
+    let collected = analytics::CollectedMetrics { target_id: target, figures: Some(figures), next_at: None };
     t.app.write(async |tx| analytics::record_posts(tx, std::slice::from_ref(&collected)).await).await;
 }
 
 pub async fn followers(t: &Tenant<'_>, account: i64, at: &str, followers: i64) {
     let at: DateTime<Utc> = at.parse().expect("a time");
-    let figures = AccountFigures { followers: Some(followers), ..AccountFigures::default() };
+    let figures = AccountMetrics { followers: Some(followers), ..AccountMetrics::default() };
     t.app
         .write(async |tx| {
             tx.now = at;
@@ -189,8 +189,8 @@ pub async fn followers(t: &Tenant<'_>, account: i64, at: &str, followers: i64) {
         .await;
 }
 
-pub fn figures(impressions: i64, likes: i64) -> Figures {
-    Figures { impressions: Some(impressions), likes: Some(likes), ..Figures::default() }
+pub fn figures(impressions: i64, likes: i64) -> PostMetrics {
+    PostMetrics { impressions: Some(impressions), likes: Some(likes), ..PostMetrics::default() }
 }
 
 /// A tenant whose brand is in a time zone.

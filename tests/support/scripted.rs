@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use crier_domain::job::{Claimed, JobKind, JobState, Outcome};
+use crier_domain::job::{ClaimedJob, JobKind, JobState, Outcome};
 use crier_store::{Result, StoreError, Tx};
 use crier_worker::engine::{Engine, Run};
 use crier_worker::jobs::{Job, Registry, RunResult};
@@ -66,7 +66,7 @@ struct Refused(Arc<AtomicUsize>, StoreFailure);
 
 #[async_trait]
 impl RunResult for Refused {
-    async fn write(&self, _tx: &mut Tx, _job: &Claimed) -> Result<Outcome> {
+    async fn write(&self, _tx: &mut Tx, _job: &ClaimedJob) -> Result<Outcome> {
         let left = self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
         match (left, self.1) {
             (Err(_), _) => Ok(Outcome::Done),

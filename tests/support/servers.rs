@@ -181,7 +181,7 @@ impl PostgresServer {
     }
 
     /// `pg_ctl stop -m immediate`: a crash, from which it recovers at the next start.
-    pub fn stop_at_once(&mut self) {
+    pub fn stop_immediately(&mut self) {
         self.end("QUIT");
     }
 
@@ -199,7 +199,7 @@ impl PostgresServer {
 impl Drop for PostgresServer {
     fn drop(&mut self) {
         if matches!(self.child.try_wait(), Ok(None)) {
-            self.stop_at_once();
+            self.stop_immediately();
         }
     }
 }

@@ -9,7 +9,7 @@ use crier_domain::job::{JobKind, Lane, NewJob};
 use crier_domain::media::AssetType;
 use crier_domain::post::{Attempt, Post, PostStatus, Target};
 use crier_domain::webhook::{Delivery, Webhook};
-use crier_media::{self as media, Described, Owner};
+use crier_media::{self as media, AssetDetails, Owner};
 use crier_platforms::Connector as _;
 use crier_store::webhooks::{self, NewWebhook};
 use crier_store::{deliveries, jobs, post_media, posts, targets};
@@ -36,13 +36,13 @@ impl TestWorker {
         let owner = Owner { workspace_id: self.world.workspace, brand_id: self.world.brand, cap: None };
         let taken = self.media().ingest(&self.store, &owner, &bytes::Bytes::from(bytes).into()).await;
         let taken = taken.expect("the picture is accepted");
-        let described = Described { asset_type: AssetType::Image, filename, alt_text, source_url: None };
+        let described = AssetDetails { asset_type: AssetType::Image, filename, alt_text, source_url: None };
         let kept = self.write(async |tx| media::create_asset(tx, self.world.brand, &taken, &described).await).await;
         kept.expect("the picture is stored")
     }
 
     /// Creates a publishing post with pictures on one account; returns the ids of the post and its target.
-    pub async fn publish_pictures(&self, account: i64, pictures: &[i64]) -> (i64, i64) {
+    pub async fn publish_images(&self, account: i64, pictures: &[i64]) -> (i64, i64) {
         let (post, made) = self.publish(&[account]).await;
         self.change_post(post, |p| p.media = pictures.to_vec()).await;
         self.write(async |tx| post_media::set(tx, self.world.brand, post, pictures).await).await;

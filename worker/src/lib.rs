@@ -35,7 +35,7 @@ const COUNT_INTERVAL: Duration = Duration::from_secs(1);
 pub async fn serve(process: &Process) -> Result<(), StartError> {
     let config = &process.config;
     let delta = |d: Duration| TimeDelta::from_std(d).unwrap_or(TimeDelta::MAX);
-    let mailer = Mailer::new(&config.mail).map_err(|error| StartError::Refused(error.to_string()))?;
+    let mailer = Mailer::new(&config.mail).map_err(|error| StartError::Invalid(error.to_string()))?;
     let deps = Deps {
         store: process.store.clone(),
         platforms: process.platforms.clone(),

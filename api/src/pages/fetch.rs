@@ -33,7 +33,7 @@ async fn serve(req: &mut Request, depot: &mut Depot, res: &mut Response) {
         // The memory budget is released before the bytes are sent, so that a slow client does not block others.
         Ok((image, _share)) => send(image, req.method() == Method::HEAD, res),
         Err(RenditionError::Missing) => missing(res),
-        Err(RenditionError::Refused(_)) => {
+        Err(RenditionError::Rejected(_)) => {
             notice(res, StatusCode::NOT_FOUND, "The image cannot be converted for this platform.");
         }
         Err(error @ (RenditionError::Storage(_) | RenditionError::Failed)) => {

@@ -49,7 +49,9 @@ pub fn router(app: &Arc<App>, endpoints: Vec<Runner>) -> Router {
 #[handler]
 async fn limit_visitor(req: &mut Request, depot: &mut Depot, res: &mut Response, ctrl: &mut FlowCtrl) {
     let Ok(app) = depot.get_typed::<Arc<App>>() else { return };
-    let Some(decision) = admission::count_visit(app, req).filter(|decision| !decision.allowed) else { return };
+    let Some(decision) = admission::count_public_page_request(app, req).filter(|decision| !decision.allowed) else {
+        return;
+    };
     notice(
         res,
         StatusCode::TOO_MANY_REQUESTS,

@@ -10,7 +10,7 @@ use chrono::{DateTime, Utc};
 use crier_domain::platform::Platform;
 use crier_platforms::sandbox::{is_handle, post_path};
 use crier_store::Result;
-use crier_store::sandbox::{self, Commented, MAX_COMMENTS};
+use crier_store::sandbox::{self, CommentOutcome, MAX_COMMENTS};
 use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
 use salvo::{Depot, Request, Response, Router, handler};
@@ -71,7 +71,7 @@ struct PostView {
     path: String,
     text: Vec<TextPart>,
     /// At most ten. The layout depends on their number.
-    images: Vec<sandbox::SandboxPicture>,
+    images: Vec<sandbox::SandboxImage>,
     at: String,
     shown: String,
     comments: Vec<sandbox::SandboxComment>,
@@ -215,14 +215,14 @@ async fn add_comment(req: &mut Request, depot: &mut Depot, res: &mut Response) {
         Ok::<_, crier_store::StoreError>(id)
     };
     match written.await {
-        Ok(Commented::Added(_)) => {
+        Ok(CommentOutcome::Added(_)) => {
             res.status_code(StatusCode::SEE_OTHER);
             if let Ok(to) = HeaderValue::from_str(&post_path(&handle, post)) {
                 res.headers_mut().insert(LOCATION, to);
             }
         }
-        Ok(Commented::NoSuchPost) => no_such_post(res),
-        Ok(Commented::Full) => {
+        Ok(CommentOutcome::NoSuchPost) => no_such_post(res),
+        Ok(CommentOutcome::Full) => {
             notice(res, StatusCode::CONFLICT, "This post has the maximum number of comments.");
         }
         Err(error) => {

@@ -176,7 +176,7 @@ enum KeyLookup {
 fn free_or_stored(found: KeyState) -> Result<KeyLookup> {
     match found {
         KeyState::Free(free) => Ok(KeyLookup::Free(free)),
-        KeyState::Answered(response) => Ok(KeyLookup::Stored(response.into())),
+        KeyState::Stored(response) => Ok(KeyLookup::Stored(response.into())),
         KeyState::Reused => Err(ApiError::key_reused()),
         KeyState::InProgress => Err(ApiError::in_progress()),
     }

@@ -122,8 +122,8 @@ impl Job for RecordedJob {
         self.job.write_results(tx, ends).await
     }
 
-    async fn settle_at_once(&self, store: &Store, ends: &[FinishedRun]) -> StoreResult<bool> {
-        self.job.settle_at_once(store, ends).await
+    async fn settle_in_one_statement(&self, store: &Store, ends: &[FinishedRun]) -> StoreResult<bool> {
+        self.job.settle_in_one_statement(store, ends).await
     }
 
     fn may_start_without_slot(&self) -> bool {

@@ -38,7 +38,7 @@ pub fn restrict_to_owner(path: &Path) -> io::Result<bool> {
 }
 
 /// Like [`restrict_to_owner`], but logs a warning instead of failing. The warning begins with `what`.
-pub fn close_or_warn(path: &Path, what: &str) {
+pub fn restrict_or_warn(path: &Path, what: &str) {
     match restrict_to_owner(path) {
         Ok(false) => {}
         Ok(true) => {

@@ -22,7 +22,7 @@ pub enum DefaultValue {
 pub struct Key {
     /// Without the prefix, in upper case: `HTTP_ADDR`.
     pub name: Cow<'static, str>,
-    pub meaning: Cow<'static, str>,
+    pub description: Cow<'static, str>,
     pub default: DefaultValue,
     /// A valid value, shown in the error for an invalid one.
     pub example: &'static str,
@@ -33,11 +33,11 @@ pub struct Key {
 impl Key {
     pub(super) const fn new(
         name: &'static str,
-        meaning: &'static str,
+        description: &'static str,
         default: DefaultValue,
         example: &'static str,
     ) -> Self {
-        Self { name: Cow::Borrowed(name), meaning: Cow::Borrowed(meaning), default, example, secret: false }
+        Self { name: Cow::Borrowed(name), description: Cow::Borrowed(description), default, example, secret: false }
     }
 
     pub(super) const fn secret(mut self) -> Self {
@@ -114,10 +114,10 @@ pub fn help() -> String {
          --config FILE\n        The file to read instead of crier.toml in the working directory.\n",
     );
     for key in fixed() {
-        let _ = write!(out, "  --{} VALUE\n        {} [{}]\n", key.flag(), key.meaning, key.default_text());
+        let _ = write!(out, "  --{} VALUE\n        {} [{}]\n", key.flag(), key.description, key.default_text());
     }
     for part in platforms::parts() {
-        let _ = write!(out, "  --<platform>-{} VALUE\n        {}\n", flag(part.name), part.meaning);
+        let _ = write!(out, "  --<platform>-{} VALUE\n        {}\n", flag(part.name), part.description);
     }
     out
 }
@@ -131,14 +131,14 @@ pub fn markdown_table() -> String {
             _ => key.default_text().to_owned(),
         };
         let example = example_cell(key.example);
-        let _ = writeln!(out, "| `{}` | {} | {default} | {example} |", key.variable(), key.meaning);
+        let _ = writeln!(out, "| `{}` | {} | {default} | {example} |", key.variable(), key.description);
     }
     for part in platforms::parts() {
         let _ = writeln!(
             out,
             "| `CRIER_<PLATFORM>_{}` | {} | {} | {} |",
             part.name,
-            part.meaning,
+            part.description,
             part.default_text(),
             example_cell(part.example)
         );

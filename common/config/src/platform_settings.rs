@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crier_domain::analytics::Figure;
+use crier_domain::analytics::Metric;
 use crier_domain::application::Application;
 use crier_domain::catalogue::{self, daily_posts};
 use crier_domain::platform::{ConnectTarget, Platform};
@@ -34,7 +34,7 @@ pub struct PlatformConfig {
     /// The same for pages, if the platform requires a second application; `None`: those of `scopes`.
     pub page_scopes: Option<Vec<String>>,
     /// The platform's names of metrics; they replace the built-in ones.
-    pub metrics: Vec<(Figure, Vec<String>)>,
+    pub metrics: Vec<(Metric, Vec<String>)>,
     /// Whether the inbox is disabled: messages are neither read nor answered.
     pub no_inbox: bool,
     /// Whether metrics are read; `None`: if reading them is free.
@@ -140,14 +140,14 @@ impl PlatformsConfig {
 
     /// Returns whether the metrics of a platform are read. If reading them costs money (X), it must be enabled
     /// explicitly.
-    pub fn reads_figures(&self, platform: Platform) -> bool {
+    pub fn collects_metrics(&self, platform: Platform) -> bool {
         let is_free = platform != Platform::Twitter;
         catalogue::descriptor(platform).capabilities.analytics && self.of(platform).analytics.unwrap_or(is_free)
     }
 
     /// Returns the platforms whose metrics are read.
-    pub fn with_figures(&self) -> Vec<Platform> {
-        Platform::ALL.iter().copied().filter(|platform| self.reads_figures(*platform)).collect()
+    pub fn with_metrics(&self) -> Vec<Platform> {
+        Platform::ALL.iter().copied().filter(|platform| self.collects_metrics(*platform)).collect()
     }
 
     /// Returns a copy with a daily limit for a platform.

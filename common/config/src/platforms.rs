@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use crier_domain::analytics::Figure;
+use crier_domain::analytics::Metric;
 use crier_domain::platform::Platform;
 use secrecy::SecretString;
 
@@ -17,7 +17,7 @@ use crate::PlatformConfig;
 /// A key that each platform has: `CLIENT_ID` in `CRIER_MASTODON_CLIENT_ID`.
 pub(super) struct PlatformKey {
     pub(super) name: &'static str,
-    pub(super) meaning: &'static str,
+    pub(super) description: &'static str,
     default: DefaultValue,
     pub(super) example: &'static str,
     secret: bool,
@@ -35,70 +35,70 @@ impl PlatformKey {
 const OF_THE_PLATFORM: DefaultValue = DefaultValue::Text("the platform's own");
 const CLIENT_ID: PlatformKey = PlatformKey {
     name: "CLIENT_ID",
-    meaning: "The client ID of the application registered with the platform.",
+    description: "The client ID of the application registered with the platform.",
     default: DefaultValue::Unset,
     example: "1234567890",
     secret: false,
 };
 const CLIENT_SECRET: PlatformKey = PlatformKey {
     name: "CLIENT_SECRET",
-    meaning: "The client secret of the application.",
+    description: "The client secret of the application.",
     default: DefaultValue::Unset,
     example: "the secret that was issued with the ID",
     secret: true,
 };
 const PAGE_CLIENT_ID: PlatformKey = PlatformKey {
     name: "PAGE_CLIENT_ID",
-    meaning: "LinkedIn and Instagram only: the client ID of the second application, for pages.",
+    description: "LinkedIn and Instagram only: the client ID of the second application, for pages.",
     default: DefaultValue::Unset,
     example: "1234567890",
     secret: false,
 };
 const PAGE_CLIENT_SECRET: PlatformKey = PlatformKey {
     name: "PAGE_CLIENT_SECRET",
-    meaning: "LinkedIn and Instagram only: the client secret of the second application.",
+    description: "LinkedIn and Instagram only: the client secret of the second application.",
     default: DefaultValue::Unset,
     example: "the secret that was issued with the ID",
     secret: true,
 };
 const PAGE_SCOPES: PlatformKey = PlatformKey {
     name: "PAGE_SCOPES",
-    meaning: "LinkedIn and Instagram only: `_SCOPES` for pages, whose permissions have different names.",
+    description: "LinkedIn and Instagram only: `_SCOPES` for pages, whose permissions have different names.",
     default: DefaultValue::Text("those of `_SCOPES`"),
     example: "r_organization_social_feed",
     secret: false,
 };
 const BASE_URL: PlatformKey = PlatformKey {
     name: "BASE_URL",
-    meaning: "The base URL of the platform's API and token endpoint.",
+    description: "The base URL of the platform's API and token endpoint.",
     default: OF_THE_PLATFORM,
     example: "https://api.example.com",
     secret: false,
 };
 const PLC_URL: PlatformKey = PlatformKey {
     name: "PLC_URL",
-    meaning: "Bluesky only: the URL of the directory of account servers, for servers that users enter.",
+    description: "Bluesky only: the URL of the directory of account servers, for servers that users enter.",
     default: OF_THE_PLATFORM,
     example: "https://plc.example.com",
     secret: false,
 };
 const AUTH_URL: PlatformKey = PlatformKey {
     name: "AUTH_URL",
-    meaning: "The base URL of the page on which a person grants access.",
+    description: "The base URL of the page on which a person grants access.",
     default: OF_THE_PLATFORM,
     example: "https://www.example.com",
     secret: false,
 };
 const API_VERSION: PlatformKey = PlatformKey {
     name: "API_VERSION",
-    meaning: "The version of the platform's API.",
+    description: "The version of the platform's API.",
     default: OF_THE_PLATFORM,
     example: "v25.0",
     secret: false,
 };
 const DAILY_POSTS: PlatformKey = PlatformKey {
     name: "DAILY_POSTS",
-    meaning: "The maximum number of posts per account within 24 hours. Further posts wait. 0 means unlimited.",
+    description: "The maximum number of posts per account within 24 hours. Further posts wait. 0 means unlimited.",
     default: DefaultValue::Text(
         "Instagram 50, TikTok 15, LinkedIn and Pinterest 100, Facebook 200, Threads 250, others unlimited",
     ),
@@ -107,7 +107,7 @@ const DAILY_POSTS: PlatformKey = PlatformKey {
 };
 const SCOPES: PlatformKey = PlatformKey {
     name: "SCOPES",
-    meaning: "Permissions to request in addition to those for publishing, for metrics and the inbox. docs/platforms.md \
+    description: "Permissions to request in addition to those for publishing, for metrics and the inbox. docs/platforms.md \
               lists the names.",
     default: DefaultValue::Text("none"),
     example: "read_insights",
@@ -115,7 +115,7 @@ const SCOPES: PlatformKey = PlatformKey {
 };
 const METRICS: PlatformKey = PlatformKey {
     name: "METRICS",
-    meaning: "The platform's names of metrics that it has renamed: `metric=name`, with + between names and commas \
+    description: "The platform's names of metrics that it has renamed: `metric=name`, with + between names and commas \
               between metrics. docs/analytics.md lists the names.",
     default: OF_THE_PLATFORM,
     example: "impressions=views,shares=reposts+quotes",
@@ -123,14 +123,14 @@ const METRICS: PlatformKey = PlatformKey {
 };
 const INBOX: PlatformKey = PlatformKey {
     name: "INBOX",
-    meaning: "Whether Crier reads messages and replies to them, if it supports that. X charges for each message that is read.",
+    description: "Whether Crier reads messages and replies to them, if it supports that. X charges for each message that is read.",
     default: DefaultValue::Value("true"),
     example: "false",
     secret: false,
 };
 const ANALYTICS: PlatformKey = PlatformKey {
     name: "ANALYTICS",
-    meaning: "Whether Crier collects metrics of posts and accounts, if it supports that. X charges for each post and \
+    description: "Whether Crier collects metrics of posts and accounts, if it supports that. X charges for each post and \
               account.",
     default: DefaultValue::Text("true (false for X)"),
     example: "true",
@@ -153,7 +153,7 @@ pub(super) fn parts() -> impl Iterator<Item = &'static PlatformKey> {
 fn key(platform: Platform, part: &PlatformKey) -> Key {
     Key {
         name: Cow::Owned(format!("{}_{}", platform.as_str().to_ascii_uppercase(), part.name)),
-        meaning: Cow::Borrowed(part.meaning),
+        description: Cow::Borrowed(part.description),
         default: part.default,
         example: part.example,
         secret: part.secret,
@@ -224,15 +224,15 @@ fn scopes(text: &str) -> Result<Vec<String>, String> {
 }
 
 /// Parses `impressions=views,shares=reposts+quotes`. A metric without a name is not read.
-fn metrics(text: &str) -> Result<Vec<(Figure, Vec<String>)>, String> {
+fn metrics(text: &str) -> Result<Vec<(Metric, Vec<String>)>, String> {
     let is_name = |name: &str| {
         let is_known = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
         name.len() <= 100 && name.chars().all(is_known)
     };
-    let mut read: Vec<(Figure, Vec<String>)> = Vec::new();
+    let mut read: Vec<(Metric, Vec<String>)> = Vec::new();
     for part in text.split(',').map(str::trim) {
         let (metric, names) = part.split_once('=').ok_or(format!("has `{part}`, which is not metric=name"))?;
-        let metric: Figure =
+        let metric: Metric =
             metric.trim().parse().map_err(|_| format!("has `{metric}`, which is none of {}", known_metrics()))?;
         let names: Vec<&str> = names.split('+').map(str::trim).filter(|name| !name.is_empty()).collect();
         if let Some(name) = names.iter().find(|name| !is_name(name)) {
@@ -247,5 +247,5 @@ fn metrics(text: &str) -> Result<Vec<(Figure, Vec<String>)>, String> {
 }
 
 fn known_metrics() -> String {
-    Figure::ALL.iter().map(|metric| metric.as_str()).collect::<Vec<_>>().join(", ")
+    Metric::ALL.iter().map(|metric| metric.as_str()).collect::<Vec<_>>().join(", ")
 }

@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-use crier_domain::analytics::Figure;
+use crier_domain::analytics::Metric;
 use crier_domain::job::JobKind;
 use crier_domain::platform::{ConnectTarget, Platform};
 use secrecy::ExposeSecret;
@@ -301,7 +301,7 @@ fn metrics_and_permissions_are_lists() {
     let config = load(&env, ProcessRole::Crier).unwrap();
     let threads = &config.platforms[&Platform::Threads];
     let shares = vec!["reposts".to_owned(), "quotes".to_owned()];
-    assert_eq!(threads.metrics, [(Figure::Shares, shares), (Figure::Reach, Vec::new())]);
+    assert_eq!(threads.metrics, [(Metric::Shares, shares), (Metric::Reach, Vec::new())]);
     assert_eq!(threads.scopes, ["a_b", "c:d", "e"]);
     assert!(!threads.no_inbox);
     let off = load(&[("CRIER_TWITTER_INBOX", "off")], ProcessRole::Crier).unwrap();

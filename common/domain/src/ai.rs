@@ -25,9 +25,9 @@ crier_base::text_enum! {
 }
 
 /// The credits for one captions request.
-pub const CAPTIONS: u64 = 15;
+pub const CAPTIONS_CREDITS: u64 = 15;
 /// The credits for one hashtags request.
-pub const HASHTAGS: u64 = 12;
+pub const HASHTAGS_CREDITS: u64 = 12;
 
 impl Quality {
     /// Returns the credits for one image.

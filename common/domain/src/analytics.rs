@@ -7,7 +7,7 @@ pub use chrono_tz::Tz;
 
 crier_base::text_enum! {
     /// A metric by its name in the API. The first six are metrics of posts, the others of accounts.
-    pub enum Figure {
+    pub enum Metric {
         Impressions = "impressions",
         Reach = "reach",
         Likes = "likes",
@@ -22,7 +22,7 @@ crier_base::text_enum! {
 
 /// The metrics of a post on one account, since it was published.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, sqlx_macros::FromRow)]
-pub struct Figures {
+pub struct PostMetrics {
     pub impressions: Option<i64>,
     pub reach: Option<i64>,
     pub likes: Option<i64>,
@@ -31,22 +31,22 @@ pub struct Figures {
     pub clicks: Option<i64>,
 }
 
-impl Figures {
+impl PostMetrics {
     /// Returns the sum of the known likes, comments, shares and clicks.
     pub fn engagements(&self) -> Option<i64> {
         [self.likes, self.comments, self.shares, self.clicks].into_iter().fold(None, sum)
     }
 
     /// Adds to a metric of posts; metrics of accounts are ignored.
-    pub fn add(&mut self, figure: Figure, value: i64) {
+    pub fn add(&mut self, figure: Metric, value: i64) {
         let place = match figure {
-            Figure::Impressions => &mut self.impressions,
-            Figure::Reach => &mut self.reach,
-            Figure::Likes => &mut self.likes,
-            Figure::Comments => &mut self.comments,
-            Figure::Shares => &mut self.shares,
-            Figure::Clicks => &mut self.clicks,
-            Figure::Followers | Figure::Following | Figure::Posts => return,
+            Metric::Impressions => &mut self.impressions,
+            Metric::Reach => &mut self.reach,
+            Metric::Likes => &mut self.likes,
+            Metric::Comments => &mut self.comments,
+            Metric::Shares => &mut self.shares,
+            Metric::Clicks => &mut self.clicks,
+            Metric::Followers | Metric::Following | Metric::Posts => return,
         };
         *place = sum(*place, Some(value));
     }
@@ -74,19 +74,19 @@ fn sum(a: Option<i64>, b: Option<i64>) -> Option<i64> {
 
 /// The figures of an account at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, sqlx_macros::FromRow)]
-pub struct AccountFigures {
+pub struct AccountMetrics {
     pub followers: Option<i64>,
     pub following: Option<i64>,
     pub posts: Option<i64>,
 }
 
-impl AccountFigures {
+impl AccountMetrics {
     /// Adds to a metric of accounts; metrics of posts are ignored.
-    pub fn add(&mut self, figure: Figure, value: i64) {
+    pub fn add(&mut self, figure: Metric, value: i64) {
         let place = match figure {
-            Figure::Followers => &mut self.followers,
-            Figure::Following => &mut self.following,
-            Figure::Posts => &mut self.posts,
+            Metric::Followers => &mut self.followers,
+            Metric::Following => &mut self.following,
+            Metric::Posts => &mut self.posts,
             _ => return,
         };
         *place = sum(*place, Some(value));
@@ -190,10 +190,10 @@ mod tests {
 
         #[test]
         fn sums_do_not_depend_on_the_order(likes in any::<Option<i32>>(), clicks in any::<Option<i32>>()) {
-            let one = Figures { likes: likes.map(i64::from), ..Figures::default() };
-            let other = Figures { clicks: clicks.map(i64::from), likes: Some(1), ..Figures::default() };
+            let one = PostMetrics { likes: likes.map(i64::from), ..PostMetrics::default() };
+            let other = PostMetrics { clicks: clicks.map(i64::from), likes: Some(1), ..PostMetrics::default() };
             prop_assert_eq!(one.plus(&other), other.plus(&one));
-            prop_assert_eq!(one.plus(&Figures::default()), one);
+            prop_assert_eq!(one.plus(&PostMetrics::default()), one);
         }
     }
 }

@@ -116,7 +116,7 @@ impl std::fmt::Display for Lane {
 
 /// A job that this process has claimed.
 #[derive(Clone, Debug, sqlx_macros::FromRow)]
-pub struct Claimed {
+pub struct ClaimedJob {
     pub id: i64,
     pub kind: JobKind,
     pub subject_id: i64,
@@ -133,7 +133,7 @@ pub struct Claimed {
     pub trace: Option<String>,
 }
 
-impl Claimed {
+impl ClaimedJob {
     /// Returns whether one more crash makes the job dead. Such a job runs alone, because other jobs in the process may
     /// have caused its crashes.
     pub fn is_suspect(&self) -> bool {

@@ -91,13 +91,13 @@ impl PostStatus {
 /// The status that a post gets when the last of its targets ends, as in [`PostStatus::of_targets`]. A statement chooses
 /// one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PostEnds {
+pub struct FinalPostStatuses {
     pub all_published: PostStatus,
     pub all_failed: PostStatus,
     pub mixed: PostStatus,
 }
 
-impl PostEnds {
+impl FinalPostStatuses {
     /// Returns the statuses that can follow `current`; fails if the table does not allow one of them.
     pub fn of(current: PostStatus) -> Result<Self, PostTransitionError> {
         Ok(Self {

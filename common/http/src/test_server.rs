@@ -39,7 +39,7 @@ impl TestServer {
     }
 
     /// Reads one request from each connection, writes `response`, and closes the connection.
-    pub async fn answering(response: impl Into<Vec<u8>>) -> Self {
+    pub async fn responding(response: impl Into<Vec<u8>>) -> Self {
         let response: Arc<[u8]> = response.into().into();
         Self::run(move |mut stream| {
             let response = response.clone();

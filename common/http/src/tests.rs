@@ -73,7 +73,7 @@ async fn the_deadline_applies_to_a_slow_body() {
 #[tokio::test]
 async fn a_body_is_truncated_at_the_limit() {
     let server =
-        TestServer::answering(format!("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n{}", "y".repeat(100_000)))
+        TestServer::responding(format!("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n{}", "y".repeat(100_000)))
             .await;
     let client = client(LONG, 1000);
     let response = get(&client, &server.url()).await.unwrap();
@@ -93,7 +93,7 @@ async fn the_limit_applies_after_decompression() {
     let mut response =
         format!("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n", packed.len()).into_bytes();
     response.extend(packed);
-    let server = TestServer::answering(response).await;
+    let server = TestServer::responding(response).await;
     let response = get(&client(LONG, 100_000), &server.url()).await.unwrap();
     assert_eq!((response.body.len(), response.truncated), (100_000, true));
     assert!(response.body.iter().all(|&byte| byte == 0));
@@ -101,7 +101,7 @@ async fn the_limit_applies_after_decompression() {
 
 #[tokio::test]
 async fn a_truncated_body_fails_unless_only_the_status_is_needed() {
-    let server = TestServer::answering("HTTP/1.1 201 Created\r\nContent-Length: 10\r\n\r\nabc").await;
+    let server = TestServer::responding("HTTP/1.1 201 Created\r\nContent-Length: 10\r\n\r\nabc").await;
     let client = client(LONG, 1024);
     assert!(matches!(get(&client, &server.url()).await, Err(HttpError::Broken)));
     let response = client.send_for_status(client.request(Method::GET, &server.url())).await.unwrap();
@@ -119,7 +119,7 @@ async fn errors_after_the_request_may_have_arrived() {
         let _ = stream.read(&mut [0; 1]).await;
     })
     .await;
-    let nonsense = TestServer::answering("This is not HTTP\r\n\r\n").await;
+    let nonsense = TestServer::responding("This is not HTTP\r\n\r\n").await;
     for server in [closed, reset, nonsense] {
         let error = post(&client(LONG, 1024), &server.url()).await.unwrap_err();
         assert!(matches!(error, HttpError::Broken) && error.may_have_arrived(), "{error:?}");
@@ -196,7 +196,7 @@ async fn connections_are_kept_and_reused() {
 
 #[tokio::test]
 async fn blocked_addresses_are_never_connected() {
-    let server = TestServer::answering("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await;
+    let server = TestServer::responding("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await;
     let (url, port) = (server.url(), server.port);
     let public = HttpClient::guarded(Guard::new(Vec::new()), LONG, 1024);
     for host in ["127.0.0.1", "0x7f.1", "2130706433", "[::ffff:127.0.0.1]", "localhost", "a.localhost"] {
@@ -216,7 +216,7 @@ async fn blocked_addresses_are_never_connected() {
 
 #[tokio::test]
 async fn dns_rebinding_is_ineffective() {
-    let server = TestServer::answering("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").await;
+    let server = TestServer::responding("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").await;
     let url = format!("http://rebind.example:{}/", server.port);
     let client = named("127.0.0.1 127.0.0.1 127.0.0.2", "127.0.0.1/32");
     let guard = client.guard.clone().unwrap();

@@ -9,7 +9,7 @@ pub struct ImportMedia;
 
 impl JobDefinition for ImportMedia {
     async fn lock(tx: &mut Tx, import_id: i64) -> Result<()> {
-        media_jobs::lock_bare(tx, import_id).await.map(drop)
+        media_jobs::lock_minimal(tx, import_id).await.map(drop)
     }
 
     async fn describe(conn: &mut Conn, import_id: i64) -> Result<Option<SubjectDescription>> {

@@ -6,7 +6,7 @@ use crier_domain::job::{JobKind, Lane, NewJob};
 use crier_domain::platform::Platform;
 use crier_domain::post::{Post, PostStatus, Target, TargetStatus};
 use crier_store::jobs::{self, JobSubject};
-use crier_store::targets::{self, EndingTarget, NewAttempt, TargetEnd};
+use crier_store::targets::{self, NewAttempt, TargetOutcome, TargetUpdate};
 use crier_store::{Result, Tx, brands, events, posts};
 use serde_json::json;
 
@@ -16,15 +16,15 @@ pub struct EndedTarget<'a> {
     pub post: &'a Post,
     pub post_is_deleted: bool,
     pub target: &'a Target,
-    pub end: TargetEnd,
+    pub end: TargetOutcome,
     pub attempt: Option<NewAttempt>,
     pub trace: Option<&'a str>,
 }
 
 impl EndedTarget<'_> {
-    fn row(&self) -> EndingTarget<'_> {
+    fn row(&self) -> TargetUpdate<'_> {
         let is_open = self.post.status == PostStatus::Publishing && !self.post_is_deleted;
-        EndingTarget {
+        TargetUpdate {
             target_id: self.target.id,
             end: &self.end,
             attempt: self.attempt.as_ref(),
@@ -67,8 +67,8 @@ async fn emit_end(tx: &mut Tx, ended: &EndedTarget<'_>) -> Result<()> {
 }
 
 /// Returns the end of a failed target.
-pub fn failed(target: &Target, failure: Failure) -> TargetEnd {
-    TargetEnd {
+pub fn failed(target: &Target, failure: Failure) -> TargetOutcome {
+    TargetOutcome {
         status: TargetStatus::Failed,
         external_id: target.external_id.clone(),
         url: target.url.clone(),
@@ -131,7 +131,7 @@ pub async fn retry_failed(tx: &mut Tx, target_id: i64) -> Result<bool> {
 
 /// The result of [`retry_post`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PostRetry {
+pub enum RetryPostOutcome {
     /// The number of targets that are published again. Commit the transaction; roll it back in all other cases.
     Started(usize),
     NotFound,
@@ -149,18 +149,18 @@ pub async fn retry_post(
     post_id: i64,
     outcome_unknown: bool,
     can_reconcile: impl Fn(Platform) -> bool,
-) -> Result<PostRetry> {
-    let Some((mut post, false)) = posts::lock(tx, post_id).await? else { return Ok(PostRetry::NotFound) };
+) -> Result<RetryPostOutcome> {
+    let Some((mut post, false)) = posts::lock(tx, post_id).await? else { return Ok(RetryPostOutcome::NotFound) };
     let mut failed = targets::list(tx, post_id).await?;
     failed.retain(|target| target.status == TargetStatus::Failed);
     if failed.is_empty() || post.move_to(PostStatus::Publishing).is_err() {
-        return Ok(PostRetry::NothingFailed);
+        return Ok(RetryPostOutcome::NothingFailed);
     }
     let is_unknown =
         |target: &&Target| target.error.as_ref().is_some_and(|error| error.category == Category::OutcomeUnknown);
     let unknown: Vec<i64> = failed.iter().filter(is_unknown).map(|target| target.account_id).collect();
     if !outcome_unknown && !unknown.is_empty() {
-        return Ok(PostRetry::OutcomeUnknown(unknown));
+        return Ok(RetryPostOutcome::OutcomeUnknown(unknown));
     }
     for target in &failed {
         targets::reset(tx, target.id, !can_reconcile(target.platform)).await?;
@@ -171,7 +171,7 @@ pub async fn retry_post(
     let subject = |target: &Target| JobSubject { id: target.id, lane: Lane::Account(target.account_id), workspace_id };
     let subjects: Vec<JobSubject> = failed.iter().map(subject).collect();
     Ok(match jobs::enqueue_each(tx, &job, &subjects).await? {
-        enqueued if enqueued == subjects.len() => PostRetry::Started(enqueued),
-        _ => PostRetry::Busy,
+        enqueued if enqueued == subjects.len() => RetryPostOutcome::Started(enqueued),
+        _ => RetryPostOutcome::Busy,
     })
 }

@@ -6,7 +6,7 @@ use crier_domain::event::EventName;
 use crier_domain::failure::Failure;
 use crier_domain::platform::{ConversationType, Platform};
 use crier_store::conversations::receive::Received;
-use crier_store::conversations::replies::{self, ReplyEnd};
+use crier_store::conversations::replies::{self, ReplyOutcome};
 use crier_store::{Result, Tx, conversations, events};
 use serde_json::json;
 
@@ -44,7 +44,7 @@ pub async fn end(
     tx: &mut Tx,
     conversation: &Conversation,
     message_id: i64,
-    end: &ReplyEnd,
+    end: &ReplyOutcome,
     trace: Option<&str>,
 ) -> Result<()> {
     replies::end(tx, conversation, message_id, end).await?;
@@ -64,8 +64,8 @@ pub async fn end(
 }
 
 /// Returns the end of a failed reply.
-pub fn failed(message: &Message, failure: Failure) -> ReplyEnd {
-    ReplyEnd {
+pub fn failed(message: &Message, failure: Failure) -> ReplyOutcome {
+    ReplyOutcome {
         status: MessageStatus::Failed,
         external_id: None,
         error: Some(failure),

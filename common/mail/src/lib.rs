@@ -52,10 +52,10 @@ pub enum SendError {
     Deferred(String),
     /// The server rejected the email permanently.
     #[error("{0}")]
-    Refused(String),
+    Rejected(String),
     /// The server permanently rejects emails to this recipient.
     #[error("{0}")]
-    RecipientRefused(String),
+    RecipientRejected(String),
 }
 
 /// A file that is attached to an email.
@@ -131,7 +131,7 @@ impl Mailer {
 
     fn message(&self, mail: &Mail, attachment: Option<Attachment>) -> Result<Message, SendError> {
         let to = address(&mail.recipient)
-            .ok_or_else(|| SendError::RecipientRefused("the recipient is not a valid email address".to_owned()))?;
+            .ok_or_else(|| SendError::RecipientRejected("the recipient is not a valid email address".to_owned()))?;
         let mut message = Message::builder()
             .from(self.from.clone())
             .to(to.into())
@@ -146,12 +146,12 @@ impl Mailer {
                 message = message.raw_header(raw_header("List-Unsubscribe-Post", "List-Unsubscribe=One-Click"));
             }
         }
-        let invalid = |error| SendError::Refused(error_text(error));
+        let invalid = |error| SendError::Rejected(error_text(error));
         let text = SinglePart::plain(mail.body_text.clone());
         let Some(html) = mail.body_html.clone() else { return message.singlepart(text).map_err(invalid) };
         let body = MultiPart::alternative().singlepart(text).singlepart(SinglePart::html(html));
         let Some(file) = attachment else { return message.multipart(body).map_err(invalid) };
-        let media_type = ContentType::parse(file.media_type).map_err(|error| SendError::Refused(error.to_string()))?;
+        let media_type = ContentType::parse(file.media_type).map_err(|error| SendError::Rejected(error.to_string()))?;
         let part = MailAttachment::new(file.name).body(Vec::from(file.bytes), media_type);
         message.multipart(MultiPart::mixed().multipart(body).singlepart(part)).map_err(invalid)
     }
@@ -161,8 +161,8 @@ impl Mailer {
         let mut connection = self.connect().await?;
         match connection.send(message.envelope(), &message.formatted()).await {
             Ok(_) => Ok(connection),
-            Err(error) if is_recipient_error(&error) => Err(SendError::RecipientRefused(error_text(error))),
-            Err(error) if error.is_permanent() || error.is_client() => Err(SendError::Refused(error_text(error))),
+            Err(error) if is_recipient_error(&error) => Err(SendError::RecipientRejected(error_text(error))),
+            Err(error) if error.is_permanent() || error.is_client() => Err(SendError::Rejected(error_text(error))),
             Err(error) => Err(SendError::Deferred(error_text(error))),
         }
     }

@@ -37,7 +37,7 @@ async fn end(tx: &mut Tx, import: &LockedImport, why: &MediaError, trace: Option
 /// Fails an import whose job died or was cancelled by the operator. If the last attempt failed and no run has started
 /// since, its error code is kept.
 pub async fn fail_without_run(tx: &mut Tx, job_id: i64, message: &str, trace: Option<&str>) -> Result<()> {
-    let held = media_jobs::lock_bare(tx, job_id).await?.filter(|i| !i.status.is_terminal());
+    let held = media_jobs::lock_minimal(tx, job_id).await?.filter(|i| !i.status.is_terminal());
     let Some(import) = held else { return Ok(()) };
     let last = import.error.as_deref().and_then(|error| serde_json::from_str::<MediaError>(error).ok());
     let code = last.map_or(MediaErrorCode::InternalError, |error| error.code);
@@ -47,7 +47,7 @@ pub async fn fail_without_run(tx: &mut Tx, job_id: i64, message: &str, trace: Op
 /// Makes a failed import pending again, for a retry by the operator; returns `false` if it has not failed or does not
 /// exist.
 pub async fn retry_failed(tx: &mut Tx, job_id: i64) -> Result<bool> {
-    let failed = media_jobs::lock_bare(tx, job_id).await?.filter(|i| i.status == MediaJobStatus::Failed);
+    let failed = media_jobs::lock_minimal(tx, job_id).await?.filter(|i| i.status == MediaJobStatus::Failed);
     let Some(import) = failed else { return Ok(false) };
     set_status(tx, &import, MediaJobStatus::Pending, None, None).await?;
     Ok(true)

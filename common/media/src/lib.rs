@@ -69,7 +69,7 @@ impl IngestedFile {
 #[derive(Debug, thiserror::Error)]
 pub enum IngestError {
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Rejected(#[from] Refusal),
     #[error("the workspace's storage is full")]
     Full,
     #[error(transparent)]
@@ -149,8 +149,8 @@ impl Library {
         let ingested = self.store_image(store, owner, spooled).await;
         metrics::media_ingested(match &ingested {
             Ok(_) => IngestOutcome::Stored,
-            Err(IngestError::Refused(Refusal::TooLarge(_))) => IngestOutcome::TooLarge,
-            Err(IngestError::Refused(_)) => IngestOutcome::Unsupported,
+            Err(IngestError::Rejected(Refusal::TooLarge(_))) => IngestOutcome::TooLarge,
+            Err(IngestError::Rejected(_)) => IngestOutcome::Unsupported,
             Err(IngestError::Full) => IngestOutcome::Full,
             Err(_) => IngestOutcome::Error,
         });
@@ -276,7 +276,7 @@ pub fn filename(submitted: Option<&str>, kind: ImageType) -> String {
 
 /// The description of a new asset.
 #[derive(Clone, Debug)]
-pub struct Described<'a> {
+pub struct AssetDetails<'a> {
     pub asset_type: AssetType,
     pub filename: &'a str,
     pub alt_text: Option<&'a str>,
@@ -289,7 +289,7 @@ pub async fn create_asset(
     tx: &mut Tx,
     brand_id: i64,
     ingested: &IngestedFile,
-    details: &Described<'_>,
+    details: &AssetDetails<'_>,
 ) -> crier_store::Result<Option<i64>> {
     if !files::mark_stored(tx, ingested.file_id).await? {
         return Ok(None);

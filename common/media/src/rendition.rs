@@ -31,7 +31,7 @@ pub enum RenditionError {
     #[error(transparent)]
     Storage(#[from] StorageError),
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Rejected(#[from] Refusal),
     #[error("the image could not be processed")]
     Failed,
 }

@@ -1,7 +1,7 @@
 //! URLs that users type into a credentials form: of a site, a store, a personal data server.
 //!
 //! This module checks the syntax. The guard decides whether the URL may be called: once when it is saved
-//! ([`AddressCheck`]), and again for each connection (the guarded client).
+//! ([`UrlCheck`]), and again for each connection (the guarded client).
 
 use async_trait::async_trait;
 use crier_http::guard::{Guard, SchemePolicy};
@@ -11,7 +11,7 @@ use super::ConnectError;
 
 /// Checks a URL before credentials are sent to it.
 #[async_trait]
-pub trait AddressCheck: Send + Sync {
+pub trait UrlCheck: Send + Sync {
     /// Returns `Ok` if credentials may be sent to the URL: https to a public address, or anything that the operator
     /// allowed. The error message completes "The address …".
     async fn check(&self, url: &str) -> Result<(), String>;
@@ -19,7 +19,7 @@ pub trait AddressCheck: Send + Sync {
 
 /// Uses the guard. A host name that cannot be resolved passes, because it is checked again for each connection.
 #[async_trait]
-impl AddressCheck for Guard {
+impl UrlCheck for Guard {
     async fn check(&self, url: &str) -> Result<(), String> {
         self.check_resolved(url, SchemePolicy::HttpsOnly).await.map(drop).map_err(|refusal| refusal.to_string())
     }
@@ -30,7 +30,7 @@ impl AddressCheck for Guard {
 pub struct HttpsOnly;
 
 #[async_trait]
-impl AddressCheck for HttpsOnly {
+impl UrlCheck for HttpsOnly {
     async fn check(&self, url: &str) -> Result<(), String> {
         if url.starts_with("https://") { Ok(()) } else { Err("must begin with https://".to_owned()) }
     }
@@ -38,7 +38,7 @@ impl AddressCheck for HttpsOnly {
 
 /// Checks and normalizes the URL in `field`: no user info, query, fragment or trailing slash.
 pub(super) async fn check_typed_address(
-    check: &dyn AddressCheck,
+    check: &dyn UrlCheck,
     field: &'static str,
     text: &str,
 ) -> Result<String, ConnectError> {

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use crier_domain::analytics::{AccountFigures, Figures};
+use crier_domain::analytics::{AccountMetrics, PostMetrics};
 use serde_json::Value;
 
 use super::{CallError, ConnectorAccount, Marker, Published};
@@ -23,12 +23,12 @@ pub struct PublishedPost {
 
 /// Metrics that the platform rejected for an account. They are not requested until their pause is over.
 #[derive(Clone, Debug, Default)]
-pub struct SetAside {
+pub struct MetricsSetAside {
     names: BTreeSet<String>,
     added: BTreeSet<String>,
 }
 
-impl SetAside {
+impl MetricsSetAside {
     pub fn new(names: BTreeSet<String>) -> Self {
         Self { names, added: BTreeSet::new() }
     }
@@ -58,7 +58,7 @@ pub trait AnalyticsConnector: Send + Sync {
 
     /// Returns whether the platform may assign a post's id after publishing. If so, [`AnalyticsConnector::find_id`] is
     /// called.
-    fn names_posts_later(&self) -> bool {
+    fn assigns_ids_later(&self) -> bool {
         false
     }
 
@@ -73,17 +73,17 @@ pub trait AnalyticsConnector: Send + Sync {
         &self,
         _account: &ConnectorAccount,
         posts: &[PublishedPost],
-        _set_aside: &mut SetAside,
-    ) -> Result<Vec<Option<Figures>>, CallError> {
-        Ok(posts.iter().map(|_| Some(Figures::default())).collect())
+        _set_aside: &mut MetricsSetAside,
+    ) -> Result<Vec<Option<PostMetrics>>, CallError> {
+        Ok(posts.iter().map(|_| Some(PostMetrics::default())).collect())
     }
 
     /// Returns the account's metrics.
     async fn account_figures(
         &self,
         account: &ConnectorAccount,
-        set_aside: &mut SetAside,
-    ) -> Result<AccountFigures, CallError>;
+        set_aside: &mut MetricsSetAside,
+    ) -> Result<AccountMetrics, CallError>;
 }
 
 /// Returns the count at a path (`/likeCount`) of a response. `None` if it is missing or not an integer.

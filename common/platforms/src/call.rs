@@ -216,10 +216,10 @@ pub(super) fn connect_error(error: CallError, address: Option<&'static str>) -> 
             ConnectError::Field { field, message: "The URL must point to a public network.".to_owned() }
         }
         (CallError::AuthExpired(f) | CallError::Reauth(f) | CallError::Permanent(f), _) => {
-            ConnectError::Refused(f.message)
+            ConnectError::Rejected(f.message)
         }
         (CallError::RateLimited { failure, .. }, _) if failure.waits_for_operator() => {
-            ConnectError::Refused(failure.message)
+            ConnectError::Rejected(failure.message)
         }
         (CallError::RateLimited { failure, .. } | CallError::Accepted { failure, .. }, _)
         | (CallError::Transient(failure) | CallError::UploadsMissing(failure) | CallError::Unknown(failure), _) => {

@@ -173,14 +173,14 @@ pub struct Connected {
 
 /// New tokens from a refresh. `secrets` is `None` if the credentials do not expire and were found valid.
 #[derive(Clone, Debug)]
-pub struct Refreshed {
+pub struct RefreshedTokens {
     pub secrets: Option<Secrets>,
     pub token_expires_at: Option<DateTime<Utc>>,
     /// The expiry of the refresh token. `None` if it is unchanged or unknown.
     pub refresh_expires_at: Option<DateTime<Utc>>,
 }
 
-impl Refreshed {
+impl RefreshedTokens {
     pub fn times(&self) -> TokenTimes {
         TokenTimes { token_expires_at: self.token_expires_at, refresh_expires_at: self.refresh_expires_at }
     }
@@ -278,11 +278,11 @@ impl Published {
 
 /// The result of a step that a platform needs before a publish ([`Connector::stage`]).
 #[derive(Clone, Debug, PartialEq)]
-pub enum Staged {
+pub enum StageResult {
     /// The post can be published with its marker.
     Ready,
     /// Something was created on the platform. Store this marker, which contains its id, before the next step.
-    Made(Marker),
+    Created(Marker),
     /// The platform is processing it. Take the next step after this pause.
     Pending(TimeDelta),
     /// An earlier call published the post. It is one of these, or was not found.
@@ -291,7 +291,7 @@ pub enum Staged {
 
 /// The result of looking up an earlier call whose outcome is unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reconciled {
+pub enum ReconcileResult {
     /// The post was published.
     Found(Published),
     /// These were published since the call began and cannot be distinguished from the post. The post is one of them,
@@ -304,7 +304,7 @@ pub enum Reconciled {
     /// The platform accepted the post and is processing it. Look it up again after this pause.
     Pending(TimeDelta),
     /// The platform accepted the post, but did not publish it and will not.
-    Refused(CallError),
+    Rejected(CallError),
     /// The platform provides no way to find out.
     Unsupported,
 }
@@ -371,7 +371,7 @@ pub enum ConnectError {
     Field { field: &'static str, message: String },
     /// The platform rejected the request. The sentence contains the reason and what to do.
     #[error("{0}")]
-    Refused(String),
+    Rejected(String),
     /// The platform returned no usable response.
     #[error("{0}")]
     Unavailable(String),
@@ -388,7 +388,7 @@ pub trait Connector: Send + Sync {
     /// present and are strings. Writes nothing, because the connect may still fail afterwards. Platforms that are
     /// connected in a browser have no credentials.
     async fn connect(&self, _workspace_id: i64, _credentials: &Secrets) -> Result<Connected, ConnectError> {
-        Err(ConnectError::Refused("This platform is connected in a browser.".to_owned()))
+        Err(ConnectError::Rejected("This platform is connected in a browser.".to_owned()))
     }
 
     /// Writes the platform's own data about an account to Crier's database, in the transaction that saves the account.
@@ -412,7 +412,7 @@ pub trait Connector: Send + Sync {
     }
 
     /// Gets new tokens, or checks credentials that do not expire.
-    async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError>;
+    async fn refresh(&self, account: &ConnectorAccount) -> Result<RefreshedTokens, CallError>;
 
     /// Gets the limits that the account's server states. `None` if all accounts of the platform have the same limits.
     /// Called for platforms with [`Platform::has_server_limits`].
@@ -457,10 +457,10 @@ pub trait Connector: Send + Sync {
     }
 
     /// Creates the next thing that the platform needs before a publish and that is not visible there (a container of
-    /// images), or checks whether it is ready. Called until it returns [`Staged::Ready`]. The result of each step is
+    /// images), or checks whether it is ready. Called until it returns [`StageResult::Ready`]. The result of each step is
     /// stored before the next.
-    async fn stage(&self, _account: &ConnectorAccount, _post: &OutgoingPost) -> Result<Staged, CallError> {
-        Ok(Staged::Ready)
+    async fn stage(&self, _account: &ConnectorAccount, _post: &OutgoingPost) -> Result<StageResult, CallError> {
+        Ok(StageResult::Ready)
     }
 
     /// Publishes the post. The marker is already stored, the images are ready as [`Connector::image_transfer`]
@@ -468,7 +468,7 @@ pub trait Connector: Send + Sync {
     async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError>;
 
     /// Looks up the post of an earlier call whose outcome is unknown.
-    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError>;
+    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<ReconcileResult, CallError>;
 
     /// Returns the analytics of the platform. `None` if it reports no metrics.
     fn analytics(&self) -> Option<&dyn AnalyticsConnector> {

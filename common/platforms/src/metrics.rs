@@ -13,10 +13,10 @@
 use chrono::NaiveDate;
 use crier_base::clock::Clock;
 use crier_config::PlatformsConfig;
-use crier_domain::analytics::Figure::{
+use crier_domain::analytics::Metric::{
     self, Clicks, Comments, Followers, Following, Impressions, Likes, Posts, Reach, Shares,
 };
-use crier_domain::analytics::{AccountFigures, Figures};
+use crier_domain::analytics::{AccountMetrics, PostMetrics};
 use crier_domain::platform::Platform::{
     self, Bluesky, Facebook, Instagram, Linkedin, Mastodon, Pinterest, Reddit, Telegram, Threads, Tiktok, Tumblr,
     Twitter,
@@ -27,28 +27,28 @@ const MAX_COUNT: i64 = 1_000_000_000_000;
 
 /// A metric of a platform.
 #[derive(Clone, Copy, Debug)]
-pub struct Metric {
+pub struct PlatformMetric {
     pub platform: Platform,
-    pub figure: Figure,
+    pub figure: Metric,
     pub name: &'static str,
     /// The first and the last day on which the platform returns it (`2026-06-15`).
     pub from: Option<&'static str>,
     pub until: Option<&'static str>,
 }
 
-const fn metric(platform: Platform, figure: Figure, name: &'static str) -> Metric {
-    Metric { platform, figure, name, from: None, until: None }
+const fn metric(platform: Platform, figure: Metric, name: &'static str) -> PlatformMetric {
+    PlatformMetric { platform, figure, name, from: None, until: None }
 }
 
-const fn from(day: &'static str, metric: Metric) -> Metric {
-    Metric { from: Some(day), ..metric }
+const fn from(day: &'static str, metric: PlatformMetric) -> PlatformMetric {
+    PlatformMetric { from: Some(day), ..metric }
 }
 
-const fn until(day: &'static str, metric: Metric) -> Metric {
-    Metric { until: Some(day), ..metric }
+const fn until(day: &'static str, metric: PlatformMetric) -> PlatformMetric {
+    PlatformMetric { until: Some(day), ..metric }
 }
 
-pub const METRICS: &[Metric] = &[
+pub const METRICS: &[PlatformMetric] = &[
     metric(Bluesky, Likes, "/likeCount"),
     metric(Bluesky, Comments, "/replyCount"),
     metric(Bluesky, Shares, "/repostCount"),
@@ -127,7 +127,7 @@ pub const METRICS: &[Metric] = &[
 #[derive(Clone, Debug)]
 pub(super) struct Metrics {
     clock: Clock,
-    metrics: Vec<(Figure, String, Option<NaiveDate>, Option<NaiveDate>)>,
+    metrics: Vec<(Metric, String, Option<NaiveDate>, Option<NaiveDate>)>,
 }
 
 impl Metrics {
@@ -146,7 +146,7 @@ impl Metrics {
     }
 
     /// Returns the metrics that the platform returns today.
-    fn valid(&self) -> impl Iterator<Item = (Figure, &str)> {
+    fn valid(&self) -> impl Iterator<Item = (Metric, &str)> {
         let today = self.clock.now().date_naive();
         let is_valid = move |from: Option<NaiveDate>, until: Option<NaiveDate>| {
             from.is_none_or(|from| from <= today) && until.is_none_or(|until| today <= until)
@@ -184,8 +184,8 @@ impl Metrics {
 
     /// Returns a post's figures. `value` returns the value of a metric, if the platform returned one. Implausible
     /// values are ignored.
-    pub(super) fn post(&self, value: impl Fn(&str) -> Option<i64>) -> Figures {
-        let mut figures = Figures::default();
+    pub(super) fn post(&self, value: impl Fn(&str) -> Option<i64>) -> PostMetrics {
+        let mut figures = PostMetrics::default();
         for (figure, name) in self.valid() {
             if let Some(value) = value(name).filter(is_count) {
                 figures.add(figure, value);
@@ -196,8 +196,8 @@ impl Metrics {
 
     /// Returns an account's figures. `value` returns the value of a metric, if the platform returned one. Implausible
     /// values are ignored.
-    pub(super) fn account(&self, value: impl Fn(&str) -> Option<i64>) -> AccountFigures {
-        let mut figures = AccountFigures::default();
+    pub(super) fn account(&self, value: impl Fn(&str) -> Option<i64>) -> AccountMetrics {
+        let mut figures = AccountMetrics::default();
         for (figure, name) in self.valid() {
             if let Some(value) = value(name).filter(is_count) {
                 figures.add(figure, value);

@@ -28,7 +28,7 @@ pub fn check_shapes(descriptor: &Descriptor, sizes: &[Option<(u32, u32)>]) -> Ve
 
 /// Returns notes on the alt texts that will be cut. `alt_texts` is in the order of the post, with `None` for an image
 /// without one.
-pub fn cut_alt_texts(descriptor: &Descriptor, alt_texts: &[Option<&str>]) -> Vec<String> {
+pub fn alt_text_notes(descriptor: &Descriptor, alt_texts: &[Option<&str>]) -> Vec<String> {
     let Some(max) = descriptor.capabilities.media.max_alt_text else { return Vec::new() };
     let name = descriptor.name;
     let lengths = alt_texts.iter().map(|alt| alt.map_or(0, |alt| alt.chars().count()));

@@ -13,7 +13,7 @@ use crier_domain::catalogue;
 use crier_domain::platform::{ConnectTarget, Descriptor, Mode, Platform};
 use crier_http::HttpClient;
 
-use super::address::AddressCheck;
+use super::address::UrlCheck;
 use super::bluesky::Bluesky;
 use super::facebook::Facebook;
 use super::google_business::GoogleBusiness;
@@ -42,7 +42,7 @@ pub struct Clients {
     /// For URLs that users type: sites, stores, personal data servers.
     pub guarded: HttpClient,
     /// Checks a typed URL when it is saved.
-    pub addresses: Arc<dyn AddressCheck>,
+    pub addresses: Arc<dyn UrlCheck>,
 }
 
 /// The connectors, and the settings of every platform.
@@ -77,7 +77,7 @@ impl ConnectorRegistry {
     /// Adds a connector, replacing the platform's previous one. Its results are sanitized.
     pub fn register(&mut self, connector: Arc<dyn Connector>) {
         let platform = connector.descriptor().platform;
-        let enabled = EnabledFeatures { inbox: self.has_inbox(platform), analytics: self.reads_figures(platform) };
+        let enabled = EnabledFeatures { inbox: self.has_inbox(platform), analytics: self.collects_metrics(platform) };
         self.connectors.insert(platform, Arc::new(SanitizingConnector(connector, enabled)));
     }
 
@@ -132,8 +132,8 @@ impl ConnectorRegistry {
     }
 
     /// Returns whether metrics of a platform are collected.
-    pub fn reads_figures(&self, platform: Platform) -> bool {
-        self.config.reads_figures(platform)
+    pub fn collects_metrics(&self, platform: Platform) -> bool {
+        self.config.collects_metrics(platform)
     }
 
     /// Returns every platform's descriptor, in the order of [`Platform::ALL`].

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use chrono::{DateTime, Datelike, SubsecRound as _, TimeDelta, Utc};
 use crier_domain::account::Renewal;
-use crier_domain::analytics::{AccountFigures, Figures};
+use crier_domain::analytics::{AccountMetrics, PostMetrics};
 use crier_domain::application::{Application, MAX_CREDENTIAL};
 use crier_domain::conversation::{FetchedMessage, MAX_BODY, Participant, Subject};
 use crier_domain::failure::{Category, Failure};
@@ -19,7 +19,7 @@ use crier_store::{StoreError, Tx};
 use secrecy::ExposeSecret;
 use serde_json::Value;
 
-use super::analytics::{AnalyticsConnector, PublishedPost, SetAside};
+use super::analytics::{AnalyticsConnector, MetricsSetAside, PublishedPost};
 use super::inbox::{InboxConnector, InboxPage, MAX_PAGE, OutgoingReply, ReplyThread};
 use super::oauth::{
     Attempt, AuthServer, Choice, Choices, ConnectRequest, Grant, MAX_CHOICES, OAuthConnector, Permission,
@@ -27,7 +27,7 @@ use super::oauth::{
 use super::window::with_platform_clock;
 use super::{
     CallError, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer, Marker, MarkerSeed,
-    OutgoingPost, Published, Reconciled, Refreshed, Revocation, Secrets, Staged,
+    OutgoingPost, Published, ReconcileResult, RefreshedTokens, Revocation, Secrets, StageResult,
 };
 
 /// The maximum size of stored secrets, in bytes of JSON.
@@ -82,14 +82,14 @@ impl Connector for SanitizingConnector {
         self.0.oauth().map(|_| self as &dyn OAuthConnector)
     }
 
-    async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
-        let Refreshed { secrets, token_expires_at, refresh_expires_at } =
+    async fn refresh(&self, account: &ConnectorAccount) -> Result<RefreshedTokens, CallError> {
+        let RefreshedTokens { secrets, token_expires_at, refresh_expires_at } =
             self.0.refresh(account).await.map_err(CallError::checked)?;
         if secrets.as_ref().is_some_and(|secrets| !secrets.is_storable()) {
             let message = "The platform returned new tokens that are too large to store.";
             return Err(CallError::Transient(Failure::of(Category::PlatformError, message)));
         }
-        Ok(Refreshed {
+        Ok(RefreshedTokens {
             secrets,
             token_expires_at: storable_time(token_expires_at),
             refresh_expires_at: storable_time(refresh_expires_at),
@@ -125,13 +125,15 @@ impl Connector for SanitizingConnector {
         self.0.has_stages()
     }
 
-    async fn stage(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Staged, CallError> {
+    async fn stage(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<StageResult, CallError> {
         let staged = with_platform_clock(self.0.stage(account, post)).await;
         Ok(match staged.map_err(CallError::checked)? {
-            Staged::Made(marker) if !is_storable_marker(&marker) => return Err(unstorable_name()),
-            Staged::Pending(pause) => Staged::Pending(bounded(pause)),
-            Staged::Published(found) => Staged::Published(found.into_iter().map(Published::sanitized).collect()),
-            staged @ (Staged::Ready | Staged::Made(_)) => staged,
+            StageResult::Created(marker) if !is_storable_marker(&marker) => return Err(unstorable_name()),
+            StageResult::Pending(pause) => StageResult::Pending(bounded(pause)),
+            StageResult::Published(found) => {
+                StageResult::Published(found.into_iter().map(Published::sanitized).collect())
+            }
+            staged @ (StageResult::Ready | StageResult::Created(_)) => staged,
         })
     }
 
@@ -139,9 +141,9 @@ impl Connector for SanitizingConnector {
         self.0.publish(account, post).await.map(Published::sanitized).map_err(CallError::checked)
     }
 
-    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
+    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<ReconcileResult, CallError> {
         let found = with_platform_clock(self.0.reconcile(account, post)).await;
-        found.map(Reconciled::sanitized).map_err(CallError::checked)
+        found.map(ReconcileResult::sanitized).map_err(CallError::checked)
     }
 
     fn analytics(&self) -> Option<&dyn AnalyticsConnector> {
@@ -159,7 +161,7 @@ impl Connector for SanitizingConnector {
 
 /// Returns the wrapped connector's implementation. [`SanitizingConnector::oauth`] has checked that it exists.
 fn oauth_of(this: &SanitizingConnector) -> Result<&dyn OAuthConnector, ConnectError> {
-    this.0.oauth().ok_or_else(|| ConnectError::Refused("This platform is not connected in a browser.".to_owned()))
+    this.0.oauth().ok_or_else(|| ConnectError::Rejected("This platform is not connected in a browser.".to_owned()))
 }
 
 #[async_trait]
@@ -247,8 +249,8 @@ impl AnalyticsConnector for SanitizingConnector {
         self.0.analytics().map_or(1, AnalyticsConnector::posts_per_call)
     }
 
-    fn names_posts_later(&self) -> bool {
-        self.0.analytics().is_some_and(AnalyticsConnector::names_posts_later)
+    fn assigns_ids_later(&self) -> bool {
+        self.0.analytics().is_some_and(AnalyticsConnector::assigns_ids_later)
     }
 
     async fn find_id(&self, account: &ConnectorAccount, marker: &Marker) -> Result<Option<Published>, CallError> {
@@ -260,8 +262,8 @@ impl AnalyticsConnector for SanitizingConnector {
         &self,
         account: &ConnectorAccount,
         posts: &[PublishedPost],
-        set_aside: &mut SetAside,
-    ) -> Result<Vec<Option<Figures>>, CallError> {
+        set_aside: &mut MetricsSetAside,
+    ) -> Result<Vec<Option<PostMetrics>>, CallError> {
         let figures = analytics_of(self)?.post_figures(account, posts, set_aside).await.map_err(CallError::checked)?;
         if figures.len() != posts.len() {
             let message = "The platform returned metrics for posts that were not requested.";
@@ -273,8 +275,8 @@ impl AnalyticsConnector for SanitizingConnector {
     async fn account_figures(
         &self,
         account: &ConnectorAccount,
-        set_aside: &mut SetAside,
-    ) -> Result<AccountFigures, CallError> {
+        set_aside: &mut MetricsSetAside,
+    ) -> Result<AccountMetrics, CallError> {
         analytics_of(self)?.account_figures(account, set_aside).await.map_err(CallError::checked)
     }
 }
@@ -321,8 +323,8 @@ impl InboxConnector for SanitizingConnector {
         Ok(InboxPage { messages, unavailable: page.unavailable.map(Failure::checked), ..page })
     }
 
-    fn checked_at_once(&self) -> usize {
-        self.0.inbox().map_or(0, InboxConnector::checked_at_once).min(MAX_PAGE)
+    fn deletion_check_limit(&self) -> usize {
+        self.0.inbox().map_or(0, InboxConnector::deletion_check_limit).min(MAX_PAGE)
     }
 
     async fn deleted(&self, account: &ConnectorAccount, ids: &[String]) -> Result<Vec<String>, CallError> {
@@ -354,9 +356,9 @@ impl InboxConnector for SanitizingConnector {
         inbox_of(self)?.reply(account, reply).await.map(Published::sanitized).map_err(CallError::checked)
     }
 
-    async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Reconciled, CallError> {
+    async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<ReconcileResult, CallError> {
         let found = with_platform_clock(inbox_of(self)?.reconcile(account, reply)).await;
-        found.map(Reconciled::sanitized).map_err(CallError::checked)
+        found.map(ReconcileResult::sanitized).map_err(CallError::checked)
     }
 }
 
@@ -412,7 +414,7 @@ impl Published {
     }
 }
 
-impl Reconciled {
+impl ReconcileResult {
     fn sanitized(self) -> Self {
         match self {
             Self::Found(published) => Self::Found(published.sanitized()),

@@ -2,7 +2,7 @@
 //! among what the account published since the call began.
 //!
 //! Times are compared by the platform's clock, which its responses state (`Date`). Connectors return all matches
-//! ([`Reconciled::Matches`]); the worker decides whether one of them belongs to another post or reply.
+//! ([`ReconcileResult::Matches`]); the worker decides whether one of them belongs to another post or reply.
 
 use std::cell::Cell;
 
@@ -11,7 +11,7 @@ use crier_http::parse_date;
 use http::HeaderMap;
 use http::header::DATE;
 
-use super::{Published, Reconciled};
+use super::{Published, ReconcileResult};
 
 /// The maximum by which a time from a platform may be too early. Such times have whole seconds and come from several
 /// machines.
@@ -67,11 +67,11 @@ impl CallWindow {
     }
 
     /// Returns the result of a lookup that found these matches in the window.
-    pub(super) fn result(self, found: Vec<Published>, is_covered: bool) -> Reconciled {
+    pub(super) fn result(self, found: Vec<Published>, is_covered: bool) -> ReconcileResult {
         match found.is_empty() {
-            true if is_covered => Reconciled::Absent,
-            false if is_covered && self.since.is_some() => Reconciled::Matches(found),
-            _ => Reconciled::Unsupported,
+            true if is_covered => ReconcileResult::Absent,
+            false if is_covered && self.since.is_some() => ReconcileResult::Matches(found),
+            _ => ReconcileResult::Unsupported,
         }
     }
 }
@@ -86,7 +86,7 @@ pub(super) struct Listed {
 }
 
 /// Returns the result of a lookup in a list of the newest entries, with at most `limit`.
-pub(super) fn find(window: CallWindow, listed: Vec<Listed>, limit: usize) -> Reconciled {
+pub(super) fn find(window: CallWindow, listed: Vec<Listed>, limit: usize) -> ReconcileResult {
     let times: Vec<_> = listed.iter().map(|one| one.at).collect();
     let found = listed.into_iter().filter(|one| one.is_same && window.contains(one.at));
     window.result(found.map(|one| one.published).collect(), window.is_covered(&times, limit))
@@ -104,14 +104,14 @@ mod tests {
         Listed { published: Published::new(id, None), at: Some(time(at)), is_same }
     }
 
-    fn ids(found: Reconciled) -> Vec<String> {
+    fn ids(found: ReconcileResult) -> Vec<String> {
         match found {
-            Reconciled::Matches(found) => found.into_iter().map(|one| one.external_id).collect(),
+            ReconcileResult::Matches(found) => found.into_iter().map(|one| one.external_id).collect(),
             other => panic!("{other:?}"),
         }
     }
 
-    async fn with_date(offset: Option<i64>, listed: Vec<Listed>, limit: usize) -> Reconciled {
+    async fn with_date(offset: Option<i64>, listed: Vec<Listed>, limit: usize) -> ReconcileResult {
         with_platform_clock(async {
             let mut headers = HeaderMap::new();
             if let Some(offset) = offset {
@@ -129,7 +129,7 @@ mod tests {
         let all = || vec![listed("after", 10, true), listed("before", -10, true), listed("other", 10, false)];
         assert_eq!(ids(with_date(Some(0), all(), 20).await), ["after"]);
         assert_eq!(ids(with_date(Some(-60), all(), 20).await), ["after", "before"], "its clock is behind");
-        assert_eq!(with_date(Some(60), all(), 20).await, Reconciled::Absent, "its clock is ahead");
+        assert_eq!(with_date(Some(60), all(), 20).await, ReconcileResult::Absent, "its clock is ahead");
         assert_eq!(ids(with_date(None, all(), 20).await), ["after", "before"], "it does not tell its clock");
         assert_eq!(ids(with_date(Some(864_000), all(), 20).await), ["after", "before"], "it is not believed");
     }
@@ -137,16 +137,16 @@ mod tests {
     #[tokio::test]
     async fn a_list_that_does_not_reach_back_proves_nothing() {
         let newer = || vec![listed("1", 10, false), listed("2", 5, false)];
-        assert_eq!(with_date(Some(0), newer(), 2).await, Reconciled::Unsupported);
-        assert_eq!(with_date(Some(0), newer(), 3).await, Reconciled::Absent);
+        assert_eq!(with_date(Some(0), newer(), 2).await, ReconcileResult::Unsupported);
+        assert_eq!(with_date(Some(0), newer(), 3).await, ReconcileResult::Absent);
         let reaching = vec![listed("1", 10, false), listed("2", -50, false)];
-        assert_eq!(with_date(Some(0), reaching, 2).await, Reconciled::Absent);
+        assert_eq!(with_date(Some(0), reaching, 2).await, ReconcileResult::Absent);
     }
 
     #[test]
     fn equal_text_proves_nothing_if_the_time_of_the_call_is_not_known() {
         let window = CallWindow::of(None);
-        assert_eq!(find(window, vec![listed("1", 10, true)], 20), Reconciled::Unsupported);
-        assert_eq!(find(window, vec![listed("1", 10, false)], 20), Reconciled::Absent);
+        assert_eq!(find(window, vec![listed("1", 10, true)], 20), ReconcileResult::Unsupported);
+        assert_eq!(find(window, vec![listed("1", 10, false)], 20), ReconcileResult::Absent);
     }
 }

@@ -43,7 +43,7 @@ impl DataDirLock {
         let file = open.map_err(io_error(format!("the lock {}", path.display())))?;
         match file.try_lock() {
             Ok(()) => Ok(Self(file)),
-            Err(TryLockError::WouldBlock) => Err(StartError::Refused(format!(
+            Err(TryLockError::WouldBlock) => Err(StartError::Invalid(format!(
                 "the data directory {} is in use by {}; stop it, or choose another directory with CRIER_DATA_DIR",
                 dir.display(),
                 holder(&path)
@@ -110,7 +110,7 @@ pub fn require_installation(config: &Config) -> Result<(), StartError> {
         Database::Sqlite(path) if !path.exists() => path,
         _ => return Ok(()),
     };
-    Err(StartError::Refused(format!(
+    Err(StartError::Invalid(format!(
         "there is no installation here: {} does not exist. Start `crier` once, or name its directory with --data-dir or \
          CRIER_DATA_DIR",
         missing.display()
@@ -131,15 +131,15 @@ pub fn secret_keys(dir: &Path) -> Result<(Vec<SecretKey>, Option<NewKey>), Start
     let what = || format!("the secret key {}", path.display());
     remove_drafts(dir).map_err(io_error(what()))?;
     if !path.exists() {
-        let (key, text) = SecretKey::generate().map_err(|error| StartError::Refused(error.to_string()))?;
+        let (key, text) = SecretKey::generate().map_err(|error| StartError::Invalid(error.to_string()))?;
         return Ok((vec![key], Some(NewKey { text, dir: dir.to_owned() })));
     }
-    permissions::close_or_warn(&path, "the secret key");
+    permissions::restrict_or_warn(&path, "the secret key");
     let text = fs::read_to_string(&path).map_err(io_error(what()))?;
     let keys: SecretKeys = text
         .trim()
         .parse()
-        .map_err(|why| StartError::Refused(format!("{} {why}; restore it from a backup", what())))?;
+        .map_err(|why| StartError::Invalid(format!("{} {why}; restore it from a backup", what())))?;
     Ok((keys.as_slice().to_vec(), None))
 }
 
@@ -156,7 +156,7 @@ impl NewKey {
             File::open(&self.dir)?.sync_all()
         };
         write().map_err(|error| match error.kind() {
-            ErrorKind::AlreadyExists => StartError::Refused(format!(
+            ErrorKind::AlreadyExists => StartError::Invalid(format!(
                 "another process created the secret key {} at the same time; start again",
                 path.display()
             )),
@@ -193,7 +193,7 @@ pub fn prepare_database_file(path: &Path) -> Result<(), StartError> {
     for end in ["", "-wal", "-shm", "-journal"] {
         let mut file = path.as_os_str().to_owned();
         file.push(end);
-        permissions::close_or_warn(Path::new(&file), "the database");
+        permissions::restrict_or_warn(Path::new(&file), "the database");
     }
     Ok(())
 }
@@ -204,6 +204,6 @@ pub fn restrict_files_dir(config: &Config) {
         && dir.starts_with(&config.data_dir)
         && *dir != config.data_dir
     {
-        permissions::close_or_warn(dir, "the directory");
+        permissions::restrict_or_warn(dir, "the directory");
     }
 }

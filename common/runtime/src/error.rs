@@ -16,7 +16,7 @@ pub enum StartError {
     Config(#[from] ConfigError),
     /// A problem of the configuration or the installation, and its remedy. The exit status is 2; other errors have 1.
     #[error("{0}")]
-    Refused(String),
+    Invalid(String),
     /// A problem of an external service, and its remedy.
     #[error("{0}")]
     Failed(String),
@@ -38,7 +38,7 @@ impl StartError {
         print(self);
         match self {
             Self::Stopped => ExitCode::SUCCESS,
-            Self::Refused(_) => ExitCode::from(2),
+            Self::Invalid(_) => ExitCode::from(2),
             _ => ExitCode::FAILURE,
         }
     }

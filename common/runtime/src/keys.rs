@@ -11,7 +11,7 @@ use super::data_dir::NewKey;
 /// Checks the keys, and stores a new one. The schema must be current.
 pub async fn check(config: &Config, store: &Store, new_key: Option<NewKey>) -> Result<(), StartError> {
     if let Some(problem) = secret_keys::check(store).await? {
-        return Err(StartError::Refused(explain(config, problem, new_key.is_some())));
+        return Err(StartError::Invalid(explain(config, problem, new_key.is_some())));
     }
     if let Some(key) = new_key {
         key.save()?;
@@ -19,7 +19,7 @@ pub async fn check(config: &Config, store: &Store, new_key: Option<NewKey>) -> R
     secret_keys::record(store).await?;
     // Another process may have recorded another key with the same id meanwhile.
     match secret_keys::check(store).await? {
-        Some(problem) => Err(StartError::Refused(explain(config, problem, false))),
+        Some(problem) => Err(StartError::Invalid(explain(config, problem, false))),
         None => Ok(()),
     }
 }

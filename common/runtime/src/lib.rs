@@ -133,7 +133,7 @@ impl Process {
     /// Opens all services, and waits for those that are not reachable yet, because they may start in any order.
     /// Meanwhile the ops server reports the missing ones.
     pub async fn open(mut config: Config) -> Result<Self, StartError> {
-        http::check_root_certificates().map_err(|error| StartError::Refused(error.to_string()))?;
+        http::check_root_certificates().map_err(|error| StartError::Invalid(error.to_string()))?;
         let role = config.role;
         let kinds: Vec<&str> = JobKind::ALL.iter().map(|k| k.as_str()).collect();
         let platforms: Vec<&str> = Platform::ALL.iter().map(|p| p.as_str()).collect();
@@ -162,7 +162,7 @@ impl Process {
             None => Arc::new(MemoryNotifier::default()),
             Some(url) => Arc::new(
                 RedisNotifier::start(url, "crier", closed.clone())
-                    .map_err(|error| StartError::Refused(format!("CRIER_REDIS_URL is not usable: {error}")))?,
+                    .map_err(|error| StartError::Invalid(format!("CRIER_REDIS_URL is not usable: {error}")))?,
             ),
         };
         let (store, new_key) = open_store(&config, TransportNotifier::of(&transport), OnMissing::Create).await?;
@@ -206,7 +206,7 @@ impl Process {
     /// Lets clients connect to the API, and marks it as ready.
     pub fn listen(&self) -> Result<TcpListener, StartError> {
         let socket = self.api_socket.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let socket = socket.ok_or_else(|| StartError::Refused(format!("{} has no API", self.config.role)))?;
+        let socket = socket.ok_or_else(|| StartError::Invalid(format!("{} has no API", self.config.role)))?;
         let listener = socket.listen(self.config.http.addr)?;
         self.readiness.ready(API);
         Ok(listener)
@@ -331,7 +331,7 @@ pub async fn open_store(
         Some(keys) => (keys.as_slice().to_vec(), None),
         None => data_dir::secret_keys(&config.data_dir)?,
     };
-    let cipher = Cipher::new(&keys).map_err(|error| StartError::Refused(format!("CRIER_SECRET_KEY: {error}")))?;
+    let cipher = Cipher::new(&keys).map_err(|error| StartError::Invalid(format!("CRIER_SECRET_KEY: {error}")))?;
     let db = match &config.database {
         Database::Sqlite(path) => {
             data_dir::prepare_database_file(path)?;
@@ -360,7 +360,7 @@ pub async fn check_plans(store: &Store, config: &Config) -> Result<(), StartErro
     if missing.is_empty() {
         return Ok(());
     }
-    Err(StartError::Refused(format!(
+    Err(StartError::Invalid(format!(
         "CRIER_PLANS_FILE: it lacks plans that workspaces are on: {}. Add them, or move those workspaces with `crier \
          plan set`.",
         missing.join(", ")
@@ -371,7 +371,7 @@ pub async fn check_plans(store: &Store, config: &Config) -> Result<(), StartErro
 pub fn library_of(config: &Config) -> Result<Library, StartError> {
     data_dir::restrict_files_dir(config);
     let storage = Storage::open(&config.storage)
-        .map_err(|error| StartError::Refused(format!("CRIER_STORAGE_URL is not usable: {error}")))?;
+        .map_err(|error| StartError::Invalid(format!("CRIER_STORAGE_URL is not usable: {error}")))?;
     Ok(Library::new(storage, &config.media, config.public_url.as_str()))
 }
 

@@ -15,7 +15,7 @@ const PAGE: i64 = 100;
 
 /// A workspace's record of an external account.
 #[derive(Debug)]
-pub struct FormerAccount {
+pub struct ExistingAccount {
     pub account: SocialAccount,
     /// `None` if no configured key decrypts them.
     pub secrets: Option<SecretString>,
@@ -28,7 +28,7 @@ pub async fn find_external(
     workspace_id: i64,
     platform: Platform,
     external_id: &str,
-) -> Result<Option<FormerAccount>> {
+) -> Result<Option<ExistingAccount>> {
     let sql = format!(
         "
         SELECT {COLUMNS}, a.secrets
@@ -44,12 +44,12 @@ pub async fn find_external(
         let secrets = row.open(cipher).inspect_err(|error| {
             tracing::warn!(account = account.id, %error, "failed to read the secrets of an account");
         });
-        FormerAccount { account, secrets: secrets.ok().map(|(_, secrets)| secrets) }
+        ExistingAccount { account, secrets: secrets.ok().map(|(_, secrets)| secrets) }
     }))
 }
 
 /// Returns whether an account belongs only to brands of which the user is not a member, and not to `brand_id`.
-pub async fn is_of_others(conn: &mut Conn, account_id: i64, brand_id: i64, user_id: i64) -> Result<bool> {
+pub async fn belongs_to_others(conn: &mut Conn, account_id: i64, brand_id: i64, user_id: i64) -> Result<bool> {
     const SQL: &str = "
         SELECT b.brand_id
         FROM brand_accounts b

@@ -16,7 +16,7 @@ const NEXT_CHECK: TimeDelta = TimeDelta::hours(1);
 
 /// The stored state of an account's tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeptTokens {
+pub struct StoredTokens {
     pub renewal: Renewal,
     pub token_expires_at: Option<DateTime<Utc>>,
     /// How many warnings about the end of the access were sent.
@@ -26,7 +26,7 @@ pub struct KeptTokens {
 }
 
 /// Returns the stored state of an account's tokens. Returns `None` if no job renews or checks them.
-pub async fn find(conn: &mut Conn, account_id: i64) -> Result<Option<KeptTokens>> {
+pub async fn find(conn: &mut Conn, account_id: i64) -> Result<Option<StoredTokens>> {
     const SQL: &str = "
         SELECT token_renewable, token_rotates, refresh_expires_at, token_expires_at, warnings, token_renew_at,
             token_check_at
@@ -43,7 +43,7 @@ pub async fn find(conn: &mut Conn, account_id: i64) -> Result<Option<KeptTokens>
         token_check_at: Option<DateTime<Utc>>,
     }
     let row: Option<TokenRow> = run!(conn, c => sqlx::query_as(SQL).bind(account_id).fetch_optional(c))?;
-    Ok(row.map(|row| KeptTokens {
+    Ok(row.map(|row| StoredTokens {
         renewal: Renewal {
             renewable: row.token_renewable,
             rotates: row.token_rotates,
@@ -254,7 +254,7 @@ pub async fn counts(conn: &mut Conn) -> Result<Vec<(Platform, AccountStatus, i64
 }
 
 /// Returns when the first token of an active account expires, by platform.
-pub async fn soonest_ends(conn: &mut Conn) -> Result<Vec<(Platform, DateTime<Utc>)>> {
+pub async fn soonest_expirations(conn: &mut Conn) -> Result<Vec<(Platform, DateTime<Utc>)>> {
     const SQL: &str = "
         SELECT platform, min(token_expires_at)
         FROM social_accounts

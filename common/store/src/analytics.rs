@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_domain::analytics::{AccountFigures, Figures};
+use crier_domain::analytics::{AccountMetrics, PostMetrics};
 use crier_domain::job::{JobKind, Lane, NewJob};
 use crier_domain::platform::Platform;
 use serde_json::{Map, Value, json};
@@ -140,7 +140,7 @@ pub async fn enqueue_due(tx: &mut Tx, platforms: &[Platform], limit: i64) -> Res
 }
 
 /// Returns the earliest time at which an active account's metrics are due, by platform.
-pub async fn longest_due(conn: &mut Conn) -> Result<Vec<(Platform, DateTime<Utc>)>> {
+pub async fn earliest_due(conn: &mut Conn) -> Result<Vec<(Platform, DateTime<Utc>)>> {
     const SQL: &str = "
         SELECT platform, min(figures_at)
         FROM social_accounts
@@ -206,11 +206,15 @@ const UNAVAILABLE_FOR: TimeDelta = TimeDelta::hours(24);
 
 /// Returns the metrics that are not requested for an account, because its platform rejected them.
 pub async fn set_aside(conn: &mut Conn, account_id: i64, now: DateTime<Utc>) -> Result<BTreeSet<String>> {
-    Ok(unavailable_of(conn, &[account_id], now).await?.into_iter().map(|(_, name)| name).collect())
+    Ok(unavailable_metrics_of(conn, &[account_id], now).await?.into_iter().map(|(_, name)| name).collect())
 }
 
 /// Does the same as [`set_aside`] for several accounts. Returns the accounts' ids with the metrics.
-pub async fn unavailable_of(conn: &mut Conn, account_ids: &[i64], now: DateTime<Utc>) -> Result<Vec<(i64, String)>> {
+pub async fn unavailable_metrics_of(
+    conn: &mut Conn,
+    account_ids: &[i64],
+    now: DateTime<Utc>,
+) -> Result<Vec<(i64, String)>> {
     let sql = list_sql!(
         conn,
         "SELECT account_id, name FROM metrics_set_aside WHERE until > $2 AND account_id",
@@ -221,7 +225,7 @@ pub async fn unavailable_of(conn: &mut Conn, account_ids: &[i64], now: DateTime<
 }
 
 /// Records metrics that the platform rejected for an account, and deletes expired records.
-pub async fn record_set_aside(tx: &mut Tx, account_id: i64, names: &[String]) -> Result<()> {
+pub async fn record_unavailable_metrics(tx: &mut Tx, account_id: i64, names: &[String]) -> Result<()> {
     const DELETE_EXPIRED: &str = "DELETE FROM metrics_set_aside WHERE account_id = $1 AND until <= $2";
     const SQL: &str = "
         INSERT INTO metrics_set_aside (account_id, name, until)
@@ -255,21 +259,21 @@ pub async fn record_id(tx: &mut Tx, target_id: i64, external_id: &str, url: Opti
 
 /// The collected metrics of a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Collected {
+pub struct CollectedMetrics {
     pub target_id: i64,
     /// `None` if the platform no longer has the post.
-    pub figures: Option<Figures>,
+    pub figures: Option<PostMetrics>,
     pub next_at: Option<DateTime<Utc>>,
 }
 
 /// Stores the collected metrics of targets, in at most three statements. A metric that the platform stops returning (X
 /// returns clicks for a month) keeps its last value.
-pub async fn record_posts(tx: &mut Tx, collected: &[Collected]) -> Result<()> {
+pub async fn record_posts(tx: &mut Tx, collected: &[CollectedMetrics]) -> Result<()> {
     let deleted: Vec<i64> = collected.iter().filter(|one| one.figures.is_none()).map(|one| one.target_id).collect();
     if !deleted.is_empty() {
         mark_deleted(tx, &deleted).await?;
     }
-    let row = |one: &Collected| {
+    let row = |one: &CollectedMetrics| {
         let f = one.figures?;
         let next_at = one.next_at.map(time_text);
         Some(json!([one.target_id, f.impressions, f.reach, f.likes, f.comments, f.shares, f.clicks, next_at]))
@@ -338,7 +342,7 @@ async fn add_snapshots(tx: &mut Tx, rows: &str) -> Result<()> {
 }
 
 /// Stores an account's metrics.
-pub async fn record_account(tx: &mut Tx, account_id: i64, figures: &AccountFigures) -> Result<()> {
+pub async fn record_account(tx: &mut Tx, account_id: i64, figures: &AccountMetrics) -> Result<()> {
     const SQL: &str = "
         INSERT INTO account_figures (account_id, at, followers, following, posts)
         SELECT id, $2, $3, $4, $5
@@ -373,7 +377,7 @@ pub struct DayOfPosts {
     pub day: i64,
     pub posts: i64,
     #[sqlx(flatten)]
-    pub figures: Figures,
+    pub figures: PostMetrics,
 }
 
 /// Sums up the posts of a brand by the days on which they were published. Leaves out days without posts. A day is a
@@ -421,7 +425,7 @@ pub struct AccountSnapshot {
     pub account_id: i64,
     pub at: DateTime<Utc>,
     #[sqlx(flatten)]
-    pub figures: AccountFigures,
+    pub figures: AccountMetrics,
 }
 
 /// Returns the metrics of accounts in a period, oldest first. The end is exclusive.
@@ -445,7 +449,7 @@ pub struct TargetSnapshot {
     pub target_id: i64,
     pub at: DateTime<Utc>,
     #[sqlx(flatten)]
-    pub figures: Figures,
+    pub figures: PostMetrics,
 }
 
 /// Returns the metrics of a post's targets since a time, oldest first.

@@ -67,16 +67,16 @@ impl<I: Send + 'static, O: Send + 'static> Batcher<I, O> {
         F: Fn(Vec<I>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Vec<O>> + Send + 'static,
     {
-        Self::start_in_turns(workers, max_concurrent, move |items, permit| {
+        Self::start_with_permit(workers, max_concurrent, move |items, permit| {
             drop(permit);
             work(items)
         })
     }
 
     /// Does the same, but the next batch begins only when `work` drops its permit or returns.
-    pub fn start_in_turns<F, Fut>(workers: &WorkerCount, max_concurrent: usize, work: F) -> Self
+    pub fn start_with_permit<F, Fut>(workers: &WorkerCount, max_concurrent: usize, work: F) -> Self
     where
-        F: Fn(Vec<I>, Turn) -> Fut + Send + Sync + 'static,
+        F: Fn(Vec<I>, BatchPermit) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Vec<O>> + Send + 'static,
     {
         let (sender, receiver) = mpsc::unbounded_channel();
@@ -97,7 +97,7 @@ impl<I: Send + 'static, O: Send + 'static> Batcher<I, O> {
 }
 
 /// Held by the batch that runs. Items that arrive meanwhile wait for the next one.
-pub type Turn = Box<dyn Send>;
+pub type BatchPermit = Box<dyn Send>;
 
 /// The items that wait for a batch.
 struct Queue<I, O>(mpsc::UnboundedReceiver<Pending<I, O>>);
@@ -176,7 +176,7 @@ async fn batches<I, O, F, Fut>(queue: Arc<Mutex<Queue<I, O>>>, pause: Pause, wor
 where
     I: Send + 'static,
     O: Send + 'static,
-    F: Fn(Vec<I>, Turn) -> Fut,
+    F: Fn(Vec<I>, BatchPermit) -> Fut,
     Fut: Future<Output = Vec<O>>,
 {
     loop {

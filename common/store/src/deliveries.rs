@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use chrono::{DateTime, Utc};
 use crier_base::secrets::Cipher;
 use crier_domain::event::EventName;
-use crier_domain::job::{Claimed, JobAttempt};
+use crier_domain::job::{ClaimedJob, JobAttempt};
 use crier_domain::webhook::{Delivery, DeliveryStatus, WebhookAttempt};
 use secrecy::SecretString;
 use serde_json::{Value, json};
@@ -281,17 +281,17 @@ pub async fn record(tx: &mut Tx, attempts: &[AttemptRow]) -> Result<BTreeSet<i64
 
 /// An attempt at a delivery to an endpoint, and the job that made it.
 #[derive(Debug, Clone)]
-pub struct EndedAttempt<'a> {
+pub struct AttemptUpdate<'a> {
     pub webhook_id: i64,
     pub row: AttemptRow,
-    pub job: &'a Claimed,
+    pub job: &'a ClaimedJob,
 }
 
 /// Records attempts after which nothing is left to do, and settles their jobs as done, in one statement: for a
 /// transaction of [`super::Store::begin_single`] on Postgres. Returns `false` and writes nothing if an endpoint's
 /// health record is not clean or if a delivery was deleted. An error, also for a lost lease, means that nothing was
 /// written, or that the connection was lost and the result is unknown; the fence then rejects a second settle.
-pub async fn settle(tx: &mut Tx, ended: &[EndedAttempt<'_>]) -> Result<bool> {
+pub async fn settle(tx: &mut Tx, ended: &[AttemptUpdate<'_>]) -> Result<bool> {
     // Locks all deliveries before the first job, as a settle of several statements does. The statement is a
     // transaction, so it fails if it cannot settle all jobs whose deliveries it has updated.
     const SQL: &str = concat!(

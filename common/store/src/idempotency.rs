@@ -70,7 +70,7 @@ pub enum KeyState {
     /// Nothing valid: continue.
     Free(FreeKey),
     /// The response to an earlier, identical request.
-    Answered(StoredResponse),
+    Stored(StoredResponse),
     /// The response to a different request.
     Reused,
     /// The first request is still running.
@@ -116,12 +116,12 @@ impl KeyRecord {
         let status = u16::try_from(status).unwrap_or(500);
         if let Some(sealed) = row.response {
             let packed = cipher.open(&place(&slot.row()), &sealed)?;
-            return Ok(KeyState::Answered(unpack(&packed, status)?));
+            return Ok(KeyState::Stored(unpack(&packed, status)?));
         }
         let Some(ids) = row.records else { return Ok(KeyState::InProgress) };
         let ids =
             serde_json::from_str(&ids).map_err(|e| StoreError::Decode(format!("ids of a stored response: {e}")))?;
-        Ok(KeyState::Answered(StoredResponse { status, location: row.location, body: StoredBody::Records(ids) }))
+        Ok(KeyState::Stored(StoredResponse { status, location: row.location, body: StoredBody::Records(ids) }))
     }
 }
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use crier_base::clock::Clock;
 use crier_base::secrets::Cipher;
-use crier_domain::job::{Claimed, JobKind, JobNotification, JobNotifier};
+use crier_domain::job::{ClaimedJob, JobKind, JobNotification, JobNotifier};
 use crier_telemetry::metrics;
 
 pub mod account_holders;
@@ -277,7 +277,7 @@ impl Tx {
     }
 
     /// Records that a job left its lane and its workspace's share. Waiting jobs are woken after the commit.
-    pub fn leave_lanes(&mut self, job: &Claimed) {
+    pub fn leave_lanes(&mut self, job: &ClaimedJob) {
         let Some(lane) = &job.lane else { return };
         self.lanes.free.entry(lane.clone()).or_insert(FreePlaces::left_by(job.kind)).add(1, Some(job.kind));
         if let Some(name) = &job.workspace_lane {

@@ -62,7 +62,7 @@ pub async fn lock(tx: &mut Tx, job_id: i64) -> Result<Option<MediaJob>> {
 
 /// Locks an import and reads only the columns that are needed to fail it, so that a row whose other columns cannot be
 /// read (a newer version may have written it) can still fail.
-pub async fn lock_bare(tx: &mut Tx, job_id: i64) -> Result<Option<LockedImport>> {
+pub async fn lock_minimal(tx: &mut Tx, job_id: i64) -> Result<Option<LockedImport>> {
     let rest = tx.for_engine(
         "JOIN brands b ON b.id = j.brand_id WHERE j.id = $1 FOR KEY SHARE OF b FOR UPDATE OF j",
         "WHERE j.id = $1",

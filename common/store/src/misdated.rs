@@ -82,7 +82,7 @@ static TIMES: LazyLock<Vec<BoundedTime>> = LazyLock::new(|| {
 
 /// Replaces times that are further away than any correct time. Returns the names and counts of the replaced times,
 /// without counts of 0. Leaves rows that another transaction has locked to the next call.
-pub async fn pull_back(tx: &mut Tx) -> Result<Vec<(&'static str, u64)>> {
+pub async fn correct_future_times(tx: &mut Tx) -> Result<Vec<(&'static str, u64)>> {
     let now = tx.now;
     let mut replaced = Vec::new();
     for time in &*TIMES {

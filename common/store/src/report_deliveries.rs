@@ -219,7 +219,7 @@ pub async fn resubscribe(tx: &mut Tx, to: &Subscription<'_>) -> Result<()> {
 }
 
 /// Stops all emails of a workspace's reports to the recipient of an email that a mail server permanently rejected.
-pub async fn stop_refused(tx: &mut Tx, mail_id: i64, reason: &str) -> Result<()> {
+pub async fn stop_rejected(tx: &mut Tx, mail_id: i64, reason: &str) -> Result<()> {
     const SQL: &str = "
         INSERT INTO report_mail_stops (workspace_id, recipient, reason, created_at)
         SELECT b.workspace_id, $2, $3, $4
@@ -271,7 +271,7 @@ pub async fn mail_stop(conn: &mut Conn, to: &Subscription<'_>) -> Result<Option<
 
 /// Resumes emails of the workspace's reports to recipients whom a mail server rejected, because a user has entered them
 /// again. Recipients who unsubscribed remain unsubscribed.
-pub async fn allow_again(tx: &mut Tx, workspace_id: i64, recipients: &[String]) -> Result<()> {
+pub async fn resume_rejected(tx: &mut Tx, workspace_id: i64, recipients: &[String]) -> Result<()> {
     const SQL: &str = "
         DELETE FROM report_mail_stops
         WHERE workspace_id = $1

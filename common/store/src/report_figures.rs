@@ -1,7 +1,7 @@
 //! The metrics of posts and accounts that reports show. `analytics::days_of_posts` reads the days of a period.
 
 use chrono::{DateTime, Utc};
-use crier_domain::analytics::Figures;
+use crier_domain::analytics::PostMetrics;
 use crier_domain::platform::Platform;
 
 use super::db::run;
@@ -21,7 +21,7 @@ pub struct PublishedPost {
     pub text: String,
     pub url: Option<String>,
     #[sqlx(flatten)]
-    pub figures: Figures,
+    pub figures: PostMetrics,
 }
 
 const SELECT: &str = "
@@ -89,7 +89,7 @@ pub struct AccountPosts {
     pub account_id: i64,
     pub posts: i64,
     #[sqlx(flatten)]
-    pub figures: Figures,
+    pub figures: PostMetrics,
 }
 
 /// Sums up what a brand published in a period, by account.

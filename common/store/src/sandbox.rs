@@ -12,7 +12,7 @@ use super::{Conn, Result, Tx};
 
 /// An image of a sandbox post.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SandboxPicture {
+pub struct SandboxImage {
     /// A path on Crier's host.
     pub url: String,
     /// Empty if there is no alt text.
@@ -26,7 +26,7 @@ pub struct SandboxPost {
     pub handle: String,
     pub content: String,
     #[sqlx(json)]
-    pub media: Vec<SandboxPicture>,
+    pub media: Vec<SandboxImage>,
     pub created_at: DateTime<Utc>,
 }
 
@@ -68,7 +68,7 @@ pub struct NewSandboxPost {
     /// A post with a key that was used before is not published again.
     pub key: String,
     pub content: String,
-    pub media: Vec<SandboxPicture>,
+    pub media: Vec<SandboxImage>,
 }
 
 /// Publishes posts in one statement. Returns their ids by key; for a key that was used before, the first post's id.
@@ -201,7 +201,7 @@ pub struct SandboxComment {
 
 /// The result of adding a comment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Commented {
+pub enum CommentOutcome {
     Added(i64),
     /// The handle does not have this post.
     NoSuchPost,
@@ -216,7 +216,7 @@ pub async fn count(conn: &mut Conn, handle: &str) -> Result<i64> {
 }
 
 /// Adds a comment to a post of the handle.
-pub async fn comment(tx: &mut Tx, handle: &str, post_id: i64, name: &str, body: &str) -> Result<Commented> {
+pub async fn comment(tx: &mut Tx, handle: &str, post_id: i64, name: &str, body: &str) -> Result<CommentOutcome> {
     // Concurrent comments must not exceed the limit: on Postgres, the lock on the post's row serializes them.
     let find = tx.for_engine(
         "SELECT id FROM sandbox_posts WHERE handle = $1 AND id = $2 FOR UPDATE",
@@ -224,7 +224,7 @@ pub async fn comment(tx: &mut Tx, handle: &str, post_id: i64, name: &str, body: 
     );
     let found: Option<i64> = run!(tx, c => sqlx::query_scalar(find).bind(handle).bind(post_id).fetch_optional(c))?;
     if found.is_none() {
-        return Ok(Commented::NoSuchPost);
+        return Ok(CommentOutcome::NoSuchPost);
     }
     const SQL: &str = "
         INSERT INTO sandbox_comments (post_id, name, body, created_at, handle)
@@ -234,7 +234,7 @@ pub async fn comment(tx: &mut Tx, handle: &str, post_id: i64, name: &str, body: 
     let now = tx.now;
     let id: Option<i64> = run!(tx, c => sqlx::query_scalar(SQL).bind(post_id).bind(name).bind(body).bind(now)
         .bind(MAX_COMMENTS).bind(handle).fetch_optional(c))?;
-    Ok(id.map_or(Commented::Full, Commented::Added))
+    Ok(id.map_or(CommentOutcome::Full, CommentOutcome::Added))
 }
 
 /// A comment, and the number of comments of its post.

@@ -15,7 +15,7 @@ pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
     let batch = BATCH.unsigned_abs() as usize;
     for _ in 0..BATCHES {
         let mut tx = s.store.begin().await?;
-        let added = analytics::add_published(&mut tx, s.early_figures, BATCH).await?;
+        let added = analytics::add_published(&mut tx, s.early_metrics_platform, BATCH).await?;
         tx.commit().await?;
         if added < batch {
             break;

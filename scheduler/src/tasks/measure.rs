@@ -56,8 +56,8 @@ pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
 }
 
 async fn measure_accounts(s: &Scheduler, conn: &mut Conn) -> Result<()> {
-    let (synced, due) = (inbox_syncs::oldest(conn).await?, analytics::longest_due(conn).await?);
-    let (counts, ends) = (account_tokens::counts(conn).await?, account_tokens::soonest_ends(conn).await?);
+    let (synced, due) = (inbox_syncs::oldest(conn).await?, analytics::earliest_due(conn).await?);
+    let (counts, ends) = (account_tokens::counts(conn).await?, account_tokens::soonest_expirations(conn).await?);
     for platform in Platform::ALL {
         for status in AccountStatus::ALL {
             let found = counts.iter().find(|(p, s, _)| p == platform && s == status);

@@ -9,7 +9,7 @@ use crate::Scheduler;
 
 pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
     let mut tx = s.store.begin_async_commit().await?;
-    let corrected = misdated::pull_back(&mut tx).await?;
+    let corrected = misdated::correct_future_times(&mut tx).await?;
     tx.commit().await?;
     for (kind, rows) in corrected {
         tracing::warn!(kind, rows, "corrected times from a clock that was ahead");

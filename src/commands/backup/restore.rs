@@ -179,7 +179,7 @@ async fn prepare(config: &Config, staging: &StagingDirs) -> Result {
             return refused("the backup contains no secret key; set CRIER_SECRET_KEY to the key of the installation");
         }
     };
-    let cipher = Cipher::new(&keys).map_err(|error| StartError::Refused(format!("CRIER_SECRET_KEY: {error}")))?;
+    let cipher = Cipher::new(&keys).map_err(|error| StartError::Invalid(format!("CRIER_SECRET_KEY: {error}")))?;
     let db = Db::sqlite(&staging.database()).await?;
     let store = Store::new(db, Clock::system(), cipher, Arc::new(NoopNotifier));
     store.db().migrate().await?;

@@ -60,7 +60,7 @@ pub async fn plans(config: &Config, store: &Store) -> Finding {
     let place = config.plans_file.as_ref().map_or("built in".to_owned(), |path| path.display().to_string());
     match check_plans(store, config).await {
         Ok(()) => Finding::ok("plans", format!("{} ({place})", config.plans.iter().count())),
-        Err(StartError::Refused(detail)) => Finding::failure("plans", detail, "correct CRIER_PLANS_FILE"),
+        Err(StartError::Invalid(detail)) => Finding::failure("plans", detail, "correct CRIER_PLANS_FILE"),
         Err(error) => Finding::failure("plans", error.explain(&config.database).to_string(), "run `crier migrate`"),
     }
 }

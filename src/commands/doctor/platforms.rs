@@ -31,7 +31,7 @@ pub async fn all(config: &Config, store: Option<&Store>) -> Vec<Finding> {
 /// Returns a finding that names the platforms that metrics are collected from, and those where this is disabled.
 fn figures(registry: &ConnectorRegistry, usable: &[&Descriptor]) -> Finding {
     let (read, off): (Vec<&Descriptor>, Vec<&Descriptor>) =
-        usable.iter().filter(|d| d.capabilities.analytics).partition(|d| registry.reads_figures(d.platform));
+        usable.iter().filter(|d| d.capabilities.analytics).partition(|d| registry.collects_metrics(d.platform));
     let mut detail = format!("metrics are collected from: {}", names(&read));
     for descriptor in off {
         let key = descriptor.platform.as_str().to_uppercase();

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use crier_domain::job::{Claimed, JobKind, JobState, LEASE, Lane, NewJob, Outcome};
+use crier_domain::job::{ClaimedJob, JobKind, JobState, LEASE, Lane, NewJob, Outcome};
 use crier_store::jobs::{self, dispatch, engine, lanes, operate};
 
 use crate::support::store::{TestStore, on_both, run_concurrently};
@@ -47,7 +47,7 @@ async fn sweep(s: &TestStore) {
     s.write(async |tx| dispatch::sweep_lanes(tx).await).await;
 }
 
-fn ids_of(jobs: &[Claimed]) -> Vec<i64> {
+fn ids_of(jobs: &[ClaimedJob]) -> Vec<i64> {
     jobs.iter().map(|job| job.id).collect()
 }
 
@@ -228,7 +228,7 @@ async fn batches_across_lanes_do_not_deadlock(s: TestStore) {
                 }
             } else {
                 // Worker n settles the n-th job of every lane; odd workers start at the last lane.
-                let mut mine: Vec<Claimed> = held.chunks(4).map(|lane| lane[worker].clone()).collect();
+                let mut mine: Vec<ClaimedJob> = held.chunks(4).map(|lane| lane[worker].clone()).collect();
                 if worker % 2 == 1 {
                     mine.reverse();
                 }

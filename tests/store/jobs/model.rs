@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
-use crier_domain::job::{Claimed, JobKind, JobState, LEASE, MAX_CRASHES, NewJob, Outcome};
+use crier_domain::job::{ClaimedJob, JobKind, JobState, LEASE, MAX_CRASHES, NewJob, Outcome};
 use crier_store::jobs::operate::{self, JobQuery, JobRow};
 use crier_store::jobs::{self, dispatch, engine, lanes};
 use proptest::prelude::*;
@@ -111,7 +111,7 @@ struct Life {
     /// Notified ids that no worker has taken yet.
     notified: Vec<i64>,
     /// The claims so far; frozen workers try to settle as well.
-    claims: Vec<Claimed>,
+    claims: Vec<ClaimedJob>,
     paused: BTreeSet<JobKind>,
 }
 
@@ -125,7 +125,7 @@ impl Life {
         Self { s: TestStore::sqlite().await, jobs, notified, claims, paused }
     }
 
-    fn is_current(&self, claim: &Claimed) -> bool {
+    fn is_current(&self, claim: &ClaimedJob) -> bool {
         let job = &self.jobs[&claim.id];
         job.state == JobState::Running && job.fence == claim.fence
     }
@@ -135,7 +135,7 @@ impl Life {
         (!ids.is_empty()).then(|| ids[which % ids.len()])
     }
 
-    fn claim_at(&self, which: usize) -> Option<Claimed> {
+    fn claim_at(&self, which: usize) -> Option<ClaimedJob> {
         (!self.claims.is_empty()).then(|| self.claims[which % self.claims.len()].clone())
     }
 
@@ -258,7 +258,7 @@ impl Life {
         }
     }
 
-    async fn settle(&mut self, claim: &Claimed, how: u8) {
+    async fn settle(&mut self, claim: &ClaimedJob, how: u8) {
         let again = self.s.later(5);
         let (outcome, state) = match how {
             0 => (Outcome::Done, JobState::Done),
@@ -361,7 +361,7 @@ impl Life {
             ] {
                 self.take(step).await;
             }
-            let held: Vec<Claimed> = self.claims.iter().filter(|claim| self.is_current(claim)).cloned().collect();
+            let held: Vec<ClaimedJob> = self.claims.iter().filter(|claim| self.is_current(claim)).cloned().collect();
             for claim in held {
                 self.settle(&claim, 0).await;
             }

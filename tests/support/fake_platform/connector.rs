@@ -12,10 +12,10 @@ impl Connector for FakePlatform {
     }
 
     async fn connect(&self, _workspace_id: i64, _credentials: &Secrets) -> Result<Connected, ConnectError> {
-        Err(ConnectError::Refused("the fake takes no connections".into()))
+        Err(ConnectError::Rejected("the fake takes no connections".into()))
     }
 
-    async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
+    async fn refresh(&self, account: &ConnectorAccount) -> Result<RefreshedTokens, CallError> {
         self.called("refresh", None);
         let held = self.held_refresh.lock().expect("no panic").take();
         if let Some(gate) = held {
@@ -31,7 +31,7 @@ impl Connector for FakePlatform {
         }
         spent.push(token(account));
         let new = self.token.lock().expect("no panic").clone().unwrap_or_else(|| "fresh".to_owned());
-        Ok(Refreshed { secrets: Some(secrets(&new)), token_expires_at: None, refresh_expires_at: None })
+        Ok(RefreshedTokens { secrets: Some(secrets(&new)), token_expires_at: None, refresh_expires_at: None })
     }
 
     fn inbox(&self) -> Option<&dyn InboxConnector> {
@@ -94,7 +94,7 @@ impl Connector for FakePlatform {
                 gate.enter().await;
                 Ok(self.accept(post))
             }
-            PublishStep::WaitAndRefuse(gate, error) => {
+            PublishStep::WaitAndReject(gate, error) => {
                 gate.enter().await;
                 Err(error)
             }
@@ -116,7 +116,7 @@ impl Connector for FakePlatform {
         self.tells_figures.load(Ordering::SeqCst).then_some(self as &dyn AnalyticsConnector)
     }
 
-    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
+    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<ReconcileResult, CallError> {
         self.called("reconcile", Some(post));
         self.check_token(account)?;
         if let Some(answer) = self.answers.lock().expect("no panic").pop_front() {
@@ -127,7 +127,7 @@ impl Connector for FakePlatform {
         if let Some(gate) = held {
             gate.enter().await;
         }
-        Ok(found.map_or(Reconciled::Absent, |posted| Reconciled::Found(published(&posted.id))))
+        Ok(found.map_or(ReconcileResult::Absent, |posted| ReconcileResult::Found(published(&posted.id))))
     }
 }
 
@@ -137,7 +137,7 @@ impl AnalyticsConnector for FakePlatform {
         10
     }
 
-    fn names_posts_later(&self) -> bool {
+    fn assigns_ids_later(&self) -> bool {
         self.late_id.lock().expect("no panic").is_some()
     }
 
@@ -154,8 +154,8 @@ impl AnalyticsConnector for FakePlatform {
         &self,
         _account: &ConnectorAccount,
         posts: &[PublishedPost],
-        aside: &mut SetAside,
-    ) -> Result<Vec<Option<Figures>>, CallError> {
+        aside: &mut MetricsSetAside,
+    ) -> Result<Vec<Option<PostMetrics>>, CallError> {
         self.called("post_figures", None);
         if let Some(error) = self.figure_errors.lock().expect("no panic").pop_front() {
             return Err(error);
@@ -167,16 +167,16 @@ impl AnalyticsConnector for FakePlatform {
             aside.add(name);
         }
         let set = self.post_figures.lock().expect("no panic").clone();
-        let of = |index: usize| set.get(index).copied().unwrap_or(Some(Figures::default()));
+        let of = |index: usize| set.get(index).copied().unwrap_or(Some(PostMetrics::default()));
         Ok((0..posts.len()).map(of).collect())
     }
 
     async fn account_figures(
         &self,
         _account: &ConnectorAccount,
-        _aside: &mut SetAside,
-    ) -> Result<AccountFigures, CallError> {
+        _aside: &mut MetricsSetAside,
+    ) -> Result<AccountMetrics, CallError> {
         self.called("account_figures", None);
-        Ok(AccountFigures { followers: Some(7), ..AccountFigures::default() })
+        Ok(AccountMetrics { followers: Some(7), ..AccountMetrics::default() })
     }
 }

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use crier_base::clock::Clock;
-use crier_domain::analytics::{AccountFigures, Figures};
+use crier_domain::analytics::{AccountMetrics, PostMetrics};
 use crier_domain::catalogue;
 use crier_domain::platform::{Descriptor, Platform};
-use crier_platforms::analytics::{PublishedPost, SetAside};
+use crier_platforms::analytics::{MetricsSetAside, PublishedPost};
 use crier_platforms::{
     AnalyticsConnector, CallError, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer,
-    InboxConnector, Marker, MarkerSeed, OutgoingPost, Published, Reconciled, Refreshed, Secrets,
+    InboxConnector, Marker, MarkerSeed, OutgoingPost, Published, ReconcileResult, RefreshedTokens, Secrets,
 };
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
@@ -36,7 +36,7 @@ pub enum PublishStep {
     /// Waits at the gate, then publishes.
     Wait(Arc<Gate>),
     /// Waits at the gate, then returns this error.
-    WaitAndRefuse(Arc<Gate>, CallError),
+    WaitAndReject(Arc<Gate>, CallError),
     /// Publishes, hangs at the gate and never responds: a process that dies then has already published.
     AcceptAndHang(Arc<Gate>),
     /// Never responds, and accepts the post this many seconds later, when the caller may be dead.
@@ -111,8 +111,8 @@ pub struct FakePlatform {
     clock: Clock,
     can_reconcile: AtomicBool,
     script: Mutex<VecDeque<PublishStep>>,
-    answers: Mutex<VecDeque<Result<Reconciled, CallError>>>,
-    refreshes: Mutex<VecDeque<Result<Refreshed, CallError>>>,
+    answers: Mutex<VecDeque<Result<ReconcileResult, CallError>>>,
+    refreshes: Mutex<VecDeque<Result<RefreshedTokens, CallError>>>,
     /// The only valid token, if the platform checks tokens.
     token: Mutex<Option<String>>,
     spent: Mutex<Vec<String>>,
@@ -134,7 +134,7 @@ pub struct FakePlatform {
     taken: Semaphore,
     tells_figures: AtomicBool,
     refused_metric: Mutex<Option<String>>,
-    post_figures: Mutex<Vec<Option<Figures>>>,
+    post_figures: Mutex<Vec<Option<PostMetrics>>>,
     /// `None`: a post has its id when it is published.
     late_id: Mutex<Option<Option<Published>>>,
     figure_errors: Mutex<VecDeque<CallError>>,
@@ -206,37 +206,37 @@ impl FakePlatform {
     }
 
     /// Scripts the next reconcile responses; later ones are truthful.
-    pub fn script_reconciles(&self, answers: impl IntoIterator<Item = Result<Reconciled, CallError>>) {
+    pub fn script_reconciles(&self, answers: impl IntoIterator<Item = Result<ReconcileResult, CallError>>) {
         self.answers.lock().expect("no panic").extend(answers);
     }
 
     /// Scripts the next refresh responses; later ones return a new token, once per valid token.
-    pub fn script_refreshes(&self, answers: impl IntoIterator<Item = Result<Refreshed, CallError>>) {
+    pub fn script_refreshes(&self, answers: impl IntoIterator<Item = Result<RefreshedTokens, CallError>>) {
         self.refreshes.lock().expect("no panic").extend(answers);
     }
 
     /// Tells figures from now on: an account has seven followers.
-    pub fn tell_figures(&self) {
+    pub fn enable_metrics(&self) {
         self.tells_figures.store(true, Ordering::SeqCst);
     }
 
     /// Refuses a metric from now on, where it is asked for.
-    pub fn refuse_metric(&self, name: &str) {
+    pub fn reject_metric(&self, name: &str) {
         *self.refused_metric.lock().expect("no panic") = Some(name.to_owned());
     }
 
     /// Sets the figures of posts, in the order in which they are asked for.
-    pub fn set_post_figures<const N: usize>(&self, figures: [Option<Figures>; N]) {
+    pub fn set_post_metrics<const N: usize>(&self, figures: [Option<PostMetrics>; N]) {
         *self.post_figures.lock().expect("no panic") = figures.into();
     }
 
     /// Names posts after they were published; `None`: not yet.
-    pub fn name_posts_later(&self, post: Option<Published>) {
+    pub fn assign_ids_later(&self, post: Option<Published>) {
         *self.late_id.lock().expect("no panic") = Some(post);
     }
 
     /// Fails the next questions for figures.
-    pub fn fail_figures(&self, errors: impl IntoIterator<Item = CallError>) {
+    pub fn fail_metrics(&self, errors: impl IntoIterator<Item = CallError>) {
         self.figure_errors.lock().expect("no panic").extend(errors);
     }
 
@@ -246,7 +246,7 @@ impl FakePlatform {
     }
 
     /// Accepts only this token from now on.
-    pub fn wants_token(&self, token: &str) {
+    pub fn accept_only_token(&self, token: &str) {
         *self.token.lock().expect("no panic") = Some(token.to_owned());
     }
 
@@ -257,7 +257,7 @@ impl FakePlatform {
     }
 
     /// Blocks the next reconcile response after it is computed.
-    pub fn hold_answer(&self, gate: Arc<Gate>) {
+    pub fn hold_reconcile(&self, gate: Arc<Gate>) {
         *self.held.lock().expect("no panic") = Some(gate);
     }
 

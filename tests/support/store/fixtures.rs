@@ -4,14 +4,14 @@ use chrono::{DateTime, Utc};
 use crier_domain::access::{KeyMode, Role, Scopes};
 use crier_domain::account::SocialAccount;
 use crier_domain::event::EventName;
-use crier_domain::job::{Claimed, JobKind, JobState, NewJob, Outcome};
+use crier_domain::job::{ClaimedJob, JobKind, JobState, NewJob, Outcome};
 use crier_domain::platform::{AccountKind, Platform};
 use crier_domain::post::{Post, PostStatus, ScheduleType, TargetOverride};
 use crier_domain::webhook::Webhook;
 use crier_store::accounts::{self, NewAccount};
 use crier_store::brands::{self, NewBrand};
 use crier_store::jobs::{self, engine, operate};
-use crier_store::sandbox::{self, NewSandboxPost, SandboxPicture};
+use crier_store::sandbox::{self, NewSandboxPost, SandboxImage};
 use crier_store::targets::{self, NewTarget};
 use crier_store::webhooks::{self, NewWebhook};
 use crier_store::{Result, Tx, keys, posts, users};
@@ -107,14 +107,14 @@ impl TestStore {
     }
 
     /// Claims in its own transaction.
-    pub async fn claim(&self, ids: &[i64], worker: &str) -> Vec<Claimed> {
+    pub async fn claim(&self, ids: &[i64], worker: &str) -> Vec<ClaimedJob> {
         let mut claimed = self.write(async |tx| engine::claim(tx, ids, worker).await).await;
         claimed.sort_by_key(|job| job.id);
         claimed
     }
 
     /// Settles in its own transaction; rolls back if the lease was lost.
-    pub async fn settle(&self, job: &Claimed, outcome: Outcome) -> bool {
+    pub async fn settle(&self, job: &ClaimedJob, outcome: Outcome) -> bool {
         let mut tx = self.store.begin().await.expect("a transaction");
         let held = engine::settle(&mut tx, &[(job, outcome)]).await.expect("it can be settled");
         if held {
@@ -140,7 +140,7 @@ pub async fn publish_to_sandbox(
     handle: &str,
     key: &str,
     text: &str,
-    pictures: &[SandboxPicture],
+    pictures: &[SandboxImage],
 ) -> Result<Option<i64>> {
     let post = NewSandboxPost {
         workspace_id: workspace,

@@ -5,7 +5,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crier_domain::job::{Claimed, Outcome};
+use crier_domain::job::{ClaimedJob, Outcome};
 use crier_store::batch::MAX_BATCH;
 use crier_store::jobs::engine as rows;
 use crier_store::{Store, StoreError};
@@ -19,7 +19,7 @@ const CLAIM_PAUSE: Duration = Duration::from_millis(500);
 const MAX_CLAIM_ATTEMPTS: usize = 3;
 
 /// Claims ids in one transaction.
-pub async fn claim_batch(store: Store, worker: String, ids: Vec<i64>) -> Vec<Option<Claimed>> {
+pub async fn claim_batch(store: Store, worker: String, ids: Vec<i64>) -> Vec<Option<ClaimedJob>> {
     let mut attempts = 1;
     let claimed = loop {
         match claim(&store, &worker, &ids).await {
@@ -27,7 +27,7 @@ pub async fn claim_batch(store: Store, worker: String, ids: Vec<i64>) -> Vec<Opt
             other => break other,
         }
     };
-    let mut by_id: HashMap<i64, Claimed> = match claimed {
+    let mut by_id: HashMap<i64, ClaimedJob> = match claimed {
         Ok(claimed) => claimed.into_iter().map(|job| (job.id, job)).collect(),
         Err(error) => {
             tracing::warn!(%error, "failed to claim jobs; the scheduler notifies the workers again");
@@ -39,7 +39,7 @@ pub async fn claim_batch(store: Store, worker: String, ids: Vec<i64>) -> Vec<Opt
     ids.iter().map(|id| by_id.remove(id)).collect()
 }
 
-async fn claim(store: &Store, worker: &str, ids: &[i64]) -> Result<Vec<Claimed>, StoreError> {
+async fn claim(store: &Store, worker: &str, ids: &[i64]) -> Result<Vec<ClaimedJob>, StoreError> {
     let mut tx = store.begin_single_async_commit().await?;
     let claimed = rows::claim(&mut tx, ids, worker).await?;
     tx.commit().await?;
@@ -60,7 +60,7 @@ pub async fn settle_batch(store: Store, registry: Registry, mut runs: Vec<Finish
     while !rest.is_empty() {
         let (runs, others) = rest.split_at(fitting_count(&registry, rest));
         rest = others;
-        if settle_at_once(&store, &registry, runs).await {
+        if settle_in_one_statement(&store, &registry, runs).await {
             settled_runs.extend(runs.iter().map(|(job, _)| (key(job), Ok(Some(Outcome::Done)))));
             continue;
         }
@@ -93,7 +93,7 @@ fn fitting_count(registry: &Registry, runs: &[FinishedRun]) -> usize {
 }
 
 /// Includes the fence, because a frozen run of a job and the rescued one may end together.
-fn key(job: &Claimed) -> (i64, i64) {
+fn key(job: &ClaimedJob) -> (i64, i64) {
     (job.id, job.fence)
 }
 
@@ -120,12 +120,12 @@ async fn settle(store: &Store, registry: &Registry, runs: &[FinishedRun]) -> Res
 }
 
 /// Settles runs in one statement if their kind supports it. Returns `false` if they must be settled in a transaction.
-async fn settle_at_once(store: &Store, registry: &Registry, runs: &[FinishedRun]) -> bool {
+async fn settle_in_one_statement(store: &Store, registry: &Registry, runs: &[FinishedRun]) -> bool {
     let Some((first, _)) = runs.first() else { return false };
     let Some(kind) = registry.get(first.kind).filter(|_| runs.iter().all(|(job, _)| job.kind == first.kind)) else {
         return false;
     };
-    match AssertUnwindSafe(kind.settle_at_once(store, runs)).catch_unwind().await {
+    match AssertUnwindSafe(kind.settle_in_one_statement(store, runs)).catch_unwind().await {
         Ok(Ok(true)) => {}
         Ok(Ok(false)) => return false,
         Ok(Err(error)) => {

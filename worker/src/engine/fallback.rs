@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use crier_domain::job::{Claimed, Outcome};
+use crier_domain::job::{ClaimedJob, Outcome};
 use crier_store::{Result, Tx};
 
 use crate::jobs::RunResult;
@@ -51,7 +51,7 @@ struct AbortedRun {
 
 #[async_trait]
 impl RunResult for AbortedRun {
-    async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
+    async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome> {
         if self.notifies_subject {
             crier_jobs::on_dead(tx, job.kind, job.subject_id, job.trace.as_deref()).await?;
         }

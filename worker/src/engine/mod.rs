@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use crier_base::backoff::{self, ExponentialBuilder, Pauses};
-use crier_domain::job::{Claimed, JobKind, Outcome};
+use crier_domain::job::{ClaimedJob, JobKind, Outcome};
 use crier_runtime::descriptors;
 use crier_store::jobs::engine as rows;
 use crier_store::{Batcher, Result, Store, StoreError, Tx, WorkerCount};
@@ -81,7 +81,7 @@ struct Inner {
     draining: CancellationToken,
     /// The drain timeout is over: running jobs are aborted.
     abort: CancellationToken,
-    claims: Batcher<i64, Option<Claimed>>,
+    claims: Batcher<i64, Option<ClaimedJob>>,
     settles: Batcher<FinishedRun, Settled>,
 }
 
@@ -181,7 +181,7 @@ impl Engine {
         true
     }
 
-    async fn run_in_slot(&self, job: Claimed, slot: JobSlot) {
+    async fn run_in_slot(&self, job: ClaimedJob, slot: JobSlot) {
         match self.0.registry.get(job.kind).filter(|_| !self.0.draining.is_cancelled()) {
             Some(handler) => self.run_claimed(Run::in_slot(job, slot), handler).await,
             None => self.release(&job).await,
@@ -190,7 +190,7 @@ impl Engine {
 
     /// Claims a job, and waits until it may run. A job that was running at two crashes runs exclusively: a third crash
     /// makes it poison, and each crash also counts against the jobs that run at the same time.
-    async fn claim(&self, id: i64) -> Option<(Claimed, RunPermit)> {
+    async fn claim(&self, id: i64) -> Option<(ClaimedJob, RunPermit)> {
         let others = self.0.gate.clone().read_owned().await;
         let job = self.claim_row(id).await?;
         if !job.is_suspect() {
@@ -205,7 +205,7 @@ impl Engine {
         Some((job, RunPermit::Exclusive { _guard: guard }))
     }
 
-    async fn claim_row(&self, id: i64) -> Option<Claimed> {
+    async fn claim_row(&self, id: i64) -> Option<ClaimedJob> {
         if self.0.draining.is_cancelled() {
             return None;
         }
@@ -249,7 +249,7 @@ impl Engine {
     /// Settles a run, and retries while the database is unavailable, because the external effect has already happened.
     /// If the lease expires meanwhile and another run takes over, the fence prevents this one from writing. If the
     /// database rejects the result, stores a smaller one.
-    async fn settle(&self, job: &Claimed, whole: Arc<dyn RunResult>, started: Instant, traced: &traces::Span) {
+    async fn settle(&self, job: &ClaimedJob, whole: Arc<dyn RunResult>, started: Instant, traced: &traces::Span) {
         let (mut result, mut fallback, mut rejections) = (whole.clone(), Fallback::Whole, 0);
         let mut pauses = Pauses::new(SETTLE_RETRIES);
         let outcome = loop {
@@ -285,7 +285,7 @@ impl Engine {
     }
 
     /// Releases a job that was not started.
-    async fn release(&self, job: &Claimed) {
+    async fn release(&self, job: &ClaimedJob) {
         let released = async {
             let mut tx = self.0.store.begin().await?;
             rows::release(&mut tx, job).await?;
@@ -311,7 +311,7 @@ impl Engine {
     }
 }
 
-fn start_claims(store: &Store, worker: &str, engine: &Weak<Inner>) -> Batcher<i64, Option<Claimed>> {
+fn start_claims(store: &Store, worker: &str, engine: &Weak<Inner>) -> Batcher<i64, Option<ClaimedJob>> {
     let (workers, store, worker, engine) = (store.workers().clone(), store.clone(), worker.to_owned(), engine.clone());
     Batcher::start(&workers, CLAIM_CONCURRENCY, move |ids| {
         let successors = LaneSuccessors::new(worker.clone(), engine.clone(), None);
@@ -327,13 +327,13 @@ fn start_settles(
 ) -> Batcher<FinishedRun, Settled> {
     let (workers, store, registry) = (store.workers().clone(), store.clone(), registry.clone());
     let (worker, engine) = (worker.to_owned(), engine.clone());
-    Batcher::start_in_turns(&workers, SETTLE_CONCURRENCY, move |runs, turn| {
+    Batcher::start_with_permit(&workers, SETTLE_CONCURRENCY, move |runs, turn| {
         let successors = LaneSuccessors::new(worker.clone(), engine.clone(), Some(turn));
         settle_batch(store.clone().with_successors(Arc::new(successors)), registry.clone(), runs)
     })
 }
 
-fn log_failed_release(job: &Claimed, error: &StoreError) {
+fn log_failed_release(job: &ClaimedJob, error: &StoreError) {
     tracing::warn!(job = job.id, %error, "failed to release a job; it will be rescued");
 }
 
@@ -357,7 +357,7 @@ impl FailedRun {
 
 #[async_trait::async_trait]
 impl RunResult for FailedRun {
-    async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
+    async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome> {
         self.handler.undo_failed(tx, &self.run).await?;
         if matches!(self.outcome, Outcome::Abort(_)) {
             crier_jobs::on_dead(tx, job.kind, job.subject_id, job.trace.as_deref()).await?;

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use crier_domain::job::{Claimed, JobKind};
+use crier_domain::job::{ClaimedJob, JobKind};
 use crier_telemetry::metrics;
 use tokio::sync::{Notify, OwnedMutexGuard, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, OwnedSemaphorePermit};
 
@@ -13,7 +13,7 @@ use super::Inner;
 /// The state that a run shares with the engine.
 #[derive(Clone)]
 pub struct Run {
-    pub job: Claimed,
+    pub job: ClaimedJob,
     /// Whether a call with an external effect is in progress. Aborting the run then is like a crash.
     in_call: Arc<AtomicBool>,
     counted: Arc<AtomicBool>,
@@ -28,7 +28,7 @@ pub struct Run {
 
 impl Run {
     /// Creates a run outside the engine, for tests.
-    pub fn new(job: Claimed) -> Self {
+    pub fn new(job: ClaimedJob) -> Self {
         Self {
             job,
             in_call: Arc::default(),
@@ -40,7 +40,7 @@ impl Run {
         }
     }
 
-    pub(super) fn in_slot(job: Claimed, slot: JobSlot) -> Self {
+    pub(super) fn in_slot(job: ClaimedJob, slot: JobSlot) -> Self {
         Self { slot: Some(Arc::new(slot)), ..Self::new(job) }
     }
 
@@ -176,19 +176,19 @@ pub(super) struct JobSlot {
 }
 
 impl JobSlot {
-    pub fn take(inner: &Arc<Inner>, job: &Claimed, released: Arc<Notify>) -> Self {
+    pub fn take(inner: &Arc<Inner>, job: &ClaimedJob, released: Arc<Notify>) -> Self {
         metrics::slot_taken();
         Self::hold(inner, job, AtomicBool::new(true), OnceLock::new(), released)
     }
 
     /// Holds a job without a slot; `waiting` is the permit for that.
-    pub fn without(inner: &Arc<Inner>, job: &Claimed, waiting: OwnedSemaphorePermit) -> Self {
+    pub fn without(inner: &Arc<Inner>, job: &ClaimedJob, waiting: OwnedSemaphorePermit) -> Self {
         Self::hold(inner, job, AtomicBool::new(false), OnceLock::from(waiting), Arc::default())
     }
 
     fn hold(
         inner: &Arc<Inner>,
-        job: &Claimed,
+        job: &ClaimedJob,
         busy: AtomicBool,
         waiting: OnceLock<OwnedSemaphorePermit>,
         released: Arc<Notify>,
@@ -213,7 +213,7 @@ impl JobSlot {
 
     fn mark_free(&self) {
         if self.busy.swap(false, Ordering::SeqCst) {
-            metrics::slot_given_back();
+            metrics::slot_released();
         }
     }
 }
@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     fn run() -> Run {
-        Run::new(Claimed {
+        Run::new(ClaimedJob {
             id: 1,
             kind: JobKind::Noop,
             subject_id: 1,

@@ -3,8 +3,8 @@
 
 use std::sync::{Mutex, PoisonError, Weak};
 
-use crier_domain::job::{Claimed, JobKind};
-use crier_store::batch::Turn;
+use crier_domain::job::{ClaimedJob, JobKind};
+use crier_store::batch::BatchPermit;
 use crier_store::{ReservedRun, Successors};
 use tokio::sync::{OwnedRwLockReadGuard, OwnedSemaphorePermit};
 
@@ -16,11 +16,11 @@ pub(super) struct LaneSuccessors {
     worker: String,
     engine: Weak<Inner>,
     /// The permit of a batch of settles, released after its commit.
-    turn: Mutex<Option<Turn>>,
+    turn: Mutex<Option<BatchPermit>>,
 }
 
 impl LaneSuccessors {
-    pub fn new(worker: String, engine: Weak<Inner>, turn: Option<Turn>) -> Self {
+    pub fn new(worker: String, engine: Weak<Inner>, turn: Option<BatchPermit>) -> Self {
         Self { worker, engine, turn: Mutex::new(turn) }
     }
 }
@@ -52,7 +52,7 @@ struct ReservedSuccessor {
 }
 
 impl ReservedRun for ReservedSuccessor {
-    fn start(self: Box<Self>, job: Claimed) {
+    fn start(self: Box<Self>, job: ClaimedJob) {
         let Self { engine, others, waiting } = *self;
         let (active, slot) = (Active::enter(&engine.0), JobSlot::without(&engine.0, &job, waiting));
         tokio::spawn(async move {

@@ -15,7 +15,7 @@ use chrono::TimeDelta;
 use crier_domain::account::{AccountStatus, SocialAccount, TokenTimes};
 use crier_domain::failure::{Category, Failure};
 use crier_domain::platform::Descriptor;
-use crier_platforms::{CallError, Connector, ConnectorAccount, Refreshed, Secrets};
+use crier_platforms::{CallError, Connector, ConnectorAccount, RefreshedTokens, Secrets};
 use crier_store::{Store, StoreError, accounts};
 use secrecy::SecretString;
 
@@ -99,7 +99,7 @@ impl AccountSession {
         });
         match refreshed {
             // The credentials do not expire and are valid: the caller retries the call once with them.
-            Ok(Refreshed { secrets: None, .. }) => Ok(self.release_lease().await?),
+            Ok(RefreshedTokens { secrets: None, .. }) => Ok(self.release_lease().await?),
             Ok(refreshed) => {
                 let times = refreshed.times();
                 if let Some(secrets) = refreshed.secrets

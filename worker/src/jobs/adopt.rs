@@ -1,6 +1,6 @@
 //! Decides which of the posts on a platform was created by a call whose response was lost.
 //!
-//! Connectors return all candidates ([`Reconciled::Matches`](crier_platforms::Reconciled::Matches)). Those that belong
+//! Connectors return all candidates ([`ReconcileResult::Matches`](crier_platforms::ReconcileResult::Matches)). Those that belong
 //! to another post or reply of Crier are excluded. A candidate is adopted only if it is the only one left.
 
 use chrono::{DateTime, TimeDelta, Utc};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::failure::{Category, Failure};
-use crier_domain::job::{Claimed, Lane};
+use crier_domain::job::{ClaimedJob, Lane};
 use crier_platforms::{CallError, Published};
 use crier_store::jobs::lanes;
 use crier_store::{Result, Tx, accounts};
@@ -241,7 +241,7 @@ pub fn pause(attempt: i32, jitter: f64) -> TimeDelta {
 /// Returns the time of the next attempt; `None` if no attempts are left. `at` is the time from the platform, if any.
 /// `open_until` is when a call with an unknown outcome must have ended; a query before that would not be conclusive.
 pub fn next_attempt(
-    job: &Claimed,
+    job: &ClaimedJob,
     at: Option<DateTime<Utc>>,
     open_until: Option<DateTime<Utc>>,
     jitter: f64,

@@ -10,12 +10,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::account::AccountStatus;
-use crier_domain::analytics::{AccountFigures, Figures, Tz, day_start, next_collection, zone};
-use crier_domain::job::{Claimed, Lane, Outcome};
+use crier_domain::analytics::{AccountMetrics, PostMetrics, Tz, day_start, next_collection, zone};
+use crier_domain::job::{ClaimedJob, Lane, Outcome};
 use crier_domain::plan::Plans;
-use crier_platforms::analytics::{AnalyticsConnector, PublishedPost, SetAside};
+use crier_platforms::analytics::{AnalyticsConnector, MetricsSetAside, PublishedPost};
 use crier_platforms::{CallError, ConnectorRegistry, Marker, Published};
-use crier_store::analytics::{self, Collected, DueTarget};
+use crier_store::analytics::{self, CollectedMetrics, DueTarget};
 use crier_store::jobs::lanes;
 use crier_store::{Result, Store, Tx, accounts};
 
@@ -64,7 +64,7 @@ impl CollectAnalytics {
         let due = analytics::due_targets(&mut conn, session.account.id, result.now, MAX_POSTS).await?;
         let last = analytics::last_of_account(&mut conn, session.account.id).await?;
         let plan = analytics::plan_of_account(&mut conn, session.account.id).await?;
-        result.aside = SetAside::new(analytics::set_aside(&mut conn, session.account.id, result.now).await?);
+        result.aside = MetricsSetAside::new(analytics::set_aside(&mut conn, session.account.id, result.now).await?);
         drop(conn);
         let days = plan.and_then(|plan| self.plans.get(&plan)?.analytics_days);
         let retention = days.and_then(|days| TimeDelta::try_days(i64::try_from(days).ok()?));
@@ -90,7 +90,7 @@ impl CollectAnalytics {
                 Err(error) => return result.stop(error),
             };
             let now = self.store.now();
-            result.collected.extend(chunk.iter().zip(figures).map(|(due, figures)| Collected {
+            result.collected.extend(chunk.iter().zip(figures).map(|(due, figures)| CollectedMetrics {
                 target_id: due.target_id,
                 figures,
                 next_at: next_collection(due.published_at, now, retention),
@@ -108,7 +108,7 @@ impl CollectAnalytics {
         unnamed: Vec<DueTarget>,
         result: &mut CollectRunResult,
     ) -> Result<CallResult<Vec<DueTarget>>> {
-        let may_find_later = session.connector.analytics().is_some_and(|figures| figures.names_posts_later());
+        let may_find_later = session.connector.analytics().is_some_and(|figures| figures.assigns_ids_later());
         let mut found = Vec::new();
         for (index, mut due) in unnamed.into_iter().enumerate() {
             let is_young = result.now - due.published_at < MAX_LOOKUP_AGE;
@@ -129,7 +129,11 @@ impl CollectAnalytics {
                 }
             }
             let next_at = next_collection(due.published_at, result.now, None).filter(|_| may_find_later && is_young);
-            result.collected.push(Collected { target_id: due.target_id, figures: Some(Figures::default()), next_at });
+            result.collected.push(CollectedMetrics {
+                target_id: due.target_id,
+                figures: Some(PostMetrics::default()),
+                next_at,
+            });
         }
         Ok(Ok(found))
     }
@@ -153,8 +157,8 @@ impl CollectAnalytics {
         &self,
         run: &Run,
         session: &mut AccountSession,
-        aside: &mut SetAside,
-    ) -> Result<CallResult<AccountFigures>> {
+        aside: &mut MetricsSetAside,
+    ) -> Result<CallResult<AccountMetrics>> {
         loop {
             let call = async { figures(session)?.account_figures(&session.connector_account, aside).await };
             let result = self.within_deadline(run, call).await;
@@ -169,8 +173,8 @@ impl CollectAnalytics {
         run: &Run,
         session: &mut AccountSession,
         posts: &[PublishedPost],
-        aside: &mut SetAside,
-    ) -> Result<CallResult<Vec<Option<Figures>>>> {
+        aside: &mut MetricsSetAside,
+    ) -> Result<CallResult<Vec<Option<PostMetrics>>>> {
         loop {
             let call = async { figures(session)?.post_figures(&session.connector_account, posts, aside).await };
             let result = self.within_deadline(run, call).await;
@@ -235,7 +239,7 @@ impl Job for CollectAnalytics {
             collected: Vec::new(),
             named: Vec::new(),
             account_figures: None,
-            aside: SetAside::default(),
+            aside: MetricsSetAside::default(),
             is_more_due: false,
             is_off: session.connector.analytics().is_none(),
             error: None,
@@ -255,12 +259,12 @@ struct CollectRunResult {
     version: i64,
     zone: Tz,
     now: DateTime<Utc>,
-    collected: Vec<Collected>,
+    collected: Vec<CollectedMetrics>,
     /// Posts whose id was found.
     named: Vec<(i64, Published)>,
-    account_figures: Option<AccountFigures>,
+    account_figures: Option<AccountMetrics>,
     /// Metrics that the platform does not return for this account.
-    aside: SetAside,
+    aside: MetricsSetAside,
     is_more_due: bool,
     /// Whether the operator has switched off the platform's metrics, which may be switched on again.
     is_off: bool,
@@ -288,7 +292,7 @@ impl CollectRunResult {
 
 #[async_trait]
 impl RunResult for CollectRunResult {
-    async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
+    async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome> {
         let now = tx.now;
         for (target, post) in &self.named {
             analytics::record_id(tx, *target, &post.external_id, post.url.as_deref()).await?;
@@ -298,7 +302,7 @@ impl RunResult for CollectRunResult {
             analytics::record_account(tx, self.account_id, figures).await?;
         }
         let aside: Vec<String> = self.aside.added().map(str::to_owned).collect();
-        analytics::record_set_aside(tx, self.account_id, &aside).await?;
+        analytics::record_unavailable_metrics(tx, self.account_id, &aside).await?;
         match &self.error {
             Some(CallError::Reauth(failure) | CallError::AuthExpired(failure)) => {
                 crier_jobs::accounts::expire(tx, self.account_id, self.version, &failure.message, job.trace.as_deref())

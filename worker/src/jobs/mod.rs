@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use chrono::TimeDelta;
 use crier_base::backoff;
 use crier_domain::for_each_job_kind;
-use crier_domain::job::{Claimed, JobKind, Outcome};
+use crier_domain::job::{ClaimedJob, JobKind, Outcome};
 use crier_domain::plan::Plans;
 use crier_http::Guard;
 use crier_mail::Mailer;
@@ -56,7 +56,7 @@ pub trait Job: Send + Sync {
     /// Settles runs in one statement, which is its own transaction: writes their results, and their jobs as done.
     /// Returns `false`, and writes nothing, if these results need more statements. An error means the same, or that the
     /// connection was lost. In both cases the runs are settled in a transaction of several statements.
-    async fn settle_at_once(&self, _store: &Store, _ends: &[FinishedRun]) -> Result<bool> {
+    async fn settle_in_one_statement(&self, _store: &Store, _ends: &[FinishedRun]) -> Result<bool> {
         Ok(false)
     }
 
@@ -97,7 +97,7 @@ fn backoff_from_table(pauses: &'static [Duration], attempt: i32, random: f64) ->
 /// transaction fails.
 #[async_trait]
 pub trait RunResult: Send + Sync {
-    async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome>;
+    async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome>;
 
     /// Returns the result if its kind writes several results in a few statements ([`Job::write_results`]).
     fn batched(&self) -> Option<BatchedResult<'_>> {
@@ -127,12 +127,12 @@ pub enum BatchedResult<'a> {
 }
 
 /// A job and the result of its run.
-pub type FinishedRun = (Claimed, Arc<dyn RunResult>);
+pub type FinishedRun = (ClaimedJob, Arc<dyn RunResult>);
 
 /// A run that changed nothing but its job.
 #[async_trait]
 impl RunResult for Outcome {
-    async fn write(&self, _tx: &mut Tx, _job: &Claimed) -> Result<Outcome> {
+    async fn write(&self, _tx: &mut Tx, _job: &ClaimedJob) -> Result<Outcome> {
         Ok(self.clone())
     }
 }

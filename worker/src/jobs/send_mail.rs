@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use crier_domain::job::{Claimed, Outcome};
+use crier_domain::job::{ClaimedJob, Outcome};
 use crier_domain::mail::MailStatus;
 use crier_domain::report::{ReportError, ReportErrorCode};
 use crier_domain::report_naming as naming;
@@ -66,8 +66,8 @@ impl Job for SendMail {
         Ok(Box::new(match run.call(mailer.send(&mail, attachment)).await {
             Ok(()) => MailRunResult::Sent,
             Err(SendError::Deferred(why)) => MailRunResult::Deferred(why, crier_base::random::unit()),
-            Err(SendError::Refused(why)) => MailRunResult::Refused(why),
-            Err(SendError::RecipientRefused(why)) => MailRunResult::RecipientRefused(why),
+            Err(SendError::Rejected(why)) => MailRunResult::Refused(why),
+            Err(SendError::RecipientRejected(why)) => MailRunResult::RecipientRejected(why),
         }))
     }
 }
@@ -121,13 +121,13 @@ enum MailRunResult {
     /// The reason, and the jitter of the backoff.
     Deferred(String, f64),
     Refused(String),
-    RecipientRefused(String),
+    RecipientRejected(String),
     NotConfigured,
 }
 
 #[async_trait]
 impl RunResult for MailRunResult {
-    async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
+    async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome> {
         let id = job.subject_id;
         match self {
             Self::Sent => {
@@ -147,8 +147,8 @@ impl RunResult for MailRunResult {
                 }
             }
             Self::Refused(why) => fail_mail(tx, id, ReportErrorCode::InternalError, why).await,
-            Self::RecipientRefused(why) => {
-                report_deliveries::stop_refused(tx, id, why).await?;
+            Self::RecipientRejected(why) => {
+                report_deliveries::stop_rejected(tx, id, why).await?;
                 fail_mail(tx, id, ReportErrorCode::MailRefused, why).await
             }
             Self::NotConfigured => {
@@ -163,7 +163,7 @@ impl RunResult for MailRunResult {
             Self::Sent => Self::Sent,
             Self::Deferred(_, jitter) => Self::Deferred(UNSTORABLE.to_owned(), *jitter),
             Self::Refused(_) => Self::Refused(UNSTORABLE.to_owned()),
-            Self::RecipientRefused(_) => Self::RecipientRefused(UNSTORABLE.to_owned()),
+            Self::RecipientRejected(_) => Self::RecipientRejected(UNSTORABLE.to_owned()),
             Self::NotConfigured => Self::NotConfigured,
         }))
     }

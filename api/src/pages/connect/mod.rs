@@ -91,7 +91,7 @@ type StepResult = Result<Step, StepError>;
 /// error page and returns `None`.
 async fn admit<'d>(req: &Request, depot: &'d Depot, res: &mut Response) -> Option<&'d Arc<App>> {
     let app = depot.get_typed::<Arc<App>>().ok()?;
-    let decision = admission::count_visitor(app, req).await;
+    let decision = admission::count_sign_in_or_connect_request(app, req).await;
     if decision.allowed {
         return Some(app);
     }

@@ -5,7 +5,7 @@ use crier_platforms::ConnectError;
 use crier_store::StoreError;
 use http::StatusCode;
 
-use crate::routes::accounts::save::{IS_OF_OTHERS, SaveError};
+use crate::routes::accounts::save::{OWNED_BY_OTHERS, SaveError};
 
 /// The reason why a step failed.
 #[derive(Debug)]
@@ -126,7 +126,7 @@ impl StepError {
     /// Returns the error for a failed call to the platform.
     pub(super) fn of(platform: &'static str, error: ConnectError) -> Self {
         match error {
-            ConnectError::Field { message, .. } | ConnectError::Refused(message) => {
+            ConnectError::Field { message, .. } | ConnectError::Rejected(message) => {
                 Self::PlatformRejected(platform, message)
             }
             ConnectError::Unavailable(message) => Self::PlatformUnavailable(platform, message),
@@ -136,8 +136,8 @@ impl StepError {
     pub(super) fn of_save(platform: &'static str, error: SaveError) -> Self {
         match error {
             SaveError::Full(cap) => Self::AccountLimit(cap),
-            SaveError::OfOthers => Self::OtherBrand,
-            SaveError::Refused(error) => Self::of(platform, error),
+            SaveError::OwnedByOthers => Self::OtherBrand,
+            SaveError::Rejected(error) => Self::of(platform, error),
             SaveError::Store(error) => error.into(),
         }
     }
@@ -228,7 +228,7 @@ fn nothing_to_choose(platform: &str, noun: &str) -> Notice {
 fn other_brand() -> Notice {
     Notice::new(
         "Another brand has this account",
-        format!("{IS_OF_OTHERS} No account was connected."),
+        format!("{OWNED_BY_OTHERS} No account was connected."),
         "Ask a member of that brand to connect the account to this brand.",
     )
 }

@@ -150,7 +150,7 @@ async fn at_instance(visit: &Visit, platform: PlatformKey) -> Result<PageReply> 
     let checked = tokio::time::timeout(INSTANCE_TIMEOUT, oauth.check_instance(typed)).await;
     let late = || unavailable("The server did not respond within 20 seconds. Retry later.".to_owned());
     let instance = checked.map_err(|_| late())?.map_err(|error| match error {
-        ConnectError::Field { message, .. } | ConnectError::Refused(message) => ApiError::field("instance", message),
+        ConnectError::Field { message, .. } | ConnectError::Rejected(message) => ApiError::field("instance", message),
         ConnectError::Unavailable(message) => unavailable(message),
     })?;
     let mut write = match FormWrite::begin(visit).await? {

@@ -49,7 +49,7 @@ impl FormWrite {
         }
         tx.rollback().await?;
         match found {
-            KeyState::Answered(StoredResponse { body: StoredBody::Whole(body), .. }) => Ok(Submission::Repeated(body)),
+            KeyState::Stored(StoredResponse { body: StoredBody::Whole(body), .. }) => Ok(Submission::Repeated(body)),
             KeyState::Reused => {
                 let message = "This form was already submitted with other values. Reload the page and submit it again.";
                 Err(ApiError::new(ErrorCode::IdempotencyKeyReused, message))

@@ -2,7 +2,7 @@
 //! return to draft, and retry failed accounts.
 
 use crier_domain::post::PostStatus;
-use crier_jobs::publishing::{self, PostRetry};
+use crier_jobs::publishing::{self, RetryPostOutcome};
 use crier_store::posts;
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -93,20 +93,20 @@ async fn retry(visit: &Visit) -> Result<PageReply> {
     let found = posts::find_for_update(&mut tx, visit.brand()?.0.id, id(visit)).await?;
     let post = found.ok_or_else(|| ApiError::not_found("post"))?;
     let outcome = publishing::retry_post(&mut tx, post.id, is_confirmed, can_reconcile).await?;
-    if let PostRetry::Started(_) = outcome {
+    if let RetryPostOutcome::Started(_) = outcome {
         tx.commit().await?;
         return visit.to(&format!("posts/{}", post.id), "post-retried");
     }
     tx.rollback().await?;
     let why = match outcome {
-        PostRetry::NotFound => return Err(ApiError::not_found("post")),
+        RetryPostOutcome::NotFound => return Err(ApiError::not_found("post")),
         // The form was sent twice.
-        PostRetry::NothingFailed if post.status == PostStatus::Publishing => {
+        RetryPostOutcome::NothingFailed if post.status == PostStatus::Publishing => {
             return visit.to(&format!("posts/{}", post.id), "post-retried");
         }
-        PostRetry::NothingFailed | PostRetry::Started(_) => "This post has not failed on any account.",
-        PostRetry::Busy => "The post is being processed. Retry in a moment.",
-        PostRetry::OutcomeUnknown(_) => {
+        RetryPostOutcome::NothingFailed | RetryPostOutcome::Started(_) => "This post has not failed on any account.",
+        RetryPostOutcome::Busy => "The post is being processed. Retry in a moment.",
+        RetryPostOutcome::OutcomeUnknown(_) => {
             "The post may already be published on some of the failed accounts. “Retry failed accounts” shows which \
              accounts to check first."
         }

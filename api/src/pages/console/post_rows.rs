@@ -29,7 +29,7 @@ impl Related {
         }
         let brand = visit.brand()?.0.id;
         let ids: Vec<i64> = posts.iter().map(|post| post.id).collect();
-        let targets = targets::briefs(conn, &ids).await?;
+        let targets = targets::target_summaries(conn, &ids).await?;
         let mut account_ids: Vec<i64> = targets.iter().map(|target| target.account_id).collect();
         account_ids.sort_unstable();
         account_ids.dedup();

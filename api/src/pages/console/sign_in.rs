@@ -119,7 +119,7 @@ async fn show_form(req: &mut Request, depot: &mut Depot, res: &mut Response) {
 
 /// Counts a request of an IP address. If the rate limit is exceeded, sends an error page and returns `false`.
 pub async fn admit(app: &Arc<App>, req: &Request, res: &mut Response) -> bool {
-    let decision = admission::count_visitor(app, req).await;
+    let decision = admission::count_sign_in_or_connect_request(app, req).await;
     reply::write_rate_limit_headers(res.headers_mut(), &decision);
     if !decision.allowed {
         notice(

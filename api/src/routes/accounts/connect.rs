@@ -9,7 +9,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 
-use super::save::{IS_OF_OTHERS, Place, SaveError, cap_reached, save_account};
+use super::save::{OWNED_BY_OTHERS, Place, SaveError, cap_reached, save_account};
 use super::{SocialAccount, TAG, full, interactive_setup_required, not_configured, unavailable};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape, WriteStep};
@@ -113,7 +113,7 @@ fn parse_credentials(form: &Map<String, Value>, descriptor: &Descriptor) -> Resu
 fn connect_error(error: ConnectError) -> ApiError {
     match error {
         ConnectError::Field { field, message } => ApiError::field(&format!("credentials.{field}"), message),
-        ConnectError::Refused(message) => ApiError::new(ErrorCode::InvalidCredentials, message),
+        ConnectError::Rejected(message) => ApiError::new(ErrorCode::InvalidCredentials, message),
         ConnectError::Unavailable(message) => unavailable(message),
     }
 }
@@ -138,11 +138,11 @@ async fn save(cx: &Context, tx: &mut Tx, platform: Platform, connected: &Connect
     };
     let account = save_account(tx, &cx.app, place, platform, connected).await.map_err(|error| match error {
         SaveError::Full(cap) => full(cap),
-        SaveError::OfOthers => {
-            let message = format!("{IS_OF_OTHERS} Ask a member of that brand to connect the account to this brand.");
-            connect_error(ConnectError::Refused(message))
+        SaveError::OwnedByOthers => {
+            let message = format!("{OWNED_BY_OTHERS} Ask a member of that brand to connect the account to this brand.");
+            connect_error(ConnectError::Rejected(message))
         }
-        SaveError::Refused(error) => connect_error(error),
+        SaveError::Rejected(error) => connect_error(error),
         SaveError::Store(error) => error.into(),
     })?;
     ApiResponse::created(&format!("/brands/{brand}/social-accounts"), [SocialAccount::from(account)])

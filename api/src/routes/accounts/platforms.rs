@@ -114,7 +114,7 @@ impl PlatformDescriptor {
                 required_options: d.capabilities.required_options.to_vec(),
                 inbox: if inbox { d.capabilities.inbox.to_vec() } else { Vec::new() },
                 replies: if inbox { d.capabilities.replies.to_vec() } else { Vec::new() },
-                analytics: registry.reads_figures(d.platform),
+                analytics: registry.collects_metrics(d.platform),
             },
         }
     }

@@ -6,7 +6,7 @@ use chrono::TimeDelta;
 use crier_domain::access::Scope;
 use crier_domain::account;
 use crier_domain::failure::Failure;
-use crier_platforms::{CallError, ConnectorAccount, Refreshed};
+use crier_platforms::{CallError, ConnectorAccount, RefreshedTokens};
 use crier_store::{Tx, account_tokens, accounts};
 use secrecy::SecretString;
 
@@ -98,7 +98,7 @@ async fn release_refresh_lease(cx: &Context, account_id: i64, version: i64) -> R
 async fn refresh_at_platform(
     cx: &Context,
     id: i64,
-) -> Result<(account::SocialAccount, std::result::Result<Refreshed, CallError>)> {
+) -> Result<(account::SocialAccount, std::result::Result<RefreshedTokens, CallError>)> {
     let mut conn = cx.app.store.read().await?;
     let found = accounts::with_secrets(&mut conn, cx.app.store.cipher(), id).await?;
     let (account, secrets) = found.ok_or_else(|| ApiError::not_found("social account"))?;
@@ -124,7 +124,7 @@ async fn save(
     cx: &Context,
     tx: &mut Tx,
     account: &account::SocialAccount,
-    new: Option<&Refreshed>,
+    new: Option<&RefreshedTokens>,
 ) -> Result<ApiResponse> {
     if let Some(new) = new {
         let secrets = new.secrets.as_ref().map(|s| SecretString::from(s.expose_json()));

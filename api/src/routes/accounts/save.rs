@@ -5,7 +5,7 @@ use crier_domain::event::EventName;
 use crier_domain::platform::Platform;
 use crier_platforms::grant::are_same_credentials;
 use crier_platforms::{ConnectError, Connected, ConnectorAccount, Secrets};
-use crier_store::account_holders::{self, FormerAccount};
+use crier_store::account_holders::{self, ExistingAccount};
 use crier_store::accounts::{self, NewAccount};
 use crier_store::{Conn, StoreError, Tx, brands, events, inbox_syncs};
 use secrecy::{ExposeSecret, SecretString};
@@ -33,16 +33,16 @@ pub enum SaveError {
     #[error("the plan allows {0} accounts")]
     Full(u64),
     /// Brands of other users have the account, with different credentials.
-    #[error("{IS_OF_OTHERS}")]
-    OfOthers,
+    #[error("{OWNED_BY_OTHERS}")]
+    OwnedByOthers,
     #[error(transparent)]
-    Refused(ConnectError),
+    Rejected(ConnectError),
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 /// The reason why an account of other brands was not connected.
-pub const IS_OF_OTHERS: &str =
+pub const OWNED_BY_OTHERS: &str =
     "This account is connected to a brand that you are not a member of, with different credentials.";
 
 fn is_full(count: i64, cap: u64) -> bool {
@@ -81,7 +81,7 @@ pub async fn save_account(
         }
     }
     if let Some(connector) = platforms.get(platform) {
-        connector.reserve(tx, workspace, connected).await?.map_err(SaveError::Refused)?;
+        connector.reserve(tx, workspace, connected).await?.map_err(SaveError::Rejected)?;
     }
     let cipher = tx.cipher.clone();
     let former = account_holders::find_external(tx, &cipher, workspace, platform, &connected.external_id).await?;
@@ -117,7 +117,7 @@ pub async fn save_account(
     Ok(account)
 }
 
-fn replaced_credentials(former: &FormerAccount) -> Result<Option<ConnectorAccount>, StoreError> {
+fn replaced_credentials(former: &ExistingAccount) -> Result<Option<ConnectorAccount>, StoreError> {
     former.secrets.as_ref().map(|secrets| ConnectorAccount::stored(&former.account, secrets)).transpose()
 }
 
@@ -127,7 +127,7 @@ async fn check_not_owned_by_others(
     tx: &mut Tx,
     app: &App,
     place: Place<'_>,
-    former: &FormerAccount,
+    former: &ExistingAccount,
     replaced: Option<&ConnectorAccount>,
     connected: &Connected,
 ) -> Result<(), SaveError> {
@@ -137,8 +137,8 @@ async fn check_not_owned_by_others(
     if replaced.is_some_and(is_same) {
         return Ok(());
     }
-    match account_holders::is_of_others(tx, former.account.id, place.brand_id, user).await? {
-        true => Err(SaveError::OfOthers),
+    match account_holders::belongs_to_others(tx, former.account.id, place.brand_id, user).await? {
+        true => Err(SaveError::OwnedByOthers),
         false => Ok(()),
     }
 }

@@ -99,7 +99,7 @@ pub fn endpoint() -> Endpoint {
 async fn prepare(cx: &Context) -> Result<WriteStep> {
     let request = with_limits(cx, cx.read(|f| read(cx, f))?).await?;
     let text_model = cx.app.ai.text_model().ok_or_else(|| not_configured("CRIER_AI_TEXT_MODEL"))?;
-    let reservation = CreditReservation::begin(cx, Operation::Captions, ai::CAPTIONS).await?;
+    let reservation = CreditReservation::begin(cx, Operation::Captions, ai::CAPTIONS_CREDITS).await?;
     let result = call_provider(cx, Operation::Captions, "prompt", text_model.generate_captions(&request)).await;
     let captions = reservation.or_refund(result).await?;
     let reservation = Arc::new(reservation);

@@ -65,7 +65,7 @@ async fn prepare(cx: &Context) -> Result<WriteStep> {
         Some(GenerateHashtagsRequest { content: content?, platform })
     })?;
     let text_model = cx.app.ai.text_model().ok_or_else(|| not_configured("CRIER_AI_TEXT_MODEL"))?;
-    let reservation = CreditReservation::begin(cx, Operation::Hashtags, ai::HASHTAGS).await?;
+    let reservation = CreditReservation::begin(cx, Operation::Hashtags, ai::HASHTAGS_CREDITS).await?;
     let call = text_model.generate_hashtags(&content, descriptor(cx, platform));
     let result = call_provider(cx, Operation::Hashtags, "content", call).await;
     let hashtags = reservation.or_refund(result).await?;

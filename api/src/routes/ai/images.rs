@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crier_domain::access::Scope;
 use crier_domain::ai::{Operation, Quality, Size};
 use crier_domain::media::AssetType;
-use crier_media::{self as media, Described, IngestError, IngestedFile, SpoolError, Spooled};
+use crier_media::{self as media, AssetDetails, IngestError, IngestedFile, SpoolError, Spooled};
 use crier_store::{Tx, files, media as assets};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -141,7 +141,7 @@ async fn store_image(cx: &Context, bytes: Bytes) -> Result<IngestedFile> {
         let spooled = spool_image(cx, bytes).await.map_err(|e| ApiError::storage(e.to_string()))?;
         let ingested = cx.app.library.ingest(&cx.app.store, &owner(cx)?, &spooled).await;
         ingested.map_err(|error| match error {
-            IngestError::Refused(why) => ApiError::ai_unavailable(format!("its image was rejected: {why}")),
+            IngestError::Rejected(why) => ApiError::ai_unavailable(format!("its image was rejected: {why}")),
             IngestError::Full => storage_full(cx.plan.storage_mib),
             IngestError::Store(error) => error.into(),
             IngestError::Storage(error) => ApiError::storage(error.to_string()),
@@ -164,8 +164,12 @@ async fn write(cx: &Context, tx: &mut Tx, image: &GeneratedImage) -> Result<ApiR
     let brand_id = cx.brand()?.id;
     let credits_remaining = image.reservation.end(cx, tx).await?;
     let name = format!("ai-{}.{}", cx.now.format("%Y%m%d-%H%M%S"), image.file.kind.extension());
-    let described =
-        Described { asset_type: AssetType::Image, filename: &name, alt_text: Some(&image.alt_text), source_url: None };
+    let described = AssetDetails {
+        asset_type: AssetType::Image,
+        filename: &name,
+        alt_text: Some(&image.alt_text),
+        source_url: None,
+    };
     let Some(id) = media::create_asset(tx, brand_id, &image.file, &described).await? else {
         return Err(ApiError::storage("a file was deleted before its asset was created"));
     };

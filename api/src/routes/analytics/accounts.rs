@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use chrono::NaiveDate;
 use crier_domain::access::Scope;
-use crier_domain::analytics::AccountFigures;
+use crier_domain::analytics::AccountMetrics;
 use crier_domain::platform::Platform;
 use crier_store::{Conn, PageRequest, accounts, analytics};
 use schemars::JsonSchema;
@@ -70,18 +70,18 @@ async fn show(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     let ids: Vec<i64> = listed.iter().map(|account| account.id).collect();
     let found = analytics::of_accounts(conn, &ids, (window.starts_at(), window.ends_at())).await?;
     // The last snapshot of a day counts.
-    let mut by_day: HashMap<(i64, NaiveDate), AccountFigures> = HashMap::new();
+    let mut by_day: HashMap<(i64, NaiveDate), AccountMetrics> = HashMap::new();
     for snapshot in found {
         let day = snapshot.at.with_timezone(&window.zone).date_naive();
         by_day.insert((snapshot.account_id, day), snapshot.figures);
     }
     let mut unavailable: HashMap<i64, Vec<String>> = HashMap::new();
-    for (account, name) in analytics::unavailable_of(conn, &ids, cx.now).await? {
+    for (account, name) in analytics::unavailable_metrics_of(conn, &ids, cx.now).await? {
         // A field of the platform's response is named as in docs/analytics.md.
         unavailable.entry(account).or_default().push(name.trim_start_matches('/').replace('/', "."));
     }
     let point = |account: i64, date: NaiveDate| {
-        let AccountFigures { followers, following, posts } = by_day.get(&(account, date)).copied().unwrap_or_default();
+        let AccountMetrics { followers, following, posts } = by_day.get(&(account, date)).copied().unwrap_or_default();
         AccountPoint { date, followers, following, posts }
     };
     let series = listed.iter().map(|account| AccountSeries {

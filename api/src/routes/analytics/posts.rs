@@ -2,7 +2,7 @@
 
 use chrono::NaiveDate;
 use crier_domain::access::Scope;
-use crier_domain::analytics::Figures;
+use crier_domain::analytics::PostMetrics;
 use crier_store::{Conn, analytics};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -77,8 +77,8 @@ async fn show(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     let days = window.days();
     let bounds: Vec<_> = days.iter().map(|day| window.bounds(*day)).collect();
     let found = analytics::days_of_posts(conn, cx.brand()?.id, &bounds).await?;
-    let mut by_day = vec![(0, Figures::default()); days.len()];
-    let (mut posts, mut totals) = (0, Figures::default());
+    let mut by_day = vec![(0, PostMetrics::default()); days.len()];
+    let (mut posts, mut totals) = (0, PostMetrics::default());
     for day in found {
         if let Some(place) = usize::try_from(day.day).ok().and_then(|place| by_day.get_mut(place)) {
             *place = (day.posts, day.figures);
@@ -101,10 +101,10 @@ async fn show(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     })
 }
 
-impl From<Figures> for PostFigures {
-    fn from(f: Figures) -> Self {
+impl From<PostMetrics> for PostFigures {
+    fn from(f: PostMetrics) -> Self {
         let engagements = f.engagements();
-        let Figures { impressions, reach, likes, comments, shares, clicks } = f;
+        let PostMetrics { impressions, reach, likes, comments, shares, clicks } = f;
         Self { impressions, reach, likes, comments, shares, clicks, engagements }
     }
 }

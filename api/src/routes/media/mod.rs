@@ -102,9 +102,9 @@ pub fn owner(cx: &Context) -> Result<Owner> {
 /// Returns the error for an image that could not be stored.
 fn ingest_error(cx: &Context, error: IngestError) -> ApiError {
     match error {
-        IngestError::Refused(Refusal::Empty) => ApiError::field("file", Refusal::Empty.to_string()),
-        IngestError::Refused(Refusal::Unsupported(why)) => ApiError::new(ErrorCode::UnsupportedMediaType, why),
-        IngestError::Refused(Refusal::TooLarge(why)) => ApiError::new(ErrorCode::PayloadTooLarge, why),
+        IngestError::Rejected(Refusal::Empty) => ApiError::field("file", Refusal::Empty.to_string()),
+        IngestError::Rejected(Refusal::Unsupported(why)) => ApiError::new(ErrorCode::UnsupportedMediaType, why),
+        IngestError::Rejected(Refusal::TooLarge(why)) => ApiError::new(ErrorCode::PayloadTooLarge, why),
         IngestError::Full => storage_full(cx.plan.storage_mib),
         IngestError::Store(error) => error.into(),
         IngestError::Storage(error) => ApiError::storage(error.to_string()),

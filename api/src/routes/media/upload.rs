@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crier_domain::access::Scope;
 use crier_domain::media::AssetType;
-use crier_media::{self as media, Described, IngestedFile};
+use crier_media::{self as media, AssetDetails, IngestedFile};
 use crier_store::{Tx, media as assets};
 use schemars::JsonSchema;
 use serde_json::json;
@@ -96,7 +96,7 @@ async fn upload(cx: &Context) -> Result<WriteStep> {
 
 async fn insert_asset(cx: &Context, tx: &mut Tx, upload: Arc<Upload>) -> Result<ApiResponse> {
     let brand_id = cx.brand()?.id;
-    let described = Described {
+    let described = AssetDetails {
         asset_type: upload.asset_type,
         filename: &upload.filename,
         alt_text: upload.alt_text.as_deref(),

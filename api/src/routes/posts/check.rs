@@ -332,7 +332,7 @@ pub fn check_target(
         length: found.length,
         limit: found.limit,
         problems,
-        notes: pictures::cut_alt_texts(descriptor, &alt_texts),
+        notes: pictures::alt_text_notes(descriptor, &alt_texts),
     })
 }
 

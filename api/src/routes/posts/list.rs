@@ -57,9 +57,9 @@ async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     }
     let found = posts::list(conn, brand, status, page).await?;
     let ids: Vec<i64> = found.rows.iter().map(|p| p.id).collect();
-    let briefs = targets::briefs(conn, &ids).await?;
+    let target_summaries = targets::target_summaries(conn, &ids).await?;
     let rows = found.rows.into_iter().map(|post| {
-        let own: Vec<_> = briefs.iter().filter(|b| b.post_id == post.id).cloned().collect();
+        let own: Vec<_> = target_summaries.iter().filter(|b| b.post_id == post.id).cloned().collect();
         Post::new(post, &own)
     });
     pagination::respond(cx, page, Page { rows: rows.collect(), total: found.total })

@@ -173,7 +173,7 @@ async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<ParsedS
         next_run_at: request.next_run_at,
     };
     let created = report_schedules::create(tx, report.id, &new).await?;
-    report_deliveries::allow_again(tx, cx.caller.workspace_id, &request.recipients).await?;
+    report_deliveries::resume_rejected(tx, cx.caller.workspace_id, &request.recipients).await?;
     let path = format!("/brands/{}/reports/{}", report.brand_id, report.id);
     ApiResponse::created(&path, ReportSchedule::new(created, cx.zone()))
 }

@@ -96,7 +96,7 @@ async fn redirects_are_limited() {
 
 #[tokio::test]
 async fn redirects_to_blocked_addresses_are_rejected() {
-    let own = TestServer::answering(whole("secret")).await;
+    let own = TestServer::responding(whole("secret")).await;
     let private = [
         "http://169.254.169.254/latest/meta-data".to_owned(),
         "http://10.0.0.1/".to_owned(),
@@ -165,7 +165,7 @@ async fn a_redirect_without_target_returns_its_status() {
         redirect("/elsewhere").replace("302", "404"),
         redirect("/elsewhere").replace("302", "503"),
     ] {
-        let server = TestServer::answering(response.clone()).await;
+        let server = TestServer::responding(response.clone()).await;
         assert!(matches!(error_of(&server.url()).await, DownloadError::Status(_)), "{response}");
         assert_eq!(server.connections(), 1);
     }
@@ -225,7 +225,7 @@ async fn the_limit_applies_to_the_decompressed_size() {
     packed.write_all(&vec![0; 10 << 20]).unwrap();
     let packed = packed.finish().unwrap();
     let head = format!("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n", packed.len());
-    let server = TestServer::answering([head.as_bytes(), &packed].concat()).await;
+    let server = TestServer::responding([head.as_bytes(), &packed].concat()).await;
     let client = client(LONG, 1024);
     let mut bomb = client.download(&server.url(), "image/*", 20_000).await.unwrap();
     let mut received = 0;
@@ -271,7 +271,7 @@ async fn a_truncated_download_is_an_error() {
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nsome\r\n",
         "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nsome",
     ] {
-        let server = TestServer::answering(response).await;
+        let server = TestServer::responding(response).await;
         let error = error_of(&server.url()).await;
         assert!(matches!(error, DownloadError::Http(HttpError::Broken)), "{response}: {error:?}");
     }

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use super::*;
 
 async fn exchange(response: impl Into<Vec<u8>>) -> Result<HttpResponse, HttpError> {
-    let server = TestServer::answering(response).await;
+    let server = TestServer::responding(response).await;
     let client = client(LONG, 1024);
     client.send_for_status(client.request(Method::POST, &server.url()).body("hello")).await
 }

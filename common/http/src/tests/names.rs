@@ -7,7 +7,7 @@ const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 /// No notation of a URL leads to a blocked address: the URL is checked in the form in which it is requested.
 #[tokio::test]
 async fn no_url_notation_reaches_a_blocked_address() {
-    let server = TestServer::answering(OK).await;
+    let server = TestServer::responding(OK).await;
     let client = HttpClient::guarded(Guard::with_lookup(Vec::new(), ScriptedLookup::of("10.9.9.9")), LONG, 1024);
     let all = [guard::tests::NOT_PUBLIC, guard::tests::NO_URL].concat();
     for url in all {
@@ -58,7 +58,7 @@ async fn a_pooled_connection_keeps_its_checked_address() {
 
 #[tokio::test]
 async fn mixed_lookup_results_are_rejected() {
-    let server = TestServer::answering(OK).await;
+    let server = TestServer::responding(OK).await;
     let url = format!("http://mixed.example:{}/", server.port);
     for result in ["127.0.0.1,10.0.0.1", "10.0.0.1,127.0.0.1", "127.0.0.1,::1", "127.0.0.1,::ffff:169.254.169.254"] {
         let error = get(&named(result, "127.0.0.0/8"), &url).await.unwrap_err();
@@ -84,11 +84,11 @@ async fn a_name_without_addresses_is_unknown() {
 /// The target of a redirect is never called, whether it is allowed or not.
 #[tokio::test]
 async fn redirects_are_returned_as_responses() {
-    let target = TestServer::answering(OK).await;
+    let target = TestServer::responding(OK).await;
     for status in [301, 302, 303, 307, 308] {
         for location in [target.url(), "http://169.254.169.254/latest/".to_owned(), "//10.0.0.1/".to_owned()] {
             let head = format!("HTTP/1.1 {status} Elsewhere\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n");
-            let server = TestServer::answering(head).await;
+            let server = TestServer::responding(head).await;
             let response = post(&client(LONG, 1024), &server.url()).await.unwrap();
             assert_eq!(
                 (response.status.as_u16(), response.headers["location"].to_str().unwrap()),

@@ -28,7 +28,7 @@ pub fn open(dir: &Path) -> Result<LocalFileSystem, StorageError> {
     let top = dir.join(TOP);
     permissions::make_dir(&top).map_err(unwritable)?;
     // It contains only our files. The directory above it may belong to the operator.
-    permissions::close_or_warn(&top, "the directory");
+    permissions::restrict_or_warn(&top, "the directory");
     permissions::warn_if_open(dir, "the directory");
     tempfile::tempfile_in(dir).map_err(unwritable)?;
     // Empty folders are not removed, because a concurrent write to the folder would fail.

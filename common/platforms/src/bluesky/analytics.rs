@@ -4,13 +4,13 @@
 //! Sources: lexicons `app.bsky.feed.getPosts`, `app.bsky.feed.defs#postView`, `app.bsky.actor.defs#profileViewDetailed`.
 
 use async_trait::async_trait;
-use crier_domain::analytics::{AccountFigures, Figures};
+use crier_domain::analytics::{AccountMetrics, PostMetrics};
 use secrecy::ExposeSecret;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::Bluesky;
-use crate::analytics::{AnalyticsConnector, PublishedPost, SetAside, count};
+use crate::analytics::{AnalyticsConnector, MetricsSetAside, PublishedPost, count};
 use crate::call::Effect;
 use crate::{CallError, ConnectorAccount};
 
@@ -29,8 +29,8 @@ impl AnalyticsConnector for Bluesky {
         &self,
         account: &ConnectorAccount,
         posts: &[PublishedPost],
-        _set_aside: &mut SetAside,
-    ) -> Result<Vec<Option<Figures>>, CallError> {
+        _set_aside: &mut MetricsSetAside,
+    ) -> Result<Vec<Option<PostMetrics>>, CallError> {
         let (server, token) = (self.server(&account.secrets), account.secrets.require("access_jwt")?);
         let uris: Vec<(&str, &str)> = posts.iter().map(|post| ("uris", post.external_id.as_str())).collect();
         let request = server.get("app.bsky.feed.getPosts").query(&uris).bearer_auth(token.expose_secret());
@@ -45,8 +45,8 @@ impl AnalyticsConnector for Bluesky {
     async fn account_figures(
         &self,
         account: &ConnectorAccount,
-        _set_aside: &mut SetAside,
-    ) -> Result<AccountFigures, CallError> {
+        _set_aside: &mut MetricsSetAside,
+    ) -> Result<AccountMetrics, CallError> {
         let (server, token) = (self.server(&account.secrets), account.secrets.require("access_jwt")?);
         let request = server
             .get("app.bsky.actor.getProfile")

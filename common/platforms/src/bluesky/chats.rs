@@ -29,7 +29,7 @@ use crate::inbox::newest_first::Pass;
 use crate::inbox::{InboxPage, OutgoingReply};
 use crate::text::comparable::is_same;
 use crate::window::{CallWindow, Listed, find};
-use crate::{CallError, ConnectorAccount, Published, Reconciled};
+use crate::{CallError, ConnectorAccount, Published, ReconcileResult};
 
 /// The limits of a direct message.
 pub(super) const TEXT: TextRules = TextRules {
@@ -230,7 +230,7 @@ impl Bluesky {
         &self,
         account: &ConnectorAccount,
         reply: &OutgoingReply,
-    ) -> Result<Reconciled, CallError> {
+    ) -> Result<ReconcileResult, CallError> {
         let chat = &reply.thread.thread_id;
         let (newest, _) = self.messages(account, chat, None).await.map_err(chat_error)?;
         let listed = newest.into_iter().map(|message| Listed {

@@ -115,7 +115,7 @@ impl Bluesky {
         let named = document.server().unwrap_or_default();
         if document.id != session.did || !is_same_server(named, &server.base) {
             let named = sanitize_message(named, &[]).unwrap_or_else(|| "no server".to_owned());
-            return Err(ConnectError::Refused(format!(
+            return Err(ConnectError::Rejected(format!(
                 "The account's own document does not name this server: it names {named}. Use that URL."
             )));
         }
@@ -125,7 +125,7 @@ impl Bluesky {
 
     async fn document(&self, did: &str) -> Result<DidDocument, ConnectError> {
         let unknown =
-            || ConnectError::Refused("This Bluesky account has no document that confirms its server.".to_owned());
+            || ConnectError::Rejected("This Bluesky account has no document that confirms its server.".to_owned());
         let found = match document_location(did).ok_or_else(unknown)? {
             DocumentLocation::Directory(path) => read(&self.trusted, &format!("{}{path}", self.directory)).await,
             DocumentLocation::Web(url) => read(&self.guarded, &url).await,

@@ -24,7 +24,9 @@ use crate::call::Effect;
 use crate::inbox::newest_first::Pass;
 use crate::inbox::parents::{MAX_LEVELS, Parents};
 use crate::inbox::{InboxPage, OutgoingReply, ReplyThread, check_length, no_context};
-use crate::{CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, Reconciled, marker_field};
+use crate::{
+    CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, ReconcileResult, marker_field,
+};
 
 const NOTIFICATIONS: &str = "notifications";
 const OWN_REPLIES: &str = "own_replies";
@@ -316,7 +318,7 @@ impl InboxConnector for Bluesky {
         }
     }
 
-    fn checked_at_once(&self) -> usize {
+    fn deletion_check_limit(&self) -> usize {
         POSTS_PER_CALL
     }
 
@@ -367,12 +369,12 @@ impl InboxConnector for Bluesky {
         }
     }
 
-    async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Reconciled, CallError> {
+    async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<ReconcileResult, CallError> {
         if reply.thread.kind == ConversationType::Dm {
             return self.find_message(account, reply).await;
         }
         let rkey = marker_field(&reply.marker, "rkey")?;
         let found = self.look_up(&self.server(&account.secrets), account, rkey).await?;
-        Ok(found.map_or(Reconciled::Absent, |record| Reconciled::Found(published(account, rkey, record.uri))))
+        Ok(found.map_or(ReconcileResult::Absent, |record| ReconcileResult::Found(published(account, rkey, record.uri))))
     }
 }

@@ -30,12 +30,12 @@ use serde_json::{Value, json};
 
 use self::facets::FacetFeature;
 use self::xrpc::{Server, Session, XrpcError};
-use super::address::{self, AddressCheck};
+use super::address::{self, UrlCheck};
 use super::call::{Effect, PlatformClient, connect_error};
 use super::metrics::Metrics;
 use super::{
     AnalyticsConnector, CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer,
-    InboxConnector, Marker, MarkerSeed, OutgoingPost, Published, Reconciled, Refreshed, Revocation, Secrets,
+    InboxConnector, Marker, MarkerSeed, OutgoingPost, Published, ReconcileResult, RefreshedTokens, Revocation, Secrets,
     marker_field,
 };
 
@@ -47,7 +47,7 @@ const MAX_MENTIONS: usize = 10;
 pub(super) struct Bluesky {
     trusted: PlatformClient,
     guarded: PlatformClient,
-    addresses: Arc<dyn AddressCheck>,
+    addresses: Arc<dyn UrlCheck>,
     default_service: String,
     /// The directory of `did:plc`.
     directory: String,
@@ -201,7 +201,7 @@ impl Connector for Bluesky {
         }
         if session.active == Some(false) {
             let status = session.status.as_deref().unwrap_or("not active");
-            return Err(ConnectError::Refused(format!("This Bluesky account is {status}. Resolve this at Bluesky.")));
+            return Err(ConnectError::Rejected(format!("This Bluesky account is {status}. Resolve this at Bluesky.")));
         }
         let handle = self.check_identity(&server, &session).await?;
         // A server without an AppView has no profiles; the account can still publish.
@@ -225,7 +225,7 @@ impl Connector for Bluesky {
 
     /// Uses the refresh token, or the app password if that has expired too. Only a rejected app password expires the
     /// account.
-    async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
+    async fn refresh(&self, account: &ConnectorAccount) -> Result<RefreshedTokens, CallError> {
         let server = self.server(&account.secrets);
         let refreshed = match account.secrets.get("refresh_jwt").filter(|t| !t.expose_secret().is_empty()) {
             Some(token) => match server.refresh_session(&token).await {
@@ -249,7 +249,7 @@ impl Connector for Bluesky {
             let message = "The identifier now belongs to another Bluesky account. Connect the account again.";
             return Err(CallError::Reauth(Failure::of(Category::AuthExpired, message)));
         }
-        Ok(Refreshed {
+        Ok(RefreshedTokens {
             token_expires_at: session.expires_at(),
             refresh_expires_at: None,
             secrets: Some(with_session(&account.secrets, &session)),
@@ -298,10 +298,10 @@ impl Connector for Bluesky {
         }
     }
 
-    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
+    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<ReconcileResult, CallError> {
         let rkey = marker_field(&post.marker, "rkey")?;
         let found = self.look_up(&self.server(&account.secrets), account, rkey).await?;
-        Ok(found.map_or(Reconciled::Absent, |record| Reconciled::Found(published(account, rkey, record.uri))))
+        Ok(found.map_or(ReconcileResult::Absent, |record| ReconcileResult::Found(published(account, rkey, record.uri))))
     }
 
     fn analytics(&self) -> Option<&dyn AnalyticsConnector> {

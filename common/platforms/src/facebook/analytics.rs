@@ -4,13 +4,13 @@
 //! Sources: "Page Insights" and "Batch requests" of the Graph API, June 2026.
 
 use async_trait::async_trait;
-use crier_domain::analytics::{AccountFigures, Figures};
+use crier_domain::analytics::{AccountMetrics, PostMetrics};
 use crier_http::HttpResponse;
 use http::Method;
 use serde_json::Value;
 
 use super::Facebook;
-use crate::analytics::{AnalyticsConnector, PublishedPost, SetAside, count};
+use crate::analytics::{AnalyticsConnector, MetricsSetAside, PublishedPost, count};
 use crate::call::Effect;
 use crate::meta::batch::MAX_CALLS;
 use crate::meta::graph::Access;
@@ -79,7 +79,7 @@ impl InsightsBatch<'_> {
     }
 
     /// Requests each metric of a post separately, and sets aside those that are rejected.
-    async fn fetch_one_by_one(&mut self, index: usize, set_aside: &mut SetAside) -> Result<(), CallError> {
+    async fn fetch_one_by_one(&mut self, index: usize, set_aside: &mut MetricsSetAside) -> Result<(), CallError> {
         let paths: Vec<String> = self.names.iter().map(|name| insights_path(&self.posts[index], &[*name])).collect();
         let mut all = Values::new();
         for (name, response) in self.names.iter().zip(self.access.batch(&paths).await?) {
@@ -99,7 +99,7 @@ impl InsightsBatch<'_> {
     }
 
     /// Finds the metrics that one of these posts rejected, and requests the remaining ones for the others.
-    async fn resolve(&mut self, mut rejected: Vec<usize>, set_aside: &mut SetAside) -> Result<(), CallError> {
+    async fn resolve(&mut self, mut rejected: Vec<usize>, set_aside: &mut MetricsSetAside) -> Result<(), CallError> {
         while let Some((first, others)) = rejected.split_first() {
             self.fetch_one_by_one(*first, set_aside).await?;
             if self.names.is_empty() || others.is_empty() {
@@ -124,8 +124,8 @@ impl AnalyticsConnector for Facebook {
         &self,
         account: &ConnectorAccount,
         posts: &[PublishedPost],
-        set_aside: &mut SetAside,
-    ) -> Result<Vec<Option<Figures>>, CallError> {
+        set_aside: &mut MetricsSetAside,
+    ) -> Result<Vec<Option<PostMetrics>>, CallError> {
         let access = self.access(account)?;
         let names: Vec<&str> = self.metrics.of_posts().into_iter().filter(|name| !set_aside.contains(name)).collect();
         let mut paths: Vec<String> = posts.iter().map(fields_path).collect();
@@ -162,8 +162,8 @@ impl AnalyticsConnector for Facebook {
     async fn account_figures(
         &self,
         account: &ConnectorAccount,
-        _set_aside: &mut SetAside,
-    ) -> Result<AccountFigures, CallError> {
+        _set_aside: &mut MetricsSetAside,
+    ) -> Result<AccountMetrics, CallError> {
         let access = self.access(account)?;
         let request = access.request(Method::GET, &account.external_id).query(&[("fields", "id,followers_count")]);
         let page: Value = access.call(Effect::Repeatable, request).await?;

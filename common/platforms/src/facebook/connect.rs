@@ -103,7 +103,7 @@ impl OAuthConnector for Facebook {
     }
 
     async fn finish(&self, grant: &Grant, choice: Option<&Choice>) -> Result<Connected, ConnectError> {
-        let gone = || ConnectError::Refused("This page is no longer one of your pages.".to_owned());
+        let gone = || ConnectError::Rejected("This page is no longer one of your pages.".to_owned());
         let id = choice.ok_or_else(gone)?.id.as_str();
         let access = self.login().access(grant);
         let fields = [("fields", "id,name,username,link,access_token,picture{url}")];

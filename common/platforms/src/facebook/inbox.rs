@@ -32,7 +32,7 @@ use crate::meta::inbox::{
     self, INTERVAL, OwnMessage, Streams, find_reply, is_object_id, list, list_below, read, reply_error,
 };
 use crate::meta::insights::is_gone;
-use crate::{CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, Reconciled, time_marker};
+use crate::{CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, ReconcileResult, time_marker};
 
 const COMMENTS: &str = "comments";
 const MESSAGES: &str = "messages";
@@ -355,11 +355,11 @@ impl InboxConnector for Facebook {
         Ok(Published::new(created.map_err(|failure| reply_error(failure, missing))?.id, None))
     }
 
-    async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Reconciled, CallError> {
+    async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<ReconcileResult, CallError> {
         match self.own_messages(account, &reply.thread).await {
             Ok(own_messages) => Ok(find_reply(reply, own_messages.into_iter())),
             // The message that was replied to was deleted, and its replies with it.
-            Err(failure) if is_gone(&failure) => Ok(Reconciled::Absent),
+            Err(failure) if is_gone(&failure) => Ok(ReconcileResult::Absent),
             Err(failure) => Err(failure.error),
         }
     }

@@ -30,7 +30,7 @@ use super::metrics::Metrics;
 use super::oauth::{self, OAuthConnector};
 use super::{
     CallError, Clients, Connector, ConnectorAccount, Image, ImageTransfer, InboxConnector, Marker, MarkerSeed,
-    OutgoingPost, Published, Reconciled, Refreshed,
+    OutgoingPost, Published, ReconcileResult, RefreshedTokens,
 };
 use crate::text::comparable::is_same;
 use crate::window::{CallWindow, Listed, find};
@@ -88,11 +88,11 @@ impl Connector for Facebook {
     }
 
     /// A page's token does not expire. Checks that it is still accepted.
-    async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
+    async fn refresh(&self, account: &ConnectorAccount) -> Result<RefreshedTokens, CallError> {
         let access = self.access(account)?;
         let request = access.request(Method::GET, &account.external_id).query(&[("fields", "id")]);
         access.call::<Value>(Effect::Repeatable, request).await?;
-        Ok(Refreshed { secrets: None, token_expires_at: None, refresh_expires_at: None })
+        Ok(RefreshedTokens { secrets: None, token_expires_at: None, refresh_expires_at: None })
     }
 
     fn marker(&self, seed: MarkerSeed) -> Marker {
@@ -140,7 +140,7 @@ impl Connector for Facebook {
         Ok(published(created.id, None))
     }
 
-    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
+    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<ReconcileResult, CallError> {
         let access = self.access(account)?;
         let request = access
             .request(Method::GET, &format!("{}/published_posts", account.external_id))

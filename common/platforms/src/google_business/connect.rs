@@ -190,7 +190,7 @@ impl OAuthConnector for GoogleBusiness {
     }
 
     async fn finish(&self, grant: &Grant, choice: Option<&Choice>) -> Result<Connected, ConnectError> {
-        let gone = || ConnectError::Refused("This location is no longer one of your locations.".to_owned());
+        let gone = || ConnectError::Rejected("This location is no longer one of your locations.".to_owned());
         let whole = choice.ok_or_else(gone)?.id.as_str();
         let start = whole.find("locations/").ok_or_else(gone)?;
         let name = &whole[start..];

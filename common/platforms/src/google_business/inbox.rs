@@ -23,7 +23,7 @@ use crate::call::Effect;
 use crate::inbox::newest_first::Pass;
 use crate::inbox::{InboxPage, OutgoingReply, ReplyThread, check_length};
 use crate::text::comparable::is_same;
-use crate::{CallError, ConnectorAccount, InboxConnector, Published, Reconciled};
+use crate::{CallError, ConnectorAccount, InboxConnector, Published, ReconcileResult};
 
 const REVIEWS: &str = "reviews";
 const PAGE: &str = "50";
@@ -207,7 +207,7 @@ impl InboxConnector for GoogleBusiness {
         }
     }
 
-    fn checked_at_once(&self) -> usize {
+    fn deletion_check_limit(&self) -> usize {
         MAX_CHECKED
     }
 
@@ -254,13 +254,14 @@ impl InboxConnector for GoogleBusiness {
         Ok(owner_reply.published(&reply.thread.thread_id))
     }
 
-    async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Reconciled, CallError> {
+    async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<ReconcileResult, CallError> {
         let token = account.secrets.require("access_token")?;
         let path = Self::review_path(account, &reply.thread)?;
         let request = self.request(Method::GET, &self.hosts.posts, &path, token.expose_secret());
         let review: Review = self.call(Effect::Repeatable, request).await.map_err(review_error)?;
         let id = &reply.thread.thread_id;
         let found = review.review_reply.filter(|owner_reply| is_same(&owner_reply.comment, &reply.text));
-        Ok(found.map_or(Reconciled::Absent, |owner_reply| Reconciled::Matches(vec![owner_reply.published(id)])))
+        Ok(found
+            .map_or(ReconcileResult::Absent, |owner_reply| ReconcileResult::Matches(vec![owner_reply.published(id)])))
     }
 }

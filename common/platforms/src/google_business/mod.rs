@@ -30,7 +30,7 @@ use super::oauth::{self, OAuthConnector};
 use super::options::GOOGLE_BUSINESS_ACTIONS;
 use super::{
     CallError, Clients, Connector, ConnectorAccount, ImageTransfer, InboxConnector, Marker, MarkerSeed, OutgoingPost,
-    Published, Reconciled, Refreshed, options, time_marker,
+    Published, ReconcileResult, RefreshedTokens, options, time_marker,
 };
 use crate::text::comparable::is_same;
 use crate::window::CallWindow;
@@ -96,11 +96,11 @@ struct LocalPost {
 
 impl LocalPost {
     /// Returns the outcome of the post.
-    fn outcome(self) -> Reconciled {
+    fn outcome(self) -> ReconcileResult {
         match self.state.as_str() {
-            "PROCESSING" => Reconciled::Pending(PAUSE),
-            "REJECTED" => Reconciled::Refused(rejected()),
-            _ => Reconciled::Found(self.published()),
+            "PROCESSING" => ReconcileResult::Pending(PAUSE),
+            "REJECTED" => ReconcileResult::Rejected(rejected()),
+            _ => ReconcileResult::Found(self.published()),
         }
     }
 
@@ -110,7 +110,7 @@ impl LocalPost {
 }
 
 /// Finds a post among the location's newest.
-fn find_by_text(post: &OutgoingPost, newest: Vec<LocalPost>) -> Reconciled {
+fn find_by_text(post: &OutgoingPost, newest: Vec<LocalPost>) -> ReconcileResult {
     let window = CallWindow::of(post.called_at);
     let times: Vec<_> = newest.iter().map(|one| one.create_time).collect();
     let is_covered = window.is_covered(&times, MAX_RECENT_POSTS);
@@ -124,7 +124,7 @@ fn find_by_text(post: &OutgoingPost, newest: Vec<LocalPost>) -> Reconciled {
     let mut unseen = unseen.into_iter();
     match (unseen.next(), unseen.next()) {
         (Some(only), None) if post.called_at.is_some() => only.outcome(),
-        _ => Reconciled::Unsupported,
+        _ => ReconcileResult::Unsupported,
     }
 }
 
@@ -190,7 +190,7 @@ impl Connector for GoogleBusiness {
         Some(self)
     }
 
-    async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
+    async fn refresh(&self, account: &ConnectorAccount) -> Result<RefreshedTokens, CallError> {
         let application = oauth::application_of(account, &self.config, Platform::GoogleBusiness)?;
         Ok(oauth::renew(&self.client, &self.auth_server(), account, &application).await?)
     }
@@ -214,8 +214,8 @@ impl Connector for GoogleBusiness {
         let created: LocalPost = self.call(Effect::Publishes, request.json(&local_post(post)?)).await?;
         let name = created.name.clone();
         match created.outcome() {
-            Reconciled::Found(published) => Ok(published),
-            Reconciled::Refused(error) => Err(error),
+            ReconcileResult::Found(published) => Ok(published),
+            ReconcileResult::Rejected(error) => Err(error),
             _ => {
                 let mut marker = post.marker.clone();
                 marker.insert(NAME.to_owned(), Value::from(name));
@@ -224,7 +224,7 @@ impl Connector for GoogleBusiness {
         }
     }
 
-    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
+    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<ReconcileResult, CallError> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Newest {

@@ -29,7 +29,7 @@ use crier_domain::limits::AccountLimits;
 use crier_domain::platform::{ConversationType, Platform, TextRules};
 use serde_json::{Map, Value};
 
-use super::{CallError, ConnectorAccount, Marker, MarkerSeed, Published, Reconciled, text};
+use super::{CallError, ConnectorAccount, Marker, MarkerSeed, Published, ReconcileResult, text};
 
 /// The maximum number of messages per page. Connectors request fewer.
 pub const MAX_PAGE: usize = 1_000;
@@ -117,7 +117,7 @@ pub trait InboxConnector: Send + Sync {
 
     /// Returns the maximum number of messages per call of [`InboxConnector::deleted`]. 0 if the platform does not
     /// report deleted messages.
-    fn checked_at_once(&self) -> usize {
+    fn deletion_check_limit(&self) -> usize {
         0
     }
 
@@ -145,7 +145,7 @@ pub trait InboxConnector: Send + Sync {
     async fn reply(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Published, CallError>;
 
     /// Looks up the reply of an earlier call whose outcome is unknown.
-    async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Reconciled, CallError>;
+    async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<ReconcileResult, CallError>;
 }
 
 /// Returns an error if a text is too long for a reply, as a sentence for users.

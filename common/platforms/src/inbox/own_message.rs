@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 use super::OutgoingReply;
 use crate::text::comparable::is_same;
 use crate::window::{CallWindow, Listed, find};
-use crate::{Published, Reconciled};
+use crate::{Published, ReconcileResult};
 
 /// A message that the account sent, which may be the reply.
 pub struct OwnMessage {
@@ -16,7 +16,7 @@ pub struct OwnMessage {
 }
 
 /// Searches the account's recent messages for a reply, by its text and time.
-pub fn find_reply(reply: &OutgoingReply, messages: impl Iterator<Item = OwnMessage>) -> Reconciled {
+pub fn find_reply(reply: &OutgoingReply, messages: impl Iterator<Item = OwnMessage>) -> ReconcileResult {
     let listed = messages.map(|one| Listed {
         at: one.at,
         is_same: is_same(&one.text, &reply.text),

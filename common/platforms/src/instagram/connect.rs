@@ -120,7 +120,7 @@ impl Instagram {
     }
 
     async fn finish_page(&self, grant: &Grant, choice: Option<&Choice>) -> Result<Connected, ConnectError> {
-        let gone = || ConnectError::Refused("This account is no longer linked to one of your pages.".to_owned());
+        let gone = || ConnectError::Rejected("This account is no longer linked to one of your pages.".to_owned());
         let id = choice.ok_or_else(gone)?.id.as_str();
         let access = self.login().access(grant);
         let fields = [("fields", "id,access_token,instagram_business_account{id,username,name,profile_picture_url}")];

@@ -31,7 +31,7 @@ use crate::meta::containers::is_id;
 use crate::meta::graph::{Access, GraphFailure, List, parse_time};
 use crate::meta::inbox::{self, INTERVAL, OwnMessage, Streams, find_reply, list, list_below, read, reply_error};
 use crate::meta::insights::is_gone;
-use crate::{CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, Reconciled, time_marker};
+use crate::{CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, ReconcileResult, time_marker};
 
 const COMMENTS: &str = "comments";
 const MESSAGES: &str = "messages";
@@ -335,7 +335,7 @@ impl InboxConnector for Instagram {
         Ok(Published::new(created.map_err(|failure| reply_error(failure, missing))?.id, None))
     }
 
-    async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Reconciled, CallError> {
+    async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<ReconcileResult, CallError> {
         let path = format!("{}/replies", comment_id(&reply.thread)?);
         let access = self.access(account)?;
         let (mut after, mut own_messages) = (None::<String>, Vec::new());
@@ -343,7 +343,7 @@ impl InboxConnector for Instagram {
         for _ in 0..MAX_SEARCHED_PAGES {
             let query = [("fields", REPLY_FIELDS), ("limit", SEARCHED_PER_PAGE)];
             let found = match list(&access, &path, &query, after.as_deref()).await {
-                Err(failure) if is_gone(&failure) => return Ok(Reconciled::Absent),
+                Err(failure) if is_gone(&failure) => return Ok(ReconcileResult::Absent),
                 found => found.map_err(|failure| failure.error)?,
             };
             let own = read::<Comment>(&found.data).into_iter().filter(|one| one.author().is(account));
@@ -359,7 +359,7 @@ impl InboxConnector for Instagram {
             }
         }
         Ok(match find_reply(reply, own_messages.into_iter()) {
-            Reconciled::Absent => Reconciled::Unsupported,
+            ReconcileResult::Absent => ReconcileResult::Unsupported,
             found => found,
         })
     }

@@ -28,7 +28,7 @@ use super::metrics::Metrics;
 use super::oauth::{self, OAuthConnector};
 use super::{
     CallError, Clients, Connector, ConnectorAccount, Image, InboxConnector, Marker, MarkerSeed, OutgoingPost,
-    Published, Reconciled, Refreshed, Staged,
+    Published, ReconcileResult, RefreshedTokens, StageResult,
 };
 
 /// The field of an account's secrets that names the login. If it is missing, the login is Instagram's own.
@@ -135,12 +135,12 @@ impl Connector for Instagram {
     }
 
     /// A token of Instagram's own login lasts 60 days and is renewed with itself. A page's token does not expire.
-    async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
+    async fn refresh(&self, account: &ConnectorAccount) -> Result<RefreshedTokens, CallError> {
         if is_by_facebook(account) {
             let access = self.access(account)?;
             let request = access.request(Method::GET, &account.external_id).query(&[("fields", "id")]);
             access.call::<Value>(Effect::Repeatable, request).await?;
-            return Ok(Refreshed { secrets: None, token_expires_at: None, refresh_expires_at: None });
+            return Ok(RefreshedTokens { secrets: None, token_expires_at: None, refresh_expires_at: None });
         }
         self.long_lived().refresh(account).await
     }
@@ -157,7 +157,7 @@ impl Connector for Instagram {
         true
     }
 
-    async fn stage(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Staged, CallError> {
+    async fn stage(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<StageResult, CallError> {
         let item = |index: usize| {
             let mut request = image_request(&post.images[index]);
             request.insert("is_carousel_item".to_owned(), Value::from(true));
@@ -181,7 +181,7 @@ impl Connector for Instagram {
         self.containers(account)?.publish(post).await
     }
 
-    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
+    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<ReconcileResult, CallError> {
         self.containers(account)?.reconcile(post).await
     }
 }

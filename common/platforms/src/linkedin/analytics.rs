@@ -6,7 +6,7 @@
 //! January to August 2026.
 
 use async_trait::async_trait;
-use crier_domain::analytics::{AccountFigures, Figures};
+use crier_domain::analytics::{AccountMetrics, PostMetrics};
 use http::Method;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::Linkedin;
 use super::pages::URN;
-use crate::analytics::{AnalyticsConnector, PublishedPost, SetAside, count};
+use crate::analytics::{AnalyticsConnector, MetricsSetAside, PublishedPost, count};
 use crate::call::Effect;
 use crate::{CallError, ConnectorAccount};
 
@@ -58,9 +58,9 @@ impl AnalyticsConnector for Linkedin {
         &self,
         account: &ConnectorAccount,
         posts: &[PublishedPost],
-        _set_aside: &mut SetAside,
-    ) -> Result<Vec<Option<Figures>>, CallError> {
-        let mut figures = vec![Some(Figures::default()); posts.len()];
+        _set_aside: &mut MetricsSetAside,
+    ) -> Result<Vec<Option<PostMetrics>>, CallError> {
+        let mut figures = vec![Some(PostMetrics::default()); posts.len()];
         if !account.external_id.starts_with(URN) {
             return Ok(figures);
         }
@@ -91,10 +91,10 @@ impl AnalyticsConnector for Linkedin {
     async fn account_figures(
         &self,
         account: &ConnectorAccount,
-        _set_aside: &mut SetAside,
-    ) -> Result<AccountFigures, CallError> {
+        _set_aside: &mut MetricsSetAside,
+    ) -> Result<AccountMetrics, CallError> {
         if !account.external_id.starts_with(URN) {
-            return Ok(AccountFigures::default());
+            return Ok(AccountMetrics::default());
         }
         let page = encoded(&account.external_id);
         let path = format!("/rest/networkSizes/{page}?edgeType=COMPANY_FOLLOWED_BY_MEMBER");

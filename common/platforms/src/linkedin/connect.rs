@@ -122,7 +122,7 @@ impl OAuthConnector for Linkedin {
 
     async fn finish(&self, grant: &Grant, choice: Option<&Choice>) -> Result<Connected, ConnectError> {
         if grant.target == ConnectTarget::Page {
-            let gone = || ConnectError::Refused("No page was chosen.".to_owned());
+            let gone = || ConnectError::Rejected("No page was chosen.".to_owned());
             return choice.map(|choice| Self::page(grant, choice)).ok_or_else(gone);
         }
         let token = SecretString::from(grant.access_token());

@@ -34,7 +34,7 @@ use crate::inbox::by_post::{CommentList, Walk};
 use crate::inbox::own_message::{OwnMessage, find_reply};
 use crate::inbox::permission::{denied, missing_permission, recently_denied};
 use crate::inbox::{InboxPage, OutgoingReply, ReplyThread, check_length, no_context};
-use crate::{CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, Reconciled, time_marker};
+use crate::{CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, ReconcileResult, time_marker};
 
 const COMMENTS: &str = "comments";
 const INTERVAL: TimeDelta = TimeDelta::minutes(30);
@@ -430,16 +430,16 @@ impl InboxConnector for Linkedin {
         })
     }
 
-    async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Reconciled, CallError> {
+    async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<ReconcileResult, CallError> {
         let thread = reply.thread.thread_id.as_str();
         comment_parts(thread).ok_or_else(no_context)?;
         let (own_messages, is_all) = match self.own_messages(account, thread).await {
             // The message that was replied to was deleted, and its replies with it.
-            Err(LinkedinError { status: Some(StatusCode::NOT_FOUND), .. }) => return Ok(Reconciled::Absent),
+            Err(LinkedinError { status: Some(StatusCode::NOT_FOUND), .. }) => return Ok(ReconcileResult::Absent),
             own_messages => own_messages?,
         };
         Ok(match find_reply(reply, own_messages.into_iter()) {
-            Reconciled::Absent if !is_all => Reconciled::Unsupported,
+            ReconcileResult::Absent if !is_all => ReconcileResult::Unsupported,
             found => found,
         })
     }

@@ -33,7 +33,7 @@ use super::metrics::Metrics;
 use super::oauth::{self, OAuthConnector};
 use super::{
     CallError, Clients, Connector, ConnectorAccount, Image, ImageTransfer, InboxConnector, Marker, MarkerSeed,
-    OutgoingPost, Published, Reconciled, Refreshed, Revocation, time_marker,
+    OutgoingPost, Published, ReconcileResult, RefreshedTokens, Revocation, time_marker,
 };
 
 /// The version of the API. A version is supported for about a year (checked in November 2026).
@@ -203,7 +203,7 @@ impl Connector for Linkedin {
     }
 
     /// Only approved partners get refresh tokens. Otherwise, a user connects the account again.
-    async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
+    async fn refresh(&self, account: &ConnectorAccount) -> Result<RefreshedTokens, CallError> {
         if account.secrets.get("refresh_token").is_none() {
             let message = "LinkedIn no longer accepts the token; connect the account again.";
             return Err(CallError::Reauth(Failure::of(Category::AuthExpired, message)));
@@ -293,8 +293,8 @@ impl Connector for Linkedin {
         }
     }
 
-    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
-        if Self::is_page(account) { self.find(account, post).await } else { Ok(Reconciled::Unsupported) }
+    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<ReconcileResult, CallError> {
+        if Self::is_page(account) { self.find(account, post).await } else { Ok(ReconcileResult::Unsupported) }
     }
 
     fn revocation(&self) -> Option<Revocation> {

@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use super::super::call::Effect;
 use super::super::oauth::{Choice, MAX_CHOICES};
-use super::super::{CallError, ConnectorAccount, OutgoingPost, Reconciled};
+use super::super::{CallError, ConnectorAccount, OutgoingPost, ReconcileResult};
 use super::{Linkedin, published};
 use crate::text::comparable::is_same;
 use crate::window::{CallWindow, Listed, find};
@@ -125,7 +125,11 @@ impl Linkedin {
     }
 
     /// Searches the page's newest posts for a post.
-    pub(super) async fn find(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
+    pub(super) async fn find(
+        &self,
+        account: &ConnectorAccount,
+        post: &OutgoingPost,
+    ) -> Result<ReconcileResult, CallError> {
         let author = percent_encoding::utf8_percent_encode(&account.external_id, percent_encoding::NON_ALPHANUMERIC);
         let path = format!("/rest/posts?author={author}&q=author&count={MAX_RECENT_POSTS}&sortBy=LAST_MODIFIED");
         let token = account.secrets.require("access_token")?;

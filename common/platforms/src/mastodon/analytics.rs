@@ -3,13 +3,13 @@
 //! Sources: docs.joinmastodon.org, `GET /api/v1/statuses/:id`, `GET /api/v1/accounts/verify_credentials`.
 
 use async_trait::async_trait;
-use crier_domain::analytics::{AccountFigures, Figures};
+use crier_domain::analytics::{AccountMetrics, PostMetrics};
 use http::{Method, StatusCode};
 use serde_json::Value;
 
 use super::Mastodon;
 use super::rest::segment;
-use crate::analytics::{AnalyticsConnector, PublishedPost, SetAside, count};
+use crate::analytics::{AnalyticsConnector, MetricsSetAside, PublishedPost, count};
 use crate::call::Effect;
 use crate::{CallError, ConnectorAccount};
 
@@ -23,8 +23,8 @@ impl AnalyticsConnector for Mastodon {
         &self,
         account: &ConnectorAccount,
         posts: &[PublishedPost],
-        _set_aside: &mut SetAside,
-    ) -> Result<Vec<Option<Figures>>, CallError> {
+        _set_aside: &mut MetricsSetAside,
+    ) -> Result<Vec<Option<PostMetrics>>, CallError> {
         let instance = self.instance(account)?;
         let mut figures = Vec::with_capacity(posts.len());
         for post in posts {
@@ -46,8 +46,8 @@ impl AnalyticsConnector for Mastodon {
     async fn account_figures(
         &self,
         account: &ConnectorAccount,
-        _set_aside: &mut SetAside,
-    ) -> Result<AccountFigures, CallError> {
+        _set_aside: &mut MetricsSetAside,
+    ) -> Result<AccountMetrics, CallError> {
         let instance = self.instance(account)?;
         let request = instance.request(Method::GET, "/api/v1/accounts/verify_credentials");
         let own: Value = instance.call(Effect::Repeatable, request).await?;

@@ -33,7 +33,9 @@ use crate::call::Effect;
 use crate::inbox::parents::{MAX_LEVELS, Parents};
 use crate::inbox::{InboxPage, OutgoingReply, ReplyThread, check_length, context_text};
 use crate::text::comparable::is_same;
-use crate::{CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, Reconciled, marker_field};
+use crate::{
+    CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, ReconcileResult, marker_field,
+};
 
 const MENTIONS: &str = "mentions";
 const OWN_REPLIES: &str = "own_replies";
@@ -347,7 +349,7 @@ impl InboxConnector for Mastodon {
     }
 
     /// Ignores leading mentions, because the recipient may have changed with newer messages of the thread.
-    async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Reconciled, CallError> {
+    async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<ReconcileResult, CallError> {
         let (instance, own) = (self.instance(account)?, account.secrets.require("account_id")?);
         let wanted = without_mentions(&reply.text);
         let status_id = context_text(&reply.thread, "id")?;

@@ -27,14 +27,14 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use self::rest::Instance;
-use super::address::AddressCheck;
+use super::address::UrlCheck;
 use super::call::{Effect, PlatformClient, image_part};
 use super::metrics::Metrics;
 use super::oauth::OAuthConnector;
 use super::text::comparable::is_same;
 use super::{
     AnalyticsConnector, CallError, Clients, Connector, ConnectorAccount, Image, ImageTransfer, InboxConnector, Marker,
-    MarkerSeed, OutgoingPost, Published, Reconciled, Refreshed, Revocation, marker_field, time_marker,
+    MarkerSeed, OutgoingPost, Published, ReconcileResult, RefreshedTokens, Revocation, marker_field, time_marker,
 };
 
 /// The name of Crier's applications, which servers show with their posts.
@@ -45,7 +45,7 @@ const VISIBILITIES: [&str; 3] = ["public", "unlisted", "private"];
 
 pub(super) struct Mastodon {
     client: PlatformClient,
-    addresses: std::sync::Arc<dyn AddressCheck>,
+    addresses: std::sync::Arc<dyn UrlCheck>,
     metrics: Metrics,
 }
 
@@ -94,9 +94,9 @@ impl Connector for Mastodon {
     }
 
     /// Tokens do not expire. Checks that the server still accepts this one.
-    async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
+    async fn refresh(&self, account: &ConnectorAccount) -> Result<RefreshedTokens, CallError> {
         self.instance(account)?.own_account().await?;
-        Ok(Refreshed { secrets: None, token_expires_at: None, refresh_expires_at: None })
+        Ok(RefreshedTokens { secrets: None, token_expires_at: None, refresh_expires_at: None })
     }
 
     async fn limits(&self, account: &ConnectorAccount) -> Result<Option<AccountLimits>, CallError> {
@@ -148,7 +148,7 @@ impl Connector for Mastodon {
         }
     }
 
-    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
+    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<ReconcileResult, CallError> {
         let instance = self.instance(account)?;
         let id = account.secrets.require("account_id")?;
         let is_candidate =

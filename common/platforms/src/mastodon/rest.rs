@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 
 use super::super::call::{Effect, PlatformClient, sanitize_message};
 use super::super::window::CallWindow;
-use super::super::{CallError, Reconciled};
+use super::super::{CallError, ReconcileResult};
 use super::{MAX_RECENT_POSTS, Status};
 
 /// A server, and the token to call it with.
@@ -111,7 +111,7 @@ impl Instance<'_> {
         called_at: Option<DateTime<Utc>>,
         is_candidate: impl Fn(&Status) -> bool,
         text_matches: impl Fn(&str) -> bool,
-    ) -> Result<Reconciled, CallError> {
+    ) -> Result<ReconcileResult, CallError> {
         let path = format!("/api/v1/accounts/{}/statuses", segment(account_id));
         let query = [("limit", MAX_RECENT_POSTS.to_string()), ("exclude_reblogs", "true".to_owned())];
         let request = self.request(Method::GET, &path).query(&query);

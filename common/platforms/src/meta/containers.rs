@@ -15,7 +15,7 @@ use super::graph::{Access, GraphFailure, parse_time};
 use crate::call::Effect;
 use crate::text::comparable::is_same;
 use crate::window::{self, CallWindow, Listed};
-use crate::{CallError, Marker, MarkerSeed, OutgoingPost, Published, Reconciled, Staged, marker_field};
+use crate::{CallError, Marker, MarkerSeed, OutgoingPost, Published, ReconcileResult, StageResult, marker_field};
 
 /// The maximum number of containers created for one post.
 const MAX_CONTAINERS: u64 = 3;
@@ -93,7 +93,7 @@ impl Containers<'_> {
         post: &OutgoingPost,
         item: impl Fn(usize) -> ContainerRequest,
         whole: impl Fn(&[&str]) -> Result<ContainerRequest, CallError>,
-    ) -> Result<Staged, CallError> {
+    ) -> Result<StageResult, CallError> {
         if let Some(container) = post.marker.get("container").and_then(Value::as_str) {
             return self.check_container(post, container).await;
         }
@@ -106,7 +106,7 @@ impl Containers<'_> {
         let request = if is_item { item(items.len()) } else { whole(&items)? };
         let created = match self.create(&request).await {
             // An image of the carousel is not downloaded yet.
-            Err(GraphFailure { subcode: Some(MEDIA_NOT_READY), .. }) => return Ok(Staged::Pending(MIN_PAUSE)),
+            Err(GraphFailure { subcode: Some(MEDIA_NOT_READY), .. }) => return Ok(StageResult::Pending(MIN_PAUSE)),
             created => created.map_err(|failure| failure.error)?,
         };
         if is_item {
@@ -119,7 +119,7 @@ impl Containers<'_> {
             marker.insert("container_at".to_owned(), Value::from(now));
             marker.insert("containers".to_owned(), Value::from(container_count(&marker) + 1));
         }
-        Ok(Staged::Made(marker))
+        Ok(StageResult::Created(marker))
     }
 
     /// Publishes the container.
@@ -144,30 +144,30 @@ impl Containers<'_> {
     }
 
     /// Looks up whether an earlier call published the container.
-    pub(crate) async fn reconcile(&self, post: &OutgoingPost) -> Result<Reconciled, CallError> {
+    pub(crate) async fn reconcile(&self, post: &OutgoingPost) -> Result<ReconcileResult, CallError> {
         // The id is stored before the call.
         let Some(container) = post.marker.get("container").and_then(Value::as_str) else {
-            return Ok(Reconciled::Absent);
+            return Ok(ReconcileResult::Absent);
         };
         Ok(match self.status(container).await? {
             Status::Published => match self.find(post, post.called_at).await? {
-                Reconciled::Matches(found) => Reconciled::PublishedAmong(found),
-                _ => Reconciled::PublishedAmong(Vec::new()),
+                ReconcileResult::Matches(found) => ReconcileResult::PublishedAmong(found),
+                _ => ReconcileResult::PublishedAmong(Vec::new()),
             },
-            Status::InProgress => Reconciled::Pending(MIN_PAUSE),
-            Status::Finished => Reconciled::Absent,
+            Status::InProgress => ReconcileResult::Pending(MIN_PAUSE),
+            Status::Finished => ReconcileResult::Absent,
             // The platform deletes a published container after a while.
             Status::Gone(_) => self.find(post, post.called_at).await?,
         })
     }
 
-    async fn check_container(&self, post: &OutgoingPost, container: &str) -> Result<Staged, CallError> {
+    async fn check_container(&self, post: &OutgoingPost, container: &str) -> Result<StageResult, CallError> {
         let name = self.access.client.name();
         Ok(match self.status(container).await? {
-            Status::Finished => Staged::Ready,
+            Status::Finished => StageResult::Ready,
             Status::Published => match self.find(post, Some(marker_timestamp(&post.marker, "at")?)).await? {
-                Reconciled::Matches(found) => Staged::Published(found),
-                _ => Staged::Published(Vec::new()),
+                ReconcileResult::Matches(found) => StageResult::Published(found),
+                _ => StageResult::Published(Vec::new()),
             },
             Status::InProgress => {
                 let waited = self.access.client.now() - marker_timestamp(&post.marker, "container_at")?;
@@ -175,7 +175,7 @@ impl Containers<'_> {
                     let message = format!("{name} has been processing this post's images for too long.");
                     return Err(CallError::Transient(Failure::of(Category::Media, message)));
                 }
-                Staged::Pending(waited.clamp(MIN_PAUSE, MAX_PAUSE))
+                StageResult::Pending(waited.clamp(MIN_PAUSE, MAX_PAUSE))
             }
             Status::Gone(why) if container_count(&post.marker) >= MAX_CONTAINERS => {
                 let message = format!("{name} cannot process this post: {why}");
@@ -185,7 +185,7 @@ impl Containers<'_> {
                 let mut marker = post.marker.clone();
                 marker.remove("container");
                 marker.remove("children");
-                Staged::Made(marker)
+                StageResult::Created(marker)
             }
         })
     }
@@ -274,7 +274,7 @@ impl Containers<'_> {
     }
 
     /// Finds the post among the account's newest, by its text and time.
-    async fn find(&self, post: &OutgoingPost, called_at: Option<DateTime<Utc>>) -> Result<Reconciled, CallError> {
+    async fn find(&self, post: &OutgoingPost, called_at: Option<DateTime<Utc>>) -> Result<ReconcileResult, CallError> {
         #[derive(Deserialize)]
         struct MediaList {
             #[serde(default)]

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use crier_domain::analytics::Figures;
+use crier_domain::analytics::PostMetrics;
 use crier_http::HttpResponse;
 use http::Method;
 use serde::Deserialize;
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::graph::{Access, GraphFailure};
 use crate::CallError;
-use crate::analytics::{PublishedPost, SetAside};
+use crate::analytics::{MetricsSetAside, PublishedPost};
 use crate::call::Effect;
 use crate::metrics::Metrics;
 
@@ -64,7 +64,7 @@ impl Access<'_> {
         &self,
         path: &str,
         names: &[&str],
-        set_aside: &mut SetAside,
+        set_aside: &mut MetricsSetAside,
     ) -> Result<Insights, CallError> {
         let names: Vec<&str> = names.iter().copied().filter(|name| !set_aside.contains(name)).collect();
         if names.is_empty() {
@@ -94,8 +94,8 @@ impl Access<'_> {
         &self,
         posts: &[PublishedPost],
         metrics: &Metrics,
-        set_aside: &mut SetAside,
-    ) -> Result<Vec<Option<Figures>>, CallError> {
+        set_aside: &mut MetricsSetAside,
+    ) -> Result<Vec<Option<PostMetrics>>, CallError> {
         let mut figures = Vec::with_capacity(posts.len());
         for post in posts {
             let path = format!("{}/insights", post.external_id);
@@ -120,7 +120,7 @@ impl Access<'_> {
     }
 
     /// Sets aside a metric that Meta rejects.
-    pub(crate) fn set_aside_metric(&self, name: &str, set_aside: &mut SetAside) {
+    pub(crate) fn set_aside_metric(&self, name: &str, set_aside: &mut MetricsSetAside) {
         tracing::warn!(platform = self.client.name(), metric = name, "the platform rejected a metric");
         set_aside.add(name);
     }

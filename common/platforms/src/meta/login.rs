@@ -50,7 +50,7 @@ impl<'a> FacebookLogin<'a> {
             // Facebook rejects a code with an error in its own format.
             match (failure.status, failure.code.is_none()) {
                 (Some(StatusCode::BAD_REQUEST), true) => {
-                    ConnectError::Refused("Facebook no longer accepts this login response.".to_owned())
+                    ConnectError::Rejected("Facebook no longer accepts this login response.".to_owned())
                 }
                 _ => failure.into(),
             }

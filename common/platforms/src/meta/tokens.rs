@@ -9,7 +9,7 @@ use super::graph::Access;
 use crate::call::{Effect, PlatformClient, connect_error};
 use crate::oauth::protocol::Tokens;
 use crate::oauth::{Attempt, Grant};
-use crate::{CallError, ConnectError, ConnectorAccount, Refreshed};
+use crate::{CallError, ConnectError, ConnectorAccount, RefreshedTokens};
 
 /// The token endpoints of one of these platforms.
 pub(crate) struct LongLivedTokens<'a> {
@@ -50,13 +50,13 @@ impl LongLivedTokens<'_> {
     }
 
     /// Renews an account's token with itself.
-    pub(crate) async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
+    pub(crate) async fn refresh(&self, account: &ConnectorAccount) -> Result<RefreshedTokens, CallError> {
         let token = account.secrets.require("access_token")?;
         let grant_type = format!("{}_refresh_token", self.prefix);
         let query = [("grant_type", grant_type.as_str()), ("access_token", token.expose_secret())];
         let request = self.client.request(Method::GET, &format!("{}/refresh_access_token", self.host)).query(&query);
         let tokens: Tokens = self.call(token.expose_secret(), request).await?;
-        Ok(Refreshed {
+        Ok(RefreshedTokens {
             secrets: Some(account.secrets.with(&[("access_token", tokens.access_token_text())])),
             token_expires_at: tokens.expires_at(self.client.now()),
             refresh_expires_at: None,

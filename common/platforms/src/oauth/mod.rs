@@ -27,7 +27,7 @@ use serde_json::{Map, Value};
 
 use super::call::PlatformClient;
 
-use super::{CallError, ConnectError, Connected, ConnectorAccount, Refreshed, Secrets};
+use super::{CallError, ConnectError, Connected, ConnectorAccount, RefreshedTokens, Secrets};
 
 /// The maximum number of choices.
 pub const MAX_CHOICES: usize = 1_000;
@@ -278,7 +278,7 @@ pub trait OAuthConnector: Send + Sync {
 
     /// Checks and normalizes the URL of a server that a user typed. Platforms with one server accept none.
     async fn check_instance(&self, _typed: &str) -> Result<String, ConnectError> {
-        Err(ConnectError::Refused("This platform has a fixed server and does not accept a URL.".to_owned()))
+        Err(ConnectError::Rejected("This platform has a fixed server and does not accept a URL.".to_owned()))
     }
 
     /// Returns the authorization server and the requested scopes.
@@ -336,13 +336,13 @@ pub(super) async fn renew(
     server: &AuthServer,
     account: &ConnectorAccount,
     application: &Application,
-) -> Result<Refreshed, protocol::TokenFailure> {
+) -> Result<RefreshedTokens, protocol::TokenFailure> {
     let refresh_token = account.secrets.require("refresh_token")?;
     let tokens = protocol::refresh(client, server, application, &refresh_token).await?;
     let now = client.now();
     let mut changes = vec![("access_token", tokens.access_token_text())];
     changes.extend(tokens.refresh_token_text().map(|token| ("refresh_token", token)));
-    Ok(Refreshed {
+    Ok(RefreshedTokens {
         secrets: Some(account.secrets.with(&changes)),
         token_expires_at: tokens.expires_at(now),
         refresh_expires_at: tokens.refresh_expires_at(now),

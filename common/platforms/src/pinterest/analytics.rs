@@ -6,14 +6,14 @@
 //! `/user_account`). A missing scope is 401 with the code 3: issue 97 of Pinterest's `api-quickstart`.
 
 use async_trait::async_trait;
-use crier_domain::analytics::{AccountFigures, Figures};
+use crier_domain::analytics::{AccountMetrics, PostMetrics};
 use http::{Method, StatusCode};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use secrecy::ExposeSecret;
 use serde_json::Value;
 
 use super::Pinterest;
-use crate::analytics::{AnalyticsConnector, PublishedPost, SetAside, count};
+use crate::analytics::{AnalyticsConnector, MetricsSetAside, PublishedPost, count};
 use crate::call::Effect;
 use crate::{CallError, ConnectorAccount};
 
@@ -54,26 +54,26 @@ impl Pinterest {
         &self,
         account: &ConnectorAccount,
         id: &str,
-        set_aside: &mut SetAside,
-    ) -> Result<Option<Figures>, CallError> {
+        set_aside: &mut MetricsSetAside,
+    ) -> Result<Option<PostMetrics>, CallError> {
         let names = self.metrics.fields_of_posts();
         if names.iter().all(|name| set_aside.contains(name)) {
-            return Ok(Some(Figures::default()));
+            return Ok(Some(PostMetrics::default()));
         }
         let path = format!("/pins/{}", utf8_percent_encode(id, NON_ALPHANUMERIC));
         Ok(match self.read(account, &path, &[("pin_metrics", "true")]).await? {
             PinAccess::Known(pin) => Some(self.metrics.post(|name| count(&pin, name))),
             PinAccess::Gone => None,
-            PinAccess::Rejected => Some(Figures::default()),
+            PinAccess::Rejected => Some(PostMetrics::default()),
             PinAccess::ScopeMissing => {
                 set_aside_metrics(&names, set_aside);
-                Some(Figures::default())
+                Some(PostMetrics::default())
             }
         })
     }
 }
 
-fn set_aside_metrics(names: &[&str], set_aside: &mut SetAside) {
+fn set_aside_metrics(names: &[&str], set_aside: &mut MetricsSetAside) {
     tracing::warn!(platform = "pinterest", metrics = ?names, "the platform rejected metrics");
     for name in names {
         set_aside.add(name);
@@ -90,8 +90,8 @@ impl AnalyticsConnector for Pinterest {
         &self,
         account: &ConnectorAccount,
         posts: &[PublishedPost],
-        set_aside: &mut SetAside,
-    ) -> Result<Vec<Option<Figures>>, CallError> {
+        set_aside: &mut MetricsSetAside,
+    ) -> Result<Vec<Option<PostMetrics>>, CallError> {
         let mut figures = Vec::with_capacity(posts.len());
         for post in posts {
             figures.push(self.pin_figures(account, &post.external_id, set_aside).await?);
@@ -102,16 +102,16 @@ impl AnalyticsConnector for Pinterest {
     async fn account_figures(
         &self,
         account: &ConnectorAccount,
-        set_aside: &mut SetAside,
-    ) -> Result<AccountFigures, CallError> {
+        set_aside: &mut MetricsSetAside,
+    ) -> Result<AccountMetrics, CallError> {
         let names = self.metrics.fields_of_accounts();
         if names.iter().all(|name| set_aside.contains(name)) {
-            return Ok(AccountFigures::default());
+            return Ok(AccountMetrics::default());
         }
         if let PinAccess::Known(own) = self.read(account, "/user_account", &[]).await? {
             return Ok(self.metrics.account(|name| count(&own, name)));
         }
         set_aside_metrics(&names, set_aside);
-        Ok(AccountFigures::default())
+        Ok(AccountMetrics::default())
     }
 }

@@ -31,7 +31,7 @@ use super::oauth::{
 };
 use super::{
     AnalyticsConnector, CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, ImageTransfer,
-    Marker, MarkerSeed, OutgoingPost, Published, Reconciled, Refreshed, options,
+    Marker, MarkerSeed, OutgoingPost, Published, ReconcileResult, RefreshedTokens, options,
 };
 use crate::text::comparable::is_same;
 use crate::window::{CallWindow, Listed, find};
@@ -211,7 +211,7 @@ impl Connector for Pinterest {
         Some(self)
     }
 
-    async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
+    async fn refresh(&self, account: &ConnectorAccount) -> Result<RefreshedTokens, CallError> {
         let application = oauth::application_of(account, &self.config, Platform::Pinterest)?;
         oauth::renew(&self.client, &self.auth_server(), account, &application).await.map_err(|failure| {
             // A rejected refresh token returns 401 with an error in Pinterest's own format.
@@ -249,7 +249,7 @@ impl Connector for Pinterest {
         Ok(published(&created.id))
     }
 
-    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
+    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<ReconcileResult, CallError> {
         #[derive(Deserialize)]
         struct Newest {
             #[serde(default)]

@@ -4,13 +4,13 @@
 //! Sources: www.reddit.com/dev/api (`/api/info`, `/api/v1/me`).
 
 use async_trait::async_trait;
-use crier_domain::analytics::{AccountFigures, Figures};
+use crier_domain::analytics::{AccountMetrics, PostMetrics};
 use http::Method;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::Reddit;
-use crate::analytics::{AnalyticsConnector, PublishedPost, SetAside, count};
+use crate::analytics::{AnalyticsConnector, MetricsSetAside, PublishedPost, count};
 use crate::call::Effect;
 use crate::{CallError, ConnectorAccount};
 
@@ -40,8 +40,8 @@ impl AnalyticsConnector for Reddit {
         &self,
         account: &ConnectorAccount,
         posts: &[PublishedPost],
-        _set_aside: &mut SetAside,
-    ) -> Result<Vec<Option<Figures>>, CallError> {
+        _set_aside: &mut MetricsSetAside,
+    ) -> Result<Vec<Option<PostMetrics>>, CallError> {
         let session = self.session(account)?;
         let names: Vec<&str> = posts.iter().map(|post| post.external_id.as_str()).collect();
         let request =
@@ -58,8 +58,8 @@ impl AnalyticsConnector for Reddit {
     async fn account_figures(
         &self,
         account: &ConnectorAccount,
-        _set_aside: &mut SetAside,
-    ) -> Result<AccountFigures, CallError> {
+        _set_aside: &mut MetricsSetAside,
+    ) -> Result<AccountMetrics, CallError> {
         let session = self.session(account)?;
         let request = session.request(Method::GET, "/api/v1/me").query(&[("raw_json", "1")]);
         let own: Value = session.call(Effect::Repeatable, request).await?;

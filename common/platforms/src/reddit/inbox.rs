@@ -26,7 +26,7 @@ use super::{MAX_RECENT_POSTS, Reddit, user_name};
 use crate::call::Effect;
 use crate::inbox::newest_first::Pass;
 use crate::inbox::{InboxPage, OutgoingReply, ReplyThread, context_text};
-use crate::{CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, Reconciled, time_marker};
+use crate::{CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, ReconcileResult, time_marker};
 
 const INBOX: &str = "inbox";
 const PAGE: &str = "100";
@@ -210,7 +210,7 @@ impl InboxConnector for Reddit {
         }
     }
 
-    fn checked_at_once(&self) -> usize {
+    fn deletion_check_limit(&self) -> usize {
         MAX_CHECKED
     }
 
@@ -254,7 +254,7 @@ impl InboxConnector for Reddit {
         Ok(Published::new(created.unwrap_or_default(), None))
     }
 
-    async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Reconciled, CallError> {
+    async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<ReconcileResult, CallError> {
         let path = match reply.thread.kind {
             ConversationType::Dm => "/message/sent".to_owned(),
             ConversationType::Comment | ConversationType::Mention => {

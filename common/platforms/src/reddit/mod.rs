@@ -33,7 +33,7 @@ use super::metrics::Metrics;
 use super::oauth::{self, OAuthConnector};
 use super::{
     CallError, Clients, Connector, ConnectorAccount, Image, ImageTransfer, InboxConnector, Marker, MarkerSeed,
-    OutgoingPost, Published, Reconciled, Refreshed, Revocation, options, time_marker,
+    OutgoingPost, Published, ReconcileResult, RefreshedTokens, Revocation, options, time_marker,
 };
 use crate::text::comparable::is_same;
 use crate::window::{CallWindow, Listed, find};
@@ -200,7 +200,7 @@ impl Submitted {
 
 impl Session<'_> {
     /// Searches the user's newest posts for a post.
-    async fn find(&self, name: &str, post: &OutgoingPost) -> Result<Reconciled, CallError> {
+    async fn find(&self, name: &str, post: &OutgoingPost) -> Result<ReconcileResult, CallError> {
         let options = RedditOptions::of(post)?;
         let request = self.request(Method::GET, &format!("/user/{name}/submitted")).query(&[
             ("sort", "new"),
@@ -289,7 +289,7 @@ impl Connector for Reddit {
         Some(self)
     }
 
-    async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
+    async fn refresh(&self, account: &ConnectorAccount) -> Result<RefreshedTokens, CallError> {
         let application = oauth::application_of(account, &self.config, Platform::Reddit)?;
         let client = self.client_of(&application.client_id, account.username.as_deref());
         oauth::renew(&client, &self.auth_server(), account, &application).await.map_err(|failure| {
@@ -347,16 +347,16 @@ impl Connector for Reddit {
         Err(self.client.accepted(post.marker.clone(), IMAGE_PAUSE))
     }
 
-    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
+    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<ReconcileResult, CallError> {
         let found = self.session(account)?.find(user_name(account)?, post).await?;
-        if found != Reconciled::Absent {
+        if found != ReconcileResult::Absent {
             return Ok(found);
         }
         if !post.images.is_empty() && post.called_at.is_none_or(|at| self.client.now() < at + PROCESSING) {
             let message = "Reddit may still be processing the image of this post.";
             return Err(CallError::Transient(Failure::of(Category::Media, message)));
         }
-        Ok(Reconciled::Absent)
+        Ok(ReconcileResult::Absent)
     }
 
     fn revocation(&self) -> Option<Revocation> {

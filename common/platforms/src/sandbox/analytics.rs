@@ -2,12 +2,12 @@
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use crier_domain::analytics::{AccountFigures, Figures};
+use crier_domain::analytics::{AccountMetrics, PostMetrics};
 use crier_store::sandbox;
 use sha2::{Digest, Sha256};
 
 use super::{Sandbox, unavailable};
-use crate::analytics::{AnalyticsConnector, PublishedPost, SetAside};
+use crate::analytics::{AnalyticsConnector, MetricsSetAside, PublishedPost};
 use crate::{CallError, ConnectorAccount};
 
 /// The number of hours in which the metrics of a post grow.
@@ -22,11 +22,11 @@ fn number(text: &str, limit: u64) -> i64 {
     i64::try_from(first % limit).unwrap_or_default()
 }
 
-fn figures(external_id: &str, published_at: DateTime<Utc>, now: DateTime<Utc>) -> Figures {
+fn figures(external_id: &str, published_at: DateTime<Utc>, now: DateTime<Utc>) -> PostMetrics {
     let hours = (now - published_at).num_hours().clamp(0, WEEK);
     let impressions = (500 + number(external_id, 1_500)) * (hours + HEAD_START) / (WEEK + HEAD_START);
     let share = |percent: i64| Some(impressions * percent / 100);
-    Figures {
+    PostMetrics {
         impressions: Some(impressions),
         reach: share(80),
         likes: share(10),
@@ -46,8 +46,8 @@ impl AnalyticsConnector for Sandbox {
         &self,
         _account: &ConnectorAccount,
         posts: &[PublishedPost],
-        _set_aside: &mut SetAside,
-    ) -> Result<Vec<Option<Figures>>, CallError> {
+        _set_aside: &mut MetricsSetAside,
+    ) -> Result<Vec<Option<PostMetrics>>, CallError> {
         let now = self.store.now();
         Ok(posts.iter().map(|post| Some(figures(&post.external_id, post.published_at, now))).collect())
     }
@@ -55,13 +55,13 @@ impl AnalyticsConnector for Sandbox {
     async fn account_figures(
         &self,
         account: &ConnectorAccount,
-        _set_aside: &mut SetAside,
-    ) -> Result<AccountFigures, CallError> {
+        _set_aside: &mut MetricsSetAside,
+    ) -> Result<AccountMetrics, CallError> {
         let handle = account.external_id.as_str();
         let counted = async { sandbox::count(&mut self.store.read().await?, handle).await };
         let posts = counted.await.map_err(|error| unavailable(&error))?;
         let followers = 100 + number(handle, 900) + posts * 3;
-        Ok(AccountFigures { followers: Some(followers), following: Some(number(handle, 100)), posts: Some(posts) })
+        Ok(AccountMetrics { followers: Some(followers), following: Some(number(handle, 100)), posts: Some(posts) })
     }
 }
 

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 use super::super::inbox::{InboxPage, OutgoingReply, ReplyThread};
 use super::super::{
-    CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, Reconciled, marker_field,
+    CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, ReconcileResult, marker_field,
 };
 use super::{Sandbox, post_path, token_rejected, unavailable};
 
@@ -163,10 +163,14 @@ impl InboxConnector for Sandbox {
         }
     }
 
-    async fn reconcile(&self, _account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Reconciled, CallError> {
+    async fn reconcile(
+        &self,
+        _account: &ConnectorAccount,
+        reply: &OutgoingReply,
+    ) -> Result<ReconcileResult, CallError> {
         let key = marker_field(&reply.marker, "key")?;
         let found = async { sandbox::find_answer(&mut self.store.read().await?, key).await };
         let found = found.await.map_err(|e| unavailable(&e))?;
-        Ok(found.map_or(Reconciled::Absent, |id| Reconciled::Found(sent(id))))
+        Ok(found.map_or(ReconcileResult::Absent, |id| ReconcileResult::Found(sent(id))))
     }
 }

@@ -15,7 +15,7 @@ use chrono::TimeDelta;
 use crier_domain::catalogue;
 use crier_domain::failure::{Category, Failure};
 use crier_domain::platform::{AccountKind, Descriptor, Platform};
-use crier_store::sandbox::{self, NewSandboxPost, SandboxPicture};
+use crier_store::sandbox::{self, NewSandboxPost, SandboxImage};
 use crier_store::{Store, StoreError, Tx};
 use secrecy::ExposeSecret;
 use serde_json::{Map, Value};
@@ -23,7 +23,7 @@ use serde_json::{Map, Value};
 use self::posts::PostBatcher;
 use super::{
     AnalyticsConnector, CallError, ConnectError, Connected, Connector, ConnectorAccount, Image, InboxConnector, Marker,
-    MarkerSeed, OutgoingPost, Published, Reconciled, Refreshed, Secrets,
+    MarkerSeed, OutgoingPost, Published, ReconcileResult, RefreshedTokens, Secrets,
 };
 
 const MAX_HANDLE: usize = 32;
@@ -147,8 +147,8 @@ impl Sandbox {
     }
 
     /// Returns the images with their paths, because the page shows no images of other hosts.
-    fn images_of(&self, post: &OutgoingPost) -> Vec<SandboxPicture> {
-        let picture = |image: &Image| SandboxPicture {
+    fn images_of(&self, post: &OutgoingPost) -> Vec<SandboxImage> {
+        let picture = |image: &Image| SandboxImage {
             url: image.url.strip_prefix(&self.public_url).unwrap_or(&image.url).to_owned(),
             alt: image.alt_text.clone().unwrap_or_default(),
         };
@@ -169,7 +169,7 @@ impl Sandbox {
 }
 
 fn handle_taken(handle: &str) -> ConnectError {
-    ConnectError::Refused(format!("The handle `{handle}` is taken; choose another one."))
+    ConnectError::Rejected(format!("The handle `{handle}` is taken; choose another one."))
 }
 
 fn token_rejected() -> CallError {
@@ -235,9 +235,9 @@ impl Connector for Sandbox {
         Ok(if claimed { Ok(()) } else { Err(handle_taken(handle)) })
     }
 
-    async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
+    async fn refresh(&self, account: &ConnectorAccount) -> Result<RefreshedTokens, CallError> {
         match self.is_expired(account).await {
-            Ok(false) => Ok(Refreshed { secrets: None, token_expires_at: None, refresh_expires_at: None }),
+            Ok(false) => Ok(RefreshedTokens { secrets: None, token_expires_at: None, refresh_expires_at: None }),
             Ok(true) => Err(token_rejected()),
             Err(error) => Err(unavailable(&error)),
         }
@@ -271,14 +271,14 @@ impl Connector for Sandbox {
         Some(self)
     }
 
-    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
+    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<ReconcileResult, CallError> {
         let found = async {
             let mut conn = self.store.read().await?;
             sandbox::find_by_key(&mut conn, &key(post)).await
         };
         match found.await {
-            Ok(Some(row)) => Ok(Reconciled::Found(self.published(&account.external_id, row.id))),
-            Ok(None) => Ok(Reconciled::Absent),
+            Ok(Some(row)) => Ok(ReconcileResult::Found(self.published(&account.external_id, row.id))),
+            Ok(None) => Ok(ReconcileResult::Absent),
             Err(error) => Err(unavailable(&error)),
         }
     }

@@ -203,7 +203,7 @@ impl OAuthConnector for Shopify {
     }
 
     async fn finish(&self, grant: &Grant, choice: Option<&Choice>) -> Result<Connected, ConnectError> {
-        let gone = || ConnectError::Refused("This blog is no longer one of the shop's blogs.".to_owned());
+        let gone = || ConnectError::Rejected("This blog is no longer one of the shop's blogs.".to_owned());
         let id = choice.ok_or_else(gone)?.id.as_str();
         let admin = self.admin(&grant.instance, grant.access_token().into());
         let chosen: Chosen = admin.call(Effect::Repeatable, CHOSEN, json!({ "id": id })).await.map_err(unavailable)?;

@@ -27,7 +27,7 @@ use super::oauth::{self, OAuthConnector};
 use super::wp::html;
 use super::{
     CallError, Clients, Connector, ConnectorAccount, ImageTransfer, Marker, MarkerSeed, OutgoingPost, Published,
-    Reconciled, Refreshed, marker_field, options,
+    ReconcileResult, RefreshedTokens, marker_field, options,
 };
 
 /// The version of the API. A version is supported for a year (checked in November 2026).
@@ -220,7 +220,7 @@ impl Connector for Shopify {
     }
 
     /// Tokens of custom applications may have no expiry. These are only checked.
-    async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
+    async fn refresh(&self, account: &ConnectorAccount) -> Result<RefreshedTokens, CallError> {
         let reauth = || {
             let message = "Shopify no longer accepts this authorization; connect the account again.";
             CallError::Reauth(Failure::of(Category::AuthExpired, message))
@@ -228,7 +228,7 @@ impl Connector for Shopify {
         if account.secrets.get("refresh_token").is_none() {
             let checked = self.admin_of(account)?.call::<Value>(Effect::Repeatable, SHOP, json!({})).await;
             return match checked {
-                Ok(_) => Ok(Refreshed { secrets: None, token_expires_at: None, refresh_expires_at: None }),
+                Ok(_) => Ok(RefreshedTokens { secrets: None, token_expires_at: None, refresh_expires_at: None }),
                 Err(CallError::AuthExpired(_)) => Err(reauth()),
                 Err(error) => Err(error),
             };
@@ -291,8 +291,8 @@ impl Connector for Shopify {
         Err(classify(error))
     }
 
-    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
+    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<ReconcileResult, CallError> {
         let found = self.find(account, marker_field(&post.marker, "handle")?).await?;
-        Ok(found.map_or(Reconciled::Absent, Reconciled::Found))
+        Ok(found.map_or(ReconcileResult::Absent, ReconcileResult::Found))
     }
 }

@@ -27,7 +27,7 @@ use serde_json::{Map, Value, json};
 use super::{MethodError, Sent, Telegram, TelegramBody};
 use crate::call::Effect;
 use crate::inbox::{InboxPage, OutgoingReply, ReplyThread, check_length, no_context};
-use crate::{CallError, ConnectorAccount, InboxConnector, Published, Reconciled};
+use crate::{CallError, ConnectorAccount, InboxConnector, Published, ReconcileResult};
 
 const UPDATES: &str = "updates";
 const PAGE: usize = 100;
@@ -322,8 +322,12 @@ impl InboxConnector for Telegram {
         }
     }
 
-    async fn reconcile(&self, _account: &ConnectorAccount, _reply: &OutgoingReply) -> Result<Reconciled, CallError> {
-        Ok(Reconciled::Unsupported)
+    async fn reconcile(
+        &self,
+        _account: &ConnectorAccount,
+        _reply: &OutgoingReply,
+    ) -> Result<ReconcileResult, CallError> {
+        Ok(ReconcileResult::Unsupported)
     }
 }
 

@@ -11,7 +11,7 @@ mod inbox;
 use async_trait::async_trait;
 use crier_base::clock::Clock;
 use crier_config::PlatformsConfig;
-use crier_domain::analytics::AccountFigures;
+use crier_domain::analytics::AccountMetrics;
 use crier_domain::catalogue;
 use crier_domain::failure::{Category, Failure};
 use crier_domain::platform::{AccountKind, Descriptor, Platform};
@@ -23,12 +23,12 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::analytics::SetAside;
+use super::analytics::MetricsSetAside;
 use super::call::{Effect, PlatformClient, connect_error, part, sanitize_message};
 use super::metrics::Metrics;
 use super::{
     AnalyticsConnector, CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer,
-    InboxConnector, OutgoingPost, Published, Reconciled, Refreshed, Secrets,
+    InboxConnector, OutgoingPost, Published, ReconcileResult, RefreshedTokens, Secrets,
 };
 
 /// The characters that are percent-encoded in a token, so that a typed one cannot change the path on the operator's
@@ -126,7 +126,7 @@ impl Telegram {
         let member: Result<Member, _> = self.call(Effect::Repeatable, token, "getChatMember", body).await;
         let member = member.map_err(|failure| match failure.into_error() {
             CallError::Permanent(_) => {
-                ConnectError::Refused(format!("The bot is not a member of {title}; add it there first."))
+                ConnectError::Rejected(format!("The bot is not a member of {title}; add it there first."))
             }
             other => connect_error(other, None),
         })?;
@@ -138,7 +138,11 @@ impl Telegram {
             "restricted" => (member.can_send_messages, "let it send messages"),
             _ => (false, "add it there first"),
         };
-        if allowed { Ok(()) } else { Err(ConnectError::Refused(format!("The bot may not post to {title}: {remedy}."))) }
+        if allowed {
+            Ok(())
+        } else {
+            Err(ConnectError::Rejected(format!("The bot may not post to {title}: {remedy}.")))
+        }
     }
 }
 
@@ -197,12 +201,12 @@ impl Connector for Telegram {
         Some(self)
     }
 
-    async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
+    async fn refresh(&self, account: &ConnectorAccount) -> Result<RefreshedTokens, CallError> {
         let token = account.secrets.require("bot_token")?;
         let checked: Result<User, _> =
             self.call(Effect::Repeatable, &token, "getMe", TelegramBody::Json(json!({}))).await;
         checked.map_err(MethodError::into_error)?;
-        Ok(Refreshed { secrets: None, token_expires_at: None, refresh_expires_at: None })
+        Ok(RefreshedTokens { secrets: None, token_expires_at: None, refresh_expires_at: None })
     }
 
     fn can_reconcile(&self) -> bool {
@@ -227,8 +231,8 @@ impl Connector for Telegram {
         }
     }
 
-    async fn reconcile(&self, _account: &ConnectorAccount, _post: &OutgoingPost) -> Result<Reconciled, CallError> {
-        Ok(Reconciled::Unsupported)
+    async fn reconcile(&self, _account: &ConnectorAccount, _post: &OutgoingPost) -> Result<ReconcileResult, CallError> {
+        Ok(ReconcileResult::Unsupported)
     }
 }
 
@@ -243,14 +247,14 @@ impl AnalyticsConnector for Telegram {
     async fn account_figures(
         &self,
         account: &ConnectorAccount,
-        _set_aside: &mut SetAside,
-    ) -> Result<AccountFigures, CallError> {
+        _set_aside: &mut MetricsSetAside,
+    ) -> Result<AccountMetrics, CallError> {
         let (token, chat) = (account.secrets.require("bot_token")?, account.secrets.require("chat_id")?);
         let body = TelegramBody::Json(json!({ "chat_id": chat.expose_secret() }));
         let members: Result<i64, _> = self.call(Effect::Repeatable, &token, "getChatMemberCount", body).await;
         match members {
             Ok(members) => Ok(self.metrics.account(|name| (name == "getChatMemberCount").then_some(members))),
-            Err(MethodError::Migrated(_)) => Ok(AccountFigures::default()),
+            Err(MethodError::Migrated(_)) => Ok(AccountMetrics::default()),
             Err(MethodError::Call(error)) => Err(error),
         }
     }

@@ -4,10 +4,10 @@
 //! Sources: "Insights" of the Threads API, January 2026.
 
 use async_trait::async_trait;
-use crier_domain::analytics::{AccountFigures, Figures};
+use crier_domain::analytics::{AccountMetrics, PostMetrics};
 
 use super::Threads;
-use crate::analytics::{AnalyticsConnector, PublishedPost, SetAside};
+use crate::analytics::{AnalyticsConnector, MetricsSetAside, PublishedPost};
 use crate::meta::insights::{Insights, Values};
 use crate::{CallError, ConnectorAccount};
 
@@ -21,16 +21,16 @@ impl AnalyticsConnector for Threads {
         &self,
         account: &ConnectorAccount,
         posts: &[PublishedPost],
-        set_aside: &mut SetAside,
-    ) -> Result<Vec<Option<Figures>>, CallError> {
+        set_aside: &mut MetricsSetAside,
+    ) -> Result<Vec<Option<PostMetrics>>, CallError> {
         self.access(account.secrets.require("access_token")?).post_figures(posts, &self.metrics, set_aside).await
     }
 
     async fn account_figures(
         &self,
         account: &ConnectorAccount,
-        set_aside: &mut SetAside,
-    ) -> Result<AccountFigures, CallError> {
+        set_aside: &mut MetricsSetAside,
+    ) -> Result<AccountMetrics, CallError> {
         let access = self.access(account.secrets.require("access_token")?);
         let path = format!("{}/threads_insights", account.external_id);
         let values = match access.insights(&path, &self.metrics.of_accounts(), set_aside).await? {

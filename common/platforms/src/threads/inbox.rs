@@ -30,7 +30,7 @@ use crate::meta::containers::{ContainerRequest, is_id};
 use crate::meta::graph::{Access, GraphFailure, List, parse_time};
 use crate::meta::inbox::{self, INTERVAL, OwnMessage, Streams, find_reply, list, list_below, read, reply_error};
 use crate::meta::insights::is_gone;
-use crate::{CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, Reconciled, time_marker};
+use crate::{CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, ReconcileResult, time_marker};
 
 const REPLIES: &str = "replies";
 const MENTIONS: &str = "mentions";
@@ -286,7 +286,7 @@ impl InboxConnector for Threads {
         created.map_err(|failure| reply_error(failure, missing))
     }
 
-    async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Reconciled, CallError> {
+    async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<ReconcileResult, CallError> {
         let access = self.access_of(account)?;
         let query = [("fields", FIELDS), ("limit", REPLIES_PER_PAGE)];
         let request = access.request(Method::GET, &format!("{}/replies", account.external_id)).query(&query);

@@ -26,7 +26,7 @@ use super::metrics::Metrics;
 use super::oauth::OAuthConnector;
 use super::{
     CallError, Clients, Connector, ConnectorAccount, Image, InboxConnector, Marker, MarkerSeed, OutgoingPost,
-    Published, Reconciled, Refreshed, Staged, options,
+    Published, ReconcileResult, RefreshedTokens, StageResult, options,
 };
 
 /// The version of the API.
@@ -130,7 +130,7 @@ impl Connector for Threads {
         Some(self)
     }
 
-    async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
+    async fn refresh(&self, account: &ConnectorAccount) -> Result<RefreshedTokens, CallError> {
         self.long_lived().refresh(account).await
     }
 
@@ -146,7 +146,7 @@ impl Connector for Threads {
         true
     }
 
-    async fn stage(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Staged, CallError> {
+    async fn stage(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<StageResult, CallError> {
         let item = |index: usize| {
             let mut request = image_request(&post.images[index]);
             request.insert("is_carousel_item".to_owned(), Value::from(true));
@@ -159,7 +159,7 @@ impl Connector for Threads {
         self.containers(account)?.publish(post).await
     }
 
-    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
+    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<ReconcileResult, CallError> {
         self.containers(account)?.reconcile(post).await
     }
 }

@@ -9,13 +9,13 @@
 //! Sources: TikTok's documents "Query Videos", "Get User Info" with its scopes, "Error Handling" (2024 to 2026).
 
 use async_trait::async_trait;
-use crier_domain::analytics::{AccountFigures, Figures};
+use crier_domain::analytics::{AccountMetrics, PostMetrics};
 use secrecy::ExposeSecret;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Tiktok, published};
-use crate::analytics::{AnalyticsConnector, PublishedPost, SetAside, count};
+use crate::analytics::{AnalyticsConnector, MetricsSetAside, PublishedPost, count};
 use crate::call::Effect;
 use crate::{CallError, ConnectorAccount, Marker, Published};
 
@@ -50,7 +50,7 @@ fn rejection(error: &CallError) -> Option<Rejection> {
     }
 }
 
-fn set_aside_metrics(names: &[&str], set_aside: &mut SetAside) {
+fn set_aside_metrics(names: &[&str], set_aside: &mut MetricsSetAside) {
     tracing::warn!(platform = "tiktok", metrics = ?names, "the platform rejected metrics");
     for name in names {
         set_aside.add(name);
@@ -63,7 +63,7 @@ impl Tiktok {
     async fn fetch_metrics<T, F: Future<Output = Result<T, CallError>>>(
         &self,
         names: &[&str],
-        set_aside: &mut SetAside,
+        set_aside: &mut MetricsSetAside,
         call: impl Fn(String) -> F,
     ) -> Result<Vec<T>, CallError> {
         let names: Vec<&str> = names.iter().copied().filter(|name| !set_aside.contains(name)).collect();
@@ -116,7 +116,7 @@ impl AnalyticsConnector for Tiktok {
         PER_CALL
     }
 
-    fn names_posts_later(&self) -> bool {
+    fn assigns_ids_later(&self) -> bool {
         true
     }
 
@@ -130,13 +130,13 @@ impl AnalyticsConnector for Tiktok {
         &self,
         account: &ConnectorAccount,
         posts: &[PublishedPost],
-        set_aside: &mut SetAside,
-    ) -> Result<Vec<Option<Figures>>, CallError> {
+        set_aside: &mut MetricsSetAside,
+    ) -> Result<Vec<Option<PostMetrics>>, CallError> {
         // One invalid id would fail the call for all posts.
         let is_id = |id: &&str| !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit());
         let ids: Vec<&str> = posts.iter().map(|post| post.external_id.as_str()).filter(is_id).collect();
         if ids.is_empty() {
-            return Ok(vec![Some(Figures::default()); posts.len()]);
+            return Ok(vec![Some(PostMetrics::default()); posts.len()]);
         }
         let names = self.metrics.of_posts();
         let responses = self.fetch_metrics(&names, set_aside, |names| self.videos(account, &ids, names)).await?;
@@ -151,8 +151,8 @@ impl AnalyticsConnector for Tiktok {
     async fn account_figures(
         &self,
         account: &ConnectorAccount,
-        set_aside: &mut SetAside,
-    ) -> Result<AccountFigures, CallError> {
+        set_aside: &mut MetricsSetAside,
+    ) -> Result<AccountMetrics, CallError> {
         let names = self.metrics.of_accounts();
         let responses = self.fetch_metrics(&names, set_aside, |names| self.user_info(account, names)).await?;
         Ok(self.metrics.account(|name| value(responses.iter().map(|response| &response.user), name)))

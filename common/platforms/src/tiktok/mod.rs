@@ -30,8 +30,8 @@ use super::call::{Effect, PlatformClient};
 use super::metrics::Metrics;
 use super::oauth::{self, OAuthConnector};
 use super::{
-    AnalyticsConnector, CallError, Clients, Connector, ConnectorAccount, OutgoingPost, Published, Reconciled,
-    Refreshed, Revocation, marker_field, options,
+    AnalyticsConnector, CallError, Clients, Connector, ConnectorAccount, OutgoingPost, Published, ReconcileResult,
+    RefreshedTokens, Revocation, marker_field, options,
 };
 
 /// The bounds of the pause before the status is requested again. Between them, the pause equals the time waited so far.
@@ -145,7 +145,7 @@ impl Connector for Tiktok {
         Some(self)
     }
 
-    async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
+    async fn refresh(&self, account: &ConnectorAccount) -> Result<RefreshedTokens, CallError> {
         let application = oauth::application_of(account, &self.config, Platform::Tiktok)?;
         let refresh_token = account.secrets.require("refresh_token")?;
         let form = [("grant_type", "refresh_token"), ("refresh_token", refresh_token.expose_secret())];
@@ -153,7 +153,7 @@ impl Connector for Tiktok {
         let now = self.client.now();
         let mut changes = vec![("access_token", tokens.access_token_text())];
         changes.extend(tokens.refresh_token_text().map(|token| ("refresh_token", token)));
-        Ok(Refreshed {
+        Ok(RefreshedTokens {
             secrets: Some(account.secrets.with(&changes)),
             token_expires_at: tokens.expires_at(now),
             refresh_expires_at: tokens.refresh_expires_at(now),
@@ -186,18 +186,18 @@ impl Connector for Tiktok {
         Err(self.client.accepted(marker, MIN_PAUSE))
     }
 
-    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
+    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<ReconcileResult, CallError> {
         let Some(publish_id) = post.marker.get("publish_id").and_then(Value::as_str) else {
-            return Ok(Reconciled::Unsupported);
+            return Ok(ReconcileResult::Unsupported);
         };
         let found = self.publish_status(account, publish_id).await?;
         Ok(match found.status.as_str() {
-            "PUBLISH_COMPLETE" => Reconciled::Found(published(account, &found.public_ids)),
-            "FAILED" => Reconciled::Refused(self.failed(&found.fail_reason)),
+            "PUBLISH_COMPLETE" => ReconcileResult::Found(published(account, &found.public_ids)),
+            "FAILED" => ReconcileResult::Rejected(self.failed(&found.fail_reason)),
             _ => {
                 let accepted_at = marker_field(&post.marker, "accepted_at")?.parse::<DateTime<_>>();
                 let waited = accepted_at.map_or(MAX_PAUSE, |at| self.client.now() - at);
-                Reconciled::Pending(waited.clamp(MIN_PAUSE, MAX_PAUSE))
+                ReconcileResult::Pending(waited.clamp(MIN_PAUSE, MAX_PAUSE))
             }
         })
     }

@@ -4,13 +4,13 @@
 //! Sources: github.com/tumblr/docs (`api.md`: `/blog/{b}/followers`).
 
 use async_trait::async_trait;
-use crier_domain::analytics::AccountFigures;
+use crier_domain::analytics::AccountMetrics;
 use http::Method;
 use secrecy::ExposeSecret;
 use serde_json::Value;
 
 use super::Tumblr;
-use crate::analytics::{AnalyticsConnector, SetAside, count};
+use crate::analytics::{AnalyticsConnector, MetricsSetAside, count};
 use crate::call::Effect;
 use crate::{CallError, ConnectorAccount};
 
@@ -19,8 +19,8 @@ impl AnalyticsConnector for Tumblr {
     async fn account_figures(
         &self,
         account: &ConnectorAccount,
-        _set_aside: &mut SetAside,
-    ) -> Result<AccountFigures, CallError> {
+        _set_aside: &mut MetricsSetAside,
+    ) -> Result<AccountMetrics, CallError> {
         let token = account.secrets.require("access_token")?;
         let path = Self::blog_path(account, "followers");
         let request = self.request(Method::GET, &path, token.expose_secret()).query(&[("limit", "1")]);

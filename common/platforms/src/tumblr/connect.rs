@@ -99,7 +99,8 @@ impl OAuthConnector for Tumblr {
     async fn finish(&self, grant: &Grant, choice: Option<&Choice>) -> Result<Connected, ConnectError> {
         let chosen = choice.map(|choice| choice.id.as_str()).unwrap_or_default();
         let blog = self.blogs(grant).await?.into_iter().find(|blog| blog.uuid == chosen);
-        let blog = blog.ok_or_else(|| ConnectError::Refused("This blog is no longer one of your blogs.".to_owned()))?;
+        let blog =
+            blog.ok_or_else(|| ConnectError::Rejected("This blog is no longer one of your blogs.".to_owned()))?;
         Ok(Connected {
             external_id: blog.uuid,
             name: if blog.title.trim().is_empty() { blog.name.clone() } else { blog.title },

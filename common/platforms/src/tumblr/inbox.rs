@@ -20,7 +20,7 @@ use super::Tumblr;
 use crate::call::Effect;
 use crate::inbox::newest_first::Pass;
 use crate::inbox::{InboxPage, OutgoingReply, ReplyThread};
-use crate::{CallError, ConnectorAccount, InboxConnector, Published, Reconciled};
+use crate::{CallError, ConnectorAccount, InboxConnector, Published, ReconcileResult};
 
 const ACTIVITY: &str = "activity";
 const REFUSAL: &str =
@@ -164,7 +164,11 @@ impl InboxConnector for Tumblr {
         Err(CallError::Permanent(Failure::of(Category::PlatformRejected, REFUSAL)))
     }
 
-    async fn reconcile(&self, _account: &ConnectorAccount, _reply: &OutgoingReply) -> Result<Reconciled, CallError> {
-        Ok(Reconciled::Unsupported)
+    async fn reconcile(
+        &self,
+        _account: &ConnectorAccount,
+        _reply: &OutgoingReply,
+    ) -> Result<ReconcileResult, CallError> {
+        Ok(ReconcileResult::Unsupported)
     }
 }

@@ -32,7 +32,7 @@ use super::oauth::{self, OAuthConnector};
 use super::window::CallWindow;
 use super::{
     CallError, Clients, Connector, ConnectorAccount, ImageTransfer, InboxConnector, Marker, MarkerSeed, OutgoingPost,
-    Published, Reconciled, Refreshed, marker_field,
+    Published, ReconcileResult, RefreshedTokens, marker_field,
 };
 
 /// The maximum length of the text in one block.
@@ -100,7 +100,7 @@ impl Connector for Tumblr {
         Some(self)
     }
 
-    async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
+    async fn refresh(&self, account: &ConnectorAccount) -> Result<RefreshedTokens, CallError> {
         let application = oauth::application_of(account, &self.config, Platform::Tumblr)?;
         oauth::renew(&self.client, &self.auth_server(), account, &application).await.map_err(|failure| {
             // Tumblr returns 401 for a refresh token that has expired or was used before.
@@ -156,7 +156,7 @@ impl Connector for Tumblr {
         }
     }
 
-    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
+    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<ReconcileResult, CallError> {
         #[derive(Deserialize)]
         struct Newest {
             #[serde(default)]
@@ -177,7 +177,7 @@ impl Connector for Tumblr {
         let newest: Newest = self.call(Effect::Repeatable, request).await?;
         let times: Vec<_> = newest.posts.iter().map(|post| DateTime::from_timestamp(post.timestamp?, 0)).collect();
         if let Some(found) = newest.posts.iter().find(|found| found.slug == slug) {
-            return Ok(Reconciled::Found(Self::published(account, &found.id_string)));
+            return Ok(ReconcileResult::Found(Self::published(account, &found.id_string)));
         }
         let window = CallWindow::of(post.called_at);
         Ok(window.result(Vec::new(), window.is_covered(&times, MAX_RECENT_POSTS)))

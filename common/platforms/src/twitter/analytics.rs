@@ -12,14 +12,14 @@ use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 use chrono::TimeDelta;
-use crier_domain::analytics::{AccountFigures, Figures};
+use crier_domain::analytics::{AccountMetrics, PostMetrics};
 use http::{Method, StatusCode};
 use secrecy::ExposeSecret;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::Twitter;
-use crate::analytics::{AnalyticsConnector, PublishedPost, SetAside, count};
+use crate::analytics::{AnalyticsConnector, MetricsSetAside, PublishedPost, count};
 use crate::call::Effect;
 use crate::{CallError, ConnectorAccount};
 
@@ -88,7 +88,7 @@ fn is_rejected(error: &CallError, statuses: &[StatusCode]) -> bool {
     statuses.iter().any(|status| failure.platform_code.as_deref() == Some(status.as_str()))
 }
 
-fn set_aside_metrics<'a>(names: impl IntoIterator<Item = &'a str>, set_aside: &mut SetAside) {
+fn set_aside_metrics<'a>(names: impl IntoIterator<Item = &'a str>, set_aside: &mut MetricsSetAside) {
     for name in names {
         tracing::warn!(platform = "twitter", metric = name, "the platform rejected a metric");
         set_aside.add(name);
@@ -122,7 +122,7 @@ impl Twitter {
         account: &ConnectorAccount,
         posts: &[&PublishedPost],
         names: &[&str],
-        set_aside: &mut SetAside,
+        set_aside: &mut MetricsSetAside,
     ) -> Result<PostsResponse, CallError> {
         let objects: BTreeSet<&str> = names.iter().map(|name| object(name)).collect();
         let is_all_public = objects.iter().all(|object| *object == PUBLIC);
@@ -142,7 +142,7 @@ impl Twitter {
         account: &ConnectorAccount,
         posts: &[&PublishedPost],
         is_young: bool,
-        set_aside: &mut SetAside,
+        set_aside: &mut MetricsSetAside,
     ) -> Result<PostsResponse, CallError> {
         let nothing = PostsResponse { data: Vec::new(), errors: Vec::new() };
         let is_returned = |name: &&str| (is_young || object(name) == PUBLIC) && !set_aside.contains(name);
@@ -170,8 +170,8 @@ impl AnalyticsConnector for Twitter {
         &self,
         account: &ConnectorAccount,
         posts: &[PublishedPost],
-        set_aside: &mut SetAside,
-    ) -> Result<Vec<Option<Figures>>, CallError> {
+        set_aside: &mut MetricsSetAside,
+    ) -> Result<Vec<Option<PostMetrics>>, CallError> {
         let since = self.client.now() - PRIVATE_FOR;
         // One invalid id would fail the call for all posts.
         let is_id = |post: &&PublishedPost| {
@@ -188,7 +188,7 @@ impl AnalyticsConnector for Twitter {
             match responses.iter().find_map(|response| response.post(id)) {
                 Some(found) => Some(self.metrics.post(|name| value(found, name))),
                 None if responses.iter().any(|response| response.is_gone(id)) => None,
-                None => Some(Figures::default()),
+                None => Some(PostMetrics::default()),
             }
         };
         Ok(posts.iter().map(of).collect())
@@ -197,12 +197,12 @@ impl AnalyticsConnector for Twitter {
     async fn account_figures(
         &self,
         account: &ConnectorAccount,
-        set_aside: &mut SetAside,
-    ) -> Result<AccountFigures, CallError> {
+        set_aside: &mut MetricsSetAside,
+    ) -> Result<AccountMetrics, CallError> {
         let names: Vec<&str> =
             self.metrics.fields_of_accounts().into_iter().filter(|name| !set_aside.contains(name)).collect();
         if names.is_empty() {
-            return Ok(AccountFigures::default());
+            return Ok(AccountMetrics::default());
         }
         let token = account.secrets.require("access_token")?;
         let request = self.request(Method::GET, "/users/me", token.expose_secret()).query(&[("user.fields", PUBLIC)]);
@@ -210,7 +210,7 @@ impl AnalyticsConnector for Twitter {
             Ok(own) => Ok(self.metrics.account(|name| value(&own, name))),
             Err(error) if is_rejected(&error, &[StatusCode::FORBIDDEN]) => {
                 set_aside_metrics(names, set_aside);
-                Ok(AccountFigures::default())
+                Ok(AccountMetrics::default())
             }
             Err(error) => Err(error),
         }

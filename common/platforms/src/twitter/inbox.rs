@@ -25,7 +25,7 @@ use super::{Created, MAX_RECENT_POSTS, Twitter, plain, published, without_links}
 use crate::call::Effect;
 use crate::inbox::permission::{denied, recently_denied};
 use crate::inbox::{InboxPage, OutgoingReply, ReplyThread, check_length, context_text};
-use crate::{CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, Reconciled, time_marker};
+use crate::{CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, ReconcileResult, time_marker};
 
 const MENTIONS: &str = "mentions";
 const PER_PAGE: &str = "100";
@@ -266,7 +266,7 @@ impl InboxConnector for Twitter {
         Ok(published(account, &created.id))
     }
 
-    async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Reconciled, CallError> {
+    async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<ReconcileResult, CallError> {
         let (newest, wanted) = (self.newest(account).await?, comparable_text(&reply.text));
         let listed = newest.iter().map(|post| {
             let is_here = post.conversation_id.as_deref() == Some(reply.thread.thread_id.as_str());

@@ -36,7 +36,8 @@ use super::text::links::find as find_links;
 use super::window::{CallWindow, Listed, find};
 use super::{
     AnalyticsConnector, CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer,
-    InboxConnector, Marker, MarkerSeed, OutgoingPost, Published, Reconciled, Refreshed, Revocation, time_marker,
+    InboxConnector, Marker, MarkerSeed, OutgoingPost, Published, ReconcileResult, RefreshedTokens, Revocation,
+    time_marker,
 };
 
 const SCOPES: [&str; 5] = ["tweet.read", "tweet.write", "users.read", "media.write", "offline.access"];
@@ -249,7 +250,7 @@ impl Connector for Twitter {
         Some(self)
     }
 
-    async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
+    async fn refresh(&self, account: &ConnectorAccount) -> Result<RefreshedTokens, CallError> {
         let application = oauth::application_of(account, &self.config, Platform::Twitter)?;
         oauth::renew(&self.client, &self.auth_server(), account, &application).await.map_err(|failure| {
             // For a refresh token that was used before, X returns "invalid_request: Value passed for the token was
@@ -315,7 +316,7 @@ impl Connector for Twitter {
         Ok(published(account, &created.id))
     }
 
-    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
+    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<ReconcileResult, CallError> {
         let (newest, wanted) = (self.newest(account).await?, without_links(&post.text));
         let listed = newest.iter().map(|tweet| Listed {
             at: tweet.created_at,

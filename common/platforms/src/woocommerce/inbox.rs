@@ -18,7 +18,7 @@ use crate::inbox::{InboxPage, OutgoingReply, ReplyThread};
 use crate::wp::WpBody;
 use crate::wp::deletions::{self, CommentEndpoint};
 use crate::wp::oldest_first::{Pass, parse_gmt};
-use crate::{CallError, ConnectorAccount, InboxConnector, Published, Reconciled};
+use crate::{CallError, ConnectorAccount, InboxConnector, Published, ReconcileResult};
 
 const REVIEWS: &str = "reviews";
 const FIELDS: &str = "id,date_created_gmt,product_id,product_permalink,reviewer,reviewer_avatar_urls,review,rating";
@@ -98,7 +98,7 @@ impl InboxConnector for Woocommerce {
         Ok(InboxPage { messages, cursor, has_more, unavailable: None })
     }
 
-    fn checked_at_once(&self) -> usize {
+    fn deletion_check_limit(&self) -> usize {
         deletions::IDS_PER_CALL
     }
 
@@ -127,7 +127,11 @@ impl InboxConnector for Woocommerce {
         Err(CallError::Permanent(Failure::of(Category::PlatformRejected, REFUSAL)))
     }
 
-    async fn reconcile(&self, _account: &ConnectorAccount, _reply: &OutgoingReply) -> Result<Reconciled, CallError> {
-        Ok(Reconciled::Unsupported)
+    async fn reconcile(
+        &self,
+        _account: &ConnectorAccount,
+        _reply: &OutgoingReply,
+    ) -> Result<ReconcileResult, CallError> {
+        Ok(ReconcileResult::Unsupported)
     }
 }

@@ -19,17 +19,17 @@ use secrecy::ExposeSecret;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::address::{self, AddressCheck};
+use super::address::{self, UrlCheck};
 use super::call::{Effect, PlatformClient, connect_error};
 use super::wp::{Rest, RestError, WpBody, host_of, html, site_of, unique, visibility_error};
 use super::{
     CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, InboxConnector, Marker, MarkerSeed,
-    OutgoingPost, Published, Reconciled, Refreshed, Secrets, marker_field,
+    OutgoingPost, Published, ReconcileResult, RefreshedTokens, Secrets, marker_field,
 };
 
 pub(super) struct Woocommerce {
     caller: PlatformClient,
-    addresses: Arc<dyn AddressCheck>,
+    addresses: Arc<dyn UrlCheck>,
 }
 
 impl Woocommerce {
@@ -96,16 +96,16 @@ impl Connector for Woocommerce {
                 external_id: store,
             });
         }
-        Err(ConnectError::Refused("No WooCommerce REST API was found at this URL.".to_owned()))
+        Err(ConnectError::Rejected("No WooCommerce REST API was found at this URL.".to_owned()))
     }
 
     fn inbox(&self) -> Option<&dyn InboxConnector> {
         Some(self)
     }
 
-    async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
+    async fn refresh(&self, account: &ConnectorAccount) -> Result<RefreshedTokens, CallError> {
         status(&self.stored(&account.secrets)?).await?;
-        Ok(Refreshed { secrets: None, token_expires_at: None, refresh_expires_at: None })
+        Ok(RefreshedTokens { secrets: None, token_expires_at: None, refresh_expires_at: None })
     }
 
     fn marker(&self, seed: MarkerSeed) -> Marker {
@@ -137,13 +137,13 @@ impl Connector for Woocommerce {
         }
     }
 
-    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
+    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<ReconcileResult, CallError> {
         let rest = self.stored(&account.secrets)?;
         let found = self.look_up(&rest, marker_field(&post.marker, "sku")?).await?;
         Ok(match found.map(Product::published) {
-            Some(Ok(published)) => Reconciled::Found(published),
-            Some(Err(error)) => Reconciled::Refused(error),
-            None => Reconciled::Absent,
+            Some(Ok(published)) => ReconcileResult::Found(published),
+            Some(Err(error)) => ReconcileResult::Rejected(error),
+            None => ReconcileResult::Absent,
         })
     }
 }
@@ -164,7 +164,7 @@ async fn check_write_access(rest: &Rest<'_>) -> Result<(), ConnectError> {
         rest.call(Effect::Repeatable, Method::POST, path, &[], WpBody::Json(&body)).await;
     match response {
         Ok(_) => Ok(()),
-        Err(failed) if matches!(failed.status, Some(401 | 403)) => Err(ConnectError::Refused(
+        Err(failed) if matches!(failed.status, Some(401 | 403)) => Err(ConnectError::Rejected(
             "This key cannot write products. Give it the permission Read/Write, and its user the role Shop manager."
                 .to_owned(),
         )),

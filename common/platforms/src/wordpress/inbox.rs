@@ -28,7 +28,7 @@ use crate::window::{CallWindow, Listed, find};
 use crate::wp::deletions::{self, CommentEndpoint};
 use crate::wp::oldest_first::{PAGE, Pass, parse_gmt};
 use crate::wp::{Rest, RestError, WpBody, html, visibility_error};
-use crate::{CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, Reconciled, time_marker};
+use crate::{CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, ReconcileResult, time_marker};
 
 const COMMENTS: &str = "comments";
 const FIELDS: &str = "id,post,parent,author,author_name,author_avatar_urls,date_gmt,content,link";
@@ -194,7 +194,7 @@ impl InboxConnector for Wordpress {
         Ok(InboxPage { messages, cursor, has_more, unavailable: None })
     }
 
-    fn checked_at_once(&self) -> usize {
+    fn deletion_check_limit(&self) -> usize {
         deletions::IDS_PER_CALL
     }
 
@@ -255,7 +255,7 @@ impl InboxConnector for Wordpress {
         }
     }
 
-    async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Reconciled, CallError> {
+    async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<ReconcileResult, CallError> {
         let rest = self.rest(&account.secrets)?;
         let own = own_id(&rest).await?;
         let post = reply.thread.subject_external_id.as_deref().ok_or_else(no_context)?;

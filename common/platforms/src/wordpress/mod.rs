@@ -22,12 +22,12 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use url::Url;
 
-use super::address::{self, AddressCheck};
+use super::address::{self, UrlCheck};
 use super::call::{Effect, PlatformClient, connect_error};
 use super::wp::{Rest, RestError, WpBody, host_of, html, site_of, unique, visibility_error};
 use super::{
     CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer, InboxConnector,
-    Marker, MarkerSeed, OutgoingPost, Published, Reconciled, Refreshed, Secrets, marker_field,
+    Marker, MarkerSeed, OutgoingPost, Published, ReconcileResult, RefreshedTokens, Secrets, marker_field,
 };
 
 /// The maximum number of redirects followed from the typed URL (`http://` to `https://`, to `www.`).
@@ -38,7 +38,7 @@ const ANY_STATUS: &str = "publish,future,draft,pending,private";
 
 pub(super) struct Wordpress {
     caller: PlatformClient,
-    addresses: Arc<dyn AddressCheck>,
+    addresses: Arc<dyn UrlCheck>,
 }
 
 impl Wordpress {
@@ -96,7 +96,7 @@ impl Wordpress {
                 Err(failed) => return Err(connect_error(failed.error, Some("site_url"))),
             }
         }
-        Err(ConnectError::Refused("No WordPress REST API was found at this URL.".to_owned()))
+        Err(ConnectError::Rejected("No WordPress REST API was found at this URL.".to_owned()))
     }
 
     /// Looks up the post of an earlier call.
@@ -181,7 +181,7 @@ impl Connector for Wordpress {
         if !me.may_publish() {
             let message =
                 format!("The user {user} cannot publish posts on this site; give it the role Author or Editor.");
-            return Err(ConnectError::Refused(message));
+            return Err(ConnectError::Rejected(message));
         }
         let site = site_of(&root);
         let rest = Rest { caller: &self.caller, root, user: user.to_owned(), password };
@@ -208,13 +208,13 @@ impl Connector for Wordpress {
         Some(self)
     }
 
-    async fn refresh(&self, account: &ConnectorAccount) -> Result<Refreshed, CallError> {
+    async fn refresh(&self, account: &ConnectorAccount) -> Result<RefreshedTokens, CallError> {
         let me = me(&self.rest(&account.secrets)?).await?;
         if !me.may_publish() {
             let message = "The WordPress user can no longer publish posts; give it the role Author or Editor.";
             return Err(CallError::Permanent(Failure::of(Category::Account, message)));
         }
-        Ok(Refreshed { secrets: None, token_expires_at: None, refresh_expires_at: None })
+        Ok(RefreshedTokens { secrets: None, token_expires_at: None, refresh_expires_at: None })
     }
 
     fn marker(&self, seed: MarkerSeed) -> Marker {
@@ -270,13 +270,13 @@ impl Connector for Wordpress {
         created.published()
     }
 
-    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Reconciled, CallError> {
+    async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<ReconcileResult, CallError> {
         let rest = self.rest(&account.secrets)?;
         let found = self.look_up(&rest, marker_field(&post.marker, "slug")?).await?;
         Ok(match found.map(Post::published) {
-            Some(Ok(published)) => Reconciled::Found(published),
-            Some(Err(error)) => Reconciled::Refused(error),
-            None => Reconciled::Absent,
+            Some(Ok(published)) => ReconcileResult::Found(published),
+            Some(Err(error)) => ReconcileResult::Rejected(error),
+            None => ReconcileResult::Absent,
         })
     }
 }

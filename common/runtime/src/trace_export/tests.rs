@@ -67,7 +67,7 @@ async fn the_end_of_the_process_does_not_wait_for_a_repetition() {
 
 #[tokio::test]
 async fn a_full_queue_does_not_block() {
-    let server = TestServer::answering("").await;
+    let server = TestServer::responding("").await;
     let (queue, mut sender) = sender(&server);
     end_spans(queue, QUEUE_CAPACITY + 10);
     let mut kept = Vec::new();

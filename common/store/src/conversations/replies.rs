@@ -136,7 +136,7 @@ pub async fn refund_attempt(tx: &mut Tx, message_id: i64) -> Result<()> {
 
 /// The state of a reply after a run.
 #[derive(Clone, Debug)]
-pub struct ReplyEnd {
+pub struct ReplyOutcome {
     pub status: MessageStatus,
     pub external_id: Option<String>,
     pub error: Option<Failure>,
@@ -147,7 +147,7 @@ pub struct ReplyEnd {
 
 /// Stores the state of a reply after a run. If a sync has already read the reply from the platform, deletes that copy.
 /// A failed reply reopens a resolved conversation, because the recipient did not get it.
-pub async fn end(tx: &mut Tx, conversation: &Conversation, message_id: i64, ended: &ReplyEnd) -> Result<()> {
+pub async fn end(tx: &mut Tx, conversation: &Conversation, message_id: i64, ended: &ReplyOutcome) -> Result<()> {
     const SQL: &str = "
         UPDATE messages
         SET status = $2, external_id = $3, error = $4, next_attempt_at = $5,

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_domain::job::{Claimed, JobKind, JobNotification, MAX_CRASHES};
+use crier_domain::job::{ClaimedJob, JobKind, JobNotification, MAX_CRASHES};
 
 use super::super::db::{Conn, execute, run};
 use super::super::{Result, Tx};
@@ -70,7 +70,7 @@ async fn first_of_each(conn: &mut Conn, sql: &'static str) -> Result<Vec<(JobKin
 /// A job whose lease expired.
 #[derive(Debug)]
 pub struct Rescued {
-    pub job: Claimed,
+    pub job: ClaimedJob,
     /// Why the job is now dead (`poison`, `attempts`). Its subject must then be updated in the same transaction.
     pub dead: Option<&'static str>,
 }
@@ -85,7 +85,8 @@ pub async fn expired(conn: &mut Conn, now: DateTime<Utc>, limit: i64) -> Result<
 pub async fn rescue_one(tx: &mut Tx, id: i64) -> Result<Option<Rescued>> {
     let sql = sql_file!(tx, "rescue_one");
     let now = tx.now;
-    let expired: Vec<Claimed> = run!(tx, c => sqlx::query_as(sql).bind(now).bind(id).bind(known_kinds()).fetch_all(c))?;
+    let expired: Vec<ClaimedJob> =
+        run!(tx, c => sqlx::query_as(sql).bind(now).bind(id).bind(known_kinds()).fetch_all(c))?;
     Ok(rescue_each(tx, expired).await?.pop())
 }
 
@@ -94,12 +95,12 @@ pub async fn rescue_one(tx: &mut Tx, id: i64) -> Result<Option<Rescued>> {
 pub async fn rescue(tx: &mut Tx, limit: i64) -> Result<Vec<Rescued>> {
     let sql = sql_file!(tx, "rescue");
     let now = tx.now;
-    let expired: Vec<Claimed> =
+    let expired: Vec<ClaimedJob> =
         run!(tx, c => sqlx::query_as(sql).bind(now).bind(limit).bind(known_kinds()).fetch_all(c))?;
     rescue_each(tx, expired).await
 }
 
-async fn rescue_each(tx: &mut Tx, expired: Vec<Claimed>) -> Result<Vec<Rescued>> {
+async fn rescue_each(tx: &mut Tx, expired: Vec<ClaimedJob>) -> Result<Vec<Rescued>> {
     let now = tx.now;
     let mut out = Vec::with_capacity(expired.len());
     for job in expired {

@@ -1,7 +1,7 @@
 //! What a worker does with jobs: claim, heartbeat, settle, release.
 
 use chrono::{DateTime, Utc};
-use crier_domain::job::{Claimed, LEASE, Outcome};
+use crier_domain::job::{ClaimedJob, LEASE, Outcome};
 use crier_domain::untrusted::{self, MAX_MESSAGE};
 use serde_json::json;
 
@@ -14,7 +14,7 @@ use super::{id_list, kinds_with_caps, sql_file};
 #[derive(sqlx_macros::FromRow)]
 struct ClaimRow {
     #[sqlx(flatten)]
-    job: Claimed,
+    job: ClaimedJob,
     started: bool,
     /// Whether it was set waiting because its lane was full or paused. Otherwise its workspace's share was full.
     lane_is_full: bool,
@@ -23,7 +23,7 @@ struct ClaimRow {
 /// Claims ready jobs by their ids. Skips an id that is unknown, ended, claimed by another worker or of a paused kind. A
 /// job whose lane is full or paused, or whose workspace's share is full, is set waiting; the next job that leaves wakes
 /// it. For a transaction of [`super::super::Store::begin_single_async_commit`].
-pub async fn claim(tx: &mut Tx, ids: &[i64], worker: &str) -> Result<Vec<Claimed>> {
+pub async fn claim(tx: &mut Tx, ids: &[i64], worker: &str) -> Result<Vec<ClaimedJob>> {
     let sql = sql_file!(tx, "claim");
     let (list, now) = (id_list(ids), tx.now);
     let rows: Vec<ClaimRow> = run!(tx, c => sqlx::query_as(sql).bind(&list).bind(kinds_with_caps()).bind(now)
@@ -47,7 +47,7 @@ pub async fn heartbeat(tx: &mut Tx, ids: &[i64], worker: &str) -> Result<u64> {
 }
 
 /// Returns whether this worker still holds the job. Locks its row until the end of the transaction.
-pub async fn still_held(tx: &mut Tx, job: &Claimed) -> Result<bool> {
+pub async fn still_held(tx: &mut Tx, job: &ClaimedJob) -> Result<bool> {
     let sql = sql_file!(tx, "still_held");
     let (id, fence, worker) = (job.id, job.fence, &job.worker);
     let held: Option<i64> = run!(tx, c => sqlx::query_scalar(sql).bind(id).bind(fence).bind(worker).fetch_optional(c))?;
@@ -56,7 +56,7 @@ pub async fn still_held(tx: &mut Tx, job: &Claimed) -> Result<bool> {
 
 /// Settles runs, in the transaction that writes their results. Returns `false` if a lease was lost: roll back then,
 /// which discards all of these results.
-pub async fn settle(tx: &mut Tx, ends: &[(&Claimed, Outcome)]) -> Result<bool> {
+pub async fn settle(tx: &mut Tx, ends: &[(&ClaimedJob, Outcome)]) -> Result<bool> {
     const SETTLE: &str = "
         UPDATE jobs
         SET state = $3, last_error = $4, finished_at = $5, lease_until = NULL
@@ -105,13 +105,13 @@ fn stored_reason(reason: &str) -> String {
 }
 
 /// Encodes held jobs as one bind, for the statements that end them.
-pub(crate) fn held_list<'a>(jobs: impl Iterator<Item = &'a Claimed>) -> String {
+pub(crate) fn held_list<'a>(jobs: impl Iterator<Item = &'a ClaimedJob>) -> String {
     json!(jobs.map(|job| (job.id, job.fence, &job.worker)).collect::<Vec<_>>()).to_string()
 }
 
 /// Settles jobs that are done. Returns `false` if one of them is no longer held. If a job waits for one of their lanes,
 /// or may be set waiting concurrently (`is_waited_for.sql`), the lanes are checked again after the commit.
-async fn settle_done(tx: &mut Tx, done: &[&Claimed]) -> Result<bool> {
+async fn settle_done(tx: &mut Tx, done: &[&ClaimedJob]) -> Result<bool> {
     if done.is_empty() {
         return Ok(true);
     }
@@ -135,7 +135,7 @@ async fn settle_done(tx: &mut Tx, done: &[&Claimed]) -> Result<bool> {
 }
 
 /// Returns a job to the queue without counting the attempt (drain). Returns `false` if the lease was lost.
-pub async fn release(tx: &mut Tx, job: &Claimed) -> Result<bool> {
+pub async fn release(tx: &mut Tx, job: &ClaimedJob) -> Result<bool> {
     const SQL: &str = "
         UPDATE jobs
         SET state = 'ready', attempt = attempt - 1, lease_until = NULL, dispatched_at = $3

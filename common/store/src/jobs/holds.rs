@@ -8,7 +8,7 @@
 //! Only the lanes of accounts have these periods, since only posts can be late.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_domain::job::Claimed;
+use crier_domain::job::ClaimedJob;
 
 use super::super::db::{execute, run};
 use super::super::{Result, Tx};
@@ -40,7 +40,7 @@ pub(super) async fn held_until(tx: &mut Tx, lane: &str, until: DateTime<Utc>) ->
 }
 
 /// Returns how late a job is, without the periods in which its lane was held back.
-pub async fn lateness(tx: &mut Tx, job: &Claimed) -> Result<TimeDelta> {
+pub async fn lateness(tx: &mut Tx, job: &ClaimedJob) -> Result<TimeDelta> {
     const SQL: &str = "SELECT held_since, held_until
         FROM lane_holds
         WHERE lane = $1 AND held_until > $2

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
-use crier_domain::job::{Claimed, JobKind};
+use crier_domain::job::{ClaimedJob, JobKind};
 use serde_json::json;
 
 use super::super::db::{Conn, execute, run};
@@ -35,9 +35,9 @@ pub(crate) struct Caps<'a>(BTreeMap<&'a str, i64>);
 
 impl<'a> Caps<'a> {
     /// Returns the lanes of jobs, and the shares of their workspaces. A lane without a cap is never full.
-    pub fn of(jobs: impl Iterator<Item = &'a Claimed> + Clone) -> (Self, Self) {
-        let lane = |job: &'a Claimed| Some((job.lane.as_deref()?, job.kind.limits().lane_cap.unwrap_or(i64::MAX)));
-        let share = |job: &'a Claimed| Some((job.workspace_lane.as_deref()?, job.kind.limits().workspace_cap?));
+    pub fn of(jobs: impl Iterator<Item = &'a ClaimedJob> + Clone) -> (Self, Self) {
+        let lane = |job: &'a ClaimedJob| Some((job.lane.as_deref()?, job.kind.limits().lane_cap.unwrap_or(i64::MAX)));
+        let share = |job: &'a ClaimedJob| Some((job.workspace_lane.as_deref()?, job.kind.limits().workspace_cap?));
         (Self::smallest(jobs.clone().filter_map(lane)), Self::smallest(jobs.filter_map(share)))
     }
 

@@ -17,7 +17,7 @@ use std::sync::LazyLock;
 
 use chrono::SubsecRound;
 use chrono::{DateTime, Utc};
-use crier_domain::job::{Claimed, JobKind, JobNotification, Lane, NewJob, workspace_lane};
+use crier_domain::job::{ClaimedJob, JobKind, JobNotification, Lane, NewJob, workspace_lane};
 
 use super::db::{execute, run};
 use super::{Conn, Result, Tx};
@@ -226,7 +226,7 @@ pub async fn running_among(conn: &mut Conn, kind: JobKind, subject_ids: &[i64]) 
 }
 
 /// Refunds the attempt of the current run. Call it when the run ends, before the job is settled.
-pub async fn refund_attempt(tx: &mut Tx, job: &Claimed) -> Result<()> {
+pub async fn refund_attempt(tx: &mut Tx, job: &ClaimedJob) -> Result<()> {
     const SQL: &str = "
         UPDATE jobs
         SET attempt = attempt - 1

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crier_domain::job::{Claimed, JobKind, LEASE, MAX_CRASHES};
+use crier_domain::job::{ClaimedJob, JobKind, LEASE, MAX_CRASHES};
 use serde_json::json;
 
 use super::super::db::{Conn, run};
@@ -30,7 +30,7 @@ pub trait Successors: Send + Sync {
 /// The resources of a run whose job is being claimed.
 pub trait ReservedRun: Send {
     /// Starts the run of a claimed job, and returns immediately.
-    fn start(self: Box<Self>, job: Claimed);
+    fn start(self: Box<Self>, job: ClaimedJob);
 }
 
 /// Places of a lane that became free.
@@ -144,7 +144,7 @@ impl<'a> Reservations<'a> {
         FreeLane { lane, places: places.count, starts }
     }
 
-    fn start(&mut self, jobs: Vec<Claimed>) {
+    fn start(&mut self, jobs: Vec<ClaimedJob>) {
         for job in jobs {
             let reserved = self.by_lane.get_mut(job.lane.as_deref().unwrap_or_default());
             if let Some(run) = reserved.and_then(|reserved| reserved.runs.pop()) {
@@ -180,7 +180,7 @@ async fn waited_for(
 #[derive(sqlx_macros::FromRow)]
 struct WokenRow {
     #[sqlx(flatten)]
-    job: Claimed,
+    job: ClaimedJob,
     priority: i32,
     started: bool,
 }
@@ -188,7 +188,7 @@ struct WokenRow {
 /// Wakes jobs that wait for lanes, unless a lane is paused or has no place for the job. Starts some of them for
 /// `worker`, with a lease and the next fence. A job that may have caused crashes is only woken. Returns the started
 /// jobs.
-pub(super) async fn wake(tx: &mut Tx, lanes: &[FreeLane<'_>], worker: &str) -> Result<Vec<Claimed>> {
+pub(super) async fn wake(tx: &mut Tx, lanes: &[FreeLane<'_>], worker: &str) -> Result<Vec<ClaimedJob>> {
     if lanes.is_empty() {
         return Ok(Vec::new());
     }

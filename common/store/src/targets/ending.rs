@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use chrono::{DateTime, Utc};
 use crier_domain::failure::Failure;
 use crier_domain::job::JobAttempt;
-use crier_domain::post::{Attempt, AttemptOutcome, PostEnds, PostStatus, TargetStatus};
+use crier_domain::post::{Attempt, AttemptOutcome, FinalPostStatuses, PostStatus, TargetStatus};
 use serde_json::{Value, json};
 
 use super::super::db::{run, time_text};
@@ -14,7 +14,7 @@ use super::super::{Conn, Result, Tx};
 
 /// The state of a target after a run.
 #[derive(Debug, Clone)]
-pub struct TargetEnd {
+pub struct TargetOutcome {
     pub status: TargetStatus,
     pub external_id: Option<String>,
     pub url: Option<String>,
@@ -27,9 +27,9 @@ pub struct TargetEnd {
 
 /// A target whose run ends, and what is stored for it.
 #[derive(Debug, Clone, Copy)]
-pub struct EndingTarget<'a> {
+pub struct TargetUpdate<'a> {
     pub target_id: i64,
-    pub end: &'a TargetEnd,
+    pub end: &'a TargetOutcome,
     /// The attempt of its run.
     pub attempt: Option<&'a NewAttempt>,
     /// Whether the post ends if this was the last of its targets: it is being published.
@@ -37,25 +37,25 @@ pub struct EndingTarget<'a> {
 }
 
 /// Stores the state of a target after a run, and the attempt. The caller has locked the post's row.
-pub async fn end(tx: &mut Tx, target_id: i64, end: &TargetEnd, attempt: Option<&NewAttempt>) -> Result<()> {
-    end_each(tx, &[EndingTarget { target_id, end, attempt, ends_post: false }]).await?;
+pub async fn end(tx: &mut Tx, target_id: i64, end: &TargetOutcome, attempt: Option<&NewAttempt>) -> Result<()> {
+    end_each(tx, &[TargetUpdate { target_id, end, attempt, ends_post: false }]).await?;
     Ok(())
 }
 
 /// Does what [`end`] does for several targets, in one statement, and ends the posts whose targets are then all
 /// terminal. Returns the targets whose brand has an active endpoint.
-pub async fn end_each(tx: &mut Tx, ending: &[EndingTarget<'_>]) -> Result<HashSet<i64>> {
+pub async fn end_each(tx: &mut Tx, ending: &[TargetUpdate<'_>]) -> Result<HashSet<i64>> {
     if ending.is_empty() {
         return Ok(HashSet::new());
     }
-    let (sql, now, post) = (tx.for_engine(END_PG, END_SQLITE), tx.now, PostEnds::of(PostStatus::Publishing)?);
+    let (sql, now, post) = (tx.for_engine(END_PG, END_SQLITE), tx.now, FinalPostStatuses::of(PostStatus::Publishing)?);
     let rows = Value::from_iter(ending.iter().map(|ending| ending.row(now))).to_string();
     let ended: Vec<(i64, bool)> = run!(tx, c => sqlx::query_as(sql).bind(&rows).bind(now).bind(post.all_published)
         .bind(post.all_failed).bind(post.mixed).fetch_all(c))?;
     Ok(ended.into_iter().filter(|(_, has_endpoint)| *has_endpoint).map(|(id, _)| id).collect())
 }
 
-impl EndingTarget<'_> {
+impl TargetUpdate<'_> {
     fn row(&self, now: DateTime<Utc>) -> Value {
         let (end, attempt) = (self.end, self.attempt);
         json!([

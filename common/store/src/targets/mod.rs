@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use crier_domain::failure::Failure;
-use crier_domain::job::Claimed;
+use crier_domain::job::ClaimedJob;
 use crier_domain::platform::Platform;
 use crier_domain::post::{Target, TargetOverride, TargetStatus};
 use serde_json::{Map, Value, json};
@@ -15,7 +15,7 @@ use super::{Conn, Result, Tx};
 mod ending;
 mod starting;
 
-pub use ending::{EndingTarget, NewAttempt, TargetEnd, attempt_summaries, attempts, end, end_each};
+pub use ending::{NewAttempt, TargetOutcome, TargetUpdate, attempt_summaries, attempts, end, end_each};
 pub use starting::{StartingCall, start, start_calls, start_marked};
 
 const COLUMNS: &str = "
@@ -81,7 +81,7 @@ pub struct TargetSummary {
 }
 
 /// Returns summaries of the targets of posts, ordered within each post.
-pub async fn briefs(conn: &mut Conn, post_ids: &[i64]) -> Result<Vec<TargetSummary>> {
+pub async fn target_summaries(conn: &mut Conn, post_ids: &[i64]) -> Result<Vec<TargetSummary>> {
     let sql = list_sql!(
         conn,
         "SELECT post_id, account_id, status, error FROM post_targets WHERE post_id",
@@ -98,7 +98,7 @@ pub async fn find(conn: &mut Conn, target_id: i64) -> Result<Option<Target>> {
 
 /// The target of a run.
 #[derive(Debug, sqlx_macros::FromRow)]
-pub struct HeldTarget {
+pub struct RunTarget {
     #[sqlx(flatten)]
     pub target: Target,
     pub job_id: i64,
@@ -109,7 +109,7 @@ pub struct HeldTarget {
 
 /// Finds the targets of runs, only those of these posts, whose rows the caller has locked. The rows of the jobs are not
 /// locked: a later run of such a job waits for the post, and then finds what this run stores.
-pub async fn find_held(tx: &mut Tx, jobs: &[&Claimed], post_ids: &[i64]) -> Result<Vec<HeldTarget>> {
+pub async fn find_held(tx: &mut Tx, jobs: &[&ClaimedJob], post_ids: &[i64]) -> Result<Vec<RunTarget>> {
     // `|| ''` as in `list_sql!`. The columns of `run` have names that no column of the tables has.
     let sql = tx.for_engine(
         "
@@ -145,7 +145,7 @@ pub async fn find_held(tx: &mut Tx, jobs: &[&Claimed], post_ids: &[i64]) -> Resu
         JOIN post_targets t
             ON t.id = run.value ->> 0 AND t.post_id IN (SELECT value FROM json_each($2))",
     );
-    let run = |job: &&Claimed| json!([job.subject_id, job.id, job.fence, job.worker]);
+    let run = |job: &&ClaimedJob| json!([job.subject_id, job.id, job.fence, job.worker]);
     let runs = Value::from_iter(jobs.iter().map(run)).to_string();
     let post_ids = id_list(post_ids);
     Ok(run!(tx, c => sqlx::query_as(sql).bind(&runs).bind(&post_ids).fetch_all(c))?)

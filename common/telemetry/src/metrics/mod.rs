@@ -260,7 +260,7 @@ pub fn slot_taken() {
 }
 
 /// Counts a busy slot as free.
-pub fn slot_given_back() {
+pub fn slot_released() {
     gauge!("crier_worker_slots", "state" => "busy").decrement(1.0);
     gauge!("crier_worker_slots", "state" => "free").increment(1.0);
 }

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crier_domain::job::Claimed;
+use crier_domain::job::ClaimedJob;
 use http::{HeaderMap, Method, StatusCode};
 use opentelemetry::propagation::{Extractor, TextMapPropagator as _};
 use opentelemetry::trace::{Link, SpanBuilder, SpanKind, Status, TraceContextExt as _};
@@ -42,7 +42,7 @@ impl Span {
     }
 
     /// Starts the span of a run of a job that was due `waited` ago.
-    pub fn job(claimed: &Claimed, waited: Duration) -> Self {
+    pub fn job(claimed: &ClaimedJob, waited: Duration) -> Self {
         start(|tracer| job(tracer, claimed, waited))
     }
 
@@ -114,7 +114,7 @@ impl Extractor for TraceParent<'_> {
     }
 }
 
-fn job(tracer: &SdkTracer, job: &Claimed, waited: Duration) -> Span {
+fn job(tracer: &SdkTracer, job: &ClaimedJob, waited: Duration) -> Span {
     let kind = job.kind.as_str();
     let mut attributes = vec![
         KeyValue::new("messaging.system", "crier"),

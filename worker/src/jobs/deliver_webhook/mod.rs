@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use crier_domain::job::{Claimed, Outcome};
+use crier_domain::job::{ClaimedJob, Outcome};
 use crier_domain::plan::{Feature, Plans};
 use crier_domain::webhook::DeliveryStatus;
 use crier_mail::Mailer;
@@ -135,7 +135,7 @@ impl Job for DeliverWebhook {
     }
 
     /// Settles events that were delivered quickly to endpoints with a clean health record.
-    async fn settle_at_once(&self, store: &Store, runs: &[FinishedRun]) -> Result<bool> {
+    async fn settle_in_one_statement(&self, store: &Store, runs: &[FinishedRun]) -> Result<bool> {
         let quick = |run| attempt(run).and_then(|attempt| attempt.quick_attempt(&run.0));
         let ended: Option<Vec<_>> = runs.iter().map(quick).collect();
         match (store.db(), ended) {
@@ -175,7 +175,7 @@ struct DeletedDelivery;
 
 #[async_trait]
 impl RunResult for DeletedDelivery {
-    async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
+    async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome> {
         deliveries::delete_orphan(tx, job.subject_id).await?;
         Ok(Outcome::Cancelled("the delivery no longer exists".into()))
     }
@@ -190,7 +190,7 @@ struct RejectedDelivery {
 
 #[async_trait]
 impl RunResult for RejectedDelivery {
-    async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
+    async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome> {
         let current = deliveries::lock(tx, job.subject_id).await?;
         if current.is_some_and(|delivery| delivery.max_attempts > self.max_attempts) {
             // A replay was requested meanwhile, so the reason may no longer apply: make the attempt immediately.

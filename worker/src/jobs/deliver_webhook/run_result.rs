@@ -6,10 +6,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::circuit::{Circuit, CircuitVerdict, Health, MAX_OPEN_ATTEMPTS};
-use crier_domain::job::{Claimed, JobKind, Lane, Outcome};
+use crier_domain::job::{ClaimedJob, JobKind, Lane, Outcome};
 use crier_domain::webhook::DeliveryStatus;
 use crier_mail::Mailer;
-use crier_store::deliveries::{self, AttemptRow, EndedAttempt};
+use crier_store::deliveries::{self, AttemptRow, AttemptUpdate};
 use crier_store::jobs::lanes::{narrow_lane, pause_lane, widen_lane};
 use crier_store::{Result, Tx, webhooks};
 use crier_telemetry::metrics;
@@ -41,7 +41,7 @@ pub struct DeliveryRunResult {
 
 #[async_trait]
 impl RunResult for DeliveryRunResult {
-    async fn write(&self, tx: &mut Tx, _job: &Claimed) -> Result<Outcome> {
+    async fn write(&self, tx: &mut Tx, _job: &ClaimedJob) -> Result<Outcome> {
         Ok(write(tx, &[self]).await?.remove(0))
     }
 
@@ -74,9 +74,9 @@ impl DeliveryRunResult {
     }
 
     /// Returns the attempt to record if the event was delivered quickly, which does not change a clean health record.
-    pub(super) fn quick_attempt<'a>(&self, job: &'a Claimed) -> Option<EndedAttempt<'a>> {
+    pub(super) fn quick_attempt<'a>(&self, job: &'a ClaimedJob) -> Option<AttemptUpdate<'a>> {
         let is_quick = self.verdict() == CircuitVerdict::Quick;
-        is_quick.then(|| EndedAttempt { webhook_id: self.webhook_id, row: self.row(None), job })
+        is_quick.then(|| AttemptUpdate { webhook_id: self.webhook_id, row: self.row(None), job })
     }
 
     /// Returns the time of the next attempt after this one failed; `None` if there is none. Disables an endpoint that

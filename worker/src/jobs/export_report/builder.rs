@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 
 use chrono::NaiveDate;
-use crier_domain::analytics::Figures;
+use crier_domain::analytics::PostMetrics;
 use crier_domain::report::{Report, ReportWidget, WidgetType};
 use crier_domain::report_naming as naming;
 use crier_reports::columns::{self, columns};
@@ -87,7 +87,7 @@ struct Builder<'a> {
 impl Builder<'_> {
     async fn widget(&mut self, report_widget: &ReportWidget) -> Result<Widget> {
         let (title, view, table, remark) = match report_widget.widget_type {
-            WidgetType::Summary => ("At a glance", View::Figures, self.summary(), self.summary_remark()),
+            WidgetType::Summary => ("At a glance", View::PostMetrics, self.summary(), self.summary_remark()),
             WidgetType::PostsOverTime => {
                 ("Posts", chart(ChartType::Columns, 1, "Posts"), self.posts_over_time(), self.no_posts())
             }
@@ -179,7 +179,7 @@ impl Builder<'_> {
     }
 
     fn engagement_over_time(&self) -> Table {
-        let cells = |f: &Figures| [f.likes, f.comments, f.shares, f.clicks].map(count);
+        let cells = |f: &PostMetrics| [f.likes, f.comments, f.shares, f.clicks].map(count);
         let row = |(date, day): (NaiveDate, DayOfPosts)| {
             [Cell::Date(date)].into_iter().chain(cells(&day.figures)).collect::<Vec<_>>()
         };
@@ -250,7 +250,7 @@ impl Builder<'_> {
         }
         let disconnected = published.iter().filter(|posts| !known.contains(&posts.account_id));
         let (number, figures) =
-            disconnected.fold((0, Figures::default()), |(n, all), p| (n + p.posts, all.plus(&p.figures)));
+            disconnected.fold((0, PostMetrics::default()), |(n, all), p| (n + p.posts, all.plus(&p.figures)));
         if number > 0 {
             let name = Cell::Text("Accounts that are no longer connected".to_owned());
             let cells = [Some(number), figures.impressions, figures.engagements()].map(count);

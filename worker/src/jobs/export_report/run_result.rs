@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::TimeDelta;
-use crier_domain::job::{Claimed, Outcome};
+use crier_domain::job::{ClaimedJob, Outcome};
 use crier_domain::report::{ReportDelivery, ReportError, ReportErrorCode};
 use crier_jobs::reports;
 use crier_mail::Mailer;
@@ -56,7 +56,7 @@ impl ExportRunResult {
     async fn complete(
         &self,
         tx: &mut Tx,
-        job: &Claimed,
+        job: &ClaimedJob,
         delivery: &ReportDelivery,
         exported: &ExportedFile,
     ) -> Result<Outcome> {
@@ -86,7 +86,7 @@ impl ExportRunResult {
     async fn fail(
         &self,
         tx: &mut Tx,
-        job: &Claimed,
+        job: &ClaimedJob,
         delivery: &ReportDelivery,
         failure: &ExportError,
     ) -> Result<Outcome> {
@@ -105,7 +105,7 @@ impl ExportRunResult {
 
 #[async_trait]
 impl RunResult for ExportRunResult {
-    async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
+    async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome> {
         let delivery = report_deliveries::lock(tx, self.delivery_id).await?;
         match (delivery.filter(|delivery| !delivery.status.is_terminal()), &self.outcome) {
             (Some(delivery), Ok(exported)) => self.complete(tx, job, &delivery, exported).await,

@@ -1,6 +1,6 @@
 //! Creates tables and cells from stored values.
 
-use crier_domain::analytics::Figures;
+use crier_domain::analytics::PostMetrics;
 use crier_domain::catalogue;
 use crier_reports::columns::{self, columns};
 use crier_reports::{Cell, Table};
@@ -35,7 +35,7 @@ pub fn posts(scope: &ExportScope, posts: Vec<PublishedPost>) -> Table {
 
 fn post_row(scope: &ExportScope, post: PublishedPost) -> Vec<Cell> {
     let engagements = post.figures.engagements();
-    let Figures { impressions, reach: _, likes, comments, shares, clicks } = post.figures;
+    let PostMetrics { impressions, reach: _, likes, comments, shares, clicks } = post.figures;
     let mut row = vec![
         Cell::Time(scope.local(post.published_at)),
         post.account.as_deref().map_or(Cell::Empty, text),

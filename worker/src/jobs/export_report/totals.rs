@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use chrono::NaiveDate;
-use crier_domain::analytics::{AccountFigures, Figures};
+use crier_domain::analytics::{AccountMetrics, PostMetrics};
 use crier_domain::{catalogue, report_naming as naming};
 use crier_store::analytics::{self, DayOfPosts};
 use crier_store::{Conn, PageRequest, Result, accounts};
@@ -40,9 +40,9 @@ impl AccountFollowers {
 pub struct PeriodTotals {
     pub days: Vec<DayOfPosts>,
     pub posts: i64,
-    pub figures: Figures,
+    pub figures: PostMetrics,
     /// The posts and metrics of the previous period; `None` if the plan does not include it.
-    pub before: Option<(i64, Figures)>,
+    pub before: Option<(i64, PostMetrics)>,
     pub accounts: Vec<AccountFollowers>,
 }
 
@@ -50,7 +50,8 @@ impl PeriodTotals {
     pub async fn read(conn: &mut Conn, scope: &ExportScope) -> Result<Self> {
         let days = analytics::days_of_posts(conn, scope.brand_id, &scope.bounds()).await?;
         let sum = |days: &[DayOfPosts]| {
-            days.iter().fold((0, Figures::default()), |(posts, all), day| (posts + day.posts, all.plus(&day.figures)))
+            days.iter()
+                .fold((0, PostMetrics::default()), |(posts, all), day| (posts + day.posts, all.plus(&day.figures)))
         };
         let (posts, figures) = sum(&days);
         let before = match scope.range_before() {
@@ -160,7 +161,7 @@ async fn read_accounts(conn: &mut Conn, scope: &ExportScope) -> Result<Vec<Accou
         .collect();
     let indexes: HashMap<i64, usize> = found.iter().enumerate().map(|(index, account)| (account.id, index)).collect();
     for snapshot in analytics::of_accounts(conn, &ids, (from, end)).await? {
-        let AccountFigures { followers: Some(followers), .. } = snapshot.figures else { continue };
+        let AccountMetrics { followers: Some(followers), .. } = snapshot.figures else { continue };
         let Some(account) = indexes.get(&snapshot.account_id).and_then(|index| found.get_mut(*index)) else { continue };
         if snapshot.at < start {
             account.before = Some(followers);
@@ -197,7 +198,7 @@ mod tests {
             last,
         };
         let of = |accounts| {
-            let (days, figures) = (Vec::new(), Figures::default());
+            let (days, figures) = (Vec::new(), PostMetrics::default());
             let totals = PeriodTotals { days, posts: 0, figures, before: Some((0, figures)), accounts };
             let row = totals.followers();
             (row.value, row.before, row.change, totals.has_new_accounts())

@@ -83,14 +83,14 @@ pub struct FetchError {
     /// A sentence or two for the feed's owner.
     pub why: String,
     /// Whether there is no feed at the URL.
-    pub nothing_there: bool,
+    pub has_no_feed: bool,
     /// The `Retry-After` of a 429 or 503.
     pub retry_after: Option<DateTime<Utc>>,
 }
 
 impl FetchError {
     fn new(why: impl Into<String>) -> Self {
-        Self { why: why.into(), nothing_there: false, retry_after: None }
+        Self { why: why.into(), has_no_feed: false, retry_after: None }
     }
 }
 
@@ -138,7 +138,7 @@ impl Fetcher {
         };
         // If the URL that a page linked to returns no feed, the next fetch requests the page again.
         let candidates = if feed.found_url.is_some() { Vec::new() } else { candidates(feed, &page, &not_a_feed) };
-        let mut failure = FetchError { nothing_there: true, ..FetchError::new(no_feed(&not_a_feed)) };
+        let mut failure = FetchError { has_no_feed: true, ..FetchError::new(no_feed(&not_a_feed)) };
         for address in candidates {
             match self.candidate(&address, feed, end, now).await {
                 Ok(found) => return Ok(found),
@@ -267,7 +267,7 @@ fn is_redirect(status: StatusCode) -> bool {
 fn status_error(response: &HttpResponse, now: DateTime<Utc>) -> FetchError {
     FetchError {
         why: format!("The server returned {}.", response.status.as_u16()),
-        nothing_there: matches!(response.status, StatusCode::NOT_FOUND | StatusCode::GONE),
+        has_no_feed: matches!(response.status, StatusCode::NOT_FOUND | StatusCode::GONE),
         retry_after: response.retry_after(now),
     }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use crier_domain::feed::{Feed, FeedType, next_fetch};
-use crier_domain::job::{Claimed, Outcome};
+use crier_domain::job::{ClaimedJob, Outcome};
 use crier_domain::untrusted;
 use crier_store::{Result, Store, Tx, articles, feeds, jobs};
 use crier_telemetry::metrics::{self, FetchOutcome};
@@ -62,7 +62,7 @@ struct FetchRunResult {
 
 #[async_trait]
 impl RunResult for FetchRunResult {
-    async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
+    async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome> {
         let Some(feed) = feeds::lock(tx, self.feed_id).await? else { return Ok(cancelled_feed_deleted()) };
         if feed.version != self.version {
             // Its URL was changed meanwhile: fetch the new URL immediately.
@@ -73,7 +73,7 @@ impl RunResult for FetchRunResult {
             Ok(found) => self.record_success(tx, &feed, found).await?,
             Err(failure) => {
                 let next = next_fetch(feed.failures + 1, failure.retry_after, tx.now, self.jitter);
-                let lost = failure.nothing_there && feed.address() != feed.url;
+                let lost = failure.has_no_feed && feed.address() != feed.url;
                 // The error may contain a redirect URL of any length.
                 let why = untrusted::line(&failure.why, MAX_ERROR_LENGTH);
                 feeds::record_failure(tx, feed.id, &why, lost, next).await?;
@@ -95,7 +95,7 @@ impl RunResult for FetchRunResult {
         Some(Arc::new(Self {
             feed_id: self.feed_id,
             version: self.version,
-            result: Err(FetchError { why, nothing_there: false, retry_after }),
+            result: Err(FetchError { why, has_no_feed: false, retry_after }),
             jitter: self.jitter,
             recorded_outcome: AtomicUsize::new(usize::MAX),
         }))

@@ -91,9 +91,11 @@ fn from_http_error(error: &HttpError) -> ImportError {
 
 fn from_ingest_error(error: IngestError, plan: &Plan) -> ImportError {
     match error {
-        IngestError::Refused(Refusal::Empty) => permanent_error(Code::UnsupportedMediaType, Refusal::Empty.to_string()),
-        IngestError::Refused(Refusal::Unsupported(why)) => permanent_error(Code::UnsupportedMediaType, why),
-        IngestError::Refused(Refusal::TooLarge(why)) => permanent_error(Code::TooLarge, why),
+        IngestError::Rejected(Refusal::Empty) => {
+            permanent_error(Code::UnsupportedMediaType, Refusal::Empty.to_string())
+        }
+        IngestError::Rejected(Refusal::Unsupported(why)) => permanent_error(Code::UnsupportedMediaType, why),
+        IngestError::Rejected(Refusal::TooLarge(why)) => permanent_error(Code::TooLarge, why),
         IngestError::Full => {
             let message = format!(
                 "The workspace's plan allows {} MiB of files, and this file would exceed that. Delete files or choose a \

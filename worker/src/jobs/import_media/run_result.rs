@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::TimeDelta;
-use crier_domain::job::{Claimed, Outcome};
+use crier_domain::job::{ClaimedJob, Outcome};
 use crier_domain::media::{MediaError, MediaErrorCode, MediaJob};
-use crier_media::{self as media, Described, import};
+use crier_media::{self as media, AssetDetails, import};
 use crier_store::{Result, Tx, media_jobs};
 
 use super::super::{RunResult, backoff_from_table};
@@ -42,11 +42,11 @@ impl ImportRunResult {
     async fn store_asset(
         &self,
         tx: &mut Tx,
-        job: &Claimed,
+        job: &ClaimedJob,
         import: &MediaJob,
         imported: &ImportedFile,
     ) -> Result<Outcome> {
-        let described = Described {
+        let described = AssetDetails {
             asset_type: import.asset_type,
             filename: &imported.filename,
             alt_text: import.alt_text.as_deref(),
@@ -67,7 +67,7 @@ impl ImportRunResult {
 
     /// Retries or fails the import. An error of the URL or the file is an expected result: the job is done. After an
     /// internal error the job is dead, so that an operator sees it and can run it again.
-    async fn fail(&self, tx: &mut Tx, job: &Claimed, import: &MediaJob, failure: &ImportError) -> Result<Outcome> {
+    async fn fail(&self, tx: &mut Tx, job: &ClaimedJob, import: &MediaJob, failure: &ImportError) -> Result<Outcome> {
         let (error, message) = (&failure.error, failure.error.message.clone());
         if failure.is_retryable && job.attempt < job.max_attempts {
             import::retry_later(tx, import, error).await?;
@@ -83,7 +83,7 @@ impl ImportRunResult {
 
 #[async_trait]
 impl RunResult for ImportRunResult {
-    async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
+    async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome> {
         let open = media_jobs::lock(tx, self.import_id).await?.filter(|import| !import.status.is_terminal());
         match (open, &self.outcome) {
             (Some(import), ImportOutcome::Imported(imported)) => self.store_asset(tx, job, &import, imported).await,

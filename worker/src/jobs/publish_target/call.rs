@@ -1,7 +1,7 @@
 //! The publish call, and the reconciliation of an earlier call.
 
 use crier_domain::failure::{Category, Failure};
-use crier_platforms::{CallError, Published, Reconciled};
+use crier_platforms::{CallError, Published, ReconcileResult};
 use crier_store::adoptions::Adopter;
 use crier_store::targets;
 
@@ -26,20 +26,20 @@ impl PublishTarget {
             reconciled = p.session.connector.reconcile(&p.session.connector_account, &p.outgoing).await;
         }
         match reconciled {
-            Ok(Reconciled::Found(published)) => return stop(p, CallOutcome::Published(published)),
-            Ok(Reconciled::Unsupported) => return stop(p, CallOutcome::reconcile_unsupported(ACTION)),
-            Ok(Reconciled::Matches(found)) => match self.adopt(run, p, found).await? {
+            Ok(ReconcileResult::Found(published)) => return stop(p, CallOutcome::Published(published)),
+            Ok(ReconcileResult::Unsupported) => return stop(p, CallOutcome::reconcile_unsupported(ACTION)),
+            Ok(ReconcileResult::Matches(found)) => match self.adopt(run, p, found).await? {
                 Adoption::One(published) => return stop(p, CallOutcome::Published(*published)),
                 Adoption::Several => return stop(p, CallOutcome::ambiguous(ACTION)),
                 Adoption::None => {}
             },
-            Ok(Reconciled::PublishedAmong(found)) => {
+            Ok(ReconcileResult::PublishedAmong(found)) => {
                 let published = self.adopt_published(run, p, found).await?;
                 return stop(p, CallOutcome::Published(published));
             }
-            Ok(Reconciled::Absent) => {}
-            Ok(Reconciled::Pending(pause)) => return self.wait_for_platform(run, p, pause).await,
-            Ok(Reconciled::Refused(error)) => {
+            Ok(ReconcileResult::Absent) => {}
+            Ok(ReconcileResult::Pending(pause)) => return self.wait_for_platform(run, p, pause).await,
+            Ok(ReconcileResult::Rejected(error)) => {
                 (p.has_open_call, p.target.call_started_at) = (false, None);
                 return Err(self.fail(p, error));
             }

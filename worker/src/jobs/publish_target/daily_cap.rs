@@ -8,7 +8,7 @@
 use async_trait::async_trait;
 use chrono::{DateTime, SecondsFormat, Utc};
 use crier_domain::failure::{Category, Failure};
-use crier_domain::job::{Claimed, Outcome};
+use crier_domain::job::{ClaimedJob, Outcome};
 use crier_domain::post::Target;
 use crier_platforms::ConnectorRegistry;
 use crier_store::{Result, Tx, calls, jobs, targets};
@@ -54,7 +54,7 @@ pub(super) struct PostponedRun {
 
 #[async_trait]
 impl RunResult for PostponedRun {
-    async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
+    async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome> {
         jobs::refund_attempt(tx, job).await?;
         Ok(Outcome::RetryAt(self.until, self.why.clone()))
     }

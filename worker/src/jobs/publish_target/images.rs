@@ -161,7 +161,7 @@ impl PublishTarget {
                 let message = "An image of the post cannot be loaded: the file storage does not respond.";
                 transient(Category::Media, message)
             }
-            RenditionError::Refused(refusal) => CallError::Permanent(Failure::with_code(
+            RenditionError::Rejected(refusal) => CallError::Permanent(Failure::with_code(
                 Category::InvalidContent,
                 "image_unfit",
                 format!("Image {} cannot be adapted to this platform: {refusal}", asset.id),

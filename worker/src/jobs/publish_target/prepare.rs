@@ -7,14 +7,14 @@ use async_trait::async_trait;
 use chrono::TimeDelta;
 use crier_domain::account::{AccountStatus, SocialAccount};
 use crier_domain::failure::{Category, Failure};
-use crier_domain::job::{Claimed, Outcome};
+use crier_domain::job::{ClaimedJob, Outcome};
 use crier_domain::media::Asset;
 use crier_domain::platform::Descriptor;
 use crier_domain::post::{Post, PostStatus, Target};
 use crier_media::Library;
 use crier_platforms::{Connector, ConnectorRegistry, Image, MarkerSeed, OutgoingPost};
 use crier_store::jobs::holds;
-use crier_store::targets::{self, HeldTarget, StartingCall};
+use crier_store::targets::{self, RunTarget, StartingCall};
 use crier_store::{self as store, Batcher, Store, StoreError, Tx, accounts, media, post_media, posts};
 use secrecy::SecretString;
 use serde_json::{Map, Value};
@@ -151,7 +151,7 @@ impl Preparation {
         let mut posts: HashMap<i64, (Post, bool)> = posts.into_iter().map(|post| (post.0.id, post)).collect();
         // Under the posts' locks: read the current targets, and check that this worker still holds the leases.
         let post_ids: Vec<i64> = posts.keys().copied().collect();
-        let jobs: Vec<&Claimed> = runs.iter().map(|run| &run.job).collect();
+        let jobs: Vec<&ClaimedJob> = runs.iter().map(|run| &run.job).collect();
         let targets = targets::find_held(tx, &jobs, &post_ids).await?;
         let pairs: BTreeSet<_> =
             targets.iter().map(|t| (posts[&t.target.post_id].0.brand_id, t.target.account_id)).collect();
@@ -161,7 +161,7 @@ impl Preparation {
 
         // In the order of the accounts, whose daily caps are locked: the fixed order prevents deadlocks.
         let mut order: Vec<usize> = (0..runs.len()).collect();
-        let account = |job: &Claimed| targets.get(&(job.id, job.fence)).map(|found| found.target.account_id);
+        let account = |job: &ClaimedJob| targets.get(&(job.id, job.fence)).map(|found| found.target.account_id);
         order.sort_by_key(|index| account(&runs[*index].job));
         let mut steps: Vec<_> = runs.iter().map(|_| None).collect();
         let mut starts = Starts::default();
@@ -186,9 +186,9 @@ impl Preparation {
     async fn prepare_one(
         &self,
         tx: &mut Tx,
-        job: &Claimed,
+        job: &ClaimedJob,
         (post, deleted): (&mut Post, bool),
-        found: HeldTarget,
+        found: RunTarget,
         account: Option<(SocialAccount, SecretString)>,
         starts: &mut Starts,
     ) -> Step<Ready> {
@@ -270,7 +270,7 @@ fn same_error_for_each(runs: &[&Run], error: StoreError) -> Vec<Option<Step<Prep
 }
 
 /// Returns the target if it must be published now.
-fn check_due(job: &Claimed, post: &Post, deleted: bool, found: HeldTarget) -> Step<Target> {
+fn check_due(job: &ClaimedJob, post: &Post, deleted: bool, found: RunTarget) -> Step<Target> {
     if !found.held {
         return Err(Stop::LeaseLost);
     }
@@ -287,7 +287,7 @@ fn check_due(job: &Claimed, post: &Post, deleted: bool, found: HeldTarget) -> St
 
 /// Returns whether this job should publish the post. A post that was rescheduled to a later time after the job was
 /// claimed waits for that time.
-fn is_due(post: &Post, job: &Claimed) -> bool {
+fn is_due(post: &Post, job: &ClaimedJob) -> bool {
     match post.status {
         PostStatus::Publishing => true,
         PostStatus::Scheduled => post.scheduled_at.is_none_or(|at| at <= job.run_at),
@@ -297,7 +297,7 @@ fn is_due(post: &Post, job: &Claimed) -> bool {
 
 impl Preparation {
     /// Returns why the post must not be published any more.
-    async fn check_missed(&self, tx: &mut Tx, job: &Claimed, deleted: bool) -> Step<Option<Failure>> {
+    async fn check_missed(&self, tx: &mut Tx, job: &ClaimedJob, deleted: bool) -> Step<Option<Failure>> {
         if deleted {
             return Ok(Some(super::deleted()));
         }
@@ -395,7 +395,7 @@ pub(super) struct SkippedRun {
 
 #[async_trait]
 impl RunResult for SkippedRun {
-    async fn write(&self, tx: &mut Tx, job: &Claimed) -> store::Result<Outcome> {
+    async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> store::Result<Outcome> {
         let cancelled = Outcome::Cancelled(self.why.to_owned());
         let Some((post, false)) = posts::lock_of_target(tx, job.subject_id).await? else { return Ok(cancelled) };
         let Some(target) = targets::find(tx, job.subject_id).await? else { return Ok(cancelled) };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::failure::Failure;
-use crier_domain::job::{Claimed, Outcome};
+use crier_domain::job::{ClaimedJob, Outcome};
 use crier_domain::post::{AttemptOutcome, Post, Target, TargetStatus};
 use crier_jobs::publishing::{self, EndedTarget};
 use crier_store::jobs;
@@ -70,7 +70,7 @@ pub(super) async fn write_results(tx: &mut Tx, runs: &[FinishedRun]) -> Result<V
     Ok(outcomes.into_iter().flatten().collect())
 }
 
-async fn write(tx: &mut Tx, results: &[(&Claimed, &PublishRunResult)]) -> Result<Vec<Outcome>> {
+async fn write(tx: &mut Tx, results: &[(&ClaimedJob, &PublishRunResult)]) -> Result<Vec<Outcome>> {
     if results.is_empty() {
         return Ok(Vec::new());
     }
@@ -94,7 +94,7 @@ async fn write(tx: &mut Tx, results: &[(&Claimed, &PublishRunResult)]) -> Result
 
 #[async_trait]
 impl RunResult for PublishRunResult {
-    async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
+    async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome> {
         Ok(write(tx, &[(job, self)]).await?.remove(0))
     }
 
@@ -139,7 +139,7 @@ impl PublishRunResult {
         tx: &mut Tx,
         post: &'a Post,
         post_is_deleted: bool,
-        job: &'a Claimed,
+        job: &'a ClaimedJob,
     ) -> Result<(Outcome, EndedTarget<'a>)> {
         let now = tx.now;
         let account = (self.target.account_id, self.credentials_version);
@@ -191,10 +191,10 @@ impl PublishRunResult {
         error: Option<Failure>,
         next: Option<DateTime<Utc>>,
         now: DateTime<Utc>,
-    ) -> targets::TargetEnd {
+    ) -> targets::TargetOutcome {
         let target = &self.target;
         match outcome {
-            CallOutcome::Published(published) => targets::TargetEnd {
+            CallOutcome::Published(published) => targets::TargetOutcome {
                 status: TargetStatus::Published,
                 external_id: outcome.external_id().map(str::to_owned),
                 url: published.url.clone(),
@@ -203,7 +203,7 @@ impl PublishRunResult {
                 published_at: Some(now),
                 call_open: false,
             },
-            CallOutcome::Retry { .. } => targets::TargetEnd {
+            CallOutcome::Retry { .. } => targets::TargetOutcome {
                 status: TargetStatus::Publishing,
                 external_id: target.external_id.clone(),
                 url: target.url.clone(),
@@ -212,15 +212,17 @@ impl PublishRunResult {
                 published_at: None,
                 call_open: outcome.is_open(),
             },
-            CallOutcome::Failed(_) | CallOutcome::Expired { .. } | CallOutcome::Unknown { .. } => targets::TargetEnd {
-                status: TargetStatus::Failed,
-                external_id: None,
-                url: None,
-                error,
-                next_attempt_at: None,
-                published_at: None,
-                call_open: outcome.is_open(),
-            },
+            CallOutcome::Failed(_) | CallOutcome::Expired { .. } | CallOutcome::Unknown { .. } => {
+                targets::TargetOutcome {
+                    status: TargetStatus::Failed,
+                    external_id: None,
+                    url: None,
+                    error,
+                    next_attempt_at: None,
+                    published_at: None,
+                    call_open: outcome.is_open(),
+                }
+            }
         }
     }
 }

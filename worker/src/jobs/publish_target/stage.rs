@@ -7,7 +7,7 @@
 
 use chrono::TimeDelta;
 use crier_domain::failure::{Category, Failure};
-use crier_platforms::{CallError, Staged};
+use crier_platforms::{CallError, StageResult};
 use crier_store::targets;
 
 use super::super::account_session::unknown_to_transient;
@@ -35,15 +35,15 @@ impl PublishTarget {
                 staged = self.stage_once(run, p).await;
             }
             match staged.map_err(|error| self.fail(p, unknown_to_transient(error)))? {
-                Staged::Ready => return Ok(()),
-                Staged::Made(marker) => {
+                StageResult::Ready => return Ok(()),
+                StageResult::Created(marker) => {
                     p.outgoing.marker = marker;
                     let mut tx = self.begin_held(run).await?;
                     targets::set_marker(&mut tx, p.target.id, &p.outgoing.marker).await?;
                     tx.commit().await?;
                 }
-                Staged::Pending(pause) => self.wait_for_platform(run, p, pause).await?,
-                Staged::Published(found) => {
+                StageResult::Pending(pause) => self.wait_for_platform(run, p, pause).await?,
+                StageResult::Published(found) => {
                     let published = self.adopt_published(run, p, found).await?;
                     return Err(Stop::Ended(self.result(p, CallOutcome::Published(published))));
                 }
@@ -53,7 +53,7 @@ impl PublishTarget {
         Err(self.fail(p, CallError::Transient(Failure::of(Category::PlatformError, message))))
     }
 
-    async fn stage_once(&self, run: &Run, p: &Prepared) -> Result<Staged, CallError> {
+    async fn stage_once(&self, run: &Run, p: &Prepared) -> Result<StageResult, CallError> {
         let deadline = self.publish_timeout.to_std().unwrap_or_default();
         let staged =
             tokio::time::timeout(deadline, p.session.connector.stage(&p.session.connector_account, &p.outgoing));

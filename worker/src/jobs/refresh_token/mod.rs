@@ -19,8 +19,8 @@ use crier_domain::account::{AccountStatus, SocialAccount, warnings_due};
 use crier_domain::failure::{Category, Failure};
 use crier_domain::job::Outcome;
 use crier_mail::Mailer;
-use crier_platforms::{CallError, ConnectorAccount, ConnectorRegistry, Refreshed};
-use crier_store::account_tokens::{self, KeptTokens};
+use crier_platforms::{CallError, ConnectorAccount, ConnectorRegistry, RefreshedTokens};
+use crier_store::account_tokens::{self, StoredTokens};
 use crier_store::{Result, Store, accounts};
 use secrecy::SecretString;
 
@@ -111,7 +111,7 @@ impl RefreshToken {
     }
 
     /// Stores new tokens, unless the account was reconnected meanwhile; then the newer ones are kept.
-    async fn store_tokens(&self, account: &SocialAccount, refreshed: &Refreshed) -> Result<()> {
+    async fn store_tokens(&self, account: &SocialAccount, refreshed: &RefreshedTokens) -> Result<()> {
         let secrets = refreshed.secrets.as_ref().map(|secrets| SecretString::from(secrets.expose_json()));
         let deadline = Instant::now() + STORE_TIMEOUT;
         loop {
@@ -131,7 +131,7 @@ impl RefreshToken {
     }
 }
 
-fn is_due(tokens: &KeptTokens, now: DateTime<Utc>) -> bool {
+fn is_due(tokens: &StoredTokens, now: DateTime<Utc>) -> bool {
     tokens.renew_at.is_some_and(|at| at <= now)
 }
 

@@ -7,11 +7,11 @@ use chrono::{DateTime, SubsecRound as _, Utc};
 use crier_base::backoff;
 use crier_domain::account::{SocialAccount, warnings_due};
 use crier_domain::failure::Failure;
-use crier_domain::job::{Claimed, Outcome};
+use crier_domain::job::{ClaimedJob, Outcome};
 use crier_jobs::accounts as connected;
 use crier_mail::Mailer;
 use crier_platforms::CallError;
-use crier_store::account_tokens::{self, KeptTokens};
+use crier_store::account_tokens::{self, StoredTokens};
 use crier_store::{Result, Tx, accounts};
 
 use super::super::RunResult;
@@ -24,7 +24,7 @@ pub(super) enum RefreshOutcome {
     NothingDue,
     Renewed,
     /// A temporary failure: the account is checked again later.
-    RetryLater(SocialAccount, KeptTokens, CallError),
+    RetryLater(SocialAccount, StoredTokens, CallError),
     Rejected(SocialAccount, Failure),
     WarningDue,
     AlreadyExpired,
@@ -40,7 +40,7 @@ pub(super) struct RefreshRunResult {
 
 #[async_trait]
 impl RunResult for RefreshRunResult {
-    async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
+    async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome> {
         let trace = job.trace.as_deref();
         match &self.outcome {
             RefreshOutcome::AccountDeleted => return Ok(Outcome::Cancelled("the account no longer exists".to_owned())),
@@ -90,7 +90,7 @@ impl RefreshRunResult {
     }
 
     /// Returns the time of the next attempt: the time from the platform, otherwise after a tenth of the remaining time.
-    fn next_attempt(&self, tokens: &KeptTokens, error: &CallError, now: DateTime<Utc>) -> DateTime<Utc> {
+    fn next_attempt(&self, tokens: &StoredTokens, error: &CallError, now: DateTime<Utc>) -> DateTime<Utc> {
         if let CallError::RateLimited { until: Some(until), .. } = error {
             return (*until).max(now + MIN_PAUSE);
         }

@@ -20,7 +20,7 @@ use crier_domain::conversation::{Conversation, Message, MessageStatus};
 use crier_domain::failure::{Category, Failure};
 use crier_domain::job::Outcome;
 use crier_platforms::inbox::{OutgoingReply, ReplyThread};
-use crier_platforms::{CallError, ConnectorRegistry, MarkerSeed, Published, Reconciled};
+use crier_platforms::{CallError, ConnectorRegistry, MarkerSeed, Published, ReconcileResult};
 use crier_store::adoptions::Adopter;
 use crier_store::conversations::{self, replies};
 use crier_store::jobs::engine as rows;
@@ -178,27 +178,27 @@ impl SendReply {
             reconciled = inbox.reconcile(&p.session.connector_account, &p.reply).await;
         }
         match reconciled {
-            Ok(Reconciled::Found(sent)) => return Err(self.stop(p, CallOutcome::Published(sent))),
-            Ok(Reconciled::Unsupported) => return Err(self.stop(p, CallOutcome::reconcile_unsupported(ACTION))),
-            Ok(Reconciled::Matches(found)) => match self.adopt(run, p, found).await? {
+            Ok(ReconcileResult::Found(sent)) => return Err(self.stop(p, CallOutcome::Published(sent))),
+            Ok(ReconcileResult::Unsupported) => return Err(self.stop(p, CallOutcome::reconcile_unsupported(ACTION))),
+            Ok(ReconcileResult::Matches(found)) => match self.adopt(run, p, found).await? {
                 Adoption::One(sent) => return Err(self.stop(p, CallOutcome::Published(*sent))),
                 Adoption::Several => return Err(self.stop(p, CallOutcome::ambiguous(ACTION))),
                 Adoption::None => {}
             },
-            Ok(Reconciled::PublishedAmong(found)) => {
+            Ok(ReconcileResult::PublishedAmong(found)) => {
                 let sent = match self.adopt(run, p, found).await? {
                     Adoption::One(sent) => *sent,
                     Adoption::None | Adoption::Several => Published::new("", None),
                 };
                 return Err(self.stop(p, CallOutcome::Published(sent)));
             }
-            Ok(Reconciled::Absent) => {}
-            Ok(Reconciled::Pending(pause)) => {
+            Ok(ReconcileResult::Absent) => {}
+            Ok(ReconcileResult::Pending(pause)) => {
                 let failure = Failure::of(Category::PlatformError, "The platform is processing this reply.");
                 let at = Some(self.store.now() + pause);
                 return Err(self.stop(p, CallOutcome::Retry { at, failure, open: true }));
             }
-            Ok(Reconciled::Refused(error)) => {
+            Ok(ReconcileResult::Rejected(error)) => {
                 p.has_open_call = false;
                 return Err(self.fail(p, error));
             }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::conversation::{Conversation, Message, MessageStatus};
-use crier_domain::job::{Claimed, Outcome};
+use crier_domain::job::{ClaimedJob, Outcome};
 use crier_jobs::replies;
-use crier_store::conversations::replies::ReplyEnd;
+use crier_store::conversations::replies::ReplyOutcome;
 use crier_store::{Result, Tx, conversations, inbox_syncs};
 use crier_telemetry::metrics::{self, ReplyResult};
 
@@ -46,8 +46,8 @@ impl ReplyRunResult {
     }
 }
 
-fn reply_end(outcome: &CallOutcome, next_attempt_at: Option<DateTime<Utc>>) -> ReplyEnd {
-    ReplyEnd {
+fn reply_end(outcome: &CallOutcome, next_attempt_at: Option<DateTime<Utc>>) -> ReplyOutcome {
+    ReplyOutcome {
         status: match outcome {
             CallOutcome::Published(_) => MessageStatus::Sent,
             CallOutcome::Retry { .. } => MessageStatus::Pending,
@@ -71,7 +71,7 @@ fn reply_result(outcome: &CallOutcome) -> ReplyResult {
 
 #[async_trait]
 impl RunResult for ReplyRunResult {
-    async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
+    async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome> {
         let trace = job.trace.as_deref();
         // Every transaction locks in this order: account, sync, conversation. Results that share a transaction are
         // sorted by account, and the sync's row is locked for each of them.

@@ -47,7 +47,7 @@ impl Position {
 impl SyncInbox {
     /// Checks the next messages if they are due, and stores which of them were deleted.
     pub(super) async fn check_deletions(&self, run: &Run, session: &mut AccountSession, sync: &InboxSync) -> Step<()> {
-        let limit = session.connector.inbox().map_or(0, |inbox| inbox.checked_at_once());
+        let limit = session.connector.inbox().map_or(0, |inbox| inbox.deletion_check_limit());
         let position = Position::read(sync.cursors.get(CURSOR));
         let account = session.account.id;
         let now = self.store.now();

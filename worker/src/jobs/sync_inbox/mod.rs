@@ -21,7 +21,7 @@ use crier_base::backoff;
 use crier_domain::account::AccountStatus;
 use crier_domain::conversation::FetchedMessage;
 use crier_domain::failure::{Category, Failure};
-use crier_domain::job::{Claimed, Lane, Outcome};
+use crier_domain::job::{ClaimedJob, Lane, Outcome};
 use crier_domain::platform::Platform;
 use crier_jobs::{accounts as connected, replies};
 use crier_platforms::inbox::InboxPage;
@@ -298,7 +298,7 @@ struct SyncRunResult {
 
 #[async_trait]
 impl RunResult for SyncRunResult {
-    async fn write(&self, tx: &mut Tx, job: &Claimed) -> Result<Outcome> {
+    async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome> {
         // Locks the account's row before the sync's, as when an account is connected.
         if let Some(CallError::Reauth(failure) | CallError::AuthExpired(failure)) = &self.error {
             connected::expire(tx, self.account_id, self.version, &failure.message, job.trace.as_deref()).await?;

@@ -33,7 +33,7 @@ fn delivery(url: String) -> DeliveryRequest {
 }
 
 async fn attempt(response: &str) -> AttemptResult {
-    let server = TestServer::answering(response).await;
+    let server = TestServer::responding(response).await;
     sender(Duration::from_secs(30)).send(&delivery(server.url()), now()).await
 }
 
@@ -147,7 +147,7 @@ async fn failures_without_response_have_a_reason() {
         let _ = stream.shutdown().await;
     })
     .await;
-    let garbage = TestServer::answering("what is this").await;
+    let garbage = TestServer::responding("what is this").await;
     let cases = [
         ("http://10.0.0.1/hook".to_owned(), DeliveryOutcome::Blocked, "the address is not public: 10.0.0.1"),
         // The name, not the address that it resolves to.

@@ -38,8 +38,8 @@ impl Ended {
     }
 }
 
-fn claimed(trace: Option<&str>) -> Claimed {
-    Claimed {
+fn claimed(trace: Option<&str>) -> ClaimedJob {
+    ClaimedJob {
         id: 7,
         kind: JobKind::DeliverWebhook,
         subject_id: 8,
