@@ -10,7 +10,7 @@ use crier_queue::redis::{CAPACITY, RedisNotifier};
 use secrecy::SecretString;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::support::notifier::{TestListener, test_listener, test_listener_with_places};
+use crate::support::notifier::{TestListener, test_listener, test_listener_with_slots};
 use crate::support::servers::{self, RedisServer};
 
 fn notifications(kind: JobKind, ids: impl IntoIterator<Item = i64>) -> Vec<JobNotification> {
@@ -255,7 +255,7 @@ async fn redis_sends_no_more_ids_than_free_slots() {
     let (notifier, _stop) = redis(servers::redis().await, "t");
     wait_until_up(&notifier).await;
     notifier.notify(&notifications(JobKind::Noop, 0..50));
-    let mut ids = test_listener_with_places(&*notifier, JobKind::Noop, 3);
+    let mut ids = test_listener_with_slots(&*notifier, JobKind::Noop, 3);
     for id in 0..3 {
         assert_eq!(next(&mut ids).await, Some(id));
     }

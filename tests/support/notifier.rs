@@ -18,13 +18,13 @@ pub struct TestListener {
 
 /// Listens with more places than any test needs, and gives back every place immediately.
 pub fn test_listener(notifier: &dyn Transport, kind: JobKind) -> TestListener {
-    let listener = test_listener_with_places(notifier, kind, 100);
+    let listener = test_listener_with_slots(notifier, kind, 100);
     listener.places.add_permits(1_000_000);
     listener
 }
 
 /// Listens with this many places. Each id occupies a place until [`TestListener::give_back`].
-pub fn test_listener_with_places(notifier: &dyn Transport, kind: JobKind, count: usize) -> TestListener {
+pub fn test_listener_with_slots(notifier: &dyn Transport, kind: JobKind, count: usize) -> TestListener {
     let (sender, ids) = mpsc::unbounded_channel();
     let (places, stop) = (Arc::new(Semaphore::new(0)), CancellationToken::new());
     let given_back = places.clone();

@@ -6,14 +6,44 @@ use regex::{Captures, Regex};
 
 /// Texts in these macros and functions are for developers.
 const NOT_VISIBLE: [&str; 18] = [
-    "assert", "assert_eq", "assert_ne", "debug", "debug_span", "expect", "expect_err", "info_span", "matches", "metric_name",
-    "panic", "query", "query_as", "query_scalar", "sql", "todo", "trace", "unreachable",
+    "assert",
+    "assert_eq",
+    "assert_ne",
+    "debug",
+    "debug_span",
+    "expect",
+    "expect_err",
+    "info_span",
+    "matches",
+    "metric_name",
+    "panic",
+    "query",
+    "query_as",
+    "query_scalar",
+    "sql",
+    "todo",
+    "trace",
+    "unreachable",
 ];
 /// Attributes with visible texts.
 const VISIBLE_ATTRIBUTES: [&str; 4] = ["arg", "command", "error", "value"];
 const SQL: [&str; 16] = [
-    "SELECT", "INSERT", "UPDATE", "DELETE", "WITH", "CREATE", "BEGIN", "PRAGMA", "SET", "AND", "WHERE", "FROM", "ORDER", "SAVEPOINT",
-    "NOTIFY", "VACUUM",
+    "SELECT",
+    "INSERT",
+    "UPDATE",
+    "DELETE",
+    "WITH",
+    "CREATE",
+    "BEGIN",
+    "PRAGMA",
+    "SET",
+    "AND",
+    "WHERE",
+    "FROM",
+    "ORDER",
+    "SAVEPOINT",
+    "NOTIFY",
+    "VACUUM",
 ];
 
 /// The tokens of Rust that matter here. Others, and lifetimes, are skipped.
@@ -77,7 +107,9 @@ fn after_attribute(tokens: &[Token], mut at: usize) -> usize {
     }
     let end = end_of_group(tokens, at + 1);
     match tokens.get(at + 1..end) {
-        Some([Token::Word(cfg), _, Token::Word(test), ..]) if cfg == "cfg" && test == "test" => end_of_item(tokens, end),
+        Some([Token::Word(cfg), _, Token::Word(test), ..]) if cfg == "cfg" && test == "test" => {
+            end_of_item(tokens, end)
+        }
         Some([Token::Word(name), ..]) if VISIBLE_ATTRIBUTES.contains(&name.as_str()) => at + 1,
         _ => end,
     }
