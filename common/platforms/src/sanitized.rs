@@ -421,7 +421,7 @@ impl ReconcileResult {
             Self::Matches(found) => Self::Matches(found.into_iter().map(Published::sanitized).collect()),
             Self::PublishedAmong(found) => Self::PublishedAmong(found.into_iter().map(Published::sanitized).collect()),
             Self::Pending(pause) => Self::Pending(bounded(pause)),
-            Self::Refused(error) => Self::Refused(error.checked()),
+            Self::Rejected(error) => Self::Rejected(error.checked()),
             Self::Absent => Self::Absent,
             Self::Unsupported => Self::Unsupported,
         }
@@ -479,7 +479,7 @@ impl ConnectError {
         let line = |message: String| untrusted::line(&message, MAX_MESSAGE);
         match self {
             Self::Field { field, message } => Self::Field { field, message: line(message) },
-            Self::Refused(message) => Self::Refused(line(message)),
+            Self::Rejected(message) => Self::Rejected(line(message)),
             Self::Unavailable(message) => Self::Unavailable(line(message)),
         }
     }

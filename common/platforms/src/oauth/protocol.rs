@@ -153,7 +153,7 @@ impl From<TokenFailure> for CallError {
 impl From<TokenFailure> for ConnectError {
     fn from(failure: TokenFailure) -> Self {
         match failure.error {
-            CallError::Reauth(f) | CallError::AuthExpired(f) | CallError::Permanent(f) => Self::Refused(f.message),
+            CallError::Reauth(f) | CallError::AuthExpired(f) | CallError::Permanent(f) => Self::Rejected(f.message),
             error => Self::Unavailable(error.failure().message.clone()),
         }
     }

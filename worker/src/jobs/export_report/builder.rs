@@ -87,7 +87,7 @@ struct Builder<'a> {
 impl Builder<'_> {
     async fn widget(&mut self, report_widget: &ReportWidget) -> Result<Widget> {
         let (title, view, table, remark) = match report_widget.widget_type {
-            WidgetType::Summary => ("At a glance", View::PostMetrics, self.summary(), self.summary_remark()),
+            WidgetType::Summary => ("At a glance", View::Figures, self.summary(), self.summary_remark()),
             WidgetType::PostsOverTime => {
                 ("Posts", chart(ChartType::Columns, 1, "Posts"), self.posts_over_time(), self.no_posts())
             }
