@@ -6,14 +6,14 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The maximum number of lines of a file; a longer file covers more than one subject.
+/// The maximum number of lines of a file. A longer file covers more than one subject.
 const MAX_LINES: usize = 600;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// All Rust files under a directory of the repository, with their paths from its root.
+/// Returns all Rust files below a directory of the repository, with their paths from its root.
 pub fn sources(dir: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut open = vec![root().join(dir)];
@@ -36,11 +36,11 @@ fn name_of(path: &Path) -> String {
     path.strip_prefix(root()).expect("is in the repository").display().to_string()
 }
 
-/// Our own source directories: every directory that contains Rust.
+/// The directories that contain Rust.
 const DIRS: &[&str] = &["api", "bench", "common", "scheduler", "src", "tests", "worker"];
 
-/// The code of a file as numbered lines, without comments and without the contents of string literals. A `use` over
-/// several lines counts as one line.
+/// Returns the code of a file as numbered lines, without comments and without the contents of string literals. A `use`
+/// of several lines counts as one line.
 fn code(text: &str) -> Vec<(usize, String)> {
     let mut found: Vec<(usize, String)> = Vec::new();
     let mut in_use = false;
@@ -58,7 +58,7 @@ fn code(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// The lines of code that break a rule.
+/// Returns the lines of code that break a rule.
 fn violations(dir: &str, applies: impl Fn(&str) -> bool, breaks: impl Fn(&str) -> bool) -> Vec<String> {
     let mut found = Vec::new();
     for (name, text) in sources(dir).into_iter().filter(|(name, _)| applies(name)) {
@@ -73,7 +73,7 @@ fn assert_no_violations(rule: &str, found: Vec<String>) {
     assert!(found.is_empty(), "{rule}:\n{}", found.join("\n"));
 }
 
-/// Whether a line contains a path that begins with this word (`salvo::…`, `use salvo;`), not one that ends with it.
+/// Returns whether a line contains a path that begins with this word (`salvo::…`, `use salvo;`).
 fn names(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| {
         let before = line[..at].chars().next_back();
@@ -83,7 +83,7 @@ fn names(line: &str, word: &str) -> bool {
     })
 }
 
-/// Returns the crates of ours that a manifest depends on, without their prefix.
+/// Returns the crates of this repository that a manifest depends on, without their prefix.
 fn our_dependencies(manifest: &Path) -> BTreeSet<String> {
     let manifest = fs::read_to_string(manifest).expect("a manifest");
     let (_, rest) = manifest.split_once("\n[dependencies]\n").expect("the section exists");
@@ -91,7 +91,7 @@ fn our_dependencies(manifest: &Path) -> BTreeSet<String> {
     lines.filter_map(|line| Some(line.strip_prefix("crier-")?.split_once('.')?.0.to_owned())).collect()
 }
 
-/// The crates of `common`, by their folders.
+/// Returns the folders of the crates of `common`.
 fn common_crates() -> Vec<PathBuf> {
     let entries = fs::read_dir(root().join("common")).expect("common exists").flatten();
     let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
@@ -99,13 +99,13 @@ fn common_crates() -> Vec<PathBuf> {
     found
 }
 
-/// The crates that have a README with their imports.
+/// Returns the folders of the crates that have a README with their imports.
 fn described_crates() -> Vec<PathBuf> {
     let others = ["api", "scheduler", "worker", "worker/reports"].map(|folder| root().join(folder));
     common_crates().into_iter().chain(others).collect()
 }
 
-/// The compiler refuses an import that the manifest does not have, and a circle.
+/// The compiler rejects an import that the manifest does not have, and a cycle.
 #[test]
 fn roles_never_depend_on_each_other() {
     let roles = ["api", "worker", "scheduler"];
@@ -182,7 +182,8 @@ fn the_chosen_packages_are_used() {
 
 #[test]
 fn pauses_are_computed_by_backon() {
-    // An exponential by hand: a shift, a power or a doubling on a line about time. A shift by a literal is a size.
+    // A hand-written exponential is a shift, a power or a doubling on a line about time. A shift by a literal is a
+    // size.
     const POWERS: &[&str] = &[".pow(", ".powi(", ".powf(", "* 2", "2 *", "*= 2"];
     const TIMES: &[&str] = &["from_millis", "from_secs", "timedelta", "pause", "backoff", "delay", "interval", "retry"];
     let shifts = |line: &str| line.split("<< ").skip(1).any(|by| !by.starts_with(|c: char| c.is_ascii_digit()));
@@ -213,7 +214,7 @@ fn a_library_is_used_in_one_module() {
         ("oauth2", "common/platforms/src/oauth/protocol.rs"),
         ("quick_xml", "worker/src/feeds/tag.rs"),
     ];
-    // Spans are made below the HTTP client, and sent above it.
+    // Spans are created below the HTTP client, and sent above it.
     const TRACES: &[&str] = &["common/telemetry/src/traces/", "common/runtime/src/trace_export"];
     const DIRECTORIES: &[(&str, &[&str])] =
         &[("opentelemetry", TRACES), ("opentelemetry_proto", TRACES), ("opentelemetry_sdk", TRACES), ("prost", TRACES)];
@@ -224,7 +225,7 @@ fn a_library_is_used_in_one_module() {
         }
     }
     for (library, places) in DIRECTORIES {
-        // A test that plays the collector reads what it gets.
+        // The fake collector of the tests reads spans.
         for dir in DIRS.iter().filter(|dir| **dir != "tests") {
             let outside = |name: &str| !places.iter().any(|place| name.starts_with(place));
             let found = violations(dir, outside, |line| names(line, library));
@@ -269,8 +270,8 @@ fn only_the_shared_http_client_opens_connections() {
     for dir in ["api/src", "common", "scheduler/src", "src", "worker/src"] {
         let found = violations(
             dir,
-            // The ops server's own tests connect to it; mail is not HTTP, and the operator sets its server; the
-            // listeners are bound as sockets.
+            // The tests of the ops server connect to it. Email is not HTTP, and the operator sets its server. Listeners
+            // are bound as sockets.
             |name| {
                 !name.starts_with("common/http/src/")
                     && !matches!(
@@ -280,18 +281,18 @@ fn only_the_shared_http_client_opens_connections() {
             },
             |line| OTHERS.iter().any(|other| line.contains(other)),
         );
-        assert_no_violations("requests are made with crier_http::HttpClient only", found);
+        assert_no_violations("requests are sent with crier_http::HttpClient only", found);
     }
-    // The choice between the two kinds of client is made in one place, where a process is assembled.
-    let made = violations(
+    // The clients of a process are chosen in one place, where the process is assembled.
+    let choices = violations(
         "common",
         |name| !name.starts_with("common/http/src/") && !name.ends_with("tests.rs"),
         |line| line.contains("HttpClient::trusted("),
     );
-    assert!(matches!(made.as_slice(), [one] if one.starts_with("common/runtime/src/lib.rs:")), "{made:#?}");
+    assert!(matches!(choices.as_slice(), [one] if one.starts_with("common/runtime/src/lib.rs:")), "{choices:#?}");
     for dir in ["api/src", "scheduler/src", "worker/src"] {
         assert_no_violations(
-            "a role is given its clients by common/runtime/src/lib.rs",
+            "a role gets its clients from common/runtime/src/lib.rs",
             violations(dir, |name| !name.ends_with("tests.rs"), |line| line.contains("HttpClient::trusted(")),
         );
     }
@@ -309,7 +310,7 @@ fn files_do_not_exceed_the_line_limit() {
     assert_no_violations(&format!("a file has at most {MAX_LINES} lines; split it by subject"), long);
 }
 
-/// The documents: what is in `docs` and `docs/decisions`, and the main files for readers.
+/// Returns the documents: those in `docs` and `docs/decisions`, and the main files for readers.
 fn documents() -> Vec<PathBuf> {
     let folders = ["docs", "docs/decisions"].map(|folder| fs::read_dir(root().join(folder)).expect("it exists"));
     let mut documents: Vec<PathBuf> = folders.into_iter().flatten().flatten().map(|entry| entry.path()).collect();
@@ -319,7 +320,7 @@ fn documents() -> Vec<PathBuf> {
     documents
 }
 
-/// A merge once left an old copy of three sections behind the new ones.
+/// A merge can leave an old copy of a section.
 #[test]
 fn no_document_has_a_section_twice() {
     let mut found = Vec::new();
@@ -332,14 +333,14 @@ fn no_document_has_a_section_twice() {
     assert_no_violations("a section stands twice", found);
 }
 
-/// Links of the documents to files of the repository.
+/// Only links to files of the repository are checked.
 #[test]
-fn links_in_documents_lead_to_files() {
+fn links_in_documents_point_to_files() {
     let mut found = Vec::new();
     for document in documents() {
         let text = fs::read_to_string(&document).expect("a document can be read");
         let links = text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
-        // A path of the API is served.
+        // A link that begins with `/` is a path of the API.
         let files = links.filter(|link| !link.is_empty() && !link.contains(':') && !link.starts_with('/'));
         let missing = files.filter(|link| !document.parent().is_some_and(|folder| folder.join(link).exists()));
         found.extend(missing.map(|link| format!("{}: {link}", name_of(&document))));
@@ -356,7 +357,7 @@ fn both_engines_have_the_same_migrations() {
     assert_eq!(names("postgres"), names("sqlite"), "each migration must exist for both engines");
 }
 
-/// The compiler finds a missing file; this finds one that is no longer used.
+/// The compiler reports a missing file, but not an unused one.
 #[test]
 fn each_statement_of_the_queue_is_used() {
     let folder = root().join("common/store/src/jobs/sql");
@@ -406,7 +407,7 @@ fn sets_status(literal: &str) -> bool {
     literal.split(['{', ',', '}']).any(|field| field.split(':').next().is_some_and(|name| name.trim() == "status"))
 }
 
-/// `Post::move_to` checks the transition; a new post is a `Post::draft`.
+/// `Post::move_to` checks the transition, and a new post is a `Post::draft`.
 #[test]
 fn the_status_of_a_post_changes_only_by_a_transition() {
     let applies = |name: &str| name != "common/domain/src/post.rs" && !name.ends_with("tests.rs");
@@ -424,7 +425,7 @@ fn the_status_of_a_post_changes_only_by_a_transition() {
     assert_eq!(post_literals(example).iter().filter(|literal| sets_status(literal)).count(), 2);
 }
 
-/// On SQLite a transaction blocks all other writers, so a body is read before the transaction begins.
+/// On SQLite, a transaction blocks all other writers, so a body is read before the transaction begins.
 #[test]
 fn bodies_are_not_read_in_a_transaction() {
     let routes = sources("api/src/routes").into_iter();
@@ -437,7 +438,7 @@ fn bodies_are_not_read_in_a_transaction() {
     assert_no_violations("Use `checks_then_writes` where there is a body", found.collect());
 }
 
-/// A connector's results pass through `sanitized.rs`; a trait method with a default body would silently bypass it.
+/// The results of a connector pass through `sanitized.rs`. A trait method with a default body would silently bypass it.
 #[test]
 fn every_connector_method_is_checked() {
     let read = |path: &str| fs::read_to_string(root().join(path)).expect("a source can be read");

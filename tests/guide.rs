@@ -24,7 +24,7 @@ fn the_guide_matches_the_program() {
     page::assert_sections(PAGE, "guide", &parts);
 }
 
-/// The receivers, and the names of their languages in Markdown.
+/// The receivers, with the names of their languages in Markdown.
 const LANGUAGES: [(&str, &str); 5] = [
     ("receiver.py", "python"),
     ("receiver.mjs", "js"),
@@ -61,11 +61,11 @@ fn schedule() -> String {
         "| Attempt | After the previous attempt | After the first attempt |\n|---|---|---|\n| 1 | immediately | |\n"
             .to_owned();
     let (now, mut passed) = (DateTime::UNIX_EPOCH, TimeDelta::zero());
-    for made in 1..MAX_ATTEMPTS {
+    for attempts in 1..MAX_ATTEMPTS {
         // The middle of the jitter's range.
-        let next = next_attempt(made, MAX_ATTEMPTS, None, now, 0.5).expect("another attempt");
+        let next = next_attempt(attempts, MAX_ATTEMPTS, None, now, 0.5).expect("another attempt");
         passed += next - now;
-        let _ = writeln!(text, "| {} | {} | {} |", made + 1, in_words(next - now), in_words(passed));
+        let _ = writeln!(text, "| {} | {} | {} |", attempts + 1, in_words(next - now), in_words(passed));
     }
     text
 }

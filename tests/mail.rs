@@ -1,6 +1,6 @@
-//! Mail by real processes, over TLS with a system-trusted certificate: the owner of a dead endpoint is notified.
+//! Email from real processes, over TLS with a certificate that the system trusts.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, ResponseTemplate};
@@ -9,7 +9,7 @@ use crate::support::client::until;
 use crate::support::mail_server::MailServer;
 use crate::support::process::Installation;
 
-/// An start_installation that uses this mail server and trusts its certificate.
+/// Starts an installation that uses this mail server and trusts its certificate.
 async fn start_installation(server: &MailServer, form: &str, split: bool) -> (Installation, tempfile::NamedTempFile) {
     let trusted = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(trusted.path(), server.certificate()).unwrap();
@@ -23,7 +23,7 @@ async fn start_installation(server: &MailServer, form: &str, split: bool) -> (In
     (crier, trusted)
 }
 
-/// An endpoint that responds 410 is disabled, and its owner gets one mail; secrets are sent over TLS only.
+/// An endpoint that returns 410 is disabled, and its owner gets one email. Secrets are sent only over TLS.
 async fn assert_owner_is_mailed(server: MailServer, form: &str, split: bool) {
     let (mut crier, _trusted) = start_installation(&server, form, split).await;
     let gone = MockServer::start().await;

@@ -1,4 +1,5 @@
-//! The test binary for tests of more than one crate. `./scripts/test` runs it with what it needs.
+//! The binary of the integration tests, which cover more than one crate. `./scripts/test` starts the servers that it
+//! needs, and runs it.
 
 mod analytics_guide;
 mod api;

@@ -1,4 +1,5 @@
-//! What each process exposes at `/metrics`: every promised metric, its labels, and only label values of bounded number.
+//! The metrics that each process exposes at `/metrics`: every documented metric with its labels, whose values are from
+//! bounded sets.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,8 +13,8 @@ use crate::support::client::until;
 use crate::support::picture;
 use crate::support::process::Installation;
 
-/// Name, labels, and the processes that expose it.
-const PROMISED: &[(&str, &[&str], &[&str])] = &[
+/// The name and the labels of each metric, and the processes that expose it.
+const DOCUMENTED_METRICS: &[(&str, &[&str], &[&str])] = &[
     ("crier_build_info", &["version"], &[API, WORKER, SCHEDULER]),
     ("crier_clock_jumps_total", &[], &[API, WORKER, SCHEDULER]),
     ("crier_jobs", &["kind", "state"], &[SCHEDULER]),
@@ -68,7 +69,7 @@ const API: &str = "crier-api";
 const WORKER: &str = "crier-worker";
 const SCHEDULER: &str = "crier-scheduler";
 
-/// Each metric's series, by its name; a series is its labels.
+/// The series of each metric, by name. A series is a set of labels.
 type Series = BTreeMap<String, BTreeSet<BTreeMap<String, String>>>;
 
 fn read(text: &str) -> Series {
@@ -89,7 +90,7 @@ fn read(text: &str) -> Series {
     series
 }
 
-/// Whether a label's value is one of a bounded set.
+/// Returns whether the value of a label is one of a bounded set.
 fn is_bounded(label: &str, value: &str) -> bool {
     match label {
         "kind" => value.parse::<JobKind>().is_ok(),
@@ -98,7 +99,7 @@ fn is_bounded(label: &str, value: &str) -> bool {
         "status" => value.parse::<AccountStatus>().is_ok() || (value.len() == 3 && value.parse::<u16>().is_ok()),
         "directory" => ["data", "temporary", "database", "files"].contains(&value),
         "version" => value == env!("CARGO_PKG_VERSION"),
-        // The matched pattern, not the requested path.
+        // The pattern of the route, not the requested path.
         "route" => {
             value == "(none)" || value.starts_with('/') && !value.contains(|c: char| c.is_ascii_digit() && c != '1')
         }
@@ -113,28 +114,28 @@ fn is_bounded(label: &str, value: &str) -> bool {
 async fn assert_documented_metrics(crier: Installation) {
     let (brand, account) = crier.sandbox("metrics").await;
     let path = format!("/brands/{brand}/posts");
-    crier.upload(brand, &picture::png(9, 9)).await.expect("a picture");
+    crier.upload(brand, &picture::png(9, 9)).await.expect("an image");
     let post = json!({ "content": "Hello", "schedule_type": "now", "accounts": [account] });
     let post = crier.write(&path, post).await["id"].as_i64().expect("an id");
     until("an end", || async {
-        let answer = crier.read(&format!("{path}/{post}/status")).await?;
-        (answer["data"]["status"] == "published").then_some(())
+        let response = crier.read(&format!("{path}/{post}/status")).await?;
+        (response["data"]["status"] == "published").then_some(())
     })
     .await;
     // Views are written every few seconds.
     let pages = format!("/brands/{brand}/link-in-bio");
     let url = crier.write(&pages, json!({ "title": "Metrics" })).await["url"].as_str().expect("a URL").to_owned();
     let visit = crier.http.request(reqwest::Method::GET, &url);
-    assert_eq!(crier.http.send(visit).await.expect("an answer").status, 200);
+    assert_eq!(crier.http.send(visit).await.expect("a response").status, 200);
     until("the view is written", || async {
-        let answer = crier.read(&pages).await?;
-        (answer["data"][0]["views"] == 1).then_some(())
+        let response = crier.read(&pages).await?;
+        (response["data"][0]["views"] == 1).then_some(())
     })
     .await;
     crier.call("GET", "/no/such/41975/page", None, "-").await;
     for process in crier.names() {
         let one_process = process == "crier";
-        let promised: BTreeMap<&str, &[&str]> = PROMISED
+        let documented: BTreeMap<&str, &[&str]> = DOCUMENTED_METRICS
             .iter()
             .filter(|(_, _, by)| one_process || by.contains(&process))
             .map(|(name, labels, _)| (*name, *labels))
@@ -143,37 +144,37 @@ async fn assert_documented_metrics(crier: Installation) {
         let text = until("the first tick of every task, and the end of the last job", || async {
             let text = crier.metrics(process).await?;
             let ticks = text.matches("crier_scheduler_last_tick_timestamp_seconds{").count();
-            let ticked = !promised.contains_key("crier_scheduler_last_tick_timestamp_seconds")
+            let ticked = !documented.contains_key("crier_scheduler_last_tick_timestamp_seconds")
                 || ticks == crier_scheduler::TASKS.len();
-            let idle = !promised.contains_key("crier_worker_slots") || text.contains(&all_free);
+            let idle = !documented.contains_key("crier_worker_slots") || text.contains(&all_free);
             (ticked && idle).then_some(text)
         })
         .await;
         let series = read(&text);
         let names: Vec<&str> = series.keys().map(String::as_str).collect();
-        assert_eq!(names, promised.keys().copied().collect::<Vec<_>>(), "{process}");
+        assert_eq!(names, documented.keys().copied().collect::<Vec<_>>(), "{process}");
         for (name, all) in &series {
             assert!(text.contains(&format!("# HELP {name} ")), "{process}: {name} has a help text");
             for labels in all {
                 let keys: Vec<&str> = labels.keys().map(String::as_str).collect();
-                assert_eq!(keys, promised[name.as_str()], "{process}: {name}");
+                assert_eq!(keys, documented[name.as_str()], "{process}: {name}");
                 for (label, value) in labels {
                     assert!(is_bounded(label, value), "{process}: {name}: {label}=\"{value}\"");
                 }
             }
         }
-        if promised.contains_key("crier_media_files") {
-            until("the picture is counted", || async {
+        if documented.contains_key("crier_media_files") {
+            until("the image is counted", || async {
                 let stored = crier.metric(process, "crier_media_files{state=\"stored\"}").await?;
                 let bytes = crier.metric(process, "crier_media_bytes").await?;
                 (stored == 1.0 && bytes > 0.0).then_some(())
             })
             .await;
         }
-        if promised.contains_key("crier_bio_views_total") {
+        if documented.contains_key("crier_bio_views_total") {
             assert!(text.contains("\ncrier_bio_views_total 1\n"), "{text}");
         }
-        if promised.contains_key("crier_worker_slots") {
+        if documented.contains_key("crier_worker_slots") {
             assert!(text.contains("crier_publish_total{platform=\"sandbox\",outcome=\"published\"} 1"), "{text}");
         }
     }

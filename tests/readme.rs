@@ -1,4 +1,5 @@
-//! The table in `docs/configuration.md` matches the program's own, and `.env` in examples what `compose.yaml` reads.
+//! Checks that the table in `docs/configuration.md` matches the program, and that `compose.yaml` reads the variables
+//! that examples write to `.env`.
 
 use std::path::Path;
 
@@ -19,7 +20,7 @@ fn env_lines(text: &str) -> Vec<&str> {
 }
 
 #[test]
-fn what_examples_write_to_env_reaches_the_containers() {
+fn variables_of_env_examples_reach_the_containers() {
     let read = |name: &str| {
         std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).expect("a file of the repository")
     };

@@ -1,4 +1,4 @@
-//! Traces as a collector gets them from real processes.
+//! Traces that a collector receives from real processes.
 
 use std::time::{Duration, Instant};
 
@@ -46,14 +46,14 @@ async fn assert_one_trace(collector: Collector, mut s: Installation) {
     })
     .await;
 
-    // One request caused all of it.
+    // One request caused all spans.
     let [request] = of_kind(&spans, SpanKind::Server)[..] else { panic!("{spans:#?}") };
     assert_eq!((request.span.parent_span_id.len(), &request.service), (0, &s.of("api")));
     assert_eq!(request.attributes["http.response.status_code"], "201");
     let request_id = &request.attributes["crier.request_id"];
     assert!(request_id.starts_with("req_"), "{request_id}");
-    assert_eq!(request.span.trace_id, Sha256::digest(request_id)[..16], "as the documentation says");
-    // Both jobs are its children, and each call is one of a job's.
+    assert_eq!(request.span.trace_id, Sha256::digest(request_id)[..16], "as documented");
+    // Both jobs are children of the request, and each call is a child of a job.
     let jobs = of_kind(&spans, SpanKind::Consumer);
     for (kind, port) in [("publish_target", port(&sites.url(0))), ("deliver_webhook", port(&receiver.url()))] {
         let name = format!("process {kind}");
@@ -78,7 +78,7 @@ async fn assert_one_trace(collector: Collector, mut s: Installation) {
     assert_eq!(jobs.len(), 2, "{jobs:#?}");
     assert_eq!(request.span.status.as_ref().map_or(0, |status| status.code), 0);
 
-    // A parent is never missing, in any trace; it may be sent after its children.
+    // No trace lacks a parent. A parent may be sent after its children.
     until("the parents of all spans", || async {
         let all = collector.spans().await;
         let is_parent_of = |one: &ReceivedSpan| all.iter().any(|other| other.span.span_id == one.span.parent_span_id);
@@ -87,13 +87,13 @@ async fn assert_one_trace(collector: Collector, mut s: Installation) {
     .await;
 
     // The last spans are sent when a process ends.
-    let (status, _) = s.call("GET", "/brands", None, "-").await.expect("an answer");
+    let (status, _) = s.call("GET", "/brands", None, "-").await.expect("a response");
     assert_eq!(status, 200);
     let api = s.of("api");
     assert_eq!(s.terminate(&api).await, Some(0));
     let all = collector.spans().await;
     assert!(all.iter().any(|one| one.span.name == "GET /brands"), "{all:#?}");
-    // The text, the credentials of the account, the key, the webhook's secret and the paths are nowhere.
+    // No span contains the text, the credentials of the account, the key, the secret of the webhook or the paths.
     let sent = collector.bodies().await.concat();
     for hidden in ["hush", "abcd EFGH", &s.key, &secret, "/hook", "/wp-json", "127.0.0.1:"] {
         assert!(!sent.windows(hidden.len()).any(|part| part == hidden.as_bytes()), "{hidden}");
@@ -124,7 +124,7 @@ async fn a_post_is_one_trace_in_all_processes() {
     assert_one_trace(collector, Installation::split_with(&[("CRIER_OTLP_ENDPOINT", &url), HEADERS]).await).await;
 }
 
-/// Posts and webhooks go out, whatever the collector does.
+/// Asserts that posts are published and webhooks are sent, whatever the collector does.
 async fn assert_unaffected(s: &Installation) {
     let receiver = Receiver::start().await;
     s.listen(&receiver.url()).await;
@@ -134,16 +134,16 @@ async fn assert_unaffected(s: &Installation) {
     receiver.assert_received_once("post.published", &posts).await;
 }
 
-/// The last spans, which cannot be sent, do not keep the process.
+/// Asserts that spans that cannot be sent do not delay the end of the process.
 async fn assert_ends_soon(mut s: Installation) {
-    s.call("GET", "/brands", None, "-").await.expect("an answer");
+    s.call("GET", "/brands", None, "-").await.expect("a response");
     let ending = Instant::now();
     assert_eq!(s.terminate("crier").await, Some(0));
     assert!(ending.elapsed() < Duration::from_secs(10), "{:?}", ending.elapsed());
 }
 
 #[tokio::test]
-async fn posts_go_out_without_the_collector() {
+async fn posts_are_published_without_the_collector() {
     let url = format!("http://127.0.0.1:{}", free_port());
     let s = Installation::embedded_with(&[("CRIER_OTLP_ENDPOINT", &url), HEADERS]).await;
     assert_unaffected(&s).await;
@@ -155,14 +155,14 @@ async fn posts_go_out_without_the_collector() {
     assert_eq!(s.metric("crier", "crier_traces_sent_total").await, Some(0.0));
     let log = s.log("crier");
     let warnings = log.lines().filter(|line| line.contains("the collector does not accept trace spans")).count();
-    // Every ten seconds at most; spans are dropped after seventeen.
+    // There is at most one warning per ten seconds, and spans are dropped after seventeen seconds.
     assert!((1..=4).contains(&warnings) && !log.contains(KEY), "{log}");
     assert_ends_soon(s).await;
 }
 
 #[tokio::test]
-async fn posts_go_out_with_a_collector_that_hangs() {
-    // The kernel accepts connections; nothing is ever answered.
+async fn posts_are_published_while_the_collector_hangs() {
+    // The kernel accepts connections, and nothing responds.
     let hanging = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}", hanging.local_addr().expect("an address"));
     let s = Installation::embedded_with(&[("CRIER_OTLP_ENDPOINT", &url), HEADERS]).await;
@@ -173,7 +173,7 @@ async fn posts_go_out_with_a_collector_that_hangs() {
 #[tokio::test]
 async fn nothing_is_sent_without_a_configured_collector() {
     let collector = Collector::start("x-key", KEY).await;
-    // Variables of others are not read.
+    // Crier does not read the variables of OpenTelemetry.
     let url = collector.url();
     let mut s = Installation::embedded_with(&[("OTEL_EXPORTER_OTLP_ENDPOINT", &url), HEADERS]).await;
     let (brand, account) = s.sandbox("untraced").await;

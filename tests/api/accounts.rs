@@ -25,10 +25,10 @@ on_both_apps!(
 );
 on_one_app!(fields_are_validated_before_the_platform_call, platform_errors_are_reported, secrets_are_never_shown,);
 
-on_both!(platforms_say_what_is_read);
+on_both!(platforms_list_enabled_capabilities);
 
-/// X is read only where the operator switched that on.
-async fn platforms_say_what_is_read(s: TestStore) {
+/// The metrics of X are collected only if the operator enables this.
+async fn platforms_list_enabled_capabilities(s: TestStore) {
     let settings = |analytics| PlatformConfig { analytics: Some(analytics), ..PlatformConfig::default() };
     let no_inbox = PlatformConfig { no_inbox: true, ..PlatformConfig::default() };
     let config = PlatformsConfig {
@@ -65,16 +65,16 @@ async fn connecting_saves_the_account_and_sends_an_event(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let hook = json!({ "url": "https://8.8.8.8/hook", "events": ["account.connected"] });
     let hook = t.post("/webhooks", hook).await.data(201)["id"].clone();
-    let made = connect(&t, "sandbox", json!({ "handle": "demo" })).await.data(201)[0].take();
+    let created = connect(&t, "sandbox", json!({ "handle": "demo" })).await.data(201)[0].take();
     assert_eq!(
-        (&made["platform"], &made["status"], &made["external_id"]),
+        (&created["platform"], &created["status"], &created["external_id"]),
         (&json!("sandbox"), &json!("active"), &json!("demo"))
     );
-    assert_eq!(t.get(&t.path("/social-accounts")).await.data(200), json!([made]));
+    assert_eq!(t.get(&t.path("/social-accounts")).await.data(200), json!([created]));
     let again = connect(&t, "sandbox", json!({ "handle": "demo" })).await.data(201)[0].take();
-    assert_eq!(again["id"], made["id"]);
+    assert_eq!(again["id"], created["id"]);
     let deliveries = t.get(&format!("/webhooks/{hook}/deliveries")).await.data(200);
-    let data = json!({ "brand_id": t.brand, "social_account_id": made["id"], "platform": "sandbox" });
+    let data = json!({ "brand_id": t.brand, "social_account_id": created["id"], "platform": "sandbox" });
     assert_eq!(deliveries[0]["payload"]["data"], data);
 }
 
@@ -111,17 +111,17 @@ async fn platform_errors_are_reported(app: TestApp) {
 
 async fn account_data_from_the_platform_is_sanitized(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let made = connect(&t, "sandbox", json!({ "handle": "odd" })).await.data(201)[0].take();
-    assert_eq!(made["name"], format!("Odd {}", "x".repeat(251)));
-    assert_eq!((&made["username"], &made["profile_url"]), (&Value::Null, &Value::Null));
-    assert_eq!(made["avatar_url"], "https://odd.example/a%00.png");
-    assert_eq!(t.get(&t.path("/social-accounts")).await.data(200), json!([made]));
-    // An id that cannot be stored unchanged is refused: altered, it could be another account's.
+    let created = connect(&t, "sandbox", json!({ "handle": "odd" })).await.data(201)[0].take();
+    assert_eq!(created["name"], format!("Odd {}", "x".repeat(251)));
+    assert_eq!((&created["username"], &created["profile_url"]), (&Value::Null, &Value::Null));
+    assert_eq!(created["avatar_url"], "https://odd.example/a%00.png");
+    assert_eq!(t.get(&t.path("/social-accounts")).await.data(200), json!([created]));
+    // An id that cannot be stored unchanged is rejected, because a changed id could belong to another account.
     connect(&t, "sandbox", json!({ "handle": "nul" })).await.expect_error(502, "platform_unavailable");
 }
 
-/// Connects the account again while its refresh waits for the platform; returns the refresh's response and the token
-/// stored afterwards.
+/// Connects the account again while its refresh waits for the platform. Returns the response to the refresh and the
+/// token that is stored afterwards.
 async fn reconnect_during_refresh(app: &TestApp, t: &Tenant<'_>, handle: &str) -> (Reply, String) {
     let id = t.account(handle).await;
     let refresh = async { t.request("POST", &t.path(&format!("/social-accounts/{id}/refresh"))).send().await };
@@ -151,12 +151,12 @@ async fn late_tokens_of_old_credentials_are_not_stored(app: TestApp) {
 
 async fn accounts_per_brand_are_capped(app: TestApp) {
     let t = app.tenant("free").await;
-    let tries = (0..6).map(|n| {
+    let requests = (0..6).map(|n| {
         let body = json!({ "platform": "sandbox", "credentials": { "handle": format!("h{n}") } });
         let (t, path) = (&t, t.path("/social-accounts"));
         async move { t.post(&path, body).await }
     });
-    let replies = futures::future::join_all(tries).await;
+    let replies = futures::future::join_all(requests).await;
     assert_eq!(replies.iter().filter(|r| r.status == 201).count(), 3);
     replies.iter().filter(|r| r.status != 201).for_each(|r| drop(r.expect_error(402, "limit_reached")));
     let there = t.get(&t.path("/social-accounts")).await.data(200)[0]["external_id"].clone();
@@ -190,7 +190,7 @@ async fn disconnecting_the_last_brand_revokes_the_grant(app: TestApp) {
     assert!(app.connector.revoked.lock().unwrap().is_empty());
     let last = t.delete(&format!("/brands/{second}/social-accounts/{account}")).await.data(200);
     assert_eq!(last["result"], "revoked");
-    until_true("the grant is taken back", || *app.connector.revoked.lock().unwrap() == ["same"]).await;
+    until_true("the grant is revoked", || *app.connector.revoked.lock().unwrap() == ["same"]).await;
     let deliveries = t.get(&format!("/webhooks/{hook}/deliveries")).await.data(200);
     let results: Vec<_> =
         deliveries.as_array().unwrap().iter().map(|d| d["payload"]["data"]["result"].clone()).collect();
@@ -200,15 +200,15 @@ async fn disconnecting_the_last_brand_revokes_the_grant(app: TestApp) {
 async fn a_token_that_another_workspace_has_is_not_revoked(app: TestApp) {
     let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
     let (first, second) = (t.account("same").await, other.account("same").await);
-    let gone = t.delete(&t.path(&format!("/social-accounts/{first}"))).await.data(200);
-    assert_eq!(gone["result"], "revoked");
-    // A grant that only this workspace has; its end shows that the other one was decided on, too.
+    let deleted = t.delete(&t.path(&format!("/social-accounts/{first}"))).await.data(200);
+    assert_eq!(deleted["result"], "revoked");
+    // The revocation of a grant that only this workspace has shows that the first disconnect was processed as well.
     let alone = t.account("alone").await;
     t.delete(&t.path(&format!("/social-accounts/{alone}"))).await.expect(200);
     until_true("the grant is revoked", || !app.connector.revoked.lock().unwrap().is_empty()).await;
     assert_eq!(*app.connector.revoked.lock().unwrap(), ["alone"]);
     other.delete(&other.path(&format!("/social-accounts/{second}"))).await.expect(200);
-    until_true("the last one revokes", || *app.connector.revoked.lock().unwrap() == ["alone", "same"]).await;
+    until_true("the last disconnect revokes", || *app.connector.revoked.lock().unwrap() == ["alone", "same"]).await;
 }
 
 async fn replaced_credentials_are_revoked_if_they_differ(app: TestApp) {
@@ -220,8 +220,8 @@ async fn replaced_credentials_are_revoked_if_they_differ(app: TestApp) {
     assert_eq!(*app.connector.revoked.lock().unwrap(), ["demo"]);
 }
 
-/// A colleague gets an account into a brand of the same workspace only with the credentials that it has; whose brand
-/// has the account may replace them.
+/// A colleague can connect the account to another brand of the workspace only with the stored credentials. Members of a
+/// brand that has the account can replace them.
 async fn an_account_of_other_users_brands_keeps_its_credentials(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await;

@@ -1,4 +1,4 @@
-//! The figures of posts and accounts, by day of the brand's zone.
+//! Metrics of posts and accounts, by day in the brand's time zone.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::analytics::{AccountMetrics, PostMetrics};
@@ -10,22 +10,22 @@ use crate::support::app::{Tenant, TestApp, on_both_apps, on_one_app};
 on_both_apps!(
     days_are_those_of_the_brand_and_add_up,
     accounts_have_a_point_for_each_day,
-    a_post_s_figures_are_listed_by_time,
+    metrics_of_a_post_are_listed_by_time,
     best_times_need_three_posts,
-    another_brand_s_figures_are_not_found,
+    metrics_of_another_brand_are_not_found,
     a_window_is_clamped_to_the_plan,
 );
-on_one_app!(invalid_windows_are_refused,);
+on_one_app!(invalid_windows_are_rejected,);
 
-/// A published post with figures, on an account of the brand.
+/// Creates a published post with metrics, on an account of the brand.
 async fn post(t: &Tenant<'_>, account: i64, at: DateTime<Utc>, figures: &[PostMetrics]) -> i64 {
     let body = json!({ "content": "x", "accounts": [account] });
-    let made = t.post(&t.path("/posts"), body).await.data(201);
-    let (post, target) = (made["id"].as_i64().unwrap(), made["targets"][0]["id"].as_i64().unwrap());
+    let created = t.post(&t.path("/posts"), body).await.data(201);
+    let (post, target) = (created["id"].as_i64().unwrap(), created["targets"][0]["id"].as_i64().unwrap());
     let time = at.to_rfc3339();
     let targets = "UPDATE post_targets SET status = 'published', published_at =";
     t.app.sql(format!("{targets} '{time}' WHERE id = {target}")).await;
-    // The scheduler looks no further back than it has to.
+    // Posts published before `seen_until` are not collected.
     t.app.sql("UPDATE analytics_progress SET seen_until = '2020-01-01T00:00:00+00:00'").await;
     t.app.write(async |tx| analytics::add_published(tx, None, 100).await).await;
     for (n, figures) in (1..).zip(figures) {
@@ -93,10 +93,10 @@ async fn a_window_is_clamped_to_the_plan(app: TestApp) {
     let shown = series(&t, "?end=9999-12-31").await;
     assert_eq!((&shown["end"], shown["series"].as_array().unwrap().len()), (&json!(today), 30));
     let shown = series(&t, "?start=0001-01-01&end=0001-01-02").await;
-    assert_eq!(shown["series"].as_array().unwrap().len(), 1, "what is older than the plan shows");
+    assert_eq!(shown["series"].as_array().unwrap().len(), 1, "a window older than the retention of the plan");
 }
 
-async fn invalid_windows_are_refused(app: TestApp) {
+async fn invalid_windows_are_rejected(app: TestApp) {
     let t = app.tenant("unlimited").await;
     for (query, field) in [
         ("?start=2026-02-02&end=2026-02-01", "end"),
@@ -129,7 +129,7 @@ async fn accounts_have_a_point_for_each_day(app: TestApp) {
     let followers: Vec<&Value> = points[27..].iter().map(|point| &point["followers"]).collect();
     assert_eq!(followers, [&json!(5), &json!(null), &json!(8)]);
     assert_eq!(points[29]["date"], shown["end"]);
-    // Metrics that the platform refuses are named for a day.
+    // Metrics that the platform rejects are listed for a day.
     assert_eq!(one["unavailable"], json!([]));
     let names = ["views".to_owned(), "/clicks/total".to_owned()];
     app.write(async |tx| analytics::record_unavailable_metrics(tx, account, &names).await).await;
@@ -138,7 +138,7 @@ async fn accounts_have_a_point_for_each_day(app: TestApp) {
     assert_eq!(show().await["series"][0]["unavailable"], json!([]));
 }
 
-async fn a_post_s_figures_are_listed_by_time(app: TestApp) {
+async fn metrics_of_a_post_are_listed_by_time(app: TestApp) {
     let (t, account) = zoned(&app, "UTC").await;
     let at = app.store.now() - TimeDelta::days(2);
     let id = post(&t, account, at, &[figures(1, 0), figures(5, 2)]).await;
@@ -151,7 +151,7 @@ async fn a_post_s_figures_are_listed_by_time(app: TestApp) {
 
 async fn best_times_need_three_posts(app: TestApp) {
     let (t, account) = zoned(&app, "Europe/Berlin").await;
-    // Mondays at nine in Berlin, in winter.
+    // A Monday at nine in Berlin, in winter.
     let monday: DateTime<Utc> = "2027-01-04T08:20:00Z".parse().unwrap();
     app.clock.advance(monday + TimeDelta::days(30) - app.store.now());
     for (week, n) in [(0, 2), (1, 4), (2, 9)] {
@@ -166,7 +166,7 @@ async fn best_times_need_three_posts(app: TestApp) {
     assert_eq!((&shown["timezone"], &shown["slots"]), (&json!("Europe/Berlin"), &expected));
 }
 
-async fn another_brand_s_figures_are_not_found(app: TestApp) {
+async fn metrics_of_another_brand_are_not_found(app: TestApp) {
     let (t, account) = zoned(&app, "UTC").await;
     let id = post(&t, account, app.store.now() - TimeDelta::hours(1), &[figures(1, 1)]).await;
     let other = app.tenant("unlimited").await;

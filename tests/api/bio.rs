@@ -40,7 +40,7 @@ fn text(reply: &Reply) -> String {
 
 async fn a_page_is_served_publicly(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let made = make(&t, json!({ "title": "Café <i>Löwe</i>", "slug": "loewe", "theme": "ocean", "bio": "Best & only", "links": links() })).await;
+    let created = make(&t, json!({ "title": "Café <i>Löwe</i>", "slug": "loewe", "theme": "ocean", "bio": "Best & only", "links": links() })).await;
     let reply = get(&app, "/@loewe").await;
     assert_eq!((reply.status, reply.header("content-type")), (200, Some("text/html; charset=utf-8")));
     let policy = reply.header("content-security-policy").unwrap();
@@ -53,7 +53,7 @@ async fn a_page_is_served_publicly(app: TestApp) {
         "{page}"
     );
     assert!(page.contains("data-theme=\"ocean\"") && !page.contains("<script"), "{page}");
-    let link = &made["links"][0]["id"];
+    let link = &created["links"][0]["id"];
     assert!(
         page.contains(&format!(
             "<a href=\"/@loewe/l/{link}\" rel=\"noopener nofollow ugc\" dir=\"auto\">Menu &#60;1&#62;</a>"
@@ -75,10 +75,10 @@ async fn a_page_is_served_publicly(app: TestApp) {
 
 async fn a_link_redirects_to_its_url(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let made = make(&t, json!({ "title": "T", "slug": "mine", "links": links() })).await;
+    let created = make(&t, json!({ "title": "T", "slug": "mine", "links": links() })).await;
     let other = make(&t, json!({ "title": "T", "slug": "other", "links": links() })).await;
     let expected = ["https://example.com/a?x=1&y=2", "mailto:a@example.com", "https://example.com/stra%C3%9Fe"];
-    for (link, to) in made["links"].as_array().unwrap().iter().zip(expected) {
+    for (link, to) in created["links"].as_array().unwrap().iter().zip(expected) {
         let path = format!("/@mine/l/{}", link["id"]);
         for method in ["GET", "HEAD"] {
             let reply = app.request_at_root(method, &app.url, &path).send().await;
@@ -92,7 +92,7 @@ async fn a_link_redirects_to_its_url(app: TestApp) {
         "/@mine/l/999999".to_owned(),
         "/@mine/l/x".to_owned(),
         "/@mine/l/-1".to_owned(),
-        format!("/@nobody/l/{}", made["links"][0]["id"]),
+        format!("/@nobody/l/{}", created["links"][0]["id"]),
     ] {
         get(&app, &path).await.not_found();
     }
@@ -111,8 +111,8 @@ async fn an_unknown_slug_returns_404(app: TestApp) {
 
 async fn views_and_clicks_are_counted_except_from_bots(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let made = make(&t, json!({ "title": "T", "slug": "counted", "links": links() })).await;
-    let (page, link) = ("/@counted", format!("/@counted/l/{}", made["links"][1]["id"]));
+    let created = make(&t, json!({ "title": "T", "slug": "counted", "links": links() })).await;
+    let (page, link) = ("/@counted", format!("/@counted/l/{}", created["links"][1]["id"]));
     let agents = ["Mozilla/5.0 (iPhone)", "", "Mozilla/5.0 (compatible; Googlebot/2.1)", "facebookexternalhit/1.1"];
     for agent in agents {
         for path in [page, &link] {
@@ -132,15 +132,15 @@ async fn views_and_clicks_are_counted_except_from_bots(app: TestApp) {
     app.api.write_counts().await.unwrap();
     assert_eq!(shown().await, (json!(3), json!(0), json!(2)), "each visit is written once");
     let after = t.get(&t.path("/link-in-bio")).await.data(200)[0].take();
-    assert_eq!(after["updated_at"], made["updated_at"], "a visit does not change the page");
+    assert_eq!(after["updated_at"], created["updated_at"], "a visit does not change the page");
 }
 
 async fn counts_are_written_at_shutdown_and_after_a_failure(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let made = make(&t, json!({ "title": "T", "slug": "stopped", "links": links() })).await;
+    let created = make(&t, json!({ "title": "T", "slug": "stopped", "links": links() })).await;
     let visit = async || {
         get(&app, "/@stopped").await.assert_status(200);
-        get(&app, &format!("/@stopped/l/{}", made["links"][0]["id"])).await.assert_status(302);
+        get(&app, &format!("/@stopped/l/{}", created["links"][0]["id"])).await.assert_status(302);
     };
     visit().await;
     app.sql("ALTER TABLE bio_links RENAME TO away").await;
@@ -154,10 +154,10 @@ async fn counts_are_written_at_shutdown_and_after_a_failure(app: TestApp) {
 
 async fn a_change_reaches_other_replicas_within_two_seconds(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let there = app.replica().await;
+    let replica = app.replica().await;
     let seen = async |path: &str| {
         let mut titles = Vec::new();
-        for url in [&app.url, &there] {
+        for url in [&app.url, &replica] {
             let reply = app.request_at_root("GET", url, path).send().await;
             let page = text(&reply);
             titles.push(page.split("<h1 dir=\"auto\">").nth(1).map(|rest| rest.split('<').next().unwrap().to_owned()));
@@ -166,8 +166,8 @@ async fn a_change_reaches_other_replicas_within_two_seconds(app: TestApp) {
     };
     let soon = || app.clock.advance(TimeDelta::seconds(2));
     assert_eq!(seen("/@page").await, "- -");
-    let made = make(&t, json!({ "title": "one", "slug": "page" })).await;
-    let path = t.path(&format!("/link-in-bio/{}", made["id"]));
+    let created = make(&t, json!({ "title": "one", "slug": "page" })).await;
+    let path = t.path(&format!("/link-in-bio/{}", created["id"]));
     assert_eq!(seen("/@page").await, "one -", "a missing page is cached for a while");
     soon();
     assert_eq!(seen("/@page").await, "one one");
@@ -192,7 +192,7 @@ async fn a_change_reaches_other_replicas_within_two_seconds(app: TestApp) {
 
 async fn a_cached_page_is_served_during_a_database_outage(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let made = make(&t, json!({ "title": "T", "slug": "shown" })).await;
+    let created = make(&t, json!({ "title": "T", "slug": "shown" })).await;
     let before = get(&app, "/@shown").await;
     app.sql("ALTER TABLE bio_pages RENAME TO away").await;
     app.clock.advance(TimeDelta::minutes(5));
@@ -203,7 +203,7 @@ async fn a_cached_page_is_served_during_a_database_outage(app: TestApp) {
     get(&app, "/@unknown").await.assert_status(503);
     app.sql("ALTER TABLE away RENAME TO bio_pages").await;
     get(&app, "/@unknown").await.not_found();
-    t.delete(&t.path(&format!("/link-in-bio/{}", made["id"]))).await.expect(204);
+    t.delete(&t.path(&format!("/link-in-bio/{}", created["id"]))).await.expect(204);
     get(&app, "/@shown").await.not_found();
 }
 
@@ -218,23 +218,23 @@ async fn visits_are_served_from_the_cache(app: TestApp) {
     app.clock.advance(TimeDelta::milliseconds(100));
     assert!(text(&get(&app, "/@kept").await).contains("changed"));
     // An unchanged page is not reloaded: only its version is checked.
-    app.sql("UPDATE bio_pages SET title = 'not told'").await;
+    app.sql("UPDATE bio_pages SET title = 'unversioned'").await;
     app.clock.advance(TimeDelta::seconds(2));
     assert!(text(&get(&app, "/@kept").await).contains("changed"));
 }
 
-/// The avatar's alt text is part of the page, but changes without a change of the page.
+/// The avatar's alt text is part of the page, but it can change without a change to the page's row.
 async fn an_alt_text_change_invalidates_the_page(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let there = app.replica().await;
+    let replica = app.replica().await;
     let asset = t.upload("me.png", &picture::png(6, 4), &[("alt_text", "One")]).await.data(201);
     make(&t, json!({ "title": "T", "slug": "seen", "avatar": asset["id"] })).await;
-    for url in [&app.url, &there] {
+    for url in [&app.url, &replica] {
         assert!(text(&app.request_at_root("GET", url, "/@seen").send().await).contains("alt=\"One\""));
     }
     t.put(&t.path(&format!("/media/{}", asset["id"])), json!({ "alt_text": "Two" })).await.expect(200);
     app.clock.advance(TimeDelta::seconds(2));
-    for url in [&app.url, &there] {
+    for url in [&app.url, &replica] {
         assert!(text(&app.request_at_root("GET", url, "/@seen").send().await).contains("alt=\"Two\""));
     }
 }

@@ -43,23 +43,23 @@ async fn a_matching_etag_returns_304(app: TestApp) {
     let changed = conditional_request(&app, "GET", "/@known", tag).await;
     assert_eq!(changed.status, 200);
     assert_ne!(changed.header("etag"), Some(tag));
-    // Pages with equal content have different ETags: each contains its own address.
+    // Pages with equal content have different ETags, because each contains its own URL.
     t.post(&t.path("/link-in-bio"), json!({ "title": "New", "slug": "twin" })).await.expect(201);
     assert_ne!(app.page("/@twin").await.header("etag"), changed.header("etag"));
     let styles = app.page("/bio.css").await;
     conditional_request(&app, "GET", "/bio.css", styles.header("etag").unwrap()).await.assert_status(304);
 }
 
-/// Returns the head of a response in lower case, and its raw body; the tests' client would decompress it.
+/// Returns the head of a response in lower case, and its raw body, which the client of the tests would decompress.
 pub async fn raw(app: &TestApp, method: &str, path: &str, encodings: &str) -> (String, Vec<u8>) {
     let mut stream = TcpStream::connect(app.address).await.unwrap();
     let head =
         format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAccept-Encoding: {encodings}\r\n\r\n");
     stream.write_all(head.as_bytes()).await.unwrap();
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).await.unwrap();
-    let end = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
-    (String::from_utf8_lossy(&answer[..end]).to_lowercase(), answer.split_off(end + 4))
+    let mut response = Vec::new();
+    stream.read_to_end(&mut response).await.unwrap();
+    let end = response.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
+    (String::from_utf8_lossy(&response[..end]).to_lowercase(), response.split_off(end + 4))
 }
 
 async fn pages_are_compressed_if_accepted(app: TestApp) {
@@ -106,7 +106,7 @@ async fn every_response_has_security_headers(app: TestApp) {
     }
 }
 
-/// Text appears exactly as written, never as markup; only NUL is refused.
+/// Text appears exactly as written, never as markup. Only NUL is rejected.
 async fn text_is_escaped_as_html(app: TestApp) {
     let t = app.tenant("unlimited").await;
     for (n, words) in [
@@ -124,9 +124,9 @@ async fn text_is_escaped_as_html(app: TestApp) {
     {
         let links = json!([{ "title": words, "url": "https://example.com/'x'" }]);
         let body = json!({ "title": words, "bio": words, "slug": format!("hostile-{n}"), "links": links });
-        let made = t.post(&t.path("/link-in-bio"), body).await.data(201);
+        let created = t.post(&t.path("/link-in-bio"), body).await.data(201);
         assert_eq!(
-            (&made["title"], &made["bio"], &made["links"][0]["title"]),
+            (&created["title"], &created["bio"], &created["links"][0]["title"]),
             (&json!(words), &json!(words), &json!(words))
         );
         let reply = app.page(&format!("/@hostile-{n}")).await;
@@ -154,7 +154,7 @@ async fn visits_of_a_deleted_page_are_discarded(app: TestApp) {
     let links = json!([{ "title": "Menu", "url": "https://example.com" }]);
     let body = json!({ "title": "T", "slug": "gone", "links": links });
     let page = t.post(&t.path("/link-in-bio"), body.clone()).await.data(201);
-    let stays = t.post(&t.path("/link-in-bio"), json!({ "title": "T", "slug": "stays" })).await.data(201);
+    let kept = t.post(&t.path("/link-in-bio"), json!({ "title": "T", "slug": "stays" })).await.data(201);
     for path in ["/@gone", &format!("/@gone/l/{}", page["links"][0]["id"]), "/@stays"] {
         app.page(path).await;
     }
@@ -166,5 +166,5 @@ async fn visits_of_a_deleted_page_are_discarded(app: TestApp) {
         (&read(&again["id"]).await["views"], &read(&again["id"]).await["links"][0]["clicks"]),
         (&json!(0), &json!(0))
     );
-    assert_eq!(read(&stays["id"]).await["views"], 1);
+    assert_eq!(read(&kept["id"]).await["views"], 1);
 }

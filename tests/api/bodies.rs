@@ -11,9 +11,9 @@ use crate::support::store::TestStore;
 
 on_sqlite_app!(
     malformed_json_returns_400,
-    oversized_bodies_are_refused,
-    oversized_chunked_bodies_are_refused,
-    an_oversized_content_length_is_refused_early,
+    oversized_bodies_are_rejected,
+    oversized_chunked_bodies_are_rejected,
+    an_oversized_content_length_is_rejected_early,
     ambiguously_framed_bodies_smuggle_no_request,
     every_body_shape_gets_a_small_response,
 );
@@ -44,7 +44,7 @@ async fn malformed_json_returns_400(app: TestApp) {
     t.get("/brands").await.expect(200);
 }
 
-/// A body of `n` bytes.
+/// Returns a body of `n` bytes.
 fn sized(n: usize) -> Vec<u8> {
     let head = br#"{"name":"Big","nope":""#;
     let mut body = head.to_vec();
@@ -53,7 +53,7 @@ fn sized(n: usize) -> Vec<u8> {
     body
 }
 
-async fn oversized_bodies_are_refused(app: TestApp) {
+async fn oversized_bodies_are_rejected(app: TestApp) {
     let t = app.tenant("unlimited").await;
     t.request("POST", "/brands").raw(sized(1 << 20)).send().await.expect(201);
     for n in [(1 << 20) + 1, 8 << 20] {
@@ -61,7 +61,7 @@ async fn oversized_bodies_are_refused(app: TestApp) {
     }
 }
 
-async fn oversized_chunked_bodies_are_refused(app: TestApp) {
+async fn oversized_chunked_bodies_are_rejected(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let http = crier_http::HttpClient::trusted(std::time::Duration::from_secs(30), 1 << 20);
     for (size, status) in [(1 << 20, 201), ((1 << 20) + 1, 413)] {
@@ -73,12 +73,12 @@ async fn oversized_chunked_bodies_are_refused(app: TestApp) {
             .header("idempotency-key", app.fresh_key())
             .header("content-type", "application/json")
             .body(reqwest::Body::wrap_stream(futures::stream::iter(chunks)));
-        let answer = http.send(request).await.expect("an answer");
-        assert_eq!(answer.status.as_u16(), status);
+        let response = http.send(request).await.expect("a response");
+        assert_eq!(response.status.as_u16(), status);
     }
 }
 
-async fn an_oversized_content_length_is_refused_early(app: TestApp) {
+async fn an_oversized_content_length_is_rejected_early(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let mut socket = tokio::net::TcpStream::connect(app.address).await.unwrap();
     let head = format!(
@@ -87,12 +87,12 @@ async fn an_oversized_content_length_is_refused_early(app: TestApp) {
         t.key
     );
     socket.write_all(head.as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    socket.read_to_string(&mut answer).await.unwrap();
-    assert!(answer.starts_with("HTTP/1.1 413 ") && answer.contains("payload_too_large"), "{answer}");
+    let mut response = String::new();
+    socket.read_to_string(&mut response).await.unwrap();
+    assert!(response.starts_with("HTTP/1.1 413 ") && response.contains("payload_too_large"), "{response}");
 }
 
-/// Sends a body whose end is told in this way, with another request behind it; returns all responses.
+/// Sends a chunked body with these framing headers, followed by another request. Returns all responses.
 async fn responses_to(app: &TestApp, t: &Tenant<'_>, framing: &str) -> String {
     let mut socket = tokio::net::TcpStream::connect(app.address).await.unwrap();
     let request = format!(
@@ -104,7 +104,7 @@ async fn responses_to(app: &TestApp, t: &Tenant<'_>, framing: &str) -> String {
     );
     socket.write_all(request.as_bytes()).await.unwrap();
     let mut responses = Vec::new();
-    // The connection may be reset: bytes behind the request are not read.
+    // The connection may be reset, because the bytes after the request are not read.
     let _ = socket.read_to_end(&mut responses).await;
     String::from_utf8_lossy(&responses).into_owned()
 }
@@ -127,7 +127,7 @@ async fn ambiguously_framed_bodies_smuggle_no_request(app: TestApp) {
     }
 }
 
-/// Bodies of about 1 MiB, each of a different shape.
+/// Returns bodies of about 1 MiB, each of a different shape.
 fn shapes() -> Vec<String> {
     const SIZE: usize = (1 << 20) - 64;
     let fill = |head: &str, piece: &str, last: &str, end: &str| {
@@ -161,7 +161,7 @@ fn shapes() -> Vec<String> {
     all
 }
 
-/// Every endpoint that takes JSON: its method, and its path with the tenant's brand filled in.
+/// Returns the method and the path of every endpoint with a JSON body. The paths contain the tenant's brand.
 async fn json_endpoints(t: &Tenant<'_>) -> Vec<(String, String)> {
     let document = t.get("/openapi.json").await.json();
     let mut found = Vec::new();
@@ -179,12 +179,12 @@ async fn json_endpoints(t: &Tenant<'_>) -> Vec<(String, String)> {
 
 async fn every_body_shape_gets_a_small_response(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let takers = json_endpoints(&t).await;
-    assert!(takers.len() > 20, "{takers:?}");
+    let endpoints = json_endpoints(&t).await;
+    assert!(endpoints.len() > 20, "{endpoints:?}");
     for (n, shape) in shapes().into_iter().enumerate() {
         assert!(shape.len() <= 1 << 20);
         // Each shape is sent to a fifth of the endpoints, and each endpoint receives many shapes.
-        for (method, path) in takers.iter().skip(n % 5).step_by(5) {
+        for (method, path) in endpoints.iter().skip(n % 5).step_by(5) {
             let reply = t.request(method, path).raw(shape.clone()).send().await;
             assert!((200..500).contains(&reply.status), "{method} {path} {}: {reply:?}", &shape[..40]);
             assert!(reply.body.len() < 64 << 10, "{method} {path} {}: {}", &shape[..40], reply.body.len());
@@ -194,7 +194,7 @@ async fn every_body_shape_gets_a_small_response(app: TestApp) {
             }
         }
     }
-    // Validating posts with a test key is limited as well.
+    // Validation of posts with a test key is limited as well.
     let key = app.key_of(t.user, KeyMode::Test, "all").await;
     let validate =
         |body: serde_json::Value| app.request("POST", &t.path("/posts/validate")).key(&key).json(&body).send();
@@ -216,16 +216,16 @@ async fn unicode_text_is_preserved(app: TestApp) {
         ("e\u{301}a\u{308}", "éä"),
         ("<b>&amp;'\"\\/", "<b>&amp;'\"\\/"),
     ] {
-        let made = t.post("/brands", json!({ "name": text })).await.data(201);
-        assert_eq!(made["name"], kept);
-        assert_eq!(t.get(&format!("/brands/{}", made["id"])).await.data(200)["name"], kept);
+        let created = t.post("/brands", json!({ "name": text })).await.data(201);
+        assert_eq!(created["name"], kept);
+        assert_eq!(t.get(&format!("/brands/{}", created["id"])).await.data(200)["name"], kept);
     }
 }
 
 async fn unknown_fields_are_ignored(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let made = t.post("/brands", json!({ "name": "Known", "nope": { "a": [1] }, "id": 7_777_777 })).await.data(201);
-    assert!(made.get("nope").is_none() && made["id"] != 7_777_777);
+    let created = t.post("/brands", json!({ "name": "Known", "nope": { "a": [1] }, "id": 7_777_777 })).await.data(201);
+    assert!(created.get("nope").is_none() && created["id"] != 7_777_777);
 }
 
 async fn unexpected_bodies_are_ignored(app: TestApp) {
@@ -235,7 +235,7 @@ async fn unexpected_bodies_are_ignored(app: TestApp) {
     t.request("GET", "/brands").raw("{not json").send().await.expect(200);
 }
 
-/// Sends a body that never ends, one byte at a time.
+/// Asserts that a body that is sent one byte at a time is aborted.
 async fn check_slow_body(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let mut socket = tokio::net::TcpStream::connect(app.address).await.unwrap();
@@ -245,32 +245,32 @@ async fn check_slow_body(app: TestApp) {
         t.key
     );
     socket.write_all(head.as_bytes()).await.unwrap();
-    let answer = send_slowly(&mut socket).await;
-    assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("too slowly"), "{answer}");
+    let response = send_slowly(&mut socket).await;
+    assert!(response.starts_with("HTTP/1.1 400 ") && response.contains("too slowly"), "{response}");
 }
 
-/// Sends a byte now and then until there is a response. The pace of real bytes is what the API measures, so the time is
-/// real.
+/// Sends a byte at intervals until there is a response. The API measures the rate in real time, so the test must wait.
 pub async fn send_slowly(socket: &mut tokio::net::TcpStream) -> String {
     let (mut from, mut to) = socket.split();
-    let mut answer = Vec::new();
+    let mut response = Vec::new();
     let mut piece = [0; 4096];
-    while !String::from_utf8_lossy(&answer).contains("request_id") {
+    while !String::from_utf8_lossy(&response).contains("request_id") {
         tokio::select! {
             read = from.read(&mut piece) => match read {
                 Ok(0) | Err(_) => break,
-                Ok(n) => answer.extend_from_slice(&piece[..n]),
+                Ok(n) => response.extend_from_slice(&piece[..n]),
             },
             () = tokio::time::sleep(std::time::Duration::from_millis(20)) => drop(to.write_all(b" ").await),
         }
     }
-    String::from_utf8_lossy(&answer).into_owned()
+    String::from_utf8_lossy(&response).into_owned()
 }
 
-/// A pace with a grace period short enough for a test.
-pub const SHORT_PACE: MinRate = MinRate { grace: std::time::Duration::from_millis(400), bytes_per_second: 64 << 10 };
+/// A minimum rate with a grace period short enough for a test.
+pub const SHORT_MIN_RATE: MinRate =
+    MinRate { grace: std::time::Duration::from_millis(400), bytes_per_second: 64 << 10 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slow_bodies_are_aborted() {
-    check_slow_body(TestApp::start_paced(TestStore::sqlite().await, SHORT_PACE).await).await;
+    check_slow_body(TestApp::start_with_min_rate(TestStore::sqlite().await, SHORT_MIN_RATE).await).await;
 }

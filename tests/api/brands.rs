@@ -19,16 +19,16 @@ async fn a_brand_is_created_and_read(app: TestApp) {
     let body =
         json!({ "name": "Acme", "description": "Bread", "website": "https://acme.example/", "timezone": "Asia/Tokyo" });
     let reply = t.post("/brands", body.clone()).await;
-    let made = reply.data(201);
+    let created = reply.data(201);
     for (field, value) in body.as_object().unwrap() {
-        assert_eq!(&made[field], value);
+        assert_eq!(&created[field], value);
     }
-    assert_eq!(reply.header("location"), Some(format!("/api/public/v1/brands/{}", made["id"]).as_str()));
-    assert_eq!(t.get(&format!("/brands/{}", made["id"])).await.data(200), made);
+    assert_eq!(reply.header("location"), Some(format!("/api/public/v1/brands/{}", created["id"]).as_str()));
+    assert_eq!(t.get(&format!("/brands/{}", created["id"])).await.data(200), created);
     let list = t.get("/brands").await.expect(200);
     assert_eq!(list.as_object().unwrap().keys().collect::<Vec<_>>(), ["data"]);
-    assert_eq!(list["data"][0], made);
-    assert!(made["created_at"].as_str().unwrap().ends_with(".000000Z"));
+    assert_eq!(list["data"][0], created);
+    assert!(created["created_at"].as_str().unwrap().ends_with(".000000Z"));
     let bare = t.post("/brands", json!({ "name": "Bare", "website": null })).await.data(201);
     assert_eq!(
         (&bare["timezone"], &bare["website"], &bare["description"]),
@@ -50,9 +50,9 @@ async fn all_invalid_fields_are_reported_together(app: TestApp) {
 async fn brands_per_plan_are_capped(app: TestApp) {
     let t = app.tenant("pro").await;
     let path = "/brands";
-    let tries = (0..8).map(|_| t.post(path, json!({ "name": "More" })));
-    let replies = futures::future::join_all(tries).await;
-    assert_eq!(replies.iter().filter(|r| r.status == 201).count(), 4, "one was there, five are allowed");
+    let requests = (0..8).map(|_| t.post(path, json!({ "name": "More" })));
+    let replies = futures::future::join_all(requests).await;
+    assert_eq!(replies.iter().filter(|r| r.status == 201).count(), 4, "the tenant already has one of five");
     replies.iter().filter(|r| r.status != 201).for_each(|r| drop(r.expect_error(402, "limit_reached")));
     assert_eq!(t.get(path).await.data(200).as_array().unwrap().len(), 5);
 }
@@ -62,9 +62,9 @@ async fn creating_a_brand_sends_a_webhook(app: TestApp) {
     let hook = json!({ "url": "https://8.8.8.8/hook", "events": ["brand.created"] });
     let hook = t.post("/webhooks", hook).await.data(201)["id"].clone();
     let reply = t.post("/brands", json!({ "name": "Told" })).await;
-    let made = reply.data(201);
+    let created = reply.data(201);
     let deliveries = t.get(&format!("/webhooks/{hook}/deliveries")).await.expect(200);
-    let payload = json!({ "event": "brand.created", "data": { "brand_id": made["id"], "name": "Told" } });
+    let payload = json!({ "event": "brand.created", "data": { "brand_id": created["id"], "name": "Told" } });
     assert_eq!(deliveries["data"][0]["payload"], payload);
     assert_eq!(deliveries["meta"]["total"], 1);
     let trace: String = app.value("SELECT trace FROM jobs").await;
@@ -72,7 +72,7 @@ async fn creating_a_brand_sends_a_webhook(app: TestApp) {
     assert_eq!(app.notifier.take().len(), 1);
 }
 
-/// The list of brands is one response, so no plan has more.
+/// No plan has more brands, because the list of brands is not paginated.
 async fn a_workspace_has_at_most_a_thousand_brands(app: TestApp) {
     let t = app.tenant("unlimited").await;
     app.sql(format!(

@@ -1,5 +1,5 @@
-//! The caps of a plan, against many concurrent requests at two processes: exactly as many succeed as the cap allows, by
-//! whichever endpoint, and the others change nothing. Also a plan that changes while requests run.
+//! The caps of a plan, with many concurrent requests to two processes. Exactly as many succeed as the cap allows,
+//! whatever the endpoint, and the others change nothing. Also a change of the plan while requests run.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ on_both!(
     concurrent_accounts_never_exceed_the_cap,
     concurrent_posts_never_exceed_the_monthly_cap,
     an_already_counted_post_is_not_counted_again,
-    concurrent_pictures_never_exceed_the_storage_cap,
+    concurrent_images_never_exceed_the_storage_cap,
     concurrent_requests_never_exceed_the_credits,
     concurrent_requests_never_exceed_the_rate_limit,
     a_plan_change_applies_to_every_process_at_once,
@@ -42,8 +42,8 @@ fn passed(replies: &[Reply]) -> usize {
     replies.iter().filter(|reply| reply.status < 300).count()
 }
 
-/// Asserts that all other requests were refused with this code.
-fn assert_others_refused(replies: &[Reply], code: &str) {
+/// Asserts that all other requests were rejected with this code.
+fn assert_others_rejected(replies: &[Reply], code: &str) {
     replies.iter().filter(|reply| reply.status >= 300).for_each(|reply| drop(reply.expect_error(402, code)));
 }
 
@@ -53,21 +53,21 @@ fn id(record: &Value) -> i64 {
 
 async fn concurrent_brands_never_exceed_the_cap(s: TestStore) {
     let app = TestApp::start(s).await;
-    let (t, there) = (app.tenant("pro").await, app.replica().await);
-    let two = TwoProcesses { t: &t, urls: [&app.url, &there] };
+    let (t, replica) = (app.tenant("pro").await, app.replica().await);
+    let two = TwoProcesses { t: &t, urls: [&app.url, &replica] };
     let replies = join_all((0..10).map(|n| two.send(n, "POST", "/brands", json!({ "name": "More" })))).await;
-    assert_others_refused(&replies, "limit_reached");
-    assert_eq!((passed(&replies), app.number("SELECT count(*) FROM brands").await), (4, 5), "one was there");
+    assert_others_rejected(&replies, "limit_reached");
+    assert_eq!((passed(&replies), app.number("SELECT count(*) FROM brands").await), (4, 5), "one already existed");
 }
 
 async fn concurrent_accounts_never_exceed_the_cap(s: TestStore) {
     let app = TestApp::start(s).await;
-    let (t, there) = (app.tenant("free").await, app.replica().await);
-    let two = TwoProcesses { t: &t, urls: [&app.url, &there] };
+    let (t, replica) = (app.tenant("free").await, app.replica().await);
+    let two = TwoProcesses { t: &t, urls: [&app.url, &replica] };
     let path = t.path("/social-accounts");
     let body = |n| json!({ "platform": "sandbox", "credentials": { "handle": format!("h{n}") } });
     let replies = join_all((0..10).map(|n| two.send(n, "POST", &path, body(n)))).await;
-    assert_others_refused(&replies, "limit_reached");
+    assert_others_rejected(&replies, "limit_reached");
     assert_eq!((passed(&replies), app.number("SELECT count(*) FROM brand_accounts").await), (3, 3));
     // An account that is already connected does not count, however often it is connected concurrently.
     let known = t.get(&path).await.data(200)[0]["external_id"].as_str().unwrap().to_owned();
@@ -76,24 +76,24 @@ async fn concurrent_accounts_never_exceed_the_cap(s: TestStore) {
     assert_eq!(passed(&replies), 4);
 }
 
-/// Leaves room for the given number of posts this month.
+/// Leaves this number of posts in the month's cap.
 async fn leave(app: &TestApp, t: &Tenant<'_>, posts: i64) {
     let used = 20_000 - posts;
     app.sql(format!("INSERT INTO usage (workspace_id, month, posts) VALUES ({}, '2026-06', {used})", t.workspace))
         .await;
 }
 
-/// Creates an item planned for later; returns its schedule path.
+/// Creates an item that is planned at this time, and returns the path that schedules it.
 async fn item(t: &Tenant<'_>, at: &str) -> String {
     let plan = json!({ "name": "P", "items": [{ "title": "a", "content": "a", "planned_at": at }] });
-    let made = t.post(&t.path("/content-plans"), plan).await.data(201);
-    t.path(&format!("/content-plans/{}/items/{}/schedule", made["id"], made["items"][0]["id"]))
+    let created = t.post(&t.path("/content-plans"), plan).await.data(201);
+    t.path(&format!("/content-plans/{}/items/{}/schedule", created["id"], created["items"][0]["id"]))
 }
 
 async fn concurrent_posts_never_exceed_the_monthly_cap(s: TestStore) {
     let app = TestApp::start(s).await;
-    let (t, there) = (app.tenant("business").await, app.replica().await);
-    let two = TwoProcesses { t: &t, urls: [&app.url, &there] };
+    let (t, replica) = (app.tenant("business").await, app.replica().await);
+    let two = TwoProcesses { t: &t, urls: [&app.url, &replica] };
     let account = t.account("demo").await;
     let later = (app.now() + TimeDelta::hours(5)).to_rfc3339();
     let posts = t.path("/posts");
@@ -132,7 +132,7 @@ async fn concurrent_posts_never_exceed_the_monthly_cap(s: TestStore) {
         join_all(counted.into_iter().enumerate().map(send)),
         join_all(free.into_iter().enumerate().map(send))
     );
-    assert_others_refused(&counted, "limit_reached");
+    assert_others_rejected(&counted, "limit_reached");
     assert_eq!((passed(&counted), passed(&free)), (4, 3), "{free:?}");
     assert_eq!(app.number("SELECT posts FROM usage").await, 20_000);
     assert_eq!(app.number("SELECT count(*) FROM posts WHERE counted").await, 4);
@@ -143,7 +143,7 @@ async fn concurrent_posts_never_exceed_the_monthly_cap(s: TestStore) {
     );
     let waiting = "SELECT count(*) FROM jobs WHERE kind = 'publish_target'";
     let submitted = "SELECT count(*) FROM posts WHERE status = 'pending_approval'";
-    assert_eq!(app.number(waiting).await + app.number(submitted).await, 4, "refused posts are not published");
+    assert_eq!(app.number(waiting).await + app.number(submitted).await, 4, "rejected posts are not published");
 }
 
 async fn an_already_counted_post_is_not_counted_again(s: TestStore) {
@@ -175,31 +175,31 @@ async fn an_already_counted_post_is_not_counted_again(s: TestStore) {
     assert_eq!(app.number("SELECT posts FROM usage").await, 20_000);
 }
 
-async fn concurrent_pictures_never_exceed_the_storage_cap(s: TestStore) {
+async fn concurrent_images_never_exceed_the_storage_cap(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("business").await;
     let other = AiServer::start().await;
-    let there = app.replica_with(other.ai(PROVIDER_TIMEOUT)).await;
-    let two = TwoProcesses { t: &t, urls: [&app.url, &there] };
-    let pictures: Vec<Vec<u8>> = (0..10).map(|n| png(40 + n, 40)).collect();
-    // The size of a stored picture; there is room for three of them.
-    let largest = t.upload("a.png", &pictures[9], &[]).await.data(201)["size_bytes"].as_i64().unwrap();
+    let replica = app.replica_with(other.ai(PROVIDER_TIMEOUT)).await;
+    let two = TwoProcesses { t: &t, urls: [&app.url, &replica] };
+    let images: Vec<Vec<u8>> = (0..10).map(|n| png(40 + n, 40)).collect();
+    // There is room for three images of this size.
+    let largest = t.upload("a.png", &images[9], &[]).await.data(201)["size_bytes"].as_i64().unwrap();
     let sum = "SELECT CAST(sum(size_bytes) AS bigint) FROM files WHERE state <> 'doomed'";
     let cap: i64 = 512_000 << 20;
     app.sql(format!("UPDATE storage_usage SET bytes = {}", cap - 3 * largest)).await;
-    app.ai.queue_responses([picture(&pictures[0]), picture(&pictures[1])]);
-    other.queue_responses([picture(&pictures[2]), picture(&pictures[3])]);
+    app.ai.queue_responses([picture(&images[0]), picture(&images[1])]);
+    other.queue_responses([picture(&images[2]), picture(&images[3])]);
     let path = t.path("/ai/images");
-    let made = (0..4).map(|n| two.send(n, "POST", &path, json!({ "prompt": "bread" })));
+    let created = (0..4).map(|n| two.send(n, "POST", &path, json!({ "prompt": "bread" })));
     let media = t.path("/media");
-    let uploads = pictures[4..9]
+    let uploads = images[4..9]
         .iter()
         .enumerate()
         .map(|(n, bytes)| t.request_at(two.urls[n % 2], "POST", &media).form(Some(("a.png", bytes)), &[]).send());
-    let (made, uploads) = futures::join!(join_all(made), join_all(uploads));
-    let paid = passed(&made);
-    let all = [made, uploads].concat();
-    assert_others_refused(&all, "storage_limit_exceeded");
+    let (created, uploads) = futures::join!(join_all(created), join_all(uploads));
+    let paid = passed(&created);
+    let all = [created, uploads].concat();
+    assert_others_rejected(&all, "storage_limit_exceeded");
     assert_eq!(passed(&all), 3);
     assert_eq!(app.number("SELECT count(*) FROM media").await, 4);
     let bytes = app.number("SELECT bytes FROM storage_usage").await;
@@ -212,15 +212,15 @@ async fn concurrent_requests_never_exceed_the_credits(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("free").await;
     let other = AiServer::start().await;
-    let there = app.replica_with(other.ai(PROVIDER_TIMEOUT)).await;
-    let two = TwoProcesses { t: &t, urls: [&app.url, &there] };
-    // Credits for six requests; the remainder would pay only for fewer captions.
+    let replica = app.replica_with(other.ai(PROVIDER_TIMEOUT)).await;
+    let two = TwoProcesses { t: &t, urls: [&app.url, &replica] };
+    // There are credits for six requests. The remainder suffices only for a request with fewer captions.
     let three = || captions(&["A", "B", "C"]);
     app.ai.queue_responses((0..5).map(|_| three()));
     other.queue_responses((0..5).map(|_| three()));
     let path = t.path("/ai/captions");
     let replies = join_all((0..10).map(|n| two.send(n, "POST", &path, json!({ "prompt": "bread" })))).await;
-    assert_others_refused(&replies, "insufficient_credits");
+    assert_others_rejected(&replies, "insufficient_credits");
     let mut left: Vec<_> =
         replies.iter().filter(|r| r.status == 200).map(|r| r.data(200)["credits_remaining"].clone()).collect();
     left.sort_by_key(Value::as_i64);
@@ -237,9 +237,9 @@ async fn concurrent_requests_never_exceed_the_rate_limit(s: TestStore) {
     let app = TestApp::start(s).await;
     let t = app.tenant("free").await;
     let replies = join_all((0..75).map(|_| t.get("/brands"))).await;
-    let refused: Vec<_> = replies.iter().filter(|reply| reply.status != 200).collect();
-    refused.iter().for_each(|reply| drop(reply.expect_error(429, "rate_limited")));
-    assert_eq!(refused.len(), 15);
+    let rejected: Vec<_> = replies.iter().filter(|reply| reply.status != 200).collect();
+    rejected.iter().for_each(|reply| drop(reply.expect_error(429, "rate_limited")));
+    assert_eq!(rejected.len(), 15);
     let mut left: Vec<u32> = replies.iter().filter(|reply| reply.status == 200).map(remaining).collect();
     left.sort_unstable();
     assert_eq!(left, (0..60).collect::<Vec<_>>(), "each response has its own number");
@@ -249,12 +249,12 @@ fn remaining(reply: &Reply) -> u32 {
     reply.header("x-ratelimit-remaining").unwrap().parse().unwrap()
 }
 
-/// Existing records stay readable; writes beyond the new caps are refused until usage fits again.
+/// Existing records stay readable. Writes beyond the new caps are rejected until usage fits again.
 async fn a_plan_change_applies_to_every_process_at_once(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("business").await;
-    let there = app.replica_with(app.ai.ai(PROVIDER_TIMEOUT)).await;
-    let two = TwoProcesses { t: &t, urls: [&app.url, &there] };
+    let replica = app.replica_with(app.ai.ai(PROVIDER_TIMEOUT)).await;
+    let two = TwoProcesses { t: &t, urls: [&app.url, &replica] };
     let account = t.account("a0").await;
     for n in 1..5 {
         t.account(&format!("a{n}")).await;
@@ -297,7 +297,7 @@ async fn a_plan_change_applies_to_every_process_at_once(s: TestStore) {
     };
     set("free");
     for n in 0..2 {
-        let refused = writes(n).await;
+        let rejected = writes(n).await;
         for (what, code) in [
             ("brands", "limit_reached"),
             ("social-accounts", "limit_reached"),
@@ -306,9 +306,9 @@ async fn a_plan_change_applies_to_every_process_at_once(s: TestStore) {
             ("images", "storage_limit_exceeded"),
             ("webhooks", "feature_not_available"),
         ] {
-            assert_eq!(refused[what], (402, code.to_owned()), "process {n}: {what}");
+            assert_eq!(rejected[what], (402, code.to_owned()), "process {n}: {what}");
         }
-        assert_eq!(refused["media"].0, 402);
+        assert_eq!(rejected["media"].0, 402);
         let brands = t.request_at(two.urls[n], "GET", "/brands").send().await;
         assert_eq!((brands.data(200).as_array().unwrap().len(), brands.header("x-ratelimit-limit")), (2, Some("60")));
         for (list, count) in [("/social-accounts", 5), ("/media", 2)] {

@@ -1,4 +1,4 @@
-//! The checks common to all endpoints, in the contract's order, for every endpoint in the OpenAPI document.
+//! The checks that all endpoints share, in the documented order, for every endpoint in the OpenAPI document.
 
 use chrono::TimeDelta;
 use crier_domain::access::{KeyMode, Scope};
@@ -11,7 +11,7 @@ on_one_app!(
     checks_run_in_the_documented_order,
     every_endpoint_accepts_its_documented_scope,
     a_wrong_method_returns_405_without_a_key,
-    malformed_api_keys_are_refused,
+    malformed_api_keys_are_rejected,
     a_deleted_key_returns_401,
     unknown_paths_return_not_found,
     the_openapi_document_needs_no_key,
@@ -34,13 +34,13 @@ impl DocumentedEndpoint {
         self.path.contains("{brand}")
     }
 
-    /// The names of the id parameters other than the brand's.
+    /// Returns the names of the id parameters, except that of the brand.
     pub fn ids(&self) -> Vec<&str> {
         let names = self.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
         names.filter(|name| *name != "brand").collect()
     }
 
-    /// The path with the brand and the other ids filled in.
+    /// Returns the path with the brand and the other ids filled in.
     pub fn at(&self, brand: i64, id: impl Fn(&str) -> i64) -> String {
         let filled = self.path.split('/').map(|part| match part.strip_prefix('{').and_then(|p| p.strip_suffix('}')) {
             Some("brand") => brand.to_string(),
@@ -51,7 +51,7 @@ impl DocumentedEndpoint {
     }
 }
 
-/// All endpoints in the OpenAPI document.
+/// Returns all endpoints in the OpenAPI document.
 pub async fn all(app: &TestApp) -> Vec<DocumentedEndpoint> {
     let document = app.request("GET", "/openapi.json").send().await.expect(200);
     let mut out = Vec::new();
@@ -75,12 +75,12 @@ pub async fn all(app: &TestApp) -> Vec<DocumentedEndpoint> {
     out
 }
 
-/// A request to an existing path without a key and with an invalid body.
+/// Builds a request without a key and with an invalid body.
 fn wrong<'a>(app: &'a TestApp, e: &DocumentedEndpoint, path: &str) -> Request<'a> {
     app.request(&e.method, path).raw("{not json")
 }
 
-/// Each mistake is reported in its order, whatever else is wrong.
+/// Each mistake is reported in the documented order, whatever else is wrong.
 async fn checks_run_in_the_documented_order(app: TestApp) {
     let (full, bare, other) = (app.tenant("unlimited").await, app.tenant(BARE).await, app.tenant("unlimited").await);
     for e in all(&app).await {
@@ -88,14 +88,14 @@ async fn checks_run_in_the_documented_order(app: TestApp) {
         app.clock.advance(TimeDelta::minutes(1));
         let path = e.at(full.brand, |_| MISSING_ID);
         let foreign = e.at(other.brand, |_| MISSING_ID);
-        assert_refused(&name, &wrong(&app, &e, &foreign).send().await, 401, "unauthorized");
+        assert_rejected(&name, &wrong(&app, &e, &foreign).send().await, 401, "unauthorized");
         let others: Vec<&str> = Scope::ALL.iter().map(|s| s.as_str()).filter(|s| *s != e.scope).collect();
         let weak = app.key_of(full.user, KeyMode::Test, &others.join(",")).await;
-        assert_refused(&name, &wrong(&app, &e, &foreign).key(&weak).send().await, 403, "insufficient_scope");
+        assert_rejected(&name, &wrong(&app, &e, &foreign).key(&weak).send().await, 403, "insufficient_scope");
         let test = app.key_of(full.user, KeyMode::Test, &e.scope).await;
         let reply = wrong(&app, &e, &foreign).key(&test).send().await;
         if e.writes {
-            assert_refused(&name, &reply, 403, "test_mode_write_forbidden");
+            assert_rejected(&name, &reply, 403, "test_mode_write_forbidden");
         } else {
             assert_ne!(
                 (reply.status, reply.json()["error"]["code"].as_str()),
@@ -103,13 +103,13 @@ async fn checks_run_in_the_documented_order(app: TestApp) {
             );
         }
         if e.is_nested() {
-            assert_refused(&name, &wrong(&app, &e, &foreign).key(&full.key).send().await, 403, "brand_forbidden");
+            assert_rejected(&name, &wrong(&app, &e, &foreign).key(&full.key).send().await, 403, "brand_forbidden");
             let nowhere = e.at(MISSING_ID, |_| MISSING_ID);
-            assert_refused(&name, &wrong(&app, &e, &nowhere).key(&full.key).send().await, 403, "brand_forbidden");
+            assert_rejected(&name, &wrong(&app, &e, &nowhere).key(&full.key).send().await, 403, "brand_forbidden");
         }
         if e.feature {
             let unpaid = e.at(bare.brand, |_| MISSING_ID);
-            assert_refused(&name, &wrong(&app, &e, &unpaid).key(&bare.key).send().await, 402, "feature_not_available");
+            assert_rejected(&name, &wrong(&app, &e, &unpaid).key(&bare.key).send().await, 402, "feature_not_available");
         }
         assert_request_checks(&app, &full, &e, &path, &name).await;
     }
@@ -117,36 +117,37 @@ async fn checks_run_in_the_documented_order(app: TestApp) {
 
 async fn assert_request_checks(app: &TestApp, caller: &Tenant<'_>, e: &DocumentedEndpoint, path: &str, name: &str) {
     if e.writes {
-        assert_refused(name, &wrong(app, e, path).key(&caller.key).send().await, 400, "idempotency_key_required");
+        assert_rejected(name, &wrong(app, e, path).key(&caller.key).send().await, 400, "idempotency_key_required");
         let reply = wrong(app, e, path).key(&caller.key).idempotency_key("a b").send().await;
-        assert_refused(name, &reply, 400, "idempotency_key_invalid");
+        assert_rejected(name, &reply, 400, "idempotency_key_invalid");
     }
     if e.body.is_some() {
-        assert_refused(
+        assert_rejected(
             name,
             &wrong(app, e, path).key(&caller.key).idempotency_key("syntax").send().await,
             400,
             "invalid_json",
         );
-        let typed = wrong(app, e, path).header("content-type", "text/plain").key(&caller.key).idempotency_key("syntax");
-        assert_refused(name, &typed.send().await, 415, "unsupported_media_type");
+        let wrong_type =
+            wrong(app, e, path).header("content-type", "text/plain").key(&caller.key).idempotency_key("syntax");
+        assert_rejected(name, &wrong_type.send().await, 415, "unsupported_media_type");
         if e.body_required {
             let empty = app.request(&e.method, path).key(&caller.key).idempotency_key("syntax");
-            assert_refused(name, &empty.send().await, 400, "invalid_json");
+            assert_rejected(name, &empty.send().await, 400, "invalid_json");
         }
     }
     if !e.ids().is_empty() {
         let mut request = app.request(&e.method, path).key(&caller.key).idempotency_key("nowhere");
-        // Invalid fields are reported only after a missing record.
+        // A missing record is reported before invalid fields.
         if e.body.is_some() {
             request = request.raw(r#"{"url": 5, "content": 5, "reason": 5}"#);
         }
-        assert_refused(name, &request.send().await, 404, "not_found");
+        assert_rejected(name, &request.send().await, 404, "not_found");
     }
 }
 
 #[track_caller]
-fn assert_refused(name: &str, reply: &Reply, status: u16, code: &str) {
+fn assert_rejected(name: &str, reply: &Reply, status: u16, code: &str) {
     let text = String::from_utf8_lossy(&reply.body);
     assert_eq!(reply.status, status, "{name} should be refused with {status} {code}: {text}");
     reply.expect_error(status, code);
@@ -181,7 +182,7 @@ async fn a_wrong_method_returns_405_without_a_key(app: TestApp) {
     }
 }
 
-async fn malformed_api_keys_are_refused(app: TestApp) {
+async fn malformed_api_keys_are_rejected(app: TestApp) {
     let owner = app.tenant("unlimited").await;
     let body = &owner.key["svc_live_".len()..];
     for bad in [

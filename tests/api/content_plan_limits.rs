@@ -1,4 +1,4 @@
-//! Limits of content plans: number of plans, number of items, text size of a plan.
+//! Limits of content plans: the number of plans, the number of items, and the text size of a plan.
 
 use futures::future::join_all;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ on_one_app!(
 );
 
 const MIB: usize = 1 << 20;
-/// With a title of one character, an item of the maximum size.
+/// The length of the content of an item that has the maximum size with a title of one character.
 const LONG: usize = 65_534;
 
 async fn make(t: &Tenant<'_>, items: Value) -> Reply {
@@ -32,18 +32,18 @@ async fn create_plan_returning_path(t: &Tenant<'_>, items: Value) -> String {
 
 async fn text_per_plan_is_capped(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    // Two times 8 items of 65,535 bytes are 16 bytes less than 1 MiB.
+    // 16 items of 65,535 bytes are 16 bytes less than 1 MiB.
     let path = create_plan_returning_path(&t, items(8, LONG)).await;
     t.post(&format!("{path}/items/bulk"), json!({ "items": items(8, LONG) })).await.expect(201);
     let (one, bulk) = (format!("{path}/items"), format!("{path}/items/bulk"));
     assert_eq!(t.post(&one, json!({ "title": "x".repeat(17) })).await.invalid_fields(), ["items"]);
-    // Bytes, not characters: the limit of a request body counts bytes as well.
+    // The limit counts bytes and not characters, like the limit of a request body.
     assert_eq!(t.post(&one, json!({ "title": "ä".repeat(9) })).await.invalid_fields(), ["items"]);
     assert_eq!(t.post(&bulk, json!({ "items": items(5, 3) })).await.invalid_fields(), ["items"]);
-    let made = t.post(&one, json!({ "title": "x".repeat(16) })).await.data(201);
-    let last = format!("{one}/{}", made["id"]);
-    let refused = t.put(&last, json!({ "content": "y" })).await.expect_error(422, "validation_failed");
-    let message = refused["fields"]["content"][0].as_str().unwrap();
+    let created = t.post(&one, json!({ "title": "x".repeat(16) })).await.data(201);
+    let last = format!("{one}/{}", created["id"]);
+    let rejected = t.put(&last, json!({ "content": "y" })).await.expect_error(422, "validation_failed");
+    let message = rejected["fields"]["content"][0].as_str().unwrap();
     assert!(message.contains("1048576 bytes in total; these would have 1048577"), "{message}");
     t.put(&last, json!({ "title": "x", "content": "y".repeat(15) })).await.expect(200);
     let shown = t.get(&path).await;
@@ -73,7 +73,7 @@ async fn an_oversized_plan_can_shrink(app: TestApp) {
     t.delete(&item).await.expect(204);
 }
 
-/// Adds the given number of plans to the brand.
+/// Adds this number of plans to the brand.
 async fn fill(app: &TestApp, t: &Tenant<'_>, plans: usize) {
     let row = format!("({}, 'Plan', '2026-01-01T00:00:00.000000Z', '2026-01-01T00:00:00.000000Z')", t.brand);
     let rows = vec![row; plans].join(", ");
@@ -84,10 +84,10 @@ async fn plans_per_brand_are_capped(app: TestApp) {
     let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
     fill(&app, &t, 99).await;
     let path = create_plan_returning_path(&t, json!([])).await;
-    // Caps are checked last: invalid fields are reported first.
+    // Invalid fields are reported before an exceeded cap.
     assert_eq!(make(&t, json!([{}])).await.invalid_fields(), ["items.0.title"]);
-    let refused = make(&t, json!([])).await.expect_error(402, "limit_reached");
-    assert!(refused["message"].as_str().unwrap().contains("at most 100 content plans"), "{refused}");
+    let rejected = make(&t, json!([])).await.expect_error(402, "limit_reached");
+    assert!(rejected["message"].as_str().unwrap().contains("at most 100 content plans"), "{rejected}");
     make(&other, json!([])).await.expect(201);
     t.delete(&path).await.expect(204);
     make(&t, json!([])).await.expect(201);
@@ -113,15 +113,15 @@ async fn items_per_brand_are_capped(app: TestApp) {
     t.post(&bulk, json!({ "items": items(3, 0) })).await.expect_error(402, "limit_reached");
     t.post(&one, json!({ "title": "t" })).await.expect(201);
     make(&t, items(2, 0)).await.expect_error(402, "limit_reached");
-    let made = t.post(&one, json!({ "title": "t" })).await.data(201);
-    let refused = t.post(&one, json!({ "title": "t" })).await.expect_error(402, "limit_reached");
-    assert!(refused["message"].as_str().unwrap().contains("at most 5000 items"), "{refused}");
+    let created = t.post(&one, json!({ "title": "t" })).await.data(201);
+    let rejected = t.post(&one, json!({ "title": "t" })).await.expect_error(402, "limit_reached");
+    assert!(rejected["message"].as_str().unwrap().contains("at most 5000 items"), "{rejected}");
     // Items can be replaced by the same number of items.
     let mut kept: Vec<Value> = vec![json!({ "title": "new" }); 500];
     t.put(&path, json!({ "items": kept })).await.expect(200);
     kept.push(json!({ "title": "one more" }));
     t.put(&path, json!({ "items": kept })).await.expect_error(402, "limit_reached");
-    t.delete(&format!("{one}/{}", made["id"])).await.expect_error(404, "not_found");
+    t.delete(&format!("{one}/{}", created["id"])).await.expect_error(404, "not_found");
     make(&t, json!([])).await.expect(201);
     assert_eq!(app.number("SELECT count(*) FROM content_plan_items").await, 5_000);
 }
@@ -131,7 +131,7 @@ async fn plan_lists_have_a_bounded_size(app: TestApp) {
     for _ in 0..10 {
         make(&t, items(500, 2_000)).await.expect(201);
     }
-    // The longest titles, of the largest characters.
+    // The longest titles, of characters with the most bytes.
     app.sql(format!("UPDATE content_plan_items SET title = '{}'", "🥐".repeat(200))).await;
     let listed = t.get(&t.path("/content-plans")).await;
     assert!(listed.body.len() < 8 << 20, "{}", listed.body.len());

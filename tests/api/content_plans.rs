@@ -1,4 +1,4 @@
-//! Content plans: made, changed, and scheduled into posts.
+//! Content plans: creation, changes, and scheduling of items as posts.
 
 use chrono::TimeDelta;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use crate::support::app::{MISSING_ID, Reply, Tenant, TestApp, on_both_apps, on_o
 
 on_both_apps!(
     a_plan_is_created_with_its_items,
-    an_update_keeps_absent_fields,
+    an_update_keeps_omitted_fields,
     updating_items_replaces_the_whole_list,
     bulk_item_creation_is_atomic,
     items_per_plan_are_capped,
@@ -33,11 +33,11 @@ async fn plan(t: &Tenant<'_>, body: Value) -> Reply {
     t.post(&t.path("/content-plans"), body).await
 }
 
-/// Creates a plan with one item; returns the path of the item, and its id.
+/// Creates a plan with one item, and returns the path and the id of the item.
 async fn item(t: &Tenant<'_>, item: Value) -> (String, i64) {
-    let made = plan(t, json!({ "name": "Plan", "items": [item] })).await.data(201);
-    let item = id(&made["items"][0]);
-    (t.path(&format!("/content-plans/{}/items/{item}", made["id"])), item)
+    let created = plan(t, json!({ "name": "Plan", "items": [item] })).await.data(201);
+    let item = id(&created["items"][0]);
+    (t.path(&format!("/content-plans/{}/items/{item}", created["id"])), item)
 }
 
 async fn posts(app: &TestApp) -> i64 {
@@ -55,20 +55,20 @@ async fn a_plan_is_created_with_its_items(app: TestApp) {
         }),
     );
     let reply = reply.await;
-    let made = reply.data(201);
-    let path = t.path(&format!("/content-plans/{}", made["id"]));
+    let created = reply.data(201);
+    let path = t.path(&format!("/content-plans/{}", created["id"]));
     assert_eq!(reply.header("location"), Some(format!("/api/public/v1{path}").as_str()));
-    assert_eq!((&made["description"], &made["starts_on"]), (&Value::Null, &json!("2030-01-01")));
-    let noon = &made["items"][0];
+    assert_eq!((&created["description"], &created["starts_on"]), (&Value::Null, &json!("2030-01-01")));
+    let noon = &created["items"][0];
     assert_eq!((&noon["title"], &noon["planned_at"]), (&json!("Noon"), &json!("2030-07-01T10:00:00Z")));
     assert_eq!(
         (&noon["status"], &noon["post_id"], &noon["content"]),
         (&json!("planned"), &Value::Null, &json!("Lunch"))
     );
-    assert_eq!((&made["items"][1]["content"], &made["items"][1]["planned_at"]), (&Value::Null, &Value::Null));
-    assert_eq!(t.get(&path).await.data(200), made);
+    assert_eq!((&created["items"][1]["content"], &created["items"][1]["planned_at"]), (&Value::Null, &Value::Null));
+    assert_eq!(t.get(&path).await.data(200), created);
     let second = plan(&t, json!({ "name": "Second" })).await.data(201);
-    let mut listed = made.clone();
+    let mut listed = created.clone();
     for item in listed["items"].as_array_mut().unwrap() {
         item.as_object_mut().unwrap().remove("content");
     }
@@ -79,17 +79,17 @@ async fn a_plan_is_created_with_its_items(app: TestApp) {
     assert_eq!(t.get(&t.path("/content-plans")).await.data(200), json!([second]));
 }
 
-async fn an_update_keeps_absent_fields(app: TestApp) {
+async fn an_update_keeps_omitted_fields(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let body = json!({ "name": "A", "description": "d", "starts_on": "2030-01-01", "ends_on": "2030-01-31", "items": [{ "title": "i" }] });
-    let made = plan(&t, body).await.data(201);
-    let path = t.path(&format!("/content-plans/{}", made["id"]));
+    let created = plan(&t, body).await.data(201);
+    let path = t.path(&format!("/content-plans/{}", created["id"]));
     let renamed = t.put(&path, json!({ "name": "B" })).await.data(200);
     assert_eq!(
         (&renamed["name"], &renamed["description"], &renamed["ends_on"]),
         (&json!("B"), &json!("d"), &json!("2030-01-31"))
     );
-    assert_eq!(renamed["items"], made["items"]);
+    assert_eq!(renamed["items"], created["items"]);
     let emptied = t.put(&path, json!({ "description": null, "starts_on": null })).await.data(200);
     assert_eq!((&emptied["description"], &emptied["starts_on"]), (&Value::Null, &Value::Null));
     assert_eq!(t.put(&path, json!({ "starts_on": "2030-02-01" })).await.invalid_fields(), ["ends_on"]);
@@ -107,32 +107,32 @@ async fn an_update_keeps_absent_fields(app: TestApp) {
     assert_eq!(t.get(&path).await.data(200)["items"][1], emptied);
     t.delete(&one).await.expect(204);
     t.delete(&one).await.expect_error(404, "not_found");
-    assert_eq!(t.get(&path).await.data(200)["items"], made["items"]);
+    assert_eq!(t.get(&path).await.data(200)["items"], created["items"]);
 }
 
 async fn updating_items_replaces_the_whole_list(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let items = json!([{ "title": "goes" }, { "title": "stays", "content": "c" }]);
-    let made = plan(&t, json!({ "name": "A", "items": items })).await.data(201);
-    let (goes, stays) = (id(&made["items"][0]), id(&made["items"][1]));
-    let path = t.path(&format!("/content-plans/{}", made["id"]));
+    let created = plan(&t, json!({ "name": "A", "items": items })).await.data(201);
+    let (deleted, kept) = (id(&created["items"][0]), id(&created["items"][1]));
+    let path = t.path(&format!("/content-plans/{}", created["id"]));
     for (items, wrong) in [
         (json!([{ "id": MISSING_ID }]), "items.0.id"),
-        (json!([{ "id": stays }, { "id": stays }]), "items.1.id"),
+        (json!([{ "id": kept }, { "id": kept }]), "items.1.id"),
         (json!([{ "content": "x" }]), "items.0.title"),
         (json!([{ "id": "x" }]), "items.0.id"),
         (json!(vec![json!({ "title": "t" }); 1_001]), "items"),
     ] {
         assert_eq!(t.put(&path, json!({ "items": items })).await.invalid_fields(), [wrong]);
     }
-    assert_eq!(t.get(&path).await.data(200), made);
-    let body = json!({ "items": [{ "id": stays, "title": "changed" }, { "title": "new" }] });
+    assert_eq!(t.get(&path).await.data(200), created);
+    let body = json!({ "items": [{ "id": kept, "title": "changed" }, { "title": "new" }] });
     let changed = t.put(&path, body).await.data(200);
     let shown: Vec<_> =
         changed["items"].as_array().unwrap().iter().map(|i| (i["title"].clone(), i["content"].clone())).collect();
     assert_eq!(shown, [(json!("changed"), json!("c")), (json!("new"), Value::Null)]);
-    assert_eq!(id(&changed["items"][0]), stays);
-    t.put(&format!("{path}/items/{goes}"), json!({})).await.expect_error(404, "not_found");
+    assert_eq!(id(&changed["items"][0]), kept);
+    t.put(&format!("{path}/items/{deleted}"), json!({})).await.expect_error(404, "not_found");
     assert_eq!(t.put(&path, json!({ "items": null })).await.data(200)["items"], json!([]));
 }
 
@@ -167,8 +167,8 @@ async fn invalid_fields_are_reported(app: TestApp) {
 
 async fn bulk_item_creation_is_atomic(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let made = plan(&t, json!({ "name": "Bulk" })).await.data(201);
-    let path = t.path(&format!("/content-plans/{}", made["id"]));
+    let created = plan(&t, json!({ "name": "Bulk" })).await.data(201);
+    let path = t.path(&format!("/content-plans/{}", created["id"]));
     let bulk = async |items: Value| t.post(&format!("{path}/items/bulk"), json!({ "items": items })).await;
     let many = |n: i64| {
         (0..n).map(|i| json!({ "title": format!("item {i}"), "planned_at": hours(&app, n - i) })).collect::<Vec<_>>()
@@ -185,18 +185,18 @@ async fn bulk_item_creation_is_atomic(app: TestApp) {
         assert_eq!(bulk(items).await.invalid_fields(), [wrong]);
     }
     assert_eq!(app.number("SELECT count(*) FROM content_plan_items").await, 0);
-    let made = bulk(json!(many(500))).await.data(201);
-    let titles: Vec<&str> = made.as_array().unwrap().iter().map(|i| i["title"].as_str().unwrap()).collect();
+    let created = bulk(json!(many(500))).await.data(201);
+    let titles: Vec<&str> = created.as_array().unwrap().iter().map(|i| i["title"].as_str().unwrap()).collect();
     assert_eq!((titles.len(), titles[0], titles[499]), (500, "item 0", "item 499"), "in the request's order");
     let shown = t.get(&path).await.data(200);
-    assert_eq!((&shown["items"][0], &shown["items"][499]), (&made[499], &made[0]), "by their time");
+    assert_eq!((&shown["items"][0], &shown["items"][499]), (&created[499], &created[0]), "ordered by time");
 }
 
 async fn items_per_plan_are_capped(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let many = |n: usize| json!(vec![json!({ "title": "t" }); n]);
-    let made = plan(&t, json!({ "name": "Full", "items": many(500) })).await.data(201);
-    let items = t.path(&format!("/content-plans/{}/items", made["id"]));
+    let created = plan(&t, json!({ "name": "Full", "items": many(500) })).await.data(201);
+    let items = t.path(&format!("/content-plans/{}/items", created["id"]));
     t.post(&format!("{items}/bulk"), json!({ "items": many(499) })).await.expect(201);
     assert_eq!(t.post(&format!("{items}/bulk"), json!({ "items": many(2) })).await.invalid_fields(), ["items"]);
     t.post(&items, json!({ "title": "the last" })).await.expect(201);
@@ -210,19 +210,19 @@ async fn an_item_is_scheduled_as_a_post(app: TestApp) {
     let at = hours(&app, 2);
     let (path, item) = item(&t, json!({ "title": "Bread", "content": "Fresh bread", "planned_at": at })).await;
     let reply = t.post(&format!("{path}/schedule"), json!({ "account_ids": [account] })).await;
-    let mut made = reply.data(201);
-    let post = t.path(&format!("/posts/{}", made["id"]));
+    let mut created = reply.data(201);
+    let post = t.path(&format!("/posts/{}", created["id"]));
     assert_eq!(reply.header("location"), Some(format!("/api/public/v1{post}").as_str()));
-    assert_eq!((&made["status"], &made["schedule_type"]), (&json!("scheduled"), &json!("scheduled")));
-    assert_eq!((&made["scheduled_at"], &made["content"]), (&json!(at), &json!("Fresh bread")));
-    assert_eq!((&made["accounts"], &made["plan_item_id"]), (&json!([account]), &json!(item)));
+    assert_eq!((&created["status"], &created["schedule_type"]), (&json!("scheduled"), &json!("scheduled")));
+    assert_eq!((&created["scheduled_at"], &created["content"]), (&json!(at), &json!("Fresh bread")));
+    assert_eq!((&created["accounts"], &created["plan_item_id"]), (&json!([account]), &json!(item)));
     assert_eq!(app.number("SELECT count(*) FROM jobs WHERE state = 'scheduled'").await, 1);
     let plan = t.get(&t.path("/content-plans")).await.data(200)[0]["items"][0].clone();
-    assert_eq!((&plan["status"], &plan["post_id"]), (&json!("scheduled"), &made["id"]));
-    made.as_object_mut().unwrap().remove("plan_item_id");
-    assert_eq!(t.get(&post).await.data(200), made, "it is a post like any other");
+    assert_eq!((&plan["status"], &plan["post_id"]), (&json!("scheduled"), &created["id"]));
+    created.as_object_mut().unwrap().remove("plan_item_id");
+    assert_eq!(t.get(&post).await.data(200), created, "the post is an ordinary post");
     t.put(&path, json!({ "content": "Stale bread" })).await.expect(200);
-    assert_eq!(t.get(&post).await.data(200), made, "the item is no longer what the post says");
+    assert_eq!(t.get(&post).await.data(200), created, "a change of the item does not change the post");
 }
 
 async fn an_item_becomes_a_draft_or_a_pending_post(app: TestApp) {
@@ -231,16 +231,16 @@ async fn an_item_becomes_a_draft_or_a_pending_post(app: TestApp) {
     for at in [json!(hours(&app, 2)), json!(hours(&app, -2)), Value::Null] {
         let new = json!({ "title": "t", "content": "c", "planned_at": at });
         let (draft, _) = item(&t, new.clone()).await;
-        let made = t.post(&format!("{draft}/schedule"), json!({ "destination": "draft" })).await.data(201);
-        assert_eq!((&made["status"], &made["scheduled_at"]), (&json!("draft"), &at));
-        assert_eq!(made["accounts"], json!([]));
-        let (waits, _) = item(&t, new).await;
+        let created = t.post(&format!("{draft}/schedule"), json!({ "destination": "draft" })).await.data(201);
+        assert_eq!((&created["status"], &created["scheduled_at"]), (&json!("draft"), &at));
+        assert_eq!(created["accounts"], json!([]));
+        let (pending, _) = item(&t, new).await;
         let body = json!({ "account_ids": [account], "destination": "approval" });
-        let made = t.post(&format!("{waits}/schedule"), body).await.data(201);
-        assert_eq!((&made["status"], &made["scheduled_at"]), (&json!("pending_approval"), &at));
-        let approved = t.request("POST", &t.path(&format!("/posts/{}/approve", made["id"]))).send().await.data(200);
-        let to_come = at == json!(hours(&app, 2));
-        assert_eq!(approved["status"], if to_come { "scheduled" } else { "publishing" });
+        let created = t.post(&format!("{pending}/schedule"), body).await.data(201);
+        assert_eq!((&created["status"], &created["scheduled_at"]), (&json!("pending_approval"), &at));
+        let approved = t.request("POST", &t.path(&format!("/posts/{}/approve", created["id"]))).send().await.data(200);
+        let is_future = at == json!(hours(&app, 2));
+        assert_eq!(approved["status"], if is_future { "scheduled" } else { "publishing" });
     }
 }
 
@@ -309,8 +309,8 @@ async fn scheduling_an_item_applies_the_post_rules(app: TestApp) {
     assert_eq!(posts(&app).await, 0);
     let (path, _) = item(&t, json!({ "title": "t", "content": "c", "planned_at": at })).await;
     let body = json!({ "account_ids": [account], "overrides": [{ "account_id": account, "content": "mine" }] });
-    let made = t.post(&format!("{path}/schedule"), body).await.data(201);
-    assert_eq!(made["targets"][0]["content"], "mine");
+    let created = t.post(&format!("{path}/schedule"), body).await.data(201);
+    assert_eq!(created["targets"][0]["content"], "mine");
 }
 
 async fn an_item_has_at_most_one_post(app: TestApp) {
@@ -328,7 +328,7 @@ async fn an_item_has_at_most_one_post(app: TestApp) {
     schedule().await.expect_error(409, "item_already_scheduled");
 }
 
-/// Validation, then the state of the item, then the cap.
+/// The order is: validation, the state of the item, the cap.
 async fn scheduling_errors_are_reported_in_order(app: TestApp) {
     let t = app.tenant("pro").await;
     let account = t.account("demo").await;
@@ -341,7 +341,7 @@ async fn scheduling_errors_are_reported_in_order(app: TestApp) {
     t.delete(&t.path(&format!("/posts/{}", first["id"]))).await.expect(204);
     schedule(account).await.expect_error(402, "limit_reached");
     app.clock.advance(TimeDelta::hours(3));
-    assert_eq!(schedule(account).await.invalid_fields(), ["planned_at"], "its time has passed");
+    assert_eq!(schedule(account).await.invalid_fields(), ["planned_at"], "its time is in the past");
 }
 
 async fn concurrent_requests_schedule_an_item_once(app: TestApp) {
@@ -354,13 +354,16 @@ async fn concurrent_requests_schedule_an_item_once(app: TestApp) {
         t.post(path, json!({ "account_ids": [account], "destination": destination }))
     });
     let replies = futures::future::join_all(calls).await;
-    let made: Vec<&Reply> = replies.iter().filter(|r| r.status == 201).collect();
-    assert_eq!(made.len(), 1);
+    let created: Vec<&Reply> = replies.iter().filter(|r| r.status == 201).collect();
+    assert_eq!(created.len(), 1);
     for reply in replies.iter().filter(|r| r.status != 201) {
         reply.expect_error(409, "item_already_scheduled");
     }
     assert_eq!(posts(&app).await, 1);
-    assert_eq!(app.number("SELECT count(*) FROM usage_slots").await, i64::from(made[0].data(201)["status"] != "draft"));
+    assert_eq!(
+        app.number("SELECT count(*) FROM usage_slots").await,
+        i64::from(created[0].data(201)["status"] != "draft")
+    );
 }
 
 async fn scheduling_counts_against_the_monthly_cap(app: TestApp) {
@@ -387,16 +390,16 @@ async fn approval_requires_a_plan_feature(app: TestApp) {
 
 async fn deleting_a_plan_keeps_its_posts(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let made =
+    let created =
         plan(&t, json!({ "name": "P", "items": [{ "title": "a", "content": "a" }, { "title": "b", "content": "b" }] }));
-    let made = made.await.data(201);
-    let plan = t.path(&format!("/content-plans/{}", made["id"]));
+    let created = created.await.data(201);
+    let plan = t.path(&format!("/content-plans/{}", created["id"]));
     let mut posts = Vec::new();
-    for item in made["items"].as_array().unwrap() {
+    for item in created["items"].as_array().unwrap() {
         let path = format!("{plan}/items/{}/schedule", item["id"]);
         posts.push(id(&t.post(&path, json!({ "destination": "draft" })).await.data(201)));
     }
-    t.delete(&format!("{plan}/items/{}", made["items"][0]["id"])).await.expect(204);
+    t.delete(&format!("{plan}/items/{}", created["items"][0]["id"])).await.expect(204);
     t.delete(&plan).await.expect(204);
     for post in posts {
         t.get(&t.path(&format!("/posts/{post}"))).await.expect(200);

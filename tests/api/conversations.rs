@@ -12,21 +12,21 @@ use crate::support::app::{BARE, MISSING_ID, Tenant, TestApp, on_both_apps, on_on
 use crate::support::fake_inbox::{COMMENTS, message};
 
 on_both_apps!(
-    a_single_letter_is_looked_for_as_a_word,
+    a_single_letter_is_searched_as_a_word,
     a_conversation_is_listed_and_shown,
-    search_and_filters_select,
+    search_and_filters_narrow_the_list,
     a_status_is_set,
     a_conversation_is_assigned_to_members_only,
     tags_are_set,
     reading_clears_the_count,
     a_reply_is_accepted_once,
-    a_reply_resolves_if_wanted,
+    a_reply_resolves_on_request,
     a_sync_is_requested,
     other_tenants_and_plans_have_no_access,
 );
-on_one_app!(filters_are_checked, what_cannot_be_replied_to_is_refused_with_the_reason,);
+on_one_app!(filters_are_checked, rejected_replies_include_the_reason,);
 
-/// Connects a handle of the real sandbox, and stores comments on it, each of its own thread.
+/// Connects a handle of the real sandbox, and stores comments on it, each in its own thread. Returns the account.
 async fn inbox(app: &TestApp, t: &Tenant<'_>, comments: &[&str]) -> i64 {
     let real = Sandbox::new(app.store.store.clone(), app.url.clone());
     let _ = app.connector.real.set(real);
@@ -41,7 +41,7 @@ async fn inbox(app: &TestApp, t: &Tenant<'_>, comments: &[&str]) -> i64 {
     account
 }
 
-/// Stores a comment on an account; returns its conversation.
+/// Stores a comment on an account, and returns its conversation.
 pub async fn received(t: &Tenant<'_>, account: i64) -> i64 {
     let found = accounts::find(&mut t.app.conn().await, t.brand, account).await.unwrap().unwrap();
     let comment = message(COMMENTS, "c1", "t1", "mine", t.app.now());
@@ -106,7 +106,7 @@ async fn filters_are_checked(app: TestApp) {
     assert!(ids(&t, "?search=%21%3F&page=3").await.is_empty());
 }
 
-async fn search_and_filters_select(app: TestApp) {
+async fn search_and_filters_narrow_the_list(app: TestApp) {
     let t = app.tenant("pro").await;
     let account = inbox(&app, &t, &["Where is my refund?", "Thank you", "Refunds are fine"]).await;
     let all = ids(&t, "").await;
@@ -224,7 +224,7 @@ async fn a_reply_is_accepted_once(app: TestApp) {
     }
 }
 
-async fn a_reply_resolves_if_wanted(app: TestApp) {
+async fn a_reply_resolves_on_request(app: TestApp) {
     let t = app.tenant("pro").await;
     inbox(&app, &t, &["When do you open?"]).await;
     let id = ids(&t, "").await[0];
@@ -242,20 +242,20 @@ async fn a_reply_resolves_if_wanted(app: TestApp) {
     assert_eq!(t.get(&path).await.data(200)["last_message_direction"], Value::Null);
 }
 
-async fn what_cannot_be_replied_to_is_refused_with_the_reason(app: TestApp) {
+async fn rejected_replies_include_the_reason(app: TestApp) {
     let t = app.tenant("pro").await;
     let account = inbox(&app, &t, &["hello"]).await;
     let id = ids(&t, "").await[0];
     let path = t.path(&format!("/conversations/{id}/reply"));
-    let refused = async |body: &str| {
+    let rejected = async |body: &str| {
         let error = t.post(&path, json!({ "body": body })).await.expect_error(422, "platform_capability_unavailable");
         error["message"].as_str().unwrap().to_owned()
     };
-    assert!(refused(&"x".repeat(2_001)).await.contains("at most 2000 characters"));
+    assert!(rejected(&"x".repeat(2_001)).await.contains("at most 2000 characters"));
     app.sql(format!("UPDATE social_accounts SET status = 'expired' WHERE id = {account}")).await;
-    assert!(refused("hello").await.contains("expired"));
+    assert!(rejected("hello").await.contains("expired"));
     t.delete(&t.path(&format!("/social-accounts/{account}"))).await.expect(200);
-    assert!(refused("hello").await.contains("no longer connected"));
+    assert!(rejected("hello").await.contains("no longer connected"));
     let shown = t.get(&t.path(&format!("/conversations/{id}"))).await.data(200);
     assert_eq!(shown["can_reply"], false);
     assert!(shown["reply_refusal"].as_str().unwrap().contains("no longer connected"));
@@ -296,8 +296,8 @@ async fn other_tenants_and_plans_have_no_access(app: TestApp) {
     bare.post(&bare.path("/conversations/1/read"), json!({})).await.expect_error(402, "feature_not_available");
 }
 
-/// As a beginning it would match almost everything.
-async fn a_single_letter_is_looked_for_as_a_word(app: TestApp) {
+/// As a prefix, a single letter would match almost everything.
+async fn a_single_letter_is_searched_as_a_word(app: TestApp) {
     let t = app.tenant("pro").await;
     inbox(&app, &t, &["Plan b is fine", "Bread and butter"]).await;
     let all = ids(&t, "").await;

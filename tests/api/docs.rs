@@ -1,4 +1,4 @@
-//! `/docs`: the reference and its examples, the guides, and what errors lead to.
+//! `/docs`: the reference and its examples, the guides, and the pages that errors link to.
 
 use chrono::TimeDelta;
 use crier_domain::event::EventName;
@@ -14,7 +14,7 @@ on_sqlite_app!(
     the_reference_is_a_page_without_inline_scripts,
     assets_are_compressed_and_cached,
     guides_are_rendered_for_this_server,
-    every_error_leads_to_its_entry,
+    every_error_links_to_its_entry,
     each_status_has_examples_of_its_own_codes,
     every_event_is_a_webhook_with_its_sample,
     times_in_examples_are_in_the_future,
@@ -24,7 +24,7 @@ fn text(reply: &Reply) -> String {
     String::from_utf8_lossy(&reply.body).into_owned()
 }
 
-/// The values of an attribute in a page.
+/// Returns the values of an attribute in a page.
 fn values<'p>(page: &'p str, attribute: &str) -> Vec<&'p str> {
     let start = format!("{attribute}=\"");
     page.split(start.as_str()).skip(1).filter_map(|rest| rest.split('"').next()).collect()
@@ -82,7 +82,7 @@ async fn guides_are_rendered_for_this_server(app: TestApp) {
     app.page("/docs/unknown").await.assert_status(404);
 }
 
-async fn every_error_leads_to_its_entry(app: TestApp) {
+async fn every_error_links_to_its_entry(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let replies = [
         app.request("GET", "/brands").send().await,
@@ -156,7 +156,7 @@ async fn times_in_examples_are_in_the_future(app: TestApp) {
     assert_eq!(scheduled_at().await, first + TimeDelta::days(30));
 }
 
-/// The examples of these operations, in this order, as they stand.
+/// Sends the examples of these operations, unchanged and in this order.
 async fn examples_work_on_a_fresh_installation(app: TestApp) {
     let t = app.tenant("unlimited").await;
     assert_eq!(t.brand, 1, "the first brand");

@@ -24,7 +24,7 @@ on_one_app!(
 
 const URL: &str = "https://8.8.8.8/feed.xml";
 
-/// Adds an article to a feed; returns its id.
+/// Adds an article to a feed, and returns its id.
 pub async fn article(t: &Tenant<'_>, feed: i64, guid: &str) -> i64 {
     let found = FoundArticle {
         guid: guid.to_owned(),
@@ -51,22 +51,22 @@ async fn make(t: &Tenant<'_>, body: Value) -> Value {
 async fn a_feed_is_created_listed_updated_and_deleted(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let reply = t.post(&t.path("/feeds"), json!({ "name": "News", "url": URL, "type": "atom" })).await;
-    let made = reply.data(201);
-    let path = t.path(&format!("/feeds/{}", made["id"]));
+    let created = reply.data(201);
+    let path = t.path(&format!("/feeds/{}", created["id"]));
     assert_eq!(reply.header("location"), Some(format!("/api/public/v1{path}").as_str()));
     let at = app.now().to_rfc3339_opts(chrono::SecondsFormat::Micros, true);
     assert_eq!(
-        made,
+        created,
         json!({
-            "id": made["id"], "name": "News", "url": URL, "type": "atom", "status": "pending", "last_fetched_at": null,
+            "id": created["id"], "name": "News", "url": URL, "type": "atom", "status": "pending", "last_fetched_at": null,
             "last_error": null, "articles_count": 0, "created_at": at, "updated_at": at,
         })
     );
     let second = make(&t, json!({ "url": "http://8.8.4.4:8080/rss?x=1" })).await;
     assert_eq!(second["type"], "rss");
     let ids = |list: &Value| list.as_array().unwrap().iter().map(|f| f["id"].clone()).collect::<Vec<_>>();
-    assert_eq!(ids(&t.get(&t.path("/feeds")).await.data(200)), [second["id"].clone(), made["id"].clone()]);
-    assert_eq!(t.get(&path).await.data(200), made);
+    assert_eq!(ids(&t.get(&t.path("/feeds")).await.data(200)), [second["id"].clone(), created["id"].clone()]);
+    assert_eq!(t.get(&path).await.data(200), created);
     assert_eq!(t.get(&format!("{path}/articles")).await.expect(200), json!({ "data": [] }));
     app.clock.advance(TimeDelta::seconds(5));
     let changed = t.put(&path, json!({ "name": "Other", "type": "json", "status": "active" })).await.data(200);
@@ -74,8 +74,8 @@ async fn a_feed_is_created_listed_updated_and_deleted(app: TestApp) {
         (&changed["name"], &changed["type"], &changed["status"]),
         (&json!("Other"), &json!("atom"), &json!("pending"))
     );
-    assert_ne!(changed["updated_at"], made["updated_at"]);
-    assert_eq!(t.put(&path, json!({})).await.data(200), changed, "absent fields are unchanged");
+    assert_ne!(changed["updated_at"], created["updated_at"]);
+    assert_eq!(t.put(&path, json!({})).await.data(200), changed, "omitted fields are unchanged");
     assert_eq!(t.delete(&path).await.expect(204), Value::Null);
     for reply in [t.get(&path).await, t.delete(&path).await, t.put(&path, json!({ "name": "x" })).await] {
         reply.expect_error(404, "not_found");
@@ -86,9 +86,9 @@ async fn a_feed_is_created_listed_updated_and_deleted(app: TestApp) {
 
 async fn the_name_defaults_to_the_feed_title(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let made = make(&t, json!({ "url": "https://8.8.8.8:8443/a" })).await;
-    assert_eq!(made["name"], "8.8.8.8", "its host, until it is fetched");
-    let id = made["id"].as_i64().unwrap();
+    let created = make(&t, json!({ "url": "https://8.8.8.8:8443/a" })).await;
+    assert_eq!(created["name"], "8.8.8.8", "its host, until it is fetched");
+    let id = created["id"].as_i64().unwrap();
     fetched(&t, id, "Its own title").await;
     let path = t.path(&format!("/feeds/{id}"));
     assert_eq!(t.get(&path).await.data(200)["name"], "Its own title");

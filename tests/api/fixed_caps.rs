@@ -12,16 +12,16 @@ on_both_apps!(
     link_text_per_page_is_capped,
 );
 
-/// Of more concurrent requests than there is room for, exactly `room` succeed; deleting a record makes room again.
+/// Asserts that exactly `room` of more concurrent requests succeed, and that the deletion of a record makes room.
 async fn fill_to_cap(t: &Tenant<'_>, path: &str, body: &Value, room: usize) {
     let replies = join_all((0..room + 3).map(|_| t.post(path, body.clone()))).await;
-    let made: Vec<Value> = replies.iter().filter(|reply| reply.status == 201).map(|reply| reply.data(201)).collect();
-    assert_eq!(made.len(), room);
+    let created: Vec<Value> = replies.iter().filter(|reply| reply.status == 201).map(|reply| reply.data(201)).collect();
+    assert_eq!(created.len(), room);
     for reply in replies.iter().filter(|reply| reply.status != 201) {
         let error = reply.expect_error(402, "limit_reached");
         assert!(error["message"].as_str().unwrap().contains("Delete some first"), "{error}");
     }
-    t.delete(&format!("{path}/{}", made[0]["id"])).await.expect(204);
+    t.delete(&format!("{path}/{}", created[0]["id"])).await.expect(204);
     t.post(path, body.clone()).await.expect(201);
     t.post(path, body.clone()).await.expect_error(402, "limit_reached");
 }
@@ -68,12 +68,12 @@ async fn link_text_per_page_is_capped(app: TestApp) {
     };
     let path = t.path("/link-in-bio");
     assert_eq!(t.post(&path, json!({ "title": "Page", "links": links(1_300) })).await.invalid_fields(), ["links"]);
-    let made = t.post(&path, json!({ "title": "Page", "links": links(1_200) })).await.data(201);
-    let page = format!("{path}/{}", made["id"]);
+    let created = t.post(&path, json!({ "title": "Page", "links": links(1_200) })).await.data(201);
+    let page = format!("{path}/{}", created["id"]);
     assert_eq!(t.put(&page, json!({ "links": links(1_300) })).await.invalid_fields(), ["links"]);
-    // A page that already exceeds the limit may stay unchanged, and shrink.
+    // The links of a page that already exceeds the limit can be saved unchanged, or reduced.
     app.sql(format!("UPDATE bio_links SET url = 'https://example.com/{}'", "ä".repeat(1_300))).await;
-    let ids: Vec<Value> = made["links"].as_array().unwrap().iter().map(|link| json!({ "id": link["id"] })).collect();
+    let ids: Vec<Value> = created["links"].as_array().unwrap().iter().map(|link| json!({ "id": link["id"] })).collect();
     t.put(&page, json!({ "title": "Renamed", "links": ids })).await.expect(200);
     let mut longer = ids[..99].to_vec();
     longer.push(json!({ "id": ids[99]["id"], "title": "t".repeat(81) }));

@@ -9,14 +9,14 @@ use crate::support::store::{lock_table, run_concurrently};
 
 on_both_apps!(
     a_repeated_request_is_replayed,
-    reusing_a_key_for_another_request_is_refused,
-    a_refused_request_releases_its_key,
+    reusing_a_key_for_another_request_is_rejected,
+    a_rejected_request_releases_its_key,
     concurrent_requests_with_one_key_run_once,
     a_request_sent_again_while_it_runs_is_in_progress,
     keys_are_scoped_to_an_api_key,
     responses_are_replayed_for_a_day,
     replays_bypass_the_plan_cap,
-    malformed_idempotency_keys_are_refused,
+    malformed_idempotency_keys_are_rejected,
     a_key_is_locked_during_a_platform_call,
     a_panic_releases_the_key,
     a_rolled_back_response_is_not_replayed,
@@ -64,14 +64,14 @@ async fn a_repeated_request_is_replayed(app: TestApp) {
     t.delete(&path).await.expect_error(404, "not_found");
 }
 
-async fn reusing_a_key_for_another_request_is_refused(app: TestApp) {
+async fn reusing_a_key_for_another_request_is_rejected(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let path = t.path("/posts");
     let send = async |method: &str, path: &str, body: &str| {
         app.request(method, path).key(&t.key).idempotency_key("k").raw(body).send().await
     };
-    let made = send("POST", &path, r#"{"content":"x"}"#).await.data(201);
-    let own = format!("{path}/{}", made["id"]);
+    let created = send("POST", &path, r#"{"content":"x"}"#).await.data(201);
+    let own = format!("{path}/{}", created["id"]);
     for (method, path, body) in [
         ("POST", path.as_str(), r#"{"content":"y"}"#),
         ("POST", path.as_str(), r#"{"content": "x"}"#),
@@ -86,7 +86,7 @@ async fn reusing_a_key_for_another_request_is_refused(app: TestApp) {
     assert_eq!(t.get(&own).await.data(200)["content"], "x");
 }
 
-async fn a_refused_request_releases_its_key(app: TestApp) {
+async fn a_rejected_request_releases_its_key(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let send = async |path: &str, body: &str| {
         app.request("POST", path).key(&t.key).idempotency_key("k").raw(body).send().await
@@ -94,14 +94,14 @@ async fn a_refused_request_releases_its_key(app: TestApp) {
     send("/brands", "{}").await.expect_error(422, "validation_failed");
     send("/brands", "{").await.expect_error(400, "invalid_json");
     send(&t.path("/posts/999999/submit"), "").await.expect_error(404, "not_found");
-    let refused = r#"{"platform":"sandbox","credentials":{"handle":"refused"}}"#;
-    send(&t.path("/social-accounts"), refused).await.expect_error(422, "invalid_credentials");
+    let rejected = r#"{"platform":"sandbox","credentials":{"handle":"refused"}}"#;
+    send(&t.path("/social-accounts"), rejected).await.expect_error(422, "invalid_credentials");
     let first = send("/brands", r#"{"name":"Freed"}"#).await;
     same(&first, &send("/brands", r#"{"name":"Freed"}"#).await);
 }
 
-/// The plan has room for one more brand: who loses to another process sees its brand, and must not be told that the cap
-/// is reached.
+/// The plan has room for one more brand. A request that another process already carried out must return that brand, and
+/// not the error that the cap is reached.
 async fn concurrent_requests_with_one_key_run_once(app: TestApp) {
     let t = app.tenant("pro").await;
     for _ in 0..3 {
@@ -113,15 +113,15 @@ async fn concurrent_requests_with_one_key_run_once(app: TestApp) {
         async move {
             let http = crier_http::HttpClient::trusted(std::time::Duration::from_secs(30), 1 << 20);
             let request = http.request(http::Method::POST, &url).bearer_auth(key).header("idempotency-key", "k");
-            let answer = http.send(request.json(&json!({ "name": "Fifth" }))).await.expect("an answer");
-            Reply { status: answer.status.as_u16(), headers: answer.headers, body: answer.body.to_vec() }
+            let response = http.send(request.json(&json!({ "name": "Fifth" }))).await.expect("a response");
+            Reply { status: response.status.as_u16(), headers: response.headers, body: response.body.to_vec() }
         }
     })
     .await;
     assert_eq!(count_brands_named(&t, "Fifth").await, 1);
-    let (made, waiting): (Vec<_>, Vec<_>) = replies.iter().partition(|r| r.status == 201);
-    assert_eq!(made.iter().filter(|r| !r.replayed()).count(), 1);
-    assert!(made.iter().all(|r| r.body == made[0].body));
+    let (created, waiting): (Vec<_>, Vec<_>) = replies.iter().partition(|r| r.status == 201);
+    assert_eq!(created.iter().filter(|r| !r.replayed()).count(), 1);
+    assert!(created.iter().all(|r| r.body == created[0].body));
     for reply in waiting {
         reply.expect_error(409, "idempotency_in_progress");
         assert_eq!(reply.header("retry-after"), Some("1"));
@@ -136,8 +136,8 @@ async fn a_request_sent_again_while_it_runs_is_in_progress(app: TestApp) {
     if app.is_postgres() {
         lock_table(&mut tx, "posts").await;
     }
-    let (refused, running) = futures::future::select(Box::pin(send()), Box::pin(send())).await.factor_first();
-    refused.expect_error(409, "idempotency_in_progress");
+    let (rejected, running) = futures::future::select(Box::pin(send()), Box::pin(send())).await.factor_first();
+    rejected.expect_error(409, "idempotency_in_progress");
     drop(tx);
     same(&running.await, &send().await);
 }
@@ -180,7 +180,7 @@ async fn replays_bypass_the_plan_cap(app: TestApp) {
     assert!(again.replayed() && again.status == 201);
 }
 
-async fn malformed_idempotency_keys_are_refused(app: TestApp) {
+async fn malformed_idempotency_keys_are_rejected(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let send = async |key: &str| {
         app.request("POST", "/brands").key(&t.key).idempotency_key(key).json(&json!({ "name": "K" })).send().await
@@ -221,7 +221,7 @@ async fn a_panic_releases_the_key(app: TestApp) {
     };
     let error = send("panics").await.expect_error(500, "internal_error");
     assert!(!error["message"].as_str().unwrap().contains("panic"));
-    // A separate task ends the lease; until then the key is in use.
+    // A separate task ends the lease. Until then, the key is in use.
     for _ in 0..1_000 {
         let reply = send("fine").await;
         if reply.status == 201 {

@@ -1,4 +1,4 @@
-//! Responses too large to be stored under their `Idempotency-Key`: a replay renders them again.
+//! Responses that are too large to store under their `Idempotency-Key`. A replay renders them again.
 
 use chrono::TimeDelta;
 use serde_json::{Value, json};
@@ -110,19 +110,19 @@ async fn replays_of_deleted_records_return_404(app: TestApp) {
         RepeatableRequest::new(&t, "POST", t.path("/content-plans"), json!({ "name": "Large", "items": items(3) }));
     let path = t.path(&format!("/content-plans/{}", id(&plan.send().await)));
     let bulk = RepeatableRequest::new(&t, "POST", format!("{path}/items/bulk"), json!({ "items": items(2) }));
-    let made = bulk.send().await.data(201);
+    let created = bulk.send().await.data(201);
     let post = RepeatableRequest::new(&t, "POST", t.path("/posts"), json!({ "content": "\u{1f950}".repeat(30_000) }));
     let post_path = t.path(&format!("/posts/{}", id(&post.send().await)));
     t.delete(&post_path).await.expect(204);
-    t.delete(&format!("{path}/items/{}", made[0]["id"])).await.expect(204);
+    t.delete(&format!("{path}/items/{}", created[0]["id"])).await.expect(204);
     let left = bulk.send().await;
     assert!(left.replayed());
-    assert_eq!(left.data(201), json!([made[1]]), "the remaining items");
+    assert_eq!(left.data(201), json!([created[1]]), "the remaining items");
     t.delete(&path).await.expect(204);
     for (once, table) in [(&plan, "content_plans"), (&bulk, "content_plan_items"), (&post, "posts")] {
-        let gone = once.send().await;
-        let error = gone.expect_error(404, "not_found");
-        assert!(gone.replayed() && error["message"].as_str().unwrap().contains("deleted since"), "{error}");
+        let reply = once.send().await;
+        let error = reply.expect_error(404, "not_found");
+        assert!(reply.replayed() && error["message"].as_str().unwrap().contains("deleted since"), "{error}");
         let there = format!("SELECT count(*) FROM {table}");
         let rows = if table == "posts" { format!("{there} WHERE deleted_at IS NULL") } else { there };
         assert_eq!(app.number(rows).await, 0);
@@ -162,8 +162,8 @@ async fn every_large_write_response_can_be_replayed(app: TestApp) {
     send("POST", format!("{path}/items/bulk"), json!({ "items": items(2) })).await;
     send("PUT", path.clone(), json!({ "name": "Q" })).await;
     let schedule = format!("{path}/items/{}/schedule", item["id"]);
-    let made = send("POST", schedule, json!({ "destination": "draft" })).await;
-    assert_eq!(made["plan_item_id"], item["id"]);
+    let created = send("POST", schedule, json!({ "destination": "draft" })).await;
+    assert_eq!(created["plan_item_id"], item["id"]);
     let page = send("POST", t.path("/link-in-bio"), json!({ "title": "Links", "links": links })).await;
     send("PUT", t.path(&format!("/link-in-bio/{}", page["id"])), json!({ "theme": "dark" })).await;
     // The text for this platform is short, so that the post can be published.
@@ -186,15 +186,15 @@ async fn replays_of_large_responses_check_brand_access(app: TestApp) {
     create.send().await.expect_error(403, "brand_forbidden");
 }
 
-/// A control character takes one byte of text and six of JSON.
+/// A control character is one byte of text and six bytes of JSON.
 async fn post_lists_have_a_bounded_size(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let long = "\u{1}".repeat(65_535);
-    let mut made = Vec::new();
+    let mut created = Vec::new();
     for _ in 0..33 {
-        made.push(t.post(&t.path("/posts"), json!({ "content": long })).await.data(201)["id"].clone());
+        created.push(t.post(&t.path("/posts"), json!({ "content": long })).await.data(201)["id"].clone());
     }
-    made.reverse();
+    created.reverse();
     for query in ["per_page=100", "per_page=30&status=draft", "per_page=21", ""] {
         let (mut next, mut listed) = (format!("{}/api/public/v1{}?{query}", app.url, t.path("/posts")), Vec::new());
         while !next.is_empty() {
@@ -207,7 +207,7 @@ async fn post_lists_have_a_bounded_size(app: TestApp) {
             listed.extend(posts.iter().map(|post| post["id"].clone()));
             next = page["links"]["next"].as_str().unwrap_or_default().to_owned();
         }
-        assert_eq!(listed, made, "{query}");
+        assert_eq!(listed, created, "{query}");
     }
     let none = t.get(&t.path("/posts?per_page=100&status=failed")).await.expect(200);
     assert_eq!((&none["data"], &none["meta"]["per_page"]), (&json!([]), &json!(100)));

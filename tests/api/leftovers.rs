@@ -1,4 +1,5 @@
-//! Records of a feature that the workspace's plan no longer includes: they can be listed and deleted, and nothing else.
+//! Records of a feature that the workspace's plan does not include, from an earlier plan. They can be listed and
+//! deleted, but not changed.
 
 use serde_json::{Value, json};
 
@@ -6,7 +7,7 @@ use crate::support::app::{BARE, Tenant, TestApp, on_both_apps};
 
 on_both_apps!(records_of_an_earlier_plan_are_listed_and_deleted);
 
-/// The lists of the features, each with a body that creates a record.
+/// Returns the path of the list of each feature, with a body that creates a record.
 fn lists(t: &Tenant<'_>) -> Vec<(String, Value)> {
     vec![
         ("/webhooks".to_owned(), json!({ "url": "https://8.8.8.8/hook", "events": ["brand.created"] })),

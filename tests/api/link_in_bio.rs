@@ -10,7 +10,7 @@ on_both_apps!(
     a_slug_is_derived_from_the_title,
     slugs_are_unique_across_workspaces,
     concurrent_pages_get_distinct_slugs,
-    an_update_keeps_absent_fields,
+    an_update_keeps_omitted_fields,
     reordered_links_keep_their_clicks,
     an_avatar_is_shown_and_cannot_be_deleted,
     concurrent_avatar_update_and_deletion_conflict,
@@ -34,13 +34,13 @@ async fn a_page_is_created_read_and_deleted(app: TestApp) {
     let body =
         json!({ "title": "Café <i>Löwe</i>", "slug": "loewe", "theme": "ocean", "bio": "Best & only", "links": links });
     let reply = t.post(&t.path("/link-in-bio"), body).await;
-    let made = reply.data(201);
-    let path = t.path(&format!("/link-in-bio/{}", made["id"]));
+    let created = reply.data(201);
+    let path = t.path(&format!("/link-in-bio/{}", created["id"]));
     assert_eq!(reply.header("location"), Some(format!("/api/public/v1{path}").as_str()));
-    assert_eq!((&made["title"], &made["bio"]), (&json!("Café <i>Löwe</i>"), &json!("Best & only")));
-    assert_eq!((&made["slug"], &made["theme"], &made["views"]), (&json!("loewe"), &json!("ocean"), &json!(0)));
-    assert_eq!(made["url"], format!("{}/@loewe", app.url));
-    let shown: Vec<_> = made["links"]
+    assert_eq!((&created["title"], &created["bio"]), (&json!("Café <i>Löwe</i>"), &json!("Best & only")));
+    assert_eq!((&created["slug"], &created["theme"], &created["views"]), (&json!("loewe"), &json!("ocean"), &json!(0)));
+    assert_eq!(created["url"], format!("{}/@loewe", app.url));
+    let shown: Vec<_> = created["links"]
         .as_array()
         .unwrap()
         .iter()
@@ -48,10 +48,10 @@ async fn a_page_is_created_read_and_deleted(app: TestApp) {
         .collect();
     assert_eq!(shown[0], (json!("Menu <1>"), json!("https://example.com/a?x=1&y=2"), json!(1), json!(0)));
     assert_eq!(shown[1], (json!("Call"), json!("tel:+4930123"), json!(2), json!(0)));
-    assert_eq!(t.get(&path).await.data(200), made);
+    assert_eq!(t.get(&path).await.data(200), created);
     let second = make(&t, json!({ "title": "Second", "bio": null, "links": null })).await;
     assert_eq!((&second["theme"], &second["bio"], &second["links"]), (&json!("light"), &Value::Null, &json!([])));
-    assert_eq!(t.get(&t.path("/link-in-bio")).await.expect(200), json!({ "data": [second, made] }));
+    assert_eq!(t.get(&t.path("/link-in-bio")).await.expect(200), json!({ "data": [second, created] }));
     t.delete(&path).await.expect(204);
     t.delete(&path).await.expect_error(404, "not_found");
     t.get(&path).await.expect_error(404, "not_found");
@@ -101,8 +101,8 @@ async fn concurrent_pages_get_distinct_slugs(app: TestApp) {
         futures::future::join_all((0..8).map(|_| t.post(path, json!({ "title": "T", "slug": "wanted" })))).await;
     assert_eq!(named.iter().filter(|r| r.status == 201).count(), 1);
     named.iter().filter(|r| r.status != 201).for_each(|r| assert_eq!(r.invalid_fields(), ["slug"]));
-    let titled = futures::future::join_all((0..8).map(|_| t.post(path, json!({ "title": "Fresh bread" })))).await;
-    let mut slugs: Vec<String> = titled.iter().map(|r| r.data(201)["slug"].as_str().unwrap().to_owned()).collect();
+    let replies = futures::future::join_all((0..8).map(|_| t.post(path, json!({ "title": "Fresh bread" })))).await;
+    let mut slugs: Vec<String> = replies.iter().map(|r| r.data(201)["slug"].as_str().unwrap().to_owned()).collect();
     slugs.sort();
     slugs.dedup();
     assert_eq!((slugs.len(), slugs[0].as_str()), (8, "fresh-bread"));
@@ -148,9 +148,9 @@ async fn invalid_fields_are_reported(app: TestApp) {
         assert_eq!(invalid, wrong, "{}", body.to_string().chars().take(100).collect::<String>());
     }
     assert_eq!(app.number("SELECT count(*) FROM bio_pages").await, 0);
-    let made = make(&t, json!({ "title": "T", "links": [link("a")] })).await;
-    let path = t.path(&format!("/link-in-bio/{}", made["id"]));
-    let id = &made["links"][0]["id"];
+    let created = make(&t, json!({ "title": "T", "links": [link("a")] })).await;
+    let path = t.path(&format!("/link-in-bio/{}", created["id"]));
+    let id = &created["links"][0]["id"];
     for (body, wrong) in [
         (json!({ "title": "", "slug": "Upper", "theme": 5, "bio": 5 }), vec!["bio", "slug", "theme", "title"]),
         (json!({ "links": [{ "id": MISSING_ID }] }), vec!["links.0.id"]),
@@ -160,20 +160,20 @@ async fn invalid_fields_are_reported(app: TestApp) {
     ] {
         assert_eq!(t.put(&path, body.clone()).await.invalid_fields(), wrong, "{body}");
     }
-    assert_eq!(t.get(&path).await.data(200), made);
+    assert_eq!(t.get(&path).await.data(200), created);
     make(&t, with("links", json!(vec![link("a"); 100]))).await;
 }
 
-async fn an_update_keeps_absent_fields(app: TestApp) {
+async fn an_update_keeps_omitted_fields(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let made = make(&t, json!({ "title": "T", "bio": "b", "theme": "forest", "links": [link("a")] })).await;
-    let path = t.path(&format!("/link-in-bio/{}", made["id"]));
+    let created = make(&t, json!({ "title": "T", "bio": "b", "theme": "forest", "links": [link("a")] })).await;
+    let path = t.path(&format!("/link-in-bio/{}", created["id"]));
     let changed = t.put(&path, json!({ "title": "New", "slug": "new", "theme": "dark" })).await.data(200);
     assert_eq!(
         (&changed["title"], &changed["slug"], &changed["theme"]),
         (&json!("New"), &json!("new"), &json!("dark"))
     );
-    assert_eq!((&changed["bio"], &changed["links"]), (&made["bio"], &made["links"]));
+    assert_eq!((&changed["bio"], &changed["links"]), (&created["bio"], &created["links"]));
     assert_eq!(changed["url"], format!("{}/@new", app.url));
     let same = t.put(&path, json!({ "title": null, "slug": null, "theme": null })).await.data(200);
     assert_eq!((&same["title"], &same["slug"], &same["theme"]), (&json!("New"), &json!("new"), &json!("dark")));
@@ -183,11 +183,11 @@ async fn an_update_keeps_absent_fields(app: TestApp) {
 
 async fn reordered_links_keep_their_clicks(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let made = make(&t, json!({ "title": "T", "slug": "order", "links": [link("a"), link("b"), link("c")] })).await;
-    let id = |n: usize| made["links"][n]["id"].clone();
+    let created = make(&t, json!({ "title": "T", "slug": "order", "links": [link("a"), link("b"), link("c")] })).await;
+    let id = |n: usize| created["links"][n]["id"].clone();
     app.request_at_root("GET", &app.url, &format!("/@order/l/{}", id(2))).send().await;
     app.api.write_counts().await.unwrap();
-    let path = t.path(&format!("/link-in-bio/{}", made["id"]));
+    let path = t.path(&format!("/link-in-bio/{}", created["id"]));
     let links = json!([{ "id": id(2) }, link("new"), { "id": id(0), "title": "A" }]);
     let changed = t.put(&path, json!({ "links": links })).await.data(200);
     let shown: Vec<_> = changed["links"]
@@ -217,36 +217,37 @@ async fn an_avatar_is_shown_and_cannot_be_deleted(app: TestApp) {
     assert!(shown.contains("alt=\"Ann &#38; &#34;Bo&#34;\""), "{shown}");
     assert!(shown.contains(&format!("<meta property=\"og:image\" content=\"{}\">", asset["url"].as_str().unwrap())));
     let path = t.path(&format!("/link-in-bio/{}", page["id"]));
-    let picture = t.path(&format!("/media/{}", asset["id"]));
-    t.delete(&picture).await.expect_error(409, "media_in_use");
-    // Another workspace's picture, or an unknown one, cannot be an avatar.
+    let image = t.path(&format!("/media/{}", asset["id"]));
+    t.delete(&image).await.expect_error(409, "media_in_use");
+    // An image of another workspace, or an unknown one, cannot be an avatar.
     let stranger = app.tenant("unlimited").await;
     let theirs = stranger.upload("a.png", &picture::png(9, 9), &[]).await.data(201);
     for wrong in [theirs["id"].clone(), json!(999_999), json!("x")] {
         assert_eq!(t.put(&path, json!({ "avatar": wrong })).await.invalid_fields(), ["avatar"]);
     }
-    // An absent field is unchanged; null clears it.
+    // An omitted field keeps its value. Null clears it.
     assert_eq!(t.put(&path, json!({ "title": "New" })).await.data(200)["avatar"], asset);
     assert!(t.put(&path, json!({ "avatar": null })).await.data(200)["avatar"].is_null());
     assert!(!String::from_utf8(app.page("/@acme").await.body).unwrap().contains("<img"));
-    t.delete(&picture).await.expect(204);
+    t.delete(&image).await.expect(204);
 }
 
-/// If a page is given a picture while it is deleted, one request is refused: no page refers to a deleted picture.
+/// If an image becomes an avatar while it is deleted, one of the requests is rejected, so that no page has a deleted
+/// image.
 async fn concurrent_avatar_update_and_deletion_conflict(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let page = make(&t, json!({ "title": "T" })).await;
     let path = t.path(&format!("/link-in-bio/{}", page["id"]));
     for n in 1..=8 {
         let asset = t.upload("a.png", &picture::png(n, 9), &[]).await.data(201);
-        let picture = t.path(&format!("/media/{}", asset["id"]));
-        let (given, deleted) = tokio::join!(t.put(&path, json!({ "avatar": asset["id"] })), t.delete(&picture));
-        match (given.status, deleted.status) {
+        let image = t.path(&format!("/media/{}", asset["id"]));
+        let (updated, deleted) = tokio::join!(t.put(&path, json!({ "avatar": asset["id"] })), t.delete(&image));
+        match (updated.status, deleted.status) {
             (200, _) => {
                 deleted.expect_error(409, "media_in_use");
                 assert_eq!(t.get(&path).await.data(200)["avatar"], asset);
             }
-            (_, 204) => assert_eq!(given.invalid_fields(), ["avatar"]),
+            (_, 204) => assert_eq!(updated.invalid_fields(), ["avatar"]),
             both => panic!("{both:?}"),
         }
         t.put(&path, json!({ "avatar": null })).await.expect(200);
@@ -262,11 +263,11 @@ async fn a_repeated_request_has_one_effect(app: TestApp) {
         assert_eq!((first.status, &first.body), (again.status, &again.body));
         first
     };
-    // Without a slug: a second page would get another one.
+    // The body has no slug, so a second page would get a different one.
     let body = json!({ "title": "Once", "links": [link("a")] });
-    let made = twice("POST", &t.path("/link-in-bio"), body, "one").await.data(201);
-    assert_eq!(t.get(&t.path("/link-in-bio")).await.data(200), json!([made]));
-    let path = t.path(&format!("/link-in-bio/{}", made["id"]));
+    let created = twice("POST", &t.path("/link-in-bio"), body, "one").await.data(201);
+    assert_eq!(t.get(&t.path("/link-in-bio")).await.data(200), json!([created]));
+    let path = t.path(&format!("/link-in-bio/{}", created["id"]));
     let changed = twice("PUT", &path, json!({ "links": [link("b"), link("c")] }), "two").await.data(200);
     assert_eq!(t.get(&path).await.data(200), changed, "the links are not created again");
     twice("DELETE", &path, json!({}), "three").await.expect(204);
@@ -281,15 +282,15 @@ async fn a_link_has_an_icon_and_one_stands_out(app: TestApp) {
         link
     };
     let links = json!([with(json!({ "icon": "shop", "is_primary": true })), link("Other")]);
-    let made = make(&t, json!({ "title": "Icons", "slug": "icons", "links": links })).await;
+    let created = make(&t, json!({ "title": "Icons", "slug": "icons", "links": links })).await;
     let of = |page: &Value, n: usize| (page["links"][n]["icon"].clone(), page["links"][n]["is_primary"].clone());
-    assert_eq!(of(&made, 0), (json!("shop"), json!(true)));
-    assert_eq!(of(&made, 1), (Value::Null, json!(false)));
+    assert_eq!(of(&created, 0), (json!("shop"), json!(true)));
+    assert_eq!(of(&created, 1), (Value::Null, json!(false)));
     let shown = String::from_utf8(app.page("/@icons").await.body).unwrap();
     assert_eq!((shown.matches("class=\"primary\"").count(), shown.matches("<svg").count()), (1, 1), "{shown}");
 
-    let path = t.path(&format!("/link-in-bio/{}", made["id"]));
-    let (first, second) = (&made["links"][0]["id"], &made["links"][1]["id"]);
+    let path = t.path(&format!("/link-in-bio/{}", created["id"]));
+    let (first, second) = (&created["links"][0]["id"], &created["links"][1]["id"]);
     let both = json!({ "links": [{ "id": first }, { "id": second, "is_primary": true }] });
     assert_eq!(t.put(&path, both).await.invalid_fields(), ["links.1.is_primary"]);
     let moved = json!({ "links": [{ "id": first, "icon": null, "is_primary": false }, { "id": second, "icon": "mail", "is_primary": true }] });

@@ -7,15 +7,15 @@ use crate::support::app::{Tenant, TestApp, on_both_apps};
 on_both_apps!(
     pages_match_laravel_pagination,
     filters_reduce_the_total,
-    invalid_page_parameters_are_refused,
+    invalid_page_parameters_are_rejected,
     only_paginated_lists_have_page_metadata
 );
 
 async fn drafts(t: &Tenant<'_>, n: i64) -> Vec<i64> {
     let mut ids = Vec::new();
     for i in 0..n {
-        let made = t.post(&t.path("/posts"), json!({ "content": format!("draft {i}") })).await.data(201);
-        ids.push(made["id"].as_i64().unwrap());
+        let created = t.post(&t.path("/posts"), json!({ "content": format!("draft {i}") })).await.data(201);
+        ids.push(created["id"].as_i64().unwrap());
     }
     ids
 }
@@ -61,7 +61,7 @@ async fn filters_reduce_the_total(app: TestApp) {
     assert_eq!(t.get(&t.path("/posts?status=nope&page=0")).await.invalid_fields(), ["page", "status"]);
 }
 
-async fn invalid_page_parameters_are_refused(app: TestApp) {
+async fn invalid_page_parameters_are_rejected(app: TestApp) {
     let t = app.tenant("unlimited").await;
     for query in ["per_page=0", "per_page=-1", "per_page=abc", "page=0", "page=1.5", "page="] {
         let field = query.split('=').next().unwrap();

@@ -29,7 +29,7 @@ mod post_media;
 mod posts;
 mod publishing;
 mod records;
-mod refusals;
+mod rejections;
 mod sandbox;
 mod storage;
 pub mod tenancy;

@@ -1,4 +1,4 @@
-//! Pages for people and robots: the first page, errors as pages, and HEAD.
+//! Pages for browsers and robots: the home page, error pages, and HEAD.
 
 use chrono::TimeDelta;
 
@@ -6,9 +6,9 @@ use super::checks;
 use super::tenancy::TenantRecords;
 use crate::support::app::{Reply, TestApp, on_one_app, on_sqlite_app};
 
-on_one_app!(head_answers_like_get,);
+on_one_app!(head_matches_get,);
 
-on_sqlite_app!(robots_and_browsers_find_their_files, what_is_missing_is_a_page,);
+on_sqlite_app!(robots_and_browsers_find_their_files, not_found_is_a_page,);
 
 fn text(reply: &Reply) -> String {
     String::from_utf8_lossy(&reply.body).into_owned()
@@ -35,7 +35,7 @@ async fn robots_and_browsers_find_their_files(app: TestApp) {
     }
 }
 
-async fn what_is_missing_is_a_page(app: TestApp) {
+async fn not_found_is_a_page(app: TestApp) {
     let t = app.tenant("unlimited").await;
     t.account("demo").await;
     for path in
@@ -50,13 +50,13 @@ async fn what_is_missing_is_a_page(app: TestApp) {
     let reply = reply.send().await;
     reply.not_found();
     assert!(text(&reply).contains("This post does not exist"), "{}", text(&reply));
-    // Elsewhere an unknown path is an error of the API.
+    // Other unknown paths return an API error.
     app.page("/unknown").await.assert_status(404);
     assert_eq!(app.page("/unknown").await.json()["error"]["code"], "not_found");
 }
 
-/// HEAD has the status and the headers of GET, and no body.
-async fn head_answers_like_get(app: TestApp) {
+/// A HEAD response has the status and the headers of GET, and no body.
+async fn head_matches_get(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let records = TenantRecords::of(&t).await;
     let base = crate::support::app::BASE;
@@ -87,7 +87,7 @@ async fn head_answers_like_get(app: TestApp) {
             assert_eq!(get.header(name), head.header(name), "{path}: {name}");
         }
     }
-    // A HEAD of a path that only takes POST is a wrong method.
+    // A path that supports only POST does not support HEAD.
     let head = t.request("HEAD", &t.path(&format!("/posts/{}/submit", records.post))).send().await;
     assert_eq!((head.status, head.header("allow")), (405, Some("POST")));
 }

@@ -1,4 +1,4 @@
-//! Pictures on posts: which are accepted, which are in use, and the platforms' rules for them.
+//! Images of posts: which are accepted, which are in use, and the rules of the platforms.
 
 use crier_domain::platform::Platform;
 use crier_store::accounts::{self, NewAccount};
@@ -10,19 +10,19 @@ use crate::support::picture;
 use crate::support::store::{TestStore, new_account, on_both, publish_to_sandbox};
 
 on_both_apps!(
-    pictures_keep_their_order,
-    foreign_and_duplicate_pictures_are_refused,
-    pictures_of_unpublished_posts_are_in_use,
-    a_draft_with_a_deleted_picture_cannot_be_published,
-    retrying_a_post_with_a_deleted_picture_is_refused,
-    published_targets_do_not_need_their_pictures,
-    a_concurrently_deleted_picture_is_refused,
+    images_keep_their_order,
+    foreign_and_duplicate_images_are_rejected,
+    images_of_unpublished_posts_are_in_use,
+    a_draft_with_a_deleted_image_cannot_be_published,
+    retrying_a_post_with_a_deleted_image_is_rejected,
+    published_targets_do_not_need_their_images,
+    a_concurrently_deleted_image_is_rejected,
     concurrent_scheduling_and_deletion_conflict,
     platform_image_limits_are_enforced,
-    the_sandbox_shows_pictures_with_alt_texts,
+    the_sandbox_shows_images_with_alt_texts,
 );
 
-on_both!(platforms_that_download_pictures_need_a_public_address, options_are_checked_with_the_post,);
+on_both!(platforms_that_download_images_need_a_public_url, options_are_checked_with_the_post,);
 
 async fn create(t: &Tenant<'_>, body: Value) -> Reply {
     t.post(&t.path("/posts"), body).await
@@ -36,7 +36,7 @@ async fn two(t: &Tenant<'_>) -> (i64, i64) {
     (upload(t, 20, 20).await, upload(t, 30, 20).await)
 }
 
-/// Returns which of the pictures are in use.
+/// Returns whether each of the images is in use.
 async fn used(app: &TestApp, ids: &[i64]) -> Vec<bool> {
     let mut used = Vec::new();
     for id in ids {
@@ -49,28 +49,31 @@ async fn delete_asset(app: &TestApp, brand: i64, id: i64) {
     app.write(async |tx| media::delete(tx, brand, id).await).await;
 }
 
-/// An account on a platform; its credentials are never checked.
+/// Creates an account on a platform. Its credentials are never checked.
 async fn account_on(t: &Tenant<'_>, platform: Platform) -> i64 {
     let new = NewAccount { platform, ..new_account(platform.as_str(), "token") };
-    let made = t.app.write(async |tx| {
-        let made = accounts::save(tx, t.workspace, &new).await?;
-        accounts::attach(tx, t.brand, made.id).await?;
-        Ok(made.id)
+    let created = t.app.write(async |tx| {
+        let created = accounts::save(tx, t.workspace, &new).await?;
+        accounts::attach(tx, t.brand, created.id).await?;
+        Ok(created.id)
     });
-    made.await
+    created.await
 }
 
-async fn pictures_keep_their_order(app: TestApp) {
+async fn images_keep_their_order(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (account, other) = (t.account("demo").await, t.account("other").await);
     let ((one, two), three) = (two(&t).await, upload(&t, 5, 5).await);
     let own = json!([{ "account_id": other, "media": [three, one] }]);
-    let made =
+    let created =
         create(&t, json!({ "media": [two, one], "accounts": [account, other], "overrides": own })).await.data(201);
-    assert_eq!((&made["media"], &made["content"]), (&json!([two, one]), &json!("")));
-    assert_eq!((&made["targets"][0]["media"], &made["targets"][1]["media"]), (&Value::Null, &json!([three, one])));
+    assert_eq!((&created["media"], &created["content"]), (&json!([two, one]), &json!("")));
+    assert_eq!(
+        (&created["targets"][0]["media"], &created["targets"][1]["media"]),
+        (&Value::Null, &json!([three, one]))
+    );
     assert_eq!(app.number("SELECT count(*) FROM post_media").await, 3, "each once");
-    let path = t.path(&format!("/posts/{}", made["id"]));
+    let path = t.path(&format!("/posts/{}", created["id"]));
     let changed = t.put(&path, json!({ "media": [one, two] })).await.data(200);
     assert_eq!((&changed["media"], &changed["targets"][1]["media"]), (&json!([one, two]), &json!([three, one])));
     t.put(&path, json!({ "overrides": null })).await.expect(200);
@@ -80,7 +83,7 @@ async fn pictures_keep_their_order(app: TestApp) {
     assert_eq!((&bare["media"], app.number("SELECT count(*) FROM post_media").await), (&json!([]), 0));
 }
 
-async fn foreign_and_duplicate_pictures_are_refused(app: TestApp) {
+async fn foreign_and_duplicate_images_are_rejected(app: TestApp) {
     let (t, stranger) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
     let account = t.account("demo").await;
     let ((one, two), theirs) = (two(&t).await, upload(&stranger, 20, 20).await);
@@ -108,13 +111,13 @@ async fn foreign_and_duplicate_pictures_are_refused(app: TestApp) {
     assert_eq!(app.number("SELECT count(*) FROM posts").await + app.number("SELECT count(*) FROM post_media").await, 0);
 }
 
-async fn pictures_of_unpublished_posts_are_in_use(app: TestApp) {
+async fn images_of_unpublished_posts_are_in_use(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await;
     let (one, two) = two(&t).await;
     let own = json!([{ "account_id": account, "media": [two] }]);
-    let made = create(&t, json!({ "media": [one], "accounts": [account], "overrides": own })).await.data(201);
-    let path = t.path(&format!("/posts/{}", made["id"]));
+    let created = create(&t, json!({ "media": [one], "accounts": [account], "overrides": own })).await.data(201);
+    let path = t.path(&format!("/posts/{}", created["id"]));
     assert_eq!(used(&app, &[one, two]).await, [false, false], "of a draft");
     let submitted = t.request("POST", &format!("{path}/submit")).send().await.data(200);
     assert_eq!((&submitted["status"], used(&app, &[one, two]).await), (&json!("pending_approval"), vec![true, true]));
@@ -136,7 +139,7 @@ async fn pictures_of_unpublished_posts_are_in_use(app: TestApp) {
     assert_eq!(used(&app, &[one, two]).await, [false, false], "of a deleted post");
 }
 
-async fn a_draft_with_a_deleted_picture_cannot_be_published(app: TestApp) {
+async fn a_draft_with_a_deleted_image_cannot_be_published(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await;
     let (one, two) = two(&t).await;
@@ -151,23 +154,23 @@ async fn a_draft_with_a_deleted_picture_cannot_be_published(app: TestApp) {
     assert_eq!(t.put(&path, json!({ "overrides": other })).await.data(200)["media"], json!([one, two]));
     assert_eq!(app.number("SELECT count(*) FROM post_media").await, 1);
     let now = t.put(&path, json!({ "schedule_type": "now" })).await.data(200);
-    assert_eq!(now["status"], "publishing", "a deleted picture is not published");
+    assert_eq!(now["status"], "publishing", "a deleted image is not published");
 }
 
-/// A post that failed on one account and, if `half`, was published on the other.
+/// Creates a post that failed on one account and, if `half`, was published on the other. Returns its path.
 async fn failed(app: &TestApp, t: &Tenant<'_>, half: bool, body: Value) -> String {
-    let made = create(t, body).await.data(201);
+    let created = create(t, body).await.data(201);
     app.sql("UPDATE jobs SET state = 'done'").await;
     let status = if half { "partially_published" } else { "failed" };
-    app.sql(format!("UPDATE posts SET status = '{status}' WHERE id = {}", made["id"])).await;
-    for (i, target) in made["targets"].as_array().unwrap().iter().enumerate() {
+    app.sql(format!("UPDATE posts SET status = '{status}' WHERE id = {}", created["id"])).await;
+    for (i, target) in created["targets"].as_array().unwrap().iter().enumerate() {
         let status = if half && i == 0 { "published" } else { "failed" };
         app.sql(format!("UPDATE post_targets SET status = '{status}' WHERE id = {}", target["id"])).await;
     }
-    t.path(&format!("/posts/{}", made["id"]))
+    t.path(&format!("/posts/{}", created["id"]))
 }
 
-async fn retrying_a_post_with_a_deleted_picture_is_refused(app: TestApp) {
+async fn retrying_a_post_with_a_deleted_image_is_rejected(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await;
     let (one, two) = two(&t).await;
@@ -180,7 +183,7 @@ async fn retrying_a_post_with_a_deleted_picture_is_refused(app: TestApp) {
     assert_eq!(used(&app, &[one, two]).await, [false, true]);
 }
 
-async fn published_targets_do_not_need_their_pictures(app: TestApp) {
+async fn published_targets_do_not_need_their_images(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (account, other) = (t.account("demo").await, t.account("other").await);
     let (one, two) = two(&t).await;
@@ -198,14 +201,14 @@ async fn published_targets_do_not_need_their_pictures(app: TestApp) {
     assert_eq!(t.put(&path, json!({})).await.data(200)["status"], "published");
 }
 
-async fn a_concurrently_deleted_picture_is_refused(app: TestApp) {
+async fn a_concurrently_deleted_image_is_rejected(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (account, (one, _)) = (t.account("demo").await, two(&t).await);
     let mut deleting = app.begin().await.unwrap();
     media::lock(&mut deleting, t.brand, one).await.unwrap();
     let posting = create(&t, json!({ "schedule_type": "now", "media": [one], "accounts": [account] }));
     let delete = async {
-        // On SQLite the writer waits in any case.
+        // On SQLite, a writer waits in any case.
         let waits =
             "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
         while app.is_postgres() && app.number(waits).await == 0 {
@@ -229,22 +232,22 @@ async fn platform_image_limits_are_enforced(app: TestApp) {
         many.push(upload(&t, 20 + n, 20).await);
     }
     let ask = async |body: Value| t.post(&t.path("/posts/validate"), body).await.data(200);
-    let codes = |answer: &Value, i: usize| -> Vec<(String, String)> {
-        let problems = answer["targets"][i]["problems"].as_array().unwrap();
+    let codes = |response: &Value, i: usize| -> Vec<(String, String)> {
+        let problems = response["targets"][i]["problems"].as_array().unwrap();
         let word = |p: &Value, name: &str| p[name].as_str().unwrap().to_owned();
         problems.iter().map(|p| (word(p, "field"), word(p, "code"))).collect()
     };
     let only = |field: &str, code: &str| vec![(field.to_owned(), code.to_owned())];
-    let answer = ask(json!({ "content": "x", "media": [square, long], "accounts": [telegram, instagram] })).await;
-    // Instagram could not download them from this app either, whose address is a private one.
+    let response = ask(json!({ "content": "x", "media": [square, long], "accounts": [telegram, instagram] })).await;
+    // Instagram cannot download them from this app either, because its address is private.
     let both = vec![only("media", "image_ratio").remove(0), only("media", "pictures_unreachable").remove(0)];
-    assert_eq!((codes(&answer, 0), codes(&answer, 1)), (only("media", "image_ratio"), both));
-    let answer = ask(json!({ "content": "x", "media": many, "accounts": [telegram] })).await;
-    assert_eq!(codes(&answer, 0), only("media", "too_many_images"));
+    assert_eq!((codes(&response, 0), codes(&response, 1)), (only("media", "image_ratio"), both));
+    let response = ask(json!({ "content": "x", "media": many, "accounts": [telegram] })).await;
+    assert_eq!(codes(&response, 0), only("media", "too_many_images"));
     let own = json!([{ "account_id": telegram, "media": [long] }]);
-    let answer = ask(json!({ "content": "x", "accounts": [telegram, instagram], "overrides": own })).await;
+    let response = ask(json!({ "content": "x", "accounts": [telegram, instagram], "overrides": own })).await;
     assert_eq!(
-        (codes(&answer, 0), codes(&answer, 1)),
+        (codes(&response, 0), codes(&response, 1)),
         (only("overrides.0.media", "image_ratio"), only("media", "image_required"))
     );
     assert_eq!(ask(json!({ "media": [square], "accounts": [telegram] })).await["valid"], true);
@@ -258,13 +261,13 @@ async fn platform_image_limits_are_enforced(app: TestApp) {
     create(&t, json!({ "media": [square, long], "accounts": [telegram] })).await.expect(201);
 }
 
-async fn the_sandbox_shows_pictures_with_alt_texts(app: TestApp) {
+async fn the_sandbox_shows_images_with_alt_texts(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let picture = |n: i32, alt: &str| sandbox::SandboxImage { url: format!("/media/{n}.png"), alt: alt.to_owned() };
-    let pictures = [picture(1, "A \"red\" <door>"), picture(2, "")];
+    let image = |n: i32, alt: &str| sandbox::SandboxImage { url: format!("/media/{n}.png"), alt: alt.to_owned() };
+    let images = [image(1, "A \"red\" <door>"), image(2, "")];
     app.write(async |tx| {
         sandbox::claim_handle(tx, t.workspace, "shows").await?;
-        publish_to_sandbox(tx, t.workspace, "shows", "k", "", &pictures).await
+        publish_to_sandbox(tx, t.workspace, "shows", "k", "", &images).await
     })
     .await;
     let page = app.page("/sandbox/shows").await;
@@ -283,10 +286,10 @@ async fn concurrent_scheduling_and_deletion_conflict(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await;
     for round in 0..20 {
-        let picture = upload(&t, 20 + round, 10).await;
+        let image = upload(&t, 20 + round, 10).await;
         let at = app.later(3_600).to_rfc3339();
-        let post = json!({ "content": "x", "schedule_type": "scheduled", "scheduled_at": at, "accounts": [account], "media": [picture] });
-        let path = t.path(&format!("/media/{picture}"));
+        let post = json!({ "content": "x", "schedule_type": "scheduled", "scheduled_at": at, "accounts": [account], "media": [image] });
+        let path = t.path(&format!("/media/{image}"));
         let (deleted, scheduled) = tokio::join!(t.delete(&path), create(&t, post));
         match scheduled.status {
             201 => drop(deleted.expect_error(409, "media_in_use")),
@@ -295,11 +298,11 @@ async fn concurrent_scheduling_and_deletion_conflict(app: TestApp) {
                 deleted.expect(204);
             }
         }
-        assert_eq!(used(&app, &[picture]).await, [scheduled.status == 201]);
+        assert_eq!(used(&app, &[image]).await, [scheduled.status == 201]);
     }
 }
 
-async fn platforms_that_download_pictures_need_a_public_address(s: TestStore) {
+async fn platforms_that_download_images_need_a_public_url(s: TestStore) {
     let s = TestApp::start_at(s, "https://crier.example").await;
     let t = s.tenant("unlimited").await;
     let (instagram, square) = (account_on(&t, Platform::Instagram).await, upload(&t, 20, 20).await);
@@ -313,8 +316,8 @@ async fn platforms_that_download_pictures_need_a_public_address(s: TestStore) {
         let t = s.tenant("unlimited").await;
         let (instagram, square) = (account_on(&t, Platform::Instagram).await, upload(&t, 20, 20).await);
         let body = json!({ "media": [square], "accounts": [instagram], "schedule_type": "now" });
-        let answer = create(&t, body).await.expect_error(422, "validation_failed");
-        let message = answer["fields"]["media"][0].as_str().unwrap();
+        let response = create(&t, body).await.expect_error(422, "validation_failed");
+        let message = response["fields"]["media"][0].as_str().unwrap();
         assert!(message.contains("Instagram downloads images"), "{message}");
         assert!(message.contains("CRIER_PUBLIC_URL") && message.contains(private), "{message}");
     }
@@ -324,15 +327,15 @@ async fn options_are_checked_with_the_post(s: TestStore) {
     let s = TestApp::start_at(s, "https://crier.example").await;
     let t = s.tenant("unlimited").await;
     let (tiktok, square) = (account_on(&t, Platform::Tiktok).await, upload(&t, 20, 20).await);
-    let refused = async |options: Value| {
+    let rejected = async |options: Value| {
         let own = json!([{ "account_id": tiktok, "options": options }]);
         let body = json!({ "schedule_type": "now", "media": [square], "accounts": [tiktok], "overrides": own });
         create(&t, body).await.invalid_fields()
     };
-    assert_eq!(refused(json!({})).await, ["overrides.0.options.visibility"]);
+    assert_eq!(rejected(json!({})).await, ["overrides.0.options.visibility"]);
     let wrong = json!({ "visibility": "everyone", "title": "x".repeat(91), "auto_add_music": "yes" });
     let fields = ["auto_add_music", "title", "visibility"].map(|name| format!("overrides.0.options.{name}"));
-    assert_eq!(refused(wrong).await, fields);
+    assert_eq!(rejected(wrong).await, fields);
     let own = json!([{ "account_id": tiktok, "options": { "visibility": "private", "unknown": 1 } }]);
     let body = json!({ "schedule_type": "now", "media": [square], "accounts": [tiktok], "overrides": own });
     create(&t, body).await.expect(201);

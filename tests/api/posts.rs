@@ -1,4 +1,4 @@
-//! Posts before publishing: creating, validating, changing, submitting, deleting.
+//! Posts before publishing: creation, validation, changes, approval, deletion.
 
 use chrono::TimeDelta;
 use crier_domain::access::Role;
@@ -15,10 +15,10 @@ on_both_apps!(
     invalid_fields_are_reported,
     platform_rules_do_not_apply_to_drafts,
     overrides_apply_to_one_account,
-    an_update_keeps_absent_fields,
+    an_update_keeps_omitted_fields,
     rescheduling_replaces_the_job,
     a_draft_is_submitted_and_approved,
-    contributors_publish_nothing,
+    contributors_cannot_publish,
     a_rejected_post_becomes_a_draft,
     a_post_counts_once_per_month,
     deleting_a_post_cancels_its_pending_jobs,
@@ -37,14 +37,14 @@ async fn a_draft_is_stored_without_jobs(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await;
     let reply = create(&t, json!({ "content": "hello", "accounts": [account] })).await;
-    let made = reply.data(201);
-    assert_eq!((&made["status"], &made["schedule_type"]), (&json!("draft"), &json!("draft")));
-    assert_eq!((&made["accounts"], &made["media"]), (&json!([account]), &json!([])));
-    assert_eq!(made["author"], json!({ "id": t.user, "name": "Ann" }));
-    assert_eq!(made["targets"][0]["status"], "pending");
-    let path = t.path(&format!("/posts/{}", made["id"]));
+    let created = reply.data(201);
+    assert_eq!((&created["status"], &created["schedule_type"]), (&json!("draft"), &json!("draft")));
+    assert_eq!((&created["accounts"], &created["media"]), (&json!([account]), &json!([])));
+    assert_eq!(created["author"], json!({ "id": t.user, "name": "Ann" }));
+    assert_eq!(created["targets"][0]["status"], "pending");
+    let path = t.path(&format!("/posts/{}", created["id"]));
     assert_eq!(reply.header("location"), Some(format!("/api/public/v1{path}").as_str()));
-    assert_eq!(t.get(&path).await.data(200), made);
+    assert_eq!(t.get(&path).await.data(200), created);
     let listed = t.get(&t.path("/posts")).await.data(200)[0].take();
     assert!(listed.get("targets").is_none() && listed["accounts"] == json!([account]));
     let status = t.get(&format!("{path}/status")).await.data(200);
@@ -58,8 +58,8 @@ async fn a_scheduled_post_has_one_job_per_account(app: TestApp) {
     let (one, two) = (t.account("one").await, t.account("two").await);
     let body =
         json!({ "content": "x", "schedule_type": "scheduled", "scheduled_at": hours(&app, 2), "accounts": [two, one] });
-    let made = create(&t, body).await.data(201);
-    assert_eq!((&made["status"], &made["accounts"]), (&json!("scheduled"), &json!([two, one])));
+    let created = create(&t, body).await.data(201);
+    assert_eq!((&created["status"], &created["accounts"]), (&json!("scheduled"), &json!([two, one])));
     assert_eq!(app.number("SELECT count(*) FROM jobs WHERE state = 'scheduled'").await, 2);
     assert_eq!(app.number(format!("SELECT count(*) FROM jobs WHERE lane = 'account:{one}'")).await, 1);
     assert!(app.notifier.take().is_empty());
@@ -71,8 +71,8 @@ async fn publishing_now_notifies_workers(app: TestApp) {
     app.notifier.take();
     let past =
         json!({ "content": "x", "schedule_type": "now", "scheduled_at": hours(&app, -2), "accounts": [account] });
-    let made = create(&t, past).await.data(201);
-    assert_eq!((&made["status"], &made["scheduled_at"]), (&json!("publishing"), &Value::Null));
+    let created = create(&t, past).await.data(201);
+    assert_eq!((&created["status"], &created["scheduled_at"]), (&json!("publishing"), &Value::Null));
     assert_eq!(app.notifier.take().len(), 1);
 }
 
@@ -95,7 +95,7 @@ async fn times_default_to_the_brand_time_zone(app: TestApp) {
 async fn invalid_fields_are_reported(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await;
-    // What the connect has enqueued.
+    // The jobs that the connect enqueued.
     app.notifier.take();
     app.sql("DELETE FROM jobs").await;
     let now = json!({ "content": "x", "schedule_type": "now", "accounts": [account] });
@@ -135,7 +135,7 @@ async fn invalid_fields_are_reported(app: TestApp) {
     ] {
         assert_eq!(create(&t, body.clone()).await.invalid_fields(), wrong, "{body}");
     }
-    // Most of them were stored before they were checked.
+    // Most of the posts were stored before they were checked.
     for table in ["posts", "post_targets", "jobs", "usage_slots"] {
         assert_eq!(app.number(format!("SELECT count(*) FROM {table}")).await, 0, "{table}");
     }
@@ -166,27 +166,30 @@ async fn overrides_apply_to_one_account(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (one, two) = (t.account("one").await, t.account("two").await);
     let custom = json!({ "account_id": two, "content": "for two", "options": { "title": "T" } });
-    let made =
+    let created =
         create(&t, json!({ "content": "for all", "accounts": [one, two], "overrides": [custom] })).await.data(201);
-    assert_eq!((&made["targets"][0]["content"], &made["targets"][1]["content"]), (&Value::Null, &json!("for two")));
-    let path = t.path(&format!("/posts/{}", made["id"]));
-    let kept = t.put(&path, json!({ "accounts": [two] })).await.data(200);
-    assert_eq!(kept["targets"][0]["options"], json!({ "title": "T" }));
-    let gone = t.put(&path, json!({ "overrides": null })).await.data(200);
-    assert_eq!((&gone["targets"][0]["content"], &gone["targets"][0]["options"]), (&Value::Null, &json!({})));
+    assert_eq!(
+        (&created["targets"][0]["content"], &created["targets"][1]["content"]),
+        (&Value::Null, &json!("for two"))
+    );
+    let path = t.path(&format!("/posts/{}", created["id"]));
+    let updated = t.put(&path, json!({ "accounts": [two] })).await.data(200);
+    assert_eq!(updated["targets"][0]["options"], json!({ "title": "T" }));
+    let cleared = t.put(&path, json!({ "overrides": null })).await.data(200);
+    assert_eq!((&cleared["targets"][0]["content"], &cleared["targets"][0]["options"]), (&Value::Null, &json!({})));
 }
 
-async fn an_update_keeps_absent_fields(app: TestApp) {
+async fn an_update_keeps_omitted_fields(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await;
     let body = json!({ "content": "old", "accounts": [account], "scheduled_at": hours(&app, 5) });
-    let made = create(&t, body).await.data(201);
-    let path = t.path(&format!("/posts/{}", made["id"]));
+    let created = create(&t, body).await.data(201);
+    let path = t.path(&format!("/posts/{}", created["id"]));
     let changed = t.put(&path, json!({ "content": "new" })).await.data(200);
     assert_eq!((&changed["content"], &changed["accounts"]), (&json!("new"), &json!([account])));
-    assert_eq!(changed["scheduled_at"], made["scheduled_at"]);
+    assert_eq!(changed["scheduled_at"], created["scheduled_at"]);
     let planned = t.put(&path, json!({ "schedule_type": "scheduled" })).await.data(200);
-    assert_eq!((&planned["status"], &planned["scheduled_at"]), (&json!("scheduled"), &made["scheduled_at"]));
+    assert_eq!((&planned["status"], &planned["scheduled_at"]), (&json!("scheduled"), &created["scheduled_at"]));
     assert_eq!(t.put(&path, json!({ "scheduled_at": null })).await.invalid_fields(), ["scheduled_at"]);
     assert_eq!(t.put(&path, json!({})).await.data(200)["status"], "scheduled");
 }
@@ -229,8 +232,8 @@ async fn a_draft_is_submitted_and_approved(app: TestApp) {
     act(&pro, &path, "submit").await.expect_error(402, "feature_not_available");
 }
 
-/// A contributor writes drafts and submits them; every other way to reach the public is closed.
-async fn contributors_publish_nothing(app: TestApp) {
+/// A contributor can write and submit drafts, but cannot publish in any other way.
+async fn contributors_cannot_publish(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (account, contributor) = (t.account("demo").await, t.colleague(Role::Contributor).await);
     let posts = t.path("/posts");
@@ -252,14 +255,14 @@ async fn contributors_publish_nothing(app: TestApp) {
     let path = format!("{posts}/{}", draft["id"]);
     contributor.put(&path, json!({ "content": "better" })).await.expect(200);
     contributor.request("POST", &format!("{path}/submit")).send().await.expect(200);
-    // What is approved is what was read.
+    // A submitted post cannot be changed, so the approver approves the text that they read.
     contributor.put(&path, json!({ "content": "worse" })).await.expect_error(403, "insufficient_scope");
     contributor.request("POST", &format!("{path}/approve")).send().await.expect_error(403, "insufficient_scope");
     t.request("POST", &format!("{path}/approve")).send().await.expect(200);
     contributor.put(&path, json!({ "content": "worse" })).await.expect_error(403, "insufficient_scope");
     contributor.delete(&path).await.expect_error(403, "insufficient_scope");
     assert_eq!(t.get(&path).await.data(200)["content"], "better");
-    // An image's description is published with its post.
+    // The description of an image is published with its post.
     let image = t.upload("a.png", &picture::png(5, 2), &[]).await.data(201)["id"].clone();
     let describe = async || contributor.put(&t.path(&format!("/media/{image}")), json!({ "alt_text": "a" })).await;
     describe().await.expect(200);
@@ -291,8 +294,8 @@ async fn contributors_publish_nothing(app: TestApp) {
 async fn a_rejected_post_becomes_a_draft(app: TestApp) {
     let t = app.tenant("business").await;
     let account = t.account("demo").await;
-    let made = create(&t, json!({ "content": "x", "accounts": [account] })).await.data(201);
-    let path = t.path(&format!("/posts/{}", made["id"]));
+    let created = create(&t, json!({ "content": "x", "accounts": [account] })).await.data(201);
+    let path = t.path(&format!("/posts/{}", created["id"]));
     t.request("POST", &format!("{path}/submit")).send().await.expect(200);
     assert_eq!(t.post(&format!("{path}/reject"), json!({ "reason": 5 })).await.invalid_fields(), ["reason"]);
     let draft = t.request("POST", &format!("{path}/reject")).send().await.data(200);

@@ -1,4 +1,4 @@
-//! Posts after publishing has begun: what can change, and what a retry repeats.
+//! Posts after publishing has begun: allowed changes, and retries.
 
 use serde_json::{Value, json};
 
@@ -12,20 +12,20 @@ on_both_apps!(
     deleting_a_post_does_not_stop_running_jobs,
 );
 
-/// Creates a post to two accounts with the statuses that a worker would have left; returns its path and targets.
+/// Creates a post on two accounts with these statuses, as if a worker had set them. Returns its path and targets.
 async fn create_post_with_statuses(t: &Tenant<'_>, post: &str, targets: [&str; 2]) -> (String, [i64; 2]) {
     let accounts = [t.account("one").await, t.account("two").await];
     let body = json!({ "content": "x", "schedule_type": "now", "accounts": accounts });
-    let made = t.post(&t.path("/posts"), body).await.data(201);
-    let ids = [0, 1].map(|i| made["targets"][i]["id"].as_i64().unwrap());
+    let created = t.post(&t.path("/posts"), body).await.data(201);
+    let ids = [0, 1].map(|i| created["targets"][i]["id"].as_i64().unwrap());
     let error = r#"{"code":"platform_rejected","message":"No.","category":"platform_rejected","platform_code":"403"}"#;
     for (id, status) in ids.into_iter().zip(targets) {
         let error = if status == "failed" { format!("'{error}'") } else { "NULL".to_owned() };
         t.app.sql(format!("UPDATE post_targets SET status = '{status}', error = {error} WHERE id = {id}")).await;
     }
-    t.app.sql(format!("UPDATE posts SET status = '{post}' WHERE id = {}", made["id"])).await;
+    t.app.sql(format!("UPDATE posts SET status = '{post}' WHERE id = {}", created["id"])).await;
     t.app.sql("UPDATE jobs SET state = 'done' WHERE kind = 'publish_target'").await;
-    (t.path(&format!("/posts/{}", made["id"])), ids)
+    (t.path(&format!("/posts/{}", created["id"])), ids)
 }
 
 async fn a_publishing_post_cannot_be_edited(app: TestApp) {

@@ -1,5 +1,6 @@
-//! The whole body of each resource's main record, as a snapshot, the same on both engines. The clock of a test stands
-//! still, so times are compared as well; ids and random parts are not. `cargo insta accept` accepts a change.
+//! The complete body of each resource's main record, as a snapshot, which is the same on both engines. The clock of a
+//! test stands still, so times are compared as well. Ids and random values are not compared. `cargo insta accept`
+//! accepts a change.
 
 use chrono::TimeDelta;
 use crier_domain::analytics::{AccountMetrics, PostMetrics};
@@ -21,11 +22,11 @@ on_both!(
     an_account,
     a_post_in_each_state,
     attempts_of_a_post,
-    a_picture_and_an_import,
+    an_image_and_an_import,
     a_webhook_and_its_delivery,
     a_conversation_with_a_reply,
     a_report_with_a_schedule_and_a_delivery,
-    figures_of_a_brand,
+    metrics_of_a_brand,
     a_feed_and_an_article,
     a_content_plan,
     a_link_in_bio_page,
@@ -33,7 +34,7 @@ on_both!(
     errors,
 );
 
-/// Starts an installation with every role, whose sandbox is the real one.
+/// Starts an installation with every role and the real sandbox.
 async fn installation(s: TestStore) -> TestInstallation {
     let url = "https://crier.test";
     let app = TestInstallation::start_with(s, Settings { public_url: Some(url), ..Settings::default() }).await;
@@ -42,7 +43,7 @@ async fn installation(s: TestStore) -> TestInstallation {
     app
 }
 
-/// Paths of ids.
+/// The paths of ids.
 const IDS: [&str; 9] = [
     ".**.id",
     ".**.account_id",
@@ -91,10 +92,10 @@ fn without_file_name(value: Content, _: ContentPath<'_>) -> Content {
     Content::from(format!("{start}/media/[name]{}", name.get(FILE_NAME_LENGTH..).expect("a name")))
 }
 
-/// Creates a post; returns its path.
+/// Creates a post, and returns its path.
 async fn create_post(t: &Tenant<'_>, body: Value) -> String {
-    let made = t.post(&t.path("/posts"), body).await.data(201);
-    t.path(&format!("/posts/{}", made["id"]))
+    let created = t.post(&t.path("/posts"), body).await.data(201);
+    t.path(&format!("/posts/{}", created["id"]))
 }
 
 async fn a_brand_with_its_members_and_usage(s: TestStore) {
@@ -114,7 +115,7 @@ async fn an_account(s: TestStore) {
     assert_record("account", &t.get(&t.path("/social-accounts")).await.data(200)[0]);
 }
 
-/// Creates a post on two accounts and publishes it; returns its path.
+/// Creates and publishes a post on two accounts, and returns its path.
 async fn publish(app: &TestInstallation, t: &Tenant<'_>, accounts: [i64; 2], texts: [&str; 2]) -> String {
     let own = json!([{ "account_id": accounts[1], "content": texts[1] }]);
     let body = json!({ "content": texts[0], "schedule_type": "now", "accounts": accounts, "overrides": own });
@@ -163,12 +164,12 @@ async fn attempts_of_a_post(s: TestStore) {
     assert_record("attempts", &t.get(&format!("{path}/attempts")).await.data(200));
 }
 
-async fn a_picture_and_an_import(s: TestStore) {
+async fn an_image_and_an_import(s: TestStore) {
     let app = installation(s).await;
     let t = app.tenant("unlimited").await;
     let texts = [("asset_type", "logo"), ("alt_text", "A sign")];
-    let made = t.upload("sign.png", &picture::png(30, 20), &texts).await.data(201);
-    assert_record("media", &made);
+    let created = t.upload("sign.png", &picture::png(30, 20), &texts).await.data(201);
+    assert_record("media", &created);
     let import = t.post(&t.path("/media/from-url"), json!({ "url": "https://8.8.8.8/a.png" })).await.data(202);
     assert_record("import", &import);
 }
@@ -177,9 +178,9 @@ async fn a_webhook_and_its_delivery(s: TestStore) {
     let app = installation(s).await;
     let t = app.tenant("unlimited").await;
     let body = json!({ "url": "https://8.8.8.8/hook", "events": ["brand.created"], "description": "The till" });
-    let made = t.post("/webhooks", body).await.data(201);
-    assert_record("webhook_created", &made);
-    let path = format!("/webhooks/{}", made["id"]);
+    let created = t.post("/webhooks", body).await.data(201);
+    assert_record("webhook_created", &created);
+    let path = format!("/webhooks/{}", created["id"]);
     assert_record("webhook", &t.get(&path).await.data(200));
     t.post("/brands", json!({ "name": "Second" })).await.expect(201);
     assert_record("delivery", &t.get(&format!("{path}/deliveries")).await.data(200)[0]);
@@ -206,13 +207,13 @@ async fn a_report_with_a_schedule_and_a_delivery(s: TestStore) {
         json!({ "frequency": "weekly", "time": "07:30", "recipients": ["ann@example.com"], "format": "csv" });
     assert_record("schedule", &t.post(&format!("{path}/schedules"), schedule).await.data(201));
     assert_record("report", &t.get(&path).await.data(200));
-    let made = t.post(&format!("{path}/export"), json!({ "format": "csv" })).await.data(202);
+    let created = t.post(&format!("{path}/export"), json!({ "format": "csv" })).await.data(202);
     app.run_jobs().await;
-    let path = t.path(&format!("/reports/deliveries/{}", made["id"]));
+    let path = t.path(&format!("/reports/deliveries/{}", created["id"]));
     assert_record("report_delivery", &t.get(&path).await.data(200));
 }
 
-async fn figures_of_a_brand(s: TestStore) {
+async fn metrics_of_a_brand(s: TestStore) {
     let app = installation(s).await;
     let t = app.tenant("unlimited").await;
     let accounts = [t.account("demo").await, t.account("other").await];
@@ -229,7 +230,7 @@ async fn figures_of_a_brand(s: TestStore) {
     }
     let followers = AccountMetrics { followers: Some(12), ..AccountMetrics::default() };
     app.write(async |tx| analytics::record_account(tx, accounts[0], &followers).await).await;
-    // The days of the test's clock.
+    // The current day of the test's clock, and the day before.
     let days = "?start=2026-06-08&end=2026-06-09";
     assert_record("analytics_posts", &t.get(&t.path(&format!("/analytics/posts{days}"))).await.data(200));
     assert_record("analytics_accounts", &t.get(&t.path(&format!("/analytics/accounts{days}"))).await.data(200));
@@ -240,10 +241,11 @@ async fn figures_of_a_brand(s: TestStore) {
 async fn a_feed_and_an_article(s: TestStore) {
     let app = installation(s).await;
     let t = app.tenant("unlimited").await;
-    let made = t.post(&t.path("/feeds"), json!({ "name": "News", "url": "https://8.8.8.8/feed.xml" })).await.data(201);
-    assert_record("feed", &made);
-    article(&t, made["id"].as_i64().unwrap(), "first").await;
-    let path = t.path(&format!("/feeds/{}/articles", made["id"]));
+    let created =
+        t.post(&t.path("/feeds"), json!({ "name": "News", "url": "https://8.8.8.8/feed.xml" })).await.data(201);
+    assert_record("feed", &created);
+    article(&t, created["id"].as_i64().unwrap(), "first").await;
+    let path = t.path(&format!("/feeds/{}/articles", created["id"]));
     assert_record("article", &t.get(&path).await.data(200)[0]);
 }
 
@@ -264,7 +266,7 @@ async fn a_link_in_bio_page(s: TestStore) {
     assert_record("link_in_bio", &t.post(&t.path("/link-in-bio"), body).await.data(201));
 }
 
-/// Keys have no endpoint; an operator lists them.
+/// Keys have no endpoint. The operator lists them.
 async fn a_key(s: TestStore) {
     let app = installation(s).await;
     app.tenant("unlimited").await;

@@ -1,4 +1,4 @@
-//! The sandbox's public pages, which anyone can read and comment on.
+//! The public pages of the sandbox, which anyone can read and comment on.
 
 use chrono::TimeDelta;
 use crier_store::sandbox::{self, MAX_COMMENTS};
@@ -14,10 +14,10 @@ on_one_app!(
     comments_per_post_are_capped_and_newest_are_shown,
     page_size_is_bounded_despite_long_comments,
     unstorable_path_segments_return_404,
-    links_are_links_and_failed_posts_say_why,
+    links_are_rendered_and_failed_posts_show_the_reason,
 );
 
-/// Publishes the given number of posts under the handle; returns their ids, oldest first.
+/// Publishes this number of posts on the handle `demo`, and returns their ids, oldest first.
 async fn posts(app: &TestApp, count: usize) -> Vec<i64> {
     let workspace = app.workspace().await;
     app.write(async |tx| {
@@ -42,7 +42,7 @@ async fn comment(app: &TestApp, post: i64, text: &str) -> Reply {
     send(app, post, &format!("name=Vera&body={text}")).await
 }
 
-/// Returns a page's text.
+/// Returns the HTML of a page.
 async fn page(app: &TestApp, path: &str) -> String {
     let reply = app.page(path).await;
     reply.assert_status(200);
@@ -54,7 +54,7 @@ fn numbers(page: &str) -> Vec<&str> {
 }
 
 async fn timelines_are_paginated(app: TestApp) {
-    let made = posts(&app, 45).await;
+    let created = posts(&app, 45).await;
     let mut path = "/sandbox/demo".to_owned();
     let mut seen = Vec::new();
     for shown in [20, 20, 5] {
@@ -69,10 +69,10 @@ async fn timelines_are_paginated(app: TestApp) {
         }
     }
     assert_eq!(seen, (0..45).rev().collect::<Vec<_>>());
-    // A post's address shows it, however many posts came after it.
-    let text = page(&app, &format!("/sandbox/demo?from={}", made[7])).await;
+    // The URL of a post shows it, however many posts are newer.
+    let text = page(&app, &format!("/sandbox/demo?from={}", created[7])).await;
     assert_eq!((numbers(&text)[0], numbers(&text).len()), ("007", 8));
-    assert!(text.contains(&format!("<a href=\"/sandbox/demo?from={0}#post-{0}\">", made[7])), "{text}");
+    assert!(text.contains(&format!("<a href=\"/sandbox/demo?from={0}#post-{0}\">", created[7])), "{text}");
     for odd in ["?from=0", "?from=-1", "?from=x", "?from=%00", "?from=99999999999999999999", "?from="] {
         assert_eq!(numbers(&page(&app, &format!("/sandbox/demo{odd}")).await)[0], "044", "{odd}");
     }
@@ -102,12 +102,12 @@ async fn comments_are_rate_limited_by_address(app: TestApp) {
     for _ in 0..60 {
         comment(&app, post, "again").await.assert_status(303);
     }
-    let refused = comment(&app, post, "again").await;
-    refused.assert_status(429);
-    assert_eq!((refused.header("retry-after"), refused.header("x-ratelimit-remaining")), (Some("1"), Some("0")));
-    assert!(refused.header("content-type").is_some_and(|kind| kind.starts_with("text/html")), "{refused:?}");
+    let rejected = comment(&app, post, "again").await;
+    rejected.assert_status(429);
+    assert_eq!((rejected.header("retry-after"), rejected.header("x-ratelimit-remaining")), (Some("1"), Some("0")));
+    assert!(rejected.header("content-type").is_some_and(|kind| kind.starts_with("text/html")), "{rejected:?}");
     assert_eq!(app.number("SELECT count(*) FROM sandbox_comments").await, 60);
-    // The allowance is that of clients without a valid key; the page remains available.
+    // Comments use the allowance of clients without a valid key. The page remains available.
     app.request("GET", "/brands").send().await.expect_error(429, "rate_limited");
     page(&app, "/sandbox/demo").await;
     app.clock.advance(TimeDelta::seconds(1));
@@ -136,10 +136,10 @@ async fn comments_per_post_are_capped_and_newest_are_shown(app: TestApp) {
 }
 
 async fn page_size_is_bounded_despite_long_comments(app: TestApp) {
-    let made = posts(&app, 25).await;
+    let created = posts(&app, 25).await;
     let (name, body) = ("<".repeat(80), "<".repeat(2_000));
     app.write(async |tx| {
-        for post in &made {
+        for post in &created {
             for _ in 0..15 {
                 sandbox::comment(tx, "demo", *post, &name, &body).await?;
             }
@@ -182,7 +182,7 @@ async fn unstorable_path_segments_return_404(app: TestApp) {
     }
 }
 
-async fn links_are_links_and_failed_posts_say_why(app: TestApp) {
+async fn links_are_rendered_and_failed_posts_show_the_reason(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await;
     app.write(async |tx| {

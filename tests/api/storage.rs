@@ -1,4 +1,4 @@
-//! The plan's storage counts texts, and the reserve of free disk space rejects what is new.
+//! Texts count against the storage of the plan, and new records are rejected if the disk has too little free space.
 
 use futures::future::join_all;
 use serde_json::{Value, json};
@@ -12,12 +12,12 @@ on_both_apps!(
     a_full_library_leaves_room_for_posts,
     usage_shows_texts,
     descriptions_of_images_count,
-    a_low_disk_rejects_what_is_new,
+    new_records_are_rejected_on_a_full_disk,
 );
 
 const MIB: i64 = 1 << 20;
 
-/// Sets what the workspace stores beside what the test writes.
+/// Sets the storage that the workspace uses before the test writes, in bytes of files and texts.
 async fn fill(t: &Tenant<'_>, files: i64, texts: i64) {
     t.app.sql(format!("DELETE FROM storage_usage WHERE workspace_id = {}", t.workspace)).await;
     let row = format!("({}, {files}, {texts})", t.workspace);
@@ -47,7 +47,7 @@ async fn drafts_stop_at_the_storage_of_the_plan(app: TestApp) {
     draft(&t, "short").await.expect(201);
     fill(&t, 400 * MIB, 100 * MIB).await;
     draft(&t, "short").await.expect_error(402, "storage_limit_exceeded");
-    // What is there can be changed without growing, published and deleted.
+    // Existing posts can be changed without growing, published and deleted.
     t.put(&long, json!({ "content": "z".repeat(60_000) })).await.expect(200);
     t.put(&long, json!({ "content": "z".repeat(65_535) })).await.expect_error(402, "storage_limit_exceeded");
     let publish = json!({ "content": "Bread", "accounts": [account], "schedule_type": "now" });
@@ -57,7 +57,7 @@ async fn drafts_stop_at_the_storage_of_the_plan(app: TestApp) {
     fill(&t, 400 * MIB, 100 * MIB).await;
     let short = t.get(&format!("{posts}?status=draft")).await.data(200)[0]["id"].clone();
     t.delete(&format!("{posts}/{short}")).await.expect(204);
-    // A request that succeeded is repeated.
+    // A successful request is replayed.
     fill(&t, 0, 0).await;
     let body = json!({ "content": "Once" });
     let again = async || t.request("POST", &posts).idempotency_key("once").json(&body).send().await;
@@ -68,7 +68,7 @@ async fn drafts_stop_at_the_storage_of_the_plan(app: TestApp) {
 
 async fn concurrent_drafts_do_not_exceed_the_storage(app: TestApp) {
     let t = app.tenant("free").await;
-    // Room for three drafts of 60,000 bytes.
+    // There is room for three drafts of 60,000 bytes.
     let before = 500 * MIB - 3 * 61_440 - 4_096;
     fill(&t, 0, before).await;
     let (path, body) = (t.path("/posts"), json!({ "content": "x".repeat(60_000) }));
@@ -89,7 +89,7 @@ async fn a_full_library_leaves_room_for_posts(app: TestApp) {
     t.upload("a.png", &png(30, 30), &[]).await.expect_error(402, "storage_limit_exceeded");
     fill(&t, 500 * MIB, 16 * MIB).await;
     draft().await.expect_error(402, "storage_limit_exceeded");
-    // Texts take room from files.
+    // Texts and files share the storage.
     fill(&t, 0, 500 * MIB).await;
     t.upload("a.png", &png(30, 30), &[]).await.expect_error(402, "storage_limit_exceeded");
     fill(&t, 0, 499 * MIB).await;
@@ -100,12 +100,12 @@ async fn usage_shows_texts(app: TestApp) {
     let t = app.tenant("free").await;
     let used = async || t.get(&t.path("/usage")).await.data(200)["storage_mib"].clone();
     t.post(&t.path("/posts"), json!({ "content": "x".repeat(60_000) })).await.expect(201);
-    assert_eq!(used().await, json!({ "used": 0, "limit": 500 }), "a few posts are no MiB");
+    assert_eq!(used().await, json!({ "used": 0, "limit": 500 }), "a few posts are less than a MiB");
     fill(&t, MIB + 1, 3 * MIB).await;
     assert_eq!(used().await["used"], 5);
 }
 
-/// Images with the same bytes share a file, and each has a description of its own.
+/// Images with the same bytes share a file, but each has its own description.
 async fn descriptions_of_images_count(app: TestApp) {
     let t = app.tenant("free").await;
     let long = "ä".repeat(2_000);
@@ -129,7 +129,7 @@ async fn descriptions_of_images_count(app: TestApp) {
     assert!(texts(&t).await < 100 * MIB - 20_000);
 }
 
-async fn a_low_disk_rejects_what_is_new(app: TestApp) {
+async fn new_records_are_rejected_on_a_full_disk(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await;
     let posts = t.path("/posts");
@@ -170,7 +170,7 @@ async fn a_low_disk_rejects_what_is_new(app: TestApp) {
     t.upload("b.png", &png(31, 31), &[]).await.expect_error(503, "service_unavailable");
     t.put(&draft, json!({ "content": "x".repeat(20_000) })).await.expect_error(503, "service_unavailable");
     assert_eq!(rows().await, before, "nothing was stored");
-    // What must go on.
+    // These requests must still succeed.
     assert!(again().await.replayed());
     t.get(&posts).await.expect(200);
     t.put(&draft, json!({ "content": "Fresh bread" })).await.expect(200);

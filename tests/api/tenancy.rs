@@ -1,5 +1,5 @@
-//! No endpoint gives access to another tenant's records: neither through the other's brand, nor with the other's ids
-//! below one's own.
+//! No endpoint gives access to the records of another tenant: neither through the other brand, nor with its ids below
+//! one's own brand.
 
 use chrono::TimeDelta;
 use serde_json::json;
@@ -14,7 +14,7 @@ on_both_apps!(
     records_are_not_found_under_another_own_brand
 );
 
-/// One of each record that has an id.
+/// The id of one record of each kind.
 pub struct TenantRecords {
     account: i64,
     pub post: i64,
@@ -79,7 +79,7 @@ impl TenantRecords {
         }
     }
 
-    /// Returns the id for a name in a path.
+    /// Returns the id for a parameter of a path.
     pub fn id(&self, path: &str, name: &str) -> i64 {
         match name {
             "delivery" if path.contains("/reports/") => self.report_delivery,

@@ -1,4 +1,4 @@
-//! Unknown fields and query parameters: typos are refused, others are ignored and named.
+//! Unknown fields and query parameters: typos are rejected; others are ignored and listed in the response.
 
 use chrono::TimeDelta;
 use serde_json::{Value, json};
@@ -11,18 +11,18 @@ use crate::support::picture;
 
 on_one_app!(
     a_typo_never_publishes,
-    every_endpoint_refuses_typos_in_its_body,
+    every_endpoint_rejects_typos_in_its_body,
     a_replay_names_the_same_ignored_fields,
-    an_expired_account_is_named_by_validate_alone,
-    now_refuses_a_time_to_come,
+    only_validation_reports_an_expired_account,
+    publishing_now_rejects_a_future_time,
 );
 
 on_sqlite_app!(
-    every_endpoint_refuses_typos_in_its_query,
+    every_endpoint_rejects_typos_in_its_query,
     typos_are_reported_with_the_other_problems,
     ignored_names_are_listed,
     a_wrong_part_of_a_form_is_named,
-    a_body_full_of_unknown_names_is_answered,
+    a_body_full_of_unknown_names_gets_a_response,
 );
 
 fn ignored(reply: &Reply) -> &str {
@@ -49,12 +49,12 @@ async fn a_typo_never_publishes(app: TestApp) {
         let error = t.post(&t.path("/posts"), body(name, json!(1))).await.expect_error(422, "validation_failed");
         let problem = format!("Unknown field; did you mean `{meant}`?");
         assert_eq!(error["fields"], json!({ name: [problem] }));
-        let asked = t.post(&t.path("/posts/validate"), body(name, json!(1))).await;
-        assert_eq!(asked.invalid_fields(), [name]);
+        let validated = t.post(&t.path("/posts/validate"), body(name, json!(1))).await;
+        assert_eq!(validated.invalid_fields(), [name]);
     }
     let option = json!([{ "account_id": account, "options": { "visibilty": "private" } }]);
-    let refused = t.post(&t.path("/posts"), body("overrides", option)).await;
-    assert_eq!(refused.invalid_fields(), ["overrides.0.options.visibilty"]);
+    let rejected = t.post(&t.path("/posts"), body("overrides", option)).await;
+    assert_eq!(rejected.invalid_fields(), ["overrides.0.options.visibilty"]);
     assert_eq!(app.number("SELECT count(*) FROM posts").await, 0);
 
     let draft = t.post(&t.path("/posts"), json!({ "content": "x" })).await.data(201);
@@ -66,7 +66,7 @@ async fn a_typo_never_publishes(app: TestApp) {
     assert_eq!(t.get(&path).await.data(200), draft);
 }
 
-/// The example with its first field twice: as it is, and in capitals.
+/// Returns the example with its first field twice, the second time in capitals, and the name of that field.
 fn with_typo(example: &Value) -> Option<(Value, String)> {
     let (name, value) = example.as_object()?.iter().next()?;
     let typo = name.to_uppercase();
@@ -75,10 +75,10 @@ fn with_typo(example: &Value) -> Option<(Value, String)> {
     Some((body, typo))
 }
 
-async fn every_endpoint_refuses_typos_in_its_body(app: TestApp) {
+async fn every_endpoint_rejects_typos_in_its_body(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let records = TenantRecords::of(&t).await;
-    let mut refused = 0;
+    let mut rejected = 0;
     for e in checks::all(&app).await {
         app.clock.advance(TimeDelta::minutes(1));
         let Some((body, typo)) = e.body.as_ref().and_then(with_typo) else { continue };
@@ -86,16 +86,16 @@ async fn every_endpoint_refuses_typos_in_its_body(app: TestApp) {
         let reply = t.request(&e.method, &path).json(&body).send().await;
         let fields = reply.invalid_fields();
         assert!(fields.contains(&typo), "{} {}: {fields:?}", e.method, e.path);
-        refused += 1;
+        rejected += 1;
     }
-    assert!(refused > 25, "{refused}");
+    assert!(rejected > 25, "{rejected}");
 }
 
-async fn every_endpoint_refuses_typos_in_its_query(app: TestApp) {
+async fn every_endpoint_rejects_typos_in_its_query(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let records = TenantRecords::of(&t).await;
     let document = t.get("/openapi.json").await.json();
-    let mut refused = 0;
+    let mut rejected = 0;
     for e in checks::all(&app).await {
         let parameters = &document["paths"][&e.path][e.method.to_lowercase()]["parameters"];
         let parameters = parameters.as_array().unwrap().iter().map(|p| resolve(&document, p));
@@ -106,10 +106,10 @@ async fn every_endpoint_refuses_typos_in_its_query(app: TestApp) {
             let path = format!("{}?{typo}=1&page=0", e.at(t.brand, |id| records.id(&e.path, id)));
             let fields = t.request(&e.method, &path).send().await.invalid_fields();
             assert!(fields.contains(&typo), "{path}: {fields:?}");
-            refused += 1;
+            rejected += 1;
         }
     }
-    assert!(refused > 20, "{refused}");
+    assert!(rejected > 20, "{rejected}");
 }
 
 async fn typos_are_reported_with_the_other_problems(app: TestApp) {
@@ -121,9 +121,9 @@ async fn typos_are_reported_with_the_other_problems(app: TestApp) {
     let reply = t.get(&t.path("/posts?pgae=2&per_page=x&status=nope&nope=1")).await;
     assert_eq!(reply.invalid_fields(), ["per_page", "pgae", "status"]);
     assert_eq!(ignored(&reply), "nope");
-    // What is missing is reported before.
+    // A missing record is reported before a typo.
     t.put(&t.path("/posts/999999"), json!({ "contnet": "x" })).await.expect_error(404, "not_found");
-    // A typo is reported before a state.
+    // A typo is reported before a conflicting state.
     let hook = json!({ "url": "https://8.8.8.8/", "events": ["post.failed"], "is_activ": false });
     assert_eq!(t.post("/webhooks", hook).await.invalid_fields(), ["is_activ"]);
     assert_eq!(t.get("/webhooks").await.data(200), json!([]));
@@ -139,7 +139,7 @@ async fn ignored_names_are_listed(app: TestApp) {
     let reply = t.get(&t.path("/posts?utm_source=mail&page=1")).await;
     reply.expect(200);
     assert_eq!(ignored(&reply), "utm_source");
-    // The record as it was answered can be sent back.
+    // The record from a response can be sent back unchanged.
     let mut post = t.post(&t.path("/posts"), json!({ "content": "x" })).await.data(201);
     let path = t.path(&format!("/posts/{}", post["id"]));
     post["content"] = json!("y");
@@ -163,7 +163,7 @@ async fn a_replay_names_the_same_ignored_fields(app: TestApp) {
     assert_eq!((ignored(&first), ignored(&again)), ("nope", "nope"));
 }
 
-async fn now_refuses_a_time_to_come(app: TestApp) {
+async fn publishing_now_rejects_a_future_time(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await;
     let at = |hours: i64| (app.now() + TimeDelta::hours(hours)).to_rfc3339();
@@ -179,11 +179,11 @@ async fn now_refuses_a_time_to_come(app: TestApp) {
     let path = t.path(&format!("/posts/{}", t.post(&t.path("/posts"), draft).await.data(201)["id"]));
     let now = json!({ "schedule_type": "now", "scheduled_at": at(5) });
     assert_eq!(t.put(&path, now).await.invalid_fields(), ["scheduled_at"]);
-    // The time that the draft has is not asked for.
+    // A time that only the stored draft has is not an error.
     assert_eq!(t.put(&path, json!({ "schedule_type": "now" })).await.data(200)["status"], "publishing");
 }
 
-async fn an_expired_account_is_named_by_validate_alone(app: TestApp) {
+async fn only_validation_reports_an_expired_account(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (good, bad) = (t.account("good").await, t.account("bad").await);
     app.sql(format!("UPDATE social_accounts SET status = 'expired' WHERE id = {bad}")).await;
@@ -192,9 +192,9 @@ async fn an_expired_account_is_named_by_validate_alone(app: TestApp) {
         let at = (schedule_type == "scheduled").then_some(at);
         let body =
             json!({ "content": "x", "schedule_type": schedule_type, "scheduled_at": at, "accounts": [good, bad] });
-        let asked = t.post(&t.path("/posts/validate"), body.clone()).await.data(200);
-        let problem = &asked["targets"][1]["problems"][0];
-        assert_eq!((&asked["valid"], &asked["targets"][0]["problems"]), (&json!(false), &json!([])));
+        let validated = t.post(&t.path("/posts/validate"), body.clone()).await.data(200);
+        let problem = &validated["targets"][1]["problems"][0];
+        assert_eq!((&validated["valid"], &validated["targets"][0]["problems"]), (&json!(false), &json!([])));
         assert_eq!((&problem["field"], &problem["code"]), (&json!("accounts.1"), &json!("account_expired")));
         assert!(problem["message"].as_str().unwrap().contains("Refresh or reconnect"), "{problem}");
         assert_eq!(t.post(&t.path("/posts"), body).await.data(201)["status"], status);
@@ -233,7 +233,7 @@ async fn a_wrong_part_of_a_form_is_named(app: TestApp) {
     assert_eq!(ignored(&reply), "color");
 }
 
-async fn a_body_full_of_unknown_names_is_answered(app: TestApp) {
+async fn a_body_full_of_unknown_names_gets_a_response(app: TestApp) {
     let t = app.tenant("unlimited").await;
     // Anagrams pass the quick checks and are compared in full.
     let anagram = |n: usize| {
@@ -247,7 +247,7 @@ async fn a_body_full_of_unknown_names_is_answered(app: TestApp) {
     };
     let body: serde_json::Map<String, Value> = (0..19_000).map(|n| (anagram(n), json!(0))).collect();
     let reply = t.post(&t.path("/posts/validate"), body.into()).await;
-    // One of them is two edits from the name.
+    // One of them is two edits away from the name.
     assert_eq!(reply.invalid_fields(), ["content", "escheduld_at"]);
     assert!(ignored(&reply).len() < 1_100);
 }

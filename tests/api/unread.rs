@@ -11,9 +11,9 @@ use crate::support::app::{BASE, Tenant, TestApp, on_one_app};
 use crate::support::client::until_soon;
 use crate::support::store::TestStore;
 
-on_one_app!(unread_responses_are_bounded, http2_is_not_spoken, visits_are_limited_per_address);
+on_one_app!(unread_responses_are_bounded, http2_is_not_supported, visits_are_limited_per_address);
 
-/// Sends a request over a connection whose client buffers little.
+/// Sends a request on a connection with a small receive buffer.
 async fn send(app: &TestApp, head: &str) -> TcpStream {
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.set_recv_buffer_size(4 << 10).expect("a small buffer");
@@ -39,21 +39,21 @@ async fn unread_responses_are_bounded(app: TestApp) {
     let t = app.tenant("unlimited").await;
     fill(&t).await;
     t.get(&t.path("/posts?per_page=21")).await.expect(200);
-    // A small page is rejected too: the size of a list is not known before it is read.
+    // A small page is rejected as well, because the size of a list is unknown until it is read.
     let path = t.path("/posts?per_page=1");
     let mut unread = Vec::new();
     for _ in 0..8 {
         unread.push(request_posts(&t).await);
     }
-    let refused = until_soon("the workspace's share is used up", async || {
+    let rejected = until_soon("the workspace's share is used up", async || {
         Some(t.get(&path).await).filter(|reply| reply.status != 200)
     })
     .await;
-    refused.expect_error(429, "rate_limited");
-    assert_eq!(refused.header("retry-after"), Some("1"));
-    // Small responses are sent all the same.
+    rejected.expect_error(429, "rate_limited");
+    assert_eq!(rejected.header("retry-after"), Some("1"));
+    // Small responses are still sent.
     t.get("/brands").await.expect(200);
-    // A write happens, but its large response is not sent: the connection is closed.
+    // A write is carried out, but its large response is not sent, and the connection is closed.
     let body = json!({ "content": "\u{1}".repeat(65_535) }).to_string();
     let (posts, key, length) = (t.path("/posts"), &t.key, body.len());
     let head = format!(
@@ -61,9 +61,9 @@ async fn unread_responses_are_bounded(app: TestApp) {
          content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
     );
     let mut client = send(&app, &head).await;
-    let mut answer = Vec::new();
-    let _ = client.read_to_end(&mut answer).await;
-    assert!(answer.is_empty(), "{}", String::from_utf8_lossy(&answer));
+    let mut response = Vec::new();
+    let _ = client.read_to_end(&mut response).await;
+    assert!(response.is_empty(), "{}", String::from_utf8_lossy(&response));
     drop(unread);
     until_soon("the share is free again", async || Some(t.get(&path).await).filter(|reply| reply.status == 200)).await;
     let again = t.request("POST", &posts).idempotency_key("unread").raw(body).send().await;
@@ -72,12 +72,12 @@ async fn unread_responses_are_bounded(app: TestApp) {
     assert_eq!(app.number("SELECT count(*) FROM posts").await, 22);
 }
 
-async fn http2_is_not_spoken(app: TestApp) {
+async fn http2_is_not_supported(app: TestApp) {
     let mut client = send(&app, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
-    let mut answer = Vec::new();
-    let _ = client.read_to_end(&mut answer).await;
-    // A server of HTTP/2 would begin with a frame of settings.
-    assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 4"), "{answer:?}");
+    let mut response = Vec::new();
+    let _ = client.read_to_end(&mut response).await;
+    // An HTTP/2 server would begin with a SETTINGS frame.
+    assert!(response.is_empty() || response.starts_with(b"HTTP/1.1 4"), "{response:?}");
     assert_eq!(app.page("/robots.txt").await.status, 200);
 }
 
@@ -89,9 +89,9 @@ async fn visits_are_limited_per_address(app: TestApp) {
     for _ in 0..1_200 {
         assert_eq!(visit("198.51.100.7").await.status, 404);
     }
-    let refused = visit("198.51.100.7").await;
-    assert_eq!((refused.status, refused.header("retry-after")), (429, Some("1")));
-    // Others are not affected, and neither is this network: a proxy that is not trusted has one address for all.
+    let rejected = visit("198.51.100.7").await;
+    assert_eq!((rejected.status, rejected.header("retry-after")), (429, Some("1")));
+    // Other addresses are not affected. Private addresses have no limit, because one may be that of an untrusted proxy.
     for from in ["198.51.100.8", "10.0.0.1", ""] {
         assert_eq!(visit(from).await.status, 404, "{from}");
     }
@@ -101,26 +101,27 @@ async fn visits_are_limited_per_address(app: TestApp) {
 async fn slow_readers_are_disconnected() {
     // Long enough for two clients to connect on a busy machine.
     let rate = MinRate { grace: Duration::from_secs(2), bytes_per_second: 64 << 10 };
-    let app = TestApp::start_paced(TestStore::sqlite().await, rate).await;
+    let app = TestApp::start_with_min_rate(TestStore::sqlite().await, rate).await;
     let t = app.tenant("unlimited").await;
     fill(&t).await;
     // Two responses use up the key's share of the budget.
     let path = t.path("/posts?per_page=1");
     let mut clients = [request_posts(&t).await, request_posts(&t).await];
-    until_soon("both are being sent", async || Some(t.get(&path).await).filter(|reply| reply.status == 429)).await;
+    until_soon("both responses are in progress", async || Some(t.get(&path).await).filter(|reply| reply.status == 429))
+        .await;
     // A byte every few milliseconds of real time never stalls, and is far below the minimum rate.
     let mut pause = tokio::time::interval(Duration::from_millis(5));
     let disconnected = async {
         while t.get(&path).await.status == 429 {
             for client in &mut clients {
-                // The end of what the system had taken for the client is no error here.
+                // A closed connection is not an error here.
                 let _ = client.read(&mut [0]).await;
             }
             pause.tick().await;
         }
     };
     tokio::time::timeout(Duration::from_secs(60), disconnected).await.expect("a client is disconnected");
-    // What the system had taken for a client that was disconnected arrives, and no more.
+    // A disconnected client receives only the bytes that were already in the buffers of the system.
     let mut received = Vec::new();
     for mut client in clients {
         let mut rest = Vec::new();

@@ -62,15 +62,15 @@ async fn pages_render_without_errors_in_every_theme() {
         t.post(&t.path("/link-in-bio"), body).await.expect(201);
         let sizes: &[_] = if name.parse::<Theme>().is_ok() { &[PHONE, DESKTOP] } else { &[PHONE] };
         for size in sizes {
-            browser.picture(&format!("/@x-{name}"), &format!("bio-{name}"), *size).await;
+            browser.save_screenshot(&format!("/@x-{name}"), &format!("bio-{name}"), *size).await;
         }
     }
-    let page = browser.picture("/@x-ocean", "bio-ocean", PHONE).await;
+    let page = browser.save_screenshot("/@x-ocean", "bio-ocean", PHONE).await;
     assert!(page.contains("<title>Acme Bakery</title>") && page.contains("This week's menu"), "{page}");
     assert_eq!(page.matches("rel=\"noopener nofollow ugc\"").count(), 5, "{page}");
     assert_eq!(page.matches("<a href=\"/@x-ocean/l/").count(), 5, "{page}");
     for size in [PHONE, DESKTOP] {
-        let page = browser.picture("/@no-page", "bio-missing", size).await;
+        let page = browser.save_screenshot("/@no-page", "bio-missing", size).await;
         assert!(page.contains("<title>Not found · Crier</title>"), "{page}");
     }
     browser.quit().await;

@@ -1,5 +1,5 @@
-//! The pages under `/connect` that need no platform. `scripts/connect-flow` goes the whole way, with an OAuth server that
-//! is not ours.
+//! The pages under `/connect` that need no platform. `scripts/connect-flow` tests the complete flow with a third-party
+//! OAuth server.
 
 use crier_config::{PlatformConfig, PlatformsConfig};
 use crier_domain::platform::Platform;
@@ -31,25 +31,25 @@ async fn connect_pages_look_right() {
     let mut urls = Vec::new();
     for (name, target) in [("instagram", "default"), ("tiktok", "default")] {
         let body = json!({ "platform": name, "target": target });
-        let grant = t.post(&t.path("/social-accounts/authorize"), body).await.data(200);
-        urls.push((name, grant["authorization_url"].as_str().unwrap().to_owned()));
+        let authorization = t.post(&t.path("/social-accounts/authorize"), body).await.data(200);
+        urls.push((name, authorization["authorization_url"].as_str().unwrap().to_owned()));
     }
     for (name, url) in &urls {
         for size in [PHONE, DESKTOP] {
-            let page = browser.picture(url, &format!("connect-{name}"), size).await;
+            let page = browser.save_screenshot(url, &format!("connect-{name}"), size).await;
             assert!(page.contains("Crier will be allowed to") && page.contains("<button>Continue to"), "{page}");
         }
     }
     app.clock.advance(chrono::TimeDelta::minutes(31));
     let unknown = format!("{}/connect/{}", app.url, "x".repeat(43));
     for (name, url) in [("expired", &urls[0].1), ("unknown", &unknown)] {
-        let page = browser.picture(url, &format!("connect-{name}"), PHONE).await;
+        let page = browser.save_screenshot(url, &format!("connect-{name}"), PHONE).await;
         assert!(page.contains("<h1>"), "{name}");
     }
     browser.quit().await;
 }
 
-async fn with_tumblr(blogs: &[(&str, &str)]) -> (TestApp, Tumblr, MockServer) {
+async fn start_with_tumblr(blogs: &[(&str, &str)]) -> (TestApp, Tumblr, MockServer) {
     let (tumblr, server) = Tumblr::start(blogs).await;
     tumblr.oauth.add_client("app", "secret");
     let mut config = PlatformsConfig::default();
@@ -66,37 +66,37 @@ async fn with_tumblr(blogs: &[(&str, &str)]) -> (TestApp, Tumblr, MockServer) {
 
 async fn authorize(t: &Tenant<'_>) -> String {
     let body = json!({ "platform": "tumblr", "target": "default" });
-    let grant = t.post(&t.path("/social-accounts/authorize"), body).await.data(200);
-    grant["authorization_url"].as_str().unwrap().to_owned()
+    let authorization = t.post(&t.path("/social-accounts/authorize"), body).await.data(200);
+    authorization["authorization_url"].as_str().unwrap().to_owned()
 }
 
-/// A Tumblr without a blog, a full brand, and a Tumblr that does not answer. These pages need a platform and a cookie:
-/// the browser is given what a person got.
+/// Tests a Tumblr account without a blog, a full brand, and an unavailable Tumblr. These pages need a platform and a
+/// cookie, so the browser shows copies of the pages that a test client received.
 #[tokio::test]
-async fn wrong_turns_at_a_platform_look_right() {
-    let (empty, tumblr, _server) = with_tumblr(&[]).await;
+async fn error_pages_of_a_platform_look_right() {
+    let (empty, tumblr, _server) = start_with_tumblr(&[]).await;
     let (url, mut person) = (authorize(&empty.tenant("free").await).await, Person::new(&empty));
-    let back = tumblr.oauth.agree(&person.leave(&url).await);
-    let nothing = person.open(back.as_str()).await;
+    let callback = tumblr.oauth.agree(&person.leave(&url).await);
+    let no_blog = person.open(callback.as_str()).await;
 
-    let (app, tumblr, server) = with_tumblr(&[("ann", "Ann's bread")]).await;
+    let (app, tumblr, server) = start_with_tumblr(&[("ann", "Ann's bread")]).await;
     let t = app.tenant("free").await;
     let (url, mut person) = (authorize(&t).await, Person::new(&app));
-    let back = tumblr.oauth.agree(&person.leave(&url).await);
+    let callback = tumblr.oauth.agree(&person.leave(&url).await);
     for handle in ["one", "two", "three"] {
         t.account(handle).await;
     }
-    let full = person.open(back.as_str()).await;
-    let back = tumblr.oauth.agree(&person.leave(&url).await);
+    let full_brand = person.open(callback.as_str()).await;
+    let callback = tumblr.oauth.agree(&person.leave(&url).await);
     server.reset().await;
     Mock::given(any()).respond_with(ResponseTemplate::new(503)).mount(&server).await;
-    let away = person.open(back.as_str()).await;
+    let unavailable = person.open(callback.as_str()).await;
 
     let Some(browser) = Driver::start(&app.url).await else { return };
     for (name, title, page) in [
-        ("nothing", "There is nothing to connect", nothing),
-        ("full", "The brand cannot have another account", full),
-        ("away", "Tumblr is unavailable", away),
+        ("nothing", "There is nothing to connect", no_blog),
+        ("full", "The brand cannot have another account", full_brand),
+        ("away", "Tumblr is unavailable", unavailable),
     ] {
         let html = text(&page).replace("href=\"/connect.css\"", &format!("href=\"{}/connect.css\"", app.url));
         assert!(html.contains(&format!("<h1>{title}</h1>")), "{html}");
@@ -104,7 +104,7 @@ async fn wrong_turns_at_a_platform_look_right() {
         std::fs::write(file.path(), html).unwrap();
         let url = format!("file://{}", file.path().display());
         for size in [PHONE, DESKTOP] {
-            browser.picture(&url, &format!("connect-{name}"), size).await;
+            browser.save_screenshot(&url, &format!("connect-{name}"), size).await;
         }
     }
     browser.quit().await;

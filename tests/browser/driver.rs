@@ -1,4 +1,4 @@
-//! A browser that a test drives through Debian's chromedriver: it clicks, types and uploads as a person does.
+//! A browser that tests control through Debian's chromedriver: it clicks, types and uploads as a user does.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -19,38 +19,40 @@ use crate::support::servers::free_port;
 use crate::support::size::sized;
 
 const PROGRAM: &str = "/usr/bin/chromedriver";
-/// Chromium without a desktop: the same pages in a third of the processor time. The whole browser is used without it.
+/// Chromium without a desktop. It renders the same pages in a third of the processor time. If it is not installed, the
+/// full browser is used.
 const HEADLESS_SHELL: &str = "/usr/bin/chromium-headless-shell";
-/// How long a page or an element may take to appear.
+/// The maximum time until a page or an element appears.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// How often the page is asked. Each time, the browser lays it out.
+/// The interval of queries to the page. For each query, the browser updates the layout.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// How long the mouse takes from one place to another.
-const STROKE: Duration = Duration::from_millis(100);
+/// The duration of a mouse movement.
+const MOUSE_MOVE_DURATION: Duration = Duration::from_millis(100);
 
 pub struct Driver {
     client: Client,
-    /// The address of the server under test.
-    base: String,
+    /// The URL of the server under test.
+    base_url: String,
     _process: Processes,
     _profile: tempfile::TempDir,
 }
 
-/// chromedriver and the browser that it has started, which would go on without it: a process group of their own.
+/// chromedriver and the browser that it started, in a process group of their own: the browser would survive
+/// chromedriver.
 struct Processes(Child);
 
 impl Drop for Processes {
     fn drop(&mut self) {
-        if let Some(leader) = self.0.id() {
-            let _ = std::process::Command::new("kill").args(["-KILL", "--", &format!("-{leader}")]).status();
+        if let Some(process_group) = self.0.id() {
+            let _ = std::process::Command::new("kill").args(["-KILL", "--", &format!("-{process_group}")]).status();
         }
     }
 }
 
 impl Driver {
-    /// Starts a browser with a profile of its own; `None`, with a notice, if there is no chromedriver on this machine.
-    #[expect(clippy::print_stderr, reason = "who runs the tests is to see what was left out")]
-    pub async fn start(base: &str) -> Option<Self> {
+    /// Starts a browser with a profile of its own. Returns `None`, with a notice, if chromedriver is not installed.
+    #[expect(clippy::print_stderr, reason = "the person who runs the tests must see what was not tested")]
+    pub async fn start(base_url: &str) -> Option<Self> {
         if !Path::new(PROGRAM).exists() {
             eprintln!("\n*** NOT TESTED: no chromedriver on this machine (apt-get install chromium-driver) ***\n");
             return None;
@@ -58,7 +60,8 @@ impl Driver {
         let (port, profile) = (free_port(), tempfile::tempdir().unwrap());
         let process = Command::new(PROGRAM)
             .arg(format!("--port={port}"))
-            // It creates the browser's profile there: a headless shell with a profile of our choice opens no page.
+            // chromedriver creates the profile in this directory. With a profile directory of our choice, the headless
+            // shell opens no page.
             .env("TMPDIR", profile.path())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -92,47 +95,47 @@ impl Driver {
             builder.capabilities(capabilities.clone()).connect(&url).await.ok()
         })
         .await;
-        Some(Self { client, base: base.to_owned(), _process: process, _profile: profile })
+        Some(Self { client, base_url: base_url.to_owned(), _process: process, _profile: profile })
     }
 
-    /// Opens a path of the server, or an address.
+    /// Opens a path of the server, or a URL.
     pub async fn open(&self, path: &str) {
-        let url = if path.starts_with('/') { format!("{}{path}", self.base) } else { path.to_owned() };
+        let url = if path.starts_with('/') { format!("{}{path}", self.base_url) } else { path.to_owned() };
         self.client.goto(&url).await.unwrap();
     }
 
-    /// Returns the path that is open.
+    /// Returns the path of the current page.
     pub async fn path(&self) -> String {
         self.client.current_url().await.unwrap().path().to_owned()
     }
 
-    /// Returns the text that the page shows.
+    /// Returns the visible text of the page.
     pub async fn text(&self) -> String {
         self.find(Locator::Css("body")).await.text().await.unwrap()
     }
 
-    /// Waits until the page shows the words.
-    pub async fn sees(&self, words: &str) {
-        let shown = |text: &str| text.to_lowercase().contains(&words.to_lowercase());
-        let waited = tokio::time::timeout(TIMEOUT, async {
-            while !shown(&self.try_text().await) {
+    /// Waits until the page shows the text. Ignores case.
+    pub async fn wait_for_text(&self, words: &str) {
+        let is_shown = |text: &str| text.to_lowercase().contains(&words.to_lowercase());
+        let result = tokio::time::timeout(TIMEOUT, async {
+            while !is_shown(&self.try_text().await) {
                 tokio::time::sleep(POLL_INTERVAL).await;
             }
         });
-        if waited.await.is_err() {
+        if result.await.is_err() {
             panic!("{} does not show {words:?}: {}", self.path().await, self.try_text().await);
         }
     }
 
     async fn try_text(&self) -> String {
-        // While a page is loading, its body may go.
+        // The body may disappear while a page is loading.
         match self.client.find(Locator::Css("body")).await {
             Ok(body) => body.text().await.unwrap_or_default(),
             Err(_) => String::new(),
         }
     }
 
-    pub async fn does_not_see(&self, words: &str) {
+    pub async fn assert_not_shown(&self, words: &str) {
         let text = self.text().await;
         assert!(!text.contains(words), "{words:?}: {text}");
     }
@@ -145,8 +148,8 @@ impl Driver {
         }
     }
 
-    /// Returns the shown button, link or summary with these words; the first one if there are several.
-    async fn pressable(&self, words: &str) -> Element {
+    /// Returns the first visible button, link or summary with this text.
+    async fn find_button(&self, words: &str) -> Element {
         let path = format!(
             "//*[self::button or self::a or self::summary][normalize-space(.)={0} or starts-with(normalize-space(.), {0})]",
             quoted(words)
@@ -160,61 +163,67 @@ impl Driver {
         panic!("{} shows nothing to press with {words:?}: {}", self.path().await, self.text().await);
     }
 
-    /// Presses the button or link with these words, and waits for the page that it leads to.
+    /// Clicks the button or link with this text, and waits for the next page.
     pub async fn press(&self, words: &str) {
-        let button = self.pressable(words).await;
-        self.leaves(words, async { button.click().await.unwrap() }).await;
+        let button = self.find_button(words).await;
+        self.navigate(words, async { button.click().await.unwrap() }).await;
     }
 
-    /// Presses a key for what has the focus.
+    /// Presses a key in the element with the focus.
     pub async fn press_key(&self, key: Key) {
         let presses = [KeyAction::Down { value: key.into() }, KeyAction::Up { value: key.into() }];
         let presses = presses.into_iter().fold(KeyActions::new("keyboard".to_owned()), KeyActions::then);
         self.client.perform_actions(presses).await.unwrap();
     }
 
-    /// Drags the element to the middle of another one.
+    /// Drags the first element to the middle of the second one.
     pub async fn drag(&self, from: &str, to: &str) {
         let (from, to) = (self.find(Locator::Css(from)).await, self.find(Locator::Css(to)).await);
-        let over = |element: Element, x| PointerAction::MoveToElement { element, duration: Some(STROKE), x, y: x };
+        let move_to = |element: Element, x| PointerAction::MoveToElement {
+            element,
+            duration: Some(MOUSE_MOVE_DURATION),
+            x,
+            y: x,
+        };
         let moves = [
-            over(from, 0.0),
+            move_to(from, 0.0),
             PointerAction::Down { button: MOUSE_BUTTON_LEFT },
-            over(to.clone(), 3.0),
-            over(to, 0.0),
+            move_to(to.clone(), 3.0),
+            move_to(to, 0.0),
             PointerAction::Up { button: MOUSE_BUTTON_LEFT },
         ];
         let moves = moves.into_iter().fold(MouseActions::new("mouse".to_owned()), MouseActions::then);
         self.client.perform_actions(moves).await.unwrap();
     }
 
-    /// Does what leads to another page, and waits for that.
-    pub async fn leaves(&self, words: &str, action: impl Future<Output = ()>) {
+    /// Performs an action that leads to another page, and waits for that page.
+    pub async fn navigate(&self, words: &str, action: impl Future<Output = ()>) {
         let before = self.client.find(Locator::Css("html")).await.unwrap();
         action.await;
-        let gone = tokio::time::timeout(TIMEOUT, async {
-            // An element of a page that was left is stale.
+        let result = tokio::time::timeout(TIMEOUT, async {
+            // An element becomes stale when its page is left.
             while before.tag_name().await.is_ok() {
                 tokio::task::yield_now().await;
             }
         });
-        assert!(gone.await.is_ok(), "{words:?} leads nowhere: {}", self.text().await);
-        self.ready().await;
+        assert!(result.await.is_ok(), "{words:?} leads nowhere: {}", self.text().await);
+        self.wait_until_loaded().await;
     }
 
-    /// Like `press`, for the button inside of what [`Driver::toggle`] has opened with the same words.
+    /// Clicks the button with this text in an open `details` element, and waits for the next page. [`Driver::toggle`]
+    /// opens such an element.
     pub async fn press_inner(&self, words: &str) {
         let path = format!("//details[@open]//button[normalize-space(.)={}]", quoted(words));
         let button = self.find(Locator::XPath(&path)).await;
-        self.leaves(words, async { button.click().await.unwrap() }).await;
+        self.navigate(words, async { button.click().await.unwrap() }).await;
     }
 
-    /// Presses what changes the page without leaving it.
+    /// Clicks an element that changes the page without leaving it.
     pub async fn toggle(&self, words: &str) {
-        self.pressable(words).await.click().await.unwrap();
+        self.find_button(words).await.click().await.unwrap();
     }
 
-    async fn ready(&self) {
+    async fn wait_until_loaded(&self) {
         let ready = tokio::time::timeout(TIMEOUT, async {
             while self.script("return document.readyState").await != json!("complete") {
                 tokio::task::yield_now().await;
@@ -227,7 +236,7 @@ impl Driver {
         self.client.execute(script, Vec::new()).await.unwrap_or_default()
     }
 
-    /// Fills the field with this name.
+    /// Fills the field with this name. For a file field, the value is a path.
     pub async fn fill(&self, name: &str, value: &str) {
         let css = format!("[name={}]", quoted(name));
         let field = self.find(Locator::Css(&css)).await;
@@ -237,7 +246,7 @@ impl Driver {
         field.send_keys(value).await.unwrap();
     }
 
-    /// Sets the value of a date and time, whose typing depends on the browser's language.
+    /// Sets the value of a date and time field by a script, because typing in it depends on the browser's language.
     pub async fn set_time(&self, name: &str, value: &str) {
         let script = "const f = document.getElementsByName(arguments[0])[0]; f.value = arguments[1]; \
              f.dispatchEvent(new Event('input', { bubbles: true })); return f.value";
@@ -245,61 +254,61 @@ impl Driver {
         assert_eq!(set, json!(value));
     }
 
-    /// Ticks the box whose label has these words.
-    pub async fn tick(&self, words: &str) {
+    /// Clicks the label that contains this text, which selects its checkbox or radio button.
+    pub async fn select(&self, words: &str) {
         let path = format!("//label[contains(normalize-space(.), {})]", quoted(words));
         self.find(Locator::XPath(&path)).await.click().await.unwrap();
     }
 
-    /// Returns the text of the first element.
+    /// Returns the text of the first element that matches the selector.
     pub async fn text_of(&self, css: &str) -> String {
         self.find(Locator::Css(css)).await.text().await.unwrap()
     }
 
-    /// Saves screenshots of the page, and looks for faults: on a phone in light and a desktop in dark, in full runs also the
-    /// other way round.
-    pub async fn pictures(&self, name: &str) {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/screenshots/console");
-        std::fs::create_dir_all(&folder).unwrap();
-        let both: &[&str] = &["light", "dark"];
-        let (phone, desktop) = sized((both, both), (&["light"], &["dark"]));
+    /// Saves screenshots of the page and checks it: on a phone with the light color scheme and on a desktop with the
+    /// dark one. Full runs use both schemes on both.
+    pub async fn save_screenshots(&self, name: &str) {
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/screenshots/console");
+        std::fs::create_dir_all(&directory).unwrap();
+        let schemes_of_full_run: &[&str] = &["light", "dark"];
+        let (phone, desktop) = sized((schemes_of_full_run, schemes_of_full_run), (&["light"], &["dark"]));
         for (size, width, height, schemes) in [("phone", 390, 844, phone), ("desktop", 1280, 900, desktop)] {
             self.client.set_window_size(width, height).await.unwrap();
             for scheme in schemes {
                 self.emulate(scheme).await.unwrap();
-                let wide = self.script("return document.documentElement.scrollWidth > innerWidth").await;
-                assert_eq!(wide, json!(false), "{name} is wider than a {size}");
+                let is_too_wide = self.script("return document.documentElement.scrollWidth > innerWidth").await;
+                assert_eq!(is_too_wide, json!(false), "{name} is wider than a {size}");
                 self.assert_accessible(&format!("{name} on a {size}, {scheme}")).await;
                 let png = self.client.screenshot().await.unwrap();
-                std::fs::write(folder.join(format!("{name}-{size}-{scheme}.png")), png).unwrap();
+                std::fs::write(directory.join(format!("{name}-{size}-{scheme}.png")), png).unwrap();
             }
         }
         self.emulate("light").await.unwrap();
         self.assert_no_messages(name).await;
     }
 
-    /// Opens a page in a window of this size, and saves a screenshot. Fails if the page has errors, is wider than the window
-    /// or has faults that axe-core finds. Returns the page as the browser parsed it.
-    pub async fn picture(&self, path: &str, name: &str, (width, height): (u32, u32)) -> String {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/screenshots");
-        std::fs::create_dir_all(&folder).unwrap();
+    /// Opens a page in a window of this size, and saves a screenshot. Fails if the page has errors, is wider than the
+    /// window, or violates a rule of axe-core. Returns the HTML as the browser parsed it.
+    pub async fn save_screenshot(&self, path: &str, name: &str, (width, height): (u32, u32)) -> String {
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/screenshots");
+        std::fs::create_dir_all(&directory).unwrap();
         let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
         self.devtools("Emulation.setDeviceMetricsOverride", size).await.unwrap();
         self.open(path).await;
-        // On a busy machine, the browser has no text of the page for a moment.
+        // On a busy machine, the page has no text for a moment.
         self.find(Locator::Css("h1")).await;
         let page = self.client.source().await.unwrap();
-        let wide = self.script("return document.documentElement.scrollWidth > innerWidth").await;
-        assert_eq!(wide, json!(false), "{name} is wider than {width} pixels");
+        let is_too_wide = self.script("return document.documentElement.scrollWidth > innerWidth").await;
+        assert_eq!(is_too_wide, json!(false), "{name} is wider than {width} pixels");
         let png = self.client.screenshot().await.unwrap();
-        std::fs::write(folder.join(format!("{name}-{width}x{height}.png")), png).unwrap();
+        std::fs::write(directory.join(format!("{name}-{width}x{height}.png")), png).unwrap();
         self.assert_accessible(name).await;
         self.assert_no_messages(name).await;
         page
     }
 
-    /// Fails if axe-core finds a fault of the page, with everything open that can be opened.
-    #[expect(clippy::print_stderr, reason = "who runs the tests is to see what was left out")]
+    /// Fails if axe-core finds a violation, with all `details` elements open.
+    #[expect(clippy::print_stderr, reason = "the person who runs the tests must see what was not tested")]
     async fn assert_accessible(&self, page: &str) {
         let Some(axe) = axe() else {
             eprintln!("\n*** NOT TESTED: CRIER_TEST_AXE names no axe-core (scripts/test installs it from npm) ***\n");
@@ -323,19 +332,19 @@ impl Driver {
         assert_eq!(found, json!([]), "{page}: faults that axe-core finds");
     }
 
-    /// Fails if a page had errors, or something that the policy forbids.
+    /// Fails if the browser logged errors or violations of the content security policy.
     async fn assert_no_messages(&self, name: &str) {
         let log = ChromeCommand("se/log", json!({ "type": "browser" }));
         let mut messages = self.client.issue_cmd(log).await.unwrap();
-        // That a page says it is not found is no error of the page.
-        let own = format!("{} - Failed to load resource", self.client.current_url().await.unwrap());
+        // The browser logs the status of an error page; this is not an error in the page.
+        let status_message = format!("{} - Failed to load resource", self.client.current_url().await.unwrap());
         if let Some(messages) = messages.as_array_mut() {
-            messages.retain(|message| !message["message"].as_str().unwrap_or_default().starts_with(&own));
+            messages.retain(|message| !message["message"].as_str().unwrap_or_default().starts_with(&status_message));
         }
         assert_eq!(messages, json!([]), "{name}: messages of the browser");
     }
 
-    /// Sets the colour scheme that the person prefers, without transitions, which a picture would catch half-way.
+    /// Sets the preferred color scheme, and disables transitions, which a screenshot would show half-finished.
     async fn emulate(&self, scheme: &str) -> Result<(), CmdError> {
         let features = json!({ "features": [
             { "name": "prefers-color-scheme", "value": scheme },
@@ -354,7 +363,7 @@ impl Driver {
     }
 }
 
-/// Returns the text of axe-core, if it is installed.
+/// Returns the source of axe-core, if it is installed.
 #[expect(clippy::disallowed_methods, reason = "a test's own switch")]
 fn axe() -> Option<&'static str> {
     static AXE: LazyLock<Option<String>> = LazyLock::new(|| {
@@ -364,13 +373,13 @@ fn axe() -> Option<&'static str> {
     AXE.as_deref()
 }
 
-/// A command that only Chrome has: its path and its parameters.
+/// A command that only Chrome supports: its path and its parameters.
 #[derive(Debug)]
 struct ChromeCommand(&'static str, Value);
 
 impl fantoccini::wd::WebDriverCompatibleCommand for ChromeCommand {
-    fn endpoint(&self, base: &url::Url, session: Option<&str>) -> Result<url::Url, url::ParseError> {
-        base.join(&format!("session/{}/{}", session.unwrap_or_default(), self.0))
+    fn endpoint(&self, base_url: &url::Url, session: Option<&str>) -> Result<url::Url, url::ParseError> {
+        base_url.join(&format!("session/{}/{}", session.unwrap_or_default(), self.0))
     }
 
     fn method_and_body(&self, _: &url::Url) -> (http::Method, Option<String>) {
@@ -378,7 +387,7 @@ impl fantoccini::wd::WebDriverCompatibleCommand for ChromeCommand {
     }
 }
 
-/// Returns the words in quotes of XPath and CSS.
+/// Returns the text in quotes, as XPath and CSS need it.
 fn quoted(words: &str) -> String {
     assert!(!words.contains('"'), "{words}");
     format!("\"{words}\"")

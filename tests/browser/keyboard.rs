@@ -1,12 +1,13 @@
-//! The keyboard alone: each page can be walked through with Tab, in its order, and shows where the focus is.
+//! Keyboard navigation: Tab reaches the elements of each page in order, and the focus is visible.
 
 use fantoccini::key::Key;
 use serde_json::json;
 
 use super::driver::Driver;
 
-/// Numbers what a person can press or fill, in the order of the page. Of radio buttons with one name, one has a stop.
-const NUMBER: &str = "
+/// Numbers the focusable elements in the order of the page, and returns their count. Radio buttons with the same name
+/// count once.
+const NUMBER_STOPS: &str = "
     const shown = (element) => element.checkVisibility({ visibilityProperty: true }) && !element.disabled;
     const groups = new Set();
     const isFirst = (element) => {
@@ -21,8 +22,8 @@ const NUMBER: &str = "
     document.activeElement?.blur();
     return stops.length;";
 
-/// Returns the number of what has the focus, and whether it shows that.
-const FOCUSED: &str = "
+/// Returns the number of the element with the focus, whether its focus is visible, and its HTML.
+const FOCUSED_STOP: &str = "
     const element = document.activeElement;
     if (element?.dataset.stop === undefined) return null;
     const rings = (one, part) => getComputedStyle(one, part).outlineStyle !== 'none';
@@ -30,14 +31,14 @@ const FOCUSED: &str = "
     return [Number(element.dataset.stop), own || rings(element.closest('label') ?? element), element.outerHTML.slice(0, 200)];";
 
 impl Driver {
-    /// Presses Tab through the page: each stop is reached, in the order of the page, and shows that it has the focus.
-    pub async fn walks_by_keyboard(&self, name: &str) {
-        let count = self.script(NUMBER).await.as_u64().expect("a number");
+    /// Presses Tab through the page; asserts that it reaches all focusable elements in order, with a visible focus.
+    pub async fn assert_tab_order(&self, name: &str) {
+        let count = self.script(NUMBER_STOPS).await.as_u64().expect("a number");
         let mut reached = Vec::new();
-        // A field of a date and time has several stops inside.
+        // A date and time field has several tab stops.
         for _ in 0..count + 60 {
             self.press_key(Key::Tab).await;
-            let focused = self.script(FOCUSED).await;
+            let focused = self.script(FOCUSED_STOP).await;
             let Some(number) = focused[0].as_u64() else { continue };
             if reached.last() == Some(&number) {
                 continue;
@@ -51,24 +52,26 @@ impl Driver {
         assert_eq!(reached, (0..count).collect::<Vec<_>>(), "{name}: the order of the stops");
     }
 
-    /// Loads the page again and follows its first link, which skips the navigation: the next stop is in the content.
-    pub async fn skips_to_the_content(&self) {
+    /// Reloads the page and follows its first link, which skips the navigation; asserts that the next focus is in the
+    /// content.
+    pub async fn assert_skip_link(&self) {
         self.open(&self.path().await).await;
         self.press_key(Key::Tab).await;
         self.press_key(Key::Enter).await;
         self.press_key(Key::Tab).await;
-        let inside = self.script("return document.getElementById('main').contains(document.activeElement)").await;
-        assert_eq!(inside, json!(true));
+        let is_in_content =
+            self.script("return document.getElementById('main').contains(document.activeElement)").await;
+        assert_eq!(is_in_content, json!(true));
     }
 
-    /// Presses Tab until the button or link with these words has the focus, then Enter; waits for the page it leads to.
-    pub async fn presses_by_keyboard(&self, words: &str) {
+    /// Presses Tab until the button or link with this text has the focus, presses Enter, and waits for the next page.
+    pub async fn press_by_keyboard(&self, words: &str) {
         self.script("document.activeElement?.blur()").await;
         for _ in 0..200 {
             self.press_key(Key::Tab).await;
             let text = self.script("return document.activeElement?.textContent.trim()").await;
             if text == json!(words) {
-                return self.leaves(words, self.press_key(Key::Enter)).await;
+                return self.navigate(words, self.press_key(Key::Enter)).await;
             }
         }
         panic!("{} has no stop {words:?}: {}", self.path().await, self.text().await);

@@ -1,6 +1,7 @@
-//! Pages in a real browser: Debian's chromium, headless. Without a browser the tests print a notice and pass.
+//! Pages in a real browser: Debian's Chromium, headless. If chromedriver is not installed, the tests print a notice and
+//! pass.
 //!
-//! Screenshots are left in `target/screenshots` for inspection.
+//! Screenshots are saved in `target/screenshots`.
 //!
 //! **To add one:** add a file here that opens its pages with [`driver::Driver`].
 
@@ -12,6 +13,6 @@ mod console;
 mod driver;
 mod keyboard;
 
-/// The sizes of screenshots: width and height.
+/// The sizes of screenshots: width and height in pixels.
 const PHONE: (u32, u32) = (390, 844);
 const DESKTOP: (u32, u32) = (1280, 800);

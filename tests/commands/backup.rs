@@ -1,4 +1,5 @@
-//! `crier backup`, `restore` and `resume`: what was scheduled goes out once, and only after a person has seen it.
+//! `crier backup`, `restore` and `resume`: what was scheduled is published once, and only after the operator resumes
+//! publishing.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +10,7 @@ use crate::support::client::until;
 use crate::support::picture;
 use crate::support::process::Installation;
 
-/// Makes the scheduled post due a minute ago.
+/// Moves the scheduled post and its job into the past.
 async fn make_overdue(crier: &Installation, by: TimeDelta) {
     let due = (Clock::system().now() - by).to_rfc3339();
     crier.execute(&format!("UPDATE posts SET scheduled_at = '{due}' WHERE status = 'scheduled'")).await;
@@ -17,8 +18,9 @@ async fn make_overdue(crier: &Installation, by: TimeDelta) {
     crier.execute(&sql).await;
 }
 
-/// An installation with a published post, a scheduled one and a picture, and a backup of it.
-async fn with_backup() -> (Installation, i64, i64) {
+/// Returns an installation with a published post, a scheduled one and an image, after a backup; and the brand and the
+/// scheduled post.
+async fn create_backup() -> (Installation, i64, i64) {
     let crier = Installation::embedded().await;
     let (brand, account) = crier.sandbox("demo").await;
     let published = crier.post(brand, account, "before the backup").await;
@@ -32,11 +34,11 @@ async fn with_backup() -> (Installation, i64, i64) {
     (crier, brand, scheduled)
 }
 
-fn files_below(dir: &Path) -> Vec<PathBuf> {
+fn list_files(dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in dir.read_dir().into_iter().flatten().flatten() {
         match entry.path() {
-            path if path.is_dir() => found.extend(files_below(&path)),
+            path if path.is_dir() => found.extend(list_files(&path)),
             path => found.push(path),
         }
     }
@@ -45,44 +47,47 @@ fn files_below(dir: &Path) -> Vec<PathBuf> {
 }
 
 impl Installation {
-    /// Loses the data directory, and restores the backup.
+    /// Deletes the data directory, and restores the backup.
     async fn lose_and_restore(&mut self) {
         self.terminate("crier").await;
         std::fs::remove_dir_all(self.files().parent().expect("the data directory")).expect("it is gone");
-        let said = self.command(&["restore", "monday.tar"]);
-        assert!(said.contains("Publishing, replies and emails are held") && said.contains("crier resume"), "{said}");
+        let output = self.command(&["restore", "monday.tar"]);
+        assert!(
+            output.contains("Publishing, replies and emails are held") && output.contains("crier resume"),
+            "{output}"
+        );
         self.start_all().await;
     }
 }
 
 #[tokio::test]
-async fn what_was_scheduled_goes_out_once_after_a_restore() {
-    let (mut crier, brand, scheduled) = with_backup().await;
-    let files = files_below(&crier.files());
+async fn scheduled_posts_are_published_once_after_a_restore() {
+    let (mut crier, brand, scheduled) = create_backup().await;
+    let files = list_files(&crier.files());
     assert_eq!(files.len(), 2, "{files:?}");
     crier.lose_and_restore().await;
     assert!(crier.page("demo").await.contains("before the backup"));
-    assert_eq!(files_below(&crier.files()), files, "the picture and its thumbnail");
+    assert_eq!(list_files(&crier.files()), files, "the picture and its thumbnail");
 
-    // Without a person's choice, it would be missed.
+    // The operator must choose what happens to overdue posts: without `--overdue`, the command fails.
     make_overdue(&crier, TimeDelta::days(3)).await;
     let output = crier.try_command(&["resume"], &[]);
     assert!(output.refused(1).contains("Posts: 1, replies and emails: 0. They are overdue"), "{output:?}");
     assert!(output.out.contains("scheduled"), "{output:?}");
     assert!(!crier.page("demo").await.contains("scheduled"), "it is held");
 
-    let said = crier.command(&["resume", "--overdue", "publish"]);
-    assert!(said.contains("Posts: 1, replies and emails: 0. They are sent now."), "{said}");
+    let output = crier.command(&["resume", "--overdue", "publish"]);
+    assert!(output.contains("Posts: 1, replies and emails: 0. They are sent now."), "{output}");
     let status = crier.wait_for_post(brand, scheduled).await;
     assert_eq!(status["status"], "published", "{status}");
     assert_eq!(crier.page("demo").await.matches("scheduled").count(), 1);
-    let refused = crier.try_command(&["resume"], &[]);
-    assert!(refused.refused(1).contains("nothing is held"), "{refused:?}");
+    let rejected = crier.try_command(&["resume"], &[]);
+    assert!(rejected.refused(1).contains("nothing is held"), "{rejected:?}");
 }
 
 #[tokio::test]
-async fn what_is_due_later_goes_out_by_itself_once_resumed() {
-    let (mut crier, brand, scheduled) = with_backup().await;
+async fn posts_due_later_are_published_automatically_after_resume() {
+    let (mut crier, brand, scheduled) = create_backup().await;
     crier.lose_and_restore().await;
     crier.command(&["resume"]);
     make_overdue(&crier, TimeDelta::minutes(1)).await;
@@ -92,8 +97,8 @@ async fn what_is_due_later_goes_out_by_itself_once_resumed() {
 }
 
 #[tokio::test]
-async fn what_may_be_out_can_be_cancelled() {
-    let (mut crier, brand, scheduled) = with_backup().await;
+async fn overdue_posts_can_be_cancelled() {
+    let (mut crier, brand, scheduled) = create_backup().await;
     crier.lose_and_restore().await;
     make_overdue(&crier, TimeDelta::minutes(1)).await;
     crier.command(&["resume", "--overdue", "cancel"]);
@@ -104,10 +109,10 @@ async fn what_may_be_out_can_be_cancelled() {
     assert_eq!(post["data"]["targets"][0]["status"], "failed", "{post}");
 }
 
-/// What was being sent when the backup was made belongs to a process that is gone.
+/// A job that ran when the backup was made belongs to a process that does not exist in the restored installation.
 #[tokio::test]
-async fn what_was_being_sent_is_taken_over_before_it_is_resumed() {
-    let (mut crier, brand, scheduled) = with_backup().await;
+async fn running_jobs_of_a_backup_are_recovered_before_resume() {
+    let (mut crier, brand, scheduled) = create_backup().await;
     crier.lose_and_restore().await;
     crier.terminate("crier").await;
     make_overdue(&crier, TimeDelta::minutes(1)).await;
@@ -137,60 +142,60 @@ async fn what_was_being_sent_is_taken_over_before_it_is_resumed() {
 }
 
 #[tokio::test]
-async fn what_killed_commands_left_is_removed() {
-    let (mut crier, ..) = with_backup().await;
+async fn files_of_killed_commands_are_removed() {
+    let (mut crier, ..) = create_backup().await;
     let data = crier.files().parent().unwrap().to_owned();
-    let (left, in_use) = (data.join("crier-backup-killed.db"), data.join("crier-backup-running.db"));
-    std::fs::write(&left, "half a copy").unwrap();
+    let (remaining, in_use) = (data.join("crier-backup-killed.db"), data.join("crier-backup-running.db"));
+    std::fs::write(&remaining, "half a copy").unwrap();
     let running = std::fs::File::create(&in_use).unwrap();
     running.lock().unwrap();
     crier.command(&["backup", "tuesday.tar"]);
-    assert!(!left.exists() && in_use.exists(), "only what nothing uses");
+    assert!(!remaining.exists() && in_use.exists(), "only what nothing uses");
     drop(running);
 
     crier.terminate("crier").await;
     std::fs::remove_dir_all(&data).unwrap();
-    let left = data.join("crier-restore-killed");
-    std::fs::create_dir_all(left.join("files")).unwrap();
-    std::fs::write(left.join("files/picture.png"), "half a picture").unwrap();
+    let remaining = data.join("crier-restore-killed");
+    std::fs::create_dir_all(remaining.join("files")).unwrap();
+    std::fs::write(remaining.join("files/picture.png"), "half a picture").unwrap();
     crier.command(&["restore", "tuesday.tar"]);
-    assert!(!left.exists());
+    assert!(!remaining.exists());
     crier.start_all().await;
 }
 
 #[tokio::test]
-async fn a_damaged_backup_leaves_nothing_behind() {
-    let (mut crier, ..) = with_backup().await;
-    let refused = crier.try_command(&["restore", "monday.tar"], &[]);
-    assert!(refused.refused(2).contains("is in use by process"), "{refused:?}");
+async fn a_damaged_backup_leaves_no_files() {
+    let (mut crier, ..) = create_backup().await;
+    let rejected = crier.try_command(&["restore", "monday.tar"], &[]);
+    assert!(rejected.refused(2).contains("is in use by process"), "{rejected:?}");
     crier.terminate("crier").await;
-    let refused = crier.try_command(&["restore", "monday.tar"], &[]);
+    let rejected = crier.try_command(&["restore", "monday.tar"], &[]);
     assert!(
-        refused.refused(1).contains("already exists, and a backup can only be restored to an empty directory"),
-        "{refused:?}"
+        rejected.refused(1).contains("already exists, and a backup can only be restored to an empty directory"),
+        "{rejected:?}"
     );
-    let refused = crier.try_command(&["backup", "monday.tar"], &[]);
-    assert!(refused.refused(1).contains("monday.tar already exists"), "{refused:?}");
+    let rejected = crier.try_command(&["backup", "monday.tar"], &[]);
+    assert!(rejected.refused(1).contains("monday.tar already exists"), "{rejected:?}");
 
     let data = crier.files().parent().unwrap().to_owned();
     let file = data.parent().unwrap().join("monday.tar");
-    let whole = std::fs::read(&file).unwrap();
+    let backup = std::fs::read(&file).unwrap();
     std::fs::remove_dir_all(&data).unwrap();
-    for cut in [0, 700, whole.len() / 2, whole.len() - 2_000] {
-        std::fs::write(&file, &whole[..cut]).unwrap();
-        let refused = crier.try_command(&["restore", "monday.tar"], &[]);
-        assert!(refused.refused(1).contains("monday.tar cannot be restored: it "), "{refused:?}");
-        let left: Vec<_> = data.read_dir().unwrap().flatten().map(|entry| entry.file_name()).collect();
-        assert_eq!(left, ["crier.lock"], "cut at {cut}");
+    for length in [0, 700, backup.len() / 2, backup.len() - 2_000] {
+        std::fs::write(&file, &backup[..length]).unwrap();
+        let rejected = crier.try_command(&["restore", "monday.tar"], &[]);
+        assert!(rejected.refused(1).contains("monday.tar cannot be restored: it "), "{rejected:?}");
+        let remaining: Vec<_> = data.read_dir().unwrap().flatten().map(|entry| entry.file_name()).collect();
+        assert_eq!(remaining, ["crier.lock"], "cut at {length}");
     }
-    std::fs::write(&file, &whole).unwrap();
+    std::fs::write(&file, &backup).unwrap();
     crier.command(&["restore", "monday.tar"]);
     crier.start_all().await;
 }
 
 #[tokio::test]
-async fn postgres_has_its_own_tools() {
+async fn postgres_is_backed_up_with_its_own_tools() {
     let crier = Installation::split().await;
-    let refused = crier.try_command(&["backup", "all.tar"], &[]);
-    assert!(refused.refused(1).contains("pg_dump"), "{refused:?}");
+    let rejected = crier.try_command(&["backup", "all.tar"], &[]);
+    assert!(rejected.refused(1).contains("pg_dump"), "{rejected:?}");
 }

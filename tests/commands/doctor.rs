@@ -10,7 +10,7 @@ use crate::support::servers::free_port;
 
 const OTHER_KEY: &str = "Hx4dHBsaGRgXFhUUExIREA8ODQwLCgkIBwYFBAMCAQA=";
 
-/// Runs it, and returns its findings.
+/// Returns the findings in the output.
 fn findings(output: &CommandOutput) -> Vec<Value> {
     let found: Value = serde_json::from_str(&output.out).unwrap_or_else(|error| panic!("{error}: {output:?}"));
     found.as_array().expect("an array").clone()
@@ -21,19 +21,19 @@ fn finding(findings: &[Value], id: &str) -> Value {
     found.unwrap_or_else(|| panic!("no {id} in {findings:?}")).clone()
 }
 
-/// Asserts that one check fails with this text, and that the command says so.
+/// Asserts that the command fails, and that this check reports a failure with this text.
 #[track_caller]
 fn assert_fails(s: &Installation, keys: &[(&str, &str)], id: &str, text: &str) {
     let output = s.try_command(&["doctor", "--json"], keys);
     assert_eq!(output.status, Some(1), "{output:?}");
     let found = finding(&findings(&output), id);
     assert_eq!(found["status"], "failure", "{found}");
-    let said = format!("{} {}", found["detail"], found["remedy"]);
-    assert!(said.contains(text), "{said}\nhas no\n{text}");
+    let message = format!("{} {}", found["detail"], found["remedy"]);
+    assert!(message.contains(text), "{message}\nhas no\n{text}");
 }
 
 #[tokio::test]
-async fn a_sound_installation_has_no_failure() {
+async fn a_working_installation_has_no_failure() {
     for s in [Installation::embedded().await, Installation::split().await] {
         let output = s.try_command(&["doctor", "--json"], &[]);
         assert_eq!(output.status, Some(0), "{output:?}");
@@ -43,19 +43,19 @@ async fn a_sound_installation_has_no_failure() {
         {
             assert_eq!(finding(&found, id)["status"], "ok", "{found:?}");
         }
-        // It is reached on this machine only, and sends no mail.
+        // The installation can only be reached on this machine, and sends no emails.
         for id in ["public_url", "mail"] {
             assert_eq!(finding(&found, id)["status"], "warning", "{found:?}");
         }
         let text = s.command(&["doctor"]);
         assert!(text.contains("ok       database") && text.contains("0 failed"), "{text}");
-        let left = s.files().join("media/do").read_dir().map_or(0, |left| left.count());
-        assert_eq!(left, 0, "the file of the check is deleted");
+        let remaining = s.files().join("media/do").read_dir().map_or(0, |remaining| remaining.count());
+        assert_eq!(remaining, 0, "the file of the check is deleted");
     }
 }
 
 #[tokio::test]
-async fn figures_that_are_switched_off_are_named() {
+async fn disabled_metrics_are_named() {
     let s = Installation::embedded().await;
     let detail = |switch: &[(&str, &str)]| {
         let application = [("CRIER_TWITTER_CLIENT_ID", "app"), ("CRIER_TWITTER_CLIENT_SECRET", "secret")];
@@ -95,7 +95,7 @@ async fn the_settings_of_separate_processes_are_checked() {
 }
 
 #[tokio::test]
-async fn what_is_configured_in_part_is_named() {
+async fn partial_configurations_are_named() {
     let s = Installation::embedded().await;
     let keys = [
         ("CRIER_FACEBOOK_CLIENT_ID", "12345"),
@@ -116,9 +116,9 @@ async fn what_is_configured_in_part_is_named() {
 }
 
 #[tokio::test]
-async fn scripts_without_a_font_are_noticed() {
+async fn scripts_without_a_font_are_reported() {
     let s = Installation::embedded().await;
-    // Code points for private use, of which no font of the program or of Noto has any.
+    // Code points for private use, which neither the program's fonts nor Noto contain.
     s.execute("UPDATE brands SET name = 'Bread \u{e123} and \u{e124}'").await;
     let found = finding(&findings(&s.try_command(&["doctor", "--json"], &[])), "fonts");
     assert_eq!(found["status"], "warning", "{found}");
@@ -132,9 +132,10 @@ async fn each_failure_of_an_embedded_installation_is_found() {
     let port = free_port();
     let smtp = format!("smtp://127.0.0.1:{port}");
     assert_fails(&s, &[("CRIER_SMTP_URL", &smtp)], "mail", "Connection refused");
-    let away = format!("http://127.0.0.1:{port}");
-    assert_fails(&s, &[("CRIER_PUBLIC_URL", &away)], "public_url", "cannot be reached");
-    let collector = [("CRIER_OTLP_ENDPOINT", away.as_str()), ("CRIER_OTLP_HEADERS", "x-key=not-to-be-shown")];
+    let unreachable_url = format!("http://127.0.0.1:{port}");
+    assert_fails(&s, &[("CRIER_PUBLIC_URL", &unreachable_url)], "public_url", "cannot be reached");
+    let collector =
+        [("CRIER_OTLP_ENDPOINT", unreachable_url.as_str()), ("CRIER_OTLP_HEADERS", "x-key=not-to-be-shown")];
     assert_fails(&s, &collector, "traces", "/v1/traces does not accept traces: no connection could be made");
     assert_fails(&s, &[("CRIER_SECRET_KEY", OTHER_KEY)], "secret_key", "which require key 0");
     assert_fails(&s, &[("CRIER_DATA_DIR", "elsewhere")], "database", "there is no installation here");
@@ -169,7 +170,7 @@ async fn each_failure_of_a_split_installation_is_found() {
     assert_fails(&s, &[("CRIER_DATABASE_URL", &database)], "database", "is not reachable: Connection refused");
     let output = s.try_command(&["doctor"], &[("CRIER_DATABASE_URL", &database), ("CRIER_REDIS_URL", &redis)]);
     assert!(!format!("{output:?}").contains("not-to-be-shown"), "{output:?}");
-    // Application secrets are not shown either.
+    // The output does not contain the secrets of applications either.
     let keys = [("CRIER_FACEBOOK_CLIENT_ID", "12345"), ("CRIER_FACEBOOK_CLIENT_SECRET", "not-to-be-shown")];
     let output = s.try_command(&["doctor", "--json"], &keys);
     let facebook = finding(&findings(&output), "facebook");
@@ -179,7 +180,7 @@ async fn each_failure_of_a_split_installation_is_found() {
 }
 
 #[tokio::test]
-async fn a_proxy_that_is_not_trusted_is_noticed() {
+async fn an_untrusted_proxy_is_reported() {
     let s = Installation::embedded().await;
     let trusting = Installation::embedded_with(&[("CRIER_TRUSTED_PROXIES", "127.0.0.1")]).await;
     let proxy = |s: &Installation| {

@@ -1,4 +1,5 @@
-//! `crier jobs …`. The program uses the real clock, months after the tests' clock: what a test creates is old to it.
+//! `crier jobs …`. The program uses the real clock, which is months ahead of the tests' clock: what a test creates is
+//! old for the program.
 
 use crier_domain::job::{JobKind, JobState, Outcome};
 use crier_domain::post::{PostStatus, TargetStatus};
@@ -12,10 +13,10 @@ use crate::support::jobs::{TestWorker, worker_on_both};
 
 worker_on_both![
     lists_are_filtered_and_show_every_field,
-    invalid_arguments_are_refused_with_a_hint,
+    invalid_arguments_are_rejected_with_a_hint,
     all_dead_jobs_of_a_kind_are_retried,
     a_job_that_cannot_be_retried_does_not_block_others,
-    ids_are_changed_individually_or_refused_with_a_reason,
+    ids_are_changed_individually_or_rejected_with_a_reason,
     pending_jobs_are_cancelled_by_filter,
     kinds_are_listed_with_counts_and_pause_state,
     a_publish_job_is_shown_with_details,
@@ -25,13 +26,14 @@ worker_on_both![
 
 /// Creates dead publish jobs with failed targets: `(post, target, job)`.
 async fn create_dead_jobs(w: &TestWorker, count: usize) -> Vec<(i64, i64, i64)> {
-    let mut made = Vec::new();
+    let mut created = Vec::new();
     for _ in 0..count {
         let (post, target) = w.publish_one().await;
-        made.push((post, target, w.job_of(target).await.id));
+        created.push((post, target, w.job_of(target).await.id));
     }
     w.s.notifier.take();
-    let list = |of: fn(&(i64, i64, i64)) -> i64| made.iter().map(|m| of(m).to_string()).collect::<Vec<_>>().join(",");
+    let list =
+        |of: fn(&(i64, i64, i64)) -> i64| created.iter().map(|m| of(m).to_string()).collect::<Vec<_>>().join(",");
     w.sql(format!(
         "UPDATE jobs SET state = 'dead', attempt = 8, last_error = 'broken', finished_at = created_at WHERE id IN ({})",
         list(|m| m.2)
@@ -39,22 +41,22 @@ async fn create_dead_jobs(w: &TestWorker, count: usize) -> Vec<(i64, i64, i64)> 
     .await;
     w.sql(format!("UPDATE post_targets SET status = 'failed' WHERE id IN ({})", list(|m| m.1))).await;
     w.sql(format!("UPDATE posts SET status = 'failed' WHERE id IN ({})", list(|m| m.0))).await;
-    made
+    created
 }
 
-/// Asserts that revived jobs have pending targets and dead jobs failed ones; returns the number of revived jobs.
-async fn count_revived(w: &TestWorker, made: &[(i64, i64, i64)]) -> usize {
-    let mut revived = 0;
-    for (post, target, job) in made {
+/// Asserts that retried jobs have pending targets and dead jobs have failed ones; returns the number of retried jobs.
+async fn count_retried(w: &TestWorker, created: &[(i64, i64, i64)]) -> usize {
+    let mut retried = 0;
+    for (post, target, job) in created {
         let (job, target, post) = (w.show(*job).await, w.target(*target).await, w.post_status(*post).await);
-        let whole = match job.state {
+        let expected = match job.state {
             JobState::Dead => (TargetStatus::Failed, PostStatus::Failed),
             _ => (TargetStatus::Pending, PostStatus::Publishing),
         };
-        assert_eq!((target.status, post), whole, "job {} is {}", job.id, job.state);
-        revived += usize::from(job.state == JobState::Ready);
+        assert_eq!((target.status, post), expected, "job {} is {}", job.id, job.state);
+        retried += usize::from(job.state == JobState::Ready);
     }
-    revived
+    retried
 }
 
 fn ids(list: &Value) -> Vec<i64> {
@@ -63,28 +65,28 @@ fn ids(list: &Value) -> Vec<i64> {
 
 async fn lists_are_filtered_and_show_every_field(w: TestWorker) {
     w.leaves_jobs();
-    let died = create_dead_jobs(&w, 2).await;
+    let dead = create_dead_jobs(&w, 2).await;
     let delivery = w.job_at(JobKind::DeliverWebhook, 9, Some("endpoint:7"), w.later(60)).await;
     let list = |args: &[&str]| ids(&crier(&w, &[&["jobs", "list", "--json"], args].concat()).json());
-    assert_eq!(list(&[]), [delivery, died[1].2, died[0].2]);
+    assert_eq!(list(&[]), [delivery, dead[1].2, dead[0].2]);
     assert_eq!(list(&["--limit", "1"]), [delivery]);
-    assert_eq!(list(&["--state", "dead"]), [died[1].2, died[0].2]);
+    assert_eq!(list(&["--state", "dead"]), [dead[1].2, dead[0].2]);
     assert_eq!(list(&["--kind", "deliver_webhook", "--state", "scheduled"]), [delivery]);
     assert_eq!(list(&["--lane", "endpoint:7"]), [delivery]);
     assert_eq!(list(&["--lane", "endpoint:7", "--state", "ready"]), [0; 0]);
-    assert_eq!(list(&["--older-than", "7d"]), [delivery, died[1].2, died[0].2]);
+    assert_eq!(list(&["--older-than", "7d"]), [delivery, dead[1].2, dead[0].2]);
     assert_eq!(list(&["--older-than", "3000d", "--state", "dead"]), [0; 0]);
     let row = &crier(&w, &["jobs", "list", "--state", "dead", "--limit", "1", "--json"]).json()[0];
     let at = w.now().to_rfc3339_opts(chrono::SecondsFormat::AutoSi, true);
     assert_eq!(
         *row,
-        json!({ "id": died[1].2, "kind": "publish_target", "subject_id": died[1].1, "lane": format!("account:{}", w.account.id),
+        json!({ "id": dead[1].2, "kind": "publish_target", "subject_id": dead[1].1, "lane": format!("account:{}", w.account.id),
             "state": "dead", "waiting": false, "priority": 0, "run_at": at, "attempt": 8, "max_attempts": 8, "crashes": 0,
             "lease_until": null, "trace": "request-1", "last_error": "broken", "created_at": at, "finished_at": at })
     );
     let table = crier(&w, &["jobs", "list"]);
-    let heads: Vec<&str> = table.expect_stdout().lines().next().unwrap().split_whitespace().collect();
-    assert_eq!(heads.join(" "), "ID KIND STATE LANE ATTEMPT AGE DUE LAST_ERROR");
+    let headers: Vec<&str> = table.expect_stdout().lines().next().unwrap().split_whitespace().collect();
+    assert_eq!(headers.join(" "), "ID KIND STATE LANE ATTEMPT AGE DUE LAST_ERROR");
     assert_eq!(table.expect_stdout().lines().count(), 4);
     w.sql(format!("UPDATE jobs SET last_error = '{0}', lane = '{0}' WHERE state = 'dead'", "much longer ".repeat(20)))
         .await;
@@ -93,9 +95,9 @@ async fn lists_are_filtered_and_show_every_field(w: TestWorker) {
     assert!(table.expect_stdout().contains("much longer muc…"), "{table:?}");
 }
 
-async fn invalid_arguments_are_refused_with_a_hint(w: TestWorker) {
+async fn invalid_arguments_are_rejected_with_a_hint(w: TestWorker) {
     let kinds = "".parse::<JobKind>().unwrap_err().known;
-    for (args, right) in [
+    for (args, expected_text) in [
         (&["list", "--kind", "publish"][..], kinds.as_str()),
         (&["list", "--state", "lost"], "scheduled, ready, running, done, dead, cancelled"),
         (&["list", "--older-than", "5"], "an integer with a unit"),
@@ -110,15 +112,15 @@ async fn invalid_arguments_are_refused_with_a_hint(w: TestWorker) {
         (&["cancel", "--kind", "noop", "--state", "running"], "a job that is running cannot be canceled"),
     ] {
         let output = crier(&w, &[&["jobs"], args].concat());
-        assert!(output.refused(2).contains(right), "{args:?}: {}", output.err);
+        assert!(output.refused(2).contains(expected_text), "{args:?}: {}", output.err);
     }
     assert!(crier(&w, &["jobs", "show", "99"]).refused(1).contains("there is no job 99"));
     assert!(crier(&w, &["jobs", "resume", "noop"]).refused(1).contains("noop is not paused"));
 }
 
 async fn all_dead_jobs_of_a_kind_are_retried(w: TestWorker) {
-    // More than one batch.
-    let died = create_dead_jobs(&w, 120).await;
+    // More jobs than one batch.
+    let dead = create_dead_jobs(&w, 120).await;
     let output = crier(&w, &["jobs", "retry", "--dead", "--kind", "deliver_webhook"]);
     assert_eq!(output.expect_stdout(), "Retried: 0.\n");
     let output = crier(&w, &["jobs", "retry", "--dead", "--kind", "publish_target", "--lane", "account:0"]);
@@ -127,49 +129,54 @@ async fn all_dead_jobs_of_a_kind_are_retried(w: TestWorker) {
     assert_eq!(output.expect_stdout(), "Retried: 0.\n");
     let output = crier(&w, &["jobs", "retry", "--dead", "--kind", "publish_target", "--older-than", "1h"]);
     assert_eq!((output.expect_stdout(), output.err.as_str()), ("Retried: 120.\n", ""));
-    assert_eq!(count_revived(&w, &died).await, 120);
-    // They run like new jobs; the scheduler notifies workers of jobs that a command made ready.
+    assert_eq!(count_retried(&w, &dead).await, 120);
+    // The jobs run like new ones. A command makes them ready, and the scheduler notifies the workers.
     w.clock.advance(chrono::TimeDelta::days(300));
     w.sql(format!("UPDATE jobs SET run_at = '{0}', dispatched_at = '{0}'", w.later(-20).to_rfc3339())).await;
     w.run_jobs().await;
-    for (post, _, job) in died {
+    for (post, _, job) in dead {
         assert_eq!((w.post_status(post).await, w.state(job).await), (PostStatus::Published, JobState::Done));
     }
 }
 
 async fn a_job_that_cannot_be_retried_does_not_block_others(w: TestWorker) {
     w.leaves_jobs();
-    let died = create_dead_jobs(&w, 6).await;
-    // One job's post is deleted, one target has another job by now, one target's row cannot be read.
-    w.write(async |tx| posts::delete(tx, died[1].0).await).await;
-    let other = w.enqueue(died[2].1, w.account.id, w.later(60)).await;
-    w.sql(format!("UPDATE post_targets SET platform = 'nonsense' WHERE id = {}", died[4].1)).await;
+    let dead = create_dead_jobs(&w, 6).await;
+    // The post of one job is deleted, the target of another has a new job, and the target row of a third cannot be
+    // read.
+    w.write(async |tx| posts::delete(tx, dead[1].0).await).await;
+    let other = w.enqueue(dead[2].1, w.account.id, w.later(60)).await;
+    w.sql(format!("UPDATE post_targets SET platform = 'nonsense' WHERE id = {}", dead[4].1)).await;
     let output = crier(&w, &["jobs", "retry", "--dead", "--kind", "publish_target"]);
     assert!(output.refused(1).contains("1 jobs could not be changed"), "{output:?}");
     assert!(output.out.contains("Retried: 3.\n"), "{output:?}");
-    for why in ["nothing left to do", "has another job", "the database rejected the change"] {
-        let is_counted = |line: &str| line.starts_with("Skipped: 1, because ") && line.contains(why);
+    for reason in ["nothing left to do", "has another job", "the database rejected the change"] {
+        let is_counted = |line: &str| line.starts_with("Skipped: 1, because ") && line.contains(reason);
         assert!(output.out.lines().any(is_counted), "{output:?}");
     }
     w.sql("UPDATE post_targets SET platform = 'sandbox'").await;
     assert_eq!(w.state(other).await, JobState::Scheduled);
-    let whole = [died[0], died[2], died[3], died[4], died[5]];
-    assert_eq!(count_revived(&w, &whole).await, 3);
-    assert_eq!(w.state(died[1].2).await, JobState::Dead);
+    let with_posts = [dead[0], dead[2], dead[3], dead[4], dead[5]];
+    assert_eq!(count_retried(&w, &with_posts).await, 3);
+    assert_eq!(w.state(dead[1].2).await, JobState::Dead);
 }
 
-async fn ids_are_changed_individually_or_refused_with_a_reason(w: TestWorker) {
+async fn ids_are_changed_individually_or_rejected_with_a_reason(w: TestWorker) {
     w.leaves_jobs();
-    let died = create_dead_jobs(&w, 2).await;
-    let (job, gone) = (died[0].2.to_string(), died[1].2.to_string());
-    w.write(async |tx| posts::delete(tx, died[1].0).await).await;
-    let output = crier(&w, &["jobs", "retry", &gone, "999", &job]);
+    let dead = create_dead_jobs(&w, 2).await;
+    let (job, without_post) = (dead[0].2.to_string(), dead[1].2.to_string());
+    w.write(async |tx| posts::delete(tx, dead[1].0).await).await;
+    let output = crier(&w, &["jobs", "retry", &without_post, "999", &job]);
     assert_eq!(output.out, format!("Job {job} (publish_target) is ready to run again.\n"));
-    assert!(output.refused(1).contains(&format!("job {gone} was not changed: its subject has nothing left to do")));
+    assert!(
+        output.refused(1).contains(&format!("job {without_post} was not changed: its subject has nothing left to do"))
+    );
     assert!(output.err.contains("there is no job 999"));
-    assert_eq!(count_revived(&w, &died[..1]).await, 1);
+    assert_eq!(count_retried(&w, &dead[..1]).await, 1);
     assert!(crier(&w, &["jobs", "retry", &job]).refused(1).contains("is ready: it runs automatically"));
-    assert!(crier(&w, &["jobs", "cancel", &gone]).refused(1).contains("is dead: only jobs that have not started"));
+    assert!(
+        crier(&w, &["jobs", "cancel", &without_post]).refused(1).contains("is dead: only jobs that have not started")
+    );
     let noop = w.enqueue_job(JobKind::Noop, 1, None).await.to_string();
     let held = w.claim(&[noop.parse().unwrap()], "w").await.remove(0);
     assert!(crier(&w, &["jobs", "cancel", &noop]).refused(1).contains("running jobs continue"));
@@ -180,16 +187,16 @@ async fn ids_are_changed_individually_or_refused_with_a_reason(w: TestWorker) {
         crier(&w, &["jobs", "cancel", &job]).expect_stdout(),
         format!("Cancelled job {job} (publish_target).\n")
     );
-    let target = w.target(died[0].1).await;
+    let target = w.target(dead[0].1).await;
     assert_eq!((target.status, target.error.unwrap().code.as_str()), (TargetStatus::Failed, "cancelled"));
 }
 
 async fn pending_jobs_are_cancelled_by_filter(w: TestWorker) {
     w.leaves_jobs();
     let (one, other) = (w.account.id, w.another_account("other").await.id);
-    let (_, now) = w.publish(&[one, other]).await;
+    let (_, due_now) = w.publish(&[one, other]).await;
     let (post, later) = w.schedule(w.later(3_600)).await;
-    let running = w.job_of(now[0]).await;
+    let running = w.job_of(due_now[0]).await;
     w.claim(&[running.id], "w").await;
     let lane = format!("account:{one}");
     let args = ["jobs", "cancel", "--kind", "publish_target", "--lane", &lane];
@@ -197,13 +204,13 @@ async fn pending_jobs_are_cancelled_by_filter(w: TestWorker) {
     assert_eq!(output.expect_stdout(), "Not canceled, because they are running: 1.\nCancelled: 1.\n");
     assert_eq!(w.job_of(later).await.state, JobState::Cancelled);
     assert_eq!(w.post_status(post).await, PostStatus::Failed);
-    assert_eq!(w.job_of(now[0]).await.state, JobState::Running);
-    assert_eq!(w.job_of(now[1]).await.state, JobState::Ready, "another lane's");
+    assert_eq!(w.job_of(due_now[0]).await.state, JobState::Running);
+    assert_eq!(w.job_of(due_now[1]).await.state, JobState::Ready, "another lane's");
     let output = crier(&w, &["jobs", "cancel", "--kind", "publish_target", "--state", "scheduled"]);
     assert!(output.expect_stdout().ends_with("Cancelled: 0.\n"));
     let output = crier(&w, &["jobs", "cancel", "--older-than", "1d", "--state", "ready"]);
     assert!(output.expect_stdout().ends_with("Cancelled: 1.\n"), "{output:?}");
-    assert_eq!(w.job_of(now[1]).await.state, JobState::Cancelled);
+    assert_eq!(w.job_of(due_now[1]).await.state, JobState::Cancelled);
 }
 
 async fn kinds_are_listed_with_counts_and_pause_state(w: TestWorker) {
@@ -268,7 +275,7 @@ async fn a_delivery_job_is_shown_with_details(w: TestWorker) {
 
 /// Interrupts the command with Ctrl-C.
 async fn an_interrupted_retry_keeps_jobs_consistent(w: TestWorker) {
-    let died = create_dead_jobs(&w, 400).await;
+    let dead = create_dead_jobs(&w, 400).await;
     let dir = tempfile::tempdir().unwrap();
     let mut retry = command(&w, &["jobs", "retry", "--dead", "--kind", "publish_target"])
         .env("CRIER_DATA_DIR", dir.path())
@@ -281,12 +288,12 @@ async fn an_interrupted_retry_keeps_jobs_consistent(w: TestWorker) {
     .await;
     std::process::Command::new("kill").args(["-INT", &retry.id().to_string()]).status().unwrap();
     retry.wait().unwrap();
-    let revived = count_revived(&w, &died).await;
-    assert_eq!(revived % 50, 0, "in whole batches");
-    // The same command can run the remaining jobs again.
+    let retried = count_retried(&w, &dead).await;
+    assert_eq!(retried % 50, 0, "in whole batches");
+    // The same command can retry the remaining jobs.
     crier(&w, &["jobs", "retry", "--dead", "--kind", "publish_target"]).expect_stdout();
-    assert_eq!(count_revived(&w, &died).await, 400);
+    assert_eq!(count_retried(&w, &dead).await, 400);
     assert!(
-        jobs::is_running(&mut w.conn().await, JobKind::PublishTarget, died[0].1).await.is_ok_and(|running| !running)
+        jobs::is_running(&mut w.conn().await, JobKind::PublishTarget, dead[0].1).await.is_ok_and(|running| !running)
     );
 }

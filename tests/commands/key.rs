@@ -1,4 +1,4 @@
-//! `crier key`: how many keys a user may have.
+//! `crier key`: the maximum number of keys of a user.
 
 use crier_domain::access::MAX_KEYS;
 

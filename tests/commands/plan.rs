@@ -1,4 +1,4 @@
-//! `crier plan`: used AI credits, and where months begin.
+//! `crier plan`: the usage of AI credits, the time zone of months, and errors in plans files.
 
 use crier_domain::ai::Operation;
 use crier_store::ai_credits::{self, CreditRequest};
@@ -23,9 +23,9 @@ async fn credits_are_reported_by_workspace_and_by_brand(s: TestStore) {
     for (operation, credits, paid) in
         [(Operation::Captions, 15, true), (Operation::Images, 240, true), (Operation::Hashtags, 12, false)]
     {
-        let want = CreditRequest { workspace_id: w.workspace, brand_id: w.brand, operation, credits, cap: None };
+        let request = CreditRequest { workspace_id: w.workspace, brand_id: w.brand, operation, credits, cap: None };
         s.write(async |tx| {
-            let id = ai_credits::reserve(tx, &want).await?.expect("there is no cap");
+            let id = ai_credits::reserve(tx, &request).await?.expect("there is no cap");
             if paid {
                 ai_credits::consume(tx, w.workspace, id).await?;
             }
@@ -59,7 +59,7 @@ async fn credits_are_reported_by_workspace_and_by_brand(s: TestStore) {
 async fn a_time_zone_is_set_with_the_plan(s: TestStore) {
     let w = s.workspace().await;
     s.user(w, "ann@example.com").await;
-    let set = |more: &[&str]| crier(&s, &[&["plan", "set", "--user", "ann@example.com", "pro"], more].concat());
+    let set = |args: &[&str]| crier(&s, &[&["plan", "set", "--user", "ann@example.com", "pro"], args].concat());
     assert!(set(&["--timezone", "europe/berlin"]).refused(2).contains("IANA name"));
     set(&["--timezone", "Europe/Berlin"]).expect_stdout();
     set(&[]).expect_stdout();
@@ -123,12 +123,12 @@ async fn startup_fails_if_a_plan_in_use_is_missing(s: TestStore) {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("plans.toml");
     std::fs::write(&file, "[plans.solo]\n").unwrap();
-    let refused = |output: CommandOutput| {
+    let assert_rejected = |output: CommandOutput| {
         let err = output.refused(2).to_owned();
         assert!(err.contains("CRIER_PLANS_FILE: it lacks plans that workspaces are on: pro."), "{err}");
     };
     for args in [["serve"], ["migrate"]] {
-        refused(with_plans(&s, &file, &args));
+        assert_rejected(with_plans(&s, &file, &args));
     }
     if s.is_postgres() {
         let redis = servers::redis().await;
@@ -142,10 +142,10 @@ async fn startup_fails_if_a_plan_in_use_is_missing(s: TestStore) {
                 .env("CRIER_DATA_DIR", dir.path())
                 .env("CRIER_HTTP_ADDR", "127.0.0.1:0")
                 .env("CRIER_OPS_ADDR", format!("127.0.0.1:{}", free_port()));
-            refused(run(&mut process));
+            assert_rejected(run(&mut process));
         }
     }
-    // The remedy in the message works.
+    // The fix that the message names works.
     with_plans(&s, &file, &["plan", "set", "--user", "ann@example.com", "solo"]).expect_stdout();
     with_plans(&s, &file, &["migrate"]).expect_stdout();
 }

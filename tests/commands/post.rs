@@ -3,13 +3,13 @@
 use crate::support::process::Installation;
 
 #[tokio::test]
-async fn failed_posts_are_listed_and_published_again() {
+async fn failed_posts_are_listed_and_retried() {
     let s = Installation::embedded().await;
     let (brand, account) = s.sandbox("demo").await;
     let failed = s.post(brand, account, "refused [fail] \u{200f}\u{1b}[2J").await;
     assert_eq!(s.wait_for_post(brand, failed).await["status"], "failed");
-    let fine = s.post(brand, account, "fine").await;
-    s.wait_for_post(brand, fine).await;
+    let published = s.post(brand, account, "fine").await;
+    s.wait_for_post(brand, published).await;
 
     let listed = s.try_command(&["post", "list", "--status", "failed", "--json"], &[]).json();
     assert_eq!(listed.as_array().map(Vec::len), Some(1), "{listed}");
@@ -20,25 +20,25 @@ async fn failed_posts_are_listed_and_published_again() {
 
     let shown = s.try_command(&["post", "show", &failed.to_string(), "--json"], &[]).json();
     assert_eq!(shown["targets"][0]["status"], "failed", "{shown}");
-    // Programs get the text as it is, and terminals no commands.
+    // JSON contains the text unchanged; text for a terminal contains no control characters.
     assert_eq!(shown["content"], "refused [fail] \u{200f}\u{1b}[2J");
     assert!(!s.command(&["post", "show", &failed.to_string()]).contains(['\u{200f}', '\u{1b}']));
     assert!(s.command(&["post", "show", &failed.to_string()]).contains("status     failed"));
 
     s.execute("UPDATE posts SET content = 'accepted' WHERE content LIKE 'refused%'").await;
-    let said = s.command(&["post", "retry", &failed.to_string()]);
-    assert!(said.contains("retrying 1 account."), "{said}");
+    let output = s.command(&["post", "retry", &failed.to_string()]);
+    assert!(output.contains("retrying 1 account."), "{output}");
     assert_eq!(s.wait_for_post(brand, failed).await["status"], "published");
     let page = s.page("demo").await;
     assert_eq!((page.matches("accepted").count(), page.matches("fine").count()), (1, 1), "{page}");
 
-    let refused = s.try_command(&["post", "retry", &fine.to_string(), "999"], &[]);
-    let error = refused.refused(1);
+    let rejected = s.try_command(&["post", "retry", &published.to_string(), "999"], &[]);
+    let error = rejected.refused(1);
     assert!(error.contains("has not failed on any account") && error.contains("there is no post 999"), "{error}");
 }
 
 #[tokio::test]
-async fn a_post_that_may_be_out_is_retried_only_on_request() {
+async fn a_post_with_unknown_outcome_is_retried_only_on_request() {
     let s = Installation::split().await;
     let (brand, account) = s.sandbox("demo").await;
     let post = s.post(brand, account, "lost [fail]").await;
@@ -51,8 +51,8 @@ async fn a_post_that_may_be_out_is_retried_only_on_request() {
     )
     .await;
     s.execute("UPDATE posts SET content = 'lost'").await;
-    let refused = s.try_command(&["post", "retry", &post.to_string()], &[]);
-    assert!(refused.refused(1).contains(&format!("may already be published on account {account}")), "{refused:?}");
+    let rejected = s.try_command(&["post", "retry", &post.to_string()], &[]);
+    assert!(rejected.refused(1).contains(&format!("may already be published on account {account}")), "{rejected:?}");
     s.command(&["post", "retry", "--outcome-unknown", &post.to_string()]);
     assert_eq!(s.wait_for_post(brand, post).await["status"], "published");
 }

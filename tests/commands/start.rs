@@ -1,4 +1,4 @@
-//! How `crier` starts, and what it says when it cannot: as a person at a terminal meets it.
+//! The start of `crier`, and its messages if it cannot start, as a user sees them in a terminal.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::support::servers::{self, PostgresServer, free_port};
 const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 const OTHER_KEY: &str = "Hx4dHBsaGRgXFhUUExIREA8ODQwLCgkIBwYFBAMCAQA=";
 
-/// A directory in which a person runs `crier`.
+/// A directory in which `crier` runs.
 struct Machine(tempfile::TempDir);
 
 /// A running `crier`, killed when dropped.
@@ -38,10 +38,10 @@ impl Machine {
         self.0.path().join("crier-data")
     }
 
-    /// A command in the directory, with free ports and no other configuration.
+    /// Returns a command in the directory, with free ports and no other configuration.
     fn crier(&self, args: &[&str]) -> Command {
         let mut command = Command::new("setpriv");
-        // Permissions must hold for the superuser too.
+        // File permissions must apply to root, too.
         command.args(["--pdeathsig", "KILL", "--bounding-set", "-dac_override,-dac_read_search"]);
         command.arg(program("crier")).args(args).env_clear().current_dir(self.0.path()).stdin(Stdio::null());
         command.env("CRIER_HTTP_ADDR", "127.0.0.1:0").env("CRIER_OPS_ADDR", "127.0.0.1:0");
@@ -49,7 +49,7 @@ impl Machine {
         command
     }
 
-    /// Starts it, and waits until it has said that it runs.
+    /// Starts `crier`, and waits until it reports that it runs.
     async fn start(&self) -> Running {
         self.start_with(self.crier(&[])).await
     }
@@ -58,12 +58,12 @@ impl Machine {
         let file = |name: &str| std::fs::File::create(self.0.path().join(name)).expect("a file");
         let child = command.stdout(file("out")).stderr(file("err")).spawn().expect("it starts");
         let running = Running(child);
-        let has_ended = |out: String| out.contains("(shown only once") || out.contains("New key");
-        until_true("it runs", || has_ended(self.read("out"))).await;
+        let has_started = |out: String| out.contains("(shown only once") || out.contains("New key");
+        until_true("it runs", || has_started(self.read("out"))).await;
         running
     }
 
-    /// Starts and kills it once.
+    /// Starts and kills `crier` once.
     async fn install(&self) {
         let running = self.start().await;
         self.wait_until_key_is_recorded().await;
@@ -111,26 +111,26 @@ fn set_mode(path: &Path, mode: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("a mode");
 }
 
-/// Asserts that it failed with one line that begins and continues like this.
+/// Asserts that the command failed, and that its last line starts with `crier: ` and contains this text.
 #[track_caller]
-fn assert_says(output: &CommandOutput, status: i32, line: &str) {
+fn assert_error(output: &CommandOutput, status: i32, line: &str) {
     let error = output.refused(status);
     let last = error.lines().last().unwrap_or_default();
     assert!(last.starts_with("crier: ") && last.contains(line), "{error}\nis not\n{line}");
 }
 
 #[tokio::test]
-async fn a_busy_port_costs_nothing() {
+async fn a_busy_port_creates_no_installation() {
     let machine = Machine::new();
-    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let addr = taken.local_addr().unwrap().to_string();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = listener.local_addr().unwrap().to_string();
     for variable in ["CRIER_HTTP_ADDR", "CRIER_OPS_ADDR"] {
         let output = run(machine.crier(&[]).env(variable, &addr));
         let line = format!(
             "crier: cannot listen on {addr}; stop the program that uses it, or choose another port with {variable}: \
              Address already in use (os error 98)"
         );
-        assert_says(&output, 1, &line);
+        assert_error(&output, 1, &line);
         assert_eq!(names(&machine.data()), ["crier.lock"], "nothing was made");
     }
 }
@@ -191,7 +191,7 @@ async fn commands_use_the_addresses_at_which_crier_runs() {
     assert!(doctor.out.contains(&format!("public_url     only this machine can reach {url}/")), "{doctor:?}");
     assert!(doctor.out.contains("no requests came through an untrusted proxy"), "the ops address is known: {doctor:?}");
 
-    // A stop in order leaves no address behind.
+    // An orderly stop removes the stored address.
     let pid = running.0.id().to_string();
     assert!(Command::new("kill").arg(&pid).status().expect("kill runs").success());
     running.0.wait().expect("it ends");
@@ -204,7 +204,7 @@ async fn commands_use_the_addresses_at_which_crier_runs() {
 }
 
 #[tokio::test]
-async fn a_json_log_has_no_other_lines_in_it() {
+async fn a_json_log_has_only_json_lines() {
     let machine = Machine::new();
     machine.install().await;
     let mut command = machine.crier(&[]);
@@ -229,23 +229,23 @@ async fn an_address_that_other_machines_reach_needs_a_public_url() {
 }
 
 #[tokio::test]
-async fn one_crier_has_a_data_directory() {
+async fn a_data_directory_is_used_by_one_process() {
     let machine = Machine::new();
     let running = machine.start().await;
     let line = format!("the data directory ./crier-data is in use by process {} (http://127.0.0.1:", running.0.id());
-    assert_says(&run(&mut machine.crier(&[])), 2, &line);
+    assert_error(&run(&mut machine.crier(&[])), 2, &line);
     run(&mut machine.crier(&["user", "list"])).expect_stdout();
     drop(running);
     drop(machine.start().await);
 }
 
 #[tokio::test]
-async fn commands_make_no_installation() {
+async fn commands_create_no_installation() {
     let machine = Machine::new();
     for args in [["user", "list"].as_slice(), &["key", "create", "--user", "a@b.example"], &["jobs", "kinds"]] {
         let line = "there is no installation here: ./crier-data/crier.db does not exist. Start `crier` once, or name its \
                     directory with --data-dir or CRIER_DATA_DIR";
-        assert_says(&run(&mut machine.crier(args)), 2, line);
+        assert_error(&run(&mut machine.crier(args)), 2, line);
     }
     assert_eq!(machine.entries(), Vec::<String>::new());
     run(&mut machine.crier(&["migrate"])).expect_stdout();
@@ -253,25 +253,25 @@ async fn commands_make_no_installation() {
 }
 
 #[tokio::test]
-async fn a_lost_or_exchanged_key_file_is_noticed() {
+async fn a_missing_or_replaced_key_file_is_reported() {
     let machine = Machine::new();
     machine.install().await;
     let file = machine.data().join("secret.key");
     let key = std::fs::read_to_string(&file).unwrap();
-    let refused = |what: &str| {
+    let assert_rejected = |what: &str| {
         let line = format!(
             "the secrets in the database (credentials, signing secrets) are encrypted with the key 0, and {what}"
         );
         for args in [[].as_slice(), &["user", "list"]] {
-            assert_says(&run(&mut machine.crier(args)), 2, &line);
+            assert_error(&run(&mut machine.crier(args)), 2, &line);
         }
     };
     std::fs::remove_file(&file).unwrap();
-    // Nothing is encrypted yet, but the check is.
+    // Nothing is encrypted yet, but the check value of the key exists.
     refused("./crier-data/secret.key is missing; restore the file from a backup, or set CRIER_SECRET_KEY");
     assert!(!file.exists(), "no other key takes its place");
     std::fs::write(&file, OTHER_KEY).unwrap();
-    refused("./crier-data/secret.key has another key with this ID");
+    assert_rejected("./crier-data/secret.key has another key with this ID");
     std::fs::write(&file, format!("1:{OTHER_KEY}")).unwrap();
     drop(machine.start().await);
     std::fs::write(&file, key).unwrap();
@@ -279,16 +279,19 @@ async fn a_lost_or_exchanged_key_file_is_noticed() {
 }
 
 #[tokio::test]
-async fn a_key_that_nothing_needs_may_go() {
+async fn an_unused_key_can_be_removed() {
     let s = Installation::split().await;
     let other = format!("1:{OTHER_KEY}");
-    let refused = |value: &str, what: &str| {
+    let assert_rejected = |value: &str, what: &str| {
         let output = s.try_command(&["user", "list"], &[("CRIER_SECRET_KEY", value)]);
-        assert_says(&output, 2, what);
+        assert_error(&output, 2, what);
     };
-    refused(OTHER_KEY, "the key 0, and CRIER_SECRET_KEY has another key with this ID; set it to the key that was used");
+    assert_rejected(
+        OTHER_KEY,
+        "the key 0, and CRIER_SECRET_KEY has another key with this ID; set it to the key that was used",
+    );
     s.sandbox("demo").await;
-    refused(&other, "the key 0, and CRIER_SECRET_KEY does not have it");
+    assert_rejected(&other, "the key 0, and CRIER_SECRET_KEY does not have it");
     s.try_command(&["user", "list"], &[("CRIER_SECRET_KEY", &format!("{other},0:{KEY}"))]).expect_stdout();
     assert_eq!(s.number("SELECT count(*) FROM secret_key_checks").await, 2);
     s.execute("DELETE FROM social_accounts").await;
@@ -297,19 +300,19 @@ async fn a_key_that_nothing_needs_may_go() {
 }
 
 #[tokio::test]
-async fn failures_of_the_file_system_name_the_path_and_the_remedy() {
+async fn failures_of_the_file_system_name_the_path_and_the_fix() {
     let machine = Machine::new();
     machine.install().await;
     let (data, file) = (machine.data(), machine.data().join("crier.db"));
     let start = |keys: &[(&str, &str)]| run(machine.crier(&[]).envs(keys.iter().copied()));
 
     set_mode(&file, 0o400);
-    assert_says(&start(&[]), 1, "the database ./crier-data/crier.db");
+    assert_error(&start(&[]), 1, "the database ./crier-data/crier.db");
     set_mode(&file, 0o600);
 
     set_mode(&data, 0o500);
     let output = start(&[("CRIER_DATA_DIR", "./crier-data/deeper")]);
-    assert_says(
+    assert_error(
         &output,
         1,
         "the directory ./crier-data/deeper cannot be created; choose another with CRIER_DATA_DIR: Permission denied",
@@ -317,7 +320,7 @@ async fn failures_of_the_file_system_name_the_path_and_the_remedy() {
     set_mode(&data, 0o700);
 
     machine.execute("INSERT INTO _sqlx_migrations VALUES (9999, 'later', CURRENT_TIMESTAMP, 1, x'00', 1)").await;
-    assert_says(
+    assert_error(
         &start(&[]),
         1,
         "the database was migrated by a newer version of Crier (schema 9999); run that version, or restore the backup \
@@ -328,7 +331,7 @@ async fn failures_of_the_file_system_name_the_path_and_the_remedy() {
         let _ = std::fs::remove_file(data.join(format!("crier.db{end}")));
     }
     std::fs::write(&file, vec![b'x'; 8_192]).unwrap();
-    assert_says(
+    assert_error(
         &start(&[]),
         1,
         "the database ./crier-data/crier.db is damaged or is not a SQLite database; move it away and restore a backup",
@@ -336,14 +339,14 @@ async fn failures_of_the_file_system_name_the_path_and_the_remedy() {
 }
 
 #[tokio::test]
-async fn failures_of_postgres_name_the_server_and_the_remedy() {
+async fn failures_of_postgres_name_the_server_and_the_fix() {
     let machine = Machine::new();
     let port = free_port();
-    let away = format!("postgres://ann:secret@127.0.0.1:{port}/crier");
+    let unreachable_url = format!("postgres://ann:secret@127.0.0.1:{port}/crier");
     let command =
         |url: &str| run(machine.crier(&["user", "list"]).env("CRIER_DATABASE_URL", url).env("CRIER_SECRET_KEY", KEY));
-    let output = command(&away);
-    assert_says(
+    let output = command(&unreachable_url);
+    assert_error(
         &output,
         1,
         &format!(
@@ -353,11 +356,16 @@ async fn failures_of_postgres_name_the_server_and_the_remedy() {
     assert!(!output.err.contains("secret@"), "{output:?}");
 
     let server = PostgresServer::start();
-    let (place, _) = server.url().rsplit_once('/').map(|(place, name)| (place.to_owned(), name.to_owned())).unwrap();
-    assert_says(&command(&format!("{place}/nothing")), 1, "has no database nothing; create it with: createdb -O crier");
-    let output = command(&place.replace("correct", "wrong"));
-    assert_says(&output, 1, "rejects the password of the user crier; correct CRIER_DATABASE_URL");
-    assert_says(&command(&server.url()), 1, "run `crier migrate` first");
+    let (server_url, _) =
+        server.url().rsplit_once('/').map(|(server_url, name)| (server_url.to_owned(), name.to_owned())).unwrap();
+    assert_error(
+        &command(&format!("{server_url}/nothing")),
+        1,
+        "has no database nothing; create it with: createdb -O crier",
+    );
+    let output = command(&server_url.replace("correct", "wrong"));
+    assert_error(&output, 1, "rejects the password of the user crier; correct CRIER_DATABASE_URL");
+    assert_error(&command(&server.url()), 1, "run `crier migrate` first");
 
     let migrate =
         || run(machine.crier(&["migrate"]).env("CRIER_DATABASE_URL", server.url()).env("CRIER_SECRET_KEY", KEY));
@@ -366,9 +374,9 @@ async fn failures_of_postgres_name_the_server_and_the_remedy() {
     PgConnection::connect(&server.url()).await.unwrap().execute(later).await.unwrap();
     assert!(migrate().expect_stdout().contains("up to date"), "separate processes run on a newer schema");
 
-    // A process waits for a server that is away, and says so at once.
+    // A process waits for an unavailable server, and reports this immediately.
     let mut worker = Command::new(program("crier-worker"));
-    worker.env_clear().env("CRIER_OPS_ADDR", "127.0.0.1:0").env("CRIER_DATABASE_URL", &away);
+    worker.env_clear().env("CRIER_OPS_ADDR", "127.0.0.1:0").env("CRIER_DATABASE_URL", &unreachable_url);
     worker.env("CRIER_SECRET_KEY", KEY).env("CRIER_REDIS_URL", format!("redis://127.0.0.1:{port}"));
     let mut worker =
         Running(worker.stderr(std::fs::File::create(machine.0.path().join("err")).unwrap()).spawn().unwrap());

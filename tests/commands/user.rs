@@ -1,28 +1,28 @@
-//! `crier user operator` and `crier member`: the rights that an installation and a brand cannot lose.
+//! `crier user operator` and `crier member`: an installation always has an operator, and a brand always has an owner.
 
 use serde_json::Value;
 
 use crate::support::command::crier;
 use crate::support::store::{TestStore, on_both};
 
-on_both!(an_operator_is_always_left, an_owner_is_always_left, a_deletion_makes_nobody_an_operator);
+on_both!(the_last_operator_cannot_be_removed, the_last_owner_cannot_be_removed, a_deletion_makes_nobody_an_operator);
 
 fn emails(list: &Value) -> Vec<&str> {
     list.as_array().expect("a list").iter().map(|row| row["email"].as_str().expect("an address")).collect()
 }
 
-async fn an_operator_is_always_left(s: TestStore) {
+async fn the_last_operator_cannot_be_removed(s: TestStore) {
     let w = s.create_world().await;
     let member = s.user(w.workspace, "bob@example.com").await;
     assert!(member > 0);
     crier(&s, &["user", "operator", "add", "ann@example.com"]).expect_stdout();
     assert!(crier(&s, &["user", "operator", "add", "ann@example.com"]).refused(1).contains("already an operator"));
     for args in [["user", "operator", "remove", "ann@example.com"].as_slice(), &["user", "delete", "ann@example.com"]] {
-        let refused = crier(&s, args);
-        assert!(refused.refused(1).contains("the only operator"), "{refused:?}");
+        let rejected = crier(&s, args);
+        assert!(rejected.refused(1).contains("the only operator"), "{rejected:?}");
     }
-    let refused = crier(&s, &["user", "operator", "remove", "bob@example.com"]);
-    assert!(refused.refused(1).contains("is not an operator"), "{refused:?}");
+    let rejected = crier(&s, &["user", "operator", "remove", "bob@example.com"]);
+    assert!(rejected.refused(1).contains("is not an operator"), "{rejected:?}");
     crier(&s, &["user", "operator", "add", "bob@example.com"]).expect_stdout();
     crier(&s, &["user", "delete", "ann@example.com"]).expect_stdout();
     assert_eq!(emails(&crier(&s, &["user", "operator", "list", "--json"]).json()), ["bob@example.com"]);
@@ -31,7 +31,7 @@ async fn an_operator_is_always_left(s: TestStore) {
     assert_eq!(changes, ["deleted", "added", "added"], "{history}");
 }
 
-async fn an_owner_is_always_left(s: TestStore) {
+async fn the_last_owner_cannot_be_removed(s: TestStore) {
     let w = s.create_world().await;
     let brand = w.brand.to_string();
     s.user(w.workspace, "bob@example.com").await;
@@ -48,7 +48,7 @@ async fn an_owner_is_always_left(s: TestStore) {
     add("ann@example.com", "admin").expect_stdout();
     remove("ann@example.com").expect_stdout();
     assert!(remove("bob@example.com").refused(1).contains("the only owner"));
-    // She owns no brand any more.
+    // Ann owns no brand.
     delete("ann@example.com").expect_stdout();
 }
 

@@ -1,4 +1,4 @@
-//! `crier webhooks listen`, as a developer runs it: in a directory of its own, without an installation.
+//! `crier webhooks listen`, as a developer runs it: in a directory without an installation.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -24,7 +24,8 @@ struct ListenProcess {
     dir: tempfile::TempDir,
 }
 
-/// The command, not yet started; `timeout` kills it if it does not exit, so that a test fails instead of hanging.
+/// Returns the command, not yet started. `timeout` kills it if it does not exit, so that a test fails instead of
+/// hanging.
 fn command(dir: &tempfile::TempDir, args: &[&str]) -> Command {
     let mut command = Command::new("timeout");
     command.args(["--kill-after", "1", "90"]).arg(program("crier")).args(["webhooks", "listen"]).args(args);
@@ -36,7 +37,7 @@ fn command(dir: &tempfile::TempDir, args: &[&str]) -> Command {
 impl ListenProcess {
     fn start(args: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        // An installation's configuration, and an invalid one: the command ignores it.
+        // The command ignores a configuration file, even an invalid one.
         std::fs::write(dir.path().join("crier.toml"), "database_url = 5").unwrap();
         let mut child = command(&dir, args).spawn().unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
@@ -47,13 +48,13 @@ impl ListenProcess {
         Self { child, stderr, addr, dir }
     }
 
-    /// Sends these bytes; returns the whole response, which may be lost if the server does not read all bytes.
+    /// Sends these bytes; returns the whole response. The response may be lost if the server does not read all bytes.
     fn send(&self, bytes: &[u8]) -> String {
         let mut stream = TcpStream::connect(self.addr).unwrap();
         let _ = stream.write_all(bytes);
-        let mut answer = Vec::new();
-        let _ = stream.read_to_end(&mut answer);
-        String::from_utf8(answer).unwrap()
+        let mut response = Vec::new();
+        let _ = stream.read_to_end(&mut response);
+        String::from_utf8(response).unwrap()
     }
 
     fn post(&self, headers: &str, body: &[u8]) -> String {
@@ -62,14 +63,14 @@ impl ListenProcess {
     }
 
     /// Waits for the command to exit.
-    fn end(mut self) -> CommandOutput {
+    fn wait_for_exit(mut self) -> CommandOutput {
         let (mut out, mut err) = (String::new(), String::new());
         self.child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
         self.stderr.read_to_string(&mut err).unwrap();
         let status = self.child.wait().unwrap().code();
-        let left: Vec<_> =
+        let files: Vec<_> =
             std::fs::read_dir(self.dir.path()).unwrap().flatten().map(|entry| entry.file_name()).collect();
-        assert_eq!(left, ["crier.toml"], "it makes no files");
+        assert_eq!(files, ["crier.toml"], "it makes no files");
         CommandOutput { status, out, err }
     }
 }
@@ -87,8 +88,8 @@ fn objects(out: &str) -> Vec<Value> {
 /// Registers an endpoint for `brand.created` at a local port; returns its id and its secret.
 async fn register(crier: &Installation, port: u16) -> (i64, String) {
     let url = format!("http://127.0.0.1:{port}/");
-    let made = crier.write("/webhooks", json!({ "url": url, "events": ["brand.created"] })).await;
-    (made["id"].as_i64().unwrap(), made["secret"].as_str().unwrap().to_owned())
+    let created = crier.write("/webhooks", json!({ "url": url, "events": ["brand.created"] })).await;
+    (created["id"].as_i64().unwrap(), created["secret"].as_str().unwrap().to_owned())
 }
 
 #[tokio::test]
@@ -98,14 +99,23 @@ async fn deliveries_are_shown_and_their_signatures_verified() {
     let [port, other, failing] = ports.map(|port| port.to_string());
     let (_, secret) = register(&crier, ports[0]).await;
     register(&crier, ports[1]).await;
-    let (webhook, refused) = register(&crier, ports[2]).await;
-    let right = ListenProcess::start(&["--port", &port, "--secret", &secret, "--json", "--count", "1"]);
-    let wrong = ListenProcess::start(&["--port", &other, "--secret", &secret, "--count", "1"]);
-    let again =
-        ListenProcess::start(&["--port", &failing, "--secret", &refused, "--status", "503", "--json", "--count", "2"]);
+    let (webhook, failing_secret) = register(&crier, ports[2]).await;
+    let valid = ListenProcess::start(&["--port", &port, "--secret", &secret, "--json", "--count", "1"]);
+    let invalid = ListenProcess::start(&["--port", &other, "--secret", &secret, "--count", "1"]);
+    let repeated = ListenProcess::start(&[
+        "--port",
+        &failing,
+        "--secret",
+        &failing_secret,
+        "--status",
+        "503",
+        "--json",
+        "--count",
+        "2",
+    ]);
     let brand = crier.brand().await;
 
-    let output = right.end();
+    let output = valid.wait_for_exit();
     let [shown] = objects(output.expect_stdout()).try_into().unwrap();
     let headers = &shown["headers"];
     assert_eq!((&shown["method"], &shown["path"], &shown["signature"]), (&json!("POST"), &json!("/"), &json!("ok")));
@@ -122,7 +132,7 @@ async fn deliveries_are_shown_and_their_signatures_verified() {
     let at = headers["x-webhook-timestamp"].as_str().unwrap().parse().unwrap();
     assert_eq!(headers["x-webhook-signature"], sign(&SecretString::from(secret), at, body.as_bytes()));
 
-    let output = wrong.end();
+    let output = invalid.wait_for_exit();
     let out = output.expect_stdout();
     assert!(out.contains("  brand.created  delivery ") && out.contains("POST /\nSIGNATURE WRONG: "), "{out}");
     assert!(
@@ -130,7 +140,7 @@ async fn deliveries_are_shown_and_their_signatures_verified() {
             && out.contains("\"brand_id\": ")
     );
 
-    // Crier receives the configured status; a repeated delivery is recognized.
+    // Crier receives the status that the command is told to return; a repeated delivery is recognized.
     let path = format!("/webhooks/{webhook}/deliveries");
     let delivery = until("a refused delivery", || async {
         let first = crier.read(&path).await?["data"][0].clone();
@@ -138,7 +148,7 @@ async fn deliveries_are_shown_and_their_signatures_verified() {
     })
     .await;
     crier.write(&format!("{path}/{}/retry", delivery["id"]), json!({})).await;
-    let output = again.end();
+    let output = repeated.wait_for_exit();
     let shown = objects(output.expect_stdout());
     let what: Vec<_> = shown.iter().map(|one| (&one["headers"]["x-webhook-delivery-id"], &one["again"])).collect();
     let id = json!(delivery["id"].to_string());
@@ -147,7 +157,7 @@ async fn deliveries_are_shown_and_their_signatures_verified() {
 }
 
 #[test]
-fn arbitrary_requests_are_shown_or_refused() {
+fn arbitrary_requests_are_shown_or_rejected() {
     let listening = ListenProcess::start(&["--port", "0", "--secret", SECRET, "--count", "5"]);
     assert!(listening.send(b"\x16\x03\x01 this is no HTTP\r\n\r\n").starts_with("HTTP/1.1 400 "));
     drop(TcpStream::connect(listening.addr).unwrap());
@@ -162,12 +172,12 @@ fn arbitrary_requests_are_shown_or_refused() {
         assert!(listening.post(headers, body).starts_with("HTTP/1.1 204 No Content\r\n"), "{headers}");
     }
     let large = vec![b' '; 1024 * 1024 + 1];
-    let answer = listening.post("", &large);
-    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 413 "), "{answer}");
-    let whole = [&b"\"large\""[..], &large[8..]].concat();
-    assert!(listening.post("", &whole).starts_with("HTTP/1.1 204 "));
+    let response = listening.post("", &large);
+    assert!(response.is_empty() || response.starts_with("HTTP/1.1 413 "), "{response}");
+    let body = [&b"\"large\""[..], &large[8..]].concat();
+    assert!(listening.post("", &body).starts_with("HTTP/1.1 204 "));
 
-    let output = listening.end();
+    let output = listening.wait_for_exit();
     let out = output.expect_stdout();
     for expected in [
         "  (none)  delivery (none)  event (none)  POST /hook?a=b\nSIGNATURE MISSING: ",
@@ -194,7 +204,7 @@ fn startup_prints_how_to_register_the_endpoint() {
     let listening = ListenProcess::start(&["--port", "0"]);
     let url = format!("http://{}/", listening.addr);
     signal(&listening.child, "INT");
-    let output = listening.end();
+    let output = listening.wait_for_exit();
     assert_eq!((output.expect_stdout(), output.err.contains("CRIER_ALLOWED_PRIVATE_NETWORKS=127.0.0.0/8")), ("", true));
     let curl = output.err.lines().find(|line| line.starts_with("  curl -X POST \"$API/webhooks\" ")).unwrap();
     let (_, body) = curl.rsplit_once("-d '").unwrap();
@@ -206,37 +216,41 @@ fn startup_prints_how_to_register_the_endpoint() {
 #[test]
 fn slow_clients_are_disconnected_without_blocking_others() {
     let listening = ListenProcess::start(&["--port", "0", "--json"]);
-    let half = |bytes: &[u8]| {
+    let send_part = |bytes: &[u8]| {
         let mut stream = TcpStream::connect(listening.addr).unwrap();
         stream.write_all(bytes).unwrap();
         stream
     };
-    let mut head = half(b"POST / HTTP/1.1\r\nHost: ");
-    let body = half(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{");
+    let mut head = send_part(b"POST / HTTP/1.1\r\nHost: ");
+    let body = send_part(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{");
     assert!(listening.post("", b"{}").starts_with("HTTP/1.1 204 "));
     let mut rest = Vec::new();
     let _ = head.read_to_end(&mut rest);
     assert!(rest.is_empty() || rest.starts_with(b"HTTP/1.1 408"), "{rest:?}");
-    // The other connection is still open; the command does not wait for it.
+    // Another connection is still open; the command does not wait for it.
     signal(&listening.child, "TERM");
-    let output = listening.end();
+    let output = listening.wait_for_exit();
     assert_eq!(objects(output.expect_stdout()).len(), 1);
     drop(body);
 }
 
 #[test]
-fn invalid_arguments_are_refused_with_a_hint() {
-    let refused = |args: &[&str], status, why: &str| {
+fn invalid_arguments_are_rejected_with_a_hint() {
+    let assert_rejected = |args: &[&str], status, reason: &str| {
         let out = command(&tempfile::tempdir().unwrap(), args).output().unwrap();
         let err = String::from_utf8(out.stderr).unwrap();
-        assert!(out.status.code() == Some(status) && err.contains(why) && out.stdout.is_empty(), "{args:?}: {err}");
+        assert!(out.status.code() == Some(status) && err.contains(reason) && out.stdout.is_empty(), "{args:?}: {err}");
     };
-    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = taken.local_addr().unwrap().port().to_string();
-    refused(&["--port", &port], 1, &format!("crier: cannot listen on 127.0.0.1:{port} (Address already in use"));
-    refused(&["--port", &port], 1, "choose another --port");
-    refused(&["--port", "0", "--secret", "abc"], 2, "it must begin with whsec_");
-    refused(&["--port", "0", "--status", "101"], 2, "200..=599");
-    refused(&["--port", "0", "--count", "0"], 2, "1..");
-    refused(&["--addr", "localhost"], 2, "invalid IP address");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
+    assert_rejected(
+        &["--port", &port],
+        1,
+        &format!("crier: cannot listen on 127.0.0.1:{port} (Address already in use"),
+    );
+    assert_rejected(&["--port", &port], 1, "choose another --port");
+    assert_rejected(&["--port", "0", "--secret", "abc"], 2, "it must begin with whsec_");
+    assert_rejected(&["--port", "0", "--status", "101"], 2, "200..=599");
+    assert_rejected(&["--port", "0", "--count", "0"], 2, "1..");
+    assert_rejected(&["--addr", "localhost"], 2, "invalid IP address");
 }

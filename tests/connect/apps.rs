@@ -1,4 +1,4 @@
-//! `crier account connect` and `crier app`: the operator's part.
+//! `crier account connect` and `crier app`: the commands with which an operator sets up connections.
 
 use serde_json::json;
 
@@ -8,12 +8,12 @@ use crate::support::store::{TestStore, on_one};
 on_one!(
     a_url_for_a_mastodon_server_is_printed,
     a_url_for_a_shop_is_printed,
-    what_cannot_be_connected_is_refused,
+    invalid_connections_are_rejected,
     applications_are_set_listed_and_deleted,
 );
 
-/// Runs a command with a secret on stdin.
-fn with_secret(s: &TestStore, secret: &str, args: &[&str]) -> CommandOutput {
+/// Runs a command with a secret on standard input.
+fn run_with_secret(s: &TestStore, secret: &str, args: &[&str]) -> CommandOutput {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("secret");
     std::fs::write(&file, secret).unwrap();
@@ -24,7 +24,7 @@ fn with_secret(s: &TestStore, secret: &str, args: &[&str]) -> CommandOutput {
 async fn a_url_for_a_mastodon_server_is_printed(s: TestStore) {
     let w = s.create_world().await;
     let brand = w.brand.to_string();
-    // A public address needs no name server.
+    // A public IP address needs no name server.
     let args = ["account", "connect", "mastodon", "--brand", &brand, "--instance", "8.8.8.8"];
     let printed = crier(&s, &args);
     let (start, token) = printed.expect_stdout().trim_end().rsplit_once('/').unwrap();
@@ -47,12 +47,12 @@ async fn a_url_for_a_shop_is_printed(s: TestStore) {
     assert!(printed.expect_stdout().contains("/connect/"), "{printed:?}");
     let instance: String = s.value("SELECT instance FROM authorizations").await;
     assert_eq!(instance, "https://rye.myshopify.com");
-    let set = |platform: &str| with_secret(&s, "shh", &["app", "set", "--platform", platform, "--client-id", "id"]);
+    let set = |platform: &str| run_with_secret(&s, "shh", &["app", "set", "--platform", platform, "--client-id", "id"]);
     assert!(set("shopify").expect_stdout().contains("/connect/callback/shopify"));
     assert!(set("mastodon").refused(1).contains("does not need an application"));
 }
 
-async fn what_cannot_be_connected_is_refused(s: TestStore) {
+async fn invalid_connections_are_rejected(s: TestStore) {
     let brand = s.create_world().await.brand.to_string();
     let connect = |args: &[&str]| crier(&s, &[&["account", "connect"], args].concat());
     for (args, reason) in [
@@ -73,8 +73,8 @@ async fn what_cannot_be_connected_is_refused(s: TestStore) {
         (vec!["reddit", "--brand", &brand], "no application is set for reddit"),
         (vec!["linkedin", "--brand", &brand, "--target", "page"], "no application is set for linkedin"),
     ] {
-        let refused = connect(&args);
-        assert!(refused.refused(1).contains(reason), "{args:?}: {refused:?}");
+        let output = connect(&args);
+        assert!(output.refused(1).contains(reason), "{args:?}: {output:?}");
     }
     assert_eq!(s.number("SELECT count(*) FROM authorizations").await, 0);
 }
@@ -83,10 +83,10 @@ async fn applications_are_set_listed_and_deleted(s: TestStore) {
     let w = s.create_world().await;
     let (brand, workspace) = (w.brand.to_string(), w.workspace.to_string());
     let set = |secret: &str, args: &[&str]| {
-        with_secret(&s, secret, &[&["app", "set", "--platform", "tumblr", "--client-id", "id-1"], args].concat())
+        run_with_secret(&s, secret, &[&["app", "set", "--platform", "tumblr", "--client-id", "id-1"], args].concat())
     };
-    let said = set("secret-1\n", &[]);
-    assert!(said.expect_stdout().contains("http://127.0.0.1:8080/connect/callback/tumblr"), "{said:?}");
+    let output = set("secret-1\n", &[]);
+    assert!(output.expect_stdout().contains("http://127.0.0.1:8080/connect/callback/tumblr"), "{output:?}");
     set("secret-2", &["--workspace", &workspace]).expect_stdout();
     set("secret-3", &["--brand", &brand]).expect_stdout();
     set("secret-4", &["--brand", &brand]).expect_stdout();
@@ -101,6 +101,6 @@ async fn applications_are_set_listed_and_deleted(s: TestStore) {
     let id = list[0]["id"].to_string();
     crier(&s, &["app", "delete", &id]).expect_stdout();
     assert!(crier(&s, &["app", "delete", &id]).refused(1).contains("there is no application"));
-    let sealed: Vec<u8> = s.value("SELECT client_secret FROM applications LIMIT 1").await;
-    assert!(!sealed.windows(6).any(|part| part == b"secret"));
+    let ciphertext: Vec<u8> = s.value("SELECT client_secret FROM applications LIMIT 1").await;
+    assert!(!ciphertext.windows(6).any(|part| part == b"secret"));
 }

@@ -1,4 +1,5 @@
-//! Facebook: a page is chosen from a list in several parts, and permissions that were switched off are named.
+//! Facebook: a page is chosen from a list that is read in several requests, and permissions that the user deselected
+//! are named.
 
 use crier_config::{PlatformConfig, PlatformsConfig};
 use crier_domain::platform::Platform;
@@ -12,7 +13,7 @@ use crate::support::facebook::Facebook;
 use crate::support::person::{Person, assert_page, text};
 use crate::support::store::{TestStore, on_one};
 
-on_one!(a_page_is_chosen_and_connected, a_permission_that_was_switched_off_is_named,);
+on_one!(a_page_is_chosen_and_connected, a_declined_permission_is_named,);
 
 const PAGES: &[(&str, &str)] = &[("41", "Bakery"), ("42", "Mill"), ("43", "Shop")];
 
@@ -36,19 +37,19 @@ async fn a_page_is_chosen_and_connected(s: TestStore) {
     let (app, facebook, _server) = start(s).await;
     let t = app.tenant("unlimited").await;
     let body = json!({ "platform": "facebook", "target": "page" });
-    let grant = t.post(&t.path("/social-accounts/authorize"), body).await.data(200);
-    let (url, mut person) = (grant["authorization_url"].as_str().unwrap(), Person::new(&app));
+    let authorization = t.post(&t.path("/social-accounts/authorize"), body).await.data(200);
+    let (url, mut person) = (authorization["authorization_url"].as_str().unwrap(), Person::new(&app));
     let first = person.open(url).await;
     assert!(text(&first).contains("Until Meta has reviewed"), "{}", text(&first));
     assert!(text(&first).contains("use the permission <code>read_insights</code>"), "{}", text(&first));
     let authorize = person.leave(url).await;
-    // The further permission is asked for; this Facebook does not grant it.
+    // The additional permission is requested; this Facebook server does not grant it.
     let scope = "pages_show_list,pages_manage_posts,pages_read_engagement,business_management,read_insights";
     assert!(authorize.query_pairs().any(|(name, value)| name == "scope" && value == scope), "{authorize}");
-    let arrived = person.open(facebook.agree(&authorize).as_str()).await;
-    let page = text(&person.follow(&arrived).await);
+    let response = person.open(facebook.agree(&authorize).as_str()).await;
+    let page = text(&person.follow(&response).await);
     assert!(page.contains("Choose a page") && page.contains("Bakery") && page.contains("Shop"), "{page}");
-    let chosen = person.submit(arrived.header("location").unwrap(), &[("choice", "43")]).await;
+    let chosen = person.submit(response.header("location").unwrap(), &[("choice", "43")]).await;
     assert_page(&person.follow(&chosen).await, 200, "Connected");
 
     let account = t.get(&t.path("/social-accounts")).await.data(200)[0].clone();
@@ -58,23 +59,23 @@ async fn a_page_is_chosen_and_connected(s: TestStore) {
     let found = accounts::with_secrets(&mut app.conn().await, app.cipher(), id).await.unwrap().unwrap();
     let secrets: Value = serde_json::from_str(found.1.expose_secret()).unwrap();
     assert_eq!(secrets["access_token"], "page-43", "the page's, not the person's: {secrets}");
-    let kept = account_tokens::find(&mut app.conn().await, id).await.unwrap().unwrap();
-    assert_eq!((kept.renewal.renewable, kept.check_at), (false, None));
+    let tokens = account_tokens::find(&mut app.conn().await, id).await.unwrap().unwrap();
+    assert_eq!((tokens.renewal.renewable, tokens.check_at), (false, None));
     let refresh = t.path(&format!("/social-accounts/{id}/refresh"));
     assert_eq!(t.request("POST", &refresh).send().await.data(200)["status"], "active");
-    for address in facebook.requests() {
-        assert!(!address.contains("access_token=") && !address.contains("client_secret"), "{address}");
+    for url in facebook.requests() {
+        assert!(!url.contains("access_token=") && !url.contains("client_secret"), "{url}");
     }
 }
 
-async fn a_permission_that_was_switched_off_is_named(s: TestStore) {
+async fn a_declined_permission_is_named(s: TestStore) {
     let (app, facebook, _server) = start(s).await;
     let t = app.tenant("unlimited").await;
     facebook.declines(&["pages_manage_posts"]);
     let body = json!({ "platform": "facebook" });
-    let grant = t.post(&t.path("/social-accounts/authorize"), body).await.data(200);
+    let authorization = t.post(&t.path("/social-accounts/authorize"), body).await.data(200);
     let mut person = Person::new(&app);
-    let authorize = person.leave(grant["authorization_url"].as_str().unwrap()).await;
+    let authorize = person.leave(authorization["authorization_url"].as_str().unwrap()).await;
     let page = person.open(facebook.agree(&authorize).as_str()).await;
     assert_page(&page, 403, "A permission is missing");
     assert!(text(&page).contains("publish posts and images on the page (pages_manage_posts)"), "{}", text(&page));

@@ -1,4 +1,5 @@
-//! Google Business Profile: what Google may refuse is said before it is opened, and a location is chosen with a search.
+//! Google Business Profile: the page names what Google may reject before it redirects to Google, and a location is
+//! chosen by a search.
 
 use crier_config::{PlatformConfig, PlatformsConfig};
 use crier_domain::platform::Platform;
@@ -10,7 +11,7 @@ use crate::support::google::{Google, no_quota};
 use crate::support::person::{Person, assert_page, text};
 use crate::support::store::{TestStore, on_one};
 
-on_one!(a_location_is_found_and_connected, without_quota_the_page_names_the_operators_part,);
+on_one!(a_location_is_found_and_connected, without_quota_the_page_tells_the_operator_what_to_do,);
 
 async fn start(s: TestStore) -> (TestApp, Google, MockServer) {
     let locations: Vec<u64> = (1..=40).collect();
@@ -27,28 +28,28 @@ async fn start(s: TestStore) -> (TestApp, Google, MockServer) {
     (TestApp::start_with_platforms(s, config).await, google, server)
 }
 
-async fn url(t: &Tenant<'_>) -> String {
+async fn authorization_url(t: &Tenant<'_>) -> String {
     let body = json!({ "platform": "google_business" });
-    let grant = t.post(&t.path("/social-accounts/authorize"), body).await.data(200);
-    grant["authorization_url"].as_str().unwrap().to_owned()
+    let authorization = t.post(&t.path("/social-accounts/authorize"), body).await.data(200);
+    authorization["authorization_url"].as_str().unwrap().to_owned()
 }
 
 async fn a_location_is_found_and_connected(s: TestStore) {
     let (app, google, _server) = start(s).await;
     let t = app.tenant("unlimited").await;
-    let (url, mut person) = (url(&t).await, Person::new(&app));
+    let (url, mut person) = (authorization_url(&t).await, Person::new(&app));
     let first = text(&person.open(&url).await);
     for part in ["your Google Business Profile location", "a quota of 0", "after seven days"] {
         assert!(first.contains(part), "{part}: {first}");
     }
-    let back = google.agree(&person.leave(&url).await);
-    let arrived = person.open(back.as_str()).await;
-    let page = text(&person.follow(&arrived).await);
+    let callback = google.agree(&person.leave(&url).await);
+    let response = person.open(callback.as_str()).await;
+    let page = text(&person.follow(&response).await);
     assert!(page.contains("Choose a location") && page.contains("Search by name"), "{page}");
-    let choose = arrived.header("location").unwrap();
-    let found = text(&person.open(&format!("{choose}?q=main+street+37")).await);
+    let choice_path = response.header("location").unwrap();
+    let found = text(&person.open(&format!("{choice_path}?q=main+street+37")).await);
     assert_eq!(found.matches("type=\"radio\"").count(), 1, "by its address: {found}");
-    let chosen = person.submit(choose, &[("choice", "accounts/1/locations/37")]).await;
+    let chosen = person.submit(choice_path, &[("choice", "accounts/1/locations/37")]).await;
     assert_page(&person.follow(&chosen).await, 200, "Connected");
     let account = t.get(&t.path("/social-accounts")).await.data(200)[0].clone();
     assert_eq!((&account["name"], &account["kind"]), (&json!("Bakery 37"), &json!("page")));
@@ -57,13 +58,13 @@ async fn a_location_is_found_and_connected(s: TestStore) {
     assert_eq!(t.request("POST", &refresh).send().await.data(200)["status"], "active");
 }
 
-async fn without_quota_the_page_names_the_operators_part(s: TestStore) {
+async fn without_quota_the_page_tells_the_operator_what_to_do(s: TestStore) {
     let (app, google, _server) = start(s).await;
     let t = app.tenant("unlimited").await;
-    let (url, mut person) = (url(&t).await, Person::new(&app));
-    let back = google.agree(&person.leave(&url).await);
+    let (url, mut person) = (authorization_url(&t).await, Person::new(&app));
+    let callback = google.agree(&person.leave(&url).await);
     google.script(no_quota());
-    let page = person.open(back.as_str()).await;
+    let page = person.open(callback.as_str()).await;
     assert_page(&page, 502, "Google Business Profile rejected the connection");
     assert!(text(&page).contains("the operator must apply for it"), "{}", text(&page));
     assert_eq!(t.get(&t.path("/social-accounts")).await.data(200), json!([]));

@@ -1,4 +1,4 @@
-//! Instagram: its own login, and the account behind a Facebook page.
+//! Instagram: accounts connected by Instagram's own login, and accounts behind a Facebook page.
 
 use crier_config::{PlatformConfig, PlatformsConfig};
 use crier_domain::application::{Application, Owner};
@@ -34,8 +34,8 @@ async fn secrets_of(app: &TestApp, account: i64) -> Value {
 
 async fn authorize(t: &Tenant<'_>, target: &str) -> String {
     let body = json!({ "platform": "instagram", "target": target });
-    let grant = t.post(&t.path("/social-accounts/authorize"), body).await.data(200);
-    grant["authorization_url"].as_str().unwrap().to_owned()
+    let authorization = t.post(&t.path("/social-accounts/authorize"), body).await.data(200);
+    authorization["authorization_url"].as_str().unwrap().to_owned()
 }
 
 async fn an_account_is_connected_by_its_own_login(s: TestStore) {
@@ -47,17 +47,17 @@ async fn an_account_is_connected_by_its_own_login(s: TestStore) {
     let t = app.tenant("unlimited").await;
     let (url, mut person) = (authorize(&t, "default").await, Person::new(&app));
     assert!(text(&person.open(&url).await).contains("only on professional accounts"));
-    let at_platform = person.leave(&url).await;
-    assert_eq!(at_platform.path(), "/oauth/authorize");
-    let arrived = person.open(instagram.oauth.agree(&at_platform).as_str()).await;
-    assert_page(&person.follow(&arrived).await, 200, "Connected");
+    let platform_url = person.leave(&url).await;
+    assert_eq!(platform_url.path(), "/oauth/authorize");
+    let response = person.open(instagram.oauth.agree(&platform_url).as_str()).await;
+    assert_page(&person.follow(&response).await, 200, "Connected");
 
     let account = t.get(&t.path("/social-accounts")).await.data(200)[0].clone();
     assert_eq!((&account["external_id"], &account["username"]), (&json!(ACCOUNT), &json!("bakery")));
     let id = account["id"].as_i64().unwrap();
     assert!(secrets_of(&app, id).await["access_token"].as_str().unwrap().starts_with("long-"));
-    let kept = account_tokens::find(&mut app.conn().await, id).await.unwrap().unwrap();
-    assert!(kept.renewal.renewable && kept.check_at.is_some(), "the token is renewed by a job");
+    let tokens = account_tokens::find(&mut app.conn().await, id).await.unwrap().unwrap();
+    assert!(tokens.renewal.renewable && tokens.check_at.is_some(), "the token is renewed by a job");
     let refresh = t.path(&format!("/social-accounts/{id}/refresh"));
     assert_eq!(t.request("POST", &refresh).send().await.data(200)["status"], "active");
 }
@@ -72,8 +72,8 @@ async fn an_account_behind_a_page_is_chosen(s: TestStore) {
     config.platforms.insert(Platform::Facebook, settings(&server, false));
     let app = TestApp::start_with_platforms(s, config).await;
     let t = app.tenant("unlimited").await;
-    let refused = json!({ "platform": "instagram", "target": "page" });
-    t.post(&t.path("/social-accounts/authorize"), refused).await.expect_error(422, "platform_not_configured");
+    let body = json!({ "platform": "instagram", "target": "page" });
+    t.post(&t.path("/social-accounts/authorize"), body).await.expect_error(422, "platform_not_configured");
     let new = NewApplication {
         platform: Platform::Instagram,
         target: ConnectTarget::Page,
@@ -85,11 +85,11 @@ async fn an_account_behind_a_page_is_chosen(s: TestStore) {
     app.write(async |tx| applications::set(tx, &new).await).await;
 
     let (url, mut person) = (authorize(&t, "page").await, Person::new(&app));
-    let at_platform = person.leave(&url).await;
-    let arrived = person.open(facebook.agree(&at_platform).as_str()).await;
-    let page = text(&person.follow(&arrived).await);
+    let platform_url = person.leave(&url).await;
+    let response = person.open(facebook.agree(&platform_url).as_str()).await;
+    let page = text(&person.follow(&response).await);
     assert!(page.contains("bakery") && page.contains("shop") && !page.contains("Mill"), "{page}");
-    let chosen = person.submit(arrived.header("location").unwrap(), &[("choice", "43")]).await;
+    let chosen = person.submit(response.header("location").unwrap(), &[("choice", "43")]).await;
     assert_page(&person.follow(&chosen).await, 200, "Connected");
     let account = t.get(&t.path("/social-accounts")).await.data(200)[0].clone();
     assert_eq!((&account["external_id"], &account["username"]), (&json!("17003"), &json!("shop")));

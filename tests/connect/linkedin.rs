@@ -1,4 +1,4 @@
-//! LinkedIn: pages of organisations are connected with an application of their own.
+//! LinkedIn: pages of organizations are connected with a separate application.
 
 use crier_config::{PlatformConfig, PlatformsConfig};
 use crier_domain::application::{Application, Owner};
@@ -18,10 +18,10 @@ use crate::support::store::{TestStore, on_one};
 on_one!(
     a_page_is_connected_with_the_second_application,
     an_application_is_set_for_each_target,
-    a_dead_version_is_named_on_the_page,
+    an_unsupported_version_is_named_on_the_page,
 );
 
-/// An API whose variables name the application for pages alone.
+/// Starts an API whose configuration has only the application for pages.
 async fn start(s: TestStore) -> (TestApp, Linkedin, MockServer) {
     let (linkedin, server) = Linkedin::start(&[(7, "ADMINISTRATOR"), (9, "ADMINISTRATOR")]).await;
     for id in ["page-app", "person-app", "brand-app"] {
@@ -53,21 +53,21 @@ async fn a_page_is_connected_with_the_second_application(s: TestStore) {
     let (app, linkedin, _server) = start(s).await;
     let t = app.tenant("unlimited").await;
     authorize(&t, "default").await.expect_error(422, "platform_not_configured");
-    let grant = authorize(&t, "page").await.data(200);
-    let (url, mut person) = (grant["authorization_url"].as_str().unwrap(), Person::new(&app));
+    let authorization = authorize(&t, "page").await.data(200);
+    let (url, mut person) = (authorization["authorization_url"].as_str().unwrap(), Person::new(&app));
     let first = text(&person.open(url).await);
     assert!(first.contains("your LinkedIn page") && first.contains("Community Management"), "{first}");
-    let leaving = person.leave(url).await;
-    assert_eq!(client_id(&leaving), "page-app");
-    assert!(leaving.query().unwrap().contains("w_organization_social"), "{leaving}");
+    let platform_url = person.leave(url).await;
+    assert_eq!(client_id(&platform_url), "page-app");
+    assert!(platform_url.query().unwrap().contains("w_organization_social"), "{platform_url}");
     assert!(first.contains("r_organization_social_feed") && !first.contains("of_persons"), "{first}");
-    let asked = leaving.query().unwrap();
-    assert!(asked.contains("r_organization_social_feed") && !asked.contains("of_persons"), "{leaving}");
-    let arrived = person.open(linkedin.oauth.agree(&leaving).as_str()).await;
-    let page = text(&person.follow(&arrived).await);
+    let query = platform_url.query().unwrap();
+    assert!(query.contains("r_organization_social_feed") && !query.contains("of_persons"), "{platform_url}");
+    let response = person.open(linkedin.oauth.agree(&platform_url).as_str()).await;
+    let page = text(&person.follow(&response).await);
     assert!(page.contains("Choose a page") && page.contains("Organisation 9"), "{page}");
     let choice = [("choice", "urn:li:organization:9")];
-    let chosen = person.submit(arrived.header("location").unwrap(), &choice).await;
+    let chosen = person.submit(response.header("location").unwrap(), &choice).await;
     assert_page(&person.follow(&chosen).await, 200, "Connected");
     let account = t.get(&t.path("/social-accounts")).await.data(200)[0].clone();
     assert_eq!((&account["kind"], &account["name"]), (&json!("page"), &json!("Organisation 9")));
@@ -86,14 +86,14 @@ async fn an_application_is_set_for_each_target(s: TestStore) {
         app.write(async |tx| applications::set(tx, &new).await).await;
     };
     let used = async |target: &str| {
-        let grant = authorize(&t, target).await.data(200);
-        client_id(&Person::new(&app).leave(grant["authorization_url"].as_str().unwrap()).await)
+        let authorization = authorize(&t, target).await.data(200);
+        client_id(&Person::new(&app).leave(authorization["authorization_url"].as_str().unwrap()).await)
     };
     set(Platform::Linkedin, ConnectTarget::Default, Owner::Installation, "person-app").await;
     assert_eq!((used("default").await.as_str(), used("page").await.as_str()), ("person-app", "page-app"));
     set(Platform::Linkedin, ConnectTarget::Page, Owner::Brand(t.brand), "brand-app").await;
     assert_eq!((used("default").await.as_str(), used("page").await.as_str()), ("person-app", "brand-app"));
-    // Elsewhere one application serves both targets.
+    // Other platforms have one application for both targets.
     set(Platform::Facebook, ConnectTarget::Default, Owner::Installation, "facebook-app").await;
     for target in ["default", "page"] {
         let body = json!({ "platform": "facebook", "target": target });
@@ -101,15 +101,16 @@ async fn an_application_is_set_for_each_target(s: TestStore) {
     }
 }
 
-async fn a_dead_version_is_named_on_the_page(s: TestStore) {
+async fn an_unsupported_version_is_named_on_the_page(s: TestStore) {
     let (app, linkedin, _server) = start(s).await;
     let t = app.tenant("unlimited").await;
-    let grant = authorize(&t, "page").await.data(200);
+    let authorization = authorize(&t, "page").await.data(200);
     let mut person = Person::new(&app);
-    let back = linkedin.oauth.agree(&person.leave(grant["authorization_url"].as_str().unwrap()).await);
-    let dead = ResponseTemplate::new(426).set_body_json(json!({ "status": 426, "message": "NONEXISTENT_VERSION" }));
-    linkedin.scripted.lock().unwrap().push(dead);
-    let page = person.open(back.as_str()).await;
+    let callback = linkedin.oauth.agree(&person.leave(authorization["authorization_url"].as_str().unwrap()).await);
+    let unsupported_version =
+        ResponseTemplate::new(426).set_body_json(json!({ "status": 426, "message": "NONEXISTENT_VERSION" }));
+    linkedin.scripted.lock().unwrap().push(unsupported_version);
+    let page = person.open(callback.as_str()).await;
     assert_page(&page, 502, "LinkedIn rejected the connection");
     assert!(text(&page).contains("CRIER_LINKEDIN_API_VERSION"), "{}", text(&page));
 }

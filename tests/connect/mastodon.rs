@@ -1,4 +1,4 @@
-//! The whole way with Mastodon: from the one-time URL to the account.
+//! Connecting a Mastodon account, from the one-time URL to the account.
 
 use crier_domain::access::Role;
 use crier_domain::platform::{ConnectTarget, Platform};
@@ -19,7 +19,7 @@ on_one_app!(
     a_person_connects_an_account_through_two_replicas,
     an_application_is_registered_once_for_each_server,
     a_server_that_forgot_the_application_gets_a_new_one,
-    an_older_server_is_asked_without_pkce,
+    an_older_server_is_used_without_pkce,
     connecting_again_renews_the_account,
     a_disconnect_leaves_the_account_of_another_workspace_working,
     a_colleague_cannot_replace_the_credentials_of_another_brand,
@@ -33,24 +33,24 @@ on_one_app!(
 async fn a_person_connects_an_account_through_two_replicas(app: TestApp) {
     let (t, mastodon) = (app.tenant("unlimited").await, Mastodon::start(&now(&app)).await);
     let replica = app.replica().await;
-    let hook = json!({ "url": "https://8.8.8.8/hook", "events": ["account.connected"] });
-    let hook = t.post("/webhooks", hook).await.data(201)["id"].clone();
-    let (path, mut ann) = (mastodon_path(&t, &mastodon).await, Person::new(&app));
+    let webhook = json!({ "url": "https://8.8.8.8/hook", "events": ["account.connected"] });
+    let webhook = t.post("/webhooks", webhook).await.data(201)["id"].clone();
+    let (path, mut person) = (mastodon_path(&t, &mastodon).await, Person::new(&app));
 
-    let first = ann.open(&path).await;
+    let first = person.open(&path).await;
     assert_page(&first, 200, "Connect Mastodon");
     for part in ["Bakery", "127.0.0.1", "publish posts and images", "Continue to Mastodon"] {
         assert!(text(&first).contains(part), "{part}: {}", text(&first));
     }
-    // Each step at another replica than the one before.
-    let authorize = ann.leave(&format!("{replica}{path}")).await;
+    // Each step uses another replica than the step before.
+    let authorize = person.leave(&format!("{replica}{path}")).await;
     let query = authorize.query_pairs().into_owned().collect::<std::collections::BTreeMap<_, _>>();
     assert_eq!(query["redirect_uri"], format!("{}/connect/callback/mastodon", app.url));
     assert_eq!(query["scope"], "profile read:statuses read:notifications write:statuses write:media");
     assert_eq!((query["code_challenge_method"].as_str(), query["state"].len()), ("S256", 43));
-    let back = mastodon.fake.agree(&authorize);
-    let arrived = ann.open(back.as_str()).await;
-    let done = ann.follow(&arrived).await;
+    let callback = mastodon.fake.agree(&authorize);
+    let response = person.open(callback.as_str()).await;
+    let done = person.follow(&response).await;
     assert_page(&done, 200, "Connected");
     assert!(text(&done).contains("Ann &#60;b&#62;") && !text(&done).contains("access-"), "{}", text(&done));
 
@@ -60,21 +60,21 @@ async fn a_person_connects_an_account_through_two_replicas(app: TestApp) {
     assert_eq!((&account["username"], &account["status"]), (&json!(name), &json!("active")));
     assert_eq!((&account["kind"], &account["token_expires_at"]), (&json!("profile"), &json!(null)));
     let data = json!({ "brand_id": t.brand, "social_account_id": account["id"], "platform": "mastodon" });
-    let deliveries = t.get(&format!("/webhooks/{hook}/deliveries")).await.data(200);
+    let deliveries = t.get(&format!("/webhooks/{webhook}/deliveries")).await.data(200);
     assert_eq!(deliveries[0]["payload"]["data"], data);
 
-    // The URL is used; the same browser still sees the end if it loads the callback again.
-    assert_page(&ann.open(&path).await, 410, "This link has already been used");
-    assert_page(&ann.submit(&path, &[]).await, 410, "This link has already been used");
-    let again = ann.open(back.as_str()).await;
-    assert_page(&ann.follow(&again).await, 200, "Connected");
+    // The URL has been used. If the same browser loads the callback again, it still shows the result.
+    assert_page(&person.open(&path).await, 410, "This link has already been used");
+    assert_page(&person.submit(&path, &[]).await, 410, "This link has already been used");
+    let again = person.open(callback.as_str()).await;
+    assert_page(&person.follow(&again).await, 200, "Connected");
 }
 
 async fn connect(t: &crate::support::app::Tenant<'_>, mastodon: &crate::support::mastodon::RunningMastodon) {
     let (path, mut person) = (mastodon_path(t, mastodon).await, Person::new(t.app));
-    let back = mastodon.fake.agree(&person.leave(&path).await);
-    let arrived = person.open(back.as_str()).await;
-    assert_page(&person.follow(&arrived).await, 200, "Connected");
+    let callback = mastodon.fake.agree(&person.leave(&path).await);
+    let response = person.open(callback.as_str()).await;
+    assert_page(&person.follow(&response).await, 200, "Connected");
 }
 
 async fn an_application_is_registered_once_for_each_server(app: TestApp) {
@@ -96,7 +96,7 @@ async fn a_server_that_forgot_the_application_gets_a_new_one(app: TestApp) {
     assert_eq!(mastodon.fake.registrations(), 2);
 }
 
-async fn an_older_server_is_asked_without_pkce(app: TestApp) {
+async fn an_older_server_is_used_without_pkce(app: TestApp) {
     let (t, mastodon) = (app.tenant("unlimited").await, Mastodon::start(&now(&app)).await);
     mastodon.fake.set_older();
     let authorize = Person::new(&app).leave(&mastodon_path(&t, &mastodon).await).await;
@@ -113,7 +113,7 @@ async fn connecting_again_renews_the_account(app: TestApp) {
     for handle in ["one", "two"] {
         t.account(handle).await;
     }
-    // The brand is full, and this account counts already.
+    // The brand is full, but this account is one of its accounts.
     connect(&t, &mastodon).await;
     let listed = t.get(&t.path("/social-accounts")).await.data(200);
     let again = listed.as_array().unwrap().iter().filter(|account| account["platform"] == "mastodon");
@@ -131,7 +131,7 @@ async fn token(t: &Tenant<'_>) -> String {
     secrets["access_token"].as_str().unwrap().to_owned()
 }
 
-/// Mastodon returns the same token to the same person and application each time.
+/// Mastodon returns the same token for the same user and application.
 async fn a_disconnect_leaves_the_account_of_another_workspace_working(app: TestApp) {
     let (t, mastodon) = (app.tenant("unlimited").await, Mastodon::start(&now(&app)).await);
     mastodon.fake.oauth.reuse_tokens();
@@ -174,14 +174,14 @@ async fn a_colleague_cannot_replace_the_credentials_of_another_brand(app: TestAp
         format!("/connect/{}", token.expose_secret())
     };
     let mut person = Person::new(&app);
-    let back = mastodon.fake.agree(&person.leave(&path().await).await);
-    assert_page(&person.open(back.as_str()).await, 409, "Another brand has this account");
+    let callback = mastodon.fake.agree(&person.leave(&path().await).await);
+    assert_page(&person.open(callback.as_str()).await, 409, "Another brand has this account");
     assert_eq!(token(&t).await, before);
-    // A member of both brands may.
+    // A member of both brands may replace them.
     app.member(t.brand, colleague.user, Role::Editor).await;
-    let back = mastodon.fake.agree(&person.leave(&path().await).await);
-    let arrived = person.open(back.as_str()).await;
-    assert_page(&person.follow(&arrived).await, 200, "Connected");
+    let callback = mastodon.fake.agree(&person.leave(&path().await).await);
+    let response = person.open(callback.as_str()).await;
+    assert_page(&person.follow(&response).await, 200, "Connected");
     assert_ne!(token(&t).await, before);
 }
 
@@ -197,7 +197,7 @@ async fn servers_on_one_host_are_different_accounts(app: TestApp) {
     assert_eq!(names, expected);
 }
 
-/// A server may refuse the check itself; only one that does not know the application gets a new one.
+/// A server may reject the check itself; a new application is registered only if the server does not know the old one.
 async fn a_server_that_does_not_check_applications_keeps_its_own(app: TestApp) {
     let (t, mastodon) = (app.tenant("unlimited").await, Mastodon::start(&now(&app)).await);
     connect(&t, &mastodon).await;
@@ -214,16 +214,16 @@ async fn the_database_holds_no_secret_in_the_clear(app: TestApp) {
     let authorize = person.leave(&path).await;
     let state = authorize.query_pairs().find(|(name, _)| name == "state").unwrap().1.into_owned();
     let token = path.rsplit('/').next().unwrap().to_owned();
-    let holds = async |column: &str, text: &str| {
+    let contains = async |column: &str, text: &str| {
         let stored: Vec<u8> = app.value(format!("SELECT {column} FROM authorizations")).await;
         stored.windows(text.len()).any(|part| part == text.as_bytes())
     };
-    assert!(!holds("token_hash", &token).await && !holds("state_hash", &state).await);
-    assert!(!holds("data", "shh-1").await && !holds("data", "verifier").await);
-    let sealed: Vec<u8> = app.value("SELECT client_secret FROM applications").await;
-    assert!(!sealed.windows(5).any(|part| part == b"shh-1"));
-    let back = mastodon.fake.agree(&authorize);
-    person.open(back.as_str()).await;
+    assert!(!contains("token_hash", &token).await && !contains("state_hash", &state).await);
+    assert!(!contains("data", "shh-1").await && !contains("data", "verifier").await);
+    let ciphertext: Vec<u8> = app.value("SELECT client_secret FROM applications").await;
+    assert!(!ciphertext.windows(5).any(|part| part == b"shh-1"));
+    let callback = mastodon.fake.agree(&authorize);
+    person.open(callback.as_str()).await;
     assert_eq!(app.number("SELECT count(*) FROM authorizations WHERE data IS NOT NULL").await, 0);
 }
 
@@ -246,14 +246,15 @@ async fn posts_are_checked_by_the_limits_of_the_account_s_server(app: TestApp) {
         target["problems"].as_array().unwrap().iter().map(|p| p["code"].as_str().unwrap().to_owned()).collect()
     };
 
-    // 40 for Mastodon, which shortens the link and the mention; the other server counts all of it.
+    // Mastodon counts the link as 23 characters and the mention without its server; the other server counts the whole
+    // text.
     let text = "https://example.com/a/long/path/to/bread, @bob@b.example, today";
     let checked = check(json!({ "content": text, "accounts": [small, large] })).await;
     let [one, two] = [0, 1].map(|index| checked["targets"][index].clone());
     assert_eq!((&one["length"], &one["limit"], codes(&one)), (&json!(23 + 2 + 4 + 2 + 5), &json!(40), vec![]));
     assert_eq!((&two["length"], &two["limit"], codes(&two)), (&json!(text.len()), &json!(5_000), vec![]));
 
-    // The content warning shares the limit.
+    // The content warning counts towards the limit.
     let options = json!([{ "account_id": small, "options": { "spoiler_text": "Bread!" } }]);
     let body = json!({ "content": text, "accounts": [small, large], "overrides": options, "schedule_type": "now" });
     let checked = check(body.clone()).await;
@@ -261,10 +262,10 @@ async fn posts_are_checked_by_the_limits_of_the_account_s_server(app: TestApp) {
     assert_eq!(codes(&checked["targets"][0]), ["text_too_long"]);
     let message = checked["targets"][0]["problems"][0]["message"].as_str().unwrap();
     assert!(message.ends_with("at most 40 characters; this text and its content warning count 42."), "{message}");
-    let refused = t.post(&t.path("/posts"), body).await.expect_error(422, "validation_failed");
-    assert_eq!(refused["fields"]["content"], json!([message]));
+    let error = t.post(&t.path("/posts"), body).await.expect_error(422, "validation_failed");
+    assert_eq!(error["fields"]["content"], json!([message]));
 
-    // Pictures and alt texts, of which long ones are cut.
+    // Images and alt texts; long alt texts are shortened.
     let upload = async |alt: &str| {
         let uploaded = t.upload("a.png", &picture::png(20, 20), &[("alt_text", alt)]).await;
         uploaded.data(201)["id"].clone()
@@ -282,10 +283,10 @@ async fn posts_are_checked_by_the_limits_of_the_account_s_server(app: TestApp) {
 async fn a_server_that_does_not_state_its_limits_is_connected(app: TestApp) {
     let (t, mastodon) = (app.tenant("unlimited").await, Mastodon::start(&now(&app)).await);
     let (path, mut person) = (mastodon_path(&t, &mastodon).await, Person::new(&app));
-    let back = mastodon.fake.agree(&person.leave(&path).await);
+    let callback = mastodon.fake.agree(&person.leave(&path).await);
     mastodon.fake.script("/api/v2/instance", wiremock::ResponseTemplate::new(500));
-    let arrived = person.open(back.as_str()).await;
-    assert_page(&person.follow(&arrived).await, 200, "Connected");
+    let response = person.open(callback.as_str()).await;
+    assert_page(&person.follow(&response).await, 200, "Connected");
     let account = t.get(&t.path("/social-accounts")).await.data(200)[0].clone();
     assert_eq!(account["limits"], json!(null));
     let body = json!({ "content": "x".repeat(501), "accounts": [account["id"]] });

@@ -1,5 +1,5 @@
-//! Connecting an account in a browser: the pages under `/connect`, with a person who walks through them and a platform
-//! that answers as its documents say.
+//! Connecting an account in a browser: the pages under `/connect`, with a user who follows them and a platform that
+//! responds as its documentation specifies.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use crier_domain::platform::{ConnectTarget, Platform};
@@ -16,15 +16,15 @@ mod instagram;
 mod linkedin;
 mod mastodon;
 mod shopify;
+mod step_errors;
 mod tumblr;
-mod wrong_turns;
 
-/// The time at which the tests' clock stands.
+/// Returns the current time of the tests' clock.
 fn now(app: &TestApp) -> String {
     app.store.now().to_rfc3339()
 }
 
-/// Returns the path of a one-time URL for an account at a Mastodon server, as `crier account connect` makes it.
+/// Returns the path of a one-time URL for an account on a Mastodon server, as `crier account connect` creates it.
 async fn mastodon_path(t: &Tenant<'_>, mastodon: &RunningMastodon) -> String {
     let instance = mastodon.server.uri();
     let (platform, target) = (Platform::Mastodon, ConnectTarget::Default);

@@ -1,4 +1,4 @@
-//! Shopify: a shop that the operator named, an answer that Shopify signs, and a blog to choose.
+//! Shopify: a shop that the operator names, a response that Shopify signs, and a blog that the user chooses.
 
 use crier_config::{PlatformConfig, PlatformsConfig};
 use crier_domain::platform::{ConnectTarget, Platform};
@@ -16,7 +16,7 @@ use crate::support::store::{TestStore, on_one};
 
 on_one!(
     a_blog_of_a_shop_is_chosen_and_connected,
-    an_answer_that_shopify_did_not_sign_is_not_used,
+    a_response_that_shopify_did_not_sign_is_rejected,
     a_shop_is_configured_by_an_application,
 );
 
@@ -37,7 +37,7 @@ async fn start(s: TestStore) -> (TestApp, Shopify, MockServer) {
     (TestApp::start_with_platforms(s, settings(Some("id"), Some(&server))).await, shopify, server)
 }
 
-/// Returns the path of a one-time URL, as `crier account connect` makes it.
+/// Returns the path of a one-time URL, as `crier account connect` creates it.
 async fn path(t: &Tenant<'_>) -> String {
     let instance = format!("https://{SHOP}");
     let (platform, target) = (Platform::Shopify, ConnectTarget::Default);
@@ -55,19 +55,19 @@ async fn a_blog_of_a_shop_is_chosen_and_connected(s: TestStore) {
     let authorize = person.leave(&path).await;
     assert_eq!(authorize.host_str(), Some(SHOP));
     assert!(authorize.query_pairs().any(|(name, value)| name == "scope" && value == "write_content"), "{authorize}");
-    let arrived = person.open(shopify.agree(&authorize).as_str()).await;
-    let page = text(&person.follow(&arrived).await);
+    let response = person.open(shopify.agree(&authorize).as_str()).await;
+    let page = text(&person.follow(&response).await);
     assert!(page.contains("Choose a blog") && page.contains("Recipes") && !page.contains("access-"), "{page}");
-    let chosen = person.submit(arrived.header("location").unwrap(), &[("choice", &blog_id(2))]).await;
+    let chosen = person.submit(response.header("location").unwrap(), &[("choice", &blog_id(2))]).await;
     assert_page(&person.follow(&chosen).await, 200, "Connected");
 
     let account = t.get(&t.path("/social-accounts")).await.data(200)[0].clone();
     assert_eq!((&account["external_id"], &account["kind"]), (&json!(blog_id(2)), &json!("store")));
     assert_eq!((&account["name"], &account["username"]), (&json!("Rye & Co: Recipes"), &json!(SHOP)));
     let id = account["id"].as_i64().unwrap();
-    let kept = account_tokens::find(&mut app.conn().await, id).await.unwrap().unwrap();
-    assert!(kept.renewal.renewable && kept.renewal.rotates && kept.check_at.is_some());
-    // The API renews the tokens; both are replaced.
+    let tokens = account_tokens::find(&mut app.conn().await, id).await.unwrap().unwrap();
+    assert!(tokens.renewal.renewable && tokens.renewal.rotates && tokens.check_at.is_some());
+    // The API refreshes the tokens; both are replaced.
     let tokens = async || {
         let found = accounts::with_secrets(&mut app.conn().await, app.cipher(), id).await.unwrap().unwrap();
         let secrets: Value = serde_json::from_str(found.1.expose_secret()).unwrap();
@@ -80,18 +80,18 @@ async fn a_blog_of_a_shop_is_chosen_and_connected(s: TestStore) {
     assert!(before.0 != after.0 && before.1 != after.1 && after.1.is_string());
 }
 
-async fn an_answer_that_shopify_did_not_sign_is_not_used(s: TestStore) {
+async fn a_response_that_shopify_did_not_sign_is_rejected(s: TestStore) {
     let (app, shopify, _server) = start(s).await;
     let t = app.tenant("unlimited").await;
     let (path, mut person) = (path(&t).await, Person::new(&app));
-    let back = shopify.agree(&person.leave(&path).await);
+    let callback = shopify.agree(&person.leave(&path).await);
     let without = |name: &str| {
-        let mut changed = back.clone();
-        let rest: Vec<_> = back.query_pairs().filter(|(found, _)| found != name).collect();
+        let mut changed = callback.clone();
+        let rest: Vec<_> = callback.query_pairs().filter(|(found, _)| found != name).collect();
         changed.query_pairs_mut().clear().extend_pairs(rest);
         changed
     };
-    let replaced = |from: &str, to: &str| Url::parse(&back.as_str().replace(from, to)).unwrap();
+    let replaced = |from: &str, to: &str| Url::parse(&callback.as_str().replace(from, to)).unwrap();
     for forged in [
         without("hmac"),
         without("shop"),
@@ -100,14 +100,14 @@ async fn an_answer_that_shopify_did_not_sign_is_not_used(s: TestStore) {
         replaced("timestamp=1", "timestamp=2"),
         replaced("hmac=", "hmac=0"),
     ] {
-        assert!(forged != back);
+        assert!(forged != callback);
         let page = person.open(forged.as_str()).await;
         assert_page(&page, 400, "The response came from somewhere else");
     }
     assert_eq!(t.get(&t.path("/social-accounts")).await.data(200), json!([]));
-    // They did not use up the attempt.
-    let arrived = person.open(back.as_str()).await;
-    assert_page(&person.follow(&arrived).await, 200, "Choose a blog");
+    // These responses did not use up the attempt.
+    let response = person.open(callback.as_str()).await;
+    assert_page(&person.follow(&response).await, 200, "Choose a blog");
 }
 
 async fn a_shop_is_configured_by_an_application(s: TestStore) {

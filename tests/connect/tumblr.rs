@@ -1,4 +1,5 @@
-//! A platform with an application, a choice, and tokens that are renewed; begun through the API.
+//! A platform with an application, a choice of blogs, and tokens that are refreshed. The connection is started through
+//! the API.
 
 use chrono::TimeDelta;
 use crier_config::{PlatformConfig, PlatformsConfig};
@@ -22,13 +23,13 @@ on_one!(
     without_a_blog_there_is_nothing_to_connect,
     the_choice_belongs_to_its_browser_and_its_list,
     the_nearest_application_is_used,
-    authorize_refuses_what_cannot_be_connected,
+    authorize_rejects_what_cannot_be_connected,
     a_reconnect_without_a_refresh_token_keeps_the_old_one,
 );
 
 const BLOGS: &[(&str, &str)] = &[("ann", "Ann's bread"), ("rye", "Rye & more")];
 
-/// An API that knows an application for Tumblr, and a Tumblr with these blogs.
+/// Starts an API with an application for Tumblr, and a Tumblr server with these blogs.
 async fn start(s: TestStore, blogs: &[(&str, &str)]) -> (TestApp, Tumblr, MockServer) {
     let (tumblr, server) = Tumblr::start(blogs).await;
     tumblr.oauth.add_client("installation", "secret");
@@ -48,43 +49,43 @@ async fn authorize(t: &Tenant<'_>, body: Value) -> Reply {
     t.post(&t.path("/social-accounts/authorize"), body).await
 }
 
-/// Returns the path of a URL from `authorize`.
-async fn path(t: &Tenant<'_>) -> String {
-    let grant = authorize(t, json!({ "platform": "tumblr" })).await.data(200);
-    assert_eq!((&grant["platform"], &grant["expires_in"]), (&json!("tumblr"), &json!(1800)));
-    let url = grant["authorization_url"].as_str().unwrap();
+/// Returns the path of the URL that `authorize` returns.
+async fn authorization_path(t: &Tenant<'_>) -> String {
+    let authorization = authorize(t, json!({ "platform": "tumblr" })).await.data(200);
+    assert_eq!((&authorization["platform"], &authorization["expires_in"]), (&json!("tumblr"), &json!(1800)));
+    let url = authorization["authorization_url"].as_str().unwrap();
     url.strip_prefix(&t.app.url).expect("our own page").to_owned()
 }
 
 async fn a_blog_is_chosen_and_connected(s: TestStore) {
     let (app, tumblr, _server) = start(s, BLOGS).await;
     let t = app.tenant("unlimited").await;
-    let (path, mut person) = (path(&t).await, Person::new(&app));
+    let (path, mut person) = (authorization_path(&t).await, Person::new(&app));
     assert!(text(&person.open(&path).await).contains("your Tumblr blog"));
     let authorize = person.leave(&path).await;
     assert!(authorize.query().unwrap().contains("scope=basic+write+offline_access"), "{authorize}");
-    let arrived = person.open(tumblr.agree(&authorize).as_str()).await;
-    let page = person.follow(&arrived).await;
+    let response = person.open(tumblr.agree(&authorize).as_str()).await;
+    let page = person.follow(&response).await;
     assert_page(&page, 200, "Choose a blog");
     assert!(text(&page).contains("Rye &#38; more") && !text(&page).contains("Search by name"), "{}", text(&page));
     for secret in ["access-", "refresh-", "installation"] {
         assert!(!text(&page).contains(secret), "{secret}");
     }
-    let choose = arrived.header("location").unwrap().to_owned();
-    let chosen = person.submit(&choose, &[("choice", "t:rye")]).await;
+    let choice_path = response.header("location").unwrap().to_owned();
+    let chosen = person.submit(&choice_path, &[("choice", "t:rye")]).await;
     assert_page(&person.follow(&chosen).await, 200, "Connected");
     let account = t.get(&t.path("/social-accounts")).await.data(200)[0].clone();
     assert_eq!((&account["external_id"], &account["username"]), (&json!("t:rye"), &json!("rye")));
     assert_eq!((&account["name"], &account["profile_url"]), (&json!("Rye & more"), &json!("https://rye.tumblr.com/")));
     let id = account["id"].as_i64().unwrap();
-    let kept = account_tokens::find(&mut app.conn().await, id).await.unwrap().unwrap();
-    assert!(kept.renewal.renewable && kept.renewal.rotates);
-    assert_eq!(kept.token_expires_at, Some(app.store.now() + TimeDelta::seconds(TOKEN_LIFE as i64)));
-    // A second press changes nothing.
-    let again = person.submit(&choose, &[("choice", "t:ann")]).await;
+    let tokens = account_tokens::find(&mut app.conn().await, id).await.unwrap().unwrap();
+    assert!(tokens.renewal.renewable && tokens.renewal.rotates);
+    assert_eq!(tokens.token_expires_at, Some(app.store.now() + TimeDelta::seconds(TOKEN_LIFE as i64)));
+    // A second submission changes nothing.
+    let again = person.submit(&choice_path, &[("choice", "t:ann")]).await;
     assert_page(&person.follow(&again).await, 200, "Connected");
     assert_eq!(t.get(&t.path("/social-accounts")).await.data(200).as_array().unwrap().len(), 1);
-    // The API renews it with the application it came from.
+    // The API refreshes the token with the application that issued it.
     let refreshed = t.request("POST", &t.path(&format!("/social-accounts/{id}/refresh"))).send().await;
     assert_eq!(refreshed.data(200)["status"], "active");
 }
@@ -92,10 +93,10 @@ async fn a_blog_is_chosen_and_connected(s: TestStore) {
 async fn the_only_blog_needs_no_choice(s: TestStore) {
     let (app, tumblr, _server) = start(s, &BLOGS[..1]).await;
     let t = app.tenant("unlimited").await;
-    let (path, mut person) = (path(&t).await, Person::new(&app));
-    let back = tumblr.agree(&person.leave(&path).await);
-    let arrived = person.open(back.as_str()).await;
-    assert_page(&person.follow(&arrived).await, 200, "Connected");
+    let (path, mut person) = (authorization_path(&t).await, Person::new(&app));
+    let callback = tumblr.agree(&person.leave(&path).await);
+    let response = person.open(callback.as_str()).await;
+    assert_page(&person.follow(&response).await, 200, "Connected");
     assert_eq!(t.get(&t.path("/social-accounts")).await.data(200)[0]["username"], "ann");
 }
 
@@ -104,45 +105,45 @@ async fn a_long_list_can_be_searched(s: TestStore) {
     let blogs: Vec<(&str, &str)> = names.iter().map(|(name, title)| (name.as_str(), title.as_str())).collect();
     let (app, tumblr, _server) = start(s, &blogs).await;
     let t = app.tenant("unlimited").await;
-    let (path, mut person) = (path(&t).await, Person::new(&app));
-    let back = tumblr.agree(&person.leave(&path).await);
-    let arrived = person.open(back.as_str()).await;
-    let page = text(&person.follow(&arrived).await);
+    let (path, mut person) = (authorization_path(&t).await, Person::new(&app));
+    let callback = tumblr.agree(&person.leave(&path).await);
+    let response = person.open(callback.as_str()).await;
+    let page = text(&person.follow(&response).await);
     assert_eq!(page.matches("type=\"radio\"").count(), 50);
     assert!(page.contains("20 more are not shown") && page.contains("Search by name"), "{page}");
-    let choose = arrived.header("location").unwrap();
-    let found = text(&person.open(&format!("{choose}?q=NUMBER+69")).await);
+    let choice_path = response.header("location").unwrap();
+    let found = text(&person.open(&format!("{choice_path}?q=NUMBER+69")).await);
     assert_eq!(found.matches("type=\"radio\"").count(), 1);
     assert!(found.contains("value=\"t:blog-69\""), "{found}");
-    let nothing = text(&person.open(&format!("{choose}?q=%22%3E%3Cb%3E")).await);
-    assert!(nothing.contains("No results.") && !nothing.contains("<b>"), "{nothing}");
-    let chosen = person.submit(choose, &[("choice", "t:blog-69")]).await;
+    let no_results = text(&person.open(&format!("{choice_path}?q=%22%3E%3Cb%3E")).await);
+    assert!(no_results.contains("No results.") && !no_results.contains("<b>"), "{no_results}");
+    let chosen = person.submit(choice_path, &[("choice", "t:blog-69")]).await;
     assert_page(&person.follow(&chosen).await, 200, "Connected");
 }
 
 async fn without_a_blog_there_is_nothing_to_connect(s: TestStore) {
     let (app, tumblr, _server) = start(s, &[]).await;
     let t = app.tenant("unlimited").await;
-    let (path, mut person) = (path(&t).await, Person::new(&app));
-    let back = tumblr.agree(&person.leave(&path).await);
-    assert_page(&person.open(back.as_str()).await, 409, "There is nothing to connect");
+    let (path, mut person) = (authorization_path(&t).await, Person::new(&app));
+    let callback = tumblr.agree(&person.leave(&path).await);
+    assert_page(&person.open(callback.as_str()).await, 409, "There is nothing to connect");
 }
 
 async fn the_choice_belongs_to_its_browser_and_its_list(s: TestStore) {
     let (app, tumblr, _server) = start(s, BLOGS).await;
     let t = app.tenant("unlimited").await;
-    let (path, mut person, mut thief) = (path(&t).await, Person::new(&app), Person::new(&app));
-    let back = tumblr.agree(&person.leave(&path).await);
-    let arrived = person.open(back.as_str()).await;
-    let choose = arrived.header("location").unwrap().to_owned();
-    assert_page(&thief.open(&choose).await, 403, "This is a different browser");
-    assert_page(&thief.submit(&choose, &[("choice", "t:ann")]).await, 403, "This is a different browser");
+    let (path, mut person, mut other_browser) = (authorization_path(&t).await, Person::new(&app), Person::new(&app));
+    let callback = tumblr.agree(&person.leave(&path).await);
+    let response = person.open(callback.as_str()).await;
+    let choice_path = response.header("location").unwrap().to_owned();
+    assert_page(&other_browser.open(&choice_path).await, 403, "This is a different browser");
+    assert_page(&other_browser.submit(&choice_path, &[("choice", "t:ann")]).await, 403, "This is a different browser");
     for choice in ["t:other", ""] {
-        assert_page(&person.submit(&choose, &[("choice", choice)]).await, 400, "This choice is not available");
+        assert_page(&person.submit(&choice_path, &[("choice", choice)]).await, 400, "This choice is not available");
     }
-    assert_page(&person.submit(&choose, &[]).await, 400, "This choice is not available");
+    assert_page(&person.submit(&choice_path, &[]).await, 400, "This choice is not available");
     app.store.clock.advance(TimeDelta::minutes(31));
-    assert_page(&person.submit(&choose, &[("choice", "t:ann")]).await, 410, "This link has expired");
+    assert_page(&person.submit(&choice_path, &[("choice", "t:ann")]).await, 410, "This link has expired");
     assert_eq!(t.get(&t.path("/social-accounts")).await.data(200), json!([]));
 }
 
@@ -150,7 +151,7 @@ async fn the_nearest_application_is_used(s: TestStore) {
     let (app, tumblr, _server) = start(s, &BLOGS[..1]).await;
     let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
     let used = async |t: &Tenant<'_>| {
-        let authorize = Person::new(&app).leave(&path(t).await).await;
+        let authorize = Person::new(&app).leave(&authorization_path(t).await).await;
         authorize.query_pairs().find(|(name, _)| name == "client_id").unwrap().1.into_owned()
     };
     let set = async |owner: Owner, id: &str| {
@@ -174,11 +175,11 @@ async fn the_nearest_application_is_used(s: TestStore) {
     set(Owner::Brand(t.brand), "brand").await;
     assert_eq!((used(&t).await.as_str(), used(&other).await.as_str()), ("brand", "set"));
 
-    // A token is renewed with the application it came from, whatever is set later.
-    let (path, mut person) = (path(&t).await, Person::new(&app));
-    let back = tumblr.agree(&person.leave(&path).await);
-    let arrived = person.open(back.as_str()).await;
-    assert_page(&person.follow(&arrived).await, 200, "Connected");
+    // A token is refreshed with the application that issued it, whatever application is set later.
+    let (path, mut person) = (authorization_path(&t).await, Person::new(&app));
+    let callback = tumblr.agree(&person.leave(&path).await);
+    let response = person.open(callback.as_str()).await;
+    assert_page(&person.follow(&response).await, 200, "Connected");
     set(Owner::Brand(t.brand), "newer").await;
     let id = t.get(&t.path("/social-accounts")).await.data(200)[0]["id"].as_i64().unwrap();
     let refresh = t.path(&format!("/social-accounts/{id}/refresh"));
@@ -188,7 +189,7 @@ async fn the_nearest_application_is_used(s: TestStore) {
     assert_eq!(secrets["client_id"], "brand");
 }
 
-async fn authorize_refuses_what_cannot_be_connected(s: TestStore) {
+async fn authorize_rejects_what_cannot_be_connected(s: TestStore) {
     let (app, _tumblr, _server) = start(s, BLOGS).await;
     let t = app.tenant("free").await;
     assert_eq!(authorize(&t, json!({ "platform": "tumblr", "target": "page" })).await.invalid_fields(), ["target"]);
@@ -216,10 +217,10 @@ async fn a_reconnect_without_a_refresh_token_keeps_the_old_one(s: TestStore) {
     let (app, tumblr, _server) = start(s, &BLOGS[..1]).await;
     let t = app.tenant("unlimited").await;
     let connect = async || {
-        let (path, mut person) = (path(&t).await, Person::new(&app));
-        let back = tumblr.agree(&person.leave(&path).await);
-        let arrived = person.open(back.as_str()).await;
-        assert_page(&person.follow(&arrived).await, 200, "Connected");
+        let (path, mut person) = (authorization_path(&t).await, Person::new(&app));
+        let callback = tumblr.agree(&person.leave(&path).await);
+        let response = person.open(callback.as_str()).await;
+        assert_page(&person.follow(&response).await, 200, "Connected");
         let id = t.get(&t.path("/social-accounts")).await.data(200)[0]["id"].as_i64().unwrap();
         let found = accounts::with_secrets(&mut app.conn().await, app.cipher(), id).await.unwrap().unwrap();
         serde_json::from_str::<Value>(found.1.expose_secret()).unwrap()

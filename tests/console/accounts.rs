@@ -1,4 +1,4 @@
-//! The accounts of a brand, and how another one is connected.
+//! The accounts of a brand, and the pages that connect them.
 
 use std::sync::atomic::Ordering;
 
@@ -12,7 +12,7 @@ on_one_app!(
     an_instance_is_named_and_leads_to_the_page_that_connects,
     accounts_are_capped_by_the_plan,
 );
-on_sqlite_app!(problems_are_at_their_field_and_secrets_are_not_shown, other_accounts_and_platforms_are_not_found);
+on_sqlite_app!(errors_are_shown_at_their_fields_without_secrets, other_accounts_and_platforms_are_not_found);
 
 async fn accounts_and_platforms_are_listed(app: TestApp) {
     let t = app.tenant("unlimited").await;
@@ -51,7 +51,7 @@ async fn the_sandbox_is_connected_by_its_form(app: TestApp) {
     assert_eq!(app.number("SELECT count(*) FROM social_accounts").await, 1);
 }
 
-async fn problems_are_at_their_field_and_secrets_are_not_shown(app: TestApp) {
+async fn errors_are_shown_at_their_fields_without_secrets(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let person = ConsoleUser::sign_in(&t).await;
     let telegram = t.path("/accounts/connect/telegram");

@@ -1,4 +1,4 @@
-//! The page of analytics.
+//! The analytics page.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::analytics::{AccountMetrics, PostMetrics};
@@ -8,18 +8,18 @@ use serde_json::json;
 use crate::support::app::{BARE, Tenant, TestApp, on_one_app, on_sqlite_app};
 use crate::support::console::ConsoleUser;
 
-on_one_app!(figures_of_posts_and_accounts_are_shown, the_best_times_are_named);
+on_one_app!(metrics_of_posts_and_accounts_are_shown, the_best_times_are_named);
 on_sqlite_app!(
-    a_new_brand_has_no_figures,
-    days_that_are_none_are_refused,
+    a_new_brand_has_no_metrics,
+    invalid_days_are_rejected,
     a_small_plan_shows_fewer_days,
     a_plan_without_analytics_has_no_page
 );
 
-/// A published post with figures.
-async fn post(t: &Tenant<'_>, account: i64, at: DateTime<Utc>, impressions: i64, likes: i64) {
-    let made = t.post(&t.path("/posts"), json!({ "content": "x", "accounts": [account] })).await.data(201);
-    let target = made["targets"][0]["id"].as_i64().unwrap();
+/// Creates a published post with metrics.
+async fn create_post(t: &Tenant<'_>, account: i64, at: DateTime<Utc>, impressions: i64, likes: i64) {
+    let created = t.post(&t.path("/posts"), json!({ "content": "x", "accounts": [account] })).await.data(201);
+    let target = created["targets"][0]["id"].as_i64().unwrap();
     let set = "UPDATE post_targets SET status = 'published', published_at =";
     t.app.sql(format!("{set} '{}' WHERE id = {target}", at.to_rfc3339())).await;
     t.app.sql("UPDATE analytics_progress SET seen_until = '2020-01-01T00:00:00+00:00'").await;
@@ -29,7 +29,7 @@ async fn post(t: &Tenant<'_>, account: i64, at: DateTime<Utc>, impressions: i64,
     t.app.write(async |tx| analytics::record_posts(tx, std::slice::from_ref(&collected)).await).await;
 }
 
-async fn a_new_brand_has_no_figures(app: TestApp) {
+async fn a_new_brand_has_no_metrics(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let person = ConsoleUser::sign_in(&t).await;
     let page = person.get(&t.path("/analytics")).await;
@@ -39,11 +39,11 @@ async fn a_new_brand_has_no_figures(app: TestApp) {
     page.expect(200, "30 days");
 }
 
-async fn figures_of_posts_and_accounts_are_shown(app: TestApp) {
+async fn metrics_of_posts_and_accounts_are_shown(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await;
-    post(&t, account, app.now() - TimeDelta::days(2), 12_000, 340).await;
-    post(&t, account, app.now() - TimeDelta::days(40), 5_000, 60).await;
+    create_post(&t, account, app.now() - TimeDelta::days(2), 12_000, 340).await;
+    create_post(&t, account, app.now() - TimeDelta::days(40), 5_000, 60).await;
     app.write(async |tx| {
         let figures = AccountMetrics { followers: Some(8_765), ..AccountMetrics::default() };
         analytics::record_account(tx, account, &figures).await
@@ -67,18 +67,18 @@ async fn figures_of_posts_and_accounts_are_shown(app: TestApp) {
 async fn the_best_times_are_named(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await;
-    // Mondays at nine in Berlin, in winter.
+    // Mondays at 9:00 in Berlin, in winter.
     let monday: DateTime<Utc> = "2027-01-04T08:20:00Z".parse().unwrap();
     app.clock.advance(monday + TimeDelta::days(30) - app.store.now());
     for (week, likes) in [(0, 2), (1, 4), (2, 9)] {
-        post(&t, account, monday + TimeDelta::days(7 * week), 1, likes).await;
+        create_post(&t, account, monday + TimeDelta::days(7 * week), 1, likes).await;
     }
     let person = ConsoleUser::sign_in(&t).await;
     let page = person.get(&t.path("/analytics")).await;
     page.expect(200, "Not enough posts to determine the best times").expect(200, ">5.0<");
     let tuesday = monday + TimeDelta::hours(25);
     for minutes in 0..7 {
-        post(&t, account, tuesday + TimeDelta::minutes(minutes), 1, 1).await;
+        create_post(&t, account, tuesday + TimeDelta::minutes(minutes), 1, 1).await;
     }
     let page = person.get(&t.path("/analytics")).await;
     page.expect(200, "<strong>Monday 09:00</strong>")
@@ -87,7 +87,7 @@ async fn the_best_times_are_named(app: TestApp) {
         .expect(200, ">5.0<");
 }
 
-async fn days_that_are_none_are_refused(app: TestApp) {
+async fn invalid_days_are_rejected(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let person = ConsoleUser::sign_in(&t).await;
     let path = t.path("/analytics");
@@ -107,7 +107,7 @@ async fn days_that_are_none_are_refused(app: TestApp) {
 async fn a_small_plan_shows_fewer_days(app: TestApp) {
     let t = app.tenant("free").await;
     let account = t.account("demo").await;
-    post(&t, account, app.now() - TimeDelta::days(2), 10, 1).await;
+    create_post(&t, account, app.now() - TimeDelta::days(2), 10, 1).await;
     let person = ConsoleUser::sign_in(&t).await;
     let page = person.get(&t.path("/analytics?start=2000-01-01")).await;
     page.expect(200, ">Day</th>").expect(200, "7 days");

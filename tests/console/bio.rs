@@ -1,4 +1,4 @@
-//! Link-in-bio pages: the list, their texts and looks, their links.
+//! Link-in-bio pages: the list, their texts, themes and links.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::support::app::{BARE, MISSING_ID, Tenant, TestApp, on_one_app, on_sqli
 use crate::support::console::ConsoleUser;
 
 on_one_app!(
-    a_page_is_made_changed_and_deleted,
+    a_page_is_created_changed_and_deleted,
     links_are_added_changed_and_removed,
     links_are_moved_by_one_place,
     one_link_is_primary,
@@ -19,7 +19,7 @@ on_sqlite_app!(
 );
 
 /// Creates a page with two links; returns it.
-async fn bio(t: &Tenant<'_>) -> Value {
+async fn create_page(t: &Tenant<'_>) -> Value {
     let links = json!([
         { "title": "Our shop", "url": "https://acme.example/shop", "icon": "shop", "is_primary": true },
         { "title": "Call us", "url": "tel:+4930123456" },
@@ -27,11 +27,11 @@ async fn bio(t: &Tenant<'_>) -> Value {
     t.post(&t.path("/link-in-bio"), json!({ "title": "Acme Bakery", "links": links })).await.data(201)
 }
 
-async fn links(t: &Tenant<'_>, page: &Value) -> Value {
+async fn stored_links(t: &Tenant<'_>, page: &Value) -> Value {
     t.get(&t.path(&format!("/link-in-bio/{}", page["id"]))).await.data(200)["links"].clone()
 }
 
-async fn a_page_is_made_changed_and_deleted(app: TestApp) {
+async fn a_page_is_created_changed_and_deleted(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let person = ConsoleUser::sign_in(&t).await;
     let (list, new) = (t.path("/bio"), t.path("/bio/new"));
@@ -60,9 +60,9 @@ async fn a_page_is_made_changed_and_deleted(app: TestApp) {
 
 async fn problems_of_a_page_are_shown(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let made = bio(&t).await;
+    let created = create_page(&t).await;
     let person = ConsoleUser::sign_in(&t).await;
-    let path = t.path(&format!("/bio/{}", made["id"]));
+    let path = t.path(&format!("/bio/{}", created["id"]));
     let long = "x".repeat(501);
     for at in [t.path("/bio/new"), path] {
         let form = [("title", ""), ("slug", "Not A Slug"), ("theme", "pink"), ("bio", long.as_str()), ("avatar", "x")];
@@ -82,10 +82,10 @@ async fn problems_of_a_page_are_shown(app: TestApp) {
 
 async fn links_are_added_changed_and_removed(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let made = bio(&t).await;
+    let created = create_page(&t).await;
     app.sql("UPDATE bio_links SET clicks = 1234").await;
     let person = ConsoleUser::sign_in(&t).await;
-    let path = t.path(&format!("/bio/{}", made["id"]));
+    let path = t.path(&format!("/bio/{}", created["id"]));
     person.get(&path).await.expect(200, "Our shop").expect(200, "1,234 clicks").expect(200, "Icon: shop");
     let new = format!("{path}/links/new");
     let page = person.get(&new).await;
@@ -93,41 +93,41 @@ async fn links_are_added_changed_and_removed(app: TestApp) {
     for _ in 0..2 {
         person.submit_from(&page, &new, &form).await.expect(200, "Link added.").expect(200, "Icon: map");
     }
-    let there = links(&t, &made).await;
-    assert_eq!((there.as_array().map(Vec::len), &there[2]["title"]), (Some(3), &json!("Map")));
-    assert_eq!((&there[0]["id"], &there[0]["clicks"]), (&made["links"][0]["id"], &json!(1234)));
-    let link = format!("{path}/links/{}", there[0]["id"]);
+    let stored = stored_links(&t, &created).await;
+    assert_eq!((stored.as_array().map(Vec::len), &stored[2]["title"]), (Some(3), &json!("Map")));
+    assert_eq!((&stored[0]["id"], &stored[0]["clicks"]), (&created["links"][0]["id"], &json!(1234)));
+    let link = format!("{path}/links/{}", stored[0]["id"]);
     let page = person.get(&link).await;
     page.expect(200, "value=\"shop\" selected").expect(200, "value=\"true\" checked");
     let form = [("title", "Shop"), ("url", "mailto:ann@acme.example"), ("icon", "")];
     for _ in 0..2 {
         person.submit_from(&page, &link, &form).await.expect(200, "Link saved.");
     }
-    let changed = links(&t, &made).await[0].clone();
+    let changed = stored_links(&t, &created).await[0].clone();
     assert_eq!((&changed["title"], &changed["icon"], &changed["clicks"]), (&json!("Shop"), &json!(null), &json!(1234)));
     assert_eq!(changed["is_primary"], false);
     let page = person.get(&link).await;
     for _ in 0..2 {
         person.submit_from(&page, &format!("{link}/delete"), &[]).await.expect(200, "Link removed.");
     }
-    assert_eq!(links(&t, &made).await.as_array().map(Vec::len), Some(2));
+    assert_eq!(stored_links(&t, &created).await.as_array().map(Vec::len), Some(2));
 }
 
 async fn links_are_moved_by_one_place(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let made = bio(&t).await;
+    let created = create_page(&t).await;
     let person = ConsoleUser::sign_in(&t).await;
-    let path = t.path(&format!("/bio/{}", made["id"]));
+    let path = t.path(&format!("/bio/{}", created["id"]));
     let action = format!("{path}/links");
-    let down = format!("down:{}", made["links"][0]["id"]);
+    let down = format!("down:{}", created["links"][0]["id"]);
     let page = person.get(&path).await;
     person.submit_from(&page, &action, &[("_action", &down)]).await.expect(200, "Link order saved.");
-    // The first link is the last one now, and stays there.
+    // The first link is now the last one, and stays there.
     assert_eq!(person.submit_from(&page, &action, &[("_action", &down)]).await.status, 200);
-    assert_eq!(links(&t, &made).await[1]["id"], made["links"][0]["id"]);
-    let up = format!("up:{}", made["links"][0]["id"]);
+    assert_eq!(stored_links(&t, &created).await[1]["id"], created["links"][0]["id"]);
+    let up = format!("up:{}", created["links"][0]["id"]);
     person.submit(&path, &action, &[("_action", &up)]).await.expect(200, "Link order saved.");
-    assert_eq!(links(&t, &made).await[0]["id"], made["links"][0]["id"]);
+    assert_eq!(stored_links(&t, &created).await[0]["id"], created["links"][0]["id"]);
     for unknown in ["", "up", "up:x", "up:999999999"] {
         person.submit(&path, &action, &[("_action", unknown)]).await.expect(404, "Page not found");
     }
@@ -135,39 +135,39 @@ async fn links_are_moved_by_one_place(app: TestApp) {
 
 async fn one_link_is_primary(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let made = bio(&t).await;
+    let created = create_page(&t).await;
     let person = ConsoleUser::sign_in(&t).await;
-    let path = t.path(&format!("/bio/{}", made["id"]));
-    let link = format!("{path}/links/{}", made["links"][1]["id"]);
+    let path = t.path(&format!("/bio/{}", created["id"]));
+    let link = format!("{path}/links/{}", created["links"][1]["id"]);
     let form = [("title", "Call us"), ("url", "tel:+4930123456"), ("icon", ""), ("is_primary", "true")];
     person.submit(&link, &link, &form).await.expect(200, "Link saved.");
-    let there = links(&t, &made).await;
-    assert_eq!((&there[0]["is_primary"], &there[1]["is_primary"]), (&json!(false), &json!(true)));
+    let stored = stored_links(&t, &created).await;
+    assert_eq!((&stored[0]["is_primary"], &stored[1]["is_primary"]), (&json!(false), &json!(true)));
     let new = format!("{path}/links/new");
     let form = [("title", "First"), ("url", "https://acme.example"), ("icon", ""), ("is_primary", "true")];
     person.submit(&new, &new, &form).await.expect(200, "Link added.");
-    let there = links(&t, &made).await;
-    assert_eq!((&there[1]["is_primary"], &there[2]["is_primary"]), (&json!(false), &json!(true)));
+    let stored = stored_links(&t, &created).await;
+    assert_eq!((&stored[1]["is_primary"], &stored[2]["is_primary"]), (&json!(false), &json!(true)));
 }
 
 async fn problems_of_a_link_are_shown_at_its_fields(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let made = bio(&t).await;
+    let created = create_page(&t).await;
     let person = ConsoleUser::sign_in(&t).await;
-    let path = t.path(&format!("/bio/{}/links", made["id"]));
-    for at in [format!("{path}/new"), format!("{path}/{}", made["links"][1]["id"])] {
+    let path = t.path(&format!("/bio/{}/links", created["id"]));
+    for at in [format!("{path}/new"), format!("{path}/{}", created["links"][1]["id"])] {
         let form = [("title", ""), ("url", "javascript:alert(1)"), ("icon", "skull")];
         let page = person.submit(&at, &at, &form).await;
         for field in ["e-title", "e-url", "e-icon", "value=\"javascript:alert(1)\""] {
             page.expect(422, field);
         }
     }
-    assert_eq!(links(&t, &made).await, made["links"]);
+    assert_eq!(stored_links(&t, &created).await, created["links"]);
 }
 
 async fn other_pages_and_links_are_not_found(app: TestApp) {
     let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
-    let own = bio(&t).await;
+    let own = create_page(&t).await;
     let theirs = other.post(&other.path("/link-in-bio"), json!({ "title": "Theirs" })).await.data(201);
     let person = ConsoleUser::sign_in(&t).await;
     let path = t.path(&format!("/bio/{}", own["id"]));
@@ -186,7 +186,7 @@ async fn other_pages_and_links_are_not_found(app: TestApp) {
     }
     person.get(&format!("{path}/links/{MISSING_ID}")).await.expect(404, "Page not found");
     person.post(&format!("{path}/links/{MISSING_ID}"), &fields).await.expect(404, "Page not found");
-    assert_eq!(links(&t, &own).await, own["links"]);
+    assert_eq!(stored_links(&t, &own).await, own["links"]);
     assert_eq!(app.number("SELECT count(*) FROM bio_pages").await, 2);
 }
 

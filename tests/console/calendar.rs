@@ -8,29 +8,29 @@ use crate::support::console::{ConsoleUser, Page};
 on_one_app!(
     a_post_is_on_its_local_day,
     a_crowded_day_leads_to_the_list,
-    any_address_is_a_calendar,
+    invalid_parameters_show_the_current_month,
     moving_keeps_the_local_time_of_day,
     moving_to_the_past_changes_nothing,
     only_the_brands_posts_are_moved,
 );
 
-/// Schedules a post at a local time; returns its id. The tests begin on 9 June 2026, the brand is in Berlin.
-async fn scheduled(t: &Tenant<'_>, account: i64, content: &str, at: &str) -> i64 {
+/// Schedules a post at a local time; returns its id. The tests start on 9 June 2026; the brand's time zone is Berlin.
+async fn schedule_post(t: &Tenant<'_>, account: i64, content: &str, at: &str) -> i64 {
     let body = json!({ "content": content, "schedule_type": "scheduled", "scheduled_at": at, "accounts": [account] });
     t.post(&t.path("/posts"), body).await.data(201)["id"].as_i64().unwrap()
 }
 
-async fn planned(t: &Tenant<'_>, id: i64) -> Value {
+async fn read_schedule(t: &Tenant<'_>, id: i64) -> Value {
     t.get(&t.path(&format!("/posts/{id}"))).await.data(200)["scheduled_at"].take()
 }
 
-/// Returns a day's cell.
+/// Returns the cell of a day.
 fn cell<'p>(page: &'p Page, date: &str) -> &'p str {
     let (_, rest) = page.text.split_once(&format!("data-date=\"{date}\"")).unwrap_or_else(|| panic!("{}", page.text));
     rest.split("</td>").next().unwrap_or_default()
 }
 
-/// Moves a post as the script does. `from`: the calendar's page.
+/// Moves a post as the page's script does; returns the status and the body.
 async fn move_to(app: &TestApp, person: &ConsoleUser<'_>, brand: i64, id: i64, date: &str) -> (u16, String) {
     let page = person.get(&format!("/brands/{brand}/calendar")).await;
     let csrf = page.text.split("data-csrf=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap_or_default();
@@ -44,8 +44,8 @@ async fn move_to(app: &TestApp, person: &ConsoleUser<'_>, brand: i64, id: i64, d
 async fn a_post_is_on_its_local_day(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await;
-    scheduled(&t, account, "Shortly after midnight", "2026-07-01T00:30").await;
-    scheduled(&t, account, "The last minute", "2026-06-30T23:59").await;
+    schedule_post(&t, account, "Shortly after midnight", "2026-07-01T00:30").await;
+    schedule_post(&t, account, "The last minute", "2026-06-30T23:59").await;
     let person = ConsoleUser::sign_in(&t).await;
     let path = format!("/brands/{}/calendar", t.brand);
     let page = person.get(&format!("{path}?date=2026-07-15")).await;
@@ -66,7 +66,7 @@ async fn a_crowded_day_leads_to_the_list(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await;
     for n in 0..5 {
-        scheduled(&t, account, &format!("Post number {n}."), &format!("2026-07-01T1{n}:00")).await;
+        schedule_post(&t, account, &format!("Post number {n}."), &format!("2026-07-01T1{n}:00")).await;
     }
     let person = ConsoleUser::sign_in(&t).await;
     let page = person.get(&format!("/brands/{}/calendar?date=2026-07-01", t.brand)).await;
@@ -76,7 +76,7 @@ async fn a_crowded_day_leads_to_the_list(app: TestApp) {
     list.expect(200, "Post number 4.");
 }
 
-async fn any_address_is_a_calendar(app: TestApp) {
+async fn invalid_parameters_show_the_current_month(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let person = ConsoleUser::sign_in(&t).await;
     let long = format!("date={}", "9".repeat(4_000));
@@ -100,12 +100,12 @@ async fn any_address_is_a_calendar(app: TestApp) {
 async fn moving_keeps_the_local_time_of_day(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await;
-    let id = scheduled(&t, account, "x", "2026-10-20T09:30:15").await;
-    assert_eq!(planned(&t, id).await, "2026-10-20T07:30:15Z");
+    let id = schedule_post(&t, account, "x", "2026-10-20T09:30:15").await;
+    assert_eq!(read_schedule(&t, id).await, "2026-10-20T07:30:15Z");
     let person = ConsoleUser::sign_in(&t).await;
     let (status, text) = move_to(&app, &person, t.brand, id, "2026-11-02").await;
     assert_eq!((status, text.as_str()), (200, "Post moved to Monday 2 November, 09:30."));
-    assert_eq!(planned(&t, id).await, "2026-11-02T08:30:15Z", "winter time");
+    assert_eq!(read_schedule(&t, id).await, "2026-11-02T08:30:15Z", "winter time");
     assert_eq!(app.number("SELECT count(*) FROM jobs WHERE state = 'scheduled'").await, 1);
     let body = json!({ "content": "d", "scheduled_at": "2026-07-01T09:30", "accounts": [account] });
     let draft = t.post(&t.path("/posts"), body).await.data(201)["id"].as_i64().unwrap();
@@ -117,13 +117,13 @@ async fn moving_keeps_the_local_time_of_day(app: TestApp) {
 async fn moving_to_the_past_changes_nothing(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await;
-    let id = scheduled(&t, account, "x", "2026-07-01T09:30").await;
+    let id = schedule_post(&t, account, "x", "2026-07-01T09:30").await;
     let person = ConsoleUser::sign_in(&t).await;
     for (date, words) in [("2026-06-01", "Must be in the future."), ("x", "Choose a date"), ("", "Choose a date")] {
         let (status, text) = move_to(&app, &person, t.brand, id, date).await;
         assert!(status == 422 && text.starts_with(words), "{date}: {status} {text}");
     }
-    assert_eq!(planned(&t, id).await, "2026-07-01T07:30:00Z");
+    assert_eq!(read_schedule(&t, id).await, "2026-07-01T07:30:00Z");
     app.sql("UPDATE posts SET status = 'published'").await;
     assert_eq!(move_to(&app, &person, t.brand, id, "2026-07-02").await.0, 409);
     let untimed = t.post(&t.path("/posts"), json!({ "content": "d" })).await.data(201)["id"].as_i64().unwrap();
@@ -133,13 +133,13 @@ async fn moving_to_the_past_changes_nothing(app: TestApp) {
 
 async fn only_the_brands_posts_are_moved(app: TestApp) {
     let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
-    let theirs = other.account("theirs").await;
-    let id = scheduled(&other, theirs, "A secret plan", "2026-07-01T09:30").await;
+    let other_account = other.account("theirs").await;
+    let id = schedule_post(&other, other_account, "A secret plan", "2026-07-01T09:30").await;
     let person = ConsoleUser::sign_in(&t).await;
     for id in [id, MISSING_ID] {
         assert_eq!(move_to(&app, &person, t.brand, id, "2026-07-02").await.0, 404);
     }
-    assert_eq!(planned(&other, id).await, "2026-07-01T07:30:00Z");
+    assert_eq!(read_schedule(&other, id).await, "2026-07-01T07:30:00Z");
     let page = person.get(&format!("/brands/{}/calendar?date=2026-07-01", t.brand)).await;
     assert!(!page.has("A secret plan"), "{}", page.text);
 }

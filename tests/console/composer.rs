@@ -7,21 +7,21 @@ use crate::support::console::{ConsoleUser, Page};
 use crate::support::picture;
 
 on_one_app!(
-    a_form_that_is_sent_twice_makes_one_post,
+    a_form_that_is_sent_twice_creates_one_post,
     a_post_is_scheduled_at_a_local_time,
-    problems_are_shown_beside_what_was_typed,
-    pictures_are_chosen_without_saving,
-    an_account_has_pictures_of_its_own,
-    a_picture_is_uploaded_beside_the_form,
-    an_edit_keeps_what_the_form_does_not_have,
+    errors_are_shown_beside_the_entered_values,
+    images_are_chosen_without_saving,
+    an_account_can_have_its_own_images,
+    an_image_is_uploaded_from_the_composer,
+    an_edit_keeps_values_that_the_form_does_not_have,
     an_unchanged_time_keeps_its_seconds,
-    a_refused_submission_leaves_one_draft,
-    the_check_is_a_fragment_for_the_script,
-    a_post_that_is_out_is_not_edited,
+    a_rejected_submission_leaves_one_draft,
+    the_preview_is_a_fragment_for_the_script,
+    a_published_post_cannot_be_edited,
     other_brands_records_are_not_found,
 );
 
-fn new(t: &Tenant<'_>) -> String {
+fn new_post_path(t: &Tenant<'_>) -> String {
     format!("/brands/{}/posts/new", t.brand)
 }
 
@@ -35,33 +35,37 @@ async fn only_post(t: &Tenant<'_>) -> Value {
     t.get(&t.path(&format!("/posts/{}", post["id"]))).await.data(200)
 }
 
-fn number_of_posts(app: &TestApp) -> impl Future<Output = i64> {
+fn count_posts(app: &TestApp) -> impl Future<Output = i64> {
     app.number("SELECT count(*) FROM posts WHERE deleted_at IS NULL")
 }
 
-/// Returns the address of the upload form.
-fn upload_address(page: &Page) -> String {
+/// Returns the URL of the upload form.
+fn upload_url(page: &Page) -> String {
     let at = page.text.find("posts/upload?").unwrap_or_else(|| panic!("{}", page.text));
     let start = page.text[..at].rfind('"').unwrap_or_default() + 1;
     page.text[start..].split('"').next().unwrap_or_default().replace("&amp;", "&")
 }
 
 async fn send_file(app: &TestApp, person: &ConsoleUser<'_>, page: &Page, bytes: &[u8], fetch: bool) -> Reply {
-    let request = app.visit("POST", &format!("{}{}", app.url, upload_address(page))).header("cookie", &person.cookie);
+    let request = app.visit("POST", &format!("{}{}", app.url, upload_url(page))).header("cookie", &person.cookie);
     let request = request.header("origin", &app.url);
     let request = if fetch { request.header("x-requested-with", "fetch") } else { request };
     request.form(Some(("bread.png", bytes)), &[("alt_text", "Fresh bread")]).send().await
 }
 
-async fn a_form_that_is_sent_twice_makes_one_post(app: TestApp) {
+async fn a_form_that_is_sent_twice_creates_one_post(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await.to_string();
     let person = ConsoleUser::sign_in(&t).await;
-    let page = person.get(&new(&t)).await;
+    let page = person.get(&new_post_path(&t)).await;
     page.expect(200, "New post").expect(200, "demo");
     let fields = [("content", "Fresh bread"), ("accounts", account.as_str()), ("schedule_type", "draft")];
     for _ in 0..2 {
-        person.submit_from(&page, &new(&t), &fields).await.expect(200, "Draft saved.").expect(200, "Fresh bread");
+        person
+            .submit_from(&page, &new_post_path(&t), &fields)
+            .await
+            .expect(200, "Draft saved.")
+            .expect(200, "Fresh bread");
     }
     let post = only_post(&t).await;
     assert_eq!((&post["status"], &post["accounts"][0].to_string()), (&json!("draft"), &account));
@@ -89,7 +93,11 @@ async fn a_post_is_scheduled_at_a_local_time(app: TestApp) {
         ("scheduled_at", "2026-07-01T09:30"),
         ("schedule_type", "scheduled"),
     ];
-    person.submit(&new(&t), &new(&t), &fields).await.expect(200, "Post scheduled.").expect(200, "1 Jul, 09:30");
+    person
+        .submit(&new_post_path(&t), &new_post_path(&t), &fields)
+        .await
+        .expect(200, "Post scheduled.")
+        .expect(200, "1 Jul, 09:30");
     let post = only_post(&t).await;
     assert_eq!((&post["scheduled_at"], &post["content"]), (&json!("2026-07-01T07:30:00Z"), &json!("Two\nlines")));
     assert_eq!(post["targets"][0]["content"], "For this account");
@@ -101,7 +109,7 @@ async fn a_post_is_scheduled_at_a_local_time(app: TestApp) {
     assert_eq!(post["targets"][0]["content"], Value::Null, "the form had no text for this account");
 }
 
-async fn problems_are_shown_beside_what_was_typed(app: TestApp) {
+async fn errors_are_shown_beside_the_entered_values(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await.to_string();
     let person = ConsoleUser::sign_in(&t).await;
@@ -111,33 +119,38 @@ async fn problems_are_shown_beside_what_was_typed(app: TestApp) {
         ("scheduled_at", "2020-01-01T09:30"),
         ("schedule_type", "scheduled"),
     ];
-    let page = person.submit(&new(&t), &new(&t), &fields).await;
+    let page = person.submit(&new_post_path(&t), &new_post_path(&t), &fields).await;
     page.expect(422, "Must be in the future.").expect(422, "As typed </textarea>").expect(422, "2020-01-01T09:30");
     page.expect(422, &format!("value=\"{account}\" checked"));
-    // The form that came back works.
+    // The returned form can be submitted.
     let fields = [("content", "As typed"), ("accounts", account.as_str()), ("schedule_type", "draft")];
-    person.submit_from(&page, &new(&t), &fields).await.expect(200, "Draft saved.");
+    person.submit_from(&page, &new_post_path(&t), &fields).await.expect(200, "Draft saved.");
     for fields in [
         vec![("schedule_type", "now"), ("content", "No account")],
         vec![("schedule_type", "draft"), ("content", "")],
         vec![("schedule_type", "draft"), ("content", "x"), ("media", "999999")],
         vec![("schedule_type", "draft"), ("content", "x"), ("accounts", "999999")],
     ] {
-        let page = person.submit(&new(&t), &new(&t), &fields).await;
+        let page = person.submit(&new_post_path(&t), &new_post_path(&t), &fields).await;
         page.expect(422, "Fix these problems");
     }
     let long = "é".repeat(65_536);
-    let page = person.submit(&new(&t), &new(&t), &[("schedule_type", "draft"), ("content", &long)]).await;
+    let page =
+        person.submit(&new_post_path(&t), &new_post_path(&t), &[("schedule_type", "draft"), ("content", &long)]).await;
     page.expect(422, "at most 65535 characters");
     let huge = "x".repeat(1_100_000);
-    let page = person.submit(&new(&t), &new(&t), &[("schedule_type", "draft"), ("content", &huge)]).await;
+    let page =
+        person.submit(&new_post_path(&t), &new_post_path(&t), &[("schedule_type", "draft"), ("content", &huge)]).await;
     assert_eq!(page.status, 413, "{}", page.text.len());
-    // Without a button that is known, nothing is saved.
-    person.submit(&new(&t), &new(&t), &[("content", "Which button?")]).await.expect(200, "Which button?");
-    assert_eq!(number_of_posts(&app).await, 1);
+    // If the button is unknown, nothing is saved.
+    person
+        .submit(&new_post_path(&t), &new_post_path(&t), &[("content", "Which button?")])
+        .await
+        .expect(200, "Which button?");
+    assert_eq!(count_posts(&app).await, 1);
 }
 
-async fn pictures_are_chosen_without_saving(app: TestApp) {
+async fn images_are_chosen_without_saving(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (one, two) = (upload(&t).await.to_string(), upload(&t).await.to_string());
     let person = ConsoleUser::sign_in(&t).await;
@@ -145,76 +158,81 @@ async fn pictures_are_chosen_without_saving(app: TestApp) {
         let boxes = page.text.split("name=\"media\" value=\"").skip(1);
         boxes.filter_map(|rest| Some(rest.split_once("\" checked")?.0.to_owned()).filter(|id| id.len() < 9)).collect()
     };
-    let page = person.get(&format!("{}?media={one}", new(&t))).await;
+    let page = person.get(&format!("{}?media={one}", new_post_path(&t))).await;
     assert_eq!(chosen(&page), [one.as_str()], "{}", page.text);
-    let typed = [("content", "As typed"), ("media", one.as_str())];
-    for (action, wanted) in [
+    let fields_as_typed = [("content", "As typed"), ("media", one.as_str())];
+    for (action, expected) in [
         (format!("attach:{two}"), vec![one.as_str(), two.as_str()]),
         (format!("attach:{one}"), vec![one.as_str()]),
         (format!("first:{two}"), vec![two.as_str(), one.as_str()]),
         ("library:2".to_owned(), vec![one.as_str()]),
         ("library:999999999999".to_owned(), vec![one.as_str()]),
     ] {
-        let fields: Vec<_> = typed.into_iter().chain([("_action", action.as_str())]).collect();
-        let page = person.submit(&new(&t), &new(&t), &fields).await;
+        let fields: Vec<_> = fields_as_typed.into_iter().chain([("_action", action.as_str())]).collect();
+        let page = person.submit(&new_post_path(&t), &new_post_path(&t), &fields).await;
         page.expect(200, "As typed");
-        assert_eq!(chosen(&page), wanted, "{action}: {}", page.text);
+        assert_eq!(chosen(&page), expected, "{action}: {}", page.text);
     }
-    assert_eq!(number_of_posts(&app).await, 0);
+    assert_eq!(count_posts(&app).await, 0);
     let fields = [("content", "x"), ("media", two.as_str()), ("media", one.as_str()), ("schedule_type", "draft")];
-    person.submit(&new(&t), &new(&t), &fields).await.expect(200, "Draft saved.");
+    person.submit(&new_post_path(&t), &new_post_path(&t), &fields).await.expect(200, "Draft saved.");
     assert_eq!(only_post(&t).await["media"].to_string(), format!("[{two},{one}]"));
 }
 
-async fn an_account_has_pictures_of_its_own(app: TestApp) {
+async fn an_account_can_have_its_own_images(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (first, second) = (t.account("demo").await.to_string(), t.account("second").await.to_string());
     let (wide, square) = (upload(&t).await.to_string(), upload(&t).await.to_string());
     let person = ConsoleUser::sign_in(&t).await;
-    let typed: Vec<(&str, &str)> =
+    let fields_as_typed: Vec<(&str, &str)> =
         vec![("content", "Bread"), ("accounts", &first), ("accounts", &second), ("media", &wide)];
-    let with = |name: &'static str, value: &'static str| [&typed[..], &[(name, value)]].concat();
-    let (pick, same) = (format!("pictures:{second}"), format!("same-pictures:{second}"));
-    let page = person.get(&new(&t)).await;
+    let with = |name: &'static str, value: &'static str| [&fields_as_typed[..], &[(name, value)]].concat();
+    let (choose_images, use_post_images) = (format!("pictures:{second}"), format!("same-pictures:{second}"));
+    let page = person.get(&new_post_path(&t)).await;
     let index = page.text.split_once(&format!(".account_id\" value=\"{second}\"")).expect("its part").0;
     let index = index.rsplit_once("overrides.").expect("its index").1.to_owned();
-    let (own, field) = (format!("overrides.{index}.own_media"), format!("overrides.{index}.media"));
+    let (own_field, field) = (format!("overrides.{index}.own_media"), format!("overrides.{index}.media"));
 
-    // The choice begins with the pictures of the post.
-    let fields = [&typed[..], &[("_action", pick.as_str())]].concat();
-    let page = person.submit_from(&page, &new(&t), &fields).await;
+    // The selection starts with the images of the post.
+    let fields = [&fields_as_typed[..], &[("_action", choose_images.as_str())]].concat();
+    let page = person.submit_from(&page, &new_post_path(&t), &fields).await;
     page.expect(200, &format!("name=\"{field}\" value=\"{wide}\" checked"));
     page.expect(200, &format!("name=\"{field}\" value=\"{square}\" aria-label"));
-    assert!(page.hidden_fields(&new(&t)).contains(&(own, "1".to_owned())), "{}", page.text);
+    assert!(page.hidden_fields(&new_post_path(&t)).contains(&(own_field, "1".to_owned())), "{}", page.text);
 
-    let fields = [&typed[..], &[(field.as_str(), square.as_str()), ("schedule_type", "draft")]].concat();
-    person.submit_from(&page, &new(&t), &fields).await.expect(200, "Draft saved.");
+    let fields = [&fields_as_typed[..], &[(field.as_str(), square.as_str()), ("schedule_type", "draft")]].concat();
+    person.submit_from(&page, &new_post_path(&t), &fields).await.expect(200, "Draft saved.");
     let post = only_post(&t).await;
-    let own = |post: &Value, account: &str| {
+    let account_images = |post: &Value, account: &str| {
         let targets = post["targets"].as_array().unwrap().iter();
         targets.clone().find(|target| target["account_id"] == account.parse::<i64>().unwrap()).unwrap()["media"]
             .to_string()
     };
-    assert_eq!((own(&post, &first), own(&post, &second)), ("null".to_owned(), format!("[{square}]")));
+    assert_eq!(
+        (account_images(&post, &first), account_images(&post, &second)),
+        ("null".to_owned(), format!("[{square}]"))
+    );
 
-    // An edit keeps them, without the choice being shown.
+    // An edit keeps them even if the selection is not shown.
     let path = format!("/brands/{}/posts/{}/edit", t.brand, post["id"]);
     let fields = with("schedule_type", "draft");
     person.submit(&path, &path, &fields).await.expect(200, "Draft saved.");
-    assert_eq!(own(&only_post(&t).await, &second), format!("[{square}]"));
-    // None is a choice, too; and the post's pictures are used again.
-    let page = person.submit(&path, &path, &[&typed[..], &[("_action", pick.as_str())]].concat()).await;
+    assert_eq!(account_images(&only_post(&t).await, &second), format!("[{square}]"));
+    // An account can have no images, and can use the post's images again.
+    let page =
+        person.submit(&path, &path, &[&fields_as_typed[..], &[("_action", choose_images.as_str())]].concat()).await;
     person.submit_from(&page, &path, &fields).await.expect(200, "Draft saved.");
-    assert_eq!(own(&only_post(&t).await, &second), "[]");
-    let page = person.submit(&path, &path, &[&typed[..], &[("_action", same.as_str())]].concat()).await;
+    assert_eq!(account_images(&only_post(&t).await, &second), "[]");
+    let page =
+        person.submit(&path, &path, &[&fields_as_typed[..], &[("_action", use_post_images.as_str())]].concat()).await;
     person.submit_from(&page, &path, &fields).await.expect(200, "Draft saved.");
-    assert_eq!(own(&only_post(&t).await, &second), "null");
+    assert_eq!(account_images(&only_post(&t).await, &second), "null");
 }
 
-async fn a_picture_is_uploaded_beside_the_form(app: TestApp) {
+async fn an_image_is_uploaded_from_the_composer(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let person = ConsoleUser::sign_in(&t).await;
-    let (page, png) = (person.get(&new(&t)).await, picture::png(20, 20));
+    let (page, png) = (person.get(&new_post_path(&t)).await, picture::png(20, 20));
     let mut locations = Vec::new();
     for _ in 0..2 {
         let reply = send_file(&app, &person, &page, &png, false).await;
@@ -224,27 +242,27 @@ async fn a_picture_is_uploaded_beside_the_form(app: TestApp) {
     assert_eq!(locations[0], locations[1], "a form that is sent twice stores one picture");
     assert_eq!(app.number("SELECT count(*) FROM media").await, 1);
     person.get(&locations[0]).await.expect(200, "Fresh bread").expect(200, "Image uploaded.");
-    let page = person.get(&new(&t)).await;
+    let page = person.get(&new_post_path(&t)).await;
     let reply = send_file(&app, &person, &page, &png, true).await;
     let id: i64 = String::from_utf8_lossy(&reply.body).parse().expect("an id");
     assert_eq!((reply.status, app.number("SELECT max(id) FROM media").await), (201, id));
-    let page = person.get(&new(&t)).await;
+    let page = person.get(&new_post_path(&t)).await;
     let refused = send_file(&app, &person, &page, b"no picture", true).await;
     assert!(refused.status == 415 && !refused.body.starts_with(b"<"), "{refused:?}");
     let refused = send_file(&app, &person, &page, b"no picture", false).await;
     assert!(refused.status == 422 && refused.body.starts_with(b"<!doctype html>"), "{refused:?}");
-    // A client that does not tell which page the form is from.
-    let url = format!("{}{}", app.url, upload_address(&page));
+    // A client that does not send the page of the form.
+    let url = format!("{}{}", app.url, upload_url(&page));
     let request = app.visit("POST", &url).header("cookie", &person.cookie).form(Some(("a.png", &png)), &[]);
     assert_eq!(request.send().await.status, 403);
     assert_eq!(app.number("SELECT count(*) FROM media").await, 2);
 }
 
-async fn an_edit_keeps_what_the_form_does_not_have(app: TestApp) {
+async fn an_edit_keeps_values_that_the_form_does_not_have(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (account, picture) = (t.account("demo").await, upload(&t).await);
-    let own = json!({ "account_id": account, "media": [picture], "options": { "beyond": [1] } });
-    let body = json!({ "content": "x", "accounts": [account], "overrides": [own] });
+    let account_override = json!({ "account_id": account, "media": [picture], "options": { "beyond": [1] } });
+    let body = json!({ "content": "x", "accounts": [account], "overrides": [account_override] });
     let id = t.post(&t.path("/posts"), body).await.data(201)["id"].as_i64().unwrap();
     let person = ConsoleUser::sign_in(&t).await;
     let (path, account) = (format!("/brands/{}/posts/{id}/edit", t.brand), account.to_string());
@@ -275,13 +293,13 @@ async fn an_unchanged_time_keeps_its_seconds(app: TestApp) {
     assert_eq!((&post["content"], &post["scheduled_at"]), (&json!("y"), &json!("2026-07-01T07:30:15Z")));
 }
 
-async fn a_refused_submission_leaves_one_draft(app: TestApp) {
+async fn a_rejected_submission_leaves_one_draft(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await.to_string();
     let person = ConsoleUser::sign_in(&t).await;
-    let first = person.get(&new(&t)).await;
+    let first = person.get(&new_post_path(&t)).await;
     let fields = [("content", "To approve"), ("_action", "submit")];
-    let page = person.submit_from(&first, &new(&t), &fields).await;
+    let page = person.submit_from(&first, &new_post_path(&t), &fields).await;
     page.expect(422, "At least one account is required").expect(422, "To approve");
     let id = only_post(&t).await["id"].as_i64().unwrap();
     let path = format!("/brands/{}/posts/{id}/edit", t.brand);
@@ -290,17 +308,17 @@ async fn a_refused_submission_leaves_one_draft(app: TestApp) {
         person.submit_from(&page, &path, &fields).await.expect(200, "Post submitted for approval.");
     }
     assert_eq!(only_post(&t).await["status"], "pending_approval");
-    let bare = app.tenant("bare").await;
-    let page = ConsoleUser::sign_in(&bare).await.get(&new(&bare)).await;
+    let basic_plan_tenant = app.tenant("bare").await;
+    let page = ConsoleUser::sign_in(&basic_plan_tenant).await.get(&new_post_path(&basic_plan_tenant)).await;
     assert!(page.status == 200 && !page.has("Submit for approval"), "the plan has no approvals");
 }
 
-async fn the_check_is_a_fragment_for_the_script(app: TestApp) {
+async fn the_preview_is_a_fragment_for_the_script(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await.to_string();
     let person = ConsoleUser::sign_in(&t).await;
-    let (page, path) = (person.get(&new(&t)).await, format!("/brands/{}/posts/check", t.brand));
-    let hidden = page.hidden_fields(&new(&t));
+    let (page, path) = (person.get(&new_post_path(&t)).await, format!("/brands/{}/posts/check", t.brand));
+    let hidden = page.hidden_fields(&new_post_path(&t));
     let csrf = &hidden.iter().find(|(name, _)| name == "_csrf").expect("a token").1;
     let fields = [("_csrf", csrf.as_str()), ("content", "Five!"), ("accounts", account.as_str())];
     person.post(&path, &fields).await.expect(200, "New post").expect(200, "Five!").expect(200, "Ready");
@@ -310,10 +328,10 @@ async fn the_check_is_a_fragment_for_the_script(app: TestApp) {
     let reply = request.header("x-requested-with", "fetch").send().await;
     let text = String::from_utf8_lossy(&reply.body);
     assert!(reply.status == 200 && text.starts_with("<h2>Preview</h2>") && text.contains("Five!"), "{text}");
-    assert_eq!(number_of_posts(&app).await, 0);
+    assert_eq!(count_posts(&app).await, 0);
 }
 
-async fn a_post_that_is_out_is_not_edited(app: TestApp) {
+async fn a_published_post_cannot_be_edited(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await;
     let body = json!({ "content": "Out", "schedule_type": "now", "accounts": [account] });
@@ -344,10 +362,10 @@ async fn other_brands_records_are_not_found(app: TestApp) {
     for id in [id.to_string(), MISSING_ID.to_string()] {
         person.get(&format!("/brands/{}/posts/{id}/edit", t.brand)).await.expect(404, "Page not found");
     }
-    let page = person.get(&format!("{}?media={picture}", new(&t))).await;
+    let page = person.get(&format!("{}?media={picture}", new_post_path(&t))).await;
     assert!(page.status == 200 && !page.has("bread.png"), "{}", page.text);
     let id = id.to_string();
-    let hidden = page.hidden_fields(&new(&t));
+    let hidden = page.hidden_fields(&new_post_path(&t));
     let csrf = hidden.iter().filter(|(name, _)| name == "_csrf").map(|(name, value)| (name.as_str(), value.as_str()));
     let fields: Vec<_> = csrf.chain([("content", "x"), ("_post", id.as_str())]).collect();
     assert_eq!(person.post(&format!("/brands/{}/posts/check", t.brand), &fields).await.status, 404);

@@ -6,13 +6,13 @@ use crate::support::app::{BARE, MISSING_ID, Tenant, TestApp, on_one_app, on_sqli
 use crate::support::console::ConsoleUser;
 
 on_one_app!(
-    a_plan_is_made_changed_and_deleted,
+    a_plan_is_created_changed_and_deleted,
     items_are_added_changed_and_deleted,
-    a_post_is_made_of_an_item_once,
+    a_post_is_created_from_an_item_once,
     an_item_becomes_a_draft_or_waits_for_approval,
 );
 on_sqlite_app!(
-    problems_of_a_plan_and_an_item_are_shown,
+    errors_in_a_plan_and_an_item_are_shown,
     problems_of_scheduling_are_shown,
     items_are_paged,
     other_plans_and_items_are_not_found,
@@ -20,7 +20,7 @@ on_sqlite_app!(
 );
 
 /// Creates a plan with an item at 07:30 in Berlin; returns it.
-async fn plan(t: &Tenant<'_>, name: &str) -> Value {
+async fn create_plan(t: &Tenant<'_>, name: &str) -> Value {
     let item = json!({ "title": "Rye week", "content": "All week", "planned_at": "2030-01-07T07:30" });
     t.post(&t.path("/content-plans"), json!({ "name": name, "items": [item] })).await.data(201)
 }
@@ -36,7 +36,7 @@ async fn read(t: &Tenant<'_>, plan: &Value) -> Value {
     t.get(&t.path(&format!("/content-plans/{}", plan["id"]))).await.data(200)
 }
 
-async fn a_plan_is_made_changed_and_deleted(app: TestApp) {
+async fn a_plan_is_created_changed_and_deleted(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let person = ConsoleUser::sign_in(&t).await;
     let (list, new) = (t.path("/plans"), t.path("/plans/new"));
@@ -61,8 +61,8 @@ async fn a_plan_is_made_changed_and_deleted(app: TestApp) {
 
 async fn items_are_added_changed_and_deleted(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let made = plan(&t, "Spring").await;
-    let (path, item) = paths(&t, &made);
+    let created = create_plan(&t, "Spring").await;
+    let (path, item) = paths(&t, &created);
     let person = ConsoleUser::sign_in(&t).await;
     let page = person.get(&path).await;
     page.expect(200, "Rye week")
@@ -74,12 +74,12 @@ async fn items_are_added_changed_and_deleted(app: TestApp) {
         let shown = person.submit_from(&page, &format!("{path}/items"), &form).await;
         shown.expect(200, "Item added.").expect(200, "No date yet");
     }
-    assert_eq!(read(&t, &made).await["items"].as_array().map(Vec::len), Some(2));
+    assert_eq!(read(&t, &created).await["items"].as_array().map(Vec::len), Some(2));
     let shown = person.get(&item).await;
     shown.expect(200, "value=\"2030-01-07T07:30\"").expect(200, "value=\"calendar\" checked");
     let form = [("title", "Rye"), ("content", ""), ("planned_at", "2030-07-01T12:00")];
     person.submit(&item, &item, &form).await.expect(200, "Item saved.").expect(200, "value=\"Rye\"");
-    let changed = read(&t, &made).await["items"][0].clone();
+    let changed = read(&t, &created).await["items"][0].clone();
     assert_eq!((&changed["title"], &changed["content"]), (&json!("Rye"), &json!(null)));
     assert_eq!(changed["planned_at"], "2030-07-01T10:00:00Z");
     let shown = person.submit(&item, &format!("{item}/delete"), &[]).await;
@@ -87,10 +87,10 @@ async fn items_are_added_changed_and_deleted(app: TestApp) {
     person.get(&item).await.expect(404, "Page not found");
 }
 
-async fn problems_of_a_plan_and_an_item_are_shown(app: TestApp) {
+async fn errors_in_a_plan_and_an_item_are_shown(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let made = plan(&t, "Spring").await;
-    let (path, item) = paths(&t, &made);
+    let created = create_plan(&t, "Spring").await;
+    let (path, item) = paths(&t, &created);
     let person = ConsoleUser::sign_in(&t).await;
     for at in [t.path("/plans/new"), format!("{path}/edit")] {
         let form = [("name", ""), ("starts_on", "2030-02-01"), ("ends_on", "2030-01-01")];
@@ -103,14 +103,14 @@ async fn problems_of_a_plan_and_an_item_are_shown(app: TestApp) {
         let page = person.submit(from, &action, &form).await;
         page.expect(422, "e-title").expect(422, "e-content").expect(422, "e-planned_at").expect(422, "value=\"soon\"");
     }
-    assert_eq!(read(&t, &made).await, made);
+    assert_eq!(read(&t, &created).await, created);
 }
 
-async fn a_post_is_made_of_an_item_once(app: TestApp) {
+async fn a_post_is_created_from_an_item_once(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("bakery").await.to_string();
-    let made = plan(&t, "Spring").await;
-    let (path, item) = paths(&t, &made);
+    let created = create_plan(&t, "Spring").await;
+    let (path, item) = paths(&t, &created);
     let person = ConsoleUser::sign_in(&t).await;
     let page = person.get(&item).await;
     let form = [("destination", "calendar"), ("account_ids", account.as_str())];
@@ -118,25 +118,25 @@ async fn a_post_is_made_of_an_item_once(app: TestApp) {
     let hidden = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     let fields: Vec<(&str, &str)> = hidden.chain(form).collect();
     for _ in 0..2 {
-        let sent = person.post(&format!("{item}/schedule"), &fields).await;
+        let response = person.post(&format!("{item}/schedule"), &fields).await;
         let post = app.number("SELECT max(id) FROM posts").await;
         let to = t.path(&format!("/posts/{post}?note=post-scheduled"));
-        assert_eq!((sent.status, sent.reply.header("location")), (303, Some(to.as_str())));
+        assert_eq!((response.status, response.reply.header("location")), (303, Some(to.as_str())));
     }
     assert_eq!(app.number("SELECT count(*) FROM posts WHERE status = 'scheduled'").await, 1);
     person.get(&item).await.expect(200, "A post was created from this item.").expect(200, "Scheduled");
     person.get(&path).await.expect(200, "Scheduled");
-    // A form of a page that was opened before.
-    let sent =
+    // A form from a page that was opened earlier.
+    let response =
         person.post(&format!("{item}/schedule"), &[fields[0], ("_key", "another-key"), fields[2], fields[3]]).await;
-    sent.expect(422, "was already created from this item");
+    response.expect(422, "was already created from this item");
     assert_eq!(app.number("SELECT count(*) FROM posts").await, 1);
 }
 
 async fn an_item_becomes_a_draft_or_waits_for_approval(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("bakery").await.to_string();
-    let (first, second) = (plan(&t, "First").await, plan(&t, "Second").await);
+    let (first, second) = (create_plan(&t, "First").await, create_plan(&t, "Second").await);
     let person = ConsoleUser::sign_in(&t).await;
     for (plan, destination, status) in [(&first, "draft", "draft"), (&second, "approval", "pending_approval")] {
         let (path, item) = paths(&t, plan);
@@ -147,7 +147,7 @@ async fn an_item_becomes_a_draft_or_waits_for_approval(app: TestApp) {
         assert!(!person.get(&path).await.has("Planned"));
     }
     let basic = app.tenant("pro").await;
-    let (_, item) = paths(&basic, &plan(&basic, "Basic").await);
+    let (_, item) = paths(&basic, &create_plan(&basic, "Basic").await);
     let page = ConsoleUser::sign_in(&basic).await.get(&item).await;
     page.expect(200, "You can continue editing it.");
     assert!(!page.has("Waiting for approval"), "the plan lacks approvals");
@@ -156,8 +156,8 @@ async fn an_item_becomes_a_draft_or_waits_for_approval(app: TestApp) {
 async fn problems_of_scheduling_are_shown(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("bakery").await.to_string();
-    let made = plan(&t, "Spring").await;
-    let (_, item) = paths(&t, &made);
+    let created = create_plan(&t, "Spring").await;
+    let (_, item) = paths(&t, &created);
     let person = ConsoleUser::sign_in(&t).await;
     let schedule = format!("{item}/schedule");
     let page = person.submit(&item, &schedule, &[("destination", "calendar")]).await;
@@ -179,9 +179,9 @@ async fn problems_of_scheduling_are_shown(app: TestApp) {
 async fn items_are_paged(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let items: Vec<Value> = (0..21).map(|n| json!({ "title": format!("Item {n:02}") })).collect();
-    let made = t.post(&t.path("/content-plans"), json!({ "name": "Long", "items": items })).await.data(201);
+    let created = t.post(&t.path("/content-plans"), json!({ "name": "Long", "items": items })).await.data(201);
     let person = ConsoleUser::sign_in(&t).await;
-    let path = t.path(&format!("/plans/{}", made["id"]));
+    let path = t.path(&format!("/plans/{}", created["id"]));
     let page = person.get(&path).await;
     page.expect(200, "1–20 of 21").expect(200, "Item 19");
     assert!(!page.has("Item 20"));
@@ -194,7 +194,7 @@ async fn items_are_paged(app: TestApp) {
 
 async fn other_plans_and_items_are_not_found(app: TestApp) {
     let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
-    let (own, theirs) = (plan(&t, "Own").await, plan(&other, "Theirs").await);
+    let (own, theirs) = (create_plan(&t, "Own").await, create_plan(&other, "Theirs").await);
     let (path, item) = paths(&t, &own);
     let person = ConsoleUser::sign_in(&t).await;
     let hidden = person.get(&item).await.hidden_fields(&format!("{item}/delete"));
@@ -210,8 +210,8 @@ async fn other_plans_and_items_are_not_found(app: TestApp) {
     }
     person.get(&format!("{path}/items/{foreign_item}")).await.expect(404, "Page not found");
     for action in ["", "/delete", "/schedule"] {
-        let sent = person.post(&format!("{path}/items/{foreign_item}{action}"), &fields).await;
-        sent.expect(404, "Page not found");
+        let response = person.post(&format!("{path}/items/{foreign_item}{action}"), &fields).await;
+        response.expect(404, "Page not found");
     }
     assert_eq!(app.number("SELECT count(*) FROM content_plan_items").await, 2);
 }

@@ -1,4 +1,4 @@
-//! Feeds: the list, a feed with its articles, and the drafts that are made of them. No job runs here.
+//! Feeds: the list, a feed with its articles, and drafts created from articles. No job runs here.
 
 use crier_domain::feed::FoundArticle;
 use crier_store::articles::{self, ArticleRow, Changes};
@@ -9,7 +9,7 @@ use crate::support::console::ConsoleUser;
 
 on_one_app!(a_feed_is_added_changed_and_deleted, an_article_becomes_a_draft_once, articles_are_paged);
 on_sqlite_app!(
-    problems_of_a_feed_are_shown,
+    errors_in_a_feed_are_shown,
     a_failing_feed_says_why,
     articles_are_shown_as_text,
     other_feeds_are_not_found,
@@ -18,13 +18,13 @@ on_sqlite_app!(
 
 const URL: &str = "https://8.8.8.8/feed.xml";
 
-/// Adds a feed; returns its id.
-async fn feed(t: &Tenant<'_>) -> i64 {
+/// Creates a feed; returns its id.
+async fn create_feed(t: &Tenant<'_>) -> i64 {
     t.post(&t.path("/feeds"), json!({ "url": URL })).await.data(201)["id"].as_i64().expect("an id")
 }
 
 /// Adds articles to a feed.
-async fn add(t: &Tenant<'_>, feed: i64, all: Vec<FoundArticle>) {
+async fn add_articles(t: &Tenant<'_>, feed: i64, all: Vec<FoundArticle>) {
     let row = |found| ArticleRow { found, published_at: t.app.now(), digest: "d".to_owned() };
     let changes = Changes { insert: all.into_iter().map(row).collect(), ..Changes::default() };
     t.app.write(async |tx| articles::write(tx, feed, &changes).await).await;
@@ -53,7 +53,7 @@ async fn a_feed_is_added_changed_and_deleted(app: TestApp) {
     }
     assert_eq!(app.number("SELECT count(*) FROM feeds WHERE name = '8.8.8.8' AND NOT named").await, 1);
     let path = t.path(&format!("/feeds/{}", app.number("SELECT id FROM feeds").await));
-    // The name stays the feed's own as long as it is not changed.
+    // A name that the user has not changed follows the feed.
     let form = [("name", "8.8.8.8"), ("url", "https://8.8.4.4/new.xml")];
     let page = person.get(&path).await;
     for _ in 0..2 {
@@ -67,9 +67,9 @@ async fn a_feed_is_added_changed_and_deleted(app: TestApp) {
     person.get(&path).await.expect(404, "Page not found");
 }
 
-async fn problems_of_a_feed_are_shown(app: TestApp) {
+async fn errors_in_a_feed_are_shown(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let path = t.path(&format!("/feeds/{}", feed(&t).await));
+    let path = t.path(&format!("/feeds/{}", create_feed(&t).await));
     let list = t.path("/feeds");
     let person = ConsoleUser::sign_in(&t).await;
     let long = "x".repeat(121);
@@ -87,7 +87,7 @@ async fn problems_of_a_feed_are_shown(app: TestApp) {
 
 async fn a_failing_feed_says_why(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let id = feed(&t).await;
+    let id = create_feed(&t).await;
     app.sql("UPDATE feeds SET status = 'failing', last_error = 'The address answered 404 Not Found.'").await;
     let person = ConsoleUser::sign_in(&t).await;
     for path in [t.path("/feeds"), t.path(&format!("/feeds/{id}"))] {
@@ -97,10 +97,10 @@ async fn a_failing_feed_says_why(app: TestApp) {
 
 async fn articles_are_shown_as_text(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let id = feed(&t).await;
-    let bare =
+    let id = create_feed(&t).await;
+    let without_title =
         FoundArticle { guid: "b".to_owned(), url: Some("ftp://8.8.8.8/b".to_owned()), ..FoundArticle::default() };
-    add(&t, id, vec![article("a", "<i>Fresh</i>"), bare]).await;
+    add_articles(&t, id, vec![article("a", "<i>Fresh</i>"), without_title]).await;
     let person = ConsoleUser::sign_in(&t).await;
     let page = person.get(&t.path(&format!("/feeds/{id}"))).await;
     page.expect(200, "Rye & wheat.").expect(200, "href=\"https://8.8.8.8/a\"").expect(200, "Ann");
@@ -111,8 +111,8 @@ async fn articles_are_shown_as_text(app: TestApp) {
 
 async fn articles_are_paged(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let id = feed(&t).await;
-    add(&t, id, (0..21).map(|n| article(&format!("a{n}"), &format!("Article {n:02}"))).collect()).await;
+    let id = create_feed(&t).await;
+    add_articles(&t, id, (0..21).map(|n| article(&format!("a{n}"), &format!("Article {n:02}"))).collect()).await;
     let person = ConsoleUser::sign_in(&t).await;
     let path = t.path(&format!("/feeds/{id}"));
     person.get(&path).await.expect(200, "1–20 of 21");
@@ -122,8 +122,8 @@ async fn articles_are_paged(app: TestApp) {
 
 async fn an_article_becomes_a_draft_once(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let id = feed(&t).await;
-    add(&t, id, vec![article("a", "Fresh")]).await;
+    let id = create_feed(&t).await;
+    add_articles(&t, id, vec![article("a", "Fresh")]).await;
     let article = app.number("SELECT id FROM articles").await;
     let person = ConsoleUser::sign_in(&t).await;
     let path = t.path(&format!("/feeds/{id}"));
@@ -131,18 +131,18 @@ async fn an_article_becomes_a_draft_once(app: TestApp) {
     let hidden = person.get(&path).await.hidden_fields(&action);
     let fields: Vec<(&str, &str)> = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     for _ in 0..2 {
-        let sent = person.post(&action, &fields).await;
+        let response = person.post(&action, &fields).await;
         let post = app.number("SELECT max(id) FROM posts").await;
-        let to = t.path(&format!("/posts/{post}?note=draft-made"));
-        assert_eq!((sent.status, sent.reply.header("location")), (303, Some(to.as_str())));
+        let post_path = t.path(&format!("/posts/{post}?note=draft-made"));
+        assert_eq!((response.status, response.reply.header("location")), (303, Some(post_path.as_str())));
     }
     assert_eq!(app.number("SELECT count(*) FROM posts WHERE status = 'draft'").await, 1);
 }
 
 async fn other_feeds_are_not_found(app: TestApp) {
     let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
-    let (own, theirs) = (feed(&t).await, feed(&other).await);
-    add(&other, theirs, vec![article("a", "Theirs")]).await;
+    let (own, theirs) = (create_feed(&t).await, create_feed(&other).await);
+    add_articles(&other, theirs, vec![article("a", "Theirs")]).await;
     let article = app.number("SELECT id FROM articles").await;
     let person = ConsoleUser::sign_in(&t).await;
     let path = t.path(&format!("/feeds/{own}"));

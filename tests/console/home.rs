@@ -1,4 +1,4 @@
-//! The first page of a brand.
+//! The home page of a brand.
 
 use chrono::TimeDelta;
 use crier_domain::access::Role;
@@ -11,7 +11,7 @@ on_one_app!(
     a_new_brand_has_a_checklist,
     the_time_zone_is_the_first_step,
     webhooks_are_a_step_for_developers,
-    what_goes_out_next_and_what_failed_is_shown,
+    upcoming_and_failed_posts_are_shown,
 );
 
 async fn a_new_brand_has_a_checklist(app: TestApp) {
@@ -22,7 +22,7 @@ async fn a_new_brand_has_a_checklist(app: TestApp) {
     assert!(page.has("Bakery") && page.has("Ann"), "{}", page.text);
 }
 
-/// As on the first start of an installation, whose brand begins with UTC.
+/// As on the first start of an installation, whose brand has the time zone UTC.
 async fn the_time_zone_is_the_first_step(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let person = ConsoleUser::sign_in(&t).await;
@@ -42,7 +42,7 @@ async fn the_time_zone_is_the_first_step(app: TestApp) {
     done.expect(200, "Time zone saved.");
     assert!(!done.has("data-guess-zone"), "{}", done.text);
     assert_eq!(app.value::<String>("SELECT timezone FROM brands").await, "Asia/Tokyo");
-    // UTC can be chosen, too.
+    // The user can choose UTC, too.
     app.sql("UPDATE brands SET timezone = 'UTC', updated_at = created_at").await;
     app.clock.advance(TimeDelta::minutes(1));
     let done = person.submit(&home, &set, &[("timezone", "UTC")]).await;
@@ -58,7 +58,7 @@ async fn webhooks_are_a_step_for_developers(app: TestApp) {
     person.get(&t.path("")).await.expect(200, "Add a webhook");
 }
 
-async fn what_goes_out_next_and_what_failed_is_shown(app: TestApp) {
+async fn upcoming_and_failed_posts_are_shown(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await;
     let at = (app.now() + TimeDelta::hours(2)).to_rfc3339();

@@ -1,4 +1,4 @@
-//! The inbox: conversations, replies and what is set of a conversation.
+//! The inbox: conversations, replies, and the settings of a conversation.
 
 use chrono::TimeDelta;
 use crier_domain::access::Role;
@@ -16,19 +16,19 @@ on_one_app!(
     a_reply_is_sent_once,
     a_conversation_is_snoozed_until_a_local_time,
     a_conversation_is_assigned_and_tagged,
-    changes_of_others_stay,
+    changes_by_others_are_kept,
     opening_a_conversation_marks_it_as_read,
-    a_reply_resolves_if_wanted,
-    new_messages_are_looked_for,
+    a_reply_can_resolve_the_conversation,
+    the_inbox_can_be_synced,
 );
 on_sqlite_app!(
-    problems_are_shown_at_their_fields,
+    errors_are_shown_at_their_fields,
     long_conversations_are_shown_in_parts,
-    what_cannot_be_replied_to_is_said,
+    an_expired_account_cannot_reply,
     other_brands_and_plans_have_no_access,
 );
 
-/// Connects a handle of the real sandbox, and stores comments on it, each of its own thread or all of one.
+/// Connects a handle of the real sandbox, and stores comments on it: each in a thread of its own, or all in one.
 pub async fn inbox(app: &TestApp, t: &Tenant<'_>, comments: &[&str], one_thread: bool) -> i64 {
     let real = Sandbox::new(app.store.store.clone(), app.url.clone());
     let _ = app.connector.real.set(real);
@@ -79,8 +79,8 @@ async fn a_reply_is_sent_once(app: TestApp) {
     let path = t.path(&format!("/inbox/{}", newest(&app).await));
     let page = person.get(&path).await;
     for _ in 0..2 {
-        let sent = person.submit_from(&page, &format!("{path}/reply"), &[("body", "At <i>seven</i>.")]).await;
-        sent.expect(200, "Sending the reply.").expect(200, "At <i>seven</i>.").expect(200, ">Sending<");
+        let response = person.submit_from(&page, &format!("{path}/reply"), &[("body", "At <i>seven</i>.")]).await;
+        response.expect(200, "Sending the reply.").expect(200, "At <i>seven</i>.").expect(200, ">Sending<");
     }
     assert_eq!(app.number("SELECT count(*) FROM jobs WHERE kind = 'send_reply'").await, 1);
     app.sql(
@@ -107,13 +107,13 @@ async fn a_conversation_is_snoozed_until_a_local_time(app: TestApp) {
     page.expect(200, "name=\"snoozed_until\" value=\"2999-01-01T08:00\"");
     let later = [("status", "snoozed"), ("snoozed_until", "2999-02-01T08:00")];
     person.submit_from(&page, &set, &later).await.expect(200, "1 Feb 2999, 08:00");
-    // The form has a time with every status.
+    // The form sends a time with every status.
     person.submit(&path, &set, &[("status", "resolved"), ("snoozed_until", "x")]).await.expect(200, "Resolved");
     assert_eq!(app.number(until).await, 0);
 }
 
-/// The fields of the form as a page of an untouched conversation has them, with these changes.
-fn edited<'a>(changes: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
+/// The fields of the form for an unchanged conversation, with these changes.
+fn edit_fields<'a>(changes: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
     let untouched = [("status", "open"), ("user_id", ""), ("tags", "")];
     untouched.iter().filter(|(name, _)| changes.iter().all(|(n, _)| n != name)).chain(changes).copied().collect()
 }
@@ -125,25 +125,25 @@ async fn a_conversation_is_assigned_and_tagged(app: TestApp) {
     let person = ConsoleUser::sign_in(&bob).await;
     let (list, path) = (t.path("/inbox"), t.path(&format!("/inbox/{}", newest(&app).await)));
     let (edit, user) = (format!("{path}/edit"), bob.user.to_string());
-    let both = edited(&[("user_id", &user), ("tags", " vip, refund ,,vip")]);
+    let both = edit_fields(&[("user_id", &user), ("tags", " vip, refund ,,vip")]);
     let page = person.submit(&path, &edit, &both).await;
     page.expect(200, &format!("value=\"{user}\" selected")).expect(200, "value=\"refund, vip\"");
     page.expect(200, "Conversation updated.");
     person.get(&format!("{list}?tag=vip")).await.expect(200, "value=\"refund\"").expect(200, "Vera Vogel");
-    person.submit(&path, &edit, &edited(&[])).await.expect(200, "value=\"\" selected");
+    person.submit(&path, &edit, &edit_fields(&[])).await.expect(200, "value=\"\" selected");
     assert_eq!(app.number("SELECT count(*) FROM conversation_tags").await, 0);
 }
 
-/// The form has all fields. What it does not change is not written back.
-async fn changes_of_others_stay(app: TestApp) {
+/// The form sends all fields, but only those that the user changed are written.
+async fn changes_by_others_are_kept(app: TestApp) {
     let t = app.tenant("pro").await;
     inbox(&app, &t, &["Hello"], false).await;
     let person = ConsoleUser::sign_in(&t).await;
     let path = t.path(&format!("/inbox/{}", newest(&app).await));
     let (edit, user) = (format!("{path}/edit"), t.user.to_string());
     let (first, second) = (person.get(&path).await, person.get(&path).await);
-    person.submit_from(&first, &edit, &edited(&[("user_id", &user), ("tags", "vip")])).await;
-    let page = person.submit_from(&second, &edit, &edited(&[("status", "resolved")])).await;
+    person.submit_from(&first, &edit, &edit_fields(&[("user_id", &user), ("tags", "vip")])).await;
+    let page = person.submit_from(&second, &edit, &edit_fields(&[("status", "resolved")])).await;
     page.expect(200, "Resolved").expect(200, "value=\"vip\"").expect(200, &format!("value=\"{user}\" selected"));
 }
 
@@ -180,7 +180,7 @@ async fn opening_a_conversation_marks_it_as_read(app: TestApp) {
     person.get(&path).await.expect(200, &count("99+"));
 }
 
-async fn a_reply_resolves_if_wanted(app: TestApp) {
+async fn a_reply_can_resolve_the_conversation(app: TestApp) {
     let t = app.tenant("pro").await;
     inbox(&app, &t, &["When do you open?"], false).await;
     let person = ConsoleUser::sign_in(&t).await;
@@ -194,7 +194,7 @@ async fn a_reply_resolves_if_wanted(app: TestApp) {
     page.expect(422, "e-body");
 }
 
-async fn new_messages_are_looked_for(app: TestApp) {
+async fn the_inbox_can_be_synced(app: TestApp) {
     let t = app.tenant("pro").await;
     let account = inbox(&app, &t, &["Hello"], false).await;
     let person = ConsoleUser::sign_in(&t).await;
@@ -206,27 +206,27 @@ async fn new_messages_are_looked_for(app: TestApp) {
     page.expect(409, "Refresh or reconnect it first.");
 }
 
-async fn problems_are_shown_at_their_fields(app: TestApp) {
+async fn errors_are_shown_at_their_fields(app: TestApp) {
     let t = app.tenant("pro").await;
     inbox(&app, &t, &["Hello"], false).await;
-    let stranger = app.tenant("pro").await.user.to_string();
+    let other_user = app.tenant("pro").await.user.to_string();
     let person = ConsoleUser::sign_in(&t).await;
     let path = t.path(&format!("/inbox/{}", newest(&app).await));
     let (long, tag) = ("x".repeat(2_001), format!("ok,{}", "x".repeat(41)));
     let problems = [
         ("reply", vec![("body", "")], "e-body"),
         ("reply", vec![("body", long.as_str())], "e-body"),
-        ("edit", edited(&[("status", "flown")]), "e-status"),
-        ("edit", edited(&[("status", "snoozed"), ("snoozed_until", "2000-01-01T00:00")]), "e-snoozed_until"),
-        ("edit", edited(&[("status", "snoozed")]), "e-snoozed_until"),
-        ("edit", edited(&[("user_id", stranger.as_str())]), "e-user_id"),
-        ("edit", edited(&[("user_id", "x")]), "e-user_id"),
-        ("edit", edited(&[("tags", tag.as_str())]), "e-tags"),
+        ("edit", edit_fields(&[("status", "flown")]), "e-status"),
+        ("edit", edit_fields(&[("status", "snoozed"), ("snoozed_until", "2000-01-01T00:00")]), "e-snoozed_until"),
+        ("edit", edit_fields(&[("status", "snoozed")]), "e-snoozed_until"),
+        ("edit", edit_fields(&[("user_id", other_user.as_str())]), "e-user_id"),
+        ("edit", edit_fields(&[("user_id", "x")]), "e-user_id"),
+        ("edit", edit_fields(&[("tags", tag.as_str())]), "e-tags"),
     ];
     for (action, fields, problem) in problems {
         person.submit(&path, &format!("{path}/{action}"), &fields).await.expect(422, problem);
     }
-    let all = edited(&[("status", "flown"), ("user_id", "x"), ("tags", tag.as_str())]);
+    let all = edit_fields(&[("status", "flown"), ("user_id", "x"), ("tags", tag.as_str())]);
     let page = person.submit(&path, &format!("{path}/edit"), &all).await;
     page.expect(422, "e-status").expect(422, "e-user_id").expect(422, "e-tags");
     let changed = "SELECT count(*) FROM conversations WHERE status != 'open' OR assignee_id IS NOT NULL";
@@ -251,7 +251,7 @@ async fn long_conversations_are_shown_in_parts(app: TestApp) {
     person.get(&format!("{path}?before=x")).await.expect(200, "Message 4");
 }
 
-async fn what_cannot_be_replied_to_is_said(app: TestApp) {
+async fn an_expired_account_cannot_reply(app: TestApp) {
     let t = app.tenant("pro").await;
     let account = inbox(&app, &t, &["Hello"], false).await;
     app.sql(format!("UPDATE social_accounts SET status = 'expired' WHERE id = {account}")).await;
@@ -283,7 +283,7 @@ async fn other_brands_and_plans_have_no_access(app: TestApp) {
         }
     }
     person.post(&t.path("/inbox/sync"), &fields).await.expect(404, "Page not found");
-    let bare = app.tenant(BARE).await;
-    let person = ConsoleUser::sign_in(&bare).await;
-    person.get(&bare.path("/inbox")).await.expect(402, "Not in your plan");
+    let basic_tenant = app.tenant(BARE).await;
+    let person = ConsoleUser::sign_in(&basic_tenant).await;
+    person.get(&basic_tenant.path("/inbox")).await.expect(402, "Not in your plan");
 }

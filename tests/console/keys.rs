@@ -1,4 +1,4 @@
-//! The keys of a user, and the list of their writes.
+//! The keys of a user, and the log of their write requests.
 
 use crier_domain::access::{MAX_KEYS, Role};
 use serde_json::json;
@@ -16,7 +16,7 @@ on_both_apps!(
 );
 
 /// Returns the key that a page shows.
-fn shown(page: &Page) -> String {
+fn shown_key(page: &Page) -> String {
     let (_, rest) = page.text.split_once("<code id=\"secret\">").unwrap_or_else(|| panic!("no secret: {}", page.text));
     rest.split('<').next().unwrap_or_default().to_owned()
 }
@@ -29,11 +29,11 @@ async fn a_key_is_shown_once_and_works(app: TestApp) {
     let (from, action) = (t.path("/developers"), t.path("/developers/keys"));
     let page = person.get(&from).await;
     let form = [("mode", "live"), ("scopes", "all")];
-    let made = person.submit_from(&page, &action, &form).await;
-    made.expect(200, "It is not shown again.");
-    let key = shown(&made);
+    let created = person.submit_from(&page, &action, &form).await;
+    created.expect(200, "It is not shown again.");
+    let key = shown_key(&created);
     let again = person.submit_from(&page, &action, &form).await;
-    assert_eq!(shown(&again), key, "the same form shows the same key");
+    assert_eq!(shown_key(&again), key, "the same form shows the same key");
     assert_eq!(app.number(OWN).await, 2, "the tenant's own, and this one");
     app.request("GET", "/brands").key(&key).send().await.assert_status(200);
     let listed = person.get(&from).await;
@@ -56,7 +56,7 @@ async fn a_key_has_the_chosen_scopes(app: TestApp) {
     page.expect(422, "Choose live or test.").expect(422, "value=\"posts:read\" aria-label=\"Posts: Read\" checked");
     assert_eq!(app.number(OWN).await, 1);
     let form = [("mode", "test"), ("scopes", "posts:read"), ("scopes", "brands:read")];
-    let key = shown(&person.submit(&from, &action, &form).await);
+    let key = shown_key(&person.submit(&from, &action, &form).await);
     assert!(key.starts_with("svc_test_"), "{key}");
     app.request("GET", "/brands").key(&key).send().await.assert_status(200);
     app.request("GET", "/webhooks").key(&key).send().await.expect_error(403, "insufficient_scope");

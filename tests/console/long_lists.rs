@@ -1,4 +1,5 @@
-//! Lists with 10,000 rows (1,100 unless the tests run in full): each page is small, the first and the last one can be reached, and filters go on working.
+//! Lists with 10,000 rows (1,100 unless the tests run in full): each page is small, the first and the last page can be
+//! reached, and filters work.
 
 use serde_json::json;
 
@@ -12,8 +13,8 @@ on_both_apps!(every_long_list_is_paged);
 
 const MAX_PAGE: usize = 100_000;
 
-/// Copies the newest row of a table until it has 10,000 (1,100) rows more. `changed`: columns with an expression of `n` each.
-async fn multiply(app: &TestApp, table: &str, changed: &[(&str, &str)]) {
+/// Copies the newest row of a table 10,000 (1,100) times. `changed` lists columns, each with an expression of `n`.
+async fn copy_newest_row(app: &TestApp, table: &str, changed: &[(&str, &str)]) {
     let rows = sized(10_000, 1_100);
     let (columns, numbers) = if app.store.is_postgres() {
         let names = format!(
@@ -46,22 +47,22 @@ async fn multiply(app: &TestApp, table: &str, changed: &[(&str, &str)]) {
 }
 
 /// Fills every list that can have so many rows.
-async fn fill(app: &TestApp, t: &Tenant<'_>) {
+async fn fill_lists(app: &TestApp, t: &Tenant<'_>) {
     let hash = if app.store.is_postgres() { "sha256(n::text::bytea)" } else { "CAST(n AS BLOB)" };
     let text = "'x' || n";
     let long = "Bread ".repeat(2_000);
     t.post(&t.path("/posts"), json!({ "content": long, "scheduled_at": "2026-07-01T09:30" })).await.expect(201);
-    multiply(app, "posts", &[]).await;
+    copy_newest_row(app, "posts", &[]).await;
     t.upload("bread.png", &picture::png(20, 20), &[]).await.expect(201);
-    multiply(app, "media", &[]).await;
+    copy_newest_row(app, "media", &[]).await;
     inbox(app, t, &["Where is my refund?"], false).await;
-    multiply(app, "conversations", &[("thread_id", text)]).await;
+    copy_newest_row(app, "conversations", &[("thread_id", text)]).await;
     app.sql(
         "INSERT INTO conversation_words (brand_id, word, conversation_id) \
          SELECT brand_id, 'refund', id FROM conversations WHERE thread_id LIKE 'x%'",
     )
     .await;
-    multiply(app, "social_accounts", &[("external_id", text)]).await;
+    copy_newest_row(app, "social_accounts", &[("external_id", text)]).await;
     app.sql(format!(
         "INSERT INTO brand_accounts (brand_id, account_id, created_at) \
          SELECT {}, a.id, a.created_at FROM social_accounts a WHERE a.external_id LIKE 'x%'",
@@ -71,28 +72,29 @@ async fn fill(app: &TestApp, t: &Tenant<'_>) {
     let webhook = json!({ "url": "https://8.8.8.8/hook", "events": ["brand.created"] });
     let webhook = t.post("/webhooks", webhook).await.data(201)["id"].clone();
     t.post(&format!("/webhooks/{webhook}/test"), json!({ "event": "brand.created" })).await.expect(202);
-    multiply(app, "webhook_deliveries", &[]).await;
-    multiply(app, "idempotency_keys", &[("key", text)]).await;
-    multiply(app, "api_keys", &[("hash", hash), ("prefix", "'session'")]).await;
+    copy_newest_row(app, "webhook_deliveries", &[]).await;
+    copy_newest_row(app, "idempotency_keys", &[("key", text)]).await;
+    copy_newest_row(app, "api_keys", &[("hash", hash), ("prefix", "'session'")]).await;
     app.sql(
         "INSERT INTO sessions (api_key_id, user_agent, address) SELECT k.id, 'x', '127.0.0.1' FROM api_keys k \
          WHERE k.prefix = 'session' AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.api_key_id = k.id)",
     )
     .await;
     let other = if app.store.is_postgres() { "sha256(('k' || n)::bytea)" } else { "CAST('k' || n AS BLOB)" };
-    multiply(app, "api_keys", &[("hash", other), ("prefix", "'svc_live'")]).await;
-    multiply(app, "users", &[("email", "n || '@example.com'")]).await;
+    copy_newest_row(app, "api_keys", &[("hash", other), ("prefix", "'svc_live'")]).await;
+    copy_newest_row(app, "users", &[("email", "n || '@example.com'")]).await;
     app.sql(format!(
         "INSERT INTO brand_members (brand_id, user_id, role, created_at) \
          SELECT {}, u.id, 'editor', u.created_at FROM users u WHERE u.id <> {}",
         t.brand, t.user
     ))
     .await;
-    multiply(app, "jobs", &[("state", "'dead'"), ("finished_at", "created_at"), ("last_error", "'Cold.'")]).await;
+    copy_newest_row(app, "jobs", &[("state", "'dead'"), ("finished_at", "created_at"), ("last_error", "'Cold.'")])
+        .await;
 }
 
-/// Returns the number of a list's last page, from "1–20 of 10001". A period of the calendar and the log of requests show
-/// the first thousand, and say so.
+/// Returns the number of the last page of a list, from "1–20 of 10001". A period of the calendar and the log of
+/// requests show only the first thousand rows.
 fn last_page(first: &Page) -> i64 {
     let shown = first.text.split("aria-label=\"Pages\"><span class=\"muted\">1–").nth(1).unwrap_or_default();
     let (size, total) = shown.split('<').next().and_then(|shown| shown.split_once(" of ")).expect("a pager");
@@ -104,8 +106,8 @@ fn last_page(first: &Page) -> i64 {
 async fn every_long_list_is_paged(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let person = ConsoleUser::sign_in(&t).await;
-    fill(&app, &t).await;
-    // As autovacuum does soon after so many rows.
+    fill_lists(&app, &t).await;
+    // Autovacuum would do this soon after so many inserts.
     app.sql("ANALYZE".to_owned()).await;
     let webhook = app.number("SELECT id FROM webhooks").await;
     for path in [
@@ -131,11 +133,11 @@ async fn every_long_list_is_paged(app: TestApp) {
         assert!(page.reply.body.len() < MAX_PAGE, "{path}: {} bytes", page.reply.body.len());
         let separator = if path.contains('?') { '&' } else { '?' };
         let last = last_page(&page);
-        let late = person.get(&format!("{path}{separator}page={last}")).await;
-        late.expect(200, &format!("page={}", last - 1));
-        assert!(late.reply.body.len() < MAX_PAGE, "{path}: {} bytes", late.reply.body.len());
+        let last_page_shown = person.get(&format!("{path}{separator}page={last}")).await;
+        last_page_shown.expect(200, &format!("page={}", last - 1));
+        assert!(last_page_shown.reply.body.len() < MAX_PAGE, "{path}: {} bytes", last_page_shown.reply.body.len());
     }
-    // Pages that count or list the beginning alone.
+    // Pages that count the rows or show only the first ones.
     let conversation = app.number("SELECT max(id) FROM conversations").await;
     for path in [
         t.path(""),
@@ -148,7 +150,7 @@ async fn every_long_list_is_paged(app: TestApp) {
         assert_eq!(page.status, 200, "{path}: {}", page.text);
         assert!(page.reply.body.len() < MAX_PAGE, "{path}: {} bytes", page.reply.body.len());
     }
-    // The composer lists the parts of chosen accounts alone.
+    // The composer shows the options only of the chosen accounts.
     let (new, account) = (t.path("/posts/new"), app.number("SELECT max(id) FROM social_accounts").await.to_string());
     let part = format!(".account_id\" value=\"{account}\"");
     let page = person.get(&new).await;

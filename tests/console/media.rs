@@ -1,4 +1,4 @@
-//! The library of pictures.
+//! The media library.
 
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -9,18 +9,18 @@ use crate::support::console::{ConsoleUser, Page};
 use crate::support::picture;
 
 on_one_app!(
-    a_picture_is_uploaded_once,
-    pictures_are_searched_and_paged,
-    a_picture_is_changed_and_deleted,
+    an_image_is_uploaded_once,
+    images_are_searched_and_paged,
+    an_image_is_changed_and_deleted,
     an_import_is_requested_and_its_state_shown,
 );
 on_sqlite_app!(
-    what_is_no_picture_is_refused_at_the_field,
-    what_does_not_fit_into_the_plan_is_not_received,
-    other_brands_pictures_are_not_found,
+    a_file_that_is_not_an_image_is_rejected_at_the_field,
+    an_upload_above_the_storage_limit_is_rejected_by_its_head,
+    other_brands_images_are_not_found,
 );
 
-/// The form's address, with its key.
+/// Returns the URL of the form, with its key.
 fn upload_form(page: &Page, path: &str) -> String {
     let start = page.text.find(&format!("{path}?_key=")).expect("the form");
     page.text[start..].split('"').next().unwrap().replace("&amp;", "&")
@@ -30,7 +30,7 @@ async fn upload(t: &Tenant<'_>, person: &ConsoleUser<'_>, form: &str, bytes: &[u
     upload_from(t, person, form, bytes, &t.app.url).await
 }
 
-/// Uploads from a page of another origin.
+/// Uploads an image from a page of another origin.
 async fn upload_from(
     t: &Tenant<'_>,
     person: &ConsoleUser<'_>,
@@ -45,7 +45,7 @@ async fn upload_from(
     (reply.status, String::from_utf8_lossy(&reply.body).into_owned())
 }
 
-async fn a_picture_is_uploaded_once(app: TestApp) {
+async fn an_image_is_uploaded_once(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let person = ConsoleUser::sign_in(&t).await;
     let path = t.path("/media");
@@ -66,7 +66,7 @@ async fn a_picture_is_uploaded_once(app: TestApp) {
     }
 }
 
-async fn what_does_not_fit_into_the_plan_is_not_received(app: TestApp) {
+async fn an_upload_above_the_storage_limit_is_rejected_by_its_head(app: TestApp) {
     let t = app.tenant("free").await;
     let cap = 500 << 20;
     app.sql(format!("DELETE FROM storage_usage WHERE workspace_id = {}", t.workspace)).await;
@@ -74,7 +74,7 @@ async fn what_does_not_fit_into_the_plan_is_not_received(app: TestApp) {
         .await;
     let person = ConsoleUser::sign_in(&t).await;
     let form = upload_form(&person.get(&t.path("/media")).await, &t.path("/media"));
-    // The head alone: who waits for the body would wait for ever.
+    // Sends only the head: a server that waits for the body would wait forever.
     let head = format!(
         "POST {form} HTTP/1.1\r\nHost: x\r\nCookie: {}\r\nContent-Type: multipart/form-data; boundary=b\r\n\
          Sec-Fetch-Site: same-origin\r\nContent-Length: {}\r\n\r\n",
@@ -83,13 +83,13 @@ async fn what_does_not_fit_into_the_plan_is_not_received(app: TestApp) {
     );
     let mut stream = TcpStream::connect(app.address).await.unwrap();
     stream.write_all(head.as_bytes()).await.unwrap();
-    let mut answer = [0; 12];
-    stream.read_exact(&mut answer).await.unwrap();
-    assert_eq!(&answer, b"HTTP/1.1 422");
+    let mut response = [0; 12];
+    stream.read_exact(&mut response).await.unwrap();
+    assert_eq!(&response, b"HTTP/1.1 422");
     assert_eq!(app.api.library.spools().held(), 0);
 }
 
-async fn what_is_no_picture_is_refused_at_the_field(app: TestApp) {
+async fn a_file_that_is_not_an_image_is_rejected_at_the_field(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let person = ConsoleUser::sign_in(&t).await;
     let path = t.path("/media");
@@ -101,7 +101,7 @@ async fn what_is_no_picture_is_refused_at_the_field(app: TestApp) {
     assert_eq!(app.number("SELECT count(*) FROM media").await, 0);
 }
 
-async fn pictures_are_searched_and_paged(app: TestApp) {
+async fn images_are_searched_and_paged(app: TestApp) {
     let t = app.tenant("unlimited").await;
     for n in 0..21_u32 {
         t.upload(&format!("bread{n}.png"), &picture::png(20 + n, 20), &[]).await.data(201);
@@ -118,7 +118,7 @@ async fn pictures_are_searched_and_paged(app: TestApp) {
     }
 }
 
-async fn a_picture_is_changed_and_deleted(app: TestApp) {
+async fn an_image_is_changed_and_deleted(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let id = t.upload("a.png", &picture::png(60, 20), &[]).await.data(201)["id"].as_i64().unwrap();
     let person = ConsoleUser::sign_in(&t).await;
@@ -157,7 +157,7 @@ async fn an_import_is_requested_and_its_state_shown(app: TestApp) {
     person.get(&path).await.expect(200, "Failed").expect(200, "It answered 404.");
 }
 
-async fn other_brands_pictures_are_not_found(app: TestApp) {
+async fn other_brands_images_are_not_found(app: TestApp) {
     let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
     let own = t.upload("a.png", &picture::png(60, 20), &[]).await.data(201)["id"].as_i64().unwrap();
     let theirs = other.upload("theirs.png", &picture::png(60, 20), &[]).await.data(201)["id"].as_i64().unwrap();

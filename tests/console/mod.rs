@@ -1,4 +1,4 @@
-//! The console's pages, over HTTP, as a person uses them without JavaScript.
+//! The console's pages, over HTTP, as a user without JavaScript sees them.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

@@ -1,4 +1,5 @@
-//! The operator's pages: the jobs of all workspaces, users, plans and the system. The first tenant of a test is an operator.
+//! The operator's pages: the jobs of all workspaces, users, plans and the system. The first tenant of a test is an
+//! operator.
 
 use serde_json::json;
 
@@ -16,7 +17,7 @@ on_both_apps!(
 on_sqlite_app!(only_the_operator_has_access);
 
 /// Publishes a post whose job dies; returns the job's id.
-async fn dead(app: &TestApp, t: &Tenant<'_>, account: i64) -> i64 {
+async fn create_dead_job(app: &TestApp, t: &Tenant<'_>, account: i64) -> i64 {
     let body = json!({ "content": "Bread", "schedule_type": "now", "accounts": [account] });
     t.post(&t.path("/posts"), body).await.expect(201);
     let job = app.number("SELECT max(id) FROM jobs WHERE kind = 'publish_target'").await;
@@ -40,7 +41,7 @@ async fn a_dead_job_is_shown_with_its_reason_and_run_again(app: TestApp) {
     let account = t.account("demo").await;
     let person = ConsoleUser::sign_in(&t).await;
     person.get("/operator").await.expect(200, "No dead jobs").expect(200, "publish_target");
-    let job = dead(&app, &t, account).await;
+    let job = create_dead_job(&app, &t, account).await;
     let page = person.get("/operator").await;
     page.expect(200, &format!("Job {job}")).expect(200, "<b>cold oven</b>").expect(200, "Dead jobs");
     assert!(!String::from_utf8_lossy(&page.reply.body).contains("<b>cold"), "reasons are escaped");
@@ -50,7 +51,7 @@ async fn a_dead_job_is_shown_with_its_reason_and_run_again(app: TestApp) {
     }
     let ready = format!("SELECT count(*) FROM jobs WHERE id = {job} AND state = 'ready' AND attempt = 0");
     assert_eq!(app.number(ready).await, 1);
-    // Another form for the same job, which is ready by now.
+    // Another form for the same job, which is ready by then.
     let mut hidden = page.hidden_fields(&retry);
     hidden.iter_mut().filter(|(name, _)| name == "_key").for_each(|(_, value)| value.push('x'));
     let fields: Vec<(&str, &str)> = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
@@ -61,7 +62,7 @@ async fn a_dead_job_is_shown_with_its_reason_and_run_again(app: TestApp) {
 async fn all_dead_jobs_of_a_kind_are_run_again(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await;
-    dead(&app, &t, account).await;
+    create_dead_job(&app, &t, account).await;
     let person = ConsoleUser::sign_in(&t).await;
     let count = "SELECT count(*) FROM jobs WHERE state = 'dead'";
     let page = person.get("/operator?kind=deliver_webhook").await;
@@ -112,7 +113,7 @@ async fn jobs_are_filtered_and_paged(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await;
     for _ in 0..21 {
-        dead(&app, &t, account).await;
+        create_dead_job(&app, &t, account).await;
     }
     let person = ConsoleUser::sign_in(&t).await;
     person.get("/operator").await.expect(200, "1–20 of 21").expect(200, "Retry 21 dead jobs?");

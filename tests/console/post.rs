@@ -1,4 +1,4 @@
-//! The page of a post, and what can be done with it.
+//! The page of a post, and its actions.
 
 use crier_domain::access::Role;
 use serde_json::{Value, json};
@@ -7,9 +7,9 @@ use crate::support::app::{MISSING_ID, Tenant, TestApp, on_one_app};
 use crate::support::console::ConsoleUser;
 
 on_one_app!(
-    a_post_shows_where_it_goes,
+    a_post_shows_its_accounts,
     a_long_text_is_cut,
-    a_post_is_rescheduled_and_taken_back,
+    a_post_is_rescheduled_and_unscheduled,
     a_post_is_published_once,
     a_post_is_deleted_once,
     only_managers_approve,
@@ -23,18 +23,18 @@ fn page_of(t: &Tenant<'_>, id: i64) -> String {
     format!("/brands/{}/posts/{id}", t.brand)
 }
 
-async fn create(t: &Tenant<'_>, body: Value) -> i64 {
+async fn create_post(t: &Tenant<'_>, body: Value) -> i64 {
     t.post(&t.path("/posts"), body).await.data(201)["id"].as_i64().unwrap()
 }
 
-async fn read(t: &Tenant<'_>, id: i64) -> Value {
+async fn read_post(t: &Tenant<'_>, id: i64) -> Value {
     t.get(&t.path(&format!("/posts/{id}"))).await.data(200)
 }
 
-/// Creates a post that has failed on its account, for a reason of this category.
-async fn failed(t: &Tenant<'_>, category: &str) -> i64 {
+/// Creates a post that has failed on its account with an error of this category.
+async fn create_failed_post(t: &Tenant<'_>, category: &str) -> i64 {
     let account = t.account("demo").await;
-    let id = create(t, json!({ "content": "Bread", "schedule_type": "now", "accounts": [account] })).await;
+    let id = create_post(t, json!({ "content": "Bread", "schedule_type": "now", "accounts": [account] })).await;
     let error = json!({ "code": "x", "message": "The oven is cold.", "category": category, "platform_code": null });
     t.app
         .sql(format!("UPDATE post_targets SET status = 'failed', attempts = 2, error = '{error}' WHERE post_id = {id}"))
@@ -44,9 +44,9 @@ async fn failed(t: &Tenant<'_>, category: &str) -> i64 {
     id
 }
 
-async fn a_post_shows_where_it_goes(app: TestApp) {
+async fn a_post_shows_its_accounts(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let id = failed(&t, "auth_expired").await;
+    let id = create_failed_post(&t, "auth_expired").await;
     let person = ConsoleUser::sign_in(&t).await;
     let page = person.get(&page_of(&t, id)).await;
     page.expect(200, "Bread").expect(200, "demo").expect(200, "The oven is cold.").expect(200, "Reconnect");
@@ -64,35 +64,35 @@ async fn a_post_shows_where_it_goes(app: TestApp) {
 
 async fn a_long_text_is_cut(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let id = create(&t, json!({ "content": format!("{}THE END", "ü".repeat(60_000)) })).await;
+    let id = create_post(&t, json!({ "content": format!("{}THE END", "ü".repeat(60_000)) })).await;
     let person = ConsoleUser::sign_in(&t).await;
     let page = person.get(&page_of(&t, id)).await;
     assert!(page.status == 200 && !page.has("THE END") && page.text.len() < 100_000, "{}", page.text.len());
     person.get(&format!("{}?full=1", page_of(&t, id))).await.expect(200, "THE END");
 }
 
-async fn a_post_is_rescheduled_and_taken_back(app: TestApp) {
+async fn a_post_is_rescheduled_and_unscheduled(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await;
-    let id = create(&t, json!({ "content": "x", "accounts": [account] })).await;
+    let id = create_post(&t, json!({ "content": "x", "accounts": [account] })).await;
     let person = ConsoleUser::sign_in(&t).await;
     let (path, reschedule) = (page_of(&t, id), format!("{}/reschedule", page_of(&t, id)));
     for typed in ["", "2020-01-01T09:30", "tomorrow"] {
         let page = person.submit(&path, &reschedule, &[("scheduled_at", typed)]).await;
         assert!(page.status == 422 && page.has("id=\"e-scheduled_at\""), "{typed}: {}", page.text);
     }
-    assert_eq!(read(&t, id).await["status"], "draft");
+    assert_eq!(read_post(&t, id).await["status"], "draft");
     let page = person.submit(&path, &reschedule, &[("scheduled_at", "2026-07-01T09:30")]).await;
     page.expect(200, "Post scheduled.").expect(200, "1 Jul, 09:30");
     let unschedule = format!("{path}/unschedule");
     person.submit(&path, &unschedule, &[]).await.expect(200, "The post returned to draft.");
-    assert_eq!(read(&t, id).await["status"], "draft");
+    assert_eq!(read_post(&t, id).await["status"], "draft");
 }
 
 async fn a_post_is_published_once(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await;
-    let id = create(&t, json!({ "content": "x", "accounts": [account] })).await;
+    let id = create_post(&t, json!({ "content": "x", "accounts": [account] })).await;
     let person = ConsoleUser::sign_in(&t).await;
     let (path, publish) = (page_of(&t, id), format!("{}/publish", page_of(&t, id)));
     let (page, another) = (person.get(&path).await, person.get(&path).await);
@@ -105,7 +105,7 @@ async fn a_post_is_published_once(app: TestApp) {
 
 async fn a_post_is_deleted_once(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let id = create(&t, json!({ "content": "Old bread" })).await;
+    let id = create_post(&t, json!({ "content": "Old bread" })).await;
     let person = ConsoleUser::sign_in(&t).await;
     let page = person.get(&page_of(&t, id)).await;
     for _ in 0..2 {
@@ -119,7 +119,7 @@ async fn a_post_is_deleted_once(app: TestApp) {
 async fn only_managers_approve(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await;
-    let id = create(&t, json!({ "content": "x", "accounts": [account] })).await;
+    let id = create_post(&t, json!({ "content": "x", "accounts": [account] })).await;
     let (path, editor) = (page_of(&t, id), t.colleague(Role::Editor).await);
     let (owner, editor) = (ConsoleUser::sign_in(&t).await, ConsoleUser::sign_in(&editor).await);
     let submit = format!("{path}/submit");
@@ -136,20 +136,20 @@ async fn only_managers_approve(app: TestApp) {
     page.expect(422, "at most 2000 characters").expect(422, &long);
     let page = owner.submit(&path, &format!("{path}/reject"), &[("reason", "The <b>price</b> is old.")]).await;
     page.expect(200, "Post rejected").expect(200, "The <b>price</b> is old.");
-    assert_eq!(read(&t, id).await["status"], "draft");
+    assert_eq!(read_post(&t, id).await["status"], "draft");
     editor.submit(&path, &submit, &[]).await.expect(200, "Post submitted for approval.");
     let page = owner.get(&path).await;
     for _ in 0..2 {
         owner.submit_from(&page, &format!("{path}/approve"), &[]).await.expect(200, "Post approved.");
     }
-    assert_eq!(read(&t, id).await["status"], "publishing");
+    assert_eq!(read_post(&t, id).await["status"], "publishing");
     assert_eq!(app.number("SELECT count(*) FROM jobs WHERE kind = 'publish_target'").await, 1);
 }
 
 async fn contributors_are_offered_drafts_only(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await;
-    let id = create(&t, json!({ "content": "x", "accounts": [account] })).await;
+    let id = create_post(&t, json!({ "content": "x", "accounts": [account] })).await;
     let contributor = ConsoleUser::sign_in(&t.colleague(Role::Contributor).await).await;
     let path = page_of(&t, id);
     for page in [path.clone(), format!("{path}/edit"), format!("/brands/{}/posts/new", t.brand)] {
@@ -169,14 +169,14 @@ async fn contributors_are_offered_drafts_only(app: TestApp) {
 
 async fn failed_accounts_are_tried_again_once(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let id = failed(&t, "platform_rejected").await;
+    let id = create_failed_post(&t, "platform_rejected").await;
     let person = ConsoleUser::sign_in(&t).await;
     let page = person.get(&page_of(&t, id)).await;
     for _ in 0..2 {
         let page = person.submit_from(&page, &format!("{}/retry", page_of(&t, id)), &[]).await;
         page.expect(200, "Retrying the failed accounts.");
     }
-    assert_eq!(read(&t, id).await["status"], "publishing");
+    assert_eq!(read_post(&t, id).await["status"], "publishing");
     assert_eq!(app.number("SELECT count(*) FROM jobs WHERE kind = 'publish_target'").await, 1);
     app.sql("UPDATE posts SET status = 'published'").await;
     app.sql("UPDATE post_targets SET status = 'published'").await;
@@ -186,20 +186,20 @@ async fn failed_accounts_are_tried_again_once(app: TestApp) {
 
 async fn an_unknown_outcome_is_confirmed_first(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let id = failed(&t, "outcome_unknown").await;
+    let id = create_failed_post(&t, "outcome_unknown").await;
     let person = ConsoleUser::sign_in(&t).await;
     let (home, retry) = (format!("/brands/{}", t.brand), format!("{}/retry", page_of(&t, id)));
-    // The first page has the button without the question.
+    // The home page has the button without a confirmation.
     let page = person.submit(&home, &retry, &[]).await;
     page.expect(409, "may already be published on some").expect(409, "Check there first").expect(409, "demo (Sandbox)");
-    assert_eq!(read(&t, id).await["status"], "failed");
+    assert_eq!(read_post(&t, id).await["status"], "failed");
     person.submit(&page_of(&t, id), &retry, &[]).await.expect(200, "Retrying the failed accounts.");
     assert_eq!(app.number("SELECT count(*) FROM jobs WHERE kind = 'publish_target'").await, 1);
 }
 
 async fn other_brands_posts_are_not_found(app: TestApp) {
     let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
-    let theirs = failed(&other, "platform_rejected").await;
+    let theirs = create_failed_post(&other, "platform_rejected").await;
     let person = ConsoleUser::sign_in(&t).await;
     let hidden = person.get(&format!("/brands/{}", t.brand)).await.hidden_fields("/sign-out");
     let fields: Vec<_> = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
@@ -210,5 +210,5 @@ async fn other_brands_posts_are_not_found(app: TestApp) {
             assert_eq!(page.status, 404, "{action}: {}", page.text);
         }
     }
-    assert_eq!(read(&other, theirs).await["status"], "failed");
+    assert_eq!(read_post(&other, theirs).await["status"], "failed");
 }

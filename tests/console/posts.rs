@@ -8,19 +8,19 @@ use crate::support::console::ConsoleUser;
 on_one_app!(
     posts_are_listed_and_filtered,
     a_list_has_pages,
-    a_new_brand_says_what_to_do,
+    an_empty_list_says_what_to_do,
     only_the_brands_posts_are_listed
 );
 
-async fn draft(t: &Tenant<'_>, content: &str, accounts: &[i64]) {
+async fn create_draft(t: &Tenant<'_>, content: &str, accounts: &[i64]) {
     t.post(&t.path("/posts"), json!({ "content": content, "accounts": accounts })).await.expect(201);
 }
 
 async fn posts_are_listed_and_filtered(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (one, two) = (t.account("one").await, t.account("two").await);
-    draft(&t, "<i>First</i>", &[one]).await;
-    draft(&t, "Second", &[two]).await;
+    create_draft(&t, "<i>First</i>", &[one]).await;
+    create_draft(&t, "Second", &[two]).await;
     app.sql("UPDATE posts SET status = 'published' WHERE content = 'Second'").await;
     let person = ConsoleUser::sign_in(&t).await;
     let path = format!("/brands/{}/posts", t.brand);
@@ -43,7 +43,7 @@ async fn posts_are_listed_and_filtered(app: TestApp) {
 async fn a_list_has_pages(app: TestApp) {
     let t = app.tenant("unlimited").await;
     for n in 0..21 {
-        draft(&t, &format!("Post number {n}."), &[]).await;
+        create_draft(&t, &format!("Post number {n}."), &[]).await;
     }
     let person = ConsoleUser::sign_in(&t).await;
     let path = format!("/brands/{}/posts?status=draft", t.brand);
@@ -57,7 +57,7 @@ async fn a_list_has_pages(app: TestApp) {
     }
 }
 
-async fn a_new_brand_says_what_to_do(app: TestApp) {
+async fn an_empty_list_says_what_to_do(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let person = ConsoleUser::sign_in(&t).await;
     let path = format!("/brands/{}/posts", t.brand);
@@ -69,7 +69,7 @@ async fn a_new_brand_says_what_to_do(app: TestApp) {
 async fn only_the_brands_posts_are_listed(app: TestApp) {
     let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
     let theirs = other.account("theirs").await;
-    draft(&other, "A secret plan", &[theirs]).await;
+    create_draft(&other, "A secret plan", &[theirs]).await;
     let person = ConsoleUser::sign_in(&t).await;
     let page = person.get(&format!("/brands/{}/posts?account={theirs}", t.brand)).await;
     assert!(page.status == 200 && !page.has("A secret plan") && !page.has("theirs"), "{}", page.text);

@@ -1,4 +1,4 @@
-//! Reports: the list, new ones and copies, files, schedules.
+//! Reports: the list, new reports and copies, exports, schedules.
 
 use serde_json::json;
 
@@ -8,20 +8,20 @@ use crate::support::reports::{TestInstallation, all_widgets, create};
 use crate::support::store::{TestStore, on_one};
 
 on_one_app!(
-    a_report_is_made_in_the_order_of_its_numbers,
+    the_widgets_of_a_report_are_in_the_order_of_their_numbers,
     a_report_is_renamed_and_deleted,
     a_schedule_is_added_and_deleted,
 );
 on_one!(an_export_is_downloaded_with_the_session);
 on_sqlite_app!(
-    problems_of_a_report_are_shown_at_their_rows,
+    errors_in_a_report_are_shown_at_their_rows,
     a_report_is_copied,
-    problems_of_an_export_and_a_schedule_are_shown,
+    errors_in_an_export_and_a_schedule_are_shown,
     other_reports_are_not_found,
     a_plan_without_reports_has_no_page,
 );
 
-async fn a_report_is_made_in_the_order_of_its_numbers(app: TestApp) {
+async fn the_widgets_of_a_report_are_in_the_order_of_their_numbers(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let person = ConsoleUser::sign_in(&t).await;
     let (list, new) = (t.path("/reports"), t.path("/reports/new"));
@@ -42,9 +42,9 @@ async fn a_report_is_made_in_the_order_of_its_numbers(app: TestApp) {
         let shown = person.submit_from(&page, &new, &form).await;
         shown.expect(200, "Report created.").expect(200, "A good month.").expect(200, "No files yet");
     }
-    let made = t.get(&t.path("/reports")).await.expect(200);
-    assert_eq!(made["meta"]["total"], 1);
-    let widgets = &made["data"][0]["widgets"];
+    let reports = t.get(&t.path("/reports")).await.expect(200);
+    assert_eq!(reports["meta"]["total"], 1);
+    let widgets = &reports["data"][0]["widgets"];
     assert_eq!(
         (&widgets[0]["type"], &widgets[1]["type"], &widgets[2]),
         (&json!("note"), &json!("summary"), &json!(null))
@@ -55,7 +55,7 @@ async fn a_report_is_made_in_the_order_of_its_numbers(app: TestApp) {
     }
 }
 
-async fn problems_of_a_report_are_shown_at_their_rows(app: TestApp) {
+async fn errors_in_a_report_are_shown_at_their_rows(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let person = ConsoleUser::sign_in(&t).await;
     let new = t.path("/reports/new");
@@ -120,8 +120,8 @@ async fn an_export_is_downloaded_with_the_session(store: TestStore) {
     let second = create(&t, "Second", all_widgets()).await;
     person.get(&format!("{second}/exports/{delivery}/download")).await.expect(404, "not found");
     let other = r.app.tenant("unlimited").await;
-    let stranger = ConsoleUser::sign_in(&other).await;
-    stranger.get(&download).await.expect(404, "not found");
+    let other_user = ConsoleUser::sign_in(&other).await;
+    other_user.get(&download).await.expect(404, "not found");
     assert_eq!(r.number("SELECT count(*) FROM report_deliveries").await, 1);
 }
 
@@ -152,7 +152,7 @@ async fn a_schedule_is_added_and_deleted(app: TestApp) {
     assert_eq!(app.number("SELECT count(*) FROM report_schedules").await, 1);
 }
 
-async fn problems_of_an_export_and_a_schedule_are_shown(app: TestApp) {
+async fn errors_in_an_export_and_a_schedule_are_shown(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let path = create(&t, "Monthly", all_widgets()).await;
     let person = ConsoleUser::sign_in(&t).await;

@@ -1,4 +1,5 @@
-//! What holds for all pages of the console: no forged forms, no other workspace's records, strict headers.
+//! Rules for all pages of the console: forged forms are rejected, records of other workspaces are not found, and
+//! headers are strict.
 
 use crier_domain::access::Role;
 
@@ -7,7 +8,7 @@ use crate::support::app::{MISSING_ID, Tenant, TestApp, on_one_app, on_sqlite_app
 use crate::support::console::ConsoleUser;
 
 on_one_app!(another_workspaces_brand_is_not_found, another_workspaces_records_are_not_found);
-on_sqlite_app!(pages_have_strict_headers, forged_forms_are_refused, pages_are_limited_by_session);
+on_sqlite_app!(pages_have_strict_headers, forged_forms_are_rejected, pages_are_limited_by_session);
 
 async fn another_workspaces_brand_is_not_found(app: TestApp) {
     let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
@@ -21,11 +22,11 @@ async fn another_workspaces_brand_is_not_found(app: TestApp) {
     ConsoleUser::sign_in(&colleague).await.get(&format!("/brands/{}", t.brand)).await.expect(200, "editor");
 }
 
-/// Every page and action, with the ids of another workspace's records below the person's own brand, and below the other
-/// workspace's brand.
+/// Requests every page and action with the ids of another workspace's records, below the user's own brand and below the
+/// other workspace's brand.
 async fn another_workspaces_records_are_not_found(app: TestApp) {
     let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
-    let theirs = TenantRecords::of(&other).await;
+    let records = TenantRecords::of(&other).await;
     let person = ConsoleUser::sign_in(&t).await;
     let hidden = person.get(&format!("/brands/{}", t.brand)).await.hidden_fields("/sign-out");
     let csrf = hidden.into_iter().find(|(name, _)| name == "_csrf").expect("a token").1;
@@ -41,30 +42,30 @@ async fn another_workspaces_records_are_not_found(app: TestApp) {
             }
             app.clock.advance(chrono::TimeDelta::minutes(1));
             let filled = names.iter().fold(path.to_owned(), |path_so_far, name| {
-                let id = if *name == "brand" { brand } else { id_of(&theirs, &other, path, name) };
+                let id = if *name == "brand" { brand } else { id_of(&records, &other, path, name) };
                 path_so_far.replace(&format!("{{{name}}}"), &id.to_string())
             });
             let page = match method.as_str() {
                 "GET" => person.get(&filled).await,
                 _ => person.post(&filled, &[("_csrf", &csrf), ("_key", "key")]).await,
             };
-            // A form without its fields may be refused before the record is looked for.
-            let is_refused = page.status == 404 || method == "POST" && page.status == 422;
-            assert!(is_refused, "{method} {filled}: {}: {}", page.status, page.text);
+            // A form without its fields may be rejected before the record is looked up.
+            let is_rejected = page.status == 404 || method == "POST" && page.status == 422;
+            assert!(is_rejected, "{method} {filled}: {}: {}", page.status, page.text);
             assert!(!page.has("mine"), "{method} {filled}: {}", page.text);
         }
     }
     assert_eq!(snapshot(&app).await, before, "nothing changed");
 }
 
-/// Returns the id of another workspace's record, by its name in a page's path.
-fn id_of(theirs: &TenantRecords, other: &Tenant<'_>, path: &str, name: &str) -> i64 {
+/// Returns the id of another workspace's record, by the name of its parameter in the path.
+fn id_of(records: &TenantRecords, other: &Tenant<'_>, path: &str, name: &str) -> i64 {
     match name {
-        "page" => theirs.id(path, "linkInBio"),
+        "page" => records.id(path, "linkInBio"),
         "member" => other.user,
-        // Of no one: its ids are not in the API.
+        // These ids belong to no record: the API does not return them.
         "key" | "session" | "link" | "invitation" => MISSING_ID,
-        name => theirs.id(path, name),
+        name => records.id(path, name),
     }
 }
 
@@ -103,11 +104,11 @@ async fn pages_have_strict_headers(app: TestApp) {
     }
 }
 
-async fn forged_forms_are_refused(app: TestApp) {
+async fn forged_forms_are_rejected(app: TestApp) {
     let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
-    let (person, stranger) = (ConsoleUser::sign_in(&t).await, ConsoleUser::sign_in(&other).await);
-    let theirs = stranger.get(&format!("/brands/{}", other.brand)).await.hidden_fields("/sign-out");
-    let csrf = &theirs.iter().find(|(name, _)| name == "_csrf").expect("a token").1;
+    let (person, other_user) = (ConsoleUser::sign_in(&t).await, ConsoleUser::sign_in(&other).await);
+    let hidden = other_user.get(&format!("/brands/{}", other.brand)).await.hidden_fields("/sign-out");
+    let csrf = &hidden.iter().find(|(name, _)| name == "_csrf").expect("a token").1;
     for fields in [vec![], vec![("_csrf", "")], vec![("_csrf", csrf.as_str())]] {
         let fields: Vec<_> = fields.into_iter().chain([("name", "Forged")]).collect();
         person.post("/brands/new", &fields).await.expect(403, "You cannot do this");

@@ -1,4 +1,4 @@
-//! New brands, and the settings of a brand: its texts, members, plan; and the user's sessions.
+//! New brands, the settings of a brand (texts, members, plan), and the user's sessions.
 
 use chrono::TimeDelta;
 use crier_domain::access::Role;
@@ -11,15 +11,15 @@ on_both_apps!(
     a_brand_is_created_once,
     a_brand_is_changed,
     members_are_added_changed_and_removed,
-    people_are_invited_with_a_link,
+    users_are_invited_with_a_link,
     an_invitation_gives_no_more_than_its_user_may_give,
-    invitations_are_mailed_and_bounded,
+    invitations_are_mailed_and_limited,
     owners_are_managed_by_owners,
     the_only_owner_stays,
     sessions_are_listed_and_ended,
 );
 on_sqlite_app!(
-    problems_of_a_brand_are_shown,
+    errors_in_a_brand_are_shown,
     editors_may_not_change_settings,
     users_of_other_workspaces_are_not_revealed,
     the_plan_and_its_usage_are_shown,
@@ -40,7 +40,7 @@ async fn a_brand_is_created_once(app: TestApp) {
     page.expect(422, "The workspace has reached its plan's limit for brands: 1.").expect(422, "value=\"Café\"");
 }
 
-async fn problems_of_a_brand_are_shown(app: TestApp) {
+async fn errors_in_a_brand_are_shown(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let person = ConsoleUser::sign_in(&t).await;
     let settings = t.path("/settings");
@@ -67,8 +67,8 @@ async fn a_brand_is_changed(app: TestApp) {
     assert!(brand["website"].is_null());
 }
 
-/// Sends a form that the user's page does not have.
-async fn force(person: &ConsoleUser<'_>, path: &str, fields: &[(&str, &str)]) -> Page {
+/// Sends a form that the user's page does not contain.
+async fn submit_without_form(person: &ConsoleUser<'_>, path: &str, fields: &[(&str, &str)]) -> Page {
     let hidden = person.get("/brands/new").await.hidden_fields("/brands/new");
     let hidden = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     person.post(path, &hidden.chain(fields.iter().copied()).collect::<Vec<_>>()).await
@@ -96,7 +96,7 @@ async fn editors_may_not_change_settings(app: TestApp) {
         (format!("/settings/members/{}/remove", t.user), ("x", "")),
     ];
     for (path, field) in forms {
-        force(&person, &t.path(&path), &[field]).await.expect(403, "You cannot do this");
+        submit_without_form(&person, &t.path(&path), &[field]).await.expect(403, "You cannot do this");
     }
     assert_eq!((role(&t, t.user).await, role(&t, editor.user).await), ("owner".to_owned(), "editor".to_owned()));
 }
@@ -129,10 +129,12 @@ async fn members_are_added_changed_and_removed(app: TestApp) {
         done.expect(200, "Member removed.");
     }
     assert_eq!(app.number(format!("SELECT count(*) FROM brand_members WHERE brand_id = {}", t.brand)).await, 1);
-    force(&person, &format!("{path}/{MISSING_ID}/remove"), &[]).await.expect(404, "The member does not exist.");
+    submit_without_form(&person, &format!("{path}/{MISSING_ID}/remove"), &[])
+        .await
+        .expect(404, "The member does not exist.");
 }
 
-/// Invites an address; returns the path of the link.
+/// Invites an email address; returns the path of the link.
 async fn invite(person: &ConsoleUser<'_>, t: &Tenant<'_>, email: &str, role: &str) -> String {
     let path = t.path("/settings/members");
     let page = person.submit(&path, &path, &[("email", email), ("role", role)]).await;
@@ -151,7 +153,7 @@ async fn accept(app: &TestApp, path: &str, name: &str) -> Reply {
     request.header("content-type", "application/x-www-form-urlencoded").send().await
 }
 
-async fn people_are_invited_with_a_link(app: TestApp) {
+async fn users_are_invited_with_a_link(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let person = ConsoleUser::sign_in(&t).await;
     let path = t.path("/settings/members");
@@ -160,7 +162,7 @@ async fn people_are_invited_with_a_link(app: TestApp) {
     let first = path_of(&person.submit_from(&form, &path, &fields).await);
     assert_eq!(path_of(&person.submit_from(&form, &path, &fields).await), first, "a form that is sent twice");
     person.get(&path).await.expect(200, "Open invitations").expect(200, "eve@example.com");
-    // Another link replaces the first one.
+    // A new link replaces the first one.
     let link = invite(&person, &t, "eve@example.com", "editor").await;
     app.page(&first).await.assert_status(410);
     assert_eq!(app.number("SELECT count(*) FROM invitations").await, 1);
@@ -180,11 +182,11 @@ async fn people_are_invited_with_a_link(app: TestApp) {
     assert_eq!(role(&t, eve).await, "editor");
     accept(&app, &link, "Eve").await.assert_status(410);
     assert!(!person.get(&path).await.has("Open invitations"));
-    // A user whom someone else made meanwhile is not signed in by a link.
+    // A user whom someone else created in the meantime is not signed in by the link.
     let link = invite(&person, &t, "bob@example.com", "editor").await;
     app.user(t.workspace, "bob@example.com").await;
-    let refused = accept(&app, &link, "Bob").await;
-    assert_eq!((refused.status, refused.header("set-cookie")), (410, None));
+    let rejected = accept(&app, &link, "Bob").await;
+    assert_eq!((rejected.status, rejected.header("set-cookie")), (410, None));
     let link = invite(&person, &t, "carl@example.com", "editor").await;
     app.clock.advance(TimeDelta::days(7));
     app.page(&link).await.assert_status(410);
@@ -196,17 +198,17 @@ async fn an_invitation_gives_no_more_than_its_user_may_give(app: TestApp) {
     let admin = t.colleague(Role::Admin).await;
     let person = ConsoleUser::sign_in(&admin).await;
     let path = t.path("/settings/members");
-    let page = force(&person, &path, &[("email", "eve@example.com"), ("role", "owner")]).await;
+    let page = submit_without_form(&person, &path, &[("email", "eve@example.com"), ("role", "owner")]).await;
     page.expect(422, "Choose a role that you can assign.");
     let link = invite(&person, &t, "eve@example.com", "admin").await;
     app.sql(format!("UPDATE brand_members SET role = 'editor' WHERE user_id = {}", admin.user)).await;
     accept(&app, &link, "Eve").await.assert_status(410);
     app.sql(format!("UPDATE brand_members SET role = 'admin' WHERE user_id = {}", admin.user)).await;
     app.page(&link).await.assert_status(200);
-    // Another brand's invitation cannot be canceled; the own one can.
+    // The invitation of another brand cannot be canceled; that of the user's own brand can.
     let id = app.number("SELECT max(id) FROM invitations").await;
-    let stranger = ConsoleUser::sign_in(&other).await;
-    force(&stranger, &other.path(&format!("/settings/invitations/{id}/cancel")), &[])
+    let other_user = ConsoleUser::sign_in(&other).await;
+    submit_without_form(&other_user, &other.path(&format!("/settings/invitations/{id}/cancel")), &[])
         .await
         .expect(404, "The invitation does not exist.");
     person
@@ -217,14 +219,14 @@ async fn an_invitation_gives_no_more_than_its_user_may_give(app: TestApp) {
     assert_eq!(app.number("SELECT count(*) FROM users WHERE email = 'eve@example.com'").await, 0);
 }
 
-async fn invitations_are_mailed_and_bounded(app: TestApp) {
+async fn invitations_are_mailed_and_limited(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let person = ConsoleUser::sign_in(&t).await;
     let path = t.path("/settings/members");
     invite(&person, &t, "eve@example.com", "editor").await;
     assert_eq!(app.number("SELECT count(*) FROM mails").await, 0, "no mail server is configured");
     let url = app.replica_with_mail().await;
-    let mailed = async |email: &str| {
+    let send_invitation = async |email: &str| {
         let page = person.get(&path).await;
         let hidden = page.hidden_fields(&path);
         let hidden = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str()));
@@ -233,20 +235,20 @@ async fn invitations_are_mailed_and_bounded(app: TestApp) {
         let request = app.visit("POST", &format!("{url}{path}")).header("cookie", &person.cookie).raw(body);
         request.header("content-type", "application/x-www-form-urlencoded").send().await
     };
-    mailed("bob@example.com").await.assert_status(200);
+    send_invitation("bob@example.com").await.assert_status(200);
     let mail: String = app.value("SELECT body_text FROM mails WHERE recipient = 'bob@example.com'").await;
     assert!(mail.contains("Ann invites you to the brand Bakery") && mail.contains("/invitation/"), "{mail}");
 
-    // One more than 24 to an address, and one more than 50 of the workspace, whatever user sends them.
+    // One more than 24 invitations to an address, and one more than 50 of the workspace, whoever sends them.
     let counts = "UPDATE mail_counts SET mails = {} WHERE kind = 'invitation' AND recipient =";
     app.sql(format!("{} 'bob@example.com'", counts.replace("{}", "24"))).await;
-    let refused = mailed("Bob+1@example.com").await;
-    refused.assert_status(422);
-    assert!(String::from_utf8_lossy(&refused.body).contains("This address received 24 invitations today"));
+    let rejected = send_invitation("Bob+1@example.com").await;
+    rejected.assert_status(422);
+    assert!(String::from_utf8_lossy(&rejected.body).contains("This address received 24 invitations today"));
     app.sql(format!("{} ''", counts.replace("{}", "50"))).await;
-    let refused = mailed("dan@example.com").await;
-    refused.assert_status(422);
-    assert!(String::from_utf8_lossy(&refused.body).contains("The workspace has sent 50 invitations today"));
+    let rejected = send_invitation("dan@example.com").await;
+    rejected.assert_status(422);
+    assert!(String::from_utf8_lossy(&rejected.body).contains("The workspace has sent 50 invitations today"));
     assert_eq!(app.number("SELECT count(*) FROM mails").await, 1);
     assert_eq!(app.number("SELECT count(*) FROM invitations").await, 2, "nothing is left of those");
 
@@ -285,7 +287,9 @@ async fn users_of_other_workspaces_are_not_revealed(app: TestApp) {
     known.expect(200, "It works once, for 7 days.");
     let unknown = person.submit(&path, &path, &[("email", "eve@example.com"), ("role", "editor")]).await;
     unknown.expect(200, "It works once, for 7 days.");
-    force(&person, &format!("{path}/{}/remove", other.user), &[]).await.expect(404, "The member does not exist.");
+    submit_without_form(&person, &format!("{path}/{}/remove", other.user), &[])
+        .await
+        .expect(404, "The member does not exist.");
 }
 
 async fn owners_are_managed_by_owners(app: TestApp) {
@@ -296,12 +300,12 @@ async fn owners_are_managed_by_owners(app: TestApp) {
     let page = person.get(&path).await;
     assert!(!page.has("value=\"owner\""), "an admin is not offered to make owners: {}", page.text);
     for (of, action, field) in [(t.user, "role", ("role", "editor")), (t.user, "remove", ("x", ""))] {
-        let page = force(&person, &format!("{path}/{of}/{action}"), &[field]).await;
+        let page = submit_without_form(&person, &format!("{path}/{of}/{action}"), &[field]).await;
         page.expect(422, "Only an owner can change or remove an owner.");
     }
-    let page = force(&person, &format!("{path}/{}/role", editor.user), &[("role", "owner")]).await;
+    let page = submit_without_form(&person, &format!("{path}/{}/role", editor.user), &[("role", "owner")]).await;
     page.expect(422, "Choose a role that you can assign.");
-    let page = force(&person, &path, &[("email", "eve@example.com"), ("role", "owner")]).await;
+    let page = submit_without_form(&person, &path, &[("email", "eve@example.com"), ("role", "owner")]).await;
     page.expect(422, "Choose a role that you can assign.");
     let page = person.submit(&path, &format!("{path}/{}/role", editor.user), &[("role", "admin")]).await;
     page.expect(200, "Role updated.");
@@ -314,7 +318,7 @@ async fn the_only_owner_stays(app: TestApp) {
     let person = ConsoleUser::sign_in(&t).await;
     let path = t.path("/settings/members");
     for (action, field) in [("role", ("role", "admin")), ("remove", ("x", ""))] {
-        let page = force(&person, &format!("{path}/{}/{action}", t.user), &[field]).await;
+        let page = submit_without_form(&person, &format!("{path}/{}/{action}", t.user), &[field]).await;
         page.expect(422, "This is the only owner of the brand.");
     }
     person.submit(&path, &format!("{path}/{}/role", admin.user), &[("role", "owner")]).await.expect(200, "updated.");
@@ -338,7 +342,7 @@ async fn sessions_are_listed_and_ended(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (one, two) = (ConsoleUser::sign_in(&t).await, ConsoleUser::sign_in(&t).await);
     let (three, other) = (ConsoleUser::sign_in(&t).await, app.tenant("unlimited").await);
-    let stranger = ConsoleUser::sign_in(&other).await;
+    let other_user = ConsoleUser::sign_in(&other).await;
     let ids = format!("SELECT min(id) FROM api_keys WHERE user_id = {} AND prefix = 'session'", t.user);
     let first = app.number(ids.clone()).await;
     let second = app.number(format!("{ids} AND id > {first}")).await;
@@ -349,11 +353,13 @@ async fn sessions_are_listed_and_ended(app: TestApp) {
         one.submit_from(&page, &format!("{path}/{second}/revoke"), &[]).await.expect(200, "Session ended.");
     }
     assert_eq!(two.get(&path).await.status, 303, "it leads to the sign-in page");
-    force(&one, &format!("{path}/{first}/revoke"), &[]).await.expect(403, "This is the session that you are using.");
+    submit_without_form(&one, &format!("{path}/{first}/revoke"), &[])
+        .await
+        .expect(403, "This is the session that you are using.");
     let theirs = app.number(format!("SELECT max(id) FROM api_keys WHERE user_id = {}", other.user)).await;
-    force(&one, &format!("{path}/{theirs}/revoke"), &[]).await.expect(404, "The session does not exist.");
+    submit_without_form(&one, &format!("{path}/{theirs}/revoke"), &[]).await.expect(404, "The session does not exist.");
     one.submit(&path, &format!("{path}/revoke-others"), &[]).await.expect(200, "You have no other sessions.");
     assert_eq!(three.get(&path).await.status, 303);
-    stranger.get(&other.path("/settings/sessions")).await.expect(200, "This session");
+    other_user.get(&other.path("/settings/sessions")).await.expect(200, "This session");
     t.get("/brands").await.assert_status(200);
 }

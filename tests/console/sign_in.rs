@@ -13,16 +13,16 @@ on_both_apps!(
     a_link_signs_in_once,
     a_session_lives_while_it_is_used,
     a_session_ends_with_its_user,
-    a_link_is_mailed_to_users_alone,
+    only_users_receive_a_link,
     a_form_of_another_origin_signs_nobody_in,
     expired_sessions_and_links_are_deleted,
 );
 on_sqlite_app!(
-    a_sign_in_leads_to_the_page_that_was_asked_for,
+    a_sign_in_leads_to_the_requested_page,
     without_a_session_every_page_leads_to_the_sign_in_page,
     a_session_is_no_api_key,
     links_cannot_be_guessed_quickly,
-    valid_links_work_while_wrong_ones_and_wrong_keys_are_refused,
+    valid_links_work_while_wrong_ones_and_wrong_keys_are_rejected,
     signing_out_ends_the_session,
     the_cookie_is_bound_to_the_host_on_https,
 );
@@ -44,7 +44,7 @@ fn text(reply: &Reply) -> String {
 async fn a_link_signs_in_once(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let path = link(&app, t.user).await;
-    // A mail scanner opens it, and a person after that.
+    // An email scanner opens the link first, and the user after that.
     for _ in 0..2 {
         let page = app.page(&path).await;
         page.assert_status(200);
@@ -63,9 +63,9 @@ async fn a_link_signs_in_once(app: TestApp) {
         assert!(text(&reply).contains("This link has already been used") && reply.header("set-cookie").is_none());
     }
 
-    let late = link(&app, t.user).await;
+    let last = link(&app, t.user).await;
     app.clock.advance(TimeDelta::minutes(15));
-    post(&app, &late).await.assert_status(410);
+    post(&app, &last).await.assert_status(410);
 }
 
 async fn a_session_lives_while_it_is_used(app: TestApp) {
@@ -75,7 +75,7 @@ async fn a_session_lives_while_it_is_used(app: TestApp) {
     for _ in 0..3 {
         app.clock.advance(TimeDelta::days(29));
         person.get(&home).await.expect(200, "Home");
-        // The time of last use is written in the background.
+        // The time of the last use is written in the background.
         let used = app.now();
         until("it is written", || async {
             let at = sessions::list(&mut app.conn().await, t.user, used).await.unwrap();
@@ -97,24 +97,24 @@ async fn a_session_ends_with_its_user(app: TestApp) {
     assert_eq!(app.number("SELECT count(*) FROM sessions").await, 0);
 }
 
-/// The answer is the same for an address of no user; one user gets at most three links at a time.
-async fn a_link_is_mailed_to_users_alone(app: TestApp) {
+/// The response is the same if no user has the address. A user receives at most three links at a time.
+async fn only_users_receive_a_link(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let url = app.replica_with_mail().await;
     let email = users::list(&mut app.conn().await).await.unwrap()[0].email.clone();
-    let ask = async |email: &str| {
+    let request_link = async |email: &str| {
         let form = url::form_urlencoded::Serializer::new(String::new()).append_pair("email", email).finish();
         let request = app.visit("POST", &format!("{url}/sign-in")).raw(form);
         request.header("content-type", "application/x-www-form-urlencoded").send().await
     };
     let page = app.visit("GET", &format!("{url}/sign-in")).send().await;
     assert!(text(&page).contains("Send me a link"), "{}", text(&page));
-    let answers = [ask(&email.to_uppercase()).await, ask("stranger@example.com").await];
-    for answer in &answers {
-        answer.assert_status(200);
-        assert!(text(answer).contains("If this address belongs to a user"), "{}", text(answer));
+    let responses = [request_link(&email.to_uppercase()).await, request_link("stranger@example.com").await];
+    for response in &responses {
+        response.assert_status(200);
+        assert!(text(response).contains("If this address belongs to a user"), "{}", text(response));
     }
-    mailed(&app, 1).await;
+    wait_for_mails(&app, 1).await;
     assert_eq!(app.number("SELECT count(*) FROM jobs WHERE kind = 'send_mail'").await, 1);
     let mail: String = app.value("SELECT body_text FROM mails").await;
     let link = mail.split_whitespace().find(|word| word.starts_with(&app.url)).expect("a link").to_owned();
@@ -123,13 +123,13 @@ async fn a_link_is_mailed_to_users_alone(app: TestApp) {
     post(&app, path).await.assert_status(303);
 
     for links in [2, 3, 4, 4, 4] {
-        ask(&email).await.assert_status(200);
-        mailed(&app, links).await;
+        request_link(&email).await.assert_status(200);
+        wait_for_mails(&app, links).await;
     }
     for wrong in ["", "ann", "ann@\u{7}"] {
-        let refused = ask(wrong).await;
-        refused.assert_status(422);
-        assert!(text(&refused).contains("Enter an email address"), "{}", text(&refused));
+        let rejected = request_link(wrong).await;
+        rejected.assert_status(422);
+        assert!(text(&rejected).contains("Enter an email address"), "{}", text(&rejected));
     }
     let other_site = app.visit("POST", &format!("{url}/sign-in")).raw("email=x").header("sec-fetch-site", "cross-site");
     other_site.send().await.assert_status(400);
@@ -137,15 +137,15 @@ async fn a_link_is_mailed_to_users_alone(app: TestApp) {
     drop(t);
 }
 
-/// Waits for a number of mails: they are stored after the response.
-async fn mailed(app: &TestApp, number: i64) {
+/// Waits for a number of emails, because they are stored after the response.
+async fn wait_for_mails(app: &TestApp, number: i64) {
     until("the mails are stored", || async {
         (app.number("SELECT count(*) FROM mails").await == number).then_some(())
     })
     .await;
 }
 
-/// Older browsers, and all on sites without TLS, name only the origin of a form's page.
+/// Older browsers, and all browsers on sites without TLS, send only the origin of the form's page.
 async fn a_form_of_another_origin_signs_nobody_in(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let path = link(&app, t.user).await;
@@ -181,7 +181,7 @@ async fn without_a_session_every_page_leads_to_the_sign_in_page(app: TestApp) {
     assert_eq!(forged.get("/brands/1").await.reply.header("location"), Some("/sign-in"));
 }
 
-async fn a_sign_in_leads_to_the_page_that_was_asked_for(app: TestApp) {
+async fn a_sign_in_leads_to_the_requested_page(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let next = async |request: crate::support::app::Request<'_>| {
         let reply = request.send().await;
@@ -193,25 +193,25 @@ async fn a_sign_in_leads_to_the_page_that_was_asked_for(app: TestApp) {
     let url = format!("{}{wanted}", app.url);
     let cookie = next(app.visit("GET", &url)).await.expect("the page is kept");
     assert_eq!(cookie, format!("crier_next={wanted}"));
-    let sent = async |cookie: &str| {
+    let sign_in_with = async |cookie: &str| {
         let request = app.visit("POST", &format!("{}{}", app.url, link(&app, t.user).await)).raw("");
         let request = request.header("content-type", "application/x-www-form-urlencoded").header("cookie", cookie);
         request.send().await
     };
-    let signed_in = sent(&cookie).await;
+    let signed_in = sign_in_with(&cookie).await;
     assert_eq!((signed_in.status, signed_in.header("location")), (303, Some(wanted.as_str())));
     let cookies: Vec<_> = signed_in.headers.get_all("set-cookie").iter().filter_map(|c| c.to_str().ok()).collect();
     assert!(cookies.iter().any(|c| c.starts_with("crier_next=; Path=/; Max-Age=0")), "it is used once: {cookies:?}");
-    // A form whose session has ended leads to its page.
+    // A form whose session has ended leads to its page after the sign-in.
     let form = app.visit("POST", &format!("{}/brands/{}/posts/new", app.url, t.brand)).raw("content=x");
     let form = form.header("content-type", "application/x-www-form-urlencoded").header("referer", &url);
     assert_eq!(next(form).await, Some(format!("crier_next=/brands/{}/posts", t.brand)));
-    // What is no page is not kept, and only pages of the console are led to.
+    // Only pages of the console are kept as the destination.
     assert_eq!(next(app.visit("GET", &url).header("sec-fetch-dest", "image")).await, None);
     let long = format!("{url}&search={}", "x".repeat(600));
     assert_eq!(next(app.visit("GET", &long)).await, None);
     for other in ["//evil.example", "https://evil.example", "/media/1", "/brands/1\\@x y", ""] {
-        let signed_in = sent(&format!("crier_next={other}")).await;
+        let signed_in = sign_in_with(&format!("crier_next={other}")).await;
         assert_eq!((signed_in.status, signed_in.header("location")), (303, Some("/")), "{other}");
     }
 }
@@ -223,7 +223,7 @@ async fn a_session_is_no_api_key(app: TestApp) {
     for key in [token.to_owned(), format!("svc_live_{}", &token[..40])] {
         app.request("GET", "/brands").key(&key).send().await.expect_error(401, "unauthorized");
     }
-    // Nor is a key a session.
+    // A key is not a session either.
     let mut as_cookie = person;
     as_cookie.cookie = format!("crier_session={}", t.key);
     assert_eq!(as_cookie.get(&format!("/brands/{}", t.brand)).await.status, 303);
@@ -232,25 +232,25 @@ async fn a_session_is_no_api_key(app: TestApp) {
 }
 
 async fn links_cannot_be_guessed_quickly(app: TestApp) {
-    let mut refused = 0;
+    let mut rejected = 0;
     for n in 0..70 {
         let reply = post(&app, &format!("/sign-in/{n:043}")).await;
         match reply.status {
             410 => {}
-            429 => refused += 1,
+            429 => rejected += 1,
             other => panic!("{other}"),
         }
     }
-    assert_eq!(refused, 10);
+    assert_eq!(rejected, 10);
 }
 
-async fn valid_links_work_while_wrong_ones_and_wrong_keys_are_refused(app: TestApp) {
+async fn valid_links_work_while_wrong_ones_and_wrong_keys_are_rejected(app: TestApp) {
     let t = app.tenant("unlimited").await;
     for _ in 0..70 {
         app.request("GET", "/brands").key("svc_live_nope").send().await;
     }
     app.request("GET", "/brands").send().await.expect_error(429, "rate_limited");
-    // Wrong keys leave the pages' allowance as it is.
+    // Wrong keys do not count towards the limit of the pages.
     post(&app, "/sign-in/wrong").await.assert_status(410);
     app.page("/connect/wrong").await.assert_status(404);
     for _ in 0..70 {

@@ -14,14 +14,14 @@ on_one_app!(
     failed_deliveries_are_recovered_since_a_local_time,
 );
 on_sqlite_app!(
-    problems_of_a_webhook_are_shown,
+    errors_in_a_webhook_are_shown,
     other_webhooks_are_not_found,
     a_plan_without_webhooks_has_no_page,
     webhooks_of_an_earlier_plan_can_be_deleted,
 );
 
 /// Creates an endpoint; returns its id.
-async fn subscribe(t: &Tenant<'_>) -> i64 {
+async fn create_webhook(t: &Tenant<'_>) -> i64 {
     let body = json!({ "url": "https://8.8.8.8/hook", "events": ["brand.created"] });
     t.post("/webhooks", body).await.data(201)["id"].as_i64().expect("an id")
 }
@@ -49,7 +49,7 @@ async fn a_webhook_is_created_and_its_secret_shown_once(app: TestApp) {
     assert_eq!(app.number("SELECT count(*) FROM webhooks").await, 1);
 }
 
-async fn problems_of_a_webhook_are_shown(app: TestApp) {
+async fn errors_in_a_webhook_are_shown(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let person = ConsoleUser::sign_in(&t).await;
     let new = t.path("/developers/webhooks/new");
@@ -64,7 +64,7 @@ async fn problems_of_a_webhook_are_shown(app: TestApp) {
 
 async fn a_webhook_is_changed_paused_and_deleted(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let id = subscribe(&t).await;
+    let id = create_webhook(&t).await;
     let person = ConsoleUser::sign_in(&t).await;
     let path = t.path(&format!("/developers/webhooks/{id}"));
     let edit = format!("{path}/edit");
@@ -93,7 +93,7 @@ async fn a_webhook_is_changed_paused_and_deleted(app: TestApp) {
 
 async fn a_new_secret_replaces_the_old_one(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let id = subscribe(&t).await;
+    let id = create_webhook(&t).await;
     let before: Vec<u8> = app.value("SELECT secret FROM webhooks").await;
     let person = ConsoleUser::sign_in(&t).await;
     let path = t.path(&format!("/developers/webhooks/{id}"));
@@ -108,7 +108,7 @@ async fn a_new_secret_replaces_the_old_one(app: TestApp) {
 
 async fn deliveries_are_filtered_and_sent_again(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let hook = subscribe(&t).await;
+    let hook = create_webhook(&t).await;
     for n in 0..21 {
         t.post("/brands", json!({ "name": format!("Brand {n}") })).await.expect(201);
     }
@@ -150,11 +150,11 @@ async fn deliveries_are_filtered_and_sent_again(app: TestApp) {
 
 async fn failed_deliveries_are_recovered_since_a_local_time(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let hook = subscribe(&t).await;
+    let hook = create_webhook(&t).await;
     t.post("/brands", json!({ "name": "Second" })).await.expect(201);
     app.sql("UPDATE webhook_deliveries SET status = 'failed', attempts = 8, next_attempt_at = NULL").await;
     app.sql("UPDATE jobs SET state = 'done', finished_at = created_at WHERE kind = 'deliver_webhook'").await;
-    let made = app.now().with_timezone(&chrono_tz::Europe::Berlin);
+    let created_at = app.now().with_timezone(&chrono_tz::Europe::Berlin);
     app.advance(3_600);
     let person = ConsoleUser::sign_in(&t).await;
     let path = t.path(&format!("/developers/webhooks/{hook}"));
@@ -166,16 +166,16 @@ async fn failed_deliveries_are_recovered_since_a_local_time(app: TestApp) {
         person.submit(&path, &recover, &[("since", since)]).await.expect(422, problem);
     }
     let local = |at: chrono::DateTime<chrono_tz::Tz>| at.format("%Y-%m-%dT%H:%M").to_string();
-    let later = local(made + TimeDelta::minutes(10));
+    let later = local(created_at + TimeDelta::minutes(10));
     person.submit(&path, &recover, &[("since", &later)]).await.expect(200, "Retrying the deliveries");
     assert_eq!(app.number(pending).await, 0, "it was made before that");
-    person.submit(&path, &recover, &[("since", &local(made))]).await.expect(200, "Retrying the deliveries");
+    person.submit(&path, &recover, &[("since", &local(created_at))]).await.expect(200, "Retrying the deliveries");
     assert_eq!(app.number(pending).await, 1);
 }
 
 async fn other_webhooks_are_not_found(app: TestApp) {
     let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
-    let (own, theirs) = (subscribe(&t).await, subscribe(&other).await);
+    let (own, theirs) = (create_webhook(&t).await, create_webhook(&other).await);
     other.post("/brands", json!({ "name": "Second" })).await.expect(201);
     let delivery = app.number("SELECT max(id) FROM webhook_deliveries").await;
     let person = ConsoleUser::sign_in(&t).await;
@@ -205,7 +205,7 @@ async fn a_plan_without_webhooks_has_no_page(app: TestApp) {
 
 async fn webhooks_of_an_earlier_plan_can_be_deleted(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let id = subscribe(&t).await;
+    let id = create_webhook(&t).await;
     let person = ConsoleUser::sign_in(&t).await;
     app.sql(format!("UPDATE workspaces SET plan = 'free' WHERE id = {}", t.workspace)).await;
     let (list, path) = (t.path("/developers/webhooks"), t.path(&format!("/developers/webhooks/{id}")));

@@ -1,5 +1,5 @@
-//! Clients that connect and send nothing, or read nothing of a file, more of them than the process may open files.
-//! Invariant: others are served, posts are published once, and the log stays quiet.
+//! More clients than the process may open files, which connect and send nothing, or read nothing of a file. Invariant:
+//! other clients are served, posts are published once, and the log stays quiet.
 
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpSocket, TcpStream};
@@ -8,7 +8,7 @@ use crate::support::client::texts;
 use crate::support::picture;
 use crate::support::process::Installation;
 
-/// The limit of open files of the process.
+/// The maximum number of open files of the process.
 const DESCRIPTORS: u32 = 256;
 const IDLE: usize = 600;
 const POSTS: usize = 20;
@@ -25,7 +25,7 @@ async fn idle_connections_block_no_requests() {
     for (n, batch) in texts.chunks(2).enumerate() {
         for _ in 0..IDLE / (POSTS / 2) {
             let mut client = TcpStream::connect(&address).await.expect("the listener takes it");
-            // Some send nothing, some stop in the middle of a head.
+            // Some send nothing, others stop in the middle of the request head.
             if n % 2 == 0 {
                 let _ = client.write_all(b"GET / HTTP/1.1\r\nhost: ").await;
             }
@@ -51,7 +51,7 @@ async fn idle_connections_block_no_requests() {
     assert!(lines < 10, "{log}");
 }
 
-/// Each response that is not read holds a file, as well as its connection.
+/// Each unread response holds a file open, in addition to its connection.
 #[tokio::test]
 async fn unread_files_block_no_requests() {
     let crier = Installation::embedded_with_descriptors(DESCRIPTORS).await;

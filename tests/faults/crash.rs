@@ -1,5 +1,5 @@
-//! A worker or a scheduler that is killed at each point of its work. Invariant: accepted posts are not lost; the
-//! platform has a post once, or is asked before it is sent again, or a user learns that it may exist.
+//! A worker or a scheduler that is killed at each point of its work. Invariant: accepted posts are not lost. The
+//! platform has a post once, or is asked for it before it is sent again, or the user learns that it may exist.
 
 use std::panic::AssertUnwindSafe;
 
@@ -28,7 +28,7 @@ worker_on_both!(
 );
 
 /// Asserts that a post was published once.
-pub(super) async fn is_out_once(w: &TestWorker, post: i64, target: i64) {
+pub(super) async fn assert_published_once(w: &TestWorker, post: i64, target: i64) {
     let ended = w.target(target).await;
     assert_eq!((ended.status, w.post_status(post).await), (TargetStatus::Published, PostStatus::Published));
     let posted = w.fake.posts();
@@ -37,18 +37,18 @@ pub(super) async fn is_out_once(w: &TestWorker, post: i64, target: i64) {
     assert_eq!(w.number("SELECT count(*) FROM jobs WHERE state NOT IN ('done', 'cancelled')").await, 0);
 }
 
-async fn is_unknown(w: &TestWorker, post: i64, target: i64, sent: usize) {
+async fn assert_outcome_unknown(w: &TestWorker, post: i64, target: i64, sent: usize) {
     let ended = w.target(target).await;
     assert_eq!((ended.status, w.post_status(post).await), (TargetStatus::Failed, PostStatus::Failed));
     assert_eq!(ended.error.unwrap().category, Category::OutcomeUnknown);
     assert_eq!((w.fake.count("publish"), w.events().await), (sent, vec!["post.failed".to_owned()]));
 }
 
-/// Publishes with a worker that is killed at the gate; returns the post and its target.
-pub(super) async fn publish_to(w: &TestWorker, say: impl FnOnce(std::sync::Arc<Gate>) -> PublishStep) -> (i64, i64) {
+/// Publishes a post with a worker that is killed at the gate; returns the post and its target.
+pub(super) async fn publish_to(w: &TestWorker, step: impl FnOnce(std::sync::Arc<Gate>) -> PublishStep) -> (i64, i64) {
     w.listen_at("http://127.0.0.1:1/").await;
     let gate = Gate::new();
-    w.fake.script_publishes([say(gate.clone())]);
+    w.fake.script_publishes([step(gate.clone())]);
     let (post, target) = w.publish_one().await;
     let doomed = w.killable_worker().await;
     doomed.start(w.notified_job());
@@ -66,7 +66,7 @@ async fn a_crash_between_commit_and_notify_is_recovered(w: TestWorker) {
     assert_eq!(w.target(target).await.status, TargetStatus::Pending, "the notification may still arrive");
     w.advance(10);
     w.run_until_idle().await;
-    is_out_once(&w, post, target).await;
+    assert_published_once(&w, post, target).await;
 }
 
 async fn a_crash_before_the_marker_publishes_once(w: TestWorker) {
@@ -82,7 +82,7 @@ async fn a_crash_before_the_marker_publishes_once(w: TestWorker) {
     w.advance(LEASE_EXPIRY_SECONDS);
     w.run_until_idle().await;
     assert_eq!(w.fake.count("reconcile"), 0, "no call was ever begun");
-    is_out_once(&w, post, target).await;
+    assert_published_once(&w, post, target).await;
 }
 
 async fn a_crash_before_the_call_arrives_publishes_once(w: TestWorker) {
@@ -91,17 +91,17 @@ async fn a_crash_before_the_call_arrives_publishes_once(w: TestWorker) {
     assert_eq!(w.job_of(target).await.state, JobState::Running, "its lease still holds");
     w.run_until_idle().await;
     assert_eq!((w.fake.count("publish"), w.job_of(target).await.crashes), (2, 1));
-    is_out_once(&w, post, target).await;
+    assert_published_once(&w, post, target).await;
 }
 
 async fn a_crash_after_acceptance_publishes_once(w: TestWorker) {
     let (post, target) = publish_to(&w, PublishStep::AcceptAndHang).await;
     w.run_until_idle().await;
     assert_eq!(w.fake.count("publish"), 1);
-    is_out_once(&w, post, target).await;
+    assert_published_once(&w, post, target).await;
 }
 
-/// The platform has responded, and the worker dies before the result is stored.
+/// Kills a worker after the platform has responded and before the result is stored; returns the post and its target.
 async fn kill_before_result_is_stored(w: &TestWorker) -> (i64, i64) {
     w.listen_at("http://127.0.0.1:1/").await;
     let gate = Gate::new();
@@ -125,22 +125,22 @@ async fn kill_before_result_is_stored(w: &TestWorker) -> (i64, i64) {
 async fn a_crash_before_the_result_is_stored_publishes_once(w: TestWorker) {
     let (post, target) = kill_before_result_is_stored(&w).await;
     w.run_until_idle().await;
-    is_out_once(&w, post, target).await;
+    assert_published_once(&w, post, target).await;
 }
 
 async fn a_crash_before_storing_ends_unknown_without_reconcile(w: TestWorker) {
     w.fake.disable_reconcile();
     let (post, target) = kill_before_result_is_stored(&w).await;
     w.run_until_idle().await;
-    is_unknown(&w, post, target, 1).await;
+    assert_outcome_unknown(&w, post, target, 1).await;
 }
 
 async fn a_crash_in_the_call_ends_unknown_without_reconcile(w: TestWorker) {
     w.fake.disable_reconcile();
     let (post, target) = publish_to(&w, PublishStep::Hang).await;
     w.run_until_idle().await;
-    is_unknown(&w, post, target, 1).await;
-    // A user who found nothing there publishes it again.
+    assert_outcome_unknown(&w, post, target, 1).await;
+    // A user who does not find the post on the platform publishes it again.
     w.publish_again(post).await;
     w.run_jobs().await;
     assert_eq!((w.target(target).await.status, w.fake.posts().len()), (TargetStatus::Published, 1));
@@ -151,7 +151,7 @@ async fn a_crash_before_the_marker_needs_no_reconcile(w: TestWorker) {
     a_crash_before_the_marker_publishes_once(w).await;
 }
 
-/// Invariant: jobs that a dying scheduler promoted without committing are notified by another, once.
+/// Invariant: jobs that a scheduler promoted without committing before it died are notified by another one, once.
 async fn a_scheduler_crash_while_notifying_is_recovered(w: TestWorker) {
     let mut ids = Vec::new();
     for subject in 0..20 {
@@ -160,14 +160,14 @@ async fn a_scheduler_crash_while_notifying_is_recovered(w: TestWorker) {
     w.advance(10);
     let doomed = w.killable_worker().await;
     let store = doomed.store.clone();
-    let (held, reached) = tokio::sync::oneshot::channel();
+    let (sender, promoted) = tokio::sync::oneshot::channel();
     doomed.spawn(async move {
         let mut tx = store.begin().await.unwrap();
-        held.send(dispatch::promote_due(&mut tx, JobKind::Noop, 1_000).await.unwrap()).unwrap();
+        sender.send(dispatch::promote_due(&mut tx, JobKind::Noop, 1_000).await.unwrap()).unwrap();
         std::future::pending::<()>().await;
         drop(tx);
     });
-    assert_eq!(reached.await.unwrap(), 20, "it holds all of them");
+    assert_eq!(promoted.await.unwrap(), 20, "it holds all of them");
     doomed.kill().await;
     // The database detects the broken connection only after a while.
     let mut notified = Vec::new();
@@ -180,8 +180,8 @@ async fn a_scheduler_crash_while_notifying_is_recovered(w: TestWorker) {
     assert_eq!(w.number("SELECT count(*) FROM jobs WHERE state = 'ready' AND attempt = 0").await, 20);
 }
 
-/// Invariant: a crash is counted once, and a dead job's subject is notified once, even if the first scheduler to do so
-/// dies.
+/// Invariant: a crash is counted once, and the subject of a dead job is notified once, even if the first scheduler that
+/// rescues the job dies.
 async fn a_scheduler_crash_during_a_rescue_is_recovered(w: TestWorker) {
     w.leaves_jobs();
     w.listen_at("http://127.0.0.1:1/").await;
@@ -206,8 +206,8 @@ async fn a_scheduler_crash_during_a_rescue_is_recovered(w: TestWorker) {
     }
     doomed.kill().await;
     tx.rollback().await.unwrap();
-    let alive = async || w.number("SELECT count(*) FROM jobs WHERE state = 'running'").await > 0;
-    while alive().await {
+    let has_running_jobs = async || w.number("SELECT count(*) FROM jobs WHERE state = 'running'").await > 0;
+    while has_running_jobs().await {
         w.scheduler.tick().await.unwrap();
     }
     assert_eq!((w.state(ids[0]).await, w.show(ids[0]).await.crashes), (JobState::Dead, 3));

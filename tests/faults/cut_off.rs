@@ -1,6 +1,6 @@
 //! The platform's response is cut off: the connection breaks after the post was sent. Invariant: a post that the
-//! platform accepted is not sent again; it is found there, at the right time, or a user decides if the platform cannot
-//! be asked.
+//! platform accepted is not sent again. It is found on the platform at the right time, or the user decides if the
+//! platform has no look-up.
 
 use chrono::TimeDelta;
 use crier_domain::failure::Category;
@@ -27,12 +27,12 @@ async fn an_accepted_post_is_found_and_not_resent(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     w.fake.script_publishes([PublishStep::AcceptAnd(unknown())]);
     let (post, target) = w.publish_one().await;
-    let begun = w.clock.now();
+    let call_started = w.clock.now();
     w.run_jobs().await;
     let waiting = w.target(target).await;
-    assert_eq!((waiting.status, waiting.call_started_at), (TargetStatus::Publishing, Some(begun)));
-    let over = begun + TimeDelta::seconds(MAX_CALL_SECONDS);
-    assert_eq!(w.job_of(target).await.run_at, over, "asked only when the call must be over");
+    assert_eq!((waiting.status, waiting.call_started_at), (TargetStatus::Publishing, Some(call_started)));
+    let call_ended = call_started + TimeDelta::seconds(MAX_CALL_SECONDS);
+    assert_eq!(w.job_of(target).await.run_at, call_ended, "asked only when the call must be over");
     w.run_until_idle().await;
     let ended = w.target(target).await;
     assert_eq!((ended.status, ended.external_id.as_deref()), (TargetStatus::Published, Some("post-1")));
@@ -57,7 +57,7 @@ async fn absence_counts_only_after_the_call_timeout(w: TestWorker) {
     w.fake.script_publishes([PublishStep::Refuse(unknown())]);
     let (_, target) = w.publish_one().await;
     w.run_jobs().await;
-    // The job runs earlier than scheduled.
+    // Runs the job earlier than scheduled.
     w.sql("UPDATE jobs SET state = 'ready'").await;
     w.engine.run(w.job_of(target).await.id).await;
     assert_eq!((w.fake.count("reconcile"), w.fake.count("publish")), (1, 1));
@@ -120,7 +120,7 @@ async fn an_inconclusive_reconcile_leaves_the_outcome_unknown(w: TestWorker) {
     let (post, target) = w.publish_one().await;
     w.run_until_idle().await;
     assert_outcome_unknown(&w, post, target).await;
-    // Published again by a user, it is sent without asking again.
+    // If a user publishes it again, it is sent without a look-up.
     w.publish_again(post).await;
     w.run_jobs().await;
     assert_eq!((w.fake.count("publish"), w.fake.count("reconcile")), (2, 1));

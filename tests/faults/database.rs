@@ -1,5 +1,5 @@
-//! A database that fails for a while: locked, its connections cut, its disk full. Invariant: nothing is partially
-//! written, no wrong result is reported, and after recovery everything continues without being done twice.
+//! A database that fails for a while: it is locked, its connections break, or its disk is full. Invariant: nothing is
+//! written partially, no wrong result is reported, and after recovery everything continues without being done twice.
 
 use std::cell::Cell;
 
@@ -27,24 +27,24 @@ worker_on_both!(
     a_failed_heartbeat_is_retried,
 );
 
-/// Another process holds what all need: on SQLite the file, on Postgres the table. On SQLite, waiting times out
-/// quickly.
-async fn locked(w: &TestWorker) -> Tx {
+/// Locks what every write needs, as another process would: on SQLite the file, on Postgres the table. On SQLite,
+/// waiting for it times out quickly.
+async fn lock_database(w: &TestWorker) -> Tx {
     if !w.is_postgres() {
         w.sql("PRAGMA busy_timeout = 10").await;
     }
     let mut tx = w.open_second_store().await.begin().await.unwrap();
     match w.is_postgres() {
         true => lock_table(&mut tx, "jobs").await,
-        // The first statement takes the file.
+        // The first statement locks the file.
         false => posts::lock(&mut tx, 0).await.map(drop).unwrap(),
     }
     tx
 }
 
-/// On Postgres: terminates `count` connections that wait for a lock. On SQLite, their statements fail by themselves.
-async fn cut(w: &TestWorker, count: i64) {
-    const CUT: &str = "
+/// On Postgres, terminates `count` connections that wait for a lock. On SQLite, their statements time out.
+async fn terminate_waiting(w: &TestWorker, count: i64) {
+    const TERMINATE: &str = "
         SELECT count(*)
         FROM (
             SELECT pg_terminate_backend(pid)
@@ -54,7 +54,7 @@ async fn cut(w: &TestWorker, count: i64) {
     let ended = Cell::new(0);
     if w.is_postgres() {
         until_soon("statements wait for the lock", || async {
-            ended.set(ended.get() + w.number(CUT).await);
+            ended.set(ended.get() + w.number(TERMINATE).await);
             (ended.get() >= count).then_some(())
         })
         .await;
@@ -81,13 +81,13 @@ async fn a_result_is_stored_after_database_recovery(w: TestWorker) {
     assert_eq!((w.fake.posts().len(), w.events().await.len(), w.attempts(post).await.len()), (1, 1, 1));
 }
 
-/// Invariant: a failed claim uses up no attempt, and the id is notified again.
+/// Invariant: a failed claim does not count as an attempt, and the id is notified again.
 async fn a_failed_claim_is_retried(w: TestWorker) {
     let engine = scripted_engine(&w, []);
     let ids = [enqueue_noop(&w, 1).await, enqueue_noop(&w, 2).await];
-    let tx = locked(&w).await;
+    let tx = lock_database(&w).await;
     let runs = ids.map(|id| start(&engine, id));
-    cut(&w, 1).await;
+    terminate_waiting(&w, 1).await;
     for run in runs {
         assert!(!run.await.unwrap());
     }
@@ -107,7 +107,7 @@ async fn a_failed_claim_is_retried(w: TestWorker) {
 }
 
 /// Starts jobs that wait at a gate in the middle of their runs.
-async fn running(
+async fn start_three_jobs(
     w: &TestWorker,
 ) -> (crier_worker::engine::Engine, Vec<i64>, Vec<JoinHandle<bool>>, std::sync::Arc<Gate>) {
     let gate = Gate::new();
@@ -132,10 +132,10 @@ async fn assert_ended_once(w: &TestWorker, ids: &[i64], runs: Vec<JoinHandle<boo
 }
 
 async fn a_failed_settle_is_retried(w: TestWorker) {
-    let (engine, ids, runs, gate) = running(&w).await;
-    let tx = locked(&w).await;
+    let (engine, ids, runs, gate) = start_three_jobs(&w).await;
+    let tx = lock_database(&w).await;
     (0..3).for_each(|_| gate.let_through());
-    // The three together, then each alone, and again.
+    // Settles all three together, then each alone, and then retries.
     cut(&w, 5).await;
     assert_eq!(engine.held().len(), 3, "they are still held");
     tx.rollback().await.unwrap();
@@ -145,23 +145,23 @@ async fn a_failed_settle_is_retried(w: TestWorker) {
 
 /// Invariant: a failed heartbeat loses nothing as long as one succeeds before the lease expires.
 async fn a_failed_heartbeat_is_retried(w: TestWorker) {
-    let (engine, ids, runs, gate) = running(&w).await;
+    let (engine, ids, runs, gate) = start_three_jobs(&w).await;
     w.advance(20);
-    let tx = locked(&w).await;
+    let tx = lock_database(&w).await;
     for _ in 0..2 {
-        let (beaten, ()) = tokio::join!(heartbeat::renew_leases(&engine, &w.store), cut(&w, 1));
+        let (beaten, ()) = tokio::join!(heartbeat::renew_leases(&engine, &w.store), terminate_waiting(&w, 1));
         assert!(beaten.unwrap_err().is_transient());
     }
     tx.rollback().await.unwrap();
-    assert_eq!(beat_again(&w, &engine).await, 3);
+    assert_eq!(renew_leases_after_recovery(&w, &engine).await, 3);
     w.advance(20);
     w.scheduler.tick().await.unwrap();
     (0..3).for_each(|_| gate.let_through());
     assert_ended_once(&w, &ids, runs).await;
 }
 
-/// Other pooled connections may have been cut as well.
-async fn beat_again(w: &TestWorker, engine: &crier_worker::engine::Engine) -> u64 {
+/// Sends heartbeats until one succeeds: other connections of the pool may be broken, too.
+async fn renew_leases_after_recovery(w: &TestWorker, engine: &crier_worker::engine::Engine) -> u64 {
     for _ in 0..12 {
         match heartbeat::renew_leases(engine, &w.store).await {
             Ok(renewed) => return renewed,
@@ -171,33 +171,33 @@ async fn beat_again(w: &TestWorker, engine: &crier_worker::engine::Engine) -> u6
     panic!("the database does not recover")
 }
 
-/// Allows no new pages on the writing connection; a connection that replaces it has room again.
-async fn fill(s: &TestStore) {
+/// Keeps the database from growing, on the connection that writes. A connection that replaces it has no such limit.
+async fn fill_disk(s: &TestStore) {
     s.sql("PRAGMA max_page_count = 1").await;
 }
 
-async fn make_room(s: &TestStore) {
+async fn free_disk(s: &TestStore) {
     s.sql("PRAGMA max_page_count = 1000000").await;
 }
 
-const LARGE: usize = 100_000;
+const LARGE_TEXT_LENGTH: usize = 100_000;
 const ENDPOINTS: usize = 100;
 
-/// A write that needs space, in the middle of a unit of work that needs little.
+/// Writes much data in the middle of a transaction that otherwise needs little space.
 async fn large_write(s: &TestStore, workspace: i64) -> Result<()> {
     let mut tx = s.begin().await?;
     let job = NewJob::new(JobKind::Noop, 77, tx.now);
     jobs::enqueue(&mut tx, &job).await?;
-    users::create(&mut tx, workspace, &"x".repeat(LARGE), "Ann").await?;
+    users::create(&mut tx, workspace, &"x".repeat(LARGE_TEXT_LENGTH), "Ann").await?;
     tx.commit().await
 }
 
-/// Invariant: with a full disk a write fails completely, with a retryable error; reads continue.
+/// Invariant: if the disk is full, a write fails completely, with a retryable error; reads continue.
 #[tokio::test]
 async fn a_full_disk_rolls_back_whole_transactions() {
     let s = TestStore::sqlite().await;
     let workspace = s.workspace().await;
-    fill(&s).await;
+    fill_disk(&s).await;
     for _ in 0..3 {
         let error: StoreError = large_write(&s, workspace).await.unwrap_err();
         assert!(error.is_unavailable() && error.is_transient(), "{error:?}");
@@ -205,32 +205,32 @@ async fn a_full_disk_rolls_back_whole_transactions() {
         assert_eq!(s.notifier.take(), Vec::<i64>::new(), "no job is notified");
         s.db().ping().await.unwrap();
     }
-    make_room(&s).await;
+    free_disk(&s).await;
     large_write(&s, workspace).await.unwrap();
     assert_eq!(s.number("SELECT count(*) FROM jobs").await, 1);
 }
 
-/// Invariant: the worker keeps a result that finds no space, and stores it once when there is some.
+/// Invariant: the worker keeps a result that does not fit on the disk, and stores it once when there is space.
 #[tokio::test]
 async fn a_result_is_stored_once_the_disk_has_space() {
     let w = TestWorker::over(TestStore::sqlite().await).await;
-    // So many endpoints that the result does not fit into the free space of the last pages.
+    // With so many endpoints, the result does not fit into the free space of the last pages.
     for _ in 0..ENDPOINTS {
         w.listen_at("http://127.0.0.1:1/").await;
     }
     let gate = Gate::new();
-    let refusal = CallError::Permanent(Failure::of(Category::PlatformRejected, "x".repeat(LARGE)));
-    w.fake.script_publishes([PublishStep::WaitAndReject(gate.clone(), refusal)]);
+    let rejection = CallError::Permanent(Failure::of(Category::PlatformRejected, "x".repeat(LARGE_TEXT_LENGTH)));
+    w.fake.script_publishes([PublishStep::WaitAndReject(gate.clone(), rejection)]);
     let (post, target) = w.publish_one().await;
     let run = start(&w.engine, w.notified_job());
     gate.wait_until_entered().await;
-    fill(&w).await;
+    fill_disk(&w).await;
     gate.let_through();
-    // One runtime, one thread: the write has reached the database before this continues.
+    // The runtime has one thread, so the write has reached the database before this test continues.
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }
-    make_room(&w).await;
+    free_disk(&w).await;
     assert!(run.await.unwrap());
     let ended = w.target(target).await;
     assert_eq!((ended.status, ended.error.unwrap().message.len()), (TargetStatus::Failed, MAX_MESSAGE));
@@ -239,22 +239,22 @@ async fn a_result_is_stored_once_the_disk_has_space() {
     assert_eq!((w.attempts(post).await.len(), w.fake.count("publish")), (1, 1));
 }
 
-/// Invariant: a client learns that nothing was done, but not the cause; the same request succeeds later.
+/// Invariant: the response says that nothing was done, without the cause; the same request succeeds later.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_on_a_full_disk_is_rejected_completely() {
     let app = TestApp::start(TestStore::sqlite().await).await;
     let t = app.tenant("pro").await;
     let account = t.account("demo").await;
     let before = t.get(&t.path("/posts")).await.expect(200);
-    fill(&app).await;
+    fill_disk(&app).await;
     let body = json!({ "content": "y".repeat(20_000), "schedule_type": "draft", "accounts": [account] });
     let key = app.fresh_key();
     let path = t.path("/posts");
     let send = async || t.request("POST", &path).idempotency_key(&key).json(&body).send().await;
     send().await.expect_error(503, "service_unavailable");
     assert_eq!(t.get(&path).await.expect(200)["data"], before["data"]);
-    make_room(&app).await;
-    let made = send().await.expect(201);
-    assert_eq!(send().await.expect(201), made);
+    free_disk(&app).await;
+    let created = send().await.expect(201);
+    assert_eq!(send().await.expect(201), created);
     assert_eq!(app.number("SELECT count(*) FROM posts").await, 1);
 }

@@ -1,6 +1,5 @@
-//! The disk for files, or the one for temporary files, is full. Invariant: an upload is rejected completely and can be
-//! repeated; an import is retried; nothing partial is left, and no storage usage is counted; with free space there is
-//! no trace of it.
+//! The disk for files, or the disk for temporary files, is full. Invariant: an upload is rejected completely and can be
+//! repeated, and an import is retried. No partial file remains, and no storage usage is counted.
 
 use crier_http::HttpResponse;
 use serde_json::{Value, json};
@@ -10,33 +9,33 @@ use crate::support::picture;
 use crate::support::process::Installation;
 use crate::support::source::{Source, SourceResponse, ok};
 
-/// The maximum file size meanwhile, in bytes.
-const SPACE: u32 = 200_000;
+/// The maximum size of a file while the disk is full, in bytes.
+const MAX_FILE_SIZE: u32 = 200_000;
 
-/// A picture that does not fit, and is kept in memory until it is stored.
-fn large() -> Vec<u8> {
+/// Returns an image that does not fit on the disk, and is kept in memory until it is stored.
+fn image_above_limit() -> Vec<u8> {
     let large = picture::noise(350);
-    assert!((SPACE as usize..500_000).contains(&large.len()), "{}", large.len());
+    assert!((MAX_FILE_SIZE as usize..500_000).contains(&large.len()), "{}", large.len());
     large
 }
 
-/// A picture that is kept in a temporary file until it is processed.
-fn larger() -> Vec<u8> {
+/// Returns an image that is kept in a temporary file until it is processed.
+fn image_in_temporary_file() -> Vec<u8> {
     let larger = picture::noise(600);
     assert!(larger.len() > 600_000, "{}", larger.len());
     larger
 }
 
-fn is_away(answer: &HttpResponse) {
-    let body: Value = serde_json::from_slice(&answer.body).unwrap();
-    assert_eq!((answer.status.as_u16(), &body["error"]["code"]), (503, &"service_unavailable".into()), "{body}");
-    assert!(answer.headers.contains_key("retry-after"));
+fn assert_service_unavailable(response: &HttpResponse) {
+    let body: Value = serde_json::from_slice(&response.body).unwrap();
+    assert_eq!((response.status.as_u16(), &body["error"]["code"]), (503, &"service_unavailable".into()), "{body}");
+    assert!(response.headers.contains_key("retry-after"));
     assert!(!body["error"]["message"].as_str().unwrap().contains("os error"), "{body}");
 }
 
-/// Asserts the number of pictures, and that only their files count as storage usage.
-async fn holds(crier: &Installation, pictures: i64) {
-    assert_eq!(crier.number("SELECT count(*) FROM media").await, pictures);
+/// Asserts the number of images, and that only their files count as storage usage.
+async fn assert_stored_images(crier: &Installation, images: i64) {
+    assert_eq!(crier.number("SELECT count(*) FROM media").await, images);
     let bytes = "SELECT CAST(coalesce(sum(bytes), 0) AS bigint) FROM storage_usage";
     let stored = "SELECT CAST(coalesce(sum(size_bytes), 0) AS bigint) FROM files WHERE state = 'stored'";
     assert_eq!(crier.number(bytes).await, crier.number(stored).await);
@@ -48,32 +47,34 @@ async fn a_full_disk_rejects_uploads_and_delays_imports() {
     let crier = Installation::split().await;
     let brand = crier.brand().await;
     for process in ["crier-api", "crier-worker"] {
-        crier.limit_files(process, Some(SPACE));
+        crier.limit_files(process, Some(MAX_FILE_SIZE));
     }
-    for refused in [large(), larger()] {
-        is_away(&crier.upload(brand, &refused).await.unwrap_err());
-        holds(&crier, 0).await;
+    for image in [image_above_limit(), image_in_temporary_file()] {
+        assert_service_unavailable(&crier.upload(brand, &image).await.unwrap_err());
+        assert_stored_images(&crier, 0).await;
         assert_eq!(crier.readiness("crier-api").await.unwrap().0, 200, "everything else works");
     }
     crier.upload(brand, &picture::png(9, 9)).await.expect("there is room for a small one");
-    holds(&crier, 1).await;
+    assert_stored_images(&crier, 1).await;
 
     let source = Source::start().await;
-    source.rule(|path| SourceResponse::Send(ok(&if path == "/large.png" { large() } else { larger() })));
+    source.rule(|path| {
+        SourceResponse::Send(ok(&if path == "/large.png" { image_above_limit() } else { image_in_temporary_file() }))
+    });
     let mut imports = Vec::new();
     for name in ["large", "larger"] {
         imports.push(crier.import(brand, &source.url(&format!("/{name}.png"))).await);
     }
     for import in &imports {
         let path = format!("/brands/{brand}/jobs/{import}");
-        let put_off = until("a try", || async {
+        let retried = until("a try", || async {
             let import = crier.read(&path).await?["data"].clone();
             (import["status"] == "pending" && !import["error"].is_null()).then_some(import)
         })
         .await;
-        assert_eq!(put_off["error"]["code"], "internal_error", "{put_off}");
+        assert_eq!(retried["error"]["code"], "internal_error", "{retried}");
     }
-    holds(&crier, 1).await;
+    assert_stored_images(&crier, 1).await;
 
     for process in ["crier-api", "crier-worker"] {
         crier.limit_files(process, None);
@@ -82,16 +83,16 @@ async fn a_full_disk_rejects_uploads_and_delays_imports() {
         let ended = crier.wait_for_import(brand, import).await;
         assert_eq!(ended["status"], "completed", "{ended}");
     }
-    for taken in [large(), larger()] {
-        crier.upload(brand, &taken).await.expect("it is taken");
+    for image in [image_above_limit(), image_in_temporary_file()] {
+        crier.upload(brand, &image).await.expect("it is taken");
     }
-    holds(&crier, 5).await;
+    assert_stored_images(&crier, 5).await;
 }
 
-/// Larger than any disk, in MiB.
-const ALL: [(&str, &str); 1] = [("CRIER_DISK_RESERVE_MIB", "1073741824")];
+/// A reserve that is larger than any disk, in MiB.
+const TOO_LARGE_RESERVE: [(&str, &str); 1] = [("CRIER_DISK_RESERVE_MIB", "1073741824")];
 
-/// With less free space than the reserve, nothing new is taken in, and everything else goes on.
+/// If there is less free space than the reserve, new images and posts are rejected; publishing and deletions work.
 #[tokio::test]
 async fn the_reserve_of_the_disk_is_kept_for_publishing_and_deletions() {
     let mut crier = Installation::embedded().await;
@@ -103,7 +104,7 @@ async fn the_reserve_of_the_disk_is_kept_for_publishing_and_deletions() {
     let name = crier.of("api");
     assert_eq!(crier.metric(&name, "crier_disk_low").await, Some(0.0));
     assert_eq!(crier.terminate(&name).await, Some(0));
-    crier.start_one_with(&name, &ALL).await;
+    crier.start_one_with(&name, &TOO_LARGE_RESERVE).await;
     let reason = until("the reserve to be noticed", || async {
         let (status, body) = crier.readiness(&name).await?;
         assert_eq!((status, &body["status"]), (200, &"ready".into()), "{body}");
@@ -112,7 +113,7 @@ async fn the_reserve_of_the_disk_is_kept_for_publishing_and_deletions() {
     .await;
     assert!(reason.contains("1073741824 MiB are reserved"), "{reason}");
     assert_eq!(crier.metric(&name, "crier_disk_low").await, Some(1.0));
-    is_away(&crier.upload(brand, &picture::png(9, 9)).await.unwrap_err());
+    assert_service_unavailable(&crier.upload(brand, &picture::png(9, 9)).await.unwrap_err());
     let (status, body) = crier.call("POST", &posts, Some(draft("New")), &fresh_key()).await.expect("an answer");
     assert_eq!((status, &body["error"]["code"]), (503, &"service_unavailable".into()), "{body}");
     let now = json!({ "schedule_type": "now" });
@@ -121,6 +122,6 @@ async fn the_reserve_of_the_disk_is_kept_for_publishing_and_deletions() {
     assert_eq!(crier.wait_for_post(brand, published).await["status"], "published");
     let (status, _) = crier.call("DELETE", &format!("{posts}/{deleted}"), None, &fresh_key()).await.unwrap();
     assert_eq!(status, 204);
-    let output = crier.try_command(&["doctor", "--json"], &ALL);
+    let output = crier.try_command(&["doctor", "--json"], &TOO_LARGE_RESERVE);
     assert!(output.status == Some(1) && output.out.contains("CRIER_DISK_RESERVE_MIB"), "{output:?}");
 }

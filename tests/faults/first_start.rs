@@ -1,5 +1,5 @@
-//! The first start, interrupted at each of its steps. Invariant: whatever interrupted it, the next start continues, and
-//! one working key is shown; nothing exists twice, and no other user can read any of it.
+//! The first start, interrupted at each of its steps. Invariant: the next start continues and shows one working key.
+//! Nothing exists twice, and no other user of the machine can read any of it.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
@@ -19,13 +19,13 @@ use crate::support::picture;
 use crate::support::process::{Installation, program};
 use crate::support::servers::{self, free_port};
 
-/// An empty directory to start in.
+/// A directory with an empty data directory, for one installation.
 struct TestDirectory {
     dir: tempfile::TempDir,
     port: u16,
 }
 
-/// A starting process; killed when dropped.
+/// A starting process, which is killed when dropped.
 struct Start {
     child: Child,
     lines: Receiver<String>,
@@ -53,10 +53,10 @@ impl TestDirectory {
     }
 
     /// Starts `crier` with this shell command; `"$0"` is the program.
-    fn start(&self, how: &str) -> Start {
+    fn start(&self, shell_command: &str) -> Start {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(self.dir.path().join("log"));
         let mut child = Command::new("sh")
-            .args(["-c", how])
+            .args(["-c", shell_command])
             .arg(program("crier"))
             .env_clear()
             .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
@@ -77,7 +77,7 @@ impl TestDirectory {
         Start { child, lines, key: None }
     }
 
-    fn start_now(&self) -> Start {
+    fn start_program(&self) -> Start {
         self.start("exec setpriv --pdeathsig KILL \"$0\"")
     }
 
@@ -85,9 +85,9 @@ impl TestDirectory {
     async fn brands(&self, key: &str) -> Value {
         let http = HttpClient::trusted(Duration::from_secs(20), 1 << 20);
         let url = format!("http://127.0.0.1:{}/api/public/v1/brands", self.port);
-        let answer = http.send(http.request(reqwest::Method::GET, &url).bearer_auth(key)).await.expect("an answer");
-        assert_eq!(answer.status, 200);
-        serde_json::from_slice(&answer.body).expect("JSON")
+        let response = http.send(http.request(reqwest::Method::GET, &url).bearer_auth(key)).await.expect("an answer");
+        assert_eq!(response.status, 200);
+        serde_json::from_slice(&response.body).expect("JSON")
     }
 
     async fn counts(&self) -> Vec<i64> {
@@ -107,13 +107,14 @@ impl TestDirectory {
 
     /// Asserts that a start without faults shows a key and that everything exists once.
     async fn assert_start_succeeds(&self) {
-        let mut start = self.start_now();
-        let key = start.end_or_key().await.unwrap_or_else(|status| panic!("it ended ({status:?}): {}", self.log()));
+        let mut start = self.start_program();
+        let key =
+            start.wait_for_key_or_exit().await.unwrap_or_else(|status| panic!("it ended ({status:?}): {}", self.log()));
         assert_eq!(self.brands(&key).await["data"].as_array().map(Vec::len), Some(1));
         wait_for_counts(self, &[1, 1, 1, 1]).await;
         until("the key is recorded as shown", || async { (self.keys_to_show().await == 0).then_some(()) }).await;
         drop(start);
-        self.is_whole();
+        self.assert_complete();
     }
 
     async fn keys_to_show(&self) -> i64 {
@@ -122,8 +123,8 @@ impl TestDirectory {
         sqlx::query_scalar("SELECT count(*) FROM first_key").fetch_one(&mut connection).await.expect("a number")
     }
 
-    /// Asserts that no draft is left, and that only the owner has access.
-    fn is_whole(&self) {
+    /// Asserts that no temporary key file is left, and that only the owner has access.
+    fn assert_complete(&self) {
         let entries = std::fs::read_dir(self.data()).expect("the data directory");
         let names: Vec<_> =
             entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("a name")).collect();
@@ -132,8 +133,8 @@ impl TestDirectory {
     }
 }
 
-async fn wait_for_counts(place: &TestDirectory, counts: &[i64]) {
-    until("each thing once", || async { (place.counts().await == counts).then_some(()) }).await;
+async fn wait_for_counts(directory: &TestDirectory, counts: &[i64]) {
+    until("each thing once", || async { (directory.counts().await == counts).then_some(()) }).await;
 }
 
 impl Start {
@@ -148,15 +149,15 @@ impl Start {
         }
     }
 
-    /// Kills it, and returns the key that it showed before.
+    /// Kills the process, and returns the key that it has shown, if any.
     fn kill(&mut self) -> Option<String> {
         self.child.kill().expect("a child");
         self.child.wait().expect("a child");
         self.lines.iter().find_map(|line| shown_key(&line))
     }
 
-    /// Returns the key that it shows, or the exit status.
-    async fn end_or_key(&mut self) -> Result<String, Option<i32>> {
+    /// Waits for the key or the exit of the process; returns the key, or the exit status.
+    async fn wait_for_key_or_exit(&mut self) -> Result<String, Option<i32>> {
         until("a key or the end", || {
             let ended = self.child.try_wait().expect("a child");
             let found = self.key().map(Ok).or(ended.map(|status| Err(status.code())));
@@ -171,7 +172,7 @@ fn shown_key(line: &str) -> Option<String> {
     rest.split_whitespace().next().map(str::to_owned)
 }
 
-/// Returns what other users can access in a directory, with its mode.
+/// Returns the files and directories that other users can access, with their modes.
 fn list_accessible_to_others(dir: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dir).expect("a directory") {
@@ -191,102 +192,108 @@ fn set_mode(path: &Path, mode: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("a mode");
 }
 
-/// Limits the file size, as if the disk were full at that byte: in the key, the database, or its log.
+/// Limits the file size, as if the disk were full at that byte: in the key, the database, or the database's log.
 #[tokio::test]
 async fn first_start_recovers_from_a_full_disk_at_any_byte() {
-    let place = TestDirectory::new();
+    let directory = TestDirectory::new();
     for bytes in [0, 1, 20, 45, 100, 4_096, 20_000, 70_000, 200_000] {
-        let how = format!("trap '' XFSZ; exec prlimit --fsize={bytes}:unlimited setpriv --pdeathsig KILL \"$0\"");
-        let mut start = place.start(&how);
-        // If it waits for the database to recover, it is killed.
-        let end = tokio::time::timeout(Duration::from_secs(5), start.end_or_key()).await;
-        assert!(!matches!(end, Ok(Ok(_))), "{bytes} bytes are too few to start with");
+        let shell_command =
+            format!("trap '' XFSZ; exec prlimit --fsize={bytes}:unlimited setpriv --pdeathsig KILL \"$0\"");
+        let mut start = directory.start(&shell_command);
+        // A start that waits for the database to recover is killed.
+        let result = tokio::time::timeout(Duration::from_secs(5), start.wait_for_key_or_exit()).await;
+        assert!(!matches!(result, Ok(Ok(_))), "{bytes} bytes are too few to start with");
         drop(start);
-        let drafts = place.data().read_dir().map_or(0, |entries| {
+        let temporary_keys = directory.data().read_dir().map_or(0, |entries| {
             entries
-                .filter(|e| e.as_ref().is_ok_and(|e| e.file_name().to_string_lossy().starts_with("secret.key.")))
+                .filter(|entry| {
+                    entry.as_ref().is_ok_and(|entry| entry.file_name().to_string_lossy().starts_with("secret.key."))
+                })
                 .count()
         });
-        assert_eq!(drafts, 0, "a draft is left after {bytes} bytes");
+        assert_eq!(temporary_keys, 0, "a draft is left after {bytes} bytes");
     }
-    place.assert_start_succeeds().await;
+    directory.assert_start_succeeds().await;
 }
 
 #[tokio::test]
 async fn first_start_recovers_from_a_kill_at_any_step() {
-    let place = TestDirectory::new();
+    let directory = TestDirectory::new();
     let mut shown = None;
     for step in ["data", "data/secret.key", "data/crier.db", "data/crier.db-wal", "data/files"] {
-        let mut start = place.start_now();
-        until_true(step, || place.dir.path().join(step).exists()).await;
+        let mut start = directory.start_program();
+        until_true(step, || directory.dir.path().join(step).exists()).await;
         shown = start.kill().or(shown);
     }
-    let mut start = place.start_now();
+    let mut start = directory.start_program();
     let key = match shown {
         // On a busy machine, a start can be fast enough to show the key before it is killed.
         Some(key) => key,
-        None => start.end_or_key().await.unwrap_or_else(|status| panic!("it ended ({status:?}): {}", place.log())),
+        None => start
+            .wait_for_key_or_exit()
+            .await
+            .unwrap_or_else(|status| panic!("it ended ({status:?}): {}", directory.log())),
     };
-    until_true("it listens", || std::net::TcpStream::connect(("127.0.0.1", place.port)).is_ok()).await;
-    assert_eq!(place.brands(&key).await["data"].as_array().map(Vec::len), Some(1));
+    until_true("it listens", || std::net::TcpStream::connect(("127.0.0.1", directory.port)).is_ok()).await;
+    assert_eq!(directory.brands(&key).await["data"].as_array().map(Vec::len), Some(1));
     drop(start);
-    assert_eq!(place.counts().await, [1, 1, 1, 1]);
-    place.is_whole();
+    assert_eq!(directory.counts().await, [1, 1, 1, 1]);
+    directory.assert_complete();
 }
 
 #[tokio::test]
 async fn obstacles_in_the_data_directory_are_reported() {
-    let place = TestDirectory::new();
-    std::fs::write(place.data(), b"no directory").unwrap();
-    assert_eq!(place.start_now().end_or_key().await, Err(Some(1)));
-    std::fs::remove_file(place.data()).unwrap();
+    let directory = TestDirectory::new();
+    std::fs::write(directory.data(), b"no directory").unwrap();
+    assert_eq!(directory.start_program().wait_for_key_or_exit().await, Err(Some(1)));
+    std::fs::remove_file(directory.data()).unwrap();
     for name in ["secret.key", "crier.db"] {
-        let in_the_way = place.data().join(name);
-        std::fs::create_dir_all(&in_the_way).unwrap();
-        assert_eq!(place.start_now().end_or_key().await, Err(Some(1)), "{name}: {}", place.log());
-        assert!(place.log().contains(name), "{}", place.log());
-        std::fs::remove_dir(&in_the_way).unwrap();
+        let obstacle = directory.data().join(name);
+        std::fs::create_dir_all(&obstacle).unwrap();
+        assert_eq!(directory.start_program().wait_for_key_or_exit().await, Err(Some(1)), "{name}: {}", directory.log());
+        assert!(directory.log().contains(name), "{}", directory.log());
+        std::fs::remove_dir(&obstacle).unwrap();
     }
-    set_mode(&place.data(), 0o700);
-    place.assert_start_succeeds().await;
+    set_mode(&directory.data(), 0o700);
+    directory.assert_start_succeeds().await;
 }
 
-/// The key was created in the start that never listened, and not shown.
+/// The key was created by a start that was never able to listen, and has not been shown.
 #[tokio::test]
 async fn the_api_key_is_shown_by_the_first_successful_start() {
-    let place = TestDirectory::new();
-    let taken = TcpListener::bind(("127.0.0.1", place.port)).unwrap();
-    assert_eq!(place.start_now().end_or_key().await, Err(Some(1)));
-    drop(taken);
+    let directory = TestDirectory::new();
+    let listener = TcpListener::bind(("127.0.0.1", directory.port)).unwrap();
+    assert_eq!(directory.start_program().wait_for_key_or_exit().await, Err(Some(1)));
+    drop(listener);
     // Writes to stdout fail.
-    let start = place.start("exec setpriv --pdeathsig KILL \"$0\" >/dev/full");
-    until_true("it said so", || place.log().contains("failed to show the first key")).await;
+    let start = directory.start("exec setpriv --pdeathsig KILL \"$0\" >/dev/full");
+    until_true("it said so", || directory.log().contains("failed to show the first key")).await;
     drop(start);
-    place.assert_start_succeeds().await;
-    let mut start = place.start_now();
-    until_true("it listens", || std::net::TcpStream::connect(("127.0.0.1", place.port)).is_ok()).await;
+    directory.assert_start_succeeds().await;
+    let mut start = directory.start_program();
+    until_true("it listens", || std::net::TcpStream::connect(("127.0.0.1", directory.port)).is_ok()).await;
     servers::signal(&start.child, "TERM");
-    assert_eq!(start.end_or_key().await, Err(Some(0)), "it is shown once");
+    assert_eq!(start.wait_for_key_or_exit().await, Err(Some(0)), "it is shown once");
 }
 
 #[tokio::test]
 async fn stored_data_is_private_to_its_owner() {
-    let place = TestDirectory::new();
-    std::fs::create_dir(place.data()).unwrap();
-    set_mode(&place.data(), 0o755);
-    place.assert_start_succeeds().await;
-    assert!(place.log().contains("is open to other users of this machine (mode 0755)"), "{}", place.log());
-    assert_eq!(std::fs::metadata(place.data()).unwrap().mode() & 0o777, 0o755, "the operator made it");
-    // As a copy may leave them.
+    let directory = TestDirectory::new();
+    std::fs::create_dir(directory.data()).unwrap();
+    set_mode(&directory.data(), 0o755);
+    directory.assert_start_succeeds().await;
+    assert!(directory.log().contains("is open to other users of this machine (mode 0755)"), "{}", directory.log());
+    assert_eq!(std::fs::metadata(directory.data()).unwrap().mode() & 0o777, 0o755, "the operator made it");
+    // The modes that a copy of the directory may have.
     let modes = BTreeMap::from([("secret.key", 0o644), ("crier.db", 0o644), ("files", 0o755), ("files/media", 0o755)]);
     for (name, mode) in &modes {
-        set_mode(&place.data().join(name), *mode);
+        set_mode(&directory.data().join(name), *mode);
     }
-    set_mode(&place.data(), 0o700);
-    let start = place.start_now();
-    until_true("it listens", || std::net::TcpStream::connect(("127.0.0.1", place.port)).is_ok()).await;
-    assert_eq!(list_accessible_to_others(&place.data()), Vec::<String>::new());
-    assert!(place.log().contains("secret.key was open to other users"), "{}", place.log());
+    set_mode(&directory.data(), 0o700);
+    let start = directory.start_program();
+    until_true("it listens", || std::net::TcpStream::connect(("127.0.0.1", directory.port)).is_ok()).await;
+    assert_eq!(list_accessible_to_others(&directory.data()), Vec::<String>::new());
+    assert!(directory.log().contains("secret.key was open to other users"), "{}", directory.log());
     drop(start);
 }
 

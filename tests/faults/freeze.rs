@@ -1,12 +1,12 @@
-//! SIGSTOP: a worker that is frozen past its lease in the middle of its calls, and wakes when another has taken over.
-//! Every post is published and reported once, and the results of the frozen worker are discarded.
+//! SIGSTOP: a worker that is frozen past its lease in the middle of its calls, and continues after another worker has
+//! taken over. Every post is published and reported once, and the results of the frozen worker are discarded.
 
 use crate::support::client::{texts, until, until_true};
 use crate::support::process::Installation;
 use crate::support::receiver::Receiver;
 use crate::support::sites::{PostBehavior, Sites};
 
-const LOST: &str = "crier_jobs_finished_total{kind=\"publish_target\",outcome=\"lost_lease\"}";
+const LOST_LEASES: &str = "crier_jobs_finished_total{kind=\"publish_target\",outcome=\"lost_lease\"}";
 
 #[tokio::test]
 async fn a_worker_frozen_past_its_lease_publishes_once() {
@@ -15,8 +15,8 @@ async fn a_worker_frozen_past_its_lease_publishes_once() {
     let brand = crier.brand().await;
     let accounts = crier.connect(brand, &sites, 4).await;
     crier.listen(&receiver.url()).await;
-    // Accepted before the freeze; accepted during the freeze; never accepted, so that another worker has to send it
-    // again.
+    // Two posts are accepted before the freeze, others during it. One is never accepted, so another worker has to send
+    // it again.
     sites.set_behavior(|text, times| match times {
         1 if text.contains("number 000") || text.contains("number 001") => PostBehavior::AcceptAndHold,
         1 if text.contains("number 002") || text.contains("number 003") => PostBehavior::Hold,
@@ -33,11 +33,13 @@ async fn a_worker_frozen_past_its_lease_publishes_once() {
     sites.assert_each_once(&texts);
 
     crier.thaw("crier-worker");
-    until("the sleeper's six ends", || async { (crier.metric("crier-worker", LOST).await? >= 6.0).then_some(()) })
-        .await;
-    assert_eq!(crier.metric("crier-worker", LOST).await, Some(6.0));
+    until("the sleeper's six ends", || async {
+        (crier.metric("crier-worker", LOST_LEASES).await? >= 6.0).then_some(())
+    })
+    .await;
+    assert_eq!(crier.metric("crier-worker", LOST_LEASES).await, Some(6.0));
     crier.until_ready("crier-worker").await;
-    // It works normally from now on.
+    // The worker works normally again.
     assert_eq!(crier.terminate("crier-worker#2").await, Some(0));
     let late = crier.post(brand, accounts[0], "after all of that").await;
     crier.all_published(brand, &[late]).await;

@@ -1,5 +1,5 @@
-//! `kill -9` of a worker that imports pictures: every accepted import is completed, with one asset; the storage
-//! contains nothing without a row.
+//! `kill -9` of a worker that imports images: every accepted import completes, with one asset, and the storage contains
+//! no file without a row.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,11 +11,11 @@ use crate::support::process::Installation;
 use crate::support::source::{SourceResponse, cut_off, ok};
 
 const BRANDS: usize = 3;
-/// Imports per brand, at each of two kills. A brand's lane runs four at once.
-const IMPORTS: usize = 4;
+/// The number of imports per brand for each of the two kills. The lane of a brand runs four at once.
+const IMPORTS_PER_BRAND: usize = 4;
 
-/// Returns a different picture for each path.
-fn answer(path: &str) -> Vec<u8> {
+/// Returns a different image for each path.
+fn image_response(path: &str) -> Vec<u8> {
     let number: u32 = path.trim_matches(|c: char| !c.is_ascii_digit()).parse().unwrap();
     ok(&picture::png(300 + number, 200))
 }
@@ -27,24 +27,24 @@ async fn assert_every_import_ends_once(mut crier: Installation) {
     for _ in 0..BRANDS {
         brands.push(crier.brand().await);
     }
-    // Every second import is in the middle of its download, the others are finished or nearly so.
+    // Every second import is in the middle of its download; the others are finished or nearly finished.
     source.rule(|path| match path.len() % 2 {
-        0 => SourceResponse::Stall(cut_off(&answer(path))),
-        _ => SourceResponse::Send(answer(path)),
+        0 => SourceResponse::Stall(cut_off(&image_response(path))),
+        _ => SourceResponse::Send(image_response(path)),
     });
     let mut imports = Vec::new();
-    for number in 0..BRANDS * IMPORTS {
+    for number in 0..BRANDS * IMPORTS_PER_BRAND {
         let brand = brands[number % BRANDS];
         let path = format!("/{}{number:03}.png", if number < 6 { "a" } else { "bc" });
         imports.push((brand, crier.import(brand, &source.url(&path)).await));
     }
-    until_true("every import under way", || source.paths().len() == BRANDS * IMPORTS).await;
+    until_true("every import under way", || source.paths().len() == BRANDS * IMPORTS_PER_BRAND).await;
     let worker = crier.of("worker");
     crier.kill(&worker);
-    source.rule(|path| SourceResponse::Send(answer(path)));
+    source.rule(|path| SourceResponse::Send(image_response(path)));
     crier.start_all().await;
-    // The moment of the second kill is the fault itself: it hits whatever step each of these has reached.
-    for number in BRANDS * IMPORTS..2 * BRANDS * IMPORTS {
+    // This waits in real time: the second kill hits whatever step each import has reached.
+    for number in BRANDS * IMPORTS_PER_BRAND..2 * BRANDS * IMPORTS_PER_BRAND {
         let brand = brands[number % BRANDS];
         imports.push((brand, crier.import(brand, &source.url(&format!("/d{number:03}.png"))).await));
     }
@@ -62,19 +62,19 @@ async fn assert_every_import_ends_once(mut crier: Installation) {
     assert_eq!((assets.len(), crier.number("SELECT count(*) FROM media").await), (imports.len(), all));
     let reported = "SELECT count(DISTINCT CAST(payload AS text)) FROM events WHERE name = 'media.completed'";
     assert_eq!((crier.number(reported).await, crier.number("SELECT count(*) FROM events").await), (all, all));
-    let dead = "SELECT count(*) FROM jobs WHERE kind = 'import_media' AND state <> 'done'";
-    assert_eq!(crier.number(dead).await, 0);
-    every_file_has_its_row(&crier).await;
+    let unfinished = "SELECT count(*) FROM jobs WHERE kind = 'import_media' AND state <> 'done'";
+    assert_eq!(crier.number(unfinished).await, 0);
+    assert_files_have_rows(&crier).await;
     crier.assert_all_run();
 }
 
-/// Asserts that every file has a row: the sweep would never find one without.
-pub async fn every_file_has_its_row(crier: &Installation) {
+/// Asserts that every file has a row: the clean-up would never find a file without one.
+pub async fn assert_files_have_rows(crier: &Installation) {
     let rows: String = crier.value("SELECT string_agg(key || ' ' || thumbnail_key, ' ') FROM files").await;
     let known: BTreeSet<&str> = rows.split(' ').collect();
     let stored = names(&crier.files());
     for name in &stored {
-        // A partially written file has a number after its name.
+        // The name of a partially written file ends in `#` and a number.
         assert!(known.contains(name.split('#').next().unwrap()), "{name}");
     }
     let shown: String =
@@ -82,8 +82,8 @@ pub async fn every_file_has_its_row(crier: &Installation) {
     assert!(shown.split(' ').all(|name| stored.contains(name)), "every asset's file is there");
 }
 
-fn names(folder: &Path) -> BTreeSet<String> {
-    let entries = std::fs::read_dir(folder).unwrap().map(Result::unwrap);
+fn names(directory: &Path) -> BTreeSet<String> {
+    let entries = std::fs::read_dir(directory).unwrap().map(Result::unwrap);
     let names = entries.flat_map(|entry| match entry.file_type().unwrap().is_dir() {
         true => names(&entry.path()),
         false => [entry.file_name().into_string().unwrap()].into(),
@@ -97,6 +97,6 @@ async fn every_import_ends_once_embedded() {
 }
 
 #[tokio::test]
-async fn split() {
+async fn every_import_ends_once_split() {
     assert_every_import_ends_once(Installation::split().await).await;
 }

@@ -1,6 +1,6 @@
-//! A worker that is killed at each point of a reply or of a look at an inbox. Invariants: a reply is on the platform
-//! once, or is asked about before it is sent again, or a user learns that it may exist; a message is stored once,
-//! with one event.
+//! A worker that is killed at each point of a reply or of an inbox sync. Invariants: a reply is on the platform once,
+//! or is looked up before it is sent again, or the user learns that it may exist. A message is stored once, with one
+//! event.
 
 use std::sync::Arc;
 
@@ -23,10 +23,10 @@ worker_on_both!(
     a_crash_in_the_call_ends_unknown_without_look_up,
     a_frozen_worker_does_not_send_after_its_lease,
     a_crash_between_two_pages_loses_and_doubles_nothing,
-    a_frozen_look_stores_nothing_after_its_lease,
+    a_frozen_sync_stores_nothing_after_its_lease,
 );
 
-async fn is_sent_once(w: &TestWorker, conversation: i64, id: i64) {
+async fn assert_sent_once(w: &TestWorker, conversation: i64, id: i64) {
     let sent = message(w, id).await;
     assert_eq!((sent.status, sent.error, sent.call_started_at), (MessageStatus::Sent, None, None));
     let on_platform = w.fake.inbox.sent();
@@ -36,8 +36,8 @@ async fn is_sent_once(w: &TestWorker, conversation: i64, id: i64) {
     assert_eq!(bodies(w, conversation).await, ["When do you open?", "At seven."]);
 }
 
-/// Replies with a worker that is killed at the gate.
-async fn killed_at(w: &TestWorker, step: impl FnOnce(Arc<Gate>) -> ReplyStep) -> (i64, i64) {
+/// Sends a reply with a worker that is killed at the gate; returns the conversation and the message.
+async fn reply_with_killed_worker(w: &TestWorker, step: impl FnOnce(Arc<Gate>) -> ReplyStep) -> (i64, i64) {
     let conversation = conversation(w).await;
     let gate = Gate::new();
     w.fake.inbox.script_replies([step(gate.clone())]);
@@ -52,27 +52,27 @@ async fn killed_at(w: &TestWorker, step: impl FnOnce(Arc<Gate>) -> ReplyStep) ->
 }
 
 async fn a_crash_before_the_reply_arrives_sends_it_once(w: TestWorker) {
-    let (conversation, id) = killed_at(&w, ReplyStep::Hang).await;
+    let (conversation, id) = reply_with_killed_worker(&w, ReplyStep::Hang).await;
     w.sql("DELETE FROM jobs WHERE kind = 'deliver_webhook'").await;
     for _ in 0..4 {
         w.advance(LEASE_EXPIRY_SECONDS);
         w.run_jobs().await;
     }
     assert_eq!(w.fake.inbox.calls().0, 2);
-    is_sent_once(&w, conversation, id).await;
+    assert_sent_once(&w, conversation, id).await;
 }
 
 async fn a_crash_after_acceptance_sends_it_once(w: TestWorker) {
-    let (conversation, id) = killed_at(&w, ReplyStep::AcceptAndHang).await;
+    let (conversation, id) = reply_with_killed_worker(&w, ReplyStep::AcceptAndHang).await;
     for _ in 0..2 {
         w.advance(LEASE_EXPIRY_SECONDS);
         w.run_jobs().await;
     }
     assert_eq!(w.fake.inbox.calls(), (1, 1));
-    is_sent_once(&w, conversation, id).await;
+    assert_sent_once(&w, conversation, id).await;
 }
 
-/// The platform has responded, and the worker dies before the result is stored.
+/// The worker dies after the platform has responded and before the result is stored.
 async fn a_crash_before_the_result_is_stored_sends_it_once(w: TestWorker) {
     let conversation = conversation(&w).await;
     let gate = Gate::new();
@@ -94,12 +94,12 @@ async fn a_crash_before_the_result_is_stored_sends_it_once(w: TestWorker) {
         w.advance(LEASE_EXPIRY_SECONDS);
         w.run_jobs().await;
     }
-    is_sent_once(&w, conversation, id).await;
+    assert_sent_once(&w, conversation, id).await;
 }
 
 async fn a_crash_in_the_call_ends_unknown_without_look_up(w: TestWorker) {
     w.fake.inbox.disable_reconcile();
-    let (_, id) = killed_at(&w, ReplyStep::AcceptAndHang).await;
+    let (_, id) = reply_with_killed_worker(&w, ReplyStep::AcceptAndHang).await;
     for _ in 0..3 {
         w.advance(LEASE_EXPIRY_SECONDS);
         w.run_jobs().await;
@@ -109,7 +109,7 @@ async fn a_crash_in_the_call_ends_unknown_without_look_up(w: TestWorker) {
     assert_eq!((w.fake.inbox.calls().0, w.events().await), (1, vec!["message.failed".to_owned()]));
 }
 
-/// The worker's process is frozen in the call, and another one takes the reply over.
+/// A worker is frozen in the call, and another one takes over the reply.
 async fn a_frozen_worker_does_not_send_after_its_lease(w: TestWorker) {
     let conversation = conversation(&w).await;
     let gate = Gate::new();
@@ -124,7 +124,7 @@ async fn a_frozen_worker_does_not_send_after_its_lease(w: TestWorker) {
         w.run_jobs().await;
     }
     frozen.kill().await;
-    is_sent_once(&w, conversation, id).await;
+    assert_sent_once(&w, conversation, id).await;
 }
 
 async fn a_crash_between_two_pages_loses_and_doubles_nothing(w: TestWorker) {
@@ -133,7 +133,7 @@ async fn a_crash_between_two_pages_loses_and_doubles_nothing(w: TestWorker) {
         w.fake.inbox.write(COMMENTS, &format!("c{n}"), "t1", &format!("comment {n}"));
         w.advance(1);
     }
-    // A fetch is held at the second page: the first one is stored.
+    // The worker is killed in the fetch of the second page, when the first page is stored.
     let first = Gate::new();
     w.fake.inbox.hold_fetch(first.clone());
     tasks::inbox::run(&w.scheduler).await.unwrap();
@@ -153,7 +153,7 @@ async fn a_crash_between_two_pages_loses_and_doubles_nothing(w: TestWorker) {
     assert_eq!(w.events().await.len(), 8, "one event for each");
 }
 
-async fn a_frozen_look_stores_nothing_after_its_lease(w: TestWorker) {
+async fn a_frozen_sync_stores_nothing_after_its_lease(w: TestWorker) {
     start(&w).await;
     w.fake.inbox.write(COMMENTS, "c1", "t1", "comment");
     let gate = Gate::new();

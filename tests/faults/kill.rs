@@ -9,7 +9,7 @@ use crate::support::sites::{PostBehavior, Sites};
 
 const POSTS: usize = 60;
 
-/// Creates posts while one process after another is killed, at moments that differ from round to round.
+/// Creates posts while one process after another is killed, at a different time in each round.
 async fn assert_every_post_is_published_once(mut crier: Installation, rounds: usize) {
     let handle = "kill9";
     let (brand, account) = crier.sandbox(handle).await;
@@ -22,7 +22,7 @@ async fn assert_every_post_is_published_once(mut crier: Installation, rounds: us
             posts.push(crier.post(brand, account, text).await);
         }
         let names = crier.names();
-        // The moment of the kill is the fault itself: it hits claims, calls and settles alike.
+        // This waits in real time: the kill hits claims, calls and settles.
         tokio::time::sleep(Duration::from_millis(7) * (u32::try_from(round).expect("few") + 1)).await;
         crier.kill(names[round % names.len()]);
         crier.start_all().await;
@@ -37,8 +37,8 @@ async fn assert_every_post_is_published_once(mut crier: Installation, rounds: us
     }
 }
 
-/// A worker dies in the middle of a hundred calls: half of the posts had been accepted by their sites, half had not.
-/// Every post is published, exists on its site once, and is reported by one event.
+/// Kills a worker in the middle of a hundred calls, when the sites have accepted half of the posts. Every post is
+/// published, exists on its site once, and is reported by one event.
 async fn kill_during_a_hundred_calls(mut crier: Installation) {
     let (sites, receiver) = (Sites::start(), Receiver::start().await);
     let brand = crier.brand().await;
@@ -50,7 +50,7 @@ async fn kill_during_a_hundred_calls(mut crier: Installation) {
         even if even.iter().any(|end| text.contains(end)) => PostBehavior::AcceptAndHold,
         _ => PostBehavior::Lose,
     });
-    // Released all at once, however slowly the machine accepts them.
+    // The jobs are released together, however slowly the machine accepts the posts.
     crier.command(&["jobs", "pause", "publish_target"]);
     let in_flight = texts("post", 100);
     let mut posts = crier.post_all(brand, &accounts[..25], &in_flight).await;
@@ -68,7 +68,7 @@ async fn kill_during_a_hundred_calls(mut crier: Installation) {
         crier.start_one("crier-worker#2").await;
         crier.kill(&worker);
         sites.release();
-        // The other worker continues at once, and takes over the jobs of the dead one when its leases have expired.
+        // The other worker continues, and takes over the jobs of the dead one when its leases have expired.
         posts.extend(crier.post_all(brand, &accounts[25..], &others).await);
         crier.all_published(brand, &posts[100..]).await;
     }
@@ -80,17 +80,17 @@ async fn kill_during_a_hundred_calls(mut crier: Installation) {
     crier.assert_all_run();
 }
 
-/// Long enough to start a hundred calls, short enough for "not found" to be trusted when the leases expire.
-const HUNDRED: [(&str, &str); 2] = [("CRIER_WORKER_CONCURRENCY", "128"), ("CRIER_PLATFORM_TIMEOUT", "18s")];
+/// Long enough to start a hundred calls, and short enough for "not found" to be trusted when the leases expire.
+const CONFIG: [(&str, &str); 2] = [("CRIER_WORKER_CONCURRENCY", "128"), ("CRIER_PLATFORM_TIMEOUT", "18s")];
 
 #[tokio::test]
 async fn a_kill_during_a_hundred_calls_publishes_once_embedded() {
-    kill_during_a_hundred_calls(Installation::embedded_with(&HUNDRED).await).await;
+    kill_during_a_hundred_calls(Installation::embedded_with(&CONFIG).await).await;
 }
 
 #[tokio::test]
 async fn a_kill_during_a_hundred_calls_publishes_once_split() {
-    kill_during_a_hundred_calls(Installation::split_with(&HUNDRED).await).await;
+    kill_during_a_hundred_calls(Installation::split_with(&CONFIG).await).await;
 }
 
 #[tokio::test]
@@ -99,6 +99,6 @@ async fn repeated_kills_publish_every_post_once_embedded() {
 }
 
 #[tokio::test]
-async fn split() {
+async fn repeated_kills_publish_every_post_once_split() {
     assert_every_post_is_published_once(Installation::split().await, 6).await;
 }

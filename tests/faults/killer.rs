@@ -1,5 +1,5 @@
-//! A job that kills its process whenever it runs. It is dead after the third time, its post fails and reports that, and
-//! the posts of jobs that died with it are published once each.
+//! A job that kills its process whenever it runs. It is dead after the third time, and its post fails with an event.
+//! The posts of jobs that died with it are published once.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::support::receiver::Receiver;
 use crate::support::sites::{PostBehavior, Sites};
 
 const KILLER: &str = "the killer";
-const LEFT: &str = "SELECT count(*) FROM jobs WHERE state IN ('scheduled', 'ready', 'running')";
+const UNFINISHED: &str = "SELECT count(*) FROM jobs WHERE state IN ('scheduled', 'ready', 'running')";
 
 async fn assert_three_kills_are_poison(mut crier: Installation) {
     let (sites, receiver) = (Sites::start(), Receiver::start().await);
@@ -28,17 +28,17 @@ async fn assert_three_kills_are_poison(mut crier: Installation) {
     let worker = crier.of("worker");
     for round in 1..=3 {
         until_true("the killer's call", || sites.calls(KILLER).len() == round).await;
-        let about = format!("round {round}");
-        let batch = texts(&about, 4);
+        let round_text = format!("round {round}");
+        let batch = texts(&round_text, 4);
         posts.extend(crier.post_all(brand, &accounts[1..], &batch).await);
         siblings.extend(batch);
         if round < 3 {
-            until_true("its siblings' calls", || sites.held(&about) == 4).await;
+            until_true("its siblings' calls", || sites.held(&round_text) == 4).await;
         } else {
-            // The third time it runs alone. Nothing shows that a call does not come, so this waits in real time: all
-            // siblings would have been called within it.
+            // The third time it runs alone. Only time shows that no other call comes: in these two seconds, all
+            // siblings would have been called.
             tokio::time::sleep(Duration::from_secs(2)).await;
-            assert_eq!(sites.calls(&about).len(), 0, "it runs alone");
+            assert_eq!(sites.calls(&round_text).len(), 0, "it runs alone");
         }
         assert_eq!(sites.held(KILLER), 1, "it is in the middle of its call");
         crier.kill(&worker);
@@ -56,21 +56,22 @@ async fn assert_three_kills_are_poison(mut crier: Installation) {
     receiver.assert_received_once("post.failed", &[killer]).await;
     receiver.assert_received_once("post.published", &posts).await;
     assert_eq!(crier.number("SELECT count(*) FROM events").await, 13);
-    // No job is revived.
-    until("the end of all jobs", || async { (crier.number(LEFT).await == 0).then_some(()) }).await;
+    // The dead job is not run again.
+    until("the end of all jobs", || async { (crier.number(UNFINISHED).await == 0).then_some(()) }).await;
     assert_eq!(sites.calls(KILLER).len(), 3);
     crier.assert_all_run();
 }
 
-/// "Not found" is trusted twice this long after a call: before the lease of a dead worker expires.
-const TIMEOUT: [(&str, &str); 1] = [("CRIER_PLATFORM_TIMEOUT", "14s")];
+/// "Not found" is trusted when twice this time has passed since the call, which is before the lease of a dead worker
+/// expires.
+const CONFIG: [(&str, &str); 1] = [("CRIER_PLATFORM_TIMEOUT", "14s")];
 
 #[tokio::test]
 async fn a_job_that_kills_three_workers_is_poison_embedded() {
-    assert_three_kills_are_poison(Installation::embedded_with(&TIMEOUT).await).await;
+    assert_three_kills_are_poison(Installation::embedded_with(&CONFIG).await).await;
 }
 
 #[tokio::test]
-async fn split() {
-    assert_three_kills_are_poison(Installation::split_with(&TIMEOUT).await).await;
+async fn a_job_that_kills_three_workers_is_poison_split() {
+    assert_three_kills_are_poison(Installation::split_with(&CONFIG).await).await;
 }

@@ -1,5 +1,5 @@
-//! Workers that handle one kind of job each: while the worker of one kind is down, the others continue, and nothing is
-//! lost.
+//! Workers that each handle one kind of job: while the worker of one kind is stopped, the others continue, and nothing
+//! is lost.
 
 use crate::support::client::texts;
 use crate::support::process::Installation;

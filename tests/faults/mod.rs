@@ -1,6 +1,6 @@
-//! Fault tests. Each test states an invariant and checks it from outside: API responses, the platform's posts, database
-//! rows. Some use real processes, most use a worker whose clock, platform and notifier the test controls, so that the
-//! fault happens at an exact moment.
+//! Fault tests. Each test states an invariant and checks it from outside: API responses, the posts on the platform,
+//! database rows. Some tests use real processes. Most use a worker whose clock, platform and notifier the test
+//! controls, so that the fault happens at an exact point.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod ai;
@@ -26,6 +26,7 @@ mod poison;
 mod postgres;
 mod redis;
 mod reports;
+mod resumed;
 mod rolling;
 mod scaling;
 mod schedulers;
@@ -33,4 +34,3 @@ mod stop;
 mod surge;
 mod undecodable;
 mod visits;
-mod woken;

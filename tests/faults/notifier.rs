@@ -1,6 +1,6 @@
-//! Ids that are meaningless or repeated: notified five times, of jobs that have ended or wait, nonexistent, or
-//! garbage. Invariant, on both notifiers: the worker continues, each job runs once, and jobs that must not run are
-//! unchanged.
+//! Invalid or repeated notifications: ids that are notified five times, ids of jobs that are finished or waiting,
+//! unknown ids, and entries that are not ids. Invariant, on both notifiers: the worker continues, each job runs once,
+//! and jobs that must not run are unchanged.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -34,29 +34,29 @@ on_both!(
 
 /// Records which jobs ran.
 #[derive(Default)]
-struct Tally(Mutex<Vec<i64>>);
+struct RecordingJob(Mutex<Vec<i64>>);
 
 #[async_trait]
-impl Job for Tally {
+impl Job for RecordingJob {
     async fn run(&self, run: &Run) -> Result<Box<dyn RunResult>> {
         self.0.lock().unwrap().push(run.job.id);
         Ok(Box::new(Outcome::Done))
     }
 }
 
-/// A listening worker that handles only no-ops.
-struct Listening {
+/// A listening worker that handles only no-op jobs.
+struct ListeningWorker {
     s: TestStore,
     notifier: Arc<dyn Transport>,
-    tally: Arc<Tally>,
+    recording: Arc<RecordingJob>,
     stop: CancellationToken,
     worker: tokio::task::JoinHandle<()>,
 }
 
-impl Listening {
+impl ListeningWorker {
     fn start(s: TestStore, notifier: Arc<dyn Transport>) -> Self {
-        let tally = Arc::new(Tally::default());
-        let engine = Engine::new(s.store.clone(), Registry::of([(JobKind::Noop, tally.clone())]));
+        let recording = Arc::new(RecordingJob::default());
+        let engine = Engine::new(s.store.clone(), Registry::of([(JobKind::Noop, recording.clone())]));
         let stop = CancellationToken::new();
         let worker = tokio::spawn(crier_worker::run(
             engine,
@@ -65,7 +65,7 @@ impl Listening {
             Duration::from_secs(30),
             stop.clone(),
         ));
-        Self { s, notifier, tally, stop, worker }
+        Self { s, notifier, recording, stop, worker }
     }
 
     fn notify_ids(&self, ids: impl IntoIterator<Item = i64>) {
@@ -73,8 +73,9 @@ impl Listening {
             .notify(&ids.into_iter().map(|id| JobNotification { kind: JobKind::Noop, id }).collect::<Vec<_>>());
     }
 
-    /// Notifies until a new job, and therefore everything notified before, has been processed.
-    async fn settled(&self, subject: i64) -> i64 {
+    /// Notifies until a new job, and therefore everything that was notified before it, has been processed. Returns the
+    /// job.
+    async fn wait_for_new_job(&self, subject: i64) -> i64 {
         let last = self.s.enqueue_job(JobKind::Noop, subject, None).await;
         until("the worker goes on", async || {
             self.notify_ids([last]);
@@ -84,27 +85,27 @@ impl Listening {
         last
     }
 
-    /// Stops cleanly, and returns what ran.
-    async fn ran(self) -> (TestStore, Vec<i64>) {
+    /// Stops the worker cleanly; returns the jobs that ran.
+    async fn stop(self) -> (TestStore, Vec<i64>) {
         self.stop.cancel();
         self.worker.await.unwrap();
-        let mut ran = self.tally.0.lock().unwrap().clone();
+        let mut ran = self.recording.0.lock().unwrap().clone();
         ran.sort_unstable();
         (self.s, ran)
     }
 }
 
 /// Polls until the condition holds, while another task or Redis makes progress.
-async fn until(what: &str, so: impl AsyncFn() -> bool) {
-    let begun = Instant::now();
-    while !so().await {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
+async fn until(what: &str, is_done: impl AsyncFn() -> bool) {
+    let started = Instant::now();
+    while !is_done().await {
+        assert!(started.elapsed() < Duration::from_secs(60), "{what}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
 async fn send_invalid_notifications(s: TestStore, notifier: Arc<dyn Transport>) {
-    // One in each state that must not run.
+    // A job in each state in which it must not run.
     let mut idle = Vec::new();
     for (subject, set) in (0..).zip([
         "state = 'done', finished_at = created_at",
@@ -121,13 +122,13 @@ async fn send_invalid_notifications(s: TestStore, notifier: Arc<dyn Transport>) 
     let paused = s.enqueue_job(JobKind::PublishTarget, 1, None).await;
     s.write(async |tx| operate::pause_kind(tx, JobKind::PublishTarget).await).await;
     idle.push(paused);
-    // Of a kind that this worker does not handle, on the list of one that it does.
-    let foreign = s.enqueue_job(JobKind::DeliverWebhook, 1, None).await;
+    // A job of a kind that this worker does not handle, notified as one that it handles.
+    let unhandled = s.enqueue_job(JobKind::DeliverWebhook, 1, None).await;
     let mut good = Vec::new();
     for subject in 100..110 {
         good.push(s.enqueue_job(JobKind::Noop, subject, None).await);
     }
-    let facts = async |s: &TestStore| {
+    let job_rows = async |s: &TestStore| {
         let mut all = Vec::new();
         for id in &idle {
             let job = s.show(*id).await;
@@ -135,23 +136,31 @@ async fn send_invalid_notifications(s: TestStore, notifier: Arc<dyn Transport>) 
         }
         all
     };
-    let before = facts(&s).await;
-    let l = Listening::start(s, notifier);
+    let before = job_rows(&s).await;
+    let listening = ListeningWorker::start(s, notifier);
     until("it listens", async || {
-        l.notifier
+        listening
+            .notifier
             .capacity()
             .await
             .is_some_and(|kinds| kinds.iter().any(|of| of.kind == JobKind::Noop && of.free >= CAPACITY))
     })
     .await;
     for _ in 0..5 {
-        l.notify_ids(good.iter().chain(&idle).copied().chain([foreign, 0, -1, i64::MIN, i64::MAX, 987_654_321]));
+        listening.notify_ids(good.iter().chain(&idle).copied().chain([
+            unhandled,
+            0,
+            -1,
+            i64::MIN,
+            i64::MAX,
+            987_654_321,
+        ]));
     }
-    good.push(l.settled(999).await);
-    let (s, ran) = l.ran().await;
+    good.push(listening.wait_for_new_job(999).await);
+    let (s, ran) = listening.stop().await;
     assert_eq!(ran, good, "each once");
-    assert_eq!(facts(&s).await, before);
-    let job = s.show(foreign).await;
+    assert_eq!(job_rows(&s).await, before);
+    let job = s.show(unhandled).await;
     assert_eq!((job.state, job.attempt, job.crashes), (JobState::Ready, 0, 0), "it was handed back");
 }
 
@@ -159,7 +168,7 @@ async fn invalid_memory_notifications_are_harmless(s: TestStore) {
     send_invalid_notifications(s, Arc::new(MemoryNotifier::default())).await;
 }
 
-/// A notifier on its own Redis database, and a connection to tamper with it.
+/// Returns a notifier with a Redis database of its own, and a connection that changes it directly.
 async fn redis_notifier() -> (Arc<RedisNotifier>, MultiplexedConnection) {
     let url = servers::redis().await;
     let notifier = RedisNotifier::start(&SecretString::from(url.as_str()), "test", CancellationToken::new()).unwrap();
@@ -178,14 +187,14 @@ async fn invalid_redis_notifications_are_harmless(s: TestStore) {
 async fn invalid_redis_entries_are_dropped(s: TestStore) {
     let (notifier, mut redis) = redis_notifier().await;
     let id = s.enqueue_job(JobKind::Noop, 1, None).await;
-    for rubbish in ["", "rubbish", "12abc", "1.5", "99999999999999999999", "\u{0}\u{1}"] {
-        let _: () = redis.rpush(LIST, rubbish).await.unwrap();
+    for entry in ["", "rubbish", "12abc", "1.5", "99999999999999999999", "\u{0}\u{1}"] {
+        let _: () = redis.rpush(LIST, entry).await.unwrap();
     }
     let _: () = redis.rpush(LIST, b"\xff\xfe".as_slice()).await.unwrap();
-    let l = Listening::start(s, notifier);
-    l.notify_ids([id]);
-    until("it gets through to the id", async || l.s.state(id).await == JobState::Done).await;
-    let (_, ran) = l.ran().await;
+    let listening = ListeningWorker::start(s, notifier);
+    listening.notify_ids([id]);
+    until("it gets through to the id", async || listening.s.state(id).await == JobState::Done).await;
+    let (_, ran) = listening.stop().await;
     assert_eq!(ran, [id]);
 }
 
@@ -193,18 +202,18 @@ async fn a_key_of_another_type_in_redis_is_replaced(s: TestStore) {
     let (notifier, mut redis) = redis_notifier().await;
     let _: () = redis.set(LIST, "no list").await.unwrap();
     let id = s.enqueue_job(JobKind::Noop, 1, None).await;
-    let l = Listening::start(s, notifier.clone());
-    let last = l.settled(2).await;
+    let listening = ListeningWorker::start(s, notifier.clone());
+    let last = listening.wait_for_new_job(2).await;
     let kind: String = redis::cmd("TYPE").arg(LIST).query_async(&mut redis).await.unwrap();
     assert_ne!(kind, "string");
     assert!(notifier.capacity().await.is_some(), "the other kinds are notified again, too");
-    l.notify_ids([id]);
-    until("it is received", async || l.s.state(id).await == JobState::Done).await;
-    let (_, ran) = l.ran().await;
+    listening.notify_ids([id]);
+    until("it is received", async || listening.s.state(id).await == JobState::Done).await;
+    let (_, ran) = listening.stop().await;
     assert_eq!(ran, [id, last]);
 }
 
-/// The transport as a store's notifier.
+/// Sends a store's notifications through the transport.
 struct ReceivedNotifications(Arc<dyn Transport>);
 
 impl JobNotifier for ReceivedNotifications {
@@ -233,7 +242,7 @@ async fn notifications_over_redis_capacity_are_repeated(s: TestStore) {
     until("it was pushed", async || redis.clone().zcard::<_, i64>(pushed).await.unwrap() == 1).await;
     assert_eq!(redis.llen::<_, i64>(LIST).await.unwrap(), full, "no more than its capacity");
     assert!(!redis.exists::<_, bool>("test:queue:noop:scheduled").await.unwrap());
-    // The process with the id has ended, and most ids have been consumed: the id is found in the database.
+    // The process that holds the id has ended, and most ids have been consumed: the id is found in the database.
     ended.cancel();
     let _: () = redis.ltrim(LIST, 0, 4).await.unwrap();
     let notifier = start(&CancellationToken::new());
@@ -243,8 +252,8 @@ async fn notifications_over_redis_capacity_are_repeated(s: TestStore) {
     s.advance(11);
     let (transport, library) = (notifier.clone(), s.library("https://crier.example"));
     Scheduler::new(store, transport, library).tick().await.unwrap();
-    let l = Listening::start(s, notifier);
-    until("it is received", async || l.s.state(id).await == JobState::Done).await;
-    let (_, ran) = l.ran().await;
+    let listening = ListeningWorker::start(s, notifier);
+    until("it is received", async || listening.s.state(id).await == JobState::Done).await;
+    let (_, ran) = listening.stop().await;
     assert_eq!(ran, [id]);
 }

@@ -1,4 +1,4 @@
-//! The operator's commands while jobs run: paused jobs wait, cancelled ones are reported, retried ones run, and
+//! The operator's commands while jobs run: paused jobs wait, cancelled jobs are reported, retried jobs run, and
 //! everything is published once.
 
 use serde_json::Value;
@@ -8,7 +8,7 @@ use crate::support::process::Installation;
 use crate::support::receiver::Receiver;
 use crate::support::sites::{PostBehavior, Sites};
 
-const RUNNING: &str = "SELECT count(*) FROM jobs WHERE kind = 'publish_target' AND state = 'running'";
+const RUNNING_JOBS: &str = "SELECT count(*) FROM jobs WHERE kind = 'publish_target' AND state = 'running'";
 
 fn jobs(crier: &Installation, state: &str) -> Vec<Value> {
     let list = crier.command(&["jobs", "list", "--kind", "publish_target", "--state", state, "--json"]);
@@ -25,9 +25,9 @@ async fn assert_commands_work_under_load(mut crier: Installation) {
     let mut posts = crier.post_all(brand, &accounts, &early).await;
     crier.command(&["jobs", "pause", "publish_target"]);
     let waiting = crier.post_all(brand, &accounts, &paused).await;
-    until("what runs to end", || async { (crier.number(RUNNING).await == 0).then_some(()) }).await;
+    until("what runs to end", || async { (crier.number(RUNNING_JOBS).await == 0).then_some(()) }).await;
 
-    // Two are cancelled, and their posts are reported at once: webhooks are not paused.
+    // Two jobs are cancelled, and their posts are reported immediately: webhooks are not paused.
     let mut cancelled = Vec::new();
     for post in &waiting[..2] {
         let detail = crier.read(&format!("/brands/{brand}/posts/{post}")).await.expect("a post");
@@ -42,7 +42,7 @@ async fn assert_commands_work_under_load(mut crier: Installation) {
     assert!(paused.iter().all(|text| sites.calls(text).is_empty()), "a paused kind was run");
     assert_eq!(jobs(&crier, "cancelled").len(), 2);
 
-    // One of the two is retried.
+    // One of the two jobs is retried.
     crier.command(&["jobs", "retry", &cancelled[0].to_string()]);
     crier.command(&["jobs", "resume", "publish_target"]);
     posts.extend(crier.post_all(brand, &accounts, &late).await);
@@ -63,6 +63,6 @@ async fn operator_commands_work_under_load_embedded() {
 }
 
 #[tokio::test]
-async fn split() {
+async fn operator_commands_work_under_load_split() {
     assert_commands_work_under_load(Installation::split().await).await;
 }

@@ -1,6 +1,6 @@
-//! Code of a kind that panics: in its run, while storing its result, while observing it, while computing the retry
-//! pause. Invariant: the job ends and its subject is notified, once; the others in its batch are published once and
-//! count no crash.
+//! A job's code that panics: in the run, while its result is stored, while the outcome is observed, or while the retry
+//! delay is computed. Invariant: the job ends, and its subject is notified once. The other jobs of its batch are
+//! published once and count no crash.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,45 +28,48 @@ worker_on_both!(
 );
 
 #[derive(Clone, Copy, PartialEq)]
-enum Where {
+enum PanicPoint {
     Run,
     End,
     Observe,
     Pause,
 }
 
-/// A kind that panics for one subject, whenever it runs.
-struct Panics {
+/// A handler that panics for one subject, whenever its job runs.
+struct PanickingJob {
     kind: Arc<dyn Job>,
-    at: Where,
+    at: PanicPoint,
     subject: i64,
 }
 
 #[async_trait]
-impl Job for Panics {
+impl Job for PanickingJob {
     async fn run(&self, run: &Run) -> Result<Box<dyn RunResult>> {
-        let hit = run.job.subject_id == self.subject;
-        assert!(!(hit && matches!(self.at, Where::Run | Where::Pause)), "the run panics, as the test wants");
-        let ending = self.kind.run(run).await?;
-        Ok(match hit {
-            true => Box::new(PanickingEnd(ending, self.at)),
-            false => Box::new(SpoilsOnce(ending, AtomicBool::new(self.at == Where::Observe))),
+        let is_panicking = run.job.subject_id == self.subject;
+        assert!(
+            !(is_panicking && matches!(self.at, PanicPoint::Run | PanicPoint::Pause)),
+            "the run panics, as the test wants"
+        );
+        let result = self.kind.run(run).await?;
+        Ok(match is_panicking {
+            true => Box::new(PanickingResult(result, self.at)),
+            false => Box::new(FailsOnceResult(result, AtomicBool::new(self.at == PanicPoint::Observe))),
         })
     }
 
     fn backoff(&self, attempt: i32) -> TimeDelta {
-        assert!(self.at != Where::Pause, "the pause panics, as the test wants");
+        assert!(self.at != PanicPoint::Pause, "the pause panics, as the test wants");
         self.kind.backoff(attempt)
     }
 }
 
-struct PanickingEnd(Box<dyn RunResult>, Where);
+struct PanickingResult(Box<dyn RunResult>, PanicPoint);
 
 #[async_trait]
-impl RunResult for PanickingEnd {
+impl RunResult for PanickingResult {
     async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome> {
         let outcome = self.0.write(tx, job).await?;
-        assert!(self.1 != Where::End, "the end panics, as the test wants");
+        assert!(self.1 != PanicPoint::End, "the end panics, as the test wants");
         Ok(outcome)
     }
 
@@ -75,16 +78,16 @@ impl RunResult for PanickingEnd {
     }
 
     fn observe(&self, outcome: &Outcome) {
-        assert!(self.1 != Where::Observe, "the count panics, as the test wants");
+        assert!(self.1 != PanicPoint::Observe, "the count panics, as the test wants");
         self.0.observe(outcome);
     }
 }
 
-/// Fails the shared transaction, so that each result is stored alone.
-struct SpoilsOnce(Box<dyn RunResult>, AtomicBool);
+/// Fails the shared transaction once, so that each result is stored alone.
+struct FailsOnceResult(Box<dyn RunResult>, AtomicBool);
 
 #[async_trait]
-impl RunResult for SpoilsOnce {
+impl RunResult for FailsOnceResult {
     async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome> {
         if self.1.swap(false, Ordering::SeqCst) {
             return Err(StoreError::Database(sqlx::Error::PoolTimedOut));
@@ -101,15 +104,15 @@ impl RunResult for SpoilsOnce {
     }
 }
 
-/// Runs three targets of a post at once; the middle one's code panics. Returns the worker, the post and its targets
-/// after all have ended.
-async fn story(mut w: TestWorker, at: Where) -> (TestWorker, i64, Vec<i64>) {
+/// Runs three targets of a post at once; the code of the middle one panics. Returns the worker, the post and its
+/// targets after all jobs have ended.
+async fn run_three_targets(mut w: TestWorker, at: PanicPoint) -> (TestWorker, i64, Vec<i64>) {
     w.listen_at("http://127.0.0.1:1/").await;
     let accounts = [w.account.id, w.another_account("b").await.id, w.another_account("c").await.id];
     let (post, targets) = w.publish(&accounts).await;
-    let panics = Panics { kind: w.handler(JobKind::PublishTarget), at, subject: targets[1] };
+    let panicking_job = PanickingJob { kind: w.handler(JobKind::PublishTarget), at, subject: targets[1] };
     let registry = Registry::of([
-        (JobKind::PublishTarget, Arc::new(panics)),
+        (JobKind::PublishTarget, Arc::new(panicking_job)),
         (JobKind::DeliverWebhook, w.handler(JobKind::DeliverWebhook)),
         (JobKind::Noop, w.handler(JobKind::Noop)),
     ]);
@@ -130,10 +133,10 @@ async fn story(mut w: TestWorker, at: Where) -> (TestWorker, i64, Vec<i64>) {
     (w, post, targets)
 }
 
-async fn assert_reported_as_failed(w: &TestWorker, post: i64, target: i64, why: &str) {
+async fn assert_reported_as_failed(w: &TestWorker, post: i64, target: i64, reason: &str) {
     let (ended, job) = (w.target(target).await, w.job_of(target).await);
     assert_eq!((ended.status, ended.error.unwrap().code.as_str()), (TargetStatus::Failed, "internal"));
-    assert_eq!((job.state, job.last_error.as_deref()), (JobState::Dead, Some(why)));
+    assert_eq!((job.state, job.last_error.as_deref()), (JobState::Dead, Some(reason)));
     assert_eq!(w.post_status(post).await, PostStatus::PartiallyPublished);
     let mut events = w.events().await;
     events.sort();
@@ -142,22 +145,22 @@ async fn assert_reported_as_failed(w: &TestWorker, post: i64, target: i64, why: 
 
 async fn a_panic_in_the_run_fails_only_its_target(w: TestWorker) {
     w.leaves_jobs();
-    let (w, post, targets) = story(w, Where::Run).await;
+    let (w, post, targets) = run_three_targets(w, PanicPoint::Run).await;
     assert_reported_as_failed(&w, post, targets[1], "panicked").await;
     assert_eq!((w.job_of(targets[1]).await.attempt, w.fake.posts().len()), (8, 2));
 }
 
-/// Its call was made, so the platform has the post, but its result cannot be stored. It is dead, without a crash.
+/// The call was made, so the platform has the post, but the result cannot be stored. The job is dead, without a crash.
 async fn a_panic_while_storing_fails_only_its_target(w: TestWorker) {
     w.leaves_jobs();
-    let (w, post, targets) = story(w, Where::End).await;
+    let (w, post, targets) = run_three_targets(w, PanicPoint::End).await;
     assert_reported_as_failed(&w, post, targets[1], "the result of its run could not be stored").await;
     assert_eq!(w.job_of(targets[1]).await.crashes, 0);
     assert_eq!((w.fake.count("publish"), w.fake.posts().len()), (3, 3), "it was not sent again");
 }
 
 async fn a_panic_in_observe_changes_no_result(w: TestWorker) {
-    let (w, post, targets) = story(w, Where::Observe).await;
+    let (w, post, targets) = run_three_targets(w, PanicPoint::Observe).await;
     let job = w.job_of(targets[1]).await;
     assert_eq!((job.state, job.attempt, job.crashes), (JobState::Done, 1, 0));
     assert_eq!((w.post_status(post).await, w.fake.posts().len()), (PostStatus::Published, 3));
@@ -166,7 +169,7 @@ async fn a_panic_in_observe_changes_no_result(w: TestWorker) {
 
 async fn a_panic_in_the_retry_delay_fails_only_its_target(w: TestWorker) {
     w.leaves_jobs();
-    let (w, post, targets) = story(w, Where::Pause).await;
+    let (w, post, targets) = run_three_targets(w, PanicPoint::Pause).await;
     assert_reported_as_failed(&w, post, targets[1], "poison").await;
     assert_eq!(w.fake.posts().len(), 2);
 }
@@ -187,7 +190,7 @@ async fn a_panic_is_retried_and_reported_after_the_last_attempt(w: TestWorker) {
     let milliseconds = (job.run_at - w.clock.now()).num_milliseconds();
     assert!((8_000..=12_000).contains(&milliseconds), "{milliseconds} ms");
 
-    // It panicked in the middle of the call: the platform is asked before the next one.
+    // The run panicked in the middle of the call: the platform is asked before the next call.
     w.sql(format!("UPDATE jobs SET attempt = 7 WHERE id = {id}")).await;
     w.advance(70);
     w.run_jobs().await;

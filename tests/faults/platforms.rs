@@ -1,6 +1,7 @@
-//! A platform of each kind: one that makes containers first (Instagram), one that accepts posts and publishes them later
-//! (TikTok), and one whose refresh tokens are replaced at each use (Shopify). Workers are killed in the middle of their
-//! calls, and calls are never answered: nothing is published twice, and no token is lost.
+//! One platform of each kind: one with containers that are created first (Instagram), one that accepts posts and
+//! publishes them later (TikTok), and one whose refresh tokens are replaced at each use (Shopify). Workers are killed
+//! in the middle of their calls, and some calls never get a response. Invariant: nothing is published twice, and no
+//! token is lost.
 
 use std::sync::atomic::Ordering;
 
@@ -16,8 +17,8 @@ use crate::support::process::Installation;
 use crate::support::shopify::{SECRET, SHOP, Shopify, blog_id};
 use crate::support::tiktok::Tiktok;
 
-/// Starts an installation with an application at the platform, whose pictures the platform can fetch.
-async fn start(split: bool, platform: &str, server: &MockServer) -> Installation {
+/// Starts an installation with an application at the platform; the platform can fetch its images.
+async fn start_installation(split: bool, platform: &str, server: &MockServer) -> Installation {
     let (url, name) = (server.uri(), |end: &str| format!("CRIER_{platform}_{end}"));
     let names = ["CLIENT_ID", "CLIENT_SECRET", "BASE_URL", "AUTH_URL"].map(name);
     let mut keys: Vec<(&str, &str)> = names.iter().map(String::as_str).zip(["id", SECRET, &url, &url]).collect();
@@ -28,24 +29,24 @@ async fn start(split: bool, platform: &str, server: &MockServer) -> Installation
     }
 }
 
-/// Goes the way of a person who connects an account; `agree` returns where the platform sends the browser back to.
-/// Returns the id of the account.
+/// Connects an account as a user does in a browser; returns the account's id. `grant_access` returns the URL to which
+/// the platform redirects the browser.
 async fn connect(
     crier: &Installation,
     brand: i64,
     url: &str,
-    agree: impl Fn(&Url) -> Url,
+    grant_access: impl Fn(&Url) -> Url,
     choice: Option<&str>,
 ) -> i64 {
     let path = |url: &str| url.trim_start_matches("https://crier.example").to_owned();
     let first = crier.submit(&path(url), &[], "").await;
     let cookie = first.headers["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned();
     let page = String::from_utf8(first.body.to_vec()).unwrap();
-    let back = agree(&button(&page));
-    let arrived = crier.visit(&path(back.as_str()), &cookie).await;
-    assert_eq!(arrived.status, 303, "{}", String::from_utf8_lossy(&arrived.body));
+    let callback = grant_access(&button(&page));
+    let response = crier.visit(&path(callback.as_str()), &cookie).await;
+    assert_eq!(response.status, 303, "{}", String::from_utf8_lossy(&response.body));
     if let Some(choice) = choice {
-        let next = arrived.headers["location"].to_str().unwrap();
+        let next = response.headers["location"].to_str().unwrap();
         assert_eq!(crier.submit(next, &[("choice", choice)], &cookie).await.status, 303);
     }
     let accounts = crier.read(&format!("/brands/{brand}/social-accounts")).await.unwrap();
@@ -53,13 +54,13 @@ async fn connect(
 }
 
 async fn authorize(crier: &Installation, brand: i64, platform: &str) -> String {
-    let grant =
+    let authorization =
         crier.write(&format!("/brands/{brand}/social-accounts/authorize"), json!({ "platform": platform })).await;
-    grant["authorization_url"].as_str().unwrap().to_owned()
+    authorization["authorization_url"].as_str().unwrap().to_owned()
 }
 
-/// Creates a post with a picture, published now.
-async fn post_picture(crier: &Installation, brand: i64, account: i64, text: &str, options: Value) -> i64 {
+/// Creates a post with an image, and publishes it.
+async fn post_image(crier: &Installation, brand: i64, account: i64, text: &str, options: Value) -> i64 {
     let media = crier.upload(brand, &picture::png(400, 400)).await.unwrap();
     let body = json!({
         "content": text, "schedule_type": "now", "accounts": [account], "media": [media],
@@ -71,17 +72,17 @@ async fn post_picture(crier: &Installation, brand: i64, account: i64, text: &str
 async fn containers_are_published_once(split: bool) {
     let (server, mock) = ContainerServer::start(INSTAGRAM, "2099-01-01T00:00:00+0000").await;
     server.oauth.add_client("id", SECRET);
-    let mut crier = start(split, "INSTAGRAM", &mock).await;
+    let mut crier = start_installation(split, "INSTAGRAM", &mock).await;
     let brand = crier.brand().await;
     let url = authorize(&crier, brand, "instagram").await;
     let account = connect(&crier, brand, &url, |at| server.oauth.agree(at), None).await;
     let texts = [texts("killed", 4), texts("lost", 4)].concat();
     let mut posts = Vec::new();
     for (round, batch) in texts.chunks(4).enumerate() {
-        // One post hangs at each of these; every call has had its effect.
+        // One post hangs at each of these calls; every call has taken effect.
         server.hangs.at(&["GET content_publishing_limit", "POST media", "GET {}", "POST media_publish"]);
         for text in batch {
-            posts.push(post_picture(&crier, brand, account, text, json!({})).await);
+            posts.push(post_image(&crier, brand, account, text, json!({})).await);
         }
         server.hangs.wait_for(4).await;
         if round == 0 {
@@ -89,7 +90,7 @@ async fn containers_are_published_once(split: bool) {
             crier.kill(&worker);
             crier.start_all().await;
         }
-        // In the second round the worker lives, and gives the calls up.
+        // In the second round the worker lives, and the calls time out.
         crier.all_published(brand, &posts).await;
     }
     let mut published = server.published();
@@ -101,18 +102,18 @@ async fn containers_are_published_once(split: bool) {
 
 async fn an_accepted_post_is_never_sent_again(split: bool) {
     let (tiktok, mock) = Tiktok::start().await;
-    let mut crier = start(split, "TIKTOK", &mock).await;
+    let mut crier = start_installation(split, "TIKTOK", &mock).await;
     let brand = crier.brand().await;
     let url = authorize(&crier, brand, "tiktok").await;
     let account = connect(&crier, brand, &url, |at| tiktok.oauth.agree(at), None).await;
     let options = json!({ "visibility": "public" });
     tiktok.is_working.store(true, Ordering::SeqCst);
-    // The worker dies while the platform works on one post, and in the middle of the call of another.
+    // The worker dies while the platform processes one post, and in the middle of the call of another.
     tiktok.hangs.at(&["status"]);
-    let accepted = post_picture(&crier, brand, account, "accepted", options.clone()).await;
+    let accepted = post_image(&crier, brand, account, "accepted", options.clone()).await;
     tiktok.hangs.wait_for(1).await;
     tiktok.hangs.at(&["init"]);
-    let lost = post_picture(&crier, brand, account, "lost", options).await;
+    let lost = post_image(&crier, brand, account, "lost", options).await;
     tiktok.hangs.wait_for(1).await;
     let worker = crier.of("worker");
     crier.kill(&worker);
@@ -125,7 +126,7 @@ async fn an_accepted_post_is_never_sent_again(split: bool) {
     crier.assert_all_run();
 }
 
-async fn shop(crier: &Installation, shopify: &Shopify) -> (i64, i64) {
+async fn connect_shop(crier: &Installation, shopify: &Shopify) -> (i64, i64) {
     let brand = crier.brand().await;
     let args = ["account", "connect", "shopify", "--brand", &brand.to_string(), "--shop", SHOP];
     let printed = crier.command(&args);
@@ -133,16 +134,16 @@ async fn shop(crier: &Installation, shopify: &Shopify) -> (i64, i64) {
     (brand, connect(crier, brand, url, |at| shopify.agree(at), Some(&blog_id(1))).await)
 }
 
-/// Returns how often an article with this text is in the shop.
+/// Returns the number of articles with this text in the shop.
 fn count(shopify: &Shopify, text: &str) -> usize {
     shopify.articles().iter().filter(|article| article.to_string().contains(text)).count()
 }
 
 async fn rotating_tokens_survive_a_kill(split: bool) {
     let (shopify, mock) = Shopify::start(&["News", "Recipes"]).await;
-    let mut crier = start(split, "SHOPIFY", &mock).await;
-    let (brand, account) = shop(&crier, &shopify).await;
-    // The shop has replaced the tokens when the worker dies, and the new ones are lost with it.
+    let mut crier = start_installation(split, "SHOPIFY", &mock).await;
+    let (brand, account) = connect_shop(&crier, &shopify).await;
+    // The shop has replaced the tokens when the worker dies, so the worker never receives the new ones.
     shopify.oauth.expire_tokens();
     shopify.hangs.at(&["refresh_token"]);
     let post = crier.post(brand, account, "after the kill").await;
@@ -152,7 +153,7 @@ async fn rotating_tokens_survive_a_kill(split: bool) {
     crier.start_all().await;
     crier.all_published(brand, &[post]).await;
     assert_eq!((count(&shopify, "after the kill"), shopify.oauth.refreshes()), (1, 2));
-    // What it has now is the newest.
+    // The stored tokens are the newest.
     shopify.oauth.expire_tokens();
     let next = crier.post(brand, account, "the next time").await;
     crier.all_published(brand, &[next]).await;
@@ -163,8 +164,8 @@ async fn rotating_tokens_survive_a_kill(split: bool) {
 #[tokio::test]
 async fn two_workers_renew_a_token_once() {
     let (shopify, mock) = Shopify::start(&["News", "Recipes"]).await;
-    let mut crier = start(true, "SHOPIFY", &mock).await;
-    let (brand, account) = shop(&crier, &shopify).await;
+    let mut crier = start_installation(true, "SHOPIFY", &mock).await;
+    let (brand, account) = connect_shop(&crier, &shopify).await;
     crier.start_one("crier-worker#2").await;
     for round in 1..=3 {
         crier.command(&["jobs", "pause", "publish_target"]);

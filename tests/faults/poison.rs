@@ -1,4 +1,4 @@
-//! A job that kills its process. Invariant: after the third time it is dead and its subject is notified, once; jobs
+//! A job that kills its process. Invariant: after the third time it is dead, and its subject is notified once. Jobs
 //! that ran next to it run to their own end.
 
 use crier_domain::failure::Category;
@@ -19,11 +19,11 @@ worker_on_both!(
 );
 
 /// Kills a worker in the middle of a call, three times.
-async fn poisoned(w: &TestWorker, accepted: bool) -> (i64, i64) {
+async fn kill_worker_three_times(w: &TestWorker, accepted: bool) -> (i64, i64) {
     w.listen_at("http://127.0.0.1:1/").await;
     let (post, target) = w.publish_one().await;
     for crash in 1..=3 {
-        // The crash may come before or after the post was accepted; later reconciliations return `Absent`.
+        // The crash may come before or after the platform accepts the post; later look-ups return `Absent`.
         let gate = Gate::new();
         w.fake.script_publishes([if accepted {
             PublishStep::AcceptAndHang(gate.clone())
@@ -49,7 +49,7 @@ async fn poisoned(w: &TestWorker, accepted: bool) -> (i64, i64) {
 
 async fn repeated_crashes_are_poison(w: TestWorker) {
     w.leaves_jobs();
-    let (post, target) = poisoned(&w, false).await;
+    let (post, target) = kill_worker_three_times(&w, false).await;
     let job = w.job_of(target).await;
     assert_eq!((job.state, job.last_error.as_deref(), job.attempt), (JobState::Dead, Some("poison"), 3));
     let ended = w.target(target).await;
@@ -76,8 +76,8 @@ async fn republishing_a_poisoned_post_finds_the_published_one(w: TestWorker) {
     assert_eq!((w.target(target).await.status, w.fake.posts().len()), (TargetStatus::Published, 1));
 }
 
-/// Invariant: of three jobs that ran in the processes that died, the one that killed them is dead; the others are
-/// published once each.
+/// Invariant: of three jobs that ran in the processes that died, the one that killed them is dead. The posts of the
+/// others are published once.
 async fn jobs_next_to_a_crashing_job_are_unaffected(w: TestWorker) {
     w.leaves_jobs();
     w.listen_at("http://127.0.0.1:1/").await;
@@ -127,18 +127,19 @@ async fn jobs_next_to_a_crashing_job_are_unaffected(w: TestWorker) {
 
 async fn a_suspect_runs_alone(w: TestWorker) {
     let (first, alone, after) = (Gate::new(), Gate::new(), Gate::new());
-    let acts = [
+    let behaviors = [
         (1, JobBehavior::Wait(first.clone())),
         (2, JobBehavior::Wait(alone.clone())),
         (3, JobBehavior::Wait(after.clone())),
     ];
-    let engine = scripted_engine(&w, acts);
+    let engine = scripted_engine(&w, behaviors);
     let ids = [enqueue_noop(&w, 1).await, enqueue_noop(&w, 2).await, enqueue_noop(&w, 3).await];
     w.sql(format!("UPDATE jobs SET crashes = 2 WHERE id = {}", ids[1])).await;
     let mut runs = vec![start(&engine, ids[0])];
     first.wait_until_entered().await;
     runs.push(start(&engine, ids[1]));
-    // It was claimed, recognized as a suspect, and released: a crash of the first job would not count against it.
+    // The second job was claimed, recognized as a suspect, and released: a crash of the first one would not count
+    // against it.
     w.poll_until(async || w.number(format!("SELECT fence FROM jobs WHERE id = {}", ids[1])).await == 1).await;
     w.poll_until(async || w.state(ids[1]).await == JobState::Ready).await;
     assert_eq!(w.show(ids[1]).await.attempt, 0);
@@ -163,7 +164,7 @@ async fn a_suspect_notified_repeatedly_waits_once(w: TestWorker) {
     w.sql(format!("UPDATE jobs SET crashes = 2 WHERE id = {}", ids[1])).await;
     let run = start(&engine, ids[0]);
     first.wait_until_entered().await;
-    let waits = start(&engine, ids[1]);
+    let waiting = start(&engine, ids[1]);
     w.poll_until(async || w.number(format!("SELECT fence FROM jobs WHERE id = {}", ids[1])).await == 1).await;
     w.poll_until(async || w.state(ids[1]).await == JobState::Ready).await;
     let again = [start(&engine, ids[1]), start(&engine, ids[1])];
@@ -171,7 +172,7 @@ async fn a_suspect_notified_repeatedly_waits_once(w: TestWorker) {
     run.await.unwrap();
     alone.wait_until_entered().await;
     alone.let_through();
-    assert!(waits.await.unwrap());
+    assert!(waiting.await.unwrap());
     for again in again {
         assert!(!again.await.unwrap());
     }

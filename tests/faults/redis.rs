@@ -1,5 +1,5 @@
-//! Redis emptied, frozen, and stopped. It only carries notifications: every accepted post is published once in any
-//! case, and no request waits for it.
+//! Redis is emptied, frozen, and stopped. It only carries notifications: every accepted post is published once in any
+//! case, and no request waits for Redis.
 
 use std::time::{Duration, Instant};
 
@@ -12,9 +12,9 @@ use crate::support::process::Installation;
 use crate::support::servers::RedisServer;
 use crate::support::sites::Sites;
 
-/// FLUSHALL with notified jobs and scheduled jobs, while no worker runs.
+/// Runs FLUSHALL while there are notified jobs and scheduled jobs, and no worker runs.
 #[tokio::test]
-async fn emptied() {
+async fn a_flushed_redis_loses_no_jobs() {
     let redis = RedisServer::start();
     let mut crier = Installation::split_with(&[("CRIER_REDIS_URL", &redis.url())]).await;
     let sites = Sites::start();
@@ -31,7 +31,7 @@ async fn emptied() {
     let notified = async || redis.ask::<u64>(&["ZCARD", "crier:queue:publish_target:scheduled"]).await;
     until("a notification for each ready job", || async { (notified().await >= 30).then_some(()) }).await;
     let () = redis.ask(&["FLUSHALL"]).await;
-    // Jobs that become due are notified, and those notifications are lost as well.
+    // The jobs that become due are notified, and these notifications are lost as well.
     until("the others are notified", || async {
         (Clock::system().now() > last && notified().await >= 20).then_some(())
     })
@@ -46,25 +46,31 @@ async fn emptied() {
     crier.assert_all_run();
 }
 
-/// Waits for this readiness of the worker and the scheduler; the API needs no queue.
+/// Waits until the worker and the scheduler report this readiness status; the API does not need Redis.
 async fn wait_for_readiness(crier: &Installation, status: u16) {
     for name in ["crier-worker", "crier-scheduler"] {
         until(&format!("{name} says {status}"), || async {
-            let (now, body) = crier.readiness(name).await?;
-            (now == status && (status == 200 || body["missing"]["queue"] != Value::Null)).then_some(())
+            let (current, body) = crier.readiness(name).await?;
+            (current == status && (status == 200 || body["missing"]["queue"] != Value::Null)).then_some(())
         })
         .await;
     }
     assert_eq!(crier.readiness("crier-api").await.map(|(status, _)| status), Some(200));
 }
 
-/// Creates posts, each of which must be accepted without delay.
-async fn accepted(crier: &Installation, brand: i64, accounts: &[i64], texts: &[String], posts: &mut Vec<i64>) {
+/// Creates posts, and asserts that each is accepted without delay.
+async fn post_all_without_delay(
+    crier: &Installation,
+    brand: i64,
+    accounts: &[i64],
+    texts: &[String],
+    posts: &mut Vec<i64>,
+) {
     for (text, account) in texts.iter().zip(accounts.iter().cycle()) {
-        let asked = Instant::now();
+        let started = Instant::now();
         posts.push(crier.post(brand, *account, text).await);
-        // A request waits for Redis at most a tenth of a second; the rest allows for a busy machine.
-        assert!(asked.elapsed() < Duration::from_secs(15), "{text}: accepted after {:?}", asked.elapsed());
+        // A request waits for Redis for at most a tenth of a second; the rest allows for a busy machine.
+        assert!(started.elapsed() < Duration::from_secs(15), "{text}: accepted after {:?}", started.elapsed());
     }
 }
 
@@ -78,23 +84,23 @@ async fn a_frozen_or_stopped_redis_loses_no_jobs() {
     let (mut posts, texts) = (Vec::new(), texts("post", 60));
 
     redis.freeze();
-    accepted(&crier, brand, accounts, &texts[..10], &mut posts).await;
+    post_all_without_delay(&crier, brand, accounts, &texts[..10], &mut posts).await;
     wait_for_readiness(&crier, 503).await;
-    accepted(&crier, brand, accounts, &texts[10..20], &mut posts).await;
+    post_all_without_delay(&crier, brand, accounts, &texts[10..20], &mut posts).await;
     redis.thaw();
     wait_for_readiness(&crier, 200).await;
     crier.all_published(brand, &posts).await;
 
     redis.stop();
-    let gone = Instant::now();
-    accepted(&crier, brand, accounts, &texts[20..30], &mut posts).await;
+    let stopped_at = Instant::now();
+    post_all_without_delay(&crier, brand, accounts, &texts[20..30], &mut posts).await;
     wait_for_readiness(&crier, 503).await;
     for text in &texts[30..] {
-        accepted(&crier, brand, accounts, std::slice::from_ref(text), &mut posts).await;
+        post_all_without_delay(&crier, brand, accounts, std::slice::from_ref(text), &mut posts).await;
         // The outage must last longer than any pause between reconnects.
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
-    assert!(gone.elapsed() >= Duration::from_secs(30));
+    assert!(stopped_at.elapsed() >= Duration::from_secs(30));
     crier.assert_all_run();
     redis.restart();
     wait_for_readiness(&crier, 200).await;

@@ -1,5 +1,5 @@
-//! A rolling restart behind a load balancer, under load. Invariant: clients do not notice. Every request is answered, and
-//! every post is published once.
+//! A rolling restart behind a load balancer, under load. Invariant: clients notice nothing. Every request gets a
+//! response, and every post is published once.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::support::process::Installation;
 use crate::support::servers::free_port;
 use crate::support::sites::{PostBehavior, Sites};
 
-/// Many checks of the balancer, also on a busy machine.
+/// Long enough for many checks of the balancer, also on a busy machine.
 const DELAY: (&str, &str) = ("CRIER_DRAIN_DELAY", "1500ms");
 
 #[tokio::test]
@@ -59,15 +59,16 @@ async fn a_rolling_restart_is_invisible() {
     crier.assert_all_run();
 }
 
-/// A connection that was opened and never used, as browsers and load balancers have them, does not delay a stop.
+/// A connection that was opened and never used does not delay a stop. Browsers and load balancers open such
+/// connections.
 #[tokio::test]
 async fn a_silent_connection_does_not_delay_a_stop() {
     let mut crier = Installation::embedded().await;
     let _silent = TcpStream::connect(crier.address()).await.expect("it is taken");
-    // Accepted in order: the silent one is the server's by now.
+    // Connections are accepted in order: the server has accepted the silent one when it has served this request.
     crier.brand().await;
-    let began = Instant::now();
+    let started = Instant::now();
     assert_eq!(crier.terminate("crier").await, Some(0));
     // `CRIER_DRAIN` is 30 s.
-    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
 }

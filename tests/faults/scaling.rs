@@ -1,5 +1,5 @@
 //! Workers and schedulers start and stop under load. Nothing is lost or published twice, and an orderly stop of a
-//! worker uses up no attempt.
+//! worker does not count as an attempt.
 
 use crate::support::client::{texts, until_true};
 use crate::support::process::Installation;
@@ -45,7 +45,7 @@ async fn posts_are_published_once_while_processes_scale() {
     let (more, ()) = tokio::join!(client.post_all(brand, &accounts, &killed), killing);
     posts.extend(more);
     for target in crier.all_published(brand, &posts).await {
-        // The second attempt at posts of the dead worker reconciled the first.
+        // The second attempt at a post of the dead worker looked up the first one.
         assert!(target["attempts"].as_i64().is_some_and(|attempts| attempts <= 3), "{target}");
     }
     sites.assert_each_once(&[orderly, killed].concat());

@@ -1,5 +1,5 @@
-//! Schedulers that die, stop and return. Every post is published once, not before its time, and posts unaffected by the
-//! fault are on time.
+//! Schedulers that die, stop and restart. Every post is published once and not before its time, and posts that the
+//! fault does not affect are on time.
 
 use chrono::{DateTime, SubsecRound as _, TimeDelta, Utc};
 use crier_base::clock::Clock;
@@ -16,7 +16,7 @@ async fn until_time(at: DateTime<Utc>) {
     until_true("a time", || now() >= at).await;
 }
 
-/// Schedules three of the texts for every second from `first` on, later if the machine is slow to accept them.
+/// Schedules three of the texts for every second from `first` on, or later if the machine is slow to accept them.
 async fn schedule(
     crier: &Installation,
     brand: i64,
@@ -33,7 +33,7 @@ async fn schedule(
     posts
 }
 
-/// Returns how late each first call was; asserts that no call was early.
+/// Returns the delay of each first call; asserts that no call was early.
 fn lateness(sites: &Sites, texts: &[String], posts: &[(i64, DateTime<Utc>)]) -> Vec<TimeDelta> {
     let late = |(text, (_, at)): (&String, &(i64, DateTime<Utc>))| {
         let called = sites.calls(text)[0].at;
@@ -52,7 +52,8 @@ async fn three_schedulers_publish_each_post_once() {
     let sites = Sites::start();
     let brand = crier.brand().await;
     let accounts = crier.connect(brand, &sites, 6).await;
-    // One account gets a retry request, which the schedulers have to handle as well.
+    // The platform rejects the first call of one account with a retry time, so the schedulers have to handle a retry as
+    // well.
     sites.set_behavior(|text, times| match times {
         1 if text.contains("again") => PostBehavior::RejectWithRetryAfter(2),
         _ => PostBehavior::Accept,
@@ -73,9 +74,9 @@ async fn three_schedulers_publish_each_post_once() {
     crier.all_published(brand, &all).await;
     sites.assert_each_once(&[texts.clone(), again.clone()].concat());
     let late = lateness(&sites, &texts, &posts);
-    // Jobs that the dead one promoted without notifying are notified ten seconds later; no other job waits.
-    let hit = late.iter().filter(|late| **late > TimeDelta::seconds(8)).count();
-    assert!(hit <= 3 && late.iter().all(|late| *late < TimeDelta::seconds(30)), "{late:?}");
+    // Jobs that the dead scheduler promoted without notifying are notified ten seconds later; no other job waits.
+    let delayed = late.iter().filter(|late| **late > TimeDelta::seconds(8)).count();
+    assert!(delayed <= 3 && late.iter().all(|late| *late < TimeDelta::seconds(30)), "{late:?}");
     lateness(&sites, &again, &repeated);
     for text in &again {
         let calls = sites.calls(text);
@@ -84,7 +85,7 @@ async fn three_schedulers_publish_each_post_once() {
     crier.assert_all_run();
 }
 
-async fn away(mut crier: Installation) {
+async fn assert_posts_wait_for_the_scheduler(mut crier: Installation) {
     let sites = Sites::start();
     let brand = crier.brand().await;
     let accounts = crier.connect(brand, &sites, 3).await;
@@ -108,10 +109,10 @@ async fn away(mut crier: Installation) {
 
 #[tokio::test]
 async fn posts_due_while_stopped_are_published_later_embedded() {
-    away(Installation::embedded().await).await;
+    assert_posts_wait_for_the_scheduler(Installation::embedded().await).await;
 }
 
 #[tokio::test]
 async fn posts_due_while_stopped_are_published_later_split() {
-    away(Installation::split().await).await;
+    assert_posts_wait_for_the_scheduler(Installation::split().await).await;
 }

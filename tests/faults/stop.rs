@@ -44,8 +44,8 @@ async fn assert_drain_outlasts_lease(mut crier: Installation) {
         crier.start_one("crier-worker#2").await;
     }
     crier.signal(&worker, "TERM");
-    // The lease is 30 s, in real time like the heartbeat: without one it would have expired, and another worker would
-    // have the job.
+    // The lease is 30 s and the heartbeat uses real time. Without a heartbeat, the lease would have expired, and
+    // another worker would have the job.
     tokio::time::sleep(Duration::from_secs(36)).await;
     assert_eq!((sites.held("a long call"), sites.calls("a long call").len()), (1, 1));
     sites.release();
@@ -57,21 +57,21 @@ async fn assert_drain_outlasts_lease(mut crier: Installation) {
     crier.assert_all_run();
 }
 
-/// The grace period ends in the middle of an upload: the outcome is known, so the job is handed back as if it had not
-/// started. Otherwise each of the stops would count as a crash, and the third as poison.
+/// The grace period ends in the middle of an upload. The outcome is known, so the job is released as if it had not
+/// started. Otherwise each stop would count as a crash, and after the third the job would be poison.
 async fn assert_stop_releases_uploads(mut crier: Installation) {
     let sites = Sites::start();
     let brand = crier.brand().await;
     let account = crier.connect(brand, &sites, 1).await[0];
-    let picture = crier.upload(brand, &picture::png(8, 8)).await.expect("a picture");
+    let image_id = crier.upload(brand, &picture::png(8, 8)).await.expect("a picture");
     let path = format!("/brands/{brand}/posts");
     let post =
-        json!({ "content": "a picture of bread", "schedule_type": "now", "accounts": [account], "media": [picture] });
+        json!({ "content": "a picture of bread", "schedule_type": "now", "accounts": [account], "media": [image_id] });
     sites.set_behavior(|_, _| PostBehavior::Hold);
     let post = crier.write(&path, post).await["id"].as_i64().expect("an id");
     let worker = crier.of("worker");
-    for stops in 1..=3 {
-        until_true("an upload", || sites.calls(PICTURE).len() == stops).await;
+    for stop_count in 1..=3 {
+        until_true("an upload", || sites.calls(PICTURE).len() == stop_count).await;
         assert_eq!(crier.terminate(&worker).await, Some(0), "{}", crier.log(&worker));
         crier.start_all().await;
     }
@@ -113,6 +113,6 @@ async fn a_stop_is_graceful_embedded() {
 }
 
 #[tokio::test]
-async fn split() {
+async fn a_stop_is_graceful_split() {
     assert_graceful_stop(Installation::split().await).await;
 }

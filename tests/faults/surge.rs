@@ -1,6 +1,6 @@
-//! Load peaks: many jobs due together, several schedulers, a notifier with little capacity or one that is unavailable.
-//! Invariant: each job is notified once and runs once; never more are notified than there is capacity for; no kind
-//! waits for another.
+//! Load peaks: many jobs that are due together, several schedulers, a notifier with little capacity, and an unavailable
+//! notifier. Invariant: each job is notified once and runs once. Never more jobs are notified than there is capacity
+//! for, and no kind waits for another.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -26,44 +26,44 @@ worker_on_both!(
     concurrent_schedulers_rescue_each_job_once,
     promotion_is_limited_by_the_notifier_capacity,
     a_filled_notifier_is_refilled_before_the_next_tick,
-    what_did_not_fit_follows_when_the_notifier_is_empty,
+    remaining_jobs_are_notified_when_the_notifier_is_empty,
     a_clock_that_was_set_back_repeats_no_notifications,
     a_kind_without_capacity_does_not_block_others,
     a_full_notifier_is_not_polled_continuously,
     an_unavailable_notifier_does_not_block_promotion,
 );
 
-/// A notifier with this capacity per kind, which keeps the ids until the test takes them.
+/// A notifier with this capacity per kind. It keeps the ids until the test takes them.
 struct SmallNotifier {
     capacity: usize,
-    inside: Mutex<HashMap<JobKind, Vec<i64>>>,
+    pending: Mutex<HashMap<JobKind, Vec<i64>>>,
 }
 
 impl SmallNotifier {
     fn of(capacity: usize) -> Arc<Self> {
-        Arc::new(Self { capacity, inside: Mutex::default() })
+        Arc::new(Self { capacity, pending: Mutex::default() })
     }
 
-    /// Takes the oldest ids.
-    fn take(&self, kind: JobKind, most: usize) -> Vec<i64> {
-        let mut inside = self.inside.lock().unwrap();
-        let of_kind = inside.entry(kind).or_default();
-        of_kind.drain(..most.min(of_kind.len())).collect()
+    /// Takes at most `max` ids, the oldest first.
+    fn take(&self, kind: JobKind, max: usize) -> Vec<i64> {
+        let mut pending = self.pending.lock().unwrap();
+        let ids_of_kind = pending.entry(kind).or_default();
+        ids_of_kind.drain(..max.min(ids_of_kind.len())).collect()
     }
 
-    /// Returns the stored ids after the first `from`.
+    /// Returns the stored ids without the first `from`.
     fn after(&self, kind: JobKind, from: usize) -> Vec<i64> {
-        self.inside.lock().unwrap().get(&kind).map(|ids| ids[from..].to_vec()).unwrap_or_default()
+        self.pending.lock().unwrap().get(&kind).map(|ids| ids[from..].to_vec()).unwrap_or_default()
     }
 }
 
 impl JobNotifier for SmallNotifier {
     fn notify(&self, notifications: &[JobNotification]) {
-        let mut inside = self.inside.lock().unwrap();
+        let mut pending = self.pending.lock().unwrap();
         for notification in notifications {
-            let of_kind = inside.entry(notification.kind).or_default();
-            of_kind.push(notification.id);
-            assert!(of_kind.len() <= self.capacity, "more jobs are notified than there is capacity for");
+            let ids_of_kind = pending.entry(notification.kind).or_default();
+            ids_of_kind.push(notification.id);
+            assert!(ids_of_kind.len() <= self.capacity, "more jobs are notified than there is capacity for");
         }
     }
 }
@@ -85,16 +85,16 @@ impl Transport for SmallNotifier {
     }
 
     async fn capacity(&self) -> Option<Vec<KindCapacity>> {
-        let inside = self.inside.lock().unwrap();
-        let waiting = |kind: &JobKind| inside.get(kind).map_or(0, Vec::len);
+        let pending = self.pending.lock().unwrap();
+        let waiting = |kind: &JobKind| pending.get(kind).map_or(0, Vec::len);
         let of =
             |kind: &JobKind| KindCapacity { kind: *kind, waiting: waiting(kind), free: self.capacity - waiting(kind) };
         Some(JobKind::ALL.iter().map(of).collect())
     }
 }
 
-/// Invariant: each of 10,000 (1,000) runs once, and jobs notified together are in priority order; a job of another kind that
-/// becomes due behind them is notified in the next tick.
+/// Invariant: each of 10,000 (1,000) jobs runs once, and jobs that are notified together are in priority order. A job
+/// of another kind that becomes due behind them is notified in the next tick.
 async fn many_due_jobs_pass_a_small_notifier(w: TestWorker) {
     let surge = sized(10_000, 1_000);
     let notifier = SmallNotifier::of(surge / 10);
@@ -120,7 +120,7 @@ async fn many_due_jobs_pass_a_small_notifier(w: TestWorker) {
         ticks += 1;
         let new = notifier.after(JobKind::Noop, before);
         assert!(!new.is_empty() && ticks < 100, "it is topped up at each tick");
-        in_order(&w, &new).await;
+        assert_priority_order(&w, &new).await;
         notified += new.len();
         if ticks == 2 {
             assert_eq!(notifier.take(JobKind::DeliverWebhook, 9), [last], "another kind is not delayed");
@@ -137,7 +137,7 @@ async fn many_due_jobs_pass_a_small_notifier(w: TestWorker) {
 }
 
 /// Asserts that jobs notified together are in priority order.
-async fn in_order(w: &TestWorker, ids: &[i64]) {
+async fn assert_priority_order(w: &TestWorker, ids: &[i64]) {
     let list = ids.iter().map(i64::to_string).collect::<Vec<_>>().join(",");
     let sorted: String = w
         .value(format!(
@@ -154,7 +154,7 @@ async fn in_order(w: &TestWorker, ids: &[i64]) {
     assert_eq!(sorted, list);
 }
 
-/// Returns schedulers of `count` processes, each with its own connections, and the test's notifier.
+/// Returns `count` schedulers with the test's notifier, each with connections of its own, as in separate processes.
 async fn schedulers(w: &TestWorker, count: usize) -> Vec<Scheduler> {
     let mut all = Vec::new();
     for _ in 0..count {
@@ -165,7 +165,7 @@ async fn schedulers(w: &TestWorker, count: usize) -> Vec<Scheduler> {
     all
 }
 
-async fn tick_at_once(schedulers: &[Scheduler], times: usize) {
+async fn tick_concurrently(schedulers: &[Scheduler], times: usize) {
     run_concurrently(times, |i| {
         let scheduler = schedulers[i % schedulers.len()].clone();
         async move { scheduler.tick().await.unwrap() }
@@ -179,13 +179,13 @@ async fn concurrent_schedulers_notify_each_job_once(w: TestWorker) {
         ids.push(w.job_at(JobKind::Noop, subject, None, w.later(10)).await);
     }
     w.advance(10);
-    tick_at_once(&schedulers(&w, 3).await, 12).await;
+    tick_concurrently(&schedulers(&w, 3).await, 12).await;
     let mut notified = w.s.notifier.take();
     notified.sort_unstable();
     assert_eq!(notified, ids);
 }
 
-/// Invariant: one crash is counted once, whichever scheduler finds it.
+/// Invariant: a crash is counted once, whichever scheduler finds it.
 async fn concurrent_schedulers_rescue_each_job_once(w: TestWorker) {
     let mut ids = Vec::new();
     for subject in 0..250 {
@@ -194,7 +194,7 @@ async fn concurrent_schedulers_rescue_each_job_once(w: TestWorker) {
     w.s.notifier.take();
     w.claim(&ids, "gone").await;
     w.advance(LEASE_EXPIRY_SECONDS);
-    tick_at_once(&schedulers(&w, 3).await, 12).await;
+    tick_concurrently(&schedulers(&w, 3).await, 12).await;
     let mut notified = w.s.notifier.take();
     notified.sort_unstable();
     assert_eq!(notified, ids, "each is notified once");
@@ -202,8 +202,8 @@ async fn concurrent_schedulers_rescue_each_job_once(w: TestWorker) {
     assert_eq!(w.number(once).await, 250);
 }
 
-/// Room for so many ids, while others wait.
-fn room(of: impl Fn(JobKind) -> usize) -> Option<Vec<KindCapacity>> {
+/// Returns the capacity for this number of ids of each kind, while one id waits.
+fn free_capacity(of: impl Fn(JobKind) -> usize) -> Option<Vec<KindCapacity>> {
     Some(capacity(1, of))
 }
 
@@ -212,45 +212,45 @@ async fn promotion_is_limited_by_the_notifier_capacity(w: TestWorker) {
         w.job_at(JobKind::Noop, subject, None, w.later(1)).await;
     }
     w.advance(1);
-    w.notifier.set(room(|_| 20));
+    w.notifier.set(free_capacity(|_| 20));
     dispatch::run(&w.scheduler).await.unwrap();
     assert_eq!(w.s.notifier.take().len(), 20);
     assert_eq!(w.number("SELECT count(*) FROM jobs WHERE state = 'scheduled'").await, 30);
-    w.notifier.set(room(|_| 0));
+    w.notifier.set(free_capacity(|_| 0));
     dispatch::run(&w.scheduler).await.unwrap();
     assert_eq!(w.s.notifier.take().len(), 0);
     w.advance(10);
     renotify::run(&w.scheduler).await.unwrap();
     assert_eq!(w.s.notifier.take().len(), 0, "nothing is notified again either");
-    w.notifier.set(room(|_| 1_000));
+    w.notifier.set(free_capacity(|_| 1_000));
     dispatch::run(&w.scheduler).await.unwrap();
     assert_eq!(w.s.notifier.take().len(), 30);
-    w.notifier.set(room(|_| 7));
+    w.notifier.set(free_capacity(|_| 7));
     w.advance(10);
     renotify::run(&w.scheduler).await.unwrap();
     assert_eq!(w.s.notifier.take().len(), 7);
 }
 
-/// A backlog that does not fit into the notifier is not limited by the ticks.
+/// Notifying a backlog that does not fit into the notifier does not wait for the next tick.
 async fn a_filled_notifier_is_refilled_before_the_next_tick(w: TestWorker) {
     for subject in 0..5 {
         w.job_at(JobKind::Noop, subject, None, w.later(1)).await;
     }
     w.advance(1);
-    let soon = Some(Duration::from_millis(50));
-    w.notifier.set(room(|_| 2));
-    assert_eq!((dispatch::run(&w.scheduler).await.unwrap(), w.s.notifier.take().len()), (soon, 2));
-    w.notifier.set(room(|_| 3));
+    let retry_delay = Some(Duration::from_millis(50));
+    w.notifier.set(free_capacity(|_| 2));
+    assert_eq!((dispatch::run(&w.scheduler).await.unwrap(), w.s.notifier.take().len()), (retry_delay, 2));
+    w.notifier.set(free_capacity(|_| 3));
     assert_eq!((dispatch::run(&w.scheduler).await.unwrap(), w.s.notifier.take().len()), (None, 3));
     w.advance(10);
-    w.notifier.set(room(|_| 2));
-    assert_eq!((renotify::run(&w.scheduler).await.unwrap(), w.s.notifier.take().len()), (soon, 2));
-    w.notifier.set(room(|_| 3));
+    w.notifier.set(free_capacity(|_| 2));
+    assert_eq!((renotify::run(&w.scheduler).await.unwrap(), w.s.notifier.take().len()), (retry_delay, 2));
+    w.notifier.set(free_capacity(|_| 3));
     assert_eq!((renotify::run(&w.scheduler).await.unwrap(), w.s.notifier.take().len()), (None, 3));
 }
 
-/// An id that was notified before the notifier was empty cannot be in it.
-async fn what_did_not_fit_follows_when_the_notifier_is_empty(w: TestWorker) {
+/// If the notifier was empty after an id was notified, the id cannot be in it.
+async fn remaining_jobs_are_notified_when_the_notifier_is_empty(w: TestWorker) {
     let renotified = async |kinds| {
         w.notifier.set(Some(kinds));
         renotify::run(&w.scheduler).await.unwrap();
@@ -279,7 +279,7 @@ async fn a_clock_that_was_set_back_repeats_no_notifications(w: TestWorker) {
     w.advance(-3_600);
     w.enqueue_job(JobKind::Noop, 1, None).await;
     w.s.notifier.take();
-    w.notifier.set(room(|_| 10));
+    w.notifier.set(free_capacity(|_| 10));
     for (seconds, notified) in [(0, 0), (5, 0), (5, 1)] {
         w.advance(seconds);
         renotify::run(&w.scheduler).await.unwrap();
@@ -294,13 +294,13 @@ async fn a_kind_without_capacity_does_not_block_others(w: TestWorker) {
     let due = w.job_at(JobKind::Noop, 2, None, w.later(2)).await;
     w.s.notifier.take();
     w.advance(10);
-    w.notifier.set(room(|kind| if kind == JobKind::DeliverWebhook { 0 } else { 100 }));
+    w.notifier.set(free_capacity(|kind| if kind == JobKind::DeliverWebhook { 0 } else { 100 }));
     w.scheduler.tick().await.unwrap();
     let mut notified = w.s.notifier.take();
     notified.sort_unstable();
     assert_eq!(notified, [received, due]);
     assert_eq!((w.state(lost).await, w.state(stale).await), (JobState::Scheduled, JobState::Ready));
-    w.notifier.set(room(|_| 100));
+    w.notifier.set(free_capacity(|_| 100));
     w.scheduler.tick().await.unwrap();
     let mut notified = w.s.notifier.take();
     notified.sort_unstable();
@@ -310,7 +310,7 @@ async fn a_kind_without_capacity_does_not_block_others(w: TestWorker) {
 async fn a_full_notifier_is_not_polled_continuously(w: TestWorker) {
     w.job_at(JobKind::Noop, 1, None, w.later(1)).await;
     w.advance(2);
-    w.notifier.set(room(|_| 0));
+    w.notifier.set(free_capacity(|_| 0));
     assert_eq!(dispatch::run(&w.scheduler).await.unwrap(), None);
 }
 
@@ -323,7 +323,7 @@ async fn an_unavailable_notifier_does_not_block_promotion(w: TestWorker) {
     w.advance(10);
     w.scheduler.tick().await.unwrap();
     assert!(w.s.notifier.take().is_empty(), "it is notified again once the notifier is back");
-    w.notifier.set(room(|_| 10));
+    w.notifier.set(free_capacity(|_| 10));
     w.scheduler.tick().await.unwrap();
     assert_eq!(w.s.notifier.take(), [id]);
 }

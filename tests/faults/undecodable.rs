@@ -1,5 +1,5 @@
-//! Unreadable data: a subject that is deleted, a kind of a newer version, invalid JSON, secrets that cannot be
-//! decrypted. Invariant: the job ends and is reported, or is left unchanged; everything else continues.
+//! Data that cannot be processed: deleted subjects, kinds of a newer version, invalid JSON, and secrets that cannot be
+//! decrypted. Invariant: the job ends and is reported, or is unchanged; everything else continues.
 
 use crier_domain::job::{JobKind, JobState};
 use crier_domain::post::{PostStatus, TargetStatus};
@@ -19,13 +19,13 @@ worker_on_both!(
     a_store_error_is_reported_after_the_last_attempt,
 );
 
-/// Invariant: the platform is not called for it, and no job of it remains.
+/// Invariant: the platform is not called, and no job of the subject remains.
 async fn jobs_of_deleted_subjects_are_cancelled(w: TestWorker) {
-    let (_, gone) = w.publish_one().await;
-    let (whole, _) = w.publish_one().await;
+    let (_, deleted_target) = w.publish_one().await;
+    let (deleted_post, _) = w.publish_one().await;
     let (_, fine) = w.publish_one().await;
-    w.sql(format!("DELETE FROM post_targets WHERE id = {gone}")).await;
-    w.sql(format!("DELETE FROM posts WHERE id = {whole}")).await;
+    w.sql(format!("DELETE FROM post_targets WHERE id = {deleted_target}")).await;
+    w.sql(format!("DELETE FROM posts WHERE id = {deleted_post}")).await;
     let delivery = w.enqueue_job(JobKind::DeliverWebhook, 999, None).await;
     let ids = w.s.notifier.take();
     futures::future::join_all(ids.iter().map(|id| w.engine.run(*id))).await;
@@ -34,13 +34,13 @@ async fn jobs_of_deleted_subjects_are_cancelled(w: TestWorker) {
     assert_eq!((w.target(fine).await.status, w.fake.count("publish")), (TargetStatus::Published, 1));
 }
 
-/// Invariant: every row of a kind that this version does not know is unchanged, and every other job has ended.
+/// Invariant: rows of kinds that this version does not know are unchanged, and all other jobs end.
 async fn a_kind_of_a_newer_version_is_left_alone(w: TestWorker) {
     w.leaves_jobs();
     let lane = format!("account:{}", w.account.id);
     let rows =
         [("scheduled", false, "NULL"), ("ready", false, "NULL"), ("ready", true, "NULL"), ("running", false, "run_at")];
-    // First, and older than all known jobs, so that every batch contains them.
+    // Their rows come first and are older than those of known kinds, so that every batch contains them.
     for (subject, (state, waiting, lease)) in rows.iter().enumerate() {
         let now = w.clock.now().to_rfc3339();
         w.sql(format!(
@@ -73,10 +73,10 @@ async fn a_kind_of_a_newer_version_is_left_alone(w: TestWorker) {
     for _ in 0..6 {
         targets.push(w.publish_one().await.1);
     }
-    let vanished = w.enqueue_job(JobKind::Noop, 1, None).await;
-    w.claim(&[vanished], "gone").await;
+    let abandoned = w.enqueue_job(JobKind::Noop, 1, None).await;
+    w.claim(&[abandoned], "gone").await;
     w.advance(LEASE_EXPIRY_SECONDS);
-    // Claims that include them: ids of unknown kinds, next to others in one batch.
+    // Claims with ids of unknown kinds next to others in one batch.
     let mut ids: Vec<i64> = vec![1, 2, 3, 4];
     ids.extend(w.s.notifier.take());
     futures::future::join_all(ids.iter().map(|id| w.engine.run(*id))).await;
@@ -90,12 +90,12 @@ async fn a_kind_of_a_newer_version_is_left_alone(w: TestWorker) {
     for target in targets {
         assert_eq!(w.target(target).await.status, TargetStatus::Published);
     }
-    assert_eq!((w.state(vanished).await, w.fake.posts().len()), (JobState::Done, 7));
+    assert_eq!((w.state(abandoned).await, w.fake.posts().len()), (JobState::Done, 7));
     assert_eq!(unknown().await, before);
 }
 
 impl TestWorker {
-    /// Like [`TestWorker::run_until_idle`], with jobs that are never run.
+    /// Like [`TestWorker::run_until_idle`], but ignores jobs that never run.
     async fn run_until_known_kinds_end(&self) {
         for _ in 0..5 {
             self.run_jobs().await;
@@ -113,7 +113,7 @@ async fn publish_three_with_one_unreadable(w: &TestWorker) -> (i64, Vec<i64>) {
     (post, targets)
 }
 
-/// Asserts the end of its post: the others are published, once each, and this one is reported.
+/// Asserts that the other targets of the post are published once, and that this one is reported.
 async fn assert_others_are_published(w: &TestWorker, post: i64, targets: &[i64]) {
     w.run_until_idle().await;
     let stored = format!("SELECT status || ' ' || attempts FROM post_targets WHERE id = {}", targets[1]);
@@ -148,13 +148,13 @@ async fn an_unreadable_target_is_reported_after_a_crash(w: TestWorker) {
     assert_others_are_published(&w, post, &targets).await;
 }
 
-/// Publishes on two accounts, of which the first has the secrets of the second: they cannot be decrypted there.
+/// Publishes on two accounts. The first one has the secrets of the second, which cannot be decrypted there.
 async fn publish_with_swapped_secrets(w: &TestWorker) -> (i64, i64) {
     w.listen_at("http://127.0.0.1:1/").await;
     let other = w.another_account("b").await.id;
     let (_, targets) = w.publish(&[other, w.account.id]).await;
-    let swap = format!("(SELECT secrets FROM social_accounts WHERE id = {})", w.account.id);
-    w.sql(format!("UPDATE social_accounts SET secrets = {swap} WHERE id = {other}")).await;
+    let other_secrets = format!("(SELECT secrets FROM social_accounts WHERE id = {})", w.account.id);
+    w.sql(format!("UPDATE social_accounts SET secrets = {other_secrets} WHERE id = {other}")).await;
     let ids = w.s.notifier.take();
     futures::future::join_all(ids.iter().map(|id| w.engine.run(*id))).await;
     (targets[0], targets[1])
@@ -162,21 +162,21 @@ async fn publish_with_swapped_secrets(w: &TestWorker) -> (i64, i64) {
 
 async fn undecryptable_secrets_do_not_affect_other_accounts(w: TestWorker) {
     w.leaves_jobs();
-    let (closed, fine) = publish_with_swapped_secrets(&w).await;
+    let (undecryptable, fine) = publish_with_swapped_secrets(&w).await;
     w.run_until_idle().await;
     assert_eq!((w.target(fine).await.status, w.job_of(fine).await.attempt), (TargetStatus::Published, 1));
-    let (failed, job) = (w.target(closed).await, w.job_of(closed).await);
+    let (failed, job) = (w.target(undecryptable).await, w.job_of(undecryptable).await);
     assert_eq!((failed.status, failed.error.unwrap().code.as_str()), (TargetStatus::Failed, "internal"));
     assert_eq!((job.state, job.attempt, w.fake.count("publish")), (JobState::Dead, 8, 1));
     assert_eq!(w.events().await, ["post.published", "post.failed"]);
 }
 
 async fn secrets_are_used_once_decryptable_again(w: TestWorker) {
-    let (closed, _) = publish_with_swapped_secrets(&w).await;
-    assert_eq!(w.job_of(closed).await.state, JobState::Scheduled);
+    let (undecryptable, _) = publish_with_swapped_secrets(&w).await;
+    assert_eq!(w.job_of(undecryptable).await.state, JobState::Scheduled);
     w.another_account("b").await;
     w.run_until_idle().await;
-    assert_eq!((w.target(closed).await.status, w.fake.posts().len()), (TargetStatus::Published, 2));
+    assert_eq!((w.target(undecryptable).await.status, w.fake.posts().len()), (TargetStatus::Published, 2));
 }
 
 async fn an_unrescuable_job_does_not_block_others(w: TestWorker) {
@@ -186,7 +186,7 @@ async fn an_unrescuable_job_does_not_block_others(w: TestWorker) {
     let ids = w.s.notifier.take();
     w.claim(&ids, "gone").await;
     w.sql(format!("UPDATE jobs SET crashes = 2 WHERE id = {}", ids[0])).await;
-    // Its subject cannot be notified: the stored data of its post cannot be read.
+    // The subject cannot be notified, because the stored data of its post cannot be read.
     w.sql(format!("UPDATE posts SET media = '{{}}' WHERE id = {post}")).await;
     w.advance(LEASE_EXPIRY_SECONDS);
     rescue::run(&w.scheduler).await.unwrap_err();
@@ -203,7 +203,7 @@ async fn a_store_error_is_reported_after_the_last_attempt(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     let (_, target) = w.publish_one().await;
     let id = w.notified_job();
-    // The account's secrets cannot be decrypted: no attempt gets further.
+    // The secrets of the account cannot be decrypted, so every attempt fails there.
     w.sql("UPDATE social_accounts SET secrets = secrets || secrets").await;
     w.sql(format!("UPDATE jobs SET attempt = 6 WHERE id = {id}")).await;
     w.engine.run(id).await;

@@ -30,7 +30,7 @@ fn every_document_matches_its_snapshot() {
     }
 }
 
-/// No document yields executable content, or content of a file or of the network.
+/// No document yields executable content, or content from a file or the network.
 #[test]
 fn parsed_articles_contain_no_active_content() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/feeds/corpus");
@@ -42,8 +42,8 @@ fn parsed_articles_contain_no_active_content() {
             for word in ["<script", "<img", "<svg", "<iframe", "<style", "onerror=", "javascript:", "root:", "\0"] {
                 assert!(!summary.contains(word), "{}: {word} in {summary}", path.display());
             }
-            for address in [&article.url, &article.image_url].into_iter().flatten() {
-                assert!(address.starts_with("http://") || address.starts_with("https://"), "{address}");
+            for url in [&article.url, &article.image_url].into_iter().flatten() {
+                assert!(url.starts_with("http://") || url.starts_with("https://"), "{url}");
             }
             assert!(!article.guid.is_empty() && article.guid.len() <= 2_048, "{article:?}");
         }
@@ -59,7 +59,7 @@ fn hostile_documents_are_parsed_in_linear_time() {
     let deep = "<media:group>".repeat(100_000);
     let attributes: String = (0..50_000).map(|n| format!(" a{n}=''")).collect();
     let sources = format!("<content{}/>", " src=''".repeat(2_300)).repeat(40);
-    let spaces: String = (0..100_000).map(|n| format!("<x xmlns:n{n}='u{n}'>")).collect();
+    let namespaces: String = (0..100_000).map(|n| format!("<x xmlns:n{n}='u{n}'>")).collect();
     let bold: String = (0..3_000).map(|n| format!("&lt;b a={n}&gt;")).collect();
     let tree =
         format!("<item><description>&lt;p&gt;{bold}{}</description></item>", "&lt;p&gt;x".repeat(2_000)).repeat(10);
@@ -69,7 +69,7 @@ fn hostile_documents_are_parsed_in_linear_time() {
     assert!(
         matches!(parse(feed(&format!("<item>{deep}")).as_bytes()), Err(FeedError::Broken(why)) if why.contains("deep"))
     );
-    assert!(matches!(parse(feed(&spaces).as_bytes()), Err(FeedError::Broken(_))));
+    assert!(matches!(parse(feed(&namespaces).as_bytes()), Err(FeedError::Broken(_))));
     assert!(matches!(parse(feed(&format!("<item{attributes}/>")).as_bytes()), Err(FeedError::Broken(_))));
     assert!(matches!(parse(feed(&sources).as_bytes()), Err(FeedError::Broken(why)) if why.contains("attributes")));
     assert!(parse(feed(&tree).as_bytes()).unwrap().articles.len() == 10);

@@ -16,7 +16,7 @@ fn guard() -> Guard {
     Guard::new(vec!["127.0.0.1/32".parse().unwrap()])
 }
 
-/// A stored feed.
+/// Returns a stored feed that was never fetched.
 fn feed(url: impl Into<String>, kind: FeedType) -> Feed {
     Feed {
         id: 1,
@@ -52,7 +52,7 @@ async fn document(feed: &Feed) -> Document {
     }
 }
 
-async fn fails(feed: &Feed) -> FetchError {
+async fn fetch_error(feed: &Feed) -> FetchError {
     fetch(feed).await.unwrap_err()
 }
 
@@ -85,16 +85,16 @@ async fn validators_are_sent_only_to_the_url_that_issued_them() {
     server.take_requests();
     server.set_response("/real", FeedResponse::status(304));
     assert!(matches!(fetch(&f).await, Ok(FetchResult::Unchanged(new)) if new == Conditions::default()));
-    let asked = server.take_requests();
-    assert!(!asked[0].to_ascii_lowercase().contains("if-"), "{asked:?}");
-    let second = asked[1].to_ascii_lowercase();
+    let requests = server.take_requests();
+    assert!(!requests[0].to_ascii_lowercase().contains("if-"), "{requests:?}");
+    let second = requests[1].to_ascii_lowercase();
     assert!(
         second.contains("if-none-match: w/\"a\"")
             && second.contains("if-modified-since: mon, 04 may 2026 10:00:00 gmt")
     );
     server.set_response("/feed", FeedResponse::redirect(302, "/other"));
     server.set_response("/other", FeedResponse::status(304));
-    assert_eq!(fails(&f).await.why, "The server returned 304.", "the request was not conditional");
+    assert_eq!(fetch_error(&f).await.why, "The server returned 304.", "the request was not conditional");
 }
 
 #[tokio::test]
@@ -107,11 +107,11 @@ async fn redirects_are_followed_up_to_a_limit() {
     assert_eq!(document(&feed(server.url("/0"), FeedType::Rss)).await.parsed.articles.len(), 1);
     server.take_requests();
     server.set_response("/5", FeedResponse::redirect(302, "/6"));
-    assert!(fails(&feed(server.url("/0"), FeedType::Rss)).await.why.contains("more than 5 redirects"));
+    assert!(fetch_error(&feed(server.url("/0"), FeedType::Rss)).await.why.contains("more than 5 redirects"));
     assert_eq!(server.paths().len(), 6);
     server.set_response("/0", FeedResponse::status(301));
     assert_eq!(
-        fails(&feed(server.url("/0"), FeedType::Rss)).await.why,
+        fetch_error(&feed(server.url("/0"), FeedType::Rss)).await.why,
         "The server returned 301 without a redirect URL."
     );
 }
@@ -130,22 +130,25 @@ async fn redirects_cannot_bypass_the_guard() {
     ];
     for to in private {
         server.set_response("/feed", FeedResponse::redirect(302, to.replace("PORT", &port)));
-        let why = fails(&feed(server.url("/feed"), FeedType::Rss)).await.why;
+        let why = fetch_error(&feed(server.url("/feed"), FeedType::Rss)).await.why;
         assert!(why.ends_with("must point to a public address."), "{to}: {why}");
         server.set_response("/page", FeedResponse::ok(page(&to.replace("PORT", &port))));
-        let why = fails(&feed(server.url("/page"), FeedType::Rss)).await.why;
+        let why = fetch_error(&feed(server.url("/page"), FeedType::Rss)).await.why;
         assert!(why.ends_with("must point to a public address."), "{to}: {why}");
     }
     for to in ["file:///etc/passwd", "ftp://example.com/", "gopher://127.0.0.1/"] {
         server.set_response("/feed", FeedResponse::redirect(302, to));
         assert!(
-            fails(&feed(server.url("/feed"), FeedType::Rss)).await.why.contains("must begin with https:// or http://")
+            fetch_error(&feed(server.url("/feed"), FeedType::Rss))
+                .await
+                .why
+                .contains("must begin with https:// or http://")
         );
     }
-    // Error messages contain no secrets of an address.
+    // Error messages contain no secrets from the URL.
     server
         .set_response("/feed", FeedResponse::redirect(302, "http://ann:s3cret@10.0.0.1/feed.xml?token=s3cret#s3cret"));
-    let why = fails(&feed(server.url("/feed"), FeedType::Rss)).await.why;
+    let why = fetch_error(&feed(server.url("/feed"), FeedType::Rss)).await.why;
     assert!(why.contains("http://10.0.0.1/feed.xml?…") && !why.contains("s3cret") && !why.contains("ann"), "{why}");
     assert!(inside.take_requests().is_empty());
 }
@@ -162,7 +165,7 @@ async fn response_size_is_limited_before_and_after_decompression() {
     server.set_response("/feed", FeedResponse::ok(padded(MAX_DOCUMENT_BYTES)));
     assert_eq!(document(&f).await.parsed.articles.len(), 1);
     server.set_response("/feed", FeedResponse::ok(padded(MAX_DOCUMENT_BYTES + 1)));
-    assert_eq!(fails(&f).await.why, "The feed is larger than 5 MiB.");
+    assert_eq!(fetch_error(&f).await.why, "The feed is larger than 5 MiB.");
     let zipped = |bytes: &[u8]| {
         let mut zip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
         zip.write_all(bytes).unwrap();
@@ -172,7 +175,7 @@ async fn response_size_is_limited_before_and_after_decompression() {
     assert_eq!(document(&f).await.parsed.articles.len(), 2);
     // 64 MiB compressed to 64 KiB.
     server.set_response("/feed", zipped(&padded(64 << 20)));
-    assert_eq!(fails(&f).await.why, "The feed is larger than 5 MiB.");
+    assert_eq!(fetch_error(&f).await.why, "The feed is larger than 5 MiB.");
 }
 
 #[tokio::test]
@@ -193,7 +196,7 @@ async fn error_responses_are_reported_and_retry_after_is_parsed() {
     let server = Server::start().await;
     let f = feed(server.url("/feed"), FeedType::Rss);
     let later = |seconds: i64| -> Option<DateTime<Utc>> { Some(start_time() + TimeDelta::seconds(seconds)) };
-    for (answer, why, has_no_feed, retry_after) in [
+    for (response, why, has_no_feed, retry_after) in [
         (FeedResponse::status(404), "The server returned 404.", true, None),
         (FeedResponse::status(410), "The server returned 410.", true, None),
         (FeedResponse::status(403).with("Retry-After", "60"), "The server returned 403.", false, None),
@@ -209,13 +212,13 @@ async fn error_responses_are_reported_and_retry_after_is_parsed() {
             None,
         ),
     ] {
-        server.set_response("/feed", answer);
-        assert_eq!(fails(&f).await, FetchError { why: why.to_owned(), has_no_feed, retry_after });
+        server.set_response("/feed", response);
+        assert_eq!(fetch_error(&f).await, FetchError { why: why.to_owned(), has_no_feed, retry_after });
     }
-    let unreachable = fails(&feed("http://127.0.0.1:9/", FeedType::Rss)).await;
+    let unreachable = fetch_error(&feed("http://127.0.0.1:9/", FeedType::Rss)).await;
     assert_eq!(unreachable.why, "The feed could not be fetched: no connection could be made.");
     server.set_response("/feed", FeedResponse::ok(&rss(&[("1", "One")])[..150]));
-    let cut = fails(&f).await.why;
+    let cut = fetch_error(&f).await.why;
     assert!(cut.starts_with("This URL could not be read as a feed: it is not valid XML"), "{cut}");
 }
 
@@ -230,24 +233,24 @@ async fn a_feed_is_discovered_from_its_page() {
     assert_eq!(found.found_url, server.url("/blog/posts.xml"));
     assert_eq!(found.validator_url.as_ref(), Some(&found.found_url));
     assert_eq!(server.paths(), ["/blog", "/blog/", "/blog/posts.xml"]);
-    // From now on the found feed is fetched directly.
+    // The discovered feed is then fetched directly.
     let f = Feed { found_url: Some(found.found_url), ..f };
     assert_eq!(Some(document(&f).await.found_url), f.found_url);
     assert_eq!(server.paths(), ["/blog/posts.xml"]);
     // A page that replaces the found feed does not lead to another page.
     server.set_response("/blog/posts.xml", FeedResponse::ok(page("/blog/")));
-    assert!(fails(&f).await.has_no_feed);
+    assert!(fetch_error(&f).await.has_no_feed);
     assert_eq!(server.paths(), ["/blog/posts.xml"]);
     // Neither does a page that replaces a feed's own URL: the site may be under maintenance or check for bots.
     let f = feed(server.url("/category.xml"), FeedType::Rss);
     server.set_response("/category.xml", FeedResponse::ok(rss(&[("1", "One")])));
     let f = Feed { found_url: Some(document(&f).await.found_url), ..f };
     server.set_response("/category.xml", FeedResponse::ok(page("/all.xml")));
-    server.set_response("/all.xml", FeedResponse::ok(rss(&[("2", "Of another feed")])));
-    assert!(fails(&f).await.why.contains("returns a web page"));
+    server.set_response("/all.xml", FeedResponse::ok(rss(&[("2", "From another feed")])));
+    assert!(fetch_error(&f).await.why.contains("returns a web page"));
     server.take_requests();
     server.set_response("/loop", FeedResponse::ok(page("/loop")));
-    assert!(fails(&feed(server.url("/loop"), FeedType::Rss)).await.why.contains("returns a web page"));
+    assert!(fetch_error(&feed(server.url("/loop"), FeedType::Rss)).await.why.contains("returns a web page"));
     assert_eq!(server.paths(), ["/loop", "/loop"]);
 }
 
@@ -255,7 +258,7 @@ async fn a_feed_is_discovered_from_its_page() {
 async fn wordpress_feeds_are_found_at_their_default_urls() {
     let server = Server::start().await;
     let site = |path| feed(server.url(path), FeedType::Wordpress);
-    server.set_response("/blog", FeedResponse::ok("<!doctype html><html><p>No link to be seen"));
+    server.set_response("/blog", FeedResponse::ok("<!doctype html><html><p>No links"));
     server.set_response("/blog/feed/", FeedResponse::ok(rss(&[("1", "One")])));
     assert_eq!(document(&site("/blog")).await.found_url, server.url("/blog/feed/"));
     server.set_response("/blog/feed/", FeedResponse::status(404));
@@ -265,15 +268,15 @@ async fn wordpress_feeds_are_found_at_their_default_urls() {
     assert!(found.is_err(), "only `/blog` itself is queried");
     server.set_response("/blog?feed=rss2", FeedResponse::ok(rss(&[("1", "One")])));
     assert_eq!(document(&site("/blog")).await.found_url, server.url("/blog?feed=rss2"));
-    // A feed that the page names comes first.
+    // A feed that the page links to takes precedence.
     server.set_response("/blog", FeedResponse::ok(page("/named")));
     server.set_response("/named", FeedResponse::ok(rss(&[("1", "One")])));
     assert_eq!(document(&site("/blog")).await.found_url, server.url("/named"));
-    // A URL that is a feed itself is used as it is.
+    // If the URL is a feed itself, it is used unchanged.
     assert_eq!(document(&site("/named")).await.found_url, server.url("/named"));
-    // For feeds of other types no URL is guessed.
+    // For other types of feeds, no URL is guessed.
     server.set_response("/blog", FeedResponse::ok("<!doctype html><html>"));
     server.take_requests();
-    fails(&feed(server.url("/blog"), FeedType::Rss)).await;
+    fetch_error(&feed(server.url("/blog"), FeedType::Rss)).await;
     assert_eq!(server.paths(), ["/blog"]);
 }

@@ -41,9 +41,9 @@ impl FeedResponse {
 
 #[derive(Default)]
 struct State {
-    answers: HashMap<String, FeedResponse>,
+    responses: HashMap<String, FeedResponse>,
     /// The raw head of each request.
-    asked: Vec<String>,
+    requests: Vec<String>,
 }
 
 #[derive(Clone)]
@@ -60,7 +60,7 @@ impl Server {
         let serving = state.clone();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(answer(stream, serving.clone()));
+                tokio::spawn(respond(stream, serving.clone()));
             }
         });
         Self { base, state }
@@ -71,18 +71,18 @@ impl Server {
     }
 
     /// Sets the response of a path; all other paths return 404.
-    pub fn set_response(&self, path: &str, answer: FeedResponse) {
-        self.state.lock().unwrap().answers.insert(path.to_owned(), answer);
+    pub fn set_response(&self, path: &str, response: FeedResponse) {
+        self.state.lock().unwrap().responses.insert(path.to_owned(), response);
     }
 
     /// Returns the heads of the requests since the last call.
     pub fn take_requests(&self) -> Vec<String> {
-        std::mem::take(&mut self.state.lock().unwrap().asked)
+        std::mem::take(&mut self.state.lock().unwrap().requests)
     }
 
-    /// The number of requests since the last call of `asked` or `paths`.
-    pub fn requests(&self) -> usize {
-        self.state.lock().unwrap().asked.len()
+    /// Returns the number of requests since the last call of `take_requests` or `paths`.
+    pub fn request_count(&self) -> usize {
+        self.state.lock().unwrap().requests.len()
     }
 
     /// Returns the paths requested since the last call.
@@ -91,7 +91,7 @@ impl Server {
     }
 }
 
-async fn answer(mut stream: TcpStream, state: Arc<Mutex<State>>) -> Option<()> {
+async fn respond(mut stream: TcpStream, state: Arc<Mutex<State>>) -> Option<()> {
     let (mut got, mut buffer) = (Vec::new(), [0; 4096]);
     while !got.windows(4).any(|end| end == b"\r\n\r\n") {
         let read = stream.read(&mut buffer).await.ok().filter(|read| *read > 0)?;
@@ -101,8 +101,8 @@ async fn answer(mut stream: TcpStream, state: Arc<Mutex<State>>) -> Option<()> {
     let path = head.split(' ').nth(1)?.to_owned();
     let mut response = {
         let mut state = state.lock().unwrap();
-        state.asked.push(head);
-        state.answers.get(&path).cloned().unwrap_or_else(|| FeedResponse::status(404))
+        state.requests.push(head);
+        state.responses.get(&path).cloned().unwrap_or_else(|| FeedResponse::status(404))
     };
     while let FeedResponse::Held(gate, then) = response {
         gate.acquire().await.ok()?.forget();
@@ -118,7 +118,7 @@ async fn answer(mut stream: TcpStream, state: Arc<Mutex<State>>) -> Option<()> {
     stream.shutdown().await.ok()
 }
 
-/// A feed with these articles: guid and title.
+/// Returns a feed with these articles: guid and title.
 pub fn rss(items: &[(&str, &str)]) -> String {
     let items: String = items
         .iter()
@@ -129,7 +129,7 @@ pub fn rss(items: &[(&str, &str)]) -> String {
     format!("<?xml version=\"1.0\"?><rss version=\"2.0\"><channel><title>Its own title</title>{items}</channel></rss>")
 }
 
-/// A page that links to a feed.
+/// Returns a page that links to a feed.
 pub fn page(href: &str) -> String {
     format!("<!doctype html><html><head><link rel=\"alternate\" type=\"application/rss+xml\" href=\"{href}\"></head>")
 }

@@ -41,10 +41,10 @@ async fn an_expired_token_is_refreshed_once_and_stored_encrypted(w: TestWorker) 
     assert_eq!(w.target(target).await.status, TargetStatus::Published);
     let calls: Vec<_> = w.fake.calls().into_iter().map(|call| call.what).collect();
     assert_eq!(calls, ["publish", "refresh", "publish"]);
-    assert_eq!(w.attempts(post).await.len(), 1, "it is one attempt");
+    assert_eq!(w.attempts(post).await.len(), 1, "one attempt");
     assert_eq!(token(&w).await, "token-1");
     let sealed: Vec<u8> = w.value("SELECT secrets FROM social_accounts").await;
-    assert!(!sealed.windows(7).any(|part| part == b"token-1"), "it is sealed");
+    assert!(!sealed.windows(7).any(|part| part == b"token-1"), "the stored secrets are encrypted");
     assert_eq!(w.number("SELECT count(*) FROM social_accounts WHERE refreshing_until IS NOT NULL").await, 0);
 }
 
@@ -54,10 +54,10 @@ async fn a_second_auth_error_expires_the_account(w: TestWorker) {
     let (_, target) = w.publish_one().await;
     w.run_jobs().await;
     assert_eq!((w.fake.count("publish"), w.fake.count("refresh")), (2, 1));
-    expired(&w, target).await;
+    assert_account_expired(&w, target).await;
 }
 
-async fn expired(w: &TestWorker, target: i64) {
+async fn assert_account_expired(w: &TestWorker, target: i64) {
     assert_eq!(w.account_status().await, AccountStatus::Expired);
     let found = w.target(target).await;
     let error = found.error.unwrap();
@@ -76,11 +76,11 @@ async fn a_rejected_refresh_expires_the_account(w: TestWorker) {
     let (_, target) = w.publish_one().await;
     w.run_jobs().await;
     assert_eq!((w.fake.count("publish"), w.fake.count("refresh")), (1, 1));
-    expired(&w, target).await;
+    assert_account_expired(&w, target).await;
 }
 
 async fn a_transient_refresh_failure_does_not_expire_the_account(w: TestWorker) {
-    // Also one with unknown outcome: a refresh publishes nothing.
+    // An unknown outcome counts as transient too, because a refresh publishes nothing.
     w.fake.disable_reconcile();
     w.fake.accept_only_token("token-1");
     w.fake.script_refreshes([Err(transient()), Err(unknown()), Err(CallError::network("No connection."))]);
@@ -115,20 +115,20 @@ async fn rejected_credentials_expire_the_account(w: TestWorker) {
     assert_eq!((w.fake.count("publish"), w.fake.count("refresh")), (1, 0), "the second post makes no call");
     assert_eq!(w.target(other).await.error.unwrap().code, "account_expired");
     w.sql("DELETE FROM events WHERE id > (SELECT min(id) FROM events)").await;
-    expired(&w, target).await;
+    assert_account_expired(&w, target).await;
     assert_eq!(w.post_status(post).await, PostStatus::Failed);
 }
 
 async fn concurrent_posts_refresh_the_token_once(w: TestWorker) {
     // All four posts of the account's lane find the token expired before the first of them has a new one.
     w.fake.accept_only_token("token-1");
-    let mut made = Vec::new();
+    let mut targets = Vec::new();
     for _ in 0..4 {
-        made.push(w.publish_one().await.1);
+        targets.push(w.publish_one().await.1);
     }
     let ids = w.s.notifier.take();
     futures::future::join_all(ids.iter().map(|id| w.engine.run(*id))).await;
-    for target in made {
+    for target in targets {
         assert_eq!(w.target(target).await.status, TargetStatus::Published);
     }
     assert_eq!((w.fake.count("refresh"), w.account_status().await), (1, AccountStatus::Active));
@@ -142,15 +142,15 @@ async fn a_refresh_of_a_dead_worker_is_taken_over(w: TestWorker) {
     assert_eq!((w.target(target).await.status, w.fake.count("refresh")), (TargetStatus::Published, 1));
 
     // While the refresh lease is held, no other run gets it.
-    let held = async |lease: i64| {
+    let begin_refresh = async |lease: i64| {
         w.write(async |tx| accounts::begin_refresh(tx, w.account.id, TimeDelta::seconds(lease)).await).await
     };
-    let version = held(60).await.expect("it is free");
-    assert_eq!(held(60).await, None);
+    let version = begin_refresh(60).await.expect("the refresh lease is free");
+    assert_eq!(begin_refresh(60).await, None);
     w.advance(60);
-    assert_eq!(held(60).await, Some(version));
+    assert_eq!(begin_refresh(60).await, Some(version));
     w.write(async |tx| accounts::end_refresh(tx, w.account.id, version).await).await;
-    assert_eq!(held(60).await, Some(version));
+    assert_eq!(begin_refresh(60).await, Some(version));
 }
 
 /// Reconnects the account during a publish call; then the platform rejects the old token. Returns the target.
@@ -176,7 +176,7 @@ async fn rejected_old_credentials_do_not_expire_the_account(w: TestWorker) {
         (waiting.status, waiting.error.unwrap().code.as_str()),
         (TargetStatus::Publishing, "credentials_replaced")
     );
-    // The new credentials are used.
+    // The retry uses the new credentials.
     w.fake.accept_only_token("token-9");
     w.run_jobs().await;
     assert_eq!((w.target(target).await.status, w.fake.posts().len()), (TargetStatus::Published, 1));
@@ -187,7 +187,7 @@ async fn rejected_new_credentials_expire_the_account(w: TestWorker) {
     let target = reconnect_during_the_call(&w).await;
     w.fake.script_publishes([PublishStep::Refuse(reauth())]);
     w.run_jobs().await;
-    expired(&w, target).await;
+    assert_account_expired(&w, target).await;
 }
 
 async fn tokens_from_old_credentials_are_not_stored(w: TestWorker) {
@@ -244,7 +244,7 @@ async fn an_auth_error_while_reconciling_keeps_the_call_open(w: TestWorker) {
     let failed = w.target(target).await;
     assert!(failed.status == TargetStatus::Failed && failed.call_started_at.is_some());
 
-    // Reconnected, and published again by a user: the platform is asked first, and has the post.
+    // The account is reconnected, and a user publishes again: the run reconciles first, and the platform has the post.
     w.s.account(w.world, "demo", "token-2").await;
     w.publish_again(failed.post_id).await;
     w.run_until_idle().await;
@@ -252,7 +252,7 @@ async fn an_auth_error_while_reconciling_keeps_the_call_open(w: TestWorker) {
 }
 
 async fn a_crash_in_the_second_call_uses_its_own_start_time(w: TestWorker) {
-    // The first call takes long before the token is rejected; the worker dies in the second.
+    // The first call takes 20 seconds until the token is rejected. The worker dies during the second.
     let (first, second) = (Gate::new(), Gate::new());
     w.fake.script_publishes([
         PublishStep::WaitAndReject(first.clone(), auth_expired()),
@@ -260,17 +260,17 @@ async fn a_crash_in_the_second_call_uses_its_own_start_time(w: TestWorker) {
     ]);
     let (_, target) = w.publish_one().await;
     let doomed = w.killable_worker().await;
-    let begun = w.clock.now();
+    let started_at = w.clock.now();
     doomed.start(w.notified_job());
     first.wait_until_entered().await;
     w.advance(20);
     first.let_through();
     second.wait_until_entered().await;
-    assert_eq!(w.target(target).await.call_started_at, Some(begun + TimeDelta::seconds(20)));
+    assert_eq!(w.target(target).await.call_started_at, Some(started_at + TimeDelta::seconds(20)));
     doomed.kill().await;
     w.advance(LEASE_EXPIRY_SECONDS);
     w.run_jobs().await;
-    w.clock.advance(begun + TimeDelta::seconds(MAX_CALL_SECONDS + 19) - w.clock.now());
+    w.clock.advance(started_at + TimeDelta::seconds(MAX_CALL_SECONDS + 19) - w.clock.now());
     w.run_jobs().await;
     assert_eq!(w.fake.count("publish"), 2, "the second call may still be under way");
     w.run_until_idle().await;

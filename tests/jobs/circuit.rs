@@ -24,11 +24,11 @@ worker_on_both!(
     a_single_delivery_keeps_its_retry_schedule,
     a_manual_replay_bypasses_an_open_circuit,
     reenabling_an_endpoint_closes_its_circuit,
-    a_disabled_endpoint_s_backlog_fails_at_once,
+    the_backlog_of_a_disabled_endpoint_fails_immediately,
     hanging_endpoints_release_their_slots,
 );
 
-/// Returns the number of slots of the endpoint's lane, while it is narrowed.
+/// Returns the number of places of the endpoint's lane. `None`: the lane is not narrowed.
 async fn places(w: &TestWorker, webhook: &Webhook) -> Option<i64> {
     let lane = format!("endpoint:{}", webhook.id);
     operate::lane(&mut w.conn().await, &lane, w.clock.now()).await.unwrap().places
@@ -41,12 +41,12 @@ async fn waiting(w: &TestWorker) -> i64 {
 const BACKLOG: i64 = 40;
 
 /// Creates an endpoint with a backlog whose failures have opened its circuit.
-async fn opened(w: &TestWorker) -> (Receiver, Webhook) {
+async fn open_circuit(w: &TestWorker) -> (Receiver, Webhook) {
     let (receiver, webhook, _) = endpoint_with_delivery(w).await;
     for _ in 1..BACKLOG {
         emit_event(w).await;
     }
-    receiver.answers(std::iter::repeat_n(500, usize::try_from(OPENS_AT).unwrap()));
+    receiver.respond_with_statuses(std::iter::repeat_n(500, usize::try_from(OPENS_AT).unwrap()));
     for id in w.s.notifier.take() {
         w.engine.run(id).await;
     }
@@ -55,20 +55,20 @@ async fn opened(w: &TestWorker) -> (Receiver, Webhook) {
 }
 
 async fn failures_open_the_circuit_and_a_success_closes_it(w: TestWorker) {
-    let (receiver, webhook) = opened(&w).await;
+    let (receiver, webhook) = open_circuit(&w).await;
     let failed = usize::try_from(OPENS_AT).unwrap();
-    assert_eq!(receiver.requests().await.len(), failed, "nothing more is sent for a while");
+    assert_eq!(receiver.requests().await.len(), failed, "nothing is sent while the circuit is open");
     assert_eq!(waiting(&w).await, BACKLOG - i64::from(OPENS_AT));
     w.run_jobs().await;
-    assert_eq!(receiver.requests().await.len(), failed, "not in the pause");
+    assert_eq!(receiver.requests().await.len(), failed, "the pause has not ended");
     assert_eq!(w.number("SELECT sum(attempts) FROM webhook_deliveries").await, i64::from(OPENS_AT));
-    // The pauses grow while it fails, and few attempts follow each.
-    receiver.answers(std::iter::repeat_n(500, 4));
+    // The pause grows with each failure, and only a few attempts follow it.
+    receiver.respond_with_statuses(std::iter::repeat_n(500, 4));
     w.advance(1);
     w.scheduler.tick().await.unwrap();
-    let tried = w.s.notifier.take();
-    assert_eq!(tried.len(), usize::try_from(MAX_OPEN_ATTEMPTS).unwrap());
-    for id in tried {
+    let notified = w.s.notifier.take();
+    assert_eq!(notified.len(), usize::try_from(MAX_OPEN_ATTEMPTS).unwrap());
+    for id in notified {
         w.engine.run(id).await;
     }
     let requests = receiver.requests().await.len();
@@ -77,8 +77,8 @@ async fn failures_open_the_circuit_and_a_success_closes_it(w: TestWorker) {
         (failed + 1, Some(MAX_OPEN_ATTEMPTS)),
         "the first failure pauses it again"
     );
-    // Healthy again: the next attempt releases the others, and failed deliveries follow at their own times.
-    receiver.forget_answers();
+    // The endpoint recovers: the next attempt releases the other deliveries, and failed ones are retried on schedule.
+    receiver.clear_responses();
     w.advance(30);
     w.run_jobs().await;
     assert_eq!(places(&w, &webhook).await, None);
@@ -90,11 +90,10 @@ async fn failures_open_the_circuit_and_a_success_closes_it(w: TestWorker) {
     assert_eq!(w.number(paused).await, 0, "no lane stays narrowed or paused");
 }
 
-/// Invariant: the documented retry times hold for an endpoint with few deliveries: eight failures do not open the
-/// circuit.
+/// Invariant: an endpoint with few deliveries keeps the documented retry times. Eight failures do not open the circuit.
 async fn a_single_delivery_keeps_its_retry_schedule(w: TestWorker) {
     let (receiver, webhook, id) = endpoint_with_delivery(&w).await;
-    receiver.answers([500; 8]);
+    receiver.respond_with_statuses([500; 8]);
     for _ in 0..7 {
         attempt(&w).await;
         advance_to(&w, w.delivery(id).await.next_attempt_at.unwrap()).await;
@@ -104,7 +103,7 @@ async fn a_single_delivery_keeps_its_retry_schedule(w: TestWorker) {
 }
 
 async fn a_manual_replay_bypasses_an_open_circuit(w: TestWorker) {
-    let (receiver, webhook) = opened(&w).await;
+    let (receiver, webhook) = open_circuit(&w).await;
     let last = w.number("SELECT max(id) FROM webhook_deliveries").await;
     replay(&w, &webhook, last).await;
     assert!(w.engine.run(w.notified_job()).await);
@@ -114,7 +113,7 @@ async fn a_manual_replay_bypasses_an_open_circuit(w: TestWorker) {
 }
 
 async fn reenabling_an_endpoint_closes_its_circuit(w: TestWorker) {
-    let (_receiver, webhook) = opened(&w).await;
+    let (_receiver, webhook) = open_circuit(&w).await;
     w.write(async |tx| webhooks::update(tx, &Webhook { is_active: false, ..webhook.clone() }).await).await;
     assert_eq!(places(&w, &webhook).await, None);
     w.run_jobs().await;
@@ -125,13 +124,17 @@ async fn reenabling_an_endpoint_closes_its_circuit(w: TestWorker) {
     assert_eq!(w.delivery(id).await.status, DeliveryStatus::Succeeded);
 }
 
-async fn a_disabled_endpoint_s_backlog_fails_at_once(w: TestWorker) {
-    let (receiver, webhook) = opened(&w).await;
-    receiver.answers([410]);
+async fn the_backlog_of_a_disabled_endpoint_fails_immediately(w: TestWorker) {
+    let (receiver, webhook) = open_circuit(&w).await;
+    receiver.respond_with_statuses([410]);
     w.advance(1);
     w.run_jobs().await;
     let failed = "SELECT count(*) FROM webhook_deliveries WHERE status = 'failed'";
-    assert_eq!(w.number(failed).await, BACKLOG - i64::from(OPENS_AT), "all but those that wait for their next attempt");
+    assert_eq!(
+        w.number(failed).await,
+        BACKLOG - i64::from(OPENS_AT),
+        "all except those that wait for their next attempt"
+    );
     assert_eq!(places(&w, &webhook).await, None);
     assert!(!webhooks::find(&mut w.conn().await, w.world.user, webhook.id).await.unwrap().unwrap().is_active);
 }

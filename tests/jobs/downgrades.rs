@@ -1,4 +1,4 @@
-//! What stops when a plan or a membership has ended, or when there is no room.
+//! What stops when a plan or a membership ends, or when storage is full.
 
 use crier_domain::access::Role;
 use crier_domain::event::EventName;
@@ -18,9 +18,9 @@ worker_on_both!(
     a_removed_member_receives_nothing,
     a_sample_belongs_to_no_brand,
     a_plan_without_feeds_fetches_nothing,
-    a_plan_without_inbox_reads_nothing,
-    a_full_storage_reads_no_inbox,
-    a_low_disk_fetches_and_reads_nothing,
+    a_plan_without_inbox_syncs_nothing,
+    a_full_storage_syncs_no_inbox,
+    a_low_disk_fetches_and_syncs_nothing,
 );
 
 async fn set_plan(w: &TestWorker, plan: &str) {
@@ -29,10 +29,10 @@ async fn set_plan(w: &TestWorker, plan: &str) {
 
 async fn a_plan_without_webhooks_receives_nothing(w: TestWorker) {
     let (receiver, webhook, id) = endpoint_with_delivery(&w).await;
-    receiver.answers([500]);
+    receiver.respond_with_statuses([500]);
     attempt(&w).await;
     set_plan(&w, "free").await;
-    // A retry of an event from before, and a new event.
+    // The retry of an earlier event, and a new event.
     let later = emit_event(&w).await;
     w.run_jobs().await;
     advance_to(&w, w.delivery(id).await.next_attempt_at.unwrap()).await;
@@ -65,7 +65,7 @@ async fn a_removed_member_receives_nothing(w: TestWorker) {
     let webhook = endpoint_of(&w, user, &leaver.url()).await;
     let id = emit_event(&w).await;
     assert_eq!(w.delivery(id).await.webhook_id, webhook.id);
-    leaver.answers([500]);
+    leaver.respond_with_statuses([500]);
     w.run_jobs().await;
     w.write(async |tx| brands::remove_member(tx, w.world.brand, user).await).await;
     advance_to(&w, w.delivery(id).await.next_attempt_at.unwrap()).await;
@@ -73,7 +73,7 @@ async fn a_removed_member_receives_nothing(w: TestWorker) {
     let delivery = w.delivery(id).await;
     assert_eq!((delivery.status, delivery.attempts), (DeliveryStatus::Failed, 1));
     assert_eq!(delivery.error.as_deref(), Some("the endpoint's owner is no longer a member of the brand"));
-    // The user asks for it again, before and after coming back.
+    // The user requests a retry, before and after rejoining the brand.
     replay(&w, &webhook, id).await;
     w.run_jobs().await;
     assert_eq!((w.delivery(id).await.status, leaver.requests().await.len()), (DeliveryStatus::Failed, 1));
@@ -98,48 +98,48 @@ async fn a_plan_without_feeds_fetches_nothing(w: TestWorker) {
     let new = NewFeed { name: "Blog", named: true, url: "https://8.8.8.8/feed.xml", kind: FeedType::Rss };
     let feed = w.write(async |tx| feeds::create(tx, w.world.brand, &new, None).await).await;
     w.sql("DELETE FROM jobs").await;
-    let fetches = "SELECT count(*) FROM jobs WHERE kind = 'fetch_feed'";
+    let fetch_jobs = "SELECT count(*) FROM jobs WHERE kind = 'fetch_feed'";
     for (plan, expected) in [("free", 0), ("pro", 1)] {
         set_plan(&w, plan).await;
         let due = feeds::find_any(&mut w.conn().await, feed.id).await.unwrap().unwrap().next_fetch_at;
         advance_to(&w, due).await;
         tasks::feeds::run(&w.scheduler).await.unwrap();
-        assert_eq!(w.number(fetches).await, expected, "{plan}");
+        assert_eq!(w.number(fetch_jobs).await, expected, "{plan}");
     }
 }
 
-async fn a_plan_without_inbox_reads_nothing(w: TestWorker) {
+async fn a_plan_without_inbox_syncs_nothing(w: TestWorker) {
     w.leaves_jobs();
     w.write(async |tx| inbox_syncs::start(tx, w.account.id).await).await;
-    let looks = "SELECT count(*) FROM jobs WHERE kind = 'sync_inbox'";
+    let sync_jobs = "SELECT count(*) FROM jobs WHERE kind = 'sync_inbox'";
     for (plan, expected) in [("free", 0), ("pro", 1)] {
         set_plan(&w, plan).await;
         let sync = inbox_syncs::find(&mut w.conn().await, w.account.id).await.unwrap().unwrap();
         advance_to(&w, sync.next_sync_at.unwrap()).await;
         tasks::inbox::run(&w.scheduler).await.unwrap();
-        assert_eq!(w.number(looks).await, expected, "{plan}");
+        assert_eq!(w.number(sync_jobs).await, expected, "{plan}");
     }
 }
 
-async fn a_full_storage_reads_no_inbox(w: TestWorker) {
+async fn a_full_storage_syncs_no_inbox(w: TestWorker) {
     w.leaves_jobs();
     w.write(async |tx| inbox_syncs::start(tx, w.account.id).await).await;
     w.sql("DELETE FROM storage_usage").await;
-    // The plan pro has 20,480 MiB.
+    // The `pro` plan includes 20,480 MiB.
     let full = 20_480_i64 << 20;
     w.sql(format!("INSERT INTO storage_usage (workspace_id, bytes, texts) VALUES ({}, 0, {full})", w.world.workspace))
         .await;
-    let looks = "SELECT count(*) FROM jobs WHERE kind = 'sync_inbox'";
+    let sync_jobs = "SELECT count(*) FROM jobs WHERE kind = 'sync_inbox'";
     for (texts, expected) in [(full, 0), (full - 4_096, 1)] {
         w.sql(format!("UPDATE storage_usage SET texts = {texts}")).await;
         let sync = inbox_syncs::find(&mut w.conn().await, w.account.id).await.unwrap().unwrap();
         advance_to(&w, sync.next_sync_at.unwrap()).await;
         tasks::inbox::run(&w.scheduler).await.unwrap();
-        assert_eq!(w.number(looks).await, expected, "{texts}");
+        assert_eq!(w.number(sync_jobs).await, expected, "{texts}");
     }
 }
 
-async fn a_low_disk_fetches_and_reads_nothing(w: TestWorker) {
+async fn a_low_disk_fetches_and_syncs_nothing(w: TestWorker) {
     w.leaves_jobs();
     w.write(async |tx| inbox_syncs::start(tx, w.account.id).await).await;
     let new = NewFeed { name: "Blog", named: true, url: "https://8.8.8.8/feed.xml", kind: FeedType::Rss };

@@ -1,4 +1,4 @@
-//! The engine: drain, hand-back, batches, and failures next to successes.
+//! The engine: draining, releasing jobs, settling batches, and failures beside successes.
 
 use crier_domain::job::{JobKind, JobState, LEASE, Outcome};
 use crier_domain::post::TargetStatus;
@@ -53,7 +53,7 @@ async fn a_claim_in_progress_at_drain_start_is_released(w: TestWorker) {
     run.await.unwrap();
     let job = w.show(id).await;
     assert_eq!((job.state, job.attempt, job.crashes), (JobState::Ready, 0, 0));
-    // The next worker gets it at once.
+    // The next worker receives it immediately.
     w.scheduler.tick().await.unwrap();
     assert_eq!(w.s.notifier.take(), [id]);
 }
@@ -113,17 +113,17 @@ async fn a_failed_settle_does_not_affect_others(w: TestWorker) {
 
 async fn an_unstorable_result_makes_its_job_dead(w: TestWorker) {
     w.leaves_jobs();
-    for (how, times) in [(StoreFailure::Final, 1_000), (StoreFailure::Panic, 1_000)] {
+    for (failure, times) in [(StoreFailure::Final, 1_000), (StoreFailure::Panic, 1_000)] {
         w.sql("DELETE FROM jobs").await;
         assert_eq!(
-            run_three_with_failing_middle(&w, times, how).await,
+            run_three_with_failing_middle(&w, times, failure).await,
             [JobState::Done, JobState::Dead, JobState::Done]
         );
         w.advance(LEASE_EXPIRY_SECONDS);
         w.scheduler.tick().await.unwrap();
         assert_eq!(w.number("SELECT count(*) FROM jobs WHERE crashes > 0").await, 0, "no crash is counted");
-        let why: String = w.value("SELECT last_error FROM jobs WHERE state = 'dead'").await;
-        assert_eq!(why, "the result of its run could not be stored");
+        let last_error: String = w.value("SELECT last_error FROM jobs WHERE state = 'dead'").await;
+        assert_eq!(last_error, "the result of its run could not be stored");
     }
 }
 
@@ -150,12 +150,12 @@ async fn the_heartbeat_renews_running_jobs(w: TestWorker) {
         w.run_jobs().await;
     }
     assert_eq!(w.job_of(target).await.crashes, 0);
-    // Also while draining.
+    // A draining worker renews its leases as well.
     w.engine.drain();
     w.advance(20);
     assert_eq!(heartbeat::renew_leases(&w.engine, &w.store).await.unwrap(), 1);
     gate.let_through();
     run.await.unwrap();
     assert_eq!(w.target(target).await.status, TargetStatus::Published);
-    assert_eq!(heartbeat::renew_leases(&w.engine, &w.store).await.unwrap(), 0, "nothing is held any more");
+    assert_eq!(heartbeat::renew_leases(&w.engine, &w.store).await.unwrap(), 0, "no lease is held");
 }

@@ -1,5 +1,5 @@
-//! The recipients and payloads of post results: every member of its brand who subscribed, and no other user.
-//! `tests/api/webhooks/events.rs` does the same for the API's events.
+//! The recipients and payloads of events about posts: every subscribed member of the brand, and no other user.
+//! `tests/api/webhooks/events.rs` covers the events of the API.
 
 use crier_domain::access::Role;
 use crier_domain::event::EventName;
@@ -10,25 +10,25 @@ use crate::support::jobs::{TestWorker, worker_on_both};
 
 worker_on_both!(
     post_events_are_sent_only_to_brand_members,
-    every_end_of_a_target_emits_an_event,
+    every_result_of_a_target_emits_an_event,
     samples_are_delivered_and_retried_like_events,
 );
 
 const POSTS: [EventName; 2] = [EventName::PostPublished, EventName::PostFailed];
 
-/// Creates an endpoint of a user; it is never called here.
-async fn listening(w: &TestWorker, user: i64, events: &[EventName]) -> i64 {
+/// Creates an endpoint of a user. These tests do not call it.
+async fn create_endpoint(w: &TestWorker, user: i64, events: &[EventName]) -> i64 {
     w.webhook(user, events).await.id
 }
 
 /// Returns the payloads of an endpoint's deliveries, exactly as sent, oldest first.
-async fn received(w: &TestWorker, webhook: i64) -> Vec<String> {
+async fn payloads(w: &TestWorker, webhook: i64) -> Vec<String> {
     let page = PageRequest { page: 1, per_page: 100 };
     let found = deliveries::list(&mut w.conn().await, webhook, Default::default(), page).await.unwrap();
     found.rows.into_iter().rev().map(|delivery| delivery.payload).collect()
 }
 
-/// Runs the due publish, and no delivery.
+/// Runs the due publish job, without the deliveries that it causes.
 async fn publish(w: &TestWorker, target: i64) {
     let id = w.notified_job_of_target(target).await;
     assert!(w.engine.run(id).await);
@@ -59,16 +59,16 @@ async fn post_events_are_sent_only_to_brand_members(w: TestWorker) {
     w.brand(workspace, outsider).await;
     w.member(brand, editor, Role::Editor).await;
     w.member(brand, left, Role::Admin).await;
-    let all = [listening(&w, w.world.user, &POSTS).await, listening(&w, editor, &POSTS).await];
-    let of_failures = listening(&w, w.world.user, &[EventName::PostFailed]).await;
+    let all = [create_endpoint(&w, w.world.user, &POSTS).await, create_endpoint(&w, editor, &POSTS).await];
+    let failures_only = create_endpoint(&w, w.world.user, &[EventName::PostFailed]).await;
     let unaffected = [
-        listening(&w, outsider, &POSTS).await,
-        listening(&w, stranger.user, &POSTS).await,
-        listening(&w, left, &POSTS).await,
-        listening(&w, editor, &[EventName::BrandCreated]).await,
+        create_endpoint(&w, outsider, &POSTS).await,
+        create_endpoint(&w, stranger.user, &POSTS).await,
+        create_endpoint(&w, left, &POSTS).await,
+        create_endpoint(&w, editor, &[EventName::BrandCreated]).await,
     ];
-    let off = listening(&w, editor, &POSTS).await;
-    w.write(async |tx| webhooks::disable(tx, off, "off").await).await;
+    let disabled = create_endpoint(&w, editor, &POSTS).await;
+    w.write(async |tx| webhooks::disable(tx, disabled, "off").await).await;
     w.write(async |tx| brands::remove_member(tx, brand, left).await).await;
 
     let second = w.another_account("second").await.id;
@@ -79,19 +79,19 @@ async fn post_events_are_sent_only_to_brand_members(w: TestWorker) {
     for id in notified {
         assert!(w.engine.run(id).await);
     }
-    let ends = [published(&w, post, w.account.id, "post-1"), failed(&w, post, second)];
+    let expected = [published(&w, post, w.account.id, "post-1"), failed(&w, post, second)];
     for hook in all {
-        assert_eq!(received(&w, hook).await, ends);
+        assert_eq!(payloads(&w, hook).await, expected);
     }
-    assert_eq!(received(&w, of_failures).await, ends[1..]);
-    for hook in unaffected.into_iter().chain([off]) {
-        assert!(received(&w, hook).await.is_empty(), "endpoint {hook}");
+    assert_eq!(payloads(&w, failures_only).await, expected[1..]);
+    for hook in unaffected.into_iter().chain([disabled]) {
+        assert!(payloads(&w, hook).await.is_empty(), "endpoint {hook}");
     }
     assert_eq!(w.number("SELECT count(*) FROM events").await, 2, "one for each target");
 }
 
-async fn every_end_of_a_target_emits_an_event(w: TestWorker) {
-    let hook = listening(&w, w.world.user, &POSTS).await;
+async fn every_result_of_a_target_emits_an_event(w: TestWorker) {
+    let hook = create_endpoint(&w, w.world.user, &POSTS).await;
     w.fake.script_publishes([PublishStep::Refuse(permanent()), PublishStep::Refuse(permanent()), PublishStep::Publish]);
     let (post, target) = w.publish_one().await;
     publish(&w, target).await;
@@ -100,8 +100,8 @@ async fn every_end_of_a_target_emits_an_event(w: TestWorker) {
         publish(&w, target).await;
     }
     let account = w.account.id;
-    let refused = failed(&w, post, account);
-    assert_eq!(received(&w, hook).await, [refused.clone(), refused, published(&w, post, account, "post-1")]);
+    let rejected = failed(&w, post, account);
+    assert_eq!(payloads(&w, hook).await, [rejected.clone(), rejected, published(&w, post, account, "post-1")]);
 }
 
 async fn samples_are_delivered_and_retried_like_events(w: TestWorker) {

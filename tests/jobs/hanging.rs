@@ -1,4 +1,4 @@
-//! Sites that accept connections and never respond: what they delay, and what they leave marked.
+//! Sites that accept connections and never respond do not block others, and a failed run leaves no call open.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,7 +46,7 @@ async fn hanging_sites_release_their_slots(w: TestWorker) {
         (engine.held().len() == 8).then_some(())
     })
     .await;
-    let third = w.another_account("answers").await;
+    let third = w.another_account("responds").await;
     let (_, targets) = w.publish(&[third.id]).await;
     until("the third is published", || async {
         notify().await;
@@ -61,8 +61,8 @@ async fn hanging_sites_release_their_slots(w: TestWorker) {
 /// so the next run calls again, although this platform cannot be reconciled.
 async fn a_run_failing_after_a_rejection_leaves_no_open_call(w: TestWorker) {
     w.fake.disable_reconcile();
-    let refused = Failure::of(Category::AuthExpired, "The token is not valid.");
-    w.fake.script_publishes([PublishStep::Refuse(CallError::AuthExpired(refused))]);
+    let rejected = Failure::of(Category::AuthExpired, "The token is not valid.");
+    w.fake.script_publishes([PublishStep::Refuse(CallError::AuthExpired(rejected))]);
     let (_, target) = w.publish_one().await;
     reject_account_updates(&w).await;
     assert!(w.engine.run(w.notified_job()).await);

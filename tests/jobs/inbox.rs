@@ -1,4 +1,4 @@
-//! `sync_inbox`: pages, cursors, streams, failures, and what a new message causes.
+//! `sync_inbox`: pages, cursors, streams, failures, and the effects of a new message.
 
 use chrono::TimeDelta;
 use crier_config::PlatformConfig;
@@ -18,56 +18,56 @@ use crate::support::jobs::{TestWorker, worker_on_both};
 use crate::support::store::{TestStore, new_account, on_both};
 
 worker_on_both!(
-    pages_are_stored_with_the_cursor_after_them,
-    a_run_reads_five_pages_and_the_next_run_goes_on,
+    pages_are_stored_with_the_next_cursor,
+    a_run_fetches_five_pages_and_the_next_run_continues,
     a_new_message_is_unread_and_emits_an_event,
-    history_is_read_and_emits_nothing,
-    a_late_message_is_not_missed_and_an_overlap_not_doubled,
+    old_messages_are_stored_as_read_without_events,
+    a_late_message_is_stored_and_an_overlap_is_not_duplicated,
     own_messages_are_outbound,
-    an_edit_is_followed,
+    an_edit_updates_the_message,
     each_brand_has_its_own_conversation,
-    a_new_message_opens_what_rests,
-    a_failing_stream_does_not_hold_up_the_other,
-    streams_that_end_at_different_times_do_not_keep_each_other_going,
+    a_new_message_reopens_resolved_and_snoozed_conversations,
+    a_failing_stream_does_not_block_the_other,
+    a_finished_stream_is_not_fetched_again_with_the_other,
     a_rate_limit_pauses_the_account,
-    an_expired_token_is_renewed_once,
-    refused_credentials_expire_the_account,
-    a_request_during_a_run_is_answered_by_another_run,
-    due_accounts_are_looked_at_every_minute,
-    a_platform_without_inbox_is_not_looked_at,
-    a_snooze_ends_by_itself,
+    an_expired_token_is_refreshed_once,
+    rejected_credentials_expire_the_account,
+    a_sync_requested_during_a_run_causes_another_run,
+    due_accounts_are_synced_every_minute,
+    a_platform_without_inbox_is_not_synced,
+    a_snooze_ends_automatically,
 );
 
-on_both!(an_inbox_that_is_switched_off_is_not_read);
+on_both!(a_disabled_inbox_is_not_synced);
 
-/// Has the account looked at, and listens for messages.
+/// Enables the account's inbox, and creates an endpoint for `message.received`.
 pub async fn start(w: &TestWorker) {
     w.write(async |tx| inbox_syncs::start(tx, w.account.id).await).await;
     w.listen_for("http://127.0.0.1:1/", &[EventName::MessageReceived]).await;
 }
 
-/// Looks at due accounts and runs the jobs.
+/// Runs the scheduler's task for due accounts, and the jobs.
 pub async fn sync(w: &TestWorker) {
     tasks::inbox::run(&w.scheduler).await.unwrap();
-    // Not the deliveries, whose endpoint does not answer.
+    // The deliveries are canceled, because nothing listens at their endpoint.
     w.sql("UPDATE jobs SET state = 'cancelled' WHERE kind = 'deliver_webhook'").await;
     w.run_jobs().await;
     w.sql("UPDATE jobs SET state = 'cancelled' WHERE kind = 'deliver_webhook' AND state <> 'done'").await;
 }
 
-/// Looks again, a little more than a minute later.
+/// Syncs again, a little more than a minute later.
 async fn sync_later(w: &TestWorker) {
     w.advance(70);
     sync(w).await;
 }
 
-/// All conversations of a brand, the newest first.
+/// Returns all conversations of a brand, newest first.
 pub async fn all(w: &TestWorker, brand: i64) -> Vec<Conversation> {
     let page = PageRequest { page: 1, per_page: 100 };
     list(&mut w.conn().await, brand, &ConversationFilter::default(), page).await.unwrap().rows
 }
 
-/// The bodies of a conversation's messages, the oldest first.
+/// Returns the bodies of a conversation's messages, oldest first.
 pub async fn bodies(w: &TestWorker, conversation: i64) -> Vec<String> {
     let found = replies::messages(&mut w.conn().await, conversation, 100, 1 << 20).await.unwrap();
     found.into_iter().map(|message| message.body).collect()
@@ -87,7 +87,7 @@ async fn sync_row(w: &TestWorker) -> inbox_syncs::InboxSync {
     inbox_syncs::find(&mut w.conn().await, w.account.id).await.unwrap().unwrap()
 }
 
-async fn pages_are_stored_with_the_cursor_after_them(w: TestWorker) {
+async fn pages_are_stored_with_the_next_cursor(w: TestWorker) {
     start(&w).await;
     for n in 0..7 {
         w.fake.inbox.write(COMMENTS, &format!("c{n}"), "t1", &format!("comment {n}"));
@@ -106,7 +106,7 @@ async fn pages_are_stored_with_the_cursor_after_them(w: TestWorker) {
     assert_eq!(only(&w).await.updated_at, found.updated_at, "an overlap writes nothing");
 }
 
-async fn a_run_reads_five_pages_and_the_next_run_goes_on(w: TestWorker) {
+async fn a_run_fetches_five_pages_and_the_next_run_continues(w: TestWorker) {
     start(&w).await;
     for n in 0..40 {
         w.fake.inbox.write(COMMENTS, &format!("c{n:02}"), "t1", "again");
@@ -118,7 +118,7 @@ async fn a_run_reads_five_pages_and_the_next_run_goes_on(w: TestWorker) {
     w.engine.run(id).await;
     assert_eq!(messages(&w).await, 15);
     let job = w.show(id).await;
-    assert_eq!((job.state, job.attempt), (JobState::Scheduled, 0), "it goes on without using up an attempt");
+    assert_eq!((job.state, job.attempt), (JobState::Scheduled, 0), "it continues without using an attempt");
     assert_eq!(sync_row(&w).await.synced_at, None);
     sync(&w).await;
     assert_eq!(messages(&w).await, 40);
@@ -142,7 +142,7 @@ async fn a_new_message_is_unread_and_emits_an_event(w: TestWorker) {
     assert_eq!(payload["data"], data);
 }
 
-async fn history_is_read_and_emits_nothing(w: TestWorker) {
+async fn old_messages_are_stored_as_read_without_events(w: TestWorker) {
     start(&w).await;
     let before = w.now() - TimeDelta::days(30);
     w.fake.inbox.add(COMMENTS, message(COMMENTS, "c1", "t1", "Long ago", before), before);
@@ -152,7 +152,7 @@ async fn history_is_read_and_emits_nothing(w: TestWorker) {
     assert_eq!(w.events().await, Vec::<String>::new());
 }
 
-async fn a_late_message_is_not_missed_and_an_overlap_not_doubled(w: TestWorker) {
+async fn a_late_message_is_stored_and_an_overlap_is_not_duplicated(w: TestWorker) {
     start(&w).await;
     let written = w.now();
     w.advance(30);
@@ -186,7 +186,7 @@ async fn own_messages_are_outbound(w: TestWorker) {
     assert_eq!(w.events().await, ["message.received"]);
 }
 
-async fn an_edit_is_followed(w: TestWorker) {
+async fn an_edit_updates_the_message(w: TestWorker) {
     start(&w).await;
     w.fake.inbox.write(COMMENTS, "c1", "t1", "Opne?");
     let at = w.now();
@@ -214,7 +214,7 @@ async fn each_brand_has_its_own_conversation(w: TestWorker) {
     assert_eq!(w.events().await.len(), 2, "one for each brand");
 }
 
-async fn a_new_message_opens_what_rests(w: TestWorker) {
+async fn a_new_message_reopens_resolved_and_snoozed_conversations(w: TestWorker) {
     start(&w).await;
     w.fake.inbox.write(COMMENTS, "c0", "t1", "first");
     sync(&w).await;
@@ -239,7 +239,7 @@ async fn a_new_message_opens_what_rests(w: TestWorker) {
     assert_eq!(only(&w).await.unread_count, 5);
 }
 
-async fn a_failing_stream_does_not_hold_up_the_other(w: TestWorker) {
+async fn a_failing_stream_does_not_block_the_other(w: TestWorker) {
     start(&w).await;
     w.fake.inbox.fail_fetch(COMMENTS, permanent());
     w.fake.inbox.write(COMMENTS, "c1", "t1", "comment");
@@ -258,9 +258,9 @@ async fn a_failing_stream_does_not_hold_up_the_other(w: TestWorker) {
     assert_eq!(sync_row(&w).await.failures, 1);
 }
 
-async fn streams_that_end_at_different_times_do_not_keep_each_other_going(w: TestWorker) {
+async fn a_finished_stream_is_not_fetched_again_with_the_other(w: TestWorker) {
     start(&w).await;
-    // More than a run reads of each, all within the overlap of the next look.
+    // More messages of each stream than one run fetches, all within the overlap of the next sync.
     for number in 0..17 {
         w.fake.inbox.write(COMMENTS, &format!("c{number:02}"), "t", "A comment");
         w.fake.inbox.write(DMS, &format!("d{number:02}"), "u", "A message");
@@ -281,7 +281,7 @@ async fn a_rate_limit_pauses_the_account(w: TestWorker) {
     w.fake.inbox.fail_fetch(COMMENTS, rate_limited(w.later(300)));
     w.fake.inbox.write(DMS, "d1", "vera", "message");
     sync(&w).await;
-    assert_eq!(w.fake.inbox.fetches(), [COMMENTS], "the other stream is not asked");
+    assert_eq!(w.fake.inbox.fetches(), [COMMENTS], "the other stream is not fetched");
     let lane = format!("account:{}", w.account.id);
     assert_eq!(w.number(format!("SELECT count(*) FROM paused_lanes WHERE lane = '{lane}'")).await, 1);
     assert!(sync_row(&w).await.next_sync_at.unwrap() >= w.later(300));
@@ -292,27 +292,27 @@ async fn a_rate_limit_pauses_the_account(w: TestWorker) {
     assert_eq!(messages(&w).await, 1);
 }
 
-async fn an_expired_token_is_renewed_once(w: TestWorker) {
+async fn an_expired_token_is_refreshed_once(w: TestWorker) {
     start(&w).await;
     w.fake.inbox.accept_only_token("fresh");
     w.fake.inbox.write(COMMENTS, "c1", "t1", "comment");
     sync(&w).await;
     assert_eq!((w.fake.count("refresh"), messages(&w).await), (1, 1));
-    // The renewed token is refused too: not renewed twice in a run.
+    // The platform rejects the refreshed token as well. A run refreshes the token at most once.
     w.fake.inbox.accept_only_token("another");
     sync_later(&w).await;
     assert_eq!((w.fake.count("refresh"), w.account_status().await), (2, AccountStatus::Expired));
 }
 
-async fn refused_credentials_expire_the_account(w: TestWorker) {
+async fn rejected_credentials_expire_the_account(w: TestWorker) {
     start(&w).await;
     w.fake.inbox.fail_fetch(COMMENTS, reauth());
     sync(&w).await;
     assert_eq!(w.account_status().await, AccountStatus::Expired);
     let before = w.fake.inbox.fetches().len();
     sync_later(&w).await;
-    assert_eq!(w.fake.inbox.fetches().len(), before, "an expired account is not asked");
-    // Connected again, it is looked at again.
+    assert_eq!(w.fake.inbox.fetches().len(), before, "an expired account is not synced");
+    // A reconnected account is synced again.
     w.s.account(w.world, "demo", "token-1").await;
     w.write(async |tx| inbox_syncs::start(tx, w.account.id).await).await;
     w.fake.inbox.write(COMMENTS, "c1", "t1", "comment");
@@ -320,7 +320,7 @@ async fn refused_credentials_expire_the_account(w: TestWorker) {
     assert_eq!(messages(&w).await, 1);
 }
 
-async fn a_request_during_a_run_is_answered_by_another_run(w: TestWorker) {
+async fn a_sync_requested_during_a_run_causes_another_run(w: TestWorker) {
     start(&w).await;
     let gate = Gate::new();
     w.fake.inbox.hold_fetch(gate.clone());
@@ -338,24 +338,24 @@ async fn a_request_during_a_run_is_answered_by_another_run(w: TestWorker) {
     assert_eq!(w.fake.inbox.fetches(), [COMMENTS, DMS, COMMENTS, DMS]);
 }
 
-async fn due_accounts_are_looked_at_every_minute(w: TestWorker) {
+async fn due_accounts_are_synced_every_minute(w: TestWorker) {
     start(&w).await;
     let second = w.another_account("second").await.id;
     w.write(async |tx| inbox_syncs::start(tx, second).await).await;
     for minute in 1..=5 {
         sync(&w).await;
         assert_eq!(w.fake.inbox.fetches().len(), 4 * minute);
-        // Spread by a tenth to both sides.
+        // The interval varies by up to 10% in either direction.
         w.advance(50);
         sync(&w).await;
         assert_eq!(w.fake.inbox.fetches().len(), 4 * minute, "not before its time");
         w.advance(17);
     }
     let jobs = "SELECT count(*) FROM jobs WHERE kind = 'sync_inbox'";
-    assert_eq!(w.number(jobs).await, 10, "one job for each account and look");
+    assert_eq!(w.number(jobs).await, 10, "one job for each account and sync");
 }
 
-async fn a_platform_without_inbox_is_not_looked_at(w: TestWorker) {
+async fn a_platform_without_inbox_is_not_synced(w: TestWorker) {
     let new = crier_store::accounts::NewAccount { platform: Platform::Pinterest, ..new_account("p", "t") };
     let account = w.write(async |tx| accounts::save(tx, w.world.workspace, &new).await).await;
     w.write(async |tx| inbox_syncs::start(tx, account.id).await).await;
@@ -368,7 +368,7 @@ async fn a_platform_without_inbox_is_not_looked_at(w: TestWorker) {
     assert_eq!(w.handler(JobKind::SyncInbox).max_results_per_transaction(), 8);
 }
 
-async fn an_inbox_that_is_switched_off_is_not_read(s: TestStore) {
+async fn a_disabled_inbox_is_not_synced(s: TestStore) {
     let settings = PlatformConfig { no_inbox: true, ..PlatformConfig::default() };
     let w = TestWorker::with_settings(s, Platform::Twitter, settings).await;
     let new = crier_store::accounts::NewAccount { platform: Platform::Twitter, ..new_account("x", "t") };
@@ -377,12 +377,12 @@ async fn an_inbox_that_is_switched_off_is_not_read(s: TestStore) {
     sync(&w).await;
     let row = inbox_syncs::find(&mut w.conn().await, account.id).await.unwrap().unwrap();
     assert!(row.last_error.is_none());
-    // It may be switched on again.
+    // The account is checked again later, because the inbox may be enabled again.
     let next = row.next_sync_at.unwrap() - w.s.now();
     assert!(next > TimeDelta::minutes(30) && next < TimeDelta::hours(3), "{next}");
 }
 
-async fn a_snooze_ends_by_itself(w: TestWorker) {
+async fn a_snooze_ends_automatically(w: TestWorker) {
     start(&w).await;
     w.fake.inbox.write(COMMENTS, "c1", "t1", "comment");
     sync(&w).await;

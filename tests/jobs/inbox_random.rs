@@ -1,5 +1,5 @@
-//! Any interleaving of new, late, edited and deleted messages, crashes, failures and looks ends with each message once:
-//! stored once per brand, counted once, with one event; and what was deleted has no text and is not counted.
+//! After any sequence of new, late, edited and deleted messages, crashes, failures and syncs, each message is stored
+//! once per brand, counted once, and has one event. Deleted messages have no text and are not counted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,28 +18,29 @@ use crate::support::jobs::{LEASE_EXPIRY_SECONDS, TestWorker};
 use crate::support::size::sized;
 use crate::support::store::TestStore;
 
-/// How many messages are asked for at once whether they were deleted.
-const CHECKED: usize = 25;
+/// The maximum number of messages in one check for deletions.
+const CHECK_LIMIT: usize = 25;
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// So many messages in this thread of the first or second stream, each visible so many seconds after it was
-    /// written.
+    /// Writes messages: their number, their thread, whether they are in the second stream, and the seconds until each
+    /// is visible.
     Write(usize, u8, bool, i64),
-    /// The text of the first message of all is changed.
+    /// Changes the text of the first message.
     Edit,
-    /// The message with this place among all is deleted.
+    /// Deletes the message at this index.
     Delete(u8),
-    /// The first brand reads one of its conversations.
+    /// Marks the conversation at this index as read in the first brand.
     Read(u8),
-    Look,
-    /// A look whose worker dies after so many steps of its run.
-    Dies(u16),
-    Fails(bool),
-    Limited,
-    Waits(i64),
-    /// Long enough for the question what was deleted.
-    WaitsAnHour,
+    Sync,
+    /// Starts a sync whose worker dies after this number of polls.
+    Crash(u16),
+    /// Makes the next fetch of the first or second stream fail.
+    Fail(bool),
+    RateLimit,
+    Wait(i64),
+    /// Advances the clock until the next check for deletions is due.
+    WaitAnHour,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -48,23 +49,23 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Edit),
         2 => any::<u8>().prop_map(Step::Delete),
         1 => any::<u8>().prop_map(Step::Read),
-        1 => Just(Step::WaitsAnHour),
-        3 => Just(Step::Look),
-        4 => (0_u16..60).prop_map(Step::Dies),
-        1 => any::<bool>().prop_map(Step::Fails),
-        1 => Just(Step::Limited),
-        3 => (1_i64..90).prop_map(Step::Waits),
+        1 => Just(Step::WaitAnHour),
+        3 => Just(Step::Sync),
+        4 => (0_u16..60).prop_map(Step::Crash),
+        1 => any::<bool>().prop_map(Step::Fail),
+        1 => Just(Step::RateLimit),
+        3 => (1_i64..90).prop_map(Step::Wait),
     ]
 }
 
 fn explore<F: Future<Output = TestStore>>(cases: u32, open: impl Fn() -> F) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let config = Config { cases, max_shrink_iters: 200, failure_persistence: None, ..Config::default() };
-    let tell = |steps: Vec<Step>| {
+    let check = |steps: Vec<Step>| {
         runtime.block_on(async { run_scenario(TestWorker::over(open().await).await, &steps).await });
         Ok(())
     };
-    TestRunner::new(config).run(&prop::collection::vec(step(), 1..20), tell).unwrap();
+    TestRunner::new(config).run(&prop::collection::vec(step(), 1..20), check).unwrap();
 }
 
 #[test]
@@ -88,7 +89,7 @@ async fn claim(w: &TestWorker) -> Option<crier_domain::job::ClaimedJob> {
 
 async fn run_scenario(w: TestWorker, steps: &[Step]) {
     start(&w).await;
-    w.fake.inbox.enable_deletion_check(CHECKED);
+    w.fake.inbox.enable_deletion_check(CHECK_LIMIT);
     let other = w.brand(w.world.workspace, w.world.user).await;
     w.write(async |tx| accounts::attach(tx, other, w.account.id).await).await;
     let (mut written, mut deleted, mut has_read) = (BTreeMap::new(), BTreeSet::new(), false);
@@ -106,7 +107,7 @@ async fn run_scenario(w: TestWorker, steps: &[Step]) {
             }
             Step::Edit => {
                 if let Some((id, (stream, thread, at))) = written.iter().next() {
-                    // An edit is seen while the message is in the overlap.
+                    // An edit is noticed only while the message is in the overlap.
                     if w.now() - *at < OVERLAP / 2 && !deleted.contains(id) {
                         let text = format!("changed at {}", w.now());
                         let edited = message(stream, id, &format!("t{thread}"), &text, *at);
@@ -127,8 +128,8 @@ async fn run_scenario(w: TestWorker, steps: &[Step]) {
                     w.write(async |tx| conversations::mark_read(tx, found.id).await).await;
                 }
             }
-            Step::Look => sync(&w).await,
-            Step::Dies(polls) => {
+            Step::Sync => sync(&w).await,
+            Step::Crash(polls) => {
                 if let Some(job) = claim(&w).await {
                     let (handler, run) = (w.handler(JobKind::SyncInbox), Run::new(job));
                     let mut running = Box::pin(handler.run(&run));
@@ -142,15 +143,15 @@ async fn run_scenario(w: TestWorker, steps: &[Step]) {
                     w.advance(LEASE_EXPIRY_SECONDS);
                 }
             }
-            Step::Fails(dm) => {
+            Step::Fail(dm) => {
                 w.fake.inbox.fail_fetch(if dm { DMS } else { COMMENTS }, if dm { transient() } else { permanent() });
             }
-            Step::Limited => w.fake.inbox.fail_fetch(COMMENTS, rate_limited(w.later(40))),
-            Step::Waits(seconds) => w.advance(seconds),
-            Step::WaitsAnHour => w.advance(3_700),
+            Step::RateLimit => w.fake.inbox.fail_fetch(COMMENTS, rate_limited(w.later(40))),
+            Step::Wait(seconds) => w.advance(seconds),
+            Step::WaitAnHour => w.advance(3_700),
         }
     }
-    // Long enough for pauses, leases and late messages; failures that are left are used up.
+    // Waits for pauses, leases and late messages, and uses up the remaining failures.
     let mut rounds = 3;
     while rounds > 0 {
         rounds -= usize::from(!w.fake.inbox.has_failures());
@@ -159,8 +160,8 @@ async fn run_scenario(w: TestWorker, steps: &[Step]) {
         tasks::inbox::run(&w.scheduler).await.unwrap();
         sync(&w).await;
     }
-    // Each message is asked for.
-    for _ in 0..2 * (written.len() / CHECKED + 2) {
+    // Each message is checked for deletion.
+    for _ in 0..2 * (written.len() / CHECK_LIMIT + 2) {
         w.advance(3_700);
         sync(&w).await;
     }
@@ -169,14 +170,14 @@ async fn run_scenario(w: TestWorker, steps: &[Step]) {
         let count = async |what: &str, condition: String| {
             w.number(format!("SELECT count({what}) FROM messages WHERE brand_id = {brand} AND {condition}")).await
         };
-        let left = (written.len() - deleted.len()) as i64;
-        assert_eq!(count("*", "deleted_at IS NULL".to_owned()).await, left);
-        assert_eq!(count("DISTINCT external_id", "deleted_at IS NULL".to_owned()).await, left);
-        let of_removed = format!("(deleted_at IS NULL OR body <> '') AND external_id IN ({})", removed.join(", "));
-        assert_eq!(count("*", of_removed).await, 0);
+        let remaining = (written.len() - deleted.len()) as i64;
+        assert_eq!(count("*", "deleted_at IS NULL".to_owned()).await, remaining);
+        assert_eq!(count("DISTINCT external_id", "deleted_at IS NULL".to_owned()).await, remaining);
+        let not_cleared = format!("(deleted_at IS NULL OR body <> '') AND external_id IN ({})", removed.join(", "));
+        assert_eq!(count("*", not_cleared).await, 0);
         let unread: i64 = all(&w, brand).await.iter().map(|found| i64::from(found.unread_count)).sum();
         assert_eq!(unread, count("*", "is_unread AND deleted_at IS NULL".to_owned()).await);
-        assert!(unread == left || (has_read && brand == w.world.brand));
+        assert!(unread == remaining || (has_read && brand == w.world.brand));
     }
     assert_eq!(w.events().await.len() as i64, w.number("SELECT count(*) FROM messages").await);
 }

@@ -1,4 +1,4 @@
-//! The sandbox end to end: a visitor's comment arrives in the inbox, is answered, and the answer is on the page.
+//! The sandbox end to end: a visitor's comment arrives in the inbox, and the reply appears on the page.
 
 use crier_domain::conversation::{ConversationStatus, MessageStatus};
 use crier_domain::failure::Category;
@@ -12,11 +12,11 @@ use crate::support::jobs::TestWorker;
 use crate::support::store::{TestStore, on_both};
 
 on_both!(
-    a_comment_is_answered_on_the_page,
-    more_comments_than_a_page_arrive,
-    the_fail_keyword_refuses_an_answer,
-    the_flaky_keyword_is_tried_again,
-    an_expired_handle_is_not_read,
+    a_reply_appears_on_the_page,
+    comments_beyond_one_page_are_synced,
+    the_fail_keyword_rejects_a_reply,
+    the_flaky_keyword_is_retried,
+    an_expired_handle_is_not_synced,
 );
 
 async fn worker(s: TestStore) -> TestWorker {
@@ -26,13 +26,13 @@ async fn worker(s: TestStore) -> TestWorker {
     w
 }
 
-/// Publishes a post; returns its id on the page and ours.
-async fn published(w: &TestWorker) -> (i64, i64) {
+/// Publishes a post. Returns its id on the sandbox page and its id in Crier.
+async fn publish_post(w: &TestWorker) -> (i64, i64) {
     let (post, target) = w.publish_one().await;
     w.run_jobs().await;
-    let ended = w.target(target).await;
-    assert_eq!(ended.status, TargetStatus::Published);
-    (ended.external_id.unwrap().parse().unwrap(), post)
+    let found_target = w.target(target).await;
+    assert_eq!(found_target.status, TargetStatus::Published);
+    (found_target.external_id.unwrap().parse().unwrap(), post)
 }
 
 async fn comment(w: &TestWorker, post: i64, body: &str) -> i64 {
@@ -47,64 +47,67 @@ async fn on_page(w: &TestWorker, post: i64) -> Vec<SandboxComment> {
     found.into_iter().map(|counted| counted.comment).collect()
 }
 
-async fn a_comment_is_answered_on_the_page(s: TestStore) {
+async fn a_reply_appears_on_the_page(s: TestStore) {
     let w = worker(s).await;
-    let (page, post) = published(&w).await;
-    let asked = comment(&w, page, "When do you open?").await;
+    let (sandbox_post, post) = publish_post(&w).await;
+    let comment_id = comment(&w, sandbox_post, "When do you open?").await;
     sync(&w).await;
     let found = all(&w, w.world.brand).await.remove(0);
-    assert_eq!((found.thread_id, found.unread_count, found.post_id), (asked.to_string(), 1, Some(post)));
-    assert_eq!((found.participant_name.as_deref(), found.subject_external_id), (Some("Vera"), Some(page.to_string())));
+    assert_eq!((found.thread_id, found.unread_count, found.post_id), (comment_id.to_string(), 1, Some(post)));
+    assert_eq!(
+        (found.participant_name.as_deref(), found.subject_external_id),
+        (Some("Vera"), Some(sandbox_post.to_string()))
+    );
     let subject_url = found.subject_url.unwrap();
-    assert!(subject_url.ends_with(&format!("/sandbox/demo?from={page}#post-{page}")), "{subject_url}");
+    assert!(subject_url.ends_with(&format!("/sandbox/demo?from={sandbox_post}#post-{sandbox_post}")), "{subject_url}");
     let id = reply(&w, found.id, "At seven.").await;
     w.run_jobs().await;
     assert_eq!(message(&w, id).await.status, MessageStatus::Sent);
-    let shown = on_page(&w, page).await;
-    let answer = &shown[1];
+    let shown = on_page(&w, sandbox_post).await;
+    let shown_reply = &shown[1];
     assert_eq!(
-        (shown.len(), answer.body.as_str(), answer.is_own, answer.parent_id),
-        (2, "At seven.", true, Some(asked))
+        (shown.len(), shown_reply.body.as_str(), shown_reply.is_own, shown_reply.parent_id),
+        (2, "At seven.", true, Some(comment_id))
     );
-    // It is read back as the reply that it is.
+    // The next sync recognizes the comment as the reply.
     w.advance(70);
     sync(&w).await;
     assert_eq!(bodies(&w, found.id).await, ["When do you open?", "At seven."]);
     assert_eq!(all(&w, w.world.brand).await.len(), 1);
 }
 
-async fn more_comments_than_a_page_arrive(s: TestStore) {
+async fn comments_beyond_one_page_are_synced(s: TestStore) {
     let w = worker(s).await;
-    let (page, _) = published(&w).await;
+    let (sandbox_post, _) = publish_post(&w).await;
     for n in 0..130 {
-        comment(&w, page, &format!("comment {n}")).await;
+        comment(&w, sandbox_post, &format!("comment {n}")).await;
     }
     sync(&w).await;
     assert_eq!(w.number("SELECT count(*) FROM conversations WHERE unread_count = 1").await, 130);
     w.advance(70);
-    comment(&w, page, "one more").await;
+    comment(&w, sandbox_post, "one more").await;
     sync(&w).await;
     assert_eq!(w.number("SELECT count(*) FROM messages").await, 131);
     assert_eq!(all(&w, w.world.brand).await[0].status, ConversationStatus::Open);
 }
 
-async fn the_fail_keyword_refuses_an_answer(s: TestStore) {
+async fn the_fail_keyword_rejects_a_reply(s: TestStore) {
     let w = worker(s).await;
-    let (page, _) = published(&w).await;
-    comment(&w, page, "When do you open?").await;
+    let (sandbox_post, _) = publish_post(&w).await;
+    comment(&w, sandbox_post, "When do you open?").await;
     sync(&w).await;
     let conversation = all(&w, w.world.brand).await[0].id;
     let id = reply(&w, conversation, "[fail]").await;
     w.run_jobs().await;
     let failed = message(&w, id).await;
     assert_eq!((failed.status, failed.error.unwrap().category), (MessageStatus::Failed, Category::PlatformRejected));
-    assert_eq!(on_page(&w, page).await.len(), 1);
+    assert_eq!(on_page(&w, sandbox_post).await.len(), 1);
 }
 
-async fn the_flaky_keyword_is_tried_again(s: TestStore) {
+async fn the_flaky_keyword_is_retried(s: TestStore) {
     let w = worker(s).await;
-    let (page, _) = published(&w).await;
-    comment(&w, page, "When do you open?").await;
+    let (sandbox_post, _) = publish_post(&w).await;
+    comment(&w, sandbox_post, "When do you open?").await;
     sync(&w).await;
     let conversation = all(&w, w.world.brand).await[0].id;
     let id = reply(&w, conversation, "At seven [flaky]").await;
@@ -114,10 +117,10 @@ async fn the_flaky_keyword_is_tried_again(s: TestStore) {
         w.advance(1);
     }
     w.run_jobs().await;
-    assert_eq!((message(&w, id).await.status, on_page(&w, page).await.len()), (MessageStatus::Sent, 2));
+    assert_eq!((message(&w, id).await.status, on_page(&w, sandbox_post).await.len()), (MessageStatus::Sent, 2));
 }
 
-async fn an_expired_handle_is_not_read(s: TestStore) {
+async fn an_expired_handle_is_not_synced(s: TestStore) {
     let w = worker(s).await;
     w.write(async |tx| sandbox::expire(tx, "demo").await).await;
     sync(&w).await;

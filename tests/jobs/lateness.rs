@@ -37,14 +37,14 @@ async fn publish_behind_rate_limit(w: &TestWorker, hours: i64) -> [i64; 2] {
 }
 
 async fn waiting_for_a_long_rate_limit_is_never_missed(w: TestWorker) {
-    let mut made = publish_behind_rate_limit(&w, 30).await.to_vec();
-    // One becomes due while they wait, and a second pause begins before all of them are published.
+    let mut targets = publish_behind_rate_limit(&w, 30).await.to_vec();
+    // Another post becomes due while they wait, and a second pause begins before all of them are published.
     w.advance(20 * HOUR);
-    made.push(w.publish_one().await.1);
+    targets.push(w.publish_one().await.1);
     w.advance(10 * HOUR);
     w.fake.script_publishes([PublishStep::Publish, PublishStep::Refuse(rate_limited(w.later(48 * HOUR)))]);
     w.run_until_idle().await;
-    for target in made {
+    for target in targets {
         assert_eq!(w.target(target).await.status, TargetStatus::Published);
     }
     assert!(w.now() - crate::support::store::start_time() >= TimeDelta::hours(78));
@@ -96,7 +96,7 @@ async fn waiting_in_a_full_lane_does_not_count_as_late(w: TestWorker) {
     let mut ready = queue;
     ready.push(w.job_of(last).await.id);
     let mut running = w.claim(&ready, "w").await;
-    // One ends every 14 minutes, and wakes the next.
+    // One job finishes every 14 minutes and wakes the next.
     while w.now() - crate::support::store::start_time() < TimeDelta::hours(26) {
         w.advance(14 * 60);
         let job = running.remove(0);
@@ -104,7 +104,7 @@ async fn waiting_in_a_full_lane_does_not_count_as_late(w: TestWorker) {
         running.extend(w.claim(&w.s.notifier.take(), "w").await);
         assert_eq!(running.len(), 4);
     }
-    // Then the rest is cancelled, and the post has its turn.
+    // Then the other jobs are canceled, and the post runs.
     for job in running {
         assert!(w.settle(&job, Outcome::Done).await);
     }
@@ -138,12 +138,12 @@ async fn overlapping_holds_are_counted_once(w: TestWorker) {
     }
     w.sql(format!("INSERT INTO lane_holds VALUES ('account:2', '{}', '{}')", at(4).to_rfc3339(), at(10).to_rfc3339()))
         .await;
-    for (hours, wanted) in [(0, 0), (2, 0), (4, 0), (7, 3), (11, 6), (12, 6), (19, 13), (25, 13), (31, 14)] {
+    for (hours, expected) in [(0, 0), (2, 0), (4, 0), (7, 3), (11, 6), (12, 6), (19, 13), (25, 13), (31, 14)] {
         let late = w.write(async |tx| {
             tx.now += TimeDelta::hours(hours);
             holds::lateness(tx, &job).await
         });
-        assert_eq!(late.await, TimeDelta::hours(wanted), "after {hours} hours");
+        assert_eq!(late.await, TimeDelta::hours(expected), "after {hours} hours");
     }
 }
 

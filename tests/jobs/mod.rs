@@ -1,6 +1,6 @@
 //! Jobs from the notification to the stored result, on both engines: what each kind does, how it fails, and that no
-//! crash loses or duplicates anything. All of it is driven manually ([`crate::support::jobs::TestWorker`]): no test
-//! waits for real time.
+//! crash loses or duplicates anything. The tests run all jobs manually ([`crate::support::jobs::TestWorker`]) and do
+//! not wait for real time.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod accounts;
@@ -10,17 +10,17 @@ mod downgrades;
 mod engine;
 mod events;
 mod hanging;
+mod image_platforms;
+mod images;
 mod import_media;
 pub mod inbox;
 mod inbox_deletions;
 mod inbox_random;
 mod inbox_sandbox;
+mod invalid_results;
 mod lateness;
 mod notices;
-mod outside;
 mod pacing;
-mod picture_platforms;
-mod pictures;
 mod publish;
 mod random;
 pub mod replies;

@@ -1,4 +1,4 @@
-//! Mails to users: a notice that an endpoint was disabled.
+//! Emails to users: the notice that an endpoint was disabled.
 
 use chrono::TimeDelta;
 use crier_domain::event::EventName;
@@ -20,7 +20,7 @@ on_both!(
     concurrent_attempts_send_one_notice,
     an_inactive_endpoint_sends_no_notice,
     a_reenabled_endpoint_that_fails_sends_a_new_notice,
-    a_user_gets_at_most_24_notices_a_day,
+    a_user_receives_at_most_24_notices_per_day,
 );
 on_one!(without_a_mail_server_no_notice_is_stored, untrusted_response_text_stays_on_one_line,);
 
@@ -36,8 +36,8 @@ async fn emit_event(w: &TestWorker) {
     w.write(async |tx| events::emit(tx, w.world.brand, EventName::PostPublished, &data, Some("request-1")).await).await;
 }
 
-/// A worker with a mail server, and an endpoint that has one pending delivery and responds with this status.
-async fn failing(s: TestStore, status: u16) -> (TestWorker, MailServer, MockServer, Webhook) {
+/// Creates a worker with a mail server, and an endpoint that has one pending delivery and responds with this status.
+async fn with_failing_endpoint(s: TestStore, status: u16) -> (TestWorker, MailServer, MockServer, Webhook) {
     let mails = MailServer::start().await;
     let w = TestWorker::with_mailer(s, mails.mailer()).await;
     let receiver = receiver(status).await;
@@ -50,18 +50,18 @@ async fn is_active(w: &TestWorker, webhook: &Webhook) -> bool {
     webhooks::find(&mut w.conn().await, w.world.user, webhook.id).await.unwrap().unwrap().is_active
 }
 
-/// Returns the text of the only mail.
+/// Returns the text of the only email.
 fn text(server: &MailServer) -> String {
     let [mail] = &server.mails()[..] else { panic!("one mail: {:?}", server.mails()) };
     mail.split_once("\n\n").unwrap().1.to_owned()
 }
 
-fn shown(time: chrono::DateTime<chrono::Utc>) -> String {
+fn format_time(time: chrono::DateTime<chrono::Utc>) -> String {
     time.format("%Y-%m-%d %H:%M UTC").to_string()
 }
 
 async fn a_410_response_sends_one_notice(s: TestStore) {
-    let (w, server, receiver, webhook) = failing(s, 410).await;
+    let (w, server, receiver, webhook) = with_failing_endpoint(s, 410).await;
     emit_event(&w).await;
     w.run_jobs().await;
     assert!(!is_active(&w, &webhook).await);
@@ -77,7 +77,7 @@ async fn a_410_response_sends_one_notice(s: TestStore) {
          You receive this email because you own the endpoint.",
         id = webhook.id,
         url = receiver.uri(),
-        at = shown(now),
+        at = format_time(now),
         since = now.format("%FT%TZ"),
     );
     assert_eq!(text(&server).trim_end(), expected);
@@ -91,49 +91,49 @@ async fn a_410_response_sends_one_notice(s: TestStore) {
 }
 
 async fn five_days_without_success_send_one_notice(s: TestStore) {
-    let (w, server, _receiver, webhook) = failing(s, 500).await;
-    let made = w.now();
+    let (w, server, _receiver, webhook) = with_failing_endpoint(s, 500).await;
+    let created_at = w.now();
     // The first attempt is late: recovery starts at the delivery, not at its failure.
     w.advance(90);
     w.run_jobs().await;
-    let begun = w.now();
-    while w.now() - begun < TimeDelta::days(5) - TimeDelta::hours(12) {
+    let first_attempt_at = w.now();
+    while w.now() - first_attempt_at < TimeDelta::days(5) - TimeDelta::hours(12) {
         w.clock.advance(TimeDelta::hours(11));
         w.run_jobs().await;
         assert!(is_active(&w, &webhook).await && server.mails().is_empty(), "not yet");
     }
-    w.clock.advance(begun + TimeDelta::days(5) - w.now());
+    w.clock.advance(first_attempt_at + TimeDelta::days(5) - w.now());
     emit_event(&w).await;
     emit_event(&w).await;
     w.run_jobs().await;
     assert!(!is_active(&w, &webhook).await);
     let text = text(&server);
-    for wanted in [
+    for expected in [
         "Reason         no delivery succeeded for 5 days\n",
-        &format!("Failing since  {}\n", shown(begun)),
-        &format!("Disabled at    {}\n", shown(w.now())),
+        &format!("Failing since  {}\n", format_time(first_attempt_at)),
+        &format!("Disabled at    {}\n", format_time(w.now())),
         "Last attempt   the endpoint returned 500\n",
         "did not arrive: 3.\n",
-        &format!("\"since\": \"{}\"", made.format("%FT%TZ")),
+        &format!("\"since\": \"{}\"", created_at.format("%FT%TZ")),
     ] {
-        assert!(text.contains(wanted), "{wanted} in {text}");
+        assert!(text.contains(expected), "{expected} in {text}");
     }
     w.run_until_idle().await;
     assert_eq!(server.mails().len(), 1);
 }
 
 async fn concurrent_attempts_send_one_notice(s: TestStore) {
-    let (w, server, _receiver, webhook) = failing(s, 410).await;
+    let (w, server, _receiver, webhook) = with_failing_endpoint(s, 410).await;
     emit_event(&w).await;
     let claimed = w.claim(&w.s.notifier.take(), "w").await;
-    let mut endings = Vec::new();
+    let mut results = Vec::new();
     for job in &claimed {
-        endings.push(w.handler(JobKind::DeliverWebhook).run(&Run::new(job.clone())).await.unwrap());
+        results.push(w.handler(JobKind::DeliverWebhook).run(&Run::new(job.clone())).await.unwrap());
     }
-    // Both attempts were in flight when the first one got 410.
-    for (job, ending) in claimed.iter().zip(&endings) {
+    // Both attempts were in flight when the first one received 410.
+    for (job, result) in claimed.iter().zip(&results) {
         let mut tx = w.begin().await.unwrap();
-        let outcome = ending.write(&mut tx, job).await.unwrap();
+        let outcome = result.write(&mut tx, job).await.unwrap();
         assert!(jobs::engine::settle(&mut tx, &[(job, outcome)]).await.unwrap());
         tx.commit().await.unwrap();
     }
@@ -144,13 +144,13 @@ async fn concurrent_attempts_send_one_notice(s: TestStore) {
 }
 
 async fn an_inactive_endpoint_sends_no_notice(s: TestStore) {
-    let (w, server, _receiver, webhook) = failing(s, 410).await;
+    let (w, server, _receiver, webhook) = with_failing_endpoint(s, 410).await;
     let claimed = w.claim(&[w.notified_job()], "w").await.remove(0);
-    let ending = w.handler(JobKind::DeliverWebhook).run(&Run::new(claimed.clone())).await.unwrap();
-    // Its owner disables it first.
+    let result = w.handler(JobKind::DeliverWebhook).run(&Run::new(claimed.clone())).await.unwrap();
+    // The owner disables the endpoint first.
     w.write(async |tx| webhooks::update(tx, &Webhook { is_active: false, ..webhook.clone() }).await).await;
     let mut tx = w.begin().await.unwrap();
-    let outcome = ending.write(&mut tx, &claimed).await.unwrap();
+    let outcome = result.write(&mut tx, &claimed).await.unwrap();
     assert!(jobs::engine::settle(&mut tx, &[(&claimed, outcome)]).await.unwrap());
     tx.commit().await.unwrap();
     w.run_jobs().await;
@@ -169,7 +169,7 @@ async fn without_a_mail_server_no_notice_is_stored(s: TestStore) {
 }
 
 async fn untrusted_response_text_stays_on_one_line(s: TestStore) {
-    let (w, server, _receiver, webhook) = failing(s, 410).await;
+    let (w, server, _receiver, webhook) = with_failing_endpoint(s, 410).await;
     let description = Some("orders\r\nBcc: eve@example.com\r\n\r\n{{ name }} <b>".to_owned());
     w.write(async |tx| webhooks::update(tx, &Webhook { description, ..webhook.clone() }).await).await;
     w.run_jobs().await;
@@ -179,7 +179,7 @@ async fn untrusted_response_text_stays_on_one_line(s: TestStore) {
 }
 
 async fn a_reenabled_endpoint_that_fails_sends_a_new_notice(s: TestStore) {
-    let (w, server, _receiver, webhook) = failing(s, 410).await;
+    let (w, server, _receiver, webhook) = with_failing_endpoint(s, 410).await;
     w.run_jobs().await;
     w.write(async |tx| webhooks::update(tx, &Webhook { disabled_reason: None, ..webhook.clone() }).await).await;
     w.advance(60);
@@ -187,13 +187,17 @@ async fn a_reenabled_endpoint_that_fails_sends_a_new_notice(s: TestStore) {
     w.run_jobs().await;
     let mails = server.mails();
     assert_eq!(mails.len(), 2);
-    assert!(mails[1].contains("did not arrive: 1."), "the earlier one belongs to the earlier outage: {}", mails[1]);
+    assert!(
+        mails[1].contains("did not arrive: 1."),
+        "the earlier delivery belongs to the earlier outage: {}",
+        mails[1]
+    );
     let id = |mail: &str| mail.lines().find(|line| line.starts_with("Message-ID")).unwrap().to_owned();
     assert_ne!(id(&mails[0]), id(&mails[1]));
 }
 
-async fn a_user_gets_at_most_24_notices_a_day(s: TestStore) {
-    let (w, server, _receiver, webhook) = failing(s, 410).await;
+async fn a_user_receives_at_most_24_notices_per_day(s: TestStore) {
+    let (w, server, _receiver, webhook) = with_failing_endpoint(s, 410).await;
     let enabled = Webhook { disabled_reason: None, ..webhook.clone() };
     let fail = async || {
         w.write(async |tx| webhooks::update(tx, &enabled).await).await;

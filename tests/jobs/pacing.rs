@@ -1,4 +1,4 @@
-//! Daily caps: an account begins at most this many calls within any 24 hours, and waiting loses nothing.
+//! Daily caps: an account makes at most this many calls within any 24 hours, and posts that wait are not lost.
 
 use chrono::TimeDelta;
 use crier_domain::failure::Category;
@@ -21,49 +21,52 @@ on_both![
     other_accounts_are_not_delayed,
     a_cap_of_zero_means_unlimited,
     concurrent_workers_never_exceed_the_cap,
-    the_pictures_of_a_post_over_the_cap_are_not_uploaded,
+    the_images_of_a_post_over_the_cap_are_not_uploaded,
 ];
 
 const DAY: i64 = 86_400;
 
 /// Returns the number of published targets.
-async fn out(w: &TestWorker, made: &[(i64, i64)]) -> usize {
-    let mut out = 0;
-    for (_, target) in made {
-        out += usize::from(w.target(*target).await.status == TargetStatus::Published);
+async fn count_published(w: &TestWorker, posts: &[(i64, i64)]) -> usize {
+    let mut count = 0;
+    for (_, target) in posts {
+        count += usize::from(w.target(*target).await.status == TargetStatus::Published);
     }
-    out
+    count
 }
 
 async fn publish(w: &TestWorker, count: usize) -> Vec<(i64, i64)> {
-    let mut made = Vec::new();
+    let mut posts = Vec::new();
     for _ in 0..count {
-        made.push(w.publish_one().await);
+        posts.push(w.publish_one().await);
     }
-    made
+    posts
 }
 
 async fn posts_over_the_cap_wait_for_capacity(s: TestStore) {
     let w = TestWorker::with_daily_posts(s, 3).await;
-    let began = w.now();
-    let made = publish(&w, 5).await;
+    let started_at = w.now();
+    let posts = publish(&w, 5).await;
     w.run_jobs().await;
-    assert_eq!((out(&w, &made).await, w.fake.count("publish")), (3, 3));
-    for (post, target) in &made[3..] {
+    assert_eq!((count_published(&w, &posts).await, w.fake.count("publish")), (3, 3));
+    for (post, target) in &posts[3..] {
         let (target, job) = (w.target(*target).await, w.job_of(*target).await);
         let error = target.error.unwrap();
         assert_eq!((target.status, target.attempts), (TargetStatus::Publishing, 0));
-        assert_eq!(target.next_attempt_at, Some(began + TimeDelta::seconds(DAY)));
+        assert_eq!(target.next_attempt_at, Some(started_at + TimeDelta::seconds(DAY)));
         assert_eq!((error.category, error.code.as_str()), (Category::RateLimited, "rate_limited"));
         assert!(
             error.message.starts_with("The daily limit is reached: Crier publishes at most 3 posts"),
             "{}",
             error.message
         );
-        assert_eq!((job.state, job.attempt, job.run_at), (JobState::Scheduled, 0, began + TimeDelta::seconds(DAY)));
+        assert_eq!(
+            (job.state, job.attempt, job.run_at),
+            (JobState::Scheduled, 0, started_at + TimeDelta::seconds(DAY))
+        );
         assert_eq!(job.last_error, Some(error.message));
         assert_eq!(w.post_status(*post).await, PostStatus::Publishing);
-        assert!(w.attempts(*post).await.is_empty(), "nothing was tried");
+        assert!(w.attempts(*post).await.is_empty(), "no attempt was made");
     }
     // Nothing is published before the day is over.
     w.advance(DAY - 1);
@@ -71,39 +74,39 @@ async fn posts_over_the_cap_wait_for_capacity(s: TestStore) {
     assert_eq!(w.fake.count("publish"), 3);
     w.advance(1);
     w.run_jobs().await;
-    assert_eq!(out(&w, &made).await, 5);
-    let last = w.target(made[4].1).await;
+    assert_eq!(count_published(&w, &posts).await, 5);
+    let last = w.target(posts[4].1).await;
     assert_eq!((last.attempts, last.error, last.next_attempt_at), (1, None, None));
     assert_eq!(w.number("SELECT count(*) FROM publish_calls").await, 2, "calls outside the window are deleted");
 }
 
-/// The tests' workers treat a post as missed when it is a day late; the cap makes these wait for three days.
+/// The workers in tests treat a post as missed if it is a day late. The cap makes these posts wait for three days.
 async fn waiting_for_the_cap_is_never_missed(s: TestStore) {
     let w = TestWorker::with_daily_posts(s, 2).await;
-    let made = publish(&w, 5).await;
+    let posts = publish(&w, 5).await;
     // More posts become due while the others wait.
     w.run_jobs().await;
     w.advance(1);
     let late = publish(&w, 2).await;
     w.run_until_idle().await;
-    assert_eq!(out(&w, &[made, late].concat()).await, 7);
+    assert_eq!(count_published(&w, &[posts, late].concat()).await, 7);
     assert!(w.now() - crate::support::store::start_time() > TimeDelta::days(3));
 }
 
 async fn a_post_late_without_the_cap_is_missed(s: TestStore) {
     let w = TestWorker::with_daily_posts(s, 1).await;
-    let made = publish(&w, 2).await;
+    let posts = publish(&w, 2).await;
     w.run_jobs().await;
     // No worker runs when the cap allows the second post, nor for a day after.
     w.advance(2 * DAY + 1);
     w.run_jobs().await;
-    let target = w.target(made[1].1).await;
+    let target = w.target(posts[1].1).await;
     assert_eq!((target.status, target.error.unwrap().category), (TargetStatus::Failed, Category::Missed));
 }
 
 async fn attempts_count_and_token_refreshes_do_not(s: TestStore) {
     let w = TestWorker::with_daily_posts(s, 2).await;
-    // The first call is rejected for its token and repeated at once: it counts once.
+    // The first call is rejected because of its token and repeated immediately. Both count as one call.
     w.fake.script_publishes([PublishStep::Refuse(auth_expired())]);
     w.fake.script_refreshes([Ok(crier_platforms::RefreshedTokens {
         secrets: Some(secrets("token-1")),
@@ -114,14 +117,14 @@ async fn attempts_count_and_token_refreshes_do_not(s: TestStore) {
     w.run_jobs().await;
     assert_eq!((w.post_status(first).await, w.fake.count("publish")), (PostStatus::Published, 2));
     assert_eq!(w.number("SELECT count(*) FROM publish_calls").await, 1);
-    // A failed attempt is the second call; its retry waits, and is no attempt.
+    // A failed attempt is the second call. Its retry waits for the cap, which is not an attempt.
     w.fake.script_publishes([PublishStep::Refuse(transient())]);
     let (second, target) = w.publish_one().await;
     w.run_jobs().await;
     w.advance(20);
     w.run_jobs().await;
-    let held = w.target(target).await;
-    assert_eq!((held.status, held.attempts), (TargetStatus::Publishing, 1));
+    let waiting = w.target(target).await;
+    assert_eq!((waiting.status, waiting.attempts), (TargetStatus::Publishing, 1));
     assert_eq!(w.job_of(target).await.attempt, 1);
     w.run_until_idle().await;
     assert_eq!((w.post_status(second).await, w.target(target).await.attempts), (PostStatus::Published, 2));
@@ -135,8 +138,8 @@ async fn a_call_after_an_open_call_counts(s: TestStore) {
     w.advance(MAX_CALL_SECONDS + 1);
     w.fake.script_reconciles([Ok(ReconcileResult::Absent)]);
     w.run_jobs().await;
-    let held = w.target(target).await;
-    assert_eq!((held.status, held.attempts, held.call_started_at), (TargetStatus::Publishing, 1, None));
+    let waiting = w.target(target).await;
+    assert_eq!((waiting.status, waiting.attempts, waiting.call_started_at), (TargetStatus::Publishing, 1, None));
     assert_eq!((w.fake.count("publish"), w.job_of(target).await.attempt), (1, 1));
     w.run_until_idle().await;
     assert_eq!((w.post_status(post).await, w.fake.posts().len()), (PostStatus::Published, 1));
@@ -156,21 +159,21 @@ async fn other_accounts_are_not_delayed(s: TestStore) {
 
 async fn a_cap_of_zero_means_unlimited(s: TestStore) {
     let w = TestWorker::with_daily_posts(s, 0).await;
-    let made = publish(&w, 9).await;
+    let posts = publish(&w, 9).await;
     w.run_jobs().await;
-    assert_eq!(out(&w, &made).await, 9);
+    assert_eq!(count_published(&w, &posts).await, 9);
     assert_eq!(w.number("SELECT count(*) FROM publish_calls").await, 0);
 }
 
 async fn concurrent_workers_never_exceed_the_cap(s: TestStore) {
     let w = TestWorker::with_daily_posts(s, 7).await;
-    let made = publish(&w, 30).await;
+    let posts = publish(&w, 30).await;
     let mut engines = Vec::new();
     for _ in 0..3 {
         engines.push(w.engine_for(w.open_second_store().await, &[JobKind::PublishTarget]));
     }
     let ids = w.s.notifier.take();
-    // A lane runs four jobs at once: those that wait are notified again.
+    // A lane runs four jobs at a time. The jobs that wait are notified again.
     let mut notified = ids;
     while !notified.is_empty() {
         let (engines, ids) = (engines.clone(), notified.clone());
@@ -187,30 +190,30 @@ async fn concurrent_workers_never_exceed_the_cap(s: TestStore) {
         w.scheduler.tick().await.unwrap();
         notified = w.s.notifier.take();
     }
-    assert_eq!((out(&w, &made).await, w.fake.count("publish")), (7, 7));
-    // The same, with the counter alone.
+    assert_eq!((count_published(&w, &posts).await, w.fake.count("publish")), (7, 7));
+    // The same for the counter alone.
     let other = w.another_account("other").await.id;
-    let begun = run_concurrently(40, |_| {
+    let permitted = run_concurrently(40, |_| {
         let store = w.store.clone();
         async move {
             let mut tx = store.begin().await.unwrap();
-            let begun = calls::begin(&mut tx, other, 7).await.unwrap().is_none();
+            let permitted = calls::begin(&mut tx, other, 7).await.unwrap().is_none();
             tx.commit().await.unwrap();
-            begun
+            permitted
         }
     })
     .await;
-    assert_eq!(begun.into_iter().filter(|begun| *begun).count(), 7);
+    assert_eq!(permitted.into_iter().filter(|permitted| *permitted).count(), 7);
 }
 
-async fn the_pictures_of_a_post_over_the_cap_are_not_uploaded(s: TestStore) {
+async fn the_images_of_a_post_over_the_cap_are_not_uploaded(s: TestStore) {
     let w = TestWorker::with_daily_posts(s, 1).await;
     w.fake.set_image_transfer(ImageTransfer::Uploaded);
     let picture = w.picture("one.png", picture::png(20, 20), None).await;
-    let made = [w.publish_images(w.account.id, &[picture]).await, w.publish_images(w.account.id, &[picture]).await];
+    let posts = [w.publish_images(w.account.id, &[picture]).await, w.publish_images(w.account.id, &[picture]).await];
     w.run_jobs().await;
-    assert_eq!((out(&w, &made).await, w.fake.count("upload"), w.fake.count("publish")), (1, 1, 1));
-    assert_eq!(w.number("SELECT count(*) FROM publish_calls").await, 1, "one call, one count");
+    assert_eq!((count_published(&w, &posts).await, w.fake.count("upload"), w.fake.count("publish")), (1, 1, 1));
+    assert_eq!(w.number("SELECT count(*) FROM publish_calls").await, 1, "only the call that was made counts");
     w.run_until_idle().await;
-    assert_eq!((out(&w, &made).await, w.fake.count("upload")), (2, 2));
+    assert_eq!((count_published(&w, &posts).await, w.fake.count("upload")), (2, 2));
 }

@@ -12,7 +12,7 @@ worker_on_both!(
     one_of_two_targets_is_rejected,
     a_permanent_error_is_not_retried,
     a_target_s_own_text_is_published,
-    an_edited_post_ends_once_both_targets_end,
+    an_edited_post_finishes_when_both_targets_finish,
     post_events_are_sent_to_every_endpoint,
     a_job_notified_twice_runs_once,
 );
@@ -62,15 +62,15 @@ async fn one_of_two_targets_is_rejected(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     let other = w.another_account("other").await;
     w.fake.script_publishes([PublishStep::Publish, PublishStep::Refuse(permanent())]);
-    let (post, made) = w.publish(&[w.account.id, other.id]).await;
+    let (post, targets) = w.publish(&[w.account.id, other.id]).await;
     let ids = w.s.notifier.take();
 
     assert!(w.engine.run(ids[0]).await);
     assert_eq!(w.post_status(post).await, PostStatus::Publishing, "one target is pending");
     assert!(w.engine.run(ids[1]).await);
     assert_eq!(w.post_status(post).await, PostStatus::PartiallyPublished);
-    assert_eq!(w.target(made[0]).await.status, TargetStatus::Published);
-    assert_eq!(w.target(made[1]).await.status, TargetStatus::Failed);
+    assert_eq!(w.target(targets[0]).await.status, TargetStatus::Published);
+    assert_eq!(w.target(targets[1]).await.status, TargetStatus::Failed);
     assert_eq!(w.events().await, ["post.published", "post.failed"]);
 }
 
@@ -99,15 +99,15 @@ async fn a_permanent_error_is_not_retried(w: TestWorker) {
 
 async fn a_target_s_own_text_is_published(w: TestWorker) {
     let (_, target) = w.publish_one().await;
-    w.sql(format!("UPDATE post_targets SET content = 'For this one alone' WHERE id = {target}")).await;
+    w.sql(format!("UPDATE post_targets SET content = 'For this account only' WHERE id = {target}")).await;
     w.run_jobs().await;
-    assert_eq!(w.fake.posts()[0].text, "For this one alone");
+    assert_eq!(w.fake.posts()[0].text, "For this account only");
 }
 
-async fn an_edited_post_ends_once_both_targets_end(w: TestWorker) {
+async fn an_edited_post_finishes_when_both_targets_finish(w: TestWorker) {
     let other = w.another_account("other").await;
     w.fake.script_publishes([PublishStep::Refuse(permanent()), PublishStep::Refuse(permanent())]);
-    let (post, made) = w.publish(&[w.account.id, other.id]).await;
+    let (post, targets) = w.publish(&[w.account.id, other.id]).await;
     w.run_jobs().await;
     assert_eq!(w.post_status(post).await, PostStatus::Failed);
     w.change_post(post, |p| p.content = "Better bread".to_owned()).await;
@@ -118,7 +118,7 @@ async fn an_edited_post_ends_once_both_targets_end(w: TestWorker) {
     w.publish_again(post).await;
     w.run_jobs().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
-    let attempts = (w.target(made[0]).await.attempts, w.target(made[1]).await.attempts);
+    let attempts = (w.target(targets[0]).await.attempts, w.target(targets[1]).await.attempts);
     assert_eq!(attempts, (2, 3), "published targets are unchanged");
     assert!(w.fake.posts().iter().all(|posted| posted.text == "Better bread"));
 }
@@ -142,6 +142,6 @@ async fn a_job_notified_twice_runs_once(w: TestWorker) {
     let id = w.notified_job();
     let runs = futures::future::join_all((0..20).map(|_| w.engine.run(id))).await;
     assert_eq!(runs.iter().filter(|ran| **ran).count(), 1);
-    assert!(!w.engine.run(id).await && !w.engine.run(id + 1_000).await, "it is done, and there is no such job");
+    assert!(!w.engine.run(id).await && !w.engine.run(id + 1_000).await, "one is done, and the other does not exist");
     assert_eq!(w.fake.posts().len(), 1);
 }

@@ -1,4 +1,4 @@
-//! `send_reply`: a reply is sent at most once, and what became of it is in the conversation.
+//! `send_reply`: a reply is sent at most once, and its result is stored in the conversation.
 
 use chrono::TimeDelta;
 use crier_domain::account::AccountStatus;
@@ -16,22 +16,22 @@ use crate::support::fake_platform::{auth_expired, permanent, rate_limited, reaut
 use crate::support::jobs::{MAX_CALL_SECONDS, TestWorker, worker_on_both};
 
 worker_on_both!(
-    a_reply_is_sent_once_and_the_account_is_read_at_once,
-    a_sync_before_the_result_makes_no_copy,
-    a_refused_reply_fails,
+    a_reply_is_sent_once_and_the_account_is_synced_immediately,
+    a_sync_before_the_result_creates_no_duplicate,
+    a_rejected_reply_fails,
     a_failed_reply_reopens_a_resolved_conversation,
-    a_passing_failure_is_tried_again,
-    attempts_end,
-    a_broken_call_is_looked_up,
-    without_look_up_a_broken_call_ends_unknown,
-    an_expired_token_is_renewed_once,
-    refused_credentials_fail_the_reply,
+    a_transient_failure_is_retried,
+    a_reply_fails_after_eight_attempts,
+    an_unknown_outcome_is_reconciled,
+    without_reconcile_the_outcome_stays_unknown,
+    an_expired_token_is_refreshed_once,
+    rejected_credentials_fail_the_reply,
     a_rate_limit_pauses_the_account,
     a_disconnected_account_fails_the_reply,
-    an_operator_cancels_and_retries,
+    an_operator_can_cancel_and_retry,
 );
 
-/// Makes a conversation with one comment, and listens for the ends of replies.
+/// Creates a conversation with one comment, and an endpoint for the results of replies.
 pub async fn conversation(w: &TestWorker) -> i64 {
     start(w).await;
     w.fake.inbox.write(COMMENTS, "c1", "t1", "When do you open?");
@@ -71,12 +71,12 @@ pub async fn run_reply(w: &TestWorker, message: i64) {
     w.engine.run(id).await;
 }
 
-async fn failure(w: &TestWorker, id: i64) -> (MessageStatus, Option<Category>) {
+async fn reply_status(w: &TestWorker, id: i64) -> (MessageStatus, Option<Category>) {
     let found = message(w, id).await;
     (found.status, found.error.map(|error| error.category))
 }
 
-async fn a_reply_is_sent_once_and_the_account_is_read_at_once(w: TestWorker) {
+async fn a_reply_is_sent_once_and_the_account_is_synced_immediately(w: TestWorker) {
     let conversation = conversation(&w).await;
     let id = reply(&w, conversation, "At seven.").await;
     assert_eq!(message(&w, id).await.status, MessageStatus::Pending);
@@ -88,22 +88,22 @@ async fn a_reply_is_sent_once_and_the_account_is_read_at_once(w: TestWorker) {
     assert_eq!((sent.call_started_at, sent.error.is_none()), (None, true));
     assert_eq!(w.events().await, ["message.sent"]);
     sync(&w).await;
-    assert_eq!(w.fake.inbox.fetches().len(), before + 2, "the account is read at once");
+    assert_eq!(w.fake.inbox.fetches().len(), before + 2, "the account is synced immediately");
     assert_eq!(bodies(&w, conversation).await, ["When do you open?", "At seven."]);
     assert_eq!((w.fake.inbox.sent().len(), all(&w, w.world.brand).await[0].unread_count), (1, 1));
     assert_eq!(w.fake.inbox.sent()[0].thread, "t1");
 }
 
-/// A sync reads the reply from the platform before its own run could store that it was sent.
-async fn a_sync_before_the_result_makes_no_copy(w: TestWorker) {
+/// A sync fetches the reply from the platform before the reply's own run stores that it was sent.
+async fn a_sync_before_the_result_creates_no_duplicate(w: TestWorker) {
     let conversation = conversation(&w).await;
     let id = reply(&w, conversation, "At seven.").await;
     w.fake.inbox.script_replies([ReplyStep::AcceptAnd(unknown())]);
     run_reply(&w, id).await;
-    assert_eq!(failure(&w, id).await, (MessageStatus::Pending, Some(Category::OutcomeUnknown)));
+    assert_eq!(reply_status(&w, id).await, (MessageStatus::Pending, Some(Category::OutcomeUnknown)));
     w.write(async |tx| inbox_syncs::request(tx, w.account.id, w.world.workspace, None).await).await;
     sync(&w).await;
-    assert_eq!(bodies(&w, conversation).await.len(), 3, "it appears as the account's own");
+    assert_eq!(bodies(&w, conversation).await.len(), 3, "it appears as a message of the account");
     w.advance(MAX_CALL_SECONDS);
     run_reply(&w, id).await;
     assert_eq!(message(&w, id).await.status, MessageStatus::Sent);
@@ -112,12 +112,12 @@ async fn a_sync_before_the_result_makes_no_copy(w: TestWorker) {
     assert_eq!(w.fake.inbox.sent().len(), 1);
 }
 
-async fn a_refused_reply_fails(w: TestWorker) {
+async fn a_rejected_reply_fails(w: TestWorker) {
     let conversation = conversation(&w).await;
     let id = reply(&w, conversation, "At seven.").await;
     w.fake.inbox.script_replies([ReplyStep::Refuse(permanent())]);
     run_reply(&w, id).await;
-    assert_eq!(failure(&w, id).await, (MessageStatus::Failed, Some(Category::PlatformRejected)));
+    assert_eq!(reply_status(&w, id).await, (MessageStatus::Failed, Some(Category::PlatformRejected)));
     assert_eq!(
         (w.events().await, w.state(job_of(&w, id).await).await),
         (vec!["message.failed".to_owned()], JobState::Done)
@@ -130,7 +130,7 @@ async fn a_failed_reply_reopens_a_resolved_conversation(w: TestWorker) {
     let set_status = async |status| {
         w.write(async |tx| conversations::set_status(tx, conversation, status, None).await).await;
     };
-    for (set, step, wanted) in [
+    for (set, step, expected) in [
         (ConversationStatus::Resolved, ReplyStep::Refuse(permanent()), ConversationStatus::Open),
         (ConversationStatus::Spam, ReplyStep::Refuse(permanent()), ConversationStatus::Spam),
         (ConversationStatus::Resolved, ReplyStep::Refuse(transient()), ConversationStatus::Resolved),
@@ -139,11 +139,11 @@ async fn a_failed_reply_reopens_a_resolved_conversation(w: TestWorker) {
         set_status(set).await;
         w.fake.inbox.script_replies([step]);
         run_reply(&w, id).await;
-        assert_eq!(status().await, wanted);
+        assert_eq!(status().await, expected);
     }
 }
 
-async fn a_passing_failure_is_tried_again(w: TestWorker) {
+async fn a_transient_failure_is_retried(w: TestWorker) {
     let conversation = conversation(&w).await;
     let id = reply(&w, conversation, "At seven.").await;
     w.fake.inbox.script_replies([ReplyStep::Refuse(transient())]);
@@ -156,10 +156,10 @@ async fn a_passing_failure_is_tried_again(w: TestWorker) {
     run_reply(&w, id).await;
     let sent = message(&w, id).await;
     assert_eq!((sent.status, sent.attempts, sent.error), (MessageStatus::Sent, 2, None));
-    assert_eq!(w.fake.inbox.calls(), (2, 0), "a refused call needs no look-up");
+    assert_eq!(w.fake.inbox.calls(), (2, 0), "a rejected call is not reconciled");
 }
 
-async fn attempts_end(w: TestWorker) {
+async fn a_reply_fails_after_eight_attempts(w: TestWorker) {
     let conversation = conversation(&w).await;
     let id = reply(&w, conversation, "At seven.").await;
     w.fake.inbox.script_replies((0..8).map(|_| ReplyStep::Refuse(transient())));
@@ -167,11 +167,11 @@ async fn attempts_end(w: TestWorker) {
         run_reply(&w, id).await;
         w.advance(3 * 3_600);
     }
-    assert_eq!(failure(&w, id).await, (MessageStatus::Failed, Some(Category::PlatformError)));
+    assert_eq!(reply_status(&w, id).await, (MessageStatus::Failed, Some(Category::PlatformError)));
     assert_eq!((w.fake.inbox.calls(), w.events().await), ((8, 0), vec!["message.failed".to_owned()]));
 }
 
-async fn a_broken_call_is_looked_up(w: TestWorker) {
+async fn an_unknown_outcome_is_reconciled(w: TestWorker) {
     let conversation = conversation(&w).await;
     for (step, calls) in [(ReplyStep::AcceptAnd(unknown()), 1), (ReplyStep::Refuse(unknown()), 3)] {
         let id = reply(&w, conversation, "At seven.").await;
@@ -186,19 +186,19 @@ async fn a_broken_call_is_looked_up(w: TestWorker) {
     assert_eq!(w.fake.inbox.sent().len(), 2, "each once");
 }
 
-async fn without_look_up_a_broken_call_ends_unknown(w: TestWorker) {
+async fn without_reconcile_the_outcome_stays_unknown(w: TestWorker) {
     w.fake.inbox.disable_reconcile();
     let conversation = conversation(&w).await;
     let id = reply(&w, conversation, "At seven.").await;
     w.fake.inbox.script_replies([ReplyStep::AcceptAnd(unknown())]);
     run_reply(&w, id).await;
-    assert_eq!(failure(&w, id).await, (MessageStatus::Failed, Some(Category::OutcomeUnknown)));
+    assert_eq!(reply_status(&w, id).await, (MessageStatus::Failed, Some(Category::OutcomeUnknown)));
     w.advance(100_000);
     w.scheduler.tick().await.unwrap();
     assert_eq!((w.fake.inbox.calls(), w.events().await), ((1, 0), vec!["message.failed".to_owned()]));
 }
 
-async fn an_expired_token_is_renewed_once(w: TestWorker) {
+async fn an_expired_token_is_refreshed_once(w: TestWorker) {
     let conversation = conversation(&w).await;
     let id = reply(&w, conversation, "At seven.").await;
     w.fake.inbox.accept_only_token("fresh");
@@ -207,14 +207,14 @@ async fn an_expired_token_is_renewed_once(w: TestWorker) {
     assert_eq!(w.fake.inbox.sent().len(), 1);
 }
 
-async fn refused_credentials_fail_the_reply(w: TestWorker) {
+async fn rejected_credentials_fail_the_reply(w: TestWorker) {
     let conversation = conversation(&w).await;
     let id = reply(&w, conversation, "At seven.").await;
     w.fake.inbox.script_replies([ReplyStep::Refuse(reauth())]);
     run_reply(&w, id).await;
-    assert_eq!(failure(&w, id).await, (MessageStatus::Failed, Some(Category::AuthExpired)));
+    assert_eq!(reply_status(&w, id).await, (MessageStatus::Failed, Some(Category::AuthExpired)));
     assert_eq!(w.account_status().await, AccountStatus::Expired);
-    // The next one fails without a call.
+    // The next reply fails without a call.
     let id = reply(&w, conversation, "At eight.").await;
     run_reply(&w, id).await;
     assert_eq!(message(&w, id).await.error.unwrap().code, "account_expired");
@@ -244,10 +244,10 @@ async fn a_disconnected_account_fails_the_reply(w: TestWorker) {
     assert_eq!(message(&w, id).await.error.unwrap().code, "account_disconnected");
     assert_eq!((w.fake.inbox.calls(), w.events().await), ((0, 0), vec!["message.failed".to_owned()]));
     assert_eq!(w.number("SELECT count(*) FROM inbox_syncs").await, 0);
-    assert_eq!(bodies(&w, conversation).await.len(), 2, "the conversation stays");
+    assert_eq!(bodies(&w, conversation).await.len(), 2, "the conversation is kept");
 }
 
-async fn an_operator_cancels_and_retries(w: TestWorker) {
+async fn an_operator_can_cancel_and_retry(w: TestWorker) {
     let conversation = conversation(&w).await;
     let id = reply(&w, conversation, "At seven.").await;
     w.write(async |tx| definitions::on_cancelled(tx, JobKind::SendReply, id).await).await;
@@ -262,5 +262,5 @@ async fn an_operator_cancels_and_retries(w: TestWorker) {
     let words = definitions::describe(&mut w.conn().await, JobKind::SyncInbox, w.account.id).await.unwrap().unwrap();
     assert!(words.words.contains("sandbox account"), "{}", words.words);
     w.write(async |tx| definitions::on_dead(tx, JobKind::SendReply, id, None).await).await;
-    assert_eq!(message(&w, id).await.status, MessageStatus::Sent, "what was sent stays");
+    assert_eq!(message(&w, id).await.status, MessageStatus::Sent, "a sent reply stays sent");
 }

@@ -16,8 +16,8 @@ worker_on_both!(
     a_rate_limit_time_is_respected,
     a_rate_limit_pauses_only_its_account,
     a_rate_limit_on_the_last_attempt_pauses_the_account,
-    a_fault_of_the_set_up_uses_no_attempt,
-    a_fault_of_the_set_up_ends_after_a_week,
+    a_configuration_error_uses_no_attempt,
+    a_configuration_error_uses_attempts_after_a_week,
 );
 
 const HOUR: i64 = 3_600;
@@ -51,9 +51,9 @@ async fn eight_attempts_are_made_with_documented_delays(w: TestWorker) {
     assert_eq!(ended.error.unwrap().category, Category::PlatformError, "it failed with the platform's last error");
     assert_eq!(w.post_status(post).await, PostStatus::Failed);
     let outcomes: Vec<_> = w.attempts(post).await.iter().map(|a| (a.number, a.outcome)).collect();
-    let mut wanted: Vec<_> = (1..=7).map(|n| (n, AttemptOutcome::Retried)).collect();
-    wanted.push((8, AttemptOutcome::Failed));
-    assert_eq!(outcomes, wanted);
+    let mut expected: Vec<_> = (1..=7).map(|n| (n, AttemptOutcome::Retried)).collect();
+    expected.push((8, AttemptOutcome::Failed));
+    assert_eq!(outcomes, expected);
     assert_eq!(w.events().await, ["post.failed"]);
     assert_eq!((w.fake.count("publish"), w.fake.count("reconcile"), w.fake.posts().len()), (8, 0, 0));
 }
@@ -90,15 +90,15 @@ async fn a_rate_limit_pauses_only_its_account(w: TestWorker) {
     for _ in 0..6 {
         same.push(w.publish_one().await.1);
     }
-    let (_, elsewhere) = w.publish(&[other.id]).await;
+    let (_, other_targets) = w.publish(&[other.id]).await;
     w.run_jobs().await;
-    assert_eq!(w.target(elsewhere[0]).await.status, TargetStatus::Published, "another account continues");
+    assert_eq!(w.target(other_targets[0]).await.status, TargetStatus::Published, "another account continues");
     for target in &same {
         let job = w.job_of(*target).await;
         assert_eq!(
             (job.state, job.waiting, job.attempt),
             (JobState::Ready, true, 0),
-            "it waits, and no attempt is used up"
+            "it waits without using an attempt"
         );
         assert_eq!(w.target(*target).await.status, TargetStatus::Pending);
     }
@@ -125,13 +125,13 @@ async fn a_rate_limit_on_the_last_attempt_pauses_the_account(w: TestWorker) {
     assert!(lanes::lane_is_paused(&mut w.conn().await, &lane, w.later(299)).await.unwrap());
 }
 
-/// A fault in the operator's set-up.
+/// A call that fails because of the operator's configuration.
 fn misconfigured(w: &TestWorker) -> PublishStep {
-    let failure = Failure::misconfigured("The version of the API has ended. Set another one.");
+    let failure = Failure::misconfigured("This API version is no longer supported. Set another one.");
     PublishStep::Refuse(CallError::RateLimited { until: Some(w.later(6 * HOUR)), failure })
 }
 
-async fn a_fault_of_the_set_up_uses_no_attempt(w: TestWorker) {
+async fn a_configuration_error_uses_no_attempt(w: TestWorker) {
     let (post, target) = w.publish_one().await;
     for _ in 0..20 {
         w.fake.script_publishes([misconfigured(&w)]);
@@ -147,7 +147,7 @@ async fn a_fault_of_the_set_up_uses_no_attempt(w: TestWorker) {
     assert_eq!((ended.status, ended.attempts, ended.error), (TargetStatus::Published, 1, None));
 }
 
-async fn a_fault_of_the_set_up_ends_after_a_week(w: TestWorker) {
+async fn a_configuration_error_uses_attempts_after_a_week(w: TestWorker) {
     let (post, target) = w.publish_one().await;
     for _ in 0..7 * 4 {
         w.fake.script_publishes([misconfigured(&w)]);

@@ -30,9 +30,9 @@ on_both!(
     a_handle_belongs_to_its_first_workspace,
     invalid_handles_are_rejected,
     publishing_the_same_key_twice_creates_one_post,
-    posts_that_come_together_do_not_affect_each_other,
+    concurrent_posts_do_not_affect_each_other,
     a_post_is_found_by_its_key,
-    pictures_are_referenced_by_path,
+    images_are_referenced_by_path,
 );
 
 const HANDLE: &str = "demo";
@@ -45,29 +45,29 @@ fn handle(handle: &str) -> Secrets {
     Secrets::from_json(json!({ "handle": handle }).to_string()).unwrap()
 }
 
-/// Claims the handle, as the API does when it saves a connected account.
-async fn claim(s: &TestStore, workspace: i64, learned: &Connected) -> bool {
+/// Claims the handle as the API does when it saves a connected account. Returns whether the claim succeeded.
+async fn claim(s: &TestStore, workspace: i64, connected: &Connected) -> bool {
     let sandbox = connector(s);
-    s.write(async |tx| sandbox.reserve(tx, workspace, learned).await).await.is_ok()
+    s.write(async |tx| sandbox.reserve(tx, workspace, connected).await).await.is_ok()
 }
 
 /// Connects the handle as the API does.
 async fn connect(w: &TestWorker) -> i64 {
-    let learned = connector(&w.s).connect(w.world.workspace, &handle(HANDLE)).await.unwrap();
-    assert!(claim(&w.s, w.world.workspace, &learned).await);
+    let connected = connector(&w.s).connect(w.world.workspace, &handle(HANDLE)).await.unwrap();
+    assert!(claim(&w.s, w.world.workspace, &connected).await);
     let new = NewAccount {
         platform: w.account.platform,
-        external_id: learned.external_id,
-        name: learned.name,
-        username: learned.username,
-        profile_url: learned.profile_url,
-        avatar_url: learned.avatar_url,
-        kind: learned.kind,
-        token_expires_at: learned.token_expires_at,
+        external_id: connected.external_id,
+        name: connected.name,
+        username: connected.username,
+        profile_url: connected.profile_url,
+        avatar_url: connected.avatar_url,
+        kind: connected.kind,
+        token_expires_at: connected.token_expires_at,
         renewal: None,
         limits: None,
         application: None,
-        secrets: SecretString::from(learned.secrets.expose_json()),
+        secrets: SecretString::from(connected.secrets.expose_json()),
     };
     let saved = w.write(async |tx| {
         let account = accounts::save(tx, w.world.workspace, &new).await?;
@@ -79,8 +79,8 @@ async fn connect(w: &TestWorker) -> i64 {
     account.id
 }
 
-/// A worker with the connected handle, and a post with this text.
-async fn posting(s: TestStore, text: &str) -> (TestWorker, i64) {
+/// Creates a worker with the connected handle, and a post with this text.
+async fn with_post(s: TestStore, text: &str) -> (TestWorker, i64) {
     let w = TestWorker::with_sandbox(s).await;
     connect(&w).await;
     let target = post(&w, text).await;
@@ -99,7 +99,7 @@ async fn timeline(w: &TestWorker) -> Vec<String> {
 }
 
 async fn a_published_post_is_on_the_timeline(s: TestStore) {
-    let (w, target) = posting(s, "hello").await;
+    let (w, target) = with_post(s, "hello").await;
     w.run_jobs().await;
     let ended = w.target(target).await;
     let id = ended.external_id.unwrap();
@@ -108,7 +108,7 @@ async fn a_published_post_is_on_the_timeline(s: TestStore) {
 }
 
 async fn the_fail_keyword_is_final(s: TestStore) {
-    let (w, target) = posting(s, "this will [fail]").await;
+    let (w, target) = with_post(s, "this will [fail]").await;
     w.run_jobs().await;
     let ended = w.target(target).await;
     assert_eq!((ended.status, ended.attempts), (TargetStatus::Failed, 1));
@@ -117,8 +117,8 @@ async fn the_fail_keyword_is_final(s: TestStore) {
 }
 
 async fn the_flaky_keyword_fails_twice_a_second_apart(s: TestStore) {
-    let (w, target) = posting(s, "[flaky]").await;
-    let begun = w.clock.now();
+    let (w, target) = with_post(s, "[flaky]").await;
+    let started_at = w.clock.now();
     for failures in 1..=2 {
         w.run_jobs().await;
         let waiting = w.target(target).await;
@@ -129,26 +129,26 @@ async fn the_flaky_keyword_fails_twice_a_second_apart(s: TestStore) {
     w.run_jobs().await;
     let ended = w.target(target).await;
     assert_eq!((ended.status, ended.attempts), (TargetStatus::Published, 3));
-    assert_eq!(ended.published_at, Some(begun + TimeDelta::seconds(2)));
+    assert_eq!(ended.published_at, Some(started_at + TimeDelta::seconds(2)));
     assert!(ended.error.is_none());
-    assert_eq!(w.number("SELECT count(*) FROM paused_lanes").await, 0, "it is no rate limit");
+    assert_eq!(w.number("SELECT count(*) FROM paused_lanes").await, 0, "this is not a rate limit");
 }
 
 async fn the_slow_keyword_delays_the_response(s: TestStore) {
-    let (w, target) = posting(s, "[slow]").await;
+    let (w, target) = with_post(s, "[slow]").await;
     w.run_jobs().await;
     assert_eq!(w.target(target).await.status, TargetStatus::Published);
     // The delay is short here, but never shorter than configured.
     let slow = Duration::from_millis(20);
     let sandbox = Sandbox::new(w.store.clone(), "https://crier.example").with_slow(slow);
-    let begun = Instant::now();
+    let started_at = Instant::now();
     sandbox.publish(&account(&w), &outgoing("[slow]", "slow")).await.unwrap();
-    assert!(begun.elapsed() >= slow);
+    assert!(started_at.elapsed() >= slow);
     assert_eq!(timeline(&w).await.len(), 2);
 }
 
 async fn the_expire_keyword_expires_until_reconnect(s: TestStore) {
-    let (w, target) = posting(s, "[expire]").await;
+    let (w, target) = with_post(s, "[expire]").await;
     w.run_jobs().await;
     let ended = w.target(target).await;
     assert_eq!((ended.status, ended.error.unwrap().code.as_str()), (TargetStatus::Failed, "account_expired"));
@@ -163,7 +163,7 @@ async fn the_expire_keyword_expires_until_reconnect(s: TestStore) {
 }
 
 async fn the_limit_keyword_pauses_the_account_for_five_seconds(s: TestStore) {
-    let (w, target) = posting(s, "[limit]").await;
+    let (w, target) = with_post(s, "[limit]").await;
     w.run_jobs().await;
     let waiting = w.target(target).await;
     assert_eq!((waiting.status, waiting.next_attempt_at), (TargetStatus::Publishing, Some(w.later(5))));
@@ -182,15 +182,15 @@ async fn the_limit_keyword_pauses_the_account_for_five_seconds(s: TestStore) {
 async fn a_handle_belongs_to_its_first_workspace(s: TestStore) {
     let (first, second) = (s.workspace().await, s.workspace().await);
     let sandbox = connector(&s);
-    let learned = sandbox.connect(first, &handle("bakery")).await.unwrap();
-    assert_eq!(learned.external_id, "bakery");
-    // A connect claims nothing, because it may still be rejected.
+    let connected = sandbox.connect(first, &handle("bakery")).await.unwrap();
+    assert_eq!(connected.external_id, "bakery");
+    // Connecting claims no handle, because the connection may still be rejected.
     assert_eq!(s.number("SELECT count(*) FROM sandbox_handles").await, 0);
     let late = sandbox.connect(second, &handle("bakery")).await.unwrap();
-    assert!(claim(&s, first, &learned).await);
-    assert!(!claim(&s, second, &late).await, "the first was faster");
-    let refused = sandbox.connect(second, &handle("bakery")).await.unwrap_err();
-    assert!(matches!(refused, ConnectError::Rejected(_)), "{refused}");
+    assert!(claim(&s, first, &connected).await);
+    assert!(!claim(&s, second, &late).await, "the first workspace has claimed the handle");
+    let rejected = sandbox.connect(second, &handle("bakery")).await.unwrap_err();
+    assert!(matches!(rejected, ConnectError::Rejected(_)), "{rejected}");
     sandbox.connect(first, &handle("bakery")).await.unwrap();
     // An account of another workspace cannot post under the handle either.
     let intruder = ConnectorAccount {
@@ -207,8 +207,8 @@ async fn a_handle_belongs_to_its_first_workspace(s: TestStore) {
 async fn invalid_handles_are_rejected(s: TestStore) {
     let workspace = s.workspace().await;
     for bad in ["", "Demo", "a b", "ä", "a/b", &"a".repeat(33)] {
-        let refused = connector(&s).connect(workspace, &handle(bad)).await.unwrap_err();
-        assert!(matches!(refused, ConnectError::Field { field: "handle", .. }), "{bad}: {refused}");
+        let rejected = connector(&s).connect(workspace, &handle(bad)).await.unwrap_err();
+        assert!(matches!(rejected, ConnectError::Field { field: "handle", .. }), "{bad}: {rejected}");
     }
     for good in ["a", "a-b_9", &"z".repeat(32)] {
         connector(&s).connect(workspace, &handle(good)).await.unwrap();
@@ -249,8 +249,8 @@ async fn publishing_the_same_key_twice_creates_one_post(s: TestStore) {
     assert_eq!(timeline(&w).await.len(), 2);
 }
 
-/// One of them cannot be stored, two have the same key, and one is of another workspace.
-async fn posts_that_come_together_do_not_affect_each_other(s: TestStore) {
+/// One post cannot be stored, two have the same key, and one belongs to another workspace.
+async fn concurrent_posts_do_not_affect_each_other(s: TestStore) {
     let w = TestWorker::with_sandbox(s).await;
     connect(&w).await;
     let sandbox = connector(&w.s);
@@ -264,11 +264,11 @@ async fn posts_that_come_together_do_not_affect_each_other(s: TestStore) {
         (&ours, outgoing("five", "k5")),
     ];
     let published = join_all(posts.iter().map(|(account, post)| sandbox.publish(account, post))).await;
-    let [one, unstorable, three, again, refused, five] = &published[..] else { panic!("{published:?}") };
+    let [one, unstorable, three, again, rejected, five] = &published[..] else { panic!("{published:?}") };
     assert_ne!(one.as_ref().unwrap(), five.as_ref().unwrap());
     assert_eq!(three.as_ref().unwrap(), again.as_ref().unwrap());
-    assert!(matches!(refused, Err(CallError::Reauth(_))), "{refused:?}");
-    // SQLite stores a NUL.
+    assert!(matches!(rejected, Err(CallError::Reauth(_))), "{rejected:?}");
+    // SQLite can store a NUL.
     assert_eq!(unstorable.is_err(), w.is_postgres(), "{unstorable:?}");
     let mut shown = timeline(&w).await;
     shown.retain(|text| !text.contains('\0'));
@@ -284,7 +284,7 @@ async fn a_post_is_found_by_its_key(s: TestStore) {
     assert_eq!(sandbox.reconcile(&account(&w), &outgoing("", "k")).await.unwrap(), ReconcileResult::Found(published));
 }
 
-async fn pictures_are_referenced_by_path(s: TestStore) {
+async fn images_are_referenced_by_path(s: TestStore) {
     let w = TestWorker::with_sandbox(s).await;
     let account = connect(&w).await;
     let (one, two) = (

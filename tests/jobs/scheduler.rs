@@ -31,7 +31,7 @@ async fn a_scheduled_post_is_published_at_its_time(w: TestWorker) {
 async fn dispatch_returns_the_delay_until_the_next_due_job(w: TestWorker) {
     assert_eq!(dispatch::run(&w.scheduler).await.unwrap(), None, "no job is due");
     w.job_at(JobKind::Noop, 1, None, w.later(60)).await;
-    assert_eq!(dispatch::run(&w.scheduler).await.unwrap(), None, "a tick comes before it");
+    assert_eq!(dispatch::run(&w.scheduler).await.unwrap(), None, "the next tick comes first");
     w.clock.advance(TimeDelta::milliseconds(59_900));
     assert_eq!(dispatch::run(&w.scheduler).await.unwrap(), Some(std::time::Duration::from_millis(100)));
 }
@@ -71,7 +71,7 @@ async fn clean_up_deletes_only_expired_rows(w: TestWorker) {
     let count = async |sql: &str| w.number(format!("SELECT count(*) FROM {sql}")).await;
 
     clean_up::run(&w.scheduler).await.unwrap();
-    assert_eq!(count("posts").await, 2, "the deleted one is purged, the one in flight is kept");
+    assert_eq!(count("posts").await, 2, "the deleted post is purged, and the one in flight is kept");
     assert_eq!((count("jobs").await, count("idempotency_keys").await), (6, 1));
     w.clock.advance(TimeDelta::hours(24));
     clean_up::run(&w.scheduler).await.unwrap();
@@ -82,15 +82,15 @@ async fn clean_up_deletes_only_expired_rows(w: TestWorker) {
     assert_eq!((count("jobs").await, w.state(dead).await), (4, JobState::Dead));
     w.clock.advance(TimeDelta::days(23));
     clean_up::run(&w.scheduler).await.unwrap();
-    assert_eq!(count("jobs").await, 3, "jobs that have not ended are kept");
+    assert_eq!(count("jobs").await, 3, "unfinished jobs are kept");
     assert_eq!(w.target(kept_target).await.status, TargetStatus::Published);
     assert_eq!(w.attempts(kept).await.len(), 1, "the history for users is kept");
     w.clock.advance(TimeDelta::days(1_000));
     clean_up::run(&w.scheduler).await.unwrap();
-    assert_eq!(count("events").await, 2, "and so do events and their deliveries");
+    assert_eq!(count("events").await, 2, "events and their deliveries are kept too");
 }
 
-/// A worker can end thousands of jobs a second: the cleanup must keep up, not delete a fixed number per tick.
+/// Workers can finish thousands of jobs per second, so the cleanup continues immediately while expired rows remain.
 async fn clean_up_continues_until_nothing_is_left(w: TestWorker) {
     let at = w.now().to_rfc3339();
     let numbers = match w.s.is_postgres() {

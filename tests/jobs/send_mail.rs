@@ -1,4 +1,4 @@
-//! `send_mail`: the effect of the mail server's replies, over every kind of connection that needs no trusted
+//! `send_mail`: the effects of the mail server's replies, over every kind of connection that works without a trusted
 //! certificate.
 
 use crier_domain::job::{JobKind, JobState};
@@ -12,33 +12,33 @@ use crate::support::mail_server::{MailServer, SmtpReply, SmtpStep, mailer, maile
 use crate::support::store::{TestStore, on_both, on_one};
 
 on_both!(
-    a_mail_arrives_unchanged,
+    an_email_arrives_unchanged,
     an_unreachable_server_is_retried_for_a_day,
     a_crash_after_acceptance_resends_with_the_same_id,
-    an_operator_can_retry_a_dead_mail,
+    an_operator_can_retry_a_dead_email,
 );
 on_one!(
-    mail_content_never_becomes_a_header_or_command,
+    email_content_never_becomes_a_header_or_command,
     a_temporary_smtp_error_is_retried,
-    a_permanent_smtp_error_fails_at_once,
-    an_invalid_address_fails_at_once,
+    a_permanent_smtp_error_fails_immediately,
+    an_invalid_address_fails_immediately,
     a_rejected_login_is_retried,
     a_silent_server_times_out,
-    an_accepted_mail_is_sent_despite_later_errors,
+    an_accepted_email_is_sent_despite_later_errors,
     a_worker_without_a_mail_server_reports_it,
     plaintext_login_is_allowed_on_localhost,
-    plaintext_login_is_refused_for_remote_servers,
+    plaintext_login_is_not_allowed_on_remote_servers,
     required_tls_must_be_offered,
     an_untrusted_certificate_is_rejected,
 );
 
 const RECIPIENT: &str = "ann@example.com";
 
-async fn post(w: &TestWorker, new: &NewMail<'_>) -> i64 {
+async fn enqueue(w: &TestWorker, new: &NewMail<'_>) -> i64 {
     w.write(async |tx| mails::enqueue_mail(tx, w.world.user, new, None).await).await
 }
 
-async fn post_one(w: &TestWorker) -> i64 {
+async fn enqueue_one(w: &TestWorker) -> i64 {
     let new = NewMail {
         recipient: RECIPIENT,
         subject: "Hello",
@@ -46,44 +46,44 @@ async fn post_one(w: &TestWorker) -> i64 {
         message_id: "<mail-1@example.com>",
         ..NewMail::default()
     };
-    post(w, &new).await
+    enqueue(w, &new).await
 }
 
-async fn found(w: &TestWorker, id: i64) -> Mail {
+async fn find_mail(w: &TestWorker, id: i64) -> Mail {
     mails::find(&mut w.conn().await, id).await.unwrap().unwrap()
 }
 
-/// A worker with a mail server, and a mail to send.
-async fn posted(s: TestStore, server: &MailServer) -> (TestWorker, i64) {
+/// Creates a worker with a mail server, and an email to send.
+async fn with_email(s: TestStore, server: &MailServer) -> (TestWorker, i64) {
     let w = TestWorker::with_mailer(s, server.mailer()).await;
-    let id = post_one(&w).await;
+    let id = enqueue_one(&w).await;
     (w, id)
 }
 
-/// Returns the state, attempts and last error of the mail's job.
+/// Returns the state, attempts and last error of the email's job.
 async fn job(w: &TestWorker, mail: i64) -> (JobState, i32, Option<String>) {
     let id = w.number(format!("SELECT id FROM jobs WHERE kind = 'send_mail' AND subject_id = {mail}")).await;
     let row = w.show(id).await;
     (row.state, row.attempt, row.last_error)
 }
 
-/// Returns the values of a header.
+/// Returns the values of a header of an email.
 fn header<'a>(mail: &'a str, name: &str) -> Vec<&'a str> {
     let head = mail.split("\n\n").next().unwrap();
     head.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(": ")).collect()
 }
 
-/// Asserts one failed attempt; returns the stored error.
-async fn waits(w: &TestWorker, id: i64) -> String {
+/// Runs the due jobs, asserts that the only attempt failed, and returns the stored error.
+async fn assert_one_failed_attempt(w: &TestWorker, id: i64) -> String {
     w.run_jobs().await;
-    let (state, attempts, why) = job(w, id).await;
-    assert_eq!((state, attempts), (JobState::Scheduled, 1), "{why:?}");
-    let mail = found(w, id).await;
-    assert_eq!((mail.status, &mail.error), (MailStatus::Pending, &why));
-    why.unwrap()
+    let (state, attempts, error) = job(w, id).await;
+    assert_eq!((state, attempts), (JobState::Scheduled, 1), "{error:?}");
+    let mail = find_mail(w, id).await;
+    assert_eq!((mail.status, &mail.error), (MailStatus::Pending, &error));
+    error.unwrap()
 }
 
-async fn a_mail_arrives_unchanged(s: TestStore) {
+async fn an_email_arrives_unchanged(s: TestStore) {
     let server = MailServer::start().await;
     let w = TestWorker::with_mailer(s, server.mailer()).await;
     let long = "x".repeat(2_000);
@@ -95,10 +95,10 @@ async fn a_mail_arrives_unchanged(s: TestStore) {
         message_id: "<mail-1@example.com>",
         ..NewMail::default()
     };
-    let id = post(&w, &new).await;
+    let id = enqueue(&w, &new).await;
     w.run_jobs().await;
     assert_eq!(job(&w, id).await, (JobState::Done, 1, None));
-    assert_eq!((found(&w, id).await.status, found(&w, id).await.sent_at), (MailStatus::Sent, Some(w.now())));
+    assert_eq!((find_mail(&w, id).await.status, find_mail(&w, id).await.sent_at), (MailStatus::Sent, Some(w.now())));
     let [mail] = &server.mails()[..] else { panic!("one mail: {:?}", server.mails()) };
     assert_eq!(header(mail, "To"), [RECIPIENT]);
     assert_eq!(header(mail, "From"), ["=?utf-8?b?Q3JpZXIgZsO8ciBBbm4=?= <crier@example.com>"]);
@@ -110,7 +110,7 @@ async fn a_mail_arrives_unchanged(s: TestStore) {
     assert_eq!(header(mail, "Auto-Submitted"), ["auto-generated"]);
     assert_eq!(header(mail, "Content-Transfer-Encoding"), ["quoted-printable"]);
     let text = mail.split_once("\n\n").unwrap().1.replace("=\n", "");
-    assert_eq!(text.trim_end(), format!("Gr=C3=BC=C3=9Fe\n.\n.dots\n{long}"), "dots and all");
+    assert_eq!(text.trim_end(), format!("Gr=C3=BC=C3=9Fe\n.\n.dots\n{long}"), "including its dots");
     let lines: Vec<String> = server.received_lines().into_iter().map(|received| received.line).collect();
     assert_eq!(
         lines,
@@ -118,23 +118,23 @@ async fn a_mail_arrives_unchanged(s: TestStore) {
     );
 }
 
-async fn mail_content_never_becomes_a_header_or_command(s: TestStore) {
+async fn email_content_never_becomes_a_header_or_command(s: TestStore) {
     let server = MailServer::start().await;
     let w = TestWorker::with_mailer(s, server.mailer()).await;
     w.leaves_jobs();
-    let evil = "Hello\r\nBcc: eve@example.com\r\n\r\nbody\u{2028}\0";
+    let hostile = "Hello\r\nBcc: eve@example.com\r\n\r\nbody\u{2028}\0";
     let new = NewMail {
         recipient: RECIPIENT,
-        subject: evil.trim_end_matches('\0'),
+        subject: hostile.trim_end_matches('\0'),
         body_text: "\r\n.\r\nMAIL FROM:<eve@example.com>\r\n",
         message_id: "<mail-1@example.com>",
         ..NewMail::default()
     };
-    post(&w, &new).await;
+    enqueue(&w, &new).await;
     let recipient = "\"a\r\nRCPT TO:<eve@example.com>\r\n\"@example.com";
-    let refused = post(&w, &NewMail { recipient, message_id: "<mail-2@example.com>", ..new }).await;
+    let rejected = enqueue(&w, &NewMail { recipient, message_id: "<mail-2@example.com>", ..new }).await;
     w.run_jobs().await;
-    assert_eq!(found(&w, refused).await.status, MailStatus::Failed);
+    assert_eq!(find_mail(&w, rejected).await.status, MailStatus::Failed);
     let [mail] = &server.mails()[..] else { panic!("one mail: {:?}", server.mails()) };
     assert!(header(mail, "Bcc").is_empty(), "{mail}");
     assert_eq!(header(mail, "Subject").len(), 1, "{mail}");
@@ -145,24 +145,24 @@ async fn mail_content_never_becomes_a_header_or_command(s: TestStore) {
 
 async fn a_temporary_smtp_error_is_retried(s: TestStore) {
     let server = MailServer::start().await;
-    let (w, id) = posted(s, &server).await;
-    let asked = [
+    let (w, id) = with_email(s, &server).await;
+    let failures = [
         (SmtpStep::Greeting, "421 too busy"),
         (SmtpStep::Sender, "451 try later"),
         (SmtpStep::Recipient, "450 4.2.0 greylisted"),
         (SmtpStep::Data, "452 no room"),
         (SmtpStep::End, "451 no room after all"),
     ];
-    for (step, says) in asked {
-        server.then(step, SmtpReply::Say(says));
+    for (step, reply) in failures {
+        server.then(step, SmtpReply::Say(reply));
     }
     let mut pauses = Vec::new();
-    for (number, (_, says)) in (1..).zip(asked) {
+    for (number, (_, reply)) in (1..).zip(failures) {
         w.run_jobs().await;
-        let (state, attempts, why) = job(&w, id).await;
+        let (state, attempts, error) = job(&w, id).await;
         assert_eq!((state, attempts), (JobState::Scheduled, number));
-        assert!(why.as_ref().unwrap().contains(&says[4..]), "{why:?}");
-        assert_eq!((found(&w, id).await.status, found(&w, id).await.error), (MailStatus::Pending, why));
+        assert!(error.as_ref().unwrap().contains(&reply[4..]), "{error:?}");
+        assert_eq!((find_mail(&w, id).await.status, find_mail(&w, id).await.error), (MailStatus::Pending, error));
         let next = w.show(w.number("SELECT id FROM jobs").await).await.run_at;
         pauses.push((next - w.now()).num_seconds());
         w.clock.advance(next - w.now());
@@ -170,7 +170,7 @@ async fn a_temporary_smtp_error_is_retried(s: TestStore) {
     assert!(pauses.is_sorted() && pauses[0] >= 4 && pauses[4] >= 3 * 3_600, "{pauses:?}");
     w.run_jobs().await;
     assert_eq!((job(&w, id).await.0, server.mails().len()), (JobState::Done, 1));
-    assert_eq!((found(&w, id).await.status, found(&w, id).await.error), (MailStatus::Sent, None));
+    assert_eq!((find_mail(&w, id).await.status, find_mail(&w, id).await.error), (MailStatus::Sent, None));
 }
 
 async fn an_unreachable_server_is_retried_for_a_day(s: TestStore) {
@@ -179,18 +179,18 @@ async fn an_unreachable_server_is_retried_for_a_day(s: TestStore) {
     drop(listener);
     let w = TestWorker::with_mailer(s, mailer(&format!("smtp://{address}"))).await;
     w.leaves_jobs();
-    let (id, begun) = (post_one(&w).await, w.now());
+    let (id, started_at) = (enqueue_one(&w).await, w.now());
     w.run_until_idle().await;
-    let (state, attempts, why) = job(&w, id).await;
+    let (state, attempts, error) = job(&w, id).await;
     assert_eq!((state, attempts), (JobState::Dead, 8));
-    let hours = (w.now() - begun).num_hours();
+    let hours = (w.now() - started_at).num_hours();
     assert!((20..36).contains(&hours), "{hours} hours");
-    let mail = found(&w, id).await;
-    assert_eq!((mail.status, &mail.error), (MailStatus::Failed, &why));
-    assert!(why.unwrap().contains("refused"));
+    let mail = find_mail(&w, id).await;
+    assert_eq!((mail.status, &mail.error), (MailStatus::Failed, &error));
+    assert!(error.unwrap().contains("refused"));
 }
 
-async fn a_permanent_smtp_error_fails_at_once(s: TestStore) {
+async fn a_permanent_smtp_error_fails_immediately(s: TestStore) {
     let server = MailServer::start().await;
     let w = TestWorker::with_mailer(s, server.mailer()).await;
     w.leaves_jobs();
@@ -204,17 +204,17 @@ async fn a_permanent_smtp_error_fails_at_once(s: TestStore) {
             message_id: &message_id,
             ..NewMail::default()
         };
-        let id = post(&w, &new).await;
+        let id = enqueue(&w, &new).await;
         w.run_jobs().await;
-        let (state, attempts, why) = job(&w, id).await;
+        let (state, attempts, error) = job(&w, id).await;
         assert_eq!((state, attempts), (JobState::Dead, 1), "{step:?}");
-        assert!(why.as_ref().unwrap().contains("no such user here"), "{why:?}");
-        assert_eq!((found(&w, id).await.status, found(&w, id).await.error), (MailStatus::Failed, why));
+        assert!(error.as_ref().unwrap().contains("no such user here"), "{error:?}");
+        assert_eq!((find_mail(&w, id).await.status, find_mail(&w, id).await.error), (MailStatus::Failed, error));
     }
     assert!(server.mails().is_empty());
 }
 
-async fn an_invalid_address_fails_at_once(s: TestStore) {
+async fn an_invalid_address_fails_immediately(s: TestStore) {
     let server = MailServer::start().await;
     let w = TestWorker::with_mailer(s, server.mailer()).await;
     w.leaves_jobs();
@@ -222,18 +222,18 @@ async fn an_invalid_address_fails_at_once(s: TestStore) {
         (1..).zip(["ann", "ann@", "@example.com", "ann@exa mple.com", "ann@example.com, bob@example.com"])
     {
         let message_id = format!("<mail-{number}@example.com>");
-        let id = post(
+        let id = enqueue(
             &w,
             &NewMail { recipient, subject: "Hello", body_text: "Hello", message_id: &message_id, ..NewMail::default() },
         )
         .await;
         w.run_jobs().await;
         assert_eq!(job(&w, id).await.0, JobState::Dead, "{recipient}");
-        assert!(found(&w, id).await.error.unwrap().contains("not a valid email address"), "{recipient}");
+        assert!(find_mail(&w, id).await.error.unwrap().contains("not a valid email address"), "{recipient}");
     }
     assert!(server.received_lines().is_empty());
     let (recipient, message_id) = ("ann@bücher.example", "<mail-9@example.com>");
-    post(&w, &NewMail { recipient, subject: "Hello", body_text: "Hello", message_id, ..NewMail::default() }).await;
+    enqueue(&w, &NewMail { recipient, subject: "Hello", body_text: "Hello", message_id, ..NewMail::default() }).await;
     w.run_jobs().await;
     assert!(server.received_lines().iter().any(|received| received.line == "RCPT TO:<ann@xn--bcher-kva.example>"));
 }
@@ -241,32 +241,32 @@ async fn an_invalid_address_fails_at_once(s: TestStore) {
 async fn a_rejected_login_is_retried(s: TestStore) {
     let server = MailServer::start().await;
     let w = TestWorker::with_mailer(s, mailer(&server.url("smtp://ann:hush@{}"))).await;
-    let id = post_one(&w).await;
+    let id = enqueue_one(&w).await;
     server.then(SmtpStep::Login, SmtpReply::Say("535 5.7.8 wrong password"));
-    let why = waits(&w, id).await;
-    assert!(why.contains("wrong password") && !why.contains("hush"), "{why}");
+    let error = assert_one_failed_attempt(&w, id).await;
+    assert!(error.contains("wrong password") && !error.contains("hush"), "{error}");
     w.run_until_idle().await;
-    assert_eq!((found(&w, id).await.status, server.mails().len()), (MailStatus::Sent, 1));
+    assert_eq!((find_mail(&w, id).await.status, server.mails().len()), (MailStatus::Sent, 1));
 }
 
 async fn a_silent_server_times_out(s: TestStore) {
     let server = MailServer::start().await;
     let mut w = TestWorker::with_mailer(s, mailer_with_short_timeout(&server.url("smtp://{}"))).await;
-    let id = post_one(&w).await;
+    let id = enqueue_one(&w).await;
     server.then(SmtpStep::Greeting, SmtpReply::Silence);
-    let why = waits(&w, id).await;
-    assert!(why.contains("did not finish within 200ms"), "{why}");
+    let error = assert_one_failed_attempt(&w, id).await;
+    assert!(error.contains("did not finish within 200ms"), "{error}");
     w.set_mailer(server.mailer());
     server.then(SmtpStep::Data, SmtpReply::HangUp);
     w.run_until_idle().await;
-    assert_eq!((found(&w, id).await.status, job(&w, id).await.1), (MailStatus::Sent, 3));
+    assert_eq!((find_mail(&w, id).await.status, job(&w, id).await.1), (MailStatus::Sent, 3));
 }
 
-async fn an_accepted_mail_is_sent_despite_later_errors(s: TestStore) {
+async fn an_accepted_email_is_sent_despite_later_errors(s: TestStore) {
     let server = MailServer::start().await;
     let w = TestWorker::with_mailer(s, server.mailer()).await;
-    for (number, answer) in (1..).zip([SmtpReply::HangUp, SmtpReply::Silence, SmtpReply::Say("500 what?")]) {
-        server.then(SmtpStep::Quit, answer);
+    for (number, reply) in (1..).zip([SmtpReply::HangUp, SmtpReply::Silence, SmtpReply::Say("500 what?")]) {
+        server.then(SmtpStep::Quit, reply);
         let message_id = format!("<mail-{number}@example.com>");
         let new = NewMail {
             recipient: RECIPIENT,
@@ -275,42 +275,42 @@ async fn an_accepted_mail_is_sent_despite_later_errors(s: TestStore) {
             message_id: &message_id,
             ..NewMail::default()
         };
-        let id = post(&w, &new).await;
+        let id = enqueue(&w, &new).await;
         w.run_jobs().await;
-        assert_eq!((job(&w, id).await.0, server.mails().len()), (JobState::Done, number), "{answer:?}");
+        assert_eq!((job(&w, id).await.0, server.mails().len()), (JobState::Done, number), "{reply:?}");
     }
 }
 
 async fn a_crash_after_acceptance_resends_with_the_same_id(s: TestStore) {
     let server = MailServer::start().await;
-    let (w, id) = posted(s, &server).await;
-    // The server has accepted the mail; the worker dies before it stores that.
+    let (w, id) = with_email(s, &server).await;
+    // The server accepts the email, and the worker dies before it stores the result.
     let claimed = w.claim(&[w.notified_job()], "w").await.remove(0);
-    let ending = w.handler(JobKind::SendMail).run(&Run::new(claimed)).await.unwrap();
-    drop(ending);
-    assert_eq!((server.mails().len(), found(&w, id).await.status), (1, MailStatus::Pending));
+    let result = w.handler(JobKind::SendMail).run(&Run::new(claimed)).await.unwrap();
+    drop(result);
+    assert_eq!((server.mails().len(), find_mail(&w, id).await.status), (1, MailStatus::Pending));
     w.advance(LEASE_EXPIRY_SECONDS);
     w.run_jobs().await;
-    assert_eq!((found(&w, id).await.status, job(&w, id).await.0), (MailStatus::Sent, JobState::Done));
+    assert_eq!((find_mail(&w, id).await.status, job(&w, id).await.0), (MailStatus::Sent, JobState::Done));
     let mails = server.mails();
     assert_eq!((mails.len(), header(&mails[0], "Message-ID")), (2, vec!["<mail-1@example.com>"]));
-    assert_eq!(mails[0], mails[1], "to the last byte");
+    assert_eq!(mails[0], mails[1], "byte for byte");
 }
 
 async fn a_worker_without_a_mail_server_reports_it(s: TestStore) {
     let w = TestWorker::over(s).await;
-    let id = post_one(&w).await;
+    let id = enqueue_one(&w).await;
     w.run_jobs().await;
-    let (state, _, why) = job(&w, id).await;
-    assert_eq!((state, found(&w, id).await.status), (JobState::Cancelled, MailStatus::Failed));
-    let why = why.unwrap();
-    assert!(why.contains("mail_not_configured") && why.contains("CRIER_SMTP_URL"), "{why}");
-    assert_eq!(found(&w, id).await.error, Some(why));
+    let (state, _, error) = job(&w, id).await;
+    assert_eq!((state, find_mail(&w, id).await.status), (JobState::Cancelled, MailStatus::Failed));
+    let error = error.unwrap();
+    assert!(error.contains("mail_not_configured") && error.contains("CRIER_SMTP_URL"), "{error}");
+    assert_eq!(find_mail(&w, id).await.error, Some(error));
 }
 
-async fn an_operator_can_retry_a_dead_mail(s: TestStore) {
+async fn an_operator_can_retry_a_dead_email(s: TestStore) {
     let server = MailServer::start().await;
-    let (w, id) = posted(s, &server).await;
+    let (w, id) = with_email(s, &server).await;
     server.then(SmtpStep::Recipient, SmtpReply::Say("550 no such user"));
     w.run_jobs().await;
     let job_id = w.number("SELECT id FROM jobs").await.to_string();
@@ -321,26 +321,26 @@ async fn an_operator_can_retry_a_dead_mail(s: TestStore) {
     );
     assert_eq!(crier(&w, &["jobs", "retry", "--dead", "--kind", "send_mail"]).expect_stdout(), "Retried: 1.\n");
     w.run_until_idle().await;
-    assert_eq!((found(&w, id).await.status, server.mails().len()), (MailStatus::Sent, 1));
+    assert_eq!((find_mail(&w, id).await.status, server.mails().len()), (MailStatus::Sent, 1));
 }
 
 async fn plaintext_login_is_allowed_on_localhost(s: TestStore) {
     let server = MailServer::start().await;
     let w = TestWorker::with_mailer(s, mailer(&server.url("smtp://ann:hush@{}"))).await;
-    let id = post_one(&w).await;
+    let id = enqueue_one(&w).await;
     w.run_jobs().await;
-    assert_eq!(found(&w, id).await.status, MailStatus::Sent);
+    assert_eq!(find_mail(&w, id).await.status, MailStatus::Sent);
     assert!(server.received_lines().iter().any(|received| received.line == "AUTH PLAIN AGFubgBodXNo"));
 }
 
-async fn plaintext_login_is_refused_for_remote_servers(s: TestStore) {
+async fn plaintext_login_is_not_allowed_on_remote_servers(s: TestStore) {
     let server = MailServer::start().await;
     // An address that reaches this machine but is not a loopback address.
-    let elsewhere = mailer(&format!("smtp://ann:hush@0.0.0.0:{}", server.address.port()));
-    let w = TestWorker::with_mailer(s, elsewhere).await;
-    let id = post_one(&w).await;
-    let why = waits(&w, id).await;
-    assert!(why.contains("smtps://") && !why.contains("hush"), "{why}");
+    let remote = mailer(&format!("smtp://ann:hush@0.0.0.0:{}", server.address.port()));
+    let w = TestWorker::with_mailer(s, remote).await;
+    let id = enqueue_one(&w).await;
+    let error = assert_one_failed_attempt(&w, id).await;
+    assert!(error.contains("smtps://") && !error.contains("hush"), "{error}");
     let received = server.received_lines();
     assert!(received.iter().all(|received| received.line.starts_with("EHLO")), "{received:?}");
 }
@@ -348,9 +348,9 @@ async fn plaintext_login_is_refused_for_remote_servers(s: TestStore) {
 async fn required_tls_must_be_offered(s: TestStore) {
     let server = MailServer::start().await;
     let w = TestWorker::with_mailer(s, mailer(&server.url("smtp://ann:hush@{}?tls=required"))).await;
-    let id = post_one(&w).await;
-    let why = waits(&w, id).await;
-    assert!(why.contains("STARTTLS is not supported"), "{why}");
+    let id = enqueue_one(&w).await;
+    let error = assert_one_failed_attempt(&w, id).await;
+    assert!(error.contains("STARTTLS is not supported"), "{error}");
     let received = server.received_lines();
     assert!(received.iter().all(|received| received.line.starts_with("EHLO")), "{received:?}");
 }
@@ -369,9 +369,9 @@ async fn an_untrusted_certificate_is_rejected(s: TestStore) {
             message_id: &message_id,
             ..NewMail::default()
         };
-        let id = post(&w, &new).await;
-        let why = waits(&w, id).await;
-        assert!(why.contains("certificate"), "{form}: {why}");
+        let id = enqueue(&w, &new).await;
+        let error = assert_one_failed_attempt(&w, id).await;
+        assert!(error.contains("certificate"), "{form}: {error}");
     }
     let received = [offering.received_lines(), speaking.received_lines()].concat();
     assert!(

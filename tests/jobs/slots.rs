@@ -1,4 +1,4 @@
-//! When a run gives its slot to another job while its result is stored.
+//! When a run frees its slot for another job while its result is stored.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,9 +12,9 @@ use tokio::sync::Semaphore;
 
 use crate::support::store::{TestStore, on_both};
 
-on_both!(a_run_keeps_its_slot_if_its_workspace_has_many, a_run_without_a_workspace_leaves_its_slot);
+on_both!(a_run_keeps_its_slot_if_its_workspace_has_many, a_run_without_a_workspace_frees_its_slot);
 
-/// Ends at once; its result is stored when the semaphore has a permit.
+/// Finishes immediately. Its result is stored when the semaphore has a permit.
 struct SlowToStore(Arc<Semaphore>);
 
 #[async_trait]
@@ -23,7 +23,7 @@ impl Job for SlowToStore {
         Ok(Box::new(Outcome::Done))
     }
 
-    async fn settle_in_one_statement(&self, _store: &Store, _ends: &[FinishedRun]) -> Result<bool> {
+    async fn settle_in_one_statement(&self, _store: &Store, _runs: &[FinishedRun]) -> Result<bool> {
         let _permit = self.0.acquire().await.unwrap();
         Ok(false)
     }
@@ -56,7 +56,8 @@ impl Slots {
     }
 }
 
-/// A quarter of each worker's share of the workspace's limit, which is 16 imports.
+/// With two workers, a worker's share of the workspace's limit of 16 imports is 8. A quarter of this share may store
+/// results outside of their slots.
 async fn a_run_keeps_its_slot_if_its_workspace_has_many(s: TestStore) {
     let workspace = s.workspace().await;
     let slots = Slots::new(s, JobKind::ImportMedia);
@@ -72,7 +73,7 @@ async fn a_run_keeps_its_slot_if_its_workspace_has_many(s: TestStore) {
     slots.store_results().await;
 }
 
-async fn a_run_without_a_workspace_leaves_its_slot(s: TestStore) {
+async fn a_run_without_a_workspace_frees_its_slot(s: TestStore) {
     let slots = Slots::new(s, JobKind::Noop);
     slots.engine.workers().set(4);
     for subject in 1..=20 {

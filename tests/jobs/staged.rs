@@ -1,5 +1,6 @@
-//! Platforms that publish in steps: containers are made before a publish (Instagram, with its real connector), or a post
-//! is accepted and published later. Whatever dies in between, a post is out once, and what was made is used again.
+//! Platforms that publish in steps: containers are created before the publish call (Instagram, with its real
+//! connector), or a post is accepted and published later. If a worker dies in between, the post is still published once,
+//! and existing containers are reused.
 
 use chrono::TimeDelta;
 use crier_domain::failure::{Category, Failure};
@@ -22,25 +23,26 @@ on_both!(
     a_carousel_is_published_from_containers,
     a_wait_for_a_container_uses_no_attempt,
     a_kill_at_any_call_publishes_once,
-    a_lost_answer_of_any_call_publishes_once,
+    a_lost_response_to_any_call_publishes_once,
 );
 
 worker_on_both!(
-    an_accepted_post_is_asked_for_until_it_is_out,
+    an_accepted_post_is_polled_until_it_is_published,
     an_accepted_post_that_fails_is_failed,
     an_accepted_post_that_may_be_retried_is_published_again,
-    a_platform_that_never_says_leaves_the_outcome_unknown,
+    a_platform_that_reports_no_result_leaves_the_outcome_unknown,
     a_crash_before_the_acceptance_is_stored_leaves_the_outcome_unknown,
 );
 
-/// The calls of a carousel of two: the quota, its two pictures, the container, its status, the publish, its address.
+/// The number of calls for a carousel of two images: the quota, the two images, the container, its status, the publish
+/// call, and the post's URL.
 const CALLS: usize = 7;
 
 struct Started {
     w: TestWorker,
     server: ContainerServer,
     account: i64,
-    pictures: [i64; 2],
+    images: [i64; 2],
     _mock: MockServer,
 }
 
@@ -61,16 +63,16 @@ async fn start(s: TestStore) -> Started {
             Ok(made.id)
         })
         .await;
-    let pictures = [
+    let images = [
         w.picture("one.png", picture::png(40, 40), Some("The first")).await,
         w.picture("two.jpg", picture::jpeg(40, 40), None).await,
     ];
-    Started { w, server, account, pictures, _mock: mock }
+    Started { w, server, account, images, _mock: mock }
 }
 
 async fn a_carousel_is_published_from_containers(s: TestStore) {
-    let Started { w, server, account, pictures, _mock } = start(s).await;
-    let (post, target) = w.publish_images(account, &pictures).await;
+    let Started { w, server, account, images, _mock } = start(s).await;
+    let (post, target) = w.publish_images(account, &images).await;
     w.run_jobs().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
     let target = w.target(target).await;
@@ -85,9 +87,9 @@ async fn a_carousel_is_published_from_containers(s: TestStore) {
 }
 
 async fn a_wait_for_a_container_uses_no_attempt(s: TestStore) {
-    let Started { w, server, account, pictures, _mock } = start(s).await;
+    let Started { w, server, account, images, _mock } = start(s).await;
     server.set_polls(3);
-    let (post, target) = w.publish_images(account, &pictures).await;
+    let (post, target) = w.publish_images(account, &images).await;
     w.run_jobs().await;
     let waiting = w.target(target).await;
     assert_eq!((waiting.status, waiting.attempts), (TargetStatus::Publishing, 0));
@@ -102,9 +104,9 @@ async fn a_wait_for_a_container_uses_no_attempt(s: TestStore) {
 }
 
 async fn a_kill_at_any_call_publishes_once(s: TestStore) {
-    let Started { w, server, account, pictures, _mock } = start(s).await;
+    let Started { w, server, account, images, _mock } = start(s).await;
     for call in 0..CALLS {
-        let (post, target) = w.publish_images(account, &pictures).await;
+        let (post, target) = w.publish_images(account, &images).await;
         let made = server.made().len();
         server.hang_at(call);
         let killed = w.killable_worker().await;
@@ -115,19 +117,19 @@ async fn a_kill_at_any_call_publishes_once(s: TestStore) {
         assert_eq!(w.post_status(post).await, PostStatus::Published, "killed at call {call}");
         assert_eq!(server.published().len(), call + 1, "killed at call {call}");
         let more = server.made().len() - made;
-        let lost = usize::from((1..=3).contains(&call));
-        assert_eq!(more, 3 + lost, "only what the killed worker could not store is made again: call {call}");
-        assert_eq!(server.count("POST media_publish"), call + 1, "the call is never made twice");
+        let repeated = usize::from((1..=3).contains(&call));
+        assert_eq!(more, 3 + repeated, "only what the killed worker could not store is created again: call {call}");
+        assert_eq!(server.count("POST media_publish"), call + 1, "the publish call is never repeated");
     }
 }
 
-async fn a_lost_answer_of_any_call_publishes_once(s: TestStore) {
-    let Started { w, server, account, pictures, _mock } = start(s).await;
+async fn a_lost_response_to_any_call_publishes_once(s: TestStore) {
+    let Started { w, server, account, images, _mock } = start(s).await;
     for edge in ["content_publishing_limit", "media", "{}", "media_publish"] {
-        for answer in [ResponseTemplate::new(502), error(500, 2, None, "An unexpected error")] {
+        for response in [ResponseTemplate::new(502), error(500, 2, None, "An unexpected error")] {
             let before = server.published().len();
-            let (post, _) = w.publish_images(account, &pictures).await;
-            server.script(edge, answer);
+            let (post, _) = w.publish_images(account, &images).await;
+            server.script(edge, response);
             w.run_until_idle().await;
             assert_eq!(w.post_status(post).await, PostStatus::Published, "{edge}");
             assert_eq!(server.published().len(), before + 1, "{edge}");
@@ -145,8 +147,8 @@ fn pending() -> Result<ReconcileResult, CallError> {
     Ok(ReconcileResult::Pending(TimeDelta::seconds(60)))
 }
 
-async fn an_accepted_post_is_asked_for_until_it_is_out(w: TestWorker) {
-    // The fake finds the post by the marker that came with the acceptance.
+async fn an_accepted_post_is_polled_until_it_is_published(w: TestWorker) {
+    // The fake platform finds the post by the marker that came with the acceptance.
     w.fake.script_publishes([PublishStep::AcceptAnd(accepted("it"))]);
     w.fake.script_reconciles([pending(), pending(), Err(unknown())]);
     let (post, target) = w.publish_one().await;
@@ -162,7 +164,7 @@ async fn an_accepted_post_is_asked_for_until_it_is_out(w: TestWorker) {
     w.run_until_idle().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
     assert_eq!((w.fake.count("publish"), w.fake.count("reconcile")), (1, 4));
-    assert_eq!(w.attempts(post).await.len(), 2, "a failed look counts, a wait does not");
+    assert_eq!(w.attempts(post).await.len(), 2, "a failed check counts as an attempt, a wait does not");
 }
 
 async fn an_accepted_post_that_fails_is_failed(w: TestWorker) {
@@ -179,15 +181,15 @@ async fn an_accepted_post_that_fails_is_failed(w: TestWorker) {
 
 async fn an_accepted_post_that_may_be_retried_is_published_again(w: TestWorker) {
     w.fake.script_publishes([PublishStep::Refuse(accepted("it"))]);
-    let passing = CallError::Transient(Failure::of(Category::Media, "A picture was not there."));
-    w.fake.script_reconciles([Ok(ReconcileResult::Rejected(passing))]);
+    let retryable = CallError::Transient(Failure::of(Category::Media, "An image was not available."));
+    w.fake.script_reconciles([Ok(ReconcileResult::Rejected(retryable))]);
     let (post, _) = w.publish_one().await;
     w.run_until_idle().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
     assert_eq!((w.fake.count("publish"), w.fake.posts().len()), (2, 1));
 }
 
-async fn a_platform_that_never_says_leaves_the_outcome_unknown(w: TestWorker) {
+async fn a_platform_that_reports_no_result_leaves_the_outcome_unknown(w: TestWorker) {
     w.fake.script_publishes([PublishStep::Refuse(accepted("it"))]);
     let an_hour = || Ok(ReconcileResult::Pending(TimeDelta::hours(1)));
     w.fake.script_reconciles(std::iter::repeat_with(an_hour).take(40));
@@ -196,7 +198,7 @@ async fn a_platform_that_never_says_leaves_the_outcome_unknown(w: TestWorker) {
     assert_eq!(w.post_status(post).await, PostStatus::Failed);
     let target = w.target(target).await;
     assert_eq!(target.error.unwrap().category, Category::OutcomeUnknown);
-    assert!(target.call_started_at.is_some(), "a later run asks again");
+    assert!(target.call_started_at.is_some(), "a later run reconciles again");
     assert_eq!((w.fake.count("publish"), w.fake.count("reconcile")), (1, 25));
 }
 

@@ -1,4 +1,4 @@
-//! Successors: a job that waits for a lane is claimed by the worker whose job leaves it.
+//! Successors: a job that waits for a lane is claimed by the worker whose job leaves the lane.
 
 use std::sync::Arc;
 
@@ -19,20 +19,20 @@ worker_on_both!(
     a_suspect_is_only_woken,
     a_job_of_a_paused_kind_is_only_woken,
     a_job_of_another_kind_is_only_woken,
-    a_narrowed_lane_takes_as_many_as_it_has_places,
-    a_paused_lane_takes_none,
-    a_claim_starts_a_job_that_it_set_waiting_if_a_place_is_free_by_then,
-    a_place_that_another_job_has_taken_wakes_none,
+    a_narrowed_lane_starts_no_more_jobs_than_it_has_places,
+    a_paused_lane_starts_no_job,
+    a_claim_starts_its_waiting_job_if_a_place_became_free,
+    a_place_taken_by_another_job_wakes_no_job,
 );
 
-/// The places of an account's lane.
+/// The number of places in an account's lane.
 const PLACES: usize = 4;
 
-/// Four runs at a gate on one account, and posts behind them that wait for the lane.
+/// A full lane of one account: four runs that wait at a gate, and posts that wait for the lane.
 struct FullLane {
     gate: Arc<Gate>,
     runs: Vec<JoinHandle<bool>>,
-    /// The waiting jobs and their targets, in their order.
+    /// The waiting jobs, in their order. `targets` has the target of each.
     waiting: Vec<i64>,
     targets: Vec<i64>,
 }
@@ -55,8 +55,8 @@ impl FullLane {
             w.advance(1);
         }
         let waiting = w.s.notifier.take();
-        let begun = join_all(waiting.iter().map(|id| w.engine.run(*id))).await;
-        assert!(!begun.contains(&true), "the lane is full");
+        let started = join_all(waiting.iter().map(|id| w.engine.run(*id))).await;
+        assert!(!started.contains(&true), "the lane is full");
         for id in &waiting {
             assert!(w.show(*id).await.waiting);
         }
@@ -64,7 +64,7 @@ impl FullLane {
     }
 
     /// Lets all runs through, and waits for them and their successors.
-    async fn end(self, w: &TestWorker) {
+    async fn finish(self, w: &TestWorker) {
         for _ in &self.runs {
             self.gate.let_through();
         }
@@ -78,7 +78,7 @@ impl FullLane {
 async fn a_queue_in_a_lane_needs_no_further_notification(w: TestWorker) {
     let lane = FullLane::new(&w, 10).await;
     let (waiting, targets) = (lane.waiting.clone(), lane.targets.clone());
-    lane.end(&w).await;
+    lane.finish(&w).await;
     assert!(w.s.notifier.take().is_empty());
     for id in waiting {
         let job = w.show(id).await;
@@ -102,7 +102,7 @@ async fn a_successor_is_claimed_by_the_worker_whose_job_has_left(w: TestWorker) 
     assert_eq!(first.lease_until, Some(w.later(30)));
     let claimed = format!("SELECT count(*) FROM jobs WHERE id = {} AND worker = '{}'", first.id, w.engine.worker());
     assert_eq!(w.number(claimed).await, 1);
-    assert_eq!((second.state, second.waiting), (JobState::Ready, true), "one left, one follows");
+    assert_eq!((second.state, second.waiting), (JobState::Ready, true), "one job left, and one follows");
     assert!(w.engine.held().contains(&first.id), "the heartbeat renews its lease");
     next.let_through();
     for _ in 1..PLACES {
@@ -113,10 +113,10 @@ async fn a_successor_is_claimed_by_the_worker_whose_job_has_left(w: TestWorker) 
     assert_eq!(w.fake.posts().len(), PLACES + 2);
 }
 
-/// Returns the first of the waiting jobs after one run has left the lane.
-async fn after_one_has_left(w: &TestWorker, mut lane: FullLane) -> (operate::JobRow, FullLane) {
+/// Lets one run leave the lane. Returns the first of the waiting jobs after that.
+async fn let_one_leave(w: &TestWorker, mut lane: FullLane) -> (operate::JobRow, FullLane) {
     lane.gate.let_through();
-    // Any of them, since a gate lets one through.
+    // The gate lets any one of the runs through.
     let (_, _, rest) = futures::future::select_all(std::mem::take(&mut lane.runs)).await;
     lane.runs = rest;
     (w.show(lane.waiting[0]).await, lane)
@@ -125,73 +125,73 @@ async fn after_one_has_left(w: &TestWorker, mut lane: FullLane) -> (operate::Job
 async fn a_draining_worker_only_wakes(w: TestWorker) {
     let lane = FullLane::new(&w, 1).await;
     w.engine.drain();
-    let (job, lane) = after_one_has_left(&w, lane).await;
+    let (job, lane) = let_one_leave(&w, lane).await;
     assert_eq!((job.state, job.waiting, job.attempt), (JobState::Ready, false, 0));
     assert_eq!(w.s.notifier.take(), [job.id], "for another worker");
-    lane.end(&w).await;
+    lane.finish(&w).await;
 }
 
 async fn a_suspect_is_only_woken(w: TestWorker) {
     let lane = FullLane::new(&w, 1).await;
     w.sql(format!("UPDATE jobs SET crashes = {} WHERE id = {}", MAX_CRASHES - 1, lane.waiting[0])).await;
-    let (job, lane) = after_one_has_left(&w, lane).await;
+    let (job, lane) = let_one_leave(&w, lane).await;
     assert_eq!((job.state, job.waiting, job.attempt), (JobState::Ready, false, 0), "it must run alone");
     assert_eq!(w.s.notifier.take(), [job.id]);
-    lane.end(&w).await;
+    lane.finish(&w).await;
 }
 
 async fn a_job_of_a_paused_kind_is_only_woken(w: TestWorker) {
     let lane = FullLane::new(&w, 1).await;
     w.write(async |tx| operate::pause_kind(tx, JobKind::PublishTarget).await).await;
-    let (job, lane) = after_one_has_left(&w, lane).await;
+    let (job, lane) = let_one_leave(&w, lane).await;
     assert_eq!((job.state, job.waiting, job.attempt), (JobState::Ready, false, 0));
-    lane.end(&w).await;
+    lane.finish(&w).await;
 }
 
-/// The lane of an account is that of its inbox, too, whose jobs may have another cap.
+/// An account's inbox uses the same lane, and its jobs may have another cap.
 async fn a_job_of_another_kind_is_only_woken(w: TestWorker) {
     let lane = FullLane::new(&w, 0).await;
     let other = NewJob::new(JobKind::SyncInbox, 1, w.now()).lane(Lane::Account(w.account.id));
     let other = w.write(async |tx| jobs::enqueue(tx, &other).await).await.unwrap();
     w.s.notifier.take();
     w.sql(format!("UPDATE jobs SET waiting = TRUE WHERE id = {other}")).await;
-    let (job, lane) = after_one_has_left(&w, FullLane { waiting: vec![other], ..lane }).await;
+    let (job, lane) = let_one_leave(&w, FullLane { waiting: vec![other], ..lane }).await;
     assert_eq!((job.state, job.waiting, job.attempt), (JobState::Ready, false, 0));
     assert_eq!(w.s.notifier.take(), [other]);
-    lane.end(&w).await;
+    lane.finish(&w).await;
 }
 
-async fn a_narrowed_lane_takes_as_many_as_it_has_places(w: TestWorker) {
+async fn a_narrowed_lane_starts_no_more_jobs_than_it_has_places(w: TestWorker) {
     let lane = FullLane::new(&w, 2).await;
     let name = Lane::Account(w.account.id).to_string();
     w.write(async |tx| lanes::narrow_lane(tx, &name, 3).await).await;
-    let (job, lane) = after_one_has_left(&w, lane).await;
-    assert_eq!((job.state, job.attempt), (JobState::Ready, 0), "three of three places are taken");
+    let (job, lane) = let_one_leave(&w, lane).await;
+    assert_eq!((job.state, job.attempt), (JobState::Ready, 0), "all three places are taken");
     let next = Gate::new();
     w.fake.script_publishes([PublishStep::Wait(next.clone()), PublishStep::Wait(next.clone())]);
-    let (_, lane) = after_one_has_left(&w, lane).await;
+    let (_, lane) = let_one_leave(&w, lane).await;
     next.wait_until_entered().await;
     assert_eq!(w.number("SELECT count(*) FROM jobs WHERE state = 'running'").await, 3);
     next.let_through();
     next.let_through();
-    lane.end(&w).await;
+    lane.finish(&w).await;
     w.run_jobs().await;
     assert_eq!(w.fake.posts().len(), PLACES + 2);
 }
 
-async fn a_paused_lane_takes_none(w: TestWorker) {
+async fn a_paused_lane_starts_no_job(w: TestWorker) {
     let lane = FullLane::new(&w, 1).await;
     let name = Lane::Account(w.account.id).to_string();
     let until = w.later(60);
     w.write(async |tx| lanes::pause_lane(tx, &name, until).await).await;
-    let (job, lane) = after_one_has_left(&w, lane).await;
+    let (job, lane) = let_one_leave(&w, lane).await;
     assert_eq!((job.state, job.waiting, job.attempt), (JobState::Ready, true, 0));
-    lane.end(&w).await;
+    lane.finish(&w).await;
     w.run_until_idle().await;
     assert_eq!(w.fake.posts().len(), PLACES + 1);
 }
 
-/// Executes `action` in the transaction that sets a job waiting or ends one, like another worker beside it.
+/// Executes `action` in the transaction that changes a job so that `condition` holds, as if a concurrent worker did it.
 async fn on_change(w: &TestWorker, condition: &str, action: &str) {
     if w.is_postgres() {
         w.sql(format!(
@@ -207,8 +207,8 @@ async fn on_change(w: &TestWorker, condition: &str, action: &str) {
     }
 }
 
-/// On Postgres; on SQLite no other transaction frees a place between a claim and its commit.
-async fn a_claim_starts_a_job_that_it_set_waiting_if_a_place_is_free_by_then(w: TestWorker) {
+/// Only on Postgres: on SQLite no other transaction can free a place between a claim and its commit.
+async fn a_claim_starts_its_waiting_job_if_a_place_became_free(w: TestWorker) {
     if !w.is_postgres() {
         return;
     }
@@ -224,22 +224,22 @@ async fn a_claim_starts_a_job_that_it_set_waiting_if_a_place_is_free_by_then(w: 
     assert_eq!(w.target(target).await.status, TargetStatus::Published);
 }
 
-async fn a_place_that_another_job_has_taken_wakes_none(w: TestWorker) {
+async fn a_place_taken_by_another_job_wakes_no_job(w: TestWorker) {
     let lane = FullLane::new(&w, 1).await;
     let other = NewJob::new(JobKind::SyncInbox, 1, w.now()).lane(Lane::Account(w.account.id));
     let other = w.write(async |tx| jobs::enqueue(tx, &other).await).await.unwrap();
     w.s.notifier.take();
     let take = format!("UPDATE jobs SET state = 'running' WHERE id = {other} AND state = 'ready'");
     on_change(&w, "NEW.state = 'done'", &take).await;
-    let (job, lane) = after_one_has_left(&w, lane).await;
+    let (job, lane) = let_one_leave(&w, lane).await;
     assert_eq!((job.state, job.waiting, job.attempt), (JobState::Ready, true, 0));
     assert!(w.s.notifier.take().is_empty());
     assert_eq!(
         w.number("SELECT count(*) FROM lane_holds").await,
         1,
-        "a job has left: waiting for the lane is no lateness"
+        "a job has left, so waiting for the lane does not count as late"
     );
     w.sql(format!("UPDATE jobs SET state = 'cancelled' WHERE id = {other}")).await;
-    lane.end(&w).await;
-    assert_eq!(w.fake.posts().len(), PLACES + 1, "the next one that leaves wakes it");
+    lane.finish(&w).await;
+    assert_eq!(w.fake.posts().len(), PLACES + 1, "the next job that leaves wakes it");
 }

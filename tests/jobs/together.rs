@@ -1,4 +1,4 @@
-//! Runs of `publish_target` that begin together: they share the transaction before their calls.
+//! Runs of `publish_target` that begin together share the transaction before their calls.
 
 use crier_domain::job::JobState;
 use crier_domain::post::{PostStatus, TargetStatus};
@@ -22,8 +22,8 @@ async fn runs_that_begin_together_publish_once_each(w: TestWorker) {
             targets.push(w.publish(&[account]).await);
         }
     }
-    let begun = join_all(w.s.notifier.take().into_iter().map(|id| w.engine.run(id))).await;
-    assert_eq!(begun, [true; 40]);
+    let started = join_all(w.s.notifier.take().into_iter().map(|id| w.engine.run(id))).await;
+    assert_eq!(started, [true; 40]);
     assert_eq!((w.fake.posts().len(), w.fake.count("reconcile")), (40, 0));
     for (post, target) in targets {
         let ended = w.target(target[0]).await;
@@ -38,10 +38,10 @@ async fn targets_of_one_post_begin_together(w: TestWorker) {
         accounts.push(w.another_account(&format!("account-{number}")).await.id);
     }
     let (post, targets) = w.publish(&accounts).await;
-    // As if none had begun yet: the first run changes the post's status for all.
+    // Resets the status, so that the first run changes it for all.
     w.sql("UPDATE posts SET status = 'scheduled', scheduled_at = NULL").await;
-    let begun = join_all(w.s.notifier.take().into_iter().map(|id| w.engine.run(id))).await;
-    assert_eq!(begun, [true; 6]);
+    let started = join_all(w.s.notifier.take().into_iter().map(|id| w.engine.run(id))).await;
+    assert_eq!(started, [true; 6]);
     assert_eq!(w.post_status(post).await, PostStatus::Published);
     assert_eq!((w.fake.posts().len(), targets.len()), (6, 6));
 }
@@ -57,7 +57,7 @@ async fn a_failing_run_does_not_affect_others(w: TestWorker) {
     let states = [w.target(fine).await.status, w.target(failing[0]).await.status];
     assert!(states.contains(&TargetStatus::Published), "{states:?}");
     w.run_until_idle().await;
-    assert_eq!((w.fake.posts().len(), w.fake.count("reconcile")), (2, 0), "each once, and no call was in doubt");
+    assert_eq!((w.fake.posts().len(), w.fake.count("reconcile")), (2, 0), "each once, and no outcome was unknown");
 }
 
 async fn a_locked_post_does_not_delay_others(w: TestWorker) {
@@ -65,7 +65,7 @@ async fn a_locked_post_does_not_delay_others(w: TestWorker) {
     let (locked, target) = w.publish_one().await;
     let (_, free) = w.publish(&[other]).await;
     let ids = w.s.notifier.take();
-    // On SQLite the lock is that of all writers: nothing to see until it is released.
+    // On SQLite the lock blocks all writers, so nothing runs until it is released.
     let mut tx = w.begin().await.unwrap();
     posts::lock(&mut tx, locked).await.unwrap();
     if !w.is_postgres() {
@@ -74,11 +74,11 @@ async fn a_locked_post_does_not_delay_others(w: TestWorker) {
         assert_eq!(w.fake.posts().len(), 2);
         return;
     }
-    let waits = w.engine.run(ids[0]);
-    tokio::pin!(waits);
+    let locked_run = w.engine.run(ids[0]);
+    tokio::pin!(locked_run);
     tokio::select! {
-        _ = &mut waits => panic!("its post is locked"),
-        begun = w.engine.run(ids[1]) => assert!(begun),
+        _ = &mut locked_run => panic!("its post is locked"),
+        started = w.engine.run(ids[1]) => assert!(started),
     }
     assert_eq!(w.target(free[0]).await.status, TargetStatus::Published);
     assert_eq!(
@@ -86,6 +86,6 @@ async fn a_locked_post_does_not_delay_others(w: TestWorker) {
         (TargetStatus::Pending, JobState::Running)
     );
     tx.rollback().await.unwrap();
-    assert!(waits.await);
+    assert!(locked_run.await);
     assert_eq!(w.target(target).await.status, TargetStatus::Published);
 }

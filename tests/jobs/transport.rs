@@ -1,4 +1,4 @@
-//! Workers on a transport: apalis on the in-memory notifier and on Redis, their concurrency and their stop.
+//! Workers on a transport: apalis on the in-memory notifier and on Redis, with its concurrency and shutdown.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,71 +28,71 @@ on_both!(
     a_stop_releases_jobs_that_have_not_started,
 );
 
-/// Counts concurrent runs; each waits until the test releases it.
-struct Counted {
-    now: AtomicUsize,
-    most: AtomicUsize,
+/// Counts concurrent runs. Each run waits until the test releases it.
+struct RunCounter {
+    running: AtomicUsize,
+    max_running: AtomicUsize,
     entered: Semaphore,
-    open: Semaphore,
+    released: Semaphore,
 }
 
-impl Counted {
+impl RunCounter {
     fn new() -> Arc<Self> {
         Arc::new(Self {
-            now: AtomicUsize::new(0),
-            most: AtomicUsize::new(0),
+            running: AtomicUsize::new(0),
+            max_running: AtomicUsize::new(0),
             entered: Semaphore::new(0),
-            open: Semaphore::new(0),
+            released: Semaphore::new(0),
         })
     }
 }
 
-struct Count(Arc<Counted>);
+struct CountingJob(Arc<RunCounter>);
 
 #[async_trait]
-impl Job for Count {
+impl Job for CountingJob {
     async fn run(&self, _run: &Run) -> Result<Box<dyn RunResult>> {
-        let counted = &self.0;
-        let now = counted.now.fetch_add(1, Ordering::SeqCst) + 1;
-        counted.most.fetch_max(now, Ordering::SeqCst);
-        counted.entered.add_permits(1);
-        counted.open.acquire().await.unwrap().forget();
-        counted.now.fetch_sub(1, Ordering::SeqCst);
+        let counter = &self.0;
+        let running = counter.running.fetch_add(1, Ordering::SeqCst) + 1;
+        counter.max_running.fetch_max(running, Ordering::SeqCst);
+        counter.entered.add_permits(1);
+        counter.released.acquire().await.unwrap().forget();
+        counter.running.fetch_sub(1, Ordering::SeqCst);
         Ok(Box::new(Outcome::Done))
     }
 }
 
-/// The transport as the store's notifier.
-struct ReceivedNotifications(Arc<dyn Transport>);
+/// Sends the store's notifications through the transport.
+struct TransportNotifier(Arc<dyn Transport>);
 
-impl JobNotifier for ReceivedNotifications {
+impl JobNotifier for TransportNotifier {
     fn notify(&self, notifications: &[JobNotification]) {
         self.0.notify(notifications);
     }
 }
 
-struct Running {
+struct RunningWorker {
     store: Store,
-    counted: Arc<Counted>,
+    counter: Arc<RunCounter>,
     stop: CancellationToken,
     worker: tokio::task::JoinHandle<()>,
 }
 
-const AT_ONCE: usize = 3;
+const MAX_RUNNING: usize = 3;
 
 /// Starts a worker that listens to `transport`.
-fn running(s: &TestStore, transport: Arc<dyn Transport>, drain: Duration) -> Running {
-    let store =
-        Store::new(s.db().clone(), s.clock.clone(), cipher(), Arc::new(ReceivedNotifications(transport.clone())));
-    let counted = Counted::new();
-    let registry = Registry::of([(JobKind::Noop, Arc::new(Count(counted.clone())))]);
+fn start_worker(s: &TestStore, transport: Arc<dyn Transport>, drain: Duration) -> RunningWorker {
+    let store = Store::new(s.db().clone(), s.clock.clone(), cipher(), Arc::new(TransportNotifier(transport.clone())));
+    let counter = RunCounter::new();
+    let registry = Registry::of([(JobKind::Noop, Arc::new(CountingJob(counter.clone())))]);
     let engine = Engine::new(store.clone(), registry);
     let stop = CancellationToken::new();
-    let worker = tokio::spawn(crier_worker::run(engine, transport, Concurrency::each(AT_ONCE), drain, stop.clone()));
-    Running { store, counted, stop, worker }
+    let worker =
+        tokio::spawn(crier_worker::run(engine, transport, Concurrency::each(MAX_RUNNING), drain, stop.clone()));
+    RunningWorker { store, counter, stop, worker }
 }
 
-impl Running {
+impl RunningWorker {
     async fn enqueue(&self, count: i64) -> Vec<i64> {
         let mut ids = Vec::new();
         for subject in 0..count {
@@ -109,27 +109,27 @@ impl Running {
     }
 }
 
-/// Enqueues twelve jobs; three of them run at any time, and in the end all have run.
-async fn assert_bounded_wakeups(mut r: Running) {
+/// Enqueues twelve jobs, and asserts that three of them run at a time until all have run.
+async fn assert_bounded_wakeups(mut r: RunningWorker) {
     let ids = r.enqueue(12).await;
     for _ in 0..4 {
-        r.counted.entered.acquire_many(3).await.unwrap().forget();
-        assert_eq!(r.counted.now.load(Ordering::SeqCst), AT_ONCE);
-        r.counted.open.add_permits(3);
+        r.counter.entered.acquire_many(3).await.unwrap().forget();
+        assert_eq!(r.counter.running.load(Ordering::SeqCst), MAX_RUNNING);
+        r.counter.released.add_permits(3);
     }
     r.stop.cancel();
     (&mut r.worker).await.unwrap();
-    assert_eq!(r.counted.most.load(Ordering::SeqCst), AT_ONCE, "never more");
+    assert_eq!(r.counter.max_running.load(Ordering::SeqCst), MAX_RUNNING, "never more");
     for id in ids {
         assert_eq!(r.state(id).await, JobState::Done);
     }
 }
 
-/// Starts a worker on the in-memory notifier and waits until it listens: earlier notifications are left to the
-/// scheduler.
-async fn in_memory(s: &TestStore, drain: Duration) -> Running {
+/// Starts a worker on the in-memory notifier, and waits until it listens, because the notifier drops earlier
+/// notifications.
+async fn in_memory(s: &TestStore, drain: Duration) -> RunningWorker {
     let notifier = Arc::new(MemoryNotifier::default());
-    let r = running(s, notifier.clone(), drain);
+    let r = start_worker(s, notifier.clone(), drain);
     while notifier.capacity().await.unwrap().iter().all(|kind| kind.free == 0) {
         tokio::task::yield_now().await;
     }
@@ -151,15 +151,15 @@ async fn redis_notifier(url: &str, stop: &CancellationToken) -> Arc<RedisNotifie
 async fn the_redis_notifier_wakes_a_bounded_number_of_jobs(s: TestStore) {
     let closed = CancellationToken::new();
     let notifier = redis_notifier(&servers::redis().await, &closed).await;
-    assert_bounded_wakeups(running(&s, notifier, Duration::from_secs(30))).await;
+    assert_bounded_wakeups(start_worker(&s, notifier, Duration::from_secs(30))).await;
     closed.cancel();
 }
 
 async fn a_stop_releases_jobs_that_have_not_started(s: TestStore) {
-    // No grace period: running jobs are aborted, outside of any call, and handed back.
+    // Without a grace period, running jobs that are not in a call are aborted and released.
     let mut r = in_memory(&s, Duration::ZERO).await;
     let ids = r.enqueue(5).await;
-    r.counted.entered.acquire_many(3).await.unwrap().forget();
+    r.counter.entered.acquire_many(3).await.unwrap().forget();
     r.stop.cancel();
     (&mut r.worker).await.unwrap();
     for id in ids {
@@ -168,7 +168,7 @@ async fn a_stop_releases_jobs_that_have_not_started(s: TestStore) {
     }
 }
 
-async fn room_of(notifier: &dyn Transport, kind: JobKind) -> Option<usize> {
+async fn free_capacity(notifier: &dyn Transport, kind: JobKind) -> Option<usize> {
     notifier.capacity().await.map(|kinds| kinds.iter().find(|capacity| capacity.kind == kind).unwrap().free)
 }
 
@@ -180,17 +180,17 @@ fn notification(ids: std::ops::Range<i64>) -> Vec<JobNotification> {
 async fn the_memory_notifier_never_blocks_and_drops_the_excess() {
     let notifier = MemoryNotifier::default();
     notifier.notify(&notification(0..1));
-    assert_eq!(room_of(&notifier, JobKind::Noop).await, Some(0), "no listener");
+    assert_eq!(free_capacity(&notifier, JobKind::Noop).await, Some(0), "no listener");
     let mut listener = test_listener(&notifier, JobKind::Noop);
     let all = i64::try_from(CAPACITY).unwrap();
     notifier.notify(&notification(0..all + 50));
-    assert_eq!(room_of(&notifier, JobKind::Noop).await, Some(0));
+    assert_eq!(free_capacity(&notifier, JobKind::Noop).await, Some(0));
     for id in 0..all {
         assert_eq!(listener.recv().await, Some(id));
     }
     assert!(listener.try_recv().is_err());
-    assert_eq!(room_of(&notifier, JobKind::Noop).await, Some(CAPACITY));
-    // The latest listener receives the ids.
+    assert_eq!(free_capacity(&notifier, JobKind::Noop).await, Some(CAPACITY));
+    // Only the latest listener receives the ids.
     let mut newer = test_listener(&notifier, JobKind::Noop);
     notifier.notify(&notification(7..8));
     assert_eq!((newer.recv().await, listener.recv().await), (Some(7), None));
@@ -217,10 +217,10 @@ async fn redis_capacity_is_counted_per_kind() {
     let closed = CancellationToken::new();
     let notifier = redis_notifier(&servers::redis().await, &closed).await;
     notifier.notify(&notification(0..500));
-    while room_of(&*notifier, JobKind::Noop).await != Some(redis::CAPACITY - 500) {
+    while free_capacity(&*notifier, JobKind::Noop).await != Some(redis::CAPACITY - 500) {
         tokio::task::yield_now().await;
     }
-    assert_eq!(room_of(&*notifier, JobKind::PublishTarget).await, Some(redis::CAPACITY));
+    assert_eq!(free_capacity(&*notifier, JobKind::PublishTarget).await, Some(redis::CAPACITY));
     closed.cancel();
 }
 

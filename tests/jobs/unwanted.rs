@@ -1,5 +1,5 @@
-//! `publish_target` for a post that must not be published (any more): no call is made, and the outcome of an earlier
-//! call is reconciled.
+//! `publish_target` for a post that must not be published: no call is made, and the outcome of an earlier call is
+//! reconciled.
 
 use chrono::TimeDelta;
 use crier_domain::account::AccountError;
@@ -127,12 +127,12 @@ async fn a_post_rescheduled_while_its_job_ends_is_not_lost(w: TestWorker) {
     // The run has seen a draft. Before its result is stored, the post is scheduled again, and the existing job prevents
     // a new one from being enqueued.
     let claimed = w.claim(&[id], "w").await.remove(0);
-    let ending = w.handler(JobKind::PublishTarget).run(&Run::new(claimed.clone())).await.unwrap();
+    let result = w.handler(JobKind::PublishTarget).run(&Run::new(claimed.clone())).await.unwrap();
     let later = w.later(500);
     w.change_post(post, |p| (p.status, p.scheduled_at) = (PostStatus::Scheduled, Some(later))).await;
     let job = NewJob::new(JobKind::PublishTarget, target, later);
     assert_eq!(w.write(async |tx| jobs::enqueue(tx, &job).await).await, None);
-    let outcome = w.write(async |tx| ending.write(tx, &claimed).await).await;
+    let outcome = w.write(async |tx| result.write(tx, &claimed).await).await;
     assert!(w.settle(&claimed, outcome).await);
     w.run_until_idle().await;
     assert_eq!(w.target(target).await.published_at.map(|at| at.timestamp()), Some(later.timestamp()));
@@ -152,7 +152,7 @@ async fn a_post_deleted_in_flight_is_finished_and_reported(w: TestWorker) {
         Ok(())
     })
     .await;
-    assert_eq!(w.write(async |tx| posts::purge(tx, 10).await).await, 0, "its row stays until then");
+    assert_eq!(w.write(async |tx| posts::purge(tx, 10).await).await, 0, "the row is kept until the job ends");
     gate.let_through();
     run.await.unwrap();
     assert_eq!(w.target(target).await.status, TargetStatus::Published);
@@ -160,7 +160,7 @@ async fn a_post_deleted_in_flight_is_finished_and_reported(w: TestWorker) {
     assert_eq!(w.write(async |tx| posts::purge(tx, 10).await).await, 1);
 }
 
-/// A worker dies in the call, before or after the platform accepted the post; then the lease expires.
+/// Kills a worker during the call, before or after the platform accepted the post, and lets the lease expire.
 async fn kill_during_the_call(w: &TestWorker, accepted: bool) -> (i64, i64) {
     w.listen_at("http://127.0.0.1:1/").await;
     let gate = Gate::new();
@@ -209,7 +209,7 @@ async fn delete_during_an_open_call(w: &TestWorker, accepted: bool) -> i64 {
     assert!(w.target(target).await.call_started_at.is_some() && w.job_of(target).await.state == JobState::Scheduled);
     w.write(async |tx| publishing::delete(tx, post).await).await;
     assert_eq!(w.job_of(target).await.state, JobState::Scheduled, "it reconciles the call");
-    assert_eq!(w.write(async |tx| posts::purge(tx, 10).await).await, 0, "its row stays until then");
+    assert_eq!(w.write(async |tx| posts::purge(tx, 10).await).await, 0, "the row is kept until the job ends");
     target
 }
 
@@ -223,7 +223,7 @@ async fn a_post_deleted_during_an_open_call_is_reconciled(w: TestWorker) {
     assert_eq!((w.fake.count("publish"), w.fake.posts().len()), (1, 1));
     assert_eq!(w.write(async |tx| posts::purge(tx, 10).await).await, 1);
 
-    // The same if its worker died in the call, and the worker that was to reconcile it as well.
+    // The same if the worker dies during the call, and the next worker dies while it reconciles the call.
     let (post, target) = kill_during_the_call(&w, true).await;
     w.write(async |tx| publishing::delete(tx, post).await).await;
     let gate = Gate::new();
@@ -257,7 +257,7 @@ async fn a_deleted_post_without_reconcile_is_reported_as_unknown(w: TestWorker) 
     assert_eq!((w.fake.count("publish"), w.events().await), (1, vec!["post.failed".to_owned()]));
 }
 
-/// The result of the deletion (its events are still sent) is kept, although the call fails transiently.
+/// The call fails with a transient error. The target fails because the post was deleted, and its event is still sent.
 async fn a_post_deleted_in_flight_is_not_retried(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     let gate = Gate::new();
@@ -297,7 +297,7 @@ async fn a_lost_account_after_a_crash_leaves_the_outcome_unknown(w: TestWorker) 
     w.run_jobs().await;
     let ended = w.target(target).await;
     assert_eq!((ended.status, ended.error.unwrap().category), (TargetStatus::Failed, Category::OutcomeUnknown));
-    // Reconnected and published again: the platform is asked first.
+    // After a reconnect and another publish, the run reconciles first.
     w.s.account(w.world, "demo", "token-1").await;
     w.publish_again(post).await;
     w.advance(MAX_CALL_SECONDS);

@@ -1,6 +1,6 @@
-//! What a webhook's request can meet, seen through the worker that sends it: responses of every kind, as stored on both
-//! engines, and real processes with the system's certificates and proxy variables. Tests that need name resolution or a
-//! shorter timeout are in `common/http/src/tests`.
+//! The requests of webhooks, as the worker sends them: responses of every kind, as stored on both engines, and real
+//! processes with the system's certificates and proxy variables. Tests that need name resolution or a shorter timeout
+//! are in `common/http/src/tests`.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -37,26 +37,26 @@ struct Endpoint {
 }
 
 impl Endpoint {
-    async fn answering(answer: impl Into<Vec<u8>>) -> Self {
-        Self::serve(answer.into(), |stream| async { Some(stream) }).await
+    async fn responding(response: impl Into<Vec<u8>>) -> Self {
+        Self::serve(response.into(), |stream| async { Some(stream) }).await
     }
 
-    /// `open` turns a connection into a stream of requests, or ends it.
-    async fn serve<S, F>(answer: Vec<u8>, open: impl Fn(TcpStream) -> F + Send + Sync + 'static) -> Self
+    /// Starts an endpoint. `open` turns a connection into a stream of requests, or closes it.
+    async fn serve<S, F>(response: Vec<u8>, open: impl Fn(TcpStream) -> F + Send + Sync + 'static) -> Self
     where
         S: AsyncRead + AsyncWrite + Unpin + Send,
         F: Future<Output = Option<S>> + Send + 'static,
     {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let this = Self { address: listener.local_addr().unwrap(), connections: Arc::default() };
-        let (count, open, answer) = (this.connections.clone(), Arc::new(open), Arc::new(answer));
+        let (count, open, response) = (this.connections.clone(), Arc::new(open), Arc::new(response));
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 count.fetch_add(1, Ordering::SeqCst);
-                let (open, answer) = (open.clone(), answer.clone());
+                let (open, response) = (open.clone(), response.clone());
                 tokio::spawn(async move {
                     let Some(mut stream) = open(stream).await else { return };
-                    while read_request(&mut stream).await && stream.write_all(&answer).await.is_ok() {}
+                    while read_request(&mut stream).await && stream.write_all(&response).await.is_ok() {}
                 });
             }
         });
@@ -90,12 +90,12 @@ async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> bool {
     }
 }
 
-fn answer(status: &str, more: &str, body: &[u8]) -> Vec<u8> {
+fn http_response(status: &str, more: &str, body: &[u8]) -> Vec<u8> {
     let head = format!("HTTP/1.1 {status}\r\n{more}Content-Length: {}\r\n\r\n", body.len());
     [head.as_bytes(), body].concat()
 }
 
-/// Emits an event and runs the due attempt; returns the newest delivery.
+/// Emits an event, runs the due attempt, and returns the newest delivery.
 async fn deliver(w: &TestWorker) -> Delivery {
     let data = json!({ "post_id": 1 });
     w.write(async |tx| events::emit(tx, w.world.brand, EventName::PostPublished, &data, None).await).await;
@@ -104,7 +104,7 @@ async fn deliver(w: &TestWorker) -> Delivery {
     w.delivery(w.number("SELECT max(id) FROM webhook_deliveries").await).await
 }
 
-/// Moves the only endpoint to another URL, with a clean failure record.
+/// Changes the URL of the only endpoint, and clears its failure record.
 async fn move_to(w: &TestWorker, webhook: &Webhook, url: &str) {
     w.write(async |tx| webhooks::update(tx, &Webhook { is_active: false, ..webhook.clone() }).await).await;
     w.write(async |tx| webhooks::update(tx, &Webhook { url: url.to_owned(), ..webhook.clone() }).await).await;
@@ -125,21 +125,21 @@ async fn the_first_kilobyte_of_a_response_is_stored_as_text(w: TestWorker) {
     let webhook = w.listen_at("http://127.0.0.1:1/").await;
     let (bomb, nested) = (gzip(&vec![b'z'; 64 << 20]), gzip(&gzip(b"hello")));
     let long = "☃".repeat(100_000);
-    let kept = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace('\0', "\u{fffd}");
+    let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace('\0', "\u{fffd}");
     let cases: [(&str, &[u8], String); 9] = [
         ("", b"", String::new()),
         ("", b"thanks", "thanks".to_owned()),
         ("", b"a\0b\0\0", "a\u{fffd}b\u{fffd}\u{fffd}".to_owned()),
-        ("", b"\xff\xfe\x00ok \xed\xa0\x80 \xf0\x9f", kept(b"\xff\xfe\x00ok \xed\xa0\x80 \xf0\x9f")),
+        ("", b"\xff\xfe\x00ok \xed\xa0\x80 \xf0\x9f", lossy(b"\xff\xfe\x00ok \xed\xa0\x80 \xf0\x9f")),
         // Cut between two characters of three bytes.
         ("", long.as_bytes(), "☃".repeat(341)),
         ("Content-Encoding: gzip\r\n", &bomb, "z".repeat(1024)),
-        ("Content-Encoding: gzip, gzip\r\n", &nested, kept(&nested)),
-        ("Content-Encoding: br\r\n", b"\x0b\x02\x80hello\x03", kept(b"\x0b\x02\x80hello\x03")),
+        ("Content-Encoding: gzip, gzip\r\n", &nested, lossy(&nested)),
+        ("Content-Encoding: br\r\n", b"\x0b\x02\x80hello\x03", lossy(b"\x0b\x02\x80hello\x03")),
         ("Content-Encoding: gzip\r\n", b"this is not gzip", String::new()),
     ];
     for (more, body, expected) in cases {
-        let endpoint = Endpoint::answering(answer("200 OK", more, body)).await;
+        let endpoint = Endpoint::responding(http_response("200 OK", more, body)).await;
         move_to(&w, &webhook, &endpoint.url()).await;
         let delivery = deliver(&w).await;
         assert_eq!((delivery.status, delivery.response_code), (DeliveryStatus::Succeeded, Some(200)), "{more}");
@@ -150,12 +150,12 @@ async fn the_first_kilobyte_of_a_response_is_stored_as_text(w: TestWorker) {
 }
 
 async fn a_redirect_is_recorded_and_not_followed(w: TestWorker) {
-    let target = Endpoint::answering(answer("200 OK", "", b"")).await;
+    let target = Endpoint::responding(http_response("200 OK", "", b"")).await;
     let webhook = w.listen_at("http://127.0.0.1:1/").await;
     for status in ["301 Moved", "302 Found", "303 See Other", "307 Temporary", "308 Permanent"] {
         for location in [target.url(), "http://169.254.169.254/latest/meta-data/".to_owned()] {
-            let redirect = answer(status, &format!("Location: {location}\r\n"), b"over there");
-            let endpoint = Endpoint::answering(redirect).await;
+            let redirect = http_response(status, &format!("Location: {location}\r\n"), b"over there");
+            let endpoint = Endpoint::responding(redirect).await;
             move_to(&w, &webhook, &endpoint.url()).await;
             let delivery = deliver(&w).await;
             let code = status[..3].parse::<i32>().unwrap();
@@ -169,7 +169,7 @@ async fn a_redirect_is_recorded_and_not_followed(w: TestWorker) {
 
 async fn failures_are_recorded_with_their_class(w: TestWorker) {
     let webhook = w.listen_at("http://127.0.0.1:1/").await;
-    let garbage = Endpoint::answering("what is this").await;
+    let garbage = Endpoint::responding("what is this").await;
     let plain = Endpoint::serve(Vec::new(), |mut stream| async move {
         let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
         Some(stream)
@@ -197,7 +197,7 @@ async fn failures_are_recorded_with_their_class(w: TestWorker) {
     }
 }
 
-/// For example, a network that was allowed when the URL was saved and is no longer, or a row written by other means.
+/// For example, if the network was allowed only when the URL was saved, or if the row was not written by the API.
 async fn a_blocked_stored_url_is_rejected_when_sending(w: TestWorker) {
     let webhook = w.listen_at("http://127.0.0.1:1/").await;
     for url in [
@@ -221,7 +221,7 @@ async fn a_blocked_stored_url_is_rejected_when_sending(w: TestWorker) {
 }
 
 async fn sequential_deliveries_share_a_connection(w: TestWorker) {
-    let endpoint = Endpoint::answering(answer("200 OK", "", b"ok")).await;
+    let endpoint = Endpoint::responding(http_response("200 OK", "", b"ok")).await;
     w.listen_at(&endpoint.url()).await;
     for _ in 0..5 {
         assert_eq!(deliver(&w).await.status, DeliveryStatus::Succeeded);
@@ -229,15 +229,15 @@ async fn sequential_deliveries_share_a_connection(w: TestWorker) {
     assert_eq!(endpoint.connections(), 1);
 }
 
-/// A receiver over TLS, and the server names that clients requested.
-async fn secure(certificate: &rcgen::Certificate, key: &KeyPair) -> (Endpoint, Arc<Mutex<Vec<Option<String>>>>) {
+/// Starts an endpoint with TLS. Returns it, and the server names that clients request.
+async fn tls_endpoint(certificate: &rcgen::Certificate, key: &KeyPair) -> (Endpoint, Arc<Mutex<Vec<Option<String>>>>) {
     let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
     let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
     let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
     let config = config.with_no_client_auth().with_single_cert(vec![certificate.der().clone()], key).unwrap();
     let (acceptor, names) = (TlsAcceptor::from(Arc::new(config)), Arc::<Mutex<Vec<_>>>::default());
     let seen = names.clone();
-    let endpoint = Endpoint::serve(answer("200 OK", "", b"ok"), move |stream| {
+    let endpoint = Endpoint::serve(http_response("200 OK", "", b"ok"), move |stream| {
         let (acceptor, seen) = (acceptor.clone(), seen.clone());
         async move {
             let stream = acceptor.accept(stream).await.ok()?;
@@ -254,13 +254,13 @@ async fn system_certificates_are_trusted_and_proxies_ignored() {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-    let own = || CertificateParams::new(["localhost".to_owned()]).unwrap();
+    let for_localhost = || CertificateParams::new(["localhost".to_owned()]).unwrap();
     let key = KeyPair::generate().unwrap();
-    let (good, names) = secure(&own().signed_by(&key, &authority).unwrap(), &key).await;
-    let (forged, _) = secure(&own().self_signed(&key).unwrap(), &key).await;
-    let plain = Endpoint::answering(answer("200 OK", "", b"ok")).await;
-    // It would respond to any request.
-    let proxy = Endpoint::answering(answer("200 OK", "", b"from the proxy")).await;
+    let (good, names) = tls_endpoint(&for_localhost().signed_by(&key, &authority).unwrap(), &key).await;
+    let (forged, _) = tls_endpoint(&for_localhost().self_signed(&key).unwrap(), &key).await;
+    let plain = Endpoint::responding(http_response("200 OK", "", b"ok")).await;
+    // The proxy responds to every request.
+    let proxy = Endpoint::responding(http_response("200 OK", "", b"from the proxy")).await;
 
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("authorities.pem");
@@ -280,9 +280,9 @@ async fn system_certificates_are_trusted_and_proxies_ignored() {
     crier.all_published(brand, &[post]).await;
     let count = async |sql| crier.number(sql).await;
     const DELIVERED: &str = "SELECT count(*) FROM webhook_deliveries WHERE status = 'succeeded'";
-    const REFUSED: &str =
+    const REJECTED: &str =
         "SELECT count(*) FROM webhook_attempts WHERE outcome = 'tls' AND error LIKE '%trusted authority%'";
-    until("the attempts", || async { (count(DELIVERED).await == 2 && count(REFUSED).await >= 1).then_some(()) }).await;
+    until("the attempts", || async { (count(DELIVERED).await == 2 && count(REJECTED).await >= 1).then_some(()) }).await;
     assert_eq!(*names.lock().unwrap(), [Some("localhost".to_owned())]);
     assert_eq!((plain.connections(), proxy.connections()), (1, 0));
     let metric = "crier_webhook_attempts_total{outcome=\"2xx\"}";

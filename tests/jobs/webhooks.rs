@@ -20,7 +20,7 @@ worker_on_both!(
     an_event_is_delivered_and_signed,
     a_failure_is_retried_with_the_same_id_and_body,
     eight_attempts_are_made_with_documented_delays,
-    a_retry_after_is_honoured,
+    a_retry_after_header_is_respected,
     a_410_disables_the_endpoint,
     five_days_without_a_success_disable_the_endpoint,
     a_success_clears_the_failure_record,
@@ -41,12 +41,12 @@ worker_on_both!(
 /// Sends the scripted responses, then 200.
 #[derive(Clone, Default)]
 struct Script {
-    answers: Arc<Mutex<std::collections::VecDeque<ResponseTemplate>>>,
+    responses: Arc<Mutex<std::collections::VecDeque<ResponseTemplate>>>,
 }
 
 impl Respond for Script {
     fn respond(&self, _request: &Request) -> ResponseTemplate {
-        self.answers.lock().unwrap().pop_front().unwrap_or_else(|| ResponseTemplate::new(200))
+        self.responses.lock().unwrap().pop_front().unwrap_or_else(|| ResponseTemplate::new(200))
     }
 }
 
@@ -62,16 +62,16 @@ impl Receiver {
         Self { server, script }
     }
 
-    pub(super) fn answers(&self, statuses: impl IntoIterator<Item = u16>) {
-        self.answer_with(statuses.into_iter().map(ResponseTemplate::new));
+    pub(super) fn respond_with_statuses(&self, statuses: impl IntoIterator<Item = u16>) {
+        self.respond_with(statuses.into_iter().map(ResponseTemplate::new));
     }
 
-    pub(super) fn answer_with(&self, answers: impl IntoIterator<Item = ResponseTemplate>) {
-        self.script.answers.lock().unwrap().extend(answers);
+    pub(super) fn respond_with(&self, responses: impl IntoIterator<Item = ResponseTemplate>) {
+        self.script.responses.lock().unwrap().extend(responses);
     }
 
-    pub(super) fn forget_answers(&self) {
-        self.script.answers.lock().unwrap().clear();
+    pub(super) fn clear_responses(&self) {
+        self.script.responses.lock().unwrap().clear();
     }
 
     pub(super) async fn requests(&self) -> Vec<Request> {
@@ -95,14 +95,14 @@ pub(super) async fn endpoint_with_delivery(w: &TestWorker) -> (Receiver, Webhook
     (receiver, webhook, delivery)
 }
 
-/// Emits an event; returns the newest delivery.
+/// Emits an event, and returns the newest delivery.
 pub(super) async fn emit_event(w: &TestWorker) -> i64 {
     let data = json!({ "post_id": 1, "text": "naïve ☃" });
     w.write(async |tx| events::emit(tx, w.world.brand, EventName::PostPublished, &data, Some("request-1")).await).await;
     w.number("SELECT max(id) FROM webhook_deliveries").await
 }
 
-/// Runs the due attempt; asserts that no other job is due.
+/// Runs the due attempt, and asserts that no other job is due.
 pub(super) async fn attempt(w: &TestWorker) {
     w.scheduler.tick().await.unwrap();
     let id = w.notified_job();
@@ -121,7 +121,7 @@ async fn an_event_is_delivered_and_signed(w: TestWorker) {
     assert_eq!((delivery.attempts, delivery.max_attempts, delivery.error), (1, 8, None));
     assert_eq!((delivery.next_attempt_at, delivery.last_attempt_at), (None, Some(w.clock.now())));
     let request = receiver.requests().await.remove(0);
-    assert_eq!(request.body, delivery.payload.as_bytes(), "the bytes that are kept are those that were sent");
+    assert_eq!(request.body, delivery.payload.as_bytes(), "the stored payload is what was sent");
     assert_eq!(header(&request, "X-Webhook-Delivery-Id"), id.to_string());
     assert_eq!(header(&request, "X-Webhook-Event"), "post.published");
     let now = w.clock.now().timestamp();
@@ -136,7 +136,7 @@ async fn an_event_is_delivered_and_signed(w: TestWorker) {
 
 async fn a_failure_is_retried_with_the_same_id_and_body(w: TestWorker) {
     let (receiver, _, id) = endpoint_with_delivery(&w).await;
-    receiver.answer_with([ResponseTemplate::new(500).set_body_string("out of order")]);
+    receiver.respond_with([ResponseTemplate::new(500).set_body_string("out of order")]);
     attempt(&w).await;
     let delivery = w.delivery(id).await;
     assert_eq!((delivery.status, delivery.attempts), (DeliveryStatus::Retrying, 1));
@@ -158,7 +158,7 @@ async fn a_failure_is_retried_with_the_same_id_and_body(w: TestWorker) {
 
 async fn eight_attempts_are_made_with_documented_delays(w: TestWorker) {
     let (receiver, webhook, id) = endpoint_with_delivery(&w).await;
-    receiver.answers([500, 301, 404, 503, 500, 500, 500, 500]);
+    receiver.respond_with_statuses([500, 301, 404, 503, 500, 500, 500, 500]);
     for (number, seconds) in (1..).zip([5, 300, 1_800, 7_200, 18_000, 36_000, 36_000]) {
         attempt(&w).await;
         let delivery = w.delivery(id).await;
@@ -176,20 +176,20 @@ async fn eight_attempts_are_made_with_documented_delays(w: TestWorker) {
     assert!(webhooks::find(&mut w.conn().await, w.world.user, webhook.id).await.unwrap().unwrap().is_active);
 }
 
-async fn a_retry_after_is_honoured(w: TestWorker) {
+async fn a_retry_after_header_is_respected(w: TestWorker) {
     let (receiver, _, id) = endpoint_with_delivery(&w).await;
-    let asks = |status, after: &str| ResponseTemplate::new(status).insert_header("Retry-After", after);
-    receiver.answer_with([asks(429, "1234"), asks(503, "999999"), asks(500, "1234")]);
-    for wanted in [1_234..=1_235, 86_400..=86_400, 1_400..=2_200] {
+    let response = |status, after: &str| ResponseTemplate::new(status).insert_header("Retry-After", after);
+    receiver.respond_with([response(429, "1234"), response(503, "999999"), response(500, "1234")]);
+    for expected in [1_234..=1_235, 86_400..=86_400, 1_400..=2_200] {
         attempt(&w).await;
         let next = w.delivery(id).await.next_attempt_at.unwrap();
         let seconds = (next - w.clock.now()).num_seconds();
-        assert!(wanted.contains(&seconds), "{seconds} s, not {wanted:?}");
+        assert!(expected.contains(&seconds), "{seconds} s, not {expected:?}");
         advance_to(&w, next).await;
     }
 }
 
-async fn disabled(w: &TestWorker, webhook: &Webhook) -> Option<String> {
+async fn disabled_reason(w: &TestWorker, webhook: &Webhook) -> Option<String> {
     let found = webhooks::find(&mut w.conn().await, w.world.user, webhook.id).await.unwrap().unwrap();
     assert_eq!(found.is_active, found.disabled_reason.is_none());
     found.disabled_reason
@@ -198,9 +198,9 @@ async fn disabled(w: &TestWorker, webhook: &Webhook) -> Option<String> {
 async fn a_410_disables_the_endpoint(w: TestWorker) {
     let (receiver, webhook, first) = endpoint_with_delivery(&w).await;
     let second = emit_event(&w).await;
-    receiver.answers([410]);
+    receiver.respond_with_statuses([410]);
     w.run_jobs().await;
-    assert!(disabled(&w, &webhook).await.unwrap().contains("410"));
+    assert!(disabled_reason(&w, &webhook).await.unwrap().contains("410"));
     let (first, second) = (w.delivery(first).await, w.delivery(second).await);
     assert_eq!((first.status, first.response_code, first.next_attempt_at), (DeliveryStatus::Failed, Some(410), None));
     assert_eq!((second.status, second.attempts), (DeliveryStatus::Failed, 0), "waiting deliveries have failed");
@@ -212,31 +212,31 @@ async fn a_410_disables_the_endpoint(w: TestWorker) {
 
 async fn five_days_without_a_success_disable_the_endpoint(w: TestWorker) {
     let (receiver, webhook, _) = endpoint_with_delivery(&w).await;
-    receiver.answers(std::iter::repeat_n(500, 40));
-    let begun = w.clock.now();
+    receiver.respond_with_statuses(std::iter::repeat_n(500, 40));
+    let started_at = w.clock.now();
     attempt(&w).await;
-    while w.clock.now() - begun < TimeDelta::days(5) - TimeDelta::hours(12) {
+    while w.clock.now() - started_at < TimeDelta::days(5) - TimeDelta::hours(12) {
         w.clock.advance(TimeDelta::hours(11));
         w.run_jobs().await;
-        assert_eq!(disabled(&w, &webhook).await, None, "not yet");
+        assert_eq!(disabled_reason(&w, &webhook).await, None, "not yet");
     }
-    w.clock.advance(begun + TimeDelta::days(5) - w.clock.now());
+    w.clock.advance(started_at + TimeDelta::days(5) - w.clock.now());
     let last = emit_event(&w).await;
     w.run_jobs().await;
-    assert!(disabled(&w, &webhook).await.unwrap().contains("5 days"));
+    assert!(disabled_reason(&w, &webhook).await.unwrap().contains("5 days"));
     assert_eq!((w.delivery(last).await.status, w.delivery(last).await.attempts), (DeliveryStatus::Failed, 1));
 }
 
 async fn a_success_clears_the_failure_record(w: TestWorker) {
     let (receiver, webhook, _) = endpoint_with_delivery(&w).await;
-    receiver.answers([500, 200, 500]);
+    receiver.respond_with_statuses([500, 200, 500]);
     attempt(&w).await;
     w.clock.advance(TimeDelta::days(4));
     w.run_jobs().await;
     w.clock.advance(TimeDelta::days(4));
     emit_event(&w).await;
     w.run_jobs().await;
-    assert_eq!((receiver.requests().await.len(), disabled(&w, &webhook).await), (3, None));
+    assert_eq!((receiver.requests().await.len(), disabled_reason(&w, &webhook).await), (3, None));
 }
 
 async fn an_inactive_endpoint_receives_nothing(w: TestWorker) {
@@ -256,7 +256,7 @@ async fn deleting_an_endpoint_cancels_its_deliveries(w: TestWorker) {
     assert!(receiver.requests().await.is_empty());
 }
 
-/// The event was written while the endpoint was deleted.
+/// The event was emitted while the endpoint was deleted.
 async fn a_delivery_of_a_deleted_endpoint_is_deleted(w: TestWorker) {
     let (receiver, _, _) = endpoint_with_delivery(&w).await;
     let delete = "UPDATE webhook_deliveries SET webhook_id = 0";
@@ -271,7 +271,7 @@ async fn a_delivery_of_a_deleted_endpoint_is_deleted(w: TestWorker) {
     assert!(receiver.requests().await.is_empty());
 }
 
-/// Does what the retry endpoint does.
+/// Retries a delivery as the API does.
 pub(super) async fn replay(w: &TestWorker, webhook: &Webhook, id: i64) {
     let job = NewJob::new(JobKind::DeliverWebhook, id, w.clock.now()).lane(Lane::ManualDelivery(webhook.id));
     w.write(async |tx| {
@@ -283,9 +283,9 @@ pub(super) async fn replay(w: &TestWorker, webhook: &Webhook, id: i64) {
 
 async fn a_replay_is_sent_immediately(w: TestWorker) {
     let (receiver, webhook, id) = endpoint_with_delivery(&w).await;
-    receiver.answers([500, 500]);
+    receiver.respond_with_statuses([500, 500]);
     attempt(&w).await;
-    // While it waits for its next attempt, and after it has ended.
+    // While the delivery waits for its next attempt, and after it has finished.
     replay(&w, &webhook, id).await;
     attempt(&w).await;
     assert_eq!((w.delivery(id).await.attempts, w.delivery(id).await.max_attempts), (2, 9));
@@ -307,12 +307,12 @@ async fn a_replay_during_an_attempt_is_not_lost(w: TestWorker) {
     // The last allowed attempt.
     w.sql("UPDATE webhook_deliveries SET attempts = 7").await;
     let claimed = w.claim(&[w.notified_job()], "w").await.remove(0);
-    receiver.answers([500]);
+    receiver.respond_with_statuses([500]);
     let run = Run::new(claimed.clone());
-    let ending = w.handler(JobKind::DeliverWebhook).run(&run).await.unwrap();
+    let result = w.handler(JobKind::DeliverWebhook).run(&run).await.unwrap();
     replay(&w, &webhook, id).await;
     let mut tx = w.begin().await.unwrap();
-    let outcome = ending.write(&mut tx, &claimed).await.unwrap();
+    let outcome = result.write(&mut tx, &claimed).await.unwrap();
     assert!(jobs::engine::settle(&mut tx, &[(&claimed, outcome)]).await.unwrap());
     tx.commit().await.unwrap();
     let delivery = w.delivery(id).await;
@@ -321,17 +321,18 @@ async fn a_replay_during_an_attempt_is_not_lost(w: TestWorker) {
     assert_eq!((w.delivery(id).await.status, w.delivery(id).await.attempts), (DeliveryStatus::Succeeded, 9));
 }
 
-/// Its owner enables it and requests an attempt, between the check of the endpoint and the end of that run.
+/// The owner enables the endpoint and retries the delivery after the run has found the endpoint inactive, and before
+/// the result of the run is stored.
 async fn a_replay_while_an_inactive_endpoint_fails_is_not_lost(w: TestWorker) {
     let (receiver, webhook, id) = endpoint_with_delivery(&w).await;
     let claimed = w.claim(&[w.notified_job()], "w").await.remove(0);
     w.write(async |tx| webhooks::update(tx, &Webhook { is_active: false, ..webhook.clone() }).await).await;
     let run = Run::new(claimed.clone());
-    let ending = w.handler(JobKind::DeliverWebhook).run(&run).await.unwrap();
+    let result = w.handler(JobKind::DeliverWebhook).run(&run).await.unwrap();
     w.write(async |tx| webhooks::update(tx, &webhook).await).await;
     replay(&w, &webhook, id).await;
     let mut tx = w.begin().await.unwrap();
-    let outcome = ending.write(&mut tx, &claimed).await.unwrap();
+    let outcome = result.write(&mut tx, &claimed).await.unwrap();
     assert!(jobs::engine::settle(&mut tx, &[(&claimed, outcome)]).await.unwrap());
     tx.commit().await.unwrap();
     assert_eq!(w.delivery(id).await.status, DeliveryStatus::Pending);
@@ -343,7 +344,7 @@ async fn a_replay_while_an_inactive_endpoint_fails_is_not_lost(w: TestWorker) {
 async fn endpoint_changes_apply_to_the_next_attempt(w: TestWorker) {
     let (first, webhook, id) = endpoint_with_delivery(&w).await;
     let second = Receiver::start().await;
-    first.answers([500]);
+    first.respond_with_statuses([500]);
     attempt(&w).await;
     let secret = SecretString::from("whsec_another_one");
     w.write(async |tx| {
@@ -385,8 +386,8 @@ async fn a_blocked_address_is_recorded(w: TestWorker) {
 
 async fn a_crash_redelivers_with_the_same_id(w: TestWorker) {
     let (receiver, _, id) = endpoint_with_delivery(&w).await;
-    // The response never arrives: the worker dies waiting for it.
-    receiver.answer_with([ResponseTemplate::new(200).set_delay(std::time::Duration::from_secs(3_600))]);
+    // The worker dies while it waits for the response.
+    receiver.respond_with([ResponseTemplate::new(200).set_delay(std::time::Duration::from_secs(3_600))]);
     let doomed = w.killable_worker().await;
     doomed.start(w.notified_job());
     w.poll_until(async || receiver.requests().await.len() == 1).await;
@@ -400,7 +401,7 @@ async fn a_crash_redelivers_with_the_same_id(w: TestWorker) {
     assert_eq!((delivery.status, delivery.attempts), (DeliveryStatus::Succeeded, 1));
 }
 
-/// A run whose lease was lost may begin next to the rescued one; their fences decide which of them counts.
+/// A run that lost its lease may overlap the rescued run. The fence decides which result is stored.
 async fn concurrent_runs_of_one_delivery_both_send_it(w: TestWorker) {
     w.leaves_jobs();
     let (receiver, _, _) = endpoint_with_delivery(&w).await;
@@ -408,18 +409,18 @@ async fn concurrent_runs_of_one_delivery_both_send_it(w: TestWorker) {
     let handler = w.handler(JobKind::DeliverWebhook);
     let (one, other) = tokio::join!(handler.run(&run), handler.run(&run));
     let mut tx = w.begin().await.unwrap();
-    for ending in [one.unwrap(), other.unwrap()] {
-        assert_eq!(ending.write(&mut tx, &run.job).await.unwrap(), Outcome::Done);
+    for result in [one.unwrap(), other.unwrap()] {
+        assert_eq!(result.write(&mut tx, &run.job).await.unwrap(), Outcome::Done);
     }
     assert_eq!(receiver.requests().await.len(), 2);
 }
 
 async fn a_backlog_does_not_delay_other_endpoints(w: TestWorker) {
     w.leaves_jobs();
-    // An endpoint that never responds uses all slots of its lane; further deliveries wait outside.
+    // An endpoint that never responds uses all places of its lane, and further deliveries wait for the lane.
     let (dead, _, _) = endpoint_with_delivery(&w).await;
     let cap = JobKind::DeliverWebhook.limits().lane_cap.unwrap();
-    dead.answer_with((0..cap).map(|_| ResponseTemplate::new(200).set_delay(std::time::Duration::from_secs(3_600))));
+    dead.respond_with((0..cap).map(|_| ResponseTemplate::new(200).set_delay(std::time::Duration::from_secs(3_600))));
     for _ in 0..cap + 9 {
         emit_event(&w).await;
     }

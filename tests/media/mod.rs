@@ -3,9 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod races;
-mod room;
 mod storage;
 mod sweep;
+mod usage;
 
 use crier_domain::media::AssetType;
 use crier_media::{self as media, AssetDetails, IngestedFile, Library, Owner, Spooled};
@@ -17,10 +17,10 @@ use crate::support::picture;
 use crate::support::store::{TestStore, World};
 use crate::support::transport::FixedCapacityTransport;
 
-/// Seconds after which no process works on a file marked for deletion any more.
+/// Seconds after which no process still works on a file that is marked for deletion.
 const UNUSED_AFTER_SECONDS: i64 = 301;
 /// Seconds after which an upload counts as abandoned.
-const ABANDONED: i64 = 3_601;
+const ABANDONED_AFTER_SECONDS: i64 = 3_601;
 
 /// A store with its library, a workspace and a scheduler.
 struct TestLibrary {
@@ -47,34 +47,34 @@ impl TestLibrary {
         task::run(&self.scheduler()).await.unwrap();
     }
 
-    /// Takes in a picture whose content depends on its width.
-    async fn take_in(&self, width: u32) -> IngestedFile {
+    /// Ingests an image whose content depends on its width.
+    async fn ingest(&self, width: u32) -> IngestedFile {
         let bytes = Spooled::from(bytes::Bytes::from(picture::png(width, 2)));
         self.library.ingest(&self.s.store, &self.owner(), &bytes).await.unwrap()
     }
 
-    async fn keep(&self, taken: &IngestedFile) -> Option<i64> {
-        let described =
+    async fn create_asset(&self, ingested: &IngestedFile) -> Option<i64> {
+        let details =
             AssetDetails { asset_type: AssetType::Image, filename: "a.png", alt_text: None, source_url: None };
-        self.s.write(async |tx| media::create_asset(tx, self.world.brand, taken, &described).await).await
+        self.s.write(async |tx| media::create_asset(tx, self.world.brand, ingested, &details).await).await
     }
 
     async fn asset(&self, width: u32) -> i64 {
-        let taken = self.take_in(width).await;
-        self.keep(&taken).await.expect("it is kept")
+        let ingested = self.ingest(width).await;
+        self.create_asset(&ingested).await.expect("the file is stored")
     }
 
     async fn delete(&self, asset: i64) {
         self.s
             .write(async |tx| {
-                let file = assets::lock(tx, self.world.brand, asset).await?.expect("it is there");
+                let file = assets::lock(tx, self.world.brand, asset).await?.expect("the asset exists");
                 assets::delete(tx, self.world.brand, asset).await?;
                 files::mark_unused_for_deletion(tx, file).await
             })
             .await;
     }
 
-    async fn used(&self) -> i64 {
+    async fn used_bytes(&self) -> i64 {
         files::usage(&mut self.s.conn().await, self.world.workspace).await.unwrap().files
     }
 

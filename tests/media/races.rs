@@ -1,4 +1,4 @@
-//! Two conflicting operations on one picture at the same moment.
+//! Conflicting operations on one image at the same moment.
 
 use crier_media::Spooled;
 use crier_store::{Result, Store, files, media};
@@ -24,19 +24,19 @@ async fn concurrent_upload_and_deletion_of_the_same_bytes_is_safe(s: TestStore) 
     let p = TestLibrary::over(s).await;
     let mut last = p.asset(5).await;
     for round in 0..ROUNDS {
-        let (store, world, going) = (p.s.store.clone(), p.world, last);
-        let deleting = tokio::spawn(async move { delete(&store, world, going).await });
+        let (store, world, asset) = (p.s.store.clone(), p.world, last);
+        let deleting = tokio::spawn(async move { delete(&store, world, asset).await });
         let bytes = Spooled::from(bytes::Bytes::from(picture::png(5, 2)));
         // Sometimes before the deletion, sometimes after it.
         for _ in 0..round % 5 {
             tokio::task::yield_now().await;
         }
-        let taken = p.library.ingest(&p.s.store, &p.owner(), &bytes).await.unwrap();
-        let kept = p.keep(&taken).await;
+        let ingested = p.library.ingest(&p.s.store, &p.owner(), &bytes).await.unwrap();
+        let created = p.create_asset(&ingested).await;
         assert!(deleting.await.unwrap().unwrap());
         p.s.advance(UNUSED_AFTER_SECONDS);
         p.sweep().await;
-        match kept {
+        match created {
             Some(asset) => {
                 let asset = media::find(&mut p.s.conn().await, p.world.brand, asset).await.unwrap().unwrap();
                 for name in [&asset.key, &asset.thumbnail_key] {
@@ -45,7 +45,7 @@ async fn concurrent_upload_and_deletion_of_the_same_bytes_is_safe(s: TestStore) 
                 last = asset.id;
             }
             None => {
-                assert_eq!((p.s.stored_files().len(), p.used().await), (0, 0));
+                assert_eq!((p.s.stored_files().len(), p.used_bytes().await), (0, 0));
                 last = p.asset(5).await;
             }
         }

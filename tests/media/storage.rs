@@ -32,7 +32,7 @@ impl TestStorage {
     }
 }
 
-/// Makes two tests of each function: one on a directory, one on a bucket.
+/// Creates two tests from each function: one on a directory, and one on a bucket.
 macro_rules! on_each {
     ($($name:ident),+ $(,)?) => {$(
         mod $name {
@@ -60,7 +60,7 @@ fn bytes(size: usize) -> Bytes {
     (0..size).map(|i| (i * 31 % 251) as u8).collect()
 }
 
-async fn got(storage: &Storage, part: &ByteRange) -> Option<(u64, std::ops::Range<u64>, Vec<u8>)> {
+async fn read_range(storage: &Storage, part: &ByteRange) -> Option<(u64, std::ops::Range<u64>, Vec<u8>)> {
     match storage.get(KEY, part).await.unwrap() {
         ObjectLookup::Found(found) => {
             let chunks: Vec<Bytes> = found.body.try_collect().await.unwrap();
@@ -71,8 +71,8 @@ async fn got(storage: &Storage, part: &ByteRange) -> Option<(u64, std::ops::Rang
     }
 }
 
-async fn stored_files_are_read_whole_and_in_ranges(place: TestStorage) {
-    let (storage, size, all) = (&place.storage, 200_000_u64, bytes(200_000));
+async fn stored_files_are_read_whole_and_in_ranges(backend: TestStorage) {
+    let (storage, size, all) = (&backend.storage, 200_000_u64, bytes(200_000));
     storage.put(KEY, all.clone()).await.unwrap();
     assert_eq!(storage.size(KEY).await.unwrap(), Some(size));
     assert_eq!(storage.read(KEY).await.unwrap().unwrap(), all);
@@ -86,19 +86,19 @@ async fn stored_files_are_read_whole_and_in_ranges(place: TestStorage) {
         (ByteRange::Last(5), 199_995..size),
     ] {
         let expected = (size, range.clone(), all.slice(range.start as usize..range.end as usize).to_vec());
-        assert!(got(storage, &part).await == Some(expected), "{part:?}");
+        assert!(read_range(storage, &part).await == Some(expected), "{part:?}");
     }
     for part in
         [ByteRange::Between(size..size + 1), ByteRange::From(size), ByteRange::From(u64::MAX), ByteRange::Last(0)]
     {
-        assert_eq!(got(storage, &part).await, Some((size, 0..0, Vec::new())), "{part:?}");
+        assert_eq!(read_range(storage, &part).await, Some((size, 0..0, Vec::new())), "{part:?}");
     }
 }
 
 async fn an_absent_file_is_missing(TestStorage { storage, bucket: _bucket, dir: _dir }: TestStorage) {
     for part in [ByteRange::Whole, ByteRange::Between(0..1), ByteRange::From(7), ByteRange::Last(0), ByteRange::Last(5)]
     {
-        assert_eq!(got(&storage, &part).await, None, "{part:?}");
+        assert_eq!(read_range(&storage, &part).await, None, "{part:?}");
     }
     assert_eq!(storage.size(KEY).await.unwrap(), None);
     assert_eq!(storage.read(KEY).await.unwrap(), None);
@@ -122,40 +122,40 @@ async fn concurrent_puts_store_a_complete_file(TestStorage { storage, bucket: _b
 
 #[tokio::test]
 async fn deleting_a_file_deletes_its_partial_writes() {
-    let place = TestStorage::directory();
-    place.storage.put(KEY, bytes(10)).await.unwrap();
-    let folder = place.dir.path().join("made/media/ab");
+    let backend = TestStorage::directory();
+    backend.storage.put(KEY, bytes(10)).await.unwrap();
+    let folder = backend.dir.path().join("made/media/ab");
     for left in ["#1", "#2", "#17"] {
         std::fs::write(folder.join(format!("{KEY}{left}")), b"half").unwrap();
     }
     let other = folder.join(KEY.replace(".png", "-thumb.png"));
     std::fs::write(&other, b"another's").unwrap();
-    place.storage.delete(KEY).await.unwrap();
+    backend.storage.delete(KEY).await.unwrap();
     let left: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|e| e.unwrap().path()).collect();
     assert_eq!(left, [other]);
 }
 
 #[tokio::test]
 async fn deletion_fails_while_the_disk_is_not_mounted() {
-    let place = TestStorage::directory();
-    place.storage.put(KEY, bytes(10)).await.unwrap();
-    let (made, away) = (place.dir.path().join("made"), place.dir.path().join("away"));
-    std::fs::rename(&made, &away).unwrap();
+    let backend = TestStorage::directory();
+    backend.storage.put(KEY, bytes(10)).await.unwrap();
+    let (root, moved) = (backend.dir.path().join("made"), backend.dir.path().join("away"));
+    std::fs::rename(&root, &moved).unwrap();
     for _ in 0..2 {
-        let error = place.storage.delete(KEY).await.unwrap_err().to_string();
+        let error = backend.storage.delete(KEY).await.unwrap_err().to_string();
         assert!(error.contains("check that its disk is mounted"), "{error}");
-        // An empty directory in its place, as with a disk that is not mounted.
-        let _ = std::fs::create_dir(&made);
+        // The next deletion finds an empty directory, as with a disk that is not mounted.
+        let _ = std::fs::create_dir(&root);
     }
-    std::fs::remove_dir(&made).unwrap();
-    std::fs::rename(&away, &made).unwrap();
-    place.storage.delete(KEY).await.unwrap();
+    std::fs::remove_dir(&root).unwrap();
+    std::fs::rename(&moved, &root).unwrap();
+    backend.storage.delete(KEY).await.unwrap();
 }
 
 #[tokio::test]
 async fn wrong_credentials_are_reported_by_variable_name() {
-    let place = TestStorage::s3().await;
-    let mut config = place.bucket.as_ref().unwrap().config();
+    let backend = TestStorage::s3().await;
+    let mut config = backend.bucket.as_ref().unwrap().config();
     config.secret_access_key = "another-secret".to_owned().into();
     let storage = Storage::open(&config::Storage::S3(config)).unwrap();
     for error in [
@@ -170,8 +170,8 @@ async fn wrong_credentials_are_reported_by_variable_name() {
 
 #[tokio::test]
 async fn an_unreachable_bucket_does_not_prevent_startup() {
-    let place = TestStorage::s3().await;
-    let bucket = place.bucket.as_ref().unwrap();
+    let backend = TestStorage::s3().await;
+    let bucket = backend.bucket.as_ref().unwrap();
     bucket.set_unavailable(true);
     let storage = Storage::open(&bucket.storage()).unwrap();
     let error = storage.put(KEY, bytes(10)).await.unwrap_err().to_string();
@@ -183,7 +183,7 @@ async fn an_unreachable_bucket_does_not_prevent_startup() {
 }
 
 #[tokio::test]
-async fn an_unwritable_directory_is_refused_at_startup() {
+async fn an_unwritable_directory_is_rejected_at_startup() {
     // No user can create files there, whatever their permissions.
     let error = Storage::open(&config::Storage::Directory("/proc/self".into())).unwrap_err().to_string();
     assert!(error.contains("cannot store files in /proc/self"), "{error}");

@@ -5,7 +5,7 @@ use crier_media::plain_file::PlainFile;
 use crier_media::{IngestError, Spooled};
 use crier_store::files;
 
-use super::{ABANDONED, TestLibrary, UNUSED_AFTER_SECONDS};
+use super::{ABANDONED_AFTER_SECONDS, TestLibrary, UNUSED_AFTER_SECONDS};
 use crate::support::picture;
 use crate::support::store::{TestStore, on_both, on_both_storages, run_concurrently};
 
@@ -21,43 +21,43 @@ on_both!(
     files_of_a_deleted_brand_are_swept,
     an_interrupted_sweep_is_resumed,
     files_are_counted_by_state,
-    a_low_disk_takes_in_nothing,
+    a_low_disk_accepts_no_files,
 );
 
 async fn only_unreferenced_files_are_swept(s: TestStore) {
     let p = TestLibrary::over(s).await;
-    let (gone, twin, kept) = (p.asset(5).await, p.asset(5).await, p.asset(6).await);
+    let (deleted, duplicate, kept) = (p.asset(5).await, p.asset(5).await, p.asset(6).await);
     assert_eq!((p.rows().await, p.s.stored_files().len()), (2, 4));
-    let both = p.used().await;
-    p.delete(gone).await;
-    assert_eq!(p.used().await, both, "the other one has the same bytes");
-    p.delete(twin).await;
-    let left = p.used().await;
+    let both = p.used_bytes().await;
+    p.delete(deleted).await;
+    assert_eq!(p.used_bytes().await, both, "the other asset has the same bytes");
+    p.delete(duplicate).await;
+    let left = p.used_bytes().await;
     assert!(0 < left && left < both);
     p.sweep().await;
-    assert_eq!(p.s.stored_files().len(), 4, "a process may still be working on it");
+    assert_eq!(p.s.stored_files().len(), 4, "a process may still be working on the file");
     p.s.advance(UNUSED_AFTER_SECONDS);
     p.sweep().await;
     assert_eq!((p.rows().await, p.s.stored_files().len()), (1, 2));
     p.delete(kept).await;
     p.s.advance(UNUSED_AFTER_SECONDS);
     p.sweep().await;
-    assert_eq!((p.rows().await, p.s.stored_files().len(), p.used().await), (0, 0, 0));
+    assert_eq!((p.rows().await, p.s.stored_files().len(), p.used_bytes().await), (0, 0, 0));
 }
 
 async fn abandoned_uploads_are_swept_after_an_hour(s: TestStore) {
     let p = TestLibrary::over(s).await;
-    let taken = p.take_in(5).await;
-    p.s.advance(ABANDONED - 5);
+    let ingested = p.ingest(5).await;
+    p.s.advance(ABANDONED_AFTER_SECONDS - 5);
     p.sweep().await;
     assert_eq!(p.s.stored_files().len(), 2);
-    assert!(p.used().await > 0);
+    assert!(p.used_bytes().await > 0);
     p.s.advance(10);
     p.sweep().await;
-    assert_eq!((p.rows().await, p.s.stored_files().len(), p.used().await), (0, 0, 0));
-    assert_eq!(p.keep(&taken).await, None, "no asset without bytes");
-    let again = p.take_in(5).await;
-    assert!(p.keep(&again).await.is_some());
+    assert_eq!((p.rows().await, p.s.stored_files().len(), p.used_bytes().await), (0, 0, 0));
+    assert_eq!(p.create_asset(&ingested).await, None, "no asset without bytes");
+    let again = p.ingest(5).await;
+    assert!(p.create_asset(&again).await.is_some());
 }
 
 async fn a_sweep_resumes_after_a_storage_outage(s: TestStore) {
@@ -69,7 +69,7 @@ async fn a_sweep_resumes_after_a_storage_outage(s: TestStore) {
     p.s.advance(UNUSED_AFTER_SECONDS);
     p.s.set_storage_unavailable(true);
     p.sweep().await;
-    assert_eq!((p.rows().await, p.s.stored_files().len(), p.used().await), (4, 8, 0));
+    assert_eq!((p.rows().await, p.s.stored_files().len(), p.used_bytes().await), (4, 8, 0));
     p.s.set_storage_unavailable(false);
     p.sweep().await;
     assert_eq!((p.rows().await, p.s.stored_files().len()), (0, 0));
@@ -79,19 +79,19 @@ async fn a_sweep_resumes_after_a_storage_outage(s: TestStore) {
 async fn bytes_stored_after_the_sweep_are_deleted(s: TestStore) {
     let p = TestLibrary::over(s).await;
     let Some(bucket) = p.s.bucket() else {
-        // A directory cannot be stalled; it is enough that the row is read after the bytes are stored.
-        let taken = p.take_in(5).await;
-        p.library.abandon(&p.s.store, &taken).await;
+        // A directory cannot stall. Here the file is abandoned after its bytes are stored.
+        let ingested = p.ingest(5).await;
+        p.library.abandon(&p.s.store, &ingested).await;
         p.s.advance(UNUSED_AFTER_SECONDS);
         p.sweep().await;
-        return assert_eq!((p.rows().await, p.s.stored_files().len(), p.used().await), (0, 0, 0));
+        return assert_eq!((p.rows().await, p.s.stored_files().len(), p.used_bytes().await), (0, 0, 0));
     };
     bucket.hold_puts(true);
     let (library, store, owner) = (p.library.clone(), p.s.store.clone(), p.owner());
     let bytes = bytes::Bytes::from(picture::png(5, 2)).into();
     let upload = tokio::spawn(async move { library.ingest(&store, &owner, &bytes).await });
     bucket.until_held().await;
-    p.s.advance(ABANDONED);
+    p.s.advance(ABANDONED_AFTER_SECONDS);
     p.sweep().await;
     assert_eq!(p.rows().await, 0);
     bucket.hold_puts(false);
@@ -103,13 +103,13 @@ async fn bytes_stored_after_the_sweep_are_deleted(s: TestStore) {
 async fn concurrent_sweeps_delete_all_files(s: TestStore) {
     let p = TestLibrary::over(s).await;
     for width in 1..20 {
-        let taken = p.take_in(width).await;
+        let ingested = p.ingest(width).await;
         if width % 2 == 0 {
-            let asset = p.keep(&taken).await.unwrap();
+            let asset = p.create_asset(&ingested).await.unwrap();
             p.delete(asset).await;
         }
     }
-    p.s.advance(ABANDONED);
+    p.s.advance(ABANDONED_AFTER_SECONDS);
     let scheduler = p.scheduler();
     let swept = run_concurrently(4, |_| {
         let scheduler = scheduler.clone();
@@ -119,29 +119,29 @@ async fn concurrent_sweeps_delete_all_files(s: TestStore) {
         done.unwrap();
     }
     p.sweep().await;
-    assert_eq!((p.rows().await, p.s.stored_files().len(), p.used().await), (0, 0, 0));
+    assert_eq!((p.rows().await, p.s.stored_files().len(), p.used_bytes().await), (0, 0, 0));
 }
 
 async fn files_of_a_deleted_brand_are_swept(s: TestStore) {
     let p = TestLibrary::over(s).await;
     p.asset(5).await;
-    let half = p.take_in(6).await;
+    let abandoned = p.ingest(6).await;
     p.s.sql(format!("DELETE FROM brands WHERE id = {}", p.world.brand)).await;
-    assert_eq!(p.keep(&half).await, None, "the brand is deleted");
+    assert_eq!(p.create_asset(&abandoned).await, None, "the brand is deleted");
     p.s.advance(UNUSED_AFTER_SECONDS);
     p.sweep().await;
-    assert_eq!((p.rows().await, p.s.stored_files().len(), p.used().await), (0, 0, 0));
+    assert_eq!((p.rows().await, p.s.stored_files().len(), p.used_bytes().await), (0, 0, 0));
 }
 
 async fn an_interrupted_sweep_is_resumed(s: TestStore) {
     let p = TestLibrary::over(s).await;
     for step in 0..3 {
-        p.take_in(5).await;
-        p.s.advance(ABANDONED);
+        p.ingest(5).await;
+        p.s.advance(ABANDONED_AFTER_SECONDS);
         let before = p.s.later(-UNUSED_AFTER_SECONDS);
         p.s.write(async |tx| files::mark_abandoned_for_deletion(tx, before, 10).await).await;
         let marked = files::marked_for_deletion(&mut p.s.conn().await, 0, before, 10).await.unwrap();
-        assert_eq!((marked.len(), p.used().await), (1, 0));
+        assert_eq!((marked.len(), p.used_bytes().await), (1, 0));
         let names = [&marked[0].key, &marked[0].thumbnail_key];
         for name in &names[..step] {
             p.library.storage().delete(name).await.unwrap();
@@ -154,36 +154,36 @@ async fn an_interrupted_sweep_is_resumed(s: TestStore) {
 async fn files_are_counted_by_state(s: TestStore) {
     let p = TestLibrary::over(s).await;
     let counted = async || {
-        let held = files::totals(&mut p.s.conn().await).await.unwrap();
-        (held.reserved, held.stored, held.deleting, held.bytes)
+        let totals = files::totals(&mut p.s.conn().await).await.unwrap();
+        (totals.reserved, totals.stored, totals.deleting, totals.bytes)
     };
     assert_eq!(counted().await, (0, 0, 0, 0));
-    let (gone, _) = (p.asset(5).await, p.asset(6).await);
-    p.take_in(7).await;
-    let all = p.used().await;
+    let (deleted, _) = (p.asset(5).await, p.asset(6).await);
+    p.ingest(7).await;
+    let all = p.used_bytes().await;
     assert_eq!(counted().await, (1, 2, 0, all));
-    p.delete(gone).await;
-    assert_eq!(counted().await, (1, 1, 1, p.used().await));
-    p.s.advance(ABANDONED);
+    p.delete(deleted).await;
+    assert_eq!(counted().await, (1, 1, 1, p.used_bytes().await));
+    p.s.advance(ABANDONED_AFTER_SECONDS);
     p.sweep().await;
-    assert_eq!(counted().await, (0, 1, 0, p.used().await));
+    assert_eq!(counted().await, (0, 1, 0, p.used_bytes().await));
 }
 
-/// A slow bucket may still be storing a file that was just discarded, however long ago the upload began.
+/// A slow bucket may still be storing a file that was just abandoned, however long ago the upload began.
 async fn just_abandoned_files_are_not_swept_yet(s: TestStore) {
     let p = TestLibrary::over(s).await;
-    let taken = p.take_in(5).await;
+    let ingested = p.ingest(5).await;
     p.s.advance(UNUSED_AFTER_SECONDS);
-    p.library.abandon(&p.s.store, &taken).await;
+    p.library.abandon(&p.s.store, &ingested).await;
     p.sweep().await;
-    assert_eq!((p.rows().await, p.s.stored_files().len(), p.used().await), (1, 2, 0));
+    assert_eq!((p.rows().await, p.s.stored_files().len(), p.used_bytes().await), (1, 2, 0));
     p.s.advance(UNUSED_AFTER_SECONDS);
     p.sweep().await;
     assert_eq!((p.rows().await, p.s.stored_files().len()), (0, 0));
 }
 
-/// Clean-up goes on: it is what makes room.
-async fn a_low_disk_takes_in_nothing(s: TestStore) {
+/// The sweep continues, because it frees space.
+async fn a_low_disk_accepts_no_files(s: TestStore) {
     let p = TestLibrary::over(s).await;
     let asset = p.asset(5).await;
     p.library.disk().set_low(true);
@@ -197,7 +197,7 @@ async fn a_low_disk_takes_in_nothing(s: TestStore) {
     p.delete(asset).await;
     p.s.advance(UNUSED_AFTER_SECONDS);
     p.sweep().await;
-    assert_eq!((p.rows().await, p.used().await), (0, 0));
+    assert_eq!((p.rows().await, p.used_bytes().await), (0, 0));
     p.library.disk().set_low(false);
     p.asset(6).await;
 }

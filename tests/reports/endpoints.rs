@@ -1,4 +1,4 @@
-//! The report endpoints: what they accept, refuse and show.
+//! The report endpoints: what they accept, reject and return.
 
 use serde_json::{Value, json};
 
@@ -6,20 +6,20 @@ use crate::support::app::{MISSING_ID, TestApp, on_both_apps, on_one_app};
 use crate::support::reports::{all_widgets, create, tenant_in};
 
 on_both_apps!(
-    a_report_lives,
-    a_schedule_has_its_next_time,
+    a_report_is_created_updated_and_deleted,
+    a_schedule_has_its_next_run_time,
     another_brand_s_reports_are_not_found,
     large_reports_are_rendered_again_for_a_repeated_request,
     a_report_has_at_most_twenty_schedules,
 );
-on_one_app!(invalid_reports_are_refused, invalid_exports_are_refused, invalid_schedules_are_refused,);
+on_one_app!(invalid_reports_are_rejected, invalid_exports_are_rejected, invalid_schedules_are_rejected,);
 
-async fn a_report_lives(app: TestApp) {
+async fn a_report_is_created_updated_and_deleted(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let report = create(&t, "Weekly", all_widgets()).await;
     let shown = t.get(&report).await.data(200);
     assert_eq!((&shown["name"], &shown["schedules"]), (&json!("Weekly"), &json!([])));
-    let widget = |place: usize| &shown["widgets"][place];
+    let widget = |index: usize| &shown["widgets"][index];
     assert_eq!(widget(0), &json!({ "type": "summary", "title": null, "options": null }));
     assert_eq!(widget(1), &json!({ "type": "note", "title": "In short", "options": { "text": "A good month." } }));
     let listed = t.get(&t.path("/reports")).await.expect(200);
@@ -34,7 +34,7 @@ async fn a_report_lives(app: TestApp) {
     assert_eq!(t.get(&t.path("/reports")).await.expect(200)["data"], json!([]));
 }
 
-async fn invalid_reports_are_refused(app: TestApp) {
+async fn invalid_reports_are_rejected(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let note = |text: Value| json!([{ "type": "note", "options": { "text": text } }]);
     let summary = json!({ "type": "summary" });
@@ -63,7 +63,7 @@ async fn invalid_reports_are_refused(app: TestApp) {
     assert_eq!(app.number("SELECT count(*) FROM reports").await, 1);
 }
 
-async fn invalid_exports_are_refused(app: TestApp) {
+async fn invalid_exports_are_rejected(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let report = create(&t, "R", json!([{ "type": "summary" }])).await;
     for (body, fields) in [
@@ -80,18 +80,18 @@ async fn invalid_exports_are_refused(app: TestApp) {
         .await
         .expect_error(404, "not_found");
     assert_eq!(app.number("SELECT count(*) FROM report_deliveries").await, 0);
-    // The defaults are the last 30 days of the brand's zone, where it is already tomorrow.
+    // The default period is the last 30 days in the brand's time zone, where it is already tomorrow.
     app.sql("UPDATE brands SET timezone = 'Pacific/Kiritimati'").await;
-    let made = t.post(&format!("{report}/export"), json!({ "format": "csv" })).await.data(202);
+    let created = t.post(&format!("{report}/export"), json!({ "format": "csv" })).await.data(202);
     let today = (app.store.now() + chrono::TimeDelta::hours(14)).date_naive();
-    assert_eq!((&made["end"], &made["start"]), (&json!(today), &json!(today - chrono::Days::new(29))));
-    assert_eq!((&made["status"], &made["download_url"]), (&json!("pending"), &json!(null)));
-    let path = t.path(&format!("/reports/deliveries/{}", made["id"]));
-    assert_eq!(t.get(&path).await.data(200), made);
+    assert_eq!((&created["end"], &created["start"]), (&json!(today), &json!(today - chrono::Days::new(29))));
+    assert_eq!((&created["status"], &created["download_url"]), (&json!("pending"), &json!(null)));
+    let path = t.path(&format!("/reports/deliveries/{}", created["id"]));
+    assert_eq!(t.get(&path).await.data(200), created);
     t.get(&format!("{path}/download")).await.expect_error(409, "report_not_ready");
 }
 
-async fn invalid_schedules_are_refused(app: TestApp) {
+async fn invalid_schedules_are_rejected(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let report = create(&t, "R", json!([{ "type": "summary" }])).await;
     let cases = [
@@ -125,8 +125,8 @@ async fn invalid_schedules_are_refused(app: TestApp) {
     assert_eq!(app.number("SELECT count(*) FROM report_schedules").await, 0);
 }
 
-async fn a_schedule_has_its_next_time(app: TestApp) {
-    // The clock is at 10:13 of 2026-06-09 UTC, a Tuesday; in New York it is 06:13.
+async fn a_schedule_has_its_next_run_time(app: TestApp) {
+    // The clock starts at 10:13 UTC on Tuesday, 2026-06-09. In New York it is 06:13.
     let t = tenant_in(&app, "America/New_York").await;
     let report = create(&t, "R", json!([{ "type": "summary" }])).await;
     for (body, time, cron, next) in [
@@ -155,15 +155,19 @@ async fn a_schedule_has_its_next_time(app: TestApp) {
     ] {
         let mut body = body;
         body["recipients"] = json!(["Ann@Example.com", "ann@example.com ", "bob@bücher.example"]);
-        let made = t.post(&format!("{report}/schedules"), body.clone()).await.data(201);
-        assert_eq!((&made["time"], &made["cron"], &made["next_run_at"]), (&time, &cron, &json!(next)), "{body}");
-        assert_eq!((&made["format"], &made["timezone"]), (&json!("pdf"), &json!("America/New_York")));
-        assert_eq!((&made["last_run_at"], &made["frequency"]), (&json!(null), &body["frequency"]));
-        assert_eq!(made["recipients"], json!(["Ann@Example.com", "bob@bücher.example"]), "each once");
+        let created = t.post(&format!("{report}/schedules"), body.clone()).await.data(201);
+        assert_eq!(
+            (&created["time"], &created["cron"], &created["next_run_at"]),
+            (&time, &cron, &json!(next)),
+            "{body}"
+        );
+        assert_eq!((&created["format"], &created["timezone"]), (&json!("pdf"), &json!("America/New_York")));
+        assert_eq!((&created["last_run_at"], &created["frequency"]), (&json!(null), &body["frequency"]));
+        assert_eq!(created["recipients"], json!(["Ann@Example.com", "bob@bücher.example"]), "each once");
         let shown = t.get(&report).await.data(200);
-        assert_eq!(shown["schedules"], json!([made]));
-        t.delete(&format!("{report}/schedules/{}", made["id"])).await.expect(204);
-        t.delete(&format!("{report}/schedules/{}", made["id"])).await.expect_error(404, "not_found");
+        assert_eq!(shown["schedules"], json!([created]));
+        t.delete(&format!("{report}/schedules/{}", created["id"])).await.expect(204);
+        t.delete(&format!("{report}/schedules/{}", created["id"])).await.expect_error(404, "not_found");
     }
 }
 
@@ -182,17 +186,17 @@ async fn another_brand_s_reports_are_not_found(app: TestApp) {
     let report = create(&t, "R", json!([{ "type": "summary" }])).await;
     let schedule = json!({ "frequency": "daily", "recipients": ["ann@example.com"] });
     let schedule = t.post(&format!("{report}/schedules"), schedule).await.data(201);
-    let made = t.post(&format!("{report}/export"), json!({ "format": "csv" })).await.data(202);
+    let created = t.post(&format!("{report}/export"), json!({ "format": "csv" })).await.data(202);
     let id = report.rsplit('/').next().unwrap();
-    let of_other = |rest: &str| other.path(&format!("/reports/{rest}"));
-    other.get(&of_other(id)).await.expect_error(404, "not_found");
-    other.put(&of_other(id), json!({ "name": "Mine" })).await.expect_error(404, "not_found");
-    other.delete(&of_other(id)).await.expect_error(404, "not_found");
-    other.post(&of_other(&format!("{id}/export")), json!({ "format": "csv" })).await.expect_error(404, "not_found");
-    other.get(&of_other(&format!("{id}/deliveries"))).await.expect_error(404, "not_found");
-    other.delete(&of_other(&format!("{id}/schedules/{}", schedule["id"]))).await.expect_error(404, "not_found");
-    other.get(&of_other(&format!("deliveries/{}", made["id"]))).await.expect_error(404, "not_found");
-    other.get(&of_other(&format!("deliveries/{}/download", made["id"]))).await.expect_error(404, "not_found");
+    let other_path = |rest: &str| other.path(&format!("/reports/{rest}"));
+    other.get(&other_path(id)).await.expect_error(404, "not_found");
+    other.put(&other_path(id), json!({ "name": "Mine" })).await.expect_error(404, "not_found");
+    other.delete(&other_path(id)).await.expect_error(404, "not_found");
+    other.post(&other_path(&format!("{id}/export")), json!({ "format": "csv" })).await.expect_error(404, "not_found");
+    other.get(&other_path(&format!("{id}/deliveries"))).await.expect_error(404, "not_found");
+    other.delete(&other_path(&format!("{id}/schedules/{}", schedule["id"]))).await.expect_error(404, "not_found");
+    other.get(&other_path(&format!("deliveries/{}", created["id"]))).await.expect_error(404, "not_found");
+    other.get(&other_path(&format!("deliveries/{}/download", created["id"]))).await.expect_error(404, "not_found");
     assert_eq!(other.get(&other.path("/reports")).await.expect(200)["data"], json!([]));
     // A schedule of another report of the same brand is not found either.
     let second = create(&t, "S", json!([{ "type": "summary" }])).await;

@@ -1,4 +1,4 @@
-//! Exports: the delivery's way, its file, its event, and what happens when something fails.
+//! Exports: the delivery, its file, its event, and failures.
 
 use crier_domain::event::EventName;
 use crier_domain::job::{JobKind, JobState};
@@ -12,29 +12,29 @@ use crate::support::reports::{TestInstallation, all_widgets, create, delivery, d
 use crate::support::store::{TestStore, on_both, on_one};
 
 on_both!(
-    events_say_what_has_become_of_an_export,
+    a_finished_export_emits_an_event,
     a_file_counts_in_the_workspace_s_storage,
     a_full_storage_fails_the_export,
-    a_run_that_died_is_repeated_without_a_second_file,
-    deleting_a_report_removes_its_files,
+    a_run_that_died_is_repeated_with_one_file,
+    deleting_a_report_deletes_its_files,
     a_report_deleted_during_its_export_leaves_nothing,
-    files_are_removed_after_the_plan_s_days,
+    files_are_deleted_after_the_plan_s_retention,
     an_operator_can_retry_a_failed_export,
-    an_unavailable_storage_is_tried_again,
+    an_unavailable_storage_is_retried,
 );
 on_one!(
     every_format_is_downloaded_with_its_type_and_name,
-    a_file_is_served_in_parts_and_not_again,
-    a_json_file_has_the_shape_of_the_api_s_document,
+    range_and_conditional_downloads_are_supported,
+    a_json_file_matches_the_openapi_schema,
 );
 
-async fn reported(r: &TestInstallation) -> (Tenant<'_>, String) {
+async fn create_report(r: &TestInstallation) -> (Tenant<'_>, String) {
     let t = r.app.tenant("unlimited").await;
     let report = create(&t, "Monatsbericht", all_widgets()).await;
     (t, report)
 }
 
-/// Returns the payloads of an event.
+/// Returns the data of all events with this name.
 async fn events(r: &TestInstallation, name: &str) -> Vec<Value> {
     let count = r.number(format!("SELECT count(*) FROM events WHERE name = '{name}'")).await;
     let mut found = Vec::new();
@@ -48,7 +48,7 @@ async fn events(r: &TestInstallation, name: &str) -> Vec<Value> {
 
 async fn every_format_is_downloaded_with_its_type_and_name(s: TestStore) {
     let r = TestInstallation::start(s).await;
-    let (t, report) = reported(&r).await;
+    let (t, report) = create_report(&r).await;
     r.sql("UPDATE brands SET name = 'Brot & Söhne'").await;
     for (format, media_type, start) in [
         ("pdf", "application/pdf", &b"%PDF-"[..]),
@@ -58,9 +58,12 @@ async fn every_format_is_downloaded_with_its_type_and_name(s: TestStore) {
         ("xlsx", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet", b"PK\x03\x04"),
     ] {
         let days = json!({ "format": format, "start": "2026-06-01", "end": "2026-06-30" });
-        let made = export(&r, &t, &report, days).await;
-        assert_eq!((&made["status"], &made["error"], &made["mail"]), (&json!("sent"), &json!(null), &json!([])));
-        let reply = t.get(made["download_url"].as_str().unwrap().strip_prefix("/api/public/v1").unwrap()).await;
+        let created = export(&r, &t, &report, days).await;
+        assert_eq!(
+            (&created["status"], &created["error"], &created["mail"]),
+            (&json!("sent"), &json!(null), &json!([]))
+        );
+        let reply = t.get(created["download_url"].as_str().unwrap().strip_prefix("/api/public/v1").unwrap()).await;
         reply.assert_status(200);
         assert_eq!(reply.header("content-type"), Some(media_type));
         let name = "Monatsbericht%20-%20Brot%20&%20S%C3%B6hne%20-%202026-06-01%20to%202026-06-30";
@@ -68,19 +71,19 @@ async fn every_format_is_downloaded_with_its_type_and_name(s: TestStore) {
         assert!(disposition.starts_with("attachment; filename=\"Monatsbericht - Brot & S_hne"), "{disposition}");
         assert!(disposition.ends_with(&format!("filename*=UTF-8''{name}.{format}")), "{disposition}");
         assert!(reply.body.starts_with(start), "{format}");
-        assert_eq!(made["size_bytes"], reply.body.len());
+        assert_eq!(created["size_bytes"], reply.body.len());
     }
     let listed = t.get(&format!("{report}/deliveries?per_page=2")).await.expect(200);
     assert_eq!((&listed["data"][0]["format"], &listed["meta"]["total"]), (&json!("xlsx"), &json!(5)));
 }
 
-async fn a_file_is_served_in_parts_and_not_again(s: TestStore) {
+async fn range_and_conditional_downloads_are_supported(s: TestStore) {
     let r = TestInstallation::start(s).await;
-    let (t, report) = reported(&r).await;
-    let made = export(&r, &t, &report, json!({ "format": "csv" })).await;
-    let whole = download(&t, &made).await;
+    let (t, report) = create_report(&r).await;
+    let created = export(&r, &t, &report, json!({ "format": "csv" })).await;
+    let whole = download(&t, &created).await;
     let tag = whole.header("etag").unwrap();
-    let path = t.path(&format!("/reports/deliveries/{}/download", made["id"]));
+    let path = t.path(&format!("/reports/deliveries/{}/download", created["id"]));
     let part = t.request("GET", &path).header("range", "bytes=0-5").send().await;
     part.assert_status(206);
     assert_eq!((part.body.as_slice(), part.header("content-type")), (&b"widget"[..], Some("text/csv; charset=utf-8")));
@@ -94,14 +97,15 @@ async fn a_file_is_served_in_parts_and_not_again(s: TestStore) {
     assert!(!tag.contains('/') && whole.header("cache-control") == Some("private, no-cache"));
 }
 
-async fn events_say_what_has_become_of_an_export(s: TestStore) {
+async fn a_finished_export_emits_an_event(s: TestStore) {
     let r = TestInstallation::start(s).await;
-    let (t, report) = reported(&r).await;
+    let (t, report) = create_report(&r).await;
     let user = r.number("SELECT min(user_id) FROM brand_members").await;
     r.store.webhook(user, &[EventName::ReportSent, EventName::ReportFailed]).await;
-    let made = export(&r, &t, &report, json!({ "format": "csv" })).await;
+    let created = export(&r, &t, &report, json!({ "format": "csv" })).await;
     let data = json!({
-        "delivery_id": made["id"], "report_id": made["report_id"], "brand_id": t.brand, "format": "csv", "error": null,
+        "delivery_id": created["id"], "report_id": created["report_id"], "brand_id": t.brand, "format": "csv",
+        "error": null,
     });
     assert_eq!(events(&r, "report.sent").await, [data]);
     assert_eq!(events(&r, "report.failed").await, Vec::<Value>::new());
@@ -109,10 +113,10 @@ async fn events_say_what_has_become_of_an_export(s: TestStore) {
 
 async fn a_file_counts_in_the_workspace_s_storage(s: TestStore) {
     let r = TestInstallation::start(s).await;
-    let (t, report) = reported(&r).await;
-    let made = export(&r, &t, &report, json!({ "format": "csv" })).await;
-    assert_eq!(made["size_bytes"], r.number("SELECT CAST(sum(bytes) AS bigint) FROM storage_usage").await);
-    // Equal bytes are two files: the end of one does not end the other.
+    let (t, report) = create_report(&r).await;
+    let created = export(&r, &t, &report, json!({ "format": "csv" })).await;
+    assert_eq!(created["size_bytes"], r.number("SELECT CAST(sum(bytes) AS bigint) FROM storage_usage").await);
+    // Equal bytes are stored as two files, so deleting one keeps the other.
     export(&r, &t, &report, json!({ "format": "csv" })).await;
     assert_eq!(r.stored_files().len(), 2);
 }
@@ -125,57 +129,57 @@ async fn a_full_storage_fails_the_export(s: TestStore) {
     r.sql(full).await;
     let user = r.number("SELECT min(user_id) FROM brand_members").await;
     r.store.webhook(user, &[EventName::ReportFailed]).await;
-    let made = export(&r, &t, &report, json!({ "format": "csv" })).await;
-    assert_eq!((&made["status"], &made["error"]["code"]), (&json!("failed"), &json!("storage_limit_exceeded")));
-    assert!(made["completed_at"].is_string() && made["download_url"].is_null());
+    let created = export(&r, &t, &report, json!({ "format": "csv" })).await;
+    assert_eq!((&created["status"], &created["error"]["code"]), (&json!("failed"), &json!("storage_limit_exceeded")));
+    assert!(created["completed_at"].is_string() && created["download_url"].is_null());
     assert_eq!(events(&r, "report.failed").await[0]["error"]["code"], "storage_limit_exceeded");
-    download(&t, &made).await.expect_error(409, "report_not_ready");
+    download(&t, &created).await.expect_error(409, "report_not_ready");
     assert!(r.stored_files().is_empty());
 }
 
-async fn an_unavailable_storage_is_tried_again(s: TestStore) {
+async fn an_unavailable_storage_is_retried(s: TestStore) {
     let r = TestInstallation::start(s).await;
-    let (t, report) = reported(&r).await;
+    let (t, report) = create_report(&r).await;
     export(&r, &t, &report, json!({ "format": "csv" })).await;
     r.store.set_storage_unavailable(true);
-    let made = export(&r, &t, &report, json!({ "format": "csv" })).await;
-    assert_eq!((&made["status"], &made["error"]["code"]), (&json!("pending"), &json!("internal_error")));
+    let created = export(&r, &t, &report, json!({ "format": "csv" })).await;
+    assert_eq!((&created["status"], &created["error"]["code"]), (&json!("pending"), &json!("internal_error")));
     r.store.set_storage_unavailable(false);
     r.advance(10);
     r.run_jobs().await;
-    let made = delivery(&t, made["id"].as_i64().unwrap()).await;
-    assert_eq!((&made["status"], &made["error"]), (&json!("sent"), &json!(null)));
+    let created = delivery(&t, created["id"].as_i64().unwrap()).await;
+    assert_eq!((&created["status"], &created["error"]), (&json!("sent"), &json!(null)));
     assert_eq!(r.stored_files().len(), 2);
 }
 
-async fn a_run_that_died_is_repeated_without_a_second_file(s: TestStore) {
+async fn a_run_that_died_is_repeated_with_one_file(s: TestStore) {
     let r = TestInstallation::start(s).await;
-    let (t, report) = reported(&r).await;
-    let made = t.post(&format!("{report}/export"), json!({ "format": "csv" })).await.data(202);
-    // The run stores its file, and its worker dies before the job is settled.
+    let (t, report) = create_report(&r).await;
+    let created = t.post(&format!("{report}/export"), json!({ "format": "csv" })).await.data(202);
+    // The worker dies after it has claimed the job.
     let job = r.number("SELECT id FROM jobs WHERE kind = 'export_report'").await;
     let claimed = r.store.claim(&[job], "dead").await;
     assert_eq!(claimed.len(), 1);
     r.advance(crate::support::jobs::LEASE_EXPIRY_SECONDS);
     r.run_jobs().await;
-    assert_eq!(delivery(&t, made["id"].as_i64().unwrap()).await["status"], "sent");
+    assert_eq!(delivery(&t, created["id"].as_i64().unwrap()).await["status"], "sent");
     assert_eq!(r.stored_files().len(), 1);
 }
 
-/// Deletes the bytes of files that are marked for deletion.
+/// Deletes the files that are marked for deletion.
 async fn sweep(r: &TestInstallation) {
     r.advance(3_700);
     tasks::sweep::run(&r.scheduler).await.unwrap();
 }
 
-async fn deleting_a_report_removes_its_files(s: TestStore) {
+async fn deleting_a_report_deletes_its_files(s: TestStore) {
     let r = TestInstallation::start(s).await;
-    let (t, report) = reported(&r).await;
+    let (t, report) = create_report(&r).await;
     let schedule = json!({ "frequency": "daily", "recipients": ["ann@example.com"] });
     t.post(&format!("{report}/schedules"), schedule).await.expect(201);
-    let made = export(&r, &t, &report, json!({ "format": "csv" })).await;
+    let created = export(&r, &t, &report, json!({ "format": "csv" })).await;
     t.delete(&report).await.expect(204);
-    download(&t, &made).await.expect_error(404, "not_found");
+    download(&t, &created).await.expect_error(404, "not_found");
     assert_eq!(r.number("SELECT count(*) FROM report_schedules").await, 0);
     assert_eq!(r.number("SELECT CAST(sum(bytes) AS bigint) FROM storage_usage").await, 0);
     sweep(&r).await;
@@ -185,7 +189,7 @@ async fn deleting_a_report_removes_its_files(s: TestStore) {
 
 async fn a_report_deleted_during_its_export_leaves_nothing(s: TestStore) {
     let r = TestInstallation::start(s).await;
-    let (t, report) = reported(&r).await;
+    let (t, report) = create_report(&r).await;
     t.post(&format!("{report}/export"), json!({ "format": "csv" })).await.expect(202);
     t.delete(&report).await.expect(204);
     r.run_jobs().await;
@@ -195,19 +199,19 @@ async fn a_report_deleted_during_its_export_leaves_nothing(s: TestStore) {
     assert_eq!(r.store.show(job).await.state, JobState::Cancelled);
 }
 
-async fn files_are_removed_after_the_plan_s_days(s: TestStore) {
+async fn files_are_deleted_after_the_plan_s_retention(s: TestStore) {
     let r = TestInstallation::start(s).await;
     let t = r.app.tenant("pro").await;
     let report = create(&t, "R", all_widgets()).await;
-    let made = export(&r, &t, &report, json!({ "format": "csv" })).await;
+    let created = export(&r, &t, &report, json!({ "format": "csv" })).await;
     let days = r.api.plans.get("pro").unwrap().analytics_days.unwrap();
     r.advance(i64::try_from(days).unwrap() * 86_400 - 1);
     tasks::reports::run(&r.scheduler).await.unwrap();
-    download(&t, &made).await.assert_status(200);
+    download(&t, &created).await.assert_status(200);
     r.advance(1);
     tasks::reports::run(&r.scheduler).await.unwrap();
-    download(&t, &made).await.expect_error(404, "not_found");
-    let shown = delivery(&t, made["id"].as_i64().unwrap()).await;
+    download(&t, &created).await.expect_error(404, "not_found");
+    let shown = delivery(&t, created["id"].as_i64().unwrap()).await;
     assert_eq!((&shown["status"], &shown["download_url"]), (&json!("sent"), &json!(null)));
     sweep(&r).await;
     assert!(r.stored_files().is_empty());
@@ -215,15 +219,15 @@ async fn files_are_removed_after_the_plan_s_days(s: TestStore) {
 
 async fn an_operator_can_retry_a_failed_export(s: TestStore) {
     let r = TestInstallation::start(s).await;
-    let (t, report) = reported(&r).await;
+    let (t, report) = create_report(&r).await;
     export(&r, &t, &report, json!({ "format": "csv" })).await;
     r.store.set_storage_unavailable(true);
-    let made = t.post(&format!("{report}/export"), json!({ "format": "csv" })).await.data(202);
+    let created = t.post(&format!("{report}/export"), json!({ "format": "csv" })).await.data(202);
     for _ in 0..6 {
         r.run_jobs().await;
         r.advance(1_000);
     }
-    let id = made["id"].as_i64().unwrap();
+    let id = created["id"].as_i64().unwrap();
     assert_eq!(delivery(&t, id).await["status"], "failed");
     let job =
         r.number(format!("SELECT id FROM jobs WHERE kind = '{}' AND subject_id = {id}", JobKind::ExportReport)).await;
@@ -238,11 +242,11 @@ async fn an_operator_can_retry_a_failed_export(s: TestStore) {
     assert_eq!(delivery(&t, id).await["status"], "sent");
 }
 
-async fn a_json_file_has_the_shape_of_the_api_s_document(s: TestStore) {
+async fn a_json_file_matches_the_openapi_schema(s: TestStore) {
     let r = TestInstallation::start(s).await;
-    let (t, report) = reported(&r).await;
-    let made = export(&r, &t, &report, json!({ "format": "json" })).await;
-    let file = download(&t, &made).await.expect(200);
+    let (t, report) = create_report(&r).await;
+    let created = export(&r, &t, &report, json!({ "format": "json" })).await;
+    let file = download(&t, &created).await.expect(200);
     let document = t.get("/openapi.json").await.expect(200);
     assert_conforms(&document, &document["components"]["schemas"]["ReportDocument"], &file, "report");
     assert_eq!((&file["version"], file["widgets"].as_array().unwrap().len()), (&json!(1), 8));

@@ -1,4 +1,4 @@
-//! The mails of scheduled reports: who gets them, what they say, and what ends them.
+//! The emails of scheduled reports: recipients, content, failures, and unsubscribing.
 
 use crier_domain::analytics::PostMetrics;
 use serde_json::{Value, json};
@@ -11,15 +11,15 @@ use crate::support::reports::{
 use crate::support::store::{TestStore, on_both, on_one};
 
 on_both!(
-    without_a_mail_server_the_file_is_there,
-    a_deferred_mail_is_tried_again_with_the_same_message_id,
-    a_recipient_can_end_the_mails,
-    a_failed_export_sends_no_mail,
-    mails_of_a_deleted_report_are_not_sent,
-    one_refused_recipient_does_not_deprive_the_others,
-    each_recipient_gets_one_mail_with_the_file,
+    without_a_mail_server_the_file_is_exported,
+    a_deferred_email_is_retried_with_the_same_message_id,
+    a_recipient_can_unsubscribe,
+    a_failed_export_sends_no_email,
+    emails_of_a_deleted_report_are_not_sent,
+    a_rejected_recipient_does_not_affect_the_others,
+    each_recipient_receives_one_email_with_the_file,
 );
-on_one!(a_large_file_is_behind_a_link_that_needs_no_key, hostile_names_stay_in_the_body,);
+on_one!(a_large_file_is_linked_without_an_api_key, hostile_names_stay_in_the_body,);
 
 const PUBLIC_URL: &str = "https://crier.example";
 
@@ -28,7 +28,7 @@ async fn start(s: TestStore, server: &MailServer) -> TestInstallation {
     TestInstallation::start_with(s, settings).await
 }
 
-/// A weekly report to these recipients; it is 2026-06-09.
+/// Creates a weekly report to these recipients. The date is 2026-06-09.
 async fn weekly<'a>(r: &'a TestInstallation, name: &str, recipients: &[&str]) -> (Tenant<'a>, String) {
     let t = tenant_in(&r.app, "UTC").await;
     let report = create(&t, name, json!([{ "type": "summary" }])).await;
@@ -37,13 +37,13 @@ async fn weekly<'a>(r: &'a TestInstallation, name: &str, recipients: &[&str]) ->
     (t, report)
 }
 
-/// Fires the next Monday's report.
+/// Advances the clock by a week, and runs the due schedule.
 async fn next_week(r: &TestInstallation) {
     r.advance(7 * 86_400);
     r.fire().await;
 }
 
-/// Returns `recipient: status, code` of each mail.
+/// Returns `recipient: status, code` of each email.
 async fn mails(t: &Tenant<'_>, report: &str) -> Vec<String> {
     let newest = newest_delivery(t, report).await;
     let line = |mail: &Value| {
@@ -53,25 +53,25 @@ async fn mails(t: &Tenant<'_>, report: &str) -> Vec<String> {
     newest["mail"].as_array().unwrap().iter().map(line).collect()
 }
 
-/// Returns a header of a received mail, unfolded.
+/// Returns a header of a received email, unfolded.
 fn header(mail: &str, name: &str) -> Option<String> {
     let head = mail.split("\n\n").next().unwrap().replace("\n ", " ").replace("\n\t", " ");
     head.lines().find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(": ")?.to_owned()))
 }
 
-/// Returns a mail without the soft line breaks of quoted-printable.
-fn unfolded(mail: &str) -> String {
+/// Returns an email without its soft line breaks, and with some quoted-printable characters decoded.
+fn decoded(mail: &str) -> String {
     mail.replace("=\n", "").replace("=3D", "=").replace("=E2=80=93", "–")
 }
 
-/// Returns the first address in a mail that begins so.
-fn address(mail: &str, begin: &str) -> String {
-    let text = unfolded(mail);
+/// Returns the first URL in an email that begins with `begin`.
+fn find_url(mail: &str, begin: &str) -> String {
+    let text = decoded(mail);
     let at = text.find(begin).unwrap_or_else(|| panic!("no {begin} in {text}"));
     text[at..].chars().take_while(|c| !c.is_whitespace() && !"\"<>".contains(*c)).collect()
 }
 
-async fn each_recipient_gets_one_mail_with_the_file(s: TestStore) {
+async fn each_recipient_receives_one_email_with_the_file(s: TestStore) {
     let server = MailServer::start().await;
     let r = start(s, &server).await;
     let (t, report) = weekly(&r, "Wochenbericht", &["ann@example.com", "bob@example.com"]).await;
@@ -98,7 +98,7 @@ async fn each_recipient_gets_one_mail_with_the_file(s: TestStore) {
     let unsubscribe = header(mail, "List-Unsubscribe").unwrap();
     assert!(unsubscribe.starts_with(&format!("<{PUBLIC_URL}/reports/unsubscribe/")), "{unsubscribe}");
     assert_eq!(header(mail, "List-Unsubscribe-Post").as_deref(), Some("List-Unsubscribe=One-Click"));
-    let text = unfolded(mail);
+    let text = decoded(mail);
     for part in [
         "8–14 June 2026",
         "Posts: 3 (+200 % from the previous period)",
@@ -112,10 +112,10 @@ async fn each_recipient_gets_one_mail_with_the_file(s: TestStore) {
         assert!(text.contains(part), "{part} is missing in {text}");
     }
     r.fire().await;
-    assert_eq!(server.mails().len(), 2, "no second mail");
+    assert_eq!(server.mails().len(), 2, "no second email");
 }
 
-async fn a_large_file_is_behind_a_link_that_needs_no_key(s: TestStore) {
+async fn a_large_file_is_linked_without_an_api_key(s: TestStore) {
     let server = MailServer::start().await;
     let settings = Settings { mailer: Some(server.mailer()), max_attachment: Some(10), ..Settings::default() };
     let r = TestInstallation::start_with(s, settings).await;
@@ -123,14 +123,14 @@ async fn a_large_file_is_behind_a_link_that_needs_no_key(s: TestStore) {
     next_week(&r).await;
     let mail = &server.mails()[0];
     assert!(!mail.contains("Content-Disposition: attachment"), "{mail}");
-    let url = address(mail, &format!("{}/reports/files/", r.url));
+    let url = find_url(mail, &format!("{}/reports/files/", r.url));
     let path = url.strip_prefix(&r.url).unwrap();
     let reply = r.page(path).await;
     reply.assert_status(200);
     assert!(reply.header("content-disposition").unwrap().starts_with("attachment; filename=\"R - Bakery - "));
     assert!(reply.body.starts_with(b"widget,title,"));
-    // A token of something else, a changed one, and none lead nowhere.
-    let other = address(mail, &format!("{}/reports/unsubscribe/", r.url)).replace("unsubscribe", "files");
+    // A token of another kind, a truncated token, and an invalid token.
+    let other = find_url(mail, &format!("{}/reports/unsubscribe/", r.url)).replace("unsubscribe", "files");
     for wrong in [other.strip_prefix(&r.url).unwrap(), &path[..path.len() - 2], "/reports/files/x"] {
         r.page(wrong).await.assert_status(404);
     }
@@ -141,7 +141,7 @@ async fn a_large_file_is_behind_a_link_that_needs_no_key(s: TestStore) {
     t.delete(&report).await.expect(204);
 }
 
-async fn without_a_mail_server_the_file_is_there(s: TestStore) {
+async fn without_a_mail_server_the_file_is_exported(s: TestStore) {
     let r = TestInstallation::start(s).await;
     let (t, report) = weekly(&r, "R", &["ann@example.com"]).await;
     next_week(&r).await;
@@ -149,7 +149,7 @@ async fn without_a_mail_server_the_file_is_there(s: TestStore) {
     assert_eq!(mails(&t, &report).await, ["ann@example.com: failed, mail_not_configured"]);
 }
 
-async fn one_refused_recipient_does_not_deprive_the_others(s: TestStore) {
+async fn a_rejected_recipient_does_not_affect_the_others(s: TestStore) {
     let server = MailServer::start().await;
     let r = start(s, &server).await;
     r.leaves_jobs();
@@ -157,24 +157,24 @@ async fn one_refused_recipient_does_not_deprive_the_others(s: TestStore) {
     server.then(SmtpStep::Recipient, SmtpReply::Say("550 5.1.1 No such user"));
     next_week(&r).await;
     assert_eq!(mails(&t, &report).await, ["gone@example.com: failed, mail_refused", "ann@example.com: sent"]);
-    // No further mail is tried, in any of the workspace's schedules.
+    // The workspace's schedules send no more emails to this address.
     next_week(&r).await;
     assert_eq!(mails(&t, &report).await, ["gone@example.com: failed, mail_refused", "ann@example.com: sent"]);
     assert_eq!(server.mails().len(), 2);
     assert_eq!(server.received_lines().iter().filter(|line| line.line.contains("gone@")).count(), 1);
-    // Until someone enters the address anew.
+    // Entering the address again allows emails to it.
     let again = json!({ "frequency": "weekly", "recipients": ["Gone@example.com"] });
     t.post(&format!("{report}/schedules"), again).await.expect(201);
     next_week(&r).await;
     assert_eq!(server.mails().len(), 5);
 }
 
-async fn a_deferred_mail_is_tried_again_with_the_same_message_id(s: TestStore) {
+async fn a_deferred_email_is_retried_with_the_same_message_id(s: TestStore) {
     let server = MailServer::start().await;
     let r = start(s, &server).await;
     let (t, report) = weekly(&r, "R", &["ann@example.com"]).await;
     server.then(SmtpStep::Recipient, SmtpReply::Say("451 4.7.1 Greylisted"));
-    // The second connection takes the mail and breaks before the worker receives the reply.
+    // The second connection accepts the email, and is lost before the worker receives the reply.
     server.then(SmtpStep::End, SmtpReply::HangUp);
     next_week(&r).await;
     assert_eq!(mails(&t, &report).await, ["ann@example.com: pending"]);
@@ -188,18 +188,18 @@ async fn a_deferred_mail_is_tried_again_with_the_same_message_id(s: TestStore) {
     assert_eq!(r.number("SELECT count(*) FROM mails").await, 1);
 }
 
-async fn a_recipient_can_end_the_mails(s: TestStore) {
+async fn a_recipient_can_unsubscribe(s: TestStore) {
     let server = MailServer::start().await;
     let r = start(s, &server).await;
     let (t, report) = weekly(&r, "R <b>", &["Ann@example.com", "bob@example.com"]).await;
     next_week(&r).await;
     let path = header(&server.mails()[0], "List-Unsubscribe").unwrap();
     let path = path.trim_matches(['<', '>']).strip_prefix(PUBLIC_URL).unwrap();
-    // Programs that check mails open every address: that alone ends nothing.
-    let asked = r.page(path).await;
-    let text = String::from_utf8(asked.body.clone()).unwrap();
+    // Email scanners open every URL, so opening the page alone does not unsubscribe.
+    let confirmation = r.page(path).await;
+    let text = String::from_utf8(confirmation.body.clone()).unwrap();
     assert!(text.contains("<button>Unsubscribe</button>") && text.contains("R &#60;b&#62;"), "{text}");
-    assert_eq!(asked.header("cache-control"), Some("no-cache"));
+    assert_eq!(confirmation.header("cache-control"), Some("no-cache"));
     assert_eq!(r.number("SELECT count(*) FROM report_mail_stops").await, 0);
     for _ in 0..2 {
         let done = r.visit("POST", &format!("{}{path}", r.url)).raw("List-Unsubscribe=One-Click").send().await;
@@ -215,7 +215,7 @@ async fn a_recipient_can_end_the_mails(s: TestStore) {
     r.page(path).await.assert_status(200);
 }
 
-async fn a_failed_export_sends_no_mail(s: TestStore) {
+async fn a_failed_export_sends_no_email(s: TestStore) {
     let server = MailServer::start().await;
     let r = start(s, &server).await;
     let t = r.app.tenant("business").await;
@@ -230,7 +230,7 @@ async fn a_failed_export_sends_no_mail(s: TestStore) {
     assert!(server.mails().is_empty());
 }
 
-async fn mails_of_a_deleted_report_are_not_sent(s: TestStore) {
+async fn emails_of_a_deleted_report_are_not_sent(s: TestStore) {
     let server = MailServer::start().await;
     let r = start(s, &server).await;
     let (t, report) = weekly(&r, "R", &["ann@example.com"]).await;
@@ -249,9 +249,9 @@ async fn hostile_names_stay_in_the_body(s: TestStore) {
     let (t, report) =
         weekly(&r, "A\r\nBcc: eve@example.com\r\n\r\n<script>alert(1)</script>", &["ann@example.com"]).await;
     next_week(&r).await;
-    let made = newest_delivery(&t, &report).await;
-    assert_eq!(delivery(&t, made["id"].as_i64().unwrap()).await["mail"][0]["status"], "sent");
-    let mail = unfolded(&server.mails()[0]);
+    let created = newest_delivery(&t, &report).await;
+    assert_eq!(delivery(&t, created["id"].as_i64().unwrap()).await["mail"][0]["status"], "sent");
+    let mail = decoded(&server.mails()[0]);
     assert_eq!(header(&mail, "Bcc"), None);
     let html = &mail[mail.find("<!doctype html>").unwrap()..];
     assert!(html.contains("&#60;script&#62;") && !html.contains("<script>"), "{html}");

@@ -1,4 +1,4 @@
-//! Reports: the endpoints, what an export shows, schedules, mails, and files.
+//! Reports: the endpoints, the contents of an export, schedules, emails, and files.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod endpoints;

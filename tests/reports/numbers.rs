@@ -1,4 +1,4 @@
-//! What the widgets show: the numbers of the record, in the days of the brand's zone.
+//! The metrics that widgets show, by day of the brand's time zone.
 
 use crier_domain::analytics::PostMetrics;
 use serde_json::{Value, json};
@@ -10,14 +10,14 @@ use crate::support::reports::{
 use crate::support::store::{TestStore, on_both, on_one};
 
 on_both!(
-    widgets_show_the_numbers_of_the_brand_s_days,
-    figures_that_no_platform_gave_are_null,
-    the_plan_limits_how_far_back_a_report_shows,
-    the_period_before_is_not_compared_where_the_plan_does_not_show_it,
-    an_account_connected_in_the_period_is_no_growth,
+    widgets_show_metrics_by_day_of_the_brand_s_time_zone,
+    metrics_that_no_platform_reported_are_null,
+    the_plan_limits_how_far_back_a_report_goes,
+    the_previous_period_is_not_compared_if_the_plan_excludes_it,
+    a_new_account_does_not_count_as_growth,
     top_posts_are_ordered_by_engagement,
 );
-on_one!(an_empty_period_is_explained_in_words, hostile_texts_stay_text,);
+on_one!(an_empty_period_has_remarks, hostile_texts_are_shown_as_text,);
 
 fn rows(widget: &Value) -> Vec<Value> {
     widget["rows"].as_array().expect("rows").clone()
@@ -27,7 +27,7 @@ fn summary_row(summary: &Value, name: &str) -> Value {
     rows(summary).into_iter().find(|row| row["metric"] == name).expect("a metric")
 }
 
-/// Returns the row of the summary with this metric: its value, and that of the period before.
+/// Returns the value of a metric in the summary, and its value in the previous period.
 fn metric(summary: &Value, name: &str) -> (Value, Value) {
     let found = summary_row(summary, name);
     (found["value"].clone(), found["previous"].clone())
@@ -42,10 +42,10 @@ async fn october(r: &TestInstallation) -> (Tenant<'_>, i64, String) {
     (t, account, report)
 }
 
-async fn widgets_show_the_numbers_of_the_brand_s_days(s: TestStore) {
+async fn widgets_show_metrics_by_day_of_the_brand_s_time_zone(s: TestStore) {
     let r = TestInstallation::start(s).await;
     let (t, account, report) = october(&r).await;
-    // In Tokyo the 10th begins at 15:00 UTC of the 9th.
+    // In Tokyo, the 10th begins at 15:00 UTC on the 9th.
     publish(&t, account, "before", "2026-10-09T14:59:59Z", figures(1, 1)).await;
     publish(&t, account, "first", "2026-10-09T15:00:00Z", figures(10, 2)).await;
     publish(&t, account, "second", "2026-10-11T14:59:59Z", PostMetrics { clicks: Some(4), ..figures(20, 3) }).await;
@@ -109,12 +109,12 @@ async fn widgets_show_the_numbers_of_the_brand_s_days(s: TestStore) {
     assert!(shown.values().all(|widget| widget["remark"].is_null()), "{shown:?}");
 }
 
-async fn an_empty_period_is_explained_in_words(s: TestStore) {
+async fn an_empty_period_has_remarks(s: TestStore) {
     let r = TestInstallation::start(s).await;
     let t = tenant_in(&r.app, "UTC").await;
     let report = create(&t, "R", all_widgets()).await;
     let shown = widgets(&r, &t, &report, json!({})).await;
-    for (widget, words) in [
+    for (widget, remark) in [
         ("summary", "No posts were published in this period."),
         ("posts_over_time", "No posts were published in this period."),
         ("engagement_over_time", "No posts were published in this period."),
@@ -123,14 +123,14 @@ async fn an_empty_period_is_explained_in_words(s: TestStore) {
         ("posts_table", "No posts were published in this period."),
         ("accounts_table", "No accounts are connected, and nothing was published in this period."),
     ] {
-        assert_eq!(shown[widget]["remark"], words, "{widget}");
+        assert_eq!(shown[widget]["remark"], remark, "{widget}");
         assert_eq!(rows(&shown[widget]).is_empty(), widget != "summary", "{widget}");
     }
     assert_eq!(metric(&shown["summary"], "Posts"), (json!(0), json!(0)));
     assert_eq!(metric(&shown["summary"], "Likes"), (json!(null), json!(null)));
 }
 
-async fn figures_that_no_platform_gave_are_null(s: TestStore) {
+async fn metrics_that_no_platform_reported_are_null(s: TestStore) {
     let r = TestInstallation::start(s).await;
     let (t, account, report) = october(&r).await;
     publish(&t, account, "x", "2026-10-10T00:00:00Z", PostMetrics::default()).await;
@@ -139,12 +139,12 @@ async fn figures_that_no_platform_gave_are_null(s: TestStore) {
     assert!(["impressions", "likes", "comments", "shares", "clicks", "engagements"].iter().all(|f| post[*f].is_null()));
     assert_eq!(shown["engagement_over_time"]["remark"], "No platform reported metrics for the posts of this period.");
     assert_eq!(shown["top_posts"]["remark"], "No platform reported metrics for the posts of this period.");
-    // A day that has begun nowhere is not shown.
+    // Future days are not shown.
     let shown = widgets(&r, &t, &report, json!({ "start": "2026-10-10", "end": "2026-12-31" })).await;
     assert_eq!(rows(&shown["posts_over_time"]).len(), 11);
 }
 
-async fn the_plan_limits_how_far_back_a_report_shows(s: TestStore) {
+async fn the_plan_limits_how_far_back_a_report_goes(s: TestStore) {
     let r = TestInstallation::start_with(s, Settings { retention_days: Some(30), ..Settings::default() }).await;
     let (t, account, report) = october(&r).await;
     publish(&t, account, "old", "2026-09-10T00:00:00Z", figures(1, 1)).await;
@@ -152,7 +152,11 @@ async fn the_plan_limits_how_far_back_a_report_shows(s: TestStore) {
     let shown = widgets(&r, &t, &report, json!({ "start": "2026-09-01", "end": "2026-10-12" })).await;
     let cut = "The plan includes metrics for the last 30 days only.";
     assert_eq!((rows(&shown["posts_table"]).len(), &shown["posts_table"]["remark"]), (1, &json!(cut)));
-    assert_eq!(metric(&shown["summary"], "Posts"), (json!(1), json!(null)), "nothing to compare with");
+    assert_eq!(
+        metric(&shown["summary"], "Posts"),
+        (json!(1), json!(null)),
+        "there is no previous period to compare with"
+    );
     let days = rows(&shown["posts_over_time"]);
     assert_eq!((&days[0]["date"], days.len()), (&json!("2026-09-21"), 22));
     let shown = widgets(&r, &t, &report, json!({ "start": "2026-08-01", "end": "2026-08-12" })).await;
@@ -160,26 +164,26 @@ async fn the_plan_limits_how_far_back_a_report_shows(s: TestStore) {
     assert_eq!(shown["posts_table"]["remark"], remark.as_str());
 }
 
-async fn the_period_before_is_not_compared_where_the_plan_does_not_show_it(s: TestStore) {
+async fn the_previous_period_is_not_compared_if_the_plan_excludes_it(s: TestStore) {
     let r = TestInstallation::start_with(s, Settings { retention_days: Some(30), ..Settings::default() }).await;
     let (t, account, report) = october(&r).await;
-    // The plan shows the days from 21 September on.
+    // The plan includes metrics from 21 September on.
     publish(&t, account, "before", "2026-09-22T00:00:00Z", figures(1, 1)).await;
     publish(&t, account, "now", "2026-10-10T00:00:00Z", figures(2, 2)).await;
     followers(&t, account, "2026-09-22T00:00:00Z", 50).await;
     followers(&t, account, "2026-10-10T00:00:00Z", 60).await;
     let shown = widgets(&r, &t, &report, json!({ "start": "2026-10-06", "end": "2026-10-20" })).await;
-    assert_eq!(metric(&shown["summary"], "Posts"), (json!(1), json!(1)), "all of the period before is shown");
+    assert_eq!(metric(&shown["summary"], "Posts"), (json!(1), json!(1)), "the plan includes the whole previous period");
     assert_eq!(metric(&shown["summary"], "Followers"), (json!(60), json!(50)));
     assert_eq!(shown["summary"]["remark"], json!(null));
     let shown = widgets(&r, &t, &report, json!({ "start": "2026-10-05", "end": "2026-10-20" })).await;
-    assert_eq!(metric(&shown["summary"], "Posts"), (json!(1), json!(null)), "a day of it is not");
+    assert_eq!(metric(&shown["summary"], "Posts"), (json!(1), json!(null)), "the plan excludes one day of it");
     assert_eq!(metric(&shown["summary"], "Followers"), (json!(60), json!(null)));
     let remark = "The plan does not include the previous period, so there are no changes.";
     assert_eq!((&shown["summary"]["remark"], &shown["top_posts"]["remark"]), (&json!(remark), &json!(null)));
 }
 
-async fn an_account_connected_in_the_period_is_no_growth(s: TestStore) {
+async fn a_new_account_does_not_count_as_growth(s: TestStore) {
     let r = TestInstallation::start(s).await;
     let (t, account, report) = october(&r).await;
     let new = t.account("new").await;
@@ -200,14 +204,14 @@ async fn top_posts_are_ordered_by_engagement(s: TestStore) {
     for n in 0..12 {
         publish(&t, account, &format!("post {n}"), "2026-10-10T00:00:00Z", figures(0, (n * 7) % 12)).await;
     }
-    publish(&t, account, "without figures", "2026-10-10T00:00:00Z", PostMetrics::default()).await;
+    publish(&t, account, "without metrics", "2026-10-10T00:00:00Z", PostMetrics::default()).await;
     let shown = widgets(&r, &t, &report, json!({ "start": "2026-10-10", "end": "2026-10-10" })).await;
     let likes: Vec<i64> = rows(&shown["top_posts"]).iter().map(|post| post["likes"].as_i64().unwrap()).collect();
     assert_eq!(likes, [11, 10, 9, 8, 7, 6, 5, 4, 3, 2]);
     assert_eq!(rows(&shown["posts_table"]).len(), 13);
 }
 
-async fn hostile_texts_stay_text(s: TestStore) {
+async fn hostile_texts_are_shown_as_text(s: TestStore) {
     let r = TestInstallation::start(s).await;
     let (t, account, report) = october(&r).await;
     let text = "=1+1 #panic(\"x\") <b>&amp;</b> \u{202e}gnp.exe \u{1f600}";

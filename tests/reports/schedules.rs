@@ -1,4 +1,4 @@
-//! Schedules: when they fire, what they cover, and that each time fires once.
+//! Schedules: when they fire, which period they cover, and that each due time fires once.
 
 use chrono::{DateTime, Utc};
 use crier_scheduler::tasks;
@@ -11,19 +11,24 @@ use crate::support::store::{TestStore, on_both, run_concurrently};
 on_both!(
     each_frequency_fires_at_its_local_time_and_covers_its_period,
     daylight_saving_neither_skips_nor_repeats_a_report,
-    what_was_due_while_nothing_ran_fires_once,
+    missed_times_fire_once,
     two_schedulers_fire_once,
-    an_export_that_has_not_ended_is_not_piled_up,
+    an_unfinished_export_prevents_another,
     a_plan_without_reports_fires_none,
-    a_schedule_that_cannot_be_read_does_not_hold_up_others,
+    an_unreadable_schedule_does_not_block_others,
 );
 
 fn at(text: &str) -> DateTime<Utc> {
     text.parse().expect("a time")
 }
 
-/// A report with a schedule that is made at `now`.
-async fn scheduled<'a>(r: &'a TestInstallation, zone: &str, now: &str, mut schedule: Value) -> (Tenant<'a>, String) {
+/// Creates a report with a schedule at `now`.
+async fn create_schedule<'a>(
+    r: &'a TestInstallation,
+    zone: &str,
+    now: &str,
+    mut schedule: Value,
+) -> (Tenant<'a>, String) {
     r.clock.advance(at(now) - r.store.now());
     let t = tenant_in(&r.app, zone).await;
     let report = create(&t, "R", json!([{ "type": "summary" }])).await;
@@ -33,7 +38,7 @@ async fn scheduled<'a>(r: &'a TestInstallation, zone: &str, now: &str, mut sched
     (t, report)
 }
 
-/// Moves the clock there, and fires what is due.
+/// Advances the clock to `now`, and runs the due schedules.
 async fn fire_at(r: &TestInstallation, now: &str) {
     r.clock.advance(at(now) - r.store.now());
     r.fire().await;
@@ -52,7 +57,7 @@ async fn covered(t: &Tenant<'_>, report: &str) -> (String, String) {
 
 async fn each_frequency_fires_at_its_local_time_and_covers_its_period(s: TestStore) {
     let r = TestInstallation::start(s).await;
-    // Auckland is 12 hours ahead in June: its Monday begins on Sunday.
+    // Auckland is 12 hours ahead of UTC in June, so its Monday begins on Sunday.
     let mut all = Vec::new();
     for (schedule, before, due, start, end) in [
         (json!({ "frequency": "daily", "time": "00:00" }), "06-12T11:59:59", "06-12T12:00:00", "06-12", "06-12"),
@@ -71,7 +76,7 @@ async fn each_frequency_fires_at_its_local_time_and_covers_its_period(s: TestSto
     for (schedule, before, due, start, end) in all {
         r.sql("DELETE FROM reports").await;
         let now = r.store.now().max(at("2026-06-12T00:00:00Z")).to_rfc3339();
-        let (t, report) = scheduled(&r, "Pacific/Auckland", &now, schedule.clone()).await;
+        let (t, report) = create_schedule(&r, "Pacific/Auckland", &now, schedule.clone()).await;
         fire_at(&r, &before).await;
         assert_eq!(count(&r).await, 0, "{schedule} before its time");
         fire_at(&r, &due).await;
@@ -87,9 +92,10 @@ async fn each_frequency_fires_at_its_local_time_and_covers_its_period(s: TestSto
 
 async fn daylight_saving_neither_skips_nor_repeats_a_report(s: TestStore) {
     let r = TestInstallation::start(s).await;
-    // Berlin: on 2026-10-25 the hour from 02:00 happens twice, on 2027-03-28 it does not happen.
+    // In Berlin, the hour from 02:00 occurs twice on 2026-10-25, and not at all on 2027-03-28.
     let (t, report) =
-        scheduled(&r, "Europe/Berlin", "2026-10-24T10:00:00Z", json!({ "frequency": "daily", "time": "02:30" })).await;
+        create_schedule(&r, "Europe/Berlin", "2026-10-24T10:00:00Z", json!({ "frequency": "daily", "time": "02:30" }))
+            .await;
     for (n, due, covers) in [
         (1, "2026-10-25T00:30:00Z", "2026-10-24"),
         (1, "2026-10-25T01:30:00Z", "2026-10-24"),
@@ -98,7 +104,7 @@ async fn daylight_saving_neither_skips_nor_repeats_a_report(s: TestStore) {
         fire_at(&r, due).await;
         assert_eq!((count(&r).await, covered(&t, &report).await.1), (n, covers.to_owned()), "{due}");
     }
-    // Nothing ran during the winter: one report, for the last time that was missed.
+    // After a winter without a scheduler, one report covers the last missed time.
     fire_at(&r, "2027-03-27T12:00:00Z").await;
     assert_eq!((count(&r).await, covered(&t, &report).await.1), (3, "2027-03-26".to_owned()));
     for (n, due, covers) in [
@@ -111,10 +117,10 @@ async fn daylight_saving_neither_skips_nor_repeats_a_report(s: TestStore) {
     }
 }
 
-async fn what_was_due_while_nothing_ran_fires_once(s: TestStore) {
+async fn missed_times_fire_once(s: TestStore) {
     let r = TestInstallation::start(s).await;
     let every_minute = json!({ "frequency": "cron", "cron": "* * * * *" });
-    let (t, report) = scheduled(&r, "UTC", "2026-06-12T00:00:00Z", every_minute).await;
+    let (t, report) = create_schedule(&r, "UTC", "2026-06-12T00:00:00Z", every_minute).await;
     fire_at(&r, "2026-09-12T12:34:30Z").await;
     assert_eq!((count(&r).await, covered(&t, &report).await.1), (1, "2026-09-12".to_owned()));
     let next = t.get(&report).await.data(200)["schedules"][0]["next_run_at"].clone();
@@ -123,7 +129,7 @@ async fn what_was_due_while_nothing_ran_fires_once(s: TestStore) {
 
 async fn two_schedulers_fire_once(s: TestStore) {
     let r = TestInstallation::start(s).await;
-    scheduled(&r, "UTC", "2026-06-12T00:00:00Z", json!({ "frequency": "daily" })).await;
+    create_schedule(&r, "UTC", "2026-06-12T00:00:00Z", json!({ "frequency": "daily" })).await;
     r.clock.advance(at("2026-06-12T09:00:00Z") - r.store.now());
     let second = r.store.open_second_store().await;
     let other = crier_scheduler::Scheduler { store: second, ..r.scheduler.clone() };
@@ -135,9 +141,9 @@ async fn two_schedulers_fire_once(s: TestStore) {
     assert_eq!(count(&r).await, 1);
 }
 
-async fn an_export_that_has_not_ended_is_not_piled_up(s: TestStore) {
+async fn an_unfinished_export_prevents_another(s: TestStore) {
     let r = TestInstallation::start(s).await;
-    let (t, report) = scheduled(&r, "UTC", "2026-06-12T00:00:00Z", json!({ "frequency": "daily" })).await;
+    let (t, report) = create_schedule(&r, "UTC", "2026-06-12T00:00:00Z", json!({ "frequency": "daily" })).await;
     for due in ["2026-06-12T09:00:00Z", "2026-06-13T09:00:00Z"] {
         r.clock.advance(at(due) - r.store.now());
         tasks::reports::run(&r.scheduler).await.unwrap();
@@ -153,7 +159,7 @@ async fn an_export_that_has_not_ended_is_not_piled_up(s: TestStore) {
 
 async fn a_plan_without_reports_fires_none(s: TestStore) {
     let r = TestInstallation::start(s).await;
-    let (_, _) = scheduled(&r, "UTC", "2026-06-12T00:00:00Z", json!({ "frequency": "daily" })).await;
+    let (_, _) = create_schedule(&r, "UTC", "2026-06-12T00:00:00Z", json!({ "frequency": "daily" })).await;
     r.sql("UPDATE workspaces SET plan = 'free'").await;
     fire_at(&r, "2026-06-12T09:00:00Z").await;
     assert_eq!(count(&r).await, 0);
@@ -162,14 +168,14 @@ async fn a_plan_without_reports_fires_none(s: TestStore) {
     assert_eq!(count(&r).await, 1);
 }
 
-async fn a_schedule_that_cannot_be_read_does_not_hold_up_others(s: TestStore) {
+async fn an_unreadable_schedule_does_not_block_others(s: TestStore) {
     let r = TestInstallation::start(s).await;
-    let (t, report) = scheduled(&r, "UTC", "2026-06-12T00:00:00Z", json!({ "frequency": "daily" })).await;
+    let (t, report) = create_schedule(&r, "UTC", "2026-06-12T00:00:00Z", json!({ "frequency": "daily" })).await;
     let readable = json!({ "frequency": "daily", "format": "csv", "recipients": ["ann@example.com"] });
     t.post(&format!("{report}/schedules"), readable).await.expect(201);
     r.sql("UPDATE report_schedules SET recipients = '{}' WHERE id = (SELECT min(id) FROM report_schedules)").await;
     fire_at(&r, "2026-06-12T09:00:00Z").await;
     assert_eq!(count(&r).await, 1);
     let waits = "SELECT count(*) FROM report_schedules WHERE last_run_at IS NULL AND next_run_at > '2026-06-13 08:59'";
-    assert_eq!(r.number(waits).await, 1, "the other one waits a day");
+    assert_eq!(r.number(waits).await, 1, "the readable schedule waits for a day");
 }

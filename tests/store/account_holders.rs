@@ -1,4 +1,5 @@
-//! Who has an account already: other accounts of the installation, and brands of other users.
+//! Accounts and brands that share an account: other accounts of the same person or application, and brands of other
+//! users.
 
 use crier_base::secrets::{Cipher, SecretKey};
 use crier_domain::access::Role;
@@ -10,8 +11,8 @@ use crate::support::store::{TestStore, cipher, expose, new_account, on_both};
 
 on_both![
     accounts_of_the_same_person_or_application_are_listed_a_page_at_a_time,
-    secrets_of_a_former_key_are_read_too,
-    brands_of_other_users_are_noticed,
+    secrets_of_a_former_key_are_decrypted,
+    brands_of_other_users_are_detected,
 ];
 
 async fn candidates(s: &TestStore, cipher: &Cipher, after: i64) -> Result<Vec<(i64, String)>, StoreError> {
@@ -23,15 +24,18 @@ async fn candidates(s: &TestStore, cipher: &Cipher, after: i64) -> Result<Vec<(i
 
 async fn accounts_of_the_same_person_or_application_are_listed_a_page_at_a_time(s: TestStore) {
     let (w, other) = (s.create_world().await, s.world_of("bob@example.com").await);
-    let add = async |workspace: i64, external_id: &str, application: Option<&str>| {
+    let create_account = async |workspace: i64, external_id: &str, application: Option<&str>| {
         let new = NewAccount { application: application.map(str::to_owned), ..new_account(external_id, "t") };
         s.write(async |tx| accounts::save(tx, workspace, &new).await).await.id
     };
-    let mut expected = vec![add(w.workspace, "ann", None).await, add(other.workspace, "ann", Some("else")).await];
-    add(w.workspace, "bob", Some("else")).await;
-    add(w.workspace, "cy", None).await;
+    let mut expected = vec![
+        create_account(w.workspace, "ann", None).await,
+        create_account(other.workspace, "ann", Some("else")).await,
+    ];
+    create_account(w.workspace, "bob", Some("else")).await;
+    create_account(w.workspace, "cy", None).await;
     for n in 0..100 {
-        expected.push(add(other.workspace, &format!("page-{n}"), Some("app")).await);
+        expected.push(create_account(other.workspace, &format!("page-{n}"), Some("app")).await);
     }
     let (mut listed, mut pages) = (Vec::new(), 0);
     loop {
@@ -45,13 +49,13 @@ async fn accounts_of_the_same_person_or_application_are_listed_a_page_at_a_time(
     assert_eq!((listed, pages), (expected, 2));
 }
 
-async fn secrets_of_a_former_key_are_read_too(s: TestStore) {
+async fn secrets_of_a_former_key_are_decrypted(s: TestStore) {
     let w = s.create_world().await;
     s.account(w, "ann", "t").await;
     let (former, new) = (SecretKey::new(1, [7; 32]), SecretKey::new(2, [8; 32]));
     let rotated = Cipher::new(&[new.clone(), former]).unwrap();
     assert_eq!(candidates(&s, &rotated, 0).await.unwrap(), candidates(&s, &cipher(), 0).await.unwrap());
-    // What cannot be read is an error, and no empty list: a token that may be in use is not revoked.
+    // Unreadable secrets are an error and not an empty list, so that a token that may be in use is not revoked.
     let lost = Cipher::new(&[new]).unwrap();
     assert!(candidates(&s, &lost, 0).await.is_err());
     let found = account_holders::find_external(&mut s.conn().await, &lost, w.workspace, Platform::Sandbox, "ann")
@@ -60,7 +64,7 @@ async fn secrets_of_a_former_key_are_read_too(s: TestStore) {
     assert!(found.unwrap().secrets.is_none());
 }
 
-async fn brands_of_other_users_are_noticed(s: TestStore) {
+async fn brands_of_other_users_are_detected(s: TestStore) {
     let w = s.create_world().await;
     let account = s.account(w, "ann", "t").await.id;
     let colleague = s.user(w.workspace, "colleague@example.com").await;

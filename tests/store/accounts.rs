@@ -1,4 +1,4 @@
-//! Social accounts: one record per workspace, attached to several brands, with sealed tokens.
+//! Social accounts: one record per workspace, attached to several brands, with encrypted tokens.
 
 use crier_domain::account::{AccountError, AccountStatus, DisconnectResult};
 use crier_domain::limits::AccountLimits;
@@ -44,25 +44,31 @@ async fn a_connected_account_is_stored(s: TestStore) {
         token_expires_at: Some(s.later(3600)),
         ..new_account("", "t")
     };
-    let made = s.write(async |tx| accounts::save(tx, w.workspace, &new).await).await;
+    let created = s.write(async |tx| accounts::save(tx, w.workspace, &new).await).await;
     assert_eq!(
-        (made.workspace_id, made.platform, made.external_id.as_str()),
+        (created.workspace_id, created.platform, created.external_id.as_str()),
         (w.workspace, Platform::Bluesky, "did:plc:x")
     );
-    assert_eq!((made.name.as_str(), made.username.as_deref(), made.kind), ("Demo", Some("demo"), AccountKind::Channel));
     assert_eq!(
-        (made.profile_url.as_deref(), made.avatar_url.as_deref()),
+        (created.name.as_str(), created.username.as_deref(), created.kind),
+        ("Demo", Some("demo"), AccountKind::Channel)
+    );
+    assert_eq!(
+        (created.profile_url.as_deref(), created.avatar_url.as_deref()),
         (Some("https://p.test"), Some("https://a.test"))
     );
-    assert_eq!((made.status, made.last_error), (AccountStatus::Active, None));
-    assert_eq!((made.token_expires_at, made.connected_at, made.created_at), (Some(s.later(3600)), s.now(), s.now()));
+    assert_eq!((created.status, created.last_error), (AccountStatus::Active, None));
+    assert_eq!(
+        (created.token_expires_at, created.connected_at, created.created_at),
+        (Some(s.later(3600)), s.now(), s.now())
+    );
     let mut conn = s.conn().await;
-    assert!(accounts::find(&mut conn, w.brand, made.id).await.unwrap().is_none(), "not attached yet");
+    assert!(accounts::find(&mut conn, w.brand, created.id).await.unwrap().is_none(), "not attached yet");
     drop(conn);
-    let attach = async || s.write(async |tx| accounts::attach(tx, w.brand, made.id).await).await;
+    let attach = async || s.write(async |tx| accounts::attach(tx, w.brand, created.id).await).await;
     assert!(attach().await);
     assert!(!attach().await);
-    assert_eq!(accounts::find(&mut s.conn().await, w.brand, made.id).await.unwrap().unwrap().id, made.id);
+    assert_eq!(accounts::find(&mut s.conn().await, w.brand, created.id).await.unwrap().unwrap().id, created.id);
 }
 
 async fn reconnecting_reactivates_the_account(s: TestStore) {
@@ -71,11 +77,14 @@ async fn reconnecting_reactivates_the_account(s: TestStore) {
     let error = AccountError { code: "account_expired".to_owned(), message: "Connect it again.".to_owned() };
     s.write(async |tx| accounts::expire(tx, first.id, 1, &error).await).await;
     s.advance(60);
-    let again = NewAccount { name: "New name".to_owned(), username: None, ..new_account("1", "new") };
-    let again = s.write(async |tx| accounts::save(tx, w.workspace, &again).await).await;
-    assert_eq!((again.id, again.status, again.last_error), (first.id, AccountStatus::Active, None));
-    assert_eq!((again.name.as_str(), again.username, again.connected_at), ("New name", None, s.now()));
-    assert_eq!((again.created_at, again.updated_at), (first.created_at, s.now()));
+    let reconnected = NewAccount { name: "New name".to_owned(), username: None, ..new_account("1", "new") };
+    let reconnected = s.write(async |tx| accounts::save(tx, w.workspace, &reconnected).await).await;
+    assert_eq!((reconnected.id, reconnected.status, reconnected.last_error), (first.id, AccountStatus::Active, None));
+    assert_eq!(
+        (reconnected.name.as_str(), reconnected.username, reconnected.connected_at),
+        ("New name", None, s.now())
+    );
+    assert_eq!((reconnected.created_at, reconnected.updated_at), (first.created_at, s.now()));
     let (_, secrets) = accounts::with_secrets(&mut s.conn().await, &cipher(), first.id).await.unwrap().unwrap();
     assert_eq!(expose(&secrets), "{\"token\":\"new\"}");
     assert_eq!(s.number("SELECT count(*) FROM social_accounts").await, 1);
@@ -84,23 +93,23 @@ async fn reconnecting_reactivates_the_account(s: TestStore) {
 async fn an_account_is_visible_only_to_its_workspace_and_brands(s: TestStore) {
     let (w, other) = (s.create_world().await, s.world_of("bob@example.com").await);
     let mine = s.account(w, "1", "t").await;
-    let theirs = s.account(other, "1", "t").await;
-    assert_ne!(mine.id, theirs.id, "the same account in two workspaces is two records");
-    let brother = second_brand(&s, w).await;
+    let other_account = s.account(other, "1", "t").await;
+    assert_ne!(mine.id, other_account.id, "the same account in two workspaces is two records");
+    let second = second_brand(&s, w).await;
     let mut conn = s.conn().await;
-    for brand in [other.brand, brother.brand, 999] {
+    for brand in [other.brand, second.brand, 999] {
         assert!(accounts::find(&mut conn, brand, mine.id).await.unwrap().is_none());
         assert!(!is_attached(&s, brand, mine.id).await);
     }
-    assert!(accounts::find(&mut conn, w.brand, theirs.id).await.unwrap().is_none());
+    assert!(accounts::find(&mut conn, w.brand, other_account.id).await.unwrap().is_none());
     assert!(is_attached(&s, w.brand, mine.id).await);
     assert!(accounts::has_external(&mut conn, w.brand, Platform::Sandbox, "1").await.unwrap());
     assert!(!accounts::has_external(&mut conn, w.brand, Platform::Bluesky, "1").await.unwrap());
-    assert!(!accounts::has_external(&mut conn, brother.brand, Platform::Sandbox, "1").await.unwrap());
+    assert!(!accounts::has_external(&mut conn, second.brand, Platform::Sandbox, "1").await.unwrap());
     assert!(accounts::with_secrets(&mut conn, &cipher(), 999).await.unwrap().is_none());
     drop(conn);
-    let taken = s.write(async |tx| accounts::disconnect(tx, other.brand, mine.id).await).await;
-    assert_eq!(taken, None, "another workspace's account cannot be disconnected");
+    let disconnected = s.write(async |tx| accounts::disconnect(tx, other.brand, mine.id).await).await;
+    assert_eq!(disconnected, None, "another workspace's account cannot be disconnected");
     assert!(is_attached(&s, w.brand, mine.id).await);
 }
 
@@ -115,11 +124,11 @@ async fn lists_are_paged_newest_first(s: TestStore) {
     let list = async |page, per_page| {
         accounts::list(&mut s.conn().await, w.brand, PageRequest { page, per_page }).await.unwrap()
     };
-    let (first, last, past) = (list(1, 2).await, list(3, 2).await, list(4, 2).await);
+    let (first, last, past_end) = (list(1, 2).await, list(3, 2).await, list(4, 2).await);
     assert_eq!(first.rows.iter().map(|a| a.id).collect::<Vec<_>>(), ids[..2]);
     assert_eq!(last.rows.iter().map(|a| a.id).collect::<Vec<_>>(), ids[4..]);
-    assert!(past.rows.is_empty());
-    assert!([first.total, last.total, past.total] == [5, 5, 5]);
+    assert!(past_end.rows.is_empty());
+    assert!([first.total, last.total, past_end.total] == [5, 5, 5]);
     assert_eq!(accounts::count(&mut s.conn().await, w.brand).await.unwrap(), 5);
     // A page number that overflows returns an empty page, not an error.
     assert!(list(i64::MAX, 100).await.rows.is_empty());
@@ -174,17 +183,17 @@ async fn only_one_refresh_runs_at_a_time(s: TestStore) {
     let account = s.account(w, "1", "old").await;
     let at_most = chrono::TimeDelta::seconds(20);
     let begin = async || s.write(async |tx| accounts::begin_refresh(tx, account.id, at_most).await).await.is_some();
-    let begun = crate::support::store::run_concurrently(6, |_| {
+    let started = crate::support::store::run_concurrently(6, |_| {
         let store = s.store.clone();
         async move {
             let mut tx = store.begin().await.unwrap();
-            let begun = accounts::begin_refresh(&mut tx, account.id, at_most).await.unwrap();
+            let started = accounts::begin_refresh(&mut tx, account.id, at_most).await.unwrap();
             tx.commit().await.unwrap();
-            begun.is_some()
+            started.is_some()
         }
     })
     .await;
-    assert_eq!(begun.iter().filter(|begun| **begun).count(), 1);
+    assert_eq!(started.iter().filter(|started| **started).count(), 1);
     assert!(!begin().await);
     s.write(async |tx| accounts::end_refresh(tx, account.id, 1).await).await;
     assert!(begin().await);
@@ -233,8 +242,8 @@ async fn concurrent_disconnects_revoke_once(s: TestStore) {
     assert_eq!(s.number("SELECT count(*) FROM social_accounts").await, 0);
 }
 
-/// One brand connects the account while the last other brand disconnects it: the second one sees the changes of the
-/// first.
+/// A brand connects the account while the last other brand disconnects it: the second transaction sees the changes of
+/// the first one.
 async fn a_concurrent_connect_keeps_the_account(s: TestStore) {
     if !s.is_postgres() {
         return;
@@ -251,16 +260,16 @@ async fn a_concurrent_connect_keeps_the_account(s: TestStore) {
         connecting.commit().await.unwrap();
     });
     assert_eq!(result, Some(DisconnectResult::Detached));
-    // The other way round: the record is deleted, and the connect creates a new one.
-    let mut letting_go = s.begin().await.unwrap();
-    let gone = accounts::disconnect(&mut letting_go, second.brand, account.id).await.unwrap();
-    assert_eq!(gone, Some(DisconnectResult::Revoked));
-    let (made, ()) = tokio::join!(s.account(w, "1", "t3"), async {
+    // In the other order, the record is deleted, and the connect creates a new one.
+    let mut disconnecting = s.begin().await.unwrap();
+    let disconnected = accounts::disconnect(&mut disconnecting, second.brand, account.id).await.unwrap();
+    assert_eq!(disconnected, Some(DisconnectResult::Revoked));
+    let (created, ()) = tokio::join!(s.account(w, "1", "t3"), async {
         s.until_blocked(1).await;
-        letting_go.commit().await.unwrap();
+        disconnecting.commit().await.unwrap();
     });
-    assert_ne!(made.id, account.id);
-    assert!(is_attached(&s, w.brand, made.id).await);
+    assert_ne!(created.id, account.id);
+    assert!(is_attached(&s, w.brand, created.id).await);
 }
 
 async fn the_limits_of_a_server_are_stored_with_the_account(s: TestStore) {
@@ -274,15 +283,15 @@ async fn the_limits_of_a_server_are_stored_with_the_account(s: TestStore) {
         ..AccountLimits::default()
     };
     let new = NewAccount { limits: Some(limits.clone()), ..new_account("1", "t") };
-    let made = s.write(async |tx| accounts::save(tx, w.workspace, &new).await).await;
-    s.write(async |tx| accounts::attach(tx, w.brand, made.id).await).await;
-    let summary = async || accounts::summaries(&mut s.conn().await, w.brand, &[made.id]).await.unwrap().remove(0);
-    assert_eq!((made.limits, summary().await.limits), (Some(limits.clone()), Some(limits.clone())));
+    let created = s.write(async |tx| accounts::save(tx, w.workspace, &new).await).await;
+    s.write(async |tx| accounts::attach(tx, w.brand, created.id).await).await;
+    let summary = async || accounts::summaries(&mut s.conn().await, w.brand, &[created.id]).await.unwrap().remove(0);
+    assert_eq!((created.limits, summary().await.limits), (Some(limits.clone()), Some(limits.clone())));
 
-    // A connect that could not read them keeps those that were read before.
-    let again = s.write(async |tx| accounts::save(tx, w.workspace, &new_account("1", "u")).await).await;
-    assert_eq!(again.limits, Some(limits));
+    // A connect that could not read the limits keeps the stored ones.
+    let reconnected = s.write(async |tx| accounts::save(tx, w.workspace, &new_account("1", "u")).await).await;
+    assert_eq!(reconnected.limits, Some(limits));
     let newer = AccountLimits { max_images: Some(6), ..AccountLimits::default() };
-    s.write(async |tx| accounts::set_limits(tx, &again, &newer).await).await;
+    s.write(async |tx| accounts::set_limits(tx, &reconnected, &newer).await).await;
     assert_eq!(summary().await.limits, Some(newer));
 }

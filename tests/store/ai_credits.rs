@@ -1,4 +1,4 @@
-//! Credits: for any sequence of requests, the usage equals the credits taken and not returned, and never exceeds the
+//! Credits: for any sequence of requests, the usage equals the credits reserved and not refunded, and never exceeds the
 //! plan's limit.
 
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ on_both!(
 
 const CAP: u64 = 100;
 
-fn want(w: World, credits: u64) -> CreditRequest {
+fn credit_request(w: World, credits: u64) -> CreditRequest {
     CreditRequest {
         workspace_id: w.workspace,
         brand_id: w.brand,
@@ -33,8 +33,8 @@ fn want(w: World, credits: u64) -> CreditRequest {
     }
 }
 
-/// Counts months whose usage is not the sum of its parts, or is out of bounds.
-const WRONG: &str = "
+/// Counts the months whose usage is not the sum of their credits, or is out of bounds.
+const INCONSISTENT_MONTHS: &str = "
     SELECT count(*)
     FROM ai_usage u
     WHERE u.used < 0
@@ -49,8 +49,8 @@ const WRONG: &str = "
             WHERE r.workspace_id = u.workspace_id AND r.month = u.month
         )";
 
-async fn reserve(s: &TestStore, want: &CreditRequest) -> Option<i64> {
-    s.write(async |tx| ai_credits::reserve(tx, want).await).await
+async fn reserve(s: &TestStore, request: &CreditRequest) -> Option<i64> {
+    s.write(async |tx| ai_credits::reserve(tx, request).await).await
 }
 
 async fn used(s: &TestStore, w: World) -> i64 {
@@ -59,47 +59,47 @@ async fn used(s: &TestStore, w: World) -> i64 {
 
 async fn a_reservation_is_settled_once(s: TestStore) {
     let (w, other) = (s.create_world().await, s.workspace().await);
-    let id = reserve(&s, &want(w, 40)).await.unwrap();
+    let id = reserve(&s, &credit_request(w, 40)).await.unwrap();
     assert!(!s.write(async |tx| ai_credits::consume(tx, other, id).await).await, "it is another workspace's");
     assert!(!s.write(async |tx| ai_credits::refund(tx, other, id).await).await);
     assert!(s.discard(async |tx| ai_credits::consume(tx, w.workspace, id).await).await);
     assert!(s.write(async |tx| ai_credits::consume(tx, w.workspace, id).await).await);
     assert!(!s.write(async |tx| ai_credits::consume(tx, w.workspace, id).await).await);
     assert!(!s.write(async |tx| ai_credits::refund(tx, w.workspace, id).await).await);
-    assert_eq!((used(&s, w).await, s.number(WRONG).await), (40, 0));
-    assert!(reserve(&s, &want(w, 61)).await.is_none());
-    let id = reserve(&s, &want(w, 60)).await.unwrap();
+    assert_eq!((used(&s, w).await, s.number(INCONSISTENT_MONTHS).await), (40, 0));
+    assert!(reserve(&s, &credit_request(w, 61)).await.is_none());
+    let id = reserve(&s, &credit_request(w, 60)).await.unwrap();
     assert!(s.write(async |tx| ai_credits::refund(tx, w.workspace, id).await).await);
     assert!(!s.write(async |tx| ai_credits::refund(tx, w.workspace, id).await).await);
-    assert_eq!((used(&s, w).await, s.number(WRONG).await), (40, 0));
-    assert!(reserve(&s, &want(w, 101)).await.is_none(), "more than the whole month has");
+    assert_eq!((used(&s, w).await, s.number(INCONSISTENT_MONTHS).await), (40, 0));
+    assert!(reserve(&s, &credit_request(w, 101)).await.is_none(), "more than the whole month has");
 }
 
 async fn concurrent_reservations_never_exceed_the_cap(s: TestStore) {
     let w = s.create_world().await;
     let one = async |n: usize| {
-        let id = reserve(&s, &want(w, 15)).await?;
+        let id = reserve(&s, &credit_request(w, 15)).await?;
         Some(match n % 3 {
             0 => s.write(async |tx| ai_credits::consume(tx, w.workspace, id).await).await,
             1 => !s.write(async |tx| ai_credits::refund(tx, w.workspace, id).await).await,
             _ => false,
         })
     };
-    let ends = join_all((0..30).map(one)).await;
-    assert_eq!(s.number(WRONG).await, 0);
-    let paid = ends.iter().flatten().filter(|paid| **paid).count() as i64;
+    let outcomes = join_all((0..30).map(one)).await;
+    assert_eq!(s.number(INCONSISTENT_MONTHS).await, 0);
+    let paid = outcomes.iter().flatten().filter(|paid| **paid).count() as i64;
     let held = s.number("SELECT count(*) FROM ai_reservations").await;
     assert_eq!(used(&s, w).await, 15 * (paid + held));
     s.advance(60);
-    let back = s.write(async |tx| ai_credits::refund_expired(tx, 100).await).await;
-    assert_eq!((back as i64, used(&s, w).await, s.number(WRONG).await), (held, 15 * paid, 0));
+    let refunded = s.write(async |tx| ai_credits::refund_expired(tx, 100).await).await;
+    assert_eq!((refunded as i64, used(&s, w).await, s.number(INCONSISTENT_MONTHS).await), (held, 15 * paid, 0));
 }
 
 async fn usage_is_counted_without_a_cap(s: TestStore) {
     let w = s.create_world().await;
-    let free = CreditRequest { cap: None, ..want(w, 1_000_000) };
+    let unlimited = CreditRequest { cap: None, ..credit_request(w, 1_000_000) };
     for n in 1..=3 {
-        assert!(reserve(&s, &free).await.is_some());
+        assert!(reserve(&s, &unlimited).await.is_some());
         assert_eq!(used(&s, w).await, n * 1_000_000);
     }
 }
@@ -108,35 +108,35 @@ async fn the_month_ends_in_the_workspace_time_zone(s: TestStore) {
     let w = s.create_world().await;
     let july = "2026-07-01T00:00:00Z".parse::<chrono::DateTime<chrono::Utc>>().unwrap();
     s.clock.advance(july - s.now());
-    reserve(&s, &want(w, 100)).await.expect("July has begun in Greenwich");
+    reserve(&s, &credit_request(w, 100)).await.expect("July has begun in Greenwich");
     s.write(async |tx| users::set_timezone(tx, w.workspace, "America/New_York").await).await;
     assert_eq!(used(&s, w).await, 0, "it is June there");
     s.clock.advance(TimeDelta::hours(4));
     assert_eq!(used(&s, w).await, 100);
 }
 
-/// One step; the numbers select workspaces and open reservations.
+/// One step. The numbers select workspaces and open reservations.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Reserve(usize, u64),
     Consume(usize),
-    /// The transaction is rolled back.
-    ConsumeInVain(usize),
-    GiveBack(usize),
-    /// The scheduler releases abandoned reservations this many seconds later.
-    Abandon(i64),
+    /// A consume whose transaction is rolled back.
+    ConsumeAndRollBack(usize),
+    Refund(usize),
+    /// The scheduler refunds abandoned reservations after this many seconds.
+    RefundExpired(i64),
     /// Advances the clock, also into other months.
-    Days(i64),
+    AdvanceDays(i64),
 }
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         6 => (0_usize..2, 1_u64..70).prop_map(|(w, credits)| Step::Reserve(w, credits)),
         3 => any::<usize>().prop_map(Step::Consume),
-        1 => any::<usize>().prop_map(Step::ConsumeInVain),
-        3 => any::<usize>().prop_map(Step::GiveBack),
-        2 => (0_i64..90).prop_map(Step::Abandon),
-        1 => (1_i64..25).prop_map(Step::Days),
+        1 => any::<usize>().prop_map(Step::ConsumeAndRollBack),
+        3 => any::<usize>().prop_map(Step::Refund),
+        2 => (0_i64..90).prop_map(Step::RefundExpired),
+        1 => (1_i64..25).prop_map(Step::AdvanceDays),
     ]
 }
 
@@ -152,12 +152,12 @@ async fn run_steps(s: TestStore, steps: &[Step]) {
     let worlds = [s.create_world().await, World { workspace: user, user: 0, brand: 77 }];
     let mut model = Model::default();
     for step in steps {
-        let pick = |n: usize, open: &[_]| (!open.is_empty()).then(|| n % open.len().max(1));
+        let pick_open = |n: usize, open: &[_]| (!open.is_empty()).then(|| n % open.len().max(1));
         match *step {
             Step::Reserve(at, credits) => {
                 let (w, month) = (worlds[at], s.now().format("%Y-%m").to_string());
                 let used = model.used.entry((w.workspace, month.clone())).or_default();
-                let id = reserve(&s, &want(w, credits)).await;
+                let id = reserve(&s, &credit_request(w, credits)).await;
                 assert_eq!(id.is_some(), *used + credits <= CAP, "{step:?}: {used} are used");
                 if let Some(id) = id {
                     *used += credits;
@@ -165,35 +165,35 @@ async fn run_steps(s: TestStore, steps: &[Step]) {
                 }
             }
             Step::Consume(n) => {
-                let Some(n) = pick(n, &model.open) else { continue };
+                let Some(n) = pick_open(n, &model.open) else { continue };
                 let (id, workspace, ..) = model.open.remove(n);
                 assert!(s.write(async |tx| ai_credits::consume(tx, workspace, id).await).await);
             }
-            Step::ConsumeInVain(n) => {
-                let Some(n) = pick(n, &model.open) else { continue };
+            Step::ConsumeAndRollBack(n) => {
+                let Some(n) = pick_open(n, &model.open) else { continue };
                 let (id, workspace, ..) = &model.open[n];
                 assert!(s.discard(async |tx| ai_credits::consume(tx, *workspace, *id).await).await);
             }
-            Step::GiveBack(n) => {
-                let Some(n) = pick(n, &model.open) else { continue };
+            Step::Refund(n) => {
+                let Some(n) = pick_open(n, &model.open) else { continue };
                 let (id, workspace, month, credits, _) = model.open.remove(n);
                 assert!(s.write(async |tx| ai_credits::refund(tx, workspace, id).await).await);
                 *model.used.get_mut(&(workspace, month)).unwrap() -= credits;
             }
-            Step::Abandon(seconds) => {
+            Step::RefundExpired(seconds) => {
                 s.advance(seconds);
                 let now = s.now();
-                let (dead, open): (Vec<_>, Vec<_>) = model.open.drain(..).partition(|one| one.4 <= now);
+                let (expired, open): (Vec<_>, Vec<_>) = model.open.drain(..).partition(|one| one.4 <= now);
                 model.open = open;
-                for (_, workspace, month, credits, _) in &dead {
+                for (_, workspace, month, credits, _) in &expired {
                     *model.used.get_mut(&(*workspace, month.clone())).unwrap() -= credits;
                 }
-                let given = s.write(async |tx| ai_credits::refund_expired(tx, 100).await).await;
-                assert_eq!(given, dead.len());
+                let refunded = s.write(async |tx| ai_credits::refund_expired(tx, 100).await).await;
+                assert_eq!(refunded, expired.len());
             }
-            Step::Days(days) => s.clock.advance(TimeDelta::days(days)),
+            Step::AdvanceDays(days) => s.clock.advance(TimeDelta::days(days)),
         }
-        assert_eq!(s.number(WRONG).await, 0, "{step:?}");
+        assert_eq!(s.number(INCONSISTENT_MONTHS).await, 0, "{step:?}");
         let month = s.now().format("%Y-%m").to_string();
         for w in worlds {
             let expected = model.used.get(&(w.workspace, month.clone())).copied().unwrap_or(0);
@@ -205,11 +205,11 @@ async fn run_steps(s: TestStore, steps: &[Step]) {
 fn explore<F: Future<Output = TestStore>>(cases: u32, open: impl Fn() -> F) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let config = Config { cases, max_shrink_iters: 200, failure_persistence: None, ..Config::default() };
-    let tell = |steps: Vec<Step>| {
+    let check_steps = |steps: Vec<Step>| {
         runtime.block_on(async { run_steps(open().await, &steps).await });
         Ok(())
     };
-    TestRunner::new(config).run(&prop::collection::vec(step(), 1..40), tell).unwrap();
+    TestRunner::new(config).run(&prop::collection::vec(step(), 1..40), check_steps).unwrap();
 }
 
 #[test]

@@ -19,13 +19,13 @@ on_both![
     attempts_round_trip,
 ];
 
-/// Emits an event; returns its newest delivery.
-async fn delivery(s: &TestStore, w: World) -> Delivery {
+/// Emits an event; returns the newest delivery.
+async fn create_delivery(s: &TestStore, w: World) -> Delivery {
     s.write(async |tx| events::emit(tx, w.brand, EventName::BrandCreated, &json!({ "n": 1 }), None).await).await;
-    again(s, s.number("SELECT max(id) FROM webhook_deliveries").await).await
+    reload(s, s.number("SELECT max(id) FROM webhook_deliveries").await).await
 }
 
-async fn again(s: &TestStore, id: i64) -> Delivery {
+async fn reload(s: &TestStore, id: i64) -> Delivery {
     deliveries::find_any(&mut s.conn().await, id).await.unwrap().unwrap()
 }
 
@@ -68,7 +68,7 @@ fn success(s: &TestStore, delivery: &Delivery, number: i32) -> AttemptRow {
 
 async fn outgoing_deliveries_are_loaded_in_one_batch(s: TestStore) {
     let w = world_with_endpoint(&s).await;
-    let (one, two) = (delivery(&s, w).await, delivery(&s, w).await);
+    let (one, two) = (create_delivery(&s, w).await, create_delivery(&s, w).await);
     let mut found = deliveries::load_outgoing(&mut s.conn().await, &[two.id, 999, one.id]).await.unwrap();
     found.sort_by_key(|d| d.id);
     assert_eq!(found.len(), 2);
@@ -86,24 +86,24 @@ async fn outgoing_deliveries_are_loaded_in_one_batch(s: TestStore) {
 
 async fn attempts_update_their_delivery(s: TestStore) {
     let w = world_with_endpoint(&s).await;
-    let d = delivery(&s, w).await;
+    let d = create_delivery(&s, w).await;
     let first = attempt(&s, &d, 1);
     assert_eq!(record(&s, std::slice::from_ref(&first)).await, [d.id]);
-    let found = again(&s, d.id).await;
+    let found = reload(&s, d.id).await;
     assert_eq!((found.status, found.attempts, found.response_code), (DeliveryStatus::Retrying, 1, Some(503)));
     assert_eq!((found.error.as_deref(), found.response_body.as_deref()), (Some("HTTP 503"), Some("später")));
     assert_eq!((found.next_attempt_at, found.last_attempt_at), (first.next_attempt_at, Some(s.now())));
     assert_eq!((found.duration_ms, found.updated_at), (Some(31), s.now()));
-    // A time is stored identically as a bound value and inside a text.
-    let alike = "
+    // A time is stored identically whether it is bound or part of a text.
+    let matching = "
         SELECT count(*)
         FROM webhook_deliveries d
         JOIN webhook_attempts a ON a.started_at = d.updated_at AND a.started_at = d.last_attempt_at
         WHERE d.created_at = d.updated_at";
-    assert_eq!(s.number(alike).await, 1);
+    assert_eq!(s.number(matching).await, 1);
     s.advance(5);
     record(&s, &[success(&s, &d, 2)]).await;
-    let found = again(&s, d.id).await;
+    let found = reload(&s, d.id).await;
     assert_eq!((found.status, found.attempts, found.response_code), (DeliveryStatus::Succeeded, 2, Some(204)));
     assert_eq!((found.error, found.response_body, found.next_attempt_at), (None, None, None));
     assert_eq!((found.last_attempt_at, found.updated_at), (Some(s.now()), s.now()));
@@ -116,18 +116,18 @@ async fn attempts_are_recorded_in_one_batch(s: TestStore) {
     let w = world_with_endpoint(&s).await;
     let mut rows = Vec::new();
     for number in 1..=120 {
-        let d = delivery(&s, w).await;
+        let d = create_delivery(&s, w).await;
         let body = format!("{number} \"quoted\" \\ \u{1} naïve ☃ 'x' $1 \u{10ffff}");
         rows.push(AttemptRow { response_body: Some(body), ..attempt(&s, &d, number) });
     }
     let ids: Vec<i64> = rows.iter().map(|row| row.delivery_id).collect();
     assert_eq!(record(&s, &rows).await, ids);
     for row in &rows {
-        let found = again(&s, row.delivery_id).await;
+        let found = reload(&s, row.delivery_id).await;
         assert_eq!((found.attempts, found.response_body), (row.number, row.response_body.clone()));
         assert_eq!(deliveries::attempt_summaries(&mut s.conn().await, row.delivery_id).await.unwrap().len(), 1);
     }
-    let same = "
+    let matching = "
         SELECT count(*)
         FROM webhook_attempts a
         JOIN webhook_deliveries d
@@ -135,46 +135,46 @@ async fn attempts_are_recorded_in_one_batch(s: TestStore) {
                 AND d.response_body = a.response_body
                 AND d.error = a.error
                 AND d.attempts = a.number";
-    assert_eq!(s.number(same).await, 120);
+    assert_eq!(s.number(matching).await, 120);
 }
 
 async fn deleted_deliveries_are_skipped(s: TestStore) {
     let w = world_with_endpoint(&s).await;
-    let (kept, gone) = (delivery(&s, w).await, delivery(&s, w).await);
-    s.sql(format!("DELETE FROM webhook_deliveries WHERE id = {}", gone.id)).await;
-    assert_eq!(record(&s, &[attempt(&s, &gone, 1), attempt(&s, &kept, 1)]).await, [kept.id]);
+    let (kept, deleted) = (create_delivery(&s, w).await, create_delivery(&s, w).await);
+    s.sql(format!("DELETE FROM webhook_deliveries WHERE id = {}", deleted.id)).await;
+    assert_eq!(record(&s, &[attempt(&s, &deleted, 1), attempt(&s, &kept, 1)]).await, [kept.id]);
     assert_eq!(s.number("SELECT delivery_id FROM webhook_attempts").await, kept.id);
-    let held = s.write(async |tx| deliveries::lock_each(tx, &[gone.id, kept.id]).await).await;
+    let held = s.write(async |tx| deliveries::lock_each(tx, &[deleted.id, kept.id]).await).await;
     assert_eq!(held.into_iter().collect::<Vec<_>>(), [(kept.id, 8)]);
-    assert!(record(&s, &[attempt(&s, &gone, 1)]).await.is_empty());
+    assert!(record(&s, &[attempt(&s, &deleted, 1)]).await.is_empty());
 }
 
 async fn a_replay_allows_one_more_attempt(s: TestStore) {
     let w = world_with_endpoint(&s).await;
     for ended in [DeliveryStatus::Succeeded, DeliveryStatus::Failed] {
-        let d = delivery(&s, w).await;
+        let d = create_delivery(&s, w).await;
         record(&s, &[AttemptRow { status: ended, next_attempt_at: None, ..attempt(&s, &d, 8) }]).await;
         s.advance(60);
         s.write(async |tx| deliveries::replay(tx, d.id).await).await;
-        let found = again(&s, d.id).await;
+        let found = reload(&s, d.id).await;
         assert_eq!((found.status, found.attempts, found.max_attempts), (DeliveryStatus::Pending, 8, 9));
         assert_eq!(found.next_attempt_at, Some(s.now()));
     }
-    let d = delivery(&s, w).await;
+    let d = create_delivery(&s, w).await;
     record(&s, &[attempt(&s, &d, 1)]).await;
     s.write(async |tx| deliveries::replay(tx, d.id).await).await;
-    let found = again(&s, d.id).await;
+    let found = reload(&s, d.id).await;
     assert_eq!((found.status, found.max_attempts, found.next_attempt_at), (DeliveryStatus::Retrying, 9, Some(s.now())));
 }
 
 async fn failing_a_delivery_ignores_finished_ones(s: TestStore) {
     let w = world_with_endpoint(&s).await;
-    let give_up = async |id| s.write(async |tx| deliveries::fail(tx, id, "inactive").await).await;
-    let (open, done) = (delivery(&s, w).await, delivery(&s, w).await);
+    let fail = async |id| s.write(async |tx| deliveries::fail(tx, id, "inactive").await).await;
+    let (open, done) = (create_delivery(&s, w).await, create_delivery(&s, w).await);
     record(&s, &[success(&s, &done, 1)]).await;
-    give_up(open.id).await;
-    give_up(done.id).await;
-    let (open, done) = (again(&s, open.id).await, again(&s, done.id).await);
+    fail(open.id).await;
+    fail(done.id).await;
+    let (open, done) = (reload(&s, open.id).await, reload(&s, done.id).await);
     assert_eq!(
         (open.status, open.error.as_deref(), open.next_attempt_at),
         (DeliveryStatus::Failed, Some("inactive"), None)
@@ -184,7 +184,7 @@ async fn failing_a_delivery_ignores_finished_ones(s: TestStore) {
 
 async fn replays_and_attempts_are_serialised(s: TestStore) {
     let w = world_with_endpoint(&s).await;
-    let d = delivery(&s, w).await;
+    let d = create_delivery(&s, w).await;
     let success = success(&s, &d, 1);
     run_concurrently(6, |_| {
         let (store, success) = (s.store.clone(), success.clone());
@@ -196,17 +196,17 @@ async fn replays_and_attempts_are_serialised(s: TestStore) {
         }
     })
     .await;
-    assert_eq!(again(&s, d.id).await.attempts, 6);
+    assert_eq!(reload(&s, d.id).await.attempts, 6);
     assert!(s.write(async |tx| deliveries::lock(tx, 999).await).await.is_none());
 }
 
 async fn attempts_round_trip(s: TestStore) {
     let w = world_with_endpoint(&s).await;
-    let (one, other) = (delivery(&s, w).await, delivery(&s, w).await);
-    let bare = AttemptRow { response_code: None, error: None, response_body: None, ..attempt(&s, &one, 1) };
+    let (one, other) = (create_delivery(&s, w).await, create_delivery(&s, w).await);
+    let without_response = AttemptRow { response_code: None, error: None, response_body: None, ..attempt(&s, &one, 1) };
     let rows: Vec<_> = (1..)
         .zip(DeliveryOutcome::ALL)
-        .map(|(number, outcome)| AttemptRow { number, outcome: outcome.as_str(), ..bare.clone() })
+        .map(|(number, outcome)| AttemptRow { number, outcome: outcome.as_str(), ..without_response.clone() })
         .chain([attempt(&s, &one, 99)])
         .collect();
     for row in rows.iter().chain([&attempt(&s, &other, 1)]) {

@@ -21,16 +21,16 @@ fn day(text: &str) -> Option<NaiveDate> {
     Some(text.parse().unwrap())
 }
 
-async fn plan(s: &TestStore, w: World, name: &str) -> ContentPlan {
+async fn create_plan(s: &TestStore, w: World, name: &str) -> ContentPlan {
     let new = NewPlan { name, description: Some("d"), starts_on: day("2030-01-01"), ends_on: day("2030-12-31") };
     s.write(async |tx| content_plans::create(tx, w.brand, &new).await).await
 }
 
-fn idea(s: &TestStore, title: &str, seconds: Option<i64>) -> NewItem {
+fn new_item(s: &TestStore, title: &str, seconds: Option<i64>) -> NewItem {
     NewItem { title: title.to_owned(), content: None, planned_at: seconds.map(|n| s.later(n)) }
 }
 
-async fn add(s: &TestStore, plan: i64, items: &[NewItem]) -> Vec<i64> {
+async fn add_to_plan(s: &TestStore, plan: i64, items: &[NewItem]) -> Vec<i64> {
     s.write(async |tx| content_plans::add_items(tx, plan, items).await).await
 }
 
@@ -40,26 +40,26 @@ async fn items(s: &TestStore, plan: i64) -> Vec<PlanItem> {
 
 async fn a_plan_round_trips(s: TestStore) {
     let w = s.create_world().await;
-    let made = plan(&s, w, "Grüße 🥐 '\"\\").await;
-    let found = content_plans::find(&mut s.conn().await, w.brand, made.id).await.unwrap().unwrap();
+    let created = create_plan(&s, w, "Grüße 🥐 '\"\\").await;
+    let found = content_plans::find(&mut s.conn().await, w.brand, created.id).await.unwrap().unwrap();
     assert_eq!((found.name.as_str(), found.description.as_deref()), ("Grüße 🥐 '\"\\", Some("d")));
     assert_eq!((found.starts_on, found.ends_on), (day("2030-01-01"), day("2030-12-31")));
     assert_eq!((found.created_at, found.updated_at), (s.now(), s.now()));
     s.advance(9);
-    let change = ContentPlan { name: "New".into(), description: None, starts_on: None, ends_on: None, ..found };
-    s.write(async |tx| content_plans::update(tx, &change).await).await;
-    let found = content_plans::find(&mut s.conn().await, w.brand, made.id).await.unwrap().unwrap();
+    let changed = ContentPlan { name: "New".into(), description: None, starts_on: None, ends_on: None, ..found };
+    s.write(async |tx| content_plans::update(tx, &changed).await).await;
+    let found = content_plans::find(&mut s.conn().await, w.brand, created.id).await.unwrap().unwrap();
     assert_eq!((found.name.as_str(), found.description, found.starts_on, found.ends_on), ("New", None, None, None));
     assert_eq!((found.created_at, found.updated_at), (s.later(-9), s.now()));
-    let second = plan(&s, w, "Second").await;
+    let second = create_plan(&s, w, "Second").await;
     let ids: Vec<i64> = content_plans::list(&mut s.conn().await, w.brand).await.unwrap().iter().map(|p| p.id).collect();
-    assert_eq!(ids, [second.id, made.id]);
+    assert_eq!(ids, [second.id, created.id]);
 }
 
 async fn a_plan_is_visible_only_to_its_brand(s: TestStore) {
     let (w, other) = (s.create_world().await, s.world_of("bob@example.com").await);
-    let (mine, theirs) = (plan(&s, w, "Mine").await.id, plan(&s, other, "Theirs").await.id);
-    let item = add(&s, mine, &[idea(&s, "a", None)]).await[0];
+    let (mine, theirs) = (create_plan(&s, w, "Mine").await.id, create_plan(&s, other, "Theirs").await.id);
+    let item = add_to_plan(&s, mine, &[new_item(&s, "a", None)]).await[0];
     let conn = &mut s.conn().await;
     assert!(content_plans::find(conn, other.brand, mine).await.unwrap().is_none());
     for (brand, plan) in [(other.brand, mine), (w.brand, theirs), (other.brand, theirs)] {
@@ -77,10 +77,10 @@ async fn a_plan_is_visible_only_to_its_brand(s: TestStore) {
 
 async fn items_are_listed_by_time(s: TestStore) {
     let w = s.create_world().await;
-    let (one, two) = (plan(&s, w, "One").await.id, plan(&s, w, "Two").await.id);
+    let (one, two) = (create_plan(&s, w, "One").await.id, create_plan(&s, w, "Two").await.id);
     let ideas = [("never", None), ("late", Some(90)), ("soon", Some(5)), ("soon too", Some(5))];
-    add(&s, one, &ideas.map(|(title, at)| idea(&s, title, at))).await;
-    add(&s, two, &[idea(&s, "other", None)]).await;
+    add_to_plan(&s, one, &ideas.map(|(title, at)| new_item(&s, title, at))).await;
+    add_to_plan(&s, two, &[new_item(&s, "other", None)]).await;
     let titles = |list: &[PlanItem]| list.iter().map(|i| i.title.clone()).collect::<Vec<_>>();
     assert_eq!(titles(&items(&s, one).await), ["soon", "soon too", "late", "never"]);
     let all = content_plans::items_of_brand(&mut s.conn().await, w.brand).await.unwrap();
@@ -99,12 +99,12 @@ async fn items_are_listed_by_time(s: TestStore) {
 
 async fn many_items_keep_their_order_and_text(s: TestStore) {
     let w = s.create_world().await;
-    let plan = plan(&s, w, "Many").await.id;
+    let plan = create_plan(&s, w, "Many").await.id;
     let text = "Grüße 🥐 'quoted' \"double\" \\ line\nnext";
     let new: Vec<NewItem> = (0..500)
         .map(|n| NewItem { title: format!("{n} {text}"), content: Some(text.repeat(3)), planned_at: Some(s.later(n)) })
         .collect();
-    let ids = add(&s, plan, &new).await;
+    let ids = add_to_plan(&s, plan, &new).await;
     let stored = items(&s, plan).await;
     assert_eq!(stored.iter().map(|i| i.id).collect::<Vec<_>>(), ids);
     for (item, new) in stored.iter().zip(&new) {
@@ -121,8 +121,8 @@ async fn many_items_keep_their_order_and_text(s: TestStore) {
 
 async fn an_item_references_its_post_until_it_is_deleted(s: TestStore) {
     let w = s.create_world().await;
-    let plan = plan(&s, w, "P").await.id;
-    let item = add(&s, plan, &[idea(&s, "a", None)]).await[0];
+    let plan = create_plan(&s, w, "P").await.id;
+    let item = add_to_plan(&s, plan, &[new_item(&s, "a", None)]).await[0];
     let state = async || {
         let found = items(&s, plan).await.remove(0);
         (found.status(), found.post_id)
@@ -139,8 +139,8 @@ async fn an_item_references_its_post_until_it_is_deleted(s: TestStore) {
 
 async fn deleting_a_plan_keeps_its_posts(s: TestStore) {
     let w = s.create_world().await;
-    let plan = plan(&s, w, "P").await.id;
-    let item = add(&s, plan, &[idea(&s, "a", None)]).await[0];
+    let plan = create_plan(&s, w, "P").await.id;
+    let item = add_to_plan(&s, plan, &[new_item(&s, "a", None)]).await[0];
     let (post, _) = s.post(w, &[]).await;
     s.write(async |tx| content_plans::set_post(tx, item, post).await).await;
     assert!(s.write(async |tx| content_plans::delete(tx, w.brand, plan).await).await);
@@ -151,11 +151,11 @@ async fn deleting_a_plan_keeps_its_posts(s: TestStore) {
 
 async fn an_item_is_locked_by_one_transaction_at_a_time(s: TestStore) {
     let w = s.create_world().await;
-    let plan = plan(&s, w, "P").await.id;
+    let plan = create_plan(&s, w, "P").await.id;
     let (post, _) = s.post(w, &[]).await;
-    // The first round opens the connections, so that the later rounds really run concurrently.
-    for item in add(&s, plan, &["a", "b", "c"].map(|title| idea(&s, title, None))).await {
-        let made = run_concurrently(8, |_| {
+    // The first round opens the connections, so that the later rounds run concurrently.
+    for item in add_to_plan(&s, plan, &["a", "b", "c"].map(|title| new_item(&s, title, None))).await {
+        let created = run_concurrently(8, |_| {
             let store = s.store.clone();
             async move {
                 let mut tx = store.begin().await.unwrap();
@@ -168,6 +168,6 @@ async fn an_item_is_locked_by_one_transaction_at_a_time(s: TestStore) {
                 true
             }
         });
-        assert_eq!(made.await.into_iter().filter(|made| *made).count(), 1);
+        assert_eq!(created.await.into_iter().filter(|created| *created).count(), 1);
     }
 }

@@ -1,4 +1,4 @@
-//! Deliveries: lists, recovery and samples.
+//! Deliveries: lists, recovery, samples and settles.
 
 use chrono::TimeDelta;
 use crier_domain::event::EventName;
@@ -23,51 +23,51 @@ on_both![
     a_settle_in_one_statement_wakes_a_waiting_job,
 ];
 
-const BOTH: [EventName; 2] = [EventName::PostPublished, EventName::BrandCreated];
+const EVENTS: [EventName; 2] = [EventName::PostPublished, EventName::BrandCreated];
 
-async fn delivery(s: &TestStore, w: World, webhook: i64) -> Delivery {
+async fn create_delivery(s: &TestStore, w: World, webhook: i64) -> Delivery {
     s.write(async |tx| events::emit(tx, w.brand, EventName::BrandCreated, &json!({ "n": 1 }), None).await).await;
     let newest = format!("SELECT max(id) FROM webhook_deliveries WHERE webhook_id = {webhook}");
-    again(s, s.number(newest).await).await
+    reload(s, s.number(newest).await).await
 }
 
-async fn again(s: &TestStore, id: i64) -> Delivery {
+async fn reload(s: &TestStore, id: i64) -> Delivery {
     deliveries::find_any(&mut s.conn().await, id).await.unwrap().unwrap()
 }
 
 async fn a_list_is_filtered_by_status_and_event(s: TestStore) {
     let w = s.create_world().await;
-    let webhook = s.webhook(w.user, &BOTH).await;
-    let brand = delivery(&s, w, webhook.id).await;
+    let webhook = s.webhook(w.user, &EVENTS).await;
+    let brand = create_delivery(&s, w, webhook.id).await;
     let post = s.write(async |tx| events::emit_sample(tx, webhook.id, EventName::PostFailed, None).await).await;
     s.sql(format!("UPDATE webhook_deliveries SET status = 'failed' WHERE id = {}", brand.id)).await;
     for status in [None].into_iter().chain(DeliveryStatus::ALL.iter().copied().map(Some)) {
         for event in [None].into_iter().chain(EventName::ALL.iter().copied().map(Some)) {
-            let passes = |has: (DeliveryStatus, EventName)| {
+            let matches = |has: (DeliveryStatus, EventName)| {
                 status.is_none_or(|status| status == has.0) && event.is_none_or(|event| event == has.1)
             };
             let all = [
                 (post, DeliveryStatus::Pending, EventName::PostFailed),
                 (brand.id, DeliveryStatus::Failed, brand.event),
             ];
-            let wanted: Vec<i64> = all.iter().filter(|(_, s, e)| passes((*s, *e))).map(|(id, ..)| *id).collect();
+            let expected: Vec<i64> = all.iter().filter(|(_, s, e)| matches((*s, *e))).map(|(id, ..)| *id).collect();
             let (filter, page) = (DeliveryFilter { status, event }, PageRequest { page: 1, per_page: 1 });
             let found = deliveries::list(&mut s.conn().await, webhook.id, filter, page).await.unwrap();
             let first: Vec<i64> = found.rows.iter().map(|d| d.id).collect();
             assert_eq!(
                 (first.as_slice(), found.total),
-                (&wanted[..wanted.len().min(1)], wanted.len() as i64),
+                (&expected[..expected.len().min(1)], expected.len() as i64),
                 "{filter:?}"
             );
         }
     }
 }
 
-/// Creates `count` deliveries, one second apart; all but the last have failed.
-async fn failures(s: &TestStore, w: World, webhook: i64, count: usize) -> Vec<i64> {
+/// Creates `count` deliveries, one per second; all but the last fail.
+async fn create_failed_deliveries(s: &TestStore, w: World, webhook: i64, count: usize) -> Vec<i64> {
     let mut ids = Vec::new();
     for _ in 0..count {
-        ids.push(delivery(s, w, webhook).await.id);
+        ids.push(create_delivery(s, w, webhook).await.id);
         s.advance(1);
     }
     s.sql(format!(
@@ -84,12 +84,12 @@ async fn failures(s: &TestStore, w: World, webhook: i64, count: usize) -> Vec<i6
 
 async fn recovery_replays_failures_since_a_time(s: TestStore) {
     let w = s.create_world().await;
-    let webhook = s.webhook(w.user, &BOTH).await;
-    let begun = s.now();
-    let ids = failures(&s, w, webhook.id, 4).await;
-    let other = s.webhook(w.user, &BOTH).await;
-    let others = failures(&s, w, other.id, 2).await;
-    let since = begun + TimeDelta::seconds(1);
+    let webhook = s.webhook(w.user, &EVENTS).await;
+    let started_at = s.now();
+    let ids = create_failed_deliveries(&s, w, webhook.id, 4).await;
+    let other = s.webhook(w.user, &EVENTS).await;
+    let others = create_failed_deliveries(&s, w, other.id, 2).await;
+    let since = started_at + TimeDelta::seconds(1);
     s.advance(60);
     let recover = async || s.write(async |tx| deliveries::recover(tx, webhook.id, since).await).await;
     assert_eq!(recover().await, ids[1..3]);
@@ -101,7 +101,7 @@ async fn recovery_replays_failures_since_a_time(s: TestStore) {
         (ids[3], DeliveryStatus::Pending, 8),
         (others[0], DeliveryStatus::Failed, 8),
     ] {
-        let found = again(&s, id).await;
+        let found = reload(&s, id).await;
         assert_eq!((found.status, found.max_attempts), (status, max), "delivery {id}");
         assert_eq!(found.next_attempt_at == Some(s.now()), max == 9);
     }
@@ -109,22 +109,22 @@ async fn recovery_replays_failures_since_a_time(s: TestStore) {
 
 async fn a_recovery_is_rolled_back_with_its_transaction(s: TestStore) {
     let w = s.create_world().await;
-    let webhook = s.webhook(w.user, &BOTH).await;
-    let begun = s.now();
-    let ids = failures(&s, w, webhook.id, 3).await;
-    assert_eq!(s.discard(async |tx| deliveries::recover(tx, webhook.id, begun).await).await, ids[..2]);
-    assert_eq!((again(&s, ids[0]).await.status, again(&s, ids[0]).await.max_attempts), (DeliveryStatus::Failed, 8));
+    let webhook = s.webhook(w.user, &EVENTS).await;
+    let started_at = s.now();
+    let ids = create_failed_deliveries(&s, w, webhook.id, 3).await;
+    assert_eq!(s.discard(async |tx| deliveries::recover(tx, webhook.id, started_at).await).await, ids[..2]);
+    assert_eq!((reload(&s, ids[0]).await.status, reload(&s, ids[0]).await.max_attempts), (DeliveryStatus::Failed, 8));
 }
 
 async fn a_sample_is_sent_to_one_endpoint_without_brand(s: TestStore) {
     let w = s.create_world().await;
-    let (one, other) = (s.webhook(w.user, &[]).await, s.webhook(w.user, &BOTH).await);
+    let (one, other) = (s.webhook(w.user, &[]).await, s.webhook(w.user, &EVENTS).await);
     s.notifier.take();
     let send = async |tx: &mut Tx| events::emit_sample(tx, one.id, EventName::PostPublished, Some("req-1")).await;
     s.discard(send).await;
     assert_eq!(s.number("SELECT count(*) FROM events").await, 0);
     let id = s.write(send).await;
-    let found = again(&s, id).await;
+    let found = reload(&s, id).await;
     assert_eq!(
         (found.webhook_id, found.event, found.status),
         (one.id, EventName::PostPublished, DeliveryStatus::Pending)
@@ -146,10 +146,10 @@ async fn a_sample_is_sent_to_one_endpoint_without_brand(s: TestStore) {
 }
 
 /// Creates deliveries and claims their jobs.
-async fn claimed(s: &TestStore, w: World, webhook: i64, count: usize) -> Vec<(Delivery, ClaimedJob)> {
+async fn claim_deliveries(s: &TestStore, w: World, webhook: i64, count: usize) -> Vec<(Delivery, ClaimedJob)> {
     let mut all = Vec::new();
     for _ in 0..count {
-        let delivery = delivery(s, w, webhook).await;
+        let delivery = create_delivery(s, w, webhook).await;
         let job = s.number(format!("SELECT id FROM jobs WHERE subject_id = {}", delivery.id)).await;
         all.push((delivery, s.claim(&[job], "w").await.remove(0)));
     }
@@ -157,7 +157,7 @@ async fn claimed(s: &TestStore, w: World, webhook: i64, count: usize) -> Vec<(De
     all
 }
 
-/// Settles them like attempts that arrived, in a transaction of one statement.
+/// Settles the deliveries as successful attempts, in one statement.
 async fn settle(s: &TestStore, runs: &[(Delivery, ClaimedJob)]) -> Result<bool> {
     let row = |delivery: &Delivery| AttemptRow {
         delivery_id: delivery.id,
@@ -179,11 +179,11 @@ async fn settle(s: &TestStore, runs: &[(Delivery, ClaimedJob)]) -> Result<bool> 
     Ok(settled)
 }
 
-/// Asserts that nothing of a settle was written.
+/// Asserts that the settle wrote nothing.
 async fn assert_running(s: &TestStore, runs: &[(Delivery, ClaimedJob)]) {
     for (delivery, job) in runs {
         assert_eq!(
-            (again(s, delivery.id).await.status, s.state(job.id).await),
+            (reload(s, delivery.id).await.status, s.state(job.id).await),
             (DeliveryStatus::Pending, JobState::Running)
         );
     }
@@ -195,14 +195,14 @@ async fn deliveries_are_settled_in_one_statement(s: TestStore) {
         return;
     }
     let w = s.create_world().await;
-    let (one, two) = (s.webhook(w.user, &BOTH).await, s.webhook(w.user, &[EventName::BrandCreated]).await);
-    let runs = claimed(&s, w, one.id, 2).await;
+    let (one, two) = (s.webhook(w.user, &EVENTS).await, s.webhook(w.user, &[EventName::BrandCreated]).await);
+    let runs = claim_deliveries(&s, w, one.id, 2).await;
     let others = s.number("SELECT count(*) FROM webhook_deliveries").await;
     assert_eq!(others, 4, "each event goes to both endpoints");
     s.advance(3);
     assert!(settle(&s, &runs).await.unwrap());
     for (delivery, job) in &runs {
-        let after = again(&s, delivery.id).await;
+        let after = reload(&s, delivery.id).await;
         assert_eq!((after.status, after.attempts, after.response_code), (DeliveryStatus::Succeeded, 1, Some(204)));
         assert_eq!((after.next_attempt_at, after.response_body.as_deref()), (None, Some("thanks")));
         let row = s.show(job.id).await;
@@ -227,8 +227,8 @@ async fn a_lost_lease_undoes_the_whole_statement(s: TestStore) {
         return;
     }
     let w = s.create_world().await;
-    let webhook = s.webhook(w.user, &BOTH).await.id;
-    let runs = claimed(&s, w, webhook, 2).await;
+    let webhook = s.webhook(w.user, &EVENTS).await.id;
+    let runs = claim_deliveries(&s, w, webhook, 2).await;
     for (fence, worker) in [(0, "w"), (1, "another")] {
         let mut lost = runs.clone();
         (lost[1].1.fence, lost[1].1.worker) = (fence, worker.to_owned());
@@ -243,9 +243,9 @@ async fn an_unhealthy_endpoint_is_not_settled_in_one_statement(s: TestStore) {
         return;
     }
     let w = s.create_world().await;
-    let (one, two) = (s.webhook(w.user, &BOTH).await.id, s.webhook(w.user, &BOTH).await.id);
-    let mut runs = claimed(&s, w, one, 1).await;
-    runs.extend(claimed(&s, w, two, 1).await);
+    let (one, two) = (s.webhook(w.user, &EVENTS).await.id, s.webhook(w.user, &EVENTS).await.id);
+    let mut runs = claim_deliveries(&s, w, one, 1).await;
+    runs.extend(claim_deliveries(&s, w, two, 1).await);
     for record in ["strikes = 1", "failing_since = now(), strikes = 0"] {
         s.sql(format!("UPDATE webhooks SET {record} WHERE id = {two}")).await;
         assert!(!settle(&s, &runs).await.unwrap(), "{record}");
@@ -259,8 +259,8 @@ async fn a_deletion_undoes_the_whole_statement(s: TestStore) {
         return;
     }
     let w = s.create_world().await;
-    let webhook = s.webhook(w.user, &BOTH).await.id;
-    let runs = claimed(&s, w, webhook, 2).await;
+    let webhook = s.webhook(w.user, &EVENTS).await.id;
+    let runs = claim_deliveries(&s, w, webhook, 2).await;
     s.sql(format!("DELETE FROM webhook_deliveries WHERE id = {}", runs[0].0.id)).await;
     assert!(settle(&s, &runs).await.is_err());
     assert!(!settle(&s, &runs[..1]).await.unwrap(), "nothing is written for a delivery that is gone");
@@ -273,10 +273,10 @@ async fn a_settle_in_one_statement_wakes_a_waiting_job(s: TestStore) {
         return;
     }
     let w = s.create_world().await;
-    let webhook = s.webhook(w.user, &BOTH).await.id;
+    let webhook = s.webhook(w.user, &EVENTS).await.id;
     s.write(async |tx| lanes::narrow_lane(tx, &Lane::Endpoint(webhook).to_string(), 1).await).await;
-    let runs = claimed(&s, w, webhook, 1).await;
-    let next = delivery(&s, w, webhook).await.id;
+    let runs = claim_deliveries(&s, w, webhook, 1).await;
+    let next = create_delivery(&s, w, webhook).await.id;
     let next = s.number(format!("SELECT id FROM jobs WHERE subject_id = {next}")).await;
     assert!(s.claim(&[next], "w").await.is_empty(), "the lane is full");
     s.notifier.take();

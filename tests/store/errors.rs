@@ -1,4 +1,4 @@
-//! Errors: which ones are retryable, and which ones are bugs.
+//! Errors: which are retryable, and which are bugs.
 
 use crier_store::{Db, Store, StoreError, users};
 use sqlx::Connection;
@@ -13,26 +13,26 @@ on_both![
 
 async fn unique_violations_are_recognised(s: TestStore) {
     let w = s.create_world().await;
-    let twice = s.try_write(async |tx| users::create(tx, w.workspace, "ann@example.com", "B").await).await;
-    let error = twice.unwrap_err();
+    let duplicate = s.try_write(async |tx| users::create(tx, w.workspace, "ann@example.com", "B").await).await;
+    let error = duplicate.unwrap_err();
     assert!(error.is_unique_violation() && !error.is_unavailable() && !error.is_serialization());
-    // The same address twice concurrently: one waits for the other, then fails.
-    let mut made = crate::support::store::run_concurrently(2, |_| {
+    // The same address twice, concurrently: one insert waits for the other, then fails.
+    let mut created = crate::support::store::run_concurrently(2, |_| {
         let store = s.store.clone();
         async move {
             let mut tx = store.begin().await.unwrap();
-            let made = users::create(&mut tx, w.workspace, "bob@example.com", "B").await;
+            let created = users::create(&mut tx, w.workspace, "bob@example.com", "B").await;
             tokio::task::yield_now().await;
-            match made {
+            match created {
                 Ok(_) => tx.commit().await,
                 Err(error) => Err(error),
             }
         }
     })
     .await;
-    made.sort_by_key(Result::is_err);
-    assert!(made[0].is_ok());
-    assert!(made[1].as_ref().unwrap_err().is_unique_violation());
+    created.sort_by_key(Result::is_err);
+    assert!(created[0].is_ok());
+    assert!(created[1].as_ref().unwrap_err().is_unique_violation());
 }
 
 async fn program_errors_are_not_reported_as_unavailable(s: TestStore) {
@@ -49,7 +49,7 @@ async fn permanent_data_errors_are_recognised(s: TestStore) {
     let w = s.create_world().await;
     let try_sql = async |sql: String| -> StoreError {
         let sql = sqlx::AssertSqlSafe(sql);
-        let done = match s.db() {
+        let result = match s.db() {
             Db::Pg(pool) => {
                 sqlx::raw_sql(sql).execute(&mut *pool.acquire().await.expect("a connection")).await.map(drop)
             }
@@ -57,10 +57,10 @@ async fn permanent_data_errors_are_recognised(s: TestStore) {
                 sqlx::raw_sql(sql).execute(&mut *writer.acquire().await.expect("a connection")).await.map(drop)
             }
         };
-        done.expect_err("it is refused").into()
+        result.expect_err("it is refused").into()
     };
-    let of_the_value = [
-        // A column that must have a value, and one that accepts only certain words.
+    let value_errors = [
+        // A column that must not be null, and a column that accepts only certain values.
         format!("UPDATE brands SET name = NULL WHERE id = {}", w.brand),
         "INSERT INTO paused_lanes (lane, paused_until) VALUES ('brand:1', NULL)".to_owned(),
         format!(
@@ -70,14 +70,15 @@ async fn permanent_data_errors_are_recognised(s: TestStore) {
             w.brand, w.user
         ),
     ];
-    for sql in of_the_value {
+    for sql in value_errors {
         let error = try_sql(sql).await;
         assert!(error.is_rejected() && !error.is_transient(), "{error}");
     }
-    let of_the_row = s.try_write(async |tx| users::create(tx, 999, "x@example.com", "X").await).await.unwrap_err();
-    let twice = s.try_write(async |tx| users::create(tx, w.workspace, "ann@example.com", "B").await).await.unwrap_err();
+    let row_error = s.try_write(async |tx| users::create(tx, 999, "x@example.com", "X").await).await.unwrap_err();
+    let duplicate =
+        s.try_write(async |tx| users::create(tx, w.workspace, "ann@example.com", "B").await).await.unwrap_err();
     let unknown = try_sql("UPDATE brands SET nothing = 1".to_owned()).await;
-    for error in [of_the_row, twice, unknown, StoreError::Decode("x".to_owned())] {
+    for error in [row_error, duplicate, unknown, StoreError::Decode("x".to_owned())] {
         assert!(
             !error.is_rejected() && !error.is_transient(),
             "another row, or another version, may be there later: {error}"
@@ -86,7 +87,7 @@ async fn permanent_data_errors_are_recognised(s: TestStore) {
     let with_nul = s.try_write(async |tx| users::create(tx, w.workspace, "nul@example.com", "A\0B").await).await;
     match (s.is_postgres(), with_nul) {
         (true, Err(error)) => assert!(error.is_rejected() && !error.is_transient(), "{error}"),
-        (false, made) => drop(made.expect("SQLite takes it")),
+        (false, created) => drop(created.expect("SQLite takes it")),
         (true, Ok(_)) => panic!("Postgres takes no NUL"),
     }
     if s.is_postgres() {
@@ -94,7 +95,7 @@ async fn permanent_data_errors_are_recognised(s: TestStore) {
             let error = try_sql(format!("UPDATE brands SET name = ({value})::text")).await;
             assert!(error.is_rejected(), "{value}: {error}");
         }
-        // Longer than its index accepts.
+        // The value is longer than the index accepts.
         let name = "(SELECT string_agg(md5(n::text), '') FROM generate_series(1, 20000) n)";
         let error = try_sql(format!("UPDATE users SET email = {name}")).await;
         assert!(error.is_rejected(), "{error}");
@@ -103,17 +104,17 @@ async fn permanent_data_errors_are_recognised(s: TestStore) {
 
 #[tokio::test]
 async fn an_unreachable_postgres_is_unavailable() {
-    // A port that was free a moment ago.
+    // A port at which no server listens.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let db = Db::postgres(&format!("postgres://nobody@127.0.0.1:{port}/none"), 2).unwrap();
-    let (read, begun, migrated) = tokio::join!(db.ping(), db.begin(), db.migrate());
-    for error in [read.unwrap_err(), begun.unwrap_err(), migrated.unwrap_err()] {
+    let (read, transaction, migrated) = tokio::join!(db.ping(), db.begin(), db.migrate());
+    for error in [read.unwrap_err(), transaction.unwrap_err(), migrated.unwrap_err()] {
         assert!(error.is_unavailable(), "{error:?}");
         assert!(!error.is_unique_violation() && !error.is_serialization());
     }
 }
 
-/// Like a restart of the server: connections break in mid-transaction, and the next one works.
+/// As when the server restarts, a connection breaks in the middle of a transaction, and the next connection works.
 #[tokio::test]
 async fn a_terminated_connection_is_unavailable_and_replaced() {
     let s = TestStore::postgres().await;
@@ -128,7 +129,7 @@ async fn a_terminated_connection_is_unavailable_and_replaced() {
     let error = users::set_plan(&mut tx, w, "free").await.unwrap_err();
     assert!(error.is_unavailable(), "{error:?}");
     drop(tx);
-    // Other pooled connections may fail once each; then the pool works.
+    // Each other connection of the pool may fail once; then the pool works.
     for _ in 0..12 {
         match s.db().ping().await {
             Ok(()) => break,
@@ -152,7 +153,7 @@ async fn an_exhausted_pool_is_unavailable() {
     assert!(error.is_unavailable() && error.is_closed());
 }
 
-/// Two transactions that want each other's rows: one is aborted with a deadlock error, the other continues.
+/// Two transactions that each need the other's rows: one is aborted with a deadlock error, the other continues.
 #[tokio::test]
 async fn deadlocks_are_recognised() {
     let s = TestStore::postgres().await;
@@ -168,7 +169,7 @@ async fn deadlocks_are_recognised() {
     users::set_plan(&mut b, two, "b").await.unwrap();
     let first = async {
         let result = users::set_plan(&mut a, two, "a").await;
-        // The rollback releases the victim's row locks at once.
+        // The rollback releases the row locks of the aborted transaction immediately.
         if result.is_err() {
             a.rollback().await.unwrap()
         } else {
@@ -207,7 +208,7 @@ async fn two_processes_share_a_sqlite_file() {
     let s = TestStore::sqlite().await;
     let second = s.open_second_store().await;
     let stores: [Store; 2] = [s.store.clone(), second];
-    let made = crate::support::store::run_concurrently(20, |n| {
+    let created = crate::support::store::run_concurrently(20, |n| {
         let store = stores[n % 2].clone();
         async move {
             let mut tx = store.begin().await.unwrap();
@@ -216,12 +217,12 @@ async fn two_processes_share_a_sqlite_file() {
         }
     })
     .await;
-    assert!(made.iter().all(Result::is_ok), "{made:?}");
+    assert!(created.iter().all(Result::is_ok), "{created:?}");
     assert_eq!(s.number("SELECT count(*) FROM workspaces").await, 20);
 }
 
-/// Invariant: writers are served in order on all connections of the process, for example the heartbeat next to a worker
-/// that writes without a pause.
+/// Invariant: the writers on all connections of the process are served in order. For example, the heartbeat is served
+/// while a worker writes without a pause.
 #[tokio::test]
 async fn writers_of_one_process_are_serialised() {
     let s = TestStore::sqlite().await;
@@ -237,11 +238,11 @@ async fn writers_of_one_process_are_serialised() {
             sender.send(n).unwrap();
             tx.commit().await.unwrap();
         });
-        // Let it enter the queue before the next one.
+        // Lets this writer enter the queue before the next one.
         tokio::task::yield_now().await;
     }
     held.commit().await.unwrap();
-    for wanted in 0..20 {
-        assert_eq!(order.recv().await, Some(wanted));
+    for expected in 0..20 {
+        assert_eq!(order.recv().await, Some(expected));
     }
 }

@@ -1,4 +1,4 @@
-//! Events: their recipients and payloads.
+//! Events: their recipients, payloads and transactions.
 
 use crier_domain::access::Role;
 use crier_domain::circuit::Health;
@@ -35,11 +35,11 @@ async fn an_event_reaches_subscribed_endpoints(s: TestStore) {
     let second = s.webhook(w.user, &[PUBLISHED]).await;
     let third = s.webhook(bob, &[PUBLISHED]).await;
     s.webhook(bob, &[EventName::PostFailed]).await;
-    // A workspace user who is not a member of the brand; a member of another brand; a disabled endpoint.
+    // A user of the workspace who is not a member of the brand, a member of another brand, and a disabled endpoint.
     s.webhook(carl, &[PUBLISHED]).await;
     s.webhook(stranger.user, &[PUBLISHED]).await;
-    let off = s.webhook(w.user, &[PUBLISHED]).await;
-    s.write(async |tx| webhooks::disable(tx, off.id, "off").await).await;
+    let disabled = s.webhook(w.user, &[PUBLISHED]).await;
+    s.write(async |tx| webhooks::disable(tx, disabled.id, "off").await).await;
     s.notifier.take();
 
     let data = json!({ "post_id": 5, "text": "Grüße 🥐", "nothing": null });
@@ -47,7 +47,7 @@ async fn an_event_reaches_subscribed_endpoints(s: TestStore) {
     assert_eq!(s.number("SELECT count(*) FROM events").await, 1);
     assert_eq!(s.number("SELECT count(*) FROM webhook_deliveries").await, 3);
     let mut jobs = Vec::new();
-    let mut seen = Vec::new();
+    let mut received = Vec::new();
     for webhook in [first.id, second.id, third.id] {
         let page =
             deliveries::list(&mut s.conn().await, webhook, Default::default(), PageRequest { page: 1, per_page: 10 })
@@ -58,7 +58,7 @@ async fn an_event_reaches_subscribed_endpoints(s: TestStore) {
         assert_eq!((delivery.event, delivery.status), (PUBLISHED, DeliveryStatus::Pending));
         assert_eq!((delivery.attempts, delivery.max_attempts), (0, MAX_ATTEMPTS));
         assert_eq!((delivery.next_attempt_at, delivery.created_at), (Some(s.now()), s.now()));
-        seen.push((delivery.event_id, delivery.payload.clone()));
+        received.push((delivery.event_id, delivery.payload.clone()));
         let lane = Some(format!("endpoint:{webhook}"));
         let filter = JobQuery { lane, ..JobQuery::default() };
         let of_lane = operate::list(&mut s.conn().await, &filter, 10).await.unwrap();
@@ -67,8 +67,8 @@ async fn an_event_reaches_subscribed_endpoints(s: TestStore) {
         assert_eq!((of_lane[0].state, of_lane[0].trace.as_deref()), (JobState::Ready, Some("req-1")));
         jobs.push(of_lane[0].id);
     }
-    assert!(seen.iter().all(|one| *one == seen[0]), "all get the same event, byte for byte");
-    let payload: Value = serde_json::from_str(&seen[0].1).unwrap();
+    assert!(received.iter().all(|one| *one == received[0]), "all get the same event, byte for byte");
+    let payload: Value = serde_json::from_str(&received[0].1).unwrap();
     assert_eq!(payload, json!({ "event": "post.published", "data": data }));
     assert_eq!(s.notifier.take(), jobs);
 
@@ -87,7 +87,7 @@ async fn an_event_without_subscribers_is_not_stored(s: TestStore) {
     }
 }
 
-/// A delivery whose job has ended would otherwise get another one.
+/// Otherwise, a delivery whose job has ended would get another job.
 async fn an_event_without_subscribers_leaves_earlier_deliveries_alone(s: TestStore) {
     let w = s.create_world().await;
     s.webhook(w.user, &[PUBLISHED]).await;
@@ -111,27 +111,27 @@ async fn an_event_is_rolled_back_with_its_transaction(s: TestStore) {
     assert!(s.notifier.take().is_empty());
 }
 
-/// On Postgres an endpoint may be locked by its deletion, or by the update of its failure record: no event waits for it.
+/// On Postgres, a deletion or an update of the failure record may lock an endpoint: no event waits for it.
 async fn an_event_does_not_wait_for_a_locked_endpoint(s: TestStore) {
     if !s.is_postgres() {
         return;
     }
     let w = s.create_world().await;
-    let (kept, gone) = (s.webhook(w.user, &[PUBLISHED]).await, s.webhook(w.user, &[PUBLISHED]).await);
+    let (kept, deleted) = (s.webhook(w.user, &[PUBLISHED]).await, s.webhook(w.user, &[PUBLISHED]).await);
     let mut deleting = s.begin().await.unwrap();
-    assert!(webhooks::delete(&mut deleting, w.user, gone.id).await.unwrap());
+    assert!(webhooks::delete(&mut deleting, w.user, deleted.id).await.unwrap());
     let mut failing = s.begin().await.unwrap();
-    let bad = Health { failing_since: None, strikes: 1 };
+    let failing_health = Health { failing_since: None, strikes: 1 };
     webhooks::lock_health(&mut failing, &[kept.id], true).await.unwrap();
-    webhooks::set_record(&mut failing, kept.id, bad).await.unwrap();
-    let nothing = json!({});
-    let at_once = tokio::time::timeout(std::time::Duration::from_secs(60), emit(&s, w.brand, PUBLISHED, &nothing));
-    assert_eq!(at_once.await.expect("it waits for an endpoint"), 2);
+    webhooks::set_record(&mut failing, kept.id, failing_health).await.unwrap();
+    let no_data = json!({});
+    let emitted = tokio::time::timeout(std::time::Duration::from_secs(60), emit(&s, w.brand, PUBLISHED, &no_data));
+    assert_eq!(emitted.await.expect("it waits for an endpoint"), 2);
     failing.commit().await.unwrap();
     deleting.commit().await.unwrap();
-    // What the jobs of both deliveries do.
+    // The jobs of both deliveries do this; only the delivery of the deleted endpoint is removed.
     let delivery = async |id| s.number(format!("SELECT id FROM webhook_deliveries WHERE webhook_id = {id}")).await;
-    for id in [delivery(kept.id).await, delivery(gone.id).await] {
+    for id in [delivery(kept.id).await, delivery(deleted.id).await] {
         s.write(async |tx| deliveries::delete_orphan(tx, id).await).await;
     }
     assert_eq!(s.number("SELECT webhook_id FROM webhook_deliveries").await, kept.id);

@@ -17,13 +17,13 @@ on_both![
     a_failed_request_releases_its_key,
     only_one_of_many_concurrent_requests_runs,
     a_stored_response_or_a_lease_is_not_overwritten,
-    a_held_key_is_in_progress_until_its_lease_expires,
-    storing_a_response_ends_a_hold,
-    an_expired_hold_cannot_take_the_key_back,
+    a_leased_key_is_in_progress_until_its_lease_expires,
+    storing_a_response_ends_a_lease,
+    an_expired_lease_cannot_take_the_key_back,
     a_response_is_kept_for_a_day,
     the_body_is_stored_encrypted,
     a_response_cannot_be_decrypted_in_another_row,
-    old_responses_are_deleted_on_a_walk,
+    old_responses_are_deleted_in_steps,
 ];
 
 fn slot(api_key_id: i64, key: &str) -> IdempotencySlot {
@@ -32,7 +32,7 @@ fn slot(api_key_id: i64, key: &str) -> IdempotencySlot {
 
 const BODY: &[u8] = b"{\"secret\":\"whsec_x\"}";
 
-fn answer() -> StoredResponse {
+fn new_response() -> StoredResponse {
     StoredResponse { status: 201, location: Some("/brands/1".to_owned()), body: StoredBody::Whole(BODY.to_vec()) }
 }
 
@@ -41,7 +41,7 @@ async fn look_up(s: &TestStore, slot: &IdempotencySlot) -> KeyState {
 }
 
 async fn store(s: &TestStore, slot: &IdempotencySlot) {
-    s.write(async |tx| idempotency::store(tx, slot, &answer(), Unused).await).await;
+    s.write(async |tx| idempotency::store(tx, slot, &new_response(), Unused).await).await;
 }
 
 async fn lease(s: &TestStore, slot: &IdempotencySlot, free: FreeKey) -> DateTime<Utc> {
@@ -53,13 +53,13 @@ async fn a_response_is_replayed_to_the_same_request(s: TestStore) {
     let slot = slot(s.key(w.user).await, "one");
     store(&s, &slot).await;
     for _ in 0..2 {
-        assert_eq!(look_up(&s, &slot).await, KeyState::Stored(answer()));
+        assert_eq!(look_up(&s, &slot).await, KeyState::Stored(new_response()));
     }
     let mut empty = slot.clone();
     empty.key = "empty".to_owned();
-    let nothing = StoredResponse { status: 204, location: None, body: StoredBody::Whole(Vec::new()) };
-    s.write(async |tx| idempotency::store(tx, &empty, &nothing, Unused).await).await;
-    assert_eq!(look_up(&s, &empty).await, KeyState::Stored(nothing));
+    let empty_response = StoredResponse { status: 204, location: None, body: StoredBody::Whole(Vec::new()) };
+    s.write(async |tx| idempotency::store(tx, &empty, &empty_response, Unused).await).await;
+    assert_eq!(look_up(&s, &empty).await, KeyState::Stored(empty_response));
 }
 
 async fn a_large_response_is_stored_as_record_ids(s: TestStore) {
@@ -67,7 +67,7 @@ async fn a_large_response_is_stored_as_record_ids(s: TestStore) {
     let id = s.key(w.user).await;
     for (key, ids) in [("none", vec![]), ("one", vec![7]), ("large", vec![i64::MAX, 1])] {
         let slot = slot(id, key);
-        let large = StoredResponse { body: StoredBody::Records(ids), ..answer() };
+        let large = StoredResponse { body: StoredBody::Records(ids), ..new_response() };
         s.write(async |tx| idempotency::store(tx, &slot, &large, Unused).await).await;
         assert_eq!(look_up(&s, &slot).await, KeyState::Stored(large));
     }
@@ -84,7 +84,7 @@ async fn a_different_request_with_the_same_key_is_a_conflict(s: TestStore) {
     store(&s, &first).await;
     let other = IdempotencySlot { fingerprint: vec![9], ..first.clone() };
     assert_eq!(look_up(&s, &other).await, KeyState::Reused);
-    assert_eq!(look_up(&s, &first).await, KeyState::Stored(answer()));
+    assert_eq!(look_up(&s, &first).await, KeyState::Stored(new_response()));
 }
 
 async fn keys_are_scoped_to_the_api_key(s: TestStore) {
@@ -102,7 +102,7 @@ async fn a_failed_request_releases_its_key(s: TestStore) {
     let slot = slot(s.key(w.user).await, "one");
     s.discard(async |tx| {
         users::create_workspace(tx, "lost", "pro").await?;
-        idempotency::store(tx, &slot, &answer(), Unused).await
+        idempotency::store(tx, &slot, &new_response(), Unused).await
     })
     .await;
     assert_eq!(look_up(&s, &slot).await, KeyState::Free(Unused));
@@ -117,7 +117,7 @@ async fn only_one_of_many_concurrent_requests_runs(s: TestStore) {
         async move {
             let mut tx = store.begin().await.unwrap();
             users::create_workspace(&mut tx, "made", "pro").await.unwrap();
-            match idempotency::store(&mut tx, &slot, &answer(), Unused).await {
+            match idempotency::store(&mut tx, &slot, &new_response(), Unused).await {
                 Err(lost) if lost.is_serialization() => {
                     tx.rollback().await.unwrap();
                     idempotency::look_up(&store, &slot).await.unwrap()
@@ -133,31 +133,31 @@ async fn only_one_of_many_concurrent_requests_runs(s: TestStore) {
     .await;
     let (ran, others): (Vec<_>, Vec<_>) = found.iter().partition(|found| **found == KeyState::Free(Unused));
     assert_eq!(ran.len(), 1);
-    assert!(others.iter().all(|found| **found == KeyState::Stored(answer())), "they waited for it: {others:?}");
+    assert!(others.iter().all(|found| **found == KeyState::Stored(new_response())), "they waited for it: {others:?}");
     assert_eq!(s.number("SELECT count(*) FROM workspaces WHERE name = 'made'").await, 1);
 }
 
-/// The look-up may not see a response that was committed while it waited for its turn.
+/// The look-up may not see a response that was committed while the write waited for a lock.
 async fn a_stored_response_or_a_lease_is_not_overwritten(s: TestStore) {
     let w = s.create_world().await;
     let id = s.key(w.user).await;
-    let (answered, leased) = (slot(id, "answered"), slot(id, "leased"));
-    store(&s, &answered).await;
+    let (stored_slot, leased) = (slot(id, "answered"), slot(id, "leased"));
+    store(&s, &stored_slot).await;
     lease(&s, &leased, Unused).await;
-    for slot in [&answered, &leased] {
+    for slot in [&stored_slot, &leased] {
         for free in [Unused, Expired, Leased(s.now())] {
-            let stored = s.try_write(async |tx| idempotency::store(tx, slot, &answer(), free).await).await;
+            let stored = s.try_write(async |tx| idempotency::store(tx, slot, &new_response(), free).await).await;
             let leased = s.try_write(async |tx| idempotency::acquire_lease(tx, slot, free).await.map(drop)).await;
-            for refused in [stored, leased] {
-                assert!(refused.unwrap_err().is_serialization(), "the request runs again, and finds what is stored");
+            for result in [stored, leased] {
+                assert!(result.unwrap_err().is_serialization(), "the request runs again, and finds what is stored");
             }
         }
     }
-    assert_eq!(look_up(&s, &answered).await, KeyState::Stored(answer()));
+    assert_eq!(look_up(&s, &stored_slot).await, KeyState::Stored(new_response()));
     assert_eq!(look_up(&s, &leased).await, KeyState::InProgress);
 }
 
-async fn a_held_key_is_in_progress_until_its_lease_expires(s: TestStore) {
+async fn a_leased_key_is_in_progress_until_its_lease_expires(s: TestStore) {
     let w = s.create_world().await;
     let slot = slot(s.key(w.user).await, "connect");
     assert_eq!(lease(&s, &slot, Unused).await, s.now() + LEASE);
@@ -172,8 +172,8 @@ async fn a_held_key_is_in_progress_until_its_lease_expires(s: TestStore) {
     assert_eq!(look_up(&s, &slot).await, KeyState::Free(Unused));
 }
 
-/// A request that was frozen until its lease expired, and wakes when another request has the key.
-async fn an_expired_hold_cannot_take_the_key_back(s: TestStore) {
+/// A request that was frozen until its lease expired, and continues when another request has the key.
+async fn an_expired_lease_cannot_take_the_key_back(s: TestStore) {
     let w = s.create_world().await;
     let slot = slot(s.key(w.user).await, "connect");
     let retake = async |mine| s.write(async |tx| idempotency::look_up_leased(tx, &slot, mine).await).await;
@@ -185,19 +185,19 @@ async fn an_expired_hold_cannot_take_the_key_back(s: TestStore) {
     assert_eq!((retake(late).await, retake(other).await), (KeyState::InProgress, KeyState::Free(Leased(other))));
     s.write(async |tx| idempotency::release(tx, &slot, late).await).await;
     assert_eq!(look_up(&s, &slot).await, KeyState::InProgress, "the other holds it");
-    s.write(async |tx| idempotency::store(tx, &slot, &answer(), Leased(other)).await).await;
+    s.write(async |tx| idempotency::store(tx, &slot, &new_response(), Leased(other)).await).await;
     s.write(async |tx| idempotency::release(tx, &slot, late).await).await;
-    assert_eq!(retake(late).await, KeyState::Stored(answer()));
+    assert_eq!(retake(late).await, KeyState::Stored(new_response()));
 }
 
-async fn storing_a_response_ends_a_hold(s: TestStore) {
+async fn storing_a_response_ends_a_lease(s: TestStore) {
     let w = s.create_world().await;
     let slot = slot(s.key(w.user).await, "connect");
     let held = lease(&s, &slot, Unused).await;
     s.advance(5);
-    s.write(async |tx| idempotency::store(tx, &slot, &answer(), Leased(held)).await).await;
+    s.write(async |tx| idempotency::store(tx, &slot, &new_response(), Leased(held)).await).await;
     s.clock.advance(LEASE);
-    assert_eq!(look_up(&s, &slot).await, KeyState::Stored(answer()));
+    assert_eq!(look_up(&s, &slot).await, KeyState::Stored(new_response()));
 }
 
 async fn a_response_is_kept_for_a_day(s: TestStore) {
@@ -205,12 +205,12 @@ async fn a_response_is_kept_for_a_day(s: TestStore) {
     let slot = slot(s.key(w.user).await, "one");
     store(&s, &slot).await;
     s.clock.advance(RETENTION - chrono::TimeDelta::seconds(1));
-    assert_eq!(look_up(&s, &slot).await, KeyState::Stored(answer()));
+    assert_eq!(look_up(&s, &slot).await, KeyState::Stored(new_response()));
     s.advance(1);
     let other = IdempotencySlot { fingerprint: vec![9], ..slot.clone() };
     assert_eq!(look_up(&s, &other).await, KeyState::Free(Expired));
-    s.write(async |tx| idempotency::store(tx, &other, &answer(), Expired).await).await;
-    assert_eq!(look_up(&s, &other).await, KeyState::Stored(answer()));
+    s.write(async |tx| idempotency::store(tx, &other, &new_response(), Expired).await).await;
+    assert_eq!(look_up(&s, &other).await, KeyState::Stored(new_response()));
 }
 
 async fn the_body_is_stored_encrypted(s: TestStore) {
@@ -233,15 +233,15 @@ async fn a_response_cannot_be_decrypted_in_another_row(s: TestStore) {
     assert!(matches!(idempotency::look_up(&s.store, &moved).await, Err(StoreError::Secret(_))));
 }
 
-async fn old_responses_are_deleted_on_a_walk(s: TestStore) {
+async fn old_responses_are_deleted_in_steps(s: TestStore) {
     let w = s.create_world().await;
     let id = s.key(w.user).await;
-    // On Postgres, its first pages are full of deleted rows, which a database that another test has used has, too.
+    // On Postgres, the first pages of the table are full of deleted rows, as in a database that other tests have used.
     for n in 0..60 {
         store(&s, &slot(id, &format!("deleted {n}"))).await;
     }
     s.sql("DELETE FROM idempotency_keys").await;
-    // Several pages of Postgres. The clock of a process that was ahead ends no walk.
+    // The rows fill several pages on Postgres. A row from a process whose clock was ahead does not end the walk.
     for n in 0..300 {
         if n % 100 == 50 {
             s.clock.set(RETENTION);
@@ -252,7 +252,7 @@ async fn old_responses_are_deleted_on_a_walk(s: TestStore) {
         store(&s, &slot(id, &format!("old {n}"))).await;
     }
     lease(&s, &slot(id, "held"), Unused).await;
-    let left = async || s.number("SELECT count(*) FROM idempotency_keys").await;
+    let remaining = async || s.number("SELECT count(*) FROM idempotency_keys").await;
     let walk = async |limit| {
         let (mut after, mut steps) = (0, 0);
         while let Some(next) = s.write(async |tx| idempotency::purge(tx, after, limit).await).await {
@@ -262,16 +262,16 @@ async fn old_responses_are_deleted_on_a_walk(s: TestStore) {
         steps
     };
     walk(20).await;
-    assert_eq!(left().await, 304);
+    assert_eq!(remaining().await, 304);
     s.clock.advance(RETENTION);
     store(&s, &slot(id, "new")).await;
     let mut after = 0;
-    while left().await == 305 {
+    while remaining().await == 305 {
         after = s.write(async |tx| idempotency::purge(tx, after, 20).await).await.expect("expired responses are left");
     }
-    assert!(left().await >= 100, "a step deletes some of them");
+    assert!(remaining().await >= 100, "a step deletes some of them");
     assert!(walk(20).await > 3);
-    assert_eq!(left().await, 4);
-    assert_eq!(look_up(&s, &slot(id, "new")).await, KeyState::Stored(answer()));
-    assert_eq!(look_up(&s, &slot(id, "ahead 150")).await, KeyState::Stored(answer()));
+    assert_eq!(remaining().await, 4);
+    assert_eq!(look_up(&s, &slot(id, "new")).await, KeyState::Stored(new_response()));
+    assert_eq!(look_up(&s, &slot(id, "ahead 150")).await, KeyState::Stored(new_response()));
 }

@@ -1,4 +1,5 @@
-//! Postgres: a plan that was made while the tables were small, and is kept, finds few rows by an index when they are large.
+//! Postgres: a query plan that was made while the tables were small, and is cached, finds few rows by an index when
+//! they are large.
 
 use crier_domain::access::{KeyMode, Scopes};
 use crier_domain::event::EventName;
@@ -13,11 +14,11 @@ use crier_store::targets::{NewAttempt, NewTarget, StartingCall, TargetOutcome, T
 use crier_store::{Result, Tx, events, keys, posts, targets};
 use serde_json::json;
 
-use super::plans::{RUNS, bounded, ids, rows};
+use super::plans::{RUNS, assert_bounded, job_ids, row_count};
 use crate::support::store::{TestStore, new_post};
 
-/// Begins a transaction whose connection keeps its plans. It is idle while a table is filled by other connections, which
-/// may take longer than the idle timeout of a transaction.
+/// Begins a transaction whose connection keeps its cached plans. The transaction is idle while other connections fill a
+/// table, which may take longer than the idle timeout of transactions.
 async fn kept_transaction(s: &TestStore) -> Tx {
     let mut tx = s.begin().await.unwrap();
     let Engine::Pg(conn) = tx.engine() else { panic!("this is for Postgres") };
@@ -25,7 +26,7 @@ async fn kept_transaction(s: &TestStore) -> Tx {
     tx
 }
 
-/// Emits an event of the brand; returns the endpoint's new job and delivery.
+/// Emits an event of the brand; returns the new job and the new delivery of the endpoint.
 async fn emit_delivery(tx: &mut Tx, brand: i64) -> (i64, i64) {
     events::emit(tx, brand, EventName::PostPublished, &json!({}), None).await.unwrap();
     let Engine::Pg(conn) = tx.engine() else { panic!("this is for Postgres") };
@@ -33,7 +34,7 @@ async fn emit_delivery(tx: &mut Tx, brand: i64) -> (i64, i64) {
     sqlx::query_as(newest).fetch_one(conn).await.unwrap()
 }
 
-fn arrived(tx: &Tx, delivery_id: i64) -> AttemptRow {
+fn successful_attempt(tx: &Tx, delivery_id: i64) -> AttemptRow {
     AttemptRow {
         delivery_id,
         number: 1,
@@ -48,23 +49,23 @@ fn arrived(tx: &Tx, delivery_id: i64) -> AttemptRow {
     }
 }
 
-/// Emits an event, and claims and settles its delivery.
-async fn settled_at_once(tx: &mut Tx, brand: i64, webhook_id: i64) -> Result<()> {
+/// Emits an event, and claims and settles its delivery in one statement.
+async fn settle_delivery(tx: &mut Tx, brand: i64, webhook_id: i64) -> Result<()> {
     let (job, delivery) = emit_delivery(tx, brand).await;
     let held = engine::claim(tx, &[job], "w").await?.remove(0);
-    let ended = AttemptUpdate { webhook_id, row: arrived(tx, delivery), job: &held };
+    let ended = AttemptUpdate { webhook_id, row: successful_attempt(tx, delivery), job: &held };
     assert!(deliveries::settle(tx, &[ended]).await?);
     Ok(())
 }
 
-async fn delivered(tx: &mut Tx, delivery_id: i64) -> Result<()> {
-    let attempt = arrived(tx, delivery_id);
+async fn record_attempt(tx: &mut Tx, delivery_id: i64) -> Result<()> {
+    let attempt = successful_attempt(tx, delivery_id);
     deliveries::load_outgoing(tx, &[delivery_id]).await?;
     deliveries::lock_each(tx, &[delivery_id]).await?;
     deliveries::record(tx, &[attempt]).await.map(drop)
 }
 
-/// Earlier deliveries of an endpoint do not slow down the next one, even with plans made when there were few.
+/// Earlier deliveries of an endpoint do not slow down the next one, even with plans that were made when there were few.
 #[tokio::test]
 async fn queries_of_an_endpoint_with_many_deliveries_are_bounded() {
     let s = TestStore::postgres().await;
@@ -74,9 +75,9 @@ async fn queries_of_an_endpoint_with_many_deliveries_are_bounded() {
     for _ in 0..RUNS {
         let (job, delivery) = emit_delivery(tx, w.brand).await;
         let held = engine::claim(tx, &[job], "w").await.unwrap().remove(0);
-        delivered(tx, delivery).await.unwrap();
+        record_attempt(tx, delivery).await.unwrap();
         engine::settle(tx, &[(&held, Outcome::Done)]).await.unwrap();
-        settled_at_once(tx, w.brand, webhook).await.unwrap();
+        settle_delivery(tx, w.brand, webhook).await.unwrap();
     }
     let now = s.now().to_rfc3339();
     for sql in [
@@ -85,7 +86,7 @@ async fn queries_of_an_endpoint_with_many_deliveries_are_bounded() {
             INSERT INTO events (name, payload)
             SELECT 'post.published', '{{}}'
             FROM generate_series(1, {})",
-            rows()
+            row_count()
         ),
         format!(
             "
@@ -106,17 +107,21 @@ async fn queries_of_an_endpoint_with_many_deliveries_are_bounded() {
     }
     for _ in 0..RUNS {
         let (job, delivery) = emit_delivery(tx, w.brand).await;
-        bounded(tx, "claim", 500, async |tx| engine::claim(tx, &[job], "w").await).await;
-        bounded(tx, "the attempt", 500, async |tx| delivered(tx, delivery).await).await;
+        assert_bounded(tx, "claim", 500, async |tx| engine::claim(tx, &[job], "w").await).await;
+        assert_bounded(tx, "the attempt", 500, async |tx| record_attempt(tx, delivery).await).await;
     }
-    bounded(tx, "a delivery settled in one statement", 1_000, async |tx| settled_at_once(tx, w.brand, webhook).await)
-        .await;
-    bounded(tx, "emit", 500, async |tx| events::emit(tx, w.brand, EventName::PostPublished, &json!({}), None).await)
-        .await;
+    assert_bounded(tx, "a delivery settled in one statement", 1_000, async |tx| {
+        settle_delivery(tx, w.brand, webhook).await
+    })
+    .await;
+    assert_bounded(tx, "emit", 500, async |tx| {
+        events::emit(tx, w.brand, EventName::PostPublished, &json!({}), None).await
+    })
+    .await;
 }
 
 /// Starts and ends the runs of two targets of a post.
-async fn published(tx: &mut Tx, post_id: i64, target_ids: &[i64]) -> Result<()> {
+async fn publish_targets(tx: &mut Tx, post_id: i64, target_ids: &[i64]) -> Result<()> {
     let call = |id: &i64| StartingCall { target_id: *id, marker: serde_json::Map::new() };
     posts::lock_of_targets(tx, target_ids, false).await?;
     targets::start_calls(tx, &target_ids.iter().map(call).collect::<Vec<_>>(), &[post_id]).await?;
@@ -141,7 +146,7 @@ async fn published(tx: &mut Tx, post_id: i64, target_ids: &[i64]) -> Result<()> 
     targets::end_each(tx, &target_ids.iter().map(ending).collect::<Vec<_>>()).await.map(drop)
 }
 
-/// Other posts do not slow down a publish, even with plans made when there were few.
+/// Other posts do not slow down a publish job, even with plans that were made when there were few.
 #[tokio::test]
 async fn queries_of_a_publish_among_many_posts_are_bounded() {
     let s = TestStore::postgres().await;
@@ -149,7 +154,7 @@ async fn queries_of_a_publish_among_many_posts_are_bounded() {
     let tx = &mut kept_transaction(&s).await;
     for _ in 0..RUNS {
         let (post, targets) = s.post(w, &[1, 2]).await;
-        published(tx, post, &targets).await.unwrap();
+        publish_targets(tx, post, &targets).await.unwrap();
     }
     let now = s.now().to_rfc3339();
     for sql in [
@@ -159,7 +164,7 @@ async fn queries_of_a_publish_among_many_posts_are_bounded() {
             SELECT {}, 'publishing', 'other', 'now', '[]', TRUE, '{now}', '{now}'
             FROM generate_series(1, {})",
             w.brand,
-            rows()
+            row_count()
         ),
         format!(
             "
@@ -178,14 +183,15 @@ async fn queries_of_a_publish_among_many_posts_are_bounded() {
         new.push(s.post(w, &[1, 2]).await);
     }
     let mut new = new.into_iter();
-    bounded(tx, "a publish", 500, async |tx| {
+    assert_bounded(tx, "a publish", 500, async |tx| {
         let (post, targets) = new.next().unwrap();
-        published(tx, post, &targets).await
+        publish_targets(tx, post, &targets).await
     })
     .await;
 }
 
-/// A post is created among very many accounts and posts, even with a plan made when there were few.
+/// A post is created among many accounts and posts without reading many of them, even with a plan that was made when
+/// there were few.
 #[tokio::test]
 async fn a_new_post_reads_few_of_many_accounts() {
     let s = TestStore::postgres().await;
@@ -213,7 +219,7 @@ async fn a_new_post_reads_few_of_many_accounts() {
             SELECT {}, 'sandbox', 'x' || n, 'Other', 'profile', 'active', '', '{now}', '{now}', '{now}'
             FROM generate_series(1, {}) n",
             w.workspace,
-            rows()
+            row_count()
         ),
         format!(
             "
@@ -226,10 +232,10 @@ async fn a_new_post_reads_few_of_many_accounts() {
     ] {
         s.sql(sql).await;
     }
-    bounded(tx, "a new post", 500, created).await;
+    assert_bounded(tx, "a new post", 500, created).await;
 }
 
-/// A request finds its `Idempotency-Key` among very many others, even with a plan made when there were few.
+/// A request finds its `Idempotency-Key` among many others, even with a plan that was made when there were few.
 #[tokio::test]
 async fn a_request_reads_few_of_many_idempotency_keys() {
     let s = TestStore::postgres().await;
@@ -250,40 +256,40 @@ async fn a_request_reads_few_of_many_idempotency_keys() {
     for _ in 0..RUNS {
         find(tx).await.unwrap().unwrap();
     }
-    fill(251, rows()).await;
-    bounded(tx, "authenticate", 100, find).await;
+    fill(251, row_count()).await;
+    assert_bounded(tx, "authenticate", 100, find).await;
 }
 
 /// Sets a job waiting for the lane of an account, and wakes it.
-async fn woken(tx: &mut Tx, subject_id: i64) -> Result<()> {
+async fn wake_lane(tx: &mut Tx, subject_id: i64) -> Result<()> {
     let job = NewJob::new(JobKind::PublishTarget, subject_id, tx.now);
     jobs::enqueue_in_lane(tx, &job, Lane::Account(1), &[subject_id]).await?;
     assert_eq!(dispatch::sweep_lanes(tx).await?, 1);
     Ok(())
 }
 
-/// Waking a lane finds its period of holds among those of very many others, even with plans made when there were few.
+/// Waking a lane finds the lane's hold among many others, even with plans that were made when there were few.
 #[tokio::test]
 async fn waking_a_lane_reads_few_of_many_holds() {
     let s = TestStore::postgres().await;
     let tx = &mut kept_transaction(&s).await;
     let mut subjects = 1..;
     for subject in subjects.by_ref().take(RUNS) {
-        woken(tx, subject).await.unwrap();
+        wake_lane(tx, subject).await.unwrap();
     }
     s.sql(format!(
         "
         INSERT INTO lane_holds (lane, held_since, held_until)
         SELECT 'account:' || n, now(), now()
         FROM generate_series(10, {}) n",
-        rows()
+        row_count()
     ))
     .await;
-    bounded(tx, "a lane woken", 500, async |tx| woken(tx, subjects.next().unwrap()).await).await;
+    assert_bounded(tx, "a lane woken", 500, async |tx| wake_lane(tx, subjects.next().unwrap()).await).await;
 }
 
-/// Claims and settles a job of a lane and of a workspace, and looks for jobs that wait for them.
-async fn settled(tx: &mut Tx, subject_id: i64) -> Result<()> {
+/// Claims and settles a job with a lane and a workspace, and looks up the jobs that wait for them.
+async fn settle_job(tx: &mut Tx, subject_id: i64) -> Result<()> {
     let job = NewJob::new(JobKind::PublishTarget, subject_id, tx.now).lane(Lane::Account(1)).workspace(1);
     let id = jobs::enqueue(tx, &job).await?.unwrap();
     let held = engine::claim(tx, &[id], "w").await?.remove(0);
@@ -296,14 +302,14 @@ async fn settled(tx: &mut Tx, subject_id: i64) -> Result<()> {
     Ok(())
 }
 
-/// A settled job is not compared with all jobs of other lanes, even with plans made when there were few.
+/// A settled job is not compared with all jobs of other lanes, even with plans that were made when there were few.
 #[tokio::test]
 async fn settling_reads_few_jobs_of_other_lanes() {
     let s = TestStore::postgres().await;
     let tx = &mut kept_transaction(&s).await;
     let mut subjects = 1..;
     for subject in subjects.by_ref().take(RUNS) {
-        settled(tx, subject).await.unwrap();
+        settle_job(tx, subject).await.unwrap();
     }
     let now = s.now().to_rfc3339();
     for (block, state, waiting, lease) in [(1, "ready", "TRUE", "NULL"), (2, "running", "FALSE", "'2099-01-01'")] {
@@ -316,14 +322,14 @@ async fn settling_reads_few_jobs_of_other_lanes() {
             SELECT 'publish_target', {block} * 1000000 + n, 'account:' || (n % 1000 + 10),
                 'publish_target:' || (n % 1000 + 10), '{state}', '{now}', 8, {waiting}, {lease}, '{now}', '{now}'
             FROM generate_series(1, {}) n",
-            rows()
+            row_count()
         ))
         .await;
     }
-    bounded(tx, "a job settled", 500, async |tx| settled(tx, subjects.next().unwrap()).await).await;
+    assert_bounded(tx, "a job settled", 500, async |tx| settle_job(tx, subjects.next().unwrap()).await).await;
 }
 
-/// Plans made while the table was small are kept: they must not become slow as it grows.
+/// Plans that were made while the table was small stay cached, and must not become slow as it grows.
 #[tokio::test]
 async fn a_plan_cached_on_an_empty_table_stays_fast() {
     let s = TestStore::postgres().await;
@@ -333,9 +339,9 @@ async fn a_plan_cached_on_an_empty_table_stays_fast() {
         jobs::enqueue(&mut kept, &NewJob::new(JobKind::Noop, subject, s.now())).await.unwrap();
     }
     for run in 1..=RUNS {
-        // Each run claims and settles one job, while there are any.
-        let some = i64::try_from(run).unwrap();
-        for job in engine::claim(&mut kept, &[some], "w").await.unwrap() {
+        // Each run claims and settles one job, as long as there are any.
+        let id = i64::try_from(run).unwrap();
+        for job in engine::claim(&mut kept, &[id], "w").await.unwrap() {
             let again = Outcome::RetryAt(s.now(), "again".to_owned());
             engine::settle(&mut kept, &[(&job, again)]).await.unwrap();
         }
@@ -347,7 +353,7 @@ async fn a_plan_cached_on_an_empty_table_stays_fast() {
         targets::target_summaries(&mut kept, &[1, 2]).await.unwrap();
     }
     let now = s.now().to_rfc3339();
-    // Like another process, while the connection above keeps its plans.
+    // Other connections insert the rows, while the connection above keeps its cached plans.
     for (block, state) in [(1, "scheduled"), (2, "ready"), (3, "done")] {
         let ended = if state == "done" { format!("'{now}'") } else { "NULL".to_owned() };
         s.sql(format!(
@@ -355,20 +361,24 @@ async fn a_plan_cached_on_an_empty_table_stays_fast() {
             INSERT INTO jobs (kind, subject_id, state, run_at, max_attempts, dispatched_at, created_at, finished_at)
             SELECT 'noop', {block} * 1000000 + n, '{state}', '{now}', 5, '{now}', '{now}', {ended}
             FROM generate_series(1, {}) n",
-            rows()
+            row_count()
         ))
         .await;
     }
-    let ready = ids(&s, "ready").await;
+    let ready = job_ids(&s, "ready").await;
     let before = s.now() + LEASE;
-    let most = 20_000;
-    bounded(&mut kept, "claim", most, async |tx| engine::claim(tx, &ready, "w").await).await;
-    bounded(&mut kept, "heartbeat", most, async |tx| engine::heartbeat(tx, &ready, "w").await).await;
-    bounded(&mut kept, "promote_due", most, async |tx| dispatch::promote_due(tx, JobKind::Noop, 1_000).await).await;
-    bounded(&mut kept, "renotify_stale", most, async |tx| {
+    let max_entries = 20_000;
+    assert_bounded(&mut kept, "claim", max_entries, async |tx| engine::claim(tx, &ready, "w").await).await;
+    assert_bounded(&mut kept, "heartbeat", max_entries, async |tx| engine::heartbeat(tx, &ready, "w").await).await;
+    assert_bounded(&mut kept, "promote_due", max_entries, async |tx| {
+        dispatch::promote_due(tx, JobKind::Noop, 1_000).await
+    })
+    .await;
+    assert_bounded(&mut kept, "renotify_stale", max_entries, async |tx| {
         dispatch::renotify_stale(tx, JobKind::Noop, before, 1_000).await
     })
     .await;
-    bounded(&mut kept, "rescue", most, async |tx| dispatch::rescue(tx, 100).await).await;
-    bounded(&mut kept, "purge", most, async |tx| dispatch::purge(tx, (before, before), 0, 500).await).await;
+    assert_bounded(&mut kept, "rescue", max_entries, async |tx| dispatch::rescue(tx, 100).await).await;
+    assert_bounded(&mut kept, "purge", max_entries, async |tx| dispatch::purge(tx, (before, before), 0, 500).await)
+        .await;
 }

@@ -1,4 +1,4 @@
-//! How many mails a workspace may cause on a day.
+//! How many emails a workspace may cause per day.
 
 use crier_store::mail_counts::{self, MAX_PER_ADDRESS, MailDecision};
 
@@ -27,11 +27,11 @@ async fn used(s: &TestStore, workspace: i64) -> i64 {
 async fn concurrent_exports_never_exceed_a_limit(s: TestStore) {
     let (capped, other) = (s.workspace().await, s.workspace().await);
     let store = s.store.clone();
-    let allowed = async |workspace: i64, cap: Option<u64>| {
+    let count_allowed = async |workspace: i64, cap: Option<u64>| {
         let decisions = run_concurrently(10, |n| {
             let store = store.clone();
             async move {
-                // The same addresses in another order.
+                // The same addresses in a different order.
                 let mut mailboxes = mailboxes(&["ann", "bob", "cid"]);
                 mailboxes.rotate_left(n % 3);
                 let mut tx = store.begin().await.unwrap();
@@ -43,12 +43,12 @@ async fn concurrent_exports_never_exceed_a_limit(s: TestStore) {
         .await;
         decisions.into_iter().flatten().filter(|decision| *decision == MailDecision::Allowed).count()
     };
-    assert_eq!(allowed(capped, Some(20)).await, 20);
+    assert_eq!(count_allowed(capped, Some(20)).await, 20);
     assert_eq!(used(&s, capped).await, 20);
     assert_eq!(take(&s, capped, Some(20), &["dan"]).await, [MailDecision::WorkspaceLimit]);
-    // Without a limit of the plan, that of each address remains.
+    // If the plan has no limit, the limit per address applies.
     for _ in 0..3 {
-        allowed(other, None).await;
+        count_allowed(other, None).await;
     }
     assert_eq!(used(&s, other).await, 3 * MAX_PER_ADDRESS);
     assert_eq!(take(&s, other, None, &["ann", "dan"]).await, [MailDecision::AddressLimit, MailDecision::Allowed]);

@@ -1,4 +1,4 @@
-//! The outbox: how a mail is stored, and the effect of its attempts.
+//! The outbox: how an email is stored, and what its attempts change.
 
 use crier_domain::job::JobKind;
 use crier_domain::mail::{Mail, MailStatus};
@@ -19,7 +19,7 @@ on_both![
     old_mails_that_have_ended_are_purged,
 ];
 
-const NEW: NewMail<'_> = NewMail {
+const NEW_MAIL: NewMail<'_> = NewMail {
     recipient: "ann@example.com",
     subject: "Naïve ☃",
     body_text: "One\nTwo\n",
@@ -30,18 +30,18 @@ const NEW: NewMail<'_> = NewMail {
     has_file: false,
 };
 
-async fn posted(s: &TestStore) -> i64 {
+async fn create_mail(s: &TestStore) -> i64 {
     let w = s.create_world().await;
-    s.write(async |tx| mails::enqueue_mail(tx, w.user, &NEW, Some("request-1")).await).await
+    s.write(async |tx| mails::enqueue_mail(tx, w.user, &NEW_MAIL, Some("request-1")).await).await
 }
 
-async fn found(s: &TestStore, id: i64) -> Mail {
+async fn find_mail(s: &TestStore, id: i64) -> Mail {
     mails::find(&mut s.conn().await, id).await.unwrap().unwrap()
 }
 
 async fn a_mail_round_trips_and_has_a_job(s: TestStore) {
-    let id = posted(&s).await;
-    let mail = found(&s, id).await;
+    let id = create_mail(&s).await;
+    let mail = find_mail(&s, id).await;
     assert_eq!((mail.id, mail.recipient.as_str(), mail.subject.as_str()), (id, "ann@example.com", "Naïve ☃"));
     assert_eq!((mail.body_text.as_str(), mail.message_id.as_str()), ("One\nTwo\n", "<mail-1@example.com>"));
     assert_eq!((mail.status, mail.error, mail.sent_at), (MailStatus::Pending, None, None));
@@ -54,71 +54,77 @@ async fn a_mail_round_trips_and_has_a_job(s: TestStore) {
 
 async fn a_rolled_back_mail_is_never_sent(s: TestStore) {
     let w = s.create_world().await;
-    s.discard(async |tx| mails::enqueue_mail(tx, w.user, &NEW, None).await).await;
+    s.discard(async |tx| mails::enqueue_mail(tx, w.user, &NEW_MAIL, None).await).await;
     assert_eq!(s.number("SELECT count(*) FROM mails").await, 0);
     assert_eq!((s.number("SELECT count(*) FROM jobs").await, s.notifier.take().len()), (0, 0));
 }
 
 async fn a_message_id_is_unique(s: TestStore) {
     let w = s.create_world().await;
-    s.write(async |tx| mails::enqueue_mail(tx, w.user, &NEW, None).await).await;
-    let twice = s.try_write(async |tx| mails::enqueue_mail(tx, w.user, &NEW, None).await).await;
-    assert!(twice.unwrap_err().is_unique_violation());
+    s.write(async |tx| mails::enqueue_mail(tx, w.user, &NEW_MAIL, None).await).await;
+    let duplicate = s.try_write(async |tx| mails::enqueue_mail(tx, w.user, &NEW_MAIL, None).await).await;
+    assert!(duplicate.unwrap_err().is_unique_violation());
 }
 
 async fn deleting_a_user_deletes_its_mails(s: TestStore) {
-    let id = posted(&s).await;
+    let id = create_mail(&s).await;
     assert!(s.write(async |tx| users::delete(tx, "ann@example.com").await).await);
     assert!(mails::find(&mut s.conn().await, id).await.unwrap().is_none());
     assert!(jobs::describe(&mut s.conn().await, JobKind::SendMail, id).await.unwrap().is_none());
 }
 
 async fn a_deferred_mail_keeps_its_error_until_sent(s: TestStore) {
-    let id = posted(&s).await;
+    let id = create_mail(&s).await;
     s.write(async |tx| mails::mark_deferred(tx, id, "nobody answers").await).await;
-    let mail = found(&s, id).await;
+    let mail = find_mail(&s, id).await;
     assert_eq!((mail.status, mail.error.as_deref()), (MailStatus::Pending, Some("nobody answers")));
     s.advance(60);
     s.write(async |tx| mails::mark_sent(tx, id).await).await;
-    let mail = found(&s, id).await;
+    let mail = find_mail(&s, id).await;
     assert_eq!((mail.status, mail.error, mail.sent_at), (MailStatus::Sent, None, Some(s.now())));
 }
 
 async fn a_sent_mail_stays_sent(s: TestStore) {
-    let id = posted(&s).await;
+    let id = create_mail(&s).await;
     s.write(async |tx| mails::mark_sent(tx, id).await).await;
     s.write(async |tx| mails::mark_deferred(tx, id, "late").await).await;
     s.write(async |tx| mails::mark_failed(tx, id, "late").await).await;
     assert!(!s.write(async |tx| mails::retry_failed(tx, id).await).await);
-    let mail = found(&s, id).await;
+    let mail = find_mail(&s, id).await;
     assert_eq!((mail.status, mail.error), (MailStatus::Sent, None));
 }
 
 async fn a_dead_job_fails_its_mail(s: TestStore) {
-    let id = posted(&s).await;
+    let id = create_mail(&s).await;
     s.write(async |tx| {
         jobs::lock(tx, JobKind::SendMail, id).await?;
         jobs::on_dead(tx, JobKind::SendMail, id, None).await
     })
     .await;
-    let mail = found(&s, id).await;
+    let mail = find_mail(&s, id).await;
     assert_eq!(mail.status, MailStatus::Failed);
     assert!(mail.error.unwrap().contains("retry"), "the error names the fix");
-    let revive = async || s.write(async |tx| jobs::on_retry(tx, JobKind::SendMail, id).await).await;
-    assert!(revive().await);
-    assert_eq!((found(&s, id).await.status, found(&s, id).await.error), (MailStatus::Pending, None));
-    assert!(!revive().await, "it has not failed");
+    let retry = async || s.write(async |tx| jobs::on_retry(tx, JobKind::SendMail, id).await).await;
+    assert!(retry().await);
+    assert_eq!((find_mail(&s, id).await.status, find_mail(&s, id).await.error), (MailStatus::Pending, None));
+    assert!(!retry().await, "it has not failed");
     s.write(async |tx| jobs::on_cancelled(tx, JobKind::SendMail, id).await).await;
-    assert!(found(&s, id).await.error.unwrap().contains("operator"));
-    let described = jobs::describe(&mut s.conn().await, JobKind::SendMail, id).await.unwrap().unwrap();
-    assert!(described.words.contains("failed") && !described.words.contains("example.com"), "{}", described.words);
+    assert!(find_mail(&s, id).await.error.unwrap().contains("operator"));
+    let description = jobs::describe(&mut s.conn().await, JobKind::SendMail, id).await.unwrap().unwrap();
+    assert!(
+        description.words.contains("failed") && !description.words.contains("example.com"),
+        "{}",
+        description.words
+    );
 }
 
 async fn old_mails_that_have_ended_are_purged(s: TestStore) {
     let w = s.create_world().await;
     let mut ids = Vec::new();
     for message_id in ["<1@example.com>", "<2@example.com>", "<3@example.com>", "<4@example.com>"] {
-        ids.push(s.write(async |tx| mails::enqueue_mail(tx, w.user, &NewMail { message_id, ..NEW }, None).await).await);
+        ids.push(
+            s.write(async |tx| mails::enqueue_mail(tx, w.user, &NewMail { message_id, ..NEW_MAIL }, None).await).await,
+        );
         s.advance(10);
     }
     s.write(async |tx| {
@@ -131,6 +137,6 @@ async fn old_mails_that_have_ended_are_purged(s: TestStore) {
     assert_eq!(s.write(async |tx| mails::purge(tx, before, 1).await).await, 1, "the oldest first");
     assert!(mails::find(&mut s.conn().await, ids[0]).await.unwrap().is_none());
     assert_eq!(s.write(async |tx| mails::purge(tx, before, 10).await).await, 1);
-    let left = [found(&s, ids[2]).await.status, found(&s, ids[3]).await.status];
-    assert_eq!(left, [MailStatus::Pending, MailStatus::Sent], "one waits, one is too young");
+    let remaining = [find_mail(&s, ids[2]).await.status, find_mail(&s, ids[3]).await.status];
+    assert_eq!(remaining, [MailStatus::Pending, MailStatus::Sent], "one waits, one is too young");
 }

@@ -1,4 +1,4 @@
-//! Posts, their targets and all attempts.
+//! Posts, their targets and their attempts.
 
 use crier_domain::failure::{Category, Failure};
 use crier_domain::job::{JobKind, NewJob, Outcome};
@@ -100,8 +100,8 @@ async fn lists_are_paged_and_filtered_by_status(s: TestStore) {
         ids.push(insert(&s, &new_post(w, status)).await);
     }
     insert(&s, &new_post(other, PostStatus::Draft)).await;
-    let gone = insert(&s, &new_post(w, PostStatus::Draft)).await;
-    s.write(async |tx| posts::delete(tx, gone).await).await;
+    let deleted = insert(&s, &new_post(w, PostStatus::Draft)).await;
+    s.write(async |tx| posts::delete(tx, deleted).await).await;
     let list = async |status, page, per_page| {
         let found = posts::list(&mut s.conn().await, w.brand, status, PageRequest { page, per_page }).await.unwrap();
         (found.rows.iter().map(|p| p.id).collect::<Vec<_>>(), found.total)
@@ -123,30 +123,30 @@ async fn a_deleted_post_is_hidden_from_clients_but_not_workers(s: TestStore) {
     let (post, deleted) = s.write(async |tx| posts::lock(tx, id).await).await.unwrap();
     assert_eq!((post.id, post.author_name.as_deref(), deleted), (id, Some("Ann"), true));
     assert!(targets::find(&mut s.conn().await, targets[0]).await.unwrap().is_some());
-    let (alive, _) = s.post(w, &[1]).await;
-    assert!(!s.write(async |tx| posts::lock(tx, alive).await).await.unwrap().1);
+    let (existing, _) = s.post(w, &[1]).await;
+    assert!(!s.write(async |tx| posts::lock(tx, existing).await).await.unwrap().1);
 }
 
 async fn a_purge_keeps_posts_with_jobs(s: TestStore) {
     let w = s.create_world().await;
     let purge = async |limit| s.write(async |tx| posts::purge(tx, limit).await).await;
-    let mut made = Vec::new();
+    let mut created = Vec::new();
     for n in 0..5 {
         let (post, targets) = s.post(w, &[1, 2]).await;
         if n > 0 {
             s.write(async |tx| posts::delete(tx, post).await).await;
         }
-        made.push((post, targets));
+        created.push((post, targets));
     }
-    // 0 is not deleted; 1 has a running job, 2 a scheduled one, 3 a finished one, 4 no job.
-    let running = s.enqueue_job(JobKind::PublishTarget, made[1].1[1], None).await;
+    // Post 0 is not deleted. Post 1 has a running job, 2 a scheduled one, 3 a finished one, and 4 has no job.
+    let running = s.enqueue_job(JobKind::PublishTarget, created[1].1[1], None).await;
     let held = s.claim(&[running], "w").await.remove(0);
-    let waiting = s.job_at(JobKind::PublishTarget, made[2].1[0], None, s.later(60)).await;
-    let ended = s.enqueue_job(JobKind::PublishTarget, made[3].1[0], None).await;
+    let waiting = s.job_at(JobKind::PublishTarget, created[2].1[0], None, s.later(60)).await;
+    let ended = s.enqueue_job(JobKind::PublishTarget, created[3].1[0], None).await;
     let end = s.claim(&[ended], "w").await.remove(0);
     assert!(s.settle(&end, Outcome::Abort("no".to_owned())).await);
     // A job of another kind with the same subject id is unrelated.
-    s.enqueue_job(JobKind::Noop, made[4].1[0], None).await;
+    s.enqueue_job(JobKind::Noop, created[4].1[0], None).await;
     assert_eq!((purge(1).await, purge(1).await, purge(1).await), (1, 1, 0));
     assert!(s.settle(&held, Outcome::Done).await);
     assert_eq!(purge(10).await, 1);
@@ -190,8 +190,8 @@ async fn targets_keep_the_clients_order_and_overrides(s: TestStore) {
     let new = new.each_ref().map(|new| (new, Platform::Bluesky));
     let ids = s.write(async |tx| targets::insert(tx, post, &new).await).await;
     let again = target((7, 3));
-    let twice = s.try_write(async |tx| targets::insert(tx, post, &[(&again, Platform::Bluesky)]).await).await;
-    assert!(twice.unwrap_err().is_unique_violation());
+    let duplicate = s.try_write(async |tx| targets::insert(tx, post, &[(&again, Platform::Bluesky)]).await).await;
+    assert!(duplicate.unwrap_err().is_unique_violation());
     let list = async || {
         let found = targets::list(&mut s.conn().await, post).await.unwrap();
         found.iter().map(|t| t.account_id).collect::<Vec<_>>()
@@ -211,29 +211,32 @@ async fn targets_keep_the_clients_order_and_overrides(s: TestStore) {
 
 async fn a_post_is_created_for_the_accounts_of_its_brand(s: TestStore) {
     let (w, other) = (s.create_world().await, s.world_of("bob@example.com").await);
-    let foreign = s.account(other, "theirs", "t").await.id;
+    let other_account = s.account(other, "theirs", "t").await.id;
     let (one, two) = (s.account(w, "one", "t").await, s.account(w, "two", "t").await);
     let overrides = TargetOverride { content: Some("Only here".to_owned()), media: Some(vec![9]), options: Map::new() };
     let target =
         |account_id, position, own: &TargetOverride| NewTarget { account_id, position, target_override: own.clone() };
-    let asked =
-        [target(two.id, 0, &overrides), target(foreign, 1, &overrides), target(one.id, 2, &TargetOverride::default())];
+    let new_targets = [
+        target(two.id, 0, &overrides),
+        target(other_account, 1, &overrides),
+        target(one.id, 2, &TargetOverride::default()),
+    ];
     let job = NewJob::new(JobKind::PublishTarget, 0, s.now()).workspace(w.workspace);
     let post = new_post(w, PostStatus::Publishing);
-    let created = async |targets: &[NewTarget]| {
+    let create = async |targets: &[NewTarget]| {
         let new = NewPost { post: &post, targets, job: Some(&job), counted_in: Some(w.workspace) };
         s.write(async |tx| posts::create(tx, new).await).await
     };
-    let made = created(&asked).await;
-    let targets = targets::list(&mut s.conn().await, made.id).await.unwrap();
+    let created = create(&new_targets).await;
+    let targets = targets::list(&mut s.conn().await, created.id).await.unwrap();
     let found: Vec<_> = targets.iter().map(|t| (t.id, t.account_id, t.platform, t.content.as_deref())).collect();
     let expected = [
-        (made.target_ids[0], two.id, two.platform, Some("Only here")),
-        (made.target_ids[1], one.id, one.platform, None),
+        (created.target_ids[0], two.id, two.platform, Some("Only here")),
+        (created.target_ids[1], one.id, one.platform, None),
     ];
-    assert_eq!((made.target_ids.len(), found.as_slice()), (2, expected.as_slice()));
+    assert_eq!((created.target_ids.len(), found.as_slice()), (2, expected.as_slice()));
     assert_eq!((targets[0].media.as_deref(), targets[1].media.as_deref()), (Some(&[9][..]), None));
-    let mut accounts: Vec<_> = made.accounts.iter().map(|a| (a.id, a.platform, &*a.name, a.status)).collect();
+    let mut accounts: Vec<_> = created.accounts.iter().map(|a| (a.id, a.platform, &*a.name, a.status)).collect();
     accounts.sort_by_key(|account| account.0);
     assert_eq!(accounts, [&one, &two].map(|a| (a.id, a.platform, &*a.name, a.status)));
     let notified: Vec<_> = s.notifier.take();
@@ -241,9 +244,9 @@ async fn a_post_is_created_for_the_accounts_of_its_brand(s: TestStore) {
     let lanes = "SELECT count(*) FROM jobs WHERE state = 'ready' AND lane IN";
     assert_eq!(s.number(format!("{lanes} ('account:{}', 'account:{}')", one.id, two.id)).await, 2);
 
-    let without = created(&[target(foreign, 0, &overrides)]).await;
-    assert_eq!((without.target_ids, without.accounts.len()), (Vec::new(), 0));
-    assert!(without.id > made.id);
+    let without_account = create(&[target(other_account, 0, &overrides)]).await;
+    assert_eq!((without_account.target_ids, without_account.accounts.len()), (Vec::new(), 0));
+    assert!(without_account.id > created.id);
     assert_eq!(s.number("SELECT count(*) FROM jobs").await, 2);
 }
 
@@ -262,7 +265,7 @@ async fn a_target_records_its_runs(s: TestStore) {
     let found = find().await;
     assert_eq!((found.marker.as_ref(), found.call_started_at), (Some(&marker), Some(s.now())));
 
-    // The response never arrived: the call stays open, and the next run reconciles it.
+    // The response never arrived: the call stays open, and the next run asks the platform about it.
     let error = Failure::of(Category::Network, "No answer.").from_platform(504);
     let mut ended = TargetOutcome {
         status: TargetStatus::Pending,
@@ -305,8 +308,8 @@ async fn a_target_records_its_runs(s: TestStore) {
     assert_eq!((found.status, found.next_attempt_at, found.attempts), (TargetStatus::Pending, None, 2));
 }
 
-/// A platform that is asked with the marker of the old content would return the old post. While a call with unknown
-/// outcome is open, that is the intended question, so the marker is kept.
+/// If a platform is asked with the marker of the old content, it returns the old post. While a call has an unknown
+/// outcome, this is the intended question, so the marker is kept.
 async fn a_new_override_clears_the_marker(s: TestStore) {
     let w = s.create_world().await;
     let (_, targets_) = s.post(w, &[1]).await;
@@ -330,15 +333,15 @@ async fn the_accounts_of_many_posts_are_loaded_in_one_query(s: TestStore) {
     let (one, _) = s.post(w, &[5, 3, 4]).await;
     let (two, _) = s.post(w, &[3]).await;
     let (three, _) = s.post(w, &[8]).await;
-    let brief = async |ids: &[i64]| {
+    let account_ids = async |ids: &[i64]| {
         let found = targets::target_summaries(&mut s.conn().await, ids).await.unwrap();
         let mut pairs: Vec<_> = found.iter().map(|t| (t.post_id, t.account_id)).collect();
         pairs.sort_by_key(|pair| pair.0);
         pairs
     };
-    assert_eq!(brief(&[two, one, 999]).await, [(one, 5), (one, 3), (one, 4), (two, 3)]);
-    assert!(brief(&[]).await.is_empty());
-    assert_eq!(brief(&[three]).await, [(three, 8)]);
+    assert_eq!(account_ids(&[two, one, 999]).await, [(one, 5), (one, 3), (one, 4), (two, 3)]);
+    assert!(account_ids(&[]).await.is_empty());
+    assert_eq!(account_ids(&[three]).await, [(three, 8)]);
 }
 
 async fn every_attempt_is_stored(s: TestStore) {
@@ -356,9 +359,10 @@ async fn every_attempt_is_stored(s: TestStore) {
         error: Some(error.clone()),
     };
     let second = NewAttempt { outcome: AttemptOutcome::Published, status_code: None, error: None, ..first.clone() };
-    // A clock that went backwards produces no negative duration.
-    let odd = NewAttempt { number: 2, started_at: s.later(5), outcome: AttemptOutcome::Unknown, ..second.clone() };
-    let foreign = NewAttempt { outcome: AttemptOutcome::Failed, ..second.clone() };
+    // A clock that was set back produces no negative duration.
+    let after_clock_change =
+        NewAttempt { number: 2, started_at: s.later(5), outcome: AttemptOutcome::Unknown, ..second.clone() };
+    let other_account = NewAttempt { outcome: AttemptOutcome::Failed, ..second.clone() };
     let ended = TargetOutcome {
         status: TargetStatus::Publishing,
         external_id: None,
@@ -368,7 +372,9 @@ async fn every_attempt_is_stored(s: TestStore) {
         published_at: None,
         call_open: false,
     };
-    for (id, attempt) in [(ids[0], &first), (ids[1], &second), (ids[0], &odd), (other[0], &foreign)] {
+    for (id, attempt) in
+        [(ids[0], &first), (ids[1], &second), (ids[0], &after_clock_change), (other[0], &other_account)]
+    {
         s.write(async |tx| targets::end(tx, id, &ended, Some(attempt)).await).await;
     }
     let found = targets::attempts(&mut s.conn().await, post).await.unwrap();

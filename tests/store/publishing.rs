@@ -1,4 +1,4 @@
-//! The effects of an ended target, and of a dead job.
+//! What follows from the end of a target, and from a dead job.
 
 use crier_domain::event::EventName;
 use crier_domain::failure::{Category, Failure};
@@ -34,7 +34,7 @@ async fn status(s: &TestStore, w: World, post: i64) -> PostStatus {
     posts::find(&mut s.conn().await, w.brand, post).await.unwrap().unwrap().status
 }
 
-fn published(s: &TestStore) -> TargetOutcome {
+fn published_end(s: &TestStore) -> TargetOutcome {
     TargetOutcome {
         status: TargetStatus::Published,
         external_id: Some("x1".to_owned()),
@@ -46,7 +46,7 @@ fn published(s: &TestStore) -> TargetOutcome {
     }
 }
 
-fn rejected(target: &Target) -> TargetOutcome {
+fn rejected_end(target: &Target) -> TargetOutcome {
     publishing::failed(target, Failure::of(Category::PlatformRejected, "No."))
 }
 
@@ -61,7 +61,7 @@ async fn end_target(
     publishing::end_targets(tx, &[ended]).await
 }
 
-async fn end(s: &TestStore, id: i64, ended: &TargetOutcome) {
+async fn store_end(s: &TestStore, id: i64, ended: &TargetOutcome) {
     let target = target(s, id).await;
     s.write(async |tx| {
         let post = posts::lock(tx, target.post_id).await?.unwrap();
@@ -80,31 +80,31 @@ async fn emitted_events(s: &TestStore, webhook: i64) -> Vec<(EventName, Value)> 
     page.rows.into_iter().rev().map(|d| (d.event, parse(&d.payload))).collect()
 }
 
-async fn listener(s: &TestStore, w: World) -> i64 {
+async fn create_webhook(s: &TestStore, w: World) -> i64 {
     s.webhook(w.user, &[EventName::PostPublished, EventName::PostFailed]).await.id
 }
 
 async fn a_post_ends_with_its_last_target(s: TestStore) {
     let w = s.create_world().await;
-    let hook = listener(&s, w).await;
+    let webhook = create_webhook(&s, w).await;
     let (all, ids) = s.post(w, &[1, 2]).await;
-    end(&s, ids[0], &published(&s)).await;
+    store_end(&s, ids[0], &published_end(&s)).await;
     assert_eq!(status(&s, w, all).await, PostStatus::Publishing);
     s.advance(5);
-    end(&s, ids[1], &published(&s)).await;
+    store_end(&s, ids[1], &published_end(&s)).await;
     let post = posts::find(&mut s.conn().await, w.brand, all).await.unwrap().unwrap();
     assert_eq!((post.status, post.published_at), (PostStatus::Published, Some(s.now())));
 
     let (some, ids) = s.post(w, &[1, 2]).await;
-    end(&s, ids[0], &rejected(&target(&s, ids[0]).await)).await;
-    end(&s, ids[1], &published(&s)).await;
+    store_end(&s, ids[0], &rejected_end(&target(&s, ids[0]).await)).await;
+    store_end(&s, ids[1], &published_end(&s)).await;
     assert_eq!(status(&s, w, some).await, PostStatus::PartiallyPublished);
 
     let (none, ids) = s.post(w, &[1]).await;
-    end(&s, ids[0], &rejected(&target(&s, ids[0]).await)).await;
+    store_end(&s, ids[0], &rejected_end(&target(&s, ids[0]).await)).await;
     assert_eq!(status(&s, w, none).await, PostStatus::Failed);
 
-    let reported = emitted_events(&s, hook).await;
+    let reported = emitted_events(&s, webhook).await;
     let names: Vec<_> = reported.iter().map(|(name, _)| *name).collect();
     use EventName::{PostFailed, PostPublished};
     assert_eq!(names, [PostPublished, PostPublished, PostFailed, PostPublished, PostFailed]);
@@ -119,7 +119,7 @@ async fn a_post_ends_with_its_last_target(s: TestStore) {
     assert_eq!(reported[2].1, with(json!({ "post_id": some, "error": error })));
 }
 
-/// The statement that ends a target counts as `PostStatus::of_targets` does.
+/// The statement that ends a target computes the post's status as `PostStatus::of_targets` does.
 async fn a_post_ends_as_its_targets_have_ended(s: TestStore) {
     use TargetStatus::{Failed, Pending, Published, Publishing};
     let w = s.create_world().await;
@@ -139,8 +139,8 @@ async fn a_post_ends_as_its_targets_have_ended(s: TestStore) {
             s.advance(1);
             let id = *ids.last().unwrap();
             match last {
-                Published => end(&s, id, &published(&s)).await,
-                _ => end(&s, id, &rejected(&target(&s, id).await)).await,
+                Published => store_end(&s, id, &published_end(&s)).await,
+                _ => store_end(&s, id, &rejected_end(&target(&s, id).await)).await,
             }
             let all: Vec<_> = others.iter().copied().chain([last]).collect();
             let after = posts::find(&mut s.conn().await, w.brand, post).await.unwrap().unwrap();
@@ -156,10 +156,10 @@ async fn a_post_ends_as_its_targets_have_ended(s: TestStore) {
     }
 }
 
-/// Several ends in one statement: of all targets of a post, of some of them, and one that is to be retried.
+/// One statement ends several targets: all targets of a post, some of them, and one that will be retried.
 async fn targets_that_end_together_end_their_posts(s: TestStore) {
     let w = s.create_world().await;
-    let hook = listener(&s, w).await;
+    let webhook = create_webhook(&s, w).await;
     let (all, all_ids) = s.post(w, &[1, 2]).await;
     let (some, some_ids) = s.post(w, &[1, 2]).await;
     let (mixed, mixed_ids) = s.post(w, &[1, 2]).await;
@@ -170,11 +170,11 @@ async fn targets_that_end_together_end_their_posts(s: TestStore) {
     let locked = s.write(async |tx| posts::lock_each(tx, &[other, waiting, mixed, some, all, deleted]).await).await;
     assert_eq!(locked.iter().map(|(post, _)| post.id).collect::<Vec<_>>(), [all, some, mixed, waiting, deleted, other]);
 
-    let waits = |target: &Target| TargetOutcome {
+    let waiting_end = |target: &Target| TargetOutcome {
         status: TargetStatus::Publishing,
         next_attempt_at: Some(s.later(10)),
         call_open: true,
-        ..rejected(target)
+        ..rejected_end(target)
     };
     let attempt = NewAttempt {
         number: 1,
@@ -193,9 +193,9 @@ async fn targets_that_end_together_end_their_posts(s: TestStore) {
         .map(|target| {
             let (post, post_is_deleted) = locked.iter().find(|(post, _)| post.id == target.post_id).unwrap();
             let (end, attempt) = match target.id {
-                id if id == mixed_ids[0] => (rejected(target), None),
-                id if id == waiting_ids[0] => (waits(target), Some(attempt.clone())),
-                _ => (published(&s), None),
+                id if id == mixed_ids[0] => (rejected_end(target), None),
+                id if id == waiting_ids[0] => (waiting_end(target), Some(attempt.clone())),
+                _ => (published_end(&s), None),
             };
             EndedTarget { post, post_is_deleted: *post_is_deleted, target, end, attempt, trace: None }
         })
@@ -220,14 +220,14 @@ async fn targets_that_end_together_end_their_posts(s: TestStore) {
     assert_eq!(stored.len(), 1);
     assert_eq!((stored[0].duration_ms, stored[0].status_code, &stored[0].error), (5_000, Some(503), &attempt.error));
     assert!(targets::attempts(&mut s.conn().await, all).await.unwrap().is_empty());
-    assert_eq!(emitted_events(&s, hook).await.len(), 6, "one for each target that has ended");
+    assert_eq!(emitted_events(&s, webhook).await.len(), 6, "one for each target that has ended");
 }
 
 async fn concurrent_target_ends_always_end_the_post(s: TestStore) {
     let w = s.create_world().await;
-    let hook = listener(&s, w).await;
+    let webhook = create_webhook(&s, w).await;
     let (post, ids) = s.post(w, &[1, 2, 3, 4, 5, 6]).await;
-    let (ended, targets) = (published(&s), targets::list(&mut s.conn().await, post).await.unwrap());
+    let (ended, targets) = (published_end(&s), targets::list(&mut s.conn().await, post).await.unwrap());
     crate::support::store::run_concurrently(ids.len(), |n| {
         let (store, target, ended) = (s.store.clone(), targets[n].clone(), ended.clone());
         async move {
@@ -239,93 +239,93 @@ async fn concurrent_target_ends_always_end_the_post(s: TestStore) {
     })
     .await;
     assert_eq!(status(&s, w, post).await, PostStatus::Published);
-    assert_eq!(emitted_events(&s, hook).await.len(), 6);
+    assert_eq!(emitted_events(&s, webhook).await.len(), 6);
 }
 
 async fn a_target_waiting_for_a_retry_emits_no_event(s: TestStore) {
     let w = s.create_world().await;
-    let hook = listener(&s, w).await;
+    let webhook = create_webhook(&s, w).await;
     let (post, ids) = s.post(w, &[1]).await;
-    let waits = TargetOutcome {
+    let waiting_end = TargetOutcome {
         status: TargetStatus::Pending,
         next_attempt_at: Some(s.later(10)),
-        ..rejected(&target(&s, ids[0]).await)
+        ..rejected_end(&target(&s, ids[0]).await)
     };
-    end(&s, ids[0], &waits).await;
+    store_end(&s, ids[0], &waiting_end).await;
     assert_eq!(status(&s, w, post).await, PostStatus::Publishing);
     assert_eq!(target(&s, ids[0]).await.next_attempt_at, Some(s.later(10)));
-    assert!(emitted_events(&s, hook).await.is_empty());
+    assert!(emitted_events(&s, webhook).await.is_empty());
 }
 
 async fn a_deleted_post_is_unchanged_and_its_events_are_emitted(s: TestStore) {
     let w = s.create_world().await;
-    let hook = listener(&s, w).await;
+    let webhook = create_webhook(&s, w).await;
     let (post, ids) = s.post(w, &[1]).await;
     s.write(async |tx| posts::delete(tx, post).await).await;
-    end(&s, ids[0], &published(&s)).await;
-    assert_eq!(emitted_events(&s, hook).await.len(), 1);
+    store_end(&s, ids[0], &published_end(&s)).await;
+    assert_eq!(emitted_events(&s, webhook).await.len(), 1);
     assert_eq!(s.number("SELECT count(*) FROM posts WHERE status = 'publishing'").await, 1);
 }
 
 async fn a_dead_job_fails_its_target(s: TestStore) {
     let w = s.create_world().await;
-    let hook = listener(&s, w).await;
+    let webhook = create_webhook(&s, w).await;
     let (post, ids) = s.post(w, &[1]).await;
     s.write(async |tx| targets::start(tx, ids[0]).await).await;
     s.write(async |tx| targets::mark_call(tx, ids[0], &serde_json::Map::new()).await).await;
-    let died = async |id| s.write(async |tx| jobs::on_dead(tx, JobKind::PublishTarget, id, None).await).await;
-    died(ids[0]).await;
+    let report_dead = async |id| s.write(async |tx| jobs::on_dead(tx, JobKind::PublishTarget, id, None).await).await;
+    report_dead(ids[0]).await;
     let found = target(&s, ids[0]).await;
     assert_eq!((found.status, found.error.unwrap().category), (TargetStatus::Failed, Category::Internal));
     assert!(found.call_started_at.is_some(), "the crash was inside the call: its outcome is unknown");
     assert_eq!(status(&s, w, post).await, PostStatus::Failed);
-    assert_eq!(emitted_events(&s, hook).await.len(), 1);
-    died(ids[0]).await;
-    died(999).await;
-    assert_eq!(emitted_events(&s, hook).await.len(), 1, "one event");
+    assert_eq!(emitted_events(&s, webhook).await.len(), 1);
+    report_dead(ids[0]).await;
+    report_dead(999).await;
+    assert_eq!(emitted_events(&s, webhook).await.len(), 1, "one event");
     s.write(async |tx| jobs::on_dead(tx, JobKind::Noop, 1, None).await).await;
 }
 
 async fn a_dead_job_ignores_a_finished_target(s: TestStore) {
     let w = s.create_world().await;
     let (post, ids) = s.post(w, &[1]).await;
-    end(&s, ids[0], &published(&s)).await;
+    store_end(&s, ids[0], &published_end(&s)).await;
     s.write(async |tx| jobs::on_dead(tx, JobKind::PublishTarget, ids[0], None).await).await;
     assert_eq!(target(&s, ids[0]).await.status, TargetStatus::Published);
     assert_eq!(status(&s, w, post).await, PostStatus::Published);
 }
 
-/// The run ends while its job is declared dead: the second transaction sees what the first wrote.
+/// The run ends while its job is declared dead: the second transaction sees what the first one wrote.
 async fn a_dead_job_and_its_concurrent_result_are_consistent(s: TestStore) {
     if !s.is_postgres() {
         return;
     }
     let w = s.create_world().await;
-    let hook = listener(&s, w).await;
+    let webhook = create_webhook(&s, w).await;
     let (post, ids) = s.post(w, &[1]).await;
     let running = target(&s, ids[0]).await;
     let mut ending = s.begin().await.unwrap();
     let held = posts::lock(&mut ending, post).await.unwrap().unwrap();
-    let died = s.write(async |tx| jobs::on_dead(tx, JobKind::PublishTarget, ids[0], None).await);
+    let dead_job = s.write(async |tx| jobs::on_dead(tx, JobKind::PublishTarget, ids[0], None).await);
     let end = async {
         s.until_blocked(1).await;
-        end_target(&mut ending, &held, &running, &published(&s), None).await.unwrap();
+        end_target(&mut ending, &held, &running, &published_end(&s), None).await.unwrap();
         ending.commit().await.unwrap();
     };
-    tokio::join!(died, end);
+    tokio::join!(dead_job, end);
     assert_eq!(target(&s, ids[0]).await.status, TargetStatus::Published);
     assert_eq!(status(&s, w, post).await, PostStatus::Published);
-    let names: Vec<_> = emitted_events(&s, hook).await.into_iter().map(|(name, _)| name).collect();
+    let names: Vec<_> = emitted_events(&s, webhook).await.into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, [EventName::PostPublished]);
 }
 
 async fn a_dead_job_fails_its_delivery(s: TestStore) {
     let w = s.create_world().await;
-    let hook = listener(&s, w).await;
+    let webhook = create_webhook(&s, w).await;
     s.write(async |tx| events::emit(tx, w.brand, EventName::PostFailed, &json!({}), None).await).await;
     let id = s.number("SELECT id FROM webhook_deliveries").await;
     s.write(async |tx| jobs::on_dead(tx, JobKind::DeliverWebhook, id, None).await).await;
-    let found = deliveries::find(&mut s.conn().await, hook, id).await.unwrap().unwrap();
+    let found = deliveries::find(&mut s.conn().await, webhook, id).await.unwrap().unwrap();
     assert_eq!(found.status, DeliveryStatus::Failed);
     assert!(found.error.is_some());
 }

@@ -1,4 +1,4 @@
-//! The notifiers: ids arrive, excess ids are dropped, and notifying never blocks, whatever Redis does.
+//! The notifiers: ids arrive, ids above the capacity are dropped, and notifying never blocks, whatever Redis does.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use crier_queue::redis::{CAPACITY, RedisNotifier};
 use secrecy::SecretString;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::support::notifier::{TestListener, test_listener, test_listener_with_places};
+use crate::support::notifier::{TestListener, test_listener, test_listener_with_slots};
 use crate::support::servers::{self, RedisServer};
 
 fn notifications(kind: JobKind, ids: impl IntoIterator<Item = i64>) -> Vec<JobNotification> {
@@ -22,20 +22,20 @@ async fn next(ids: &mut TestListener) -> Option<i64> {
     tokio::time::timeout(Duration::from_secs(60), ids.recv()).await.ok().flatten()
 }
 
-async fn nothing(ids: &mut TestListener) {
+async fn assert_nothing_arrives(ids: &mut TestListener) {
     assert!(tokio::time::timeout(Duration::from_millis(100), ids.recv()).await.is_err(), "an unexpected id arrived");
 }
 
 /// Polls until the condition holds.
-async fn until(what: &str, mut so: impl AsyncFnMut() -> bool) {
-    let begun = Instant::now();
-    while !so().await {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
+async fn until(what: &str, mut is_done: impl AsyncFnMut() -> bool) {
+    let started = Instant::now();
+    while !is_done().await {
+        assert!(started.elapsed() < Duration::from_secs(60), "{what}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
-/// Notifies until an id arrives: notifications sent while Redis is unavailable may be lost.
+/// Notifies until an id arrives, because notifications that are sent while Redis is unavailable may be lost.
 async fn wait_for_delivery(notifier: &dyn Transport, ids: &mut TestListener, from: i64) {
     let mut id = from;
     until("no notification arrives any more", async || {
@@ -50,14 +50,14 @@ async fn wait_for_delivery(notifier: &dyn Transport, ids: &mut TestListener, fro
     .await;
 }
 
-/// Returns the remaining capacity of the fullest kind.
-async fn room(notifier: &dyn Transport) -> Option<usize> {
+/// Returns the free capacity of the fullest kind.
+async fn free_capacity(notifier: &dyn Transport) -> Option<usize> {
     let kinds = notifier.capacity().await?;
     assert_eq!(kinds.iter().map(|of| of.kind).collect::<Vec<_>>(), JobKind::ALL);
     kinds.into_iter().map(|of| of.free).min()
 }
 
-async fn room_of(notifier: &dyn Transport, kind: JobKind) -> Option<usize> {
+async fn free_capacity_of(notifier: &dyn Transport, kind: JobKind) -> Option<usize> {
     notifier.capacity().await?.into_iter().find(|of| of.kind == kind).map(|of| of.free)
 }
 
@@ -67,14 +67,14 @@ fn redis(url: String, prefix: &str) -> (Arc<RedisNotifier>, DropGuard) {
     (Arc::new(notifier), stop.drop_guard())
 }
 
-async fn is_up(notifier: &RedisNotifier) {
+async fn wait_until_up(notifier: &RedisNotifier) {
     until("Redis is not reached", async || notifier.is_up()).await;
 }
 
 #[tokio::test]
 async fn memory_sends_ids_to_the_listener_of_their_kind() {
     let notifier = MemoryNotifier::default();
-    assert_eq!(room(&notifier).await, Some(0), "no listener: nothing is promoted");
+    assert_eq!(free_capacity(&notifier).await, Some(0), "no listener: nothing is promoted");
     notifier.notify(&notifications(JobKind::Noop, [1]));
     let (mut noop, mut publish) =
         (test_listener(&notifier, JobKind::Noop), test_listener(&notifier, JobKind::PublishTarget));
@@ -83,8 +83,8 @@ async fn memory_sends_ids_to_the_listener_of_their_kind() {
     notifier.notify(&notifications(JobKind::PublishTarget, [4]));
     assert_eq!((next(&mut noop).await, next(&mut noop).await), (Some(2), Some(3)));
     assert_eq!(next(&mut publish).await, Some(4));
-    nothing(&mut noop).await;
-    // The latest listener receives the ids.
+    assert_nothing_arrives(&mut noop).await;
+    // The newest listener receives the ids.
     let mut second = test_listener(&notifier, JobKind::Noop);
     notifier.notify(&notifications(JobKind::Noop, [5]));
     assert_eq!(next(&mut second).await, Some(5));
@@ -97,19 +97,19 @@ async fn memory_is_bounded_and_never_blocks() {
     let notifier = MemoryNotifier::default();
     let mut ids = test_listener(&notifier, JobKind::Noop);
     let _other = test_listener(&notifier, JobKind::PublishTarget);
-    assert_eq!(room_of(&notifier, JobKind::Noop).await, Some(memory::CAPACITY));
+    assert_eq!(free_capacity_of(&notifier, JobKind::Noop).await, Some(memory::CAPACITY));
     notifier.notify(&notifications(JobKind::Noop, 0..memory::CAPACITY as i64 + 500));
-    assert_eq!(room_of(&notifier, JobKind::Noop).await, Some(0));
+    assert_eq!(free_capacity_of(&notifier, JobKind::Noop).await, Some(0));
     assert_eq!(
-        room_of(&notifier, JobKind::PublishTarget).await,
+        free_capacity_of(&notifier, JobKind::PublishTarget).await,
         Some(memory::CAPACITY),
         "each kind has its own capacity"
     );
     for id in 0..memory::CAPACITY as i64 {
         assert_eq!(next(&mut ids).await, Some(id), "the oldest are kept");
     }
-    nothing(&mut ids).await;
-    assert_eq!(room_of(&notifier, JobKind::Noop).await, Some(memory::CAPACITY));
+    assert_nothing_arrives(&mut ids).await;
+    assert_eq!(free_capacity_of(&notifier, JobKind::Noop).await, Some(memory::CAPACITY));
     notifier.notify(&notifications(JobKind::Noop, [-1]));
     assert_eq!(next(&mut ids).await, Some(-1));
     // A dropped listener is ignored.
@@ -121,13 +121,13 @@ async fn memory_is_bounded_and_never_blocks() {
 async fn redis_sends_each_id_to_one_listener() {
     let url = servers::redis().await;
     let (notifier, _stop) = redis(url.clone(), "t");
-    // Another process that only listens, and one that notifies under another prefix.
+    // Another process that only listens, and a process that notifies under another prefix.
     let (other, _stop_other) = redis(url.clone(), "t");
     let (foreign, _stop_foreign) = redis(url, "foreign");
     let mut listeners = [test_listener(&*notifier, JobKind::Noop), test_listener(&*other, JobKind::Noop)];
     let mut publish = test_listener(&*notifier, JobKind::PublishTarget);
-    is_up(&notifier).await;
-    is_up(&foreign).await;
+    wait_until_up(&notifier).await;
+    wait_until_up(&foreign).await;
     foreign.notify(&notifications(JobKind::Noop, [999]));
     notifier.notify(&notifications(JobKind::Noop, 0..50));
     notifier.notify(&notifications(JobKind::PublishTarget, [77]));
@@ -140,7 +140,7 @@ async fn redis_sends_each_id_to_one_listener() {
     }
     received.sort_unstable();
     assert_eq!(received, (0..50).collect::<Vec<_>>());
-    nothing(&mut publish).await;
+    assert_nothing_arrives(&mut publish).await;
 }
 
 #[tokio::test]
@@ -160,57 +160,60 @@ async fn redis_counts_the_processes_that_listen() {
 #[tokio::test]
 async fn redis_holds_a_bounded_number_of_ids_and_the_rest_follows() {
     let (notifier, _stop) = redis(servers::redis().await, "t");
-    is_up(&notifier).await;
-    assert_eq!(room(&*notifier).await, Some(CAPACITY));
+    wait_until_up(&notifier).await;
+    assert_eq!(free_capacity(&*notifier).await, Some(CAPACITY));
     let all = CAPACITY as i64 * 2;
     notifier.notify(&notifications(JobKind::Noop, 0..all));
-    until("it is not pushed", async || room_of(&*notifier, JobKind::Noop).await == Some(0)).await;
-    // Pushed after the ids that wait in the process.
+    until("it is not pushed", async || free_capacity_of(&*notifier, JobKind::Noop).await == Some(0)).await;
+    // This id is pushed after the ids that wait in the process.
     notifier.notify(&notifications(JobKind::PublishTarget, [1]));
-    until("it is not pushed", async || room_of(&*notifier, JobKind::PublishTarget).await == Some(CAPACITY - 1)).await;
-    assert_eq!(room_of(&*notifier, JobKind::Noop).await, Some(0));
+    until("it is not pushed", async || {
+        free_capacity_of(&*notifier, JobKind::PublishTarget).await == Some(CAPACITY - 1)
+    })
+    .await;
+    assert_eq!(free_capacity_of(&*notifier, JobKind::Noop).await, Some(0));
     let mut ids = test_listener(&*notifier, JobKind::Noop);
     for id in 0..all {
         assert_eq!(next(&mut ids).await, Some(id), "the oldest first");
     }
-    until("it is not counted", async || room_of(&*notifier, JobKind::Noop).await == Some(CAPACITY)).await;
+    until("it is not counted", async || free_capacity_of(&*notifier, JobKind::Noop).await == Some(CAPACITY)).await;
 }
 
-/// Ids whose push fails stay counted until they are pushed, and no longer: else each failure would take away capacity.
+/// Ids whose push fails count until they are pushed. If they counted longer, each failure would reduce the capacity.
 #[tokio::test]
-async fn redis_gets_the_ids_of_a_failed_push_later() {
+async fn the_ids_of_a_failed_push_are_pushed_later() {
     let url = servers::redis().await;
-    let mut hand = servers::connect_redis(&url).await;
-    let _: () = ::redis::cmd("SET").arg("t:queue:noop:data").arg("no hash").query_async(&mut hand).await.unwrap();
+    let mut connection = servers::connect_redis(&url).await;
+    let _: () = ::redis::cmd("SET").arg("t:queue:noop:data").arg("no hash").query_async(&mut connection).await.unwrap();
     let (notifier, _stop) = redis(url, "t");
-    is_up(&notifier).await;
+    wait_until_up(&notifier).await;
     notifier.notify(&notifications(JobKind::Noop, 0..3));
     let mut ids = test_listener(&*notifier, JobKind::Noop);
     for id in 0..3 {
         assert_eq!(next(&mut ids).await, Some(id));
     }
-    until("capacity is lost", async || room_of(&*notifier, JobKind::Noop).await == Some(CAPACITY)).await;
+    until("capacity is lost", async || free_capacity_of(&*notifier, JobKind::Noop).await == Some(CAPACITY)).await;
 }
 
-/// apalis-redis keeps the entries of finished tasks: they are deleted by us.
+/// apalis-redis keeps the entries of finished tasks; Crier deletes them.
 #[tokio::test]
-async fn redis_keeps_nothing_of_received_ids() {
+async fn redis_keeps_no_entries_of_received_ids() {
     let url = servers::redis().await;
     let (notifier, _stop) = redis(url.clone(), "t");
-    is_up(&notifier).await;
+    wait_until_up(&notifier).await;
     let mut ids = test_listener(&*notifier, JobKind::Noop);
     notifier.notify(&notifications(JobKind::Noop, 0..1_000));
     for id in 0..1_000 {
         assert_eq!(next(&mut ids).await, Some(id));
     }
-    let mut hand = servers::connect_redis(&url).await;
+    let mut connection = servers::connect_redis(&url).await;
     let keys =
-        async || -> Vec<String> { ::redis::cmd("KEYS").arg("t:*").query_async(&mut hand.clone()).await.unwrap() };
-    // The worker itself stays.
+        async || -> Vec<String> { ::redis::cmd("KEYS").arg("t:*").query_async(&mut connection.clone()).await.unwrap() };
+    // The entry of the worker itself remains.
     until("its entries stay", async || keys().await.iter().all(|key| key.contains(":workers"))).await;
     drop(ids);
     until("the worker stays", async || keys().await.is_empty()).await;
-    let _: () = ::redis::cmd("PING").query_async(&mut hand).await.unwrap();
+    let _: () = ::redis::cmd("PING").query_async(&mut connection).await.unwrap();
 }
 
 #[tokio::test]
@@ -218,16 +221,16 @@ async fn a_restarted_redis_is_reconnected() {
     let mut server = RedisServer::start();
     let (notifier, _stop) = redis(server.url(), "t");
     let mut ids = test_listener(&*notifier, JobKind::Noop);
-    is_up(&notifier).await;
+    wait_until_up(&notifier).await;
     wait_for_delivery(&*notifier, &mut ids, 0).await;
     server.stop();
     until("the outage is not detected", async || !notifier.is_up()).await;
     assert_eq!(notifier.capacity().await, None);
-    let begun = Instant::now();
+    let started = Instant::now();
     notifier.notify(&notifications(JobKind::Noop, 0..100_000));
-    assert!(begun.elapsed() < Duration::from_secs(20), "notifying blocks");
+    assert!(started.elapsed() < Duration::from_secs(20), "notifying blocks");
     server.restart();
-    is_up(&notifier).await;
+    wait_until_up(&notifier).await;
     wait_for_delivery(&*notifier, &mut ids, 1_000_000).await;
     until("the capacity is unknown", async || notifier.capacity().await.is_some()).await;
 }
@@ -242,26 +245,26 @@ async fn redis_may_start_after_its_clients() {
     assert!(!notifier.is_up());
     assert_eq!(notifier.capacity().await, None);
     server.restart();
-    is_up(&notifier).await;
+    wait_until_up(&notifier).await;
     wait_for_delivery(&*notifier, &mut ids, 2).await;
 }
 
-/// A worker fetches ids only while it has a free place.
+/// A worker fetches ids only while it has a free slot.
 #[tokio::test]
-async fn redis_sends_no_more_ids_than_free_places() {
+async fn redis_sends_no_more_ids_than_free_slots() {
     let (notifier, _stop) = redis(servers::redis().await, "t");
-    is_up(&notifier).await;
+    wait_until_up(&notifier).await;
     notifier.notify(&notifications(JobKind::Noop, 0..50));
-    let mut ids = test_listener_with_places(&*notifier, JobKind::Noop, 3);
+    let mut ids = test_listener_with_slots(&*notifier, JobKind::Noop, 3);
     for id in 0..3 {
         assert_eq!(next(&mut ids).await, Some(id));
     }
-    until("the others stay in Redis", async || room(&*notifier).await == Some(CAPACITY - 47)).await;
+    until("the others stay in Redis", async || free_capacity(&*notifier).await == Some(CAPACITY - 47)).await;
     assert!(ids.try_recv().is_err());
     ids.give_back();
     assert_eq!(next(&mut ids).await, Some(3));
-    assert_eq!(room(&*notifier).await, Some(CAPACITY - 46));
-    // After a worker has stopped, others receive the rest.
+    assert_eq!(free_capacity(&*notifier).await, Some(CAPACITY - 46));
+    // After a worker has stopped, others receive the remaining ids.
     drop(ids);
     let mut others = test_listener(&*notifier, JobKind::Noop);
     for id in 4..50 {
@@ -269,15 +272,15 @@ async fn redis_sends_no_more_ids_than_free_places() {
     }
 }
 
-/// A worker that fetches several ids at once and stops returns those that it has not passed on.
+/// A worker that fetches several ids together and stops returns those that it has not passed on.
 #[tokio::test]
 async fn a_stopping_worker_returns_the_ids_that_it_fetched() {
     let (notifier, _stop) = redis(servers::redis().await, "t");
-    is_up(&notifier).await;
-    // 33 places: it fetches 4 at once.
-    let mut ids = test_listener_with_places(&*notifier, JobKind::Noop, 33);
+    wait_until_up(&notifier).await;
+    // With 33 slots, it fetches 4 ids together.
+    let mut ids = test_listener_with_slots(&*notifier, JobKind::Noop, 33);
     notifier.notify(&notifications(JobKind::Noop, 0..50));
-    // An id may come twice, if the stop prevents its deletion.
+    // An id may arrive twice if the stop prevents its deletion.
     let mut received = std::collections::BTreeSet::new();
     while received.len() < 33 {
         received.extend(next(&mut ids).await);
@@ -296,29 +299,29 @@ async fn a_frozen_redis_blocks_no_caller() {
     let frozen = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (notifier, _stop) = redis(format!("redis://{}/0", frozen.local_addr().unwrap()), "t");
     let _ids = test_listener(&*notifier, JobKind::Noop);
-    let begun = Instant::now();
+    let started = Instant::now();
     notifier.notify(&notifications(JobKind::Noop, 0..100_000));
-    assert!(begun.elapsed() < Duration::from_secs(20), "notifying blocks");
-    let room = tokio::time::timeout(Duration::from_secs(60), notifier.capacity())
+    assert!(started.elapsed() < Duration::from_secs(20), "notifying blocks");
+    let capacity = tokio::time::timeout(Duration::from_secs(60), notifier.capacity())
         .await
         .expect("reading the capacity never returns");
-    assert_eq!(room, None);
+    assert_eq!(capacity, None);
     assert!(!notifier.is_up());
 }
 
-/// Invalid entries that an operator added to the list are skipped.
+/// Invalid entries in the list are skipped.
 #[tokio::test]
 async fn redis_skips_invalid_ids() {
     let url = servers::redis().await;
-    let mut hand = servers::connect_redis(&url).await;
+    let mut connection = servers::connect_redis(&url).await;
     let key = "t:queue:noop:active";
-    let _: i64 = ::redis::cmd("RPUSH").arg(key).arg("no id").arg("7").query_async(&mut hand).await.unwrap();
+    let _: i64 = ::redis::cmd("RPUSH").arg(key).arg("no id").arg("7").query_async(&mut connection).await.unwrap();
     let (notifier, _stop) = redis(url, "t");
     let mut ids = test_listener(&*notifier, JobKind::Noop);
-    is_up(&notifier).await;
+    wait_until_up(&notifier).await;
     wait_for_delivery(&*notifier, &mut ids, 100).await;
-    // Emptied meanwhile: the next notification still arrives.
-    let _: () = ::redis::cmd("FLUSHDB").query_async(&mut hand).await.unwrap();
+    // After Redis was emptied, the next notification still arrives.
+    let _: () = ::redis::cmd("FLUSHDB").query_async(&mut connection).await.unwrap();
     wait_for_delivery(&*notifier, &mut ids, 1_000).await;
 }
 
@@ -326,7 +329,7 @@ async fn redis_skips_invalid_ids() {
 async fn a_stopped_notifier_ends_its_listeners() {
     let (notifier, stop) = redis(servers::redis().await, "t");
     let mut ids = test_listener(&*notifier, JobKind::Noop);
-    is_up(&notifier).await;
+    wait_until_up(&notifier).await;
     drop(stop);
     assert_eq!(next(&mut ids).await, None);
     notifier.notify(&notifications(JobKind::Noop, 0..100_000));

@@ -1,8 +1,9 @@
-//! The statements of the inbox and of analytics find their rows by an index: beside 100,000 rows of others (and those of
-//! the inbox beside 30,000, where Postgres chooses other plans), on tables without planner statistics, no statement reads much more than the few hundred rows that it is about.
+//! The statements of the inbox and of analytics find their rows by an index. The tables hold 100,000 rows of other
+//! workspaces (30,000 for the inbox as well, where Postgres chooses other plans) and have no planner statistics. No
+//! statement reads much more than the few hundred rows that it needs.
 //!
-//! What was read is measured: on Postgres the scans of whole tables and the entries of indexes, on SQLite the
-//! instructions of its machine, of which a walk over 100,000 rows takes some for each row.
+//! The tests measure what is read: on Postgres the scans of whole tables and the index entries, on SQLite the
+//! instructions of its virtual machine. A walk over 100,000 rows takes several instructions for each row.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -31,17 +32,17 @@ on_both![
 
 /// After five runs Postgres may switch to a generic plan, which ignores the bound values.
 const RUNS: usize = 7;
-const ROWS: i64 = 100_000;
-/// Rows of the brand that is asked about.
-const OWN: i64 = 300;
-/// Index entries that one run may read on Postgres.
+const OTHER_ROWS: i64 = 100_000;
+/// The number of rows of the brand that is queried.
+const OWN_ROWS: i64 = 300;
+/// The maximum number of index entries that one run may read on Postgres.
 const MAX_ENTRIES: i64 = 8_000;
-/// Instructions that one run may take on SQLite.
+/// The maximum number of instructions that one run may take on SQLite.
 const MAX_STEPS: i64 = 120_000;
-/// After how many instructions they are counted.
-const STEP: i32 = 100;
+/// The number of instructions between two calls of the progress handler.
+const STEPS_PER_CALL: i32 = 100;
 
-/// Returns the scans of whole tables and the index entries read in this transaction so far, on Postgres.
+/// On Postgres, returns the scans of whole tables and the index entries read in this transaction so far.
 async fn reads(tx: &mut Tx) -> (i64, i64) {
     const SQL: &str = "
         SELECT sum(CASE WHEN c.relkind = 'r' THEN pg_stat_get_xact_numscans(c.oid) ELSE 0 END)::bigint,
@@ -58,30 +59,30 @@ async fn reads(tx: &mut Tx) -> (i64, i64) {
     }
 }
 
-/// Counts the instructions of this transaction from now on, on SQLite.
+/// On SQLite, counts the instructions of this transaction from here on.
 async fn count_steps(tx: &mut Tx) -> Arc<AtomicI64> {
     let steps = Arc::new(AtomicI64::new(0));
     let counted = steps.clone();
     if let Engine::Sqlite(conn) = tx.engine() {
-        conn.connection.lock_handle().await.unwrap().set_progress_handler(STEP, move || {
-            counted.fetch_add(i64::from(STEP), Ordering::Relaxed);
+        conn.connection.lock_handle().await.unwrap().set_progress_handler(STEPS_PER_CALL, move || {
+            counted.fetch_add(i64::from(STEPS_PER_CALL), Ordering::Relaxed);
             true
         });
     }
     steps
 }
 
-/// What functions read in a transaction.
-struct Measured {
+/// A transaction, and a measurement of what functions read in it.
+struct Measurement {
     tx: Tx,
     steps: Arc<AtomicI64>,
     /// The functions that read too much.
     excesses: Vec<String>,
 }
 
-impl Measured {
+impl Measurement {
     async fn new(mut tx: Tx) -> Self {
-        // It may be idle for longer than a transaction may.
+        // The transaction may be idle for longer than the default timeout.
         if let Engine::Pg(conn) = tx.engine() {
             sqlx::query("SET LOCAL idle_in_transaction_session_timeout = 0").execute(conn).await.unwrap();
         }
@@ -89,8 +90,8 @@ impl Measured {
         Self { tx, steps, excesses: Vec::new() }
     }
 
-    /// Runs a function [`RUNS`] times; none may read much.
-    async fn bounded<T>(&mut self, what: &str, mut work: impl AsyncFnMut(&mut Tx) -> Result<T>) {
+    /// Runs a function [`RUNS`] times, and records it if a run reads too much.
+    async fn check<T>(&mut self, what: &str, mut work: impl AsyncFnMut(&mut Tx) -> Result<T>) {
         for run in 1..=RUNS {
             let ((scans, entries), steps) = (reads(&mut self.tx).await, self.steps.load(Ordering::Relaxed));
             work(&mut self.tx).await.unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -109,25 +110,25 @@ impl Measured {
     }
 }
 
-/// A brand with some rows, and another workspace with very many.
-struct Full {
+/// A brand with some rows, and another workspace with many.
+struct LargeTables {
     s: TestStore,
     own: World,
     others: World,
     account: i64,
     busy: i64,
-    /// Rows of the others.
+    /// The number of rows of the other workspace.
     rows: i64,
 }
 
-impl Full {
+impl LargeTables {
     async fn new(s: TestStore, rows: i64) -> Self {
         let (own, others) = (s.create_world().await, s.world_of("bob@example.com").await);
         let (account, busy) = (s.account(own, "demo", "t").await.id, s.account(others, "busy", "t").await.id);
         Self { s, own, others, account, busy, rows }
     }
 
-    /// Numbers from 1; those above `rows` are of the brand that is asked about.
+    /// The numbers from 1 to `last`, as a table. Those above `rows` belong to the brand that is queried.
     fn numbers(&self, last: i64) -> String {
         match self.s.is_postgres() {
             true => format!("generate_series(1, {last}) AS s (n)"),
@@ -137,8 +138,8 @@ impl Full {
         }
     }
 
-    /// A time some seconds from now, as an expression.
-    fn at(&self, seconds: &str) -> String {
+    /// A time some seconds from now, as an SQL expression.
+    fn time_expression(&self, seconds: &str) -> String {
         let now = self.s.now().to_rfc3339();
         match self.s.is_postgres() {
             true => format!("'{now}'::timestamptz + ({seconds}) * interval '1 s'"),
@@ -146,8 +147,8 @@ impl Full {
         }
     }
 
-    /// `own` of the rows of the brand that is asked about, else `others`.
-    fn of(&self, own: i64, others: i64) -> String {
+    /// An SQL expression: `own` for the rows of the brand that is queried, `others` for the other rows.
+    fn own_or_other(&self, own: i64, others: i64) -> String {
         format!("CASE WHEN n > {} THEN {own} ELSE {others} END", self.rows)
     }
 
@@ -160,9 +161,10 @@ impl Full {
     }
 
     async fn fill_inbox(&self) {
-        let (numbers, now) = (self.numbers(self.rows + OWN), self.s.now().to_rfc3339());
-        let (brand, account) = (self.of(self.own.brand, self.others.brand), self.of(self.account, self.busy));
-        let assignee = self.of(self.own.user, self.others.user);
+        let (numbers, now) = (self.numbers(self.rows + OWN_ROWS), self.s.now().to_rfc3339());
+        let (brand, account) =
+            (self.own_or_other(self.own.brand, self.others.brand), self.own_or_other(self.account, self.busy));
+        let assignee = self.own_or_other(self.own.user, self.others.user);
         for sql in [
             format!(
                 "
@@ -179,8 +181,8 @@ impl Full {
                     CASE WHEN n % 5 = 0 THEN {later} END,
                     {at}, '{now}', '{now}', 't' || n, 'x', '{{}}'
                 FROM {numbers}",
-                later = self.at("n"),
-                at = self.at("-n"),
+                later = self.time_expression("n"),
+                at = self.time_expression("-n"),
             ),
             "
             INSERT INTO conversation_words (brand_id, word, conversation_id)
@@ -208,8 +210,8 @@ impl Full {
     }
 
     async fn fill_figures(&self) {
-        let (numbers, now) = (self.numbers(self.rows + OWN), self.s.now().to_rfc3339());
-        let brand = self.of(self.own.brand, self.others.brand);
+        let (numbers, now) = (self.numbers(self.rows + OWN_ROWS), self.s.now().to_rfc3339());
+        let brand = self.own_or_other(self.own.brand, self.others.brand);
         for sql in [
             format!(
                 "
@@ -218,7 +220,7 @@ impl Full {
                 )
                 SELECT {brand}, 'published', 'x', 'now', '[]', TRUE, {at}, '{now}', '{now}'
                 FROM {numbers}",
-                at = self.at("-3600 - n"),
+                at = self.time_expression("-3600 - n"),
             ),
             format!(
                 "
@@ -243,8 +245,8 @@ impl Full {
             ),
             format!(
                 "INSERT INTO account_figures (account_id, at, followers) SELECT {}, {}, n FROM {numbers}",
-                self.of(self.account, self.busy),
-                self.at("-n"),
+                self.own_or_other(self.account, self.busy),
+                self.time_expression("-n"),
             ),
             format!("UPDATE analytics_progress SET seen_until = '{now}'"),
         ] {
@@ -252,9 +254,9 @@ impl Full {
         }
     }
 
-    /// Makes accounts of others that are not due, and as many inboxes and metrics that are set aside.
+    /// Creates accounts of the other workspace that are not due, and as many inbox syncs and postponed metrics.
     async fn fill_accounts(&self) {
-        let (now, later) = (self.s.now().to_rfc3339(), self.at("86400 + n"));
+        let (now, later) = (self.s.now().to_rfc3339(), self.time_expression("86400 + n"));
         let secrets = if self.s.is_postgres() { "''::bytea" } else { "x''" };
         for sql in [
             format!(
@@ -273,33 +275,33 @@ impl Full {
                 .to_owned(),
             format!(
                 "INSERT INTO metrics_set_aside (account_id, name, until) SELECT id, 'views', {} FROM social_accounts",
-                self.at("3600")
+                self.time_expression("3600")
             ),
         ] {
             self.sql(sql).await;
         }
     }
 
-    async fn measured(&self) -> Measured {
-        Measured::new(self.s.begin().await.unwrap()).await
+    async fn measure(&self) -> Measurement {
+        Measurement::new(self.s.begin().await.unwrap()).await
     }
 }
 
 async fn inbox_statements_read_few_of_100_000_rows(s: TestStore) {
-    assert_inbox_reads_few(Full::new(s, ROWS).await).await;
+    assert_inbox_reads_few(LargeTables::new(s, OTHER_ROWS).await).await;
 }
 
 async fn inbox_statements_read_few_of_30_000_rows(s: TestStore) {
-    assert_inbox_reads_few(Full::new(s, 30_000).await).await;
+    assert_inbox_reads_few(LargeTables::new(s, 30_000).await).await;
 }
 
-async fn assert_inbox_reads_few(full: Full) {
-    full.fill_inbox().await;
-    let own = format!("SELECT max(id) FROM conversations WHERE brand_id = {}", full.own.brand);
-    let id = full.s.number(own).await;
-    let message = full.s.number(format!("SELECT id FROM messages WHERE conversation_id = {id}")).await;
-    let (brand, account, user) = (full.own.brand, full.account, full.own.user);
-    let mut m = full.measured().await;
+async fn assert_inbox_reads_few(tables: LargeTables) {
+    tables.fill_inbox().await;
+    let own = format!("SELECT max(id) FROM conversations WHERE brand_id = {}", tables.own.brand);
+    let id = tables.s.number(own).await;
+    let message = tables.s.number(format!("SELECT id FROM messages WHERE conversation_id = {id}")).await;
+    let (brand, account, user) = (tables.own.brand, tables.account, tables.own.user);
+    let mut measurement = tables.measure().await;
     let all = ConversationFilter::default();
     let filters = [
         ("all", all.clone()),
@@ -330,74 +332,75 @@ async fn assert_inbox_reads_few(full: Full) {
     for (what, filter) in filters {
         for page in [1, 3] {
             let page = PageRequest { page, per_page: 50 };
-            m.bounded(&format!("list by {what}"), async |tx| list(tx, brand, &filter, page).await).await;
+            measurement.check(&format!("list by {what}"), async |tx| list(tx, brand, &filter, page).await).await;
         }
     }
-    m.bounded("find", async |tx| conversations::find(tx, brand, id).await).await;
-    m.bounded("lock of message", async |tx| conversations::lock_of_message(tx, message).await).await;
-    m.bounded("messages", async |tx| replies::messages(tx, id, 500, 1 << 20).await).await;
-    m.bounded("message", async |tx| replies::find(tx, message).await).await;
-    m.bounded("place", async |tx| replies::place(tx, message).await).await;
-    m.bounded("taken", async |tx| adoptions::is_taken(tx, &[account], Adopter::Target(1), "1").await).await;
-    m.bounded("tags", async |tx| conversations::tags(tx, &[id]).await).await;
-    m.bounded("tags of the brand", async |tx| conversations::tags_of_brand(tx, brand, 100).await).await;
-    m.bounded("accounts", async |tx| accounts::summaries(tx, brand, &[account]).await).await;
-    m.bounded("directions", async |tx| conversations::last_directions(tx, &[id]).await).await;
-    m.bounded("unread", async |tx| conversations::count_unread(tx, brand, 100).await).await;
-    m.bounded("read", async |tx| conversations::mark_read(tx, id).await).await;
-    m.bounded("snoozes", async |tx| conversations::end_snoozes(tx, 100).await).await;
-    m.finish();
+    measurement.check("find", async |tx| conversations::find(tx, brand, id).await).await;
+    measurement.check("lock of message", async |tx| conversations::lock_of_message(tx, message).await).await;
+    measurement.check("messages", async |tx| replies::messages(tx, id, 500, 1 << 20).await).await;
+    measurement.check("message", async |tx| replies::find(tx, message).await).await;
+    measurement.check("place", async |tx| replies::place(tx, message).await).await;
+    measurement.check("taken", async |tx| adoptions::is_taken(tx, &[account], Adopter::Target(1), "1").await).await;
+    measurement.check("tags", async |tx| conversations::tags(tx, &[id]).await).await;
+    measurement.check("tags of the brand", async |tx| conversations::tags_of_brand(tx, brand, 100).await).await;
+    measurement.check("accounts", async |tx| accounts::summaries(tx, brand, &[account]).await).await;
+    measurement.check("directions", async |tx| conversations::last_directions(tx, &[id]).await).await;
+    measurement.check("unread", async |tx| conversations::count_unread(tx, brand, 100).await).await;
+    measurement.check("read", async |tx| conversations::mark_read(tx, id).await).await;
+    measurement.check("snoozes", async |tx| conversations::end_snoozes(tx, 100).await).await;
+    measurement.finish();
 }
 
 async fn analytics_statements_read_few_of_100_000_rows(s: TestStore) {
-    let full = Full::new(s, ROWS).await;
-    full.fill_figures().await;
-    full.fill_accounts().await;
-    let newest = format!("SELECT max(target_id) FROM target_analytics WHERE brand_id = {}", full.own.brand);
-    let target = full.s.number(newest).await;
-    let post = full.s.number(format!("SELECT post_id FROM post_targets WHERE id = {target}")).await;
-    let (brand, account) = (full.own.brand, full.account);
-    let mut m = full.measured().await;
-    let (now, year) = (full.s.now(), full.s.now() - TimeDelta::days(365));
+    let tables = LargeTables::new(s, OTHER_ROWS).await;
+    tables.fill_figures().await;
+    tables.fill_accounts().await;
+    let newest = format!("SELECT max(target_id) FROM target_analytics WHERE brand_id = {}", tables.own.brand);
+    let target = tables.s.number(newest).await;
+    let post = tables.s.number(format!("SELECT post_id FROM post_targets WHERE id = {target}")).await;
+    let (brand, account) = (tables.own.brand, tables.account);
+    let mut measurement = tables.measure().await;
+    let (now, year) = (tables.s.now(), tables.s.now() - TimeDelta::days(365));
     let day = |back: i64| (now - TimeDelta::days(back + 1), now - TimeDelta::days(back));
     let days: Vec<(DateTime<Utc>, DateTime<Utc>)> = (0..365).map(day).collect();
-    m.bounded("newly published", async |tx| analytics::add_published(tx, None, 200).await).await;
-    m.bounded("due posts", async |tx| analytics::due_targets(tx, account, now, 500).await).await;
-    m.bounded("last of the account", async |tx| analytics::last_of_account(tx, account).await).await;
-    m.bounded("zone", async |tx| analytics::zone_of_account(tx, account).await).await;
-    m.bounded("plan", async |tx| analytics::plan_of_account(tx, account).await).await;
-    m.bounded("days of posts", async |tx| analytics::days_of_posts(tx, brand, &days).await).await;
-    m.bounded("accounts", async |tx| analytics::of_accounts(tx, &[account], (year, now)).await).await;
-    m.bounded("a post", async |tx| analytics::of_post(tx, post, year).await).await;
-    m.bounded("best times", async |tx| analytics::engagements(tx, brand, year, 5_000).await).await;
+    measurement.check("newly published", async |tx| analytics::add_published(tx, None, 200).await).await;
+    measurement.check("due posts", async |tx| analytics::due_targets(tx, account, now, 500).await).await;
+    measurement.check("last of the account", async |tx| analytics::last_of_account(tx, account).await).await;
+    measurement.check("zone", async |tx| analytics::zone_of_account(tx, account).await).await;
+    measurement.check("plan", async |tx| analytics::plan_of_account(tx, account).await).await;
+    measurement.check("days of posts", async |tx| analytics::days_of_posts(tx, brand, &days).await).await;
+    measurement.check("accounts", async |tx| analytics::of_accounts(tx, &[account], (year, now)).await).await;
+    measurement.check("a post", async |tx| analytics::of_post(tx, post, year).await).await;
+    measurement.check("best times", async |tx| analytics::engagements(tx, brand, year, 5_000).await).await;
     let time = (year, now);
-    m.bounded("newest posts", async |tx| report_figures::newest(tx, brand, time, 50, 100).await).await;
-    m.bounded("best posts", async |tx| report_figures::most_engaging(tx, brand, time, 50, 100).await).await;
-    m.bounded("by account", async |tx| report_figures::by_account(tx, brand, time).await).await;
+    measurement.check("newest posts", async |tx| report_figures::newest(tx, brand, time, 50, 100).await).await;
+    measurement.check("best posts", async |tx| report_figures::most_engaging(tx, brand, time, 50, 100).await).await;
+    measurement.check("by account", async |tx| report_figures::by_account(tx, brand, time).await).await;
     let collected = |figures| [CollectedMetrics { target_id: target, figures, next_at: Some(now) }];
     let likes = PostMetrics { likes: Some(1), ..PostMetrics::default() };
-    m.bounded("store posts", async |tx| analytics::record_posts(tx, &collected(Some(likes))).await).await;
-    m.bounded("store a deletion", async |tx| analytics::record_posts(tx, &collected(None)).await).await;
+    measurement.check("store posts", async |tx| analytics::record_posts(tx, &collected(Some(likes))).await).await;
+    measurement.check("store a deletion", async |tx| analytics::record_posts(tx, &collected(None)).await).await;
     let own = AccountMetrics::default();
-    m.bounded("store the account", async |tx| analytics::record_account(tx, account, &own).await).await;
-    m.bounded("next", async |tx| analytics::set_next(tx, account, now, now).await).await;
-    m.finish();
+    measurement.check("store the account", async |tx| analytics::record_account(tx, account, &own).await).await;
+    measurement.check("next", async |tx| analytics::set_next(tx, account, now, now).await).await;
+    measurement.finish();
 }
 
 async fn due_accounts_are_found_among_100_000(s: TestStore) {
-    let full = Full::new(s, ROWS).await;
-    full.fill_accounts().await;
-    let account = full.account;
-    let mut m = full.measured().await;
+    let tables = LargeTables::new(s, OTHER_ROWS).await;
+    tables.fill_accounts().await;
+    let account = tables.account;
+    let mut measurement = tables.measure().await;
     let platforms = [Platform::Sandbox];
-    let (now, names) = (full.s.now(), ["views".to_owned()]);
-    m.bounded("due collections", async |tx| analytics::enqueue_due(tx, &platforms, 200).await).await;
-    m.bounded("due looks", async |tx| inbox_syncs::enqueue_due(tx, 200, &Plans::default()).await).await;
-    m.bounded("inbox of an account", async |tx| inbox_syncs::find(tx, account).await).await;
-    m.bounded("start", async |tx| inbox_syncs::start(tx, account).await).await;
-    m.bounded("set aside", async |tx| analytics::set_aside(tx, account, now).await).await;
-    m.bounded("unavailable", async |tx| analytics::unavailable_metrics_of(tx, &[account], now).await).await;
-    m.bounded("store what is set aside", async |tx| analytics::record_unavailable_metrics(tx, account, &names).await)
+    let (now, names) = (tables.s.now(), ["views".to_owned()]);
+    measurement.check("due collections", async |tx| analytics::enqueue_due(tx, &platforms, 200).await).await;
+    measurement.check("due looks", async |tx| inbox_syncs::enqueue_due(tx, 200, &Plans::default()).await).await;
+    measurement.check("inbox of an account", async |tx| inbox_syncs::find(tx, account).await).await;
+    measurement.check("start", async |tx| inbox_syncs::start(tx, account).await).await;
+    measurement.check("set aside", async |tx| analytics::set_aside(tx, account, now).await).await;
+    measurement.check("unavailable", async |tx| analytics::unavailable_metrics_of(tx, &[account], now).await).await;
+    measurement
+        .check("store what is set aside", async |tx| analytics::record_unavailable_metrics(tx, account, &names).await)
         .await;
-    m.finish();
+    measurement.finish();
 }

@@ -18,19 +18,21 @@ on_both![
 
 async fn a_handle_belongs_to_its_first_workspace(s: TestStore) {
     let workspaces = [s.workspace().await, s.workspace().await];
-    let got = run_concurrently(6, |n| {
+    let results = run_concurrently(6, |n| {
         let store = s.store.clone();
         async move {
             let mut tx = store.begin().await.unwrap();
-            let got = sandbox::claim_handle(&mut tx, workspaces[n % 2], "demo").await.unwrap();
+            let is_claimed = sandbox::claim_handle(&mut tx, workspaces[n % 2], "demo").await.unwrap();
             tx.commit().await.unwrap();
-            got
+            is_claimed
         }
     })
     .await;
-    assert_ne!(got[0], got[1], "one of the two has it");
-    assert!(got[0] == got[2] && got[2] == got[4] && got[1] == got[3] && got[3] == got[5]);
-    let (owner, other) = if got[0] { (workspaces[0], workspaces[1]) } else { (workspaces[1], workspaces[0]) };
+    assert_ne!(results[0], results[1], "one of the two has it");
+    assert!(
+        results[0] == results[2] && results[2] == results[4] && results[1] == results[3] && results[3] == results[5]
+    );
+    let (owner, other) = if results[0] { (workspaces[0], workspaces[1]) } else { (workspaces[1], workspaces[0]) };
     let mut conn = s.conn().await;
     assert_eq!(sandbox::is_expired(&mut conn, owner, "demo").await.unwrap(), Some(false));
     assert_eq!(sandbox::is_expired(&mut conn, other, "demo").await.unwrap(), None);
@@ -110,9 +112,9 @@ async fn comments_belong_to_posts_of_their_handle(s: TestStore) {
         s.write(async |tx| sandbox::claim_handle(tx, workspace, handle).await).await;
         posts.extend(s.write(async |tx| publish_to_sandbox(tx, workspace, handle, handle, "hello", &[]).await).await);
     }
-    let first = added(comment(&s, "demo", posts[0], "one").await);
-    let second = added(comment(&s, "demo", posts[0], "two").await);
-    added(comment(&s, "other", posts[1], "elsewhere").await);
+    let first = added_id(comment(&s, "demo", posts[0], "one").await);
+    let second = added_id(comment(&s, "demo", posts[0], "two").await);
+    added_id(comment(&s, "other", posts[1], "elsewhere").await);
     assert_eq!(comment(&s, "demo", posts[1], "not its post").await, CommentOutcome::NoSuchPost);
     assert_eq!(comment(&s, "demo", 999, "no post").await, CommentOutcome::NoSuchPost);
     let found = sandbox::comments(&mut s.conn().await, &posts[..1], 10).await.unwrap();
@@ -127,12 +129,12 @@ async fn comment(s: &TestStore, handle: &str, post: i64, body: &str) -> CommentO
 }
 
 #[track_caller]
-fn added(commented: CommentOutcome) -> i64 {
+fn added_id(commented: CommentOutcome) -> i64 {
     let CommentOutcome::Added(id) = commented else { panic!("{commented:?}") };
     id
 }
 
-async fn a_post(s: &TestStore, key: &str) -> i64 {
+async fn create_post(s: &TestStore, key: &str) -> i64 {
     let workspace = s.number("SELECT workspace_id FROM sandbox_handles WHERE handle = 'demo'").await;
     let published = s.write(async |tx| publish_to_sandbox(tx, workspace, "demo", key, key, &[]).await).await;
     published.expect("the workspace has the handle")
@@ -143,7 +145,7 @@ async fn the_timeline_is_paged_from_a_post(s: TestStore) {
     s.write(async |tx| sandbox::claim_handle(tx, workspace, "demo").await).await;
     let mut posts = Vec::new();
     for n in 0..5 {
-        posts.push(a_post(&s, &format!("k{n}")).await);
+        posts.push(create_post(&s, &format!("k{n}")).await);
     }
     posts.reverse();
     let page = async |from| {
@@ -159,9 +161,9 @@ async fn the_timeline_is_paged_from_a_post(s: TestStore) {
 async fn the_newest_comments_are_returned_and_all_are_counted(s: TestStore) {
     let workspace = s.workspace().await;
     s.write(async |tx| sandbox::claim_handle(tx, workspace, "demo").await).await;
-    let posts = [a_post(&s, "k1").await, a_post(&s, "k2").await, a_post(&s, "k3").await];
+    let posts = [create_post(&s, "k1").await, create_post(&s, "k2").await, create_post(&s, "k3").await];
     for n in 0..5 {
-        added(comment(&s, "demo", posts[n % 2], &n.to_string()).await);
+        added_id(comment(&s, "demo", posts[n % 2], &n.to_string()).await);
     }
     let found = sandbox::comments(&mut s.conn().await, &posts, 2).await.unwrap();
     let shown: Vec<_> = found.iter().map(|c| (c.comment.post_id, c.comment.body.as_str(), c.total)).collect();
@@ -172,22 +174,22 @@ async fn the_newest_comments_are_returned_and_all_are_counted(s: TestStore) {
 async fn comments_per_post_are_limited(s: TestStore) {
     let workspace = s.workspace().await;
     s.write(async |tx| sandbox::claim_handle(tx, workspace, "demo").await).await;
-    let (full, other) = (a_post(&s, "k1").await, a_post(&s, "k2").await);
+    let (full, other) = (create_post(&s, "k1").await, create_post(&s, "k2").await);
     for n in 2..MAX_COMMENTS {
-        added(comment(&s, "demo", full, &n.to_string()).await);
+        added_id(comment(&s, "demo", full, &n.to_string()).await);
     }
-    let got = run_concurrently(6, |_| {
+    let results = run_concurrently(6, |_| {
         let store = s.store.clone();
         async move {
             let mut tx = store.begin().await.unwrap();
-            let got = sandbox::comment(&mut tx, "demo", full, "Vera", "at once").await.unwrap();
+            let result = sandbox::comment(&mut tx, "demo", full, "Vera", "at once").await.unwrap();
             tx.commit().await.unwrap();
-            got
+            result
         }
     })
     .await;
-    assert_eq!(got.iter().filter(|got| matches!(got, CommentOutcome::Added(_))).count(), 2, "{got:?}");
-    assert!(got.iter().all(|got| *got != CommentOutcome::NoSuchPost));
+    assert_eq!(results.iter().filter(|result| matches!(result, CommentOutcome::Added(_))).count(), 2, "{results:?}");
+    assert!(results.iter().all(|result| *result != CommentOutcome::NoSuchPost));
     assert_eq!(comment(&s, "demo", full, "late").await, CommentOutcome::Full);
-    added(comment(&s, "demo", other, "elsewhere").await);
+    added_id(comment(&s, "demo", other, "elsewhere").await);
 }

@@ -1,4 +1,4 @@
-//! Migrations: the same schema on both engines; repeated and concurrent runs are safe.
+//! Migrations: both engines have the same schema, and repeated and concurrent runs are safe.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ on_both![
     children_are_deleted_with_their_parents
 ];
 
-/// Tables with their columns: name and nullability.
+/// The tables with their columns: name and nullability.
 type Schema = BTreeMap<String, Vec<(String, bool)>>;
 
 async fn schema(s: &TestStore) -> Schema {
@@ -47,7 +47,7 @@ async fn schema(s: &TestStore) -> Schema {
     schema
 }
 
-/// Returns the names of all indexes that the migrations name.
+/// Returns the names of all indexes that the migrations create by name.
 async fn indexes(s: &TestStore) -> Vec<String> {
     let sql = if s.is_postgres() {
         "
@@ -72,9 +72,9 @@ async fn indexes(s: &TestStore) -> Vec<String> {
 #[tokio::test]
 async fn both_engines_have_the_same_tables_columns_and_indexes() {
     let (sqlite, postgres) = (TestStore::sqlite().await, TestStore::postgres().await);
-    let (left, right) = (schema(&sqlite).await, schema(&postgres).await);
-    assert!(left.contains_key("jobs") && left["jobs"].contains(&("lane".to_owned(), true)));
-    assert_eq!(left, right);
+    let (sqlite_schema, postgres_schema) = (schema(&sqlite).await, schema(&postgres).await);
+    assert!(sqlite_schema.contains_key("jobs") && sqlite_schema["jobs"].contains(&("lane".to_owned(), true)));
+    assert_eq!(sqlite_schema, postgres_schema);
     assert_eq!(indexes(&sqlite).await, indexes(&postgres).await);
 }
 
@@ -104,7 +104,7 @@ async fn health_check_reports_reachability_and_schema_version(s: TestStore) {
     assert!(s.db().ping().await.is_err());
 }
 
-/// By foreign keys, and on Postgres in part by triggers.
+/// Foreign keys delete them, and on Postgres also triggers.
 async fn children_are_deleted_with_their_parents(s: TestStore) {
     let w = s.create_world().await;
     let (key, (post, targets)) = (s.key(w.user).await, s.post(w, &[1, 2]).await);
@@ -209,13 +209,13 @@ async fn concurrent_postgres_migrations_succeed() {
     assert!(schema(&s).await.contains_key("jobs"));
 }
 
-/// Several `crier` commands on an empty directory: each opens the file and creates the schema.
+/// Several `crier` commands start in an empty directory: each opens the file and creates the schema.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn concurrent_sqlite_file_creation_succeeds() {
     for _ in 0..5 {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("crier.db");
-        let made = run_concurrently(4, |_| {
+        let results = run_concurrently(4, |_| {
             let path = path.clone();
             async move {
                 let db = Db::sqlite(&path).await?;
@@ -226,6 +226,6 @@ async fn concurrent_sqlite_file_creation_succeeds() {
             }
         })
         .await;
-        assert!(made.iter().all(Result::is_ok), "{made:?}");
+        assert!(results.iter().all(Result::is_ok), "{results:?}");
     }
 }

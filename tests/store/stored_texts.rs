@@ -1,4 +1,4 @@
-//! What texts count against the storage of a workspace: the database adds and subtracts it when they are written.
+//! How much texts count as storage usage of a workspace: triggers update the count when texts are written.
 
 use crier_domain::plan::StorageUsage;
 use crier_domain::post::{PostStatus, TargetOverride};
@@ -7,9 +7,9 @@ use crier_store::{posts, targets};
 
 use crate::support::store::{TestStore, World, new_post, on_both};
 
-on_both![texts_count_until_they_are_deleted, small_texts_count_on_average, texts_take_room_from_files];
+on_both![texts_count_until_they_are_deleted, small_texts_count_on_average, texts_reduce_the_space_for_files];
 
-/// What the rows should count, by the rule of the triggers.
+/// The count that the rows must have, by the rule of the triggers.
 const EXPECTED: &str = "
     SELECT CAST(coalesce(sum((512 + bytes + id * 2531 % 4096) / 4096 * 4096), 0) AS bigint)
     FROM (
@@ -33,8 +33,8 @@ const EXPECTED: &str = "
         FROM media_jobs
     ) counted";
 
-/// Asserts that the count agrees with the rows, and returns it.
-async fn counted(s: &TestStore, w: World) -> i64 {
+/// Asserts that the count agrees with the rows; returns it.
+async fn count_texts(s: &TestStore, w: World) -> i64 {
     let texts = files::usage(&mut s.conn().await, w.workspace).await.unwrap().texts;
     assert_eq!(texts, s.number(EXPECTED).await);
     texts
@@ -42,36 +42,36 @@ async fn counted(s: &TestStore, w: World) -> i64 {
 
 async fn texts_count_until_they_are_deleted(s: TestStore) {
     let (w, other) = (s.create_world().await, s.world_of("bob@example.com").await);
-    assert_eq!(counted(&s, w).await, 0);
+    assert_eq!(count_texts(&s, w).await, 0);
     let (id, target_ids) = s.post(w, &[1, 2]).await;
     let mut post = posts::find_any(&mut s.conn().await, id).await.unwrap().unwrap();
     post.content = "ä".repeat(50_000);
     s.write(async |tx| posts::update(tx, &post).await).await;
-    let long = counted(&s, w).await;
+    let long = count_texts(&s, w).await;
     assert!((100_000..110_000).contains(&long), "{long}: bytes count, not characters");
     let own = TargetOverride { content: Some("x".repeat(30_000)), ..TargetOverride::default() };
     s.write(async |tx| targets::set_overrides(tx, target_ids[0], &own).await).await;
-    let with_override = counted(&s, w).await;
+    let with_override = count_texts(&s, w).await;
     assert!((25_000..36_000).contains(&(with_override - long)), "{with_override}");
     post.content = "short".to_owned();
     s.write(async |tx| posts::update(tx, &post).await).await;
-    assert!(counted(&s, w).await < 45_000);
+    assert!(count_texts(&s, w).await < 45_000);
     s.write(async |tx| targets::delete(tx, target_ids[0]).await).await;
-    assert!(counted(&s, w).await <= 3 * 4096);
-    // A deletion releases the space at once, before the rows are gone.
+    assert!(count_texts(&s, w).await <= 3 * 4096);
+    // A deletion frees the space immediately, before the rows are purged.
     post.content = "y".repeat(200_000);
     s.write(async |tx| posts::update(tx, &post).await).await;
     s.write(async |tx| targets::set_overrides(tx, target_ids[1], &own).await).await;
-    assert!(counted(&s, w).await > 220_000);
+    assert!(count_texts(&s, w).await > 220_000);
     s.write(async |tx| posts::delete(tx, id).await).await;
-    assert_eq!(counted(&s, w).await, 0);
+    assert_eq!(count_texts(&s, w).await, 0);
     s.write(async |tx| posts::purge(tx, 10).await).await;
-    assert_eq!((counted(&s, w).await, s.number("SELECT count(*) FROM post_targets").await), (0, 0));
+    assert_eq!((count_texts(&s, w).await, s.number("SELECT count(*) FROM post_targets").await), (0, 0));
     let of_other = files::usage(&mut s.conn().await, other.workspace).await.unwrap();
     assert_eq!(of_other, StorageUsage::default(), "the other workspace wrote nothing");
 }
 
-/// Few of them touch the count, and the sum is right all the same.
+/// Few small texts change the count, but the sum is right on average.
 async fn small_texts_count_on_average(s: TestStore) {
     let w = s.create_world().await;
     let mut draft = new_post(w, PostStatus::Draft);
@@ -80,21 +80,21 @@ async fn small_texts_count_on_average(s: TestStore) {
     for _ in 0..200 {
         ids.push(s.write(async |tx| posts::insert(tx, &draft).await).await);
     }
-    let sum = counted(&s, w).await;
+    let sum = count_texts(&s, w).await;
     assert!((sum - 200 * 700).abs() <= 2 * 4096, "{sum}");
     for id in &ids[..100] {
         s.write(async |tx| posts::delete(tx, *id).await).await;
     }
-    let half = counted(&s, w).await;
-    assert!((half - 100 * 700).abs() <= 2 * 4096, "{half}");
+    let remaining = count_texts(&s, w).await;
+    assert!((remaining - 100 * 700).abs() <= 2 * 4096, "{remaining}");
 }
 
-async fn texts_take_room_from_files(s: TestStore) {
+async fn texts_reduce_the_space_for_files(s: TestStore) {
     let w = s.create_world().await;
     let mut draft = new_post(w, PostStatus::Draft);
     draft.content = "x".repeat(60_000);
     let id = s.write(async |tx| posts::insert(tx, &draft).await).await;
-    let texts = counted(&s, w).await;
+    let texts = count_texts(&s, w).await;
     let file = |n: u8, size_bytes: i64| NewFile {
         workspace_id: w.workspace,
         brand_id: w.brand,

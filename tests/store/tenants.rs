@@ -1,4 +1,4 @@
-//! Workspaces, users, brands and their members, keys, and the usage of the plan.
+//! Workspaces, users, brands and their members, keys, and usage.
 
 use chrono::TimeDelta;
 use crier_domain::access::{KeyMode, MAX_KEYS, Role, Scope, Scopes};
@@ -41,8 +41,8 @@ async fn users_are_found_by_email(s: TestStore) {
     assert_eq!((found.id, found.workspace_id, found.email.as_str()), (id, workspace, "ann@example.com"));
     assert_eq!((found.name.as_str(), found.plan.as_str(), found.created_at), ("Ann", "pro", s.now()));
     assert!(users::find_by_email(&mut s.conn().await, "bob@example.com").await.unwrap().is_none());
-    let twice = s.try_write(async |tx| users::create(tx, workspace, "ANN@example.com", "Other").await).await;
-    assert!(twice.unwrap_err().is_unique_violation());
+    let duplicate = s.try_write(async |tx| users::create(tx, workspace, "ANN@example.com", "Other").await).await;
+    assert!(duplicate.unwrap_err().is_unique_violation());
     let second = s.user(workspace, "bob@example.com").await;
     let all = users::list(&mut s.conn().await).await.unwrap();
     assert_eq!(all.iter().map(|u| u.id).collect::<Vec<_>>(), [id, second]);
@@ -69,24 +69,27 @@ async fn a_brand_is_visible_only_to_its_members(s: TestStore) {
     let other = s.world_of("bob@example.com").await;
     let new =
         NewBrand { name: "Shop", description: Some("Bread"), website: Some("https://x.test"), timezone: "Asia/Tokyo" };
-    let made = s.write(async |tx| brands::create(tx, w.workspace, w.user, Some(5), new).await).await.unwrap();
-    assert_eq!((made.name.as_str(), made.timezone.as_str(), made.workspace_id), ("Shop", "Asia/Tokyo", w.workspace));
-    assert_eq!((made.description.as_deref(), made.website.as_deref()), (Some("Bread"), Some("https://x.test")));
-    assert_eq!((made.created_at, made.updated_at), (s.now(), s.now()));
+    let created = s.write(async |tx| brands::create(tx, w.workspace, w.user, Some(5), new).await).await.unwrap();
+    assert_eq!(
+        (created.name.as_str(), created.timezone.as_str(), created.workspace_id),
+        ("Shop", "Asia/Tokyo", w.workspace)
+    );
+    assert_eq!((created.description.as_deref(), created.website.as_deref()), (Some("Bread"), Some("https://x.test")));
+    assert_eq!((created.created_at, created.updated_at), (s.now(), s.now()));
     let mut conn = s.conn().await;
-    let (found, role) = membership(&s, w.user, made.id).await.unwrap();
-    assert_eq!((found.id, found.name, role), (made.id, made.name, Role::Owner));
-    assert!(membership(&s, other.user, made.id).await.is_none());
+    let (found, role) = membership(&s, w.user, created.id).await.unwrap();
+    assert_eq!((found.id, found.name, role), (created.id, created.name, Role::Owner));
+    assert!(membership(&s, other.user, created.id).await.is_none());
     assert!(membership(&s, w.user, other.brand).await.is_none());
     assert!(membership(&s, w.user, 999).await.is_none());
     let mine = brands::list(&mut conn, w.user).await.unwrap();
-    assert_eq!(mine.iter().map(|b| b.id).collect::<Vec<_>>(), [made.id, w.brand]);
+    assert_eq!(mine.iter().map(|b| b.id).collect::<Vec<_>>(), [created.id, w.brand]);
     assert_eq!(brands::count(&mut conn, w.workspace).await.unwrap(), 2);
-    assert_eq!(brands::workspace_of(&mut conn, made.id).await.unwrap(), Some(w.workspace));
+    assert_eq!(brands::workspace_of(&mut conn, created.id).await.unwrap(), Some(w.workspace));
     assert_eq!(brands::workspace_of(&mut conn, 999).await.unwrap(), None);
 }
 
-/// Returns the user's membership in a brand, as a request with a key of the user finds it.
+/// Returns the user's membership in a brand, as a request with one of the user's keys finds it.
 async fn membership(s: &TestStore, user: i64, brand: i64) -> Option<(Brand, Role)> {
     let key = s.write(async |tx| keys::create(tx, user, KeyMode::Live, &Scopes::all()).await).await;
     keys::authenticate(&mut s.conn().await, &key, Some(brand), None).await.unwrap().unwrap().0.membership
@@ -111,18 +114,18 @@ async fn members_are_added_and_removed(s: TestStore) {
 async fn the_brand_limit_holds_under_concurrent_creates(s: TestStore) {
     let workspace = s.workspace().await;
     let user = s.user(workspace, "ann@example.com").await;
-    let made = run_concurrently(10, |_| {
+    let created = run_concurrently(10, |_| {
         let store = s.store.clone();
         async move {
             let new = NewBrand { name: "B", description: None, website: None, timezone: "UTC" };
             let mut tx = store.begin().await.unwrap();
-            let made = brands::create(&mut tx, workspace, user, Some(3), new).await.unwrap();
+            let created = brands::create(&mut tx, workspace, user, Some(3), new).await.unwrap();
             tx.commit().await.unwrap();
-            made.is_some()
+            created.is_some()
         }
     })
     .await;
-    assert_eq!(made.iter().filter(|made| **made).count(), 3);
+    assert_eq!(created.iter().filter(|created| **created).count(), 3);
     assert_eq!(brands::count(&mut s.conn().await, workspace).await.unwrap(), 3);
     assert_eq!(s.number("SELECT count(*) FROM brand_members").await, 3);
 }
@@ -155,10 +158,10 @@ async fn a_deleted_key_does_not_authenticate(s: TestStore) {
     let w = s.create_world().await;
     let key = s.write(async |tx| keys::create(tx, w.user, KeyMode::Live, &Scopes::all()).await).await;
     let text = expose(&key);
-    let (cut, long) = (&text[..text.len() - 1], format!("{text}a"));
-    let (other, mode) = (format!("svc_live_{}", "a".repeat(40)), text.replace("live", "test"));
-    let scheme = text.replace("svc_", "SVC_");
-    for wrong in ["", "svc_live_", cut, &long, &other, &mode, &scheme, "svc_live_ä"] {
+    let (truncated, long) = (&text[..text.len() - 1], format!("{text}a"));
+    let (other, wrong_mode) = (format!("svc_live_{}", "a".repeat(40)), text.replace("live", "test"));
+    let upper_case = text.replace("svc_", "SVC_");
+    for wrong in ["", "svc_live_", truncated, &long, &other, &wrong_mode, &upper_case, "svc_live_ä"] {
         let wrong = SecretString::from(wrong.to_owned());
         assert!(keys::authenticate(&mut s.conn().await, &wrong, None, None).await.unwrap().is_none());
     }

@@ -23,9 +23,9 @@ on_both![
     deliveries_are_visible_only_to_their_endpoint,
 ];
 
-const BOTH: [EventName; 2] = [EventName::PostPublished, EventName::BrandCreated];
+const EVENTS: [EventName; 2] = [EventName::PostPublished, EventName::BrandCreated];
 
-async fn delivery(s: &TestStore, w: World, webhook: i64) -> Delivery {
+async fn create_delivery(s: &TestStore, w: World, webhook: i64) -> Delivery {
     s.write(async |tx| events::emit(tx, w.brand, EventName::BrandCreated, &json!({ "n": 1 }), None).await).await;
     let page =
         deliveries::list(&mut s.conn().await, webhook, DeliveryFilter::default(), PageRequest { page: 1, per_page: 1 })
@@ -37,19 +37,30 @@ async fn delivery(s: &TestStore, w: World, webhook: i64) -> Delivery {
 async fn an_endpoint_round_trips(s: TestStore) {
     let w = s.create_world().await;
     let secret = SecretString::from("whsec_a");
-    let new =
-        NewWebhook { url: "https://x.test/h?a=1", events: &BOTH, description: None, is_active: false, secret: &secret };
-    let made = s.write(async |tx| webhooks::create(tx, w.user, &new).await).await;
-    assert_eq!((made.user_id, made.url.as_str(), made.events.as_slice()), (w.user, "https://x.test/h?a=1", &BOTH[..]));
-    assert_eq!((made.description.as_deref(), made.is_active, made.disabled_reason.as_deref()), (None, false, None));
-    assert_eq!((made.created_at, made.updated_at), (s.now(), s.now()));
-    let found = webhooks::find(&mut s.conn().await, w.user, made.id).await.unwrap().unwrap();
-    assert_eq!((found.id, found.events), (made.id, made.events));
+    let new = NewWebhook {
+        url: "https://x.test/h?a=1",
+        events: &EVENTS,
+        description: None,
+        is_active: false,
+        secret: &secret,
+    };
+    let created = s.write(async |tx| webhooks::create(tx, w.user, &new).await).await;
+    assert_eq!(
+        (created.user_id, created.url.as_str(), created.events.as_slice()),
+        (w.user, "https://x.test/h?a=1", &EVENTS[..])
+    );
+    assert_eq!(
+        (created.description.as_deref(), created.is_active, created.disabled_reason.as_deref()),
+        (None, false, None)
+    );
+    assert_eq!((created.created_at, created.updated_at), (s.now(), s.now()));
+    let found = webhooks::find(&mut s.conn().await, w.user, created.id).await.unwrap().unwrap();
+    assert_eq!((found.id, found.events), (created.id, created.events));
 }
 
 async fn an_endpoint_is_visible_only_to_its_user(s: TestStore) {
     let (w, other) = (s.create_world().await, s.world_of("bob@example.com").await);
-    let (one, two) = (s.webhook(w.user, &BOTH).await, s.webhook(w.user, &BOTH).await);
+    let (one, two) = (s.webhook(w.user, &EVENTS).await, s.webhook(w.user, &EVENTS).await);
     let listed = webhooks::list(&mut s.conn().await, w.user).await.unwrap();
     assert_eq!(listed.iter().map(|w| w.id).collect::<Vec<_>>(), [two.id, one.id]);
     assert!(webhooks::list(&mut s.conn().await, other.user).await.unwrap().is_empty());
@@ -58,7 +69,7 @@ async fn an_endpoint_is_visible_only_to_its_user(s: TestStore) {
     assert!(s.write(async |tx| webhooks::find_for_update(tx, w.user, one.id).await).await.is_some());
     let delete = async |user| s.write(async |tx| webhooks::delete(tx, user, one.id).await).await;
     assert!(!delete(other.user).await);
-    delivery(&s, w, one.id).await;
+    create_delivery(&s, w, one.id).await;
     assert!(delete(w.user).await);
     assert!(!delete(w.user).await);
     assert_eq!(s.number("SELECT count(*) FROM webhook_deliveries").await, 1, "its deliveries are deleted too");
@@ -66,8 +77,8 @@ async fn an_endpoint_is_visible_only_to_its_user(s: TestStore) {
 
 async fn secrets_are_encrypted_and_bound_to_their_row(s: TestStore) {
     let w = s.create_world().await;
-    let (one, two) = (s.webhook(w.user, &BOTH).await, s.webhook(w.user, &BOTH).await);
-    let (first, second) = (delivery(&s, w, one.id).await.id, delivery(&s, w, two.id).await.id);
+    let (one, two) = (s.webhook(w.user, &EVENTS).await, s.webhook(w.user, &EVENTS).await);
+    let (first, second) = (create_delivery(&s, w, one.id).await.id, create_delivery(&s, w, two.id).await.id);
     let secret = async |delivery| {
         let found = deliveries::load_outgoing(&mut s.conn().await, &[delivery]).await?;
         Ok(expose(&found[0].secret(&cipher())?).to_owned())
@@ -87,23 +98,23 @@ async fn secrets_are_encrypted_and_bound_to_their_row(s: TestStore) {
     assert!(matches!(secret(second).await, Err(StoreError::Secret(_))));
 }
 
-/// Returns the failure record of an endpoint, clean or not.
-async fn record(s: &TestStore, id: i64) -> Health {
+/// Returns the failure record of an endpoint.
+async fn failure_record(s: &TestStore, id: i64) -> Health {
     s.write(async |tx| webhooks::lock_health(tx, &[id], true).await).await[0].1
 }
 
 async fn reenabling_an_endpoint_clears_its_failure_record(s: TestStore) {
     let w = s.create_world().await;
-    let mut webhook = s.webhook(w.user, &BOTH).await;
-    let bad = Health { failing_since: Some(s.now()), strikes: 12 };
-    s.write(async |tx| webhooks::set_record(tx, webhook.id, bad).await).await;
+    let mut webhook = s.webhook(w.user, &EVENTS).await;
+    let failing = Health { failing_since: Some(s.now()), strikes: 12 };
+    s.write(async |tx| webhooks::set_record(tx, webhook.id, failing).await).await;
     s.advance(5);
-    // Changed while active: its record is kept.
+    // A change while the endpoint is active keeps its failure record.
     webhook.url = "https://other.test".to_owned();
     webhook.events = vec![EventName::PostFailed];
     s.write(async |tx| webhooks::update(tx, &webhook).await).await;
-    assert_eq!(record(&s, webhook.id).await, bad);
-    let disable = async |why| s.write(async |tx| webhooks::disable(tx, webhook.id, why).await).await;
+    assert_eq!(failure_record(&s, webhook.id).await, failing);
+    let disable = async |reason| s.write(async |tx| webhooks::disable(tx, webhook.id, reason).await).await;
     assert!(disable("no success in 5 days").await);
     let found = webhooks::find(&mut s.conn().await, w.user, webhook.id).await.unwrap().unwrap();
     assert_eq!((found.is_active, found.disabled_reason.as_deref()), (false, Some("no success in 5 days")));
@@ -115,37 +126,37 @@ async fn reenabling_an_endpoint_clears_its_failure_record(s: TestStore) {
     webhook.is_active = true;
     webhook.disabled_reason = None;
     s.write(async |tx| webhooks::update(tx, &webhook).await).await;
-    assert_eq!(record(&s, webhook.id).await, Health::default());
+    assert_eq!(failure_record(&s, webhook.id).await, Health::default());
 }
 
 async fn clean_failure_records_are_skipped(s: TestStore) {
     let w = s.create_world().await;
     let mut ids = Vec::new();
     for _ in 0..4 {
-        ids.push(s.webhook(w.user, &BOTH).await.id);
+        ids.push(s.webhook(w.user, &EVENTS).await.id);
     }
-    let bad = [
+    let failing = [
         (ids[2], Health { failing_since: None, strikes: 3 }),
         (ids[3], Health { failing_since: Some(s.now()), strikes: 1 }),
     ];
-    for (id, health) in bad {
+    for (id, health) in failing {
         s.write(async |tx| webhooks::set_record(tx, id, health).await).await;
     }
     let records =
         async |all| s.write(async |tx| webhooks::lock_health(tx, &[ids[3], ids[0], ids[2], 999], all).await).await;
-    assert_eq!(records(false).await, bad);
-    assert_eq!(records(true).await, [(ids[0], Health::default()), bad[0], bad[1]]);
+    assert_eq!(records(false).await, failing);
+    assert_eq!(records(true).await, [(ids[0], Health::default()), failing[0], failing[1]]);
 }
 
 async fn endpoints_are_counted(s: TestStore) {
     assert_eq!(webhooks::counts(&mut s.conn().await).await.unwrap(), (0, 0, 0));
     let w = s.create_world().await;
-    s.webhook(w.user, &BOTH).await;
-    let mut off = s.webhook(w.user, &BOTH).await;
-    off.is_active = false;
-    s.write(async |tx| webhooks::update(tx, &off).await).await;
+    s.webhook(w.user, &EVENTS).await;
+    let mut inactive = s.webhook(w.user, &EVENTS).await;
+    inactive.is_active = false;
+    s.write(async |tx| webhooks::update(tx, &inactive).await).await;
     for _ in 0..3 {
-        let disabled = s.webhook(w.user, &BOTH).await;
+        let disabled = s.webhook(w.user, &EVENTS).await;
         s.write(async |tx| webhooks::disable(tx, disabled.id, "gone").await).await;
     }
     assert_eq!(webhooks::counts(&mut s.conn().await).await.unwrap(), (1, 1, 3));
@@ -153,10 +164,10 @@ async fn endpoints_are_counted(s: TestStore) {
 
 async fn deliveries_are_visible_only_to_their_endpoint(s: TestStore) {
     let w = s.create_world().await;
-    let (one, two) = (s.webhook(w.user, &BOTH).await, s.webhook(w.user, &[]).await);
+    let (one, two) = (s.webhook(w.user, &EVENTS).await, s.webhook(w.user, &[]).await);
     let mut ids = Vec::new();
     for _ in 0..3 {
-        ids.push(delivery(&s, w, one.id).await.id);
+        ids.push(create_delivery(&s, w, one.id).await.id);
     }
     ids.reverse();
     let list = async |webhook, page| {
@@ -180,14 +191,14 @@ async fn deliveries_are_visible_only_to_their_endpoint(s: TestStore) {
 
 async fn disabling_is_idempotent_and_returns_the_owner(s: TestStore) {
     let w = s.create_world().await;
-    let webhook = s.webhook(w.user, &BOTH).await;
+    let webhook = s.webhook(w.user, &EVENTS).await;
     let disabled = async || webhooks::disabled(&mut s.conn().await, webhook.id).await.unwrap();
     assert!(disabled().await.is_none(), "it is on");
     let since = s.now();
-    let bad = Health { failing_since: Some(since), strikes: 1 };
-    s.write(async |tx| webhooks::set_record(tx, webhook.id, bad).await).await;
+    let failing = Health { failing_since: Some(since), strikes: 1 };
+    s.write(async |tx| webhooks::set_record(tx, webhook.id, failing).await).await;
     s.advance(5);
-    let disable = async |why| s.write(async |tx| webhooks::disable(tx, webhook.id, why).await).await;
+    let disable = async |reason| s.write(async |tx| webhooks::disable(tx, webhook.id, reason).await).await;
     assert!(disable("gone").await);
     assert!(!disable("gone again").await);
     let found = disabled().await.unwrap();
@@ -201,21 +212,21 @@ async fn disabling_is_idempotent_and_returns_the_owner(s: TestStore) {
 
 async fn missed_deliveries_are_counted_per_outage(s: TestStore) {
     let w = s.create_world().await;
-    let webhook = s.webhook(w.user, &BOTH).await.id;
-    let mut made = Vec::new();
+    let webhook = s.webhook(w.user, &EVENTS).await.id;
+    let mut created = Vec::new();
     for _ in 0..5 {
-        made.push((delivery(&s, w, webhook).await.id, s.now()));
+        created.push((create_delivery(&s, w, webhook).await.id, s.now()));
         s.advance(10);
     }
-    s.webhook(w.user, &BOTH).await;
-    delivery(&s, w, webhook).await;
+    s.webhook(w.user, &EVENTS).await;
+    create_delivery(&s, w, webhook).await;
     let since = s.now();
     let undelivered = async || deliveries::undelivered(&mut s.conn().await, webhook, since).await.unwrap();
-    assert_eq!(undelivered().await, (6, Some(made[0].1)), "those that wait are older than the first failure");
+    assert_eq!(undelivered().await, (6, Some(created[0].1)), "those that wait are older than the first failure");
     for (n, status) in [(0, "failed"), (1, "succeeded"), (2, "retrying")] {
-        s.sql(format!("UPDATE webhook_deliveries SET status = '{status}' WHERE id = {}", made[n].0)).await;
+        s.sql(format!("UPDATE webhook_deliveries SET status = '{status}' WHERE id = {}", created[n].0)).await;
     }
-    assert_eq!(undelivered().await, (4, Some(made[2].1)), "an earlier failure belongs to another outage");
-    s.write(async |tx| deliveries::fail(tx, made[2].0, "no more").await).await;
-    assert_eq!(undelivered().await, (4, Some(made[2].1)), "a failure during the outage counts");
+    assert_eq!(undelivered().await, (4, Some(created[2].1)), "an earlier failure belongs to another outage");
+    s.write(async |tx| deliveries::fail(tx, created[2].0, "no more").await).await;
+    assert_eq!(undelivered().await, (4, Some(created[2].1)), "a failure during the outage counts");
 }

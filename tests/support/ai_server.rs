@@ -1,6 +1,6 @@
 //! A scripted OpenAI-compatible server. Bodies and errors follow OpenAI's API reference.
 
-#![allow(dead_code, reason = "a part of the tests uses a part of it")]
+#![allow(dead_code, reason = "each test uses only a part")]
 
 use std::collections::VecDeque;
 use std::ops::Deref;
@@ -21,21 +21,21 @@ use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate};
 use super::app::TestApp;
 use super::store::TestStore;
 
-/// The API key in the test configuration.
+/// The provider's API key in the test configuration.
 pub const KEY: &str = "sk-test-hunter2";
-/// Longer than any test waits.
+/// A timeout longer than any test waits.
 const NEVER: Duration = Duration::from_secs(120);
 
 /// The response to one request.
 pub enum AiStep {
-    Answer(ResponseTemplate),
-    /// Signals that the request arrived, and responds when released.
+    Respond(ResponseTemplate),
+    /// Signals that the request has arrived, and responds when the test releases it.
     Hold(Arc<ResponseGate>, ResponseTemplate),
 }
 
 /// Blocks a request until the test releases it.
 pub struct ResponseGate {
-    asked: Semaphore,
+    arrived: Semaphore,
     go: Mutex<mpsc::Receiver<()>>,
     let_go: mpsc::Sender<()>,
 }
@@ -43,14 +43,15 @@ pub struct ResponseGate {
 impl ResponseGate {
     pub fn new() -> Arc<Self> {
         let (let_go, go) = mpsc::channel();
-        Arc::new(Self { asked: Semaphore::new(0), go: Mutex::new(go), let_go })
+        Arc::new(Self { arrived: Semaphore::new(0), go: Mutex::new(go), let_go })
     }
 
     /// Waits until a request has arrived.
     pub async fn wait_for_request(&self) {
-        self.asked.acquire().await.expect("it is never closed").forget();
+        self.arrived.acquire().await.expect("it is never closed").forget();
     }
 
+    /// Releases one request.
     pub fn let_go(&self) {
         self.let_go.send(()).expect("the receiver is alive");
     }
@@ -63,14 +64,14 @@ impl Respond for ResponseQueue {
     fn respond(&self, _request: &Request) -> ResponseTemplate {
         let next = self.0.lock().expect("no panic").pop_front();
         match next {
-            Some(AiStep::Answer(answer)) => answer,
-            Some(AiStep::Hold(hold, answer)) => {
-                hold.asked.add_permits(1);
+            Some(AiStep::Respond(response)) => response,
+            Some(AiStep::Hold(hold, response)) => {
+                hold.arrived.add_permits(1);
                 // Blocking is safe: the server runs on its own thread.
                 let _ = hold.go.lock().expect("no panic").recv_timeout(NEVER);
-                answer
+                response
             }
-            None => error(500, Value::Null, "the test told it nothing more"),
+            None => error(500, Value::Null, "no response is queued"),
         }
     }
 }
@@ -95,12 +96,12 @@ impl AiServer {
     }
 
     /// Queues responses, in order.
-    pub fn queue_responses(&self, answers: impl IntoIterator<Item = ResponseTemplate>) {
-        self.script.0.lock().expect("no panic").extend(answers.into_iter().map(AiStep::Answer));
+    pub fn queue_responses(&self, responses: impl IntoIterator<Item = ResponseTemplate>) {
+        self.script.0.lock().expect("no panic").extend(responses.into_iter().map(AiStep::Respond));
     }
 
-    pub fn queue_held_response(&self, hold: &Arc<ResponseGate>, answer: ResponseTemplate) {
-        self.script.0.lock().expect("no panic").push_back(AiStep::Hold(hold.clone(), answer));
+    pub fn queue_held_response(&self, hold: &Arc<ResponseGate>, response: ResponseTemplate) {
+        self.script.0.lock().expect("no panic").push_back(AiStep::Hold(hold.clone(), response));
     }
 
     /// Drops the queued responses.
@@ -109,11 +110,11 @@ impl AiServer {
     }
 
     /// Sets the response for a path that has no other response.
-    pub async fn set_response(&self, at: &str, answer: ResponseTemplate) {
-        Mock::given(method("POST")).and(path(at)).respond_with(answer).mount(&self.server).await;
+    pub async fn set_response(&self, at: &str, response: ResponseTemplate) {
+        Mock::given(method("POST")).and(path(at)).respond_with(response).mount(&self.server).await;
     }
 
-    /// Returns the paths of the requests so far.
+    /// Returns the paths of all requests.
     pub async fn paths(&self) -> Vec<String> {
         let requests = self.server.received_requests().await.expect("requests are kept");
         requests.iter().map(|request| request.url.path().to_owned()).collect()
@@ -121,12 +122,12 @@ impl AiServer {
 
     /// Serves a file and returns its URL.
     pub async fn serve_file(&self, at: &str, bytes: Vec<u8>) -> String {
-        let answer = ResponseTemplate::new(200).set_body_bytes(bytes);
-        Mock::given(method("GET")).and(path(at)).respond_with(answer).mount(&self.server).await;
+        let response = ResponseTemplate::new(200).set_body_bytes(bytes);
+        Mock::given(method("GET")).and(path(at)).respond_with(response).mount(&self.server).await;
         format!("{}{at}", self.server.uri())
     }
 
-    /// Returns the bodies of the requests so far.
+    /// Returns the bodies of all requests.
     pub async fn request_bodies(&self) -> Vec<Value> {
         let requests = self.server.received_requests().await.expect("requests are kept");
         requests.iter().map(|request| serde_json::from_slice(&request.body).unwrap_or(Value::Null)).collect()
@@ -161,7 +162,7 @@ pub fn ai_at(url: &str, timeout: Duration) -> Ai {
     Ai::new(&config, &clients, 1 << 20, timeout)
 }
 
-/// A running API with this AI provider.
+/// A running API with a mock AI provider.
 pub struct AiApp {
     app: TestApp,
     pub ai: AiServer,
@@ -198,7 +199,7 @@ impl AiApp {
     }
 }
 
-/// A completion with this content.
+/// Returns a completion with this content.
 pub fn chat(content: &str) -> ResponseTemplate {
     choice(
         json!({ "index": 0, "message": { "role": "assistant", "content": content, "refusal": null }, "logprobs": null, "finish_reason": "stop" }),
@@ -217,7 +218,7 @@ pub fn completion(choices: Value) -> ResponseTemplate {
     }))
 }
 
-/// A completion with these captions.
+/// Returns a completion with these captions.
 pub fn captions(list: &[&str]) -> ResponseTemplate {
     chat(&json!({ "captions": list }).to_string())
 }

@@ -1,10 +1,10 @@
 //! Runs the API on its own socket with its own database.
 //!
 //! A test is a function that takes a [`TestApp`]. List it in [`on_both_apps!`] at the top of its file to create two
-//! tests, `…::sqlite` and `…::postgres`, or in [`on_sqlite_app!`] if no statement is sent. The clock is manual, no jobs
-//! run, and a [`FakeConnector`] replaces the sandbox.
+//! tests, `…::sqlite` and `…::postgres`, or in [`on_sqlite_app!`] if it sends no SQL statement. The clock is manual, no
+//! jobs run, and a [`FakeConnector`] replaces the sandbox.
 
-#![allow(dead_code, reason = "a part of the tests uses a part of it")]
+#![allow(dead_code, reason = "each test uses only a part")]
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -56,8 +56,8 @@ macro_rules! on_both_apps {
 }
 pub(crate) use on_both_apps;
 
-/// Creates two tests for each function whose subject is not the database: one on SQLite, and one on Postgres that runs with
-/// `CRIER_TEST_FULL=1`.
+/// Creates two tests for each function whose subject is not the database: one on SQLite, and one on Postgres that runs
+/// with `CRIER_TEST_FULL=1`.
 macro_rules! on_one_app {
     ($($name:ident),+ $(,)?) => {$(
         mod $name {
@@ -79,7 +79,7 @@ macro_rules! on_one_app {
 }
 pub(crate) use on_one_app;
 
-/// Creates a test for each function, on SQLite: for answers that are decided before a statement is sent.
+/// Creates a test on SQLite for each function, for responses that need no SQL statement.
 macro_rules! on_sqlite_app {
     ($($name:ident),+ $(,)?) => {$(
         mod $name {
@@ -154,12 +154,12 @@ pub fn build_app(
         guard,
         public_url: public_url.to_owned(),
         limiter: Arc::new(MemoryLimiter::new(store.clock().clone())),
-        // Lets a test be a visitor from elsewhere.
+        // A test can set the client's address in `X-Forwarded-For`.
         trusted_proxies: vec!["127.0.0.1/32".parse().expect("a network")],
     })
 }
 
-/// More than any test opens.
+/// The maximum number of connections. No test opens as many.
 const MAX_CONNECTIONS: usize = 1_000;
 
 fn serve(
@@ -171,9 +171,9 @@ fn serve(
     tokio::spawn(crier_api::serve_on(api.clone(), listener, MAX_CONNECTIONS, stop))
 }
 
-/// Shows the log of the tests with `CRIER_TEST_LOG=debug`, for one that answers 500.
-#[expect(clippy::disallowed_methods, reason = "a test's own switch")]
-fn log_if_asked() {
+/// Enables the log if `CRIER_TEST_LOG` has a filter (`debug`), for example to find the cause of a 500.
+#[expect(clippy::disallowed_methods, reason = "a switch of the tests")]
+fn init_log_from_env() {
     if let Ok(filter) = std::env::var("CRIER_TEST_LOG") {
         logs::init(&LogConfig { filter, format: Some(LogFormat::Text) });
     }
@@ -184,9 +184,9 @@ impl TestApp {
         Self::start_with(store, Ai::none()).await
     }
 
-    /// Starts the API with a minimum pace for bodies of requests and responses.
-    pub async fn start_paced(store: TestStore, pace: MinRate) -> Self {
-        Self::start_as(store, Ai::none(), pace).await
+    /// Starts the API with a minimum rate for the bodies of requests and responses.
+    pub async fn start_with_min_rate(store: TestStore, min_rate: MinRate) -> Self {
+        Self::start_as(store, Ai::none(), min_rate).await
     }
 
     /// Starts the API with an AI provider.
@@ -194,7 +194,7 @@ impl TestApp {
         Self::start_as(store, ai, MinRate::default()).await
     }
 
-    /// Starts the API with settings of the platforms.
+    /// Starts the API with this configuration of the platforms.
     pub async fn start_with_platforms(store: TestStore, platforms: PlatformsConfig) -> Self {
         Self::build(store, Ai::none(), MinRate::default(), platforms, None).await
     }
@@ -204,18 +204,18 @@ impl TestApp {
         Self::build(store, Ai::none(), MinRate::default(), PlatformsConfig::default(), Some(public_url)).await
     }
 
-    async fn start_as(store: TestStore, ai: Ai, pace: MinRate) -> Self {
-        Self::build(store, ai, pace, PlatformsConfig::default(), None).await
+    async fn start_as(store: TestStore, ai: Ai, min_rate: MinRate) -> Self {
+        Self::build(store, ai, min_rate, PlatformsConfig::default(), None).await
     }
 
     async fn build(
         store: TestStore,
         ai: Ai,
-        pace: MinRate,
+        min_rate: MinRate,
         platforms: PlatformsConfig,
         public_url: Option<&str>,
     ) -> Self {
-        log_if_asked();
+        init_log_from_env();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let url = format!("http://{address}");
@@ -223,7 +223,7 @@ impl TestApp {
         let public_url = public_url.unwrap_or(&url);
         let library = store.library(public_url);
         let api = build_app(&store.store, library, ai, connector.clone(), platforms.clone(), public_url);
-        let api = api.with_min_rate(pace).with_response_rate(pace);
+        let api = api.with_min_rate(min_rate).with_response_rate(min_rate);
         let api = Arc::new(api);
         let stop = CancellationToken::new();
         let serving = Mutex::new(Some(serve(&api, listener, &stop)));
@@ -231,15 +231,15 @@ impl TestApp {
         Self { store, connector, platforms, url, address, api, serving, http, stop, sent: AtomicU64::new(0) }
     }
 
-    /// Stops like a process and waits until the stop is complete.
+    /// Stops like a process, and waits until the shutdown is complete.
     pub async fn stop(&self) {
         self.stop.cancel();
         let serving = self.serving.lock().expect("no test panics while it stops").take();
         serving.expect("it is stopped once").await.expect("no panic").expect("an orderly stop");
     }
 
-    /// Starts a replica on the same database: own connections and memory, same files and clock. Returns its URL; it
-    /// stops with this instance.
+    /// Starts a replica on the same database and returns its URL. It has its own connections and memory, and shares the
+    /// files and the clock. It stops with this instance.
     pub async fn replica(&self) -> String {
         self.replica_with(Ai::none()).await
     }
@@ -279,7 +279,7 @@ impl TestApp {
                 let workspace = users::create_workspace(tx, "Acme", plan).await?;
                 let email = format!("user{n}@example.com");
                 let user = users::create(tx, workspace, &email, "Ann").await?;
-                // As at the first start.
+                // The first user becomes an operator, as at the first start.
                 if operators::ids(tx).await?.is_empty()
                     && let Some(first) = users::find_by_email(tx, &email).await?
                 {
@@ -321,7 +321,7 @@ impl TestApp {
     }
 }
 
-/// A user with a brand and a key.
+/// A user with a workspace, a brand and an API key.
 pub struct Tenant<'a> {
     pub app: &'a TestApp,
     pub workspace: i64,
@@ -341,7 +341,7 @@ impl Tenant<'_> {
         if method == "GET" { request } else { request.idempotency_key(&self.app.fresh_key()) }
     }
 
-    /// Like `request`, to another replica.
+    /// Builds a request to another replica.
     pub fn request_at(&self, url: &str, method: &str, path: &str) -> Request<'_> {
         self.request(method, path).to(format!("{url}{BASE}{path}"))
     }
@@ -362,7 +362,7 @@ impl Tenant<'_> {
         self.request("DELETE", path).send().await
     }
 
-    /// Creates another member of the brand, with a key of all scopes.
+    /// Creates another member of the brand, with a key that has all scopes.
     pub async fn colleague(&self, role: Role) -> Tenant<'_> {
         let n = self.app.sent.fetch_add(1, Ordering::Relaxed);
         let user = self.app.user(self.workspace, &format!("colleague{n}@example.com")).await;
@@ -371,7 +371,7 @@ impl Tenant<'_> {
         Tenant { app: self.app, workspace: self.workspace, user, brand: self.brand, key }
     }
 
-    /// Uploads a picture to the brand's library.
+    /// Uploads an image to the brand's library.
     pub async fn upload(&self, name: &str, bytes: &[u8], texts: &[(&str, &str)]) -> Reply {
         self.request("POST", &self.path("/media")).form(Some((name, bytes)), texts).send().await
     }

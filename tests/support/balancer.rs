@@ -1,5 +1,5 @@
-//! A load balancer in front of real API processes. It asks each for its readiness, and gives new connections to ready
-//! ones in turn. It forwards bytes and repeats nothing, so that every fault of a replica reaches a client.
+//! A load balancer in front of real API processes. It checks the readiness of each, and assigns new connections
+//! to the ready ones in turn. It forwards bytes without retries, so that every fault of a replica reaches a client.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use tokio::time::{interval, timeout};
 
 use super::client::until_true;
 
-/// The interval of the checks; real load balancers take seconds.
+/// The interval of the checks. Real load balancers check every few seconds.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -26,7 +26,7 @@ pub struct Balancer {
 #[derive(Default)]
 struct Shared {
     replicas: Mutex<Vec<Arc<Replica>>>,
-    turn: AtomicUsize,
+    next: AtomicUsize,
 }
 
 struct Replica {
@@ -37,7 +37,8 @@ struct Replica {
 }
 
 impl Balancer {
-    /// Starts without replicas, on a thread of its own, so that a test that blocks does not delay the checks.
+    /// Starts a load balancer without replicas. It runs on its own thread, so that a test that blocks does not delay
+    /// the checks.
     pub fn start() -> Self {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         listener.set_nonblocking(true).expect("a listener");
@@ -59,7 +60,7 @@ impl Balancer {
         Self { url, shared, _open: open }
     }
 
-    /// Adds a replica by its two addresses, and waits until it is found to be ready.
+    /// Adds a replica by its two addresses, and waits until a check finds it ready.
     pub async fn add(&self, api: &str, ops: &str) {
         let replica = Arc::new(Replica {
             api: api.to_owned(),
@@ -71,13 +72,13 @@ impl Balancer {
         self.until_ready(api).await;
     }
 
-    /// Waits until a replica is found to be ready (again).
+    /// Waits until a check finds the replica ready.
     pub async fn until_ready(&self, api: &str) {
         let replica = self.shared.find(api);
         until_true(&format!("the load balancer uses {api}"), || replica.ready.load(Ordering::Relaxed)).await;
     }
 
-    /// Returns how many connections a replica was given.
+    /// Returns the number of connections assigned to a replica.
     pub fn connections(&self, api: &str) -> usize {
         self.shared.find(api).connections.load(Ordering::Relaxed)
     }
@@ -96,15 +97,15 @@ impl Shared {
     fn choose(&self) -> Option<Arc<Replica>> {
         let ready: Vec<_> =
             self.replicas().iter().filter(|replica| replica.ready.load(Ordering::Relaxed)).cloned().collect();
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        ready.get(turn % ready.len().max(1)).cloned()
+        let next = self.next.fetch_add(1, Ordering::Relaxed);
+        ready.get(next % ready.len().max(1)).cloned()
     }
 }
 
 async fn accept(listener: TcpListener, shared: &Shared) {
     loop {
         let Ok((client, _)) = listener.accept().await else { continue };
-        // Without a ready replica, or if it refuses, the client's connection is closed.
+        // If no replica is ready, or the chosen one does not accept, the client's connection is closed.
         if let Some(replica) = shared.choose() {
             tokio::spawn(async move { forward(client, &replica).await });
         }
@@ -135,7 +136,7 @@ async fn check_all(shared: &Shared) {
 async fn is_ready(ops: &str) -> std::io::Result<bool> {
     let mut stream = TcpStream::connect(ops).await?;
     stream.write_all(b"GET /readyz HTTP/1.0\r\n\r\n").await?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await?;
-    Ok(answer.split(' ').nth(1) == Some("200"))
+    let mut response = String::new();
+    stream.read_to_string(&mut response).await?;
+    Ok(response.split(' ').nth(1) == Some("200"))
 }

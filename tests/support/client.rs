@@ -8,24 +8,24 @@ use serde_json::{Value, json};
 
 use super::sites::Sites;
 
-/// The time limit for any condition; expected waits take less than half of it.
+/// The time limit for any condition, more than twice the longest expected wait.
 const CONDITION_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// The longest pause between two looks.
+/// The longest pause between two checks.
 const MAX_PAUSE: Duration = Duration::from_millis(500);
 
 /// Polls other processes until there is a value.
-pub async fn until<T, F: Future<Output = Option<T>>>(what: &str, look: impl FnMut() -> F) -> T {
-    poll(what, Duration::from_millis(20), look).await
+pub async fn until<T, F: Future<Output = Option<T>>>(what: &str, check: impl FnMut() -> F) -> T {
+    poll(what, Duration::from_millis(20), check).await
 }
 
 /// Polls this process or its database until there is a value.
-pub async fn until_soon<T, F: Future<Output = Option<T>>>(what: &str, look: impl FnMut() -> F) -> T {
-    poll(what, Duration::from_millis(5), look).await
+pub async fn until_soon<T, F: Future<Output = Option<T>>>(what: &str, check: impl FnMut() -> F) -> T {
+    poll(what, Duration::from_millis(5), check).await
 }
 
-/// Pauses a tenth of the time that it has waited, so that tests that wait for long leave the processor to others.
-async fn poll<T, F: Future<Output = Option<T>>>(what: &str, min_pause: Duration, mut look: impl FnMut() -> F) -> T {
+/// Pauses for a tenth of the time waited so far, so that tests that wait for long use little processor time.
+async fn poll<T, F: Future<Output = Option<T>>>(what: &str, min_pause: Duration, mut check: impl FnMut() -> F) -> T {
     let began = Instant::now();
     loop {
         if let Some(found) = look().await {
@@ -37,7 +37,7 @@ async fn poll<T, F: Future<Output = Option<T>>>(what: &str, min_pause: Duration,
 }
 
 /// Polls a synchronous condition.
-pub async fn until_true(what: &str, mut look: impl FnMut() -> bool) {
+pub async fn until_true(what: &str, mut check: impl FnMut() -> bool) {
     until(what, || std::future::ready(look().then_some(()))).await;
 }
 
@@ -50,7 +50,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Sends one request; returns `None` if there is no response.
+    /// Sends one request. Returns `None` if there is no response.
     pub async fn call(&self, method: &str, path: &str, body: Option<Value>, idempotency: &str) -> Option<(u16, Value)> {
         let method = reqwest::Method::from_bytes(method.as_bytes()).expect("a method");
         let mut request = self
@@ -61,44 +61,45 @@ impl Client {
         if let Some(body) = body {
             request = request.json(&body);
         }
-        let answer = self.http.send(request).await.ok()?;
-        Some((answer.status.as_u16(), serde_json::from_slice(&answer.body).unwrap_or(Value::Null)))
+        let response = self.http.send(request).await.ok()?;
+        Some((response.status.as_u16(), serde_json::from_slice(&response.body).unwrap_or(Value::Null)))
     }
 
-    /// Sends a write, retried under one key until there is a final response, as a client does after a lost connection.
+    /// Sends a write and retries it with the same key until there is a final response, as a client does after a lost
+    /// connection. Returns `data`.
     pub async fn write(&self, path: &str, body: Value) -> Value {
         let key = fresh_key();
-        let (status, answer) = until(path, || async {
-            let answer = self.call("POST", path, Some(body.clone()), &key).await?;
-            (answer.0 != 503 && answer.0 != 409).then_some(answer)
+        let (status, response) = until(path, || async {
+            let response = self.call("POST", path, Some(body.clone()), &key).await?;
+            (response.0 != 503 && response.0 != 409).then_some(response)
         })
         .await;
-        assert!((200..300).contains(&status), "{path}: {status} {answer}");
-        answer["data"].clone()
+        assert!((200..300).contains(&status), "{path}: {status} {response}");
+        response["data"].clone()
     }
 
-    /// Uploads a picture; returns its id, or the error response.
-    pub async fn upload(&self, brand: i64, picture: &[u8]) -> Result<i64, HttpResponse> {
+    /// Uploads an image. Returns its id, or the error response.
+    pub async fn upload(&self, brand: i64, image: &[u8]) -> Result<i64, HttpResponse> {
         let head = "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.png\"\r\n\r\n";
         let url = format!("{}/api/public/v1/brands/{brand}/media", self.url);
         let request = self.http.request(reqwest::Method::POST, &url).bearer_auth(&self.key);
         let request = request
             .header("Idempotency-Key", fresh_key())
             .header("Content-Type", "multipart/form-data; boundary=b")
-            .body([head.as_bytes(), picture, b"\r\n--b--\r\n"].concat());
-        let answer = self.http.send(request).await.expect("an answer");
-        if answer.status != 201 {
-            return Err(answer);
+            .body([head.as_bytes(), image, b"\r\n--b--\r\n"].concat());
+        let response = self.http.send(request).await.expect("a response");
+        if response.status != 201 {
+            return Err(response);
         }
-        Ok(id(&serde_json::from_slice::<Value>(&answer.body).expect("JSON")["data"]))
+        Ok(id(&serde_json::from_slice::<Value>(&response.body).expect("JSON")["data"]))
     }
 
     pub async fn read(&self, path: &str) -> Option<Value> {
-        let (status, answer) = self.call("GET", path, None, "-").await?;
-        (status == 200).then_some(answer)
+        let (status, response) = self.call("GET", path, None, "-").await?;
+        (status == 200).then_some(response)
     }
 
-    /// Opens a page like a browser that has a cookie.
+    /// Opens a page like a browser with this cookie.
     pub async fn visit(&self, path: &str, cookie: &str) -> HttpResponse {
         let request = self.http.request(reqwest::Method::GET, &format!("{}{path}", self.url)).header("Cookie", cookie);
         self.http.send(request).await.expect("a page")
@@ -117,7 +118,7 @@ impl Client {
         id(&self.write("/brands", json!({ "name": "Faults" })).await)
     }
 
-    /// Creates a brand with a sandbox account; returns both ids.
+    /// Creates a brand with a sandbox account, and returns both ids.
     pub async fn sandbox(&self, handle: &str) -> (i64, i64) {
         let brand = self.brand().await;
         let path = format!("/brands/{brand}/social-accounts");
@@ -151,17 +152,17 @@ impl Client {
         id(&self.write(&format!("/brands/{brand}/media/from-url"), json!({ "url": url })).await)
     }
 
-    /// Waits until an import has ended.
+    /// Waits until an import has finished, and returns its job.
     pub async fn wait_for_import(&self, brand: i64, job: i64) -> Value {
         until(&format!("the end of import {job}"), || async {
-            let answer = self.read(&format!("/brands/{brand}/jobs/{job}")).await?;
-            let ended = !["pending", "processing"].contains(&answer["data"]["status"].as_str()?);
-            ended.then(|| answer["data"].clone())
+            let response = self.read(&format!("/brands/{brand}/jobs/{job}")).await?;
+            let ended = !["pending", "processing"].contains(&response["data"]["status"].as_str()?);
+            ended.then(|| response["data"].clone())
         })
         .await
     }
 
-    /// Creates a post that is published now.
+    /// Creates a post that is published immediately.
     pub async fn post(&self, brand: i64, account: i64, text: &str) -> i64 {
         let body = json!({ "content": text, "schedule_type": "now", "accounts": [account] });
         id(&self.write(&format!("/brands/{brand}/posts"), body).await)
@@ -173,23 +174,23 @@ impl Client {
         id(&self.write(&format!("/brands/{brand}/posts"), body).await)
     }
 
-    /// Creates posts with the texts, several concurrently, each on the next account.
+    /// Creates a post for each text, several concurrently, on the accounts in turn.
     pub async fn post_all(&self, brand: i64, accounts: &[i64], texts: &[String]) -> Vec<i64> {
         let posts = texts.iter().zip(accounts.iter().cycle());
         stream::iter(posts).map(|(text, account)| self.post(brand, *account, text)).buffered(8).collect().await
     }
 
-    /// Waits until a post has ended; returns its first target.
+    /// Waits until a post has its final status, and returns its first target.
     pub async fn wait_for_post(&self, brand: i64, post: i64) -> Value {
         until(&format!("the end of post {post}"), || async {
-            let answer = self.read(&format!("/brands/{brand}/posts/{post}")).await?;
-            let ended = !["publishing", "scheduled"].contains(&answer["data"]["status"].as_str()?);
-            ended.then(|| answer["data"]["targets"][0].clone())
+            let response = self.read(&format!("/brands/{brand}/posts/{post}")).await?;
+            let ended = !["publishing", "scheduled"].contains(&response["data"]["status"].as_str()?);
+            ended.then(|| response["data"]["targets"][0].clone())
         })
         .await
     }
 
-    /// Waits until all posts are published; returns their targets.
+    /// Waits until all posts are published, and returns the first target of each.
     pub async fn all_published(&self, brand: i64, posts: &[i64]) -> Vec<Value> {
         let mut targets = Vec::new();
         for post in posts {
@@ -200,15 +201,15 @@ impl Client {
         targets
     }
 
-    /// Returns all pages of a handle's sandbox timeline.
+    /// Returns the HTML of all pages of a handle's timeline in the sandbox.
     pub async fn page(&self, handle: &str) -> String {
         let mut path = format!("/sandbox/{handle}");
         let mut all = String::new();
         loop {
             let url = format!("{}{path}", self.url);
             let page = until("the sandbox's page", || async {
-                let answer = self.http.send(self.http.request(reqwest::Method::GET, &url)).await.ok()?;
-                String::from_utf8(answer.body.to_vec()).ok()
+                let response = self.http.send(self.http.request(reqwest::Method::GET, &url)).await.ok()?;
+                String::from_utf8(response.body.to_vec()).ok()
             });
             let page = page.await;
             let older = page.split("<a href=\"").find(|link| link.contains(">Older posts<"));

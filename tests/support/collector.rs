@@ -1,4 +1,4 @@
-//! An OpenTelemetry collector that takes every span.
+//! An OpenTelemetry collector that records every span.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub struct ReceivedSpan {
 }
 
 impl Collector {
-    /// Starts a collector that requires a header, and answers 404 to everything else.
+    /// Starts a collector that requires this header. It returns 404 to all other requests.
     pub async fn start(name: &'static str, value: &str) -> Self {
         let server = MockServer::start().await;
         Mock::given(method("POST"))

@@ -1,4 +1,4 @@
-//! Runs the operator's commands with the real binary on a test's own database.
+//! Runs operator commands with the real binary on a test's database.
 
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
@@ -25,7 +25,7 @@ impl CommandOutput {
         &self.out
     }
 
-    /// Returns stderr of a command that failed with this status.
+    /// Returns stderr of a command that failed with this exit status.
     #[track_caller]
     pub fn refused(&self, status: i32) -> &str {
         assert_eq!(self.status, Some(status), "{self:?}");
@@ -38,7 +38,7 @@ impl CommandOutput {
     }
 }
 
-/// The key of [`TestStore`], as it is configured.
+/// The secret key of [`TestStore`], as in the configuration.
 const SECRET_KEY: &str = "1:BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=";
 
 /// Returns a `crier` command that is not started yet.
@@ -58,10 +58,10 @@ pub fn crier(s: &TestStore, args: &[&str]) -> CommandOutput {
     run(command(s, args).env("CRIER_DATA_DIR", dir.path()).current_dir(dir.path()))
 }
 
-/// Longer than any command takes.
+/// A timeout longer than any command takes.
 const NEVER: Duration = Duration::from_secs(90);
 
-/// Runs a command to its end; kills it after a timeout.
+/// Runs a command and returns its result. Kills it after a timeout.
 pub fn run(command: &mut Command) -> CommandOutput {
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
     let id = child.id().to_string();

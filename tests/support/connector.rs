@@ -17,16 +17,16 @@ use secrecy::ExposeSecret;
 use serde_json::json;
 use tokio::sync::Semaphore;
 
-/// Connects any handle except `refused`, `away`, `wrong` and `panics`. `waits` blocks until released, `odd` returns
-/// values that must not be stored unchanged, and `nul` returns an id that cannot be stored. The account's handle
-/// selects the result of a refresh in the same way. What follows a `+` is another name of the account before it, and
-/// each connect gets another token, except that of the handle `same`.
+/// Connects any handle except `refused`, `away`, `wrong` and `panics`. `waits` blocks until the test releases it, `odd`
+/// returns values that must not be stored unchanged, and `nul` returns an id that cannot be stored. The account's
+/// handle also selects the result of a refresh. A handle with a suffix (`demo+other`) connects the account of the
+/// handle before the `+`. Each connect returns a new token, except for the handle `same`.
 pub struct FakeConnector {
     pub connects: AtomicUsize,
     pub revoked: Mutex<Vec<String>>,
-    /// The real sandbox, if the test connects and publishes with it.
+    /// The real sandbox, if the test uses it to connect and publish.
     pub real: OnceLock<Sandbox>,
-    /// Counts the waiting calls; each permit of `go` releases one.
+    /// Has a permit for each waiting call. Each permit of `go` releases one.
     pub waiting: Semaphore,
     pub go: Semaphore,
 }

@@ -1,6 +1,6 @@
-//! A person at the console: keeps the session's cookie, reads pages, and sends their forms as a browser does.
+//! A user of the console: keeps the session cookie, opens pages, and submits their forms like a browser.
 
-#![allow(dead_code, reason = "a part of the tests uses a part of it")]
+#![allow(dead_code, reason = "each test uses only a part")]
 
 use chrono::TimeDelta;
 use crier_store::sessions;
@@ -13,13 +13,13 @@ pub struct ConsoleUser<'a> {
     pub cookie: String,
 }
 
-/// A page as a person reads it.
+/// A page as a user sees it.
 #[derive(Debug)]
 pub struct Page {
     pub status: u16,
-    /// The address that was opened last.
+    /// The path of the last request.
     pub path: String,
-    /// The HTML, with the entities of its texts resolved.
+    /// The HTML with decoded entities.
     pub text: String,
     pub reply: Reply,
 }
@@ -61,7 +61,7 @@ impl Page {
 }
 
 impl<'a> ConsoleUser<'a> {
-    /// Signs a tenant's user in, with a link.
+    /// Signs in a tenant's user with a sign-in link.
     pub async fn sign_in(tenant: &Tenant<'a>) -> Self {
         let (app, user) = (tenant.app, tenant.user);
         let token = app.write(async |tx| sessions::create_link(tx, user, TimeDelta::minutes(15)).await).await;
@@ -73,13 +73,13 @@ impl<'a> ConsoleUser<'a> {
         Self { app, cookie: cookie.split(';').next().unwrap_or_default().to_owned() }
     }
 
-    /// Opens a page; follows no redirect.
+    /// Opens a page, without following redirects.
     pub async fn get(&self, path: &str) -> Page {
         let request = self.app.visit("GET", &format!("{}{path}", self.app.url)).header("cookie", &self.cookie);
         Page::new(path, request.send().await)
     }
 
-    /// Posts fields as they are; follows no redirect.
+    /// Posts only these fields, without following redirects.
     pub async fn post(&self, path: &str, fields: &[(&str, &str)]) -> Page {
         let body = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
         let request = self.app.visit("POST", &format!("{}{path}", self.app.url)).header("cookie", &self.cookie);
@@ -87,13 +87,13 @@ impl<'a> ConsoleUser<'a> {
         Page::new(path, request.send().await)
     }
 
-    /// Sends the form of a page with this action, with its hidden fields and these, and follows one redirect.
+    /// Submits the form with this action of a page, with its hidden fields and these fields, and follows one redirect.
     pub async fn submit(&self, from: &str, action: &str, fields: &[(&str, &str)]) -> Page {
         let page = self.get(from).await;
         self.submit_from(&page, action, fields).await
     }
 
-    /// Like `submit`, from a page that was opened before: a second time it is a form that is sent twice.
+    /// Like `submit`, with a page that is already open. A second call submits the same form twice.
     pub async fn submit_from(&self, page: &Page, action: &str, fields: &[(&str, &str)]) -> Page {
         let hidden = page.hidden_fields(action);
         let hidden = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str()));

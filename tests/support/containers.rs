@@ -1,7 +1,7 @@
-//! Instagram's and Threads' publishing in containers, and their logins, as Meta's documents describe them. A container is
-//! published once; one whose pictures are not downloaded yet is `IN_PROGRESS`.
+//! A fake server for Instagram or Threads: publishing with containers, and the login, as Meta's documentation describes
+//! them. A container can be published once. It is `IN_PROGRESS` until its images are downloaded.
 
-#![allow(dead_code, clippy::unwrap_used, reason = "a part of the tests uses a part of it")]
+#![allow(dead_code, clippy::unwrap_used, reason = "each test uses only a part")]
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -17,7 +17,7 @@ use super::oauth::{OAuthServer, TokenRules, bearer};
 /// The account's id.
 pub const ACCOUNT: &str = "17841";
 
-/// The words in which the two platforms differ.
+/// The names and values in which the two platforms differ.
 #[derive(Clone, Copy)]
 pub struct Words {
     pub version: &'static str,
@@ -57,7 +57,7 @@ pub const THREADS: Words = Words {
 pub struct Container {
     pub request: Value,
     pub status: &'static str,
-    /// How often it is asked for before it is finished.
+    /// The number of status requests before it is finished.
     polls: usize,
     /// The id of the post.
     pub post: Option<String>,
@@ -66,14 +66,14 @@ pub struct Container {
 #[derive(Default)]
 struct State {
     containers: BTreeMap<String, Container>,
-    /// The captions of published posts, oldest first.
+    /// The ids and captions of published posts, oldest first.
     published: Vec<(String, String)>,
     polls: usize,
     quota_usage: u64,
-    /// Answers to the next calls, by the last part of the path; `{}` is a container's status.
+    /// Responses to the next calls, by the last part of the path. `{}` stands for the status of a container.
     scripted: BTreeMap<String, VecDeque<ResponseTemplate>>,
     requests: Vec<String>,
-    /// The call that has its effect and no answer.
+    /// The index of the call that takes effect and gets no response.
     hangs_at: Option<usize>,
     now: String,
 }
@@ -86,7 +86,7 @@ pub struct ContainerServer {
     pub hangs: Arc<Hangs>,
 }
 
-/// Returns the fields of a form in parts.
+/// Returns the fields of a multipart form.
 fn parts(request: &Request) -> BTreeMap<String, String> {
     let text = String::from_utf8_lossy(&request.body).into_owned();
     let part = |part: &str| {
@@ -98,7 +98,7 @@ fn parts(request: &Request) -> BTreeMap<String, String> {
 }
 
 impl ContainerServer {
-    /// Starts a platform whose clock stands at `now` (`2026-03-01T12:00:05+0000`).
+    /// Starts a platform whose clock is fixed at `now` (`2026-03-01T12:00:05+0000`).
     pub async fn start(words: Words, now: &str) -> (Self, MockServer) {
         let rules = TokenRules { expires_in: Some(3_600), refreshes: false, ..TokenRules::default() };
         let this = Self {
@@ -113,7 +113,7 @@ impl ContainerServer {
         (this, server)
     }
 
-    /// Each container is in progress for so many looks.
+    /// Sets the number of status requests for which a new container is in progress.
     pub fn set_polls(&self, polls: usize) {
         self.state.lock().unwrap().polls = polls;
     }
@@ -122,12 +122,12 @@ impl ContainerServer {
         self.state.lock().unwrap().quota_usage = usage;
     }
 
-    /// Answers the next call whose path ends so with this; `{}` is a container's status.
-    pub fn script(&self, edge: &str, answer: ResponseTemplate) {
-        self.state.lock().unwrap().scripted.entry(edge.to_owned()).or_default().push_back(answer);
+    /// Sets the response to the next call whose path ends with `edge`. `{}` stands for the status of a container.
+    pub fn script(&self, edge: &str, response: ResponseTemplate) {
+        self.state.lock().unwrap().scripted.entry(edge.to_owned()).or_default().push_back(response);
     }
 
-    /// Lets the `n`-th call from now (from 0) have its effect, and never answers it.
+    /// Makes the `n`-th call from now (from 0) take effect and never get a response.
     pub fn hang_at(&self, n: usize) {
         let mut state = self.state.lock().unwrap();
         state.hangs_at = Some(state.requests.len() + n);
@@ -137,7 +137,7 @@ impl ContainerServer {
         self.state.lock().unwrap().containers.clone().into_iter().collect()
     }
 
-    /// Returns the bodies of all containers, in the order in which they were made.
+    /// Returns the requests that created the containers, in order.
     pub fn made(&self) -> Vec<Value> {
         self.containers().into_iter().map(|(_, container)| container.request).collect()
     }
@@ -146,12 +146,12 @@ impl ContainerServer {
         self.state.lock().unwrap().containers.get_mut(container).unwrap().status = status;
     }
 
-    /// Forgets all containers, as after some days.
+    /// Deletes all containers, as the platform does after some days.
     pub fn forget_containers(&self) {
         self.state.lock().unwrap().containers.clear();
     }
 
-    /// Returns the texts of the posts that are out.
+    /// Returns the texts of the published posts.
     pub fn published(&self) -> Vec<String> {
         self.state.lock().unwrap().published.iter().map(|(_, text)| text.clone()).collect()
     }
@@ -160,7 +160,7 @@ impl ContainerServer {
         self.state.lock().unwrap().requests.clone()
     }
 
-    /// Returns the calls of a kind: `GET {}`, `POST media_publish`.
+    /// Returns the number of calls of a kind (`GET {}`, `POST media_publish`).
     pub fn count(&self, call: &str) -> usize {
         self.requests().iter().filter(|request| *request == call).count()
     }
@@ -270,9 +270,9 @@ impl Respond for ContainerServer {
                 };
             }
             "access_token" | "refresh_access_token" => {
-                let answer = self.long_lived(&query);
+                let response = self.long_lived(&query);
                 self.state.lock().unwrap().requests.push(format!("{} {path}", request.method));
-                return answer;
+                return response;
             }
             _ => {}
         }
@@ -284,24 +284,27 @@ impl Respond for ContainerServer {
             return ResponseTemplate::new(200).set_body_json((self.words.profile)());
         }
         if path == ACCOUNT {
-            // Its figures, which are read beside posts.
+            // The metrics of the account, which Crier also requests.
             return ResponseTemplate::new(200).set_body_json(json!({ "id": ACCOUNT, "followers_count": 7 }));
         }
         let edge = path.split_once('/').map_or("{}", |(_, edge)| edge).to_owned();
-        let asks_for = |field: &str| query.get("fields").is_some_and(|fields| fields.contains(field));
-        // The inbox, which is read beside posts: the permissions for it were not asked for.
-        if matches!(edge.as_str(), "conversations" | "mentions") || asks_for("comments") || asks_for("has_replies") {
+        let requests_field = |field: &str| query.get("fields").is_some_and(|fields| fields.contains(field));
+        // The inbox, which Crier also requests. The account has no permissions for it.
+        if matches!(edge.as_str(), "conversations" | "mentions")
+            || requests_field("comments")
+            || requests_field("has_replies")
+        {
             return error(400, 10, None, "Application does not have permission for this action");
         }
         let mut state = self.state.lock().unwrap();
         let number = state.requests.len();
         state.requests.push(format!("{} {edge}", request.method));
         let scripted = state.scripted.get_mut(&edge).and_then(VecDeque::pop_front);
-        let answer = scripted.unwrap_or_else(|| self.call(&mut state, request, &path));
+        let response = scripted.unwrap_or_else(|| self.call(&mut state, request, &path));
         let call = format!("{} {edge}", request.method);
         if state.hangs_at == Some(number) {
             self.hangs.at(&[&call]);
         }
-        self.hangs.answer(&call, answer)
+        self.hangs.respond(&call, response)
     }
 }

@@ -1,12 +1,12 @@
-//! Postgres databases for tests, on the server that `./scripts/test` starts: each test has one of its own, with the schema
-//! and without rows.
+//! Postgres databases for tests, on the server that `./scripts/test` starts. Each test has its own database, with the
+//! schema and without rows.
 //!
-//! The first one is made by the migrations and kept as a template; the others are copies of it. A copy that a test has left
-//! is emptied and given to another test, because that takes a fraction of the time that a new one takes. It is renamed
-//! before, so that nothing that the earlier test has left running can connect to it. It is dropped instead if the test
-//! changed its schema or settings, has filled it, or had it analyzed (`harness.sql`).
+//! The migrations create the first database, which is the template that all others are copied from. When a test ends,
+//! its copy is emptied and reused by another test, which is much faster than a new copy. The copy is first renamed, so
+//! that tasks that the earlier test left running cannot connect to it. It is dropped instead if the test changed its
+//! schema or settings, filled it, or had it analyzed (`harness.sql`).
 
-#![allow(dead_code, reason = "a part of the tests uses a part of it")]
+#![allow(dead_code, reason = "each test uses only a part")]
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::Path;
@@ -21,34 +21,34 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use super::servers::variable;
 
-/// Makes the schema `harness` of the template, with the function `harness.empty()`.
+/// Creates the schema `harness` of the template, with the function `harness.empty()`.
 const HARNESS: &str = include_str!("harness.sql");
-/// How many databases wait to be emptied before a test that ends waits for that.
-const MAX_LEFT: usize = 8;
+/// The maximum number of databases that wait to be emptied. A test that ends waits while there are as many.
+const MAX_RELEASED: usize = 8;
 
-/// A Postgres database, which is given back with this value.
+/// A Postgres database, which is released when this value is dropped.
 pub struct TestDatabase {
     pub url: String,
     name: String,
-    /// Whether it is a copy of the schema, which another test can use.
+    /// Whether the database is a copy of the template, which another test can reuse.
     is_copy: bool,
 }
 
 impl Drop for TestDatabase {
     fn drop(&mut self) {
-        let left = Left { name: std::mem::take(&mut self.name), is_copy: self.is_copy };
-        assert!(CLEANER.send(left).is_ok() || std::thread::panicking(), "the cleaner runs as long as the process");
+        let released = ReleasedDatabase { name: std::mem::take(&mut self.name), is_copy: self.is_copy };
+        assert!(CLEANER.send(released).is_ok() || std::thread::panicking(), "the cleaner runs as long as the process");
     }
 }
 
-/// Returns a database with the schema.
+/// Returns a database with the schema and no rows.
 pub async fn postgres() -> TestDatabase {
     if let Some(name) = emptied().pop() {
         return TestDatabase { url: with_database(&name), name, is_copy: true };
     }
     let template = format!("schema_{:016x}", schema_hash());
     let mut admin = connect().await;
-    // No lock: the template almost always exists.
+    // Without a lock, because the template almost always exists.
     if !exists(&mut admin, &template).await {
         make_template(&mut admin, &template, migrate).await;
     }
@@ -66,7 +66,8 @@ async fn migrate(url: String) {
     connection.close().await.expect("an orderly end");
 }
 
-/// Adds the checks that the schema omits for speed (`migrations/README.md`): a statement that writes an unknown word fails.
+/// Returns the checks that the schema omits for speed (`migrations/README.md`). With them, a statement that writes an
+/// unknown word fails.
 fn word_checks() -> [String; 6] {
     fn check<T: std::fmt::Display>(table: &str, column: &str, words: &[T]) -> String {
         let words: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
@@ -82,47 +83,48 @@ fn word_checks() -> [String; 6] {
     ]
 }
 
-/// The names of databases that are ready for another test.
+/// Returns the names of the databases that are ready for another test.
 fn emptied() -> std::sync::MutexGuard<'static, Vec<String>> {
     static EMPTIED: Mutex<Vec<String>> = Mutex::new(Vec::new());
     EMPTIED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A database that a test has left.
-struct Left {
+/// A database whose test has ended.
+struct ReleasedDatabase {
     name: String,
     is_copy: bool,
 }
 
-/// Empties or drops what tests have left, in a thread of its own: the runtimes of the tests end with them.
-static CLEANER: LazyLock<SyncSender<Left>> = LazyLock::new(|| {
-    let (sender, receiver) = sync_channel(MAX_LEFT);
+/// Empties or drops released databases. It has its own thread, because the runtime of a test ends with the test.
+static CLEANER: LazyLock<SyncSender<ReleasedDatabase>> = LazyLock::new(|| {
+    let (sender, receiver) = sync_channel(MAX_RELEASED);
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        runtime.block_on(clean_all(&receiver)).expect("the Postgres of the tests answers");
+        runtime.block_on(clean_all(&receiver)).expect("the Postgres of the tests responds");
     });
     sender
 });
 
-async fn clean_all(receiver: &Receiver<Left>) -> Result<(), sqlx::Error> {
+async fn clean_all(receiver: &Receiver<ReleasedDatabase>) -> Result<(), sqlx::Error> {
     let mut admin = connect().await;
-    drop_of_ended_processes(&mut admin).await?;
-    for left in receiver {
-        if left.is_copy
-            && let Some(name) = empty(&mut admin, &left.name).await?
+    drop_databases_of_ended_processes(&mut admin).await?;
+    for released in receiver {
+        if released.is_copy
+            && let Some(name) = empty(&mut admin, &released.name).await?
         {
             emptied().push(name);
         } else {
-            execute(&mut admin, format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", left.name)).await?;
+            execute(&mut admin, format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", released.name)).await?;
         }
     }
     Ok(())
 }
 
-/// Empties a copy under a new name, which it returns; `None` if the copy was changed too much, and is dropped.
+/// Renames and empties a copy, and returns its new name. Returns `None` if the copy was changed too much; it is then
+/// dropped.
 async fn empty(admin: &mut PgConnection, name: &str) -> Result<Option<String>, sqlx::Error> {
     let new = new_name();
-    // What the test has left running may connect again before the database has its new name.
+    // Tasks that the test left running may reconnect before the database is renamed.
     loop {
         let end = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = ";
         execute(admin, format!("{end}'{name}'")).await?;
@@ -145,8 +147,8 @@ fn is_in_use(error: &sqlx::Error) -> bool {
     error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "55006")
 }
 
-/// Drops what processes left that have ended, since nothing of a process runs after its tests.
-async fn drop_of_ended_processes(admin: &mut PgConnection) -> Result<(), sqlx::Error> {
+/// Drops the databases that ended processes left behind, because nothing cleans up when a process ends.
+async fn drop_databases_of_ended_processes(admin: &mut PgConnection) -> Result<(), sqlx::Error> {
     let all = "SELECT datname::text FROM pg_database WHERE datname LIKE 'test\\_%\\_%'";
     let all: Vec<String> = sqlx::query_scalar(all).fetch_all(&mut *admin).await?;
     for name in all {
@@ -166,7 +168,7 @@ async fn exists(admin: &mut PgConnection, database: &str) -> bool {
         .expect("a list of databases")
 }
 
-/// Returns a name that says which process uses the database.
+/// Returns a new name, which contains the id of this process.
 fn new_name() -> String {
     format!("test_{}_{:016x}", std::process::id(), RandomState::new().build_hasher().finish())
 }
@@ -181,7 +183,7 @@ async fn make_template<F>(admin: &mut PgConnection, template: &str, migrate: imp
 where
     F: Future<Output = ()>,
 {
-    // Other tests, in this process or another, wait here for the first one; the lock is released with the connection.
+    // Other tests, in this process or another, wait here for the first one. The lock is released with the connection.
     let mut lock = connect().await;
     execute(&mut lock, "SELECT pg_advisory_lock(4021)".to_owned()).await.expect("a lock");
     if !exists(admin, template).await {
@@ -197,7 +199,7 @@ where
             connection.close().await.expect("an orderly end");
         }
         for sql in [
-            // Rename and copy allow no open connections; a pool may still be closing.
+            // Renaming and copying require that there are no connections, and a pool may still be closing.
             format!("ALTER DATABASE {draft} ALLOW_CONNECTIONS false"),
             format!("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = '{draft}'"),
             format!("ALTER DATABASE {draft} RENAME TO {template}"),
@@ -208,7 +210,7 @@ where
 }
 
 async fn connect() -> PgConnection {
-    PgConnection::connect(&variable("CRIER_TEST_PG_URL")).await.expect("the Postgres of the tests answers")
+    PgConnection::connect(&variable("CRIER_TEST_PG_URL")).await.expect("the Postgres of the tests responds")
 }
 
 async fn execute(connection: &mut PgConnection, sql: String) -> Result<(), sqlx::Error> {
@@ -252,7 +254,7 @@ mod tests {
         execute(&mut connection, schema.to_owned()).await.expect("a table");
     }
 
-    /// Creates a template of this test: that of the other tests is made by the migrations.
+    /// Creates a template for this test only. The migrations create that of the other tests.
     async fn make_own_template(template: &str) {
         make_template(&mut connect().await, template, migrate).await;
     }
@@ -279,8 +281,8 @@ mod tests {
         let mut second = PgConnection::connect(&two.url).await.expect("a database");
         assert_eq!(words(&mut second).await, "1 of the schema");
 
-        // With a connection still open.
-        let emptied = empty(&mut admin, &one.name).await.expect("the server answers").expect("it can be used again");
+        // A connection is still open.
+        let emptied = empty(&mut admin, &one.name).await.expect("the server responds").expect("it can be used again");
         assert!(!exists(&mut admin, &one.name).await && is_cut(&mut first).await);
         let mut again = PgConnection::connect(&with_database(&emptied)).await.expect("a database");
         assert_eq!(words(&mut again).await, "1 of the schema");
@@ -297,7 +299,7 @@ mod tests {
             let changed = own_copy(&mut admin, &template).await;
             let mut connection = PgConnection::connect(&changed.url).await.expect("a database");
             execute(&mut connection, change.replace("OWN_NAME", &changed.name)).await.expect("a change");
-            assert_eq!(empty(&mut admin, &changed.name).await.expect("the server answers"), None, "{change}");
+            assert_eq!(empty(&mut admin, &changed.name).await.expect("the server responds"), None, "{change}");
         }
         execute(&mut admin, format!("DROP DATABASE {emptied} WITH (FORCE)")).await.expect("it can go");
         execute(&mut admin, format!("DROP DATABASE {template}")).await.expect("the template can go");

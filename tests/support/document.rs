@@ -8,8 +8,7 @@ pub fn resolve<'d>(document: &'d Value, part: &'d Value) -> &'d Value {
     document.pointer(path.trim_start_matches('#')).unwrap_or_else(|| panic!("{path} leads nowhere"))
 }
 
-/// Asserts that a value has the shape that a schema of the document promises: every property, no other, and each of its
-/// type.
+/// Asserts that a value matches a schema of the document: it has every property and no other, with the right types.
 pub fn assert_conforms(document: &Value, schema: &Value, value: &Value, path: &str) {
     let schema = resolve(document, schema);
     if let Some(choices) = schema["anyOf"].as_array() {

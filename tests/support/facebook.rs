@@ -1,6 +1,6 @@
-//! The Graph API with a page, as Meta's documents and SDK describe it.
+//! A fake Graph API with Facebook pages, as Meta's documentation and SDK describe it.
 
-#![allow(dead_code, clippy::unwrap_used, reason = "a part of the tests uses a part of it")]
+#![allow(dead_code, clippy::unwrap_used, reason = "each test uses only a part")]
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -22,7 +22,7 @@ pub struct Posted {
 #[derive(Default)]
 struct State {
     pages: Vec<(String, String)>,
-    /// The Instagram accounts behind pages, by the page's id: id and name.
+    /// The id and name of the Instagram account that is linked to a page, by the page's id.
     instagram: BTreeMap<String, (String, String)>,
     declined: Vec<String>,
     posts: Vec<Posted>,
@@ -39,7 +39,7 @@ pub struct Facebook {
     state: Arc<Mutex<State>>,
 }
 
-/// Answers with an error of the Graph API.
+/// Returns an error response of the Graph API.
 pub fn error(status: u16, code: i64, subcode: Option<i64>, message: &str) -> ResponseTemplate {
     ResponseTemplate::new(status).set_body_json(json!({
         "error": { "message": message, "type": "OAuthException", "code": code, "error_subcode": subcode, "fbtrace_id": "x" },
@@ -47,7 +47,7 @@ pub fn error(status: u16, code: i64, subcode: Option<i64>, message: &str) -> Res
 }
 
 impl Facebook {
-    /// Starts an API with these pages; its clock stands at `now` (`2026-03-01T12:00:05+0000`).
+    /// Starts an API with these pages, whose clock is fixed at `now` (`2026-03-01T12:00:05+0000`).
     pub async fn start(now: &str, pages: &[(&str, &str)]) -> (Self, MockServer) {
         let pages = pages.iter().map(|(id, name)| ((*id).to_owned(), (*name).to_owned())).collect();
         let rules = TokenRules { expires_in: Some(3_600), refreshes: false, ..TokenRules::default() };
@@ -66,14 +66,14 @@ impl Facebook {
         self.state.lock().unwrap().instagram.insert(page.to_owned(), account);
     }
 
-    /// The person leaves these permissions switched off.
+    /// Makes the user decline these permissions.
     pub fn declines(&self, permissions: &[&str]) {
         self.state.lock().unwrap().declined = permissions.iter().map(|one| (*one).to_owned()).collect();
     }
 
-    /// Answers the next call of the page with this.
-    pub fn script(&self, answer: ResponseTemplate) {
-        self.state.lock().unwrap().scripted.push_back(answer);
+    /// Sets the response to the next call for a page.
+    pub fn script(&self, response: ResponseTemplate) {
+        self.state.lock().unwrap().scripted.push_back(response);
     }
 
     pub fn posts(&self) -> Vec<Posted> {
@@ -84,7 +84,7 @@ impl Facebook {
         self.state.lock().unwrap().photos.clone()
     }
 
-    /// The addresses of all calls so far.
+    /// Returns the URLs of all calls.
     pub fn requests(&self) -> Vec<String> {
         self.state.lock().unwrap().requests.clone()
     }
@@ -122,13 +122,13 @@ impl Respond for Facebook {
     fn respond(&self, request: &Request) -> ResponseTemplate {
         let path = request.url.path().strip_prefix("/v25.0/").expect("the version").to_owned();
         self.state.lock().unwrap().requests.push(request.url.to_string());
-        let answer = |body: Value| ResponseTemplate::new(200).set_body_json(body);
+        let response = |body: Value| ResponseTemplate::new(200).set_body_json(body);
         if path == "oauth/access_token" {
             let form = form(request);
             if form["grant_type"] == "fb_exchange_token" {
                 assert!(self.oauth.knows(&form["fb_exchange_token"]));
                 self.oauth.add_token("person-60-days");
-                return answer(json!({ "access_token": "person-60-days", "expires_in": 5_184_000 }));
+                return response(json!({ "access_token": "person-60-days", "expires_in": 5_184_000 }));
             }
             return self.oauth.token(request);
         }
@@ -158,7 +158,7 @@ impl Respond for Facebook {
             let status = |name: &str| if state.declined.iter().any(|d| d == name) { "declined" } else { "granted" };
             let data: Vec<Value> =
                 all.iter().map(|name| json!({ "permission": name, "status": status(name) })).collect();
-            return answer(json!({ "data": data }));
+            return response(json!({ "data": data }));
         }
         if let Some(scripted) = state.scripted.pop_front() {
             return scripted;
@@ -177,17 +177,17 @@ impl Respond for Facebook {
                     page["instagram_business_account"] =
                         json!({ "id": id, "username": username, "name": "The Bakery" });
                 }
-                answer(page)
+                response(page)
             }
             ("POST", Some((_, "photos"))) => {
                 let body = String::from_utf8_lossy(&request.body).into_owned();
                 state.photos.push(body);
-                answer(json!({ "id": (500 + state.photos.len()).to_string() }))
+                response(json!({ "id": (500 + state.photos.len()).to_string() }))
             }
             ("POST", Some((page, "feed"))) => {
                 let created_time = state.now.clone();
                 state.posts.push(Posted { body: request.body_json().unwrap(), created_time });
-                answer(json!({ "id": format!("{page}_{}", state.posts.len()) }))
+                response(json!({ "id": format!("{page}_{}", state.posts.len()) }))
             }
             ("GET", Some((page, "published_posts"))) => {
                 let posts = state.posts.iter().enumerate().rev().map(|(index, post)| {
@@ -197,7 +197,7 @@ impl Respond for Facebook {
                         "permalink_url": format!("https://www.facebook.com/{id}/permalink"),
                     })
                 });
-                answer(json!({ "data": posts.collect::<Vec<_>>() }))
+                response(json!({ "data": posts.collect::<Vec<_>>() }))
             }
             other => panic!("no such call: {other:?}"),
         }

@@ -1,6 +1,6 @@
-//! How calls to a platform fail in tests.
+//! Errors of platform calls, for the scripts of fake platforms.
 
-#![allow(dead_code, reason = "a part of the tests uses a part of it")]
+#![allow(dead_code, reason = "each test uses only a part")]
 
 use chrono::{DateTime, Utc};
 use crier_domain::failure::{Category, Failure};

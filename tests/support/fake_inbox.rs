@@ -1,5 +1,5 @@
-//! The inbox of the scripted platform: two streams, listed by time in pages, in which a message may become visible
-//! late; and replies, which it records and does not deduplicate, so that tests can detect duplicates.
+//! The inbox of the fake platform. It has two streams, which list messages by time in pages; a message may become
+//! visible late. It records replies and does not deduplicate them, so that tests can detect duplicates.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -20,11 +20,11 @@ use super::fake_platform::{Gate, auth_expired};
 
 pub const COMMENTS: &str = "comments";
 pub const DMS: &str = "dms";
-/// In place of a stream: the question what was removed.
+/// Stands for the check for deleted messages, in place of the name of a stream.
 pub const REMOVED: &str = "removed";
-/// How many messages a page has.
+/// The number of messages per page.
 const PAGE: usize = 3;
-/// How late a message may become visible.
+/// The maximum delay before a message becomes visible.
 pub const OVERLAP: TimeDelta = TimeDelta::seconds(60);
 
 /// The behavior of one reply call.
@@ -40,7 +40,7 @@ pub enum ReplyStep {
     Hang(Arc<Gate>),
 }
 
-/// A reply that the platform has.
+/// A reply on the platform.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SentReply {
     pub id: String,
@@ -56,9 +56,9 @@ pub struct FakeInbox {
     clock: Clock,
     streams: Mutex<BTreeMap<&'static str, Vec<Listed>>>,
     removed: Mutex<BTreeSet<String>>,
-    /// How many messages are asked for at once whether they were removed.
+    /// The maximum number of messages per check for deleted messages. Zero: the platform has no such check.
     checked: AtomicUsize,
-    /// What was asked for.
+    /// The message ids of each check.
     checks: Mutex<Vec<Vec<String>>>,
     failures: Mutex<VecDeque<(&'static str, CallError)>>,
     fetches: Mutex<Vec<String>>,
@@ -71,7 +71,7 @@ pub struct FakeInbox {
     replies: AtomicUsize,
     reconciles: AtomicUsize,
     cannot_reconcile: AtomicBool,
-    taken: Semaphore,
+    accepted: Semaphore,
 }
 
 impl FakeInbox {
@@ -91,11 +91,11 @@ impl FakeInbox {
             replies: AtomicUsize::new(0),
             reconciles: AtomicUsize::new(0),
             cannot_reconcile: AtomicBool::new(false),
-            taken: Semaphore::new(0),
+            accepted: Semaphore::new(0),
         }
     }
 
-    /// Adds a message that is visible from `visible_at` on; one with the same id is replaced.
+    /// Adds a message that is visible from `visible_at` on. Replaces a message with the same id.
     pub fn add(&self, stream: &'static str, message: FetchedMessage, visible_at: DateTime<Utc>) {
         self.removed.lock().expect("no panic").remove(&message.external_id);
         let mut streams = self.streams.lock().expect("no panic");
@@ -113,17 +113,17 @@ impl FakeInbox {
         self.removed.lock().expect("no panic").insert(id.to_owned());
     }
 
-    /// From now on it says what was removed, of so many messages at once.
+    /// Enables the check for deleted messages, with at most `at_once` messages per call.
     pub fn enable_deletion_check(&self, at_once: usize) {
         self.checked.store(at_once, Ordering::SeqCst);
     }
 
-    /// Returns of which messages it was asked whether they were removed, in order.
+    /// Returns the message ids of each check for deleted messages, in order.
     pub fn checks(&self) -> Vec<Vec<String>> {
         self.checks.lock().expect("no panic").clone()
     }
 
-    /// Adds an inbound message that was written now and is visible now.
+    /// Adds an inbound message that is sent now and is visible immediately.
     pub fn write(&self, stream: &'static str, id: &str, thread: &str, body: &str) {
         let now = self.clock.now();
         self.add(stream, message(stream, id, thread, body, now), now);
@@ -134,7 +134,7 @@ impl FakeInbox {
         self.failures.lock().expect("no panic").push_back((stream, error));
     }
 
-    /// Whether a fetch is still to fail.
+    /// Returns whether there are failures that no fetch has consumed.
     pub fn has_failures(&self) -> bool {
         !self.failures.lock().expect("no panic").is_empty()
     }
@@ -149,7 +149,7 @@ impl FakeInbox {
         self.fetches.lock().expect("no panic").clone()
     }
 
-    /// Accepts only this token from now on.
+    /// From now on, accepts only this token.
     pub fn accept_only_token(&self, token: &str) {
         *self.token.lock().expect("no panic") = Some(token.to_owned());
     }
@@ -167,14 +167,14 @@ impl FakeInbox {
         self.sent.lock().expect("no panic").clone()
     }
 
-    /// Returns how many reply calls and how many reconcile calls were made.
+    /// Returns the number of reply calls and of reconcile calls.
     pub fn calls(&self) -> (usize, usize) {
         (self.replies.load(Ordering::SeqCst), self.reconciles.load(Ordering::SeqCst))
     }
 
     /// Waits until a reply was accepted.
     pub async fn wait_until_sent(&self) {
-        self.taken.acquire().await.expect("never closed").forget();
+        self.accepted.acquire().await.expect("never closed").forget();
     }
 
     fn check_token(&self, account: &ConnectorAccount) -> Result<(), CallError> {
@@ -183,7 +183,7 @@ impl FakeInbox {
         if wanted.is_some() && wanted != token { Err(auth_expired()) } else { Ok(()) }
     }
 
-    /// Records the reply, and shows it in the stream of its thread as the account's own message.
+    /// Records the reply, and lists it in the stream of its thread as a message of the account.
     fn accept(&self, reply: &OutgoingReply) -> Published {
         let (id, now) = (format!("reply-{}", self.sent().len() + 1), self.clock.now());
         let stream = if reply.thread.kind == ConversationType::Dm { DMS } else { COMMENTS };
@@ -200,7 +200,7 @@ impl FakeInbox {
             thread: reply.thread.thread_id.clone(),
             text: reply.text.clone(),
         });
-        self.taken.add_permits(1);
+        self.accepted.add_permits(1);
         Published::new(id, None)
     }
 }
@@ -209,7 +209,7 @@ fn key(reply: &OutgoingReply) -> String {
     reply.marker.get("key").and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// Returns an inbound message of Vera's.
+/// Returns an inbound message from Vera.
 pub fn message(stream: &str, id: &str, thread: &str, body: &str, at: DateTime<Utc>) -> FetchedMessage {
     let kind = if stream == DMS { ConversationType::Dm } else { ConversationType::Comment };
     FetchedMessage {
@@ -255,7 +255,7 @@ impl InboxConnector for FakeInbox {
                 return Err(failures.remove(at).expect("it is there").1);
             }
         }
-        // After this time and id; the newest message that was seen.
+        // The cursor has the time and id of the last message of the page, and the time of the newest message.
         let read = |name: &str| cursor.and_then(|c| c[name].as_i64()).unwrap_or(0);
         let (at, newest) = (read("at"), read("newest"));
         let id = cursor.and_then(|c| c["id"].as_str()).unwrap_or_default();
@@ -274,7 +274,7 @@ impl InboxConnector for FakeInbox {
                 true,
             ),
             _ => {
-                // What was not visible when the pass began may be older than what the pass saw last.
+                // A message that was not visible when the pass began may be older than the last message of the pass.
                 let at = newest.min(began) - OVERLAP.num_microseconds().unwrap_or(0);
                 (json!({ "at": at, "id": "", "newest": newest }), false)
             }
@@ -293,7 +293,7 @@ impl InboxConnector for FakeInbox {
         if let Some(at) = failures.iter().position(|(failing, _)| *failing == REMOVED) {
             return Err(failures.remove(at).expect("it is there").1);
         }
-        // It also names what it was not asked for.
+        // The response also has ids that the request does not contain.
         Ok(self.removed.lock().expect("no panic").iter().cloned().collect())
     }
 

@@ -1,6 +1,6 @@
-//! Google's OAuth server and the Business Profile APIs, as developers.google.com describes them.
+//! A fake of Google's OAuth server and its Business Profile APIs, as developers.google.com describes them.
 
-#![allow(dead_code, clippy::unwrap_used, reason = "a part of the tests uses a part of it")]
+#![allow(dead_code, clippy::unwrap_used, reason = "each test uses only a part")]
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ pub const MADE_AT: &str = "2026-03-01T12:00:05.123Z";
 
 #[derive(Default)]
 struct State {
-    /// The number of the account, and those of its locations.
+    /// The id of each account, and the ids of its locations.
     accounts: Vec<(u64, Vec<u64>)>,
     posts: Vec<Value>,
     scripted: VecDeque<ResponseTemplate>,
@@ -29,14 +29,14 @@ pub struct Google {
     state: Arc<Mutex<State>>,
 }
 
-/// A google.rpc.Status.
+/// Returns an error response with a `google.rpc.Status`.
 pub fn error(code: u16, status: &str, details: Value) -> ResponseTemplate {
     let message = format!("It is {status}.");
     let body = json!({ "error": { "code": code, "status": status, "message": message, "details": details } });
     ResponseTemplate::new(code).set_body_json(body)
 }
 
-/// The answer to a project without access.
+/// Returns the response to a project that has no access.
 pub fn no_quota() -> ResponseTemplate {
     let info = json!({
         "@type": "type.googleapis.com/google.rpc.ErrorInfo",
@@ -61,17 +61,17 @@ impl Google {
         (this, server)
     }
 
-    /// Answers the next call of an API with this.
-    pub fn script(&self, answer: ResponseTemplate) {
-        self.state.lock().unwrap().scripted.push_back(answer);
+    /// Sets the response to the next API call.
+    pub fn script(&self, response: ResponseTemplate) {
+        self.state.lock().unwrap().scripted.push_back(response);
     }
 
-    /// New posts begin in this state.
+    /// Sets the initial state of new posts.
     pub fn set_state(&self, state: &str) {
         self.state.lock().unwrap().state = state.to_owned();
     }
 
-    /// Google has looked at all posts.
+    /// Sets the state of all posts, as after Google's review.
     pub fn judge(&self, state: &str) {
         for post in &mut self.state.lock().unwrap().posts {
             post["state"] = json!(state);
@@ -88,7 +88,7 @@ impl Google {
         self.oauth.agree(authorize_url)
     }
 
-    /// A refresh token is not replaced: the answer to a renewal names none.
+    /// Responds at the token endpoint. Google does not rotate refresh tokens, so a refresh returns none.
     fn token(&self, request: &Request) -> ResponseTemplate {
         let form = form(request);
         let Some(refresh_token) = form.get("refresh_token").filter(|token| self.oauth.knows_refresh_token(token))
@@ -96,13 +96,13 @@ impl Google {
             return self.oauth.token(request);
         };
         self.oauth.stop_refresh_tokens();
-        let answer = self.oauth.token(request);
+        let response = self.oauth.token(request);
         self.oauth.add_refresh_token(refresh_token);
-        answer
+        response
     }
 }
 
-/// Returns a part of a list, and the token of the next.
+/// Returns a page of a list, and the token of the next page.
 fn part<T: Clone>(list: &[T], query: &BTreeMap<String, String>) -> (Vec<T>, Option<String>) {
     let size: usize = query["pageSize"].parse().unwrap();
     let from: usize = query.get("pageToken").map_or(0, |token| token.parse().unwrap());
@@ -128,8 +128,8 @@ impl Respond for Google {
             return error(401, "UNAUTHENTICATED", json!([]));
         }
         let mut state = self.state.lock().unwrap();
-        if let Some(answer) = state.scripted.pop_front() {
-            return answer;
+        if let Some(response) = state.scripted.pop_front() {
+            return response;
         }
         let query: BTreeMap<String, String> = request.url.query_pairs().into_owned().collect();
         let ok = |body: Value| ResponseTemplate::new(200).set_body_json(body);
@@ -154,14 +154,14 @@ impl Respond for Google {
                 ok(found)
             }
             ("POST", ["v4", "accounts", _, "locations", _, "localPosts"]) => {
-                let mut made: Value = request.body_json().unwrap();
+                let mut created: Value = request.body_json().unwrap();
                 let number = state.posts.len() + 1;
-                made["name"] = json!(format!("{}/{number}", path.trim_start_matches("/v4/")));
-                made["state"] = json!(state.state);
-                made["createTime"] = json!(MADE_AT);
-                made["searchUrl"] = json!(format!("https://search.example/{number}"));
-                state.posts.push(made.clone());
-                ok(made)
+                created["name"] = json!(format!("{}/{number}", path.trim_start_matches("/v4/")));
+                created["state"] = json!(state.state);
+                created["createTime"] = json!(MADE_AT);
+                created["searchUrl"] = json!(format!("https://search.example/{number}"));
+                state.posts.push(created.clone());
+                ok(created)
             }
             ("GET", ["v4", "accounts", _, "locations", _, "localPosts"]) => {
                 let prefix = format!("{}/", path.trim_start_matches("/v4/"));

@@ -1,6 +1,6 @@
-//! Calls that have their effect at a fake platform and are never answered.
+//! Calls that take effect on a fake platform and never get a response.
 
-#![allow(dead_code, reason = "a part of the tests uses a part of it")]
+#![allow(dead_code, reason = "each test uses only a part")]
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -8,10 +8,10 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use wiremock::ResponseTemplate;
 
-/// What an answer that never comes takes.
+/// A delay longer than any test takes.
 const NEVER: Duration = Duration::from_secs(3_600);
 
-/// Which calls hang, once each.
+/// The calls that hang, once each.
 pub struct Hangs {
     next: Mutex<Vec<String>>,
     hung: Semaphore,
@@ -24,22 +24,22 @@ impl Default for Hangs {
 }
 
 impl Hangs {
-    /// Lets the next call of each of these kinds hang.
+    /// Makes the next call of each of these kinds hang.
     pub fn at(&self, calls: &[&str]) {
         self.next.lock().unwrap_or_else(PoisonError::into_inner).extend(calls.iter().map(|&call| call.to_owned()));
     }
 
-    /// Waits until so many calls hang.
+    /// Waits until this many calls hang.
     pub async fn wait_for(&self, calls: u32) {
         self.hung.acquire_many(calls).await.expect("it is never closed").forget();
     }
 
-    /// Returns the answer of a call, which comes never if the call is to hang.
-    pub fn answer(&self, call: &str, answer: ResponseTemplate) -> ResponseTemplate {
+    /// Returns the response to a call, with a delay that never ends if the call hangs.
+    pub fn respond(&self, call: &str, response: ResponseTemplate) -> ResponseTemplate {
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(at) = next.iter().position(|one| one == call) else { return answer };
+        let Some(at) = next.iter().position(|one| one == call) else { return response };
         next.remove(at);
         self.hung.add_permits(1);
-        answer.set_delay(NEVER)
+        response.set_delay(NEVER)
     }
 }

@@ -1,10 +1,10 @@
--- In the template of the tests' databases (`databases.rs`).
+-- Part of the template of the test databases (`databases.rs`).
 create schema harness;
 
--- What the catalog was like before any test.
+-- The catalog before any test.
 create table harness.pristine (catalog text);
 
--- The rows that the migrations made.
+-- The rows that the migrations created.
 do $$
 declare
     t record;
@@ -20,8 +20,8 @@ begin
 end
 $$;
 
--- Differs after any change to tables, columns, indexes, constraints, triggers or functions: such a change writes rows of
--- the catalog, which then name another transaction.
+-- Returns a text that differs after any change to tables, columns, indexes, constraints, triggers or functions: such a
+-- change writes rows of the catalog, which then contain another transaction id.
 create function harness.catalog() returns text language sql stable as $$
     select string_agg(rows || ':' || writers, ' ' order by catalog)
     from (
@@ -39,7 +39,7 @@ create function harness.catalog() returns text language sql stable as $$
     ) c (catalog, rows, writers)
 $$;
 
--- Makes the database what it was before the test; false if that cannot be done.
+-- Restores the database to its state before the test. Returns false if this is not possible.
 create function harness.empty() returns boolean language plpgsql as $$
 declare
     t record;
@@ -52,7 +52,7 @@ begin
         )
         -- Statistics change the plans of later tests.
         or exists (select from pg_statistic where starelid >= 16384)
-        -- Deleted rows and their index entries stay, which takes time, and counts as read.
+        -- Deleted rows and their index entries remain. They slow down later tests, and count as rows read.
         or exists (
             select from pg_class
             where relnamespace = 'public'::regnamespace and relkind = 'r' and pg_relation_size(oid) > 65536
@@ -60,7 +60,7 @@ begin
     then
         return false;
     end if;
-    -- Without foreign keys, so in any order.
+    -- Without foreign key checks, so that the order does not matter.
     set local session_replication_role = replica;
     for t in
         select c.relname

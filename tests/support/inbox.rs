@@ -1,6 +1,6 @@
-//! The inbox of a real connector, through the real jobs, against a server that a test plays.
+//! Tests the inbox of a real connector with the real jobs, against a fake server.
 
-#![allow(dead_code, clippy::unwrap_used, reason = "a part of the tests uses a part of it")]
+#![allow(dead_code, clippy::unwrap_used, reason = "each test uses only a part")]
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -22,7 +22,7 @@ use wiremock::{Mock, MockServer, Request, ResponseTemplate};
 use super::jobs::{MAX_CALL_SECONDS, TestWorker};
 use super::store::{TestStore, new_account};
 
-/// A server with the state `S`, which `answer` reads and changes.
+/// A server with the state `S`, which the handler of requests reads and changes.
 pub struct FakeApi<S> {
     server: MockServer,
     state: Arc<Mutex<S>>,
@@ -33,7 +33,7 @@ pub struct FakeApi<S> {
 impl<S: Send + 'static> FakeApi<S> {
     pub async fn start(
         state: S,
-        answer: impl Fn(&mut S, &Request) -> ResponseTemplate + Send + Sync + 'static,
+        handle: impl Fn(&mut S, &Request) -> ResponseTemplate + Send + Sync + 'static,
     ) -> Self {
         let server = MockServer::start().await;
         let (state, seen) = (Arc::new(Mutex::new(state)), Arc::<Mutex<Vec<Request>>>::default());
@@ -45,7 +45,7 @@ impl<S: Send + 'static> FakeApi<S> {
             if once.front().is_some_and(|(part, _)| request.url.path().contains(part.as_str())) {
                 return once.pop_front().unwrap().1;
             }
-            answer(&mut of_state.lock().unwrap(), request)
+            handle(&mut of_state.lock().unwrap(), request)
         };
         Mock::given(any()).respond_with(respond).mount(&server).await;
         Self { server, state, seen, once }
@@ -59,12 +59,12 @@ impl<S: Send + 'static> FakeApi<S> {
         work(&mut self.state.lock().unwrap())
     }
 
-    /// Answers the next request whose path contains `part` with this, and changes nothing.
-    pub fn respond_once(&self, part: &str, answer: ResponseTemplate) {
-        self.once.lock().unwrap().push_back((part.to_owned(), answer));
+    /// Sets the response to the next request whose path contains `part`. That request does not change the state.
+    pub fn respond_once(&self, part: &str, response: ResponseTemplate) {
+        self.once.lock().unwrap().push_back((part.to_owned(), response));
     }
 
-    /// The requests so far whose path contains `part`.
+    /// Returns the requests whose path contains `part`.
     pub fn asked(&self, part: &str) -> Vec<Request> {
         self.seen.lock().unwrap().iter().filter(|request| request.url.path().contains(part)).cloned().collect()
     }
@@ -79,7 +79,7 @@ pub fn json(status: u16, body: impl serde::Serialize) -> ResponseTemplate {
     ResponseTemplate::new(status).set_body_json(body)
 }
 
-/// An account whose inbox is read and answered.
+/// A connected account with an inbox.
 pub struct InboxTest<S> {
     pub w: TestWorker,
     pub account: i64,
@@ -87,23 +87,23 @@ pub struct InboxTest<S> {
 }
 
 impl<S: Send + 'static> InboxTest<S> {
-    /// Connects an account, and has it looked at from now on.
+    /// Connects an account and starts the sync of its inbox.
     pub async fn new(s: TestStore, platform: Platform, external_id: &str, secrets: Value, api: FakeApi<S>) -> Self {
         let w = TestWorker::with_base_url(s, platform, &api.base()).await;
         let secrets = SecretString::from(secrets.to_string());
         let new = NewAccount { platform, external_id: external_id.to_owned(), secrets, ..new_account(external_id, "") };
         let account = w
             .write(async |tx| {
-                let made = accounts::save(tx, w.world.workspace, &new).await?;
-                accounts::attach(tx, w.world.brand, made.id).await?;
-                inbox_syncs::start(tx, made.id).await?;
-                Ok(made.id)
+                let created = accounts::save(tx, w.world.workspace, &new).await?;
+                accounts::attach(tx, w.world.brand, created.id).await?;
+                inbox_syncs::start(tx, created.id).await?;
+                Ok(created.id)
             })
             .await;
         Self { w, account, api }
     }
 
-    /// Connects the account again, with these secrets; it is due at once.
+    /// Connects the account again, with these secrets. Its sync is due immediately.
     pub async fn reconnect(&self, secrets: Value) {
         let secrets = SecretString::from(secrets.to_string());
         let found = accounts::with_secrets(&mut self.w.conn().await, self.w.cipher(), self.account).await;
@@ -117,13 +117,13 @@ impl<S: Send + 'static> InboxTest<S> {
         self.w.write(again).await;
     }
 
-    /// Looks at the account if it is due.
+    /// Syncs the inbox if it is due.
     pub async fn look(&self) {
         tasks::inbox::run(&self.w.scheduler).await.unwrap();
         self.w.run_jobs().await;
     }
 
-    /// Looks a little more than a minute later.
+    /// Syncs the inbox a little more than a minute later.
     pub async fn sync_inbox_later(&self) {
         self.w.advance(70);
         self.look().await;
@@ -134,7 +134,7 @@ impl<S: Send + 'static> InboxTest<S> {
         list(&mut self.w.conn().await, self.w.world.brand, &ConversationFilter::default(), page).await.unwrap().rows
     }
 
-    /// The only conversation.
+    /// Returns the only conversation.
     pub async fn only(&self) -> Conversation {
         let mut found = self.conversations().await;
         assert_eq!(found.len(), 1, "{found:?}");
@@ -145,7 +145,7 @@ impl<S: Send + 'static> InboxTest<S> {
         replies::messages(&mut self.w.conn().await, conversation, 500, 1 << 20).await.unwrap()
     }
 
-    /// The bodies of a conversation's messages with their directions, the oldest first.
+    /// Returns the directions and bodies of a conversation's messages (`inbound: Hello`), oldest first.
     pub async fn texts(&self, conversation: i64) -> Vec<String> {
         let found = self.messages(conversation).await;
         found.into_iter().map(|message| format!("{}: {}", message.direction, message.body)).collect()
@@ -159,7 +159,7 @@ impl<S: Send + 'static> InboxTest<S> {
         inbox_syncs::find(&mut self.w.conn().await, self.account).await.unwrap().unwrap()
     }
 
-    /// The message of the last look's error.
+    /// Returns the error message of the last sync, or an empty string.
     pub async fn error(&self) -> String {
         self.sync().await.last_error.map(|error| error.message).unwrap_or_default()
     }
@@ -169,7 +169,7 @@ impl<S: Send + 'static> InboxTest<S> {
         found.unwrap().unwrap().0.status
     }
 
-    /// Replies as the API does, and runs the job once; returns the message's id.
+    /// Replies as the API does, and runs the job once. Returns the id of the message.
     pub async fn reply(&self, conversation: i64, text: &str) -> i64 {
         let w = &self.w;
         let id = w
@@ -185,7 +185,7 @@ impl<S: Send + 'static> InboxTest<S> {
         id
     }
 
-    /// Runs a reply's job once, if it is due.
+    /// Runs the job of a reply once, if it is due.
     pub async fn run_reply(&self, message: i64) {
         self.w.scheduler.tick().await.unwrap();
         let sql = format!("SELECT max(id) FROM jobs WHERE kind = 'send_reply' AND subject_id = {message}");
@@ -193,13 +193,13 @@ impl<S: Send + 'static> InboxTest<S> {
         self.w.engine.run(job).await;
     }
 
-    /// Runs a reply's job again when an earlier call must be over.
+    /// Runs the job of a reply when an earlier call must be over.
     pub async fn run_reply_after_timeout(&self, message: i64) {
         self.w.advance(MAX_CALL_SECONDS);
         self.run_reply(message).await;
     }
 
-    /// The state of a reply: its status, and the category of its error.
+    /// Returns the status of a reply and the category of its error.
     pub async fn sent(&self, message: i64) -> (String, Option<String>) {
         let found = replies::find(&mut self.w.conn().await, message).await.unwrap().unwrap();
         (found.status.to_string(), found.error.map(|error| error.category.to_string()))

@@ -1,7 +1,6 @@
-//! A worker and a scheduler on a [`TestStore`], driven manually: nothing runs unless the test starts it, so the order
-//! is deterministic.
+//! A worker and a scheduler on a [`TestStore`]. Nothing runs unless the test starts it, so the order is deterministic.
 
-#![allow(dead_code, reason = "a part of the tests uses a part of it")]
+#![allow(dead_code, reason = "each test uses only a part")]
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -33,11 +32,11 @@ use super::killable::KillableWorker;
 use super::store::{TestStore, World};
 use super::transport::FixedCapacityTransport;
 
-/// Seconds after which a call must be over, whatever its outcome: two timeouts after it began.
+/// The time after which a call must be over, in seconds: two timeouts.
 pub const MAX_CALL_SECONDS: i64 = 60;
 /// Crier's public URL.
 pub const PUBLIC_URL: &str = "https://crier.example";
-/// Seconds; longer than any lease.
+/// A time longer than any lease, in seconds.
 pub const LEASE_EXPIRY_SECONDS: i64 = 31;
 
 /// Creates two tests for each function that takes a [`TestWorker`]: one on SQLite, one on Postgres.
@@ -106,7 +105,7 @@ impl TestWorker {
         Self::build(s, fake, PlatformsConfig::default(), |_| connector).await
     }
 
-    /// With a daily limit of posts per account.
+    /// Like `over`, with a daily limit of posts per account.
     pub async fn with_daily_posts(s: TestStore, cap: u32) -> Self {
         let fake = FakePlatform::new(Platform::Sandbox, s.clock.clone());
         let connector = fake.clone();
@@ -114,7 +113,7 @@ impl TestWorker {
         Self::build(s, fake, config, |_| connector).await
     }
 
-    /// With the real sandbox instead of the fake.
+    /// Like `over`, with the real sandbox instead of the fake platform.
     pub async fn with_sandbox(s: TestStore) -> Self {
         let fake = FakePlatform::new(Platform::Sandbox, s.clock.clone());
         let sandbox = |store: &Store| {
@@ -123,14 +122,14 @@ impl TestWorker {
         Self::build(s, fake, PlatformsConfig::default(), sandbox).await
     }
 
-    /// Without a connector for the sandbox, on which its posts are.
+    /// Like `over`, without a connector for the sandbox, the platform of the account.
     pub async fn without_sandbox(s: TestStore) -> Self {
         let fake = FakePlatform::new(Platform::Telegram, s.clock.clone());
         let connector = fake.clone();
         Self::build(s, fake, PlatformsConfig::default(), |_| connector).await
     }
 
-    /// With the real connectors; that of `platform` calls `base`.
+    /// Like `over`, with the real connectors. That of `platform` calls the server at `base`.
     pub async fn with_base_url(s: TestStore, platform: Platform, base: &str) -> Self {
         let fake = FakePlatform::new(Platform::Sandbox, s.clock.clone());
         let connector = fake.clone();
@@ -138,7 +137,7 @@ impl TestWorker {
         Self::build(s, fake, config, |_| connector).await
     }
 
-    /// With settings of a platform.
+    /// Like `over`, with this configuration of a platform.
     pub async fn with_settings(s: TestStore, platform: Platform, settings: PlatformConfig) -> Self {
         let fake = FakePlatform::new(Platform::Sandbox, s.clock.clone());
         let connector = fake.clone();
@@ -146,7 +145,7 @@ impl TestWorker {
         Self::build(s, fake, config, |_| connector).await
     }
 
-    /// With a mailer.
+    /// Like `over`, with a mailer.
     pub async fn with_mailer(s: TestStore, mailer: Mailer) -> Self {
         let mut this = Self::over(s).await;
         this.set_mailer(mailer);
@@ -159,7 +158,7 @@ impl TestWorker {
         self.engine = self.engine_for(self.s.store.clone(), JobKind::ALL);
     }
 
-    /// Sets the size up to which a report's file is attached to its mails, in bytes.
+    /// Sets the maximum size of a file that is attached to report emails, in bytes.
     pub fn set_max_attachment_bytes(&mut self, bytes: u64) {
         self.outside.max_attachment_bytes = bytes;
         self.engine = self.engine_for(self.s.store.clone(), JobKind::ALL);
@@ -229,7 +228,7 @@ impl TestWorker {
         panic!("jobs are notified forever");
     }
 
-    /// Waits until the engine runs nothing but these jobs.
+    /// Waits until the engine runs no jobs except these.
     pub async fn wait_for_successors(&self, engine: &Engine, others: &[i64]) {
         self.poll_until(async || {
             self.number("SELECT CAST(1 AS bigint)").await;
@@ -238,7 +237,7 @@ impl TestWorker {
         .await;
     }
 
-    /// Runs jobs and advances the clock to the next pending time until nothing is pending; returns those times.
+    /// Runs jobs and advances the clock to the next time at which a job is pending, until none is. Returns those times.
     pub async fn run_until_idle(&self) -> Vec<DateTime<Utc>> {
         let mut times = Vec::new();
         for _ in 0..200 {
@@ -266,9 +265,9 @@ impl TestWorker {
         times.into_iter().min().map(|at| at + TimeDelta::microseconds(1))
     }
 
-    /// Polls until the condition holds, while another task makes progress.
+    /// Polls until the condition is true, while other tasks make progress.
     pub async fn poll_until(&self, so: impl AsyncFn() -> bool) {
-        // By time, not by turns: how many turns a round trip to the database takes depends on the machine.
+        // Limited by time, not by iterations: the number of iterations per database query depends on the machine.
         let began = std::time::Instant::now();
         while began.elapsed() < std::time::Duration::from_secs(60) {
             if so().await {
@@ -286,7 +285,7 @@ impl TestWorker {
         notified[0]
     }
 
-    /// Returns the worker's library.
+    /// Returns the worker's media library.
     pub fn media(&self) -> &Library {
         &self.outside.library
     }
@@ -295,13 +294,13 @@ impl TestWorker {
     pub async fn killable_worker(&self) -> KillableWorker {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.expect("a runtime");
-        let store = self.s.another_on(&runtime).await;
+        let store = self.s.open_second_store_on(&runtime).await;
         let (own, outside) = (store.clone(), self.outside.clone());
-        let made = runtime.spawn(async move {
+        let created = runtime.spawn(async move {
             let registry = outside.registry(&own, JobKind::ALL);
             Engine::new(own, registry)
         });
-        KillableWorker::new(made.await.expect("an engine"), store, runtime)
+        KillableWorker::new(created.await.expect("an engine"), store, runtime)
     }
 }
 

@@ -1,6 +1,6 @@
-//! A worker that is killed in the middle of its work.
+//! A worker that a test can kill at any time.
 
-#![allow(dead_code, reason = "a part of the tests uses a part of it")]
+#![allow(dead_code, reason = "each test uses only a part")]
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crier_store::Store;
 use crier_worker::engine::Engine;
 use tokio::runtime::Runtime;
 
-/// A simulated process that can be killed: its tasks stop where they are, and its connections break.
+/// A simulated process. When it is killed, its tasks stop where they are, and its connections break.
 pub struct KillableWorker {
     pub engine: Engine,
     pub store: Store,
@@ -26,12 +26,12 @@ impl KillableWorker {
         self.spawn(async move { engine.run(id).await });
     }
 
-    /// Spawns other work on its runtime.
+    /// Spawns other work on the runtime of the worker.
     pub fn spawn<F: Future<Output: Send> + Send + 'static>(&self, work: F) {
         self.runtime.as_ref().expect("the process is alive").spawn(work);
     }
 
-    /// Stops it like `kill -9`.
+    /// Stops the worker like `kill -9`.
     pub async fn kill(mut self) {
         let runtime = self.runtime.take().expect("the process is alive");
         tokio::task::spawn_blocking(move || runtime.shutdown_timeout(Duration::from_secs(10))).await.expect("no panic");

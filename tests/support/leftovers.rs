@@ -1,12 +1,12 @@
-//! What a test with a worker must not leave behind: jobs that went wrong without the test saying so. Looked at when its
-//! [`TestStore`](super::store::TestStore) is dropped, so that no test can forget it.
+//! Jobs that a test with a worker must not leave behind, unless it says so with `leaves_jobs()`. The check runs when
+//! the [`TestStore`](super::store::TestStore) is dropped, so that no test can omit it.
 //!
-//! Jobs that are scheduled or ready are no fault: a test ends when it has seen what it wants to see, and seldom runs what
-//! that caused. These are:
+//! Scheduled and ready jobs are allowed, because most tests end before the jobs that they caused have run. The faults
+//! are jobs that are:
 //!
 //! - running: the run was lost, and its lease would have to expire
-//! - dead, or failed by a panic or an error of ours, whatever the subject's state says
-//! - waiting in a lane in which nothing runs, is ready or is paused: nothing would wake the job but the scheduler's sweep
+//! - dead, or failed by a panic or an internal error, whatever the state of the subject
+//! - waiting in a lane that is not paused and has no running or ready job: only the scheduler's sweep would wake them
 
 use sqlx::{AssertSqlSafe, Connection, PgConnection, SqliteConnection};
 
@@ -23,18 +23,18 @@ const FAULTS: &str = "
                     AND (o.state = 'running' OR o.state = 'ready' AND NOT o.waiting)
             )";
 
-/// Returns the jobs of the database at `place` that went wrong; an empty text if there are none.
+/// Returns a description of the faults in the database at `place`, or an empty string if there are none.
 pub fn faults(place: &str) -> String {
     let place = place.to_owned();
-    // The test's runtime may be shutting down, and cannot be blocked.
-    let looked = std::thread::spawn(move || {
+    // On another thread, because the test's runtime may be shutting down and must not be blocked.
+    let found = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        runtime.block_on(look(&place))
+        runtime.block_on(find_faults(&place))
     });
-    looked.join().expect("no panic").expect("the jobs of the test can be read")
+    found.join().expect("no panic").expect("the jobs of the test can be read")
 }
 
-async fn look(place: &str) -> Result<String, sqlx::Error> {
+async fn find_faults(place: &str) -> Result<String, sqlx::Error> {
     let sql = AssertSqlSafe(FAULTS);
     if place.starts_with("postgres") {
         return sqlx::query_scalar(sql).fetch_one(&mut PgConnection::connect(place).await?).await;

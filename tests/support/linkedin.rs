@@ -1,6 +1,6 @@
-//! LinkedIn's versioned API, for persons and for pages of organisations, as its documentation describes it.
+//! A fake of LinkedIn's versioned API, for members and for pages of organizations, as its documentation describes it.
 
-#![allow(dead_code, clippy::unwrap_used, reason = "a part of the tests uses a part of it")]
+#![allow(dead_code, clippy::unwrap_used, reason = "each test uses only a part")]
 
 use std::sync::{Arc, Mutex};
 
@@ -10,7 +10,7 @@ use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate};
 
 use super::oauth::{OAuthServer, TokenRules, bearer};
 
-/// Unix milliseconds at which posts are made.
+/// The creation time of posts, in Unix milliseconds.
 pub const MADE_AT: i64 = 1_772_366_405_000;
 
 #[derive(Clone)]
@@ -20,13 +20,13 @@ pub struct Linkedin {
     /// The owner of each upload.
     pub owners: Arc<Mutex<Vec<String>>>,
     pub pictures: Arc<Mutex<Vec<String>>>,
-    /// Answers to the next calls under `/rest`, the last first.
+    /// Responses to the next calls below `/rest`, the last one first.
     pub scripted: Arc<Mutex<Vec<ResponseTemplate>>>,
-    /// Its own address, for uploads.
+    /// The base URL of the server, for uploads.
     pub base: Arc<Mutex<String>>,
-    /// The person's roles: the organisation's number and the role.
+    /// The roles of the member: the id of the organization, and the role.
     roles: Arc<Vec<(u64, &'static str)>>,
-    /// The addresses of all look-ups.
+    /// The queries of all look-ups.
     pub lookups: Arc<Mutex<Vec<String>>>,
 }
 
@@ -51,7 +51,7 @@ impl Linkedin {
         (fake, server)
     }
 
-    /// The organisations in which the person has a role, by parts.
+    /// Returns a page of the organizations in which the member has a role.
     fn acls(&self, request: &Request) -> ResponseTemplate {
         let query: std::collections::BTreeMap<_, _> = request.url.query_pairs().into_owned().collect();
         assert_eq!((query["q"].as_str(), query["state"].as_str()), ("roleAssignee", "APPROVED"));
@@ -61,7 +61,7 @@ impl Linkedin {
             json!({ "role": role, "organization": urn, "roleAssignee": "urn:li:person:x", "state": "APPROVED" })
         };
         let elements: Vec<Value> = self.roles.iter().skip(start).take(count).map(element).collect();
-        answer(200, json!({ "elements": elements, "paging": { "start": start, "count": count } }))
+        response(200, json!({ "elements": elements, "paging": { "start": start, "count": count } }))
     }
 
     fn lookup(&self, request: &Request) -> ResponseTemplate {
@@ -74,7 +74,7 @@ impl Linkedin {
         };
         let results: serde_json::Map<String, Value> = ids.split(',').map(of).collect();
         self.lookups.lock().unwrap().push(query.clone());
-        answer(200, json!({ "results": results, "statuses": {}, "errors": {} }))
+        response(200, json!({ "results": results, "statuses": {}, "errors": {} }))
     }
 
     fn newest(&self, request: &Request) -> ResponseTemplate {
@@ -90,11 +90,11 @@ impl Linkedin {
         };
         let mut elements: Vec<Value> = numbered.map(element).collect();
         elements.reverse();
-        answer(200, json!({ "elements": elements }))
+        response(200, json!({ "elements": elements }))
     }
 }
 
-fn answer(status: u16, body: Value) -> ResponseTemplate {
+fn response(status: u16, body: Value) -> ResponseTemplate {
     ResponseTemplate::new(status).set_body_json(body)
 }
 
@@ -106,20 +106,20 @@ impl Respond for Linkedin {
         }
         if !self.oauth.knows(&bearer(request)) {
             let body = json!({ "status": 401, "serviceErrorCode": 65_602, "message": "The token has expired" });
-            return answer(401, body);
+            return response(401, body);
         }
         if path.starts_with("/rest/") {
             let version = request.headers.get("linkedin-version").and_then(|v| v.to_str().ok());
             assert_eq!(version, Some("202607"));
             if path != "/rest/images"
-                && let Some(answer) = self.scripted.lock().unwrap().pop()
+                && let Some(response) = self.scripted.lock().unwrap().pop()
             {
-                return answer;
+                return response;
             }
         }
         match (request.method.as_str(), path) {
             ("GET", "/v2/userinfo") => {
-                answer(200, json!({ "sub": "782bbtaQ", "name": "Ann Baker", "picture": "https://p.example/a.png" }))
+                response(200, json!({ "sub": "782bbtaQ", "name": "Ann Baker", "picture": "https://p.example/a.png" }))
             }
             ("GET", "/rest/organizationAcls") => self.acls(request),
             ("GET", "/rest/organizationsLookup") => self.lookup(request),
@@ -133,7 +133,7 @@ impl Respond for Linkedin {
                 let value = json!({
                     "uploadUrl": format!("{base}/upload/{number}"), "image": format!("urn:li:image:{number}"),
                 });
-                answer(200, json!({ "value": value }))
+                response(200, json!({ "value": value }))
             }
             ("PUT", _) => {
                 self.pictures.lock().unwrap().push(String::from_utf8_lossy(&request.body).into_owned());

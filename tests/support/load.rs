@@ -1,5 +1,5 @@
-//! Constant load: clients that create and read posts without a break, on connections that they keep and on new ones. They
-//! permit no fault: neither a lost connection nor an unexpected status.
+//! Constant load: clients that create and read posts without a pause, some with a connection for all requests and some
+//! with a new connection for each. Every lost connection and every unexpected status is a fault.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,11 +21,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::client::{Client, fresh_key, id, until_true};
 
-/// Even numbers keep their connection; odd ones open a new one for each request.
+/// The number of clients. Those with an even number keep their connection; the others open one for each request.
 const CLIENTS: usize = 4;
 /// The interval at which each client creates a post.
-const PACE: Duration = Duration::from_millis(150);
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
+const POST_INTERVAL: Duration = Duration::from_millis(150);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A running load.
 pub struct Load {
@@ -39,19 +39,19 @@ struct Shared {
     brand: i64,
     accounts: Vec<i64>,
     stop: CancellationToken,
-    answers: AtomicUsize,
+    responses: AtomicUsize,
     posts: Mutex<Vec<(i64, String)>>,
     faults: Mutex<Vec<String>>,
 }
 
-/// What a load has done.
-pub struct Done {
+/// The posts that a load created.
+pub struct LoadResult {
     pub posts: Vec<i64>,
     pub texts: Vec<String>,
 }
 
 impl Load {
-    /// Starts clients of `client`, which post on the accounts in turn.
+    /// Starts clients that use the URL and the key of `client`, and post on the accounts in turn.
     pub fn start(client: &Client, brand: i64, accounts: &[i64]) -> Self {
         let shared = Arc::new(Shared {
             address: client.url.trim_start_matches("http://").to_owned(),
@@ -59,7 +59,7 @@ impl Load {
             brand,
             accounts: accounts.to_vec(),
             stop: CancellationToken::new(),
-            answers: AtomicUsize::new(0),
+            responses: AtomicUsize::new(0),
             posts: Mutex::default(),
             faults: Mutex::default(),
         });
@@ -70,25 +70,25 @@ impl Load {
         Self { clients, shared }
     }
 
-    /// Waits until more requests were answered: every client several times.
+    /// Waits until more requests have a response: on average, eight per client.
     pub async fn goes_on(&self) {
-        let enough = self.shared.answers.load(Ordering::Relaxed) + CLIENTS * 8;
-        let answered = || self.shared.answers.load(Ordering::Relaxed) >= enough || !self.faults().is_empty();
-        until_true("more answers", answered).await;
+        let enough = self.shared.responses.load(Ordering::Relaxed) + CLIENTS * 8;
+        let has_enough = || self.shared.responses.load(Ordering::Relaxed) >= enough || !self.faults().is_empty();
+        until_true("more responses", has_enough).await;
         self.assert_no_faults();
     }
 
     /// Stops the clients after their current requests.
-    pub async fn stop(mut self) -> Done {
+    pub async fn stop(mut self) -> LoadResult {
         self.shared.stop.cancel();
         while let Some(ended) = self.clients.join_next().await {
             ended.expect("no client panics");
         }
         self.assert_no_faults();
         let posts = self.shared.posts.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        assert!(!posts.is_empty(), "the load made posts");
+        assert!(!posts.is_empty(), "the load created posts");
         let (posts, texts) = posts.into_iter().unzip();
-        Done { posts, texts }
+        LoadResult { posts, texts }
     }
 
     fn faults(&self) -> Vec<String> {
@@ -100,36 +100,36 @@ impl Load {
     }
 }
 
-/// Ends at the first fault, or when the load is stopped.
+/// Runs one client until its first fault, or until the load is stopped.
 async fn run(shared: Arc<Shared>, number: usize) {
-    let mut client = LoadClient { shared: shared.clone(), keeps: number.is_multiple_of(2), open: None };
-    let mut pace = interval(PACE);
-    for turn in 0.. {
-        pace.tick().await;
+    let mut client = LoadClient { shared: shared.clone(), keep_alive: number.is_multiple_of(2), open: None };
+    let mut ticks = interval(POST_INTERVAL);
+    for round in 0.. {
+        ticks.tick().await;
         if shared.stop.is_cancelled() {
             return;
         }
-        let text = format!("load {number} post {turn:04} ends");
-        if let Err(fault) = client.create_and_read(&text, turn).await {
+        let text = format!("load {number} post {round:04} ends");
+        if let Err(fault) = client.create_and_read(&text, round).await {
             shared.faults.lock().unwrap_or_else(PoisonError::into_inner).push(format!("client {number}: {fault}"));
             return;
         }
     }
 }
 
-/// One client; makes one request at a time.
+/// One client, which sends one request at a time.
 struct LoadClient {
     shared: Arc<Shared>,
-    keeps: bool,
+    keep_alive: bool,
     open: Option<SendRequest<Full<Bytes>>>,
 }
 
 impl LoadClient {
-    /// Creates a post, repeats the request as an impatient client does, and reads what is there.
-    async fn create_and_read(&mut self, text: &str, turn: usize) -> Result<(), String> {
+    /// Creates a post, repeats the request like an impatient client, and reads the post and a list.
+    async fn create_and_read(&mut self, text: &str, round: usize) -> Result<(), String> {
         let posts = format!("/brands/{}/posts", self.shared.brand);
-        let account = self.shared.accounts[turn % self.shared.accounts.len()];
-        let body = match turn.is_multiple_of(3) {
+        let account = self.shared.accounts[round % self.shared.accounts.len()];
+        let body = match round.is_multiple_of(3) {
             true => {
                 let at = Clock::system().now() + TimeDelta::seconds(2);
                 json!({ "content": text, "schedule_type": "scheduled", "scheduled_at": at, "accounts": [account] })
@@ -137,23 +137,24 @@ impl LoadClient {
             false => json!({ "content": text, "schedule_type": "now", "accounts": [account] }),
         };
         let key = fresh_key();
-        let made = id(&self.ask("POST", &posts, Some(&body), &key).await?["data"]);
-        self.shared.posts.lock().unwrap_or_else(PoisonError::into_inner).push((made, text.to_owned()));
-        let repeated = id(&self.ask("POST", &posts, Some(&body), &key).await?["data"]);
-        if repeated != made {
-            return Err(format!("post {made} was made again as {repeated}"));
+        let created = id(&self.send("POST", &posts, Some(&body), &key).await?["data"]);
+        self.shared.posts.lock().unwrap_or_else(PoisonError::into_inner).push((created, text.to_owned()));
+        let repeated = id(&self.send("POST", &posts, Some(&body), &key).await?["data"]);
+        if repeated != created {
+            return Err(format!("post {created} was created again as {repeated}"));
         }
-        self.ask("GET", &format!("{posts}/{made}"), None, "-").await?;
-        self.ask("GET", &format!("{posts}?per_page=5"), None, "-").await.map(drop)
+        self.send("GET", &format!("{posts}/{created}"), None, "-").await?;
+        self.send("GET", &format!("{posts}?per_page=5"), None, "-").await.map(drop)
     }
 
-    /// Sends a request; returns the body of a success.
-    async fn ask(&mut self, method: &str, path: &str, body: Option<&Value>, key: &str) -> Result<Value, String> {
-        let answer = self.exchange(method, path, body, key).await.map_err(|lost| format!("{method} {path}: {lost}"))?;
-        self.shared.answers.fetch_add(1, Ordering::Relaxed);
-        let text = String::from_utf8_lossy(answer.body());
-        if !answer.status().is_success() {
-            return Err(format!("{method} {path}: {} {text}", answer.status()));
+    /// Sends a request. Returns the body of a successful response.
+    async fn send(&mut self, method: &str, path: &str, body: Option<&Value>, key: &str) -> Result<Value, String> {
+        let response =
+            self.exchange(method, path, body, key).await.map_err(|lost| format!("{method} {path}: {lost}"))?;
+        self.shared.responses.fetch_add(1, Ordering::Relaxed);
+        let text = String::from_utf8_lossy(response.body());
+        if !response.status().is_success() {
+            return Err(format!("{method} {path}: {} {text}", response.status()));
         }
         serde_json::from_str(&text).map_err(|error| format!("{method} {path}: {error}: {text}"))
     }
@@ -165,8 +166,8 @@ impl LoadClient {
         body: Option<&Value>,
         key: &str,
     ) -> Result<Response<Bytes>, String> {
-        let answer = timeout(ANSWER_TIMEOUT, self.try_exchange(method, path, body, key)).await;
-        answer.map_err(|_| format!("no answer within {ANSWER_TIMEOUT:?}"))?
+        let response = timeout(RESPONSE_TIMEOUT, self.try_exchange(method, path, body, key)).await;
+        response.map_err(|_| format!("no response within {RESPONSE_TIMEOUT:?}"))?
     }
 
     async fn try_exchange(
@@ -187,16 +188,16 @@ impl LoadClient {
             .header(HOST, &self.shared.address)
             .header(AUTHORIZATION, format!("Bearer {}", self.shared.key))
             .header(CONTENT_TYPE, "application/json")
-            .header(CONNECTION, if self.keeps { "keep-alive" } else { "close" })
+            .header(CONNECTION, if self.keep_alive { "keep-alive" } else { "close" })
             .header("Idempotency-Key", key);
         let body = body.map(|body| Bytes::from(body.to_string())).unwrap_or_default();
         let request = request.body(Full::new(body)).expect("a request");
         sender.ready().await.map_err(failed("the connection was closed without a notice"))?;
-        let answer = sender.send_request(request).await.map_err(failed("no answer"))?;
-        let (head, body) = answer.into_parts();
-        let body = body.collect().await.map_err(failed("half an answer"))?.to_bytes();
+        let response = sender.send_request(request).await.map_err(failed("no response"))?;
+        let (head, body) = response.into_parts();
+        let body = body.collect().await.map_err(failed("half a response"))?.to_bytes();
         let ends = head.headers.get(CONNECTION).is_some_and(|value| value == "close");
-        if self.keeps && !ends {
+        if self.keep_alive && !ends {
             self.open = Some(sender);
         }
         Ok(Response::from_parts(head, body))

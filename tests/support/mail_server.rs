@@ -1,6 +1,6 @@
-//! A mail server that accepts and records every mail, unless a test makes it reject, hang up or stop responding.
+//! A mail server that accepts and records every email, unless a test makes it reject, hang up or stop responding.
 
-#![allow(dead_code, reason = "a part of the tests uses a part of it")]
+#![allow(dead_code, reason = "each test uses only a part")]
 
 use std::collections::VecDeque;
 use std::io;
@@ -26,7 +26,7 @@ pub enum SmtpStep {
     Sender,
     Recipient,
     Data,
-    /// The whole mail was received.
+    /// The end of the email.
     End,
     Quit,
 }
@@ -74,12 +74,12 @@ impl MailServer {
         Self::with(Tls::None).await
     }
 
-    /// Offers STARTTLS.
+    /// Starts a server that offers STARTTLS.
     pub async fn start_with_starttls() -> Self {
         Self::with(Tls::Offered).await
     }
 
-    /// Uses TLS from the first byte.
+    /// Starts a server that uses TLS from the first byte.
     pub async fn start_with_implicit_tls() -> Self {
         Self::with(Tls::FromTheStart).await
     }
@@ -101,19 +101,19 @@ impl MailServer {
         let serving = state.clone();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let turn = serving.script.lock().expect("no panic").pop_front();
+                let scripted = serving.script.lock().expect("no panic").pop_front();
                 let (state, stream) = (serving.clone(), BufReader::new(Box::new(stream) as Box<dyn Stream>));
                 let encrypted = false;
                 // Session errors are ignored; the test checks the client.
-                tokio::spawn(async move { Session { state, turn, stream, encrypted }.run().await });
+                tokio::spawn(async move { Session { state, scripted, stream, encrypted }.run().await });
             }
         });
         Self { address, certificate: own.cert.pem(), state }
     }
 
-    /// Scripts the next connection without an entry: takes this action at that step.
-    pub fn then(&self, step: SmtpStep, answer: SmtpReply) {
-        self.state.script.lock().expect("no panic").push_back((step, answer));
+    /// Scripts the next connection that has no script: at this step, the server takes this action.
+    pub fn then(&self, step: SmtpStep, reply: SmtpReply) {
+        self.state.script.lock().expect("no panic").push_back((step, reply));
     }
 
     /// Returns the lines of all connections.
@@ -121,7 +121,7 @@ impl MailServer {
         self.state.received.lock().expect("no panic").clone()
     }
 
-    /// Returns the accepted mails, in order, with lines ended by `\n`.
+    /// Returns the accepted emails, in order, with lines that end with `\n`.
     pub fn mails(&self) -> Vec<String> {
         self.state.mails.lock().expect("no panic").clone()
     }
@@ -160,7 +160,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
 struct Session {
     state: Arc<State>,
-    turn: Option<(SmtpStep, SmtpReply)>,
+    scripted: Option<(SmtpStep, SmtpReply)>,
     stream: BufReader<Box<dyn Stream>>,
     encrypted: bool,
 }
@@ -170,7 +170,7 @@ impl Session {
         if self.state.tls == Tls::FromTheStart {
             self = self.encrypt().await?;
         }
-        self.answer(SmtpStep::Greeting, "220 ready").await?;
+        self.reply(SmtpStep::Greeting, "220 ready").await?;
         while let Some(line) = self.line().await? {
             self.state
                 .received
@@ -181,17 +181,17 @@ impl Session {
             match verb {
                 "EHLO" => {
                     let tls = if self.state.tls == Tls::Offered && !self.encrypted { "250-STARTTLS\r\n" } else { "" };
-                    self.answer(SmtpStep::Hello, &format!("250-test\r\n{tls}250 AUTH PLAIN LOGIN")).await?;
+                    self.reply(SmtpStep::Hello, &format!("250-test\r\n{tls}250 AUTH PLAIN LOGIN")).await?;
                 }
-                "STARTTLS" if self.answer(SmtpStep::StartTls, "220 go on").await? => self = self.encrypt().await?,
+                "STARTTLS" if self.reply(SmtpStep::StartTls, "220 go on").await? => self = self.encrypt().await?,
                 "STARTTLS" => {}
-                "AUTH" => drop(self.answer(SmtpStep::Login, "235 welcome").await?),
-                "MAIL" => drop(self.answer(SmtpStep::Sender, "250 fine").await?),
-                "RCPT" => drop(self.answer(SmtpStep::Recipient, "250 fine").await?),
-                "DATA" if self.answer(SmtpStep::Data, "354 go on").await? => self.take().await?,
+                "AUTH" => drop(self.reply(SmtpStep::Login, "235 welcome").await?),
+                "MAIL" => drop(self.reply(SmtpStep::Sender, "250 fine").await?),
+                "RCPT" => drop(self.reply(SmtpStep::Recipient, "250 fine").await?),
+                "DATA" if self.reply(SmtpStep::Data, "354 go on").await? => self.take().await?,
                 "DATA" => {}
                 "QUIT" => {
-                    self.answer(SmtpStep::Quit, "221 bye").await?;
+                    self.reply(SmtpStep::Quit, "221 bye").await?;
                     return Ok(());
                 }
                 _ => self.say("500 what?").await?,
@@ -200,7 +200,7 @@ impl Session {
         Ok(())
     }
 
-    /// Accepts the mail, unless the script rejects it.
+    /// Reads the email and accepts it, unless the script rejects it.
     async fn take(&mut self) -> io::Result<()> {
         let mut mail = String::new();
         loop {
@@ -211,15 +211,15 @@ impl Session {
             mail.push_str(line.strip_prefix('.').unwrap_or(&line));
             mail.push('\n');
         }
-        if !matches!(self.turn, Some((SmtpStep::End, SmtpReply::Say(_)))) {
+        if !matches!(self.scripted, Some((SmtpStep::End, SmtpReply::Say(_)))) {
             self.state.mails.lock().expect("no panic").push(mail);
         }
-        self.answer(SmtpStep::End, "250 taken").await.map(drop)
+        self.reply(SmtpStep::End, "250 taken").await.map(drop)
     }
 
     /// Sends the scripted reply or the usual one; returns whether it was the usual one.
-    async fn answer(&mut self, step: SmtpStep, usual: &str) -> io::Result<bool> {
-        match self.turn.filter(|(at, _)| *at == step) {
+    async fn reply(&mut self, step: SmtpStep, usual: &str) -> io::Result<bool> {
+        match self.scripted.filter(|(at, _)| *at == step) {
             None => self.say(usual).await.map(|()| true),
             Some((_, SmtpReply::Say(text))) => self.say(text).await.map(|()| false),
             Some((_, SmtpReply::HangUp)) => Err(io::ErrorKind::ConnectionAborted.into()),

@@ -1,8 +1,8 @@
-//! A Mastodon server, as docs.joinmastodon.org describes one of version 4.3 or later; with [`Switches`], a compatible
-//! one that differs from it.
+//! A fake Mastodon server of version 4.3 or later, as docs.joinmastodon.org describes it. With [`Switches`] and
+//! [`Limits`], it is a compatible server that differs from Mastodon.
 
-#![allow(clippy::result_large_err, reason = "a refusal is an answer of the fake server")]
-#![allow(dead_code, clippy::unwrap_used, reason = "a part of the tests uses a part of it")]
+#![allow(clippy::result_large_err, reason = "an error is a response of the fake server")]
+#![allow(dead_code, clippy::unwrap_used, reason = "each test uses only a part")]
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -26,41 +26,41 @@ pub struct Toot {
     created_at: String,
 }
 
-/// How a compatible server differs, and what goes wrong.
+/// Deviations of a compatible server, and faults.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Switches {
-    /// Strips texts: white space at both ends, CRLF, more than one empty line.
+    /// Strips texts: white space at both ends, CRLF, and repeated empty lines.
     pub strips_texts: bool,
-    /// Takes the same `Idempotency-Key` for another post.
+    /// Creates another post if an `Idempotency-Key` is repeated.
     pub forgets_keys: bool,
-    /// Shows no sources, so that only rendered texts can be read.
+    /// Has no sources of posts, only their HTML.
     pub has_no_sources: bool,
-    /// The server's own limit of characters, which it tells.
+    /// The maximum number of characters, which the server publishes. Overrides that of [`Limits`].
     pub max_characters: Option<usize>,
-    /// Publishes, and the answer is lost.
+    /// Publishes posts and loses the response.
     pub loses_responses: bool,
     /// Loses posts before it publishes them.
     pub loses_posts: bool,
 }
 
-/// The limits of a server, and the software that it runs.
+/// The software of a server, and its limits.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// As NodeInfo names it; empty: the server has no NodeInfo.
+    /// The name in NodeInfo. Empty if the server has no NodeInfo.
     pub software: &'static str,
     pub max_characters: usize,
     pub max_images: usize,
-    /// `None`: the server does not state it, and takes any.
+    /// `None` if the server has no limit.
     pub max_alt_text: Option<usize>,
     pub max_image_bytes: usize,
     pub max_image_pixels: u64,
     pub mime_types: &'static [&'static str],
-    /// Has only `/api/v1/instance`, with `max_toot_chars`.
+    /// Whether the server has only `/api/v1/instance`, with `max_toot_chars`.
     pub is_old: bool,
 }
 
 impl Default for Limits {
-    /// Those of Mastodon 4.5.
+    /// Returns the limits of Mastodon 4.5.
     fn default() -> Self {
         Self {
             software: "mastodon",
@@ -96,7 +96,7 @@ impl Limits {
         })
     }
 
-    /// Counts a post as the software does. Words are separated by spaces here.
+    /// Counts the characters of a post as the software does. Only spaces separate words.
     fn count(&self, warning: &str, text: &str) -> usize {
         let graphemes = |text: &str| text.graphemes(true).count();
         match self.software {
@@ -114,14 +114,14 @@ impl Limits {
         }
     }
 
-    /// Returns why the server does not take an upload.
+    /// Returns the error for an upload that the server rejects.
     fn refusal(&self, request: &Request) -> Option<&'static str> {
         let (file, alt) = (part(&request.body, "file"), part(&request.body, "description"));
         let alt = String::from_utf8_lossy(alt.unwrap_or_default()).chars().count();
         let file = file.unwrap_or_default();
-        let picture = image::ImageReader::new(std::io::Cursor::new(file)).with_guessed_format().unwrap();
-        let kind = picture.format().map(|format| format.to_mime_type());
-        let sides = picture.into_dimensions().unwrap_or_default();
+        let image = image::ImageReader::new(std::io::Cursor::new(file)).with_guessed_format().unwrap();
+        let kind = image.format().map(|format| format.to_mime_type());
+        let sides = image.into_dimensions().unwrap_or_default();
         let pixels = u64::from(sides.0) * u64::from(sides.1);
         if self.max_alt_text.is_some_and(|most| alt > most) {
             return Some("Validation failed: Description is too long");
@@ -132,7 +132,7 @@ impl Limits {
         if kind == Some("image/gif") && pixels > 1280 * 720 {
             return Some("Validation failed: GIF files of this size are not supported");
         }
-        // What is no picture stands for one in other tests.
+        // Some tests upload bytes that are not an image.
         let is_taken = kind.is_none_or(|kind| self.mime_types.contains(&kind));
         (!is_taken).then_some("Validation failed: File content type is invalid")
     }
@@ -151,16 +151,16 @@ fn part<'a>(body: &'a [u8], name: &str) -> Option<&'a [u8]> {
 struct State {
     switches: Switches,
     limits: Limits,
-    /// Uploaded pictures in order: the file.
+    /// The files of uploaded images, in order.
     files: Vec<Vec<u8>>,
     toots: Vec<Toot>,
     by_key: BTreeMap<String, usize>,
-    /// Uploaded pictures by id: the request's body.
+    /// The request bodies of uploaded images, by id.
     media: BTreeMap<String, String>,
     registrations: usize,
-    /// Answers to the next calls of a path, in place of the usual ones.
+    /// Responses to the next calls, by path, instead of the usual ones.
     scripted: VecDeque<(String, ResponseTemplate)>,
-    /// How the server answers for a picture: 200 unless a test says otherwise.
+    /// The status of the response for an uploaded image. Default: 200.
     media_status: Option<u16>,
     now: String,
     older: bool,
@@ -171,7 +171,7 @@ struct State {
 pub struct Mastodon {
     pub oauth: Arc<OAuthServer>,
     state: Arc<Mutex<State>>,
-    /// Its address, once it runs.
+    /// The base URL of the running server.
     base: Arc<Mutex<String>>,
 }
 
@@ -195,16 +195,16 @@ impl Mastodon {
         RunningMastodon { fake, server }
     }
 
-    /// Answers the next call of a path with this.
-    pub fn script(&self, path: &str, answer: ResponseTemplate) {
-        self.state.lock().unwrap().scripted.push_back((path.to_owned(), answer));
+    /// Sets the response to the next call of a path.
+    pub fn script(&self, path: &str, response: ResponseTemplate) {
+        self.state.lock().unwrap().scripted.push_back((path.to_owned(), response));
     }
 
     pub fn set_limits(&self, limits: Limits) {
         self.state.lock().unwrap().limits = limits;
     }
 
-    /// Returns the files of the uploaded pictures, in order.
+    /// Returns the files of the uploaded images, in order.
     pub fn files(&self) -> Vec<Vec<u8>> {
         self.state.lock().unwrap().files.clone()
     }
@@ -218,7 +218,7 @@ impl Mastodon {
         self.state.lock().unwrap().now = now.to_owned();
     }
 
-    /// Publishes as a person does, with another application (or one that is not shown).
+    /// Publishes a post as a user does, with another application. `None`: the server does not show the application.
     pub fn publish_as_user(&self, text: &str, application: Option<&str>) {
         let mut state = self.state.lock().unwrap();
         let (id, created_at) = (format!("{}", 1000 + state.toots.len()), state.now.clone());
@@ -226,7 +226,7 @@ impl Mastodon {
         state.toots.push(Toot { id, text: text.to_owned(), media: Vec::new(), body, created_at });
     }
 
-    /// Becomes a server before 4.3: no description of itself, no PKCE, no scope `profile`.
+    /// Makes the server older than 4.3: it has no server metadata, no PKCE and no scope `profile`.
     pub fn set_older(&self) {
         self.state.lock().unwrap().older = true;
     }
@@ -247,7 +247,7 @@ impl Mastodon {
         self.state.lock().unwrap().registrations
     }
 
-    /// The person agrees; returns the address to which the browser is sent back.
+    /// Grants the consent of the user. Returns the URL to which the server redirects the browser.
     pub fn agree(&self, authorize_url: &Url) -> Url {
         assert_eq!(authorize_url.path(), "/oauth/authorize");
         self.oauth.agree(authorize_url)
@@ -265,7 +265,7 @@ impl Mastodon {
         }))
     }
 
-    fn answer(&self, request: &Request) -> Result<ResponseTemplate, ResponseTemplate> {
+    fn try_respond(&self, request: &Request) -> Result<ResponseTemplate, ResponseTemplate> {
         let path = request.url.path().to_owned();
         {
             let mut state = self.state.lock().unwrap();
@@ -348,7 +348,7 @@ impl Mastodon {
         }
     }
 
-    /// The server's description of itself.
+    /// Returns the description of the server.
     fn instance(&self, path: &str) -> Result<ResponseTemplate, ResponseTemplate> {
         let state = self.state.lock().unwrap();
         let (limits, is_older_api) = (&state.limits, path == "/api/v1/instance");
@@ -376,8 +376,8 @@ impl Mastodon {
         let mut state = self.state.lock().unwrap();
         let switches = state.switches;
         let most = switches.max_characters.unwrap_or(state.limits.max_characters);
-        let pictures = body["media_ids"].as_array().map_or(0, Vec::len);
-        if pictures > state.limits.max_images {
+        let images = body["media_ids"].as_array().map_or(0, Vec::len);
+        if images > state.limits.max_images {
             return Err(ResponseTemplate::new(422).set_body_json(json!({ "error": "Cannot attach so many files" })));
         }
         if state.limits.count(body["spoiler_text"].as_str().unwrap_or_default(), &text) > most {
@@ -434,7 +434,7 @@ impl Respond for Mastodon {
     fn respond(&self, request: &Request) -> ResponseTemplate {
         let now: DateTime<Utc> = self.state.lock().unwrap().now.parse().unwrap();
         let date = now.format("%a, %d %b %Y %H:%M:%S GMT").to_string();
-        self.answer(request).unwrap_or_else(|refusal| refusal).insert_header("date", date.as_str())
+        self.try_respond(request).unwrap_or_else(|error| error).insert_header("date", date.as_str())
     }
 }
 

@@ -1,8 +1,8 @@
-//! Lists as the Graph API answers them.
+//! Lists as the Graph API returns them.
 
 use serde_json::{Value, json};
 
-/// Returns a page of a list with its place among the pages; `after`: what the page before named.
+/// Returns a page of a list with its cursors. `after` is the cursor from the previous page.
 pub fn paged(all: &[Value], after: Option<&str>, limit: usize) -> Value {
     let from: usize = after.map_or(0, |after| after.parse().expect("a place in the list"));
     let end = (from + limit).min(all.len());

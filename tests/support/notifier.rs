@@ -11,20 +11,20 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 /// A listener that receives ids until it is dropped.
 pub struct TestListener {
     ids: UnboundedReceiver<i64>,
-    /// One permit for each place that the test gives back.
+    /// Has a permit for each place that the test gives back.
     places: Arc<Semaphore>,
     _stop: DropGuard,
 }
 
-/// Listens with more places than any test needs at once.
+/// Listens with more places than any test needs, and gives back every place immediately.
 pub fn test_listener(notifier: &dyn Transport, kind: JobKind) -> TestListener {
-    let listener = test_listener_with_places(notifier, kind, 100);
+    let listener = test_listener_with_slots(notifier, kind, 100);
     listener.places.add_permits(1_000_000);
     listener
 }
 
-/// Listens with this many places. Each id keeps its place until [`TestListener::give_back`].
-pub fn test_listener_with_places(notifier: &dyn Transport, kind: JobKind, count: usize) -> TestListener {
+/// Listens with this many places. Each id occupies a place until [`TestListener::give_back`].
+pub fn test_listener_with_slots(notifier: &dyn Transport, kind: JobKind, count: usize) -> TestListener {
     let (sender, ids) = mpsc::unbounded_channel();
     let (places, stop) = (Arc::new(Semaphore::new(0)), CancellationToken::new());
     let given_back = places.clone();

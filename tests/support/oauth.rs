@@ -1,7 +1,7 @@
-//! The part of an OAuth server that all fakes share: consent, codes that work once, PKCE, tokens, refresh tokens that
-//! rotate. It answers as RFC 6749 and RFC 7636 say.
+//! The OAuth server that the fake platforms share: consent, single-use codes, PKCE, tokens, and refresh tokens that
+//! rotate. It follows RFC 6749 and RFC 7636.
 
-#![allow(dead_code, clippy::unwrap_used, reason = "a part of the tests uses a part of it")]
+#![allow(dead_code, clippy::unwrap_used, reason = "each test uses only a part")]
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use url::Url;
 use wiremock::{Request, ResponseTemplate};
 
-/// What a person agreed to.
+/// The consent of a user.
 #[derive(Clone, Debug)]
 pub struct Consent {
     pub client_id: String,
@@ -22,14 +22,14 @@ pub struct Consent {
     challenge: Option<String>,
 }
 
-/// How tokens look.
+/// The properties of tokens.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TokenRules {
-    /// The life of an access token, in seconds.
+    /// The lifetime of an access token, in seconds.
     pub expires_in: Option<u64>,
-    /// A refresh token is given, and replaced at each use.
+    /// Whether responses have a refresh token, which each use replaces.
     pub refreshes: bool,
-    /// A used refresh token stays valid until the one that replaced it is used.
+    /// Whether a used refresh token stays valid until its replacement is used.
     pub keeps_previous: bool,
 }
 
@@ -39,26 +39,26 @@ struct State {
     codes: BTreeMap<String, Consent>,
     tokens: BTreeMap<String, String>,
     refresh_tokens: BTreeMap<String, String>,
-    /// The refresh token that each one replaced.
+    /// The refresh token that each refresh token replaced.
     replaced: BTreeMap<String, String>,
     refreshes: usize,
-    /// Granted in place of what was asked for.
+    /// The scopes that are granted instead of the requested ones.
     granted: Option<String>,
-    /// Refresh tokens are given no more, as by platforms that give one with the first consent only.
+    /// Whether responses omit the refresh token, as on platforms that return one only after the first consent.
     no_refresh_tokens: bool,
-    /// The same application gets the same token again, as at Mastodon.
+    /// Whether an application always gets the same token, as on Mastodon.
     reuses_tokens: bool,
     count: usize,
 }
 
-/// The server.
+/// An OAuth server.
 #[derive(Default)]
 pub struct OAuthServer {
     rules: TokenRules,
     state: Mutex<State>,
 }
 
-/// Parses a form.
+/// Returns the fields of a form.
 pub fn form(request: &Request) -> BTreeMap<String, String> {
     url::form_urlencoded::parse(&request.body).into_owned().collect()
 }
@@ -76,12 +76,12 @@ impl OAuthServer {
         self.state.lock().unwrap().clients.insert(id.to_owned(), secret.to_owned());
     }
 
-    /// Forgets all applications, as a server that cleans up.
+    /// Deletes all applications, as a server does that cleans up.
     pub fn forget_clients(&self) {
         self.state.lock().unwrap().clients.clear();
     }
 
-    /// Grants these scopes in place of those that are asked for.
+    /// Grants these scopes instead of the requested ones.
     pub fn set_granted_scopes(&self, scope: &str) {
         self.state.lock().unwrap().granted = Some(scope.to_owned());
     }
@@ -94,7 +94,8 @@ impl OAuthServer {
         self.state.lock().unwrap().no_refresh_tokens = true;
     }
 
-    /// The person agrees at the authorization page; returns the address to which the browser is sent back.
+    /// Grants the consent of the user on the authorization page. Returns the URL to which the server redirects the
+    /// browser.
     pub fn agree(&self, authorize_url: &Url) -> Url {
         let query: BTreeMap<String, String> = authorize_url.query_pairs().into_owned().collect();
         let mut state = self.state.lock().unwrap();
@@ -137,12 +138,12 @@ impl OAuthServer {
         self.state.lock().unwrap().refresh_tokens.contains_key(token)
     }
 
-    /// Ends all access tokens, as when their time is over.
+    /// Makes all access tokens invalid, as if they had expired.
     pub fn expire_tokens(&self) {
         self.state.lock().unwrap().tokens.clear();
     }
 
-    /// Returns how often a refresh token was sent.
+    /// Returns the number of refresh requests.
     pub fn refreshes(&self) -> usize {
         self.state.lock().unwrap().refreshes
     }
@@ -151,7 +152,7 @@ impl OAuthServer {
         self.state.lock().unwrap().tokens.remove(token);
     }
 
-    /// Answers at the token endpoint.
+    /// Responds at the token endpoint.
     pub fn token(&self, request: &Request) -> ResponseTemplate {
         match self.grant(request, &form(request)) {
             Ok(tokens) => ResponseTemplate::new(200).set_body_json(tokens),
@@ -159,7 +160,7 @@ impl OAuthServer {
         }
     }
 
-    /// Returns the tokens for a form, or the status and the code of a refusal.
+    /// Returns the tokens for a form, or the status and the code of an error.
     pub fn grant(&self, request: &Request, form: &BTreeMap<String, String>) -> Result<Value, (u16, &'static str)> {
         let (id, secret) = client_credentials(request, form);
         let mut state = self.state.lock().unwrap();
@@ -167,14 +168,14 @@ impl OAuthServer {
             return Err((401, "invalid_client"));
         }
         let scope = match form["grant_type"].as_str() {
-            // GoToSocial and Mastodon's documentation want the address here as well.
+            // GoToSocial and Mastodon's documentation require the redirect URI here too.
             "client_credentials" if !form.contains_key("redirect_uri") => return Err((400, "invalid_request")),
             "client_credentials" => {
                 let scope = form.get("scope").cloned().unwrap_or_default();
                 return Ok(json!({ "access_token": "of-the-application", "token_type": "Bearer", "scope": scope }));
             }
             "authorization_code" => match state.codes.remove(&form["code"]) {
-                Some(consent) if consent.client_id == id && is_same_person(&consent, form) => consent.scope,
+                Some(consent) if consent.client_id == id && matches_consent(&consent, form) => consent.scope,
                 _ => return Err((400, "invalid_grant")),
             },
             "refresh_token" => self.use_refresh_token(&mut state, &form["refresh_token"])?,
@@ -201,7 +202,7 @@ impl OAuthServer {
         Ok(body)
     }
 
-    /// Returns the scope of a refresh token that is used now.
+    /// Uses a refresh token, and returns its scope.
     fn use_refresh_token(&self, state: &mut State, token: &str) -> Result<String, (u16, &'static str)> {
         state.refreshes += 1;
         if let Some(previous) = state.replaced.remove(token) {
@@ -215,7 +216,7 @@ impl OAuthServer {
     }
 }
 
-fn is_same_person(consent: &Consent, form: &BTreeMap<String, String>) -> bool {
+fn matches_consent(consent: &Consent, form: &BTreeMap<String, String>) -> bool {
     let verified = match (&consent.challenge, form.get("code_verifier")) {
         (None, None) => true,
         (Some(challenge), Some(verifier)) => *challenge == URL_SAFE_NO_PAD.encode(Sha256::digest(verifier.as_bytes())),
@@ -224,7 +225,7 @@ fn is_same_person(consent: &Consent, form: &BTreeMap<String, String>) -> bool {
     verified && form.get("redirect_uri") == Some(&consent.redirect_uri)
 }
 
-/// The application's id and secret: from `Authorization: Basic`, else from the form.
+/// Returns the application's id and secret, from `Authorization: Basic` or from the form.
 fn client_credentials(request: &Request, form: &BTreeMap<String, String>) -> (String, String) {
     let basic = request.headers.get("authorization").and_then(|value| value.to_str().ok()?.strip_prefix("Basic "));
     let field = |name: &str| form.get(name).cloned().unwrap_or_default();
@@ -242,7 +243,7 @@ fn client_credentials(request: &Request, form: &BTreeMap<String, String>) -> (St
     }
 }
 
-/// The bearer token of a request.
+/// Returns the bearer token of a request, or an empty string.
 pub fn bearer(request: &Request) -> String {
     let header = request.headers.get("authorization").and_then(|value| value.to_str().ok());
     header.and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default().to_owned()

@@ -1,6 +1,7 @@
-//! A person with a browser who connects an account: keeps cookies, sends forms, follows no redirects by itself.
+//! A user who connects an account in a browser: keeps cookies and submits forms. Redirects are not followed
+//! automatically.
 
-#![allow(dead_code, clippy::unwrap_used, reason = "a part of the tests uses a part of it")]
+#![allow(dead_code, clippy::unwrap_used, reason = "each test uses only a part")]
 
 use url::Url;
 
@@ -16,7 +17,7 @@ impl<'a> Person<'a> {
         Self { app, cookie: None }
     }
 
-    /// Opens a page; a path is of the first replica.
+    /// Opens a page by its URL, or by its path on the first replica.
     pub async fn open(&mut self, url: &str) -> Reply {
         self.send("GET", url, None).await
     }
@@ -50,7 +51,7 @@ impl<'a> Person<'a> {
         reply
     }
 
-    /// Presses the button of the first page; returns the address at the platform.
+    /// Submits the form of the first page, and returns the URL of the platform's page.
     pub async fn leave(&mut self, url: &str) -> Url {
         let page = self.submit(url, &[]).await;
         page.assert_status(200);
@@ -68,19 +69,19 @@ impl<'a> Person<'a> {
     }
 }
 
-/// Returns where the page's button leads.
+/// Returns the URL of the page's button.
 pub fn button(html: &str) -> Url {
     let (_, rest) = html.split_once("<a class=\"button\" href=\"").expect("a link");
     let href = rest.split('"').next().unwrap().replace("&#38;", "&").replace("&amp;", "&");
     Url::parse(&href).expect("an address")
 }
 
-/// The page's text.
+/// Returns the HTML of the page.
 pub fn text(reply: &Reply) -> String {
     String::from_utf8_lossy(&reply.body).into_owned()
 }
 
-/// Asserts a page of this status and title.
+/// Asserts the status and the title of a page.
 #[track_caller]
 pub fn assert_page(reply: &Reply, status: u16, title: &str) {
     reply.assert_status(status);

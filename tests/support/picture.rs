@@ -1,21 +1,21 @@
-//! Pictures generated for tests.
+//! Generated images.
 
-#![allow(dead_code, reason = "a part of the tests uses a part of it")]
+#![allow(dead_code, reason = "each test uses only a part")]
 
 use std::io::Cursor;
 
 use image::{DynamicImage, ImageFormat, RgbImage};
 
-/// Returns a picture whose pixels differ slightly; equal sizes and seeds produce equal pictures.
+/// Returns an image whose pixels differ slightly. Equal sizes and seeds produce equal images.
 pub fn pixels(width: u32, height: u32, seed: u8) -> DynamicImage {
     let byte = |n: u32| (n % 251) as u8;
     RgbImage::from_fn(width, height, |x, y| image::Rgb([byte(x * 7), byte(y * 5), byte(x + y).wrapping_add(seed)]))
         .into()
 }
 
-pub fn encoded(picture: &DynamicImage, format: ImageFormat) -> Vec<u8> {
+pub fn encoded(image: &DynamicImage, format: ImageFormat) -> Vec<u8> {
     let mut out = Cursor::new(Vec::new());
-    picture.write_to(&mut out, format).expect("a picture is written");
+    image.write_to(&mut out, format).expect("the image is encoded");
     out.into_inner()
 }
 
@@ -35,7 +35,7 @@ pub fn webp(width: u32, height: u32) -> Vec<u8> {
     encoded(&pixels(width, height, 0), ImageFormat::WebP)
 }
 
-/// Returns a square picture that cannot be compressed.
+/// Returns a square PNG that cannot be compressed.
 pub fn noise(side: u32) -> Vec<u8> {
     let mut state = 1_u32;
     let pixels = RgbImage::from_fn(side, side, |_, _| {

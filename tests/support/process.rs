@@ -1,5 +1,5 @@
-//! Real Crier processes, for tests that kill, freeze and starve them: `crier` on SQLite, or the separate processes on
-//! Postgres and Redis, with several of a role if a test starts more (`crier-worker#2`).
+//! Real Crier processes, for tests that kill and freeze them or limit their resources: `crier` on SQLite, or the
+//! separate processes on Postgres and Redis. A test can start several processes of a role (`crier-worker#2`).
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -17,21 +17,21 @@ use super::command::{CommandOutput, run};
 use super::databases::{self, TestDatabase};
 use super::servers::{self, free_port};
 
-/// A running installation; dereferences to a [`Client`] of it.
+/// A running installation, which dereferences to its [`Client`].
 pub struct Installation {
     client: Client,
     dir: tempfile::TempDir,
     env: BTreeMap<String, String>,
     split: bool,
-    /// The limit of open files per process; `None`: the limit of the test process.
+    /// The maximum number of open files per process. `None`: that of the test process.
     descriptors: Option<u32>,
     running: BTreeMap<String, Child>,
-    /// The addresses of the ops endpoints; a process that is started again keeps its own.
+    /// The addresses of the ops endpoints. A restarted process keeps its address.
     ops: BTreeMap<String, String>,
     _database: Option<TestDatabase>,
 }
 
-/// What is started.
+/// The form of an installation.
 #[derive(Clone, Copy)]
 struct Form<'a> {
     split: bool,
@@ -52,7 +52,7 @@ impl Deref for Installation {
     }
 }
 
-/// Returns the path of a binary, built next to `crier`.
+/// Returns the path of a binary, which is built next to `crier`.
 pub fn program(name: &str) -> PathBuf {
     let name = name.split('#').next().unwrap_or(name);
     let path = Path::new(env!("CARGO_BIN_EXE_crier")).with_file_name(name);
@@ -76,7 +76,7 @@ impl Installation {
         Self::start(Form { keys, ..Form::EMBEDDED }).await
     }
 
-    /// Like `embedded`, with a limit of open files.
+    /// Like `embedded`, with a maximum number of open files.
     pub async fn embedded_with_descriptors(descriptors: u32) -> Self {
         Self::start(Form { descriptors: Some(descriptors), ..Form::EMBEDDED }).await
     }
@@ -143,7 +143,7 @@ impl Installation {
         self.ops[name].clone()
     }
 
-    /// Runs an operator command; returns stdout.
+    /// Runs an operator command, and returns stdout.
     pub fn command(&self, args: &[&str]) -> String {
         self.try_command(args, &[]).expect_stdout().to_owned()
     }
@@ -177,7 +177,7 @@ impl Installation {
         if self.split { format!("crier-{role}") } else { "crier".to_owned() }
     }
 
-    /// Starts the processes that do not run, and waits until they are ready.
+    /// Starts the processes that are not running, and waits until they are ready.
     pub async fn start_all(&mut self) {
         for name in self.names() {
             if !self.running.contains_key(name) {
@@ -186,8 +186,8 @@ impl Installation {
         }
     }
 
-    /// Starts a process and waits until it is ready. A number in the name starts another process of the role
-    /// (`crier-worker#2`).
+    /// Starts a process and waits until it is ready. A name with a number (`crier-worker#2`) starts another process of
+    /// the role.
     pub async fn start_one(&mut self, name: &str) {
         self.start_one_with(name, &[]).await;
     }
@@ -207,7 +207,7 @@ impl Installation {
             .arg(program(name))
             .args(self.descriptors.map(|descriptors| descriptors.to_string()))
             .env_clear()
-            // Without a load balancer, a stop need not wait for one.
+            // There is no load balancer for which the shutdown must wait.
             .env("CRIER_DRAIN_DELAY", "0s")
             .envs(&self.env)
             .envs(keys.iter().copied())
@@ -226,9 +226,9 @@ impl Installation {
         until(&format!("{name} is ready"), || async { (self.readiness(name).await?.0 == 200).then_some(()) }).await;
     }
 
-    /// Returns the `/readyz` response of a process; `None` if it does not respond.
+    /// Returns the `/readyz` response of a process. `None` if it does not respond.
     pub async fn readiness(&self, name: &str) -> Option<(u16, Value)> {
-        let (status, body) = self.ask(name, "readyz").await?;
+        let (status, body) = self.get_ops(name, "readyz").await?;
         Some((status, serde_json::from_str(&body).unwrap_or(Value::Null)))
     }
 
@@ -239,13 +239,13 @@ impl Installation {
 
     /// Returns all metrics of a process.
     pub async fn metrics(&self, name: &str) -> Option<String> {
-        Some(self.ask(name, "metrics").await?.1)
+        Some(self.get_ops(name, "metrics").await?.1)
     }
 
-    async fn ask(&self, name: &str, path: &str) -> Option<(u16, String)> {
+    async fn get_ops(&self, name: &str, path: &str) -> Option<(u16, String)> {
         let url = format!("http://{}/{path}", self.ops[name]);
-        let answer = self.http.send(self.http.request(reqwest::Method::GET, &url)).await.ok()?;
-        Some((answer.status.as_u16(), String::from_utf8(answer.body.to_vec()).ok()?))
+        let response = self.http.send(self.http.request(reqwest::Method::GET, &url)).await.ok()?;
+        Some((response.status.as_u16(), String::from_utf8(response.body.to_vec()).ok()?))
     }
 
     /// Kills a process with `kill -9`.
@@ -256,17 +256,17 @@ impl Installation {
         }
     }
 
-    /// Sends SIGTERM; returns the exit status.
+    /// Sends SIGTERM, waits until the process has ended, and returns the exit status.
     pub async fn terminate(&mut self, name: &str) -> Option<i32> {
         self.signal(name, "TERM");
         self.wait_for_exit(name).await
     }
 
-    /// Waits until a process has ended; returns the exit status.
+    /// Waits until a process has ended, and returns the exit status.
     pub async fn wait_for_exit(&mut self, name: &str) -> Option<i32> {
         let mut child = self.running.remove(name)?;
-        let look = || std::future::ready(child.try_wait().expect("a child"));
-        until(&format!("the end of {name}"), look).await.code()
+        let check = || std::future::ready(child.try_wait().expect("a child"));
+        until(&format!("the end of {name}"), check).await.code()
     }
 
     /// Stops a process with SIGSTOP until it is thawed.
@@ -282,7 +282,7 @@ impl Installation {
         servers::signal(&self.running[name], signal);
     }
 
-    /// Limits the size of files that a process can write, as if its disks were full; `None` removes the limit.
+    /// Limits the size of files that a process can write, as if its disk were full. `None` removes the limit.
     pub fn limit_files(&self, name: &str, bytes: Option<u32>) {
         let most = bytes.map_or("unlimited".to_owned(), |bytes| bytes.to_string());
         let pid = self.running[name].id().to_string();
@@ -310,8 +310,8 @@ impl Installation {
     pub async fn execute(&self, sql: &str) {
         let sql = AssertSqlSafe(sql);
         let done = match self.env.get("CRIER_DATABASE_URL") {
-            Some(url) => PgConnection::connect(url).await.expect("it answers").execute(sql).await.map(drop),
-            None => SqliteConnection::connect(&self.file()).await.expect("it answers").execute(sql).await.map(drop),
+            Some(url) => PgConnection::connect(url).await.expect("it responds").execute(sql).await.map(drop),
+            None => SqliteConnection::connect(&self.file()).await.expect("it responds").execute(sql).await.map(drop),
         };
         done.expect("rows");
     }
@@ -330,11 +330,11 @@ impl Installation {
     {
         match self.env.get("CRIER_DATABASE_URL") {
             Some(url) => {
-                let mut connection = PgConnection::connect(url).await.expect("the database answers");
+                let mut connection = PgConnection::connect(url).await.expect("the database responds");
                 sqlx::query_scalar(sql).fetch_one(&mut connection).await.expect("a value")
             }
             None => {
-                let mut connection = SqliteConnection::connect(&self.file()).await.expect("the database answers");
+                let mut connection = SqliteConnection::connect(&self.file()).await.expect("the database responds");
                 sqlx::query_scalar(sql).fetch_one(&mut connection).await.expect("a value")
             }
         }

@@ -1,4 +1,4 @@
-//! An endpoint that accepts and records every webhook.
+//! A webhook endpoint that accepts and records every delivery.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,12 +21,12 @@ impl Receiver {
         format!("{}/hook", self.0.uri())
     }
 
-    /// Returns how many requests were received.
+    /// Returns the number of requests received.
     pub async fn count(&self) -> usize {
         self.0.received_requests().await.expect("requests are kept").len()
     }
 
-    /// Returns the received delivery ids by post and by event (name and id).
+    /// Returns the ids of the received deliveries, by post and by event (name and id).
     pub async fn received(&self) -> BTreeMap<i64, BTreeMap<(String, String), BTreeSet<String>>> {
         let mut received: BTreeMap<_, BTreeMap<_, BTreeSet<_>>> = BTreeMap::new();
         for request in self.0.received_requests().await.expect("requests are kept") {
@@ -39,8 +39,8 @@ impl Receiver {
         received
     }
 
-    /// Waits until every post was reported. Asserts one event with this name per post, under one delivery id, however
-    /// often it was received.
+    /// Waits until an event was received for every post. Asserts that each post has one event, which has this name and
+    /// one delivery id, however often it was received.
     pub async fn assert_received_once(&self, event: &str, posts: &[i64]) {
         let received = until(&format!("{event} of every post"), || async {
             let received = self.received().await;

@@ -1,4 +1,4 @@
-//! Reports end to end: the API, the scheduler and a worker over one database and one storage.
+//! Reports end to end: the API, the scheduler and a worker on one database and one storage.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -38,16 +38,16 @@ impl Deref for TestInstallation {
     }
 }
 
-/// What differs between installations.
+/// Settings that differ between installations.
 #[derive(Default)]
 pub struct Settings {
     pub mailer: Option<Mailer>,
-    /// In bytes; `None`: 10 MiB.
+    /// The maximum size of an attachment, in bytes. `None`: 10 MiB.
     pub max_attachment: Option<u64>,
     pub public_url: Option<&'static str>,
-    /// How far back the plans show figures, for the worker; `None`: as far as they do.
+    /// The number of days for which the worker shows metrics. `None`: that of the plan.
     pub retention_days: Option<u64>,
-    /// How many report emails the plans allow, for the worker; `None`: as many as they do.
+    /// The maximum number of report emails per day, for the worker. `None`: that of the plan.
     pub report_mails_per_day: Option<u64>,
 }
 
@@ -90,7 +90,7 @@ impl TestInstallation {
         Self { app, engine, scheduler }
     }
 
-    /// Runs all jobs that are due.
+    /// Runs jobs until none is due.
     pub async fn run_jobs(&self) {
         for _ in 0..1_000 {
             self.scheduler.tick().await.expect("a tick");
@@ -105,14 +105,14 @@ impl TestInstallation {
         panic!("jobs are notified forever");
     }
 
-    /// Fires what is due, and runs it.
+    /// Creates the deliveries of reports that are due, and runs their jobs.
     pub async fn fire(&self) {
         tasks::reports::run(&self.scheduler).await.expect("the task");
         self.run_jobs().await;
     }
 }
 
-/// Every type of widget.
+/// Returns a widget of every type.
 pub fn all_widgets() -> Value {
     json!([
         { "type": "summary" },
@@ -126,13 +126,13 @@ pub fn all_widgets() -> Value {
     ])
 }
 
-/// Creates a report and returns its path.
+/// Creates a report, and returns its path.
 pub async fn create(t: &Tenant<'_>, name: &str, widgets: Value) -> String {
-    let made = t.post(&t.path("/reports"), json!({ "name": name, "widgets": widgets })).await.data(201);
-    t.path(&format!("/reports/{}", made["id"]))
+    let created = t.post(&t.path("/reports"), json!({ "name": name, "widgets": widgets })).await.data(201);
+    t.path(&format!("/reports/{}", created["id"]))
 }
 
-/// Exports a report and runs its job; returns the delivery.
+/// Exports a report, runs its job, and returns the delivery.
 pub async fn export(r: &TestInstallation, t: &Tenant<'_>, report: &str, body: Value) -> Value {
     let accepted = t.post(&format!("{report}/export"), body).await.data(202);
     r.run_jobs().await;
@@ -153,25 +153,25 @@ pub async fn download(t: &Tenant<'_>, delivery: &Value) -> Reply {
     t.get(&t.path(&format!("/reports/deliveries/{}/download", delivery["id"]))).await
 }
 
-/// Exports a report as JSON and returns its widgets by type.
+/// Exports a report as JSON, and returns its widgets by type. `days` are the fields of the period.
 pub async fn widgets(r: &TestInstallation, t: &Tenant<'_>, report: &str, days: Value) -> BTreeMap<String, Value> {
     let mut body = days;
     body["format"] = "json".into();
-    let made = export(r, t, report, body).await;
-    assert_eq!(made["status"], "sent", "{made}");
-    let document = download(t, &made).await.expect(200);
+    let created = export(r, t, report, body).await;
+    assert_eq!(created["status"], "sent", "{created}");
+    let document = download(t, &created).await.expect(200);
     let widgets = document["widgets"].as_array().expect("widgets").clone();
     widgets.into_iter().map(|widget| (widget["type"].as_str().expect("a type").to_owned(), widget)).collect()
 }
 
-/// A published post with its newest figures, on an account of the brand.
+/// Creates a published post with its current metrics, on an account of the brand.
 pub async fn publish(t: &Tenant<'_>, account: i64, text: &str, at: &str, figures: PostMetrics) {
     let at: DateTime<Utc> = at.parse().expect("a time");
-    let made = t.post(&t.path("/posts"), json!({ "content": text, "accounts": [account] })).await.data(201);
-    let target = made["targets"][0]["id"].as_i64().expect("a target");
+    let created = t.post(&t.path("/posts"), json!({ "content": text, "accounts": [account] })).await.data(201);
+    let target = created["targets"][0]["id"].as_i64().expect("a target");
     let update = "UPDATE post_targets SET status = 'published', url = 'https://brot.example/1', published_at =";
     t.app.sql(format!("{update} '{}' WHERE id = {target}", at.to_rfc3339())).await;
-    // The scheduler looks no further back than it has to.
+    // Posts published before `seen_until` are not collected.
     t.app.sql("UPDATE analytics_progress SET seen_until = '2020-01-01T00:00:00+00:00'").await;
     t.app.write(async |tx| analytics::add_published(tx, None, 1_000).await).await;
     let collected = analytics::CollectedMetrics { target_id: target, figures: Some(figures), next_at: None };
@@ -193,7 +193,7 @@ pub fn figures(impressions: i64, likes: i64) -> PostMetrics {
     PostMetrics { impressions: Some(impressions), likes: Some(likes), ..PostMetrics::default() }
 }
 
-/// A tenant whose brand is in a time zone.
+/// Returns a tenant whose brand has this time zone.
 pub async fn tenant_in<'a>(app: &'a TestApp, zone: &str) -> Tenant<'a> {
     let t = app.tenant("unlimited").await;
     app.sql(format!("UPDATE brands SET timezone = '{zone}' WHERE id = {}", t.brand)).await;

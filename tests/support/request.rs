@@ -1,6 +1,6 @@
-//! Requests of a test to a [`TestApp`], and its replies.
+//! Requests to a [`TestApp`], and its responses.
 
-#![allow(dead_code, reason = "a part of the tests uses a part of it")]
+#![allow(dead_code, reason = "each test uses only a part")]
 
 use http::{HeaderMap, Method};
 use serde_json::Value;
@@ -55,7 +55,7 @@ impl<'a> Request<'a> {
         self.raw(body.to_string().into_bytes())
     }
 
-    /// Sets a multipart body with a file and text fields; the boundary is new for each request.
+    /// Sets a multipart body with a file and text fields. Each request has its own boundary.
     pub fn form(self, file: Option<(&str, &[u8])>, texts: &[(&str, &str)]) -> Self {
         let boundary = format!("boundary-{:016x}", crier_base::random::u64());
         let mut body = Vec::new();
@@ -77,7 +77,7 @@ impl<'a> Request<'a> {
         request
     }
 
-    /// Sets a body with content type JSON, whether it is valid JSON or not.
+    /// Sets a body with the content type JSON, which need not be valid JSON.
     pub fn raw(self, body: impl Into<Vec<u8>>) -> Self {
         let mut request = self.header("content-type", "application/json");
         request.body = Some(body.into());
@@ -89,8 +89,8 @@ impl<'a> Request<'a> {
         if let Some(body) = self.body {
             request = request.body(body);
         }
-        let answer = self.app.http.send(request).await.expect("an answer");
-        Reply { status: answer.status.as_u16(), headers: answer.headers, body: answer.body.to_vec() }
+        let response = self.app.http.send(request).await.expect("a response");
+        Reply { status: response.status.as_u16(), headers: response.headers, body: response.body.to_vec() }
     }
 }
 
@@ -126,7 +126,7 @@ impl Reply {
         self.expect(status)["data"].take()
     }
 
-    /// Returns the error of a rejected request after checking the whole envelope.
+    /// Returns the error of a rejected request, after checks of the whole envelope.
     #[track_caller]
     pub fn expect_error(&self, status: u16, code: &str) -> Value {
         assert_eq!(self.status, status, "{}", String::from_utf8_lossy(&self.body));
@@ -140,14 +140,14 @@ impl Reply {
         error
     }
 
-    /// Returns the paths of the invalid fields.
+    /// Returns the paths of the invalid fields of a 422 response.
     #[track_caller]
     pub fn invalid_fields(&self) -> Vec<String> {
         let error = self.expect_error(422, "validation_failed");
         error["fields"].as_object().expect("fields").keys().cloned().collect()
     }
 
-    /// Asserts the status only, without the API headers.
+    /// Asserts only the status, and not the API headers.
     #[track_caller]
     pub fn assert_status(&self, status: u16) {
         assert_eq!(self.status, status, "{}", String::from_utf8_lossy(&self.body));

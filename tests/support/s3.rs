@@ -1,7 +1,7 @@
-//! An in-process S3-compatible bucket that verifies the signature of every request. Its files are in a directory that a
+//! An in-process S3-compatible server that verifies the signature of every request. Its files are in a directory that a
 //! test can inspect.
 
-#![allow(dead_code, reason = "a part of the tests uses a part of it")]
+#![allow(dead_code, reason = "each test uses only a part")]
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,18 +24,18 @@ const BUCKET: &str = "pictures";
 /// The scripted behavior of the server.
 #[derive(Clone, Copy, Debug, Default)]
 struct Behavior {
-    /// Cuts connections, and closes new ones at once.
+    /// Whether all connections are closed, also new ones.
     unavailable: bool,
-    /// Blocks PUT requests before they are processed.
+    /// Whether PUT requests are blocked before they are processed.
     holding: bool,
     /// The number of requests that were blocked.
     held: usize,
 }
 
-/// The server; it stops when dropped.
+/// The server, which stops when dropped.
 pub struct S3Server {
     endpoint: String,
-    mood: Arc<watch::Sender<Behavior>>,
+    behavior: Arc<watch::Sender<Behavior>>,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -54,9 +54,9 @@ impl S3Server {
         builder.set_auth(SimpleAuth::from_single(KEY_ID, SECRET));
         let (service, listener) = (builder.build(), TcpListener::bind("127.0.0.1:0").await.expect("a port"));
         let endpoint = format!("http://{}", listener.local_addr().expect("an address"));
-        let mood = Arc::new(watch::Sender::new(Behavior::default()));
-        let task = tokio::spawn(accept(listener, service, mood.clone()));
-        Self { endpoint, mood, task }
+        let behavior = Arc::new(watch::Sender::new(Behavior::default()));
+        let task = tokio::spawn(accept(listener, service, behavior.clone()));
+        Self { endpoint, behavior, task }
     }
 
     pub fn config(&self) -> S3Config {
@@ -75,43 +75,43 @@ impl S3Server {
         config::Storage::S3(self.config())
     }
 
-    /// Cuts all connections and closes new ones at once, or stops doing so.
-    pub fn set_unavailable(&self, away: bool) {
-        self.mood.send_modify(|mood| mood.unavailable = away);
+    /// Closes all connections, also new ones, or stops doing so.
+    pub fn set_unavailable(&self, unavailable: bool) {
+        self.behavior.send_modify(|behavior| behavior.unavailable = unavailable);
     }
 
     /// Blocks PUT requests, or releases them.
     pub fn hold_puts(&self, holding: bool) {
-        self.mood.send_modify(|mood| mood.holding = holding);
+        self.behavior.send_modify(|behavior| behavior.holding = holding);
     }
 
     /// Waits until a PUT request is blocked.
     pub async fn until_held(&self) {
-        self.mood.subscribe().wait_for(|mood| mood.held > 0).await.expect("the server is there");
+        self.behavior.subscribe().wait_for(|behavior| behavior.held > 0).await.expect("the server is there");
     }
 }
 
-async fn accept(listener: TcpListener, service: S3Service, mood: Arc<watch::Sender<Behavior>>) {
+async fn accept(listener: TcpListener, service: S3Service, behavior: Arc<watch::Sender<Behavior>>) {
     let mut connections = tokio::task::JoinSet::new();
     while let Ok((socket, _)) = listener.accept().await {
-        connections.spawn(serve(socket, service.clone(), mood.clone()));
+        connections.spawn(serve(socket, service.clone(), behavior.clone()));
     }
 }
 
-async fn serve(socket: TcpStream, service: S3Service, mood: Arc<watch::Sender<Behavior>>) {
-    let mut seen = mood.subscribe();
-    let answer = service_fn(move |request: http::Request<Incoming>| {
-        let (service, mood) = (service.clone(), mood.clone());
+async fn serve(socket: TcpStream, service: S3Service, behavior: Arc<watch::Sender<Behavior>>) {
+    let mut seen = behavior.subscribe();
+    let response = service_fn(move |request: http::Request<Incoming>| {
+        let (service, behavior) = (service.clone(), behavior.clone());
         async move {
-            if *request.method() == Method::PUT && mood.borrow().holding {
-                mood.send_modify(|mood| mood.held += 1);
-                let _ = mood.subscribe().wait_for(|mood| !mood.holding).await;
+            if *request.method() == Method::PUT && behavior.borrow().holding {
+                behavior.send_modify(|behavior| behavior.held += 1);
+                let _ = behavior.subscribe().wait_for(|behavior| !behavior.holding).await;
             }
             Service::call(&service, request).await
         }
     });
     tokio::select! {
-        _ = http1::Builder::new().serve_connection(TokioIo::new(socket), answer) => {}
-        _ = seen.wait_for(|mood| mood.unavailable) => {}
+        _ = http1::Builder::new().serve_connection(TokioIo::new(socket), response) => {}
+        _ = seen.wait_for(|behavior| behavior.unavailable) => {}
     }
 }

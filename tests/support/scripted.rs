@@ -1,6 +1,6 @@
-//! A scripted job kind that replaces the no-op.
+//! A scripted job that replaces that of the kind `noop`.
 
-#![allow(dead_code, reason = "a part of the tests uses a part of it")]
+#![allow(dead_code, reason = "each test uses only a part")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,16 +15,17 @@ use tokio::task::JoinHandle;
 use super::fake_platform::Gate;
 use super::jobs::TestWorker;
 
-/// The behavior of one scripted job, selected by its subject.
+/// The behavior of a scripted job, which its subject selects.
 #[derive(Clone)]
 pub enum JobBehavior {
     End(Outcome),
-    /// Waits at the gate; `WaitInCall` waits inside a call.
+    /// Waits at the gate.
     Wait(Arc<Gate>),
+    /// Waits at the gate in a call to an external service.
     WaitInCall(Arc<Gate>),
-    /// The first attempt waits at the first gate, later attempts at the second.
+    /// Waits at the first gate in the first attempt, and at the second gate in later attempts.
     WaitTwice(Arc<Gate>, Arc<Gate>),
-    /// Storing the result fails this many times, then succeeds.
+    /// Fails to store its result this many times.
     Refuse(Arc<AtomicUsize>, StoreFailure),
 }
 
@@ -71,19 +72,19 @@ impl RunResult for Refused {
         match (left, self.1) {
             (Err(_), _) => Ok(Outcome::Done),
             (Ok(_), StoreFailure::Transient) => Err(StoreError::Database(sqlx::Error::PoolTimedOut)),
-            (Ok(_), StoreFailure::Final) => Err(StoreError::Decode("the test refuses this end".into())),
-            (Ok(_), StoreFailure::Panic) => panic!("this end panics, as the test wants"),
+            (Ok(_), StoreFailure::Final) => Err(StoreError::Decode("the test rejects this result".into())),
+            (Ok(_), StoreFailure::Panic) => panic!("this result panics, as the test requires"),
         }
     }
 }
 
-/// Returns an engine with only this kind; jobs without an entry are done at once.
+/// Returns an engine with only this kind. A job without an entry succeeds immediately.
 pub fn scripted_engine(w: &TestWorker, acts: impl IntoIterator<Item = (i64, JobBehavior)>) -> Engine {
     let scripted = Scripted(acts.into_iter().collect());
     Engine::new(w.store.clone(), Registry::of([(JobKind::Noop, Arc::new(scripted))]))
 }
 
-/// Enqueues a job of the kind and drops its notification.
+/// Enqueues a job of the kind, and discards its notification.
 pub async fn enqueue_noop(w: &TestWorker, subject: i64) -> i64 {
     let id = w.enqueue_job(JobKind::Noop, subject, None).await;
     w.s.notifier.take();
@@ -96,7 +97,7 @@ pub fn start(engine: &Engine, id: i64) -> JoinHandle<bool> {
     tokio::spawn(async move { engine.run(id).await })
 }
 
-/// Runs three jobs whose results are stored in one batch; storing the middle one fails `times` times.
+/// Runs three jobs whose results are stored in one batch. The result of the second fails to be stored `times` times.
 pub async fn run_three_with_failing_middle(w: &TestWorker, times: usize, how: StoreFailure) -> [JobState; 3] {
     let left = Arc::new(AtomicUsize::new(times));
     let engine = scripted_engine(w, [(2, JobBehavior::Refuse(left, how))]);

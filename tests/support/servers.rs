@@ -1,9 +1,9 @@
-//! Servers for tests, and what they have on those that `./scripts/test` starts (the databases of Postgres are in
-//! `databases.rs`).
+//! Servers for tests, and each test's part of the servers that `./scripts/test` starts. `databases.rs` has the Postgres
+//! databases.
 //!
 //! No state is shared in memory, so tests can run as threads of one process or as separate processes.
 
-#![allow(dead_code, reason = "a part of the tests uses a part of it")]
+#![allow(dead_code, reason = "each test uses only a part")]
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -17,17 +17,17 @@ use std::time::Duration;
 use crier_store::Db;
 use tokio::sync::OnceCell;
 
-/// The ports of this process: the first of a block that no other process of tests has.
+/// The first port of the block of this process. No other test process has the same block.
 static BLOCK: LazyLock<(UdpSocket, u16)> = LazyLock::new(|| {
     let free = |first| Some((UdpSocket::bind(("127.0.0.1", first)).ok()?, first));
-    // The programs under test use TCP alone, so a UDP socket on the first port reserves the block.
+    // The programs under test use only TCP, so a UDP socket on the first port reserves the block.
     (10_000..20_000).step_by(usize::from(BLOCK_SIZE)).find_map(free).expect("a block of ports is free")
 });
 const BLOCK_SIZE: u16 = 1_000;
 
-/// Returns an unused port that a process can bind, and bind again after a restart: below the system's ephemeral port
-/// range, and below the ports of `scripts/servers`. No two tests get the same port, not even while the program that has
-/// it is restarted, and not in two processes of tests that run at the same time.
+/// Returns an unused port that a process can bind, and bind again after a restart. It is below the system's ephemeral
+/// port range and below the ports of `scripts/servers`. No two tests get the same port, not even if they run in
+/// different processes, or while the program that uses the port is restarted.
 pub fn free_port() -> u16 {
     static TAKEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
     loop {
@@ -48,7 +48,7 @@ pub async fn sqlite() -> &'static [u8] {
         db.migrate().await.expect("a schema");
         let copy = dir.path().join("template.db");
         let Db::Sqlite { writer, .. } = &db else { unreachable!("it is SQLite") };
-        // Includes what is still in the write-ahead log.
+        // Includes the data that is still in the write-ahead log.
         let vacuum = sqlx::query("VACUUM INTO $1").bind(copy.display().to_string());
         vacuum.execute(&mut *writer.acquire().await.expect("a connection")).await.expect("a copy");
         db.close().await;
@@ -57,8 +57,8 @@ pub async fn sqlite() -> &'static [u8] {
     FILE.get_or_init(migrate).await
 }
 
-/// Returns the URL of a Redis database that no other test uses. Pub/sub is not separated by database, so subscribers
-/// must use their own channels (the number at the end of the URL is unique).
+/// Returns the URL of a Redis database that no other test uses. All databases share the channels of pub/sub, so
+/// subscribers must use their own channels (the number at the end of the URL is unique).
 pub async fn redis() -> String {
     let base = variable("CRIER_TEST_REDIS_URL");
     let base = base.trim_end_matches('/');
@@ -71,17 +71,17 @@ pub async fn redis() -> String {
     url
 }
 
-/// Connects to a Redis, and waits for it and its answers for as long as a busy machine may need: by default, a second
-/// and half a second.
+/// Connects to a Redis server, with timeouts long enough for a busy machine. The client's defaults are a second for a
+/// connection and half a second for a response.
 pub async fn connect_redis(url: &str) -> redis::aio::MultiplexedConnection {
     let timeout = Some(Duration::from_secs(30));
     let config = redis::AsyncConnectionConfig::new().set_connection_timeout(timeout).set_response_timeout(timeout);
     let client = redis::Client::open(url).expect("a URL");
-    client.get_multiplexed_async_connection_with_config(&config).await.expect("the Redis of the tests answers")
+    client.get_multiplexed_async_connection_with_config(&config).await.expect("the Redis of the tests responds")
 }
 
-/// A Redis server of one test, for tests that stop it. Its data is only in memory. It ends with this value, and with
-/// the thread that started it.
+/// A Redis server for a test that stops it. Its data is only in memory. It ends when this value is dropped, or when the
+/// thread that started it ends.
 pub struct RedisServer {
     port: u16,
     child: Child,
@@ -90,7 +90,7 @@ pub struct RedisServer {
 impl RedisServer {
     /// Starts a server on a free port and waits until it responds.
     pub fn start() -> Self {
-        // The port was free a moment ago; try another one if it was taken meanwhile.
+        // If another program has bound the port in the meantime, use another port.
         for _ in 0..5 {
             let port = free_port();
             if let Some(child) = spawn_redis(port) {
@@ -107,16 +107,16 @@ impl RedisServer {
     /// Runs one command.
     pub async fn ask<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
         let mut connection = connect_redis(&self.url()).await;
-        redis::cmd(words[0]).arg(&words[1..]).query_async(&mut connection).await.expect("an answer")
+        redis::cmd(words[0]).arg(&words[1..]).query_async(&mut connection).await.expect("a response")
     }
 
-    /// Kills it at once; its data is lost.
+    /// Kills the server. Its data is lost.
     pub fn stop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// Stops it from responding until thawed; connections to it are still accepted.
+    /// Stops the server from responding until `thaw`. It still accepts connections.
     pub fn freeze(&self) {
         signal(&self.child, "STOP");
     }
@@ -125,7 +125,7 @@ impl RedisServer {
         signal(&self.child, "CONT");
     }
 
-    /// Restarts it, empty, on the same port.
+    /// Restarts the server on the same port, without data.
     pub fn restart(&mut self) {
         self.stop();
         self.child = spawn_redis(self.port).expect("the port is still free");
@@ -138,7 +138,8 @@ impl Drop for RedisServer {
     }
 }
 
-/// A Postgres server of one test, for tests that stop it. It ends with this value, and with the thread that started it.
+/// A Postgres server for a test that stops it. It ends when this value is dropped, or when the thread that started it
+/// ends.
 pub struct PostgresServer {
     dir: tempfile::TempDir,
     port: u16,
@@ -155,17 +156,17 @@ impl PostgresServer {
         let file = dir.path().join("password");
         std::fs::write(&file, Self::PASSWORD).expect("a file");
         if let Some(user) = postgres_user() {
-            let given = Command::new("chown").args(["-R", user]).arg(dir.path()).status();
-            assert!(given.expect("chown runs").success());
+            let chown = Command::new("chown").args(["-R", user]).arg(dir.path()).status();
+            assert!(chown.expect("chown runs").success());
         }
-        let made = postgres_command("initdb", dir.path())
+        let created = postgres_command("initdb", dir.path())
             .arg("-D")
             .arg(dir.path().join("data"))
             .args(["-U", "crier", "-A", "password", "-E", "UTF8", "--locale", "C", "-N", "--pwfile"])
             .arg(&file)
             .stdout(Stdio::null())
             .status();
-        assert!(made.expect("initdb runs").success());
+        assert!(created.expect("initdb runs").success());
         let port = free_port();
         let child = spawn_postgres(dir.path(), port);
         Self { dir, port, child }
@@ -175,12 +176,12 @@ impl PostgresServer {
         format!("postgres://crier:{}@127.0.0.1:{}/postgres", Self::PASSWORD, self.port)
     }
 
-    /// `pg_ctl stop -m fast`: aborts open transactions and shuts down cleanly.
+    /// Stops the server like `pg_ctl stop -m fast`: open transactions are aborted, and the shutdown is clean.
     pub fn stop_fast(&mut self) {
         self.end("INT");
     }
 
-    /// `pg_ctl stop -m immediate`: a crash, from which it recovers at the next start.
+    /// Stops the server like `pg_ctl stop -m immediate`: a crash, from which the next start recovers.
     pub fn stop_immediately(&mut self) {
         self.end("QUIT");
     }
@@ -190,7 +191,7 @@ impl PostgresServer {
         self.child.wait().expect("ends");
     }
 
-    /// Restarts it on the same port with its data.
+    /// Restarts the server on the same port, with its data.
     pub fn restart(&mut self) {
         self.child = spawn_postgres(self.dir.path(), self.port);
     }
@@ -204,13 +205,13 @@ impl Drop for PostgresServer {
     }
 }
 
-/// Postgres refuses to run as root, so root runs it as the package's user.
+/// Returns the user of the package if the tests run as root, because Postgres does not run as root.
 fn postgres_user() -> Option<&'static str> {
     let uid = Command::new("id").arg("-u").output().expect("id runs").stdout;
     (uid.trim_ascii() == b"0").then_some("postgres")
 }
 
-/// Returns a server program, which Debian does not put on the path.
+/// Returns the command of a server program. Debian does not put these programs on the path.
 fn postgres_command(name: &str, dir: &Path) -> Command {
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let newest = versions.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()).max();
@@ -223,8 +224,8 @@ fn postgres_command(name: &str, dir: &Path) -> Command {
     command
 }
 
-/// Starts Postgres, and waits until it answers. After a crash it refuses to start as long as a process of its own has not
-/// ended, so it is started again and again.
+/// Starts Postgres, and waits until it responds. After a crash, Postgres does not start while a process of the crashed
+/// server is still running, so the start is retried.
 fn spawn_postgres(dir: &Path, port: u16) -> Child {
     let mut child = run_postgres(dir, port);
     for _ in 0..3_000 {
@@ -251,7 +252,7 @@ fn run_postgres(dir: &Path, port: u16) -> Child {
         .arg(port.to_string())
         .arg("-k")
         .arg(dir)
-        // Not durable against power failure, which no test simulates; committed data survives a crash of the server.
+        // No test simulates a power failure. Committed data survives a crash of the server without fsync.
         .args(["-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-c", "max_connections=150"])
         .args(["-c", "dynamic_shared_memory_type=mmap"])
         .stdout(Stdio::null())
@@ -299,8 +300,8 @@ pub fn signal(child: &Child, name: &str) {
     assert!(sent.expect("kill runs").success(), "no process for SIG{name}");
 }
 
-/// Returns the address of a server.
-#[expect(clippy::disallowed_methods, reason = "says where the servers of the tests are")]
+/// Returns an environment variable with the address of a server.
+#[expect(clippy::disallowed_methods, reason = "reads the addresses of the test servers")]
 pub fn variable(name: &str) -> String {
     std::env::var(name)
         .unwrap_or_else(|_| panic!("{name} is not set: run the tests with ./scripts/test, which starts the servers"))
@@ -329,10 +330,10 @@ mod tests {
         let ping = |server: &RedisServer| -> redis::RedisResult<String> {
             redis::cmd("PING").query(&mut redis::Client::open(server.url())?.get_connection()?)
         };
-        assert_eq!(ping(&server).expect("it answers"), "PONG");
+        assert_eq!(ping(&server).expect("it responds"), "PONG");
         server.stop();
         assert!(ping(&server).is_err());
         server.restart();
-        assert_eq!(ping(&server).expect("it answers again"), "PONG");
+        assert_eq!(ping(&server).expect("it responds again"), "PONG");
     }
 }

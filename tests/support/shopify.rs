@@ -1,7 +1,7 @@
-//! A Shopify shop: the signed way back from its consent page, tokens that expire and rotate, and the Admin API's blogs
-//! and articles, as shopify.dev describes them.
+//! A fake Shopify shop: the signed redirect from its consent page, tokens that expire and rotate, and the blogs and
+//! articles of the Admin API, as shopify.dev describes them.
 
-#![allow(dead_code, clippy::unwrap_used, reason = "a part of the tests uses a part of it")]
+#![allow(dead_code, clippy::unwrap_used, reason = "each test uses only a part")]
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -21,11 +21,11 @@ pub const SECRET: &str = "secret";
 
 #[derive(Default)]
 struct State {
-    /// Id and title.
+    /// The id and title of each blog.
     blogs: Vec<(String, String)>,
     articles: Vec<Value>,
     scripted: VecDeque<ResponseTemplate>,
-    /// The newest articles are others: only the search finds the posts.
+    /// Whether the list of newest articles does not contain the posts, so that only the search finds them.
     buried: bool,
 }
 
@@ -40,13 +40,13 @@ fn data(body: Value) -> ResponseTemplate {
     ResponseTemplate::new(200).set_body_json(json!({ "data": body }))
 }
 
-/// An error in an answer of status 200.
+/// Returns an error in a response with status 200.
 pub fn graphql_error(code: &str, extensions: Value) -> ResponseTemplate {
     let error = json!({ "message": format!("It is {code}"), "extensions": { "code": code } });
     ResponseTemplate::new(200).set_body_json(json!({ "data": null, "errors": [error], "extensions": extensions }))
 }
 
-/// An article that is refused.
+/// Returns the response to an article that is rejected.
 pub fn user_error(code: &str) -> ResponseTemplate {
     let error = json!({ "code": code, "field": ["article"], "message": format!("It is {code}") });
     data(json!({ "articleCreate": { "article": null, "userErrors": [error] } }))
@@ -71,9 +71,9 @@ impl Shopify {
         (this, server)
     }
 
-    /// Answers the next call of the API with this.
-    pub fn script(&self, answer: ResponseTemplate) {
-        self.state.lock().unwrap().scripted.push_back(answer);
+    /// Sets the response to the next API call.
+    pub fn script(&self, response: ResponseTemplate) {
+        self.state.lock().unwrap().scripted.push_back(response);
     }
 
     pub fn articles(&self) -> Vec<Value> {
@@ -84,7 +84,7 @@ impl Shopify {
         self.state.lock().unwrap().buried = true;
     }
 
-    /// The person agrees; returns the signed address to which the browser is sent back.
+    /// Grants the consent of the user. Returns the signed URL to which the shop redirects the browser.
     pub fn agree(&self, authorize_url: &Url) -> Url {
         let mut back = self.oauth.agree(authorize_url);
         back.query_pairs_mut()
@@ -113,7 +113,7 @@ impl Shopify {
             }
             _ => {}
         }
-        self.hangs.answer(&form["grant_type"], self.oauth.token(request))
+        self.hangs.respond(&form["grant_type"], self.oauth.token(request))
     }
 
     fn create(&self, article: &Value) -> ResponseTemplate {
@@ -126,8 +126,8 @@ impl Shopify {
         }
         state.articles.push(article.clone());
         let number = state.articles.len();
-        let made = json!({ "id": article_id(number), "handle": article["handle"], "blog": { "handle": "news" } });
-        data(json!({ "articleCreate": { "article": made, "userErrors": [] } }))
+        let created = json!({ "id": article_id(number), "handle": article["handle"], "blog": { "handle": "news" } });
+        data(json!({ "articleCreate": { "article": created, "userErrors": [] } }))
     }
 
     fn find(&self, variables: &Value) -> ResponseTemplate {
@@ -147,7 +147,7 @@ impl Shopify {
         data(json!({ "blog": { "articles": { "nodes": newest } }, "articles": { "nodes": found } }))
     }
 
-    /// A hundred blogs a page; the cursor is the number of the last.
+    /// Lists a hundred blogs per page. The cursor is the number of the last blog.
     fn list(&self, variables: &Value) -> ResponseTemplate {
         let state = self.state.lock().unwrap();
         let from: usize = variables["after"].as_str().map_or(0, |cursor| cursor.parse().unwrap());
@@ -187,8 +187,8 @@ impl Respond for Shopify {
                 json!({ "errors": "[API] Invalid API key or access token (unrecognized login or wrong password)" });
             return ResponseTemplate::new(401).set_body_json(body);
         }
-        if let Some(answer) = self.state.lock().unwrap().scripted.pop_front() {
-            return answer;
+        if let Some(response) = self.state.lock().unwrap().scripted.pop_front() {
+            return response;
         }
         let body: Value = request.body_json().unwrap();
         let (query, variables) = (body["query"].as_str().unwrap(), &body["variables"]);

@@ -1,5 +1,5 @@
-//! Scripted WordPress sites: they accept a post, hold it, or reject it for a while. They do not deduplicate posts, so
-//! that tests can detect duplicates. They run on their own thread, so a test that blocks does not delay them.
+//! Scripted WordPress sites, which accept a post, hold it, or reject it for a while. They do not deduplicate posts, so
+//! that tests can detect duplicates. They run on their own thread, so that a test that blocks does not delay them.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -15,19 +15,19 @@ use tokio::sync::watch;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PostBehavior {
     Accept,
-    /// Accepts it after 200 ms, so that some requests are always in flight.
+    /// Accepts the post after 200 ms, so that some requests are always in flight.
     AcceptSlowly,
-    /// Accepts it, and responds when released.
+    /// Accepts the post, and responds when released.
     AcceptAndHold,
-    /// Accepts it and responds when released; never accepts it if the client disconnects first.
+    /// Accepts the post and responds when released. Does not accept it if the client disconnects first.
     Hold,
-    /// Never accepts it and never responds.
+    /// Never accepts the post, and never responds.
     Lose,
-    /// Rejects it, with a `Retry-After` of this many seconds.
+    /// Rejects the post, with a `Retry-After` of this many seconds.
     RejectWithRetryAfter(u32),
 }
 
-/// The recorded text of an uploaded picture.
+/// The recorded text of an uploaded image.
 pub const PICTURE: &str = "(a picture)";
 
 const SLOWLY: Duration = Duration::from_millis(200);
@@ -92,7 +92,7 @@ impl Sites {
         format!("{}/s{n}", self.base)
     }
 
-    /// Sets the behavior for a post with this text on its n-th request, from 1.
+    /// Sets the behavior, by the text of the post and the number of its request, from 1.
     pub fn set_behavior(&self, rule: impl Fn(&str, usize) -> PostBehavior + Send + 'static) {
         self.state().rule = Box::new(rule);
     }
@@ -145,12 +145,12 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     loop {
         let Ok((stream, _)) = listener.accept().await else { continue };
         let shared = shared.clone();
-        tokio::spawn(async move { answer(stream, &shared).await });
+        tokio::spawn(async move { respond(stream, &shared).await });
     }
 }
 
-/// Handles one request per connection; returns `None` if the client disconnected.
-async fn answer(mut stream: TcpStream, shared: &Shared) -> Option<()> {
+/// Handles one request per connection. Returns `None` if the client disconnected.
+async fn respond(mut stream: TcpStream, shared: &Shared) -> Option<()> {
     let (method, path, body) = request(&mut stream).await?;
     let (path, query) = path.split_once('?').unwrap_or((&path, ""));
     let (site, route) = path[1..].split_once('/').unwrap_or((&path[1..], ""));
@@ -163,7 +163,7 @@ async fn answer(mut stream: TcpStream, shared: &Shared) -> Option<()> {
                 state.posts.iter().filter(|p| p.site == site && p.slug == slug).map(record).collect();
             (200, String::new(), Value::from(found))
         }
-        // An uploaded picture is handled like a post with this text.
+        // An uploaded image is handled like a post with this text.
         ("POST", "wp-json/wp/v2/media") => {
             publish(&mut stream, shared, site, &json!({ "title": PICTURE, "slug": PICTURE })).await?
         }
@@ -210,7 +210,7 @@ async fn publish(stream: &mut TcpStream, shared: &Shared, site: &str, body: &Val
         return Some((429, format!("Retry-After: {seconds}\r\n"), refusal));
     }
     if then != PostBehavior::Accept {
-        let answered = tokio::select! {
+        let has_response = tokio::select! {
             _ = wait_for_disconnect(stream) => false,
             () = tokio::time::sleep(SLOWLY), if then == PostBehavior::AcceptSlowly => true,
             changed = released.changed(), if matches!(then, PostBehavior::Hold | PostBehavior::AcceptAndHold) => changed.is_ok(),
@@ -219,7 +219,7 @@ async fn publish(stream: &mut TcpStream, shared: &Shared, site: &str, body: &Val
         if let Some(at) = state.held.iter().position(|held| *held == text) {
             state.held.swap_remove(at);
         }
-        if !answered {
+        if !has_response {
             return None;
         }
         if matches!(then, PostBehavior::Hold | PostBehavior::AcceptSlowly) {
@@ -238,7 +238,7 @@ async fn wait_for_disconnect(stream: &mut TcpStream) {
     while stream.read(&mut [0; 64]).await.is_ok_and(|read| read > 0) {}
 }
 
-/// Reads method, path and body.
+/// Reads the method, the path and the body of a request.
 async fn request(stream: &mut TcpStream) -> Option<(String, String, Value)> {
     let (mut bytes, mut buffer) = (Vec::new(), [0; 4096]);
     loop {

@@ -1,6 +1,6 @@
-//! A web server that pictures are imported from. Its responses are raw bytes, which need not be valid HTTP.
+//! A web server from which images are imported. Its responses are raw bytes, which need not be valid HTTP.
 
-#![allow(dead_code, reason = "a part of the tests uses a part of it")]
+#![allow(dead_code, reason = "each test uses only a part")]
 
 use std::collections::VecDeque;
 use std::io::Write as _;
@@ -29,17 +29,17 @@ type Rule = Box<dyn Fn(&str) -> SourceResponse + Send>;
 
 #[derive(Default)]
 struct State {
-    /// Used in order; the last one is repeated.
+    /// Used in order. The last response is repeated.
     responses: Mutex<VecDeque<SourceResponse>>,
-    /// Takes precedence over the queue, if set.
+    /// Takes precedence over `responses`.
     rule: Mutex<Option<Rule>>,
     received: Mutex<Vec<String>>,
 }
 
 impl State {
     fn next(&self) -> Option<SourceResponse> {
-        let mut says = self.responses.lock().expect("no panic");
-        if says.len() > 1 { says.pop_front() } else { says.front().cloned() }
+        let mut responses = self.responses.lock().expect("no panic");
+        if responses.len() > 1 { responses.pop_front() } else { responses.front().cloned() }
     }
 }
 
@@ -62,23 +62,23 @@ impl Source {
     }
 
     /// Starts a server with these responses.
-    pub async fn with_responses(says: impl IntoIterator<Item = SourceResponse>) -> Self {
+    pub async fn with_responses(responses: impl IntoIterator<Item = SourceResponse>) -> Self {
         let this = Self::start().await;
-        this.set_responses(says);
+        this.set_responses(responses);
         this
     }
 
     /// Starts a server that always sends this response.
-    pub async fn with(answer: Vec<u8>) -> Self {
-        Self::with_responses([SourceResponse::Send(answer)]).await
+    pub async fn with(response: Vec<u8>) -> Self {
+        Self::with_responses([SourceResponse::Send(response)]).await
     }
 
     /// Replaces the responses.
-    pub fn set_responses(&self, says: impl IntoIterator<Item = SourceResponse>) {
-        *self.state.responses.lock().expect("no panic") = says.into_iter().collect();
+    pub fn set_responses(&self, responses: impl IntoIterator<Item = SourceResponse>) {
+        *self.state.responses.lock().expect("no panic") = responses.into_iter().collect();
     }
 
-    /// Sets the response by path.
+    /// Sets the response of each path.
     pub fn rule(&self, rule: impl Fn(&str) -> SourceResponse + Send + 'static) {
         *self.state.rule.lock().expect("no panic") = Some(Box::new(rule));
     }

@@ -1,6 +1,6 @@
-//! TikTok, which accepts posts and publishes them later, as its documents say.
+//! A fake TikTok, which accepts posts and publishes them later, as its documentation describes it.
 
-#![allow(dead_code, clippy::unwrap_used, reason = "a part of the tests uses a part of it")]
+#![allow(dead_code, clippy::unwrap_used, reason = "each test uses only a part")]
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,17 +17,17 @@ use super::oauth::{OAuthServer, TokenRules, bearer, form};
 pub struct Tiktok {
     pub oauth: Arc<OAuthServer>,
     pub posts: Arc<Mutex<Vec<Value>>>,
-    /// Answers to the next publishes.
+    /// Responses to the next publish calls, the last one first.
     pub scripted: Arc<Mutex<Vec<ResponseTemplate>>>,
-    /// The next statuses; then `PUBLISH_COMPLETE`.
+    /// The next statuses. When there are none, the status is `PUBLISH_COMPLETE`.
     pub statuses: Arc<Mutex<VecDeque<Value>>>,
     pub revoked: Arc<Mutex<Vec<String>>>,
     pub hangs: Arc<Hangs>,
-    /// While it is set, it works on all posts.
+    /// Whether all posts are still being processed.
     pub is_working: Arc<AtomicBool>,
 }
 
-fn answer(data: Value) -> ResponseTemplate {
+fn response(data: Value) -> ResponseTemplate {
     let error = json!({ "code": "ok", "message": "", "log_id": "x" });
     ResponseTemplate::new(200).set_body_json(json!({ "data": data, "error": error }))
 }
@@ -64,7 +64,7 @@ impl Tiktok {
         self.statuses.lock().unwrap().pop_front().unwrap_or(done)
     }
 
-    /// The token endpoint: the application's id is `client_key`, and a refusal has the status 200.
+    /// Responds at the token endpoint. The id of the application is `client_key`, and errors have the status 200.
     fn token(&self, request: &Request) -> ResponseTemplate {
         let mut fields = form(request);
         fields.insert("client_id".to_owned(), fields["client_key"].clone());
@@ -94,10 +94,10 @@ impl Respond for Tiktok {
             return refusal(401, "access_token_invalid");
         }
         match (request.method.as_str(), request.url.path()) {
-            ("GET", "/v2/user/info/") => answer(json!({
+            ("GET", "/v2/user/info/") => response(json!({
                 "user": { "open_id": "723f24d7", "display_name": "The Bakery", "username": "bakery" },
             })),
-            ("POST", "/v2/post/publish/creator_info/query/") => answer(json!({
+            ("POST", "/v2/post/publish/creator_info/query/") => response(json!({
                 "privacy_level_options": ["PUBLIC_TO_EVERYONE", "SELF_ONLY"], "comment_disabled": false,
             })),
             ("POST", "/v2/post/publish/content/init/") => {
@@ -106,13 +106,13 @@ impl Respond for Tiktok {
                 }
                 let mut posts = self.posts.lock().unwrap();
                 posts.push(request.body_json().unwrap());
-                let accepted = answer(json!({ "publish_id": format!("p_pub_url~v2.{}", posts.len()) }));
-                self.hangs.answer("init", accepted)
+                let accepted = response(json!({ "publish_id": format!("p_pub_url~v2.{}", posts.len()) }));
+                self.hangs.respond("init", accepted)
             }
             ("POST", "/v2/post/publish/status/fetch/") => {
                 let body: Value = request.body_json().unwrap();
                 assert!(body["publish_id"].as_str().unwrap().starts_with("p_pub_url~"));
-                self.hangs.answer("status", answer(self.status()))
+                self.hangs.respond("status", response(self.status()))
             }
             other => panic!("no such call: {other:?}"),
         }

@@ -1,6 +1,6 @@
-//! A transport between the scheduler and workers whose capacity a test sets.
+//! A transport between the scheduler and the workers, whose capacity a test sets.
 
-#![allow(dead_code, reason = "a part of the tests uses a part of it")]
+#![allow(dead_code, reason = "each test uses only a part")]
 
 use std::sync::{Arc, Mutex};
 
@@ -10,7 +10,7 @@ use crier_queue::{Handler, KindCapacity, Transport};
 use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
-/// A transport with a capacity set by the test. It drops notifications; tests read them from the store's own notifier.
+/// A transport with a fixed capacity. It drops notifications; tests read them from the notifier of the store.
 pub struct FixedCapacityTransport(Mutex<Option<Vec<KindCapacity>>>);
 
 impl FixedCapacityTransport {
@@ -24,7 +24,7 @@ impl FixedCapacityTransport {
     }
 }
 
-/// So many ids of each kind wait, and so many more are accepted.
+/// Returns a capacity: for each kind, the number of ids that wait, and the number of further ids that are accepted.
 pub fn capacity(waiting: usize, free: impl Fn(JobKind) -> usize) -> Vec<KindCapacity> {
     JobKind::ALL.iter().map(|kind| KindCapacity { kind: *kind, waiting, free: free(*kind) }).collect()
 }

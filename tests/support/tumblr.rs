@@ -1,6 +1,6 @@
-//! Tumblr's API v2, as its documentation describes it.
+//! A fake of Tumblr's API v2, as its documentation describes it.
 
-#![allow(dead_code, clippy::unwrap_used, reason = "a part of the tests uses a part of it")]
+#![allow(dead_code, clippy::unwrap_used, reason = "each test uses only a part")]
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -12,12 +12,12 @@ use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate};
 
 use super::oauth::{OAuthServer, TokenRules, bearer};
 
-/// Seconds.
+/// The lifetime of an access token, in seconds.
 pub const TOKEN_LIFE: u64 = 2_520;
 
 #[derive(Default)]
 struct State {
-    /// uuid, name, title.
+    /// The uuid, name and title of each blog.
     blogs: Vec<(String, String, String)>,
     /// The JSON of each post, and the raw request.
     posts: Vec<(Value, String)>,
@@ -30,7 +30,7 @@ pub struct Tumblr {
     state: Arc<Mutex<State>>,
 }
 
-/// Answers with an error in Tumblr's envelope.
+/// Returns an error response in Tumblr's envelope.
 pub fn error(status: u16, code: Option<i64>, detail: &str) -> ResponseTemplate {
     let item = code.map(|code| json!({ "title": "Error", "code": code, "detail": detail }));
     ResponseTemplate::new(status).set_body_json(json!({
@@ -52,9 +52,9 @@ impl Tumblr {
         (this, server)
     }
 
-    /// Answers the next post with this.
-    pub fn script(&self, answer: ResponseTemplate) {
-        self.state.lock().unwrap().scripted.push_back(answer);
+    /// Sets the response to the next call that creates or lists posts.
+    pub fn script(&self, response: ResponseTemplate) {
+        self.state.lock().unwrap().scripted.push_back(response);
     }
 
     pub fn posts(&self) -> Vec<(Value, String)> {
@@ -94,19 +94,19 @@ impl Respond for Tumblr {
                 envelope(200, json!({ "user": { "name": "ann", "blogs": blogs } }))
             }
             ("POST", "/v2/blog/t%3Aann/posts") => {
-                if let Some(answer) = state.scripted.pop_front() {
-                    return answer;
+                if let Some(response) = state.scripted.pop_front() {
+                    return response;
                 }
                 let raw = String::from_utf8_lossy(&request.body).into_owned();
-                // The JSON alone, or a part of a form on a line of its own.
+                // The body is JSON, or a form in which the JSON has its own line.
                 let post: Value = raw.lines().find_map(|line| serde_json::from_str(line).ok()).unwrap();
                 state.posts.push((post, raw));
                 let id = 7_000 + state.posts.len();
                 envelope(201, json!({ "id": id.to_string() }))
             }
             ("GET", "/v2/blog/t%3Aann/posts") => {
-                if let Some(answer) = state.scripted.pop_front() {
-                    return answer;
+                if let Some(response) = state.scripted.pop_front() {
+                    return response;
                 }
                 let posts = state.posts.iter().enumerate().rev().map(
                     |(index, (post, _))| json!({ "id_string": (7_001 + index).to_string(), "slug": post["slug"] }),

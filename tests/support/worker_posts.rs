@@ -1,6 +1,7 @@
-//! What a [`TestWorker`]'s workspace contains: posts with their jobs, pictures, endpoints, and what became of them.
+//! Creates and reads the records of a [`TestWorker`]'s workspace: posts with their jobs, images, webhook endpoints, and
+//! their results.
 
-#![allow(dead_code, reason = "a part of the tests uses a part of it")]
+#![allow(dead_code, reason = "each test uses only a part")]
 
 use chrono::{DateTime, Utc};
 use crier_domain::account::{AccountStatus, SocialAccount};
@@ -19,7 +20,7 @@ use super::jobs::TestWorker;
 use super::store::{World, new_post};
 
 impl TestWorker {
-    /// Returns the id of the target's job, which must be notified; drops other notifications.
+    /// Returns the id of the target's job, for which there must be a notification. Discards all notifications.
     pub async fn notified_job_of_target(&self, target: i64) -> i64 {
         let id = self.job_of(target).await.id;
         assert!(self.s.notifier.take().contains(&id), "the job is notified");
@@ -31,48 +32,48 @@ impl TestWorker {
         self.s.account(self.world, external_id, "token-0").await
     }
 
-    /// Stores a picture in the library; returns its id.
+    /// Stores an image in the library, and returns its id.
     pub async fn picture(&self, filename: &str, bytes: Vec<u8>, alt_text: Option<&str>) -> i64 {
         let owner = Owner { workspace_id: self.world.workspace, brand_id: self.world.brand, cap: None };
-        let taken = self.media().ingest(&self.store, &owner, &bytes::Bytes::from(bytes).into()).await;
-        let taken = taken.expect("the picture is accepted");
+        let stored = self.media().ingest(&self.store, &owner, &bytes::Bytes::from(bytes).into()).await;
+        let stored = stored.expect("the image is accepted");
         let described = AssetDetails { asset_type: AssetType::Image, filename, alt_text, source_url: None };
-        let kept = self.write(async |tx| media::create_asset(tx, self.world.brand, &taken, &described).await).await;
-        kept.expect("the picture is stored")
+        let asset = self.write(async |tx| media::create_asset(tx, self.world.brand, &stored, &described).await).await;
+        asset.expect("the asset is created")
     }
 
-    /// Creates a publishing post with pictures on one account; returns the ids of the post and its target.
-    pub async fn publish_images(&self, account: i64, pictures: &[i64]) -> (i64, i64) {
-        let (post, made) = self.publish(&[account]).await;
-        self.change_post(post, |p| p.media = pictures.to_vec()).await;
-        self.write(async |tx| post_media::set(tx, self.world.brand, post, pictures).await).await;
-        (post, made[0])
+    /// Creates a publishing post with images on one account, and returns the ids of the post and its target.
+    pub async fn publish_images(&self, account: i64, images: &[i64]) -> (i64, i64) {
+        let (post, created) = self.publish(&[account]).await;
+        self.change_post(post, |p| p.media = images.to_vec()).await;
+        self.write(async |tx| post_media::set(tx, self.world.brand, post, images).await).await;
+        (post, created[0])
     }
 
-    /// Creates a publishing post with a job for each account; returns the ids of the post and its targets.
+    /// Creates a publishing post with a job for each account, and returns the ids of the post and its targets.
     pub async fn publish(&self, accounts: &[i64]) -> (i64, Vec<i64>) {
-        let (post, made) = self.s.post(self.world, accounts).await;
-        for (target, account) in made.iter().zip(accounts) {
+        let (post, created) = self.s.post(self.world, accounts).await;
+        for (target, account) in created.iter().zip(accounts) {
             self.enqueue(*target, *account, self.clock.now()).await;
         }
-        (post, made)
+        (post, created)
     }
 
     /// Like `publish`, for the worker's own account.
     pub async fn publish_one(&self) -> (i64, i64) {
-        let (post, made) = self.publish(&[self.account.id]).await;
-        (post, made[0])
+        let (post, created) = self.publish(&[self.account.id]).await;
+        (post, created[0])
     }
 
-    /// Creates a scheduled post.
+    /// Creates a scheduled post on the worker's account, and returns the ids of the post and its target.
     pub async fn schedule(&self, at: DateTime<Utc>) -> (i64, i64) {
-        let (post, made) = self.s.post(self.world, &[self.account.id]).await;
+        let (post, created) = self.s.post(self.world, &[self.account.id]).await;
         self.change_post(post, |p| (p.status, p.scheduled_at) = (PostStatus::Scheduled, Some(at))).await;
-        self.enqueue(made[0], self.account.id, at).await;
-        (post, made[0])
+        self.enqueue(created[0], self.account.id, at).await;
+        (post, created[0])
     }
 
-    /// Does what `PUT now` does with a post whose targets failed.
+    /// Retries the failed targets of a post, as the API does.
     pub async fn publish_again(&self, post: i64) {
         let all = targets::list(&mut self.conn().await, post).await.expect("targets");
         self.change_post(post, |p| p.status = PostStatus::Publishing).await;
@@ -127,12 +128,12 @@ impl TestWorker {
         found.expect("a look-up").expect("the account is there").0.status
     }
 
-    /// Creates an active endpoint at `url` for the results of posts.
+    /// Creates an active webhook endpoint at `url` for the results of posts.
     pub async fn listen_at(&self, url: &str) -> Webhook {
         self.listen_for(url, &[EventName::PostPublished, EventName::PostFailed]).await
     }
 
-    /// Creates an active endpoint at `url` for these events.
+    /// Creates an active webhook endpoint at `url` for these events.
     pub async fn listen_for(&self, url: &str, events: &[EventName]) -> Webhook {
         let secret = SecretString::from("whsec_of_the_tests");
         let new = NewWebhook { url, events, description: None, is_active: true, secret: &secret };

@@ -1,9 +1,8 @@
 //! The visible texts in Rust sources: string literals that read like text, and the help in doc comments of commands.
 
-use std::iter::Peekable;
+use std::sync::LazyLock;
 
-use proc_macro2::token_stream::IntoIter;
-use proc_macro2::{Delimiter, Group, Literal, TokenStream, TokenTree};
+use regex::{Captures, Regex};
 
 /// Texts in these macros and functions are for developers.
 const NOT_VISIBLE: [&str; 18] = [
@@ -26,7 +25,7 @@ const NOT_VISIBLE: [&str; 18] = [
     "trace",
     "unreachable",
 ];
-/// Attributes with visible texts. `doc` has some if the file is one of the command line.
+/// Attributes with visible texts.
 const VISIBLE_ATTRIBUTES: [&str; 4] = ["arg", "command", "error", "value"];
 const SQL: [&str; 16] = [
     "SELECT",
@@ -47,108 +46,123 @@ const SQL: [&str; 16] = [
     "VACUUM",
 ];
 
-/// Returns the visible texts of a source file, in their order.
+/// The tokens of Rust that matter here. Others, and lifetimes, are skipped.
+static TOKEN: LazyLock<Regex> = LazyLock::new(|| {
+    let pattern = r##"(?xs)
+        //[/!](?<doc>[^\n]*) | //[^\n]* | /\*.*?\*/
+        | r\#\#"(?<raw2>.*?)"\#\# | r\#"(?<raw1>.*?)"\# | r"(?<raw>[^"]*)" 
+        | b"(?:[^"\\]|\\.)*" | "(?<text>(?:[^"\\]|\\.)*)"
+        | '(?:[^'\\]|\\[^u]|\\u\{[^}]*\}|\\x..)' | '\w+
+        | (?<word>[\w&&[^0-9]]\w*) | (?<sign>[\#!;(){}\[\]])"##;
+    Regex::new(pattern).expect("a pattern")
+});
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Token {
+    Doc(String),
+    Text(String),
+    Word(String),
+    Sign(char),
+}
+
+/// Returns the visible texts of a source file, in their order. `is_command_line`: doc comments are shown as help.
 pub fn texts(source: &str, is_command_line: bool) -> Vec<String> {
-    let tokens: TokenStream = source.parse().expect("Rust source");
-    let mut reader = Reader { is_command_line, texts: Vec::new() };
-    reader.read(tokens);
-    reader.texts
-}
-
-struct Reader {
-    is_command_line: bool,
-    texts: Vec<String>,
-}
-
-impl Reader {
-    fn read(&mut self, tokens: TokenStream) {
-        let mut tokens = tokens.into_iter().peekable();
-        let mut last_word = String::new();
-        while let Some(token) = tokens.next() {
-            match token {
-                TokenTree::Punct(punct) if punct.as_char() == '#' => {
-                    let Some(attribute) = next_attribute(&mut tokens) else { continue };
-                    if attribute.to_string() == "cfg (test)" {
-                        skip_item(&mut tokens);
-                    } else {
-                        self.read_attribute(attribute);
-                    }
-                }
-                TokenTree::Ident(ident) => last_word = ident.to_string(),
-                TokenTree::Group(group) => {
-                    let is_call = group.delimiter() != Delimiter::Brace;
-                    if !(is_call && NOT_VISIBLE.contains(&last_word.as_str())) {
-                        self.read(group.stream());
-                    }
-                    last_word.clear();
-                }
-                TokenTree::Literal(literal) => {
-                    self.texts.extend(text_of(&literal).filter(|text| reads_like_text(text)))
-                }
-                TokenTree::Punct(_) => {}
-            }
+    let tokens: Vec<Token> = TOKEN.captures_iter(source).filter_map(|found| token(&found)).collect();
+    let mut texts = Vec::new();
+    let mut at = 0;
+    let mut last_word = "";
+    while let Some(token) = tokens.get(at) {
+        at += 1;
+        match token {
+            Token::Doc(text) if is_command_line => texts.extend(Some(one_line(text)).filter(|text| !text.is_empty())),
+            Token::Text(text) => texts.extend(Some(one_line(text)).filter(|text| reads_like_text(text))),
+            Token::Word(word) => last_word = word,
+            Token::Sign('#') => at = after_attribute(&tokens, at),
+            Token::Sign('(' | '[') if NOT_VISIBLE.contains(&last_word) => at = end_of_group(&tokens, at),
+            Token::Sign('(' | '[' | '{') => last_word = "",
+            Token::Doc(_) | Token::Sign(_) => {}
         }
     }
+    texts
+}
 
-    fn read_attribute(&mut self, attribute: TokenStream) {
-        let name = attribute.clone().into_iter().next().map(|token| token.to_string()).unwrap_or_default();
-        if VISIBLE_ATTRIBUTES.contains(&name.as_str()) {
-            self.read(attribute);
-        } else if self.is_command_line && name == "doc" {
-            let text = attribute.into_iter().find_map(|token| match token {
-                TokenTree::Literal(literal) => text_of(&literal),
-                _ => None,
-            });
-            self.texts.extend(text.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty()));
+fn token(found: &Captures<'_>) -> Option<Token> {
+    let text = |name| found.name(name).map(|text| text.as_str());
+    if let Some(raw) = text("raw2").or(text("raw1")).or(text("raw")) {
+        return Some(Token::Text(raw.to_owned()));
+    }
+    let escaped = text("text").map(|text| Token::Text(unescape(text)));
+    escaped
+        .or_else(|| text("doc").map(|text| Token::Doc(text.to_owned())))
+        .or_else(|| text("word").map(|text| Token::Word(text.to_owned())))
+        .or_else(|| text("sign").and_then(|text| text.chars().next()).map(Token::Sign))
+}
+
+/// Returns the place after an attribute whose `#` is before `at`, and after the item that it keeps for tests. Returns the
+/// place of its contents if they are visible.
+fn after_attribute(tokens: &[Token], mut at: usize) -> usize {
+    at += usize::from(tokens.get(at) == Some(&Token::Sign('!')));
+    if tokens.get(at) != Some(&Token::Sign('[')) {
+        return at;
+    }
+    let end = end_of_group(tokens, at + 1);
+    match tokens.get(at + 1..end) {
+        Some([Token::Word(cfg), _, Token::Word(test), ..]) if cfg == "cfg" && test == "test" => {
+            end_of_item(tokens, end)
+        }
+        Some([Token::Word(name), ..]) if VISIBLE_ATTRIBUTES.contains(&name.as_str()) => at + 1,
+        _ => end,
+    }
+}
+
+/// Returns the place after the bracket that closes the group which was opened before `at`.
+fn end_of_group(tokens: &[Token], mut at: usize) -> usize {
+    let mut open = 1;
+    while open > 0 && at < tokens.len() {
+        match tokens[at] {
+            Token::Sign('(' | '[' | '{') => open += 1,
+            Token::Sign(')' | ']' | '}') => open -= 1,
+            _ => {}
+        }
+        at += 1;
+    }
+    at
+}
+
+/// Returns the place after an item: after its block or its semicolon.
+fn end_of_item(tokens: &[Token], mut at: usize) -> usize {
+    while let Some(token) = tokens.get(at) {
+        at += 1;
+        match token {
+            Token::Sign('{') => return end_of_group(tokens, at),
+            Token::Sign(';') => return at,
+            Token::Sign('(' | '[') => at = end_of_group(tokens, at),
+            _ => {}
         }
     }
+    at
 }
 
-/// Returns what is between the brackets of an attribute whose `#` was read.
-fn next_attribute(tokens: &mut Peekable<IntoIter>) -> Option<TokenStream> {
-    tokens.next_if(|token| matches!(token, TokenTree::Punct(punct) if punct.as_char() == '!'));
-    match tokens.next_if(|token| is_group(token, Delimiter::Bracket)) {
-        Some(TokenTree::Group(group)) => Some(group.stream()),
-        _ => None,
-    }
-}
-
-/// Skips an item: to its block or its semicolon.
-fn skip_item(tokens: &mut Peekable<IntoIter>) {
-    tokens
-        .find(|token| is_group(token, Delimiter::Brace) || matches!(token, TokenTree::Punct(p) if p.as_char() == ';'));
-}
-
-fn is_group(token: &TokenTree, delimiter: Delimiter) -> bool {
-    matches!(token, TokenTree::Group(group) if Group::delimiter(group) == delimiter)
-}
-
-/// Returns the value of a string literal, on one line.
-fn text_of(literal: &Literal) -> Option<String> {
-    let source = literal.to_string();
-    if let Some(raw) = source.strip_prefix('r') {
-        let inner = raw.trim_matches('#').strip_prefix('"')?.strip_suffix('"')?;
-        return Some(one_line(inner));
-    }
-    let inner = source.strip_prefix('"')?.strip_suffix('"')?;
+fn unescape(literal: &str) -> String {
     let mut text = String::new();
-    let mut chars = inner.chars().peekable();
+    let mut chars = literal.chars().peekable();
     while let Some(c) = chars.next() {
-        match c {
-            '\\' => match chars.next()? {
-                'n' | 't' => text.push(' '),
-                // The indentation of the next line is no part of the literal.
-                '\n' => while chars.next_if(|next| next.is_whitespace()).is_some() {},
-                'u' => {
-                    let code: String = chars.by_ref().skip(1).take_while(|c| *c != '}').collect();
-                    text.extend(u32::from_str_radix(&code, 16).ok().and_then(char::from_u32));
-                }
-                escaped => text.push(escaped),
-            },
-            c => text.push(c),
+        if c != '\\' {
+            text.push(c);
+            continue;
+        }
+        match chars.next() {
+            Some('n' | 't') => text.push(' '),
+            // The indentation of the next line is no part of the literal.
+            Some('\n') => while chars.next_if(|next| next.is_whitespace()).is_some() {},
+            Some('u') => {
+                let code: String = chars.by_ref().skip(1).take_while(|c| *c != '}').collect();
+                text.extend(u32::from_str_radix(&code, 16).ok().and_then(char::from_u32));
+            }
+            escaped => text.extend(escaped),
         }
     }
-    Some(one_line(&text))
+    text
 }
 
 fn one_line(text: &str) -> String {

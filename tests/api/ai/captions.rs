@@ -14,7 +14,7 @@ on_one!(
     missing_captions_are_requested_once_more,
     overlong_captions_are_retried_then_truncated,
     length_is_counted_by_platform_rules,
-    captions_fit_the_smallest_limit_of_the_brand_s_servers,
+    captions_fit_the_smallest_limit_of_the_servers,
     hashtag_and_emoji_options_are_enforced,
     a_prompt_cannot_change_the_response_format,
     json_is_extracted_from_surrounding_text,
@@ -33,17 +33,17 @@ async fn options_are_passed_to_the_model(s: TestStore) {
     app.ai.queue_responses([captions(&["One #bread", "Two #bread", "Three #bread"])]);
     let options = json!({ "platform": "bluesky", "tone": "cheeky", "language": "pt-BR", "length": "short",
         "include_hashtags": true, "include_emojis": false });
-    let made = write(&t, json!({ "prompt": "fresh bread", "options": options })).await.data(200);
+    let created = write(&t, json!({ "prompt": "fresh bread", "options": options })).await.data(200);
     assert_eq!(
-        made,
+        created,
         json!({ "captions": ["One #bread", "Two #bread", "Three #bread"], "model": "writer", "credits_used": 15, "credits_remaining": 999_985 })
     );
     assert_eq!(app.ai.first().await, ("/v1/chat/completions".to_owned(), format!("Bearer {KEY}")));
-    let asked = app.ai.request_bodies().await.remove(0);
-    assert_eq!((&asked["model"], &asked["messages"][1]["content"]), (&json!("writer"), &json!("fresh bread")));
-    let format = &asked["response_format"];
+    let request = app.ai.request_bodies().await.remove(0);
+    assert_eq!((&request["model"], &request["messages"][1]["content"]), (&json!("writer"), &json!("fresh bread")));
+    let format = &request["response_format"];
     assert_eq!((&format["type"], &format["json_schema"]["strict"]), (&json!("json_schema"), &json!(true)));
-    let instructions = asked["messages"][0]["content"].as_str().unwrap();
+    let instructions = request["messages"][0]["content"].as_str().unwrap();
     for word in ["3 captions", "Bluesky", "300 characters", "cheeky", "pt-BR", "short", "hashtags", "no emojis"] {
         assert!(instructions.contains(word), "{word}: {instructions}");
     }
@@ -74,11 +74,11 @@ async fn overlong_captions_are_retried_then_truncated(s: TestStore) {
     assert_eq!(write(&t, body.clone()).await.data(200)["captions"], json!(["Fresh bread"]));
     let feedback = app.ai.request_bodies().await[1]["messages"][3]["content"].as_str().unwrap().to_owned();
     assert!(feedback.contains("at most 300 characters"), "{feedback}");
-    // Still too long, and the second response is an error: the caption is cut.
+    // The caption is truncated if it is still too long, or if the second response is an error.
     for second in [captions(&[&long]), error(500, "oops", "down")] {
         app.ai.queue_responses([captions(&[&long]), second]);
-        let made = write(&t, body.clone()).await.data(200)["captions"][0].as_str().unwrap().to_owned();
-        assert!(made.ends_with('…') && made.chars().count() <= 300, "{made}");
+        let created = write(&t, body.clone()).await.data(200)["captions"][0].as_str().unwrap().to_owned();
+        assert!(created.ends_with('…') && created.chars().count() <= 300, "{created}");
     }
 }
 
@@ -105,7 +105,7 @@ async fn length_is_counted_by_platform_rules(s: TestStore) {
     }
 }
 
-async fn captions_fit_the_smallest_limit_of_the_brand_s_servers(s: TestStore) {
+async fn captions_fit_the_smallest_limit_of_the_servers(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("unlimited").await;
     let body = json!({ "prompt": "bread", "options": { "platform": "mastodon", "count": 1 } });
@@ -114,16 +114,17 @@ async fn captions_fit_the_smallest_limit_of_the_brand_s_servers(s: TestStore) {
         let limits = max.map(|max| AccountLimits { max_characters: Some(max), ..AccountLimits::default() });
         let new = NewAccount { platform: Platform::Mastodon, limits, ..new_account(id, "t") };
         let connect = async |tx: &mut _| {
-            let made = accounts::save(tx, t.workspace, &new).await?;
-            accounts::attach(tx, t.brand, made.id).await
+            let created = accounts::save(tx, t.workspace, &new).await?;
+            accounts::attach(tx, t.brand, created.id).await
         };
         app.write(connect).await;
         app.ai.queue_responses([captions(&[&long]), captions(&[&long])]);
-        let made = write(&t, body.clone()).await.data(200)["captions"][0].as_str().unwrap().to_owned();
-        let length = made.chars().count();
-        assert!(made.ends_with('…') && length <= limit && length + 12 > limit, "{id}: {length}");
-        let asked = app.ai.request_bodies().await.pop().unwrap()["messages"][0]["content"].as_str().unwrap().to_owned();
-        assert!(asked.contains(&format!("None may be longer than {limit} characters")), "{asked}");
+        let created = write(&t, body.clone()).await.data(200)["captions"][0].as_str().unwrap().to_owned();
+        let length = created.chars().count();
+        assert!(created.ends_with('…') && length <= limit && length + 12 > limit, "{id}: {length}");
+        let request =
+            app.ai.request_bodies().await.pop().unwrap()["messages"][0]["content"].as_str().unwrap().to_owned();
+        assert!(request.contains(&format!("None may be longer than {limit} characters")), "{request}");
     }
 }
 
@@ -160,7 +161,7 @@ async fn hashtag_and_emoji_options_are_enforced(s: TestStore) {
     assert_eq!(app.held().await, 0);
 }
 
-/// The prompt is sent in the user role, and the model's response is parsed as strictly as any other.
+/// The prompt is sent in the user role, and the response of the model is parsed as strictly as any other.
 async fn a_prompt_cannot_change_the_response_format(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("free").await;
@@ -177,17 +178,17 @@ async fn a_prompt_cannot_change_the_response_format(s: TestStore) {
         write(&t, body.clone()).await.expect_error(502, "ai_provider_unavailable");
         assert_eq!((app.used(t.workspace).await, app.held().await), (0, 0), "{obeyed}");
     }
-    let asked = app.ai.request_bodies().await;
-    assert_eq!(asked.len(), 10, "one repair request each");
-    for request in asked {
+    let requests = app.ai.request_bodies().await;
+    assert_eq!(requests.len(), 10, "one repair request each");
+    for request in requests {
         let messages = request["messages"].as_array().unwrap();
         let of = |role: &str| messages.iter().filter(|m| m["role"] == role).count();
         assert_eq!((of("system"), &messages[1]), (1, &json!({ "role": "user", "content": prompt })));
     }
     // Captions beyond the requested count are dropped.
     app.ai.queue_responses([chat("{\"captions\": [\"A\", \"B\", \"C\"], \"credits_used\": 0}")]);
-    let made = write(&t, body).await.data(200);
-    assert_eq!((&made["credits_used"], made.as_object().unwrap().len()), (&json!(15), 4));
+    let created = write(&t, body).await.data(200);
+    assert_eq!((&created["credits_used"], created.as_object().unwrap().len()), (&json!(15), 4));
 }
 
 async fn json_is_extracted_from_surrounding_text(s: TestStore) {
@@ -208,9 +209,9 @@ async fn the_prompt_describes_the_schema_if_unsupported(s: TestStore) {
     let t = app.tenant("unlimited").await;
     app.ai.queue_responses([error(400, Value::Null, "Unsupported `response_format` type"), captions(&["A", "B", "C"])]);
     write(&t, json!({ "prompt": "bread" })).await.expect(200);
-    let asked = app.ai.request_bodies().await;
-    assert!(asked[0]["response_format"].is_object() && asked[1].get("response_format").is_none());
-    let instructions = asked[1]["messages"][0]["content"].as_str().unwrap();
+    let requests = app.ai.request_bodies().await;
+    assert!(requests[0]["response_format"].is_object() && requests[1].get("response_format").is_none());
+    let instructions = requests[1]["messages"][0]["content"].as_str().unwrap();
     assert!(instructions.contains("JSON object") && instructions.contains("\"captions\""), "{instructions}");
 }
 

@@ -1,4 +1,4 @@
-//! Credits: charged once per result, refunded in every other case.
+//! Credits are charged once per result, and refunded in every other case.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_api::ai::PROVIDER_TIMEOUT;
@@ -35,7 +35,7 @@ fn three() -> wiremock::ResponseTemplate {
     captions(&["A", "B", "C"])
 }
 
-/// Leaves the given number of the free plan's credits.
+/// Leaves this number of the free plan's credits.
 async fn leave(app: &AiApp, t: &Tenant<'_>, credits: i64) {
     let sql = format!(
         "INSERT INTO ai_usage (workspace_id, month, used) VALUES ({}, '2026-06', {})",
@@ -94,14 +94,14 @@ async fn expired_reservations_are_refunded(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("free").await;
     leave(&app, &t, 15).await;
-    let want = CreditRequest {
+    let request = CreditRequest {
         workspace_id: t.workspace,
         brand_id: t.brand,
         operation: Operation::Captions,
         credits: 15,
         cap: Some(100),
     };
-    app.write(async |tx| ai_credits::reserve(tx, &want).await).await.expect("enough credits");
+    app.write(async |tx| ai_credits::reserve(tx, &request).await).await.expect("enough credits");
     write(&t).await.expect_error(402, "insufficient_credits");
     app.clock.advance(TimeDelta::seconds(60) - TimeDelta::microseconds(1));
     clean_up(&app).await;
@@ -113,7 +113,7 @@ async fn expired_reservations_are_refunded(s: TestStore) {
     assert_eq!(write(&t).await.data(200)["credits_remaining"], 0);
 }
 
-/// Lets the lease of a running request end; returns its response.
+/// Makes the lease of a running request expire, and returns the response.
 async fn expire_lease_during_request(app: &AiApp, t: &Tenant<'_>, meanwhile: impl AsyncFnOnce()) -> Reply {
     let hold = ResponseGate::new();
     app.ai.queue_held_response(&hold, three());
@@ -146,18 +146,19 @@ async fn a_request_that_outlives_its_lease_can_run_out_of_credits(s: TestStore) 
     assert_eq!((app.used(t.workspace).await, app.held().await), (90, 0));
 }
 
-/// A process stalls until its lease on the key is over, and the client repeats the request elsewhere; then it resumes.
+/// A process stalls until its lease on the key expires. The client repeats the request at another process; then the
+/// first process resumes.
 async fn a_key_taken_over_by_another_process_is_charged_once(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("free").await;
     let other = AiServer::start().await;
-    let there = app.replica_with(other.ai(PROVIDER_TIMEOUT)).await;
+    let replica = app.replica_with(other.ai(PROVIDER_TIMEOUT)).await;
     for (n, late) in [three(), error(500, serde_json::Value::Null, "down")].into_iter().enumerate() {
         let hold = ResponseGate::new();
         app.ai.queue_held_response(&hold, late);
         other.queue_responses([captions(&["D", "E", "F"])]);
         let (key, path, body) = (format!("once{n}"), t.path("/ai/captions"), json!({ "prompt": "bread" }));
-        let again = || t.request_at(&there, "POST", &path).idempotency_key(&key).json(&body).send();
+        let again = || t.request_at(&replica, "POST", &path).idempotency_key(&key).json(&body).send();
         let events = async {
             hold.wait_for_request().await;
             again().await.expect_error(409, "idempotency_in_progress");
@@ -188,11 +189,11 @@ async fn refunds_go_to_the_month_of_the_charge(s: TestStore) {
     let july: DateTime<Utc> = "2026-07-01T00:00:00Z".parse().unwrap();
     app.clock.advance(july - app.now() - TimeDelta::seconds(1));
     let hold = ResponseGate::new();
-    // The first request fails in July, the second succeeds in July.
-    for (answer, status, left, used) in
+    // In July, the first request fails, and the second succeeds.
+    for (response, status, left, used) in
         [(error(500, serde_json::Value::Null, "down"), 502, 0, 0), (three(), 200, 100, 15)]
     {
-        app.ai.queue_held_response(&hold, answer);
+        app.ai.queue_held_response(&hold, response);
         let events = async {
             hold.wait_for_request().await;
             assert_eq!(june().await, 15);
@@ -209,7 +210,8 @@ async fn refunds_go_to_the_month_of_the_charge(s: TestStore) {
     assert_eq!(app.number("SELECT count(*) FROM ai_usage").await, 1);
 }
 
-/// Changing the time zone or setting the clock back moves the end of a month; each month's credits are granted once.
+/// A change of the time zone, or of the clock to an earlier time, moves the end of a month. The credits of each month
+/// are granted once.
 async fn time_zone_changes_grant_no_extra_credits(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("free").await;
@@ -243,7 +245,7 @@ async fn time_zone_changes_grant_no_extra_credits(s: TestStore) {
         assert_eq!(spend().await, 0, "{zone}");
     }
     app.clock.advance(TimeDelta::hours(-60));
-    // The request allowance depends on the clock too; the next request starts a new one.
+    // The rate limit depends on the clock too. The next request starts a new period.
     t.get("/brands").await;
     app.clock.advance(TimeDelta::minutes(2));
     assert_eq!(spend().await, 0, "a clock that was set back");
@@ -260,12 +262,12 @@ async fn a_request_completes_after_its_client_disconnects(s: TestStore) {
     tokio::select! { _ = send() => panic!("the response is held back"), () = hold.wait_for_request() => {} }
     send().await.expect_error(409, "idempotency_in_progress");
     hold.let_go();
-    let answer = crate::support::client::until("the answer", || async {
+    let response = crate::support::client::until("the response", || async {
         let reply = send().await;
         (reply.status == 200).then_some(reply)
     })
     .await;
-    assert!(answer.replayed());
+    assert!(response.replayed());
     assert_eq!((app.used(t.workspace).await, app.held().await, app.ai.request_bodies().await.len()), (15, 0, 1));
 }
 
@@ -280,7 +282,7 @@ async fn usage_is_reported_by_brand(s: TestStore) {
     let rows = ai_credits::by_brand(&mut app.conn().await, t.workspace, app.now()).await.unwrap();
     let rows: Vec<_> = rows.iter().map(|one| (one.brand_id, one.operation, one.requests, one.credits)).collect();
     assert_eq!(rows, [(t.brand, Operation::Captions, 2, 30), (second, Operation::Captions, 1, 15)]);
-    // The plan belongs to the workspace: both brands draw on the same credits.
+    // Both brands use the same credits, because the plan belongs to the workspace.
     for brand in [t.brand, second] {
         let usage = t.get(&format!("/brands/{brand}/usage")).await.data(200);
         assert_eq!(usage["ai_credits"]["used"], 45);

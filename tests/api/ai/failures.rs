@@ -12,7 +12,7 @@ use crate::support::store::{TestStore, on_one};
 on_one!(
     provider_errors_refund_the_credits,
     an_unparsable_response_is_retried_once,
-    a_refused_prompt_is_a_validation_error,
+    a_rejected_prompt_is_a_validation_error,
     a_slow_provider_times_out,
     an_unreachable_provider_returns_502,
     without_a_provider_no_credits_are_charged,
@@ -27,7 +27,7 @@ async fn post_text(t: &Tenant<'_>, operation: &str, field: &str) -> Reply {
 
 async fn provider_errors_refund_the_credits(s: TestStore) {
     let app = AiApp::start(s).await;
-    // Credits for six requests: a lost refund would be noticed.
+    // The credits suffice for six requests, so a missing refund would fail the test.
     let t = app.tenant("free").await;
     let responses = || {
         vec![
@@ -54,7 +54,7 @@ async fn provider_errors_refund_the_credits(s: TestStore) {
             app.clock.advance(chrono::TimeDelta::seconds(2));
             app.ai.queue_responses([response]);
             let mut reply = post_text(&t, operation, field).await.expect_error(502, "ai_provider_unavailable");
-            // The address of this server, not the provider's.
+            // This URL contains the address of this server, not that of the provider.
             reply["doc_url"].take();
             let text = reply.to_string();
             for secret in [KEY, "writer", "127.0.0.1", "API key", "overloaded"] {
@@ -75,7 +75,7 @@ async fn an_unparsable_response_is_retried_once(s: TestStore) {
         choice(json!({ "index": 0, "message": message, "finish_reason": "length" }))
     };
     let unparsable = [[cut_off(), cut_off()], [chat(""), chat("[]")], [chat("{\"captions\": {}}"), chat("sorry")]];
-    // Two calls each, and two for the request whose second call fails.
+    // Each request makes two calls, as does the request whose second call fails.
     let expected_calls = 2 * (unparsable.len() + 1);
     for responses in unparsable {
         app.ai.queue_responses(responses);
@@ -88,7 +88,7 @@ async fn an_unparsable_response_is_retried_once(s: TestStore) {
     post_text(&t, "captions", "prompt").await.expect(200);
 }
 
-async fn a_refused_prompt_is_a_validation_error(s: TestStore) {
+async fn a_rejected_prompt_is_a_validation_error(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("unlimited").await;
     let refusal = || {
@@ -146,7 +146,7 @@ async fn without_a_provider_no_credits_are_charged(s: TestStore) {
     let t = app.tenant("free").await;
     for (operation, field) in TEXT_ENDPOINTS.into_iter().chain([("images", "prompt")]) {
         post_text(&t, operation, field).await.expect_error(422, "platform_not_configured");
-        // Validation comes before the missing provider.
+        // Invalid fields are reported before the missing provider.
         assert_eq!(post_text(&t, operation, "nope").await.invalid_fields(), [field]);
     }
     assert_eq!(app.number("SELECT count(*) FROM ai_usage").await, 0);

@@ -16,17 +16,17 @@ async fn hashtags_are_normalized(s: TestStore) {
     let t = app.tenant("pro").await;
     app.ai.queue_responses([hashtags(&["bread", "#Bread", "#fresh bread!", "＃パン", "#2026", "🍞"])]);
     let body = json!({ "content": "Fresh bread", "platform": "instagram" });
-    let made = t.post(&t.path("/ai/hashtags"), body).await.data(200);
+    let created = t.post(&t.path("/ai/hashtags"), body).await.data(200);
     assert_eq!(
-        made,
+        created,
         json!({ "hashtags": ["#bread", "#freshbread", "#パン"], "model": "writer", "credits_used": 12, "credits_remaining": 4_988 })
     );
-    let asked = app.ai.request_bodies().await.remove(0);
-    assert_eq!(asked["messages"][1]["content"], "Fresh bread");
-    assert!(asked["messages"][0]["content"].as_str().unwrap().contains("on Instagram"), "{asked}");
+    let request = app.ai.request_bodies().await.remove(0);
+    assert_eq!(request["messages"][1]["content"], "Fresh bread");
+    assert!(request["messages"][0]["content"].as_str().unwrap().contains("on Instagram"), "{request}");
     app.ai.queue_responses([hashtags(&["#1"]), hashtags(&["#one"])]);
-    let made = t.post(&t.path("/ai/hashtags"), json!({ "content": "Fresh bread" })).await.data(200);
-    assert_eq!(made["hashtags"], json!(["#one"]));
+    let created = t.post(&t.path("/ai/hashtags"), json!({ "content": "Fresh bread" })).await.data(200);
+    assert_eq!(created["hashtags"], json!(["#one"]));
 }
 
 async fn the_hashtag_count_is_limited_by_platform(s: TestStore) {
@@ -37,8 +37,8 @@ async fn the_hashtag_count_is_limited_by_platform(s: TestStore) {
     for (platform, max) in [("instagram", 30), ("threads", 1), ("twitter", 5), ("sandbox", 15)] {
         app.ai.queue_responses([hashtags(&many)]);
         let body = json!({ "content": "bread", "platform": platform });
-        let made = t.post(&t.path("/ai/hashtags"), body).await.data(200);
-        assert_eq!(made["hashtags"].as_array().unwrap().len(), max, "{platform}");
+        let created = t.post(&t.path("/ai/hashtags"), body).await.data(200);
+        assert_eq!(created["hashtags"].as_array().unwrap().len(), max, "{platform}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Generated pictures.
+//! Generated images.
 
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ on_one!(
     image_urls_are_fetched_through_the_guard,
     an_unknown_parameter_is_dropped_on_retry,
     an_invalid_image_is_a_provider_error,
-    a_refused_prompt_is_a_validation_error,
+    a_rejected_prompt_is_a_validation_error,
     full_storage_is_checked_before_the_provider_call,
     invalid_fields_are_reported,
 );
@@ -33,18 +33,18 @@ async fn generated_images_are_stored_in_the_media_library(s: TestStore) {
     let prompt = format!("{}{}", "a loaf of bread ", "é".repeat(2_500));
     let body = json!({ "prompt": prompt, "options": { "size": "1024x1536", "quality": "low" } });
     let reply = t.post(&t.path("/ai/images"), body).await;
-    let made = reply.data(201);
-    let media = &made["media"];
+    let created = reply.data(201);
+    let media = &created["media"];
     assert_eq!(reply.header("location"), Some(format!("{BASE}{}/{}", t.path("/media"), media["id"]).as_str()));
-    assert_eq!((&made["model"], &made["credits_used"]), (&json!("painter"), &json!(240)));
-    assert_eq!(made["credits_remaining"], 999_760);
+    assert_eq!((&created["model"], &created["credits_used"]), (&json!("painter"), &json!(240)));
+    assert_eq!(created["credits_remaining"], 999_760);
     assert_eq!((&media["mime_type"], &media["width"], &media["height"]), (&json!("image/png"), &json!(30), &json!(20)));
     assert_eq!((&media["filename"], &media["asset_type"]), (&json!("ai-20260609-101320.png"), &json!("image")));
     assert_eq!(media["alt_text"].as_str().unwrap().chars().count(), 2_000);
     assert_eq!(app.number(format!("SELECT count(*) FROM media WHERE brand_id = {}", t.brand)).await, 1);
     assert_eq!(app.number("SELECT count(*) FROM files WHERE state = 'stored'").await, 1);
-    let asked = app.ai.request_bodies().await.remove(0);
-    assert_eq!(asked, json!({ "model": "painter", "prompt": prompt, "n": 1, "size": "1024x1536", "quality": "low" }));
+    let request = app.ai.request_bodies().await.remove(0);
+    assert_eq!(request, json!({ "model": "painter", "prompt": prompt, "n": 1, "size": "1024x1536", "quality": "low" }));
     assert_eq!(app.ai.first().await.0, "/v1/images/generations");
 }
 
@@ -57,8 +57,12 @@ async fn higher_quality_costs_more_credits(s: TestStore) {
     {
         app.ai.queue_responses([picture(&png(10 + n as u32, 10))]);
         left -= credits;
-        let made = generate_image(&t, json!({ "quality": quality })).await.data(201);
-        assert_eq!((&made["credits_used"], &made["credits_remaining"]), (&json!(credits), &json!(left)), "{quality}");
+        let created = generate_image(&t, json!({ "quality": quality })).await.data(201);
+        assert_eq!(
+            (&created["credits_used"], &created["credits_remaining"]),
+            (&json!(credits), &json!(left)),
+            "{quality}"
+        );
     }
     assert!(app.ai.request_bodies().await[2].get("quality").is_none(), "defaults are not sent");
     let usage = t.get(&t.path("/usage")).await.data(200);
@@ -73,10 +77,10 @@ async fn image_urls_are_fetched_through_the_guard(s: TestStore) {
     let t = app.tenant("unlimited").await;
     let own = app.ai.serve_file("/files/a.jpg", jpeg(20, 20)).await;
     app.ai.queue_responses([picture_at(&own)]);
-    let made = generate_image(&t, json!({})).await.data(201);
-    assert_eq!(made["media"]["mime_type"], "image/jpeg", "the operator named this server");
-    assert_eq!(made["media"]["filename"], "ai-20260609-101320.jpg");
-    // Another port is another server, and that one is not public.
+    let created = generate_image(&t, json!({})).await.data(201);
+    assert_eq!(created["media"]["mime_type"], "image/jpeg", "the operator configured this server");
+    assert_eq!(created["media"]["filename"], "ai-20260609-101320.jpg");
+    // A URL with another port is another server, which is not public.
     let other = AiServer::start().await;
     let private = other.serve_file("/a.png", png(5, 5)).await;
     for elsewhere in [&private, "http://169.254.169.254/a.png", "file:///etc/passwd", "nope"] {
@@ -84,8 +88,8 @@ async fn image_urls_are_fetched_through_the_guard(s: TestStore) {
         generate_image(&t, json!({})).await.expect_error(502, "ai_provider_unavailable");
     }
     assert_eq!(other.request_bodies().await.len(), 0);
-    let gone = own.replace("a.jpg", "b.jpg");
-    app.ai.queue_responses([picture_at(&gone)]);
+    let missing = own.replace("a.jpg", "b.jpg");
+    app.ai.queue_responses([picture_at(&missing)]);
     generate_image(&t, json!({})).await.expect_error(502, "ai_provider_unavailable");
     assert_eq!((app.used(t.workspace).await, app.held().await), (240, 0));
 }
@@ -94,18 +98,22 @@ async fn an_unknown_parameter_is_dropped_on_retry(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("unlimited").await;
     let options = json!({ "size": "1024x1024", "quality": "medium" });
-    let refused = refusal_of(400, "invalid_value", "Invalid value: 'medium'.", json!("quality"));
+    let rejected = refusal_of(400, "invalid_value", "Invalid value: 'medium'.", json!("quality"));
     app.ai.queue_responses([
-        refused,
+        rejected,
         picture(&png(9, 9)),
         error(400, Value::Null, "unknown field"),
         picture(&png(8, 8)),
     ]);
     generate_image(&t, options.clone()).await.expect(201);
     generate_image(&t, options.clone()).await.expect(201);
-    let asked = app.ai.request_bodies().await;
-    assert_eq!((asked[1].get("quality"), &asked[1]["size"]), (None, &json!("1024x1024")), "the named one is dropped");
-    assert_eq!((asked[3].get("quality"), asked[3].get("size")), (None, None), "all are dropped if none is named");
+    let requests = app.ai.request_bodies().await;
+    assert_eq!(
+        (requests[1].get("quality"), &requests[1]["size"]),
+        (None, &json!("1024x1024")),
+        "the named one is dropped"
+    );
+    assert_eq!((requests[3].get("quality"), requests[3].get("size")), (None, None), "all are dropped if none is named");
     app.ai.queue_responses([error(400, Value::Null, "no"), error(400, Value::Null, "no"), picture(&png(7, 7))]);
     generate_image(&t, options).await.expect_error(502, "ai_provider_unavailable");
     assert_eq!(app.ai.request_bodies().await.len(), 6, "one retry only");
@@ -115,7 +123,7 @@ async fn an_invalid_image_is_a_provider_error(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("unlimited").await;
     let whole = png(30, 30);
-    let answers = [
+    let responses = [
         picture(b"<html>sorry</html>"),
         picture(&whole[..whole.len() / 2]),
         picture(b""),
@@ -125,15 +133,15 @@ async fn an_invalid_image_is_a_provider_error(s: TestStore) {
         wiremock::ResponseTemplate::new(200).set_body_string("{\"data\": ["),
         picture(&vec![0; 3 << 20]),
     ];
-    for answer in answers {
-        app.ai.queue_responses([answer]);
+    for response in responses {
+        app.ai.queue_responses([response]);
         generate_image(&t, json!({})).await.expect_error(502, "ai_provider_unavailable");
         assert_eq!((app.used(t.workspace).await, app.held().await), (0, 0));
     }
     assert_eq!(app.number("SELECT count(*) FROM files WHERE state <> 'doomed'").await, 0);
 }
 
-async fn a_refused_prompt_is_a_validation_error(s: TestStore) {
+async fn a_rejected_prompt_is_a_validation_error(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("unlimited").await;
     for code in ["content_policy_violation", "moderation_blocked"] {
@@ -143,7 +151,7 @@ async fn a_refused_prompt_is_a_validation_error(s: TestStore) {
     assert_eq!((app.used(t.workspace).await, app.ai.request_bodies().await.len()), (0, 2));
 }
 
-/// The provider is not called for a picture that could not be stored.
+/// The provider is not called for an image that could not be stored.
 async fn full_storage_is_checked_before_the_provider_call(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("pro").await;
@@ -171,7 +179,7 @@ async fn full_storage_refunds_the_credits(s: TestStore) {
     assert_eq!((app.number("SELECT count(*) FROM media").await, app.ai.request_bodies().await.len()), (0, 1));
 }
 
-/// The picture is stored, but the database write fails.
+/// The image is stored, but the write to the database fails.
 async fn a_failed_write_refunds_credits_and_storage(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("unlimited").await;

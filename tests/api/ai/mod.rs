@@ -1,4 +1,4 @@
-//! Captions, hashtags, pictures and their costs, against a server that responds as OpenAI documents it.
+//! Captions, hashtags, images and their costs, with a server that responds as OpenAI's documentation describes it.
 
 mod captions;
 mod credits;

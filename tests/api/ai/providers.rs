@@ -1,5 +1,5 @@
-//! Servers that copy OpenAI's API with deviations: their errors for unsupported parameters, and the text they put
-//! around a model's output.
+//! Servers whose API deviates from OpenAI's: their errors for unsupported parameters, and the text around the output of
+//! a model.
 
 use std::time::Duration;
 
@@ -70,8 +70,8 @@ async fn falls_back_to_prompt_without_schema_support(s: TestStore) {
         ),
         ("no JSON", ResponseTemplate::new(400).set_body_string("Unknown field response_format")),
     ];
-    for (n, (who, refused)) in ways.into_iter().enumerate() {
-        app.ai.queue_responses([refused, captions(&["A"])]);
+    for (n, (who, rejected)) in ways.into_iter().enumerate() {
+        app.ai.queue_responses([rejected, captions(&["A"])]);
         assert_eq!(one(&t).await.data(200)["captions"], json!(["A"]), "{who}");
         assert!(app.ai.request_bodies().await[2 * n + 1].get("response_format").is_none(), "{who}");
     }
@@ -123,11 +123,11 @@ async fn the_base_url_may_omit_the_version(s: TestStore) {
     .await;
     ai.queue_responses([captions(&["A"])]);
     one(&t).await.expect(200);
-    // If the base URL has a path, no other path is tried.
-    let there = app.replica_with(ai_at(&format!("{root}/v2/"), Duration::from_secs(20))).await;
+    // If the base URL has a path, only that path is used.
+    let replica = app.replica_with(ai_at(&format!("{root}/v2/"), Duration::from_secs(20))).await;
     let body = json!({ "prompt": "bread" });
-    let asked = t.request_at(&there, "POST", &t.path("/ai/captions")).json(&body).send().await;
-    asked.expect_error(502, "ai_provider_unavailable");
+    let reply = t.request_at(&replica, "POST", &t.path("/ai/captions")).json(&body).send().await;
+    reply.expect_error(502, "ai_provider_unavailable");
     let paths = ai.paths().await;
     assert_eq!(paths.last().map(String::as_str), Some("/v2/chat/completions"), "{paths:?}");
 }
@@ -182,15 +182,15 @@ async fn every_image_encoding_is_accepted(s: TestStore) {
     assert_eq!(app.number("SELECT count(*) FROM media").await, 4);
 }
 
-/// Like OpenAI's `dall-e-3`, which has other sizes and other values for the quality.
+/// OpenAI's `dall-e-3` has other sizes, and other values for the quality.
 async fn rejected_parameters_are_dropped_one_by_one(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("unlimited").await;
     let wrong = |param: &str| refusal_of(400, "invalid_value", &format!("Invalid value for '{param}'."), json!(param));
     app.ai.queue_responses([wrong("quality"), wrong("size"), picture(&png(9, 9))]);
     generate_image(&t, json!({ "size": "1024x1536", "quality": "medium" })).await.expect(201);
-    let asked = app.ai.request_bodies().await;
-    let named = |n: usize| ["size", "quality"].map(|name| asked[n].get(name).is_some());
+    let requests = app.ai.request_bodies().await;
+    let named = |n: usize| ["size", "quality"].map(|name| requests[n].get(name).is_some());
     assert_eq!([named(0), named(1), named(2)], [[true, true], [true, false], [false, false]]);
     // A server that rejects parameters it was not sent is not retried forever.
     app.ai.queue_responses([wrong("size"), wrong("size"), wrong("size"), picture(&png(8, 8))]);

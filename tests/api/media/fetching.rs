@@ -1,4 +1,5 @@
-//! Pictures for the platforms that download them: a sealed address, converted to what the platform takes, for a day.
+//! Images for the platforms that download them: the URL is sealed and valid for a day, and the image is converted to a
+//! format that the platform accepts.
 
 use chrono::TimeDelta;
 use crier_domain::media::Asset;
@@ -8,25 +9,25 @@ use crier_store::media;
 use crate::support::app::{TestApp, on_one_app};
 use crate::support::picture;
 
-on_one_app!(a_platform_downloads_what_it_takes, an_address_cannot_be_made_or_used_for_ever,);
+on_one_app!(a_platform_downloads_a_supported_format, a_url_cannot_be_forged_and_expires,);
 
-/// Uploads a PNG and returns it.
+/// Uploads a PNG, and returns the asset.
 async fn asset(app: &TestApp) -> Asset {
     let t = app.tenant("unlimited").await;
     let id = t.upload("a.png", &picture::png(60, 50), &[]).await.data(201)["id"].as_i64().unwrap();
     media::find(&mut app.conn().await, t.brand, id).await.unwrap().unwrap()
 }
 
-/// Returns the address at which a platform downloads a picture, at this app.
-fn address_of(app: &TestApp, asset: &Asset, platform: Platform) -> String {
+/// Returns the URL from which a platform downloads an image.
+fn fetch_url(app: &TestApp, asset: &Asset, platform: Platform) -> String {
     app.library(&app.url).fetch_url(app.cipher(), asset, platform, app.store.now()).unwrap()
 }
 
 async fn address(app: &TestApp, platform: Platform) -> String {
-    address_of(app, &asset(app).await, platform)
+    fetch_url(app, &asset(app).await, platform)
 }
 
-async fn a_platform_downloads_what_it_takes(app: TestApp) {
+async fn a_platform_downloads_a_supported_format(app: TestApp) {
     for (platform, kind) in [(Platform::Instagram, "image/jpeg"), (Platform::Threads, "image/png")] {
         let url = address(&app, platform).await;
         assert!(url.starts_with(&format!("{}/media/fetch/", app.url)), "{url}");
@@ -42,7 +43,7 @@ async fn a_platform_downloads_what_it_takes(app: TestApp) {
     }
 }
 
-async fn an_address_cannot_be_made_or_used_for_ever(app: TestApp) {
+async fn a_url_cannot_be_forged_and_expires(app: TestApp) {
     let url = address(&app, Platform::Instagram).await;
     let (path, token) = url.rsplit_once('/').unwrap();
     let changed = format!("{}{}", if token.starts_with('A') { 'B' } else { 'A' }, &token[1..]);
@@ -54,9 +55,9 @@ async fn an_address_cannot_be_made_or_used_for_ever(app: TestApp) {
     assert_eq!(app.visit("GET", &url).send().await.status, 200);
     app.clock.advance(TimeDelta::seconds(1));
     assert_eq!(app.visit("GET", &url).send().await.status, 410);
-    // Its file is gone.
+    // The file is missing.
     let asset = asset(&app).await;
-    let url = address_of(&app, &asset, Platform::Instagram);
+    let url = fetch_url(&app, &asset, Platform::Instagram);
     app.library(&app.url).storage().delete(&asset.key).await.unwrap();
     assert_eq!(app.visit("GET", &url).send().await.status, 404);
 }

@@ -47,12 +47,12 @@ async fn an_import_is_accepted_and_enqueued(app: TestApp) {
     assert_eq!((row.subject_id, row.lane, row.max_attempts), (id, Some(format!("brand:{}", t.brand)), 5));
     assert_eq!(row.trace.as_deref(), reply.header("x-request-id"));
     assert!(app.store.notifier.take().contains(&row.id), "workers are notified");
-    let kept = media_jobs::find(&mut app.conn().await, t.brand, id).await.unwrap().unwrap();
-    assert_eq!(kept.alt_text.as_deref(), Some("Bread"));
+    let job = media_jobs::find(&mut app.conn().await, t.brand, id).await.unwrap().unwrap();
+    assert_eq!(job.alt_text.as_deref(), Some("Bread"));
     let plain = accepted(&t, json!({ "url": SOURCE, "alt_text": "" })).await;
     assert_eq!(plain["asset_type"], "image");
-    let kept = media_jobs::find(&mut app.conn().await, t.brand, plain["id"].as_i64().unwrap()).await.unwrap().unwrap();
-    assert_eq!(kept.alt_text, None);
+    let job = media_jobs::find(&mut app.conn().await, t.brand, plain["id"].as_i64().unwrap()).await.unwrap().unwrap();
+    assert_eq!(job.alt_text, None);
     assert_eq!(imports(&app).await, (2, 2));
 }
 
@@ -121,7 +121,7 @@ async fn only_public_urls_are_accepted(app: TestApp) {
     accepted(&t, json!({ "url": "http://8.8.8.8/plain.png" })).await;
 }
 
-/// Performs a worker's step on an import.
+/// Performs a step of a worker on an import.
 async fn step(app: &TestApp, id: i64, write: impl AsyncFnOnce(&mut Tx, &MediaJob) -> crier_store::Result<()>) {
     app.write(async |tx| {
         let import = media_jobs::lock(tx, id).await?.expect("the import is there");

@@ -1,4 +1,4 @@
-//! Listing pictures, and changing their fields.
+//! The list of images, and changes to their fields.
 
 use serde_json::{Value, json};
 
@@ -6,14 +6,14 @@ use crate::support::app::{MISSING_ID, Tenant, TestApp, on_both_apps, on_one_app}
 use crate::support::picture;
 
 on_both_apps!(
-    pictures_are_listed_newest_first_and_searchable,
-    picture_metadata_can_be_updated,
-    a_deleted_picture_releases_its_storage,
-    a_picture_in_use_cannot_be_deleted,
+    images_are_listed_newest_first_and_searchable,
+    image_metadata_can_be_updated,
+    a_deleted_image_releases_its_storage,
+    an_image_in_use_cannot_be_deleted,
 );
-on_one_app!(invalid_filters_are_refused, invalid_updates_are_refused,);
+on_one_app!(invalid_filters_are_rejected, invalid_updates_are_rejected,);
 
-async fn made(t: &Tenant<'_>, name: &str, texts: &[(&str, &str)]) -> i64 {
+async fn upload_png(t: &Tenant<'_>, name: &str, texts: &[(&str, &str)]) -> i64 {
     let width = 1 + name.len() as u32;
     t.upload(name, &picture::png(width, 3), texts).await.data(201)["id"].as_i64().unwrap()
 }
@@ -22,11 +22,11 @@ fn ids(list: &Value) -> Vec<i64> {
     list["data"].as_array().unwrap().iter().map(|asset| asset["id"].as_i64().unwrap()).collect()
 }
 
-async fn pictures_are_listed_newest_first_and_searchable(app: TestApp) {
+async fn images_are_listed_newest_first_and_searchable(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let dog = made(&t, "IMG_1.png", &[("alt_text", "A Dog, ÄHREN and 100% bread")]).await;
-    let logo = made(&t, "Brot.png", &[("asset_type", "logo")]).await;
-    let icon = made(&t, "a\\_b.png", &[("asset_type", "icon")]).await;
+    let dog = upload_png(&t, "IMG_1.png", &[("alt_text", "A Dog, ÄHREN and 100% bread")]).await;
+    let logo = upload_png(&t, "Brot.png", &[("asset_type", "logo")]).await;
+    let icon = upload_png(&t, "a\\_b.png", &[("asset_type", "icon")]).await;
     for (query, found) in [
         ("", vec![icon, logo, dog]),
         ("asset_type=logo", vec![logo]),
@@ -53,7 +53,7 @@ async fn pictures_are_listed_newest_first_and_searchable(app: TestApp) {
     assert_eq!((ids(&page), &page["links"]["next"]), (vec![dog], &Value::Null));
 }
 
-async fn invalid_filters_are_refused(app: TestApp) {
+async fn invalid_filters_are_rejected(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let long = "x".repeat(201);
     for (query, field) in [
@@ -67,9 +67,9 @@ async fn invalid_filters_are_refused(app: TestApp) {
     }
 }
 
-async fn picture_metadata_can_be_updated(app: TestApp) {
+async fn image_metadata_can_be_updated(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let id = made(&t, "a.png", &[("alt_text", "Old words")]).await;
+    let id = upload_png(&t, "a.png", &[("alt_text", "Old words")]).await;
     let path = t.path(&format!("/media/{id}"));
     let before = t.get(&path).await.data(200);
     app.advance(5);
@@ -86,16 +86,16 @@ async fn picture_metadata_can_be_updated(app: TestApp) {
         let list = t.get(&t.path(&format!("/media?search={search}"))).await.expect(200);
         assert_eq!(list["meta"]["total"], total, "{search}");
     }
-    let kept = t.put(&path, json!({})).await.data(200);
-    assert_eq!(kept["alt_text"], "Fresh éclairs");
+    let updated = t.put(&path, json!({})).await.data(200);
+    assert_eq!(updated["alt_text"], "Fresh éclairs");
     assert_eq!(t.put(&path, json!({ "alt_text": null })).await.data(200)["alt_text"], Value::Null);
     assert_eq!(t.put(&path, json!({ "alt_text": "", "filename": null })).await.data(200)["alt_text"], Value::Null);
     assert_eq!(t.get(&path).await.data(200)["filename"], "eclairs.png");
 }
 
-async fn invalid_updates_are_refused(app: TestApp) {
+async fn invalid_updates_are_rejected(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let id = made(&t, "a.png", &[]).await;
+    let id = upload_png(&t, "a.png", &[]).await;
     let path = t.path(&format!("/media/{id}"));
     let bad = json!({ "alt_text": "x".repeat(2_001), "filename": "", "asset_type": "video" });
     assert_eq!(t.put(&path, bad).await.invalid_fields(), ["alt_text", "asset_type", "filename"]);
@@ -107,9 +107,9 @@ async fn invalid_updates_are_refused(app: TestApp) {
     t.delete(&nowhere).await.expect_error(404, "not_found");
 }
 
-async fn a_deleted_picture_releases_its_storage(app: TestApp) {
+async fn a_deleted_image_releases_its_storage(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let (one, twin) = (made(&t, "a.png", &[]).await, made(&t, "b.png", &[]).await);
+    let (one, twin) = (upload_png(&t, "a.png", &[]).await, upload_png(&t, "b.png", &[]).await);
     let path = t.path(&format!("/media/{one}"));
     let room =
         async || app.number(format!("SELECT bytes FROM storage_usage WHERE workspace_id = {}", t.workspace)).await;
@@ -122,13 +122,13 @@ async fn a_deleted_picture_releases_its_storage(app: TestApp) {
     t.delete(&t.path(&format!("/media/{twin}"))).await.expect(204);
     assert_eq!(room().await, 0);
     assert_eq!(t.get(&t.path("/media")).await.expect(200)["meta"]["total"], 0);
-    made(&t, "a.png", &[]).await;
+    upload_png(&t, "a.png", &[]).await;
     assert_eq!(room().await, used);
 }
 
-async fn a_picture_in_use_cannot_be_deleted(app: TestApp) {
+async fn an_image_in_use_cannot_be_deleted(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let id = made(&t, "a.png", &[]).await;
+    let id = upload_png(&t, "a.png", &[]).await;
     let path = t.path(&format!("/media/{id}"));
     let post = t.post(&t.path("/posts"), json!({ "content": "x" })).await.data(201)["id"].as_i64().unwrap();
     app.sql(format!("INSERT INTO post_media (post_id, media_id) VALUES ({post}, {id})")).await;
@@ -140,7 +140,7 @@ async fn a_picture_in_use_cannot_be_deleted(app: TestApp) {
     app.sql(format!("UPDATE posts SET deleted_at = created_at WHERE id = {post}")).await;
     t.delete(&path).await.expect(204);
     for status in ["draft", "published", "partially_published", "failed"] {
-        let id = made(&t, "a.png", &[]).await;
+        let id = upload_png(&t, "a.png", &[]).await;
         app.sql(format!("UPDATE posts SET status = '{status}', deleted_at = NULL WHERE id = {post}")).await;
         app.sql(format!("INSERT INTO post_media (post_id, media_id) VALUES ({post}, {id})")).await;
         t.delete(&t.path(&format!("/media/{id}"))).await.expect(204);

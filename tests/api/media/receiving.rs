@@ -1,4 +1,4 @@
-//! Receiving uploads: the room for them, and how long the server waits for a client.
+//! Receiving uploads: the space for them, and the time for which the server waits for a client.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::upload::upload_response;
-use crate::api::bodies::{SHORT_PACE, send_slowly};
+use crate::api::bodies::{SHORT_MIN_RATE, send_slowly};
 use crate::support::app::{BASE, Tenant, TestApp, on_one_app};
 use crate::support::client::until_true;
 use crate::support::picture;
 use crate::support::store::TestStore;
 
 on_one_app!(
-    a_content_length_over_the_free_storage_is_refused,
-    a_chunked_body_over_the_free_storage_is_refused,
+    a_content_length_over_the_free_storage_is_rejected,
+    a_chunked_body_over_the_free_storage_is_rejected,
     an_upload_is_replayed_even_if_storage_is_full,
     one_workspace_cannot_exhaust_the_spool,
     an_upload_sent_again_while_the_first_is_received_creates_one_asset,
@@ -31,18 +31,18 @@ async fn use_up(app: &TestApp, t: &Tenant<'_>, bytes: i64) {
     app.sql(format!("INSERT INTO storage_usage (workspace_id, bytes) VALUES ({}, {bytes})", t.workspace)).await;
 }
 
-async fn a_content_length_over_the_free_storage_is_refused(app: TestApp) {
+async fn a_content_length_over_the_free_storage_is_rejected(app: TestApp) {
     let t = app.tenant("free").await;
     use_up(&app, &t, CAP - MIB).await;
-    let answer = upload_response(&t, &format!("Content-Length: {}", 10 * MIB), b"").await;
-    assert!(answer.starts_with("HTTP/1.1 402 ") && answer.contains("storage_limit_exceeded"), "{answer}");
-    // An upload that fits is accepted; one that no plan allows is refused with 413.
+    let response = upload_response(&t, &format!("Content-Length: {}", 10 * MIB), b"").await;
+    assert!(response.starts_with("HTTP/1.1 402 ") && response.contains("storage_limit_exceeded"), "{response}");
+    // An upload that fits is accepted. One that no plan allows is rejected with 413.
     t.upload("a.png", &picture::png(20, 20), &[]).await.expect(201);
-    let answer = upload_response(&t, &format!("Content-Length: {}", 40 * MIB), b"").await;
-    assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+    let response = upload_response(&t, &format!("Content-Length: {}", 40 * MIB), b"").await;
+    assert!(response.starts_with("HTTP/1.1 413 "), "{response}");
 }
 
-async fn a_chunked_body_over_the_free_storage_is_refused(app: TestApp) {
+async fn a_chunked_body_over_the_free_storage_is_rejected(app: TestApp) {
     let t = app.tenant("free").await;
     use_up(&app, &t, CAP - MIB).await;
     let head = "--b\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\n";
@@ -52,8 +52,8 @@ async fn a_chunked_body_over_the_free_storage_is_refused(app: TestApp) {
         body.extend_from_slice(&vec![b'x'; 1 << 20]);
         body.extend_from_slice(b"\r\n");
     }
-    let answer = upload_response(&t, "Transfer-Encoding: chunked", &body).await;
-    assert!(answer.starts_with("HTTP/1.1 402 ") && answer.contains("storage_limit_exceeded"), "{answer}");
+    let response = upload_response(&t, "Transfer-Encoding: chunked", &body).await;
+    assert!(response.starts_with("HTTP/1.1 402 ") && response.contains("storage_limit_exceeded"), "{response}");
     assert_eq!(app.api.library.spools().held(), 0);
 }
 
@@ -75,24 +75,24 @@ async fn one_workspace_cannot_exhaust_the_spool(app: TestApp) {
     let spools = app.api.library.spools();
     let half = spools.open(t.workspace, 256 << 20).await.expect("all of its half");
     let png = picture::png(20, 20);
-    let (refused, taken) = tokio::join!(t.upload("a.png", &png, &[]), other.upload("a.png", &png, &[]));
-    taken.expect(201);
-    refused.expect_error(503, "service_unavailable");
-    assert_eq!(refused.header("retry-after"), Some("5"));
-    let waits = async {
+    let (rejected, accepted) = tokio::join!(t.upload("a.png", &png, &[]), other.upload("a.png", &png, &[]));
+    accepted.expect(201);
+    rejected.expect_error(503, "service_unavailable");
+    assert_eq!(rejected.header("retry-after"), Some("5"));
+    let release_half = async {
         tokio::task::yield_now().await;
         drop(half);
     };
-    let (taken, ()) = tokio::join!(t.upload("a.png", &png, &[]), waits);
-    taken.expect(201);
+    let (accepted, ()) = tokio::join!(t.upload("a.png", &png, &[]), release_half);
+    accepted.expect(201);
     assert_eq!(spools.held(), 0);
 }
 
-/// The head of the form of an upload, whose boundary is `b`.
+/// The head of an upload form with the boundary `b`.
 const FORM: &str = "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.png\"\r\n\r\n";
 
-/// Starts an upload with a body of the given length, and sends its first bytes.
-async fn begun(t: &Tenant<'_>, key: &str, length: usize, first: &[u8]) -> TcpStream {
+/// Starts an upload with a body of this length, and sends its first bytes.
+async fn start_upload(t: &Tenant<'_>, key: &str, length: usize, first: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(t.app.address).await.unwrap();
     let head = format!(
         "POST {BASE}{} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer {}\r\nIdempotency-Key: {key}\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: {length}\r\n\r\n",
@@ -104,32 +104,33 @@ async fn begun(t: &Tenant<'_>, key: &str, length: usize, first: &[u8]) -> TcpStr
     stream
 }
 
-/// Starts an upload of the given length, and sends a MiB of it.
-async fn begun_large(t: &Tenant<'_>, length: usize) -> TcpStream {
-    begun(t, &t.app.fresh_key(), length, &[FORM.as_bytes(), &vec![7; 1 << 20]].concat()).await
+/// Starts an upload of this length, and sends a MiB of it.
+async fn start_large_upload(t: &Tenant<'_>, length: usize) -> TcpStream {
+    start_upload(t, &t.app.fresh_key(), length, &[FORM.as_bytes(), &vec![7; 1 << 20]].concat()).await
 }
 
-/// While it is received, its key is free: the request that is complete first is carried out.
+/// The key of an upload is not in use while the upload is received, so the request that is complete first is carried
+/// out.
 async fn an_upload_sent_again_while_the_first_is_received_creates_one_asset(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let spools = app.api.library.spools();
     let png = picture::png(64, 64);
     let body = [FORM.as_bytes(), &png, b"\r\n--b--\r\n"].concat();
     let (half, rest) = body.split_at(body.len() / 2);
-    let mut first = begun(&t, "once", body.len(), half).await;
+    let mut first = start_upload(&t, "once", body.len(), half).await;
     until_true("the first one is being received", || spools.held() > 0).await;
     let again = t.request("POST", &t.path("/media")).idempotency_key("once").raw(body.as_slice());
     let again = again.header("content-type", "multipart/form-data; boundary=b").send().await;
     assert!(!again.replayed());
-    let made = again.data(201);
+    let created = again.data(201);
 
     first.write_all(rest).await.unwrap();
-    let mut answer = String::new();
-    first.read_to_string(&mut answer).await.unwrap();
-    assert!(answer.starts_with("HTTP/1.1 201 "), "{answer}");
-    assert!(answer.to_lowercase().contains("idempotent-replayed: true"), "{answer}");
-    let (_, replayed) = answer.split_once("\r\n\r\n").unwrap();
-    assert_eq!(serde_json::from_str::<Value>(replayed).unwrap()["data"], made);
+    let mut response = String::new();
+    first.read_to_string(&mut response).await.unwrap();
+    assert!(response.starts_with("HTTP/1.1 201 "), "{response}");
+    assert!(response.to_lowercase().contains("idempotent-replayed: true"), "{response}");
+    let (_, replayed) = response.split_once("\r\n\r\n").unwrap();
+    assert_eq!(serde_json::from_str::<Value>(replayed).unwrap()["data"], created);
     assert_eq!(app.number("SELECT count(*) FROM media").await, 1);
     assert_eq!(app.number("SELECT count(*) FROM files").await, 1);
     until_true("nothing is held", || spools.held() == 0).await;
@@ -138,10 +139,10 @@ async fn an_upload_sent_again_while_the_first_is_received_creates_one_asset(app:
 async fn a_disconnected_client_releases_its_spool(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let spools = app.api.library.spools();
-    let uploads = futures::future::join_all((0..8).map(|_| begun_large(&t, 20 << 20))).await;
+    let uploads = futures::future::join_all((0..8).map(|_| start_large_upload(&t, 20 << 20))).await;
     until_true("eight uploads are being received", || spools.held() == 8 * (20 << 20)).await;
-    // Of these, four fit into the workspace's half; the rest wait.
-    let more = futures::future::join_all((0..8).map(|_| begun_large(&t, 20 << 20))).await;
+    // Four of these fit into the workspace's half. The others wait.
+    let more = futures::future::join_all((0..8).map(|_| start_large_upload(&t, 20 << 20))).await;
     until_true("as many as there is room for", || spools.held() == 12 * (20 << 20)).await;
     drop((uploads, more));
     until_true("nothing is held", || spools.held() == 0).await;
@@ -149,11 +150,11 @@ async fn a_disconnected_client_releases_its_spool(app: TestApp) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slow_upload_is_aborted_and_releases_its_spool() {
-    let app = TestApp::start_paced(TestStore::sqlite().await, SHORT_PACE).await;
+    let app = TestApp::start_with_min_rate(TestStore::sqlite().await, SHORT_MIN_RATE).await;
     let t = app.tenant("unlimited").await;
-    let mut stream = begun_large(&t, 20 << 20).await;
-    let answer =
+    let mut stream = start_large_upload(&t, 20 << 20).await;
+    let response =
         tokio::time::timeout(Duration::from_secs(60), send_slowly(&mut stream)).await.expect("the upload is aborted");
-    assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("too slowly"), "{answer}");
+    assert!(response.starts_with("HTTP/1.1 400 ") && response.contains("too slowly"), "{response}");
     assert_eq!(app.api.library.spools().held(), 0);
 }

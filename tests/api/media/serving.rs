@@ -1,4 +1,4 @@
-//! Public access to pictures.
+//! Public access to images.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use crate::support::picture;
 use crate::support::store::{TestStore, on_both_storages};
 
 on_one_app!(
-    pictures_are_served_with_their_headers,
+    images_are_served_with_their_headers,
     range_requests_return_partial_content,
     a_matching_etag_returns_304,
     invalid_file_names_return_not_found,
 );
 on_both_storages!(
     every_replica_serves_every_upload,
-    a_deleted_picture_is_swept,
+    a_deleted_image_is_swept,
     unavailable_storage_returns_503_until_it_recovers,
 );
 
@@ -49,7 +49,7 @@ fn assert_headers(reply: &Reply, url: &str) {
     }
 }
 
-async fn pictures_are_served_with_their_headers(app: TestApp) {
+async fn images_are_served_with_their_headers(app: TestApp) {
     let (url, thumbnail, body) = uploaded(&app).await;
     for (url, width) in [(&url, 900), (&thumbnail, 400)] {
         let reply = app.visit("GET", url).send().await;
@@ -169,7 +169,7 @@ async fn every_replica_serves_every_upload(s: TestStore) {
     assert_eq!(app.visit("GET", &thumbnail.replace(&app.url, &other)).send().await.status, 200);
 }
 
-async fn a_deleted_picture_is_swept(s: TestStore) {
+async fn a_deleted_image_is_swept(s: TestStore) {
     let app = TestApp::start(s).await;
     let t = app.tenant("unlimited").await;
     let asset = t.upload("a.jpg", &picture::jpeg(30, 20), &[]).await.data(201);
@@ -194,9 +194,9 @@ async fn unavailable_storage_returns_503_until_it_recovers(s: TestStore) {
     let reply = app.visit("GET", &url).send().await;
     reply.assert_uncached_error(503);
     assert_eq!(reply.header("retry-after"), Some("5"));
-    let refused = t.upload("b.png", &picture::png(8, 8), &[]).await;
-    refused.expect_error(503, "service_unavailable");
-    assert!(refused.header("retry-after").is_some());
+    let rejected = t.upload("b.png", &picture::png(8, 8), &[]).await;
+    rejected.expect_error(503, "service_unavailable");
+    assert!(rejected.header("retry-after").is_some());
     assert_eq!(app.number("SELECT count(*) FROM media WHERE filename = 'b.png'").await, 0);
     let room = t.get(&t.path("/media")).await.expect(200);
     assert_eq!(room["meta"]["total"], 0, "the library itself does not need the storage");
@@ -205,10 +205,10 @@ async fn unavailable_storage_returns_503_until_it_recovers(s: TestStore) {
     t.upload("b.png", &picture::png(8, 8), &[]).await.expect(201);
     let used = "SELECT CAST(sum(bytes) AS bigint) FROM storage_usage";
     let live = "SELECT CAST(sum(size_bytes) AS bigint) FROM files WHERE state <> 'doomed'";
-    assert_eq!(app.number(used).await, app.number(live).await, "refused uploads use no storage");
+    assert_eq!(app.number(used).await, app.number(live).await, "rejected uploads use no storage");
 }
 
-/// The connection is aborted, so that no client takes a partial file for the whole.
+/// The connection is aborted, so that no client mistakes a partial file for the complete file.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_truncated_file_aborts_the_connection() {
     let app = TestApp::start(TestStore::sqlite().await.on_s3().await).await;

@@ -1,4 +1,4 @@
-//! Uploading a picture.
+//! Uploads of images.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::support::picture;
 
 on_both_apps!(
     a_repeated_upload_is_replayed,
-    reusing_a_key_for_another_form_is_refused,
+    reusing_a_key_for_another_form_is_rejected,
     concurrent_uploads_with_one_key_create_one_asset,
     identical_bytes_are_stored_once_per_brand,
     an_upload_over_the_plan_cap_is_not_stored,
@@ -23,17 +23,17 @@ on_one_app!(
     an_upload_is_stored_and_described,
     the_mime_type_is_detected_from_the_bytes,
     an_invalid_form_stores_nothing,
-    a_malformed_multipart_body_is_refused,
-    files_other_than_pictures_are_refused,
-    an_oversized_content_length_is_refused_before_reading,
-    an_oversized_chunked_body_is_refused_while_reading,
+    a_malformed_multipart_body_is_rejected,
+    files_other_than_images_are_rejected,
+    an_oversized_content_length_is_rejected_before_reading,
+    an_oversized_chunked_body_is_rejected_while_reading,
 );
 
-/// The storage counted for the workspaces; it should equal `SIZES`.
+/// The storage counted for the workspaces, which must equal `SIZES`.
 const COUNTED_BYTES: &str = "SELECT cast(coalesce(sum(bytes), 0) AS bigint) FROM storage_usage";
 const SIZES: &str = "SELECT cast(coalesce(sum(size_bytes), 0) AS bigint) FROM files WHERE state <> 'doomed'";
 
-/// The names of the files in the storage.
+/// Returns the names of the files in the storage.
 fn stored(app: &TestApp) -> Vec<String> {
     fn walk(dir: &Path, found: &mut Vec<String>) {
         for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
@@ -48,7 +48,7 @@ fn stored(app: &TestApp) -> Vec<String> {
     found
 }
 
-/// Asserts that nothing was kept from a refused request.
+/// Asserts that nothing is stored after a rejected request.
 async fn assert_nothing_stored(app: &TestApp) {
     assert_eq!(stored(app), Vec::<String>::new());
     assert_eq!(app.number("SELECT count(*) FROM media").await, 0);
@@ -76,7 +76,7 @@ async fn an_upload_is_stored_and_described(app: TestApp) {
     assert_eq!((asset["width"].as_i64(), asset["height"].as_i64()), (Some(30), Some(20)));
     assert!(asset["source_url"].is_null());
     assert!(asset["url"].as_str().unwrap().starts_with(&format!("{}/media/", app.url)), "{asset}");
-    assert_eq!(stored(&app).len(), 2, "the picture and its thumbnail");
+    assert_eq!(stored(&app).len(), 2, "the image and its thumbnail");
     let size = asset["size_bytes"].as_i64().unwrap();
     assert_eq!(app.number(COUNTED_BYTES).await, size);
     let usage = t.get(&t.path("/usage")).await.data(200);
@@ -123,7 +123,7 @@ async fn raw(t: &Tenant<'_>, content_type: &str, body: &[u8]) -> Reply {
     t.request("POST", &t.path("/media")).raw(body).header("content-type", content_type).send().await
 }
 
-async fn a_malformed_multipart_body_is_refused(app: TestApp) {
+async fn a_malformed_multipart_body_is_rejected(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let form = "multipart/form-data; boundary=b";
     raw(&t, "application/json", b"{}").await.expect_error(415, "unsupported_media_type");
@@ -142,7 +142,7 @@ async fn a_malformed_multipart_body_is_refused(app: TestApp) {
     assert_nothing_stored(&app).await;
 }
 
-async fn files_other_than_pictures_are_refused(app: TestApp) {
+async fn files_other_than_images_are_rejected(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let svg = br#"<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><rect width="9" height="9"/></svg>"#;
     let png = picture::png(64, 64);
@@ -155,7 +155,7 @@ async fn files_other_than_pictures_are_refused(app: TestApp) {
     assert_nothing_stored(&app).await;
 }
 
-/// Sends the head of an upload and part of its body; returns the response.
+/// Sends the head of an upload and a part of its body, and returns the response.
 pub async fn upload_response(t: &Tenant<'_>, length: &str, body: &[u8]) -> String {
     let mut stream = TcpStream::connect(t.app.address).await.unwrap();
     let head = format!(
@@ -165,30 +165,30 @@ pub async fn upload_response(t: &Tenant<'_>, length: &str, body: &[u8]) -> Strin
         t.app.fresh_key(),
     );
     stream.write_all(head.as_bytes()).await.unwrap();
-    // The server may close the connection when it refuses an upload early.
+    // The server may close the connection when it rejects an upload early.
     let _ = stream.write_all(body).await;
-    let mut answer = Vec::new();
+    let mut response = Vec::new();
     let mut piece = [0; 4096];
-    while !String::from_utf8_lossy(&answer).contains("request_id") {
+    while !String::from_utf8_lossy(&response).contains("request_id") {
         match stream.read(&mut piece).await {
             Ok(0) | Err(_) => break,
-            Ok(n) => answer.extend_from_slice(&piece[..n]),
+            Ok(n) => response.extend_from_slice(&piece[..n]),
         }
     }
-    String::from_utf8_lossy(&answer).into_owned()
+    String::from_utf8_lossy(&response).into_owned()
 }
 
-async fn an_oversized_content_length_is_refused_before_reading(app: TestApp) {
+async fn an_oversized_content_length_is_rejected_before_reading(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let answer = upload_response(&t, &format!("Content-Length: {}", 40 << 20), b"").await;
-    assert!(answer.starts_with("HTTP/1.1 413 ") && answer.contains("payload_too_large"), "{answer}");
-    assert!(answer.contains("25 MiB"), "{answer}");
-    // A client that has begun to send can read the response as well.
-    let answer = upload_response(&t, &format!("Content-Length: {}", 40 << 20), &vec![b'x'; 40 << 20]).await;
-    assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+    let response = upload_response(&t, &format!("Content-Length: {}", 40 << 20), b"").await;
+    assert!(response.starts_with("HTTP/1.1 413 ") && response.contains("payload_too_large"), "{response}");
+    assert!(response.contains("25 MiB"), "{response}");
+    // A client that is already sending the body can read the response as well.
+    let response = upload_response(&t, &format!("Content-Length: {}", 40 << 20), &vec![b'x'; 40 << 20]).await;
+    assert!(response.starts_with("HTTP/1.1 413 "), "{response}");
 }
 
-async fn an_oversized_chunked_body_is_refused_while_reading(app: TestApp) {
+async fn an_oversized_chunked_body_is_rejected_while_reading(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let head = "--b\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\n";
     let mut body = format!("{:x}\r\n{head}\r\n", head.len()).into_bytes();
@@ -198,8 +198,8 @@ async fn an_oversized_chunked_body_is_refused_while_reading(app: TestApp) {
         body.extend_from_slice(&chunk);
         body.extend_from_slice(b"\r\n");
     }
-    let answer = upload_response(&t, "Transfer-Encoding: chunked", &body).await;
-    assert!(answer.starts_with("HTTP/1.1 413 ") && answer.contains("payload_too_large"), "{answer}");
+    let response = upload_response(&t, "Transfer-Encoding: chunked", &body).await;
+    assert!(response.starts_with("HTTP/1.1 413 ") && response.contains("payload_too_large"), "{response}");
     assert_nothing_stored(&app).await;
 }
 
@@ -219,7 +219,7 @@ async fn a_repeated_upload_is_replayed(app: TestApp) {
     assert_eq!(app.number("SELECT count(*) FROM media").await, 1);
 }
 
-async fn reusing_a_key_for_another_form_is_refused(app: TestApp) {
+async fn reusing_a_key_for_another_form_is_rejected(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (png, other) = (picture::png(12, 9), picture::png(12, 10));
     let path = t.path("/media");
@@ -235,9 +235,9 @@ async fn reusing_a_key_for_another_form_is_refused(app: TestApp) {
     // A conflict with the key's first request is reported before errors in the body.
     let broken = t.request("POST", &path).idempotency_key("once").raw(b"x".as_slice());
     broken.send().await.expect_error(409, "idempotency_key_reused");
-    // A refusal releases its key.
-    let refused = t.request("POST", &path).idempotency_key("second").form(Some(("a.png", b"no")), &[]);
-    refused.send().await.expect_error(415, "unsupported_media_type");
+    // A rejected request releases its key.
+    let rejected = t.request("POST", &path).idempotency_key("second").form(Some(("a.png", b"no")), &[]);
+    rejected.send().await.expect_error(415, "unsupported_media_type");
     t.request("POST", &path).idempotency_key("second").form(Some(("a.png", &png)), &[]).send().await.expect(201);
 }
 
@@ -273,8 +273,8 @@ async fn identical_bytes_are_stored_once_per_brand(app: TestApp) {
     let all = futures::future::join_all((0..6).map(|_| upload(&t, &other))).await;
     let urls: Vec<Value> = all.iter().map(|reply| reply.data(201)["url"].clone()).collect();
     assert!(urls.iter().all(|url| *url == urls[0]), "{urls:?}");
-    assert_eq!(stored(&app).len(), 4, "two pictures with their thumbnails");
-    // Files are shared within a brand only, so that no brand learns what others have.
+    assert_eq!(stored(&app).len(), 4, "two images with their thumbnails");
+    // Files are shared only within a brand, so that no brand learns which files others have.
     let stranger = app.tenant("unlimited").await;
     let theirs = upload(&stranger, &png).await.data(201);
     assert_ne!(theirs["url"], one["url"]);
@@ -295,18 +295,18 @@ async fn an_upload_over_the_plan_cap_is_not_stored(app: TestApp) {
 
 async fn concurrent_uploads_never_exceed_the_storage_cap(app: TestApp) {
     let t = app.tenant("free").await;
-    let pictures: Vec<Vec<u8>> =
+    let images: Vec<Vec<u8>> =
         (0..6).map(|seed| picture::encoded(&picture::pixels(60, 60, seed), ImageFormat::Png)).collect();
-    let largest = pictures.iter().map(Vec::len).max().unwrap();
-    // Room for two of them.
+    let largest = images.iter().map(Vec::len).max().unwrap();
+    // There is room for two of them.
     let used = (500 << 20) - 2 * i64::try_from(largest).unwrap();
     app.sql(format!("INSERT INTO storage_usage (workspace_id, bytes) VALUES ({}, {used})", t.workspace)).await;
-    let replies = futures::future::join_all(pictures.iter().map(|bytes| upload(&t, bytes))).await;
-    let kept = replies.iter().filter(|reply| reply.status == 201).count();
-    for refused in replies.iter().filter(|reply| reply.status != 201) {
-        refused.expect_error(402, "storage_limit_exceeded");
+    let replies = futures::future::join_all(images.iter().map(|bytes| upload(&t, bytes))).await;
+    let count = replies.iter().filter(|reply| reply.status == 201).count();
+    for rejected in replies.iter().filter(|reply| reply.status != 201) {
+        rejected.expect_error(402, "storage_limit_exceeded");
     }
-    assert_eq!(kept, 2);
+    assert_eq!(count, 2);
     assert_eq!(stored(&app).len(), 4);
     let bytes = app.number(COUNTED_BYTES).await;
     assert_eq!(bytes, used + app.number(SIZES).await);

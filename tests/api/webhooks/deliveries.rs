@@ -1,4 +1,4 @@
-//! Deliveries as an endpoint's owner sees them: the list with its filters, one delivery, its attempts, its retry.
+//! Deliveries for the owner of an endpoint: the list with its filters, a delivery, its attempts, and its retry.
 
 use crier_domain::access::Role;
 use crier_domain::webhook::DeliveryStatus;
@@ -72,9 +72,9 @@ async fn filters_apply_to_the_list_and_its_total(app: TestApp) {
 async fn page_links_keep_the_filters(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (hook, _) = create_deliveries(&t, 3).await;
-    let asked = "status=pending&per_page=1&event=brand.created";
-    let page = t.get(&format!("{hook}/deliveries?{asked}&page=2")).await.expect(200);
-    let at = |n: i64| format!("{}/api/public/v1{hook}/deliveries?{asked}&page={n}", app.url);
+    let filters = "status=pending&per_page=1&event=brand.created";
+    let page = t.get(&format!("{hook}/deliveries?{filters}&page=2")).await.expect(200);
+    let at = |n: i64| format!("{}/api/public/v1{hook}/deliveries?{filters}&page={n}", app.url);
     assert_eq!(page["links"], json!({ "first": at(1), "last": at(3), "prev": at(1), "next": at(3) }));
     assert_eq!(page["meta"]["links"][2]["url"], at(2));
 }
@@ -158,7 +158,7 @@ async fn a_delivery_can_be_retried_in_any_status(app: TestApp) {
     let (hook, all) = create_deliveries(&t, 3).await;
     fail(&t, &all[..2]).await;
     app.sql(format!("UPDATE webhook_deliveries SET status = 'succeeded' WHERE id = {}", all[1])).await;
-    // The third waits for its next attempt.
+    // The third delivery waits for its next attempt.
     let later = app.later(300).to_rfc3339();
     app.sql(format!("UPDATE webhook_deliveries SET status = 'retrying', attempts = 1 WHERE id = {}", all[2])).await;
     app.sql(format!("UPDATE jobs SET state = 'scheduled', run_at = '{later}' WHERE subject_id = {}", all[2])).await;

@@ -1,4 +1,4 @@
-//! Webhook endpoints: creating, reading, changing, deleting.
+//! Webhook endpoints: creation, reading, changes, deletion.
 
 use crier_domain::circuit::Health;
 use crier_store::{deliveries, webhooks};
@@ -10,25 +10,25 @@ use crate::support::app::{Tenant, TestApp, on_both_apps, on_one_app};
 on_both_apps!(
     an_endpoint_is_created_updated_and_deleted,
     a_replay_contains_the_secret,
-    an_update_keeps_absent_and_null_fields,
+    an_update_keeps_omitted_and_null_fields,
     reactivating_an_endpoint_resets_its_health,
     deleting_an_endpoint_deletes_its_deliveries,
-    a_refused_update_changes_nothing,
+    a_rejected_update_changes_nothing,
     events_are_listed,
 );
 on_one_app!(
     the_secret_is_shown_on_creation_and_rotation_only,
     invalid_fields_are_reported,
-    private_addresses_are_refused,
+    private_addresses_are_rejected,
     an_endpoint_has_the_documented_fields,
     field_length_limits_are_enforced,
 );
 
 async fn an_endpoint_is_created_updated_and_deleted(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let made = create(&t, "https://8.8.8.8/hook").await.data(201);
-    let path = format!("/webhooks/{}", made["id"]);
-    assert_eq!((&made["is_active"], &made["disabled_reason"]), (&json!(true), &Value::Null));
+    let created = create(&t, "https://8.8.8.8/hook").await.data(201);
+    let path = format!("/webhooks/{}", created["id"]);
+    assert_eq!((&created["is_active"], &created["disabled_reason"]), (&json!(true), &Value::Null));
     let changed = t.put(&path, json!({ "events": ["post.failed"], "is_active": false })).await.data(200);
     assert_eq!((&changed["events"], &changed["url"]), (&json!(["post.failed"]), &json!("https://8.8.8.8/hook")));
     assert_eq!(t.get(&path).await.data(200), changed);
@@ -39,15 +39,15 @@ async fn an_endpoint_is_created_updated_and_deleted(app: TestApp) {
 
 async fn the_secret_is_shown_on_creation_and_rotation_only(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let made = create(&t, "https://8.8.8.8/hook").await.data(201);
-    let path = format!("/webhooks/{}", made["id"]);
-    let secret = made["secret"].as_str().unwrap();
+    let created = create(&t, "https://8.8.8.8/hook").await.data(201);
+    let path = format!("/webhooks/{}", created["id"]);
+    let secret = created["secret"].as_str().unwrap();
     assert!(secret.starts_with("whsec_") && secret.len() == 46, "{secret}");
     for reply in [t.get(&path).await, t.get("/webhooks").await, t.put(&path, json!({ "is_active": true })).await] {
         assert!(!String::from_utf8_lossy(&reply.body).contains("secret"));
     }
     let rotated = t.request("POST", &format!("{path}/rotate-secret")).send().await.data(200);
-    assert!(rotated["secret"].as_str().unwrap().starts_with("whsec_") && rotated["secret"] != made["secret"]);
+    assert!(rotated["secret"].as_str().unwrap().starts_with("whsec_") && rotated["secret"] != created["secret"]);
 }
 
 async fn invalid_fields_are_reported(app: TestApp) {
@@ -61,10 +61,10 @@ async fn invalid_fields_are_reported(app: TestApp) {
     );
 }
 
-async fn private_addresses_are_refused(app: TestApp) {
+async fn private_addresses_are_rejected(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let made = create(&t, "https://8.8.8.8/hook").await.data(201);
-    let path = format!("/webhooks/{}", made["id"]);
+    let created = create(&t, "https://8.8.8.8/hook").await.data(201);
+    let path = format!("/webhooks/{}", created["id"]);
     for url in [
         "nope",
         "http://example.org/",
@@ -85,35 +85,35 @@ async fn private_addresses_are_refused(app: TestApp) {
 async fn an_endpoint_has_the_documented_fields(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let reply = create(&t, "https://8.8.8.8/hook").await;
-    let made = reply.data(201);
+    let created = reply.data(201);
     let names = |record: &Value| record.as_object().unwrap().keys().map(String::as_str).collect::<Vec<_>>().join(" ");
     let fields = "id url events description is_active disabled_reason created_at updated_at";
-    assert_eq!(names(&made), fields.replace("created_at", "secret created_at"));
-    let path = format!("/webhooks/{}", made["id"]);
+    assert_eq!(names(&created), fields.replace("created_at", "secret created_at"));
+    let path = format!("/webhooks/{}", created["id"]);
     assert_eq!(reply.header("location"), Some(format!("/api/public/v1{path}").as_str()));
     assert_eq!(names(&t.get(&path).await.data(200)), fields);
-    assert_eq!(made["description"], Value::Null);
+    assert_eq!(created["description"], Value::Null);
     let second = subscribe(&t, &["post.failed"]).await;
     let list = t.get("/webhooks").await.expect(200);
-    assert_eq!(list.as_object().unwrap().len(), 1, "the list is not paged");
+    assert_eq!(list.as_object().unwrap().len(), 1, "the list is not paginated");
     assert_eq!(format!("/webhooks/{}", ids(&list["data"])[0]), second, "newest first");
     assert_eq!(list["data"][1], t.get(&path).await.data(200));
 }
 
-/// A client that lost the response gets the secret with the same key, and in no other way.
+/// A client that did not receive the response can get the secret only by a request with the same key.
 async fn a_replay_contains_the_secret(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let body = json!({ "url": "https://8.8.8.8/hook", "events": ["brand.created"] });
     let create = async || t.request("POST", "/webhooks").idempotency_key("make").json(&body).send().await;
-    let (made, again) = (create().await, create().await);
-    assert!(again.replayed() && made.body == again.body && made.header("location") == again.header("location"));
-    let path = format!("/webhooks/{}", made.data(201)["id"]);
+    let (created, again) = (create().await, create().await);
+    assert!(again.replayed() && created.body == again.body && created.header("location") == again.header("location"));
+    let path = format!("/webhooks/{}", created.data(201)["id"]);
     let rotate =
         async |key: &str| t.request("POST", &format!("{path}/rotate-secret")).idempotency_key(key).send().await;
     let (first, again) = (rotate("one").await, rotate("one").await);
     assert!(again.replayed() && first.body == again.body);
     let second = rotate("two").await.data(200);
-    assert_ne!(second["secret"], first.data(200)["secret"], "another key is another rotation");
+    assert_ne!(second["secret"], first.data(200)["secret"], "another key rotates the secret again");
     let sample = t.post(&format!("{path}/test"), json!({ "event": "brand.created" })).await.data(202);
     let outgoing = deliveries::load_outgoing(&mut app.conn().await, &[sample["id"].as_i64().unwrap()]).await;
     let secret = outgoing.unwrap()[0].secret(app.cipher()).unwrap();
@@ -148,14 +148,14 @@ async fn field_length_limits_are_enforced(app: TestApp) {
     t.put(&path, json!({ "url": "" })).await.expect_error(422, "invalid_webhook_url");
     let longest = json!({ "url": url(2048), "events": ["brand.created", "post.failed", "brand.created"],
         "description": "é".repeat(255), "is_active": false });
-    let made = t.post("/webhooks", longest.clone()).await.data(201);
-    assert_eq!((&made["url"], &made["description"]), (&longest["url"], &longest["description"]));
-    assert_eq!((&made["events"], &made["is_active"]), (&json!(["brand.created", "post.failed"]), &json!(false)));
+    let created = t.post("/webhooks", longest.clone()).await.data(201);
+    assert_eq!((&created["url"], &created["description"]), (&longest["url"], &longest["description"]));
+    assert_eq!((&created["events"], &created["is_active"]), (&json!(["brand.created", "post.failed"]), &json!(false)));
     let bare = body("description", Value::Null);
     assert_eq!(t.post("/webhooks", bare).await.data(201)["description"], Value::Null);
 }
 
-async fn an_update_keeps_absent_and_null_fields(app: TestApp) {
+async fn an_update_keeps_omitted_and_null_fields(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let body = json!({ "url": "https://8.8.8.8/hook", "events": ["brand.created"], "description": "Production" });
     let path = format!("/webhooks/{}", t.post("/webhooks", body).await.data(201)["id"]);
@@ -177,7 +177,7 @@ async fn an_update_keeps_absent_and_null_fields(app: TestApp) {
     assert_eq!(t.get(&path).await.data(200), emptied);
 }
 
-async fn a_refused_update_changes_nothing(app: TestApp) {
+async fn a_rejected_update_changes_nothing(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let path = subscribe(&t, &["brand.created"]).await;
     let before = t.get(&path).await.data(200);
@@ -190,7 +190,7 @@ async fn a_refused_update_changes_nothing(app: TestApp) {
     assert_eq!(t.get(&path).await.data(200), before);
 }
 
-/// Disables an endpoint, as the service does after it has failed for too long.
+/// Disables an endpoint, as Crier does after it has failed for too long.
 async fn disable(t: &Tenant<'_>, path: &str) {
     let id = path.trim_start_matches("/webhooks/").parse().unwrap();
     t.app
@@ -253,5 +253,5 @@ async fn events_are_listed(app: TestApp) {
     }
     let names: Vec<_> = all.iter().map(|event| event["name"].clone()).collect();
     let every = t.post("/webhooks", json!({ "url": "https://8.8.8.8/hook", "events": names })).await.data(201);
-    assert_eq!(every["events"], json!(names), "any of them can be asked for");
+    assert_eq!(every["events"], json!(names), "every event can be subscribed to");
 }

@@ -1,5 +1,5 @@
-//! Who is notified of the API's actions, and with which payload: every member of the brand who subscribed, and no other
-//! user. `tests/jobs/events.rs` covers the worker's events.
+//! Events of the API: every member of the brand who subscribed is notified, and no other user, and the payload is as
+//! documented. `tests/jobs/events.rs` covers the events of the worker.
 
 use crier_domain::access::{KeyMode, Role};
 use crier_store::brands;
@@ -11,17 +11,17 @@ use crate::support::app::{Tenant, TestApp, on_both_apps};
 on_both_apps!(
     brand_created_is_sent_to_the_creator_only,
     account_events_are_sent_to_brand_members,
-    refused_requests_send_no_events,
+    rejected_requests_send_no_events,
 );
 
 const ALL: [&str; 3] = ["brand.created", "account.connected", "account.disconnected"];
 
-/// The payloads of an endpoint's deliveries as the response contains them, newest first.
+/// Returns the payloads of an endpoint's deliveries as the response contains them, newest first.
 async fn list_payloads(t: &Tenant<'_>, hook: &str) -> Vec<String> {
     let reply = t.get(&format!("{hook}/deliveries?per_page=100")).await;
     let shown: Vec<String> =
         reply.data(200).as_array().unwrap().iter().map(|delivery| delivery["payload"].to_string()).collect();
-    // The payload is shown byte for byte as it is stored, signed and sent.
+    // The response contains the payload byte for byte as it is stored, signed and sent.
     let text = String::from_utf8(reply.body).unwrap();
     for payload in &shown {
         assert!(text.contains(&format!("\"payload\":{payload},")), "{text}");
@@ -31,7 +31,7 @@ async fn list_payloads(t: &Tenant<'_>, hook: &str) -> Vec<String> {
     shown
 }
 
-/// Another user of the same workspace, a member of no brand.
+/// Returns another user of the same workspace, who is not a member of any brand.
 async fn outsider<'a>(t: &'a Tenant<'_>) -> Tenant<'a> {
     let user = t.app.user(t.workspace, "outsider@example.com").await;
     let key = t.app.key_of(user, KeyMode::Live, "all").await;
@@ -45,8 +45,9 @@ async fn brand_created_is_sent_to_the_creator_only(app: TestApp) {
     let unsubscribed = subscribe(&owner, &["post.failed"]).await;
     let others = [(&colleague, subscribe(&colleague, &ALL).await), (&stranger, subscribe(&stranger, &ALL).await)];
     let name = "Ünï \"quoted\" 🥐";
-    let made = owner.post("/brands", json!({ "name": name, "website": "https://x.example/" })).await.data(201);
-    let payload = format!(r#"{{"event":"brand.created","data":{{"brand_id":{},"name":{}}}}}"#, made["id"], json!(name));
+    let created = owner.post("/brands", json!({ "name": name, "website": "https://x.example/" })).await.data(201);
+    let payload =
+        format!(r#"{{"event":"brand.created","data":{{"brand_id":{},"name":{}}}}}"#, created["id"], json!(name));
     for hook in hooks {
         assert_eq!(list_payloads(&owner, &hook).await, std::slice::from_ref(&payload));
     }
@@ -75,7 +76,7 @@ async fn account_events_are_sent_to_brand_members(app: TestApp) {
     }
     app.write(async |tx| brands::remove_member(tx, owner.brand, removed.user).await).await;
 
-    // The editor connects the same account in a brand of his own: only he is notified of events in that brand.
+    // The editor connects the same account to their own brand. Only they are notified of events in that brand.
     let own = editor.post("/brands", json!({ "name": "Own" })).await.data(201)["id"].as_i64().unwrap();
     let body = json!({ "platform": "sandbox", "credentials": { "handle": "demo" } });
     editor.post(&format!("/brands/{own}/social-accounts"), body).await.expect(201);
@@ -83,9 +84,9 @@ async fn account_events_are_sent_to_brand_members(app: TestApp) {
     editor.delete(&format!("/brands/{own}/social-accounts/{account}")).await.expect(200);
     let detached = about("disconnected", owner.brand, r#","result":"detached""#);
     let revoked = about("disconnected", own, r#","result":"revoked""#);
-    let made = format!(r#"{{"event":"brand.created","data":{{"brand_id":{own},"name":"Own"}}}}"#);
+    let created = format!(r#"{{"event":"brand.created","data":{{"brand_id":{own},"name":"Own"}}}}"#);
     assert_eq!(list_payloads(&owner, &hooks[0].1).await, [detached.clone(), connected.clone()]);
-    let of_editor = [revoked, detached, about("connected", own, ""), made, connected.clone()];
+    let of_editor = [revoked, detached, about("connected", own, ""), created, connected.clone()];
     assert_eq!(list_payloads(&editor, &hooks[1].1).await, of_editor);
     assert_eq!(list_payloads(&removed, &left).await, [connected], "a former member is not notified");
     for (other, hook) in others {
@@ -93,9 +94,9 @@ async fn account_events_are_sent_to_brand_members(app: TestApp) {
     }
 }
 
-async fn refused_requests_send_no_events(app: TestApp) {
+async fn rejected_requests_send_no_events(app: TestApp) {
     let t = app.tenant("free").await;
-    // An endpoint created while the plan had webhooks.
+    // The endpoint was created while the plan had webhooks.
     app.sql(format!("UPDATE workspaces SET plan = 'unlimited' WHERE id = {}", t.workspace)).await;
     let hook = subscribe(&t, &ALL).await;
     app.sql(format!("UPDATE workspaces SET plan = 'free' WHERE id = {}", t.workspace)).await;

@@ -1,12 +1,11 @@
-//! Webhook endpoints and their deliveries: the endpoints, the deliveries their owner sees and retries, who is notified
-//! of which event, and concurrent requests.
+//! Webhook endpoints and their deliveries.
 
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 
 use crate::support::app::{Reply, Tenant};
 
-mod at_once;
+mod concurrency;
 mod deliveries;
 mod endpoints;
 mod events;
@@ -17,13 +16,14 @@ async fn create(t: &Tenant<'_>, url: &str) -> Reply {
     t.post("/webhooks", json!({ "url": url, "events": ["brand.created", "post.failed"] })).await
 }
 
-/// Creates an endpoint subscribed to these events; returns its path.
+/// Creates an endpoint that is subscribed to these events, and returns its path.
 async fn subscribe(t: &Tenant<'_>, events: &[&str]) -> String {
-    let made = t.post("/webhooks", json!({ "url": "https://8.8.8.8/hook", "events": events })).await.data(201);
-    format!("/webhooks/{}", made["id"])
+    let created = t.post("/webhooks", json!({ "url": "https://8.8.8.8/hook", "events": events })).await.data(201);
+    format!("/webhooks/{}", created["id"])
 }
 
-/// Creates an endpoint and that many brands; returns its path and its deliveries' ids, oldest first.
+/// Creates an endpoint and this many brands. Returns the path of the endpoint and the ids of its deliveries, oldest
+/// first.
 async fn create_deliveries(t: &Tenant<'_>, brands: usize) -> (String, Vec<i64>) {
     let hook = subscribe(t, &["brand.created"]).await;
     for n in 0..brands {
@@ -47,7 +47,7 @@ async fn fail(t: &Tenant<'_>, deliveries: &[i64]) {
     t.app.sql(format!("UPDATE jobs SET {ended} WHERE kind = 'deliver_webhook' AND subject_id IN ({list})")).await;
 }
 
-/// The number of unfinished jobs of a delivery.
+/// Returns the number of unfinished jobs of a delivery.
 async fn open_jobs(t: &Tenant<'_>, delivery: i64) -> i64 {
     let open = "kind = 'deliver_webhook' AND state IN ('scheduled', 'ready', 'running')";
     t.app.number(format!("SELECT count(*) FROM jobs WHERE {open} AND subject_id = {delivery}")).await

@@ -12,7 +12,7 @@ on_both_apps!(
     recovered_deliveries_beyond_the_lane_cap_wait,
     a_recovered_delivery_has_one_open_job,
     since_must_be_within_the_last_two_weeks,
-    recovery_of_an_inactive_endpoint_is_refused,
+    recovery_of_an_inactive_endpoint_is_rejected,
 );
 
 async fn recover(t: &Tenant<'_>, hook: &str, since: Value) -> Reply {
@@ -36,7 +36,7 @@ async fn failed_deliveries_are_recovered(app: TestApp) {
         assert_eq!(of(*id)["next_attempt_at"], planned(app.now()));
         assert_eq!(open_jobs(&t, *id).await, 1);
     }
-    assert_eq!((&of(all[2])["max_attempts"], open_jobs(&t, all[2]).await), (&json!(8), 1), "it was waiting already");
+    assert_eq!((&of(all[2])["max_attempts"], open_jobs(&t, all[2]).await), (&json!(8), 1), "it was already waiting");
     let trace: String = app.value("SELECT trace FROM jobs ORDER BY id DESC LIMIT 1").await;
     assert_eq!(Some(trace.as_str()), reply.header("x-request-id"));
     assert_eq!(recover(&t, &hook, json!(app.now())).await.data(202), json!({ "recovered": 0 }));
@@ -67,7 +67,7 @@ async fn only_deliveries_after_since_are_recovered(app: TestApp) {
     assert_eq!(t.get(&format!("{other}/deliveries/{}", others[0])).await.data(200)["status"], "failed");
 }
 
-/// However many deliveries are recovered, workers are notified of no more jobs than the endpoint's lane admits.
+/// However many deliveries are recovered, workers are notified only of as many jobs as the lane of the endpoint admits.
 async fn recovered_deliveries_beyond_the_lane_cap_wait(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let places = JobKind::DeliverWebhook.limits().lane_cap.unwrap();
@@ -96,7 +96,7 @@ async fn a_recovered_delivery_has_one_open_job(app: TestApp) {
     for id in &all {
         assert_eq!(open_jobs(&t, *id).await, 1, "delivery {id}");
     }
-    assert_eq!(app.number("SELECT count(*) FROM jobs").await, 7, "two of the five had ended");
+    assert_eq!(app.number("SELECT count(*) FROM jobs").await, 7, "two of the five had finished");
 }
 
 async fn since_must_be_within_the_last_two_weeks(app: TestApp) {
@@ -123,7 +123,7 @@ async fn since_must_be_within_the_last_two_weeks(app: TestApp) {
     }
 }
 
-async fn recovery_of_an_inactive_endpoint_is_refused(app: TestApp) {
+async fn recovery_of_an_inactive_endpoint_is_rejected(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (hook, all) = create_deliveries(&t, 1).await;
     fail(&t, &all).await;

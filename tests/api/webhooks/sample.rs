@@ -10,8 +10,8 @@ on_one_app!(
     every_event_has_a_sample_delivery,
     a_sample_ignores_the_endpoint_subscriptions,
     a_repeated_key_sends_one_sample,
-    unknown_events_are_refused,
-    samples_to_an_inactive_endpoint_are_refused,
+    unknown_events_are_rejected,
+    samples_to_an_inactive_endpoint_are_rejected,
 );
 
 async fn every_event_has_a_sample_delivery(app: TestApp) {
@@ -20,16 +20,16 @@ async fn every_event_has_a_sample_delivery(app: TestApp) {
     let events = t.get("/webhook-events").await.data(200);
     for event in events.as_array().unwrap() {
         let reply = t.post(&format!("{hook}/test"), json!({ "event": event["name"] })).await;
-        let made = reply.data(202);
-        let path = format!("{hook}/deliveries/{}", made["id"]);
+        let created = reply.data(202);
+        let path = format!("{hook}/deliveries/{}", created["id"]);
         assert_eq!(reply.header("location"), Some(format!("/api/public/v1{path}").as_str()));
         assert_eq!(
-            (&made["event"], &made["status"], &made["max_attempts"]),
+            (&created["event"], &created["status"], &created["max_attempts"]),
             (&event["name"], &json!("pending"), &json!(8))
         );
-        assert_eq!(made["payload"], event["sample"]);
-        assert_eq!(t.get(&path).await.data(200), made);
-        assert_eq!(open_jobs(&t, made["id"].as_i64().unwrap()).await, 1);
+        assert_eq!(created["payload"], event["sample"]);
+        assert_eq!(t.get(&path).await.data(200), created);
+        assert_eq!(open_jobs(&t, created["id"].as_i64().unwrap()).await, 1);
         let trace: String = app.value("SELECT trace FROM jobs ORDER BY id DESC LIMIT 1").await;
         assert_eq!(Some(trace.as_str()), reply.header("x-request-id"));
         assert_eq!(app.notifier.take().len(), 1, "it is sent now");
@@ -71,7 +71,7 @@ async fn a_repeated_key_sends_one_sample(app: TestApp) {
     }
 }
 
-async fn unknown_events_are_refused(app: TestApp) {
+async fn unknown_events_are_rejected(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let hook = subscribe(&t, &["brand.created"]).await;
     let test = format!("{hook}/test");
@@ -85,7 +85,7 @@ async fn unknown_events_are_refused(app: TestApp) {
     assert_eq!(app.number("SELECT count(*) FROM events").await, 0);
 }
 
-async fn samples_to_an_inactive_endpoint_are_refused(app: TestApp) {
+async fn samples_to_an_inactive_endpoint_are_rejected(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let hook = subscribe(&t, &[EventName::BrandCreated.as_str()]).await;
     t.put(&hook, json!({ "is_active": false })).await.expect(200);

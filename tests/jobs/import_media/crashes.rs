@@ -18,14 +18,14 @@ worker_on_both!(
 );
 
 /// Lets the dead run's lease expire, and asserts that the import completes.
-async fn goes_on(w: &TestWorker, id: i64) {
+async fn assert_recovers(w: &TestWorker, id: i64) {
     w.run_jobs().await;
     assert_eq!(job(w, id).await.state, JobState::Running, "its lease still holds");
     w.advance(LEASE_EXPIRY_SECONDS);
     run(w).await;
     assert_eq!((job_status(w, id).await, job(w, id).await.crashes), ((JobState::Done, 2), 1));
     assert_eq!(emitted_events(w).await.len(), 1);
-    is_kept_once(w, id).await;
+    assert_completed_once(w, id).await;
 }
 
 async fn a_crash_before_the_start_is_recovered(w: TestWorker) {
@@ -34,7 +34,7 @@ async fn a_crash_before_the_start_is_recovered(w: TestWorker) {
     let id = import_from(&w, &source).await;
     w.claim(&w.s.notifier.take(), "gone").await;
     assert_eq!(import_status(&w, id).await, (Status::Pending, None));
-    goes_on(&w, id).await;
+    assert_recovers(&w, id).await;
     assert_eq!(source.paths().len(), 1);
 }
 
@@ -50,11 +50,11 @@ async fn a_crash_during_the_download_is_recovered(w: TestWorker) {
     gate.wait_until_entered().await;
     doomed.kill().await;
     assert_eq!(import_status(&w, id).await, (Status::Processing, None));
-    goes_on(&w, id).await;
+    assert_recovers(&w, id).await;
     assert_eq!(source.paths().len(), 2);
 }
 
-/// Writes to the brand's files, or all writes on SQLite, are blocked: the run has the picture and waits for its row.
+/// Writes to the brand's files, or all writes on SQLite, are blocked: the run has the image and cannot insert its row.
 async fn a_crash_before_the_file_row_is_recovered(w: TestWorker) {
     listen(&w).await;
     let gate = Gate::new();
@@ -71,15 +71,15 @@ async fn a_crash_before_the_file_row_is_recovered(w: TestWorker) {
         crate::support::store::lock_table(&mut tx, "files").await;
     }
     gate.let_through();
-    waits(&w).await;
+    wait_for_lock(&w).await;
     doomed.kill().await;
     tx.rollback().await.unwrap();
     assert_eq!((import_status(&w, id).await, stored(&w).len()), ((Status::Processing, None), 0));
-    goes_on(&w, id).await;
+    assert_recovers(&w, id).await;
 }
 
-/// Waits until a transaction waits for a lock. SQLite does not report that; returns at once there.
-async fn waits(w: &TestWorker) {
+/// Waits until a transaction waits for a lock. SQLite does not report this, so this returns immediately there.
+async fn wait_for_lock(w: &TestWorker) {
     if w.is_postgres() {
         let sql =
             "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
@@ -87,21 +87,21 @@ async fn waits(w: &TestWorker) {
     }
 }
 
-/// Leaves the state of a run that died between inserting the row of its file and its end.
+/// Leaves the state of a run that died after it inserted the row of its file, before its result was stored.
 async fn crash_after_file_row(w: &TestWorker) -> (Source, i64) {
     listen(w).await;
     let png = picture::png(9, 9);
     let source = Source::with(ok(&png)).await;
     let id = import_from(w, &source).await;
     let claimed = w.claim(&w.s.notifier.take(), "gone").await.remove(0);
-    // Its result is never stored.
+    // The result is never stored.
     drop(w.handler(JobKind::ImportMedia).run(&crier_worker::engine::Run::new(claimed)).await.unwrap());
     assert_eq!((import_status(w, id).await, stored(w).len()), ((Status::Processing, None), 2));
     assert_eq!(w.number("SELECT count(*) FROM files WHERE state = 'reserved'").await, 1);
     (source, id)
 }
 
-fn lose(w: &TestWorker, which: impl Fn(&str) -> bool) {
+fn delete_files(w: &TestWorker, which: impl Fn(&str) -> bool) {
     for name in stored(w).into_iter().filter(|name| which(name)) {
         std::fs::remove_file(w.files().join("media").join(&name[..2]).join(&name)).unwrap();
     }
@@ -109,21 +109,21 @@ fn lose(w: &TestWorker, which: impl Fn(&str) -> bool) {
 
 async fn a_crash_before_the_bytes_are_stored_is_recovered(w: TestWorker) {
     let (_source, id) = crash_after_file_row(&w).await;
-    lose(&w, |_| true);
-    goes_on(&w, id).await;
+    delete_files(&w, |_| true);
+    assert_recovers(&w, id).await;
 }
 
 async fn a_crash_before_the_thumbnail_is_stored_is_recovered(w: TestWorker) {
     let (_source, id) = crash_after_file_row(&w).await;
-    lose(&w, |name| name.contains("thumb"));
+    delete_files(&w, |name| name.contains("thumb"));
     assert_eq!(stored(&w).len(), 1);
-    goes_on(&w, id).await;
+    assert_recovers(&w, id).await;
 }
 
 async fn a_crash_before_the_result_is_stored_is_recovered(w: TestWorker) {
     let (source, id) = crash_after_file_row(&w).await;
     let before = stored(&w);
-    goes_on(&w, id).await;
+    assert_recovers(&w, id).await;
     assert_eq!((stored(&w), source.paths().len()), (before, 2), "the same file");
 }
 
@@ -132,6 +132,6 @@ async fn different_bytes_in_the_next_run_are_kept_once(w: TestWorker) {
     source.set_responses([SourceResponse::Send(ok(&picture::png(12, 12)))]);
     w.advance(LEASE_EXPIRY_SECONDS);
     run(&w).await;
-    assert_eq!((assets(&w).await[0].width, stored(&w).len()), (12, 4), "the dead run's file is there as well");
-    is_kept_once(&w, id).await;
+    assert_eq!((assets(&w).await[0].width, stored(&w).len()), (12, 4), "the file of the dead run is still stored");
+    assert_completed_once(&w, id).await;
 }

@@ -1,4 +1,4 @@
-//! `import_media`: imports of pictures from a URL.
+//! `import_media`: imports of images from a URL.
 
 use crier_domain::event::EventName;
 use crier_domain::job::{JobKind, JobState, Lane, NewJob};
@@ -11,11 +11,11 @@ use serde_json::Value;
 use crate::support::jobs::{PUBLIC_URL, TestWorker};
 use crate::support::source::Source;
 
-mod answers;
 mod crashes;
-mod operated;
-mod retries;
-mod whole;
+mod interruptions;
+mod permanent_failures;
+mod success;
+mod transient_failures;
 
 fn library(w: &TestWorker) -> Library {
     w.library(PUBLIC_URL)
@@ -37,13 +37,13 @@ async fn import_from(w: &TestWorker, source: &Source) -> i64 {
     import(w, &source.url("/loaf.png")).await
 }
 
-async fn found(w: &TestWorker, id: i64) -> MediaJob {
-    media_jobs::find(&mut w.conn().await, w.world.brand, id).await.unwrap().expect("the import is there")
+async fn find_import(w: &TestWorker, id: i64) -> MediaJob {
+    media_jobs::find(&mut w.conn().await, w.world.brand, id).await.unwrap().expect("the import exists")
 }
 
 /// Returns the status of an import and its error code.
 async fn import_status(w: &TestWorker, id: i64) -> (Status, Option<Code>) {
-    let import = found(w, id).await;
+    let import = find_import(w, id).await;
     (import.status, import.error.map(|error| error.code))
 }
 
@@ -58,14 +58,14 @@ async fn job_status(w: &TestWorker, id: i64) -> (JobState, i32) {
     (job.state, job.attempt)
 }
 
-/// Runs only imports; the deliveries of their events are cancelled.
+/// Runs only imports. Cancels the deliveries of their events.
 async fn run(w: &TestWorker) {
     w.sql("UPDATE jobs SET state = 'cancelled' WHERE kind = 'deliver_webhook'").await;
     w.run_jobs().await;
 }
 
-/// Moves the clock to the job's next attempt and runs it.
-async fn next_try(w: &TestWorker, id: i64) {
+/// Advances the clock to the job's next attempt, and runs it.
+async fn run_next_attempt(w: &TestWorker, id: i64) {
     let at = job(w, id).await.run_at;
     w.clock.advance(at - w.now());
     run(w).await;
@@ -111,38 +111,38 @@ fn stored(w: &TestWorker) -> Vec<String> {
     names
 }
 
-/// Runs the scheduler's sweep when abandoned files are old enough.
+/// Advances the clock until abandoned files are old enough, and runs the scheduler's sweep.
 async fn sweep(w: &TestWorker) {
     w.advance(3_601);
     crier_scheduler::tasks::sweep::run(&w.scheduler).await.unwrap();
 }
 
-/// Asserts that the storage contains exactly the files of the assets, and that they are what is counted.
-async fn nothing_is_left_over(w: &TestWorker) {
+/// Asserts that the storage and the storage usage contain exactly the files of the assets.
+async fn assert_no_leftovers(w: &TestWorker) {
     sweep(w).await;
-    let mut shown: Vec<String> = assets(w).await.into_iter().flat_map(|a| [a.key, a.thumbnail_key]).collect();
-    shown.sort();
-    shown.dedup();
-    assert_eq!(stored(w), shown);
+    let mut expected: Vec<String> = assets(w).await.into_iter().flat_map(|a| [a.key, a.thumbnail_key]).collect();
+    expected.sort();
+    expected.dedup();
+    assert_eq!(stored(w), expected);
     let counted = w.number("SELECT CAST(coalesce(sum(size_bytes), 0) AS bigint) FROM files").await;
     assert_eq!(files::usage(&mut w.conn().await, w.world.workspace).await.unwrap().files, counted);
     assert_eq!(w.number("SELECT count(*) FROM files WHERE state <> 'stored'").await, 0);
 }
 
-/// Asserts that the import is completed, with the only asset.
-async fn is_kept_once(w: &TestWorker, id: i64) {
-    let import = found(w, id).await;
+/// Asserts that the import is completed, and that its asset is the only one.
+async fn assert_completed_once(w: &TestWorker, id: i64) {
+    let import = find_import(w, id).await;
     assert_eq!((import.status, import.error), (Status::Completed, None));
     let all = assets(w).await;
     assert_eq!((all.len(), import.media_id), (1, Some(all[0].id)));
-    nothing_is_left_over(w).await;
+    assert_no_leftovers(w).await;
     assert_eq!(stored(w).len(), 2);
 }
 
-/// Asserts that it failed with this code in this attempt, was reported once, and left nothing.
-async fn has_failed(w: &TestWorker, id: i64, code: Code, attempts: i32) {
-    let import = found(w, id).await;
-    let error = import.error.expect("it has an error");
+/// Asserts that the import failed with this code after this number of attempts, emitted one event, and left no asset.
+async fn assert_failed(w: &TestWorker, id: i64, code: Code, attempts: i32) {
+    let import = find_import(w, id).await;
+    let error = import.error.expect("an error");
     assert_eq!((import.status, error.code, import.media_id), (Status::Failed, code, None), "{}", error.message);
     assert!(error.message.ends_with('.') && error.message.len() > 10, "{}", error.message);
     assert_eq!(job_status(w, id).await.1, attempts, "{code}");

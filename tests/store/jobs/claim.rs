@@ -70,7 +70,7 @@ async fn concurrent_claims_never_return_a_job_twice(s: TestStore) {
     let claimed = run_concurrently(8, |worker| {
         let (store, mut ids) = (s.store.clone(), ids.clone());
         async move {
-            // Each starts at another position, and all want everything.
+            // Each worker starts at another position, and claims all ids.
             ids.rotate_left(worker * 15);
             let mut mine = Vec::new();
             for some in ids.chunks(10) {
@@ -95,7 +95,7 @@ async fn a_rolled_back_claim_has_no_effect(s: TestStore) {
     assert_eq!((claimed[0].attempt, claimed[0].fence), (1, 1));
 }
 
-/// On Postgres it must not wait for the other transaction; on SQLite there is only one writer.
+/// On Postgres, a claim must not wait for the other transaction. On SQLite there is only one writer.
 async fn a_claim_skips_locked_jobs(s: TestStore) {
     if !s.is_postgres() {
         return;

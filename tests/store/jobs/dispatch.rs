@@ -1,4 +1,4 @@
-//! The scheduler's operations on jobs: promotion, renotification, purge.
+//! The scheduler's operations on jobs: promote, renotify, purge.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ on_both![
     concurrent_dispatchers_notify_each_job_once,
     a_dispatcher_skips_locked_jobs,
     stale_ready_jobs_are_renotified,
-    stale_jobs_without_a_place_in_their_lane_wait,
+    stale_jobs_without_a_slot_in_their_lane_wait,
     a_lane_that_empties_before_its_stale_job_waits_is_woken,
     each_kind_is_notified_separately,
     the_next_due_time_is_returned,
@@ -24,17 +24,17 @@ async fn promote_due(s: &TestStore, limit: i64) -> usize {
     s.write(async |tx| dispatch::promote_due(tx, JobKind::Noop, limit).await).await
 }
 
-/// Returns when the first no-op is due; asserts that no other kind is.
+/// Returns when the first no-op job is due; asserts that no other kind has a due job.
 async fn next_due(s: &TestStore) -> Option<DateTime<Utc>> {
-    let mut firsts = dispatch::next_due(&mut s.conn().await).await.unwrap();
-    let first = firsts.pop();
-    assert!(firsts.is_empty() && first.is_none_or(|(kind, _)| kind == JobKind::Noop));
+    let mut due_times = dispatch::next_due(&mut s.conn().await).await.unwrap();
+    let first = due_times.pop();
+    assert!(due_times.is_empty() && first.is_none_or(|(kind, _)| kind == JobKind::Noop));
     first.map(|(_, at)| at)
 }
 
 async fn due_jobs_are_notified_in_order(s: TestStore) {
     let mut ids = Vec::new();
-    // Enqueued last to first.
+    // The last job is enqueued first.
     for subject in (1..=20).rev() {
         ids.push(s.job_at(JobKind::Noop, subject, None, s.later(subject)).await);
     }
@@ -49,7 +49,7 @@ async fn due_jobs_are_notified_in_order(s: TestStore) {
     assert_eq!(promote_due(&s, 10).await, 0);
     assert_eq!(s.state(ids[15]).await, JobState::Scheduled);
     assert_eq!(s.claim(&ids, "w").await.len(), 15);
-    // Rolled back: no job is ready, no job is notified.
+    // After a rollback, no job is ready, and no job is notified.
     s.advance(5);
     assert_eq!(s.discard(async |tx| dispatch::promote_due(tx, JobKind::Noop, 10).await).await, 5);
     assert_eq!((s.state(ids[15]).await, s.notifier.take().len()), (JobState::Scheduled, 0));
@@ -67,13 +67,13 @@ async fn concurrent_dispatchers_notify_each_job_once(s: TestStore) {
             let mut notified = 0;
             loop {
                 let mut tx = store.begin().await.unwrap();
-                let some = dispatch::promote_due(&mut tx, JobKind::Noop, 7).await.unwrap();
+                let promoted = dispatch::promote_due(&mut tx, JobKind::Noop, 7).await.unwrap();
                 tx.commit().await.unwrap();
-                assert!(some <= 7, "more than asked for");
-                if some == 0 {
+                assert!(promoted <= 7, "more than asked for");
+                if promoted == 0 {
                     return notified;
                 }
-                notified += some;
+                notified += promoted;
             }
         }
     })
@@ -99,7 +99,7 @@ async fn a_dispatcher_skips_locked_jobs(s: TestStore) {
     assert_eq!(s.notifier.take(), ids[2..5]);
     first.commit().await.unwrap();
     assert_eq!(s.notifier.take(), ids[..2]);
-    // The same for renotification.
+    // Renotification skips locked jobs as well.
     s.advance(60);
     let mut first = s.begin().await.unwrap();
     assert_eq!(dispatch::renotify_stale(&mut first, JobKind::Noop, s.now(), 2).await.unwrap(), 2);
@@ -136,7 +136,7 @@ async fn stale_ready_jobs_are_renotified(s: TestStore) {
     assert_eq!(s.state(scheduled).await, JobState::Scheduled);
 }
 
-async fn stale_jobs_without_a_place_in_their_lane_wait(s: TestStore) {
+async fn stale_jobs_without_a_slot_in_their_lane_wait(s: TestStore) {
     const KIND: JobKind = JobKind::PublishTarget;
     assert_eq!(KIND.limits().lane_cap, Some(4));
     let mut ids = Vec::new();
@@ -171,7 +171,7 @@ async fn stale_jobs_without_a_place_in_their_lane_wait(s: TestStore) {
     assert_eq!(s.notifier.take(), [ids[5], ids[7]], "the place that is free, and the lane whose pause is over");
 }
 
-/// On Postgres the lane's jobs can end while another is set waiting for them.
+/// On Postgres, the jobs of a lane can end while another job is set waiting for them.
 async fn a_lane_that_empties_before_its_stale_job_waits_is_woken(s: TestStore) {
     if !s.is_postgres() {
         return;
@@ -206,7 +206,7 @@ async fn each_kind_is_notified_separately(s: TestStore) {
     s.advance(60);
     assert_eq!(s.write(async |tx| dispatch::renotify_stale(tx, JobKind::Noop, s.now(), 10).await).await, 1);
     assert_eq!(s.notifier.take(), [noop]);
-    // Jobs of a paused kind are not considered.
+    // Jobs of a paused kind do not count.
     s.write(async |tx| operate::pause_kind(tx, JobKind::PublishTarget).await).await;
     assert_eq!(dispatch::oldest_unclaimed(&mut s.conn().await).await.unwrap(), [(JobKind::Noop, s.now())]);
     s.write(async |tx| operate::resume_kind(tx, JobKind::PublishTarget).await).await;
@@ -218,7 +218,7 @@ async fn the_next_due_time_is_returned(s: TestStore) {
     s.enqueue_job(JobKind::Noop, 1, None).await;
     assert_eq!(next_due(&s).await, None, "ready jobs are not counted");
     s.job_at(JobKind::Noop, 2, None, s.later(50)).await;
-    // With and without a fraction of a second.
+    // Times with and without a fraction of a second.
     let soon = s.later(20) + TimeDelta::microseconds(1_500);
     s.job_at(JobKind::Noop, 3, None, soon).await;
     assert_eq!(next_due(&s).await, Some(soon));
@@ -234,8 +234,8 @@ async fn finished_jobs_are_deleted_in_batches_and_dead_ones_later(s: TestStore) 
         let before = (s.now() - TimeDelta::days(7), s.now() - TimeDelta::days(30));
         s.write(async |tx| dispatch::purge(tx, before, after, limit).await).await
     };
-    const LEFT: &str = "SELECT string_agg(id || '', ',') FROM (SELECT id FROM jobs ORDER BY id) j";
-    let left = async || s.value::<String>(LEFT).await;
+    const REMAINING: &str = "SELECT string_agg(id || '', ',') FROM (SELECT id FROM jobs ORDER BY id) j";
+    let remaining = async || s.value::<String>(REMAINING).await;
     let mut ids = Vec::new();
     for subject in 0..8 {
         ids.push(s.enqueue_job(JobKind::Noop, subject, None).await);
@@ -250,19 +250,27 @@ async fn finished_jobs_are_deleted_in_batches_and_dead_ones_later(s: TestStore) 
     ]) {
         assert!(s.settle(job, outcome).await);
     }
-    // States: 0 dead, 1 2 done, 3 cancelled, 4 scheduled, 5 running, 6 7 ready.
-    assert_eq!((purge(0, 2).await, left().await), (None, join(&ids)), "all of them are new");
+    // The states by position: 0 is dead, 1 and 2 are done, 3 is cancelled, 4 is scheduled, 5 is running, 6 and 7 are
+    // ready.
+    assert_eq!((purge(0, 2).await, remaining().await), (None, join(&ids)), "all of them are new");
     s.advance(7 * 86_400);
     s.enqueue_job(JobKind::Noop, 8, None).await;
-    assert_eq!((purge(0, 3).await, left().await), (Some(ids[2]), join(&[&ids[..1], &ids[3..], &[9]].concat())));
-    assert_eq!((purge(ids[2], 5).await, left().await), (Some(ids[7]), join(&[&ids[..1], &ids[4..], &[9]].concat())));
+    assert_eq!((purge(0, 3).await, remaining().await), (Some(ids[2]), join(&[&ids[..1], &ids[3..], &[9]].concat())));
+    assert_eq!(
+        (purge(ids[2], 5).await, remaining().await),
+        (Some(ids[7]), join(&[&ids[..1], &ids[4..], &[9]].concat()))
+    );
     assert_eq!(purge(ids[7], 1).await, None, "the next one is new");
     s.sql("UPDATE jobs SET created_at = '2099-01-01T00:00:00.000000Z' WHERE id = 9").await;
     assert_eq!(purge(ids[7], 1).await, Some(9), "the clock of its process was ahead");
     s.advance(23 * 86_400);
-    assert_eq!((purge(0, 10).await, left().await), (None, join(&[&ids[4..], &[9]].concat())));
+    assert_eq!((purge(0, 10).await, remaining().await), (None, join(&[&ids[4..], &[9]].concat())));
     s.advance(365 * 86_400);
-    assert_eq!((purge(0, 5).await, left().await), (Some(9), join(&[&ids[4..], &[9]].concat())), "they have not ended");
+    assert_eq!(
+        (purge(0, 5).await, remaining().await),
+        (Some(9), join(&[&ids[4..], &[9]].concat())),
+        "they have not ended"
+    );
     assert_eq!(purge(9, 5).await, None);
 }
 

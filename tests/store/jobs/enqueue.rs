@@ -51,7 +51,7 @@ async fn a_future_job_is_scheduled_and_not_notified(s: TestStore) {
 async fn a_rollback_leaves_no_job_and_no_notification(s: TestStore) {
     let job = NewJob::new(JobKind::Noop, 1, s.now());
     s.discard(async |tx| jobs::enqueue(tx, &job).await).await.unwrap();
-    // Dropped, as after an error or a panic.
+    // The transaction is dropped, as after an error or a panic.
     let mut tx = s.begin().await.unwrap();
     jobs::enqueue(&mut tx, &job).await.unwrap().unwrap();
     drop(tx);
@@ -64,9 +64,9 @@ fn subject(id: i64, lane: Lane) -> JobSubject {
 }
 
 async fn similar_jobs_are_enqueued_in_one_batch(s: TestStore) {
-    let like = NewJob::new(JobKind::DeliverWebhook, 0, s.now()).trace(Some("req-1".to_owned()));
+    let template = NewJob::new(JobKind::DeliverWebhook, 0, s.now()).trace(Some("req-1".to_owned()));
     let subjects: Vec<_> = (0..250).map(|n| subject(n, Lane::Endpoint(n % 3))).collect();
-    let all = async || s.write(async |tx| jobs::enqueue_each(tx, &like, &subjects).await).await;
+    let all = async || s.write(async |tx| jobs::enqueue_each(tx, &template, &subjects).await).await;
     all().await;
     let notified = s.notifier.take();
     assert_eq!(notified.len(), 250);
@@ -78,51 +78,51 @@ async fn similar_jobs_are_enqueued_in_one_batch(s: TestStore) {
     }
     all().await;
     assert!(s.notifier.take().is_empty(), "each subject has a job");
-    let later = NewJob { run_at: s.later(5), ..like.clone() };
+    let later = NewJob { run_at: s.later(5), ..template.clone() };
     s.write(async |tx| jobs::enqueue_each(tx, &later, &[subject(900, Lane::Endpoint(1))]).await).await;
     assert!(s.notifier.take().is_empty(), "it is not due yet");
     assert_eq!(s.number("SELECT count(*) FROM jobs WHERE state = 'scheduled'").await, 1);
 }
 
 async fn a_subject_has_one_active_job_per_kind(s: TestStore) {
-    let again = async |kind, subject| {
+    let enqueue = async |kind, subject| {
         let job = NewJob::new(kind, subject, s.now());
         s.write(async |tx| jobs::enqueue(tx, &job).await).await
     };
     let first = s.job_at(JobKind::Noop, 1, None, s.later(60)).await;
-    assert_eq!(again(JobKind::Noop, 1).await, None, "scheduled");
-    assert!(again(JobKind::Noop, 2).await.is_some(), "another subject");
-    assert!(again(JobKind::PublishTarget, 1).await.is_some(), "another kind");
+    assert_eq!(enqueue(JobKind::Noop, 1).await, None, "scheduled");
+    assert!(enqueue(JobKind::Noop, 2).await.is_some(), "another subject");
+    assert!(enqueue(JobKind::PublishTarget, 1).await.is_some(), "another kind");
     s.notifier.take();
     s.advance(60);
     s.write(async |tx| jobs::dispatch::promote_due(tx, JobKind::Noop, 10).await).await;
-    assert_eq!(again(JobKind::Noop, 1).await, None, "ready");
+    assert_eq!(enqueue(JobKind::Noop, 1).await, None, "ready");
     let held = s.claim(&[first], "w").await.remove(0);
-    assert_eq!(again(JobKind::Noop, 1).await, None, "running");
+    assert_eq!(enqueue(JobKind::Noop, 1).await, None, "running");
     assert_eq!(s.notifier.take(), [first], "only enqueued jobs are notified");
     assert!(s.settle(&held, Outcome::Done).await);
     for outcome in [Outcome::Abort("no".to_owned()), Outcome::Cancelled("gone".to_owned())] {
-        let next = again(JobKind::Noop, 1).await.expect("the previous job has ended");
+        let next = enqueue(JobKind::Noop, 1).await.expect("the previous job has ended");
         let held = s.claim(&[next], "w").await.remove(0);
         assert!(s.settle(&held, outcome).await);
     }
-    assert!(again(JobKind::Noop, 1).await.is_some());
+    assert!(enqueue(JobKind::Noop, 1).await.is_some());
 }
 
 async fn concurrent_enqueues_create_one_job(s: TestStore) {
-    let made = crate::support::store::run_concurrently(8, |_| {
+    let created = crate::support::store::run_concurrently(8, |_| {
         let store = s.store.clone();
         async move {
             let mut tx = store.begin().await.unwrap();
-            let made = jobs::enqueue(&mut tx, &NewJob::new(JobKind::Noop, 1, store.now())).await.unwrap();
+            let created = jobs::enqueue(&mut tx, &NewJob::new(JobKind::Noop, 1, store.now())).await.unwrap();
             tx.commit().await.unwrap();
-            made
+            created
         }
     })
     .await;
-    let made: Vec<i64> = made.into_iter().flatten().collect();
-    assert_eq!(made.len(), 1);
-    assert_eq!(s.notifier.take(), made);
+    let created: Vec<i64> = created.into_iter().flatten().collect();
+    assert_eq!(created.len(), 1);
+    assert_eq!(s.notifier.take(), created);
 }
 
 async fn cancelling_a_subject_keeps_running_jobs(s: TestStore) {
@@ -161,12 +161,12 @@ async fn run_now_brings_the_next_attempt_forward(s: TestStore) {
     assert_eq!(s.notifier.take(), [id]);
     let row = s.show(id).await;
     assert_eq!((row.state, row.run_at), (JobState::Ready, s.now()));
-    // Already ready: it is only notified again.
+    // A ready job is only notified again.
     s.write(async |tx| jobs::run_now(tx, &job).await).await;
     assert_eq!(s.notifier.take(), [id]);
     let held = s.claim(&[id], "w").await;
     assert_eq!(held.len(), 1);
-    // Running: it continues, and no second job is created.
+    // A running job continues, and no second job is created.
     s.write(async |tx| jobs::run_now(tx, &job).await).await;
     assert!(s.notifier.take().is_empty());
     assert_eq!(s.number("SELECT count(*) FROM jobs").await, 1);
@@ -175,32 +175,32 @@ async fn run_now_brings_the_next_attempt_forward(s: TestStore) {
 async fn run_now_enqueues_if_no_job_waits(s: TestStore) {
     let job = NewJob::new(JobKind::Noop, 1, s.now());
     s.write(async |tx| jobs::run_now(tx, &job).await).await;
-    let made = s.notifier.take();
-    assert_eq!(made.len(), 1);
-    let held = s.claim(&made, "w").await.remove(0);
+    let created = s.notifier.take();
+    assert_eq!(created.len(), 1);
+    let held = s.claim(&created, "w").await.remove(0);
     assert!(s.settle(&held, Outcome::Done).await);
     s.write(async |tx| jobs::run_now(tx, &job).await).await;
-    let again = s.notifier.take();
-    assert_eq!(again.len(), 1);
-    assert_ne!(again, made);
+    let second = s.notifier.take();
+    assert_eq!(second.len(), 1);
+    assert_ne!(second, created);
 }
 
-/// Invariant: only as many jobs are notified as the lane has slots, and the others follow one by one.
+/// Invariant: only as many jobs are notified as the lane has slots; the others follow one at a time.
 async fn jobs_of_a_full_lane_wait(s: TestStore) {
-    let like = NewJob::new(JobKind::PublishTarget, 0, s.now()).trace(Some("req-1".to_owned()));
+    let template = NewJob::new(JobKind::PublishTarget, 0, s.now()).trace(Some("req-1".to_owned()));
     let lane = Lane::Account(3);
-    let there = s.enqueue_job(JobKind::PublishTarget, 2, None).await;
+    let existing = s.enqueue_job(JobKind::PublishTarget, 2, None).await;
     let ended = s.enqueue_job(JobKind::PublishTarget, 3, None).await;
     s.enqueue_job(JobKind::DeliverWebhook, 4, None).await;
     s.write(async |tx| jobs::cancel_subject(tx, JobKind::PublishTarget, 3).await).await;
     s.notifier.take();
     let subjects: Vec<i64> = (1..=9).chain([4]).collect();
-    let enqueue = async || s.write(async |tx| jobs::enqueue_in_lane(tx, &like, lane, &subjects).await).await;
+    let enqueue = async || s.write(async |tx| jobs::enqueue_in_lane(tx, &template, lane, &subjects).await).await;
     enqueue().await;
-    let (made, notified) =
+    let (created, notified) =
         (format!("SELECT count(*) FROM jobs WHERE id > {ended} AND kind = 'publish_target'"), s.notifier.take());
-    assert_eq!((s.number(made.clone()).await, notified.len()), (8, 4), "one each; the second has one already");
-    assert_eq!(s.show(there).await.lane, None, "the existing job is unchanged");
+    assert_eq!((s.number(created.clone()).await, notified.len()), (8, 4), "one each; the second has one already");
+    assert_eq!(s.show(existing).await.lane, None, "the existing job is unchanged");
     let row = s.show(notified[0]).await;
     assert_eq!((row.kind, row.state, row.waiting, row.attempt), (JobKind::PublishTarget, JobState::Ready, false, 0));
     assert_eq!((row.lane.as_deref(), row.trace.as_deref()), (Some("account:3"), Some("req-1")));
@@ -210,7 +210,7 @@ async fn jobs_of_a_full_lane_wait(s: TestStore) {
     s.settle(&held[0], Outcome::Done).await;
     assert_eq!(s.notifier.take().len(), 1);
     enqueue().await;
-    assert_eq!(s.number(made).await, 9, "a finished subject can be enqueued again");
-    s.discard(async |tx| jobs::enqueue_in_lane(tx, &like, lane, &[50, 51]).await).await;
+    assert_eq!(s.number(created).await, 9, "a finished subject can be enqueued again");
+    s.discard(async |tx| jobs::enqueue_in_lane(tx, &template, lane, &[50, 51]).await).await;
     assert_eq!(s.number("SELECT count(*) FROM jobs WHERE subject_id >= 50").await, 0);
 }

@@ -1,5 +1,5 @@
-//! Lanes: an account or an endpoint runs at most as many jobs at once as its cap; the rest wait and are woken one by
-//! one.
+//! Lanes: an account or an endpoint runs at most as many jobs at once as its cap; the others wait and are woken one at
+//! a time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -13,7 +13,7 @@ on_both![
     jobs_over_the_cap_wait_and_are_promoted_one_by_one,
     every_exit_from_a_lane_wakes_the_next_job,
     lanes_do_not_block_each_other,
-    each_kind_of_an_account_takes_the_places_that_are_free,
+    all_kinds_of_an_account_share_its_slots,
     kinds_without_a_cap_ignore_lanes,
     the_cap_holds_under_concurrent_claims,
     a_lane_never_exceeds_its_cap_and_drains,
@@ -25,12 +25,12 @@ on_both![
     a_narrowed_lane_has_fewer_slots_until_widened,
     run_now_moves_a_waiting_job_to_another_lane,
     a_job_set_waiting_during_a_settle_is_woken,
-    a_wake_leaves_a_job_that_another_wake_has_woken_to_a_claim,
+    a_job_that_another_wake_has_woken_can_be_claimed,
 ];
 
 const CAP: i64 = 4;
 
-async fn publishes(s: &TestStore, lane: &str, subjects: std::ops::Range<i64>) -> Vec<i64> {
+async fn enqueue_publish_jobs(s: &TestStore, lane: &str, subjects: std::ops::Range<i64>) -> Vec<i64> {
     let mut ids = Vec::new();
     for subject in subjects {
         ids.push(s.enqueue_job(JobKind::PublishTarget, subject, Some(lane)).await);
@@ -53,7 +53,7 @@ fn ids_of(jobs: &[ClaimedJob]) -> Vec<i64> {
 
 async fn jobs_over_the_cap_wait_and_are_promoted_one_by_one(s: TestStore) {
     assert_eq!(JobKind::PublishTarget.limits().lane_cap, Some(CAP));
-    let ids = publishes(&s, "account:1", 0..7).await;
+    let ids = enqueue_publish_jobs(&s, "account:1", 0..7).await;
     let held = s.claim(&ids, "w").await;
     assert_eq!(ids_of(&held), ids[..4], "first come, first run");
     assert_eq!(waiting(&s).await, 3);
@@ -81,7 +81,7 @@ async fn jobs_over_the_cap_wait_and_are_promoted_one_by_one(s: TestStore) {
 }
 
 async fn every_exit_from_a_lane_wakes_the_next_job(s: TestStore) {
-    let ids = publishes(&s, "account:1", 0..9).await;
+    let ids = enqueue_publish_jobs(&s, "account:1", 0..9).await;
     let held = s.claim(&ids, "w").await;
     assert!(s.settle(&held[0], Outcome::Abort("no".to_owned())).await);
     assert_eq!(s.notifier.take(), [ids[4]]);
@@ -91,7 +91,7 @@ async fn every_exit_from_a_lane_wakes_the_next_job(s: TestStore) {
     assert_eq!(s.notifier.take(), [ids[6]]);
     s.write(async |tx| engine::release(tx, &held[3]).await).await;
     assert_eq!(s.notifier.take(), [ids[7]]);
-    // Releasing a job that is no longer held frees no slot.
+    // Releasing a job that is not held frees no slot.
     s.write(async |tx| engine::release(tx, &held[3]).await).await;
     assert!(s.notifier.take().is_empty());
     let running = s.claim(&ids[4..8], "w").await;
@@ -104,8 +104,8 @@ async fn every_exit_from_a_lane_wakes_the_next_job(s: TestStore) {
 }
 
 async fn lanes_do_not_block_each_other(s: TestStore) {
-    let one = publishes(&s, "account:1", 0..6).await;
-    let two = publishes(&s, "account:2", 6..8).await;
+    let one = enqueue_publish_jobs(&s, "account:1", 0..6).await;
+    let two = enqueue_publish_jobs(&s, "account:2", 6..8).await;
     let free = s.enqueue_job(JobKind::PublishTarget, 8, None).await;
     let all: Vec<i64> = one.iter().chain(&two).copied().chain([free]).collect();
     let held = s.claim(&all, "w").await;
@@ -118,14 +118,14 @@ async fn lanes_do_not_block_each_other(s: TestStore) {
     assert_eq!(waiting(&s).await, 2);
 }
 
-/// The oldest waiting job must not hold back those behind it, so the kinds of a lane have the same cap.
-async fn each_kind_of_an_account_takes_the_places_that_are_free(s: TestStore) {
-    let posts = publishes(&s, "account:1", 0..4).await;
+/// All kinds of a lane have the same cap, so that the oldest waiting job never blocks those behind it.
+async fn all_kinds_of_an_account_share_its_slots(s: TestStore) {
+    let posts = enqueue_publish_jobs(&s, "account:1", 0..4).await;
     let held = s.claim(&posts, "w").await;
     let figures = s.enqueue_job(JobKind::CollectAnalytics, 1, Some("account:1")).await;
-    let late = publishes(&s, "account:1", 4..5).await[0];
-    assert!(s.claim(&[figures, late], "w").await.is_empty());
-    for (job, next) in held.iter().zip([figures, late]) {
+    let last = enqueue_publish_jobs(&s, "account:1", 4..5).await[0];
+    assert!(s.claim(&[figures, last], "w").await.is_empty());
+    for (job, next) in held.iter().zip([figures, last]) {
         assert!(s.settle(job, Outcome::Done).await);
         assert_eq!(s.notifier.take(), [next]);
     }
@@ -140,7 +140,7 @@ async fn kinds_without_a_cap_ignore_lanes(s: TestStore) {
 }
 
 async fn the_cap_holds_under_concurrent_claims(s: TestStore) {
-    let ids = publishes(&s, "account:1", 0..40).await;
+    let ids = enqueue_publish_jobs(&s, "account:1", 0..40).await;
     let claimed = run_concurrently(10, |worker| {
         let (store, some) = (s.store.clone(), ids[worker * 4..worker * 4 + 4].to_vec());
         async move {
@@ -155,23 +155,23 @@ async fn the_cap_holds_under_concurrent_claims(s: TestStore) {
     assert_eq!(waiting(&s).await, 36);
 }
 
-/// Many workers on two lanes until all jobs are done. The workers take notified ids, as in production.
+/// Many workers claim jobs of two lanes until all jobs are done. They use the notified ids, as in production.
 async fn a_lane_never_exceeds_its_cap_and_drains(s: TestStore) {
-    let mut ids = publishes(&s, "account:1", 0..60).await;
-    ids.extend(publishes(&s, "account:2", 60..90).await);
+    let mut ids = enqueue_publish_jobs(&s, "account:1", 0..60).await;
+    ids.extend(enqueue_publish_jobs(&s, "account:2", 60..90).await);
     let running: Arc<[AtomicI64; 2]> = Arc::new([AtomicI64::new(0), AtomicI64::new(0)]);
-    let todo = Arc::new(std::sync::Mutex::new(ids.clone()));
+    let notified = Arc::new(std::sync::Mutex::new(ids.clone()));
     let done = Arc::new(AtomicI64::new(0));
     run_concurrently(8, |worker| {
-        let (store, notifier, todo) = (s.store.clone(), s.notifier.clone(), todo.clone());
+        let (store, notifier, notified) = (s.store.clone(), s.notifier.clone(), notified.clone());
         let (running, done) = (running.clone(), done.clone());
         async move {
             while done.load(Ordering::SeqCst) < 90 {
                 let next: Vec<i64> = {
-                    let mut todo = todo.lock().unwrap();
-                    todo.extend(notifier.take());
-                    let many = todo.len().min(3);
-                    todo.drain(..many).collect()
+                    let mut notified = notified.lock().unwrap();
+                    notified.extend(notifier.take());
+                    let count = notified.len().min(3);
+                    notified.drain(..count).collect()
                 };
                 if next.is_empty() {
                     tokio::task::yield_now().await;
@@ -186,7 +186,7 @@ async fn a_lane_never_exceeds_its_cap_and_drains(s: TestStore) {
                 }
                 for job in &mine {
                     tokio::task::yield_now().await;
-                    // Decrement first: the slot counts as free as soon as the settle commits.
+                    // The counter decreases before the settle, because the slot is free as soon as the settle commits.
                     running[usize::from(job.lane.as_deref() == Some("account:2"))].fetch_sub(1, Ordering::SeqCst);
                     let mut tx = store.begin().await.unwrap();
                     assert!(engine::settle(&mut tx, &[(job, Outcome::Done)]).await.unwrap());
@@ -200,13 +200,13 @@ async fn a_lane_never_exceeds_its_cap_and_drains(s: TestStore) {
     assert_eq!(s.number("SELECT count(*) FROM jobs WHERE state = 'done' AND attempt = 1").await, 90);
 }
 
-/// Settles of several lanes in one transaction, in a different order per worker, concurrent with a sweep and claims.
+/// Settles jobs of several lanes in one transaction, in a different order per worker, while a sweep and claims run.
 async fn batches_across_lanes_do_not_deadlock(s: TestStore) {
     const LANES: usize = 6;
     let mut ids = Vec::new();
     for lane in 0..LANES {
         let first = i64::try_from(lane).unwrap() * 100;
-        ids.push(publishes(&s, &format!("account:{lane}"), first..first + 6).await);
+        ids.push(enqueue_publish_jobs(&s, &format!("account:{lane}"), first..first + 6).await);
     }
     let all: Vec<i64> = ids.iter().flatten().copied().collect();
     let held = s.claim(&all, "w").await;
@@ -248,14 +248,14 @@ async fn batches_across_lanes_do_not_deadlock(s: TestStore) {
 }
 
 async fn cancelling_a_promoted_job_wakes_the_next(s: TestStore) {
-    let ids = publishes(&s, "account:1", 0..6).await;
+    let ids = enqueue_publish_jobs(&s, "account:1", 0..6).await;
     let held = s.claim(&ids, "w").await;
     for job in &held {
         assert!(s.settle(job, Outcome::Done).await);
     }
     assert_eq!(s.notifier.take(), ids[4..]);
-    // Again: the lane is full, three wait; the woken job is cancelled before it runs.
-    let more = publishes(&s, "account:1", 10..15).await;
+    // Fills the lane again, so that three jobs wait; the woken job is cancelled before it runs.
+    let more = enqueue_publish_jobs(&s, "account:1", 10..15).await;
     let held = s.claim(&[ids[4], ids[5], more[0], more[1], more[2], more[3], more[4]], "w").await;
     assert_eq!((held.len(), waiting(&s).await), (4, 3));
     assert!(s.settle(&held[0], Outcome::Done).await);
@@ -267,14 +267,14 @@ async fn cancelling_a_promoted_job_wakes_the_next(s: TestStore) {
     assert_eq!(s.notifier.take(), [more[3]], "as many as there is room for");
     sweep(&s).await;
     assert_eq!(s.claim(&more[3..], "w").await.len(), 1);
-    // A waiting job can be cancelled too.
+    // A waiting job can be cancelled, too.
     assert!(s.write(async |tx| operate::cancel(tx, more[4]).await).await.is_some());
     assert_eq!(waiting(&s).await, 0);
 }
 
 async fn a_paused_lane_runs_nothing_until_its_time(s: TestStore) {
-    let ids = publishes(&s, "account:1", 0..3).await;
-    let other = publishes(&s, "account:2", 10..11).await;
+    let ids = enqueue_publish_jobs(&s, "account:1", 0..3).await;
+    let other = enqueue_publish_jobs(&s, "account:2", 10..11).await;
     let held = s.claim(&ids[..1], "w").await.remove(0);
     let until = s.later(60);
     s.write(async |tx| lanes::pause_lane(tx, "account:1", until).await).await;
@@ -306,7 +306,7 @@ async fn the_longest_pause_wins(s: TestStore) {
     assert!(!lanes::lane_is_paused(&mut conn, "account:1", s.later(90)).await.unwrap());
 }
 
-/// Full lanes must not hide a stranded lane, whatever their number.
+/// No number of full lanes may hide a stranded lane.
 async fn the_sweep_finds_stranded_lanes_behind_full_ones(s: TestStore) {
     let now = if s.is_postgres() { "now()" } else { "'2026-01-01T00:00:00+00:00'" };
     let job = |subject: i64, lane: i64, state: &str, waiting: &str| {
@@ -327,7 +327,7 @@ async fn the_sweep_finds_stranded_lanes_behind_full_ones(s: TestStore) {
 }
 
 async fn a_narrowed_lane_has_fewer_slots_until_widened(s: TestStore) {
-    let ids = publishes(&s, "account:1", 0..9).await;
+    let ids = enqueue_publish_jobs(&s, "account:1", 0..9).await;
     s.write(async |tx| lanes::narrow_lane(tx, "account:1", 3).await).await;
     s.write(async |tx| lanes::narrow_lane(tx, "account:1", 2).await).await;
     s.write(async |tx| lanes::pause_lane(tx, "account:1", s.later(60)).await).await;
@@ -339,7 +339,7 @@ async fn a_narrowed_lane_has_fewer_slots_until_widened(s: TestStore) {
     assert_eq!((ids_of(&held).as_slice(), waiting(&s).await), (&ids[..2], 7));
     sweep(&s).await;
     assert!(s.notifier.take().is_empty(), "it is full");
-    let other = publishes(&s, "account:2", 20..26).await;
+    let other = enqueue_publish_jobs(&s, "account:2", 20..26).await;
     assert_eq!(s.claim(&other, "w").await.len(), 4, "another lane keeps its cap");
     let lane = operate::lane(&mut s.conn().await, "account:1", s.now()).await.unwrap();
     assert_eq!((lane.running, lane.waiting, lane.places), (2, 7, Some(2)));
@@ -351,22 +351,22 @@ async fn a_narrowed_lane_has_fewer_slots_until_widened(s: TestStore) {
 }
 
 async fn run_now_moves_a_waiting_job_to_another_lane(s: TestStore) {
-    let ids = publishes(&s, "endpoint:1", 0..5).await;
+    let ids = enqueue_publish_jobs(&s, "endpoint:1", 0..5).await;
     s.claim(&ids, "w").await;
     assert_eq!(waiting(&s).await, 1);
-    let asked = NewJob::new(JobKind::PublishTarget, 4, s.now()).lane(Lane::ManualDelivery(1));
-    s.write(async |tx| jobs::run_now(tx, &asked).await).await;
+    let job = NewJob::new(JobKind::PublishTarget, 4, s.now()).lane(Lane::ManualDelivery(1));
+    s.write(async |tx| jobs::run_now(tx, &job).await).await;
     assert_eq!(s.notifier.take(), [ids[4]]);
     assert_eq!(ids_of(&s.claim(&ids, "w").await), [ids[4]]);
     assert_eq!(s.show(ids[4]).await.lane.as_deref(), Some("endpoint:1:asked"));
 }
 
-/// On Postgres a claim can set a job waiting between the statement of a settle and its commit.
+/// On Postgres, a claim can set a job waiting between the statement of a settle and its commit.
 async fn a_job_set_waiting_during_a_settle_is_woken(s: TestStore) {
     if !s.is_postgres() {
         return;
     }
-    let ids = publishes(&s, "account:1", 0..5).await;
+    let ids = enqueue_publish_jobs(&s, "account:1", 0..5).await;
     let held = s.claim(&ids[..4], "w").await;
     let mut settles = Vec::new();
     for job in &held {
@@ -382,12 +382,12 @@ async fn a_job_set_waiting_during_a_settle_is_woken(s: TestStore) {
     assert_eq!(s.notifier.take(), ids[4..], "woken once, without a sweep");
 }
 
-/// On Postgres a wake can wait for the lane's lock while another one wakes the same job.
-async fn a_wake_leaves_a_job_that_another_wake_has_woken_to_a_claim(s: TestStore) {
+/// On Postgres, a wake can wait for the lock of the lane while another wake wakes the same job.
+async fn a_job_that_another_wake_has_woken_can_be_claimed(s: TestStore) {
     if !s.is_postgres() {
         return;
     }
-    let ids = publishes(&s, "account:1", 0..1).await;
+    let ids = enqueue_publish_jobs(&s, "account:1", 0..1).await;
     s.sql("UPDATE jobs SET waiting = TRUE").await;
     let mut first = s.begin().await.unwrap();
     dispatch::sweep_lanes(&mut first).await.unwrap();

@@ -1,6 +1,7 @@
-//! Random job histories, checked against a small model. In any order of steps (workers that die, lost notifications, a
-//! clock that is set back, paused kinds), a job never runs twice at once, no job is lost or attempted more often than
-//! allowed, a final state is permanent and stored once, no lane exceeds its cap, and no job waits for a lane forever.
+//! Random job histories, checked against a small model. The steps include workers that die, lost notifications, a clock
+//! that is set back, and paused kinds. In any order of steps, a job never runs twice at once, no job is lost or
+//! attempted more often than allowed, a final state is permanent and stored once, no lane exceeds its cap, and no job
+//! waits for a lane forever.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,29 +24,29 @@ enum Step {
         delay: i64,
     },
     Claim {
-        most: usize,
+        max: usize,
     },
-    ClaimAnything,
+    ClaimAll,
     Settle {
-        which: usize,
-        how: u8,
+        index: usize,
+        outcome: u8,
     },
     Release {
-        which: usize,
+        index: usize,
     },
-    Beat,
+    Heartbeat,
     Advance {
         seconds: i64,
     },
-    RingDue,
-    RingUnheard,
+    PromoteDue,
+    RenotifyStale,
     Rescue,
     Sweep,
     Cancel {
-        which: usize,
+        index: usize,
     },
     Retry {
-        which: usize,
+        index: usize,
     },
     PauseLane {
         lane: i64,
@@ -58,9 +59,9 @@ enum Step {
         capped: bool,
     },
     /// All workers die: their claims are never settled.
-    Kill,
+    KillWorkers,
     /// Notifications are lost.
-    Forget,
+    LoseNotifications,
     /// Sets the clock back.
     SetBack {
         seconds: i64,
@@ -71,23 +72,23 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         8 => (prop::bool::weighted(0.8), 0..16_i64, 0..20_i64)
             .prop_map(|(capped, subject, delay)| Step::Enqueue { capped, subject, delay: (delay - 10).max(0) }),
-        6 => (1..8_usize).prop_map(|most| Step::Claim { most }),
-        2 => Just(Step::ClaimAnything),
-        6 => (0..99_usize, 0..4_u8).prop_map(|(which, how)| Step::Settle { which, how }),
-        1 => (0..99_usize).prop_map(|which| Step::Release { which }),
-        1 => Just(Step::Beat),
+        6 => (1..8_usize).prop_map(|max| Step::Claim { max }),
+        2 => Just(Step::ClaimAll),
+        6 => (0..99_usize, 0..4_u8).prop_map(|(index, outcome)| Step::Settle { index, outcome }),
+        1 => (0..99_usize).prop_map(|index| Step::Release { index }),
+        1 => Just(Step::Heartbeat),
         3 => (1..40_i64).prop_map(|seconds| Step::Advance { seconds }),
-        3 => Just(Step::RingDue),
-        1 => Just(Step::RingUnheard),
+        3 => Just(Step::PromoteDue),
+        1 => Just(Step::RenotifyStale),
         3 => Just(Step::Rescue),
         2 => Just(Step::Sweep),
-        1 => (0..99_usize).prop_map(|which| Step::Cancel { which }),
-        1 => (0..99_usize).prop_map(|which| Step::Retry { which }),
+        1 => (0..99_usize).prop_map(|index| Step::Cancel { index }),
+        1 => (0..99_usize).prop_map(|index| Step::Retry { index }),
         1 => (0..2_i64, 1..60_i64).prop_map(|(lane, seconds)| Step::PauseLane { lane, seconds }),
         1 => any::<bool>().prop_map(|capped| Step::PauseKind { capped }),
         2 => any::<bool>().prop_map(|capped| Step::ResumeKind { capped }),
-        1 => Just(Step::Kill),
-        1 => Just(Step::Forget),
+        1 => Just(Step::KillWorkers),
+        1 => Just(Step::LoseNotifications),
         1 => (1..90_i64).prop_map(|seconds| Step::SetBack { seconds }),
     ]
 }
@@ -105,12 +106,12 @@ struct Expected {
     fence: i64,
 }
 
-struct Life {
+struct History {
     s: TestStore,
     jobs: BTreeMap<i64, Expected>,
     /// Notified ids that no worker has taken yet.
     notified: Vec<i64>,
-    /// The claims so far; frozen workers try to settle as well.
+    /// The claims so far. Frozen workers try to settle theirs as well.
     claims: Vec<ClaimedJob>,
     paused: BTreeSet<JobKind>,
 }
@@ -119,8 +120,8 @@ fn kind(capped: bool) -> JobKind {
     if capped { JobKind::PublishTarget } else { JobKind::Noop }
 }
 
-impl Life {
-    async fn begin() -> Self {
+impl History {
+    async fn start() -> Self {
         let (jobs, notified, claims, paused) = (BTreeMap::new(), Vec::new(), Vec::new(), BTreeSet::new());
         Self { s: TestStore::sqlite().await, jobs, notified, claims, paused }
     }
@@ -130,35 +131,35 @@ impl Life {
         job.state == JobState::Running && job.fence == claim.fence
     }
 
-    fn nth(&self, which: usize, fit: impl Fn(&Expected) -> bool) -> Option<i64> {
-        let ids: Vec<i64> = self.jobs.iter().filter(|(_, job)| fit(job)).map(|(id, _)| *id).collect();
-        (!ids.is_empty()).then(|| ids[which % ids.len()])
+    fn nth(&self, index: usize, matches: impl Fn(&Expected) -> bool) -> Option<i64> {
+        let ids: Vec<i64> = self.jobs.iter().filter(|(_, job)| matches(job)).map(|(id, _)| *id).collect();
+        (!ids.is_empty()).then(|| ids[index % ids.len()])
     }
 
-    fn claim_at(&self, which: usize) -> Option<ClaimedJob> {
-        (!self.claims.is_empty()).then(|| self.claims[which % self.claims.len()].clone())
+    fn claim_at(&self, index: usize) -> Option<ClaimedJob> {
+        (!self.claims.is_empty()).then(|| self.claims[index % self.claims.len()].clone())
     }
 
     async fn take(&mut self, step: Step) {
         let now = self.s.now();
         match step {
             Step::Enqueue { capped, subject, delay } => self.enqueue(capped, subject, delay).await,
-            Step::Claim { most } => {
-                let many = most.min(self.notified.len());
-                let ids: Vec<i64> = self.notified.drain(..many).collect();
+            Step::Claim { max } => {
+                let count = max.min(self.notified.len());
+                let ids: Vec<i64> = self.notified.drain(..count).collect();
                 self.claim(&ids).await;
             }
-            Step::ClaimAnything => {
+            Step::ClaimAll => {
                 let ids: Vec<i64> = self.jobs.keys().copied().chain([0, 12_345]).collect();
                 self.claim(&ids).await;
             }
-            Step::Settle { which, how } => {
-                if let Some(claim) = self.claim_at(which) {
-                    self.settle(&claim, how).await;
+            Step::Settle { index, outcome } => {
+                if let Some(claim) = self.claim_at(index) {
+                    self.settle(&claim, outcome).await;
                 }
             }
-            Step::Release { which } => {
-                if let Some(claim) = self.claim_at(which) {
+            Step::Release { index } => {
+                if let Some(claim) = self.claim_at(index) {
                     let held = self.is_current(&claim);
                     self.s.write(async |tx| engine::release(tx, &claim).await).await;
                     if held {
@@ -167,7 +168,7 @@ impl Life {
                     }
                 }
             }
-            Step::Beat => {
+            Step::Heartbeat => {
                 let ids: Vec<i64> = self.jobs.keys().copied().collect();
                 self.s.write(async |tx| engine::heartbeat(tx, &ids, "w").await).await;
                 for job in self.jobs.values_mut().filter(|job| job.state == JobState::Running) {
@@ -175,7 +176,7 @@ impl Life {
                 }
             }
             Step::Advance { seconds } => self.s.advance(seconds),
-            Step::RingDue => {
+            Step::PromoteDue => {
                 for kind in [JobKind::PublishTarget, JobKind::Noop] {
                     self.s.write(async |tx| dispatch::promote_due(tx, kind, 1_000).await).await;
                 }
@@ -183,7 +184,7 @@ impl Life {
                     job.state = JobState::Ready;
                 }
             }
-            Step::RingUnheard => {
+            Step::RenotifyStale => {
                 let before = now - dispatch::RENOTIFY_AFTER;
                 for kind in [JobKind::PublishTarget, JobKind::Noop] {
                     self.s.write(async |tx| dispatch::renotify_stale(tx, kind, before, 1_000).await).await;
@@ -194,17 +195,17 @@ impl Life {
                 self.s.write(async |tx| dispatch::sweep_lanes(tx).await).await;
                 self.assert_no_stranded_lane().await;
             }
-            Step::Cancel { which } => {
-                if let Some(id) = self.nth(which, |_| true) {
+            Step::Cancel { index } => {
+                if let Some(id) = self.nth(index, |_| true) {
                     let cancelled = self.s.write(async |tx| operate::cancel(tx, id).await).await;
                     let job = self.jobs.get_mut(&id).unwrap();
-                    let waits = matches!(job.state, JobState::Scheduled | JobState::Ready);
-                    assert_eq!(cancelled.is_some(), waits);
-                    job.state = if waits { JobState::Cancelled } else { job.state };
+                    let is_waiting = matches!(job.state, JobState::Scheduled | JobState::Ready);
+                    assert_eq!(cancelled.is_some(), is_waiting);
+                    job.state = if is_waiting { JobState::Cancelled } else { job.state };
                 }
             }
-            Step::Retry { which } => {
-                if let Some(id) = self.nth(which, |job| is_final(job.state)) {
+            Step::Retry { index } => {
+                if let Some(id) = self.nth(index, |job| is_final(job.state)) {
                     self.retry(id).await;
                 }
             }
@@ -220,8 +221,8 @@ impl Life {
                 let paused = self.paused.remove(&kind(capped));
                 assert_eq!(self.s.write(async |tx| operate::resume_kind(tx, kind(capped)).await).await, paused);
             }
-            Step::Kill => self.claims.clear(),
-            Step::Forget => self.notified.clear(),
+            Step::KillWorkers => self.claims.clear(),
+            Step::LoseNotifications => self.notified.clear(),
             Step::SetBack { seconds } => self.s.advance(-seconds),
         }
         self.notified.extend(self.s.notifier.take());
@@ -232,10 +233,10 @@ impl Life {
         let kind = kind(capped);
         let mut job = NewJob::new(kind, subject, self.s.later(delay));
         job.lane = capped.then(|| format!("account:{}", subject % 2));
-        let made = self.s.write(async |tx| jobs::enqueue(tx, &job).await).await;
-        let busy = self.jobs.values().any(|j| j.kind == kind && j.subject == subject && !is_final(j.state));
-        assert_eq!(made.is_none(), busy, "one job of a kind for a subject");
-        if let Some(id) = made {
+        let created = self.s.write(async |tx| jobs::enqueue(tx, &job).await).await;
+        let has_active_job = self.jobs.values().any(|j| j.kind == kind && j.subject == subject && !is_final(j.state));
+        assert_eq!(created.is_none(), has_active_job, "one job of a kind for a subject");
+        if let Some(id) = created {
             let state = if delay > 0 { JobState::Scheduled } else { JobState::Ready };
             let (run_at, lease_until) = (job.run_at, self.s.now());
             let expected = Expected { kind, subject, state, run_at, lease_until, attempt: 0, crashes: 0, fence: 0 };
@@ -258,20 +259,20 @@ impl Life {
         }
     }
 
-    async fn settle(&mut self, claim: &ClaimedJob, how: u8) {
-        let again = self.s.later(5);
-        let (outcome, state) = match how {
+    async fn settle(&mut self, claim: &ClaimedJob, outcome: u8) {
+        let retry_at = self.s.later(5);
+        let (outcome, state) = match outcome {
             0 => (Outcome::Done, JobState::Done),
             1 => (Outcome::Abort("no".to_owned()), JobState::Dead),
             2 => (Outcome::Cancelled("gone".to_owned()), JobState::Cancelled),
-            _ => (Outcome::RetryAt(again, "busy".to_owned()), JobState::Scheduled),
+            _ => (Outcome::RetryAt(retry_at, "busy".to_owned()), JobState::Scheduled),
         };
         let held = self.is_current(claim);
         assert_eq!(self.s.settle(claim, outcome).await, held, "only the current claim settles the job");
         if held {
             let job = self.jobs.get_mut(&claim.id).unwrap();
             job.state = state;
-            job.run_at = if state == JobState::Scheduled { again } else { job.run_at };
+            job.run_at = if state == JobState::Scheduled { retry_at } else { job.run_at };
         }
     }
 
@@ -280,9 +281,9 @@ impl Life {
         let rescued = self.s.write(async |tx| dispatch::rescue(tx, 1_000).await).await;
         let mut expired: Vec<i64> = rescued.iter().map(|r| r.job.id).collect();
         expired.sort_unstable();
-        let lapsed = |job: &Expected| job.state == JobState::Running && job.lease_until < now;
-        let should: Vec<i64> = self.jobs.iter().filter(|(_, job)| lapsed(job)).map(|(id, _)| *id).collect();
-        assert_eq!(expired, should);
+        let is_expired = |job: &Expected| job.state == JobState::Running && job.lease_until < now;
+        let expected_ids: Vec<i64> = self.jobs.iter().filter(|(_, job)| is_expired(job)).map(|(id, _)| *id).collect();
+        assert_eq!(expired, expected_ids);
         for r in rescued {
             let job = self.jobs.get_mut(&r.job.id).unwrap();
             job.crashes += 1;
@@ -334,11 +335,11 @@ impl Life {
         for row in rows.iter().filter(|row| row.waiting) {
             let lane = row.lane.as_deref().expect("only a lane is waited for");
             let paused = lanes::lane_is_paused(&mut self.s.conn().await, lane, self.s.now()).await.unwrap();
-            let moves = |other: &&JobRow| {
+            let has_progress = |other: &&JobRow| {
                 other.lane == row.lane
                     && (other.state == JobState::Running || other.state == JobState::Ready && !other.waiting)
             };
-            assert!(paused || rows.iter().any(|other| moves(&other)), "job {} is stranded", row.id);
+            assert!(paused || rows.iter().any(|other| has_progress(&other)), "job {} is stranded", row.id);
         }
     }
 
@@ -353,11 +354,11 @@ impl Life {
             }
             for step in [
                 Step::Advance { seconds: 61 },
-                Step::RingDue,
+                Step::PromoteDue,
                 Step::Rescue,
                 Step::Sweep,
-                Step::RingUnheard,
-                Step::Claim { most: 1_000 },
+                Step::RenotifyStale,
+                Step::Claim { max: 1_000 },
             ] {
                 self.take(step).await;
             }
@@ -379,16 +380,16 @@ fn is_final(state: JobState) -> bool {
 fn jobs_match_the_model() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let config = Config { cases: sized(24, 8), failure_persistence: None, max_shrink_iters: 200, ..Config::default() };
-    // Deterministic: the same histories in each run.
+    // Deterministic: every run has the same histories.
     let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
-    let lives = prop::collection::vec(step(), 40..120);
-    let run = runner.run(&lives, |steps| {
+    let histories = prop::collection::vec(step(), 40..120);
+    let run = runner.run(&histories, |steps| {
         runtime.block_on(async {
-            let mut life = Life::begin().await;
+            let mut history = History::start().await;
             for step in steps {
-                life.take(step).await;
+                history.take(step).await;
             }
-            life.drain().await;
+            history.drain().await;
         });
         Ok(())
     });

@@ -37,12 +37,12 @@ async fn each_list_filter_is_applied(s: TestStore) {
     assert_eq!(list(&s, JobQuery { state: Some(JobState::Running), ..all.clone() }, 10).await, [one]);
     assert_eq!(list(&s, JobQuery { lane: Some("brand:1".to_owned()), ..all.clone() }, 10).await, [two]);
     assert_eq!(list(&s, JobQuery { created_before: Some(s.later(-5)), ..all.clone() }, 10).await, [one]);
-    let narrow = JobQuery { kind: Some(JobKind::Noop), state: Some(JobState::Scheduled), ..all };
-    assert_eq!(list(&s, narrow, 10).await, [two]);
+    let filtered = JobQuery { kind: Some(JobKind::Noop), state: Some(JobState::Scheduled), ..all };
+    assert_eq!(list(&s, filtered, 10).await, [two]);
     assert!(operate::show(&mut s.conn().await, 999).await.unwrap().is_none());
 }
 
-/// Those that run are found by another index than the others.
+/// Running jobs are found by a different index from the other jobs.
 async fn the_jobs_of_a_lane_are_listed_in_every_state(s: TestStore) {
     let mut ids = Vec::new();
     for (subject, state) in JobState::ALL.iter().enumerate() {
@@ -92,7 +92,7 @@ async fn a_retry_is_skipped_if_the_subject_has_an_active_job(s: TestStore) {
         assert!(s.settle(&held, Outcome::Abort("no".to_owned())).await);
         dead.push(id);
     }
-    // Both in one transaction: by then the subject of the second has another job.
+    // Both retries are in one transaction: when the second one runs, its subject already has another job.
     let retried = s
         .write(async |tx| {
             let first = operate::retry(tx, dead[0]).await?;
@@ -138,7 +138,7 @@ async fn a_paused_kind_runs_nothing_until_resumed(s: TestStore) {
     assert_eq!(s.claim(&[two], "w").await.len(), 1);
 }
 
-/// Returns kind, state, count, and since when the oldest has been due.
+/// Returns the kind, the state, the count, and the time since when the oldest job has been due.
 async fn overview(s: &TestStore) -> Vec<(JobKind, JobState, i64, DateTime<Utc>)> {
     let all = operate::overview(&mut s.conn().await).await.unwrap();
     let mut all: Vec<_> = all.into_iter().map(|one| (one.kind, one.state, one.jobs, one.oldest)).collect();
@@ -208,19 +208,19 @@ async fn paging_through_all_jobs_returns_each_once(s: TestStore) {
     for (lane, count) in [(Some("endpoint:1".to_owned()), 7), (None, 7)] {
         let filter = JobQuery { state: Some(JobState::Scheduled), lane, ..JobQuery::default() };
         assert_eq!(operate::count(&mut s.conn().await, &filter).await.unwrap(), count);
-        let (mut met, mut after) = (Vec::new(), 0);
+        let (mut found, mut after) = (Vec::new(), 0);
         while let Some(last) = {
             let some = operate::next(&mut s.conn().await, &filter, after, 3).await.unwrap();
-            met.extend(some.iter().map(|job| job.id));
+            found.extend(some.iter().map(|job| job.id));
             some.last().map(|job| job.id)
         } {
             after = last;
         }
-        assert_eq!(met, ids);
+        assert_eq!(found, ids);
     }
 }
 
-/// A worker claims while an operator cancels: the row lock decides, and each job has one outcome.
+/// A worker claims jobs while an operator cancels them: the row lock decides, and each job has one outcome.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_job_is_either_claimed_or_cancelled() {
     let s = TestStore::postgres().await;
@@ -228,7 +228,7 @@ async fn a_job_is_either_claimed_or_cancelled() {
     for subject in 0..200 {
         ids.push(s.enqueue_job(JobKind::Noop, subject, None).await);
     }
-    let fates = run_concurrently(8, |n| {
+    let outcomes = run_concurrently(8, |n| {
         let (store, ids) = (s.store.clone(), ids.clone());
         async move {
             let mut mine = Vec::new();
@@ -247,10 +247,10 @@ async fn a_job_is_either_claimed_or_cancelled() {
         }
     })
     .await;
-    let mut all: Vec<i64> = fates.iter().flat_map(|(_, mine)| mine.clone()).collect();
+    let mut all: Vec<i64> = outcomes.iter().flat_map(|(_, mine)| mine.clone()).collect();
     all.sort_unstable();
     assert_eq!(all, ids, "each has one outcome");
-    for (claimed, mine) in fates {
+    for (claimed, mine) in outcomes {
         let state = if claimed { JobState::Running } else { JobState::Cancelled };
         for id in mine {
             assert_eq!(s.state(id).await, state);

@@ -1,4 +1,4 @@
-//! Rescue: recovery of the jobs of dead workers.
+//! Rescue: the jobs of dead workers are recovered.
 
 use std::collections::HashSet;
 
@@ -17,8 +17,8 @@ on_both![
     rescuing_one_by_one_matches_the_batch,
 ];
 
-/// Lets the leases of all running jobs expire.
-fn lapse(s: &TestStore) {
+/// Advances the clock until the leases of all running jobs have expired.
+fn expire_leases(s: &TestStore) {
     s.advance(LEASE.num_seconds() + 1);
 }
 
@@ -45,7 +45,7 @@ async fn the_third_crash_makes_the_job_dead(s: TestStore) {
     for crash in 1..=MAX_CRASHES {
         assert_eq!(s.claim(&[id], "w").await.len(), 1);
         s.notifier.take();
-        lapse(&s);
+        expire_leases(&s);
         let rescued = s.write(async |tx| dispatch::rescue(tx, 10).await).await;
         let last = crash == MAX_CRASHES;
         assert_eq!(rescued[0].dead, last.then_some("poison"));
@@ -58,16 +58,16 @@ async fn the_third_crash_makes_the_job_dead(s: TestStore) {
 
 async fn a_crash_in_the_last_attempt_makes_the_job_dead(s: TestStore) {
     let id = s.enqueue_job(JobKind::Noop, 1, None).await;
-    let most = JobKind::Noop.limits().max_attempts;
-    for attempt in 1..=most {
+    let max_attempts = JobKind::Noop.limits().max_attempts;
+    for attempt in 1..=max_attempts {
         let held = s.claim(&[id], "w").await.remove(0);
         assert_eq!(held.attempt, attempt);
-        if attempt < most {
+        if attempt < max_attempts {
             assert!(s.settle(&held, Outcome::RetryAt(s.now(), "busy".to_owned())).await);
             s.write(async |tx| dispatch::promote_due(tx, JobKind::Noop, 10).await).await;
         }
     }
-    lapse(&s);
+    expire_leases(&s);
     let rescued = s.write(async |tx| dispatch::rescue(tx, 10).await).await;
     assert_eq!(rescued[0].dead, Some("attempts"));
     assert_eq!(s.state(id).await, JobState::Dead);
@@ -76,7 +76,7 @@ async fn a_crash_in_the_last_attempt_makes_the_job_dead(s: TestStore) {
 async fn crashes_are_counted_across_retries(s: TestStore) {
     let id = s.enqueue_job(JobKind::Noop, 1, None).await;
     s.claim(&[id], "w").await;
-    lapse(&s);
+    expire_leases(&s);
     s.write(async |tx| dispatch::rescue(tx, 10).await).await;
     let held = s.claim(&[id], "w").await.remove(0);
     assert!(s.settle(&held, Outcome::RetryAt(s.now(), "busy".to_owned())).await);
@@ -92,7 +92,7 @@ async fn a_rescue_takes_the_oldest_first_up_to_its_limit(s: TestStore) {
         ids.push(id);
         s.advance(1);
     }
-    lapse(&s);
+    expire_leases(&s);
     let rescue = async |limit| {
         let rescued = s.write(async |tx| dispatch::rescue(tx, limit).await).await;
         rescued.into_iter().map(|r| r.job.id).collect::<Vec<_>>()
@@ -108,19 +108,19 @@ async fn concurrent_rescuers_rescue_each_job_once(s: TestStore) {
         ids.push(s.enqueue_job(JobKind::DeliverWebhook, subject, Some(&lane)).await);
     }
     assert_eq!(s.claim(&ids, "w").await.len(), 40);
-    lapse(&s);
+    expire_leases(&s);
     let rescued = run_concurrently(6, |_| {
         let store = s.store.clone();
         async move {
             let mut mine = Vec::new();
             loop {
                 let mut tx = store.begin().await.unwrap();
-                let some = dispatch::rescue(&mut tx, 3).await.unwrap();
+                let rescued = dispatch::rescue(&mut tx, 3).await.unwrap();
                 tx.commit().await.unwrap();
-                if some.is_empty() {
+                if rescued.is_empty() {
                     return mine;
                 }
-                mine.extend(some.into_iter().map(|r| r.job.id));
+                mine.extend(rescued.into_iter().map(|r| r.job.id));
             }
         }
     })
@@ -155,7 +155,7 @@ async fn rescuing_one_by_one_matches_the_batch(s: TestStore) {
     let row = s.show(ids[1]).await;
     assert_eq!((row.state, row.crashes), (JobState::Ready, 1));
     if s.is_postgres() {
-        // A row locked by another rescuer is skipped without waiting.
+        // A row that another rescuer has locked is skipped without waiting.
         let mut first = s.begin().await.unwrap();
         assert!(dispatch::rescue_one(&mut first, ids[0]).await.unwrap().is_some());
         assert!(rescue(ids[0]).await.is_none());

@@ -48,8 +48,8 @@ async fn a_retry_waits_for_its_time(s: TestStore) {
     assert!(s.notifier.take().is_empty());
     s.advance(30);
     assert_eq!(s.write(async |tx| dispatch::promote_due(tx, JobKind::Noop, 10).await).await, 1);
-    let again = s.claim(&s.notifier.take(), "w").await.remove(0);
-    assert_eq!((again.id, again.attempt, again.fence), (id, 2, 2));
+    let second_claim = s.claim(&s.notifier.take(), "w").await.remove(0);
+    assert_eq!((second_claim.id, second_claim.attempt, second_claim.fence), (id, 2, 2));
 }
 
 async fn a_settle_commits_with_the_writes_of_its_run(s: TestStore) {
@@ -85,7 +85,7 @@ async fn a_resumed_worker_changes_nothing(s: TestStore) {
     assert!(!s.write(async |tx| engine::still_held(tx, &frozen).await).await);
     let row = s.show(id).await;
     assert_eq!((row.state, row.attempt), (JobState::Running, 2));
-    // Its heartbeat does not renew another worker's lease.
+    // A heartbeat does not renew another worker's lease.
     assert_eq!(s.write(async |tx| engine::heartbeat(tx, &[id], "a").await).await, 0);
     assert!(s.settle(&second, Outcome::Done).await);
 }
@@ -97,12 +97,12 @@ async fn a_release_refunds_the_attempt(s: TestStore) {
     s.write(async |tx| engine::release(tx, &held).await).await;
     let row = s.show(id).await;
     assert_eq!((row.state, row.attempt, row.crashes, row.lease_until), (JobState::Ready, 0, 0, None));
-    // Renotification finds it at once.
+    // Renotification finds the released job immediately.
     let before = s.later(-10);
     assert_eq!(s.write(async |tx| dispatch::renotify_stale(tx, JobKind::Noop, before, 10).await).await, 1);
-    let again = s.claim(&s.notifier.take(), "w").await.remove(0);
-    assert_eq!((again.attempt, again.fence), (1, 2));
-    // The first claim has ended: it can neither settle nor release the second one.
+    let second_claim = s.claim(&s.notifier.take(), "w").await.remove(0);
+    assert_eq!((second_claim.attempt, second_claim.fence), (1, 2));
+    // The first claim has ended: it can neither settle nor release the job of the second claim.
     assert!(!s.settle(&held, Outcome::Done).await);
     s.write(async |tx| engine::release(tx, &held).await).await;
     assert_eq!(s.state(id).await, JobState::Running);
@@ -126,8 +126,8 @@ async fn a_heartbeat_renews_only_its_own_leases(s: TestStore) {
     assert_eq!(rescued.iter().map(|r| r.job.id).collect::<Vec<_>>(), [other]);
 }
 
-/// A row locked by another transaction (a settle, a rescue) is skipped; waiting could deadlock two transactions that
-/// each hold a row the other wants.
+/// A row that another transaction has locked (a settle, a rescue) is skipped. Waiting could cause a deadlock between
+/// two transactions that each hold a row that the other needs.
 async fn a_heartbeat_does_not_wait_for_locks(s: TestStore) {
     if !s.is_postgres() {
         return;

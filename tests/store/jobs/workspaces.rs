@@ -18,22 +18,22 @@ on_both![
 const HANGING: i64 = 1;
 const OTHER: i64 = 2;
 
-fn share() -> i64 {
+fn workspace_cap() -> i64 {
     JobKind::PublishTarget.limits().workspace_cap.unwrap()
 }
 
-/// Enqueues a publish of an account of the workspace.
-async fn publish(s: &TestStore, workspace: i64, account: i64, subject: i64) -> i64 {
+/// Enqueues a publish job for an account of the workspace.
+async fn enqueue_publish_job(s: &TestStore, workspace: i64, account: i64, subject: i64) -> i64 {
     let mut job = NewJob::new(JobKind::PublishTarget, subject, s.now()).workspace(workspace);
     job.lane = Some(format!("account:{account:05}"));
     s.write(async |tx| jobs::enqueue(tx, &job).await).await.expect("the subject has no other job")
 }
 
-/// Starts `count` publishes, two per account, that never end by themselves. Returns one of them.
-async fn hang(s: &TestStore, count: i64) -> i64 {
+/// Starts `count` publish jobs, two per account, that never end. Returns one of them.
+async fn start_hanging_jobs(s: &TestStore, count: i64) -> i64 {
     let mut ids = Vec::new();
     for n in 0..count {
-        ids.push(publish(s, HANGING, 1_000 + n / 2, 1_000 + n).await);
+        ids.push(enqueue_publish_job(s, HANGING, 1_000 + n / 2, 1_000 + n).await);
     }
     assert_eq!(s.claim(&ids, "w").await.len(), usize::try_from(count).unwrap());
     s.notifier.take();
@@ -50,8 +50,12 @@ async fn sweep(s: &TestStore) -> Vec<i64> {
 }
 
 async fn a_workspace_never_exceeds_its_cap(s: TestStore) {
-    hang(&s, share() - 1).await;
-    let ids = [publish(&s, HANGING, 1, 1).await, publish(&s, HANGING, 2, 2).await, publish(&s, OTHER, 3, 3).await];
+    start_hanging_jobs(&s, workspace_cap() - 1).await;
+    let ids = [
+        enqueue_publish_job(&s, HANGING, 1, 1).await,
+        enqueue_publish_job(&s, HANGING, 2, 2).await,
+        enqueue_publish_job(&s, OTHER, 3, 3).await,
+    ];
     let held = s.claim(&ids, "w").await;
     assert_eq!(
         held.iter().map(|job| job.id).collect::<Vec<_>>(),
@@ -68,34 +72,34 @@ async fn a_workspace_never_exceeds_its_cap(s: TestStore) {
 }
 
 async fn a_free_slot_goes_to_the_least_busy_lane(s: TestStore) {
-    hang(&s, share() - 1).await;
-    let last = publish(&s, HANGING, 1_000, 1).await;
+    start_hanging_jobs(&s, workspace_cap() - 1).await;
+    let last = enqueue_publish_job(&s, HANGING, 1_000, 1).await;
     let last = s.claim(&[last], "w").await.remove(0);
-    // The accounts with hanging sites have more jobs, which were enqueued first.
+    // The accounts whose sites hang have more jobs, which were enqueued first.
     let mut more = Vec::new();
     for n in 0..40 {
-        more.push(publish(&s, HANGING, 1_000 + n, 5_000 + n).await);
+        more.push(enqueue_publish_job(&s, HANGING, 1_000 + n, 5_000 + n).await);
     }
     s.advance(1);
-    let quick = publish(&s, HANGING, 9, 9).await;
-    more.push(quick);
+    let least_busy = enqueue_publish_job(&s, HANGING, 9, 9).await;
+    more.push(least_busy);
     assert!(s.claim(&more, "w").await.is_empty());
     s.notifier.take();
     assert!(s.settle(&last, Outcome::Done).await);
-    assert_eq!(s.notifier.take(), [quick]);
+    assert_eq!(s.notifier.take(), [least_busy]);
     assert_eq!(waiting(&s).await, 40);
 }
 
 async fn the_sweep_promotes_only_up_to_the_cap(s: TestStore) {
-    hang(&s, share()).await;
+    start_hanging_jobs(&s, workspace_cap()).await;
     let mut ids = Vec::new();
     for n in 0..30 {
-        ids.push(publish(&s, HANGING, 2_000 + n, 2_000 + n).await);
+        ids.push(enqueue_publish_job(&s, HANGING, 2_000 + n, 2_000 + n).await);
     }
     assert!(s.claim(&ids, "w").await.is_empty());
     s.notifier.take();
     assert!(sweep(&s).await.is_empty(), "it is full");
-    // Three ended, and the process that should have woken others died.
+    // Three jobs have ended, and the process that should have woken others has died.
     let ended =
         "UPDATE jobs SET state = 'done' WHERE id IN (SELECT id FROM jobs WHERE state = 'running' ORDER BY id LIMIT 3)";
     s.sql(ended).await;
@@ -103,14 +107,14 @@ async fn the_sweep_promotes_only_up_to_the_cap(s: TestStore) {
 }
 
 async fn every_exit_from_a_workspace_wakes_the_next_job(s: TestStore) {
-    hang(&s, share() - 1).await;
-    let first = publish(&s, HANGING, 1, 1).await;
+    start_hanging_jobs(&s, workspace_cap() - 1).await;
+    let first = enqueue_publish_job(&s, HANGING, 1, 1).await;
     let mut held = s.claim(&[first], "w").await.remove(0);
-    for (n, way) in (2..).zip(["retried", "released", "rescued"]) {
-        let next = publish(&s, HANGING, n, n).await;
-        assert!(s.claim(&[next], "w").await.is_empty(), "{way}");
+    for (n, exit) in (2..).zip(["retried", "released", "rescued"]) {
+        let next = enqueue_publish_job(&s, HANGING, n, n).await;
+        assert!(s.claim(&[next], "w").await.is_empty(), "{exit}");
         s.notifier.take();
-        match way {
+        match exit {
             "retried" => assert!(s.settle(&held, Outcome::RetryAt(s.later(600), "again".into())).await),
             "released" => assert!(s.write(async |tx| jobs::engine::release(tx, &held).await).await),
             _ => {
@@ -119,19 +123,19 @@ async fn every_exit_from_a_workspace_wakes_the_next_job(s: TestStore) {
             }
         }
         let woken = s.notifier.take();
-        assert!(woken.contains(&next), "{way}: {woken:?}");
+        assert!(woken.contains(&next), "{exit}: {woken:?}");
         held = s.claim(&[next], "w").await.remove(0);
     }
 }
 
 async fn a_workspace_below_its_cap_does_not_limit_its_lanes(s: TestStore) {
-    hang(&s, 10).await;
+    start_hanging_jobs(&s, 10).await;
     let ids = [
-        publish(&s, HANGING, 1, 1).await,
-        publish(&s, HANGING, 1, 2).await,
-        publish(&s, HANGING, 1, 3).await,
-        publish(&s, HANGING, 1, 4).await,
-        publish(&s, HANGING, 1, 5).await,
+        enqueue_publish_job(&s, HANGING, 1, 1).await,
+        enqueue_publish_job(&s, HANGING, 1, 2).await,
+        enqueue_publish_job(&s, HANGING, 1, 3).await,
+        enqueue_publish_job(&s, HANGING, 1, 4).await,
+        enqueue_publish_job(&s, HANGING, 1, 5).await,
     ];
     let held = s.claim(&ids, "w").await;
     assert_eq!((held.len(), waiting(&s).await), (4, 1), "the lane is full, the workspace is not");
@@ -140,15 +144,15 @@ async fn a_workspace_below_its_cap_does_not_limit_its_lanes(s: TestStore) {
     assert_eq!(s.notifier.take(), [ids[4]]);
 }
 
-/// On Postgres a claim can set a job waiting between the statement of a settle and its commit.
+/// On Postgres, a claim can set a job waiting between the statement of a settle and its commit.
 async fn a_job_set_waiting_during_a_settle_is_woken(s: TestStore) {
     if !s.is_postgres() {
         return;
     }
-    hang(&s, share() - 1).await;
-    let last = publish(&s, HANGING, 1, 1).await;
+    start_hanging_jobs(&s, workspace_cap() - 1).await;
+    let last = enqueue_publish_job(&s, HANGING, 1, 1).await;
     let held = s.claim(&[last], "w").await.remove(0);
-    let waiting_job = publish(&s, HANGING, 2, 2).await;
+    let waiting_job = enqueue_publish_job(&s, HANGING, 2, 2).await;
     s.notifier.take();
     let mut settle = s.begin().await.unwrap();
     assert!(engine::settle(&mut settle, &[(&held, Outcome::Done)]).await.unwrap());

@@ -1,4 +1,4 @@
-//! What the fake platform does when Crier calls it.
+//! The fake platform as a connector.
 
 use async_trait::async_trait;
 use chrono::TimeDelta;
@@ -21,15 +21,15 @@ impl Connector for FakePlatform {
         if let Some(gate) = held {
             gate.enter().await;
         }
-        if let Some(answer) = self.refreshes.lock().expect("no panic").pop_front() {
-            return answer;
+        if let Some(result) = self.refreshes.lock().expect("no panic").pop_front() {
+            return result;
         }
         // A refresh token is valid once, as on platforms that rotate refresh tokens.
-        let mut spent = self.spent.lock().expect("no panic");
-        if spent.contains(&token(account)) {
+        let mut used_tokens = self.used_tokens.lock().expect("no panic");
+        if used_tokens.contains(&token(account)) {
             return Err(CallError::Reauth(auth()));
         }
-        spent.push(token(account));
+        used_tokens.push(token(account));
         let new = self.token.lock().expect("no panic").clone().unwrap_or_else(|| "fresh".to_owned());
         Ok(RefreshedTokens { secrets: Some(secrets(&new)), token_expires_at: None, refresh_expires_at: None })
     }
@@ -50,7 +50,7 @@ impl Connector for FakePlatform {
     }
 
     fn image_transfer(&self) -> ImageTransfer {
-        *self.pictures.lock().expect("no panic")
+        *self.image_transfer.lock().expect("no panic")
     }
 
     async fn upload(&self, account: &ConnectorAccount, post: &OutgoingPost, image: &Image) -> Result<Value, CallError> {
@@ -77,7 +77,7 @@ impl Connector for FakePlatform {
     async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
         self.called("publish", Some(post));
         self.check_token(account)?;
-        self.shown.lock().expect("no panic").push(post.images.clone());
+        self.published_images.lock().expect("no panic").push(post.images.clone());
         let next = self.script.lock().expect("no panic").pop_front();
         match next.unwrap_or(PublishStep::Publish) {
             PublishStep::Publish => Ok(self.accept(post)),
@@ -113,14 +113,14 @@ impl Connector for FakePlatform {
     }
 
     fn analytics(&self) -> Option<&dyn AnalyticsConnector> {
-        self.tells_figures.load(Ordering::SeqCst).then_some(self as &dyn AnalyticsConnector)
+        self.has_metrics.load(Ordering::SeqCst).then_some(self as &dyn AnalyticsConnector)
     }
 
     async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<ReconcileResult, CallError> {
         self.called("reconcile", Some(post));
         self.check_token(account)?;
-        if let Some(answer) = self.answers.lock().expect("no panic").pop_front() {
-            return answer;
+        if let Some(result) = self.reconcile_results.lock().expect("no panic").pop_front() {
+            return result;
         }
         let found = self.posts().into_iter().find(|posted| posted.marker == key(post));
         let held = self.held.lock().expect("no panic").take();
@@ -144,7 +144,7 @@ impl AnalyticsConnector for FakePlatform {
     async fn find_id(&self, _account: &ConnectorAccount, marker: &Marker) -> Result<Option<Published>, CallError> {
         assert!(!marker.is_empty(), "the marker of the publish is passed");
         self.called("find_id", None);
-        if let Some(error) = self.figure_errors.lock().expect("no panic").pop_front() {
+        if let Some(error) = self.metrics_errors.lock().expect("no panic").pop_front() {
             return Err(error);
         }
         Ok(self.late_id.lock().expect("no panic").clone().flatten())
@@ -157,11 +157,11 @@ impl AnalyticsConnector for FakePlatform {
         aside: &mut MetricsSetAside,
     ) -> Result<Vec<Option<PostMetrics>>, CallError> {
         self.called("post_figures", None);
-        if let Some(error) = self.figure_errors.lock().expect("no panic").pop_front() {
+        if let Some(error) = self.metrics_errors.lock().expect("no panic").pop_front() {
             return Err(error);
         }
         if let Some(name) =
-            self.refused_metric.lock().expect("no panic").as_deref().filter(|name| !aside.contains(name))
+            self.rejected_metric.lock().expect("no panic").as_deref().filter(|name| !aside.contains(name))
         {
             self.called("refused_metric", None);
             aside.add(name);

@@ -1,5 +1,5 @@
-//! A scripted platform: responds, hangs, accepts without a response, or panics. It records posts and does not
-//! deduplicate them, so that tests can detect duplicates.
+//! A scripted platform, which can respond, hang, accept a post without a response, or panic. It records posts and does
+//! not deduplicate them, so that tests can detect duplicates.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -37,9 +37,9 @@ pub enum PublishStep {
     Wait(Arc<Gate>),
     /// Waits at the gate, then returns this error.
     WaitAndReject(Arc<Gate>, CallError),
-    /// Publishes, hangs at the gate and never responds: a process that dies then has already published.
+    /// Publishes, reaches the gate, and never responds, as if the connection broke after the post was published.
     AcceptAndHang(Arc<Gate>),
-    /// Never responds, and accepts the post this many seconds later, when the caller may be dead.
+    /// Never responds, and accepts the post this many seconds later, when the caller may already have died.
     AcceptLater(Arc<Gate>, i64),
     /// Never responds.
     Hang(Arc<Gate>),
@@ -52,7 +52,7 @@ pub enum UploadStep {
     Refuse(CallError),
     /// Waits at the gate, then accepts the upload.
     Wait(Arc<Gate>),
-    /// Accepts the upload, hangs at the gate and never responds: a process that dies then has already uploaded.
+    /// Accepts the upload, reaches the gate, and never responds.
     AcceptAndHang(Arc<Gate>),
 }
 
@@ -111,17 +111,17 @@ pub struct FakePlatform {
     clock: Clock,
     can_reconcile: AtomicBool,
     script: Mutex<VecDeque<PublishStep>>,
-    answers: Mutex<VecDeque<Result<ReconcileResult, CallError>>>,
+    reconcile_results: Mutex<VecDeque<Result<ReconcileResult, CallError>>>,
     refreshes: Mutex<VecDeque<Result<RefreshedTokens, CallError>>>,
     /// The only valid token, if the platform checks tokens.
     token: Mutex<Option<String>>,
-    spent: Mutex<Vec<String>>,
+    used_tokens: Mutex<Vec<String>>,
     posts: Mutex<Vec<Posted>>,
-    pictures: Mutex<ImageTransfer>,
+    image_transfer: Mutex<ImageTransfer>,
     upload_script: Mutex<VecDeque<UploadStep>>,
     uploads: Mutex<Vec<Image>>,
-    /// The pictures of each publish call.
-    shown: Mutex<Vec<Vec<Image>>>,
+    /// The images of each publish call.
+    published_images: Mutex<Vec<Vec<Image>>>,
     /// Posts that the platform accepts at a later time.
     late: Mutex<Vec<(DateTime<Utc>, String, String)>>,
     calls: Mutex<Vec<Call>>,
@@ -131,13 +131,13 @@ pub struct FakePlatform {
     /// Blocks the next refresh.
     held_refresh: Mutex<Option<Arc<Gate>>>,
     count: AtomicU64,
-    taken: Semaphore,
-    tells_figures: AtomicBool,
-    refused_metric: Mutex<Option<String>>,
+    accepted: Semaphore,
+    has_metrics: AtomicBool,
+    rejected_metric: Mutex<Option<String>>,
     post_figures: Mutex<Vec<Option<PostMetrics>>>,
-    /// `None`: a post has its id when it is published.
+    /// `None` if a post has its id when it is published. Otherwise the post that `find_id` returns.
     late_id: Mutex<Option<Option<Published>>>,
-    figure_errors: Mutex<VecDeque<CallError>>,
+    metrics_errors: Mutex<VecDeque<CallError>>,
     pub inbox: FakeInbox,
 }
 
@@ -150,27 +150,27 @@ impl FakePlatform {
             clock,
             can_reconcile: AtomicBool::new(true),
             script: Mutex::default(),
-            answers: Mutex::default(),
+            reconcile_results: Mutex::default(),
             refreshes: Mutex::default(),
             token: Mutex::default(),
-            spent: Mutex::default(),
+            used_tokens: Mutex::default(),
             posts: Mutex::default(),
-            pictures: Mutex::new(ImageTransfer::Fetched),
+            image_transfer: Mutex::new(ImageTransfer::Fetched),
             upload_script: Mutex::default(),
             uploads: Mutex::default(),
-            shown: Mutex::default(),
+            published_images: Mutex::default(),
             late: Mutex::default(),
             calls: Mutex::default(),
             panics_at_marker: AtomicUsize::new(0),
             held: Mutex::default(),
             held_refresh: Mutex::default(),
             count: AtomicU64::new(0),
-            taken: Semaphore::new(0),
-            tells_figures: AtomicBool::new(false),
-            refused_metric: Mutex::default(),
+            accepted: Semaphore::new(0),
+            has_metrics: AtomicBool::new(false),
+            rejected_metric: Mutex::default(),
             post_figures: Mutex::default(),
             late_id: Mutex::default(),
-            figure_errors: Mutex::default(),
+            metrics_errors: Mutex::default(),
         })
     }
 
@@ -179,9 +179,9 @@ impl FakePlatform {
         self.script.lock().expect("no panic").extend(script);
     }
 
-    /// Sets how pictures are passed; the default is by URL.
-    pub fn set_image_transfer(&self, pictures: ImageTransfer) {
-        *self.pictures.lock().expect("no panic") = pictures;
+    /// Sets how images are transferred. Default: the platform fetches them by URL.
+    pub fn set_image_transfer(&self, transfer: ImageTransfer) {
+        *self.image_transfer.lock().expect("no panic") = transfer;
     }
 
     /// Scripts the next uploads; later uploads are accepted.
@@ -194,9 +194,9 @@ impl FakePlatform {
         self.uploads.lock().expect("no panic").clone()
     }
 
-    /// Returns the pictures of each publish call.
+    /// Returns the images of each publish call.
     pub fn published_images(&self) -> Vec<Vec<Image>> {
-        self.shown.lock().expect("no panic").clone()
+        self.published_images.lock().expect("no panic").clone()
     }
 
     /// Clears the publish script and a pending panic in the marker.
@@ -205,39 +205,39 @@ impl FakePlatform {
         self.panics_at_marker.store(0, Ordering::SeqCst);
     }
 
-    /// Scripts the next reconcile responses; later ones are truthful.
-    pub fn script_reconciles(&self, answers: impl IntoIterator<Item = Result<ReconcileResult, CallError>>) {
-        self.answers.lock().expect("no panic").extend(answers);
+    /// Scripts the results of the next reconcile calls; later calls look for the post.
+    pub fn script_reconciles(&self, results: impl IntoIterator<Item = Result<ReconcileResult, CallError>>) {
+        self.reconcile_results.lock().expect("no panic").extend(results);
     }
 
-    /// Scripts the next refresh responses; later ones return a new token, once per valid token.
-    pub fn script_refreshes(&self, answers: impl IntoIterator<Item = Result<RefreshedTokens, CallError>>) {
-        self.refreshes.lock().expect("no panic").extend(answers);
+    /// Scripts the results of the next refresh calls; later calls return a new token, once per valid token.
+    pub fn script_refreshes(&self, results: impl IntoIterator<Item = Result<RefreshedTokens, CallError>>) {
+        self.refreshes.lock().expect("no panic").extend(results);
     }
 
-    /// Tells figures from now on: an account has seven followers.
+    /// Enables metrics. An account has seven followers.
     pub fn enable_metrics(&self) {
-        self.tells_figures.store(true, Ordering::SeqCst);
+        self.has_metrics.store(true, Ordering::SeqCst);
     }
 
-    /// Refuses a metric from now on, where it is asked for.
+    /// From now on, rejects a metric if it is requested.
     pub fn reject_metric(&self, name: &str) {
-        *self.refused_metric.lock().expect("no panic") = Some(name.to_owned());
+        *self.rejected_metric.lock().expect("no panic") = Some(name.to_owned());
     }
 
-    /// Sets the figures of posts, in the order in which they are asked for.
+    /// Sets the metrics of posts, in the order in which they are requested.
     pub fn set_post_metrics<const N: usize>(&self, figures: [Option<PostMetrics>; N]) {
         *self.post_figures.lock().expect("no panic") = figures.into();
     }
 
-    /// Names posts after they were published; `None`: not yet.
+    /// Makes the ids of posts available only after publishing, through `find_id`. `None`: not yet available.
     pub fn assign_ids_later(&self, post: Option<Published>) {
         *self.late_id.lock().expect("no panic") = Some(post);
     }
 
-    /// Fails the next questions for figures.
+    /// Fails the next requests for metrics.
     pub fn fail_metrics(&self, errors: impl IntoIterator<Item = CallError>) {
-        self.figure_errors.lock().expect("no panic").extend(errors);
+        self.metrics_errors.lock().expect("no panic").extend(errors);
     }
 
     /// Disables reconciliation.
@@ -245,13 +245,13 @@ impl FakePlatform {
         self.can_reconcile.store(false, Ordering::SeqCst);
     }
 
-    /// Accepts only this token from now on.
+    /// From now on, accepts only this token.
     pub fn accept_only_token(&self, token: &str) {
         *self.token.lock().expect("no panic") = Some(token.to_owned());
     }
 
-    /// Panics when the next run creates its marker, inside the transaction before the call, as if the process died there:
-    /// in the transaction that it shares with others, and again in one of its own.
+    /// Panics when the next run creates its marker in the transaction before the call, as if the process died there. It
+    /// panics twice: in the transaction that the run shares with others, and again in its own.
     pub fn panic_at_marker(&self) {
         self.panics_at_marker.store(2, Ordering::SeqCst);
     }
@@ -266,9 +266,9 @@ impl FakePlatform {
         *self.held_refresh.lock().expect("no panic") = Some(gate);
     }
 
-    /// Waits until `more` posts were accepted beyond those of earlier calls.
+    /// Waits until `more` posts have been accepted since the last call of this function.
     pub async fn wait_until_published(&self, more: u32) {
-        self.taken.acquire_many(more).await.expect("never closed").forget();
+        self.accepted.acquire_many(more).await.expect("never closed").forget();
     }
 
     pub fn posts(&self) -> Vec<Posted> {
@@ -284,7 +284,7 @@ impl FakePlatform {
         self.calls.lock().expect("no panic").clone()
     }
 
-    /// Returns the number of calls of one type: `upload`, `publish`, `reconcile`, `refresh`.
+    /// Returns the number of calls of one type (`upload`, `publish`, `reconcile`, `refresh`).
     pub fn count(&self, what: &str) -> usize {
         self.calls().iter().filter(|call| call.what == what).count()
     }
@@ -301,7 +301,7 @@ impl FakePlatform {
     fn take(&self, marker: String, text: String) -> String {
         let id = format!("post-{}", self.count.fetch_add(1, Ordering::SeqCst) + 1);
         self.posts.lock().expect("no panic").push(Posted { marker, text, id: id.clone() });
-        self.taken.add_permits(1);
+        self.accepted.add_permits(1);
         id
     }
 

@@ -1,4 +1,4 @@
-//! Rows for tests: workspaces, users, brands, accounts, posts, webhooks, and jobs with what a worker does to them.
+//! Rows for tests: workspaces, users, brands, accounts, posts, webhooks, and jobs with the actions of a worker.
 
 use chrono::{DateTime, Utc};
 use crier_domain::access::{KeyMode, Role, Scopes};
@@ -30,8 +30,8 @@ impl TestStore {
 
     pub async fn brand(&self, workspace: i64, owner: i64) -> i64 {
         let new = NewBrand { name: "Bakery", description: None, website: None, timezone: "UTC" };
-        let made = self.write(async |tx| brands::create(tx, workspace, owner, None, new).await).await;
-        made.expect("there is no cap").id
+        let created = self.write(async |tx| brands::create(tx, workspace, owner, None, new).await).await;
+        created.expect("there is no cap").id
     }
 
     pub async fn member(&self, brand: i64, user: i64, role: Role) {
@@ -59,9 +59,9 @@ impl TestStore {
     /// Creates an account with this token, attached to the brand.
     pub async fn account(&self, world: World, external_id: &str, token: &str) -> SocialAccount {
         self.write(async |tx| {
-            let made = accounts::save(tx, world.workspace, &new_account(external_id, token)).await?;
-            accounts::attach(tx, world.brand, made.id).await?;
-            Ok(made)
+            let created = accounts::save(tx, world.workspace, &new_account(external_id, token)).await?;
+            accounts::attach(tx, world.brand, created.id).await?;
+            Ok(created)
         })
         .await
     }
@@ -82,7 +82,7 @@ impl TestStore {
         .await
     }
 
-    /// Creates an active endpoint of the user.
+    /// Creates an active webhook endpoint of the user.
     pub async fn webhook(&self, user: i64, events: &[EventName]) -> Webhook {
         let secret = SecretString::from("whsec_of_the_tests");
         let new = NewWebhook {
@@ -106,14 +106,14 @@ impl TestStore {
         self.write(async |tx| jobs::enqueue(tx, &job).await).await.expect("the subject has no other job")
     }
 
-    /// Claims in its own transaction.
+    /// Claims jobs in a new transaction.
     pub async fn claim(&self, ids: &[i64], worker: &str) -> Vec<ClaimedJob> {
         let mut claimed = self.write(async |tx| engine::claim(tx, ids, worker).await).await;
         claimed.sort_by_key(|job| job.id);
         claimed
     }
 
-    /// Settles in its own transaction; rolls back if the lease was lost.
+    /// Settles a job in a new transaction. Returns false and rolls back if the lease was lost.
     pub async fn settle(&self, job: &ClaimedJob, outcome: Outcome) -> bool {
         let mut tx = self.store.begin().await.expect("a transaction");
         let held = engine::settle(&mut tx, &[(job, outcome)]).await.expect("it can be settled");
@@ -123,7 +123,7 @@ impl TestStore {
         held
     }
 
-    /// Returns a job as the operator sees it.
+    /// Returns a job as `crier jobs show` reads it.
     pub async fn show(&self, id: i64) -> operate::JobRow {
         operate::show(&mut self.conn().await, id).await.expect("it can be shown").expect("it is there")
     }
@@ -133,26 +133,26 @@ impl TestStore {
     }
 }
 
-/// Publishes to a handle of the sandbox; returns the post's id, `None` if the token is refused.
+/// Publishes to a handle of the sandbox. Returns the id of the post, or `None` if it was not published.
 pub async fn publish_to_sandbox(
     tx: &mut Tx,
     workspace: i64,
     handle: &str,
     key: &str,
     text: &str,
-    pictures: &[SandboxImage],
+    images: &[SandboxImage],
 ) -> Result<Option<i64>> {
     let post = NewSandboxPost {
         workspace_id: workspace,
         handle: handle.to_owned(),
         key: key.to_owned(),
         content: text.to_owned(),
-        media: pictures.to_vec(),
+        media: images.to_vec(),
     };
     Ok(sandbox::publish(tx, &[post]).await?.remove(key))
 }
 
-/// Returns a sandbox account as a connect returns it.
+/// Returns a new sandbox account with this token.
 pub fn new_account(external_id: &str, token: &str) -> NewAccount {
     NewAccount {
         platform: Platform::Sandbox,

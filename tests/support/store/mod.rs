@@ -3,7 +3,7 @@
 //! A test is a function that takes a [`TestStore`]. List it in [`on_both!`] at the top of its file to create two tests,
 //! `…::sqlite` and `…::postgres`. The clock is manual, and the notifier records notifications.
 
-#![allow(dead_code, reason = "a part of the tests uses a part of it")]
+#![allow(dead_code, reason = "each test uses only a part")]
 
 use std::ops::Deref;
 use std::path::Path;
@@ -52,8 +52,8 @@ macro_rules! on_both {
 }
 pub(crate) use on_both;
 
-/// Creates two tests for each function whose subject is not the database (a platform's protocol, a page, a format): one on
-/// SQLite, and one on Postgres that runs with `CRIER_TEST_FULL=1`.
+/// Creates two tests for each function whose subject is not the database (a platform's protocol, a page, a format): one
+/// on SQLite, and one on Postgres that runs with `CRIER_TEST_FULL=1`.
 macro_rules! on_one {
     ($($name:ident),+ $(,)?) => {$(
         mod $name {
@@ -109,10 +109,10 @@ pub fn start_time() -> DateTime<Utc> {
     DateTime::from_timestamp(1_781_000_000, 0).expect("a time")
 }
 
-/// The longest test, at full size, takes a tenth of it.
+/// The time limit of a test, ten times the duration of the longest test at full size.
 const TEST_LIMIT: Duration = Duration::from_mins(15);
 
-/// Runs a test; fails it if it does not end.
+/// Runs a test, and fails it if it does not end within the time limit.
 pub async fn in_time(test: Pin<Box<dyn Future<Output = ()>>>) {
     assert!(tokio::time::timeout(TEST_LIMIT, test).await.is_ok(), "the test does not end within {TEST_LIMIT:?}");
 }
@@ -134,10 +134,10 @@ impl RecordingNotifier {
     }
 }
 
-/// Owns the database; removes it when dropped.
-enum Keep {
-    File(TempDir),
-    Database(TestDatabase),
+/// The database of a test, which is removed or released when this value is dropped.
+enum OwnedDatabase {
+    Sqlite(TempDir),
+    Postgres(TestDatabase),
 }
 
 /// A store in a new database.
@@ -145,10 +145,10 @@ pub struct TestStore {
     pub store: Store,
     pub clock: Clock,
     pub notifier: Arc<RecordingNotifier>,
-    keep: Keep,
+    database: OwnedDatabase,
     files: TempDir,
     bucket: Option<S3Server>,
-    /// Whether jobs that went wrong fail the test at its end.
+    /// Whether faulty jobs fail the test when it ends (`leftovers.rs`).
     checks_jobs: AtomicBool,
 }
 
@@ -187,40 +187,40 @@ impl TestStore {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("crier.db");
         std::fs::write(&path, servers::sqlite().await).expect("a copy of the schema");
-        Self::over(Db::sqlite(&path).await.expect("a file"), Keep::File(dir))
+        Self::over(Db::sqlite(&path).await.expect("a file"), OwnedDatabase::Sqlite(dir))
     }
 
     pub async fn postgres() -> Self {
         let database = databases::postgres().await;
         let db = Db::postgres(&database.url, 12).expect("a URL");
-        Self::over(db, Keep::Database(database))
+        Self::over(db, OwnedDatabase::Postgres(database))
     }
 
-    fn over(db: Db, keep: Keep) -> Self {
+    fn over(db: Db, database: OwnedDatabase) -> Self {
         let (clock, notifier) = (Clock::manual(start_time()), Arc::<RecordingNotifier>::default());
         let files = tempfile::tempdir().expect("a directory");
         Self {
             store: Store::new(db, clock.clone(), cipher(), notifier.clone()),
             clock,
             notifier,
-            keep,
+            database,
             files,
             bucket: None,
             checks_jobs: AtomicBool::new(false),
         }
     }
 
-    /// Fails the test if a job has gone wrong at its end; for stores with a worker.
+    /// Fails the test if there are faulty jobs when it ends (`leftovers.rs`). For stores with a worker.
     pub fn check_jobs(&self) {
         self.checks_jobs.store(true, Ordering::Relaxed);
     }
 
-    /// Says that the test ends with jobs that are running, dead, stranded, or failed by a panic or an error of ours.
+    /// Allows the test to end with jobs that are running, dead, stranded, or failed by a panic or an internal error.
     pub fn leaves_jobs(&self) {
         self.checks_jobs.store(false, Ordering::Relaxed);
     }
 
-    /// Uses an S3-compatible bucket instead of the directory.
+    /// Stores files in an S3-compatible bucket instead of a directory.
     pub async fn on_s3(mut self) -> Self {
         self.bucket = Some(S3Server::start(self.files.path()).await);
         self
@@ -232,12 +232,12 @@ impl TestStore {
     }
 
     /// Makes the storage unavailable, like an unmounted disk or an unreachable bucket, or available again.
-    pub fn set_storage_unavailable(&self, away: bool) {
+    pub fn set_storage_unavailable(&self, unavailable: bool) {
         if let Some(bucket) = &self.bucket {
-            return bucket.set_unavailable(away);
+            return bucket.set_unavailable(unavailable);
         }
         let (here, there) = (self.files.path().join("media"), self.files.path().join("away"));
-        let (from, to) = if away { (here, there) } else { (there, here) };
+        let (from, to) = if unavailable { (here, there) } else { (there, here) };
         std::fs::rename(from, to).expect("the folder is moved");
     }
 
@@ -272,17 +272,18 @@ impl TestStore {
         names
     }
 
-    /// Opens the database like another process: own connections, own silent notifier, same clock.
+    /// Opens the database like another process, with its own connections, a notifier that nothing reads, and the same
+    /// clock.
     pub async fn open_second_store(&self) -> Store {
-        let db = match &self.keep {
-            Keep::File(dir) => Db::sqlite(&dir.path().join("crier.db")).await.expect("a file"),
-            Keep::Database(database) => Db::postgres(&database.url, 12).expect("a URL"),
+        let db = match &self.database {
+            OwnedDatabase::Sqlite(dir) => Db::sqlite(&dir.path().join("crier.db")).await.expect("a file"),
+            OwnedDatabase::Postgres(database) => Db::postgres(&database.url, 12).expect("a URL"),
         };
         Store::new(db, self.clock.clone(), cipher(), Arc::<RecordingNotifier>::default())
     }
 
-    /// Like `another`, with connections on another runtime.
-    pub async fn another_on(&self, runtime: &tokio::runtime::Runtime) -> Store {
+    /// Like `open_second_store`, with connections on another runtime.
+    pub async fn open_second_store_on(&self, runtime: &tokio::runtime::Runtime) -> Store {
         let (place, postgres, clock) = (self.place(), self.is_postgres(), self.clock.clone());
         let open = async move {
             let db = match postgres {
@@ -296,14 +297,14 @@ impl TestStore {
 
     /// Returns the file path or URL of the database.
     pub fn place(&self) -> String {
-        match &self.keep {
-            Keep::File(dir) => dir.path().join("crier.db").display().to_string(),
-            Keep::Database(database) => database.url.clone(),
+        match &self.database {
+            OwnedDatabase::Sqlite(dir) => dir.path().join("crier.db").display().to_string(),
+            OwnedDatabase::Postgres(database) => database.url.clone(),
         }
     }
 
     pub fn is_postgres(&self) -> bool {
-        matches!(self.keep, Keep::Database(_))
+        matches!(self.database, OwnedDatabase::Postgres(_))
     }
 
     pub fn later(&self, seconds: i64) -> DateTime<Utc> {
@@ -375,8 +376,8 @@ impl TestStore {
         .expect("the test's query returns a value")
     }
 
-    /// Waits until `count` statements wait for locks of other transactions. On Postgres; on SQLite a writer waits for its
-    /// turn before it sends a statement.
+    /// Waits until `count` statements wait for locks of other transactions. Only for Postgres: on SQLite, a writer
+    /// waits before it sends a statement.
     pub async fn until_blocked(&self, count: i64) {
         const BLOCKED: &str = "SELECT count(*) FROM pg_stat_activity \
              WHERE datname = current_database() AND wait_event_type = 'Lock'";
@@ -384,7 +385,8 @@ impl TestStore {
     }
 }
 
-/// Locks a table exclusively until the end of the transaction (Postgres; on SQLite any writer does).
+/// Locks a table exclusively until the end of the transaction. Only for Postgres: on SQLite, every writer locks the
+/// database.
 pub async fn lock_table(tx: &mut Tx, table: &str) {
     let sql = sqlx::AssertSqlSafe(format!("LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE"));
     let crier_store::db::Engine::Pg(conn) = tx.engine() else { panic!("this is for Postgres") };
@@ -397,7 +399,7 @@ where
     T: Send + 'static,
     F: Future<Output = T> + Send + 'static,
 {
-    // The first panic ends the test: other tasks may wait for what the failed one would have done.
+    // The first panic ends the test, because other tasks may wait for the failed one.
     let tasks = (0..times).map(|i| tokio::spawn(work(i)));
     futures::future::try_join_all(tasks).await.expect("no task panics")
 }

@@ -1,4 +1,4 @@
-//! `publish_target` with pictures: loaded, converted, uploaded once, and only then the call.
+//! `publish_target` with images: each image is loaded, converted and uploaded once, before the publish call.
 
 use crier_domain::failure::Category;
 use crier_domain::job::{JobKind, JobState};
@@ -14,9 +14,9 @@ use crate::support::picture;
 use crate::support::store::lock_table;
 
 worker_on_both!(
-    pictures_are_uploaded_in_order_and_then_published,
-    pictures_sent_by_url_are_not_loaded,
-    pictures_sent_inline_are_loaded,
+    images_are_uploaded_in_order_and_then_published,
+    images_sent_by_url_are_not_loaded,
+    images_sent_inline_are_loaded,
     a_retry_does_not_repeat_uploads,
     uploads_stored_before_a_rate_limit_are_kept,
     an_upload_lost_in_a_crash_is_repeated,
@@ -25,11 +25,11 @@ worker_on_both!(
     an_upload_of_unknown_outcome_is_retried,
     an_unknown_outcome_is_reconciled_before_uploading,
     missing_uploads_are_repeated_once_per_run,
-    a_deleted_picture_fails_the_target,
+    a_deleted_image_fails_the_target,
     a_missing_file_fails_the_target,
     an_unavailable_storage_is_retried,
-    a_target_s_own_pictures_are_published,
-    new_pictures_on_a_failed_post_are_uploaded,
+    a_target_s_own_images_are_published,
+    new_images_of_a_failed_post_are_uploaded,
     a_run_with_a_lost_lease_stores_no_upload,
     a_stop_during_an_upload_refunds_the_attempt,
     a_stop_during_a_reconcile_refunds_the_attempt,
@@ -41,12 +41,12 @@ fn ids(images: &[Image]) -> Vec<i64> {
     images.iter().map(|image| image.id).collect()
 }
 
-/// Returns the platform's names for the pictures of a publish call.
+/// Returns the platform's names of the images in a publish call.
 fn names(images: &[Image]) -> Vec<&str> {
     images.iter().map(|i| i.uploaded.as_ref().and_then(|u| u.name.as_str()).unwrap_or("none")).collect()
 }
 
-async fn three(w: &TestWorker) -> [i64; 3] {
+async fn create_three_images(w: &TestWorker) -> [i64; 3] {
     [
         w.picture("one.png", picture::png(40, 30), Some("The first")).await,
         w.picture("two.jpg", picture::jpeg(30, 40), None).await,
@@ -58,8 +58,8 @@ async fn uploads(w: &TestWorker, target: i64) -> serde_json::Value {
     post_media::uploads(&mut w.conn().await, target).await.unwrap().into()
 }
 
-async fn pictures_are_uploaded_in_order_and_then_published(w: TestWorker) {
-    let [one, two, three] = three(&w).await;
+async fn images_are_uploaded_in_order_and_then_published(w: TestWorker) {
+    let [one, two, three] = create_three_images(&w).await;
     w.fake.set_image_transfer(ImageTransfer::Uploaded);
     let (post, target) = w.publish_images(w.account.id, &[two, one, three]).await;
     w.run_jobs().await;
@@ -74,16 +74,16 @@ async fn pictures_are_uploaded_in_order_and_then_published(w: TestWorker) {
     assert!(sent.iter().all(|image| !image.bytes.is_empty()));
     let shown = &w.fake.published_images()[0];
     assert_eq!((ids(shown), names(shown)), (vec![two, one, three], vec!["upload-1", "upload-2", "upload-3"]));
-    assert!(shown.iter().all(|image| image.bytes.is_empty()), "the bytes are held no longer than the upload");
+    assert!(shown.iter().all(|image| image.bytes.is_empty()), "the bytes are dropped after the upload");
     assert_eq!(uploads(&w, target).await[one.to_string()], "upload-2");
     assert_eq!(w.target(target).await.attempts, 1);
 }
 
-async fn pictures_sent_by_url_are_not_loaded(w: TestWorker) {
-    let picture = w.picture("one.png", picture::png(40, 30), Some("The first")).await;
+async fn images_sent_by_url_are_not_loaded(w: TestWorker) {
+    let image = w.picture("one.png", picture::png(40, 30), Some("The first")).await;
     // Loading it would fail.
     std::fs::remove_dir_all(w.files().join("media")).unwrap();
-    let (post, _) = w.publish_images(w.account.id, &[picture]).await;
+    let (post, _) = w.publish_images(w.account.id, &[image]).await;
     w.run_jobs().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
     let shown = &w.fake.published_images()[0][0];
@@ -91,8 +91,8 @@ async fn pictures_sent_by_url_are_not_loaded(w: TestWorker) {
     assert!(shown.bytes.is_empty() && shown.uploaded.is_none());
 }
 
-async fn pictures_sent_inline_are_loaded(w: TestWorker) {
-    let all = three(&w).await;
+async fn images_sent_inline_are_loaded(w: TestWorker) {
+    let all = create_three_images(&w).await;
     w.fake.set_image_transfer(ImageTransfer::Inline);
     w.fake.script_publishes([PublishStep::Refuse(transient())]);
     let (post, _) = w.publish_images(w.account.id, &all).await;
@@ -106,7 +106,7 @@ async fn pictures_sent_inline_are_loaded(w: TestWorker) {
 }
 
 async fn a_retry_does_not_repeat_uploads(w: TestWorker) {
-    let all = three(&w).await;
+    let all = create_three_images(&w).await;
     w.fake.set_image_transfer(ImageTransfer::Uploaded);
     w.fake.script_publishes([PublishStep::Refuse(transient()), PublishStep::AcceptAnd(unknown())]);
     let (post, target) = w.publish_images(w.account.id, &all).await;
@@ -118,7 +118,7 @@ async fn a_retry_does_not_repeat_uploads(w: TestWorker) {
 }
 
 async fn uploads_stored_before_a_rate_limit_are_kept(w: TestWorker) {
-    let all = three(&w).await;
+    let all = create_three_images(&w).await;
     w.fake.set_image_transfer(ImageTransfer::Uploaded);
     let until = w.later(3_600);
     w.fake.script_uploads([UploadStep::Accept, UploadStep::Refuse(rate_limited(until))]);
@@ -141,7 +141,7 @@ async fn uploads_stored_before_a_rate_limit_are_kept(w: TestWorker) {
 }
 
 async fn an_upload_lost_in_a_crash_is_repeated(w: TestWorker) {
-    let all = three(&w).await;
+    let all = create_three_images(&w).await;
     w.fake.set_image_transfer(ImageTransfer::Uploaded);
     let gate = Gate::new();
     w.fake.script_uploads([UploadStep::Accept, UploadStep::AcceptAndHang(gate.clone())]);
@@ -157,7 +157,7 @@ async fn an_upload_lost_in_a_crash_is_repeated(w: TestWorker) {
 }
 
 async fn a_token_expiring_during_uploads_is_refreshed_once(w: TestWorker) {
-    let all = three(&w).await;
+    let all = create_three_images(&w).await;
     w.fake.set_image_transfer(ImageTransfer::Uploaded);
     w.fake.script_uploads([UploadStep::Accept, UploadStep::Refuse(auth_expired())]);
     let (post, _) = w.publish_images(w.account.id, &all).await;
@@ -177,7 +177,7 @@ async fn a_token_expiring_during_uploads_is_refreshed_once(w: TestWorker) {
 
 async fn a_rejected_upload_fails_the_target(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
-    let all = three(&w).await;
+    let all = create_three_images(&w).await;
     w.fake.set_image_transfer(ImageTransfer::Uploaded);
     for (error, category) in [(permanent(), Category::PlatformRejected), (reauth(), Category::AuthExpired)] {
         w.fake.script_uploads([UploadStep::Refuse(error)]);
@@ -191,7 +191,7 @@ async fn a_rejected_upload_fails_the_target(w: TestWorker) {
 }
 
 async fn an_upload_of_unknown_outcome_is_retried(w: TestWorker) {
-    let all = three(&w).await;
+    let all = create_three_images(&w).await;
     w.fake.set_image_transfer(ImageTransfer::Uploaded);
     w.fake.disable_reconcile();
     w.fake.script_uploads([UploadStep::Refuse(unknown())]);
@@ -204,7 +204,7 @@ async fn an_upload_of_unknown_outcome_is_retried(w: TestWorker) {
 }
 
 async fn an_unknown_outcome_is_reconciled_before_uploading(w: TestWorker) {
-    let all = three(&w).await;
+    let all = create_three_images(&w).await;
     w.fake.set_image_transfer(ImageTransfer::Uploaded);
     w.fake.script_publishes([PublishStep::AcceptAnd(unknown())]);
     let (post, target) = w.publish_images(w.account.id, &all).await;
@@ -216,10 +216,10 @@ async fn an_unknown_outcome_is_reconciled_before_uploading(w: TestWorker) {
 }
 
 async fn missing_uploads_are_repeated_once_per_run(w: TestWorker) {
-    let all = three(&w).await;
+    let all = create_three_images(&w).await;
     w.fake.set_image_transfer(ImageTransfer::Uploaded);
-    let gone = || PublishStep::Refuse(CallError::UploadsMissing(transient().failure().clone()));
-    w.fake.script_publishes([PublishStep::Refuse(transient()), gone()]);
+    let uploads_missing = || PublishStep::Refuse(CallError::UploadsMissing(transient().failure().clone()));
+    w.fake.script_publishes([PublishStep::Refuse(transient()), uploads_missing()]);
     let (post, target) = w.publish_images(w.account.id, &all).await;
     w.run_until_idle().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
@@ -229,7 +229,7 @@ async fn missing_uploads_are_repeated_once_per_run(w: TestWorker) {
     assert_eq!(w.target(target).await.attempts, 2);
 
     // A platform that keeps reporting this is not retried forever.
-    w.fake.script_publishes([gone(), gone()]);
+    w.fake.script_publishes([uploads_missing(), uploads_missing()]);
     let (_, target) = w.publish_images(w.account.id, &all).await;
     w.run_jobs().await;
     let waiting = w.target(target).await;
@@ -241,10 +241,10 @@ async fn delete_asset(w: &TestWorker, id: i64) {
     w.write(async |tx| media::delete(tx, w.world.brand, id).await).await;
 }
 
-async fn a_deleted_picture_fails_the_target(w: TestWorker) {
-    for wanted in [ImageTransfer::Uploaded, ImageTransfer::Inline, ImageTransfer::Fetched] {
-        let all = three(&w).await;
-        w.fake.set_image_transfer(wanted);
+async fn a_deleted_image_fails_the_target(w: TestWorker) {
+    for transfer in [ImageTransfer::Uploaded, ImageTransfer::Inline, ImageTransfer::Fetched] {
+        let all = create_three_images(&w).await;
+        w.fake.set_image_transfer(transfer);
         let (post, target) = w.publish_images(w.account.id, &all).await;
         delete_asset(&w, all[1]).await;
         w.run_jobs().await;
@@ -257,11 +257,11 @@ async fn a_deleted_picture_fails_the_target(w: TestWorker) {
 }
 
 async fn a_missing_file_fails_the_target(w: TestWorker) {
-    for wanted in [ImageTransfer::Uploaded, ImageTransfer::Inline] {
-        let picture = w.picture("one.png", picture::png(40, 30), None).await;
-        w.fake.set_image_transfer(wanted);
-        let (post, target) = w.publish_images(w.account.id, &[picture]).await;
-        let asset = media::find(&mut w.conn().await, w.world.brand, picture).await.unwrap().unwrap();
+    for transfer in [ImageTransfer::Uploaded, ImageTransfer::Inline] {
+        let image = w.picture("one.png", picture::png(40, 30), None).await;
+        w.fake.set_image_transfer(transfer);
+        let (post, target) = w.publish_images(w.account.id, &[image]).await;
+        let asset = media::find(&mut w.conn().await, w.world.brand, image).await.unwrap().unwrap();
         w.media().storage().delete(&asset.key).await.unwrap();
         w.run_jobs().await;
         assert_eq!(w.post_status(post).await, PostStatus::Failed);
@@ -272,12 +272,12 @@ async fn a_missing_file_fails_the_target(w: TestWorker) {
 }
 
 async fn an_unavailable_storage_is_retried(w: TestWorker) {
-    let picture = w.picture("one.png", picture::png(40, 30), None).await;
+    let image = w.picture("one.png", picture::png(40, 30), None).await;
     w.fake.set_image_transfer(ImageTransfer::Uploaded);
-    let (post, target) = w.publish_images(w.account.id, &[picture]).await;
+    let (post, target) = w.publish_images(w.account.id, &[image]).await;
     let (files, aside) = (w.files().join("media"), w.files().join("aside"));
     std::fs::rename(&files, &aside).unwrap();
-    // A file in its place, so that it is not an error about a missing file.
+    // A file in place of the directory causes an error other than "not found".
     std::fs::write(&files, "no directory").unwrap();
     w.run_jobs().await;
     let waiting = w.target(target).await;
@@ -293,16 +293,16 @@ async fn an_unavailable_storage_is_retried(w: TestWorker) {
     assert_eq!(w.post_status(post).await, PostStatus::Published);
 }
 
-async fn a_target_s_own_pictures_are_published(w: TestWorker) {
-    let [one, two, _] = three(&w).await;
+async fn a_target_s_own_images_are_published(w: TestWorker) {
+    let [one, two, _] = create_three_images(&w).await;
     let (_, target) = w.publish_images(w.account.id, &[one]).await;
     w.sql(format!("UPDATE post_targets SET media = '[{two}]' WHERE id = {target}")).await;
     w.run_jobs().await;
     assert_eq!(ids(&w.fake.published_images()[0]), [two]);
 }
 
-async fn new_pictures_on_a_failed_post_are_uploaded(w: TestWorker) {
-    let [one, two, three] = three(&w).await;
+async fn new_images_of_a_failed_post_are_uploaded(w: TestWorker) {
+    let [one, two, three] = create_three_images(&w).await;
     w.fake.set_image_transfer(ImageTransfer::Uploaded);
     w.fake.script_publishes([PublishStep::Refuse(permanent())]);
     let (post, target) = w.publish_images(w.account.id, &[one, two]).await;
@@ -318,7 +318,7 @@ async fn new_pictures_on_a_failed_post_are_uploaded(w: TestWorker) {
 
 async fn a_run_with_a_lost_lease_stores_no_upload(w: TestWorker) {
     w.leaves_jobs();
-    let all = three(&w).await;
+    let all = create_three_images(&w).await;
     w.fake.set_image_transfer(ImageTransfer::Uploaded);
     let (_, target) = w.publish_images(w.account.id, &all).await;
     let id = w.notified_job_of_target(target).await;
@@ -327,7 +327,7 @@ async fn a_run_with_a_lost_lease_stores_no_upload(w: TestWorker) {
     let run = crier_worker::engine::Run::new(job);
     let gate = Gate::new();
     w.fake.script_uploads([UploadStep::Wait(gate.clone())]);
-    // Another worker has the job by the time the first upload is to be stored.
+    // Another worker claims the job before the first upload is stored.
     let meanwhile = async {
         gate.wait_until_entered().await;
         w.sql(format!("UPDATE jobs SET fence = fence + 1 WHERE id = {id}")).await;
@@ -339,8 +339,8 @@ async fn a_run_with_a_lost_lease_stores_no_upload(w: TestWorker) {
     assert_eq!(uploads(&w, target).await, serde_json::json!({}));
 }
 
-/// Runs the target's job, and stops its worker when the run reaches the gate.
-async fn stopped_at(w: &TestWorker, target: i64, gate: &Gate, meanwhile: impl AsyncFnOnce()) {
+/// Runs the target's job, and stops its worker after the run has reached the gate and `meanwhile` has finished.
+async fn stop_at(w: &TestWorker, target: i64, gate: &Gate, meanwhile: impl AsyncFnOnce()) {
     let stopping = w.engine_for(w.store.clone(), JobKind::ALL);
     let (engine, id) = (stopping.clone(), w.notified_job_of_target(target).await);
     let running = tokio::spawn(async move { engine.run(id).await });
@@ -352,12 +352,12 @@ async fn stopped_at(w: &TestWorker, target: i64, gate: &Gate, meanwhile: impl As
 }
 
 async fn a_stop_during_an_upload_refunds_the_attempt(w: TestWorker) {
-    let all = three(&w).await;
+    let all = create_three_images(&w).await;
     w.fake.set_image_transfer(ImageTransfer::Uploaded);
     let gate = Gate::new();
     w.fake.script_uploads([UploadStep::Accept, UploadStep::AcceptAndHang(gate.clone())]);
     let (post, target) = w.publish_images(w.account.id, &all).await;
-    stopped_at(&w, target, &gate, async || {}).await;
+    stop_at(&w, target, &gate, async || {}).await;
     let job = w.job_of(target).await;
     assert_eq!((job.state, job.attempt, job.crashes, job.lease_until), (JobState::Ready, 0, 0, None));
     assert_eq!(w.target(target).await.attempts, 0);
@@ -376,7 +376,7 @@ async fn a_stop_during_a_reconcile_refunds_the_attempt(w: TestWorker) {
     w.advance(MAX_CALL_SECONDS);
     w.scheduler.tick().await.unwrap();
     w.fake.hold_reconcile(gate.clone());
-    stopped_at(&w, target, &gate, async || {}).await;
+    stop_at(&w, target, &gate, async || {}).await;
     assert_eq!((w.job_of(target).await.attempt, w.target(target).await.attempts), (1, 1));
     w.run_jobs().await;
     assert_eq!((w.post_status(post).await, w.target(target).await.attempts), (PostStatus::Published, 2));
@@ -385,13 +385,13 @@ async fn a_stop_during_a_reconcile_refunds_the_attempt(w: TestWorker) {
 
 async fn a_stop_after_a_lost_lease_refunds_nothing(w: TestWorker) {
     w.leaves_jobs();
-    let all = three(&w).await;
+    let all = create_three_images(&w).await;
     w.fake.set_image_transfer(ImageTransfer::Uploaded);
     let gate = Gate::new();
     w.fake.script_uploads([UploadStep::AcceptAndHang(gate.clone())]);
     let (_, target) = w.publish_images(w.account.id, &all).await;
     let other = format!("UPDATE jobs SET fence = fence + 1 WHERE subject_id = {target} AND kind = 'publish_target'");
-    stopped_at(&w, target, &gate, async || w.sql(other).await).await;
+    stop_at(&w, target, &gate, async || w.sql(other).await).await;
     assert_eq!((w.job_of(target).await.state, w.target(target).await.attempts), (JobState::Running, 1));
 }
 
@@ -410,7 +410,7 @@ async fn a_stop_while_a_run_is_prepared_undoes_it(w: TestWorker) {
     w.poll_until(async || w.job_of(target).await.state == JobState::Running).await;
     stopping.drain();
     stopping.abort();
-    // The transaction may be shared with other runs, so it ends; then the aborted run undoes its part.
+    // The transaction may be shared with other runs, so it is finished. Then the aborted run undoes its part.
     tx.rollback().await.unwrap();
     running.await.unwrap();
     let found = w.target(target).await;

@@ -1,4 +1,4 @@
-//! Outside events: the operator, a deleted brand, a duplicate run, a stop.
+//! Interruptions: by the operator, a deleted brand, a concurrent run, or a stopping worker.
 
 use chrono::TimeDelta;
 use crier_worker::engine::Run;
@@ -41,9 +41,9 @@ async fn retry(w: &TestWorker, id: i64) {
 async fn a_cancelled_import_fails_and_can_be_retried(w: TestWorker) {
     listen(&w).await;
     let source = Source::with(status("503 Busy")).await;
-    let (fresh, tried) = (import_from(&w, &source).await, import_from(&w, &source).await);
+    let (untried, tried) = (import_from(&w, &source).await, import_from(&w, &source).await);
     w.engine.run(job(&w, tried).await.id).await;
-    for (id, attempts, code) in [(fresh, 0, Code::InternalError), (tried, 1, Code::HttpError)] {
+    for (id, attempts, code) in [(untried, 0, Code::InternalError), (tried, 1, Code::HttpError)] {
         let number = job(&w, id).await.id.to_string();
         let shown = crier(&w, &["jobs", "show", &number]);
         assert!(
@@ -51,15 +51,15 @@ async fn a_cancelled_import_fails_and_can_be_retried(w: TestWorker) {
             "{shown:?}"
         );
         assert!(crier(&w, &["jobs", "cancel", &number]).expect_stdout().starts_with("Cancelled job"));
-        has_failed(&w, id, code, attempts).await;
-        let message = found(&w, id).await.error.unwrap().message;
+        assert_failed(&w, id, code, attempts).await;
+        let message = find_import(&w, id).await.error.unwrap().message;
         assert!(message.contains("The operator canceled"), "{message}");
     }
     source.set_responses([SourceResponse::Send(ok(&picture::png(9, 9)))]);
     w.s.notifier.take();
     retry(&w, tried).await;
-    is_kept_once(&w, tried).await;
-    assert_eq!(found(&w, fresh).await.status, Status::Failed);
+    assert_completed_once(&w, tried).await;
+    assert_eq!(find_import(&w, untried).await.status, Status::Failed);
 }
 
 async fn the_import_of_a_dead_job_fails_and_can_be_retried(w: TestWorker) {
@@ -69,32 +69,32 @@ async fn the_import_of_a_dead_job_fails_and_can_be_retried(w: TestWorker) {
     let id = import_from(&w, &source).await;
     run(&w).await;
     for _ in 0..4 {
-        next_try(&w, id).await;
+        run_next_attempt(&w, id).await;
     }
     assert_eq!(job_status(&w, id).await, (JobState::Dead, 5), "internal errors end in a dead job for the operator");
-    has_failed(&w, id, Code::InternalError, 5).await;
-    let message = found(&w, id).await.error.unwrap().message;
-    assert!(!message.contains("media") && !message.contains("torage"), "no internal cause: {message}");
+    assert_failed(&w, id, Code::InternalError, 5).await;
+    let message = find_import(&w, id).await.error.unwrap().message;
+    assert!(!message.contains("media") && !message.contains("torage"), "the internal cause is not exposed: {message}");
     w.set_storage_unavailable(false);
     retry(&w, id).await;
     assert_eq!(emitted_events(&w).await.last().unwrap().0, "media.completed");
-    is_kept_once(&w, id).await;
+    assert_completed_once(&w, id).await;
 }
 
-/// A newer version has another error code.
+/// A newer version of Crier stored an error code that this version does not know.
 async fn an_unreadable_import_fails_and_is_reported(w: TestWorker) {
     w.leaves_jobs();
     listen(&w).await;
     let source = Source::with(ok(&picture::png(9, 9))).await;
     let id = import_from(&w, &source).await;
-    w.sql("UPDATE media_jobs SET error = '{\"code\":\"newer\",\"message\":\"What is new.\"}'").await;
+    w.sql("UPDATE media_jobs SET error = '{\"code\":\"newer\",\"message\":\"A new error.\"}'").await;
     run(&w).await;
     for _ in 0..4 {
         assert_eq!(job(&w, id).await.state, JobState::Scheduled);
-        next_try(&w, id).await;
+        run_next_attempt(&w, id).await;
     }
     assert_eq!(job_status(&w, id).await, (JobState::Dead, 5));
-    has_failed(&w, id, Code::InternalError, 5).await;
+    assert_failed(&w, id, Code::InternalError, 5).await;
     assert!(source.paths().is_empty());
 }
 
@@ -104,14 +104,14 @@ async fn a_finished_import_is_not_run_again(w: TestWorker) {
     let id = import_from(&w, &source).await;
     run(&w).await;
     let job_id = job(&w, id).await.id;
-    // Simulates an inconsistent state.
+    // An inconsistent state.
     w.sql(format!("UPDATE jobs SET state = 'dead' WHERE id = {job_id}")).await;
     assert!(crier(&w, &["jobs", "retry", &job_id.to_string()]).refused(1).contains("nothing left to do"));
     w.sql(format!("UPDATE jobs SET state = 'ready', finished_at = NULL WHERE id = {job_id}")).await;
     w.engine.run(job_id).await;
     assert_eq!((job(&w, id).await.state, source.paths().len()), (JobState::Cancelled, 1));
     assert_eq!(emitted_events(&w).await.len(), 1);
-    is_kept_once(&w, id).await;
+    assert_completed_once(&w, id).await;
 }
 
 async fn an_import_that_crashes_its_process_fails(w: TestWorker) {
@@ -127,7 +127,7 @@ async fn an_import_that_crashes_its_process_fails(w: TestWorker) {
         assert_eq!(job(&w, id).await.crashes, crash);
     }
     assert_eq!(job_status(&w, id).await, (JobState::Dead, 3));
-    has_failed(&w, id, Code::InternalError, 3).await;
+    assert_failed(&w, id, Code::InternalError, 3).await;
 }
 
 async fn deleting_a_brand_deletes_its_imports(w: TestWorker) {
@@ -141,15 +141,15 @@ async fn deleting_a_brand_deletes_its_imports(w: TestWorker) {
     w.sql(format!("DELETE FROM brands WHERE id = {}", w.world.brand)).await;
     gate.let_through();
     running.await.unwrap();
-    let gone = media_jobs::find_any(&mut w.conn().await, id).await.unwrap();
-    assert!(gone.is_none() && emitted_events(&w).await.is_empty());
+    let import = media_jobs::find_any(&mut w.conn().await, id).await.unwrap();
+    assert!(import.is_none() && emitted_events(&w).await.is_empty());
     assert_eq!(w.state(job_id).await, JobState::Cancelled);
     sweep(&w).await;
     assert_eq!((stored(&w), w.number("SELECT count(*) FROM files").await), (Vec::new(), 0));
     assert_eq!(files::usage(&mut w.conn().await, w.world.workspace).await.unwrap().files, 0);
 }
 
-/// A worker was frozen with the picture; another run was faster.
+/// A worker freezes after the download, and another run finishes first.
 async fn only_one_of_two_concurrent_runs_counts(w: TestWorker) {
     listen(&w).await;
     let (first, second) = (picture::png(9, 9), picture::png(12, 12));
@@ -158,23 +158,23 @@ async fn only_one_of_two_concurrent_runs_counts(w: TestWorker) {
     let job_id = w.notified_job();
     let frozen = w.claim(&[job_id], "frozen").await.remove(0);
     let handler = w.handler(JobKind::ImportMedia);
-    let ending = handler.run(&Run::new(frozen.clone())).await.unwrap();
+    let result = handler.run(&Run::new(frozen.clone())).await.unwrap();
     w.advance(LEASE_EXPIRY_SECONDS);
     w.run_jobs().await;
-    assert_eq!(found(&w, id).await.status, Status::Completed);
-    // It wakes: its lease is lost, so its result is discarded.
+    assert_eq!(find_import(&w, id).await.status, Status::Completed);
+    // The worker resumes: its lease is lost, so its result is discarded.
     let mut tx = w.begin().await.unwrap();
-    let outcome = ending.write(&mut tx, &frozen).await.unwrap();
+    let outcome = result.write(&mut tx, &frozen).await.unwrap();
     assert!(matches!(outcome, crier_domain::job::Outcome::Cancelled(_)), "{outcome:?}");
     tx.rollback().await.unwrap();
     let late = handler.run(&Run::new(frozen.clone())).await.unwrap();
     let outcome = w.write(async |tx| late.write(tx, &frozen).await).await;
     assert!(!w.settle(&frozen, outcome).await);
     assert_eq!((assets(&w).await[0].width, source.paths().len(), emitted_events(&w).await.len()), (12, 2, 1));
-    is_kept_once(&w, id).await;
+    assert_completed_once(&w, id).await;
 }
 
-/// The grace period ends during a download: nothing happened, so no attempt is used up.
+/// The grace period ends during a download. Nothing was stored, so no attempt is used.
 async fn a_stopping_worker_releases_the_import(w: TestWorker) {
     let gate = Gate::new();
     let good = ok(&picture::png(9, 9));
@@ -192,19 +192,19 @@ async fn a_stopping_worker_releases_the_import(w: TestWorker) {
     assert_eq!(job_status(&w, id).await, (JobState::Ready, 0));
     w.run_jobs().await;
     assert_eq!((job_status(&w, id).await, job(&w, id).await.crashes), ((JobState::Done, 1), 0));
-    is_kept_once(&w, id).await;
+    assert_completed_once(&w, id).await;
 }
 
-/// Its storage usage is released at once, not by the sweep.
+/// The storage usage of the file is released immediately, not by the sweep.
 async fn the_file_of_a_deleted_import_is_discarded(w: TestWorker) {
     w.leaves_jobs();
     import_from(&w, &Source::with(ok(&picture::png(9, 9))).await).await;
     let job = w.claim(&[w.notified_job()], "worker").await.remove(0);
-    let ending = w.handler(JobKind::ImportMedia).run(&Run::new(job.clone())).await.unwrap();
+    let result = w.handler(JobKind::ImportMedia).run(&Run::new(job.clone())).await.unwrap();
     let file = w.number("SELECT id FROM files WHERE state = 'reserved'").await;
-    assert_eq!(ending.order(), file, "several files are locked in a fixed order");
+    assert_eq!(result.order(), file, "several files are locked in a fixed order");
     w.sql("DELETE FROM media_jobs").await;
-    let outcome = w.write(async |tx| ending.write(tx, &job).await).await;
+    let outcome = w.write(async |tx| result.write(tx, &job).await).await;
     assert!(matches!(outcome, crier_domain::job::Outcome::Cancelled(_)), "{outcome:?}");
     assert_eq!(w.number("SELECT count(*) FROM files WHERE state = 'doomed'").await, 1);
     assert_eq!(files::usage(&mut w.conn().await, w.world.workspace).await.unwrap().files, 0);
@@ -222,14 +222,14 @@ async fn a_run_with_a_lost_lease_fetches_nothing(w: TestWorker) {
 
 async fn only_failed_imports_can_be_retried(w: TestWorker) {
     let id = import_from(&w, &Source::with(ok(&picture::png(9, 9))).await).await;
-    let revive = async |id| w.write(async |tx| crier_media::import::retry_failed(tx, id).await).await;
-    assert!(!revive(id).await, "it is pending");
+    let retry_failed = async |id| w.write(async |tx| crier_media::import::retry_failed(tx, id).await).await;
+    assert!(!retry_failed(id).await, "it is pending");
     run(&w).await;
-    assert!(!revive(id).await && !revive(id + 1).await, "it is completed, and there is no such import");
+    assert!(!retry_failed(id).await && !retry_failed(id + 1).await, "one is completed, and the other does not exist");
     assert_eq!(import_status(&w, id).await, (Status::Completed, None));
 }
 
-/// Advances the clock by the retention of ended imports, and cleans up.
+/// Advances the clock by the retention of finished imports, and runs the cleanup.
 async fn after_thirty_days(w: &TestWorker) {
     w.clock.advance(TimeDelta::days(30));
     crier_scheduler::tasks::clean_up::run(&w.scheduler).await.unwrap();
@@ -240,36 +240,37 @@ async fn finished_imports_are_deleted_after_thirty_days(w: TestWorker) {
     let bad = Source::with(status("404 Not Found")).await;
     let (completed, failed) = (import_from(&w, &good).await, import_from(&w, &bad).await);
     run(&w).await;
-    let there = async |id| media_jobs::find(&mut w.conn().await, w.world.brand, id).await.unwrap().is_some();
+    let exists = async |id| media_jobs::find(&mut w.conn().await, w.world.brand, id).await.unwrap().is_some();
     w.clock.advance(TimeDelta::days(29));
     let (later, waiting) = (import_from(&w, &bad).await, import_from(&w, &bad).await);
     w.engine.run(job(&w, later).await.id).await;
     crier_scheduler::tasks::clean_up::run(&w.scheduler).await.unwrap();
-    assert!(there(completed).await && there(failed).await, "a day is left");
+    assert!(exists(completed).await && exists(failed).await, "a day is left");
     w.clock.advance(TimeDelta::days(1));
     crier_scheduler::tasks::clean_up::run(&w.scheduler).await.unwrap();
-    assert!(!there(completed).await && !there(failed).await);
-    assert!(there(later).await && there(waiting).await, "it ended a day ago, or has not ended");
+    assert!(!exists(completed).await && !exists(failed).await);
+    assert!(exists(later).await && exists(waiting).await, "one finished a day ago, and the other has not finished");
     assert_eq!((assets(&w).await.len(), stored(&w).len()), (1, 2), "imported files are kept");
     after_thirty_days(&w).await;
-    assert!(!there(later).await && there(waiting).await);
+    assert!(!exists(later).await && exists(waiting).await);
 }
 
-/// The operator's command locks the row first, just before it would be purged.
+/// The operator's command locks the row just before the purge.
 async fn a_retried_import_is_not_deleted(w: TestWorker) {
     if !w.is_postgres() {
-        // One writer: the two cannot overlap.
+        // SQLite has one writer, so the two cannot overlap.
         return;
     }
     let id = import_from(&w, &Source::with(status("404 Not Found")).await).await;
     run(&w).await;
     let mut tx = w.begin().await.unwrap();
     assert!(crier_media::import::retry_failed(&mut tx, id).await.unwrap());
-    let waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
-    let revived = async {
-        w.poll_until(async || w.number(waits).await > 0).await;
+    let lock_waits =
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    let commit = async {
+        w.poll_until(async || w.number(lock_waits).await > 0).await;
         tx.commit().await.unwrap();
     };
-    tokio::join!(after_thirty_days(&w), revived);
+    tokio::join!(after_thirty_days(&w), commit);
     assert_eq!(import_status(&w, id).await, (Status::Pending, None));
 }

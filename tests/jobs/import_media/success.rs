@@ -9,13 +9,13 @@ use crate::support::picture;
 use crate::support::source::{SourceResponse, ok, redirect};
 
 worker_on_both!(
-    a_picture_is_fetched_and_stored,
+    an_image_is_fetched_and_stored,
     the_file_name_comes_from_the_final_url,
     identical_bytes_of_two_imports_are_stored_once,
     a_busy_brand_does_not_block_other_imports,
 );
 
-async fn a_picture_is_fetched_and_stored(w: TestWorker) {
+async fn an_image_is_fetched_and_stored(w: TestWorker) {
     listen(&w).await;
     let gate = Gate::new();
     let source = Source::with_responses([SourceResponse::SendAfterGate(gate.clone(), ok(&picture::png(30, 20)))]).await;
@@ -30,15 +30,15 @@ async fn a_picture_is_fetched_and_stored(w: TestWorker) {
     gate.let_through();
     assert!(running.await.unwrap());
 
-    let import = found(&w, id).await;
+    let import = find_import(&w, id).await;
     assert_eq!((import.status, &import.error, import.updated_at), (Status::Completed, &None, w.now()));
     let [asset] = &assets(&w).await[..] else { panic!("one asset") };
     assert_eq!((import.media_id, asset.asset_type), (Some(asset.id), AssetType::Logo));
     assert_eq!((asset.width, asset.height, asset.mime_type.as_str()), (30, 20, "image/png"));
     assert_eq!((asset.filename.as_str(), asset.alt_text.as_deref()), ("loaf.png", Some("A loaf")));
     assert_eq!(asset.source_url, Some(source.url("/loaf.png")));
-    let kept = library(&w).storage().read(&asset.key).await.unwrap().expect("its bytes are there");
-    assert_eq!(kept.len() as i64, asset.size_bytes);
+    let stored_bytes = library(&w).storage().read(&asset.key).await.unwrap().expect("its bytes are stored");
+    assert_eq!(stored_bytes.len() as i64, asset.size_bytes);
     let data = json!({ "job_id": id, "brand_id": w.world.brand, "media_id": asset.id, "error": null });
     assert_eq!(emitted_events(&w).await, [("media.completed".to_owned(), data)]);
     assert_eq!(
@@ -47,7 +47,7 @@ async fn a_picture_is_fetched_and_stored(w: TestWorker) {
     );
     let traced = "SELECT count(*) FROM jobs WHERE kind = 'deliver_webhook' AND trace = 'request-1'";
     assert_eq!(w.number(traced).await, 1);
-    is_kept_once(&w, id).await;
+    assert_completed_once(&w, id).await;
 }
 
 async fn the_file_name_comes_from_the_final_url(w: TestWorker) {
@@ -59,8 +59,8 @@ async fn the_file_name_comes_from_the_final_url(w: TestWorker) {
     import(&w, &source.url("/old.gif?name=z.png#a")).await;
     run(&w).await;
     let [asset] = &assets(&w).await[..] else { panic!("one asset") };
-    assert_eq!(asset.filename, "dich.jpg", "without folders, whatever the type is");
-    assert_eq!(asset.source_url, Some(source.url("/old.gif?name=z.png#a")), "as it was given");
+    assert_eq!(asset.filename, "dich.jpg", "without folders, whatever the image type");
+    assert_eq!(asset.source_url, Some(source.url("/old.gif?name=z.png#a")), "as submitted");
     source.set_responses([SourceResponse::Send(ok(&picture::gif(3, 2)))]);
     import(&w, &source.url("/")).await;
     run(&w).await;
@@ -71,9 +71,12 @@ async fn identical_bytes_of_two_imports_are_stored_once(w: TestWorker) {
     let source = Source::with(ok(&picture::jpeg(40, 40))).await;
     let (one, other) = (import_from(&w, &source).await, import_from(&w, &source).await);
     run(&w).await;
-    assert_eq!((found(&w, one).await.status, found(&w, other).await.status), (Status::Completed, Status::Completed));
+    assert_eq!(
+        (find_import(&w, one).await.status, find_import(&w, other).await.status),
+        (Status::Completed, Status::Completed)
+    );
     assert_eq!((assets(&w).await.len(), stored(&w).len()), (2, 2));
-    nothing_is_left_over(&w).await;
+    assert_no_leftovers(&w).await;
 }
 
 async fn a_busy_brand_does_not_block_other_imports(w: TestWorker) {

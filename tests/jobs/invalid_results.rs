@@ -1,4 +1,4 @@
-//! Odd platform responses: the job ends, and other jobs are unaffected.
+//! Invalid platform responses: the job ends, and other jobs are unaffected.
 
 use std::sync::Arc;
 
@@ -15,14 +15,14 @@ use crate::support::fake_platform::{PublishStep, rate_limited, reauth, unknown};
 use crate::support::jobs::{TestWorker, worker_on_both};
 
 worker_on_both!(
-    an_invalid_publish_response_is_stored_sanitised,
-    an_invalid_reconcile_response_is_stored_sanitised,
-    an_invalid_failure_is_stored_sanitised,
+    an_invalid_publish_response_is_stored_sanitized,
+    an_invalid_reconcile_response_is_stored_sanitized,
+    an_invalid_failure_is_stored_sanitized,
     an_unstorable_result_is_stored_reduced,
     every_result_has_a_storable_reduced_form,
 );
 
-fn odd() -> Published {
+fn invalid_post() -> Published {
     Published {
         external_id: format!("\0post\n{}", "9".repeat(3_900_000)),
         url: Some("javascript:alert(1)".into()),
@@ -30,8 +30,8 @@ fn odd() -> Published {
     }
 }
 
-/// Asserts that the target was published in this attempt, without a crash, and reported.
-async fn is_out(w: &TestWorker, target: i64, attempts: i32) {
+/// Asserts that the target was published after this number of attempts, without a crash, and with an event.
+async fn assert_published(w: &TestWorker, target: i64, attempts: i32) {
     let (ended, job) = (w.target(target).await, w.job_of(target).await);
     assert_eq!((ended.status, ended.url), (TargetStatus::Published, None));
     assert_eq!(ended.external_id, Some(format!("post {}", "9".repeat(507))));
@@ -43,24 +43,24 @@ async fn is_out(w: &TestWorker, target: i64, attempts: i32) {
     );
 }
 
-async fn an_invalid_publish_response_is_stored_sanitised(w: TestWorker) {
+async fn an_invalid_publish_response_is_stored_sanitized(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
-    w.fake.script_publishes([PublishStep::PublishAs(odd())]);
+    w.fake.script_publishes([PublishStep::PublishAs(invalid_post())]);
     let (_, target) = w.publish_one().await;
     w.run_jobs().await;
-    is_out(&w, target, 1).await;
+    assert_published(&w, target, 1).await;
 }
 
-async fn an_invalid_reconcile_response_is_stored_sanitised(w: TestWorker) {
+async fn an_invalid_reconcile_response_is_stored_sanitized(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     w.fake.script_publishes([PublishStep::AcceptAnd(unknown())]);
-    w.fake.script_reconciles([Ok(ReconcileResult::Found(odd()))]);
+    w.fake.script_reconciles([Ok(ReconcileResult::Found(invalid_post()))]);
     let (_, target) = w.publish_one().await;
     w.run_until_idle().await;
-    is_out(&w, target, 2).await;
+    assert_published(&w, target, 2).await;
 }
 
-async fn an_invalid_failure_is_stored_sanitised(w: TestWorker) {
+async fn an_invalid_failure_is_stored_sanitized(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     let failure = |category| Failure {
         code: "n\0".into(),
@@ -91,23 +91,23 @@ async fn an_invalid_failure_is_stored_sanitised(w: TestWorker) {
     assert!(last_error.contains("No Bcc: xxx") && last_error.len() < 1_200, "{} bytes", last_error.len());
 }
 
-/// Publishing whose results the database rejects, except those without external data.
+/// `publish_target`, whose results cannot be stored unless they are reduced.
 struct Unstorable(Arc<dyn Job>);
 
 #[async_trait]
 impl Job for Unstorable {
     async fn run(&self, run: &Run) -> Result<Box<dyn RunResult>> {
-        Ok(Box::new(UnstorableEnd(self.0.run(run).await?)))
+        Ok(Box::new(UnstorableResult(self.0.run(run).await?)))
     }
 }
 
-struct UnstorableEnd(Box<dyn RunResult>);
+struct UnstorableResult(Box<dyn RunResult>);
 
 #[async_trait]
-impl RunResult for UnstorableEnd {
+impl RunResult for UnstorableResult {
     async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome> {
         self.0.write(tx, job).await?;
-        Err(StoreError::Database(sqlx::Error::Encode("the test refuses this end".into())))
+        Err(StoreError::Database(sqlx::Error::Encode("the test rejects this result".into())))
     }
 
     fn order(&self) -> i64 {
@@ -119,7 +119,7 @@ impl RunResult for UnstorableEnd {
     }
 }
 
-async fn unstorable(mut w: TestWorker) -> TestWorker {
+async fn with_unstorable_results(mut w: TestWorker) -> TestWorker {
     w.listen_at("http://127.0.0.1:1/").await;
     let registry = Registry::of([
         (JobKind::PublishTarget, Arc::new(Unstorable(w.handler(JobKind::PublishTarget)))),
@@ -131,7 +131,7 @@ async fn unstorable(mut w: TestWorker) -> TestWorker {
 }
 
 async fn an_unstorable_result_is_stored_reduced(w: TestWorker) {
-    let w = unstorable(w).await;
+    let w = with_unstorable_results(w).await;
     let (post, target) = w.publish_one().await;
     w.run_jobs().await;
     let (ended, job) = (w.target(target).await, w.job_of(target).await);
@@ -142,7 +142,7 @@ async fn an_unstorable_result_is_stored_reduced(w: TestWorker) {
 }
 
 async fn every_result_has_a_storable_reduced_form(w: TestWorker) {
-    let w = unstorable(w).await;
+    let w = with_unstorable_results(w).await;
     let permanent = CallError::Permanent(Failure::of(Category::PlatformRejected, "It says: no.").from_platform("422"));
     w.fake.script_publishes([
         PublishStep::Refuse(permanent),
@@ -155,12 +155,12 @@ async fn every_result_has_a_storable_reduced_form(w: TestWorker) {
     let error = w.target(failed).await.error.unwrap();
     assert_eq!((error.code.as_str(), error.platform_code), ("platform_rejected", None));
     assert!(!error.message.contains("It says"), "{}", error.message);
-    // Retries are kept: at the requested time, then after the call must be over.
-    let again = w.publish_one().await.1;
+    // Retries are kept: at the time that the platform requested, and after the longest duration of a call.
+    let rate_limited_target = w.publish_one().await.1;
     w.run_jobs().await;
-    assert_eq!(w.job_of(again).await.run_at, w.later(60));
+    assert_eq!(w.job_of(rate_limited_target).await.run_at, w.later(60));
     w.run_until_idle().await;
-    assert_eq!((w.target(again).await.status, w.fake.posts().len()), (TargetStatus::Published, 1));
+    assert_eq!((w.target(rate_limited_target).await.status, w.fake.posts().len()), (TargetStatus::Published, 1));
     w.fake.script_publishes([PublishStep::Refuse(reauth())]);
     let expired = w.publish_one().await.1;
     w.run_jobs().await;

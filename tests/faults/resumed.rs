@@ -1,6 +1,6 @@
-//! A worker that is frozen past its lease and wakes: before it prepares, in the call, before it stores the result.
-//! Invariant: what it does afterwards changes nothing, here or on the platform; a worker that is only slow is not
-//! treated as frozen.
+//! A worker that is frozen past its lease and continues: before it prepares, in the call, or before it stores the
+//! result. Invariant: what it does afterwards changes nothing, in Crier or on the platform. A worker that is only slow
+//! is not treated as frozen.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crier_store::posts;
 use crier_worker::engine::Run;
 use crier_worker::heartbeat;
 
-use super::crash::{is_out_once, publish_to};
+use super::crash::{assert_published_once, publish_to};
 use crate::support::fake_platform::{Gate, PublishStep};
 use crate::support::jobs::{LEASE_EXPIRY_SECONDS, MAX_CALL_SECONDS, TestWorker, worker_on_both};
 use crate::support::scripted::{JobBehavior, enqueue_noop, scripted_engine, start};
@@ -26,7 +26,7 @@ worker_on_both!(
     a_drain_longer_than_the_lease_loses_nothing,
 );
 
-/// Invariant: a process that is frozen in a transaction does not keep its row locks. On SQLite all are one process.
+/// Invariant: a process that is frozen in a transaction does not keep its row locks. On SQLite there is one process.
 #[tokio::test]
 async fn a_frozen_transaction_releases_its_row_locks() {
     let w = TestWorker::over(TestStore::postgres().await).await;
@@ -37,7 +37,7 @@ async fn a_frozen_transaction_releases_its_row_locks() {
     let timeout = Duration::from_secs(60);
     tokio::time::timeout(timeout, w.run_jobs()).await.expect("the row is free long before it wakes");
     w.run_until_idle().await;
-    is_out_once(&w, post, target).await;
+    assert_published_once(&w, post, target).await;
     let error = asleep.commit().await.expect_err("its transaction is over");
     assert!(error.is_unavailable(), "{error}");
 }
@@ -50,7 +50,7 @@ async fn a_frozen_worker_writes_nothing(w: TestWorker) {
     let (frozen, id) = (w.engine.clone(), w.notified_job());
     let run = tokio::spawn(async move { frozen.run(id).await });
     gate.wait_until_entered().await;
-    // Its heartbeat stops; another worker takes the job, and finds that it must wait until the call is over.
+    // The heartbeat stops. Another worker takes the job, and must wait until the call is over.
     w.advance(LEASE_EXPIRY_SECONDS);
     w.run_jobs().await;
     assert_eq!(w.job_of(target).await.state, JobState::Scheduled);
@@ -62,18 +62,18 @@ async fn a_frozen_worker_writes_nothing(w: TestWorker) {
     assert_eq!((w.target(target).await.status, w.events().await.len()), (TargetStatus::Publishing, 0));
     w.run_until_idle().await;
     assert_eq!(w.fake.count("publish"), 1);
-    is_out_once(&w, post, target).await;
+    assert_published_once(&w, post, target).await;
 }
 
 async fn a_resumed_worker_makes_no_calls(w: TestWorker) {
-    // It claimed, and was frozen before it prepared; another worker has done the job meanwhile.
+    // The worker claimed the job and was frozen before it prepared; meanwhile another worker has run the job.
     let (post, target) = w.publish_one().await;
     let frozen = w.claim(&[w.notified_job()], "frozen").await.remove(0);
     w.advance(LEASE_EXPIRY_SECONDS);
     w.run_until_idle().await;
     let handler = w.handler(JobKind::PublishTarget);
-    let ending = handler.run(&Run::new(frozen.clone())).await.unwrap();
-    let outcome = w.discard(async |tx| ending.write(tx, &frozen).await).await;
+    let result = handler.run(&Run::new(frozen.clone())).await.unwrap();
+    let outcome = w.discard(async |tx| result.write(tx, &frozen).await).await;
     assert!(matches!(outcome, Outcome::Cancelled(_)) && !w.settle(&frozen, outcome).await);
     assert_eq!((w.fake.count("publish"), w.target(target).await.attempts), (1, 1));
     assert_eq!(w.post_status(post).await, PostStatus::Published);
@@ -84,7 +84,8 @@ async fn a_resumed_worker_does_not_resend_an_absent_post(w: TestWorker) {
     let (post, target) = publish_to(&w, PublishStep::Hang).await;
     w.advance(MAX_CALL_SECONDS);
     w.scheduler.tick().await.unwrap();
-    // It asks, gets "not found", and is frozen before it sends again; another worker asks as well, and sends.
+    // The worker asks the platform, gets "not found", and is frozen before it sends the post again. Another worker asks
+    // as well, and sends it.
     let gate = Gate::new();
     w.fake.hold_reconcile(gate.clone());
     let (frozen, id) = (w.engine.clone(), w.job_of(target).await.id);
@@ -107,27 +108,27 @@ async fn assert_published_once_except_deliveries(w: &TestWorker, post: i64, targ
     assert_eq!((w.post_status(post).await, w.events().await.len()), (PostStatus::Published, 1));
 }
 
-/// Invariant: of two results of one job the later one has no effect on any row.
+/// Invariant: of two results of one job, the later one changes no row.
 async fn a_resumed_worker_stores_no_second_result(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     let (post, target) = w.publish_one().await;
     let frozen = w.claim(&[w.notified_job()], "frozen").await.remove(0);
-    // It called, and the platform accepted the post; it is frozen before it stores the response.
-    let ending = w.handler(JobKind::PublishTarget).run(&Run::new(frozen.clone())).await.unwrap();
+    // The worker called the platform, which accepted the post. It is frozen before it stores the result.
+    let result = w.handler(JobKind::PublishTarget).run(&Run::new(frozen.clone())).await.unwrap();
     w.advance(LEASE_EXPIRY_SECONDS);
     w.run_until_idle().await;
-    is_out_once(&w, post, target).await;
-    let facts = async || {
+    assert_published_once(&w, post, target).await;
+    let row_counts = async || {
         let of = async |table: &str| w.number(format!("SELECT count(*) FROM {table}")).await;
         (of("target_attempts").await, of("events").await, of("jobs").await, w.job_of(target).await.finished_at)
     };
-    let before = facts().await;
+    let before = row_counts().await;
     let mut tx = w.begin().await.unwrap();
-    let outcome = ending.write(&mut tx, &frozen).await.unwrap();
+    let outcome = result.write(&mut tx, &frozen).await.unwrap();
     assert!(!rows::settle(&mut tx, &[(&frozen, outcome)]).await.unwrap(), "its fence is an old one");
     tx.rollback().await.unwrap();
-    assert_eq!(facts().await, before);
-    is_out_once(&w, post, target).await;
+    assert_eq!(row_counts().await, before);
+    assert_published_once(&w, post, target).await;
 }
 
 async fn a_resumed_run_does_not_release_its_successor(w: TestWorker) {
@@ -150,7 +151,7 @@ async fn a_resumed_run_does_not_release_its_successor(w: TestWorker) {
     assert_eq!((w.state(id).await, w.show(id).await.crashes), (JobState::Done, 1));
 }
 
-/// Invariant: the jobs of a draining worker stay its own, however long that takes: they run once and count no crash.
+/// Invariant: a draining worker keeps its jobs, however long they take: they run once and count no crash.
 async fn a_drain_longer_than_the_lease_loses_nothing(w: TestWorker) {
     let gate = Gate::new();
     w.fake.script_publishes([PublishStep::Wait(gate.clone())]);

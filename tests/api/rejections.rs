@@ -1,5 +1,5 @@
-//! Refused requests at the endpoints that need more than one transaction: whatever the reason, no row of any table
-//! changes, and no platform and no AI is called.
+//! Rejected requests to the endpoints that need more than one transaction. Whatever the reason, no row of any table
+//! changes, and no platform and no AI provider is called.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use crate::support::app::{MISSING_ID, Reply, Tenant, TestApp};
 use crate::support::picture::png;
 use crate::support::store::{TestStore, on_both};
 
-on_both!(a_refused_request_writes_nothing, an_account_over_the_cap_claims_no_handle);
+on_both!(a_rejected_request_writes_nothing, an_account_over_the_cap_claims_no_handle);
 
-/// Tables that record only that there was a request: when its key was used.
+/// Tables that record only the request, such as the time at which its key was used.
 const IGNORED_TABLES: &[&str] = &["api_keys"];
 
-/// All rows of all tables, as text.
+/// Returns all rows of each table, as text.
 async fn rows(app: &TestApp) -> BTreeMap<String, String> {
     let tables = match app.is_postgres() {
         true => "SELECT string_agg(tablename::text, ',') FROM pg_tables WHERE schemaname = 'public'",
@@ -51,9 +51,9 @@ async fn send(t: &Tenant<'_>, method: &str, path: &str, body: Option<&Value>) ->
     }
 }
 
-async fn a_refused_request_writes_nothing(s: TestStore) {
+async fn a_rejected_request_writes_nothing(s: TestStore) {
     let app = AiApp::start(s).await;
-    // All features are available; caps are as small as possible.
+    // The plan has all features, and the smallest caps.
     let (t, other) = (app.tenant("business").await, app.tenant("unlimited").await);
     let _ = app.connector.real.set(Sandbox::new(app.store.store.clone(), app.url.clone()));
     other.account("taken").await;
@@ -117,9 +117,9 @@ async fn a_refused_request_writes_nothing(s: TestStore) {
     t.upload("b.png", b"no picture", &[]).await;
     assert_eq!(rows(&app).await, before);
     assert_eq!(app.ai.request_bodies().await.len(), 0);
-    let asked = app.connector.connects.load(std::sync::atomic::Ordering::SeqCst) - connects;
-    // One call for each handle that may be the brand's already: without the platform's response the cap is unknown.
-    assert_eq!(asked, 3);
+    let calls = app.connector.connects.load(std::sync::atomic::Ordering::SeqCst) - connects;
+    // A handle that the brand may already have needs a call: only the response shows whether it counts against the cap.
+    assert_eq!(calls, 3);
     assert!(app.connector.revoked.lock().unwrap().is_empty());
     let list = t.get(&accounts).await.data(200);
     assert!(list.as_array().unwrap().iter().any(|a| a["id"] == account));
@@ -133,7 +133,7 @@ async fn an_account_over_the_cap_claims_no_handle(s: TestStore) {
     for n in 0..3 {
         t.account(&format!("h{n}")).await;
     }
-    let body = json!({ "platform": "sandbox", "credentials": { "handle": "wished" } });
+    let body = json!({ "platform": "sandbox", "credentials": { "handle": "wanted" } });
     t.post(&t.path("/social-accounts"), body.clone()).await.expect_error(402, "limit_reached");
     assert_eq!(app.number("SELECT count(*) FROM sandbox_handles").await, 3);
     other.post(&other.path("/social-accounts"), body).await.expect(201);

@@ -1,4 +1,4 @@
-//! Pictures on the real connectors, from the library to the request, against servers that respond like the platforms.
+//! Images with the real connectors, from the library to the request, against servers that respond like the platforms.
 
 use std::sync::{Arc, Mutex};
 
@@ -17,47 +17,47 @@ use crate::support::store::{TestStore, new_account, on_one};
 
 on_one!(
     bluesky_blobs_are_uploaded_once,
-    bluesky_token_is_refreshed_during_uploads,
+    a_bluesky_token_is_refreshed_during_uploads,
     a_blob_dropped_by_bluesky_is_uploaded_again,
-    wordpress_pictures_are_uploaded_once,
+    wordpress_images_are_uploaded_once,
     an_existing_wordpress_upload_is_found_by_name,
-    a_picture_deleted_in_wordpress_is_uploaded_again,
+    an_image_deleted_in_wordpress_is_uploaded_again,
     a_telegram_album_is_sent_in_one_call,
-    woocommerce_receives_picture_urls,
-    unsupported_bluesky_pictures_are_converted_and_shrunk,
+    woocommerce_receives_image_urls,
+    unsupported_bluesky_images_are_converted_and_shrunk,
 );
 
 /// A server that records its requests. It selects responses by the method and the last part of the path.
 struct Server {
     mock: MockServer,
-    seen: Arc<Mutex<Vec<Request>>>,
+    received: Arc<Mutex<Vec<Request>>>,
 }
 
 impl Server {
-    /// Responds by the type of the request and the number of earlier requests of that type (from 0).
-    async fn start(answer: impl Fn(&str, usize, &Request) -> ResponseTemplate + Send + Sync + 'static) -> Self {
-        let (mock, seen) = (MockServer::start().await, Arc::new(Mutex::new(Vec::<Request>::new())));
-        let kept = seen.clone();
+    /// Starts the server. The response depends on the request's type and the number of earlier requests of this type.
+    async fn start(response_for: impl Fn(&str, usize, &Request) -> ResponseTemplate + Send + Sync + 'static) -> Self {
+        let (mock, received) = (MockServer::start().await, Arc::new(Mutex::new(Vec::<Request>::new())));
+        let recorded = received.clone();
         let respond = move |request: &Request| {
-            let before = kept.lock().unwrap().iter().filter(|r| what(r) == what(request)).count();
-            kept.lock().unwrap().push(request.clone());
-            answer(&what(request), before, request)
+            let earlier = recorded.lock().unwrap().iter().filter(|r| request_type(r) == request_type(request)).count();
+            recorded.lock().unwrap().push(request.clone());
+            response_for(&request_type(request), earlier, request)
         };
         Mock::given(any()).respond_with(respond).mount(&mock).await;
-        Self { mock, seen }
+        Self { mock, received }
     }
 
-    fn asked(&self, wanted: &str) -> Vec<Request> {
-        self.seen.lock().unwrap().iter().filter(|r| what(r) == wanted).cloned().collect()
+    fn requests(&self, kind: &str) -> Vec<Request> {
+        self.received.lock().unwrap().iter().filter(|r| request_type(r) == kind).cloned().collect()
     }
 
-    fn bodies(&self, wanted: &str) -> Vec<Value> {
-        self.asked(wanted).iter().map(|r| r.body_json().unwrap()).collect()
+    fn bodies(&self, kind: &str) -> Vec<Value> {
+        self.requests(kind).iter().map(|r| r.body_json().unwrap()).collect()
     }
 }
 
 /// Returns `POST media`, `GET posts`, `POST com.atproto.repo.putRecord`; a number at the end becomes `/…`.
-fn what(request: &Request) -> String {
+fn request_type(request: &Request) -> String {
     let last = request.url.path_segments().unwrap().rfind(|part| part.parse::<i64>().is_err());
     let of_one = request.url.path().ends_with(|c: char| c.is_ascii_digit());
     format!("{} {}{}", request.method, last.unwrap_or_default(), if of_one { "/…" } else { "" })
@@ -67,12 +67,12 @@ fn ok(body: Value) -> ResponseTemplate {
     ResponseTemplate::new(200).set_body_json(body)
 }
 
-fn refused(status: u16, body: Value) -> ResponseTemplate {
+fn rejected(status: u16, body: Value) -> ResponseTemplate {
     ResponseTemplate::new(status).set_body_json(body)
 }
 
-/// Creates an account on a platform; returns its id.
-async fn connected(w: &TestWorker, platform: Platform, secrets: Value) -> i64 {
+/// Connects an account on a platform, and returns its id.
+async fn connect_account(w: &TestWorker, platform: Platform, secrets: Value) -> i64 {
     let new = NewAccount {
         platform,
         external_id: if platform == Platform::Bluesky { "did:plc:alice".into() } else { "it".into() },
@@ -80,9 +80,9 @@ async fn connected(w: &TestWorker, platform: Platform, secrets: Value) -> i64 {
         ..new_account("it", "")
     };
     w.write(async |tx| {
-        let made = accounts::save(tx, w.world.workspace, &new).await?;
-        accounts::attach(tx, w.world.brand, made.id).await?;
-        Ok(made.id)
+        let account = accounts::save(tx, w.world.workspace, &new).await?;
+        accounts::attach(tx, w.world.brand, account.id).await?;
+        Ok(account.id)
     })
     .await
 }
@@ -90,7 +90,7 @@ async fn connected(w: &TestWorker, platform: Platform, secrets: Value) -> i64 {
 async fn bluesky(s: TestStore, server: &Server) -> (TestWorker, i64) {
     let w = TestWorker::with_base_url(s, Platform::Bluesky, &server.mock.uri()).await;
     let secrets = json!({ "identifier": "a", "app_password": "p", "access_jwt": "old", "refresh_jwt": "refresh" });
-    let account = connected(&w, Platform::Bluesky, secrets).await;
+    let account = connect_account(&w, Platform::Bluesky, secrets).await;
     (w, account)
 }
 
@@ -98,11 +98,11 @@ async fn wordpress(s: TestStore, server: &Server) -> (TestWorker, i64) {
     let w = TestWorker::over(s).await;
     let root = format!("{}/wp-json/", server.mock.uri());
     let secrets = json!({ "username": "ada", "application_password": "p", "api_root": root });
-    let account = connected(&w, Platform::Wordpress, secrets).await;
+    let account = connect_account(&w, Platform::Wordpress, secrets).await;
     (w, account)
 }
 
-async fn pictures(w: &TestWorker, n: u32) -> Vec<i64> {
+async fn create_images(w: &TestWorker, n: u32) -> Vec<i64> {
     let mut ids = Vec::new();
     for i in 1..=n {
         ids.push(w.picture(&format!("p{i}.png"), picture::png(10 + i, 20), Some(&format!("Picture {i}"))).await);
@@ -117,31 +117,31 @@ fn blob(name: impl std::fmt::Display) -> Value {
     json!({ "$type": "blob", "ref": { "$link": format!("bafy{name}") }, "mimeType": "image/png", "size": 1 })
 }
 
-fn written() -> ResponseTemplate {
+fn record_created() -> ResponseTemplate {
     ok(json!({ "uri": "at://did:plc:alice/app.bsky.feed.post/x", "cid": "bafy" }))
 }
 
 async fn bluesky_blobs_are_uploaded_once(s: TestStore) {
-    let server = Server::start(|asked, before, _| match (asked, before) {
+    let server = Server::start(|kind, earlier, _| match (kind, earlier) {
         (UPLOAD, n) => ok(json!({ "blob": blob(n) })),
-        // A failure; nothing was accepted.
+        // The call fails, and the platform has not accepted the post.
         (PUT, 0) => ResponseTemplate::new(502),
-        (PUT, _) => written(),
-        _ => refused(400, json!({ "error": "RecordNotFound", "message": "Could not locate record" })),
+        (PUT, _) => record_created(),
+        _ => rejected(400, json!({ "error": "RecordNotFound", "message": "Could not locate record" })),
     })
     .await;
     let (w, account) = bluesky(s, &server).await;
-    let ids = pictures(&w, 4).await;
+    let ids = create_images(&w, 4).await;
     let (post, _) = w.publish_images(account, &ids).await;
     w.run_until_idle().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
-    let sent = server.asked(UPLOAD);
+    let sent = server.requests(UPLOAD);
     assert_eq!(sent.len(), 4);
     assert!(
         sent.iter().all(|r| r.headers["content-type"] == "image/png" && r.headers["authorization"] == "Bearer old")
     );
     let records = server.bodies(PUT);
-    assert_eq!(records[0], records[1], "the identical record again");
+    assert_eq!(records[0], records[1], "the same record is sent again");
     let image = |n: u32| {
         let ratio = json!({ "width": 11 + n, "height": 20 });
         json!({ "image": blob(n), "alt": format!("Picture {}", n + 1), "aspectRatio": ratio })
@@ -150,88 +150,88 @@ async fn bluesky_blobs_are_uploaded_once(s: TestStore) {
     assert_eq!(records[0]["record"]["embed"], json!({ "$type": "app.bsky.embed.images", "images": images }));
 }
 
-async fn bluesky_token_is_refreshed_during_uploads(s: TestStore) {
-    let server = Server::start(|asked, before, request| match asked {
+async fn a_bluesky_token_is_refreshed_during_uploads(s: TestStore) {
+    let server = Server::start(|kind, earlier, request| match kind {
         // The old token expires after the first upload.
-        UPLOAD if before > 0 && request.headers["authorization"] == "Bearer old" => {
-            refused(400, json!({ "error": "ExpiredToken", "message": "Token has expired" }))
+        UPLOAD if earlier > 0 && request.headers["authorization"] == "Bearer old" => {
+            rejected(400, json!({ "error": "ExpiredToken", "message": "Token has expired" }))
         }
         UPLOAD => ok(json!({ "blob": blob(request.body.len()) })),
         "POST com.atproto.server.refreshSession" => {
             ok(json!({ "did": "did:plc:alice", "handle": "a", "accessJwt": "new", "refreshJwt": "refresh-2" }))
         }
-        _ => written(),
+        _ => record_created(),
     })
     .await;
     let (w, account) = bluesky(s, &server).await;
-    let ids = pictures(&w, 3).await;
+    let ids = create_images(&w, 3).await;
     let (post, target) = w.publish_images(account, &ids).await;
     w.run_jobs().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
-    assert_eq!((server.asked(UPLOAD).len(), w.target(target).await.attempts), (4, 1));
-    assert_eq!(server.asked("POST com.atproto.server.refreshSession").len(), 1);
-    assert_eq!(server.asked(PUT)[0].headers["authorization"], "Bearer new");
+    assert_eq!((server.requests(UPLOAD).len(), w.target(target).await.attempts), (4, 1));
+    assert_eq!(server.requests("POST com.atproto.server.refreshSession").len(), 1);
+    assert_eq!(server.requests(PUT)[0].headers["authorization"], "Bearer new");
 }
 
 async fn a_blob_dropped_by_bluesky_is_uploaded_again(s: TestStore) {
-    let server = Server::start(|asked, before, _| match (asked, before) {
+    let server = Server::start(|kind, earlier, _| match (kind, earlier) {
         (UPLOAD, n) => ok(json!({ "blob": blob(n) })),
-        (PUT, 0) => refused(429, json!({ "error": "RateLimitExceeded" })).insert_header("retry-after", "20000"),
-        (PUT, 1) => refused(400, json!({ "error": "BlobNotFound", "message": "Could not find blob: bafy0" })),
-        _ => written(),
+        (PUT, 0) => rejected(429, json!({ "error": "RateLimitExceeded" })).insert_header("retry-after", "20000"),
+        (PUT, 1) => rejected(400, json!({ "error": "BlobNotFound", "message": "Could not find blob: bafy0" })),
+        _ => record_created(),
     })
     .await;
     let (w, account) = bluesky(s, &server).await;
-    let ids = pictures(&w, 2).await;
+    let ids = create_images(&w, 2).await;
     let (post, target) = w.publish_images(account, &ids).await;
     w.run_until_idle().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
-    assert_eq!((server.asked(UPLOAD).len(), w.target(target).await.attempts), (4, 2), "in the same try");
+    assert_eq!((server.requests(UPLOAD).len(), w.target(target).await.attempts), (4, 2), "in the same attempt");
     let last = server.bodies(PUT).pop().unwrap();
     assert_eq!(last["record"]["embed"]["images"][1]["image"], blob(3));
 }
 
-/// Responds like WordPress: the n-th upload has the id 100 + n, and `has` selects the ids that exist.
-fn site(asked: &str, before: usize, request: &Request, has: impl Fn(i64) -> bool) -> ResponseTemplate {
+/// Responds like WordPress: the n-th upload has the id 100 + n, and `exists` selects the ids that exist.
+fn wordpress_response(kind: &str, earlier: usize, request: &Request, exists: impl Fn(i64) -> bool) -> ResponseTemplate {
     let parameter = |name: &str| {
         let found = request.url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned());
         found.unwrap_or_default()
     };
-    match asked {
+    match kind {
         "POST media" => {
-            let id = 101 + before;
+            let id = 101 + earlier;
             ResponseTemplate::new(201)
                 .set_body_json(json!({ "id": id, "source_url": format!("https://b/{id}.png"), "slug": "x" }))
         }
         "POST media/…" => ok(json!({ "id": 1 })),
         "GET media" => {
             let ids = parameter("include");
-            let ids = ids.split(',').filter_map(|id| id.parse().ok()).filter(|id| has(*id));
+            let ids = ids.split(',').filter_map(|id| id.parse().ok()).filter(|id| exists(*id));
             ok(ids.map(|id| json!({ "id": id })).collect())
         }
         "GET posts" => ok(json!([])),
-        // The first post is rejected; nothing was accepted.
-        _ if before == 0 => refused(429, json!({ "code": "x" })),
+        // The first post is rejected.
+        _ if earlier == 0 => rejected(429, json!({ "code": "x" })),
         _ => ResponseTemplate::new(201).set_body_json(json!({ "id": 11, "link": "https://b/x/", "slug": "x" })),
     }
 }
 
-async fn wordpress_pictures_are_uploaded_once(s: TestStore) {
-    let server = Server::start(|asked, before, request| site(asked, before, request, |_| true)).await;
+async fn wordpress_images_are_uploaded_once(s: TestStore) {
+    let server = Server::start(|kind, earlier, request| wordpress_response(kind, earlier, request, |_| true)).await;
     let (w, account) = wordpress(s, &server).await;
-    let ids = pictures(&w, 20).await;
+    let ids = create_images(&w, 20).await;
     let (post, target) = w.publish_images(account, &ids).await;
     w.run_until_idle().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
     let marker = w.target(target).await.marker.unwrap();
     let names: Vec<String> = server
-        .asked("POST media")
+        .requests("POST media")
         .iter()
         .map(|r| r.headers["content-disposition"].to_str().unwrap().to_owned())
         .collect();
     let slug = marker["slug"].as_str().unwrap();
-    let wanted: Vec<String> = ids.iter().map(|id| format!("attachment; filename=\"{slug}-{id}.png\"")).collect();
-    assert_eq!(names, wanted, "each once, in order");
+    let expected: Vec<String> = ids.iter().map(|id| format!("attachment; filename=\"{slug}-{id}.png\"")).collect();
+    assert_eq!(names, expected, "each once, in order");
     let alt_texts: Vec<Value> = server.bodies("POST media/…").iter().map(|b| b["alt_text"].clone()).collect();
     assert_eq!(alt_texts, (1..=20).map(|n| json!(format!("Picture {n}"))).collect::<Vec<_>>());
     let body = server.bodies("POST posts").pop().unwrap();
@@ -242,44 +242,45 @@ async fn wordpress_pictures_are_uploaded_once(s: TestStore) {
 }
 
 async fn an_existing_wordpress_upload_is_found_by_name(s: TestStore) {
-    let server = Server::start(|asked, before, request| {
+    let server = Server::start(|kind, earlier, request| {
         let slug = request.url.query_pairs().find(|(key, _)| key == "slug").map(|(_, value)| value.into_owned());
-        match (asked, slug) {
+        match (kind, slug) {
             // Some plugins return similar slugs as well.
             ("GET media", Some(slug)) => ok(json!([
                 { "id": 54, "source_url": "https://b/54.png", "slug": format!("{slug}-2") },
                 { "id": 55, "source_url": "https://b/55.png", "slug": slug },
             ])),
-            _ => site(asked, before, request, |_| true),
+            _ => wordpress_response(kind, earlier, request, |_| true),
         }
     })
     .await;
     let (w, account) = wordpress(s, &server).await;
-    let ids = pictures(&w, 2).await;
+    let ids = create_images(&w, 2).await;
     let (post, target) = w.publish_images(account, &ids).await;
     w.run_jobs().await;
     // The process died after the upload, before it stored the result.
     w.sql(format!("UPDATE post_targets SET uploads = NULL WHERE id = {target}")).await;
     w.run_until_idle().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
-    assert_eq!(server.asked("POST media").len(), 2, "not again");
+    assert_eq!(server.requests("POST media").len(), 2, "nothing is uploaded again");
     assert_eq!(server.bodies("POST posts")[1]["featured_media"], json!(55));
 }
 
-async fn a_picture_deleted_in_wordpress_is_uploaded_again(s: TestStore) {
-    let server = Server::start(|asked, before, request| site(asked, before, request, |id| id != 102)).await;
+async fn an_image_deleted_in_wordpress_is_uploaded_again(s: TestStore) {
+    let server =
+        Server::start(|kind, earlier, request| wordpress_response(kind, earlier, request, |id| id != 102)).await;
     let (w, account) = wordpress(s, &server).await;
-    let ids = pictures(&w, 2).await;
+    let ids = create_images(&w, 2).await;
     let (post, target) = w.publish_images(account, &ids).await;
     w.run_until_idle().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
-    assert_eq!((server.asked("POST media").len(), w.target(target).await.attempts), (4, 2));
+    assert_eq!((server.requests("POST media").len(), w.target(target).await.attempts), (4, 2));
     assert_eq!(server.bodies("POST posts")[1]["featured_media"], json!(103));
 }
 
 async fn a_telegram_album_is_sent_in_one_call(s: TestStore) {
-    let server = Server::start(|_, before, _| match before {
-        0 => refused(429, json!({ "ok": false, "error_code": 429, "parameters": { "retry_after": 7 } })),
+    let server = Server::start(|_, earlier, _| match earlier {
+        0 => rejected(429, json!({ "ok": false, "error_code": 429, "parameters": { "retry_after": 7 } })),
         _ => {
             let chat = json!({ "id": -1_001, "type": "channel", "username": "news" });
             let messages: Vec<Value> = (1..=10).map(|n| json!({ "message_id": n, "chat": chat })).collect();
@@ -288,13 +289,13 @@ async fn a_telegram_album_is_sent_in_one_call(s: TestStore) {
     })
     .await;
     let w = TestWorker::with_base_url(s, Platform::Telegram, &server.mock.uri()).await;
-    let account = connected(&w, Platform::Telegram, json!({ "bot_token": "1:a", "chat_id": "-1001" })).await;
-    let ids = pictures(&w, 10).await;
+    let account = connect_account(&w, Platform::Telegram, json!({ "bot_token": "1:a", "chat_id": "-1001" })).await;
+    let ids = create_images(&w, 10).await;
     let (post, target) = w.publish_images(account, &ids).await;
     w.run_until_idle().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
     assert_eq!(w.target(target).await.external_id.as_deref(), Some("1,2,3,4,5,6,7,8,9,10"));
-    let sent = server.asked("POST sendMediaGroup");
+    let sent = server.requests("POST sendMediaGroup");
     assert_eq!(sent.len(), 2);
     let body = String::from_utf8_lossy(&sent[1].body).into_owned();
     let places: Vec<_> =
@@ -304,18 +305,18 @@ async fn a_telegram_album_is_sent_in_one_call(s: TestStore) {
     assert_eq!((&media[0]["caption"], &media[1]["caption"]), (&json!("Fresh bread"), &json!("")));
 }
 
-async fn woocommerce_receives_picture_urls(s: TestStore) {
-    let server = Server::start(|asked, before, _| match (asked, before) {
+async fn woocommerce_receives_image_urls(s: TestStore) {
+    let server = Server::start(|kind, earlier, _| match (kind, earlier) {
         ("GET products", _) => ok(json!([])),
-        (_, 0) => refused(400, json!({ "code": "woocommerce_product_image_upload_error", "message": "Not Found" })),
+        (_, 0) => rejected(400, json!({ "code": "woocommerce_product_image_upload_error", "message": "Not Found" })),
         _ => ResponseTemplate::new(201).set_body_json(json!({ "id": 31, "permalink": null, "sku": "x" })),
     })
     .await;
     let w = TestWorker::over(s).await;
     let root = format!("{}/wp-json/", server.mock.uri());
     let secrets = json!({ "consumer_key": "k", "consumer_secret": "s", "api_root": root });
-    let account = connected(&w, Platform::Woocommerce, secrets).await;
-    let ids = pictures(&w, 2).await;
+    let account = connect_account(&w, Platform::Woocommerce, secrets).await;
+    let ids = create_images(&w, 2).await;
     let (post, target) = w.publish_images(account, &ids).await;
     w.run_jobs().await;
     let waiting = w.target(target).await;
@@ -327,10 +328,10 @@ async fn woocommerce_receives_picture_urls(s: TestStore) {
     assert!(images[0]["src"].as_str().unwrap().starts_with("https://crier.example/media/"), "{images}");
 }
 
-async fn unsupported_bluesky_pictures_are_converted_and_shrunk(s: TestStore) {
-    let server = Server::start(|asked, before, _| match asked {
-        UPLOAD => ok(json!({ "blob": blob(before) })),
-        _ => written(),
+async fn unsupported_bluesky_images_are_converted_and_shrunk(s: TestStore) {
+    let server = Server::start(|kind, earlier, _| match kind {
+        UPLOAD => ok(json!({ "blob": blob(earlier) })),
+        _ => record_created(),
     })
     .await;
     let (w, account) = bluesky(s, &server).await;
@@ -348,7 +349,7 @@ async fn unsupported_bluesky_pictures_are_converted_and_shrunk(s: TestStore) {
     let (post, _) = w.publish_images(account, &ids).await;
     w.run_until_idle().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
-    let sent = server.asked(UPLOAD);
+    let sent = server.requests(UPLOAD);
     assert_eq!(sent.len(), 2);
     assert!(
         sent[0].headers["content-type"] == "image/jpeg" && sent[0].body.len() <= 1_000_000,

@@ -29,10 +29,10 @@ async fn assert_second_attempt_succeeds(w: &TestWorker, id: i64, code: Code, fix
     fix();
     run(w).await;
     assert_eq!(job_status(w, id).await, (JobState::Scheduled, 1), "not before its time");
-    next_try(w, id).await;
+    run_next_attempt(w, id).await;
     assert_eq!((import_status(w, id).await, job_status(w, id).await), ((Status::Completed, None), (JobState::Done, 2)));
     assert_eq!((assets(w).await.len(), emitted_events(w).await.len()), (before + 1, events + 1));
-    nothing_is_left_over(w).await;
+    assert_no_leftovers(w).await;
 }
 
 async fn transient_failures_are_retried(w: TestWorker) {
@@ -51,7 +51,7 @@ async fn transient_failures_are_retried(w: TestWorker) {
         let id = import_from(&w, &source).await;
         assert_second_attempt_succeeds(&w, id, Code::HttpError, || {}).await;
     }
-    // Nothing listens there.
+    // Nothing listens on this port.
     let id = import(&w, "http://127.0.0.1:1/a.png").await;
     run(&w).await;
     assert_eq!(import_status(&w, id).await, (Status::Pending, Some(Code::HttpError)));
@@ -79,13 +79,13 @@ async fn five_attempts_are_made_with_documented_delays(w: TestWorker) {
             (import_status(&w, id).await, job_status(&w, id).await),
             ((Status::Pending, Some(Code::HttpError)), (JobState::Scheduled, attempts))
         );
-        let waits = (job(&w, id).await.run_at - w.now()).num_milliseconds();
-        assert!((pause * 800..=pause * 1_200).contains(&waits), "{waits} ms after attempt {attempts}");
-        next_try(&w, id).await;
+        let milliseconds = (job(&w, id).await.run_at - w.now()).num_milliseconds();
+        assert!((pause * 800..=pause * 1_200).contains(&milliseconds), "{milliseconds} ms after attempt {attempts}");
+        run_next_attempt(&w, id).await;
     }
-    has_failed(&w, id, Code::HttpError, 5).await;
+    assert_failed(&w, id, Code::HttpError, 5).await;
     assert_eq!((job_status(&w, id).await, source.paths().len()), ((JobState::Done, 5), 5));
-    nothing_is_left_over(&w).await;
+    assert_no_leftovers(&w).await;
 }
 
 async fn an_unavailable_storage_is_retried(w: TestWorker) {
@@ -96,20 +96,20 @@ async fn an_unavailable_storage_is_retried(w: TestWorker) {
     assert_second_attempt_succeeds(&w, id, Code::InternalError, || w.set_storage_unavailable(false)).await;
 }
 
-/// The file was stored, but the end of the run took so long that the sweep treated it as abandoned.
+/// The file was stored, but the result was stored so late that the sweep treated the file as abandoned.
 async fn a_swept_file_is_fetched_again(w: TestWorker) {
     listen(&w).await;
     let source = Source::with(ok(&picture::png(9, 9))).await;
     let id = import_from(&w, &source).await;
     let claimed = w.claim(&w.s.notifier.take(), "a worker").await.remove(0);
     let handler = w.handler(JobKind::ImportMedia);
-    let ending = handler.run(&crier_worker::engine::Run::new(claimed.clone())).await.unwrap();
+    let result = handler.run(&crier_worker::engine::Run::new(claimed.clone())).await.unwrap();
     w.sql("UPDATE files SET state = 'doomed'").await;
     w.sql("UPDATE storage_usage SET bytes = 0").await;
-    let outcome = w.write(async |tx| ending.write(tx, &claimed).await).await;
+    let outcome = w.write(async |tx| result.write(tx, &claimed).await).await;
     assert!(w.settle(&claimed, outcome).await);
     assert_eq!(import_status(&w, id).await, (Status::Pending, Some(Code::InternalError)));
-    next_try(&w, id).await;
+    run_next_attempt(&w, id).await;
     assert_eq!(source.paths().len(), 2);
-    is_kept_once(&w, id).await;
+    assert_completed_once(&w, id).await;
 }

@@ -1,4 +1,4 @@
-//! Concurrent requests on the same deliveries: each gets a response, and no delivery gets two jobs.
+//! Concurrent requests for the same deliveries: each gets a response, and no delivery gets two jobs.
 
 use crier_store::{deliveries, webhooks};
 use futures::future::join_all;
@@ -66,11 +66,11 @@ async fn concurrent_retry_and_recovery_enqueue_one_job(app: TestApp) {
         let (hook, all) = create_deliveries(&t, 3).await;
         fail(&t, &all).await;
         let (retried, recovered) = tokio::join!(retry(&t, &hook, all[1]), recover(&t, &hook));
-        let tried = retried.data(200)["max_attempts"].as_i64().unwrap();
-        // Whichever request came first took the delivery out of the failed ones.
-        let first = if tried == 9 { 2 } else { 3 };
+        let max_attempts = retried.data(200)["max_attempts"].as_i64().unwrap();
+        // The first request schedules the delivery, so that a later recovery does not find it among the failed.
+        let first = if max_attempts == 9 { 2 } else { 3 };
         let recovered = recovered.data(202)["recovered"].as_i64().unwrap();
-        assert!(recovered == first || (tried, recovered) == (9, 3), "{tried} {recovered}");
+        assert!(recovered == first || (max_attempts, recovered) == (9, 3), "{max_attempts} {recovered}");
         for id in all {
             assert_eq!(open_jobs(&t, id).await, 1);
         }
@@ -78,7 +78,7 @@ async fn concurrent_retry_and_recovery_enqueue_one_job(app: TestApp) {
     }
 }
 
-/// The test plays the other recovery, which has not committed when the request arrives.
+/// The test simulates the other recovery, which has not committed when the request arrives.
 async fn a_recovery_after_another_recovers_nothing(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (hook, all) = create_deliveries(&t, 3).await;
@@ -111,7 +111,7 @@ async fn requests_that_wait_for_a_deletion_return_404(app: TestApp) {
     for reply in [replies.0, replies.1, replies.2, replies.3, replies.4] {
         reply.expect_error(404, "not_found");
     }
-    assert_eq!(app.number("SELECT count(*) FROM events").await, 1, "no sample was left behind");
+    assert_eq!(app.number("SELECT count(*) FROM events").await, 1, "no sample was stored");
 }
 
 async fn an_endpoint_can_be_deleted_during_other_requests(app: TestApp) {
@@ -122,15 +122,15 @@ async fn an_endpoint_can_be_deleted_during_other_requests(app: TestApp) {
         let (hook, t) = (&hook, &t);
         let retries = join_all(all.iter().map(|id| retry(t, hook, *id)));
         let brand = t.post("/brands", json!({ "name": "Meanwhile" }));
-        let (retried, recovered, deleted, made) = tokio::join!(retries, recover(t, hook), t.delete(hook), brand);
+        let (retried, recovered, deleted, created) = tokio::join!(retries, recover(t, hook), t.delete(hook), brand);
         deleted.expect(204);
-        made.expect(201);
+        created.expect(201);
         for reply in retried {
             assert!([200, 404].contains(&reply.status), "{reply:?}");
         }
         assert!([202, 404].contains(&recovered.status), "{recovered:?}");
         assert_eq!(ids(&t.get("/webhooks").await.data(200)), Vec::<i64>::new());
-        // That of the brand may have been written meanwhile; its job deletes it.
+        // The delivery for the new brand may have been written meanwhile. Its job deletes it.
         let left = "
             SELECT count(*)
             FROM webhook_deliveries d

@@ -1,4 +1,4 @@
-//! A workspace's used storage is exact, whatever the order of operations, and with concurrent ones.
+//! The storage usage of a workspace stays exact after operations in any order, including concurrent ones.
 
 use std::sync::Arc;
 
@@ -20,13 +20,14 @@ on_both!(
 
 const CAP: u64 = 1_000;
 const SEQUENCES: usize = 12;
-const AT_ONCE: usize = 3;
+const ACTORS: usize = 3;
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Reserves one of a few contents; the content determines the size.
+    /// Reserves a file with one of a few contents. The content determines the size.
     Reserve(u8),
-    Keep(usize),
+    /// Stores a reserved file, and creates its asset.
+    Finish(usize),
     Abandon(usize),
     Delete(usize),
     Sweep,
@@ -35,7 +36,7 @@ enum Step {
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         4 => (0_u8..6).prop_map(Step::Reserve),
-        3 => any::<usize>().prop_map(Step::Keep),
+        3 => any::<usize>().prop_map(Step::Finish),
         1 => any::<usize>().prop_map(Step::Abandon),
         3 => any::<usize>().prop_map(Step::Delete),
         1 => Just(Step::Sweep),
@@ -43,30 +44,34 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 5..25)
 }
 
-/// A client that adds and deletes files, and remembers them.
+/// A client that adds and deletes files, with its reservations and assets.
 struct Actor {
     store: Store,
     world: World,
     reserved: Vec<Reserved>,
     assets: Vec<i64>,
-    names: usize,
+    reserved_count: usize,
     id: usize,
 }
 
 impl Actor {
-    async fn take(&mut self, step: &Step) -> Result<()> {
+    async fn execute(&mut self, step: &Step) -> Result<()> {
         let mut tx = self.store.begin().await?;
         match step {
             Step::Reserve(content) => {
-                self.names += 1;
-                let new = new_file(self.world, *content, &format!("{}-{}-{}", self.world.brand, self.id, self.names));
+                self.reserved_count += 1;
+                let new = new_file(
+                    self.world,
+                    *content,
+                    &format!("{}-{}-{}", self.world.brand, self.id, self.reserved_count),
+                );
                 if let Some(row) = files::reserve(&mut tx, &new, Some(CAP)).await? {
                     self.reserved.push(row);
                 } else {
                     return tx.rollback().await;
                 }
             }
-            Step::Keep(which) if !self.reserved.is_empty() => {
+            Step::Finish(which) if !self.reserved.is_empty() => {
                 let row = self.reserved.remove(which % self.reserved.len());
                 if files::mark_stored(&mut tx, row.id).await? {
                     let new = NewAsset {
@@ -85,12 +90,12 @@ impl Actor {
             }
             Step::Delete(which) if !self.assets.is_empty() => {
                 let asset = self.assets.remove(which % self.assets.len());
-                let file = media::lock(&mut tx, self.world.brand, asset).await?.expect("it is there");
+                let file = media::lock(&mut tx, self.world.brand, asset).await?.expect("the asset exists");
                 media::delete(&mut tx, self.world.brand, asset).await?;
                 files::mark_unused_for_deletion(&mut tx, file).await?;
             }
             Step::Sweep => {
-                // At this time every reservation counts as abandoned.
+                // One second later, every reservation counts as abandoned.
                 let later = tx.now + chrono::TimeDelta::seconds(1);
                 files::mark_abandoned_for_deletion(&mut tx, later, 3).await?;
                 let marked = files::marked_for_deletion(&mut tx, 0, later, 3).await?;
@@ -120,13 +125,13 @@ async fn storage_usage_stays_exact_under_concurrency(s: TestStore) {
     let mut runner = TestRunner::deterministic();
     for sequence in 0..SEQUENCES {
         let world = s.world_of(&format!("ann{sequence}@example.com")).await;
-        let actors = (0..AT_ONCE).map(|id| {
+        let actors = (0..ACTORS).map(|id| {
             let steps: Arc<[Step]> = steps().new_tree(&mut runner).unwrap().current().into();
             let store = s.store.clone();
-            let mut actor = Actor { store, world, reserved: Vec::new(), assets: Vec::new(), names: 0, id };
+            let mut actor = Actor { store, world, reserved: Vec::new(), assets: Vec::new(), reserved_count: 0, id };
             tokio::spawn(async move {
                 for step in steps.iter() {
-                    match actor.take(step).await {
+                    match actor.execute(step).await {
                         Err(error) if error.is_serialization() => {}
                         done => done.unwrap_or_else(|error| panic!("{step:?}: {error}")),
                     }
@@ -146,15 +151,15 @@ async fn check(s: &TestStore, World { workspace, brand, .. }: World) {
     let used = files::usage(&mut s.conn().await, workspace).await.unwrap().files;
     assert_eq!(used, sum);
     assert!((0..=CAP as i64).contains(&used), "{used}");
-    let bare = format!(
+    let without_bytes = format!(
         "
         SELECT count(*)
         FROM media m
         WHERE brand_id = {brand}
             AND NOT EXISTS (SELECT 1 FROM files f WHERE f.id = m.file_id AND f.state = 'stored')"
     );
-    assert_eq!(s.number(bare).await, 0, "every asset has its bytes");
-    let unseen = format!(
+    assert_eq!(s.number(without_bytes).await, 0, "every asset has its bytes");
+    let unreferenced = format!(
         "
         SELECT count(*)
         FROM files f
@@ -162,7 +167,7 @@ async fn check(s: &TestStore, World { workspace, brand, .. }: World) {
             AND state = 'stored'
             AND NOT EXISTS (SELECT 1 FROM media m WHERE m.file_id = f.id)"
     );
-    assert_eq!(s.number(unseen).await, 0, "unreferenced files are marked for deletion");
+    assert_eq!(s.number(unreferenced).await, 0, "unreferenced files are marked for deletion");
 }
 
 async fn a_failed_upload_keeps_shared_bytes(s: TestStore) {
@@ -177,15 +182,15 @@ async fn a_failed_upload_keeps_shared_bytes(s: TestStore) {
     assert_eq!(one, other);
     s.write(async |tx| files::abandon(tx, one).await).await;
     assert!(s.write(async |tx| files::mark_stored(tx, other).await).await);
-    // A caller that does not know the file is kept (its commit got no response) cannot mark it for deletion.
+    // A caller that does not know that the file is stored (its commit got no response) cannot mark it for deletion.
     s.write(async |tx| files::abandon(tx, other).await).await;
     assert!(s.write(async |tx| files::mark_stored(tx, other).await).await);
     // The last caller marks the file for deletion.
-    let alone = s.write(async |tx| files::reserve(tx, &new_file(world, 2, "alone"), Some(CAP)).await).await.unwrap().id;
-    s.write(async |tx| files::abandon(tx, alone).await).await;
-    assert!(!s.write(async |tx| files::mark_stored(tx, alone).await).await);
+    let last = s.write(async |tx| files::reserve(tx, &new_file(world, 2, "alone"), Some(CAP)).await).await.unwrap().id;
+    s.write(async |tx| files::abandon(tx, last).await).await;
+    assert!(!s.write(async |tx| files::mark_stored(tx, last).await).await);
     assert_eq!(files::usage(&mut s.conn().await, world.workspace).await.unwrap().files, 160);
-    // The room is released once, however often the file is marked.
+    // The usage is released once, however often the file is marked for deletion.
     for _ in 0..2 {
         s.write(async |tx| files::mark_unused_for_deletion(tx, other).await).await;
         assert_eq!(files::usage(&mut s.conn().await, world.workspace).await.unwrap().files, 0);
