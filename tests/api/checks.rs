@@ -5,6 +5,7 @@ use crier_domain::access::{KeyMode, Scope};
 use serde_json::Value;
 
 use crate::support::app::{BARE, MISSING_ID, Reply, Request, Tenant, TestApp, on_one_app};
+use crate::support::document::resolve;
 
 on_one_app!(
     checks_run_in_the_documented_order,
@@ -64,7 +65,7 @@ pub async fn all(app: &TestApp) -> Vec<DocumentedEndpoint> {
                 path: path.clone(),
                 scope: scope.expect("a scope").to_owned(),
                 feature: description.contains("Plan feature: "),
-                writes: parameters.iter().any(|p| p["name"] == "Idempotency-Key"),
+                writes: parameters.iter().any(|p| resolve(&document, p)["name"] == "Idempotency-Key"),
                 body: operation.pointer("/requestBody/content/application~1json/example").cloned(),
                 body_required: operation["requestBody"]["required"] == true,
             });

@@ -1,10 +1,12 @@
 //! `/docs`: the reference and its examples, the guides, and the pages that errors link to.
 
 use chrono::TimeDelta;
+use crier_domain::event::EventName;
 use serde_json::{Value, json};
 
 use super::bio_http::raw;
 use crate::support::app::{BASE, Reply, TestApp, on_one_app, on_sqlite_app};
+use crate::support::document::{assert_conforms, resolve};
 
 on_one_app!(examples_work_on_a_fresh_installation,);
 
@@ -14,6 +16,7 @@ on_sqlite_app!(
     guides_are_rendered_for_this_server,
     every_error_links_to_its_entry,
     each_status_has_examples_of_its_own_codes,
+    every_event_is_a_webhook_with_its_sample,
     times_in_examples_are_in_the_future,
 );
 
@@ -108,12 +111,11 @@ async fn each_status_has_examples_of_its_own_codes(app: TestApp) {
                 if status.starts_with('2') {
                     continue;
                 }
+                let response = resolve(&document, response);
                 let all = response["content"]["application/json"]["examples"].as_object().unwrap();
                 assert!(!all.is_empty(), "{path} {status}");
                 for (code, example) in all {
-                    let place =
-                        example["$ref"].as_str().and_then(|place| place.strip_prefix('#')).expect("a reference");
-                    let error = &document.pointer(place).expect("an example")["value"]["error"];
+                    let error = &resolve(&document, example)["value"]["error"];
                     assert!(error["code"] == *code && response["description"].as_str().unwrap().contains(code));
                     assert!(error["message"].as_str().is_some_and(|message| message.len() > 10), "{code}: {error}");
                     examples += 1;
@@ -122,6 +124,23 @@ async fn each_status_has_examples_of_its_own_codes(app: TestApp) {
         }
     }
     assert!(examples > 500, "{examples}");
+}
+
+async fn every_event_is_a_webhook_with_its_sample(app: TestApp) {
+    let document = app.request("GET", "/openapi.json").send().await.json();
+    let webhooks = document["webhooks"].as_object().unwrap();
+    let names = EventName::ALL.iter().map(|event| event.as_str());
+    assert!(webhooks.keys().map(String::as_str).eq(names), "{:?}", webhooks.keys());
+    for event in EventName::ALL {
+        let operation = &webhooks[event.as_str()]["post"];
+        let content = &operation["requestBody"]["content"]["application/json"];
+        assert_eq!(content["example"], event.sample());
+        assert_conforms(&document, &content["schema"], &event.sample(), event.as_str());
+        let parameters = operation["parameters"].as_array().unwrap().iter().map(|p| resolve(&document, p));
+        let headers: Vec<_> = parameters.filter(|p| p["in"] == "header").filter_map(|p| p["name"].as_str()).collect();
+        let expected = ["Event", "Delivery-Id", "Event-Id", "Timestamp", "Signature"];
+        assert_eq!(headers, expected.map(|name| format!("X-Webhook-{name}")));
+    }
 }
 
 async fn times_in_examples_are_in_the_future(app: TestApp) {
@@ -172,8 +191,8 @@ async fn examples_work_on_a_fresh_installation(app: TestApp) {
             .iter()
             .find(|(_, _, operation)| operation["operationId"] == id)
             .unwrap_or_else(|| panic!("there is no operation {id}"));
-        let parameters = operation["parameters"].as_array().unwrap();
-        let path = parameters.iter().filter(|p| p["in"] == "path").fold((*path).clone(), |path, p| {
+        let parameters = operation["parameters"].as_array().unwrap().iter().map(|p| resolve(&document, p));
+        let path = parameters.filter(|p| p["in"] == "path").fold((*path).clone(), |path, p| {
             path.replace(&format!("{{{}}}", p["name"].as_str().unwrap()), &p["example"].to_string())
         });
         let body = &operation["requestBody"]["content"]["application/json"]["example"];
@@ -182,7 +201,8 @@ async fn examples_work_on_a_fresh_installation(app: TestApp) {
         assert_eq!(reply.header("crier-ignored-fields"), None, "{id}");
     }
     let key = operations.iter().find_map(|(_, _, operation)| {
-        operation["parameters"].as_array()?.iter().find(|p| p["name"] == "Idempotency-Key")
+        let mut parameters = operation["parameters"].as_array()?.iter().map(|p| resolve(&document, p));
+        parameters.find(|p| p["name"] == "Idempotency-Key")
     });
     assert!(key.unwrap()["example"].as_str().is_some_and(|key| key.starts_with("example-")));
 }

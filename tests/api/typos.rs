@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::checks;
 use super::tenancy::TenantRecords;
 use crate::support::app::{Reply, TestApp, on_one_app, on_sqlite_app};
+use crate::support::document::resolve;
 use crate::support::picture;
 
 on_one_app!(
@@ -97,7 +98,8 @@ async fn every_endpoint_rejects_typos_in_its_query(app: TestApp) {
     let mut rejected = 0;
     for e in checks::all(&app).await {
         let parameters = &document["paths"][&e.path][e.method.to_lowercase()]["parameters"];
-        let names = parameters.as_array().unwrap().iter().filter(|p| p["in"] == "query").map(|p| p["name"].as_str());
+        let parameters = parameters.as_array().unwrap().iter().map(|p| resolve(&document, p));
+        let names = parameters.filter(|p| p["in"] == "query").map(|p| p["name"].as_str());
         for name in names.flatten() {
             app.clock.advance(TimeDelta::minutes(1));
             let typo = name.to_uppercase();

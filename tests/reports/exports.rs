@@ -7,6 +7,7 @@ use crier_store::jobs::operate;
 use serde_json::{Value, json};
 
 use crate::support::app::Tenant;
+use crate::support::document::assert_conforms;
 use crate::support::reports::{TestInstallation, all_widgets, create, delivery, download, export};
 use crate::support::store::{TestStore, on_both, on_one};
 
@@ -241,44 +242,12 @@ async fn an_operator_can_retry_a_failed_export(s: TestStore) {
     assert_eq!(delivery(&t, id).await["status"], "sent");
 }
 
-/// Asserts that a value matches its OpenAPI schema: it has every property and no other, with the right types.
-fn assert_conforms(schemas: &Value, schema: &Value, value: &Value, path: &str) {
-    if let Some(name) = schema["$ref"].as_str().and_then(|name| name.rsplit('/').next()) {
-        return assert_conforms(schemas, &schemas[name], value, path);
-    }
-    let allowed = match &schema["type"] {
-        Value::Array(types) => types.iter().filter_map(Value::as_str).collect(),
-        one => vec![one.as_str().expect("a type")],
-    };
-    let actual = match value {
-        Value::Null => "null",
-        Value::Number(_) => "integer",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-        Value::Bool(_) => "boolean",
-    };
-    assert!(allowed.contains(&actual), "{path} is {value}, not {allowed:?}");
-    if let Some(words) = schema["enum"].as_array() {
-        assert!(words.contains(value), "{path} is {value}, not one of {words:?}");
-    }
-    if let (Some(items), Some(values)) = (schema.get("items"), value.as_array()) {
-        values.iter().for_each(|value| assert_conforms(schemas, items, value, &format!("{path}[]")));
-    }
-    if let (Some(properties), Some(object)) = (schema["properties"].as_object(), value.as_object()) {
-        assert_eq!(object.keys().collect::<Vec<_>>(), properties.keys().collect::<Vec<_>>(), "{path}");
-        for (name, schema) in properties {
-            assert_conforms(schemas, schema, &object[name], &format!("{path}.{name}"));
-        }
-    }
-}
-
 async fn a_json_file_matches_the_openapi_schema(s: TestStore) {
     let r = TestInstallation::start(s).await;
     let (t, report) = create_report(&r).await;
     let created = export(&r, &t, &report, json!({ "format": "json" })).await;
     let file = download(&t, &created).await.expect(200);
-    let schemas = t.get("/openapi.json").await.expect(200)["components"]["schemas"].clone();
-    assert_conforms(&schemas, &schemas["ReportDocument"], &file, "report");
+    let document = t.get("/openapi.json").await.expect(200);
+    assert_conforms(&document, &document["components"]["schemas"]["ReportDocument"], &file, "report");
     assert_eq!((&file["version"], file["widgets"].as_array().unwrap().len()), (&json!(1), 8));
 }

@@ -10,6 +10,7 @@ pub mod connector;
 pub mod console;
 pub mod containers;
 pub mod databases;
+pub mod document;
 pub mod facebook;
 pub mod failures;
 pub mod fake_inbox;

@@ -82,7 +82,8 @@ fn visible_texts_use_the_words_of_the_project() {
     assert!(found.is_empty(), "{} texts:\n{}", found.len(), found.join("\n"));
 }
 
-/// A summary is an imperative and a resource; a description is sentences, or noun phrases that end as sentences do.
+/// A summary is an imperative and a resource; that of a webhook is the subject and its change. A description is
+/// sentences, or noun phrases that end as sentences do.
 #[test]
 fn the_api_reference_keeps_to_its_patterns() {
     let document = openapi();
@@ -97,6 +98,12 @@ fn the_api_reference_keeps_to_its_patterns() {
             if !words::IMPERATIVES.contains(&verb) || summary.contains(['.', ':', ';']) || !summary.contains(' ') {
                 problems.push(format!("summary of {method} {path}: {summary}"));
             }
+        }
+    }
+    for (event, methods) in document["webhooks"].as_object().unwrap() {
+        let summary = methods["post"]["summary"].as_str().unwrap_or_default();
+        if summary.to_lowercase().replace(' ', ".") != *event || !summary.starts_with(char::is_uppercase) {
+            problems.push(format!("summary of {event}: {summary}"));
         }
     }
     let mut descriptions = Vec::new();

@@ -99,6 +99,8 @@ pub struct Parameter {
     pub description: &'static str,
     pub schema: fn(&mut Schemas) -> Value,
     pub extension: bool,
+    /// Whether several endpoints have this parameter, with the same description and schema.
+    pub is_shared: bool,
 }
 
 #[derive(Clone)]
@@ -253,19 +255,32 @@ impl Endpoint {
     }
 
     pub fn query<T: JsonSchema>(mut self, name: &'static str, description: &'static str) -> Self {
-        self.query.push(Parameter { name, description, schema: Schemas::request::<T>, extension: false });
+        self.query.push(Parameter {
+            name,
+            description,
+            schema: Schemas::request::<T>,
+            extension: false,
+            is_shared: false,
+        });
         self
     }
 
     /// Adds a query parameter that is not in the specification.
     pub fn extension_query<T: JsonSchema>(mut self, name: &'static str, description: &'static str) -> Self {
-        self.query.push(Parameter { name, description, schema: Schemas::request::<T>, extension: true });
+        self.query.push(Parameter {
+            name,
+            description,
+            schema: Schemas::request::<T>,
+            extension: true,
+            is_shared: false,
+        });
         self
     }
 
     /// Adds the query parameters `page` and `per_page`.
     pub fn pages(mut self) -> Self {
-        let parameter = |name, description, schema| Parameter { name, description, schema, extension: false };
+        let parameter =
+            |name, description, schema| Parameter { name, description, schema, extension: false, is_shared: true };
         self.query.push(parameter(
             "page",
             "The page number, starting at 1. A page past the end is empty.",

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::schema::Schemas;
-use super::{ErrorEnvelope, IGNORED_FIELDS, common_headers, reference};
+use super::ErrorEnvelope;
+use super::components::{Components, IGNORED_FIELDS, common_headers, header, pascal_case, reference};
 use crate::endpoint::{Endpoint, FirstStep, Growth, HandlerKind};
 use crate::error::ErrorCode;
 
@@ -63,26 +63,45 @@ pub(super) fn error_codes(endpoint: &Endpoint) -> BTreeMap<u16, Vec<ErrorCode>> 
     out
 }
 
-pub(super) fn error_response(status: u16, codes: &[ErrorCode], s: &mut Schemas) -> Value {
+/// Returns a reference to the response with these codes, all of one status. Its description lists them.
+pub(super) fn error_response(status: u16, codes: &[ErrorCode], components: &mut Components) -> Value {
     let mut headers = common_headers();
     let in_progress = codes.contains(&ErrorCode::IdempotencyInProgress);
     if in_progress || matches!(status, 429 | 503) {
-        headers.insert("Retry-After".to_owned(), reference("RetryAfter"));
+        headers.insert("Retry-After".to_owned(), header("RetryAfter"));
     }
     match status {
-        401 => headers.insert("WWW-Authenticate".to_owned(), reference("Authenticate")),
-        405 => headers.insert("Allow".to_owned(), reference("Allow")),
-        422 => headers.insert(IGNORED_FIELDS.to_owned(), reference("IgnoredFields")),
+        401 => headers.insert("WWW-Authenticate".to_owned(), header("Authenticate")),
+        405 => headers.insert("Allow".to_owned(), header("Allow")),
+        422 => headers.insert(IGNORED_FIELDS.to_owned(), header("IgnoredFields")),
         _ => None,
     };
-    let names: Vec<String> = codes.iter().map(|code| format!("`{code}`")).collect();
-    let example = |code: &ErrorCode| (code.to_string(), json!({ "$ref": format!("#/components/examples/{code}") }));
+    let example = |code: &ErrorCode| (code.to_string(), reference("examples", code.as_str()));
     let examples: Map<String, Value> = codes.iter().map(example).collect();
-    json!({
-        "description": names.join(", "),
+    let schema = components.schemas.response::<ErrorEnvelope>();
+    let response = json!({
+        "description": list(codes),
         "headers": headers,
-        "content": { "application/json": { "schema": s.response::<ErrorEnvelope>(), "examples": examples } },
-    })
+        "content": { "application/json": { "schema": schema, "examples": examples } },
+    });
+    components.response(&name(codes), response)
+}
+
+/// Returns the codes as the description of a response.
+pub(super) fn list(codes: &[ErrorCode]) -> String {
+    codes.iter().map(|code| format!("`{code}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// Returns the name of the response with these codes. Codes that always occur together have one name.
+fn name(codes: &[ErrorCode]) -> String {
+    let name = |code: &ErrorCode| match code {
+        ErrorCode::IdempotencyKeyRequired | ErrorCode::IdempotencyKeyInvalid => "InvalidIdempotencyKey".to_owned(),
+        ErrorCode::IdempotencyKeyReused | ErrorCode::IdempotencyInProgress => "IdempotencyConflict".to_owned(),
+        code => pascal_case(code.as_str()),
+    };
+    let mut names: Vec<String> = codes.iter().map(name).collect();
+    names.dedup();
+    names.join("Or")
 }
 
 /// Returns an example of each code, for the components.

@@ -11,12 +11,17 @@ use crate::endpoint::{BodyFormat, Endpoint, ResponseShape};
 use crate::error::{ErrorCode, ErrorType};
 use crate::response::PREFIX;
 
+mod components;
 mod errors;
 pub mod example;
 pub mod schema;
 pub mod serve;
+#[cfg(test)]
+mod tests;
+mod webhooks;
 
-use schema::{Schemas, TextEnum};
+use components::{Components, IGNORED_FIELDS, common_headers, header, pascal_case};
+use schema::TextEnum;
 
 /// An error response.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -85,11 +90,11 @@ pub struct PageMeta {
 
 /// Builds the whole document.
 pub fn document(endpoints: &[Endpoint]) -> Value {
-    let mut s = Schemas::default();
+    let mut components = Components::default();
     let mut paths: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
     for endpoint in endpoints {
         let method = endpoint.method.as_str().to_ascii_lowercase();
-        paths.entry(endpoint.path).or_default().insert(method, operation(endpoint, &mut s));
+        paths.entry(endpoint.path).or_default().insert(method, operation(endpoint, &mut components));
     }
     let mut tags: Vec<&str> = Vec::new();
     endpoints.iter().for_each(|e| {
@@ -97,6 +102,7 @@ pub fn document(endpoints: &[Endpoint]) -> Value {
             tags.push(e.tag)
         }
     });
+    let webhooks = webhooks::section(&mut components);
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -109,21 +115,10 @@ pub fn document(endpoints: &[Endpoint]) -> Value {
         "security": [{ "bearer": [] }],
         "tags": tags.iter().map(|tag| json!({ "name": tag })).collect::<Vec<_>>(),
         "paths": paths,
-        "components": {
-            "securitySchemes": {
-                "bearer": {
-                    "type": "http", "scheme": "bearer",
-                    "description": "An API key: svc_live_…, or svc_test_… for reads only.",
-                },
-            },
-            "headers": headers(),
-            "examples": errors::examples(),
-            "schemas": s.named,
-        },
+        "webhooks": webhooks,
+        "components": components.into_section(),
     })
 }
-
-const IGNORED_FIELDS: &str = "Crier-Ignored-Fields";
 
 const INTRODUCTION: &str = "Publishes posts to social platforms. Requests and responses are JSON. Every request needs an \
     API key. Every write needs an `Idempotency-Key`: if you send the same request again with the same key, you get the \
@@ -131,43 +126,22 @@ const INTRODUCTION: &str = "Publishes posts to social platforms. Requests and re
     its records, and is 404 if they were deleted.) Unknown fields and query parameters are ignored and listed in the \
     `Crier-Ignored-Fields` response header. A name that looks like a typo of a known name returns 422, so that a typo \
     never publishes a post. `x-extension` marks extensions to the specification that this service implements. A client \
-    that knows only the specification never needs them.";
+    that knows only the specification never needs them. `webhooks` lists the requests that Crier sends to webhook \
+    endpoints; the guide at `/docs/webhooks` explains how to verify them.";
 
-fn headers() -> Value {
-    let integer = |text: &str| json!({ "description": text, "schema": { "type": "integer" } });
-    let text = |text: &str| json!({ "description": text, "schema": { "type": "string" } });
-    json!({
-        "RateLimitLimit": integer("The maximum number of requests per minute."),
-        "RateLimitRemaining": integer("The number of requests that are left."),
-        "RateLimitReset": integer("The Unix time, in seconds, when the full allowance is available again."),
-        "RequestId": text("The request ID. Include it when you report a problem."),
-        "RetryAfter": integer("The number of seconds to wait before you retry."),
-        "IgnoredFields": {
-            "description": "The unknown fields and query parameters of the request, which were ignored. At most 20 names, \
-                then `...`.",
-            "schema": { "type": "string" }, "x-extension": true,
-        },
-        "Location": text("The path of the created record, or of the record that shows the status of the operation."),
-        "IdempotentReplayed": { "description": "Present if an earlier request with the same key stored the response.",
-            "schema": { "type": "string", "enum": ["true"] } },
-        "Allow": text("The methods that this path supports."),
-        "Authenticate": text("The authentication scheme, `Bearer`."),
-    })
-}
-
-fn operation(endpoint: &Endpoint, s: &mut Schemas) -> Value {
+fn operation(endpoint: &Endpoint, components: &mut Components) -> Value {
     let mut operation = json!({
         "operationId": endpoint.id,
         "tags": [endpoint.tag],
         "summary": endpoint.summary,
         "description": description(endpoint),
-        "parameters": parameters(endpoint, s),
-        "responses": responses(endpoint, s),
+        "parameters": parameters(endpoint, components),
+        "responses": responses(endpoint, components),
     });
     if let Some(body) = &endpoint.body {
         operation["requestBody"] = json!({
             "required": body.format != BodyFormat::OptionalJson,
-            "content": { media_type(body.format): { "schema": (body.schema)(s), "example": body.example } },
+            "content": { media_type(body.format): { "schema": (body.schema)(&mut components.schemas), "example": body.example } },
         });
     }
     if endpoint.extension {
@@ -202,74 +176,58 @@ fn description(endpoint: &Endpoint) -> String {
     text
 }
 
-fn parameters(endpoint: &Endpoint, s: &mut Schemas) -> Vec<Value> {
-    let mut out: Vec<Value> = endpoint
-        .ids()
-        .map(|id| {
-            let schema = json!({ "type": "integer", "format": "int64", "minimum": 1 });
-            json!({ "name": id, "in": "path", "required": true, "schema": schema, "example": 1 })
-        })
-        .collect();
+fn parameters(endpoint: &Endpoint, components: &mut Components) -> Vec<Value> {
+    let mut out = Vec::new();
+    for id in endpoint.ids() {
+        let schema = json!({ "type": "integer", "format": "int64", "minimum": 1 });
+        let parameter = json!({ "name": id, "in": "path", "required": true, "schema": schema, "example": 1 });
+        out.push(components.parameter(&format!("{}Id", pascal_case(id)), parameter));
+    }
     for parameter in &endpoint.query {
         let mut value = json!({
             "name": parameter.name, "in": "query", "required": false,
-            "description": parameter.description, "schema": (parameter.schema)(s),
+            "description": parameter.description, "schema": (parameter.schema)(&mut components.schemas),
         });
         if parameter.extension {
             value["x-extension"] = true.into();
         }
-        out.push(value);
+        out.push(if parameter.is_shared { components.parameter(&pascal_case(parameter.name), value) } else { value });
     }
     if endpoint.is_write() {
-        out.push(json!({
+        let key = json!({
             "name": "Idempotency-Key", "in": "header", "required": true,
             "description": "A unique value for each request. Use the same value to retry a request. Kept for 24 hours.",
             "schema": { "type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$" },
             "example": example::IDEMPOTENCY_KEY,
-        }));
+        });
+        out.push(components.parameter("IdempotencyKey", key));
     }
     out
 }
 
-fn responses(endpoint: &Endpoint, s: &mut Schemas) -> Map<String, Value> {
+fn responses(endpoint: &Endpoint, components: &mut Components) -> Map<String, Value> {
     let mut out = Map::new();
-    out.insert(endpoint.status.to_string(), success(endpoint, s));
+    out.insert(endpoint.status.to_string(), success(endpoint, components));
     for (status, codes) in errors::error_codes(endpoint) {
-        out.insert(status.to_string(), errors::error_response(status, &codes, s));
+        out.insert(status.to_string(), errors::error_response(status, &codes, components));
     }
     out
-}
-
-fn common_headers() -> Map<String, Value> {
-    let mut out = Map::new();
-    for (name, header) in [
-        ("X-RateLimit-Limit", "RateLimitLimit"),
-        ("X-RateLimit-Remaining", "RateLimitRemaining"),
-        ("X-RateLimit-Reset", "RateLimitReset"),
-        ("X-Request-Id", "RequestId"),
-    ] {
-        out.insert(name.to_owned(), reference(header));
-    }
-    out
-}
-
-fn reference(header: &str) -> Value {
-    json!({ "$ref": format!("#/components/headers/{header}") })
 }
 
 fn object(properties: Value, required: &[&str]) -> Value {
     json!({ "type": "object", "properties": properties, "required": required })
 }
 
-fn success(endpoint: &Endpoint, s: &mut Schemas) -> Value {
+fn success(endpoint: &Endpoint, components: &mut Components) -> Value {
     let mut headers = common_headers();
     if matches!(endpoint.status, 201 | 202) {
-        headers.insert("Location".to_owned(), reference("Location"));
+        headers.insert("Location".to_owned(), header("Location"));
     }
-    headers.insert(IGNORED_FIELDS.to_owned(), reference("IgnoredFields"));
+    headers.insert(IGNORED_FIELDS.to_owned(), header("IgnoredFields"));
     if endpoint.is_write() {
-        headers.insert("Idempotent-Replayed".to_owned(), reference("IdempotentReplayed"));
+        headers.insert("Idempotent-Replayed".to_owned(), header("IdempotentReplayed"));
     }
+    let s = &mut components.schemas;
     let record = endpoint.schema.map(|schema| schema(s)).unwrap_or_default();
     let list = |record: Value| json!({ "type": "array", "items": record });
     let (text, schema) = match endpoint.shape {
@@ -294,89 +252,9 @@ fn success(endpoint: &Endpoint, s: &mut Schemas) -> Value {
                 let example = example::build_example(&schema, &s.named);
                 json!({ "schema": schema, "example": example })
             }
-            None => json!({ "schema": { "type": "string", "format": "binary" } }),
+            // A body of bytes has no schema.
+            None => json!({}),
         };
     }
-    response
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::routes;
-
-    #[test]
-    fn the_document_is_what_was_promised() {
-        let mut document = document(&routes::all());
-        document["info"]["version"] = "that of the program".into();
-        insta::assert_json_snapshot!(document);
-    }
-
-    #[test]
-    fn every_endpoint_is_fully_documented() {
-        let endpoints = routes::all();
-        let document = document(&endpoints);
-        let mut ids = Vec::new();
-        for endpoint in &endpoints {
-            let operation = &document["paths"][endpoint.path][endpoint.method.as_str().to_ascii_lowercase()];
-            let name = format!("{} {}", endpoint.method, endpoint.path);
-            assert!(!endpoint.summary.is_empty() && !endpoint.tag.is_empty(), "{name} has no summary or tag");
-            assert!(!ids.contains(&endpoint.id), "{name}: {} is an operation already", endpoint.id);
-            ids.push(endpoint.id);
-            let content = &operation["responses"][endpoint.status.to_string()]["content"]["application/json"];
-            let has_example = match endpoint.shape {
-                ResponseShape::Nothing => true,
-                ResponseShape::File => content["example"].is_object(),
-                _ => !content["example"]["data"].is_null(),
-            };
-            assert!(has_example, "{name} has no example");
-            for status in ["401", "403", "404", "405", "429", "500", "503"] {
-                assert!(operation["responses"][status].is_object(), "{name} does not declare {status}");
-            }
-            for code in endpoint.codes {
-                let response = &operation["responses"][code.status().as_str()];
-                let is_declared = response["description"].as_str().is_some_and(|text| text.contains(code.as_str()));
-                assert!(is_declared, "{name} does not declare {code}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_name_stands_for_one_type() {
-        let (mut requests, mut responses) = (Schemas::default(), Schemas::default());
-        for endpoint in routes::all() {
-            let request_schemas = endpoint.query.iter().map(|parameter| parameter.schema);
-            request_schemas.chain(endpoint.body.map(|body| body.schema)).for_each(|schema| drop(schema(&mut requests)));
-            let response_schemas = endpoint.file_types.iter().filter_map(|(_, schema)| *schema);
-            response_schemas.chain(endpoint.schema).for_each(|schema| drop(schema(&mut responses)));
-        }
-        for (name, schema) in requests.named.iter().chain(&responses.named) {
-            // schemars appends a number to the name of a second type.
-            assert!(!name.ends_with(|c: char| c.is_ascii_digit()), "two types are named as {name}");
-            let (in_requests, in_responses) = (requests.named.get(name), responses.named.get(name));
-            assert!(
-                in_requests.is_none_or(|found| found == schema) && in_responses.is_none_or(|found| found == schema),
-                "{name}"
-            );
-        }
-    }
-
-    #[test]
-    fn every_reference_resolves() {
-        fn check(value: &Value, document: &Value) {
-            match value {
-                Value::Object(object) => {
-                    if let Some(path) = object.get("$ref").and_then(Value::as_str) {
-                        let found = document.pointer(path.trim_start_matches('#'));
-                        assert!(found.is_some_and(|v| !v.is_null()), "{path} leads nowhere");
-                    }
-                    object.values().for_each(|v| check(v, document));
-                }
-                Value::Array(list) => list.iter().for_each(|v| check(v, document)),
-                _ => {}
-            }
-        }
-        let document = document(&routes::all());
-        check(&document, &document);
-    }
+    if endpoint.status == 204 && endpoint.is_write() { components.response("NoContent", response) } else { response }
 }

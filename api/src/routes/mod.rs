@@ -13,7 +13,7 @@ mod link_in_bio;
 pub mod media;
 pub mod posts;
 mod reports;
-mod webhooks;
+pub mod webhooks;
 
 /// Returns all endpoints in the order of the OpenAPI document.
 pub fn all() -> Vec<Endpoint> {

@@ -22,6 +22,8 @@ mod show;
 mod update;
 mod upload;
 
+pub use job::MediaImportError;
+
 pub const TAG: &str = "Media";
 
 pub fn endpoints() -> Vec<Endpoint> {

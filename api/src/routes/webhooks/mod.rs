@@ -26,6 +26,7 @@ mod deliveries;
 mod delivery;
 mod events;
 mod list;
+pub mod payloads;
 mod recover;
 mod retry;
 mod rotate_secret;
