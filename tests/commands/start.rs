@@ -268,7 +268,7 @@ async fn a_missing_or_replaced_key_file_is_reported() {
     };
     std::fs::remove_file(&file).unwrap();
     // Nothing is encrypted yet, but the check value of the key exists.
-    refused("./crier-data/secret.key is missing; restore the file from a backup, or set CRIER_SECRET_KEY");
+    assert_rejected("./crier-data/secret.key is missing; restore the file from a backup, or set CRIER_SECRET_KEY");
     assert!(!file.exists(), "no other key takes its place");
     std::fs::write(&file, OTHER_KEY).unwrap();
     assert_rejected("./crier-data/secret.key has another key with this ID");

@@ -111,7 +111,7 @@ async fn another_browser_cannot_finish(app: TestApp) {
     let callback = mastodon.fake.agree(&person.leave(&path).await);
     assert_page(&other_browser.open(callback.as_str()).await, 403, "This is a different browser");
     // A browser with a cookie of another connection is a different browser, too.
-    thief.leave(&mastodon_path(&t, &mastodon).await).await;
+    other_browser.leave(&mastodon_path(&t, &mastodon).await).await;
     assert_page(&other_browser.open(callback.as_str()).await, 403, "This is a different browser");
     assert_nothing_connected(&t).await;
     let response = person.open(callback.as_str()).await;

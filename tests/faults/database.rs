@@ -136,7 +136,7 @@ async fn a_failed_settle_is_retried(w: TestWorker) {
     let tx = lock_database(&w).await;
     (0..3).for_each(|_| gate.let_through());
     // Settles all three together, then each alone, and then retries.
-    cut(&w, 5).await;
+    terminate_waiting(&w, 5).await;
     assert_eq!(engine.held().len(), 3, "they are still held");
     tx.rollback().await.unwrap();
     assert_ended_once(&w, &ids, runs).await;

@@ -124,7 +124,7 @@ async fn links_are_replaced_and_listed_ids_are_kept(s: TestStore) {
     let links = bio_pages::links(&mut s.conn().await, page).await.unwrap();
     assert_eq!(links.iter().map(|l| l.clicks).collect::<Vec<_>>(), [5, 0, 0]);
     // A link of another page cannot be referenced, and does not change.
-    set(&s, page, &[link(Some(theirs[0].0), "stolen")]).await;
+    replace_links(&s, page, &[link(Some(theirs[0].0), "stolen")]).await;
     assert_eq!(bio_pages::links(&mut s.conn().await, other).await.unwrap()[0].title, "theirs");
     assert!(replace_links(&s, page, &[]).await.is_empty());
 }

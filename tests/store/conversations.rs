@@ -132,7 +132,7 @@ async fn searches_find_words_of_people_and_messages(s: TestStore) {
     assert_eq!(inbox.search("vog refund").await, ["t0000"]);
     assert_eq!(inbox.search("und").await, Vec::<String>::new());
     // A search covers all messages of a conversation, including replies.
-    i.receive(&[message(COMMENTS, "c9", "t0000", "Order twelve", now + TimeDelta::seconds(5))]).await;
+    inbox.receive(&[message(COMMENTS, "c9", "t0000", "Order twelve", now + TimeDelta::seconds(5))]).await;
     let id = inbox.id("t0000").await;
     inbox
         .s
@@ -222,7 +222,7 @@ async fn fill(inbox: &Inbox) {
         )
         .await;
     // Autovacuum would do this soon after so many inserts.
-    i.s.sql("ANALYZE").await;
+    inbox.s.sql("ANALYZE").await;
 }
 
 /// Covers pages that a walk from the newer end fills, pages that a walk from the older end fills, and sets that are

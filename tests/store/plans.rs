@@ -135,7 +135,7 @@ async fn assert_all_queries_are_bounded(main_state: &str) {
     assert_bounded(tx, "oldest_unclaimed", max_entries, async |tx| dispatch::oldest_unclaimed(tx).await).await;
     // A thousand lanes, each with four jobs and a hold, and the dead index entries of the jobs that earlier runs woke:
     // 7,000 entries, then 12,000 more in each run.
-    bounded(tx, "sweep_lanes", 100_000, async |tx| dispatch::sweep_lanes(tx).await).await;
+    assert_bounded(tx, "sweep_lanes", 100_000, async |tx| dispatch::sweep_lanes(tx).await).await;
     assert_bounded(tx, "promote_due", max_entries, async |tx| {
         dispatch::promote_due(tx, JobKind::PublishTarget, 1_000).await
     })

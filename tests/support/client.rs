@@ -28,7 +28,7 @@ pub async fn until_soon<T, F: Future<Output = Option<T>>>(what: &str, check: imp
 async fn poll<T, F: Future<Output = Option<T>>>(what: &str, min_pause: Duration, mut check: impl FnMut() -> F) -> T {
     let began = Instant::now();
     loop {
-        if let Some(found) = look().await {
+        if let Some(found) = check().await {
             return found;
         }
         assert!(began.elapsed() < CONDITION_TIMEOUT, "not within {CONDITION_TIMEOUT:?}: {what}");
@@ -38,7 +38,7 @@ async fn poll<T, F: Future<Output = Option<T>>>(what: &str, min_pause: Duration,
 
 /// Polls a synchronous condition.
 pub async fn until_true(what: &str, mut check: impl FnMut() -> bool) {
-    until(what, || std::future::ready(look().then_some(()))).await;
+    until(what, || std::future::ready(check().then_some(()))).await;
 }
 
 /// A client: Crier's URL and an API key.
