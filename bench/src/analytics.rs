@@ -14,7 +14,7 @@ use crier_store::targets::{self, NewTarget, TargetOutcome};
 use crier_store::{Store, StoreError, Tx, posts, users};
 
 use super::figure::{Figure, percentile};
-use super::{Figures, Suite, database, figure, refused, sandbox_accounts};
+use super::{Figures, Suite, database, fail, figure, sandbox_accounts};
 use crate::args::{AnalyticsMeasurement, BenchAnalytics, BenchOptions};
 
 type Bench = super::Bench<BenchAnalytics>;
@@ -50,7 +50,7 @@ async fn run(bench: &Bench) -> Figures {
     let user = users::create(&mut tx, workspace, "bench@localhost", "bench").await?;
     let new = NewBrand { name: "bench", description: None, website: None, timezone: "Europe/Berlin" };
     let Some(brand) = brands::create(&mut tx, workspace, user, None, new).await? else {
-        return refused("a brand without a cap was refused");
+        return fail("a brand without a cap was rejected");
     };
     let account = sandbox_accounts::create(&mut tx, workspace, brand.id, 1).await?[0];
     tx.commit().await?;
@@ -67,7 +67,7 @@ async fn run(bench: &Bench) -> Figures {
     let since = year[0].0;
     let days = analytics::days_of_posts(&mut store.read().await?, brand.id, &year).await?;
     if days.iter().map(|day| day.posts).sum::<i64>() != i64::from(bench.args.posts) {
-        return refused("not all posts are in the series");
+        return fail("not all posts are in the series");
     }
     let mut figures = Vec::new();
     figures.extend(

@@ -15,7 +15,7 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::net::TcpStream;
 
-use super::{BenchError, refused};
+use super::{BenchError, fail};
 
 pub struct Connection {
     requests: SendRequest<BoxBody<Bytes, Infallible>>,
@@ -38,7 +38,7 @@ impl Connection {
         let (status, response) = self.send_json(Request::builder().method(method).uri(path), body).await?;
         match serde_json::from_slice(&response) {
             Ok(value) if status == StatusCode::OK => Ok(value),
-            _ => refused(format!("{path} answered {status}: {}", String::from_utf8_lossy(&response))),
+            _ => fail(format!("{path} answered {status}: {}", String::from_utf8_lossy(&response))),
         }
     }
 

@@ -79,7 +79,7 @@ impl Owner {
         let user = users::create(tx, workspace, "bench@localhost", "Bench").await?;
         let new = NewBrand { name: "Bench", description: None, website: None, timezone: "UTC" };
         let Some(brand) = brands::create(tx, workspace, user, None, new).await? else {
-            return Err(StoreError::Decode("a brand without a cap was refused".to_owned()));
+            return Err(StoreError::Decode("a brand without a cap was rejected".to_owned()));
         };
         let accounts = sandbox_accounts::create(tx, workspace, brand.id, accounts).await?;
         Ok(Self { workspace, brand: brand.id, accounts })

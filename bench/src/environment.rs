@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::buffered_notifier::BufferedNotifier;
 use super::database::ScratchDatabase;
-use super::{BenchError, Result, refused};
+use super::{BenchError, Result, fail};
 
 /// The pool size of a process in an installation.
 const CONNECTIONS: u32 = 20;
@@ -46,16 +46,16 @@ impl EnvironmentConfig {
         match (&config.database, &config.redis_url) {
             (Database::Sqlite(_), None) => Ok(Self::Embedded(dir)),
             (Database::Postgres(_), Some(_)) if dir.is_some() => {
-                refused("--dir is where SQLite's file goes; not for Postgres")
+                fail("--dir is where SQLite's file goes; not for Postgres")
             }
             (Database::Postgres(database), Some(redis)) => {
                 Ok(Self::Split { database: database.clone(), redis: redis.clone() })
             }
             (Database::Postgres(_), None) => {
-                refused("CRIER_REDIS_URL is not set, and CRIER_DATABASE_URL is Postgres: set both, or neither")
+                fail("CRIER_REDIS_URL is not set, and CRIER_DATABASE_URL is Postgres: set both, or neither")
             }
             (Database::Sqlite(_), Some(_)) => {
-                refused("CRIER_DATABASE_URL is not Postgres, and CRIER_REDIS_URL is set: set both, or neither")
+                fail("CRIER_DATABASE_URL is not Postgres, and CRIER_REDIS_URL is set: set both, or neither")
             }
         }
     }
@@ -320,5 +320,5 @@ async fn poll_until(condition: impl Fn() -> bool, error: &str) -> Result {
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    refused(error)
+    fail(error)
 }

@@ -69,7 +69,7 @@ pub enum BenchError {
 
 pub type Result = std::result::Result<(), BenchError>;
 
-fn refused<T>(why: impl Into<String>) -> std::result::Result<T, BenchError> {
+fn fail<T>(why: impl Into<String>) -> std::result::Result<T, BenchError> {
     Err(BenchError::Refused(why.into()))
 }
 
@@ -139,13 +139,13 @@ fn run_suite<A: Suite>(config: Config, args: A) -> Result {
         };
         let measured = tokio::select! {
             measured = AssertUnwindSafe(A::measure(&bench)).catch_unwind() => measured,
-            interrupted = interrupted() => Ok(interrupted.map_err(Into::into).and_then(|()| refused("interrupted"))),
+            interrupted = interrupted() => Ok(interrupted.map_err(Into::into).and_then(|()| fail("interrupted"))),
         };
         bench.progress.set_message("clearing up");
         let cleared = bench.clear().await;
         bench.progress.finish_and_clear();
-        match (measured.unwrap_or_else(|_| refused("a measurement panicked")), cleared) {
-            (Err(error), Err(left)) => refused(format!("{error}; {left}")),
+        match (measured.unwrap_or_else(|_| fail("a measurement panicked")), cleared) {
+            (Err(error), Err(left)) => fail(format!("{error}; {left}")),
             (Err(error), Ok(())) => Err(error),
             (Ok(figures), cleared) => {
                 figure::print(&figures, bench.args.options().json);
@@ -201,7 +201,7 @@ impl<A: Suite> Bench<A> {
             environment.open().await?;
             Ok(environment)
         });
-        opened.await.unwrap_or_else(|_| refused("a database could not be made"))
+        opened.await.unwrap_or_else(|_| fail("a database could not be made"))
     }
 
     async fn clear(&self) -> Result {

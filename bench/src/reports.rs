@@ -8,7 +8,7 @@ use crier_domain::report::ReportFormat;
 use crier_reports::sample;
 
 use super::figure::{self, Figure};
-use super::{Figures, Suite, refused, resident};
+use super::{Figures, Suite, fail, resident};
 use crate::args::{BenchOptions, BenchReports};
 
 type Bench = super::Bench<BenchReports>;
@@ -40,7 +40,7 @@ fn measure(format: ReportFormat, posts: u32) -> Figures {
     resident::reset_peak();
     let (began, mut file) = (Instant::now(), Vec::new());
     if let Err(error) = crier_reports::write(&document, format, &mut file) {
-        return refused(format!("{posts} posts as {format}: {error}"));
+        return fail(format!("{posts} posts as {format}: {error}"));
     }
     let took = began.elapsed();
     let of = |what: &str| format!("{format}, {posts} posts, {what}");

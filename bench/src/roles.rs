@@ -23,7 +23,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::environment::BenchEnvironment;
-use super::{BenchError, Result, refused};
+use super::{BenchError, Result, fail};
 
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 pub const POLL_INTERVAL: Duration = Duration::from_millis(2);
@@ -174,7 +174,7 @@ pub async fn wait_until_settled_polling(store: &Store, kind: JobKind, interval: 
         match (of(true), of(false)) {
             (0, 0) => return Ok(()),
             (0, _) => tokio::time::sleep(interval).await,
-            (dead, _) => return refused(format!("{dead} jobs died")),
+            (dead, _) => return fail(format!("{dead} jobs died")),
         }
     }
 }

@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::api::listen;
-use super::{Bench, BenchError, Suite, refused, sandbox_accounts};
+use super::{Bench, BenchError, Suite, fail, sandbox_accounts};
 
 pub struct Service {
     pub address: SocketAddr,
@@ -55,7 +55,7 @@ async fn tenant(store: &Store) -> Result<(i64, i64, SecretString), BenchError> {
     let user = users::create(&mut tx, workspace, "bench@localhost", "bench").await?;
     let new = NewBrand { name: "bench", description: None, website: None, timezone: "UTC" };
     let Some(brand) = brands::create(&mut tx, workspace, user, None, new).await? else {
-        return refused("a brand without a cap was refused");
+        return fail("a brand without a cap was rejected");
     };
     let account = sandbox_accounts::create(&mut tx, workspace, brand.id, 1).await?[0];
     let key = keys::create(&mut tx, user, KeyMode::Live, &Scopes::all()).await?;

@@ -9,7 +9,7 @@ use crier_store::{accounts, applications, authorizations, brands};
 use secrecy::ExposeSecret;
 use serde::Serialize;
 
-use super::{Context, Result, refused};
+use super::{Context, Result, fail};
 use crate::cli::{AccountCommand, ConnectAccount};
 use crate::output::{print_line, print_rows};
 
@@ -54,44 +54,44 @@ async fn connect(cx: &Context, args: ConnectAccount) -> Result {
     let registry = platforms_of(&cx.config, &cx.store, &guard);
     let connector = registry.get(platform);
     let Some(oauth) = connector.as_ref().and_then(|connector| connector.oauth()) else {
-        return refused(match registry.descriptor(platform).mode {
+        return fail(match registry.descriptor(platform).mode {
             Mode::SelfConnect => format!("{platform} is connected with credentials, through the API"),
             _ => format!("this version cannot connect {platform}"),
         });
     };
     if !oauth.targets().contains(&target) {
-        return refused(format!("{platform} does not support --target {target}"));
+        return fail(format!("{platform} does not support --target {target}"));
     }
     let instance = match (registry.descriptor(platform).mode, instance) {
         (Mode::SelfConnectOauth, Some(typed)) => match oauth.check_instance(&typed).await {
             Ok(instance) => instance,
-            Err(ConnectError::Field { message, .. } | ConnectError::Rejected(message)) => return refused(message),
-            Err(ConnectError::Unavailable(message)) => return refused(message),
+            Err(ConnectError::Field { message, .. } | ConnectError::Rejected(message)) => return fail(message),
+            Err(ConnectError::Unavailable(message)) => return fail(message),
         },
         (Mode::SelfConnectOauth, None) if platform == Platform::Shopify => {
-            return refused("shopify requires --shop, such as example.myshopify.com".to_owned());
+            return fail("shopify requires --shop, such as example.myshopify.com".to_owned());
         }
         (Mode::SelfConnectOauth, None) => {
-            return refused(format!("{platform} requires --instance, the URL of the person's server"));
+            return fail(format!("{platform} requires --instance, the URL of the person's server"));
         }
-        (_, Some(_)) => return refused(format!("{platform} does not accept --instance")),
+        (_, Some(_)) => return fail(format!("{platform} does not accept --instance")),
         (_, None) => String::new(),
     };
     let mut tx = cx.store.begin().await?;
     let Some((workspace, plan)) = brands::plan_of(&mut tx, brand).await? else {
-        return refused(format!("there is no brand {brand}"));
+        return fail(format!("there is no brand {brand}"));
     };
     if registry.descriptor(platform).needs_application() && registry.application(platform, target).is_none() {
         let cipher = cx.store.cipher();
         if applications::of_brand(&mut tx, cipher, platform, target, workspace, brand).await?.is_none() {
-            return refused(format!("no application is set for {platform}; see `crier app set --help`"));
+            return fail(format!("no application is set for {platform}; see `crier app set --help`"));
         }
     }
     let cap = cx.config.plans.get(&plan).and_then(|plan| plan.social_accounts);
     let count = accounts::count(&mut tx, brand).await?;
     let is_full = cap.is_some_and(|cap| count >= i64::try_from(cap).unwrap_or(i64::MAX));
     if is_full && !accounts::has_platform(&mut tx, brand, platform).await? {
-        return refused(format!("the brand has {count} accounts, the maximum of its plan"));
+        return fail(format!("the brand has {count} accounts, the maximum of its plan"));
     }
     let new =
         authorizations::NewAuthorization { brand_id: brand, user_id: None, platform, target, instance: &instance };

@@ -10,7 +10,7 @@ use crier_store::applications::{self, NewApplication};
 use crier_store::{Tx, account_tokens, accounts, brands, users};
 use secrecy::SecretString;
 
-use super::{CommandError, Context, Result, refused};
+use super::{CommandError, Context, Result, fail};
 use crate::cli::{AppCommand, SetApp};
 use crate::output::{print_line, print_rows};
 
@@ -24,7 +24,7 @@ pub async fn run(cx: &Context, command: AppCommand) -> Result {
         AppCommand::Delete { id } => {
             let mut tx = cx.store.begin().await?;
             if !applications::delete(&mut tx, id).await? {
-                return refused(format!("there is no application {id}; see `crier app list`"));
+                return fail(format!("there is no application {id}; see `crier app list`"));
             }
             tx.commit().await?;
             print_line(format_args!("Deleted application {id}; accounts can no longer be connected with it."));
@@ -36,26 +36,26 @@ pub async fn run(cx: &Context, command: AppCommand) -> Result {
 async fn set(cx: &Context, args: SetApp) -> Result {
     let SetApp { platform, target, workspace, brand, client_id } = args;
     if !catalogue::descriptor(platform).needs_application() {
-        return refused(format!("{platform} does not need an application"));
+        return fail(format!("{platform} does not need an application"));
     }
     if target != platform.application_target(target) {
-        return refused(format!("{platform} has one application for all targets; omit --target"));
+        return fail(format!("{platform} has one application for all targets; omit --target"));
     }
     let fits = |text: &str| !text.is_empty() && text.len() <= MAX_CREDENTIAL && !text.chars().any(char::is_control);
     let client_id = client_id.trim().to_owned();
     let secret = read_secret()?;
     if !fits(&client_id) || !fits(&secret) {
-        return refused(format!("the client ID and the secret on stdin must have 1 to {MAX_CREDENTIAL} characters"));
+        return fail(format!("the client ID and the secret on stdin must have 1 to {MAX_CREDENTIAL} characters"));
     }
     let application = Application::new(client_id, secret);
     let mut tx = cx.store.begin().await?;
     let owner = match (workspace, brand) {
         (_, Some(id)) if brands::workspace_of(&mut tx, id).await?.is_none() => {
-            return refused(format!("there is no brand {id}"));
+            return fail(format!("there is no brand {id}"));
         }
         (_, Some(id)) => Owner::Brand(id),
         (Some(id), None) if users::workspace_plan(&mut tx, id).await?.is_none() => {
-            return refused(format!("there is no workspace {id}"));
+            return fail(format!("there is no workspace {id}"));
         }
         (Some(id), None) => Owner::Workspace(id),
         (None, None) => Owner::Installation,

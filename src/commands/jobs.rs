@@ -7,7 +7,7 @@ use crier_store::jobs::operate::{self, JobQuery, JobRow};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Context, Result, refused};
+use super::{Context, Result, fail};
 use crate::cli::{JobFilter, JobsCommand};
 use crate::output::{print_json, print_line, print_rows, shortened};
 
@@ -36,7 +36,7 @@ pub async fn run(cx: &Context, command: JobsCommand) -> Result {
         JobsCommand::Resume { kind } => {
             let mut tx = cx.store.begin().await?;
             if !operate::resume_kind(&mut tx, kind).await? {
-                return refused(format!("{kind} is not paused; see `crier jobs kinds`"));
+                return fail(format!("{kind} is not paused; see `crier jobs kinds`"));
             }
             tx.commit().await?;
             print_line(format_args!("Resumed {kind}."));
@@ -101,7 +101,7 @@ fn format_duration(time: TimeDelta) -> String {
 
 async fn show(cx: &Context, id: i64, json: bool) -> Result {
     let mut conn = cx.store.read().await?;
-    let Some(job) = operate::show(&mut conn, id).await? else { return refused(not_found_message(id)) };
+    let Some(job) = operate::show(&mut conn, id).await? else { return fail(not_found_message(id)) };
     let subject = jobs::describe(&mut conn, job.kind, job.subject_id).await?;
     let lane = match &job.lane {
         Some(name) => {

@@ -6,7 +6,7 @@ use crier_store::{keys, users};
 use secrecy::ExposeSecret;
 use serde::Serialize;
 
-use super::{Context, Result, refused};
+use super::{Context, Result, fail};
 use crate::cli::KeyCommand;
 use crate::output::{print_line, print_rows};
 
@@ -26,10 +26,10 @@ pub async fn run(cx: &Context, command: KeyCommand) -> Result {
         KeyCommand::Create { user, mode, scopes } => {
             let mut tx = cx.store.begin().await?;
             let Some(owner) = users::find_by_email(&mut tx, &user).await? else {
-                return refused(format!("there is no user {user}; create one with `crier user add {user}`"));
+                return fail(format!("there is no user {user}; create one with `crier user add {user}`"));
             };
             let Some(key) = keys::create_within_cap(&mut tx, owner.id, mode, &scopes).await? else {
-                return refused(format!(
+                return fail(format!(
                     "{user} already has {MAX_KEYS} API keys, the maximum; delete one that is no longer used with \
                      `crier key delete ID` (see `crier key list`)"
                 ));
@@ -59,7 +59,7 @@ pub async fn run(cx: &Context, command: KeyCommand) -> Result {
         KeyCommand::Delete { id } => {
             let mut tx = cx.store.begin().await?;
             if !keys::delete(&mut tx, id).await? {
-                return refused(format!("there is no key {id}; see `crier key list`"));
+                return fail(format!("there is no key {id}; see `crier key list`"));
             }
             tx.commit().await?;
             print_line(format_args!("Deleted key {id}; it no longer works."));

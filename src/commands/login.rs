@@ -3,13 +3,13 @@
 use crier_store::{sessions, users};
 use secrecy::ExposeSecret;
 
-use super::{Context, Result, refused};
+use super::{Context, Result, fail};
 use crate::output::print_line;
 
 pub async fn run(cx: &Context, email: &str) -> Result {
     let mut tx = cx.store.begin().await?;
     let Some(user) = users::find_by_email(&mut tx, email).await? else {
-        return refused(format!("there is no user {email}; create one with `crier user add {email}`"));
+        return fail(format!("there is no user {email}; create one with `crier user add {email}`"));
     };
     let token = sessions::create_link(&mut tx, user.id, sessions::LINK_LIFETIME).await?;
     tx.commit().await?;

@@ -3,7 +3,7 @@
 use crier_domain::access::Role;
 use crier_store::{Tx, brands, users};
 
-use super::{Context, Result, refused};
+use super::{Context, Result, fail};
 use crate::cli::MemberCommand;
 use crate::output::print_line;
 
@@ -13,11 +13,11 @@ pub async fn run(cx: &Context, command: MemberCommand) -> Result {
         MemberCommand::Add { brand, user, .. } | MemberCommand::Remove { brand, user } => (*brand, user.as_str()),
     };
     let Some(user) = users::find_by_email(&mut tx, email).await? else {
-        return refused(format!("there is no user {email}; see `crier user list`"));
+        return fail(format!("there is no user {email}; see `crier user list`"));
     };
     // A brand and its members must belong to the same workspace.
     if brands::workspace_of(&mut tx, brand).await? != Some(user.workspace_id) {
-        return refused(format!("the workspace of {email} has no brand {brand}"));
+        return fail(format!("the workspace of {email} has no brand {brand}"));
     }
     check_owner_stays(&mut tx, &command, user.id).await?;
     match command {
@@ -28,7 +28,7 @@ pub async fn run(cx: &Context, command: MemberCommand) -> Result {
         }
         MemberCommand::Remove { .. } => {
             if !brands::remove_member(&mut tx, brand, user.id).await? {
-                return refused(format!("{email} is not a member of brand {brand}"));
+                return fail(format!("{email} is not a member of brand {brand}"));
             }
             tx.commit().await?;
             print_line(format_args!("{email} is no longer a member of brand {brand}."));
@@ -45,7 +45,7 @@ async fn check_owner_stays(tx: &mut Tx, command: &MemberCommand, user_id: i64) -
     let owners: Vec<i64> = owners.map(|member| member.id).collect();
     let remains_owner = matches!(command, MemberCommand::Add { role: Role::Owner, .. });
     if owners == [user_id] && !remains_owner {
-        return refused(only_owner_message(*brand));
+        return fail(only_owner_message(*brand));
     }
     Ok(())
 }

@@ -48,7 +48,7 @@ pub enum CommandError {
 
 pub type Result = std::result::Result<(), CommandError>;
 
-pub fn refused<T>(why: impl Into<String>) -> std::result::Result<T, CommandError> {
+pub fn fail<T>(why: impl Into<String>) -> std::result::Result<T, CommandError> {
     Err(CommandError::Refused(why.into()))
 }
 
@@ -94,7 +94,7 @@ async fn run_in(config: Config, command: Command) -> Result {
     } else if let Err(error) = store.db().check_schema_version().await {
         return match error.is_unavailable() {
             true => Err(error.into()),
-            false => refused(format!("the database is not ready ({error}); run `crier migrate` first")),
+            false => fail(format!("the database is not ready ({error}); run `crier migrate` first")),
         };
     }
     check_keys(&config, &store, new_key).await?;

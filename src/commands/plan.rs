@@ -7,7 +7,7 @@ use crier_domain::plan::Plan;
 use crier_store::{Conn, StoreError, ai_credits, brands, files, mail_counts, usage, users};
 use serde::Serialize;
 
-use super::{Context, Result, refused};
+use super::{Context, Result, fail};
 use crate::cli::PlanCommand;
 use crate::output::{print_line, print_rows};
 
@@ -68,7 +68,7 @@ pub async fn run(cx: &Context, command: PlanCommand) -> Result {
             check_plan_exists(cx, &plan)?;
             let mut tx = cx.store.begin().await?;
             let Some(found) = users::find_by_email(&mut tx, &user).await? else {
-                return refused(format!("there is no user {user}; see `crier user list`"));
+                return fail(format!("there is no user {user}; see `crier user list`"));
             };
             users::set_plan(&mut tx, found.workspace_id, &plan).await?;
             if let Some(zone) = &timezone {
@@ -105,7 +105,7 @@ pub fn check_plan_exists(cx: &Context, plan: &str) -> Result {
         return Ok(());
     }
     let names: Vec<&str> = cx.config.plans.names().collect();
-    refused(format!("there is no plan `{plan}`; the plans are: {}", names.join(", ")))
+    fail(format!("there is no plan `{plan}`; the plans are: {}", names.join(", ")))
 }
 
 async fn brand_rows(
@@ -134,7 +134,7 @@ async fn show_usage(cx: &Context, user: Option<&str>, by_brand: bool, json: bool
     if let Some(email) = user.map(str::to_lowercase) {
         workspaces.retain(|_, (_, emails)| emails.contains(&email));
         if workspaces.is_empty() {
-            return refused(format!("there is no user {email}; see `crier user list`"));
+            return fail(format!("there is no user {email}; see `crier user list`"));
         }
     }
     let (mut list, mut of_brands) = (Vec::new(), Vec::new());

@@ -10,7 +10,7 @@ use crier_store::{posts, targets};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Context, Result, refused};
+use super::{Context, Result, fail};
 use crate::cli::{ListPosts, PostCommand};
 use crate::output::{print_json, print_line, print_rows, shortened};
 
@@ -84,7 +84,7 @@ impl TargetLine {
 
 async fn show(cx: &Context, id: i64, as_json: bool) -> Result {
     let mut conn = cx.store.read().await?;
-    let Some(post) = posts::find_any(&mut conn, id).await? else { return refused(not_found(id)) };
+    let Some(post) = posts::find_any(&mut conn, id).await? else { return fail(not_found(id)) };
     let all: Vec<TargetLine> = targets::list(&mut conn, id).await?.into_iter().map(TargetLine::of).collect();
     if as_json {
         print_json(&json!({
@@ -145,7 +145,7 @@ async fn retry(cx: &Context, ids: &[i64], outcome_unknown: bool) -> Result {
             )),
         }
     }
-    if left.is_empty() { Ok(()) } else { refused(left.join("; ")) }
+    if left.is_empty() { Ok(()) } else { fail(left.join("; ")) }
 }
 
 fn not_found(id: i64) -> String {

@@ -7,7 +7,7 @@ use crier_store::{Tx, users};
 use serde::Serialize;
 
 use super::member::only_owner_message;
-use super::{CommandError, Context, Result, refused};
+use super::{CommandError, Context, Result, fail};
 use crate::cli::UserCommand;
 use crate::output::{print_line, print_rows};
 
@@ -52,7 +52,7 @@ async fn delete(cx: &Context, email: &str) -> Result {
     let user = find(&mut tx, email).await?;
     operator::release(&mut tx, &user, OperatorChange::Deleted).await?;
     if let Some(brand) = users::brand_without_other_owner(&mut tx, user.id).await? {
-        return refused(only_owner_message(brand));
+        return fail(only_owner_message(brand));
     }
     users::delete(&mut tx, email).await?;
     tx.commit().await?;
@@ -63,22 +63,22 @@ async fn delete(cx: &Context, email: &str) -> Result {
 async fn find(tx: &mut Tx, email: &str) -> std::result::Result<User, CommandError> {
     match users::find_by_email(tx, email).await? {
         Some(user) => Ok(user),
-        None => refused(format!("there is no user {email}; see `crier user list`")),
+        None => fail(format!("there is no user {email}; see `crier user list`")),
     }
 }
 
 async fn add(cx: &Context, email: &str, name: Option<String>, plan: Option<String>, workspace: Option<i64>) -> Result {
     let well_formed = email.split_once('@').is_some_and(|(a, b)| !a.is_empty() && !b.is_empty() && !b.contains('@'));
     if !well_formed || email.len() > 254 || email.chars().any(char::is_whitespace) {
-        return refused(format!("`{email}` is not an email address"));
+        return fail(format!("`{email}` is not an email address"));
     }
     let mut tx = cx.store.begin().await?;
     if users::find_by_email(&mut tx, email).await?.is_some() {
-        return refused(format!("the user {email} already exists"));
+        return fail(format!("the user {email} already exists"));
     }
     let workspace = match workspace {
         Some(id) if users::workspace_plan(&mut tx, id).await?.is_none() => {
-            return refused(format!("there is no workspace {id}; see `crier user list`"));
+            return fail(format!("there is no workspace {id}; see `crier user list`"));
         }
         Some(id) => id,
         None => {

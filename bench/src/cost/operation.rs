@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::super::connection::Connection;
-use super::super::{BenchError, refused};
+use super::super::{BenchError, fail};
 use super::tenants::Tenants;
 use crate::args::CostMeasurement;
 
@@ -80,12 +80,9 @@ impl Operation {
         let (status, response) = Connection::open(address).await?.send_json(request, &body).await?;
         match status {
             StatusCode::OK | StatusCode::CREATED => Ok(()),
-            _ => refused(format!(
-                "{} {} answered {status}: {}",
-                self.method,
-                self.path,
-                String::from_utf8_lossy(&response)
-            )),
+            _ => {
+                fail(format!("{} {} answered {status}: {}", self.method, self.path, String::from_utf8_lossy(&response)))
+            }
         }
     }
 

@@ -15,7 +15,7 @@ use secrecy::SecretString;
 use tokio::task::JoinSet;
 
 use super::super::external_runtime::{ExternalRuntime, RequestHandler};
-use super::super::{BenchError, refused, sandbox_accounts};
+use super::super::{BenchError, fail, sandbox_accounts};
 
 /// Enough that few jobs wait for another job in the lane of their account.
 const ACCOUNTS: usize = 100;
@@ -80,7 +80,7 @@ impl Tenant {
         let user = users::create(tx, workspace, &format!("{name}@localhost"), name).await?;
         let new = NewBrand { name, description: None, website: None, timezone: "UTC" };
         let Some(brand) = brands::create(tx, workspace, user, None, new).await? else {
-            return refused("a brand without a cap was refused");
+            return fail("a brand without a cap was rejected");
         };
         let key = keys::create(tx, user, KeyMode::Live, &Scopes::all()).await?;
         Ok(Self { workspace, user, brand: brand.id, key })

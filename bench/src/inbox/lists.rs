@@ -12,7 +12,7 @@ use crier_store::{PageRequest, users};
 
 use super::super::environment::BenchEnvironment;
 use super::super::figure::{Figure, percentile};
-use super::super::{BenchError, Figures, refused};
+use super::super::{BenchError, Figures, fail};
 use super::Bench;
 use super::sample::{SampleInbox, run_maintenance};
 
@@ -58,7 +58,7 @@ pub async fn run(bench: &Bench) -> Figures {
     let user = users::create(&mut tx, workspace, "bench@localhost", "bench").await?;
     let new = NewBrand { name: "bench", description: None, website: None, timezone: "UTC" };
     let Some(brand) = brands::create(&mut tx, workspace, user, None, new).await? else {
-        return refused("a brand without a cap was refused");
+        return fail("a brand without a cap was rejected");
     };
     tx.commit().await?;
     let first_at = store.now() - TimeDelta::days(30);

@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 
 use super::super::environment::BenchEnvironment;
 use super::super::roles::{self, BenchRoles};
-use super::super::{BenchError, Result, refused};
+use super::super::{BenchError, Result, fail};
 use super::Bench;
 
 /// Time limit for all jobs to start.
@@ -71,7 +71,7 @@ impl Starts {
             Ok(()) => Ok(()),
             Err(_) => {
                 let started = self.started.load(Ordering::SeqCst);
-                refused(format!("{started} of {jobs} jobs began within {} s", START_TIMEOUT.as_secs()))
+                fail(format!("{started} of {jobs} jobs began within {} s", START_TIMEOUT.as_secs()))
             }
         }
     }

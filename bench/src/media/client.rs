@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use super::super::connection::Connection;
 use super::super::external_runtime::ExternalRuntime;
 use super::super::service::Service;
-use super::super::{BenchError, refused};
+use super::super::{BenchError, fail};
 use super::photo;
 
 const BOUNDARY: &str = "a-boundary-that-stands-in-no-picture";
@@ -114,6 +114,6 @@ async fn send_image(connection: &mut Connection, head: Builder, body: Vec<Bytes>
     let (status, response) = connection.send(head, body).await?;
     match status {
         StatusCode::CREATED | StatusCode::OK => Ok(()),
-        _ => refused(format!("a picture was answered {status}: {}", String::from_utf8_lossy(&response))),
+        _ => fail(format!("a picture was answered {status}: {}", String::from_utf8_lossy(&response))),
     }
 }

@@ -7,7 +7,7 @@
 //! **To add a measurement:** add its word to [`MediaMeasurement`], a file here with a `run(&Bench)` that returns
 //! [`Figures`], an arm in [`Suite::measure`], and its figures in `tests/bench/media.rs`.
 
-use super::{BenchError, Figures, Suite, api, figure, refused};
+use super::{BenchError, Figures, Suite, api, fail, figure};
 use crate::args::{BenchMedia, BenchOptions, MediaMeasurement};
 
 mod client;
@@ -37,7 +37,7 @@ impl Suite for BenchMedia {
         let only = match bench.args.peer {
             Some(_) if bench.args.only.is_empty() => OF_A_PEER,
             Some(_) if bench.args.only.contains(&MediaMeasurement::Memory) => {
-                return refused("memory cannot be measured of a peer; choose uploads, thumbnails or both");
+                return fail("memory cannot be measured of a peer; choose uploads, thumbnails or both");
             }
             _ => &bench.args.only,
         };

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 
 use super::super::connection::Connection;
 use super::super::external_runtime::ExternalRuntime;
-use super::super::{BenchError, refused};
+use super::super::{BenchError, fail};
 
 const BROWSER: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
 const BOT: &str = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)";
@@ -64,7 +64,7 @@ pub async fn request_page(
     let response = connection.send_for_response(visit.request(number), Vec::new()).await?;
     match response.status() {
         status if status == visit.status() => Ok(response),
-        status => refused(format!("a visit was answered {status}: {}", String::from_utf8_lossy(response.body()))),
+        status => fail(format!("a visit was answered {status}: {}", String::from_utf8_lossy(response.body()))),
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::super::connection::Connection;
 use super::super::figure::Figure;
 use super::super::service::Service;
-use super::super::{Figures, refused};
+use super::super::{Figures, fail};
 use super::client::{self, VisitRequest};
 use super::{Bench, site};
 
@@ -32,7 +32,7 @@ pub async fn run(bench: &Bench) -> Figures {
         match site::views(&mut connection, &service, &path).await? {
             views if views == sent => break,
             views if views > sent || ended.elapsed() > COUNT_TIMEOUT => {
-                return refused(format!("{views} views were counted of {sent} visits"));
+                return fail(format!("{views} views were counted of {sent} visits"));
             }
             _ => tokio::time::sleep(POLL_INTERVAL).await,
         }

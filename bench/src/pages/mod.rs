@@ -7,7 +7,7 @@
 //! **To add a measurement:** add its word to [`PagesMeasurement`], a file here with a `run(&Bench)` that returns
 //! [`Figures`], an arm in [`Suite::measure`], and its figures in `tests/bench/pages.rs`.
 
-use super::{Figures, Suite, api, figure, refused};
+use super::{Figures, Suite, api, fail, figure};
 use crate::args::{BenchOptions, BenchPages, PagesMeasurement};
 
 mod client;
@@ -38,7 +38,7 @@ impl Suite for BenchPages {
         let only = match bench.args.peer {
             Some(_) if bench.args.only.is_empty() => OF_A_PEER,
             Some(_) if bench.args.only.iter().any(|one| !OF_A_PEER.contains(one)) => {
-                return refused("of a peer page and unchanged alone can be measured");
+                return fail("of a peer page and unchanged alone can be measured");
             }
             _ => &bench.args.only,
         };

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::super::connection::Connection;
 use super::super::service::Service;
-use super::super::{BenchError, refused};
+use super::super::{BenchError, fail};
 
 /// Path of the page that is visited most, also on a peer.
 pub const PAGE: &str = "/@bench";
@@ -29,7 +29,7 @@ pub async fn create(api: &mut Connection, service: &Service, slug: &str) -> Resu
     let page: Value = serde_json::from_slice(&response).unwrap_or_default();
     match page["data"]["id"].as_i64() {
         Some(id) if status == StatusCode::CREATED => Ok(format!("{path}/{id}")),
-        _ => refused(format!("a page was answered {status}: {}", String::from_utf8_lossy(&response))),
+        _ => fail(format!("a page was answered {status}: {}", String::from_utf8_lossy(&response))),
     }
 }
 
@@ -38,7 +38,7 @@ pub async fn views(api: &mut Connection, service: &Service, path: &str) -> Resul
     let request = Request::builder().uri(path).header("Authorization", key(service));
     let (_, response) = api.send(request, Vec::new()).await?;
     let page: Value = serde_json::from_slice(&response).unwrap_or_default();
-    page["data"]["views"].as_u64().map_or_else(|| refused("the page has no views"), Ok)
+    page["data"]["views"].as_u64().map_or_else(|| fail("the page has no views"), Ok)
 }
 
 fn key(service: &Service) -> String {

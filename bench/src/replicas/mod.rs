@@ -11,7 +11,7 @@
 use super::environment::EnvironmentConfig;
 use super::figure::{self, Figure, Throughput};
 use super::webhooks::format_count;
-use super::{BenchError, Figures, Suite, refused};
+use super::{BenchError, Figures, Suite, fail};
 use crate::args::{BenchOptions, BenchReplicas, ReplicasMeasurement};
 
 mod deliveries;
@@ -35,7 +35,7 @@ impl Suite for BenchReplicas {
 
     async fn measure(bench: &Bench) -> Figures {
         if matches!(bench.environment_config, EnvironmentConfig::Embedded(_)) {
-            return refused(
+            return fail(
                 "SQLite has one process; set CRIER_DATABASE_URL (Postgres) and CRIER_REDIS_URL to measure several \
                  workers",
             );

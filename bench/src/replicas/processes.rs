@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::super::environment::{BenchEnvironment, SharedEnvironment};
-use super::super::{BenchError, Result, io, refused, roles};
+use super::super::{BenchError, Result, fail, io, roles};
 use super::{Bench, worker};
 
 /// Time limit for a process to become ready, and to stop. Longer than it drains.
@@ -40,7 +40,7 @@ impl Processes {
         kind: JobKind,
         workers: u32,
     ) -> std::result::Result<Self, BenchError> {
-        let Some(shared) = environment.shared() else { return refused("the embedded form is one process") };
+        let Some(shared) = environment.shared() else { return fail("the embedded form is one process") };
         let stop = CancellationToken::new();
         let until = stop.clone().drop_guard();
         let (environment, scheduler) = (environment.clone(), JoinSet::new());
@@ -100,28 +100,28 @@ impl WorkerProcess {
     }
 
     async fn wait_until_ready(&mut self) -> Result {
-        let Some(output) = self.child.stdout.take() else { return refused("a worker process has no output") };
+        let Some(output) = self.child.stdout.take() else { return fail("a worker process has no output") };
         let mut lines = BufReader::new(output).lines();
         match tokio::time::timeout(TIMEOUT, lines.next_line()).await {
             Ok(Ok(Some(line))) if line == worker::READY => Ok(()),
-            Ok(Ok(Some(line))) => refused(format!("a worker process said {line}")),
-            Ok(Ok(None)) => refused("a worker process ended before it was ready"),
+            Ok(Ok(Some(line))) => fail(format!("a worker process said {line}")),
+            Ok(Ok(None)) => fail("a worker process ended before it was ready"),
             Ok(Err(error)) => Err(io("a worker process", error)),
-            Err(_) => refused(format!("a worker process was not ready within {} s", TIMEOUT.as_secs())),
+            Err(_) => fail(format!("a worker process was not ready within {} s", TIMEOUT.as_secs())),
         }
     }
 
     async fn start(&mut self) -> Result {
-        let Some(input) = &mut self.input else { return refused("a worker process has no input") };
+        let Some(input) = &mut self.input else { return fail("a worker process has no input") };
         input.write_all(b"start\n").await.map_err(|error| io("a worker process", error))
     }
 
     async fn wait_until_ended(&mut self) -> Result {
         match tokio::time::timeout(TIMEOUT, self.child.wait()).await {
             Ok(Ok(status)) if status.success() => Ok(()),
-            Ok(Ok(status)) => refused(format!("a worker process ended: {status}")),
+            Ok(Ok(status)) => fail(format!("a worker process ended: {status}")),
             Ok(Err(error)) => Err(io("a worker process", error)),
-            Err(_) => refused(format!("a worker process did not stop within {} s", TIMEOUT.as_secs())),
+            Err(_) => fail(format!("a worker process did not stop within {} s", TIMEOUT.as_secs())),
         }
     }
 }

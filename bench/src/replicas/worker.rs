@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::environment::SharedEnvironment;
 use super::super::roles::{self, BenchRoles};
-use super::super::{BenchError, Result, io, prepare, refused};
+use super::super::{BenchError, Result, fail, io, prepare};
 
 /// The prefix of the keys in Redis.
 pub const PREFIX: &str = "BENCH_WORKER_PREFIX";
@@ -67,7 +67,7 @@ fn shared_environment(config: &Config) -> std::result::Result<SharedEnvironment,
             prefix,
             files: PathBuf::from(files),
         }),
-        _ => refused("only `crier-bench replicas` can start this worker"),
+        _ => fail("only `crier-bench replicas` can start this worker"),
     }
 }
 

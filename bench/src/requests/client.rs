@@ -20,7 +20,7 @@ use super::super::connection::Connection;
 use super::super::external_runtime::ExternalRuntime;
 use super::super::figure::Throughput;
 use super::super::service::Service;
-use super::super::{BenchError, Result, io, refused};
+use super::super::{BenchError, Result, fail, io};
 use crate::args::RequestMeasurement;
 
 /// The post that is created with each request.
@@ -51,7 +51,7 @@ impl PostRequest {
             .header("Idempotency-Key", format!("{:016x}", random::u64()));
         match connection.send(request, vec![self.body.clone()]).await? {
             (StatusCode::CREATED, _) => Ok(()),
-            (status, response) => refused(format!("the API answered {status}: {}", String::from_utf8_lossy(&response))),
+            (status, response) => fail(format!("the API answered {status}: {}", String::from_utf8_lossy(&response))),
         }
     }
 }

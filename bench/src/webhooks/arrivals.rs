@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 use tokio::sync::Notify;
 
-use super::super::{BenchError, Result, refused};
+use super::super::{BenchError, Result, fail};
 use super::client::SentMessage;
 
 /// Maximum time without an arrival while waiting for deliveries.
@@ -97,7 +97,7 @@ impl Arrivals {
             if is_idle && self.count() == arrived {
                 self.check()?;
                 let seconds = ARRIVAL_TIMEOUT.as_secs();
-                return refused(format!("{arrived} of {deliveries} deliveries came, and none within {seconds} s"));
+                return fail(format!("{arrived} of {deliveries} deliveries came, and none within {seconds} s"));
             }
         }
     }
@@ -107,8 +107,8 @@ impl Arrivals {
         let log = self.log();
         match (log.duplicates, log.unreadable) {
             (0, 0) => Ok(()),
-            (0, unreadable) => refused(format!("{unreadable} webhooks came without an id or a message")),
-            (duplicates, _) => refused(format!("{duplicates} deliveries came twice")),
+            (0, unreadable) => fail(format!("{unreadable} webhooks came without an id or a message")),
+            (duplicates, _) => fail(format!("{duplicates} deliveries came twice")),
         }
     }
 
@@ -116,7 +116,7 @@ impl Arrivals {
     pub fn timing_of(&self, sent: &[SentMessage], endpoints: u32) -> std::result::Result<DeliveryTiming, BenchError> {
         self.check()?;
         let (Some(first), Some(messages)) = (sent.iter().map(|one| one.sent_at).min(), range(sent)) else {
-            return refused("no message was sent");
+            return fail("no message was sent");
         };
         let sent_at: HashMap<u32, Instant> = sent.iter().map(|one| (one.message, one.sent_at)).collect();
         let mut arrivals: HashMap<u32, u32> = HashMap::new();
@@ -129,7 +129,7 @@ impl Arrivals {
         }
         match sent.iter().filter(|one| arrivals.get(&one.message) != Some(&endpoints)).count() {
             0 => Ok(DeliveryTiming { took: last - first, times }),
-            wrong => refused(format!("{wrong} of {} messages did not reach each endpoint once", sent.len())),
+            wrong => fail(format!("{wrong} of {} messages did not reach each endpoint once", sent.len())),
         }
     }
 

@@ -15,7 +15,7 @@ use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
 use super::super::connection::Connection;
-use super::super::{BenchError, refused};
+use super::super::{BenchError, fail};
 use super::arrivals::name_of;
 
 /// A message that was accepted.
@@ -87,5 +87,5 @@ async fn create_brand(
     if status == StatusCode::CREATED {
         return Ok(SentMessage { message, sent_at, responded_at: Instant::now() });
     }
-    refused(format!("the API answered {status}: {}", String::from_utf8_lossy(&response)))
+    fail(format!("the API answered {status}: {}", String::from_utf8_lossy(&response)))
 }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::super::figure::{Figure, median, percentile};
-use super::super::{BenchError, refused};
+use super::super::{BenchError, fail};
 use super::bad::{BadEndpoint, Fault};
 use super::latency::{MESSAGES_PER_SECOND, send_at_low_rate};
 use super::receiver::Receiver;
@@ -39,7 +39,7 @@ pub async fn run(bench: &Bench) -> Figures {
 async fn round(bench: &Bench, fault: Fault) -> Result<Round, BenchError> {
     let receiver = Receiver::start().await?;
     let service = Service::start(bench, &receiver, 1).await?;
-    let Some(environment) = service.environment() else { return refused("a peer has no second user") };
+    let Some(environment) = service.environment() else { return fail("a peer has no second user") };
     let messages = (MESSAGES_PER_SECOND * bench.args.seconds / bench.args.rounds).max(1);
     // Warm up.
     let (from, to) = (WARM_UP_MESSAGES, WARM_UP_MESSAGES + messages);

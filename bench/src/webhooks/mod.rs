@@ -11,7 +11,7 @@ use crier_domain::job::JobKind;
 
 use super::environment::BenchEnvironment;
 use super::roles::{self, BenchRoles};
-use super::{BenchError, Figures, Suite, api, figure, refused};
+use super::{BenchError, Figures, Suite, api, fail, figure};
 use crate::args::{BenchOptions, BenchWebhooks, WebhookMeasurement};
 
 mod arrivals;
@@ -57,7 +57,7 @@ async fn of_a_peer(bench: &Bench, peer: std::net::SocketAddr) -> Figures {
     let measure = async |measurement| match measurement {
         WebhookMeasurement::Throughput => throughput::run(bench).await,
         WebhookMeasurement::Latency => latency::run(bench).await,
-        other => refused(format!("{other} cannot be measured of a peer; choose throughput, latency or both")),
+        other => fail(format!("{other} cannot be measured of a peer; choose throughput, latency or both")),
     };
     let only = if bench.args.only.is_empty() { ALL } else { &bench.args.only };
     figures.extend(bench.each(WebhookMeasurement::ALL, only, measure).await?);

@@ -31,7 +31,7 @@ impl Tenant {
         let user = users::create(&mut tx, workspace, &format!("{name}@localhost"), name).await?;
         let new = NewBrand { name, description: None, website: None, timezone: "UTC" };
         let Some(brand) = brands::create(&mut tx, workspace, user, None, new).await? else {
-            return Err(StoreError::Decode("a brand without a cap was refused".to_owned()).into());
+            return Err(StoreError::Decode("a brand without a cap was rejected".to_owned()).into());
         };
         let key = keys::create(&mut tx, user, KeyMode::Live, &Scopes::all()).await?;
         for url in urls {

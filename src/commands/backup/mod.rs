@@ -19,7 +19,7 @@ use crier_runtime::StartError;
 use indicatif::ProgressBar;
 
 use self::archive::{ArchiveWriter, Manifest};
-use super::{CommandError, Context, Result, refused};
+use super::{CommandError, Context, Result, fail};
 
 pub use restore::run as restore;
 pub use resume::run as resume;
@@ -43,7 +43,7 @@ fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> CommandError {
 fn sqlite_file(config: &Config) -> std::result::Result<&Path, CommandError> {
     match &config.database {
         Database::Sqlite(path) => Ok(path),
-        Database::Postgres(_) => refused(
+        Database::Postgres(_) => fail(
             "this installation uses Postgres; use the tools of Postgres, pg_dump and pg_restore or continuous archiving \
              (see docs/operations.md)",
         ),
@@ -66,7 +66,7 @@ pub async fn backup(cx: &Context, target: &Path) -> Result {
     }
     let unfinished = PathBuf::from(format!("{}.part", target.display()));
     if target.exists() {
-        return refused(format!("{} already exists; choose another name", target.display()));
+        return fail(format!("{} already exists; choose another name", target.display()));
     }
     let what = || format!("the backup {}", unfinished.display());
     let file =

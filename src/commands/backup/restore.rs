@@ -20,7 +20,7 @@ use crier_store::jobs::operate;
 use crier_store::{Db, Store};
 use tempfile::TempDir;
 
-use super::super::{CommandError, Result, refused};
+use super::super::{CommandError, Result, fail};
 use super::archive::{self, Manifest};
 use super::{DATABASE, FILES, HELD_KINDS, KEY, RESTORE_PREFIX, delete_unfinished, io, parent, progress, sqlite_file};
 use crate::output::print_line;
@@ -69,7 +69,7 @@ impl RestorePaths {
         let taken = [&self.database, &self.key].into_iter().find(|path| path.exists());
         match taken.or(self.files.as_ref().filter(|dir| is_filled(dir))) {
             None => Ok(()),
-            Some(path) => refused(format!(
+            Some(path) => fail(format!(
                 "{} already exists, and a backup can only be restored to an empty directory; move the installation away, \
                  or choose another directory with --data-dir",
                 path.display()
@@ -165,8 +165,8 @@ fn extract(source: &Path, staging: &StagingDirs) -> std::result::Result<Manifest
     progress.finish_and_clear();
     match extracted {
         Ok(manifest) if staging.database().exists() => Ok(manifest),
-        Ok(_) => refused(format!("{} contains no database", source.display())),
-        Err(error) => refused(format!("{} cannot be restored: {error}", source.display())),
+        Ok(_) => fail(format!("{} contains no database", source.display())),
+        Err(error) => fail(format!("{} cannot be restored: {error}", source.display())),
     }
 }
 
@@ -176,7 +176,7 @@ async fn prepare(config: &Config, staging: &StagingDirs) -> Result {
         (Some(keys), _) => keys.as_slice().to_vec(),
         (None, true) => data_dir::secret_keys(staging.data.path())?.0,
         (None, false) => {
-            return refused("the backup contains no secret key; set CRIER_SECRET_KEY to the key of the installation");
+            return fail("the backup contains no secret key; set CRIER_SECRET_KEY to the key of the installation");
         }
     };
     let cipher = Cipher::new(&keys).map_err(|error| StartError::Invalid(format!("CRIER_SECRET_KEY: {error}")))?;

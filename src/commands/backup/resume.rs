@@ -7,7 +7,7 @@ use crier_store::jobs::operate::{self, JobQuery};
 use crier_store::post_overview::{self, PostSummary};
 use serde::Serialize;
 
-use super::super::{Context, Result, jobs, refused};
+use super::super::{Context, Result, fail, jobs};
 use super::HELD_KINDS;
 use crate::cli::{Overdue, ResumeArgs};
 use crate::output::{print_line, print_rows, shortened};
@@ -28,11 +28,11 @@ pub async fn run(cx: &Context, args: ResumeArgs) -> Result {
     let paused = operate::paused_kinds(&mut conn).await?;
     let held: Vec<JobKind> = HELD_KINDS.into_iter().filter(|kind| paused.contains(kind)).collect();
     if held.is_empty() {
-        return refused("nothing is held; `crier jobs kinds` shows the kinds of jobs that were paused individually");
+        return fail("nothing is held; `crier jobs kinds` shows the kinds of jobs that were paused individually");
     }
     let running = count_running(&mut conn, &held).await?;
     if running > 0 {
-        return refused(format!(
+        return fail(format!(
             "{running} posts, replies and emails were being sent when the backup was made; start crier and wait a minute \
              until it has recovered them, then run `crier resume` again"
         ));
@@ -46,7 +46,7 @@ pub async fn run(cx: &Context, args: ResumeArgs) -> Result {
         _ if overdue.is_empty() => {}
         None => {
             show(posts);
-            return refused(format!(
+            return fail(format!(
                 "{what} are overdue, and may have been sent after the backup was made. Check the accounts, then choose: \
                  `crier resume --overdue cancel` marks them as failed, `crier resume --overdue publish` sends them, \
                  however late they are"

@@ -7,7 +7,7 @@ use crier_domain::job::JobState;
 use crier_jobs::change::{ChangeCounts, JobChange};
 use crier_store::jobs::operate::{self, JobQuery};
 
-use super::super::{CommandError, Context, Result, refused};
+use super::super::{CommandError, Context, Result, fail};
 use super::not_found_message;
 use crate::output::print_line;
 
@@ -47,7 +47,7 @@ async fn change_by_ids(cx: &Context, change: JobChange, ids: &[i64]) -> Result {
         }
     }
     // Aligned with the text after `error: `.
-    if refusals.is_empty() { Ok(()) } else { refused(refusals.join("\n       ")) }
+    if refusals.is_empty() { Ok(()) } else { fail(refusals.join("\n       ")) }
 }
 
 /// Retries all dead jobs that match the filter.
@@ -107,6 +107,6 @@ fn report(change: JobChange, counts: &ChangeCounts) -> Result {
     }
     match counts.failed() {
         0 => Ok(()),
-        jobs => refused(format!("{jobs} jobs could not be changed; see the log above")),
+        jobs => fail(format!("{jobs} jobs could not be changed; see the log above")),
     }
 }

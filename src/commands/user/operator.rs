@@ -6,7 +6,7 @@ use crier_store::operators::{self, OperatorChange};
 use crier_store::{Tx, users};
 use serde::Serialize;
 
-use super::super::{CommandError, Context, Result, refused};
+use super::super::{CommandError, Context, Result, fail};
 use super::find;
 use crate::cli::OperatorCommand;
 use crate::output::{print_line, print_rows};
@@ -56,7 +56,7 @@ async fn add(cx: &Context, email: &str) -> Result {
     let mut tx = cx.store.begin().await?;
     let user = find(&mut tx, email).await?;
     if operators::lock(&mut tx).await?.contains(&user.id) {
-        return refused(format!("{email} is already an operator"));
+        return fail(format!("{email} is already an operator"));
     }
     operators::change(&mut tx, &user, OperatorChange::Added).await?;
     tx.commit().await?;
@@ -68,7 +68,7 @@ async fn remove(cx: &Context, email: &str) -> Result {
     let mut tx = cx.store.begin().await?;
     let user = find(&mut tx, email).await?;
     if !release(&mut tx, &user, OperatorChange::Removed).await? {
-        return refused(format!("{email} is not an operator; see `crier user operator list`"));
+        return fail(format!("{email} is not an operator; see `crier user operator list`"));
     }
     tx.commit().await?;
     print_line(format_args!("{email} is no longer an operator."));
@@ -83,7 +83,7 @@ pub async fn release(tx: &mut Tx, user: &User, change: OperatorChange) -> std::r
     }
     if operators.len() == 1 {
         let email = &user.email;
-        return refused(format!("{email} is the only operator; add another one first: crier user operator add EMAIL"));
+        return fail(format!("{email} is the only operator; add another one first: crier user operator add EMAIL"));
     }
     operators::change(tx, user, change).await?;
     Ok(true)
