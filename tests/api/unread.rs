@@ -100,7 +100,7 @@ async fn visits_are_limited_per_address(app: TestApp) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slow_readers_are_disconnected() {
     // Long enough for two clients to connect on a busy machine.
-    let rate = MinRate { grace: Duration::from_secs(2), bytes_per_second: 64 << 10 };
+    let rate = MinRate { grace: Duration::from_secs(5), bytes_per_second: 64 << 10 };
     let app = TestApp::start_with_min_rate(TestStore::sqlite().await, rate).await;
     let t = app.tenant("unlimited").await;
     fill(&t).await;

@@ -3,6 +3,8 @@
 //!
 //! The list is generated from the sources: `CRIER_TEST_UPDATE=1 ./scripts/test --test it -- texts`.
 
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
 mod rust;
 mod templates;
 mod words;
