@@ -23,7 +23,7 @@ use crate::error::{ApiError, ErrorCode};
 use crate::limits::RateLimitSubject;
 use crate::outgoing::{BudgetExceeded, CallerHolders, Holder};
 use crate::response::PREFIX;
-use crate::{admission, outgoing, reply};
+use crate::{admission, outgoing, pages, reply};
 
 /// The id of a request: in its response, in the log, and in the jobs that it causes.
 #[derive(Clone)]
@@ -112,6 +112,9 @@ impl RequestMiddleware {
         }
         if req.uri().path().starts_with(PREFIX) {
             admission::count_unauthenticated(&self.app, req, res).await;
+        }
+        if status == StatusCode::NOT_FOUND && pages::not_found(req, res) {
+            return;
         }
         reply::write_error(&self.app, res, &error_for_status(status), id);
     }

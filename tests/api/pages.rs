@@ -50,7 +50,13 @@ async fn not_found_is_a_page(app: TestApp) {
     let reply = reply.send().await;
     reply.not_found();
     assert!(text(&reply).contains("This post does not exist"), "{}", text(&reply));
-    // Other unknown paths return an API error.
+    // Other unknown paths are a page in a browser, and otherwise return an API error.
+    for path in ["/unknown", "/docs/unknown", "/brands/1/unknown"] {
+        let browser = app.request_at_root("GET", &app.url, path).header("accept", "text/html,*/*;q=0.8");
+        let reply = browser.send().await;
+        reply.not_found();
+        assert!(text(&reply).contains("<h1>Not found</h1>"), "{path}: {}", text(&reply));
+    }
     app.page("/unknown").await.assert_status(404);
     assert_eq!(app.page("/unknown").await.json()["error"]["code"], "not_found");
 }

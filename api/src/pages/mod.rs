@@ -8,14 +8,15 @@ use std::sync::Arc;
 
 use askama::Template;
 use http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, HOST, ORIGIN, REFERRER_POLICY, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS,
+    ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, HOST, ORIGIN, REFERRER_POLICY, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS,
 };
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use salvo::writing::Text;
 use salvo::{Depot, FlowCtrl, Request, Response, Router, handler};
 
 use crate::admission;
 use crate::app::App;
+use crate::response::PREFIX;
 use crate::runner::Runner;
 
 pub mod bio;
@@ -107,6 +108,17 @@ struct Notice {
 /// Renders an error as a page.
 fn notice(res: &mut Response, status: StatusCode, message: &'static str) {
     html(res, status, &Notice { title: title(status), message });
+}
+
+/// Renders the page for an unknown URL if a browser requests one outside the API. Returns whether it did.
+pub fn not_found(req: &Request, res: &mut Response) -> bool {
+    let accepts = req.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+    let is_page =
+        *req.method() == Method::GET && !req.uri().path().starts_with(PREFIX) && accepts.contains("text/html");
+    if is_page {
+        notice(res, StatusCode::NOT_FOUND, "This page does not exist. Check the URL.");
+    }
+    is_page
 }
 
 const fn title(status: StatusCode) -> &'static str {
