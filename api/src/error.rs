@@ -154,6 +154,8 @@ pub struct ApiError {
     /// A sentence or two for the client's developer or user.
     pub message: Cow<'static, str>,
     pub fields: FieldProblems,
+    /// The features of which the plan includes none. Empty for other errors.
+    pub features: &'static [Feature],
     /// The value of the `Retry-After` header, in seconds.
     pub retry_after: Option<u64>,
     /// Whether an earlier request with the same `Idempotency-Key` was carried out.
@@ -179,6 +181,7 @@ impl ApiError {
             code,
             message: message.into(),
             fields: FieldProblems::new(),
+            features: &[],
             retry_after: None,
             replayed: false,
             cause: None,
@@ -242,11 +245,11 @@ impl ApiError {
         )
     }
 
-    pub fn feature(features: &[Feature]) -> Self {
+    pub fn feature(features: &'static [Feature]) -> Self {
         let names: Vec<&str> = features.iter().map(|f| f.as_str()).collect();
         let message =
             format!("The workspace's plan does not include `{}`. Choose a plan that does.", names.join("` or `"));
-        Self::new(ErrorCode::FeatureNotAvailable, message)
+        Self { features, ..Self::new(ErrorCode::FeatureNotAvailable, message) }
     }
 
     pub fn limit_reached(what: &str, cap: u64) -> Self {

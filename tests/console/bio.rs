@@ -75,7 +75,7 @@ async fn problems_of_a_page_are_shown(app: TestApp) {
     }
     let new = t.path("/bio/new");
     let page = person.submit(&new, &new, &[("title", "Second"), ("slug", "acme-bakery")]).await;
-    page.expect(422, "Another page already uses this slug.");
+    page.expect(422, "Another page already uses this URL.");
     assert_eq!(app.number("SELECT count(*) FROM bio_pages WHERE title = 'Acme Bakery'").await, 1);
     assert_eq!(app.number("SELECT count(*) FROM bio_pages").await, 1);
 }

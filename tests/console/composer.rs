@@ -74,7 +74,7 @@ async fn a_form_that_is_sent_twice_creates_one_post(app: TestApp) {
     page.expect(200, "Fresh bread");
     let fields = [("content", "Rolls"), ("accounts", account.as_str()), ("schedule_type", "now")];
     for _ in 0..2 {
-        person.submit_from(&page, &path, &fields).await.expect(200, "The post is being published.");
+        person.submit_from(&page, &path, &fields).await.expect(200, "Publishing started.");
     }
     let post = only_post(&t).await;
     assert_eq!((&post["status"], &post["content"]), (&json!("publishing"), &json!("Rolls")));
@@ -300,7 +300,7 @@ async fn a_rejected_submission_leaves_one_draft(app: TestApp) {
     let first = person.get(&new_post_path(&t)).await;
     let fields = [("content", "To approve"), ("_action", "submit")];
     let page = person.submit_from(&first, &new_post_path(&t), &fields).await;
-    page.expect(422, "At least one account is required").expect(422, "To approve");
+    page.expect(422, "Choose at least one account").expect(422, "To approve");
     let id = only_post(&t).await["id"].as_i64().unwrap();
     let path = format!("/brands/{}/posts/{id}/edit", t.brand);
     let fields = [("content", "To approve"), ("accounts", account.as_str()), ("_action", "submit")];

@@ -220,6 +220,7 @@ async fn a_plan_without_the_feature_has_no_page(app: TestApp) {
     let t = app.tenant(BARE).await;
     let person = ConsoleUser::sign_in(&t).await;
     for path in ["/plans", "/plans/new", "/plans/1", "/plans/1/items/1"] {
-        person.get(&t.path(path)).await.expect(402, "Not in your plan");
+        let page = person.get(&t.path(path)).await;
+        page.expect(402, "Not in your plan").expect(402, "Your plan does not include content plans.");
     }
 }

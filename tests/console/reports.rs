@@ -105,7 +105,7 @@ async fn an_export_is_downloaded_with_the_session(store: TestStore) {
     let form = [("format", "csv"), ("start", "2026-06-01"), ("end", "2026-06-30")];
     for _ in 0..2 {
         let shown = person.submit_from(&page, &format!("{path}/export"), &form).await;
-        shown.expect(200, "The file is being created.").expect(200, "Waiting").expect(200, "1 Jun to 30 Jun 2026");
+        shown.expect(200, "Export started.").expect(200, "Waiting").expect(200, "1 Jun to 30 Jun 2026");
     }
     let delivery = r.number("SELECT max(id) FROM report_deliveries").await;
     let download = format!("{path}/exports/{delivery}/download");
@@ -145,7 +145,7 @@ async fn a_schedule_is_added_and_deleted(app: TestApp) {
     }
     person.get(&t.path("/reports")).await.expect(200, "Weekly, to 2 people");
     let form = [("frequency", "cron"), ("time", "09:00"), ("cron", "0 9 * * 1-5"), ("recipients", "ann@acme.example")];
-    person.submit(&path, &schedules, &form).await.expect(200, "0 9 * * 1-5");
+    person.submit(&path, &schedules, &form).await.expect(200, "Custom schedule (0 9 * * 1-5)");
     person.get(&t.path("/reports")).await.expect(200, "2 schedules");
     let id = app.number("SELECT min(id) FROM report_schedules").await;
     person.submit(&path, &format!("{schedules}/{id}/delete"), &[]).await.expect(200, "Schedule deleted.");

@@ -65,7 +65,7 @@ async fn the_plan_limits_the_report_emails_per_day(s: TestStore) {
     let page = user.get(&report).await;
     let sentence = format!("1 email was not sent. {PLAN_LIMIT}");
     assert_eq!(page.text.matches(&sentence).count(), 2, "at the file and at the schedule: {}", page.text);
-    user.get(&t.path("/settings/plan")).await.expect(200, "Report emails").expect(200, "3, no limit today (UTC)");
+    user.get(&t.path("/settings/plan")).await.expect(200, "Report emails").expect(200, "3 today (UTC), no limit");
     // A new report on the same day has no emails left, but another workspace has its own limit.
     t.delete(&report).await.expect(204);
     let report = schedule_every_minute(&t, &["cid@example.com", "dan@example.com"]).await;

@@ -1,11 +1,13 @@
 //! Error pages in the layout of the console.
 
 use askama::Template;
+use crier_domain::plan::Feature;
 use http::HeaderValue;
 use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS};
 use salvo::Response;
 use salvo::writing::Text;
 
+use super::settings::feature;
 use super::shared::Link;
 use super::shell::{Section, Shell};
 use super::visit::Visit;
@@ -55,7 +57,20 @@ impl ErrorPage {
 /// Returns the errors of the fields, or the message if there are none.
 pub fn message(error: &ApiError) -> String {
     let problems = error.fields.values().flatten().map(String::as_str).collect::<Vec<_>>();
-    if problems.is_empty() { error.message.to_string() } else { problems.join(" ") }
+    if problems.is_empty() { general_message(error) } else { problems.join(" ") }
+}
+
+/// Returns the message of an error. It contains the names that features have in the console.
+pub fn general_message(error: &ApiError) -> String {
+    if error.features.is_empty() {
+        return error.message.to_string();
+    }
+    let name = |one: &Feature| match one {
+        Feature::Inbox => "the inbox".to_owned(),
+        other => feature(*other).to_lowercase(),
+    };
+    let names: Vec<String> = error.features.iter().map(name).collect();
+    format!("Your plan does not include {}. Ask the operator of this installation to change it.", names.join(" or "))
 }
 
 /// Sets the headers of a page of the console. It is not cached, because its content is private.

@@ -70,7 +70,7 @@ struct ReportWidget {
 
 struct ScheduleRow {
     id: i64,
-    /// "Every Monday at 09:00", "0 9 * * 1"
+    /// "Every Monday at 09:00", "Custom schedule (0 9 * * 1)"
     when: String,
     format: &'static str,
     recipients: Vec<String>,
@@ -266,7 +266,7 @@ fn schedule_row(visit: &Visit, schedule: Schedule, withheld: &HashMap<i64, Optio
             Frequency::Daily => format!("Every day at {time}"),
             Frequency::Weekly => format!("Every Monday at {time}"),
             Frequency::Monthly => format!("On the 1st of each month at {time}"),
-            Frequency::Cron => schedule.cron.unwrap_or_default(),
+            Frequency::Cron => format!("Custom schedule ({})", schedule.cron.unwrap_or_default()),
         },
         format: format_name(schedule.format),
         recipients: schedule.recipients,

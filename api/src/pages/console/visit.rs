@@ -13,6 +13,7 @@ use salvo::Response;
 use salvo::http::ReqBody;
 
 use super::api::{ApiCall, Endpoints};
+use super::error::general_message;
 use super::flash;
 use super::form::Form;
 use super::shared::{FieldErrors, Time};
@@ -190,7 +191,7 @@ pub fn form_errors(error: ApiError) -> Result<FieldErrors> {
             "This form was just submitted and is still being processed. Reload the page to see the result.",
         )),
         code if code.status().is_client_error() && code != ErrorCode::NotFound => {
-            Ok(FieldErrors::general(&error.message))
+            Ok(FieldErrors::general(&general_message(&error)))
         }
         _ if matches!(error.code, ErrorCode::PlatformUnavailable | ErrorCode::AiProviderUnavailable) => {
             Ok(FieldErrors::general(&error.message))

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use crier_domain::feed::{self, FeedStatus, FeedType, MAX_FEED_NAME};
 use crier_domain::plan::Feature;
-use crier_http::SchemePolicy;
+use crier_http::{SchemePolicy, UrlError};
 use crier_store::{Conn, feeds};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -107,9 +107,12 @@ async fn check_url(cx: &Context, url: &PatchField<String>) -> Result<()> {
     let PatchField::Value(url) = url else { return Ok(()) };
     let checked = cx.app.guard.check_resolved(url, SchemePolicy::HttpOrHttps).await;
     checked.map(drop).map_err(|reason| {
-        let message = format!(
-            "The URL {reason}. Use the public http:// or https:// URL of a feed, or of a page that links to one."
-        );
+        let message = match reason {
+            UrlError::NotHttp => format!("The URL {reason}."),
+            _ => format!(
+                "The URL {reason}. Use the public http:// or https:// URL of a feed, or of a page that links to one."
+            ),
+        };
         ApiError::new(ErrorCode::InvalidSourceUrl, message)
     })
 }

@@ -14,7 +14,7 @@ use crate::openapi::schema::TextEnum;
 pub const TITLE_LENGTH: RangeInclusive<usize> = 1..=120;
 pub const BIO_LENGTH: RangeInclusive<usize> = 0..=500;
 pub const MAX_URL_CHARS: usize = 2048;
-pub const SLUG_TAKEN: &str = "Another page already uses this slug. Choose a different one.";
+pub const SLUG_TAKEN: &str = "Another page already uses this URL. Choose a different one.";
 
 /// A link to show on the page.
 #[derive(Clone, Debug, JsonSchema)]

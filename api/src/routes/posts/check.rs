@@ -159,7 +159,7 @@ pub fn check(post: &Post, desired: &DesiredPost, change: &PostChange, lookup: &L
 
 fn check_content(desired: &DesiredPost, problems: &Problems) {
     if desired.content.is_empty() && desired.media.is_empty() && !problems.has("content") {
-        problems.add("content", "This field is required unless there is media.");
+        problems.add("content", "Add text or at least one image.");
     }
 }
 
@@ -243,7 +243,9 @@ fn check_time(desired: &DesiredPost, change: &PostChange, status: PostStatus, no
     }
     let is_given = matches!(change.scheduled_at, PatchField::Value(_));
     match desired.scheduled_at {
-        None if status == PostStatus::Scheduled => problems.add(TIME_FIELD, "This field is required for `scheduled`."),
+        None if status == PostStatus::Scheduled => {
+            problems.add(TIME_FIELD, "Enter a date and time for the scheduled post.")
+        }
         Some(at) if is_given || desired.schedule_type == Some(ScheduleType::Scheduled) => {
             if at <= now {
                 problems.add(TIME_FIELD, "Must be in the future.");
@@ -260,7 +262,7 @@ fn check_accounts(desired: &DesiredPost, lookup: &LookupContext, will_publish: b
         return;
     }
     if will_publish && desired.targets.is_empty() {
-        problems.add("accounts", "At least one account is required unless the post is a draft.");
+        problems.add("accounts", "Choose at least one account, or save the post as a draft.");
     }
     for (i, target) in desired.targets.iter().enumerate() {
         steps::count_step();

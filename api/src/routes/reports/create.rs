@@ -82,7 +82,7 @@ fn read(f: &Fields<'_>) -> Option<ParsedReport> {
     let name = f.required("name", f.text("name", 1..=MAX_TITLE));
     let widgets = match f.objects("widgets", MAX_WIDGETS, read_widget) {
         PatchField::Value(widgets) if widgets.is_empty() && !f.problems.has("widgets") => {
-            f.problem("widgets", "Must have at least one element.");
+            f.problem("widgets", "Choose at least one widget.");
             PatchField::Omitted
         }
         widgets => widgets,

@@ -120,7 +120,7 @@ fn read_fields(f: &Fields<'_>, timezone: &str, now: DateTime<Utc>) -> Option<Par
 /// frequencies have none.
 fn next_run(f: &Fields<'_>, expression: &str, timezone: &str, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
     if expression.split_whitespace().count() != CRON_FIELDS {
-        f.problem("cron", "Must have five fields: minute, hour, day, month and weekday, such as `0 9 * * 1`.");
+        f.problem("cron", "Must have five fields: minute, hour, day, month and weekday, such as 0 9 * * 1.");
         return None;
     }
     let schedule = match expression.parse::<CronSchedule>() {
@@ -151,7 +151,7 @@ fn cron_problem(error: &CronError) -> String {
 fn read_recipients(f: &Fields<'_>) -> Option<Vec<String>> {
     let recipients = match f.email_addresses("recipients", MAX_RECIPIENTS) {
         PatchField::Value(list) if list.is_empty() && !f.problems.has("recipients") => {
-            f.problem("recipients", "Must have at least one element.");
+            f.problem("recipients", "Add at least one recipient.");
             PatchField::Omitted
         }
         recipients => recipients,
