@@ -244,7 +244,7 @@ async fn an_editor_has_fewer_rights(browser: &Driver, crier: &Installation) {
     }
     browser.press("Sign out").await;
     sign_in(browser, crier, "bob@example.com").await;
-    browser.wait_for_text("editor").await;
+    browser.wait_for_text("Editor").await;
     browser.open("/brands/1/settings/members").await;
     browser.assert_not_shown("Email address").await;
     browser.save_screenshots("members-editor").await;

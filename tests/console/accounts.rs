@@ -18,10 +18,10 @@ async fn accounts_and_platforms_are_listed(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let path = t.path("/accounts");
     let person = ConsoleUser::sign_in(&t).await;
-    person.get(&path).await.expect(200, "No accounts connected").expect(200, "is not set up on this installation");
+    person.get(&path).await.expect(200, "No accounts connected").expect(200, "Not set up on this installation");
     let id = t.account("demo").await;
     let page = person.get(&path).await;
-    page.expect(200, "demo").expect(200, "Active").expect(200, "Bot token");
+    page.expect(200, "demo").expect(200, "Active").expect(200, "bot token");
     assert!(page.has(&format!("/accounts/connect/sandbox?account={id}")), "{}", page.text);
     let again = person.get(&t.path(&format!("/accounts/connect/sandbox?account={id}"))).await;
     again.expect(200, "Its scheduled posts do not change");

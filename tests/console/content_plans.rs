@@ -150,7 +150,7 @@ async fn an_item_becomes_a_draft_or_waits_for_approval(app: TestApp) {
     let (_, item) = paths(&basic, &create_plan(&basic, "Basic").await);
     let page = ConsoleUser::sign_in(&basic).await.get(&item).await;
     page.expect(200, "You can continue editing it.");
-    assert!(!page.has("Waiting for approval"), "the plan lacks approvals");
+    assert!(!page.has("Post pending approval"), "the plan lacks approvals");
 }
 
 async fn problems_of_scheduling_are_shown(app: TestApp) {

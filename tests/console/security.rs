@@ -19,7 +19,7 @@ async fn another_workspaces_brand_is_not_found(app: TestApp) {
         assert!(page.has("Bakery"), "the person's own brands are still offered");
     }
     let colleague = t.colleague(Role::Editor).await;
-    ConsoleUser::sign_in(&colleague).await.get(&format!("/brands/{}", t.brand)).await.expect(200, "editor");
+    ConsoleUser::sign_in(&colleague).await.get(&format!("/brands/{}", t.brand)).await.expect(200, "Editor");
 }
 
 /// Requests every page and action with the ids of another workspace's records, below the user's own brand and below the

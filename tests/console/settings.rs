@@ -237,7 +237,7 @@ async fn invitations_are_mailed_and_limited(app: TestApp) {
     };
     send_invitation("bob@example.com").await.assert_status(200);
     let mail: String = app.value("SELECT body_text FROM mails WHERE recipient = 'bob@example.com'").await;
-    assert!(mail.contains("Ann invites you to the brand Bakery") && mail.contains("/invitation/"), "{mail}");
+    assert!(mail.contains("Ann invited you to the brand Bakery") && mail.contains("/invitation/"), "{mail}");
 
     // One more than 24 invitations to an address, and one more than 50 of the workspace, whoever sends them.
     let counts = "UPDATE mail_counts SET mails = {} WHERE kind = 'invitation' AND recipient =";

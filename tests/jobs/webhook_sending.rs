@@ -186,7 +186,7 @@ async fn failures_are_recorded_with_their_class(w: TestWorker) {
         (garbage.url(), "connect", "the connection was lost before a valid response arrived"),
         (plain.url().replace("http:", "https:"), "tls", "the TLS handshake failed: the server does not use TLS"),
         ("https://10.0.0.1/".to_owned(), "blocked", "the address is not public: 10.0.0.1"),
-        ("https://no-such-name.invalid/".to_owned(), "dns", "the name could not be resolved"),
+        ("https://no-such-name.invalid/".to_owned(), "dns", "the host name could not be resolved"),
     ];
     for (url, class, error) in cases {
         move_to(&w, &webhook, &url).await;

@@ -36,7 +36,7 @@ async fn send_file(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     let token = req.param::<String>("token").unwrap_or_default();
     let link = match FileLink::open(app.store.cipher(), &token, app.store.now()) {
         Ok(link) => link,
-        Err(LinkError::Invalid) => return missing(res),
+        Err(LinkError::Invalid) => return invalid_link(res),
         Err(LinkError::Expired) => {
             return notice(res, StatusCode::GONE, "This URL is no longer valid. Ask the sender for the report.");
         }
@@ -102,7 +102,7 @@ async fn unsubscribe(req: &mut Request, depot: &mut Depot, res: &mut Response) {
 async fn show(req: &Request, depot: &Depot, res: &mut Response, action: PageAction) {
     let Ok(app) = depot.get_typed::<Arc<App>>() else { return missing(res) };
     let token = req.param::<String>("token").unwrap_or_default();
-    let Ok(link) = UnsubscribeLink::open(app.store.cipher(), &token) else { return missing(res) };
+    let Ok(link) = UnsubscribeLink::open(app.store.cipher(), &token) else { return invalid_link(res) };
     match serve(app, &link, action).await {
         Ok(Some(page)) => html(res, StatusCode::OK, &page),
         Ok(None) => notice(res, StatusCode::NOT_FOUND, "This report is no longer sent by email."),
@@ -146,6 +146,10 @@ impl UnsubscribePage {
         let report = names.map(|names| (names.report, names.brand));
         Self { recipient: link.recipient.clone(), workspace, report, is_unsubscribed, is_resubscribed }
     }
+}
+
+fn invalid_link(res: &mut Response) {
+    notice(res, StatusCode::NOT_FOUND, "This link is not valid. Check that you copied the whole link.");
 }
 
 fn missing(res: &mut Response) {

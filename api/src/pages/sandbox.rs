@@ -81,7 +81,8 @@ struct PostView {
     full: bool,
 }
 
-const HANDLE_NOT_FOUND: &str = "No account has this sandbox handle. Connect one with the API, then publish to it.";
+const HANDLE_NOT_FOUND: &str =
+    "No account has this sandbox handle. Connect it in the console or with the API, then publish to it.";
 const SANDBOX_DISABLED: &str = "The sandbox is disabled on this server (CRIER_SANDBOX).";
 
 #[handler]

@@ -13,7 +13,7 @@ pub enum HttpError {
     /// The guard blocks the address.
     #[error("the address is not public: {0}")]
     Blocked(String),
-    #[error("the name could not be resolved")]
+    #[error("the host name could not be resolved")]
     Dns,
     /// No connection, or a connection that was closed before any of the request was written to it.
     #[error("no connection could be made")]

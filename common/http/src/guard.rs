@@ -54,7 +54,7 @@ pub enum UrlError {
 pub(super) enum ResolveError {
     #[error("{0}")]
     Blocked(String),
-    #[error("the name could not be resolved")]
+    #[error("the host name could not be resolved")]
     Unknown,
 }
 

@@ -199,7 +199,7 @@ impl PlatformClient {
                 Category::OutcomeUnknown,
                 format!("The connection to {name} was lost before a response: the post may have been published."),
             )),
-            HttpError::Dns => CallError::network(format!("The address of {name} could not be resolved.")),
+            HttpError::Dns => CallError::network(format!("The host name of {name} could not be resolved.")),
             HttpError::Connect => CallError::network(format!("{name} could not be reached.")),
             HttpError::Tls(_) => CallError::network(format!("No secure connection to {name} could be established.")),
             HttpError::Timeout { .. } => CallError::network(format!("{name} did not respond in time.")),

@@ -155,8 +155,8 @@ fn needs(descriptor: &Descriptor) -> String {
     match descriptor.mode {
         Mode::SelfConnect => {
             let required = descriptor.credential_fields.iter().filter(|field| field.required);
-            let labels: Vec<&str> = required.map(|field| field.label).collect();
-            format!("Required: {}.", labels.join(", "))
+            let labels: Vec<String> = required.map(|field| lower_first(field.label)).collect();
+            format!("Required: {}.", labels.join("; "))
         }
         Mode::SelfConnectOauth if descriptor.platform == PlatformKey::Shopify => {
             "Enter your shop's domain and authorize Crier there.".to_owned()
@@ -166,18 +166,23 @@ fn needs(descriptor: &Descriptor) -> String {
     }
 }
 
+/// Returns a label as it is within a sentence: `Bot token` becomes `bot token`, but `URL` stays the same.
+fn lower_first(label: &str) -> String {
+    match label.split_at_checked(1) {
+        Some((first, rest)) if rest.starts_with(char::is_lowercase) => format!("{}{rest}", first.to_lowercase()),
+        _ => label.to_owned(),
+    }
+}
+
 /// Returns the reason why a platform is not configured, and what to do.
 pub fn not_configured(descriptor: &Descriptor) -> String {
-    match descriptor.platform {
+    let text = match descriptor.platform {
         PlatformKey::Sandbox => {
             "The sandbox is disabled on this installation. Its operator can enable it with CRIER_SANDBOX=true."
-                .to_owned()
         }
-        _ => format!(
-            "{0} is not set up on this installation. Ask its operator to add an application for {0}.",
-            descriptor.name
-        ),
-    }
+        _ => "Not set up on this installation. Ask the operator to add an application.",
+    };
+    text.to_owned()
 }
 
 async fn disconnect(visit: &Visit) -> Result<PageReply> {

@@ -317,8 +317,8 @@ fn account_charts(mut all: Vec<AccountSeries>, names: &HashMap<i64, String>) -> 
             .collect(),
     };
     vec![
-        chart("c-followers", "Followers", "At the end of each day.", |point| point.followers),
-        chart("c-account-posts", "Posts on each account", "Total number at the end of each day.", |point| point.posts),
+        chart("c-followers", "Followers", "As of the last update of each day.", |point| point.followers),
+        chart("c-account-posts", "Posts on each account", "As of the last update of each day.", |point| point.posts),
     ]
 }
 

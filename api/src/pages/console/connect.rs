@@ -190,8 +190,10 @@ async fn render(visit: &Visit, status: StatusCode, descriptor: &Descriptor, erro
         None => None,
     };
     let is_configured = visit.app.platforms.is_configured(descriptor.platform, set.contains(&descriptor.platform));
+    let is_sandbox = descriptor.platform == PlatformKey::Sandbox;
+    let name = if is_sandbox { "the sandbox" } else { descriptor.name };
     let page = Connect {
-        shell: visit.shell(Section::Accounts, format!("Connect {}", descriptor.name)),
+        shell: visit.shell(Section::Accounts, format!("Connect {name}")),
         errors,
         platform: Platform::of(descriptor.platform.as_str()),
         help: help(descriptor.platform),

@@ -15,7 +15,7 @@ use salvo::{Depot, Request, Response, Router, handler};
 use super::cookie;
 use super::error::page_headers;
 use super::route::see_other;
-use super::shared::FieldErrors;
+use super::shared::{FieldErrors, role_with_article};
 use super::sign_in::{admit, app, form, render, unavailable};
 use crate::admission;
 use crate::app::App;
@@ -33,6 +33,8 @@ struct InvitationPage {
     errors: FieldErrors,
     /// `None` if the invitation is no longer valid.
     invitation: Option<Invitation>,
+    /// The role with its article.
+    role: &'static str,
     token: String,
     name: String,
     days: i64,
@@ -40,7 +42,8 @@ struct InvitationPage {
 
 impl InvitationPage {
     fn new(invitation: Option<Invitation>, token: String, name: String) -> Self {
-        Self { errors: FieldErrors::default(), invitation, token, name, days: invitations::LIFETIME.num_days() }
+        let role = invitation.as_ref().map_or("", |one| role_with_article(one.role));
+        Self { errors: FieldErrors::default(), invitation, role, token, name, days: invitations::LIFETIME.num_days() }
     }
 }
 

@@ -169,6 +169,7 @@ fn tile(visit: &Visit, asset: Asset) -> ImageTile {
 
 fn import_row(visit: &Visit, job: MediaJob) -> ImportRow {
     let status = match job.status {
+        MediaJobStatus::Pending if job.error.is_some() => Badge::new(Tone::Warn, "Retrying"),
         MediaJobStatus::Pending => Badge::new(Tone::Plain, "Waiting"),
         MediaJobStatus::Processing => Badge::new(Tone::Info, "Importing"),
         MediaJobStatus::Completed => Badge::new(Tone::Good, "Done"),

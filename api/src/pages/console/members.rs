@@ -18,7 +18,7 @@ use super::form_write::{FormWrite, Submission};
 use super::lists;
 use super::route::{Access, PageRoute};
 use super::settings::tabs;
-use super::shared::{Choice, FieldErrors, Link, Pages, Time};
+use super::shared::{Choice, FieldErrors, Link, Pages, Time, role_label, role_with_article};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors, see_other};
 use crate::error::{ApiError, ErrorCode, Result};
@@ -56,6 +56,8 @@ struct Members {
 struct InvitationMail<'a> {
     inviter: &'a str,
     brand: &'a str,
+    /// The role with its article.
+    role: &'a str,
     url: &'a str,
     days: i64,
 }
@@ -63,7 +65,7 @@ struct InvitationMail<'a> {
 struct InvitationRow {
     id: i64,
     email: String,
-    role: Role,
+    role: &'static str,
     expires: Time,
 }
 
@@ -71,7 +73,7 @@ struct Member {
     id: i64,
     name: String,
     email: String,
-    role: Role,
+    role: &'static str,
     /// The roles that the user may assign.
     roles: Vec<Choice>,
     is_self: bool,
@@ -135,7 +137,7 @@ async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Resul
             since: visit.time(row.created_at),
             name: row.name,
             email: row.email,
-            role: row.role,
+            role: role_label(row.role),
         }
     };
     let page = Members {
@@ -150,7 +152,7 @@ async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Resul
             .map(|row| InvitationRow {
                 id: row.id,
                 email: row.email,
-                role: row.role,
+                role: role_label(row.role),
                 expires: visit.time(row.expires_at),
             })
             .collect(),
@@ -171,13 +173,13 @@ const fn can_assign(own: Role, role: Role) -> bool {
 /// Returns the roles that a member with the role `own` may assign.
 fn roles(own: Role, chosen: &str) -> Vec<Choice> {
     let choice = |role: &Role| {
-        let (label, hint) = match role {
-            Role::Owner => ("Owner", "Has full access and manages owners."),
-            Role::Admin => ("Admin", "Has full access, but does not manage owners. Approves posts."),
-            Role::Editor => ("Editor", "Publishes posts and replies to messages."),
-            Role::Contributor => ("Contributor", "Writes drafts and submits them for approval."),
+        let hint = match role {
+            Role::Owner => "Has full access and manages owners.",
+            Role::Admin => "Has full access, but does not manage owners. Approves posts.",
+            Role::Editor => "Publishes posts and replies to messages.",
+            Role::Contributor => "Writes drafts and submits them for approval.",
         };
-        let choice = Choice::new(role.as_str(), label, role.as_str() == chosen);
+        let choice = Choice::new(role.as_str(), role_label(*role), role.as_str() == chosen);
         Choice { hint: hint.to_owned(), ..choice }
     };
     Role::ALL.iter().filter(|role| can_assign(own, **role)).map(choice).collect()
@@ -305,7 +307,7 @@ async fn invite(visit: &Visit, tx: &mut Tx, email: &str, role: Role) -> Result<S
         }
         let (url, days) = (link(visit, &token), invitations::LIFETIME.num_days());
         let inviter = &visit.authenticated.caller.user_name;
-        let text = InvitationMail { inviter, brand: &brand.name, url: &url, days };
+        let text = InvitationMail { inviter, brand: &brand.name, role: role_with_article(role), url: &url, days };
         let body_text = text.render().map_err(|error| ApiError::bug(format!("failed to write an email: {error}")))?;
         let message_id =
             mailer.message_id().map_err(|error| ApiError::bug(format!("failed to write an email: {error}")))?;

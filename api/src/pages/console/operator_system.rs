@@ -137,6 +137,8 @@ async fn storage(visit: &Visit) -> Finding {
 fn mail(visit: &Visit) -> Finding {
     match visit.app.mailer {
         Some(_) => Finding::ok("Email", "A mail server is configured."),
-        None => Finding::warning("Email", "Crier sends no email.", "set CRIER_SMTP_URL to send email"),
+        None => {
+            Finding::warning("Email", "No mail server is configured, so Crier sends no email.", "set CRIER_SMTP_URL")
+        }
     }
 }

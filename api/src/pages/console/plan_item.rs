@@ -132,9 +132,9 @@ fn destinations(visit: &Visit, submitted: SubmittedForm, is_planned: bool) -> Re
     let chosen = if submitted == SubmittedForm::CreatePost { visit.form.get("destination") } else { proposed.as_str() };
     let choice = |one: &Destination| {
         let (label, hint) = match one {
-            Destination::Calendar => ("Scheduled", "The post is published at the item's time."),
+            Destination::Calendar => ("Scheduled post", "The post is published at the item's time."),
             Destination::Draft => ("Draft", "You can continue editing it."),
-            Destination::Approval => ("Waiting for approval", "An owner or admin approves it."),
+            Destination::Approval => ("Post pending approval", "An owner or admin approves it."),
         };
         Choice { hint: hint.to_owned(), ..Choice::new(one.as_str(), label, one.as_str() == chosen) }
     };

@@ -142,13 +142,19 @@ pub async fn show(visit: &Visit, stored: Stored, status: StatusCode, errors: Fie
     };
     drop(conn);
     let is_truncated = visit.query.get("full") != Some("1") && post.content.chars().nth(MAX_TEXT).is_some();
+    let is_draft = post.status == PostStatus::Draft;
     let page = PostPage {
         id: post.id,
         status: Badge::post(post.status.as_str()),
         text: post.content.chars().take(if is_truncated { MAX_TEXT } else { usize::MAX }).collect(),
         full_text: is_truncated.then(|| format!("{}?full=1", shell.post(post.id, ""))),
         images,
-        targets: stored.targets.iter().take(MAX_TARGETS).map(|t| TargetRow::new(visit, &shell, &chips, t)).collect(),
+        targets: stored
+            .targets
+            .iter()
+            .take(MAX_TARGETS)
+            .map(|t| TargetRow::new(visit, &shell, &chips, is_draft, t))
+            .collect(),
         more_targets: stored.targets.len().saturating_sub(MAX_TARGETS),
         attempts,
         times: times(visit, post),
@@ -239,7 +245,7 @@ fn times(visit: &Visit, post: &post::Post) -> Vec<(&'static str, Time)> {
 }
 
 impl TargetRow {
-    fn new(visit: &Visit, shell: &Shell, chips: &Chips, target: &post::Target) -> Self {
+    fn new(visit: &Visit, shell: &Shell, chips: &Chips, is_draft: bool, target: &post::Target) -> Self {
         let failed = target.status == TargetStatus::Failed;
         let needs_access =
             |error: &&Failure| failed && matches!(error.category, Category::AuthExpired | Category::Account);
@@ -251,7 +257,11 @@ impl TargetRow {
         let is_web = |url: &String| url.starts_with("https://") || url.starts_with("http://");
         Self {
             account: chips.get(&target.account_id).cloned().unwrap_or_default(),
-            status: Badge::post(target.status.as_str()),
+            status: if is_draft && target.status == TargetStatus::Pending {
+                Badge::new(Tone::Plain, "Not published")
+            } else {
+                Badge::post(target.status.as_str())
+            },
             url: target.url.clone().filter(is_web),
             error: target.error.as_ref().map(|error| error.message.clone()),
             fix: target.error.as_ref().filter(needs_access).map(|_| Link::new("Reconnect", &connect)),

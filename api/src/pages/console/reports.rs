@@ -132,7 +132,7 @@ pub const fn kind(widget: WidgetType) -> &'static str {
 
 const fn hint(widget: WidgetType) -> &'static str {
     match widget {
-        WidgetType::Summary => "Totals and how they changed.",
+        WidgetType::Summary => "Totals and their changes from the previous period.",
         WidgetType::PostsOverTime => "Number of published posts.",
         WidgetType::EngagementOverTime => "Likes, comments, shares and clicks.",
         WidgetType::FollowersOverTime => "Number of followers of each account.",

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crier_domain::access::Role;
+
 use super::post_options::label_and_hint;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,6 +80,26 @@ impl Badge {
             "failed" => Self::new(Tone::Bad, "Failed"),
             other => Self::new(Tone::Plain, other),
         }
+    }
+}
+
+/// Returns the name of a role as a label.
+pub const fn role_label(role: Role) -> &'static str {
+    match role {
+        Role::Owner => "Owner",
+        Role::Admin => "Admin",
+        Role::Editor => "Editor",
+        Role::Contributor => "Contributor",
+    }
+}
+
+/// Returns the name of a role with its article.
+pub const fn role_with_article(role: Role) -> &'static str {
+    match role {
+        Role::Owner => "an owner",
+        Role::Admin => "an admin",
+        Role::Editor => "an editor",
+        Role::Contributor => "a contributor",
     }
 }
 

@@ -24,8 +24,8 @@ pub struct Shell {
     /// A random text. The hidden field `_key` of a form is this text, a hyphen and the purpose of the form.
     pub key: String,
     pub flash: Option<Flash>,
-    /// The user's role in the current brand: owner, admin, editor, contributor.
-    pub role: Option<String>,
+    /// The name of the user's role in the current brand.
+    pub role: Option<&'static str>,
     pub is_operator: bool,
     pub can_publish: bool,
     /// The number of the current brand's conversations with unread messages.

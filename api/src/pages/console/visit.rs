@@ -16,7 +16,7 @@ use super::api::{ApiCall, Endpoints};
 use super::error::general_message;
 use super::flash;
 use super::form::Form;
-use super::shared::{FieldErrors, Time};
+use super::shared::{FieldErrors, Time, role_label};
 use super::shell::{BrandLink, Section, Shell};
 use crate::app::App;
 use crate::context::Query;
@@ -126,7 +126,7 @@ impl Visit {
             // A form that is shown again needs a new key, because its content may change.
             key: new_key(),
             flash: self.query.get("note").and_then(flash::find),
-            role: current.map(|(_, role)| role.to_string()),
+            role: current.map(|(_, role)| role_label(*role)),
             is_operator: self.is_operator,
             can_publish: self.can_publish(),
             unread: self.unread,

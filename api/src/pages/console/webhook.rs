@@ -58,7 +58,8 @@ struct DeliveryRow {
     response_code: Option<i32>,
     attempts: i32,
     max_attempts: i32,
-    at: Time,
+    /// The time of the last attempt.
+    at: Option<Time>,
     duration: String,
 }
 
@@ -106,7 +107,6 @@ struct Delivery {
     payload: Value,
     next_attempt_at: Option<DateTime<Utc>>,
     last_attempt_at: Option<DateTime<Utc>>,
-    created_at: DateTime<Utc>,
 }
 
 pub fn routes() -> Vec<PageRoute> {
@@ -189,7 +189,7 @@ fn row(visit: &Visit, delivery: &Delivery) -> DeliveryRow {
         response_code: delivery.response_code,
         attempts: delivery.attempts,
         max_attempts: delivery.max_attempts,
-        at: visit.time(delivery.last_attempt_at.unwrap_or(delivery.created_at)),
+        at: delivery.last_attempt_at.map(|at| visit.time(at)),
         duration: delivery.duration_ms.map_or_else(|| "–".to_owned(), duration),
     }
 }

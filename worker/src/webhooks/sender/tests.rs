@@ -156,7 +156,7 @@ async fn failures_without_response_have_a_reason() {
             DeliveryOutcome::Blocked,
             "the address is not public: inside.example",
         ),
-        ("https://unknown.example/hook".to_owned(), DeliveryOutcome::Dns, "the name could not be resolved"),
+        ("https://unknown.example/hook".to_owned(), DeliveryOutcome::Dns, "the host name could not be resolved"),
         ("http://127.0.0.1:1/hook".to_owned(), DeliveryOutcome::Connect, "no connection could be made"),
         (closes.url(), DeliveryOutcome::Connect, "the connection was lost before a valid response arrived"),
         (garbage.url(), DeliveryOutcome::Connect, "the connection was lost before a valid response arrived"),
