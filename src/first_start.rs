@@ -13,7 +13,7 @@ use crier_store::{Store, StoreError, brands, keys, sessions, users};
 use crier_telemetry::logs;
 use secrecy::{ExposeSecret, SecretString};
 
-use crate::output::{print_line, try_print_line};
+use crate::output::{command_line, print_line, try_print_line};
 
 /// The email address of the first user.
 pub const OWNER: &str = "owner@localhost";
@@ -106,7 +106,7 @@ struct FirstAccess {
     link: SecretString,
 }
 
-/// The URLs of a running installation.
+/// The URLs of a running installation, and the commands for access to it.
 #[derive(serde::Serialize)]
 struct Banner {
     console: String,
@@ -115,6 +115,12 @@ struct Banner {
     /// `None` if the sandbox is disabled.
     #[serde(skip_serializing_if = "Option::is_none")]
     sandbox: Option<String>,
+    /// The command that prints a sign-in link.
+    #[serde(skip)]
+    sign_in: String,
+    /// The command that creates a key.
+    #[serde(skip)]
+    new_key: String,
     #[serde(skip)]
     is_json: bool,
 }
@@ -126,6 +132,8 @@ impl Banner {
             api: config.absolute("/api/public/v1"),
             docs: config.absolute("/docs"),
             sandbox: config.sandbox.then(|| config.absolute("/sandbox/demo")),
+            sign_in: command_line(config, &format!("login --user {OWNER}")),
+            new_key: command_line(config, &format!("key create --user {OWNER}")),
             is_json: logs::is_json(&config.log),
         }
     }
@@ -143,8 +151,10 @@ impl Banner {
             return;
         }
         print_line(format_args!(
-            "\nCrier is running.\n\n{}  Sign in   crier login --user {OWNER}\n  New key   crier key create --user {OWNER}\n",
-            self.urls()
+            "\nCrier is running.\n\n{}  Sign in   {}\n  New key   {}\n",
+            self.urls(),
+            self.sign_in,
+            self.new_key
         ));
     }
 

@@ -4,7 +4,9 @@
 //! as escapes.
 
 use std::io::Write as _;
+use std::path::Path;
 
+use crier_config::{Config, DEFAULT_DATA_DIR};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -68,6 +70,25 @@ pub fn print_rows<T: Serialize>(rows: &[T], json: bool) {
     }
 }
 
+/// Returns a command as the operator can run it: with the program as it was started, and with the data directory if it is
+/// not the default one.
+pub fn command_line(config: &Config, arguments: &str) -> String {
+    let program = std::env::args_os().next();
+    let program = program.as_deref().map_or("crier".into(), |program| shell_word(Path::new(program)));
+    if config.data_dir == Path::new(DEFAULT_DATA_DIR) {
+        format!("{program} {arguments}")
+    } else {
+        format!("{program} {arguments} --data-dir {}", shell_word(&config.data_dir))
+    }
+}
+
+/// Returns a path as a word for a shell, in quotes if it needs them.
+fn shell_word(path: &Path) -> String {
+    let path = path.display().to_string();
+    let is_plain = path.chars().all(|c| c.is_alphanumeric() || "/._-+,:@%".contains(c));
+    if is_plain { path } else { format!("'{}'", path.replace('\'', r"'\''")) }
+}
+
 /// Returns the first line of a text, with at most `max` characters.
 pub fn shortened(text: &str, max: usize) -> String {
     let line = text.lines().next().unwrap_or_default();
@@ -109,6 +130,15 @@ mod tests {
         let plain = escaped(hostile, |c| c.escape_unicode().to_string());
         assert_eq!(plain, "a\\u{1b}]0;title\\u{7}b\\u{9b}31m\\u{d}\\u{202e}c\n🥐\té");
         assert_eq!(cell(&Value::from("a\nb\u{1b}[2J")), "a b\\u{1b}[2J");
+    }
+
+    #[test]
+    fn paths_are_words_of_a_shell() {
+        for (path, word) in
+            [("/var/lib/crier", "/var/lib/crier"), ("../my data", "'../my data'"), ("it's", r"'it'\''s'")]
+        {
+            assert_eq!(shell_word(Path::new(path)), word);
+        }
     }
 
     #[test]

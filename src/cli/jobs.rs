@@ -44,7 +44,7 @@ pub enum JobsCommand {
     /// Count jobs by kind and state.
     #[command(after_help = "Example:\n  crier jobs kinds --json")]
     Kinds(Format),
-    /// Retry dead or cancelled jobs from the first attempt; their subjects are reset.
+    /// Retry dead or canceled jobs from the first attempt; their subjects are reset.
     #[command(
         after_help = concat!(
             "Examples:\n",
@@ -113,7 +113,8 @@ pub struct JobFilter {
 }
 
 fn parse_age(text: &str) -> Result<TimeDelta, String> {
-    let age = duration(text, Duration::ZERO, Duration::from_secs(3_650 * 86_400))?;
+    let age = duration(text, Duration::ZERO, Duration::from_secs(3_650 * 86_400))
+        .map_err(|problem| format!("{problem}; use a value such as 90s, 15m, 2h or 7d"))?;
     TimeDelta::from_std(age).map_err(|error| error.to_string())
 }
 

@@ -55,7 +55,7 @@ async fn connect(cx: &Context, args: ConnectAccount) -> Result {
     let connector = registry.get(platform);
     let Some(oauth) = connector.as_ref().and_then(|connector| connector.oauth()) else {
         return fail(match registry.descriptor(platform).mode {
-            Mode::SelfConnect => format!("{platform} is connected with credentials, through the API"),
+            Mode::SelfConnect => format!("{platform} is connected with credentials, in the console or with the API"),
             _ => format!("this version cannot connect {platform}"),
         });
     };

@@ -150,9 +150,24 @@ fn not_found_message(id: i64) -> String {
     format!("there is no job {id}; finished jobs are kept for 7 days, dead jobs for 30 (see `crier jobs list`)")
 }
 
+/// A kind in JSON.
 #[derive(Serialize)]
 struct KindRow {
     id: JobKind,
+    #[serde(flatten)]
+    jobs: KindJobs,
+}
+
+/// A kind in the table.
+#[derive(Serialize)]
+struct KindLine {
+    kind: JobKind,
+    #[serde(flatten)]
+    jobs: KindJobs,
+}
+
+#[derive(Serialize)]
+struct KindJobs {
     scheduled: i64,
     ready: i64,
     waiting: i64,
@@ -169,8 +184,7 @@ async fn kinds(cx: &Context, json: bool) -> Result {
     let row = |kind: &JobKind| {
         let of = |state, waiting| overview.iter().find(|s| (s.kind, s.state, s.waiting) == (*kind, state, waiting));
         let jobs = |state, waiting| of(state, waiting).map_or(0, |s| s.jobs);
-        KindRow {
-            id: *kind,
+        let jobs = KindJobs {
             scheduled: jobs(JobState::Scheduled, false),
             ready: jobs(JobState::Ready, false),
             waiting: jobs(JobState::Ready, true),
@@ -178,9 +192,14 @@ async fn kinds(cx: &Context, json: bool) -> Result {
             dead: jobs(JobState::Dead, false),
             paused: paused.contains(kind),
             oldest_ready: of(JobState::Ready, false).map(|s| s.oldest),
-        }
+        };
+        KindRow { id: *kind, jobs }
     };
-    let list: Vec<KindRow> = JobKind::ALL.iter().map(row).collect();
-    print_rows(&list, json);
+    let rows = JobKind::ALL.iter().map(row);
+    if json {
+        print_rows(&rows.collect::<Vec<_>>(), true);
+    } else {
+        print_rows(&rows.map(|KindRow { id, jobs }| KindLine { kind: id, jobs }).collect::<Vec<_>>(), false);
+    }
     Ok(())
 }

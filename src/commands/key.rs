@@ -1,6 +1,6 @@
 //! `crier key create | list | delete`
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, SubsecRound as _, Utc};
 use crier_domain::access::{KeyMode, MAX_KEYS, Scopes};
 use crier_store::{keys, users};
 use secrecy::ExposeSecret;
@@ -40,6 +40,7 @@ pub async fn run(cx: &Context, command: KeyCommand) -> Result {
         }
         KeyCommand::List(format) => {
             let all = keys::list(&mut cx.store.read().await?, None).await?;
+            let time = |at: DateTime<Utc>| if format.json { at } else { at.trunc_subsecs(0) };
             let every_scope = Scopes::all().to_string();
             let list: Vec<KeyLine> = all
                 .into_iter()
@@ -49,8 +50,8 @@ pub async fn run(cx: &Context, command: KeyCommand) -> Result {
                     mode: k.mode,
                     key: format!("{}…{}", k.prefix, k.last4),
                     scopes: if k.scopes == every_scope { "all".to_owned() } else { k.scopes },
-                    last_used_at: k.last_used_at,
-                    created_at: k.created_at,
+                    last_used_at: k.last_used_at.map(time),
+                    created_at: time(k.created_at),
                 })
                 .collect();
             print_rows(&list, format.json);

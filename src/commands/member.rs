@@ -24,7 +24,8 @@ pub async fn run(cx: &Context, command: MemberCommand) -> Result {
         MemberCommand::Add { role, .. } => {
             brands::set_member(&mut tx, brand, user.id, role).await?;
             tx.commit().await?;
-            print_line(format_args!("{email} is {role} of brand {brand}."));
+            let article = if role == Role::Contributor { "a" } else { "an" };
+            print_line(format_args!("{email} is now {article} {role} of brand {brand}."));
         }
         MemberCommand::Remove { .. } => {
             if !brands::remove_member(&mut tx, brand, user.id).await? {

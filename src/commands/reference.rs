@@ -1,5 +1,6 @@
 //! `crier config | completions | man`: the reference of the program. These commands need no installation.
 
+use std::io::{ErrorKind, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -16,8 +17,16 @@ pub fn config() -> ExitCode {
 }
 
 pub fn completions(shell: Shell) -> ExitCode {
-    clap_complete::generate(shell, &mut cli::commands(), "crier", &mut std::io::stdout().lock());
-    ExitCode::SUCCESS
+    // `generate` panics if it cannot write.
+    let mut script: Vec<u8> = Vec::new();
+    clap_complete::generate(shell, &mut cli::commands(), "crier", &mut script);
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_all(&script).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            StartError::Io { what: "stdout cannot be written".to_owned(), error }.exit()
+        }
+        _ => ExitCode::SUCCESS,
+    }
 }
 
 /// Writes a page for each command: `crier.1`, `crier-jobs-list.1`.

@@ -1,6 +1,6 @@
 //! `crier user add | list | delete | operator`
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, SubsecRound as _, Utc};
 use crier_domain::brand::User;
 use crier_store::operators::OperatorChange;
 use crier_store::{Tx, users};
@@ -28,6 +28,7 @@ pub async fn run(cx: &Context, command: UserCommand) -> Result {
         UserCommand::Add { email, name, plan, workspace } => add(cx, &email, name, plan, workspace).await,
         UserCommand::List(format) => {
             let users = users::list(&mut cx.store.read().await?).await?;
+            let time = |at: DateTime<Utc>| if format.json { at } else { at.trunc_subsecs(0) };
             let list: Vec<UserLine> = users
                 .into_iter()
                 .map(|u| UserLine {
@@ -36,7 +37,7 @@ pub async fn run(cx: &Context, command: UserCommand) -> Result {
                     name: u.name,
                     workspace_id: u.workspace_id,
                     plan: u.plan,
-                    created_at: u.created_at,
+                    created_at: time(u.created_at),
                 })
                 .collect();
             print_rows(&list, format.json);

@@ -101,7 +101,7 @@ async fn each_recipient_receives_one_email_with_the_file(s: TestStore) {
     let text = decoded(mail);
     for part in [
         "8–14 June 2026",
-        "Posts: 3 (+200 % from the previous period)",
+        "Posts: 3 (+200% from the previous period)",
         "Engagements: 12,345",
         "Followers: 1,234,567\n",
         "The report is attached as a CSV file.",

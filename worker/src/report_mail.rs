@@ -25,7 +25,7 @@ pub struct Headline {
     pub label: String,
     /// `12,345`, or a dash if the value is unknown.
     pub value: String,
-    /// `+12 % from the previous period`; `None` if the change is unknown.
+    /// `+12% from the previous period`; `None` if the change is unknown.
     pub change: Option<String>,
 }
 

@@ -230,10 +230,11 @@ fn success(endpoint: &Endpoint, components: &mut Components) -> Value {
     let s = &mut components.schemas;
     let record = endpoint.schema.map(|schema| schema(s)).unwrap_or_default();
     let list = |record: Value| json!({ "type": "array", "items": record });
+    let one = if endpoint.id == "validatePost" { "The result of the validation." } else { "The record." };
     let (text, schema) = match endpoint.shape {
         ResponseShape::Nothing => ("Success. The response has no body.", None),
         ResponseShape::File => ("The file.", None),
-        ResponseShape::One => ("The record.", Some(object(json!({ "data": record }), &["data"]))),
+        ResponseShape::One => (one, Some(object(json!({ "data": record }), &["data"]))),
         ResponseShape::Many => ("The records.", Some(object(json!({ "data": list(record) }), &["data"]))),
         ResponseShape::Pages => {
             let properties =

@@ -15,10 +15,12 @@ const PUBLIC_URL: Key = Key::new(
     DefaultValue::Text("http:// and the address that the API listens on"),
     "https://crier.example.com",
 );
+/// The default of [`Config::data_dir`](super::Config::data_dir).
+pub const DEFAULT_DATA_DIR: &str = "./crier-data";
 pub(super) const DATA_DIR: Key = Key::new(
     "DATA_DIR",
     "The directory for Crier's files. Replicas must share it unless the storage is S3.",
-    DefaultValue::Value("./crier-data"),
+    DefaultValue::Value(DEFAULT_DATA_DIR),
     "/var/lib/crier",
 );
 const SANDBOX: Key = Key::new(

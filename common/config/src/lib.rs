@@ -46,6 +46,7 @@ use secrecy::SecretString;
 use url::Url;
 
 pub use ai::AiConfig;
+pub use base::DEFAULT_DATA_DIR;
 pub use database::Database;
 pub use guard::GuardConfig;
 pub use http::HttpConfig;

@@ -123,15 +123,16 @@ const METRICS: PlatformKey = PlatformKey {
 };
 const INBOX: PlatformKey = PlatformKey {
     name: "INBOX",
-    description: "Whether Crier reads messages and replies to them, if it supports that. X charges for each message that is read.",
+    description: "Whether Crier reads messages and replies to them, if the platform supports it. X charges for each message \
+              that is read.",
     default: DefaultValue::Value("true"),
     example: "false",
     secret: false,
 };
 const ANALYTICS: PlatformKey = PlatformKey {
     name: "ANALYTICS",
-    description: "Whether Crier collects metrics of posts and accounts, if it supports that. X charges for each post and \
-              account.",
+    description: "Whether Crier collects metrics of posts and accounts, if the platform supports it. X charges for each \
+              post and account.",
     default: DefaultValue::Text("true (false for X)"),
     example: "true",
     secret: false,

@@ -70,7 +70,7 @@ pub fn change(value: i64, before: i64) -> Option<i64> {
     Some(i64::try_from(rounded).unwrap_or(i64::MAX))
 }
 
-/// Formats a change that is given in tenths of a percent: `+12.5 %`, `−8 %`. Changes of 100 % or more have no decimals.
+/// Formats a change that is given in tenths of a percent: `+12.5%`, `−8%`. Changes of 100% or more have no decimals.
 pub fn percent(tenths: i64) -> String {
     let sign = match tenths.signum() {
         1 => "+",
@@ -78,8 +78,8 @@ pub fn percent(tenths: i64) -> String {
         _ => "",
     };
     match tenths.unsigned_abs() {
-        part if part < 1_000 && part % 10 > 0 => format!("{sign}{}.{} %", part / 10, part % 10),
-        part => format!("{sign}{} %", count(i64::try_from(part.div_euclid(10) + part % 10 / 5).unwrap_or(i64::MAX))),
+        part if part < 1_000 && part % 10 > 0 => format!("{sign}{}.{}%", part / 10, part % 10),
+        part => format!("{sign}{}%", count(i64::try_from(part.div_euclid(10) + part % 10 / 5).unwrap_or(i64::MAX))),
     }
 }
 
@@ -150,21 +150,21 @@ mod tests {
     fn changes_are_readable() {
         let words = |value, before| change(value, before).map(percent);
         for (value, before, text) in [
-            (12, 10, "+20 %"),
-            (5, 10, "−50 %"),
-            (4, 3, "+33.3 %"),
-            (1_000, 1_001, "−0.1 %"),
-            (99_999, 100_000, "0 %"),
-            (7, 7, "0 %"),
-            (0, 3, "−100 %"),
-            (1_999, 1_000, "+99.9 %"),
-            (3_456, 1_000, "+246 %"),
-            (1_000_000, 16, "+6,249,900 %"),
+            (12, 10, "+20%"),
+            (5, 10, "−50%"),
+            (4, 3, "+33.3%"),
+            (1_000, 1_001, "−0.1%"),
+            (99_999, 100_000, "0%"),
+            (7, 7, "0%"),
+            (0, 3, "−100%"),
+            (1_999, 1_000, "+99.9%"),
+            (3_456, 1_000, "+246%"),
+            (1_000_000, 16, "+6,249,900%"),
         ] {
             assert_eq!(words(value, before).as_deref(), Some(text), "{value} after {before}");
         }
         assert_eq!((change(5, 0), change(5, -1)), (None, None), "there is nothing to compare with");
         assert_eq!(change(i64::MAX, 1), Some(i64::MAX));
-        assert_eq!(percent(i64::MIN), "−922,337,203,685,477,581 %");
+        assert_eq!(percent(i64::MIN), "−922,337,203,685,477,581%");
     }
 }

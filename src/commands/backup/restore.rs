@@ -23,7 +23,7 @@ use tempfile::TempDir;
 use super::super::{CommandError, Result, fail};
 use super::archive::{self, Manifest};
 use super::{DATABASE, FILES, HELD_KINDS, KEY, RESTORE_PREFIX, delete_unfinished, io, parent, progress, sqlite_file};
-use crate::output::print_line;
+use crate::output::{command_line, print_line};
 
 /// Restores from a file, or from stdin (`-`).
 pub fn run(config: Config, source: &Path) -> ExitCode {
@@ -41,8 +41,9 @@ async fn restore(config: Config, source: &Path) -> Result {
     drop(lock);
     print_line(format_args!(
         "Restored the backup of {}. Publishing, replies and emails are held, because this installation does not know what \
-         was sent after the backup. Start crier, then review what is overdue: crier resume",
-        manifest.created_at.format("%F %H:%M UTC")
+         was sent after the backup. Start crier, then review what is overdue: {}",
+        manifest.created_at.format("%F %H:%M UTC"),
+        command_line(&config, "resume")
     ));
     Ok(())
 }

@@ -40,7 +40,7 @@ pub fn document(posts: usize) -> Document {
             widget(WidgetType::Summary, "At a glance", View::Figures, figures(posts)),
             widget(
                 WidgetType::Note,
-                "What we learnt",
+                "What we learned",
                 View::Text,
                 Table {
                     columns: columns(columns::NOTE),

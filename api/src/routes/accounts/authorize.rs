@@ -79,9 +79,11 @@ async fn authorize(
 ) -> Result<ApiResponse> {
     let &AuthorizeAccountRequest { platform, target } = parsed.valid()?;
     let target = target.unwrap_or(ConnectTarget::Default);
-    match cx.app.platforms.descriptor(platform).mode {
+    let descriptor = cx.app.platforms.descriptor(platform);
+    match descriptor.mode {
         Mode::SelfConnect => {
-            let message = format!("{platform} is connected with credentials. Use `POST …/social-accounts`.");
+            let name = descriptor.name;
+            let message = format!("{name} is connected with credentials. Use `POST …/social-accounts`.");
             return Err(ApiError::field("platform", message));
         }
         Mode::SelfConnectOauth => return Err(interactive_setup_required(platform)),

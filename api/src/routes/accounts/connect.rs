@@ -81,7 +81,8 @@ async fn prepare(cx: &Context) -> Result<WriteStep> {
         Mode::SelfConnect => {}
         Mode::SelfConnectOauth => return Err(interactive_setup_required(platform)),
         Mode::Oauth => {
-            let message = format!("{platform} is connected in a browser. Use `POST …/social-accounts/authorize`.");
+            let name = descriptor.name;
+            let message = format!("{name} is connected in a browser. Use `POST …/social-accounts/authorize`.");
             return Err(ApiError::field("platform", message));
         }
     }

@@ -128,8 +128,8 @@ impl From<account::SocialAccount> for SocialAccount {
 }
 
 fn interactive_setup_required(platform: Platform) -> ApiError {
-    let message =
-        format!("{platform} accounts cannot be connected through the API. Connect them in the settings area.");
+    let name = descriptor(platform).name;
+    let message = format!("{name} accounts cannot be connected through the API. Connect them in the console.");
     ApiError::new(ErrorCode::InteractiveSetupRequired, message)
 }
 

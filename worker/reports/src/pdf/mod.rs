@@ -343,7 +343,7 @@ fn figures(table: &Table, texts: &Texts) -> (Dict, usize) {
     let width = (WIDTH - 10.0 * (columns as f64 - 1.0)) / columns as f64 - 28.0;
     let cards: Array = table.rows.iter().map(|row| card(row, width, texts).into_value()).collect();
     let compared = table.rows.iter().any(|row| matches!(row.get(3), Some(Cell::Percent(_))));
-    let note = if compared { "Changes are from the previous period of the same length." } else { "" };
+    let note = if compared { "Changes compared with the previous period of the same length." } else { "" };
     (dict! { "kind" => "figures", "columns" => columns as i64, "cards" => cards, "note" => note }, count * 5)
 }
 

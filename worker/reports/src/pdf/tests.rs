@@ -112,7 +112,7 @@ fn a_report_has_its_cover_its_values_and_page_numbers() {
         assert!(squeezed(page).contains("BäckereiSonnenaufgang·1–31October2026"), "{page}");
     }
     // Figures, with their change: 200 posts after 160, and 12,200 engagements after 9,600.
-    for word in ["240,800", "−8.1 %", "+25 %", "+27.1 %", "19,023", "Posts before seven in the morning did best."] {
+    for word in ["240,800", "−8.1%", "+25%", "+27.1%", "19,023", "Posts before seven in the morning did best."] {
         assert!(text.contains(word), "{word} is missing");
     }
     // The machine may have no font for Japanese. A Japanese line may break after any letter.
@@ -409,9 +409,9 @@ fn changes_have_a_direction() {
     let of = |value: &Cell, previous: &Cell, change: Cell| {
         super::change(&[Cell::Empty, value.clone(), previous.clone(), change])
     };
-    assert_eq!(of(&one, &one, Cell::Percent(250)), ("+25 %".to_owned(), "up"));
-    assert_eq!(of(&one, &one, Cell::Percent(-5)), ("−0.5 %".to_owned(), "down"));
-    assert_eq!(of(&one, &one, Cell::Percent(0)), ("0 %".to_owned(), ""));
+    assert_eq!(of(&one, &one, Cell::Percent(250)), ("+25%".to_owned(), "up"));
+    assert_eq!(of(&one, &one, Cell::Percent(-5)), ("−0.5%".to_owned(), "down"));
+    assert_eq!(of(&one, &one, Cell::Percent(0)), ("0%".to_owned(), ""));
     assert_eq!(of(&one, &zero, Cell::Empty), ("previously 0".to_owned(), ""));
     assert_eq!(of(&zero, &zero, Cell::Empty), (String::new(), ""));
     assert_eq!(of(&Cell::Empty, &one, Cell::Empty), (String::new(), ""));

@@ -108,7 +108,7 @@ fn every_widget_has_its_slide() {
         (&chart(4)["axis"], &chart(4)["unit"], &chart(4)["legend"]),
         (&json!("Date"), &json!("Interactions"), &json!(true))
     );
-    assert_eq!(slides[1]["texts"][0], "Posts\n8\nPrevious period: 6 (+33.3 %)");
+    assert_eq!(slides[1]["texts"][0], "Posts\n8\nPrevious period: 6 (+33.3%)");
     assert_eq!(slides[3]["texts"][0], "Total: Posts 8.");
     assert_eq!(slides[6]["tables"][0][1][0], "1 Oct 2026 00:00");
 }
@@ -176,7 +176,7 @@ fn what_does_not_fit_is_left_out_in_words() {
     assert_eq!(posts[19]["texts"][0], sentence);
     assert_eq!(posts[19]["title"], "All posts   20 of 20");
     assert!(posts.iter().all(|slide| slide["tables"][0][0][0] == "Published"));
-    let note = of("What we learnt");
+    let note = of("What we learned");
     assert_eq!(note.len(), 20);
     assert_eq!(note[19]["texts"][1], "A long note. The rest is in the XLSX file of this report.");
     assert!(note.iter().all(|slide| slide["texts"][0].as_str().is_some_and(|text| text.contains("Bread"))));

@@ -128,7 +128,7 @@ pub struct SummaryRow {
     pub change: Option<i64>,
 }
 
-/// Returns a change as text: `+12 % from the previous period`.
+/// Returns a change as text: `+12% from the previous period`.
 fn change(tenths: i64) -> String {
     match tenths {
         0 => "same as in the previous period".to_owned(),
@@ -180,8 +180,8 @@ mod tests {
 
     #[test]
     fn a_change_is_put_in_words() {
-        assert_eq!(change(200), "+20 % from the previous period");
-        assert_eq!(change(-505), "−50.5 % from the previous period");
+        assert_eq!(change(200), "+20% from the previous period");
+        assert_eq!(change(-505), "−50.5% from the previous period");
         assert_eq!(change(0), "same as in the previous period");
     }
 
