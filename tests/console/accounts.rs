@@ -72,7 +72,7 @@ async fn errors_are_shown_at_their_fields_without_secrets(app: TestApp) {
     person
         .get(&t.path("/accounts/connect/facebook"))
         .await
-        .expect(200, "Ask its operator to add an application for Facebook");
+        .expect(200, "Ask the operator to add an application");
 }
 
 async fn an_account_is_checked_and_disconnected(app: TestApp) {
