@@ -69,10 +69,7 @@ async fn errors_are_shown_at_their_fields_without_secrets(app: TestApp) {
     let long = "x".repeat(100_000);
     person.submit(&sandbox, &sandbox, &[("credentials.handle", &long)]).await.expect(422, "at most 2048 characters");
     assert_eq!(app.number("SELECT count(*) FROM social_accounts").await, 0);
-    person
-        .get(&t.path("/accounts/connect/facebook"))
-        .await
-        .expect(200, "Ask the operator to add an application");
+    person.get(&t.path("/accounts/connect/facebook")).await.expect(200, "Ask the operator to add an application");
 }
 
 async fn an_account_is_checked_and_disconnected(app: TestApp) {
