@@ -4,6 +4,7 @@ use fantoccini::key::Key;
 use serde_json::json;
 
 use super::driver::Driver;
+use crate::support::client::until;
 
 /// Numbers the focusable elements in the order of the page, and returns their count. Radio buttons with the same name
 /// count once.
@@ -58,6 +59,11 @@ impl Driver {
         self.open(&self.path().await).await;
         self.press_key(Key::Tab).await;
         self.press_key(Key::Enter).await;
+        // The browser follows the link after it has handled the key.
+        until("the link is followed", || async {
+            (self.script("return location.hash").await == json!("#main")).then_some(())
+        })
+        .await;
         self.press_key(Key::Tab).await;
         let is_in_content =
             self.script("return document.getElementById('main').contains(document.activeElement)").await;
