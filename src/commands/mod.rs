@@ -75,7 +75,7 @@ where
     exit(runtime.block_on(work(config)).map_err(|error| match error {
         CommandError::Store(error) => CommandError::Start(StartError::Store(error).explain(&database)),
         CommandError::Start(error) => CommandError::Start(error.explain(&database)),
-        refused => refused,
+        other => other,
     }))
 }
 

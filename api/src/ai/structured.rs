@@ -35,8 +35,12 @@ impl TextModel<'_> {
         validate: impl Fn(&Value) -> CheckResult<T>,
     ) -> Result<T> {
         let started = Instant::now();
+        let instructions = format!(
+            "{}\n\nRespond with only a JSON object that follows this schema: {}",
+            request.instructions, request.schema
+        );
         let mut messages = vec![
-            json!({ "role": "system", "content": format!("{}\n\nRespond with only a JSON object that follows this schema: {}", request.instructions, request.schema) }),
+            json!({ "role": "system", "content": instructions }),
             json!({ "role": "user", "content": request.text }),
         ];
         let first = self.send_chat(request, &messages).await?;

@@ -209,7 +209,7 @@ mod tests {
         cache.put("a", page(2, 10), cache.generation(), at(0));
         assert_eq!(look_up(&cache, "a", 0), "fresh 2");
         cache.put("a", None, cache.generation(), at(0));
-        assert_eq!(look_up(&cache, "a", 0), "missing", "the page is no more");
+        assert_eq!(look_up(&cache, "a", 0), "missing", "the page was deleted");
         cache.invalidate("a");
         assert_eq!(look_up(&cache, "a", 0), "unknown", "and made again");
         assert_eq!(cache.state().bytes, 0);
