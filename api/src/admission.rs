@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crier_domain::plan::{MAX_REQUESTS_PER_MINUTE, Plan};
-use crier_store::idempotency::{self, KeyRecord};
+use crier_store::idempotency::KeyRecord;
 use crier_store::keys::{self, Authenticated, Caller};
 use crier_telemetry::metrics;
 use http::HeaderMap;
@@ -18,7 +18,6 @@ use secrecy::SecretString;
 use crate::app::App;
 use crate::error::{ApiError, Result};
 use crate::limits::{Decision, RateLimitSubject};
-use crate::pages::console::api::InProcessCaller;
 use crate::reply;
 
 /// Requests per minute from an address without a valid key.
@@ -37,16 +36,6 @@ pub async fn admit(
     res: &mut Response,
     brand_id: Option<i64>,
 ) -> Result<(Authenticated, KeyRecord)> {
-    // Only requests from the console have this extension; HTTP requests have none.
-    if let Some(InProcessCaller(known)) = req.extensions().get() {
-        let mut authenticated = Authenticated::clone(known);
-        authenticated.membership.take_if(|(brand, _)| Some(brand.id) != brand_id);
-        let record = match idempotency_key(req.headers()) {
-            Some(key) => idempotency::read(&mut app.store.read().await?, authenticated.caller.key_id, key).await?,
-            None => KeyRecord::default(),
-        };
-        return Ok((authenticated, record));
-    }
     let found = identify(app, req.headers(), brand_id).await;
     let found = match found {
         Ok(Some(found)) => found,

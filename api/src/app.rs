@@ -20,7 +20,9 @@ use crate::limits::Limiter;
 use crate::limits::memory::MemoryLimiter;
 use crate::outgoing::OutgoingBudget;
 use crate::pages::bio::Bio;
-use crate::runner::{InFlightKeys, LargeBodySemaphore, MinRate};
+use crate::runner::body_reader::MinRate;
+use crate::runner::in_flight::InFlightKeys;
+use crate::runner::large_bodies::LargeBodySemaphore;
 
 /// Low enough for a slow mobile connection.
 const RESPONSE_RATE: MinRate = MinRate { grace: Duration::from_secs(30), bytes_per_second: 4 << 10 };

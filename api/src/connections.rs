@@ -19,7 +19,7 @@ use salvo::conn::ConnCtrl;
 use salvo::fuse::{ArcConnObserver, ConnObserver, FuseAction, FuseConfig, FuseInfo, FusePolicy};
 use tokio_util::sync::CancellationToken;
 
-use crate::runner::{MinRate, TimeBudget};
+use crate::runner::body_reader::{MinRate, TimeBudget};
 
 /// The divisor for the share of the limit that is kept free by closing idle connections.
 const HEADROOM_SHARE: usize = 16;

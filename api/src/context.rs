@@ -1,4 +1,4 @@
-//! The context of a request, which the endpoint's handler receives: caller, brand, path, query and body.
+//! The context of a request, which the endpoint's handler receives: caller, plan, brand and path.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -9,38 +9,32 @@ use crier_domain::brand::Brand;
 use crier_domain::plan::Plan;
 use crier_media::Spooled;
 use crier_store::keys::Caller;
+use http::Method;
 use serde_json::{Map, Value};
 
 use crate::app::App;
-use crate::endpoint::Growth;
-use crate::error::{ApiError, FieldProblems, Result};
-use crate::fields::{Fields, ParsedBody, Problems};
-use crate::response::PREFIX;
-use crate::runner::UnknownNames;
+use crate::endpoint::spec::EndpointSpec;
+use crate::error::{ApiError, Result};
+use crate::request::unknown::UnknownNames;
 
 /// A request that has passed the checks common to all endpoints.
 pub struct Context {
     pub app: Arc<App>,
+    pub spec: Arc<EndpointSpec>,
     pub caller: Caller,
     pub plan: Plan,
     /// The brand in the path and the caller's role in it; set for every path that contains a brand.
     pub membership: Option<(Brand, Role)>,
     /// The ids in the path, by name.
     pub ids: Vec<(&'static str, i64)>,
-    /// The endpoint's path, with names in braces.
-    pub template: &'static str,
+    /// Empty for a call in this process.
     pub query: Query,
-    /// The JSON body, or the text parts of a form. Empty if the endpoint takes no body.
-    pub body: Map<String, Value>,
     /// The file of a form.
     pub file: Option<UploadedFile>,
-    /// The names of the other file parts of a form.
-    pub other_files: Vec<String>,
+    /// The names of the other parts of a form.
+    pub other_parts: OtherParts,
     /// The size of the body, in bytes.
     pub body_size: usize,
-    pub growth: Growth,
-    /// Whether the request creates a record.
-    pub creates: bool,
     /// The names in the request that the endpoint does not know.
     pub unknown: UnknownNames,
     pub request_id: String,
@@ -66,10 +60,10 @@ impl Context {
 
     /// Returns the request's path, starting at the root of the host.
     pub fn path(&self) -> String {
-        let filled = self.ids.iter().fold(Cow::Borrowed(self.template), |path, (name, id)| {
+        let filled = self.ids.iter().fold(Cow::Borrowed(self.spec.path), |path, (name, id)| {
             Cow::Owned(path.replace(&format!("{{{name}}}"), &id.to_string()))
         });
-        format!("{PREFIX}{filled}")
+        format!("{}{filled}", crate::PREFIX)
     }
 
     /// Returns the time zone of times without an offset.
@@ -77,20 +71,9 @@ impl Context {
         self.membership.as_ref().map_or("UTC", |(brand, _)| &brand.timezone)
     }
 
-    /// Returns the problems of unknown names that look like typos of known ones. A handler that reads the query adds
-    /// its problems to these. [`Context::read`] and [`Context::parse`] include them.
-    pub fn name_problems(&self) -> FieldProblems {
-        self.unknown.typos.clone()
-    }
-
-    /// Reads the body's fields; the error lists all problems.
-    pub fn read<T>(&self, read: impl FnOnce(&Fields<'_>) -> Option<T>) -> Result<T> {
-        self.parse(read).into_valid()
-    }
-
-    /// Reads the body's fields before a transaction begins; problems are reported later, inside it.
-    pub fn parse<T>(&self, read: impl FnOnce(&Fields<'_>) -> T) -> ParsedBody<T> {
-        ParsedBody::read(Problems::from(self.name_problems()), &self.body, read)
+    /// Returns whether the request creates a record.
+    pub fn creates(&self) -> bool {
+        self.spec.method == Method::POST
     }
 
     /// Returns the trace id for jobs and events that this request causes.
@@ -105,6 +88,13 @@ pub struct UploadedFile {
     /// The file name from the request.
     pub name: Option<String>,
     pub bytes: Spooled,
+}
+
+/// The names of the parts of a form that are not the expected file.
+#[derive(Clone, Debug, Default)]
+pub struct OtherParts {
+    pub texts: Vec<String>,
+    pub files: Vec<String>,
 }
 
 /// The query string, in the client's order and spelling.
@@ -127,6 +117,11 @@ impl Query {
     /// Returns a parameter's value; the last one if it occurs several times.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.pairs.iter().rev().find(|(k, _)| k == name).map(|(_, v)| v.as_str())
+    }
+
+    /// Returns the parameters as fields, whose values are texts.
+    pub fn fields(&self) -> Map<String, Value> {
+        self.pairs.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str()))).collect()
     }
 
     /// Returns the parameters' names, in order.

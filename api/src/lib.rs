@@ -33,6 +33,7 @@ mod outgoing;
 mod pages;
 mod pagination;
 mod reply;
+mod request;
 mod response;
 mod routes;
 mod runner;
@@ -40,16 +41,19 @@ mod serve;
 
 pub use app::{App, AppDeps};
 pub use pages::console::paths as console_paths;
-pub use runner::MinRate;
+pub use runner::body_reader::MinRate;
 pub use serve::{Shutdown, serve, serve_on};
+
+/// The prefix of every path of the API.
+pub const PREFIX: &str = "/api/public/v1";
 
 /// Builds the service: endpoints, OpenAPI document, and pages.
 fn service(app: Arc<App>, connections: Connections) -> Service {
-    let mut api = Router::with_path(response::PREFIX.trim_start_matches('/'));
+    let mut api = Router::with_path(PREFIX.trim_start_matches('/'));
     api = api.push(openapi::serve::document(app.clone()));
     let runners = runner::Runner::all(&app);
     for runner in &runners {
-        let (path, method) = (pattern(runner.endpoint().path), runner.endpoint().method.clone());
+        let (path, method) = (pattern(runner.spec().path), runner.spec().method.clone());
         if method == Method::GET {
             api = api.push(Router::with_path(&path).head(runner.clone()));
         }

@@ -22,7 +22,7 @@ use crate::connections::Connections;
 use crate::error::{ApiError, ErrorCode};
 use crate::limits::RateLimitSubject;
 use crate::outgoing::{BudgetExceeded, CallerHolders, Holder};
-use crate::response::PREFIX;
+use crate::PREFIX;
 use crate::{admission, outgoing, pages, reply};
 
 /// The id of a request: in its response, in the log, and in the jobs that it causes.

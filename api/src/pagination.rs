@@ -3,63 +3,26 @@
 //! A response has at most [`MAX_BYTES`] of records. A page with more ends early: it becomes the page of a smaller
 //! `per_page` that begins at the same record, and its `meta` and `links` are those of that page.
 
-use std::str::FromStr;
-
-use crier_base::UnknownWord;
-use crier_store::{Page, PageRequest};
+use crier_store::PageRequest;
 use serde::Serialize;
 
 use crate::context::{Context, Query};
-use crate::error::{ApiError, FieldProblems, Result};
-use crate::fields::unknown_word;
-use crate::response::ApiResponse;
+use crate::error::{ApiError, Result};
+use crate::response::Listed;
 
-const DEFAULT_PER_PAGE: i64 = 20;
-const MAX_PER_PAGE: i64 = 100;
 /// The maximum size of a page's serialized records, in bytes.
 pub const MAX_BYTES: usize = 8 << 20;
 /// The number of pages that the pager shows on each side of the current one.
 const PAGES_EACH_SIDE: i64 = 3;
 
-/// Returns the requested page. Adds to `problems` if `page` or `per_page` is not a positive integer.
-pub fn requested_page(query: &Query, problems: &mut FieldProblems) -> PageRequest {
-    let mut number = |name: &str, default: i64| match query.get(name) {
-        None => default,
-        Some(text) => parse_positive(text).unwrap_or_else(|| {
-            problems.insert(name.to_owned(), vec!["Must be a positive integer.".to_owned()]);
-            default
-        }),
-    };
-    PageRequest { page: number("page", 1), per_page: number("per_page", DEFAULT_PER_PAGE).min(MAX_PER_PAGE) }
-}
-
-/// Returns an enum value of a query parameter. Adds to `problems` if it is unknown.
-pub fn enum_param<T: FromStr<Err = UnknownWord>>(query: &Query, name: &str, problems: &mut FieldProblems) -> Option<T> {
-    let text = query.get(name)?;
-    match text.parse() {
-        Ok(word) => Some(word),
-        Err(unknown) => {
-            problems.insert(name.to_owned(), vec![unknown_word(&unknown)]);
-            None
-        }
-    }
-}
-
-/// Parses a positive integer. One that overflows becomes `i64::MAX`, a page past the end like any other.
-fn parse_positive(text: &str) -> Option<i64> {
-    let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    let number = digits.then(|| text.parse().unwrap_or(i64::MAX))?;
-    (number >= 1).then_some(number)
-}
-
-/// Returns a page as a response. It ends early if its records are larger than [`MAX_BYTES`].
-pub fn respond<T: Serialize>(cx: &Context, page: PageRequest, found: Page<T>) -> Result<ApiResponse> {
+/// Returns the body of a page. It ends early if its records are larger than [`MAX_BYTES`].
+pub fn serialize<T: Serialize>(cx: &Context, listed: &Listed<T>) -> Result<Vec<u8>> {
     let mut records = Records::new();
-    records.write(found.rows, MAX_BYTES)?;
-    let page = records.shorten(page, MAX_BYTES);
+    records.write(&listed.rows, MAX_BYTES)?;
+    let page = records.shorten(listed.page, MAX_BYTES);
     let path = format!("{}{}", cx.app.public_url, cx.path());
-    let position = Position::new(&path, &cx.query, page, records.count(), found.total);
-    Ok(ApiResponse::ok_json(records.finish(&position)?))
+    let position = Position::new(&path, &cx.query, (listed.page, page), records.count(), listed.total);
+    records.finish(&position)
 }
 
 /// The beginning of a page's JSON, up to its last record.
@@ -161,9 +124,12 @@ struct Link {
 
 impl Position {
     /// `count`: the number of records on the page. `total`: the number in the list.
-    fn new(path: &str, query: &Query, page: PageRequest, count: usize, total: i64) -> Self {
+    fn new(path: &str, query: &Query, (requested, page): (PageRequest, PageRequest), count: usize, total: i64) -> Self {
         let last = last_page(total, page.per_page);
-        let other_parameters = other_parameters(query, page.per_page);
+        let other_parameters = match page.per_page == requested.per_page {
+            true => query.without(&["page"]),
+            false => format!("{}per_page={}&", query.without(&["page", "per_page"]), page.per_page),
+        };
         let url = |n: i64| format!("{path}?{other_parameters}page={n}");
         let prev = (page.page > 1).then(|| url(page.page - 1));
         let next = (page.page < last).then(|| url(page.page + 1));
@@ -191,18 +157,6 @@ impl Position {
             },
         }
     }
-}
-
-/// Returns the query parameters other than `page`, with the `per_page` of the page.
-fn other_parameters(query: &Query, per_page: i64) -> String {
-    let requested = query
-        .get("per_page")
-        .map_or(Some(DEFAULT_PER_PAGE), parse_positive)
-        .map(|requested| requested.min(MAX_PER_PAGE));
-    if requested == Some(per_page) {
-        return query.without(&["page"]);
-    }
-    format!("{}per_page={per_page}&", query.without(&["page", "per_page"]))
 }
 
 fn last_page(total: i64, per_page: i64) -> i64 {
@@ -254,7 +208,7 @@ mod tests {
     fn a_page_reports_its_position() {
         let query = Query::parse("per_page=2&status=draft&page=2");
         let page = PageRequest { page: 2, per_page: 2 };
-        let position = Position::new("http://x/p", &query, page, 2, 5);
+        let position = Position::new("http://x/p", &query, (page, page), 2, 5);
         let json = serde_json::to_value(position).unwrap();
         assert_eq!(json["links"]["prev"], "http://x/p?per_page=2&status=draft&page=1");
         assert_eq!(json["links"]["next"], "http://x/p?per_page=2&status=draft&page=3");
@@ -265,27 +219,9 @@ mod tests {
     #[test]
     fn pages_past_the_end_are_empty_and_link_to_the_previous() {
         let page = PageRequest { page: 9, per_page: 20 };
-        let position = Position::new("http://x/p", &Query::parse(""), page, 0, 45);
+        let position = Position::new("http://x/p", &Query::parse(""), (page, page), 0, 45);
         assert_eq!((position.links.next, position.meta.from, position.meta.to), (None, None, None));
         assert_eq!(position.links.prev.as_deref(), Some("http://x/p?page=8"));
-    }
-
-    #[test]
-    fn invalid_page_parameters_are_reported() {
-        for (text, page, per_page, invalid) in [
-            ("", 1, 20, ""),
-            ("per_page=1000&page=3", 3, 100, ""),
-            ("page=1&page=2", 2, 20, ""),
-            ("page=99999999999999999999", i64::MAX, 20, ""),
-            ("page=0&per_page=1.5", 1, 20, "page per_page"),
-            ("page=&per_page=+1", 1, 20, "page per_page"),
-            ("page=-1", 1, 20, "page"),
-        ] {
-            let mut problems = FieldProblems::new();
-            let found = requested_page(&Query::parse(text), &mut problems);
-            assert_eq!((found.page, found.per_page), (page, per_page), "{text}");
-            assert_eq!(problems.into_keys().collect::<Vec<_>>().join(" "), invalid, "{text}");
-        }
     }
 
     #[test]
@@ -300,7 +236,9 @@ mod tests {
         // Seven bytes each behind the first nine: four of the six fit, and three divides six.
         let (page, records) = written(2, 9 + 4 * 7);
         assert_eq!((page.page, page.per_page, records.count()), (3, 3, 3));
-        let position = Position::new("http://x/p", &Query::parse("per_page=6&page=2"), page, records.count(), 60);
+        let requested = PageRequest { page: 2, per_page: 6 };
+        let query = Query::parse("per_page=6&page=2");
+        let position = Position::new("http://x/p", &query, (requested, page), records.count(), 60);
         let json: serde_json::Value = serde_json::from_slice(&records.finish(&position).unwrap()).unwrap();
         assert_eq!(json["data"], serde_json::json!(["0006", "0007", "0008"]));
         assert_eq!(json["links"]["next"], "http://x/p?per_page=3&page=4");

@@ -1,14 +1,20 @@
-//! Success responses: `{data}`, with or without pages, or no body.
+//! Success responses: `{data}`, with or without pages, or no body. A handler returns a [`Reply`] with a value; its
+//! [`Output`] says how the value is sent.
+
+use std::marker::PhantomData;
 
 use chrono::{DateTime, SecondsFormat, Timelike, Utc};
 use crier_store::idempotency::{self, StoredBody};
+use crier_store::{Page, PageRequest};
 use schemars::JsonSchema;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
+use crate::PREFIX;
+use crate::context::Context;
+use crate::endpoint::spec::ResponseShape;
 use crate::error::{ApiError, Result};
-
-/// The prefix of every path of the API.
-pub const PREFIX: &str = "/api/public/v1";
+use crate::openapi::schema::{SchemaFn, Schemas};
+use crate::pagination;
 
 /// The maximum size of a body that is stored under an `Idempotency-Key`, in bytes. For a larger body, the ids of its
 /// records are stored, if the endpoint can render it again.
@@ -30,47 +36,146 @@ pub struct ApiResponse {
     pub is_reference: bool,
 }
 
+/// What a handler returns: the value of the response, and what the response says beside it.
+#[derive(Debug)]
+pub struct Reply<T> {
+    pub value: T,
+    location: Option<String>,
+    records: Vec<i64>,
+}
+
+impl<T> From<T> for Reply<T> {
+    fn from(value: T) -> Self {
+        Self { value, location: None, records: Vec::new() }
+    }
+}
+
+impl<T> Reply<T> {
+    /// `path`: that of the created record, or the path to poll for the result. Relative to the API's base.
+    pub fn at(path: &str, value: T) -> Self {
+        Self { location: Some(format!("{PREFIX}{path}")), ..value.into() }
+    }
+
+    /// Sets the ids of the records in the response that are not in the request's path.
+    pub fn with_records(self, records: impl Into<Vec<i64>>) -> Self {
+        Self { records: records.into(), ..self }
+    }
+
+    /// Returns the response that is sent and stored.
+    pub fn to_response<R: Output<Value = T>>(&self, cx: &Context, status: u16) -> Result<ApiResponse> {
+        let body = R::serialize(cx, &self.value)?;
+        let (location, records) = (self.location.clone(), self.records.clone());
+        Ok(ApiResponse { status, location, body, records, ..ApiResponse::no_content() })
+    }
+}
+
+/// The kind of response of an endpoint.
+pub trait Output: Send + Sync + 'static {
+    /// What the handler returns.
+    type Value: Send + Sync + 'static;
+    const SHAPE: ResponseShape;
+    /// The schema of a record.
+    const SCHEMA: Option<SchemaFn>;
+
+    /// Returns the body.
+    fn serialize(cx: &Context, value: &Self::Value) -> Result<Vec<u8>>;
+}
+
 #[derive(Serialize)]
-struct Data<T> {
-    data: T,
+struct Data<'a, T> {
+    data: &'a T,
+}
+
+fn serialize_data(data: &impl Serialize) -> Result<Vec<u8>> {
+    serde_json::to_vec(&Data { data }).map_err(|e| ApiError::bug(format!("failed to serialize a response: {e}")))
+}
+
+/// One record.
+pub struct One<T>(PhantomData<T>);
+
+impl<T: Serialize + JsonSchema + Send + Sync + 'static> Output for One<T> {
+    type Value = T;
+    const SHAPE: ResponseShape = ResponseShape::One;
+    const SCHEMA: Option<SchemaFn> = Some(Schemas::response::<T>);
+
+    fn serialize(_: &Context, value: &T) -> Result<Vec<u8>> {
+        serialize_data(value)
+    }
+}
+
+/// All records of a list.
+pub struct Many<T>(PhantomData<T>);
+
+impl<T: Serialize + JsonSchema + Send + Sync + 'static> Output for Many<T> {
+    type Value = Vec<T>;
+    const SHAPE: ResponseShape = ResponseShape::Many;
+    const SCHEMA: Option<SchemaFn> = Some(Schemas::response::<T>);
+
+    fn serialize(_: &Context, value: &Vec<T>) -> Result<Vec<u8>> {
+        serialize_data(value)
+    }
+}
+
+/// A page of a list. A response ends early if its records are larger than [`pagination::MAX_BYTES`].
+pub struct Paged<T>(PhantomData<T>);
+
+/// The records of a page.
+#[derive(Debug)]
+pub struct Listed<T> {
+    pub page: PageRequest,
+    pub rows: Vec<T>,
+    /// The number of records in the list.
+    pub total: i64,
+}
+
+impl<T> Listed<T> {
+    /// Converts the rows of the database to records.
+    pub fn from_rows<S>(page: PageRequest, found: Page<S>, convert: impl FnMut(S) -> T) -> Self {
+        Self { page, rows: found.rows.into_iter().map(convert).collect(), total: found.total }
+    }
+}
+
+impl<T: Serialize + JsonSchema + Send + Sync + 'static> Output for Paged<T> {
+    type Value = Listed<T>;
+    const SHAPE: ResponseShape = ResponseShape::Pages;
+    const SCHEMA: Option<SchemaFn> = Some(Schemas::response::<T>);
+
+    fn serialize(cx: &Context, value: &Listed<T>) -> Result<Vec<u8>> {
+        pagination::serialize(cx, value)
+    }
+}
+
+/// No body.
+pub struct Nothing;
+
+impl Output for Nothing {
+    type Value = ();
+    const SHAPE: ResponseShape = ResponseShape::Nothing;
+    const SCHEMA: Option<SchemaFn> = None;
+
+    fn serialize(_: &Context, (): &()) -> Result<Vec<u8>> {
+        Ok(Vec::new())
+    }
+}
+
+/// A file, for [`Endpoint::downloads`](crate::endpoint::Endpoint::downloads).
+pub struct File;
+
+impl Output for File {
+    type Value = ();
+    const SHAPE: ResponseShape = ResponseShape::File;
+    const SCHEMA: Option<SchemaFn> = None;
+
+    fn serialize(_: &Context, (): &()) -> Result<Vec<u8>> {
+        Ok(Vec::new())
+    }
 }
 
 impl ApiResponse {
-    fn json(status: u16, location: Option<String>, value: &impl Serialize) -> Result<Self> {
-        let body =
-            serde_json::to_vec(value).map_err(|e| ApiError::bug(format!("failed to serialize a response: {e}")))?;
-        Ok(Self { status, location, body, ..Self::no_content() })
-    }
-
-    /// Returns a 200 with `{data}`.
-    pub fn ok(data: impl Serialize) -> Result<Self> {
-        Self::json(200, None, &Data { data })
-    }
-
-    /// Returns a 200 with this JSON.
-    pub fn ok_json(body: Vec<u8>) -> Self {
-        Self { status: 200, body, ..Self::no_content() }
-    }
-
-    /// Returns a 201 with `{data}`. `path` is relative to the API's base.
-    pub fn created(path: &str, data: impl Serialize) -> Result<Self> {
-        Self::json(201, Some(format!("{PREFIX}{path}")), &Data { data })
-    }
-
-    /// Returns a 202 with `{data}`. `path` is the path to poll for the result, relative to the API's base.
-    pub fn accepted(path: &str, data: impl Serialize) -> Result<Self> {
-        Self::json(202, Some(format!("{PREFIX}{path}")), &Data { data })
-    }
-
     /// Returns a 204.
     pub fn no_content() -> Self {
         let (location, body, records) = (None, Vec::new(), Vec::new());
         Self { status: 204, location, body, records, replayed: false, is_reference: false }
-    }
-
-    /// Sets the ids of the records in the body that are not in the request's path.
-    pub fn with_records(self, records: impl Into<Vec<i64>>) -> Self {
-        Self { records: records.into(), ..self }
     }
 
     /// Returns the stored form of the response. `can_rerender`: whether the endpoint can render it again from its
@@ -96,7 +201,8 @@ impl From<idempotency::StoredResponse> for ApiResponse {
 }
 
 // A time in the past: UTC, always with microseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, JsonSchema)]
+#[serde(transparent)]
 #[schemars(transparent)]
 pub struct Timestamp(pub DateTime<Utc>);
 
@@ -113,7 +219,8 @@ impl From<DateTime<Utc>> for Timestamp {
 }
 
 // A scheduled time: UTC, with microseconds only if they are not zero.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, JsonSchema)]
+#[serde(transparent)]
 #[schemars(transparent)]
 pub struct ScheduledTimestamp(pub DateTime<Utc>);
 

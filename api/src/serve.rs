@@ -19,7 +19,7 @@ use crate::connections::Connections;
 use crate::limits::Limiter;
 use crate::limits::memory::MemoryLimiter;
 use crate::limits::redis::RedisLimiter;
-use crate::runner::MinRate;
+use crate::runner::body_reader::MinRate;
 use crate::{App, AppDeps, service};
 
 /// The timeout for receiving a request head, from the start of the connection or the previous request.

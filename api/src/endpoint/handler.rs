@@ -1,70 +1,80 @@
-//! The traits of endpoint handlers, and the steps of a write.
+//! The handlers of endpoints, the steps of a write, and a request that is bound to its handler.
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crier_store::{Conn, Tx};
 
+use super::spec::{EndpointSpec, FirstStep};
 use crate::context::Context;
 use crate::error::Result;
 use crate::file::FileResponse;
-use crate::response::ApiResponse;
+use crate::request::Parsed;
+use crate::response::{ApiResponse, Output, Reply};
 
-pub type HandlerFuture<'a> = Pin<Box<dyn Future<Output = Result<ApiResponse>> + Send + 'a>>;
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub type ReplyFuture<'a, T> = BoxFuture<'a, Result<Reply<T>>>;
 
-/// A handler: `async fn(&Context, &mut Conn) -> Result<ApiResponse>`, or the same with a [`Tx`].
-pub trait Handler<'a, C: 'a>: Send + Sync {
-    fn call(&self, cx: &'a Context, conn: &'a mut C) -> HandlerFuture<'a>;
+/// A handler of an endpoint whose request has no fields: `async fn(&Context, &mut Conn) -> Result<Reply<T>>`, or the same
+/// with a [`Tx`].
+pub trait Handler<'a, C: 'a, T>: Send + Sync {
+    fn call(&self, cx: &'a Context, conn: &'a mut C) -> ReplyFuture<'a, T>;
 }
 
-impl<'a, C: 'a, F, Fut> Handler<'a, C> for F
+impl<'a, C: 'a, T, F, Fut> Handler<'a, C, T> for F
 where
     F: Fn(&'a Context, &'a mut C) -> Fut + Send + Sync,
-    Fut: Future<Output = Result<ApiResponse>> + Send + 'a,
+    Fut: Future<Output = Result<Reply<T>>> + Send + 'a,
 {
-    fn call(&self, cx: &'a Context, conn: &'a mut C) -> HandlerFuture<'a> {
+    fn call(&self, cx: &'a Context, conn: &'a mut C) -> ReplyFuture<'a, T> {
         Box::pin(self(cx, conn))
     }
 }
 
-/// The first of two steps: `async fn(&Context) -> Result<WriteStep>`.
-pub trait PrepareHandler<'a>: Send + Sync {
-    fn call(&self, cx: &'a Context) -> Pin<Box<dyn Future<Output = Result<WriteStep>> + Send + 'a>>;
+/// A handler with a request: `async fn(&Context, &mut Conn, Arc<Parsed<Q>>) -> Result<Reply<T>>`, or the same with a
+/// [`Tx`].
+pub trait RequestHandler<'a, C: 'a, Q, T>: Send + Sync {
+    fn call(&self, cx: &'a Context, conn: &'a mut C, request: Arc<Parsed<Q>>) -> ReplyFuture<'a, T>;
 }
 
-impl<'a, F, Fut> PrepareHandler<'a> for F
+impl<'a, C: 'a, Q, T, F, Fut> RequestHandler<'a, C, Q, T> for F
 where
-    F: Fn(&'a Context) -> Fut + Send + Sync,
-    Fut: Future<Output = Result<WriteStep>> + Send + 'a,
+    F: Fn(&'a Context, &'a mut C, Arc<Parsed<Q>>) -> Fut + Send + Sync,
+    Fut: Future<Output = Result<Reply<T>>> + Send + 'a,
 {
-    fn call(&self, cx: &'a Context) -> Pin<Box<dyn Future<Output = Result<WriteStep>> + Send + 'a>> {
-        Box::pin(self(cx))
+    fn call(&self, cx: &'a Context, conn: &'a mut C, request: Arc<Parsed<Q>>) -> ReplyFuture<'a, T> {
+        Box::pin(self(cx, conn, request))
     }
 }
 
-/// A handler that receives the parsed body: `async fn(&Context, &mut Tx, Arc<T>) -> Result<ApiResponse>`.
-pub trait ParsedBodyHandler<'a, T>: Send + Sync {
-    fn call(&self, cx: &'a Context, tx: &'a mut Tx, parsed: Arc<T>) -> HandlerFuture<'a>;
+/// A handler without a request, as one that is given an empty request.
+pub(super) struct WithoutRequest<H>(pub H);
+
+impl<'a, C: 'a, Q, T, H: Handler<'a, C, T>> RequestHandler<'a, C, Q, T> for WithoutRequest<H> {
+    fn call(&self, cx: &'a Context, conn: &'a mut C, _: Arc<Parsed<Q>>) -> ReplyFuture<'a, T> {
+        self.0.call(cx, conn)
+    }
 }
 
-impl<'a, T, F, Fut> ParsedBodyHandler<'a, T> for F
+/// The first of two steps: `async fn(&Context, Arc<Parsed<Q>>) -> Result<WriteStep<T>>`.
+pub trait PrepareHandler<'a, Q, T>: Send + Sync {
+    fn call(&self, cx: &'a Context, request: Arc<Parsed<Q>>) -> BoxFuture<'a, Result<WriteStep<T>>>;
+}
+
+impl<'a, Q, T, F, Fut> PrepareHandler<'a, Q, T> for F
 where
-    F: Fn(&'a Context, &'a mut Tx, Arc<T>) -> Fut + Send + Sync,
-    Fut: Future<Output = Result<ApiResponse>> + Send + 'a,
+    F: Fn(&'a Context, Arc<Parsed<Q>>) -> Fut + Send + Sync,
+    Fut: Future<Output = Result<WriteStep<T>>> + Send + 'a,
 {
-    fn call(&self, cx: &'a Context, tx: &'a mut Tx, parsed: Arc<T>) -> HandlerFuture<'a> {
-        Box::pin(self(cx, tx, parsed))
+    fn call(&self, cx: &'a Context, request: Arc<Parsed<Q>>) -> BoxFuture<'a, Result<WriteStep<T>>> {
+        Box::pin(self(cx, request))
     }
 }
 
 /// A handler of a download: `async fn(&Context, &mut Conn) -> Result<FileResponse>`.
 pub trait DownloadHandler<'a>: Send + Sync {
-    fn call(
-        &self,
-        cx: &'a Context,
-        conn: &'a mut Conn,
-    ) -> Pin<Box<dyn Future<Output = Result<FileResponse>> + Send + 'a>>;
+    fn call(&self, cx: &'a Context, conn: &'a mut Conn) -> BoxFuture<'a, Result<FileResponse>>;
 }
 
 impl<'a, F, Fut> DownloadHandler<'a> for F
@@ -72,38 +82,35 @@ where
     F: Fn(&'a Context, &'a mut Conn) -> Fut + Send + Sync,
     Fut: Future<Output = Result<FileResponse>> + Send + 'a,
 {
-    fn call(
-        &self,
-        cx: &'a Context,
-        conn: &'a mut Conn,
-    ) -> Pin<Box<dyn Future<Output = Result<FileResponse>> + Send + 'a>> {
+    fn call(&self, cx: &'a Context, conn: &'a mut Conn) -> BoxFuture<'a, Result<FileResponse>> {
         Box::pin(self(cx, conn))
     }
 }
 
 /// The second step: writes the result of the first one. May be retried.
-pub struct WriteStep {
-    write: Box<dyn for<'a> Handler<'a, Tx>>,
+pub struct WriteStep<T> {
+    write: Box<dyn for<'a> Handler<'a, Tx, T>>,
     undo: Option<Undo>,
 }
 
 /// Undoes the first step.
-type Undo = Box<dyn for<'a> Fn(&'a Context) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> + Send + Sync>;
+type Undo = Box<dyn for<'a> Fn(&'a Context) -> BoxFuture<'a, ()> + Send + Sync>;
 
-impl WriteStep {
+impl<T> WriteStep<T> {
     /// Combines the result of the first step with the function that writes it.
-    pub fn new<T, F>(prepared: T, write: F) -> Self
+    pub fn new<P, F>(prepared: P, write: F) -> Self
     where
-        T: Send + Sync + 'static,
-        F: for<'a> Fn(&'a Context, &'a mut Tx, Arc<T>) -> HandlerFuture<'a> + Send + Sync + 'static,
+        T: 'static,
+        P: Send + Sync + 'static,
+        F: for<'a> Fn(&'a Context, &'a mut Tx, Arc<P>) -> ReplyFuture<'a, T> + Send + Sync + 'static,
     {
-        struct Bound<T, F>(Arc<T>, F);
-        impl<'a, T, F> Handler<'a, Tx> for Bound<T, F>
+        struct Bound<P, F>(Arc<P>, F);
+        impl<'a, T, P, F> Handler<'a, Tx, T> for Bound<P, F>
         where
-            T: Send + Sync,
-            F: Fn(&'a Context, &'a mut Tx, Arc<T>) -> HandlerFuture<'a> + Send + Sync,
+            P: Send + Sync,
+            F: Fn(&'a Context, &'a mut Tx, Arc<P>) -> ReplyFuture<'a, T> + Send + Sync,
         {
-            fn call(&self, cx: &'a Context, tx: &'a mut Tx) -> HandlerFuture<'a> {
+            fn call(&self, cx: &'a Context, tx: &'a mut Tx) -> ReplyFuture<'a, T> {
                 (self.1)(cx, tx, self.0.clone())
             }
         }
@@ -114,52 +121,131 @@ impl WriteStep {
     /// key was faster.
     pub fn or_undo<F>(self, undo: F) -> Self
     where
-        F: for<'a> Fn(&'a Context) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> + Send + Sync + 'static,
+        F: for<'a> Fn(&'a Context) -> BoxFuture<'a, ()> + Send + Sync + 'static,
     {
         Self { undo: Some(Box::new(undo)), ..self }
     }
+}
 
-    pub(crate) async fn undo(&self, cx: &Context) {
+/// The handler of an endpoint.
+pub(super) enum HandlerKind<Q, T> {
+    Reads(Arc<dyn for<'a> RequestHandler<'a, Conn, Q, T>>),
+    Downloads(Arc<dyn for<'a> DownloadHandler<'a>>),
+    Writes(Arc<dyn for<'a> RequestHandler<'a, Tx, Q, T>>),
+    TwoSteps(FirstStep, Arc<dyn for<'a> PrepareHandler<'a, Q, T>>),
+}
+
+impl<Q, T> Clone for HandlerKind<Q, T> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Reads(handler) => Self::Reads(handler.clone()),
+            Self::Downloads(handler) => Self::Downloads(handler.clone()),
+            Self::Writes(handler) => Self::Writes(handler.clone()),
+            Self::TwoSteps(first, handler) => Self::TwoSteps(*first, handler.clone()),
+        }
+    }
+}
+
+/// Where a call in this process finds the value that the handler returned.
+pub type ValueSlot<T> = Arc<Mutex<Option<T>>>;
+
+/// A part of a handler whose types the runner need not know.
+pub type Step<C> = Box<dyn for<'a> Fn(&'a Context, &'a mut C) -> BoxFuture<'a, Result<ApiResponse>> + Send + Sync>;
+
+/// The first of two steps, without its types.
+pub type BoundPrepare = Box<dyn for<'a> Fn(&'a Context) -> BoxFuture<'a, Result<BoundWriteStep>> + Send + Sync>;
+
+/// A request that is bound to its handler.
+pub enum BoundHandler {
+    Read(Step<Conn>),
+    Download(Arc<dyn for<'a> DownloadHandler<'a>>),
+    Write(Step<Tx>),
+    TwoSteps(FirstStep, BoundPrepare),
+}
+
+/// A [`WriteStep`] whose types the runner need not know.
+pub struct BoundWriteStep {
+    pub write: Step<Tx>,
+    undo: Option<Undo>,
+}
+
+impl BoundWriteStep {
+    pub async fn undo(&self, cx: &Context) {
         if let Some(undo) = &self.undo {
             undo(cx).await;
         }
     }
+}
 
-    pub(crate) fn call<'a>(&self, cx: &'a Context, tx: &'a mut Tx) -> HandlerFuture<'a> {
-        self.write.call(cx, tx)
+/// Converts what a handler returns to the response that is sent and stored.
+pub(super) struct Responder<R: Output> {
+    pub spec: Arc<EndpointSpec>,
+    /// `None` if only the response is needed.
+    pub slot: Option<ValueSlot<R::Value>>,
+}
+
+impl<R: Output> Clone for Responder<R> {
+    fn clone(&self) -> Self {
+        Self { spec: self.spec.clone(), slot: self.slot.clone() }
     }
 }
 
-/// The kind of handler of an endpoint.
-#[derive(Clone)]
-pub enum HandlerKind {
-    Reads(Arc<dyn for<'a> Handler<'a, Conn>>),
-    Downloads(Arc<dyn for<'a> DownloadHandler<'a>>),
-    /// Called before the transaction begins; returns the step that runs inside it.
-    Writes(Arc<dyn Fn(&Context) -> WriteStep + Send + Sync>),
-    TwoSteps {
-        prepare: Arc<dyn for<'a> PrepareHandler<'a>>,
-        first: FirstStep,
-    },
-}
-
-/// The kind of the first step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FirstStep {
-    /// An external query with a timeout of 20 s. It may run twice.
-    Query,
-    /// An external call with a timeout of 20 s that must not run twice, so the key is leased during the call.
-    Lease,
-    /// Stores a file. Each part of this has its own timeout.
-    Upload,
-    /// Like [`FirstStep::Lease`], but without a timeout from the runner: the step enforces the limit of 20 s itself,
-    /// and refunds what it reserved.
-    Reserve,
-}
-
-impl FirstStep {
-    /// Returns whether the key is leased during the first step.
-    pub const fn needs_lease(self) -> bool {
-        matches!(self, Self::Lease | Self::Reserve)
+impl<R: Output> Responder<R> {
+    /// A read in this process needs only the value; a write's response is stored.
+    fn respond(&self, cx: &Context, reply: Reply<R::Value>) -> Result<ApiResponse> {
+        let is_read = !self.spec.is_write();
+        let response = match &self.slot {
+            Some(_) if is_read => ApiResponse::no_content(),
+            _ => reply.to_response::<R>(cx, self.spec.status)?,
+        };
+        if let Some(slot) = &self.slot {
+            *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(reply.value);
+        }
+        Ok(response)
     }
+
+    /// Returns a step that calls a handler.
+    pub fn step<C: Send + 'static>(&self, handler: Arc<dyn for<'a> Handler<'a, C, R::Value>>) -> Step<C> {
+        let responder = self.clone();
+        Box::new(move |cx, conn| {
+            let (responder, handler) = (responder.clone(), handler.clone());
+            Box::pin(async move { responder.respond(cx, handler.call(cx, conn).await?) })
+        })
+    }
+
+    pub fn bind<Q: Send + Sync + 'static>(&self, kind: &HandlerKind<Q, R::Value>, request: Parsed<Q>) -> BoundHandler {
+        let request = Arc::new(request);
+        match kind {
+            HandlerKind::Reads(handler) => BoundHandler::Read(self.step(bound(handler.clone(), request))),
+            HandlerKind::Downloads(handler) => BoundHandler::Download(handler.clone()),
+            HandlerKind::Writes(handler) => BoundHandler::Write(self.step(bound(handler.clone(), request))),
+            HandlerKind::TwoSteps(first, prepare) => {
+                let (responder, prepare) = (self.clone(), prepare.clone());
+                let prepare: BoundPrepare = Box::new(move |cx| {
+                    let (responder, prepare, request) = (responder.clone(), prepare.clone(), request.clone());
+                    Box::pin(async move {
+                        let WriteStep { write, undo } = prepare.call(cx, request).await?;
+                        Ok(BoundWriteStep { write: responder.step(write.into()), undo })
+                    })
+                });
+                BoundHandler::TwoSteps(*first, prepare)
+            }
+        }
+    }
+}
+
+/// A handler and its request, as a handler without one.
+struct WithRequest<C, Q, T>(Arc<dyn for<'a> RequestHandler<'a, C, Q, T>>, Arc<Parsed<Q>>);
+
+impl<'a, C: 'a, Q: Send + Sync, T> Handler<'a, C, T> for WithRequest<C, Q, T> {
+    fn call(&self, cx: &'a Context, conn: &'a mut C) -> ReplyFuture<'a, T> {
+        self.0.call(cx, conn, self.1.clone())
+    }
+}
+
+fn bound<C: 'static, Q: Send + Sync + 'static, T: 'static>(
+    handler: Arc<dyn for<'a> RequestHandler<'a, C, Q, T>>,
+    request: Arc<Parsed<Q>>,
+) -> Arc<dyn for<'a> Handler<'a, C, T>> {
+    Arc::new(WithRequest(handler, request))
 }

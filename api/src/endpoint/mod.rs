@@ -1,17 +1,20 @@
-//! An endpoint is a value: its path, who may call it, its request and response types, and its handler. The runner
+//! An endpoint is a value: its path, who may call it, the types of its request and response, and its handler. The runner
 //! (`runner/`) makes all checks common to endpoints, in the contract's order, before it calls the handler. The OpenAPI
-//! document (`openapi/`) is built from the same values.
+//! document (`openapi/`) is built from the same values, and callers in this process (the console) call them with a
+//! request and get the value of the response ([`crate::runner::call`]).
 //!
 //! **To add one:** create `routes/<resource>/<verb>.rs` with the request and response types, `pub fn endpoint() ->
-//! Endpoint` and the handler. Add two lines to `routes/<resource>/mod.rs` and a test to `tests/api/`, then accept the
-//! new snapshot of the document. [`crate::openapi::schema`] explains how the types describe themselves. A query
-//! parameter is always optional in the document, and a handler that reads the query begins with `cx.name_problems()`.
-//! There are eight kinds of handlers. The first two need no live key and no `Idempotency-Key`; they may be `POST`s that
-//! change nothing.
+//! Endpoint<Request, Response>` and the handler. Add two lines to `routes/<resource>/mod.rs` and a test to `tests/api/`,
+//! then accept the new snapshot of the document. [`crate::request`] explains requests: that of a GET is read from the
+//! query, all others from the body. An endpoint whose request has no fields has the request `()`. The response is
+//! [`One`](crate::response::One) record, [`Many`](crate::response::Many), [`Paged`](crate::response::Paged),
+//! [`Nothing`](crate::response::Nothing), or a [`File`](crate::response::File). There are nine kinds of handlers. The
+//! first three need no live key and no `Idempotency-Key`; they may be `POST`s that change nothing.
 //!
 //! | Handler | For |
 //! |---|---|
-//! | [`Endpoint::reads`] | a request that changes nothing |
+//! | [`Endpoint::reads`] | a request without fields that changes nothing |
+//! | [`Endpoint::checks_then_reads`] | the same, with a query or a body |
 //! | [`Endpoint::downloads`] | a stored file |
 //! | [`Endpoint::writes`] | changes to the database only |
 //! | [`Endpoint::checks_then_writes`] | the same, with a body |
@@ -24,135 +27,44 @@
 //! [`Endpoint::with_rerender`].
 
 mod handler;
+pub mod spec;
 
 use std::sync::Arc;
 
 use crier_domain::access::Scope;
 use crier_domain::plan::Feature;
 use crier_store::{Conn, Tx};
+use handler::{HandlerKind, Responder, WithoutRequest};
 use http::Method;
-use schemars::JsonSchema;
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
 
 use crate::context::Context;
-use crate::error::{ApiError, ErrorCode, Result};
-use crate::openapi::schema::Schemas;
-use crate::response::ApiResponse;
+use crate::error::ErrorCode;
+use crate::fields::{Problems, ReadContext};
+use crate::openapi::schema::{SchemaFn, Schemas};
+use crate::request::{FieldSpec, Parsed, Request};
+use crate::response::Output;
 
 pub use handler::{
-    DownloadHandler, FirstStep, Handler, HandlerFuture, HandlerKind, ParsedBodyHandler, PrepareHandler, WriteStep,
+    BoundHandler, BoundPrepare, BoundWriteStep, BoxFuture, DownloadHandler, Handler, PrepareHandler, ReplyFuture, RequestHandler, Step,
+    ValueSlot, WriteStep,
 };
+pub use spec::{BodyFormat, EndpointKind, EndpointSpec, FirstStep, Growth, RequestBody, ResponseShape};
 
-/// The shape of a success response.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ResponseShape {
-    /// `{data: …}`
-    One,
-    /// `{data: […]}`
-    Many,
-    /// `{data: […], links, meta}`
-    Pages,
-    /// No body.
-    Nothing,
-    /// A file.
-    File,
+/// An endpoint with the request `Q` and the response `R`.
+pub struct Endpoint<Q, R: Output> {
+    pub spec: EndpointSpec,
+    handler: Option<HandlerKind<Q, R::Value>>,
+    ignored: Option<fn(&Context, &Q) -> Option<&'static str>>,
+    rerender: Option<(&'static str, Arc<dyn for<'a> Handler<'a, Conn, R::Value>>)>,
 }
 
-/// What a request adds to the database or the storage, beyond a row or two of a limited size.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Growth {
-    #[default]
-    None,
-    /// Records whose number and size have fixed limits.
-    Records,
-    /// Texts that count against the plan's storage.
-    Texts,
-    /// Files, which count against the plan's storage when they are stored, and their descriptions.
-    Files,
-}
-
-/// Returns the schema of a type.
-pub type SchemaFn = fn(&mut Schemas) -> Value;
-
-/// A request body: its schema and an example.
-#[derive(Clone)]
-pub struct RequestBody {
-    pub schema: fn(&mut Schemas) -> Value,
-    pub example: Value,
-    pub format: BodyFormat,
-}
-
-/// The format of a body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BodyFormat {
-    Json,
-    /// The body may be missing.
-    OptionalJson,
-    /// `multipart/form-data` with a part `file`; the other parts are texts.
-    Multipart,
-}
-
-/// A query parameter.
-#[derive(Clone)]
-pub struct Parameter {
-    pub name: &'static str,
-    pub description: &'static str,
-    pub schema: fn(&mut Schemas) -> Value,
-    pub extension: bool,
-    /// Whether several endpoints have this parameter, with the same description and schema.
-    pub is_shared: bool,
-}
-
-#[derive(Clone)]
-pub struct Endpoint {
-    pub method: Method,
-    /// Relative to the API's base, ids in braces, named as in the specification.
-    pub path: &'static str,
-    /// The `operationId`.
-    pub id: &'static str,
-    pub tag: &'static str,
-    pub summary: &'static str,
-    pub description: &'static str,
-    pub scope: Scope,
-    /// The plan must have one of these. If empty, every plan has access.
-    pub features: &'static [Feature],
-    /// Whether the endpoint is also available without these features while there are records from an earlier plan.
-    pub serves_leftovers: bool,
-    /// Whether only roles that can publish may use it.
-    pub for_publishers: bool,
-    pub growth: Growth,
-    /// Whether the endpoint is not in the specification.
-    pub extension: bool,
-    pub body: Option<RequestBody>,
-    pub query: Vec<Parameter>,
-    pub status: u16,
-    pub shape: ResponseShape,
-    pub schema: Option<fn(&mut Schemas) -> Value>,
-    /// The media types of a download, each with its schema if it is JSON.
-    pub file_types: Vec<(&'static str, Option<SchemaFn>)>,
-    /// The error codes beyond those of the common checks.
-    pub codes: &'static [ErrorCode],
-    pub handler: HandlerKind,
-    /// Returns the name of a known field that is ignored because of another field.
-    pub ignores: Option<fn(&Context) -> Option<&'static str>>,
-    /// Renders a response that was too large to store, for a repeated request.
-    pub rerender: Option<Rerender>,
-}
-
-/// Renders a response from the ids of the records in it.
-#[derive(Clone)]
-pub struct Rerender {
-    /// The name under which the handler finds the ids that are not in the request's path.
-    pub record: &'static str,
-    pub handler: Arc<dyn for<'a> Handler<'a, Conn>>,
-}
-
-impl Endpoint {
+impl<Q: Request, R: Output> Endpoint<Q, R> {
     fn new(method: Method, path: &'static str, id: &'static str, scope: Scope) -> Self {
-        async fn no_handler(_: &Context, _: &mut Conn) -> Result<ApiResponse> {
-            Err(ApiError::bug("the endpoint has no handler"))
-        }
-        Self {
+        let is_query = method == Method::GET;
+        let body = RequestBody { schema: Schemas::request::<Q>, example: Q::example, format: BodyFormat::Json };
+        let query: fn(&mut Schemas) -> Vec<FieldSpec> = |schemas| schemas.query::<Q>();
+        let spec = EndpointSpec {
             method,
             path,
             id,
@@ -165,17 +77,16 @@ impl Endpoint {
             for_publishers: false,
             growth: Growth::None,
             extension: false,
-            body: None,
-            query: Vec::new(),
-            status: 200,
-            shape: ResponseShape::Nothing,
-            schema: None,
+            body: (Q::HAS_FIELDS && !is_query).then_some(body),
+            query: (Q::HAS_FIELDS && is_query).then_some(query),
+            kind: EndpointKind::Read,
+            status: if R::SHAPE == ResponseShape::Nothing { 204 } else { 200 },
+            shape: R::SHAPE,
+            schema: R::SCHEMA,
             file_types: Vec::new(),
             codes: &[],
-            handler: HandlerKind::Reads(Arc::new(no_handler)),
-            ignores: None,
-            rerender: None,
-        }
+        };
+        Self { spec, handler: None, ignored: None, rerender: None }
     }
 
     pub fn get(path: &'static str, id: &'static str, scope: Scope) -> Self {
@@ -194,188 +105,127 @@ impl Endpoint {
         Self::new(Method::DELETE, path, id, scope)
     }
 
+    fn with(mut self, change: impl FnOnce(&mut EndpointSpec)) -> Self {
+        change(&mut self.spec);
+        self
+    }
+
     pub fn tag(self, tag: &'static str) -> Self {
-        Self { tag, ..self }
+        self.with(|spec| spec.tag = tag)
     }
 
     pub fn summary(self, summary: &'static str) -> Self {
-        Self { summary, ..self }
+        self.with(|spec| spec.summary = summary)
     }
 
     pub fn description(self, description: &'static str) -> Self {
-        Self { description, ..self }
+        self.with(|spec| spec.description = description)
     }
 
     /// Restricts the endpoint to plans with one of these features.
     pub fn features(self, features: &'static [Feature]) -> Self {
-        Self { features, ..self }
+        self.with(|spec| spec.features = features)
     }
 
     /// Lets clients list or delete records from an earlier plan without its features.
     pub fn serves_leftovers(self) -> Self {
-        Self { serves_leftovers: true, ..self }
+        self.with(|spec| spec.serves_leftovers = true)
     }
 
     /// Rejects contributors: the effect is public, and there is no approval for it.
     pub fn for_publishers(self) -> Self {
-        Self { for_publishers: true, ..self }
+        self.with(|spec| spec.for_publishers = true)
     }
 
     /// Rejects requests while the disk is almost full or, for texts, while the plan's storage is full.
     pub fn adds(self, growth: Growth) -> Self {
-        Self { growth, ..self }
+        self.with(|spec| spec.growth = growth)
     }
 
     pub fn extension(self) -> Self {
-        Self { extension: true, ..self }
+        self.with(|spec| spec.extension = true)
     }
 
-    /// Takes a JSON body of this type.
-    pub fn body<T: JsonSchema>(self, example: Value) -> Self {
-        self.takes::<T>(BodyFormat::Json, example)
+    /// Lets a client omit the body.
+    pub fn body_is_optional(self) -> Self {
+        self.body_format(BodyFormat::OptionalJson)
     }
 
-    /// Takes an optional JSON body of this type.
-    pub fn optional_body<T: JsonSchema>(self, example: Value) -> Self {
-        self.takes::<T>(BodyFormat::OptionalJson, example)
+    /// The body is a form with a file.
+    pub fn body_is_form(self) -> Self {
+        self.body_format(BodyFormat::Multipart)
     }
 
-    /// Takes a form with a file.
-    pub fn upload<T: JsonSchema>(self, example: Value) -> Self {
-        self.takes::<T>(BodyFormat::Multipart, example)
-    }
-
-    fn takes<T: JsonSchema>(self, format: BodyFormat, example: Value) -> Self {
-        Self { body: Some(RequestBody { schema: Schemas::request::<T>, example, format }), ..self }
+    fn body_format(self, format: BodyFormat) -> Self {
+        self.with(|spec| spec.body = spec.body.map(|body| RequestBody { format, ..body }))
     }
 
     /// Lists the field that `ignored` returns in the header `Crier-Ignored-Fields`.
-    pub fn ignores(self, ignored: fn(&Context) -> Option<&'static str>) -> Self {
-        Self { ignores: Some(ignored), ..self }
+    pub fn ignores(self, ignored: fn(&Context, &Q) -> Option<&'static str>) -> Self {
+        Self { ignored: Some(ignored), ..self }
     }
 
-    pub fn query<T: JsonSchema>(mut self, name: &'static str, description: &'static str) -> Self {
-        self.query.push(Parameter {
-            name,
-            description,
-            schema: Schemas::request::<T>,
-            extension: false,
-            is_shared: false,
-        });
-        self
-    }
-
-    /// Adds a query parameter that is not in the specification.
-    pub fn extension_query<T: JsonSchema>(mut self, name: &'static str, description: &'static str) -> Self {
-        self.query.push(Parameter {
-            name,
-            description,
-            schema: Schemas::request::<T>,
-            extension: true,
-            is_shared: false,
-        });
-        self
-    }
-
-    /// Adds the query parameters `page` and `per_page`.
-    pub fn pages(mut self) -> Self {
-        let parameter =
-            |name, description, schema| Parameter { name, description, schema, extension: false, is_shared: true };
-        self.query.push(parameter(
-            "page",
-            "The page number, starting at 1. A page past the end is empty.",
-            |_| json!({ "type": "integer", "minimum": 1, "default": 1 }),
-        ));
-        self.query.push(parameter(
-            "per_page",
-            "The number of records per page. Values above 100 are treated as 100.",
-            |_| json!({ "type": "integer", "minimum": 1, "default": 20 }),
-        ));
-        self
-    }
-
-    /// Sets the status and shape of a success response.
-    pub fn response<T: JsonSchema>(self, status: u16, shape: ResponseShape) -> Self {
-        Self { status, shape, schema: Some(Schemas::response::<T>), ..self }
+    /// Sets the status of a success response, if it is neither 200 nor 204.
+    pub fn status(self, status: u16) -> Self {
+        self.with(|spec| spec.status = status)
     }
 
     /// Adds a type of a download.
-    pub fn file_type(mut self, media_type: &'static str, schema: Option<SchemaFn>) -> Self {
-        self.file_types.push((media_type, schema));
-        self
-    }
-
-    /// Sets the status of a success response to 204, without a body.
-    pub fn no_content(self) -> Self {
-        Self { status: 204, shape: ResponseShape::Nothing, schema: None, ..self }
+    pub fn file_type(self, media_type: &'static str, schema: Option<SchemaFn>) -> Self {
+        self.with(|spec| spec.file_types.push((media_type, schema)))
     }
 
     /// Sets the error codes beyond those of the common checks.
     pub fn error_codes(self, codes: &'static [ErrorCode]) -> Self {
-        Self { codes, ..self }
+        self.with(|spec| spec.codes = codes)
     }
 
     /// The handler receives a connection.
     pub fn reads<H>(self, handler: H) -> Self
     where
-        H: for<'a> Handler<'a, Conn> + 'static,
+        H: for<'a> Handler<'a, Conn, R::Value> + 'static,
     {
-        Self { handler: HandlerKind::Reads(Arc::new(handler)), ..self }
+        self.handler(EndpointKind::Read, HandlerKind::Reads(Arc::new(WithoutRequest(handler))))
     }
 
-    /// The handler receives a connection and returns the file to send, of one of [`Endpoint::file_types`].
+    /// The handler receives a connection and the request, whose problems it reports in the order of the checks.
+    pub fn checks_then_reads<H>(self, handler: H) -> Self
+    where
+        H: for<'a> RequestHandler<'a, Conn, Q, R::Value> + 'static,
+    {
+        self.handler(EndpointKind::Read, HandlerKind::Reads(Arc::new(handler)))
+    }
+
+    /// The handler receives a connection and returns the file to send, of one of [`Endpoint::file_type`].
     pub fn downloads<H>(self, handler: H) -> Self
     where
         H: for<'a> DownloadHandler<'a> + 'static,
     {
-        Self { shape: ResponseShape::File, handler: HandlerKind::Downloads(Arc::new(handler)), ..self }
+        self.handler(EndpointKind::Download, HandlerKind::Downloads(Arc::new(handler)))
     }
 
     /// The handler receives the transaction that also stores the response. It may be retried, so it must have no other
     /// effect.
     pub fn writes<H>(self, handler: H) -> Self
     where
-        H: for<'a> Handler<'a, Tx> + 'static,
+        H: for<'a> Handler<'a, Tx, R::Value> + 'static,
     {
-        let handler = Arc::new(handler);
-        let begin = move |_: &Context| {
-            let handler = handler.clone();
-            WriteStep::new((), move |cx, tx, _| handler.call(cx, tx))
-        };
-        Self { handler: HandlerKind::Writes(Arc::new(begin)), ..self }
+        self.handler(EndpointKind::Write, HandlerKind::Writes(Arc::new(WithoutRequest(handler))))
     }
 
-    /// `read` parses the body before the transaction begins, because on SQLite a transaction blocks all other writers;
-    /// `write` reports its problems, in the order of the checks.
-    pub fn checks_then_writes<T, R, W>(self, read: R, write: W) -> Self
+    /// The same, with the request. It is read before the transaction begins, because on SQLite a transaction blocks all
+    /// other writers; the handler reports its problems, in the order of the checks.
+    pub fn checks_then_writes<H>(self, handler: H) -> Self
     where
-        T: Send + Sync + 'static,
-        R: Fn(&Context) -> T + Send + Sync + 'static,
-        W: for<'a> ParsedBodyHandler<'a, T> + 'static,
+        H: for<'a> RequestHandler<'a, Tx, Q, R::Value> + 'static,
     {
-        let write = Arc::new(write);
-        let begin = move |cx: &Context| {
-            let write = write.clone();
-            WriteStep::new(read(cx), move |cx, tx, parsed| write.call(cx, tx, parsed))
-        };
-        Self { handler: HandlerKind::Writes(Arc::new(begin)), ..self }
-    }
-
-    /// Sets how a response that is too large to store ([`crate::response::MAX_STORED_BYTES`]) is rendered again, for an
-    /// endpoint that [`Endpoint::writes`]. `handler` reads the current records; its context contains the ids passed to
-    /// [`ApiResponse::with_records`] under the name `record`. Never use this for a response with a secret, which is
-    /// shown only once.
-    pub fn with_rerender<H>(self, record: &'static str, handler: H) -> Self
-    where
-        H: for<'a> Handler<'a, Conn> + 'static,
-    {
-        Self { rerender: Some(Rerender { record, handler: Arc::new(handler) }), ..self }
+        self.handler(EndpointKind::Write, HandlerKind::Writes(Arc::new(handler)))
     }
 
     /// `prepare` has no transaction, and returns a [`WriteStep`].
     pub fn queries_then_writes<H>(self, prepare: H) -> Self
     where
-        H: for<'a> PrepareHandler<'a> + 'static,
+        H: for<'a> PrepareHandler<'a, Q, R::Value> + 'static,
     {
         self.two_steps(FirstStep::Query, prepare)
     }
@@ -383,7 +233,7 @@ impl Endpoint {
     /// Like [`Endpoint::queries_then_writes`], with a lease on the key during `prepare`.
     pub fn leases_then_writes<H>(self, prepare: H) -> Self
     where
-        H: for<'a> PrepareHandler<'a> + 'static,
+        H: for<'a> PrepareHandler<'a, Q, R::Value> + 'static,
     {
         self.two_steps(FirstStep::Lease, prepare)
     }
@@ -391,7 +241,7 @@ impl Endpoint {
     /// Like [`Endpoint::queries_then_writes`], without an overall timeout.
     pub fn uploads_then_writes<H>(self, prepare: H) -> Self
     where
-        H: for<'a> PrepareHandler<'a> + 'static,
+        H: for<'a> PrepareHandler<'a, Q, R::Value> + 'static,
     {
         self.two_steps(FirstStep::Upload, prepare)
     }
@@ -399,26 +249,83 @@ impl Endpoint {
     /// Like [`Endpoint::leases_then_writes`], without an overall timeout.
     pub fn reserves_then_writes<H>(self, prepare: H) -> Self
     where
-        H: for<'a> PrepareHandler<'a> + 'static,
+        H: for<'a> PrepareHandler<'a, Q, R::Value> + 'static,
     {
         self.two_steps(FirstStep::Reserve, prepare)
     }
 
-    fn two_steps(self, first: FirstStep, prepare: impl for<'a> PrepareHandler<'a> + 'static) -> Self {
-        Self { handler: HandlerKind::TwoSteps { prepare: Arc::new(prepare), first }, ..self }
+    fn two_steps(self, first: FirstStep, prepare: impl for<'a> PrepareHandler<'a, Q, R::Value> + 'static) -> Self {
+        self.handler(EndpointKind::TwoSteps(first), HandlerKind::TwoSteps(first, Arc::new(prepare)))
     }
 
-    /// Returns whether the endpoint needs a live key and an `Idempotency-Key`.
-    pub fn is_write(&self) -> bool {
-        !matches!(self.handler, HandlerKind::Reads(_) | HandlerKind::Downloads(_))
+    fn handler(self, kind: EndpointKind, handler: HandlerKind<Q, R::Value>) -> Self {
+        Self { handler: Some(handler), ..self.with(|spec| spec.kind = kind) }
     }
 
-    /// Returns the names of the ids in the path, in order.
-    pub fn ids(&self) -> impl Iterator<Item = &'static str> {
-        self.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
+    /// Sets how a response that is too large to store ([`crate::response::MAX_STORED_BYTES`]) is rendered again, for an
+    /// endpoint that writes. `handler` reads the current records; its context contains the ids passed to
+    /// [`Reply::with_records`](crate::response::Reply::with_records) under the name `record`. Never use this for a
+    /// response with a secret, which is shown only once.
+    pub fn with_rerender<H>(self, record: &'static str, handler: H) -> Self
+    where
+        H: for<'a> Handler<'a, Conn, R::Value> + 'static,
+    {
+        Self { rerender: Some((record, Arc::new(handler))), ..self }
     }
 
-    pub fn is_brand_nested(&self) -> bool {
-        self.ids().any(|id| id == "brand")
+    /// Binds a request to the handler. `slot` receives the value that the handler returns.
+    pub fn bind(&self, cx: &Context, request: Parsed<Q>, slot: Option<ValueSlot<R::Value>>) -> BoundRequest {
+        let responder = Responder::<R> { spec: cx.spec.clone(), slot };
+        let ignored = self.ignored.and_then(|ignored| ignored(cx, request.partial().ok()?));
+        let rerender = self.rerender.as_ref().map(|(record, handler)| Rerender {
+            record,
+            step: responder.step(handler.clone()),
+        });
+        let handler = self.handler.as_ref().map(|handler| responder.bind(handler, request));
+        BoundRequest { handler, rerender, ignored }
+    }
+
+    /// Returns the endpoint without its types.
+    pub fn erase(self) -> AnyEndpoint {
+        let spec = self.spec.clone();
+        let read = move |cx: &Context, problems: Problems, object: &Map<String, Value>| {
+            let context = ReadContext::new(cx.zone(), cx.now);
+            let are_texts = cx.spec.query.is_some() || cx.spec.body.is_some_and(|b| b.format == BodyFormat::Multipart);
+            let context = if are_texts { context.texts() } else { context };
+            self.bind(cx, Parsed::read(problems, object, context), None)
+        };
+        AnyEndpoint { spec: Arc::new(spec), read: Arc::new(read) }
+    }
+}
+
+/// A request that is bound to its handler.
+pub struct BoundRequest {
+    /// `None` if the endpoint has none, which is a bug.
+    pub handler: Option<BoundHandler>,
+    pub rerender: Option<Rerender>,
+    /// A known field that is ignored because of another one.
+    pub ignored: Option<&'static str>,
+}
+
+/// Renders a response that was too large to store, from the ids of the records in it.
+pub struct Rerender {
+    /// The name under which the handler finds the ids that are not in the request's path.
+    pub record: &'static str,
+    pub step: Step<Conn>,
+}
+
+type ReadRequest = dyn Fn(&Context, Problems, &Map<String, Value>) -> BoundRequest + Send + Sync;
+
+/// An endpoint without its types.
+#[derive(Clone)]
+pub struct AnyEndpoint {
+    pub spec: Arc<EndpointSpec>,
+    read: Arc<ReadRequest>,
+}
+
+impl AnyEndpoint {
+    /// Reads the fields of a request and binds it to the handler. `problems` has those that were already found.
+    pub fn read(&self, cx: &Context, problems: Problems, object: &Map<String, Value>) -> BoundRequest {
+        (self.read)(cx, problems, object)
     }
 }

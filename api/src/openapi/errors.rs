@@ -6,11 +6,11 @@ use serde_json::{Map, Value, json};
 
 use super::ErrorEnvelope;
 use super::components::{Components, IGNORED_FIELDS, common_headers, header, pascal_case, reference};
-use crate::endpoint::{Endpoint, FirstStep, Growth, HandlerKind};
+use crate::endpoint::spec::{EndpointKind, EndpointSpec, FirstStep, Growth};
 use crate::error::ErrorCode;
 
 /// Returns all error codes of the endpoint by status: those of the common checks, and its own.
-pub(super) fn error_codes(endpoint: &Endpoint) -> BTreeMap<u16, Vec<ErrorCode>> {
+pub(super) fn error_codes(endpoint: &EndpointSpec) -> BTreeMap<u16, Vec<ErrorCode>> {
     let mut codes = vec![
         ErrorCode::Unauthorized,
         ErrorCode::RateLimited,
@@ -29,7 +29,7 @@ pub(super) fn error_codes(endpoint: &Endpoint) -> BTreeMap<u16, Vec<ErrorCode>> 
             ErrorCode::IdempotencyInProgress,
         ]);
     }
-    if matches!(endpoint.handler, HandlerKind::TwoSteps { first: FirstStep::Query | FirstStep::Lease, .. }) {
+    if matches!(endpoint.kind, EndpointKind::TwoSteps(FirstStep::Query | FirstStep::Lease)) {
         codes.push(ErrorCode::PlatformUnavailable);
     }
     if endpoint.is_brand_nested() {
@@ -46,7 +46,7 @@ pub(super) fn error_codes(endpoint: &Endpoint) -> BTreeMap<u16, Vec<ErrorCode>> 
             ErrorCode::ValidationFailed,
         ]);
     }
-    if !endpoint.query.is_empty() {
+    if endpoint.query.is_some() {
         codes.push(ErrorCode::ValidationFailed);
     }
     if endpoint.growth == Growth::Texts {

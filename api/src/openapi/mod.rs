@@ -7,9 +7,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::endpoint::{BodyFormat, Endpoint, ResponseShape};
+use crate::endpoint::AnyEndpoint;
+use crate::endpoint::spec::{BodyFormat, EndpointSpec, ResponseShape};
 use crate::error::{ErrorCode, ErrorType};
-use crate::response::PREFIX;
+use crate::request::Pages;
+use crate::PREFIX;
 
 mod components;
 mod errors;
@@ -89,10 +91,11 @@ pub struct PageMeta {
 }
 
 /// Builds the whole document.
-pub fn document(endpoints: &[Endpoint]) -> Value {
+pub fn document(endpoints: &[AnyEndpoint]) -> Value {
     let mut components = Components::default();
     let mut paths: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
-    for endpoint in endpoints {
+    let endpoints: Vec<&EndpointSpec> = endpoints.iter().map(|endpoint| &*endpoint.spec).collect();
+    for endpoint in &endpoints {
         let method = endpoint.method.as_str().to_ascii_lowercase();
         paths.entry(endpoint.path).or_default().insert(method, operation(endpoint, &mut components));
     }
@@ -129,7 +132,7 @@ const INTRODUCTION: &str = "Publishes posts to social platforms. Requests and re
     that knows only the specification never needs them. `webhooks` lists the requests that Crier sends to webhook \
     endpoints; the guide at `/docs/webhooks` explains how to verify them.";
 
-fn operation(endpoint: &Endpoint, components: &mut Components) -> Value {
+fn operation(endpoint: &EndpointSpec, components: &mut Components) -> Value {
     let mut operation = json!({
         "operationId": endpoint.id,
         "tags": [endpoint.tag],
@@ -141,7 +144,7 @@ fn operation(endpoint: &Endpoint, components: &mut Components) -> Value {
     if let Some(body) = &endpoint.body {
         operation["requestBody"] = json!({
             "required": body.format != BodyFormat::OptionalJson,
-            "content": { media_type(body.format): { "schema": (body.schema)(&mut components.schemas), "example": body.example } },
+            "content": { media_type(body.format): { "schema": (body.schema)(&mut components.schemas), "example": (body.example)() } },
         });
     }
     if endpoint.extension {
@@ -157,7 +160,7 @@ const fn media_type(format: BodyFormat) -> &'static str {
     }
 }
 
-fn description(endpoint: &Endpoint) -> String {
+fn description(endpoint: &EndpointSpec) -> String {
     let mut text = endpoint.description.to_owned();
     if !text.is_empty() {
         text.push_str("\n\n");
@@ -176,22 +179,27 @@ fn description(endpoint: &Endpoint) -> String {
     text
 }
 
-fn parameters(endpoint: &Endpoint, components: &mut Components) -> Vec<Value> {
+fn parameters(endpoint: &EndpointSpec, components: &mut Components) -> Vec<Value> {
     let mut out = Vec::new();
     for id in endpoint.ids() {
         let schema = json!({ "type": "integer", "format": "int64", "minimum": 1 });
         let parameter = json!({ "name": id, "in": "path", "required": true, "schema": schema, "example": 1 });
         out.push(components.parameter(&format!("{}Id", pascal_case(id)), parameter));
     }
-    for parameter in &endpoint.query {
+    for parameter in endpoint.query.map(|query| query(&mut components.schemas)).unwrap_or_default() {
+        let mut schema = parameter.schema.to_value();
+        if let Some(default) = parameter.default {
+            schema["default"] = default;
+        }
         let mut value = json!({
-            "name": parameter.name, "in": "query", "required": false,
-            "description": parameter.description, "schema": (parameter.schema)(&mut components.schemas),
+            "name": parameter.name, "in": "query", "required": parameter.is_required,
+            "description": parameter.description, "schema": schema,
         });
-        if parameter.extension {
+        if parameter.is_extension {
             value["x-extension"] = true.into();
         }
-        out.push(if parameter.is_shared { components.parameter(&pascal_case(parameter.name), value) } else { value });
+        let is_shared = Pages::NAMES.contains(&parameter.name);
+        out.push(if is_shared { components.parameter(&pascal_case(parameter.name), value) } else { value });
     }
     if endpoint.is_write() {
         let key = json!({
@@ -205,7 +213,7 @@ fn parameters(endpoint: &Endpoint, components: &mut Components) -> Vec<Value> {
     out
 }
 
-fn responses(endpoint: &Endpoint, components: &mut Components) -> Map<String, Value> {
+fn responses(endpoint: &EndpointSpec, components: &mut Components) -> Map<String, Value> {
     let mut out = Map::new();
     out.insert(endpoint.status.to_string(), success(endpoint, components));
     for (status, codes) in errors::error_codes(endpoint) {
@@ -218,7 +226,7 @@ fn object(properties: Value, required: &[&str]) -> Value {
     json!({ "type": "object", "properties": properties, "required": required })
 }
 
-fn success(endpoint: &Endpoint, components: &mut Components) -> Value {
+fn success(endpoint: &EndpointSpec, components: &mut Components) -> Value {
     let mut headers = common_headers();
     if matches!(endpoint.status, 201 | 202) {
         headers.insert("Location".to_owned(), header("Location"));

@@ -1,11 +1,11 @@
 //! JSON schemas of the API's types, so that the document always matches the code.
 //!
-//! A type of a request or a response derives [`JsonSchema`]. Its doc comment and those of its fields are the
+//! A type of a response derives [`JsonSchema`], one of a request [`Request`]. Its doc comment and those of its fields are the
 //! descriptions; bounds, examples and further keywords are attributes: `#[schemars(length(min = 1, max = 120),
 //! extend("examples" = ["Ann"]))]`. An enum of the domain is described by [`TextEnum`]: `#[schemars(with =
 //! "Option<TextEnum<Platform>>")]`.
 //!
-//! A type that stands for another one, such as [`PatchField`](crate::fields::PatchField), has no doc comment: it would
+//! A type that stands for another one, such as [`Timestamp`](crate::response::Timestamp), has no doc comment: it would
 //! be the description of every field of that type.
 
 use std::borrow::Cow;
@@ -16,6 +16,11 @@ use schemars::generate::SchemaSettings;
 use schemars::transform::{Transform, transform_subschemas};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value};
+
+use crate::request::{FieldSpec, Request};
+
+/// Returns the schema of a type.
+pub type SchemaFn = fn(&mut Schemas) -> Value;
 
 /// Collects the named schemas while the document is built.
 #[derive(Debug)]
@@ -40,9 +45,19 @@ impl Default for Schemas {
 }
 
 impl Schemas {
-    /// Returns the schema of a type in a request, which may omit an `Option` and a `PatchField`.
+    /// Returns the schema of a type in a request.
     pub fn request<T: JsonSchema>(&mut self) -> Value {
         collect::<T>(&mut self.requests, &mut self.named)
+    }
+
+    /// Returns the parameters of a query.
+    pub fn query<T: Request>(&mut self) -> Vec<FieldSpec> {
+        let mut parameters = T::fields(&mut self.requests);
+        for parameter in &mut parameters {
+            Normalize.transform(&mut parameter.schema);
+        }
+        self.named.extend(self.requests.take_definitions(true));
+        parameters
     }
 
     /// Returns the schema of a type in a response, which contains every field.

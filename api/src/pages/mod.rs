@@ -16,7 +16,7 @@ use salvo::{Depot, FlowCtrl, Request, Response, Router, handler};
 
 use crate::admission;
 use crate::app::App;
-use crate::response::PREFIX;
+use crate::PREFIX;
 use crate::runner::Runner;
 
 pub mod bio;

@@ -5,7 +5,7 @@ use crier_domain::plan::StorageUsage;
 use crier_store::{Tx, files};
 
 use crate::context::Context;
-use crate::endpoint::Growth;
+use crate::endpoint::spec::Growth;
 use crate::error::{ApiError, ErrorCode, Result};
 
 /// The maximum size of a small body, in bytes. It may change a record while the disk is almost full, and the storage is
@@ -16,7 +16,7 @@ const MAX_RECORD_OVERHEAD: i64 = 8 << 10;
 
 /// Fails while the disk is almost full, if the request would create something.
 pub fn check_disk_for_creation(cx: &Context) -> Result<()> {
-    if cx.creates { check_disk(cx) } else { Ok(()) }
+    if cx.creates() { check_disk(cx) } else { Ok(()) }
 }
 
 /// Fails while the disk is almost full, if the request's body is large.
@@ -25,7 +25,7 @@ pub fn check_disk_for_body(cx: &Context) -> Result<()> {
 }
 
 fn check_disk(cx: &Context) -> Result<()> {
-    if cx.growth == Growth::None || !cx.app.library.disk().is_low() {
+    if cx.spec.growth == Growth::None || !cx.app.library.disk().is_low() {
         return Ok(());
     }
     let message = "The server has too little free disk space to store anything new. Nothing was changed. Scheduled posts \
@@ -37,7 +37,7 @@ fn check_disk(cx: &Context) -> Result<()> {
 /// from the limit needs no query. A large one holds the lock on the workspace's count, so that two concurrent requests
 /// cannot both use the last of the storage.
 pub async fn check_texts(cx: &Context, tx: &mut Tx) -> Result<()> {
-    if !matches!(cx.growth, Growth::Texts | Growth::Files) || cx.plan.storage_mib.is_none() {
+    if !matches!(cx.spec.growth, Growth::Texts | Growth::Files) || cx.plan.storage_mib.is_none() {
         return Ok(());
     }
     let before = cx.caller.stored;
@@ -47,7 +47,7 @@ pub async fn check_texts(cx: &Context, tx: &mut Tx) -> Result<()> {
         return Ok(());
     }
     let after = files::usage(tx, cx.caller.workspace_id).await?;
-    let has_grown = cx.creates || after.texts > before.texts;
+    let has_grown = cx.creates() || after.texts > before.texts;
     if !has_grown || cx.plan.has_room_for_texts(after) {
         return Ok(());
     }

@@ -5,7 +5,6 @@
 //! with a serialization error is retried. If a response is too large to store, only the ids of its records are stored,
 //! and it is rendered again from them.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,14 +14,18 @@ use crier_store::{Store, Tx, files};
 use crier_telemetry::traces;
 use http::HeaderMap;
 use salvo::{Request, Response};
+use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use tracing::Instrument;
 
-use super::{KnownNames, body, form, room, set_json_body, unknown};
+use super::form::{self, Form};
+use super::{body, read_json, room, write_ignored_fields};
 use crate::admission;
-use crate::context::Context;
-use crate::endpoint::{BodyFormat, Endpoint, FirstStep, HandlerKind, PrepareHandler, Rerender};
+use crate::context::{Context, OtherParts};
+use crate::endpoint::{AnyEndpoint, BodyFormat, BoundHandler, BoundPrepare, BoundRequest, FirstStep, Rerender, Step};
 use crate::error::{ApiError, ErrorCode, Result};
+use crate::fields::Problems;
+use crate::request::unknown::KnownNames;
 use crate::response::ApiResponse;
 
 /// The maximum number of attempts of a write that the database aborts with a serialization error.
@@ -30,8 +33,9 @@ const MAX_ATTEMPTS: u32 = 3;
 /// The timeout of an external service while a request waits.
 const EXTERNAL_TIMEOUT: Duration = Duration::from_secs(20);
 
+/// Runs a client's request.
 pub async fn run(
-    endpoint: &Endpoint,
+    endpoint: &AnyEndpoint,
     known: &KnownNames,
     mut cx: Context,
     record: KeyRecord,
@@ -43,13 +47,24 @@ pub async fn run(
         // Checked before the body is read, because it may be a large file.
         room::check_disk_for_creation(&cx)?;
     }
-    let (body, body_error) = receive(endpoint, known, &mut cx, record.exists(), req).await?;
+    let (body, bound) = receive(endpoint, known, &mut cx, record.exists(), req).await?;
     cx.body_size = body.len();
-    unknown::write_header(endpoint, &mut cx, res);
+    write_ignored_fields(&mut cx, bound.as_ref().ok().and_then(|bound| bound.ignored), res);
     let line = RequestLine { method: req.method().to_string(), path: req.uri().path().to_owned() };
     let fingerprint = fingerprint(req, &body);
     let slot = IdempotencySlot { api_key_id: cx.caller.key_id, key, fingerprint, request: Some(line) };
-    let rerender = endpoint.rerender.as_ref();
+    execute(cx, slot, record, bound).await
+}
+
+/// Runs a write, unless its key has a stored response. `bound` is an error if the body could not be read: the state of
+/// the key is reported first.
+pub async fn execute(
+    cx: Context,
+    slot: IdempotencySlot,
+    record: KeyRecord,
+    bound: Result<BoundRequest>,
+) -> Result<ApiResponse> {
+    let rerender = bound.as_ref().ok().and_then(|bound| bound.rerender.as_ref());
     let free = match free_or_stored(record.state(&cx.app.store, &slot)?)? {
         KeyLookup::Stored(response) => return render(rerender, cx, response).await,
         KeyLookup::Free(free) => free,
@@ -57,25 +72,20 @@ pub async fn run(
     let in_flight = cx.app.in_flight.enter(&slot).ok_or_else(ApiError::in_progress)?;
     room::check_disk_for_creation(&cx)?;
     room::check_disk_for_body(&cx)?;
-    if let Some(body_error) = body_error {
-        return Err(body_error);
-    }
-    match &endpoint.handler {
-        HandlerKind::Reads(_) | HandlerKind::Downloads(_) => Err(ApiError::bug("a read was run as a write")),
-        HandlerKind::Writes(begin) => {
-            let finish = cx.app.large_bodies.run(body.len(), || begin(&cx)).await;
-            let response = write_with_retries(&cx, &slot, free, rerender, |cx, tx| finish.call(cx, tx)).await?;
-            render(rerender, cx, response).await
+    let BoundRequest { handler, rerender, .. } = bound?;
+    match handler {
+        Some(BoundHandler::Write(step)) => {
+            let response = write_with_retries(&cx, &slot, free, rerender.as_ref(), &step).await?;
+            render(rerender.as_ref(), cx, response).await
         }
-        HandlerKind::TwoSteps { prepare, first } => {
+        Some(BoundHandler::TwoSteps(first, prepare)) => {
             let free = match first.needs_lease() {
                 true => match lease_key(&cx.app.store, &slot, free).await? {
-                    KeyLookup::Stored(response) => return render(rerender, cx, response).await,
+                    KeyLookup::Stored(response) => return render(rerender.as_ref(), cx, response).await,
                     KeyLookup::Free(leased) => leased,
                 },
                 false => free,
             };
-            let (prepare, first) = (prepare.clone(), *first);
             // Runs as a separate task, so that new tokens are saved even if the client disconnects.
             let work = async move {
                 let _in_flight = in_flight;
@@ -85,45 +95,59 @@ pub async fn run(
             let work = tokio::spawn(traces::in_current_span(work));
             work.await.unwrap_or_else(|error| Err(ApiError::bug(format!("the work was not finished: {error}"))))
         }
+        Some(BoundHandler::Read(_) | BoundHandler::Download(_)) | None => {
+            Err(ApiError::bug("an endpoint that does not write was run as a write"))
+        }
     }
 }
 
-/// Reads the body into the context. Returns the bytes that identify it. A parse error is part of the result, because
-/// the state of the key is reported before problems of the body.
+/// Reads the body and binds it to the handler. Also returns the bytes that identify it. A parse error is part of the
+/// result, because the state of the key is reported before problems of the body.
 async fn receive(
-    endpoint: &Endpoint,
+    endpoint: &AnyEndpoint,
     known: &KnownNames,
     cx: &mut Context,
     key_is_known: bool,
     req: &mut Request,
-) -> Result<(Bytes, Option<ApiError>)> {
-    let Some(body) = &endpoint.body else { return Ok((Bytes::new(), None)) };
+) -> Result<(Bytes, Result<BoundRequest>)> {
+    let Some(body) = endpoint.spec.body else {
+        let bound = endpoint.read(cx, Problems::from(cx.unknown.typos.clone()), &Map::new());
+        return Ok((Bytes::new(), Ok(bound)));
+    };
     if body.format == BodyFormat::Multipart {
-        return receive_form(known, cx, key_is_known, req).await;
+        return Ok(match receive_form(known, cx, key_is_known, req).await? {
+            Ok((texts, digest)) => {
+                let bound = endpoint.read(cx, Problems::from(cx.unknown.typos.clone()), &texts);
+                (digest.into(), Ok(bound))
+            }
+            Err(error) => (Bytes::from_static(b"unreadable"), Err(error)),
+        });
     }
     let (raw, app) = (body::read(req, cx.app.min_rate).await?, cx.app.clone());
-    let parsed = app.large_bodies.run(raw.len(), || set_json_body(cx, known, body.format, req, &raw)).await;
-    Ok((raw, parsed.err()))
+    let bound = app.large_bodies.run(raw.len(), || read_json(endpoint, known, cx, req, &raw)).await;
+    Ok((raw, bound))
 }
 
-async fn receive_form(
+/// Reads a form into the context. Returns its texts and its digest, or the error of an unreadable form.
+pub async fn receive_form(
     known: &KnownNames,
     cx: &mut Context,
     key_is_known: bool,
     req: &mut Request,
-) -> Result<(Bytes, Option<ApiError>)> {
+) -> Result<Result<(Map<String, Value>, Vec<u8>)>> {
     let (limits, spools) = (load_file_limits(cx, key_is_known).await?, cx.app.library.spools());
     match form::read(req, limits, spools, cx.caller.workspace_id, cx.app.min_rate).await {
-        Ok(form) => {
-            cx.unknown.check_form(known, &form.texts, &form.other_files);
-            (cx.body, cx.file, cx.other_files) = (form.texts, form.file, form.other_files);
-            Ok((form.digest.into(), None))
+        Ok(Form { texts, file, other_files, digest }) => {
+            cx.unknown.check_form(known, &texts, &other_files);
+            cx.file = file;
+            cx.other_parts = OtherParts { texts: texts.keys().cloned().collect(), files: other_files };
+            Ok(Ok((texts, digest)))
         }
         // These errors are not about the form, which was not read.
         Err(error) if matches!(error.code, ErrorCode::StorageLimitExceeded | ErrorCode::ServiceUnavailable) => {
             Err(error)
         }
-        Err(error) => Ok((Bytes::from_static(b"unreadable"), Some(error))),
+        Err(error) => Ok(Err(error)),
     }
 }
 
@@ -207,19 +231,19 @@ async fn try_lease(store: &Store, slot: &IdempotencySlot, free: FreeKey) -> Resu
 async fn two_steps(
     cx: Context,
     slot: IdempotencySlot,
-    prepare: Arc<dyn for<'a> PrepareHandler<'a>>,
+    prepare: BoundPrepare,
     first: FirstStep,
     free: FreeKey,
 ) -> Result<ApiResponse> {
     let leased_until = if let FreeKey::Leased(until) = free { Some(until) } else { None };
     let lease = Lease { store: cx.app.store.clone(), slot: slot.clone(), leased_until };
     let prepared = match first {
-        FirstStep::Upload | FirstStep::Reserve => Ok(prepare.call(&cx).await),
-        FirstStep::Query | FirstStep::Lease => tokio::time::timeout(EXTERNAL_TIMEOUT, prepare.call(&cx)).await,
+        FirstStep::Upload | FirstStep::Reserve => Ok(prepare(&cx).await),
+        FirstStep::Query | FirstStep::Lease => tokio::time::timeout(EXTERNAL_TIMEOUT, prepare(&cx)).await,
     };
     let outcome = match prepared {
         Ok(Ok(finish)) => {
-            let written = write_with_retries(&cx, &slot, free, None, |cx, tx| finish.call(cx, tx)).await;
+            let written = write_with_retries(&cx, &slot, free, None, &finish.write).await;
             if !matches!(&written, Ok(response) if !response.replayed) {
                 finish.undo(&cx).await;
             }
@@ -283,7 +307,7 @@ async fn render(rerender: Option<&Rerender>, mut cx: Context, response: ApiRespo
     let rerender = rerender.ok_or_else(|| ApiError::bug("a stored response cannot be rendered again"))?;
     cx.ids.extend(response.records.iter().map(|id| (rerender.record, *id)));
     let mut conn = cx.app.store.read().await?;
-    match rerender.handler.call(&cx, &mut conn).await {
+    match (rerender.step)(&cx, &mut conn).await {
         Ok(rendered) => Ok(ApiResponse { body: rendered.body, ..response }),
         Err(error) if error.code == ErrorCode::NotFound => Err(ApiError::record_deleted()),
         Err(error) => Err(error),
@@ -301,19 +325,16 @@ async fn look_up_again(store: &Store, slot: &IdempotencySlot, free: FreeKey, err
 }
 
 /// Runs the work and stores the response in one transaction. `free`: the state of the key at the last look-up.
-async fn write_with_retries<W>(
+async fn write_with_retries(
     cx: &Context,
     slot: &IdempotencySlot,
     mut free: FreeKey,
     rerender: Option<&Rerender>,
-    work: W,
-) -> Result<ApiResponse>
-where
-    W: for<'a> Fn(&'a Context, &'a mut Tx) -> crate::endpoint::HandlerFuture<'a>,
-{
+    work: &Step<Tx>,
+) -> Result<ApiResponse> {
     let mut run = 1;
     loop {
-        let error = match try_write(cx, slot, free, rerender, &work).await {
+        let error = match try_write(cx, slot, free, rerender, work).await {
             Ok(response) => return Ok(response),
             Err(error) => error,
         };
@@ -329,16 +350,13 @@ where
     }
 }
 
-async fn try_write<W>(
+async fn try_write(
     cx: &Context,
     slot: &IdempotencySlot,
     free: FreeKey,
     rerender: Option<&Rerender>,
-    work: &W,
-) -> Result<ApiResponse>
-where
-    W: for<'a> Fn(&'a Context, &'a mut Tx) -> crate::endpoint::HandlerFuture<'a>,
-{
+    work: &Step<Tx>,
+) -> Result<ApiResponse> {
     let mut tx = cx.app.store.begin().await?;
     let worked = async {
         if let FreeKey::Leased(until) = free

@@ -16,7 +16,8 @@ use serde_json::Value;
 
 use super::visit::Visit;
 use crate::error::{ApiError, Result};
-use crate::response::{ApiResponse, PREFIX};
+use crate::PREFIX;
+use crate::response::{ApiResponse};
 use crate::runner::Runner;
 
 /// The caller of a request that a page makes in this process.

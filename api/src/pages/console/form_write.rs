@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use super::visit::Visit;
 use crate::admission;
 use crate::error::{ApiError, ErrorCode, Result};
-use crate::runner::InFlightKey;
+use crate::runner::in_flight::InFlightKey;
 
 /// The write of a form that was sent for the first time.
 pub struct FormWrite {

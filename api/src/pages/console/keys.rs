@@ -14,7 +14,7 @@ use super::shared::{Choice, FieldErrors, Link, Pages, Time};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
 use crate::error::{ApiError, ErrorCode, FieldProblems, Result};
-use crate::response::PREFIX;
+use crate::PREFIX;
 
 /// The form value for all scopes.
 const ALL_SCOPES: &str = "all";

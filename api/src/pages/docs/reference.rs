@@ -14,7 +14,7 @@ use zip::ZipArchive;
 use crate::app::App;
 use crate::pages::body::PageBody;
 use crate::pages::{html, notice, styles};
-use crate::response::PREFIX;
+use crate::PREFIX;
 
 /// Swagger UI sets inline styles, and sends requests only to this host.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; \

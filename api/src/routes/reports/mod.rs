@@ -15,7 +15,8 @@ use crate::endpoint::Endpoint;
 use crate::error::{ApiError, Result};
 use crate::fields::Fields;
 use crate::openapi::schema::TextEnum;
-use crate::response::{PREFIX, ScheduledTimestamp, Timestamp};
+use crate::PREFIX;
+use crate::response::{ScheduledTimestamp, Timestamp};
 
 mod create;
 mod create_schedule;

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::near::{self, KnownName};
-use crate::endpoint::Endpoint;
+use crate::endpoint::spec::EndpointSpec;
 use crate::openapi::schema::Schemas;
 
 /// The maximum depth, which bounds recursive schemas.
@@ -22,7 +22,7 @@ pub struct KnownNames {
 }
 
 impl KnownNames {
-    pub fn of(endpoint: &Endpoint) -> Self {
+    pub fn of(endpoint: &EndpointSpec) -> Self {
         let mut s = Schemas::default();
         let body = endpoint.body.as_ref().map(|body| (body.schema)(&mut s));
         let record = endpoint.schema.map(|schema| schema(&mut s));
@@ -30,7 +30,8 @@ impl KnownNames {
             KnownValue::Object(fields) => Some(fields),
             KnownValue::Any | KnownValue::List(_) => None,
         };
-        let query = endpoint.query.iter().map(|parameter| KnownName::new(parameter.name)).collect();
+        let parameters = endpoint.query.map(|query| query(&mut s)).unwrap_or_default();
+        let query = parameters.iter().map(|parameter| KnownName::new(parameter.name)).collect();
         Self { body: fields(body), record: fields(record), query }
     }
 }

@@ -5,11 +5,8 @@
 
 use http::{HeaderName, HeaderValue};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
-use salvo::Response;
 use serde_json::{Map, Value};
 
-use crate::context::{Context, Query};
-use crate::endpoint::Endpoint;
 use crate::error::FieldProblems;
 use crate::fields::{MAX_PROBLEMS, steps};
 
@@ -19,7 +16,7 @@ mod near;
 pub use names::KnownNames;
 use names::{KnownFields, KnownValue};
 
-const HEADER: HeaderName = HeaderName::from_static("crier-ignored-fields");
+pub const HEADER: HeaderName = HeaderName::from_static("crier-ignored-fields");
 /// The maximum number of names in the header, and their maximum size. `...` follows if there are more.
 const MAX_NAMES: usize = 20;
 const MAX_BYTES: usize = 1_000;
@@ -43,8 +40,8 @@ pub struct UnknownNames {
 
 impl UnknownNames {
     /// Adds the unknown parameters of a query.
-    pub fn check_query(&mut self, known: &KnownNames, query: &Query) {
-        for name in query.names() {
+    pub fn check_query<'q>(&mut self, known: &KnownNames, names: impl Iterator<Item = &'q str>) {
+        for name in names {
             if !known.query.iter().any(|k| k.name == name) {
                 self.add("", name, "parameter", near::nearest(name, known.query.iter()));
             }
@@ -115,7 +112,7 @@ impl UnknownNames {
     }
 
     /// Adds a name to those that the header lists.
-    fn ignore(&mut self, path: &str, name: &str) {
+    pub fn ignore(&mut self, path: &str, name: &str) {
         if self.has_more {
             return;
         }
@@ -136,20 +133,10 @@ impl UnknownNames {
     }
 
     /// Returns the header's value; `None` if nothing was ignored.
-    fn header(&self) -> Option<HeaderValue> {
+    pub fn header(&self) -> Option<HeaderValue> {
         let names: Vec<&str> =
             self.ignored.iter().map(String::as_str).chain(self.has_more.then_some(ELLIPSIS)).collect();
         HeaderValue::from_str(&names.join(", ")).ok().filter(|value| !value.is_empty())
-    }
-}
-
-/// Writes the header that lists the ignored names of a request. Call it after the body is parsed.
-pub fn write_header(endpoint: &Endpoint, cx: &mut Context, res: &mut Response) {
-    if let Some(name) = endpoint.ignores.and_then(|ignored| ignored(cx)) {
-        cx.unknown.ignore("", name);
-    }
-    if let Some(value) = cx.unknown.header() {
-        res.headers_mut().insert(HEADER, value);
     }
 }
 

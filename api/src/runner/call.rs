@@ -1,0 +1,165 @@
+//! Calls of endpoints in this process: a request is a value, and so is the response. The checks, the transaction, the
+//! events and the `Idempotency-Key` are those of a client's request. The caller has been authenticated, and counts
+//! against no rate limit.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crier_store::idempotency::{self, IdempotencySlot, KeyRecord, RequestLine};
+use crier_store::keys::Authenticated;
+use salvo::Request as HttpRequest;
+use serde::de::DeserializeOwned;
+
+use super::access::Access;
+use super::write::{self, receive_form};
+use crate::app::App;
+use crate::context::Context;
+use crate::endpoint::{BoundHandler, BoundRequest, Endpoint, EndpointSpec, ValueSlot};
+use crate::error::{ApiError, Result};
+use crate::fields::{Problems, ReadContext};
+use crate::file::FileResponse;
+use crate::request::unknown::KnownNames;
+use crate::request::{Parsed, Request};
+use crate::response::{ApiResponse, Output};
+
+/// A caller in this process.
+pub struct InProcessCall<'a> {
+    pub app: &'a Arc<App>,
+    pub authenticated: Authenticated,
+    /// Those that the endpoint's path contains, by name, and possibly others.
+    pub ids: Vec<(&'static str, i64)>,
+    pub request_id: &'a str,
+}
+
+/// The `Idempotency-Key` of a write, and a hash of what the caller was asked to write.
+pub struct WriteKey {
+    pub key: String,
+    pub fingerprint: Vec<u8>,
+}
+
+/// The result of a write.
+pub struct Written<T> {
+    /// `None` if the write was repeated, and its response was stored by the first one.
+    value: Option<T>,
+    response: ApiResponse,
+}
+
+#[derive(serde::Deserialize)]
+struct Data<T> {
+    data: T,
+}
+
+impl<T: DeserializeOwned> Written<T> {
+    /// Returns the value, if necessary from the stored response.
+    pub fn into_value(self) -> Result<T> {
+        if let Some(value) = self.value {
+            return Ok(value);
+        }
+        let stored = serde_json::from_slice::<Data<T>>(&self.response.body);
+        stored.map(|stored| stored.data).map_err(|error| ApiError::bug(format!("a stored response is not read: {error}")))
+    }
+}
+
+impl InProcessCall<'_> {
+    /// Calls an endpoint that changes nothing.
+    pub async fn read<Q: Request, R: Output>(
+        self,
+        endpoint: &Endpoint<Q, R>,
+        request: impl Into<Parsed<Q>>,
+    ) -> Result<R::Value> {
+        let spec = Arc::new(endpoint.spec.clone());
+        let cx = self.access(&spec, &KeyRecord::default()).await?;
+        let slot = ValueSlot::default();
+        let BoundRequest { handler, .. } = endpoint.bind(&cx, request.into(), Some(slot.clone()));
+        let Some(BoundHandler::Read(step)) = handler else { return Err(wrong_kind(&spec)) };
+        let mut conn = cx.app.store.read().await?;
+        step(&cx, &mut conn).await?;
+        take(&slot).ok_or_else(|| ApiError::bug(format!("{} returned no value", spec.id)))
+    }
+
+    /// Returns the file of a download.
+    pub async fn download<R: Output>(self, endpoint: &Endpoint<(), R>) -> Result<FileResponse> {
+        let spec = Arc::new(endpoint.spec.clone());
+        let cx = self.access(&spec, &KeyRecord::default()).await?;
+        let BoundRequest { handler, .. } = endpoint.bind(&cx, ().into(), None);
+        let Some(BoundHandler::Download(handler)) = handler else { return Err(wrong_kind(&spec)) };
+        let mut conn = cx.app.store.read().await?;
+        handler.call(&cx, &mut conn).await
+    }
+
+    /// Calls an endpoint that writes.
+    pub async fn write<Q: Request, R: Output>(
+        self,
+        endpoint: &Endpoint<Q, R>,
+        request: impl Into<Parsed<Q>>,
+        key: WriteKey,
+    ) -> Result<Written<R::Value>> {
+        let spec = Arc::new(endpoint.spec.clone());
+        let record = self.record(&key.key).await?;
+        let cx = self.access(&spec, &record).await?;
+        let slot = ValueSlot::default();
+        let bound = endpoint.bind(&cx, request.into(), Some(slot.clone()));
+        finish(cx, key, record, Ok(bound), &slot).await
+    }
+
+    /// Sends a multipart form to an endpoint that stores its file.
+    pub async fn upload<Q: Request, R: Output>(
+        self,
+        endpoint: &Endpoint<Q, R>,
+        form: &mut HttpRequest,
+        key: String,
+    ) -> Result<Written<R::Value>> {
+        let spec = Arc::new(endpoint.spec.clone());
+        let record = self.record(&key).await?;
+        let mut cx = self.access(&spec, &record).await?;
+        let form = receive_form(&KnownNames::of(&spec), &mut cx, record.exists(), form).await?;
+        let slot = ValueSlot::default();
+        let (fingerprint, bound) = match form {
+            Ok((texts, digest)) => {
+                let problems = Problems::from(cx.unknown.typos.clone());
+                let request = Parsed::read(problems, &texts, ReadContext::new(cx.zone(), cx.now).texts());
+                (digest, Ok(endpoint.bind(&cx, request, Some(slot.clone()))))
+            }
+            Err(error) => (Vec::new(), Err(error)),
+        };
+        finish(cx, WriteKey { key, fingerprint }, record, bound, &slot).await
+    }
+
+    async fn record(&self, key: &str) -> Result<KeyRecord> {
+        let mut conn = self.app.store.read().await?;
+        Ok(idempotency::read(&mut conn, self.authenticated.caller.key_id, key).await?)
+    }
+
+    /// Takes the IDs that the endpoint's path contains.
+    async fn access(self, spec: &Arc<EndpointSpec>, record: &KeyRecord) -> Result<Context> {
+        let Self { app, mut authenticated, ids, request_id } = self;
+        let find = |name: &str| ids.iter().find(|(n, _)| *n == name).copied();
+        let id = |name| find(name).ok_or_else(|| ApiError::bug(format!("{} needs an id of {name}", spec.id)));
+        let ids = spec.ids().map(id).collect::<Result<Vec<_>>>()?;
+        let brand_id = ids.iter().find(|(name, _)| *name == "brand").map(|(_, id)| *id);
+        authenticated.membership.take_if(|(brand, _)| Some(brand.id) != brand_id);
+        let request_id = request_id.to_owned();
+        Access { app, spec, ids, authenticated, record, request_id }.check().await
+    }
+}
+
+async fn finish<T>(
+    cx: Context,
+    key: WriteKey,
+    record: KeyRecord,
+    bound: Result<BoundRequest>,
+    slot: &ValueSlot<T>,
+) -> Result<Written<T>> {
+    let WriteKey { key, fingerprint } = key;
+    let line = RequestLine { method: cx.spec.method.to_string(), path: cx.path() };
+    let slot_of_key = IdempotencySlot { api_key_id: cx.caller.key_id, key, fingerprint, request: Some(line) };
+    let response = Box::pin(write::execute(cx, slot_of_key, record, bound)).await?;
+    Ok(Written { value: take(slot).filter(|_| !response.replayed || response.is_reference), response })
+}
+
+fn take<T>(slot: &Mutex<Option<T>>) -> Option<T> {
+    slot.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
+fn wrong_kind(spec: &EndpointSpec) -> ApiError {
+    ApiError::bug(format!("{} has another kind of handler", spec.id))
+}
