@@ -135,7 +135,6 @@ async fn invalid_fields_are_reported(app: TestApp) {
     ] {
         assert_eq!(create(&t, body.clone()).await.invalid_fields(), wrong, "{body}");
     }
-    // Most of the posts were stored before they were checked.
     for table in ["posts", "post_targets", "jobs", "usage_slots"] {
         assert_eq!(app.number(format!("SELECT count(*) FROM {table}")).await, 0, "{table}");
     }
