@@ -114,7 +114,7 @@ async fn accounts_are_capped_by_the_plan(app: TestApp) {
     person.get(&t.path("/accounts")).await.expect(200, "The plan allows 3 accounts for each brand.");
     let path = t.path("/accounts/connect/mastodon");
     let page = person.submit(&path, &path, &[("instance", "8.8.8.8")]).await;
-    page.expect(422, "The workspace has reached its plan's limit for");
+    page.expect(422, "The workspace's plan allows 3 social accounts per brand. Disconnect one, or ask");
     assert_eq!(app.number("SELECT count(*) FROM authorizations").await, 0);
 }
 
