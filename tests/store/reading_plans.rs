@@ -51,7 +51,7 @@ async fn reads(tx: &mut Tx) -> (i64, i64) {
         LEFT JOIN pg_index i ON i.indexrelid = c.oid
         WHERE coalesce(i.indrelid, c.oid) = ANY (ARRAY[
             'conversations', 'conversation_words', 'conversation_tags', 'messages', 'inbox_syncs', 'social_accounts',
-            'posts', 'post_targets', 'target_analytics', 'target_figures', 'account_figures', 'metrics_set_aside'
+            'posts', 'post_targets', 'target_analytics', 'target_metrics', 'account_metrics', 'metrics_set_aside'
         ]::regclass[])";
     match tx.engine() {
         Engine::Pg(conn) => sqlx::query_as(SQL).fetch_one(conn).await.unwrap(),
@@ -241,10 +241,10 @@ impl LargeTables {
                 JOIN posts p ON p.id = t.post_id"
             ),
             format!(
-                "INSERT INTO target_figures (target_id, at, likes) SELECT target_id, '{now}', 1 FROM target_analytics"
+                "INSERT INTO target_metrics (target_id, at, likes) SELECT target_id, '{now}', 1 FROM target_analytics"
             ),
             format!(
-                "INSERT INTO account_figures (account_id, at, followers) SELECT {}, {}, n FROM {numbers}",
+                "INSERT INTO account_metrics (account_id, at, followers) SELECT {}, {}, n FROM {numbers}",
                 self.own_or_other(self.account, self.busy),
                 self.time_expression("-n"),
             ),
@@ -262,7 +262,7 @@ impl LargeTables {
             format!(
                 "
                 INSERT INTO social_accounts (
-                    workspace_id, platform, external_id, name, kind, status, secrets, figures_at, connected_at,
+                    workspace_id, platform, external_id, name, kind, status, secrets, metrics_at, connected_at,
                     created_at, updated_at
                 )
                 SELECT {}, 'sandbox', 'a' || n, 'x', 'profile', 'active', {secrets}, {later}, '{now}', '{now}', '{now}'
@@ -271,7 +271,7 @@ impl LargeTables {
                 self.numbers(self.rows)
             ),
             "INSERT INTO inbox_syncs (account_id, next_sync_at, created_at, cursors) \
-             SELECT id, figures_at, created_at, '{}' FROM social_accounts WHERE figures_at IS NOT NULL"
+             SELECT id, metrics_at, created_at, '{}' FROM social_accounts WHERE metrics_at IS NOT NULL"
                 .to_owned(),
             format!(
                 "INSERT INTO metrics_set_aside (account_id, name, until) SELECT id, 'views', {} FROM social_accounts",
