@@ -920,7 +920,7 @@ create table target_analytics (
     shares       bigint,
     clicks       bigint
 );
--- analytics::days_of_posts, analytics::engagements, and all of report_figures; fk.
+-- analytics::days_of_posts, analytics::engagements, and all of report_metrics; fk.
 create index target_analytics_brand on target_analytics (brand_id, published_at);
 -- analytics::due_targets, analytics::set_next.
 create index target_analytics_due on target_analytics (account_id, next_at) where next_at is not null;

@@ -19,7 +19,7 @@ use crier_store::analytics::{self, CollectedMetrics};
 use crier_store::conversations::list::{ConversationFilter, list};
 use crier_store::conversations::{self, replies};
 use crier_store::db::Engine;
-use crier_store::{PageRequest, Result, Tx, accounts, inbox_syncs, report_figures};
+use crier_store::{PageRequest, Result, Tx, accounts, inbox_syncs, report_metrics};
 
 use crate::support::store::{TestStore, World, on_both};
 
@@ -373,9 +373,9 @@ async fn analytics_statements_read_few_of_100_000_rows(s: TestStore) {
     measurement.check("a post", async |tx| analytics::of_post(tx, post, year).await).await;
     measurement.check("best times", async |tx| analytics::engagements(tx, brand, year, 5_000).await).await;
     let time = (year, now);
-    measurement.check("newest posts", async |tx| report_figures::newest(tx, brand, time, 50, 100).await).await;
-    measurement.check("best posts", async |tx| report_figures::most_engaging(tx, brand, time, 50, 100).await).await;
-    measurement.check("by account", async |tx| report_figures::by_account(tx, brand, time).await).await;
+    measurement.check("newest posts", async |tx| report_metrics::newest(tx, brand, time, 50, 100).await).await;
+    measurement.check("best posts", async |tx| report_metrics::most_engaging(tx, brand, time, 50, 100).await).await;
+    measurement.check("by account", async |tx| report_metrics::by_account(tx, brand, time).await).await;
     let collected = |figures| [CollectedMetrics { target_id: target, figures, next_at: Some(now) }];
     let likes = PostMetrics { likes: Some(1), ..PostMetrics::default() };
     measurement.check("store posts", async |tx| analytics::record_posts(tx, &collected(Some(likes))).await).await;
