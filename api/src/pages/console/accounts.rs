@@ -89,7 +89,7 @@ async fn list(visit: &Visit) -> Result<PageReply> {
         platforms: tiles(visit, &mut conn).await?,
         full: is_full.map(|cap| {
             format!(
-                "The plan allows {} for each brand. Disconnect one or choose a larger plan.",
+                "The plan allows {} for each brand. Disconnect one, or ask the operator for a larger plan.",
                 counted(cap, "account", "accounts")
             )
         }),
