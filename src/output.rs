@@ -3,7 +3,7 @@
 //! Posts, names and errors are untrusted text. Characters that would control the terminal or reorder its text are printed
 //! as escapes.
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 
 use crier_config::{Config, DEFAULT_DATA_DIR};
@@ -34,12 +34,12 @@ fn json_text(value: &Value) -> String {
     escaped(&value.to_string(), |c| format!("\\u{:04x}", u32::from(c)))
 }
 
-/// The maximum width of a table, and the minimum width of its last column, in characters.
+/// The maximum width of a table on a terminal, and the minimum width of its last column, in characters.
 const MAX_WIDTH: usize = 100;
 const MIN_LAST_COLUMN: usize = 12;
 
-/// Prints rows as a JSON array of objects, or as a table with a header. The last column is cut if the table would be too
-/// wide.
+/// Prints rows as a JSON array of objects, or as a table with a header. On a terminal, the last column is cut if the table
+/// would be too wide.
 pub fn print_rows<T: Serialize>(rows: &[T], json: bool) {
     let values: Vec<Value> = rows.iter().filter_map(|row| serde_json::to_value(row).ok()).collect();
     if json {
@@ -89,8 +89,14 @@ fn shell_word(path: &Path) -> String {
     if is_plain { path } else { format!("'{}'", path.replace('\'', r"'\''")) }
 }
 
-/// Returns the first line of a text, with at most `max` characters.
+/// Returns a text for a cell of a table: on a terminal its first line, with at most `max` characters, otherwise all of it,
+/// because a program that reads the table has no width.
 pub fn shortened(text: &str, max: usize) -> String {
+    if std::io::stdout().is_terminal() { first_line(text, max) } else { text.to_owned() }
+}
+
+/// Returns the first line of a text, with at most `max` characters.
+fn first_line(text: &str, max: usize) -> String {
     let line = text.lines().next().unwrap_or_default();
     if line.chars().count() <= max { line.to_owned() } else { line.chars().take(max - 1).chain(['…']).collect() }
 }
@@ -130,6 +136,13 @@ mod tests {
         let plain = escaped(hostile, |c| c.escape_unicode().to_string());
         assert_eq!(plain, "a\\u{1b}]0;title\\u{7}b\\u{9b}31m\\u{d}\\u{202e}c\n🥐\té");
         assert_eq!(cell(&Value::from("a\nb\u{1b}[2J")), "a b\\u{1b}[2J");
+    }
+
+    #[test]
+    fn long_texts_end_with_an_ellipsis() {
+        assert_eq!(first_line("much longer\nsecond line", 11), "much longer");
+        assert_eq!(first_line("much longer", 6), "much …");
+        assert_eq!(first_line("", 6), "");
     }
 
     #[test]

@@ -206,8 +206,8 @@ fn pauses_are_computed_by_backon() {
 #[test]
 fn a_library_is_used_in_one_module() {
     const PLACES: &[(&str, &str)] = &[
-        ("crc32fast", "common/media/src/picture/png.rs"),
-        ("fast_image_resize", "common/media/src/picture/resize.rs"),
+        ("crc32fast", "common/media/src/images/png.rs"),
+        ("fast_image_resize", "common/media/src/images/resize.rs"),
         ("hex", "common/base/src/hexadecimal.rs"),
         ("httpdate", "common/http/src/retry.rs"),
         ("lettre", "common/mail/src/lib.rs"),

@@ -252,10 +252,11 @@ impl ApiError {
         Self { features, ..Self::new(ErrorCode::FeatureNotAvailable, message) }
     }
 
-    pub fn limit_reached(what: &str, cap: u64) -> Self {
-        let message = format!(
-            "The workspace has reached its plan's limit for {what}: {cap}. Free up capacity or choose a larger plan."
-        );
+    /// Returns the error for a plan that allows only `cap` records. `nouns`: their name, singular and plural. `remedy`:
+    /// a sentence that says what to do.
+    pub fn limit_reached(cap: u64, nouns: [&str; 2], remedy: &str) -> Self {
+        let noun = nouns[usize::from(cap != 1)];
+        let message = format!("The workspace's plan allows {cap} {noun}. {remedy}");
         Self::new(ErrorCode::LimitReached, message)
     }
 
@@ -264,7 +265,8 @@ impl ApiError {
         if usize::try_from(current).unwrap_or_default().saturating_add(more) <= cap {
             return Ok(());
         }
-        let message = format!("{whose} can have at most {cap} {what}; it already has {current}. Delete some first.");
+        let message =
+            format!("{whose} can have at most {cap} {what}, and there are already {current}. Delete some first.");
         Err(Self::new(ErrorCode::LimitReached, message))
     }
 

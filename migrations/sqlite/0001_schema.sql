@@ -214,7 +214,7 @@ create table social_accounts (
     -- The time of the next renewal or warning, whichever is earlier.
     token_check_at      timestamptz,
     -- The time at which metrics of the account, or of one of its posts, are due. Null: as soon as possible.
-    figures_at          timestamptz,
+    metrics_at          timestamptz,
     -- The limits that the account's own server states. Null if none were read, or if the platform has the same limits
     -- everywhere.
     limits              jsonb,
@@ -225,7 +225,7 @@ create index social_accounts_check on social_accounts (token_check_at) where tok
 -- account_tokens::of_application, account_holders::candidates.
 create index social_accounts_application on social_accounts (platform, application) where application is not null;
 -- analytics::enqueue_due.
-create index social_accounts_figures on social_accounts (figures_at);
+create index social_accounts_metrics on social_accounts (metrics_at);
 
 -- The accounts of brands.
 create table brand_accounts (
@@ -920,13 +920,13 @@ create table target_analytics (
     shares       bigint,
     clicks       bigint
 );
--- analytics::days_of_posts, analytics::engagements, and all of report_figures; fk.
+-- analytics::days_of_posts, analytics::engagements, and all of report_metrics; fk.
 create index target_analytics_brand on target_analytics (brand_id, published_at);
 -- analytics::due_targets, analytics::set_next.
 create index target_analytics_due on target_analytics (account_id, next_at) where next_at is not null;
 
 -- The metrics of a target at each read.
-create table target_figures (
+create table target_metrics (
     target_id   bigint not null references target_analytics (target_id) on delete cascade,
     at          timestamptz not null,
     impressions bigint,
@@ -939,7 +939,7 @@ create table target_figures (
 ) without rowid;
 
 -- The metrics of an account, one row per day.
-create table account_figures (
+create table account_metrics (
     account_id bigint not null references social_accounts (id) on delete cascade,
     at         timestamptz not null,
     followers  bigint,

@@ -91,8 +91,8 @@ async fn lists_are_filtered_and_show_every_field(w: TestWorker) {
     w.sql(format!("UPDATE jobs SET last_error = '{0}', lane = '{0}' WHERE state = 'dead'", "much longer ".repeat(20)))
         .await;
     let table = crier(&w, &["jobs", "list"]);
-    assert!(table.expect_stdout().lines().all(|line| line.chars().count() <= 100), "{table:?}");
-    assert!(table.expect_stdout().contains("much longer muc…"), "{table:?}");
+    // Both columns are whole, because the output is a pipe.
+    assert_eq!(table.expect_stdout().matches("much longer").count(), 2 * 2 * 20, "{table:?}");
 }
 
 async fn invalid_arguments_are_rejected_with_a_hint(w: TestWorker) {

@@ -16,7 +16,7 @@ async fn failed_posts_are_listed_and_retried() {
     assert_eq!((listed[0]["id"].as_i64(), listed[0]["failed"].as_i64()), (Some(failed), Some(1)), "{listed}");
     assert!(listed[0]["error"].is_string(), "{listed}");
     let table = s.command(&["post", "list"]);
-    assert!(table.contains("fine") && table.lines().all(|line| line.chars().count() <= 100), "{table}");
+    assert!(table.contains("fine") && !table.contains('…'), "{table}");
 
     let shown = s.try_command(&["post", "show", &failed.to_string(), "--json"], &[]).json();
     assert_eq!(shown["targets"][0]["status"], "failed", "{shown}");

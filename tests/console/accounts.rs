@@ -57,7 +57,7 @@ async fn errors_are_shown_at_their_fields_without_secrets(app: TestApp) {
     let telegram = t.path("/accounts/connect/telegram");
     let page =
         person.submit(&telegram, &telegram, &[("credentials.bot_token", "s3cret"), ("credentials.chat_id", "")]).await;
-    page.expect(422, "This field is required.").expect(422, "e-credentials.chat_id");
+    page.expect(422, "Enter the chat ID or @username of the channel.").expect(422, "e-credentials.chat_id");
     assert!(!page.has("s3cret"), "{}", page.text);
     let sandbox = t.path("/accounts/connect/sandbox");
     let page = person.submit(&sandbox, &sandbox, &[("credentials.handle", "wrong")]).await;
@@ -90,7 +90,8 @@ async fn an_instance_is_named_and_leads_to_the_page_that_connects(app: TestApp) 
     let person = ConsoleUser::sign_in(&t).await;
     let path = t.path("/accounts/connect/mastodon");
     let page = person.get(&path).await;
-    person.submit_from(&page, &path, &[("instance", "")]).await.expect(422, "This field is required.");
+    let empty = person.submit_from(&page, &path, &[("instance", "")]).await;
+    empty.expect(422, "Enter your server, such as mastodon.social.");
     let private = person.submit_from(&page, &path, &[("instance", "127.0.0.1")]).await;
     private.expect(422, "e-instance").expect(422, "value=\"127.0.0.1\"");
     assert_eq!(app.number("SELECT count(*) FROM authorizations").await, 0);
@@ -114,7 +115,7 @@ async fn accounts_are_capped_by_the_plan(app: TestApp) {
     person.get(&t.path("/accounts")).await.expect(200, "The plan allows 3 accounts for each brand.");
     let path = t.path("/accounts/connect/mastodon");
     let page = person.submit(&path, &path, &[("instance", "8.8.8.8")]).await;
-    page.expect(422, "The workspace has reached its plan's limit for");
+    page.expect(422, "The workspace's plan allows 3 social accounts per brand. Disconnect one, or ask");
     assert_eq!(app.number("SELECT count(*) FROM authorizations").await, 0);
 }
 

@@ -1,6 +1,7 @@
 //! The operator's pages: the jobs of all workspaces, users, plans and the system. The first tenant of a test is an
 //! operator.
 
+use crier_domain::access::Role;
 use serde_json::json;
 
 use crate::support::app::{MISSING_ID, Tenant, TestApp, on_both_apps, on_sqlite_app};
@@ -13,6 +14,7 @@ on_both_apps!(
     a_kind_is_paused_and_resumed,
     jobs_are_filtered_and_paged,
     users_plans_and_the_system_are_shown,
+    pages_without_a_brand_show_the_menu_of_the_first_brand,
 );
 on_sqlite_app!(only_the_operator_has_access);
 
@@ -143,6 +145,19 @@ async fn users_plans_and_the_system_are_shown(app: TestApp) {
     for path in ["/operator/users?page=99", "/operator/plans?page=99"] {
         assert_eq!(person.get(path).await.status, 200);
     }
+}
+
+async fn pages_without_a_brand_show_the_menu_of_the_first_brand(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let bio = format!("href=\"{}\"", t.path("/bio"));
+    let owner = ConsoleUser::sign_in(&t).await;
+    for path in ["/operator", "/brands/new"] {
+        owner.get(path).await.expect(200, &bio);
+    }
+    let contributor = ConsoleUser::sign_in(&t.colleague(Role::Contributor).await).await;
+    let page = contributor.get("/brands/new").await;
+    page.expect(200, &format!("href=\"{}\"", t.path("/posts")));
+    assert!(!page.has(&bio), "{}", page.text);
 }
 
 async fn only_the_operator_has_access(app: TestApp) {

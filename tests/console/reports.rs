@@ -159,7 +159,10 @@ async fn errors_in_an_export_and_a_schedule_are_shown(app: TestApp) {
     let export = format!("{path}/export");
     let form = [("format", "csv"), ("start", "2026-06-02"), ("end", "2026-06-01")];
     let page = person.submit(&path, &export, &form).await;
-    page.expect(422, "e-end").expect(422, "value=\"2026-06-02\"").expect(422, "value=\"csv\" selected");
+    page.expect(422, "Must be the start date, 2026-06-02, or later.")
+        .expect(422, "e-end")
+        .expect(422, "value=\"2026-06-02\"")
+        .expect(422, "value=\"csv\" selected");
     person.submit(&path, &export, &[("format", "odt"), ("start", "x")]).await.expect(422, "e-format");
     let schedules = format!("{path}/schedules");
     let form = [("frequency", "cron"), ("cron", "0 9 * * 1"), ("recipients", "ann")];

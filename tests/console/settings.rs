@@ -37,7 +37,8 @@ async fn a_brand_is_created_once(app: TestApp) {
     let free = app.tenant("free").await;
     let person = ConsoleUser::sign_in(&free).await;
     let page = person.submit("/brands/new", "/brands/new", &form).await;
-    page.expect(422, "The workspace has reached its plan's limit for brands: 1.").expect(422, "value=\"Café\"");
+    let message = "The workspace's plan allows 1 brand. Ask the operator for a larger plan.";
+    page.expect(422, message).expect(422, "value=\"Café\"");
 }
 
 async fn errors_in_a_brand_are_shown(app: TestApp) {

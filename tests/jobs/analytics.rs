@@ -46,7 +46,7 @@ async fn snapshots(w: &TestWorker, post: i64) -> Vec<TargetSnapshot> {
 }
 
 async fn account_due_at(w: &TestWorker) -> DateTime<Utc> {
-    w.value("SELECT figures_at FROM social_accounts").await
+    w.value("SELECT metrics_at FROM social_accounts").await
 }
 
 /// Publishes a post, and collects the metrics of its account.

@@ -2,7 +2,7 @@
 
 use crier_domain::catalogue::descriptor;
 use crier_domain::platform::{Platform, TextRules, TextUnit};
-use crier_platforms::pictures::{alt_text_notes, check_shapes};
+use crier_platforms::images::{alt_text_notes, check_shapes};
 use crier_platforms::text::{check, check_measured, length, measure};
 use proptest::prelude::*;
 

@@ -19,7 +19,7 @@ use crier_store::analytics::{self, CollectedMetrics};
 use crier_store::conversations::list::{ConversationFilter, list};
 use crier_store::conversations::{self, replies};
 use crier_store::db::Engine;
-use crier_store::{PageRequest, Result, Tx, accounts, inbox_syncs, report_figures};
+use crier_store::{PageRequest, Result, Tx, accounts, inbox_syncs, report_metrics};
 
 use crate::support::store::{TestStore, World, on_both};
 
@@ -51,7 +51,7 @@ async fn reads(tx: &mut Tx) -> (i64, i64) {
         LEFT JOIN pg_index i ON i.indexrelid = c.oid
         WHERE coalesce(i.indrelid, c.oid) = ANY (ARRAY[
             'conversations', 'conversation_words', 'conversation_tags', 'messages', 'inbox_syncs', 'social_accounts',
-            'posts', 'post_targets', 'target_analytics', 'target_figures', 'account_figures', 'metrics_set_aside'
+            'posts', 'post_targets', 'target_analytics', 'target_metrics', 'account_metrics', 'metrics_set_aside'
         ]::regclass[])";
     match tx.engine() {
         Engine::Pg(conn) => sqlx::query_as(SQL).fetch_one(conn).await.unwrap(),
@@ -241,10 +241,10 @@ impl LargeTables {
                 JOIN posts p ON p.id = t.post_id"
             ),
             format!(
-                "INSERT INTO target_figures (target_id, at, likes) SELECT target_id, '{now}', 1 FROM target_analytics"
+                "INSERT INTO target_metrics (target_id, at, likes) SELECT target_id, '{now}', 1 FROM target_analytics"
             ),
             format!(
-                "INSERT INTO account_figures (account_id, at, followers) SELECT {}, {}, n FROM {numbers}",
+                "INSERT INTO account_metrics (account_id, at, followers) SELECT {}, {}, n FROM {numbers}",
                 self.own_or_other(self.account, self.busy),
                 self.time_expression("-n"),
             ),
@@ -262,7 +262,7 @@ impl LargeTables {
             format!(
                 "
                 INSERT INTO social_accounts (
-                    workspace_id, platform, external_id, name, kind, status, secrets, figures_at, connected_at,
+                    workspace_id, platform, external_id, name, kind, status, secrets, metrics_at, connected_at,
                     created_at, updated_at
                 )
                 SELECT {}, 'sandbox', 'a' || n, 'x', 'profile', 'active', {secrets}, {later}, '{now}', '{now}', '{now}'
@@ -271,7 +271,7 @@ impl LargeTables {
                 self.numbers(self.rows)
             ),
             "INSERT INTO inbox_syncs (account_id, next_sync_at, created_at, cursors) \
-             SELECT id, figures_at, created_at, '{}' FROM social_accounts WHERE figures_at IS NOT NULL"
+             SELECT id, metrics_at, created_at, '{}' FROM social_accounts WHERE metrics_at IS NOT NULL"
                 .to_owned(),
             format!(
                 "INSERT INTO metrics_set_aside (account_id, name, until) SELECT id, 'views', {} FROM social_accounts",
@@ -373,9 +373,9 @@ async fn analytics_statements_read_few_of_100_000_rows(s: TestStore) {
     measurement.check("a post", async |tx| analytics::of_post(tx, post, year).await).await;
     measurement.check("best times", async |tx| analytics::engagements(tx, brand, year, 5_000).await).await;
     let time = (year, now);
-    measurement.check("newest posts", async |tx| report_figures::newest(tx, brand, time, 50, 100).await).await;
-    measurement.check("best posts", async |tx| report_figures::most_engaging(tx, brand, time, 50, 100).await).await;
-    measurement.check("by account", async |tx| report_figures::by_account(tx, brand, time).await).await;
+    measurement.check("newest posts", async |tx| report_metrics::newest(tx, brand, time, 50, 100).await).await;
+    measurement.check("best posts", async |tx| report_metrics::most_engaging(tx, brand, time, 50, 100).await).await;
+    measurement.check("by account", async |tx| report_metrics::by_account(tx, brand, time).await).await;
     let collected = |figures| [CollectedMetrics { target_id: target, figures, next_at: Some(now) }];
     let likes = PostMetrics { likes: Some(1), ..PostMetrics::default() };
     measurement.check("store posts", async |tx| analytics::record_posts(tx, &collected(Some(likes))).await).await;

@@ -12,7 +12,7 @@ use crate::support::store::TestStore;
 /// The tables that may be large. `posts` is not among them: some lists scan it in the order of ids and stop at a limit,
 /// which a plan does not show.
 const LARGE_TABLES: &[&str] = &[
-    "account_figures",
+    "account_metrics",
     "articles",
     "content_plan_items",
     "conversation_tags",
@@ -32,7 +32,7 @@ const LARGE_TABLES: &[&str] = &[
     "report_recipients",
     "target_analytics",
     "target_attempts",
-    "target_figures",
+    "target_metrics",
     "webhook_attempts",
     "webhook_deliveries",
 ];

@@ -83,7 +83,8 @@ async fn a_brand_is_visible_only_to_its_members(s: TestStore) {
     assert!(membership(&s, w.user, other.brand).await.is_none());
     assert!(membership(&s, w.user, 999).await.is_none());
     let mine = brands::list(&mut conn, w.user).await.unwrap();
-    assert_eq!(mine.iter().map(|b| b.id).collect::<Vec<_>>(), [created.id, w.brand]);
+    assert_eq!(mine.iter().map(|one| one.brand.id).collect::<Vec<_>>(), [created.id, w.brand]);
+    assert!(mine.iter().all(|one| one.role == Role::Owner), "{mine:?}");
     assert_eq!(brands::count(&mut conn, w.workspace).await.unwrap(), 2);
     assert_eq!(brands::workspace_of(&mut conn, created.id).await.unwrap(), Some(w.workspace));
     assert_eq!(brands::workspace_of(&mut conn, 999).await.unwrap(), None);

@@ -4,7 +4,7 @@ use std::io::Cursor;
 
 use bytes::Bytes;
 use crier_domain::ai::{Quality, Size};
-use crier_media::picture::{self, Limits};
+use crier_media::images::{self, Limits};
 
 use super::{AiError, ImageModel, Result};
 
@@ -26,7 +26,7 @@ impl ImageModel<'_> {
         let quality = (request.quality != Quality::Auto).then_some(("quality", request.quality.as_str()));
         let options: Vec<_> = size.into_iter().chain(quality).collect();
         let bytes = self.provider.generate_image(self.model, &request.prompt, &options).await?;
-        picture::probe(Cursor::new(&bytes), &NO_LIMITS).map_err(|why| AiError::Malformed(why.to_string()))?;
+        images::probe(Cursor::new(&bytes), &NO_LIMITS).map_err(|why| AiError::Malformed(why.to_string()))?;
         Ok(bytes)
     }
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crier_base::secrets::link::LinkError;
-use crier_media::picture::FittedPicture;
+use crier_media::images::FittedImage;
 use crier_media::rendition::{FetchLink, RenditionError};
 use http::header::{
     CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, RETRY_AFTER,
@@ -48,7 +48,7 @@ async fn serve(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     }
 }
 
-fn send(image: FittedPicture, head: bool, res: &mut Response) {
+fn send(image: FittedImage, head: bool, res: &mut Response) {
     res.status_code(StatusCode::OK);
     for (name, value) in [
         (CONTENT_TYPE, image.kind.as_str()),

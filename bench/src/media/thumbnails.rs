@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crier_media::picture;
+use crier_media::images;
 use tokio::task::JoinSet;
 
 use super::super::figure::Figure;
@@ -29,7 +29,7 @@ pub async fn run(bench: &Bench) -> Figures {
     for thread in 0..cores {
         let photo = photo.clone();
         let share = count / cores + usize::from(thread < count % cores);
-        threads.spawn_blocking(move || (0..share).try_for_each(|_| picture::examine(photo.clone(), &limits).map(drop)));
+        threads.spawn_blocking(move || (0..share).try_for_each(|_| images::examine(photo.clone(), &limits).map(drop)));
     }
     while let Some(done) = threads.join_next().await {
         let done = done.map_err(|error| BenchError::Refused(format!("a thread: {error}")))?;

@@ -6,7 +6,7 @@
 //!
 //! Crier has its own reader because no decoder reports all missing data, or the end of a scan's data; `docs/media.md`
 //! has the measurements under "Why Crier has its own JPEG reader". The caller decides which parts of a file are kept,
-//! and has the error messages for users (`common/media/src/picture/jpeg.rs`).
+//! and has the error messages for users (`common/media/src/images/jpeg.rs`).
 //!
 //! Input is untrusted. The width and height in the frame header limit memory and time, so check them first
 //! ([`FrameHead`]): reading takes up to 2 bytes for each block of 8 × 8 pixels of each component, and 8 more for a

@@ -1,4 +1,4 @@
-//! Reads the JPEGs in `tests/pictures`. Further tests are in `common/media/src/picture/tests`: the similarity of the
+//! Reads the JPEGs in `tests/pictures`. Further tests are in `common/media/src/images/tests`: the similarity of the
 //! image at an eighth of its size and the decoded image, and hostile files.
 
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! The media library: adds images from any source (an upload, an import, the AI), and stores them.
 //!
 //! 1. The bytes are received into a [`Spool`], unchecked and within one limit for all spools ([`Spools`]).
-//! 2. [`Library::ingest`] checks them completely (`picture/`), within one [`Budget`] of memory. It reserves a row and
+//! 2. [`Library::ingest`] checks them completely (`images/`), within one [`Budget`] of memory. It reserves a row and
 //!    storage quota (`crier_store::files`), which it commits first, and writes the bytes to the [`Storage`].
 //! 3. [`create_asset`], in the caller's transaction, confirms the row and creates its asset.
 //!
@@ -24,15 +24,15 @@ use sha2::{Digest, Sha256};
 use unicode_normalization::UnicodeNormalization;
 
 pub mod budget;
+pub mod images;
 pub mod import;
-pub mod picture;
 pub mod plain_file;
 pub mod rendition;
 pub mod spool;
 pub mod storage;
 
 pub use budget::Budget;
-pub use picture::{Limits, Picture, Refusal};
+pub use images::{CheckedImage, Limits, Refusal};
 pub use spool::{Spool, SpoolError, Spooled, Spools};
 pub use storage::{Storage, StorageError};
 
@@ -159,12 +159,12 @@ impl Library {
 
     async fn store_image(&self, store: &Store, owner: &Owner, spooled: &Spooled) -> Result<IngestedFile, IngestError> {
         self.check_disk()?;
-        let (picture, _share) = self.examine(spooled).await?;
-        let (row, kind) = (reserve(store, owner, &picture).await?, picture.kind);
+        let (image, _share) = self.examine(spooled).await?;
+        let (row, kind) = (reserve(store, owner, &image).await?, image.kind);
         let ingested = IngestedFile { file_id: row.id, kind };
         // Also if another upload is writing the same bytes, because that upload may fail.
         if row.state == FileState::Reserved
-            && let Err(error) = self.write(store, &row, picture).await
+            && let Err(error) = self.write(store, &row, image).await
         {
             self.abandon(store, &ingested).await;
             return Err(error);
@@ -175,9 +175,9 @@ impl Library {
     /// Writes the bytes of a reserved file. During the write, the sweep or another upload of the same bytes may abandon
     /// the file and delete the bytes that are written so far. Checks for that afterward, since no later cleanup would
     /// find the rest.
-    async fn write(&self, store: &Store, row: &Reserved, picture: Picture) -> Result<(), IngestError> {
-        self.0.storage.put(&row.key, picture.bytes).await?;
-        self.0.storage.put(&row.thumbnail_key, picture.thumbnail).await?;
+    async fn write(&self, store: &Store, row: &Reserved, image: CheckedImage) -> Result<(), IngestError> {
+        self.0.storage.put(&row.key, image.bytes).await?;
+        self.0.storage.put(&row.thumbnail_key, image.thumbnail).await?;
         if files::is_live(&mut store.read().await?, row.id).await? {
             return Ok(());
         }
@@ -187,16 +187,16 @@ impl Library {
     }
 
     /// Checks an image. Its share of the memory is released when the permit is dropped.
-    async fn examine(&self, spooled: &Spooled) -> Result<(Picture, budget::MemoryPermit), IngestError> {
+    async fn examine(&self, spooled: &Spooled) -> Result<(CheckedImage, budget::MemoryPermit), IngestError> {
         if spooled.size() == 0 {
             return Err(Refusal::Empty.into());
         }
         let (limits, source) = (self.0.limits, spooled.clone());
-        let probe = move || Ok::<_, std::io::Error>(picture::probe(source.reader()?, &limits));
+        let probe = move || Ok::<_, std::io::Error>(images::probe(source.reader()?, &limits));
         let probed = self.run_on_budget(probe).await??;
         let share = self.0.budget.share(spooled.size() * 2 + probed.memory).await;
         let source = spooled.clone();
-        let examine = move || Ok::<_, std::io::Error>(picture::examine(source.bytes()?, &limits));
+        let examine = move || Ok::<_, std::io::Error>(images::examine(source.bytes()?, &limits));
         Ok((self.run_on_budget(examine).await??, share))
     }
 
@@ -237,19 +237,19 @@ pub async fn abandon(tx: &mut Tx, ingested: &IngestedFile) -> crier_store::Resul
     files::abandon(tx, ingested.file_id).await
 }
 
-async fn reserve(store: &Store, owner: &Owner, picture: &Picture) -> Result<Reserved, IngestError> {
+async fn reserve(store: &Store, owner: &Owner, image: &CheckedImage) -> Result<Reserved, IngestError> {
     let name = random::text(NAME).map_err(|error| IngestError::Machine(format!("no randomness: {error}")))?;
     let size = |n: u32| i32::try_from(n).unwrap_or(i32::MAX);
     let new = NewFile {
         workspace_id: owner.workspace_id,
         brand_id: owner.brand_id,
-        key: format!("{name}.{}", picture.kind.extension()),
-        thumbnail_key: format!("{name}{THUMBNAIL}.{}", picture.thumbnail_kind.extension()),
-        sha256: Sha256::digest(&picture.bytes).into(),
-        mime_type: picture.kind.as_str(),
-        size_bytes: i64::try_from(picture.bytes.len()).unwrap_or(i64::MAX),
-        width: size(picture.width),
-        height: size(picture.height),
+        key: format!("{name}.{}", image.kind.extension()),
+        thumbnail_key: format!("{name}{THUMBNAIL}.{}", image.thumbnail_kind.extension()),
+        sha256: Sha256::digest(&image.bytes).into(),
+        mime_type: image.kind.as_str(),
+        size_bytes: i64::try_from(image.bytes.len()).unwrap_or(i64::MAX),
+        width: size(image.width),
+        height: size(image.height),
     };
     let mut tx = store.begin().await?;
     let Some(row) = files::reserve(&mut tx, &new, owner.cap).await? else {

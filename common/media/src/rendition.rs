@@ -14,7 +14,7 @@ use crier_http::{Guard, SchemePolicy};
 use serde::{Deserialize, Serialize};
 
 use super::budget::MemoryPermit;
-use super::picture::{self, FittedPicture, PictureRules, Refusal};
+use super::images::{self, FittedImage, ImageRules, Refusal};
 use super::storage::StorageError;
 use super::{Library, kind_of};
 
@@ -71,26 +71,21 @@ impl Library {
     }
 
     /// Returns the rendition of a link, and its share of the memory budget.
-    pub async fn fetch(&self, link: &FetchLink) -> Result<(FittedPicture, MemoryPermit), RenditionError> {
+    pub async fn fetch(&self, link: &FetchLink) -> Result<(FittedImage, MemoryPermit), RenditionError> {
         let kind = kind_of(&link.key).ok_or(RenditionError::Missing)?;
         let rules = &catalogue::descriptor(link.platform).capabilities.media;
         let mut share = self.budget().share(link.memory).await;
-        let picture = self.render(&link.key, kind, rules).await?;
-        share.shrink_to(picture.bytes.len() as u64);
-        Ok((picture, share))
+        let image = self.render(&link.key, kind, rules).await?;
+        share.shrink_to(image.bytes.len() as u64);
+        Ok((image, share))
     }
 
     /// Loads an image and converts it for a platform. The caller must hold [`estimate_conversion_bytes`] of the memory
     /// budget.
-    pub async fn render(
-        &self,
-        key: &str,
-        kind: ImageType,
-        media: &MediaRules,
-    ) -> Result<FittedPicture, RenditionError> {
+    pub async fn render(&self, key: &str, kind: ImageType, media: &MediaRules) -> Result<FittedImage, RenditionError> {
         let bytes = self.storage().read(key).await?.ok_or(RenditionError::Missing)?;
         let media = media.clone();
-        let fitted = self.budget().run(move || picture::fit_to_rules(bytes, kind, &picture_rules(&media))).await;
+        let fitted = self.budget().run(move || images::fit_to_rules(bytes, kind, &image_rules(&media))).await;
         Ok(fitted.ok_or(RenditionError::Failed)??)
     }
 
@@ -101,8 +96,8 @@ impl Library {
     }
 }
 
-fn picture_rules(media: &MediaRules) -> PictureRules<'_> {
-    PictureRules {
+fn image_rules(media: &MediaRules) -> ImageRules<'_> {
+    ImageRules {
         mime_types: media.mime_types,
         max_bytes: media.max_bytes,
         max_sides: media.max_sides,

@@ -80,7 +80,7 @@ pub async fn add_published(tx: &mut Tx, early: Option<Platform>, limit: i64) -> 
     accounts.sort_unstable();
     accounts.dedup_by_key(|(id, _)| *id);
     for (account, at) in accounts {
-        const DUE: &str = "UPDATE social_accounts SET figures_at = $2 WHERE id = $1 AND figures_at > $2";
+        const DUE: &str = "UPDATE social_accounts SET metrics_at = $2 WHERE id = $1 AND metrics_at > $2";
         execute!(tx, DUE, account, at)?;
     }
     Ok(added.len())
@@ -95,16 +95,16 @@ pub async fn enqueue_due(tx: &mut Tx, platforms: &[Platform], limit: i64) -> Res
         WITH never AS MATERIALIZED (
             SELECT id
             FROM social_accounts
-            WHERE figures_at IS NULL
-            ORDER BY figures_at NULLS FIRST
+            WHERE metrics_at IS NULL
+            ORDER BY metrics_at NULLS FIRST
             LIMIT (SELECT $2)
             FOR UPDATE SKIP LOCKED
         ),
         due AS MATERIALIZED (
             SELECT id
             FROM social_accounts
-            WHERE figures_at <= $1
-            ORDER BY figures_at NULLS FIRST
+            WHERE metrics_at <= $1
+            ORDER BY metrics_at NULLS FIRST
             LIMIT (SELECT $2)
             FOR UPDATE SKIP LOCKED
         ),
@@ -115,16 +115,16 @@ pub async fn enqueue_due(tx: &mut Tx, platforms: &[Platform], limit: i64) -> Res
             LIMIT (SELECT $2)
         )
         UPDATE social_accounts
-        SET figures_at = $3
+        SET metrics_at = $3
         WHERE id IN (SELECT id FROM found WHERE id = id + 0)
         RETURNING id, workspace_id, platform, status = 'active'",
         "
         UPDATE social_accounts
-        SET figures_at = $3
+        SET metrics_at = $3
         WHERE id IN (
-            SELECT id FROM (SELECT id FROM social_accounts WHERE figures_at IS NULL LIMIT $2)
+            SELECT id FROM (SELECT id FROM social_accounts WHERE metrics_at IS NULL LIMIT $2)
             UNION ALL
-            SELECT id FROM (SELECT id FROM social_accounts WHERE figures_at <= $1 ORDER BY figures_at LIMIT $2)
+            SELECT id FROM (SELECT id FROM social_accounts WHERE metrics_at <= $1 ORDER BY metrics_at LIMIT $2)
             LIMIT $2
         )
         RETURNING id, workspace_id, platform, status = 'active'",
@@ -142,10 +142,10 @@ pub async fn enqueue_due(tx: &mut Tx, platforms: &[Platform], limit: i64) -> Res
 /// Returns the earliest time at which an active account's metrics are due, by platform.
 pub async fn earliest_due(conn: &mut Conn) -> Result<Vec<(Platform, DateTime<Utc>)>> {
     const SQL: &str = "
-        SELECT platform, min(figures_at)
+        SELECT platform, min(metrics_at)
         FROM social_accounts
         WHERE status = 'active'
-            AND figures_at IS NOT NULL
+            AND metrics_at IS NOT NULL
         GROUP BY platform";
     Ok(run!(conn, c => sqlx::query_as(SQL).fetch_all(c))?)
 }
@@ -175,7 +175,7 @@ pub async fn due_targets(conn: &mut Conn, account_id: i64, now: DateTime<Utc>, l
 
 /// Returns when an account's own metrics were last collected.
 pub async fn last_of_account(conn: &mut Conn, account_id: i64) -> Result<Option<DateTime<Utc>>> {
-    const SQL: &str = "SELECT max(at) FROM account_figures WHERE account_id = $1";
+    const SQL: &str = "SELECT max(at) FROM account_metrics WHERE account_id = $1";
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(account_id).fetch_one(c))?)
 }
 
@@ -323,14 +323,14 @@ async fn add_snapshots(tx: &mut Tx, rows: &str) -> Result<()> {
     let now = tx.now;
     let snapshot = tx.for_engine(
         "
-        INSERT INTO target_figures (target_id, at, impressions, reach, likes, comments, shares, clicks)
+        INSERT INTO target_metrics (target_id, at, impressions, reach, likes, comments, shares, clicks)
         SELECT a.target_id, $2, (value ->> 1)::bigint, (value ->> 2)::bigint, (value ->> 3)::bigint,
             (value ->> 4)::bigint, (value ->> 5)::bigint, (value ->> 6)::bigint
         FROM json_array_elements($1::json)
         JOIN target_analytics a ON a.target_id = (value ->> 0)::bigint
         ON CONFLICT DO NOTHING",
         "
-        INSERT INTO target_figures (target_id, at, impressions, reach, likes, comments, shares, clicks)
+        INSERT INTO target_metrics (target_id, at, impressions, reach, likes, comments, shares, clicks)
         SELECT a.target_id, $2, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6
         FROM json_each($1)
         JOIN target_analytics a ON a.target_id = value ->> 0
@@ -344,7 +344,7 @@ async fn add_snapshots(tx: &mut Tx, rows: &str) -> Result<()> {
 /// Stores an account's metrics.
 pub async fn record_account(tx: &mut Tx, account_id: i64, figures: &AccountMetrics) -> Result<()> {
     const SQL: &str = "
-        INSERT INTO account_figures (account_id, at, followers, following, posts)
+        INSERT INTO account_metrics (account_id, at, followers, following, posts)
         SELECT id, $2, $3, $4, $5
         FROM social_accounts
         WHERE id = $1
@@ -366,7 +366,7 @@ pub async fn set_next(
     const NEXT: &str = "SELECT min(next_at) FROM target_analytics WHERE account_id = $1 AND next_at IS NOT NULL";
     let next: Option<DateTime<Utc>> = run!(tx, c => sqlx::query_scalar(NEXT).bind(account_id).fetch_one(c))?;
     let next = next.map_or(latest, |next| next.min(latest)).max(earliest);
-    execute!(tx, "UPDATE social_accounts SET figures_at = $2 WHERE id = $1", account_id, next)?;
+    execute!(tx, "UPDATE social_accounts SET metrics_at = $2 WHERE id = $1", account_id, next)?;
     Ok(next)
 }
 
@@ -436,7 +436,7 @@ pub async fn of_accounts(
 ) -> Result<Vec<AccountSnapshot>> {
     let sql = list_sql!(
         conn,
-        "SELECT account_id, at, followers, following, posts FROM account_figures WHERE account_id",
+        "SELECT account_id, at, followers, following, posts FROM account_metrics WHERE account_id",
         "AND at >= $2 AND at < $3 ORDER BY at"
     );
     let ids = id_list(account_ids);
@@ -458,7 +458,7 @@ pub async fn of_post(conn: &mut Conn, post_id: i64, since: DateTime<Utc>) -> Res
     const SQL: &str = "
         SELECT f.target_id, f.at, f.impressions, f.reach, f.likes, f.comments, f.shares, f.clicks
         FROM post_targets t
-        JOIN target_figures f ON f.target_id = t.id
+        JOIN target_metrics f ON f.target_id = t.id
         WHERE t.post_id = $1
             AND t.id = t.id + 0
             AND f.at >= $2

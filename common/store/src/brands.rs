@@ -15,6 +15,14 @@ pub struct NewBrand<'a> {
     pub timezone: &'a str,
 }
 
+/// A brand of which a user is a member, and the user's role in it.
+#[derive(Debug, Clone, sqlx_macros::FromRow)]
+pub struct Membership {
+    #[sqlx(flatten)]
+    pub brand: Brand,
+    pub role: Role,
+}
+
 /// Creates a brand with its owner. Returns `None` if the workspace already has `cap` or [`MAX_BRANDS`] brands.
 /// Concurrent calls can exceed `MAX_BRANDS`, but never `cap`.
 pub async fn create(
@@ -100,10 +108,10 @@ pub async fn count(conn: &mut Conn, workspace_id: i64) -> Result<i64> {
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(workspace_id).fetch_one(c))?)
 }
 
-/// Lists the brands that the user is a member of, newest first.
-pub async fn list(conn: &mut Conn, user_id: i64) -> Result<Vec<Brand>> {
+/// Lists the brands that the user is a member of, with the user's roles, newest first.
+pub async fn list(conn: &mut Conn, user_id: i64) -> Result<Vec<Membership>> {
     const SQL: &str = "
-            SELECT b.*
+            SELECT b.*, m.role
             FROM brands b
             JOIN brand_members m ON m.brand_id = b.id
             WHERE m.user_id = $1

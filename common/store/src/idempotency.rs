@@ -142,9 +142,10 @@ pub async fn look_up_in(tx: &mut Tx, slot: &IdempotencySlot) -> Result<KeyState>
     record.state_at(&tx.cipher, slot, tx.now)
 }
 
-/// Returns what is stored under a key that the caller leased until `mine`. This lease itself counts as a free key;
-/// while the caller holds it, no other request can take the key before the end of the transaction.
-pub async fn look_up_leased(tx: &mut Tx, slot: &IdempotencySlot, mine: DateTime<Utc>) -> Result<KeyState> {
+/// Returns what is stored under a key that the caller has leased, where `until` is the end of the lease. This lease
+/// itself counts as a free key; while the caller holds it, no other request can take the key before the end of the
+/// transaction.
+pub async fn look_up_leased(tx: &mut Tx, slot: &IdempotencySlot, until: DateTime<Utc>) -> Result<KeyState> {
     let lock = tx.for_engine("FOR UPDATE", "");
     let sql = format!(
         "
@@ -156,8 +157,8 @@ pub async fn look_up_leased(tx: &mut Tx, slot: &IdempotencySlot, mine: DateTime<
         {lock}"
     );
     let held: Option<i32> = run!(tx, c => sqlx::query_scalar(sqlx::AssertSqlSafe(sql)).bind(slot.api_key_id)
-        .bind(&slot.key).bind(mine).fetch_optional(c))?;
-    if held.is_some() { Ok(KeyState::Free(FreeKey::Leased(mine))) } else { look_up_in(tx, slot).await }
+        .bind(&slot.key).bind(until).fetch_optional(c))?;
+    if held.is_some() { Ok(KeyState::Free(FreeKey::Leased(until))) } else { look_up_in(tx, slot).await }
 }
 
 /// Reads what is stored under a key, for any request.
@@ -222,22 +223,22 @@ fn place(row: &str) -> SecretLocation<'_> {
 
 /// Stores the response in the transaction of the write. `free` is the result of the look-up. Fails if another request
 /// has taken the key ([`StoreError::KeyTaken`]): roll back then, and look the key up again.
-pub async fn store(tx: &mut Tx, slot: &IdempotencySlot, answer: &StoredResponse, free: FreeKey) -> Result<()> {
+pub async fn store(tx: &mut Tx, slot: &IdempotencySlot, response: &StoredResponse, free: FreeKey) -> Result<()> {
     const SQL: &str = "
         INSERT INTO idempotency_keys (
             api_key_id, key, fingerprint, status, location, response, records, method, path, created_at
         )
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
     discard(tx, slot, free).await?;
-    let location = answer.location.as_deref();
-    let (sealed, records, location) = match &answer.body {
+    let location = response.location.as_deref();
+    let (sealed, records, location) = match &response.body {
         StoredBody::Whole(body) => {
             let sealed = tx.cipher.seal(&place(&slot.row()), &pack(location, body)?)?;
             (Some(sealed), None, None)
         }
         StoredBody::Records(ids) => (None, Some(id_list(ids)), location),
     };
-    let (status, now) = (i32::from(answer.status), tx.now);
+    let (status, now) = (i32::from(response.status), tx.now);
     let line = slot.request.as_ref();
     let (method, path) = (line.map(|line| &line.method), line.map(|line| &line.path));
     inserted(execute!(
@@ -279,13 +280,13 @@ async fn discard(tx: &mut Tx, slot: &IdempotencySlot, free: FreeKey) -> Result<(
                 OR status IS NULL
                     AND (lease_until IS NULL OR lease_until <= $4 OR lease_until = $5)
             )";
-    let mine = match free {
+    let leased = match free {
         FreeKey::Unused => return Ok(()),
         FreeKey::Expired => None,
         FreeKey::Leased(until) => Some(until),
     };
     let (expired, now) = (tx.now - RETENTION, tx.now);
-    execute!(tx, SQL, slot.api_key_id, &slot.key, expired, now, mine)?;
+    execute!(tx, SQL, slot.api_key_id, &slot.key, expired, now, leased)?;
     Ok(())
 }
 
@@ -298,14 +299,15 @@ fn inserted(result: sqlx::Result<u64>) -> Result<()> {
     }
 }
 
-/// Releases the key, leased until `mine`, after the operation was rejected or failed. Keeps the row of another holder.
-pub async fn release(tx: &mut Tx, slot: &IdempotencySlot, mine: DateTime<Utc>) -> Result<()> {
+/// Releases the key after the operation was rejected or failed. `until` is the end of the caller's lease. Keeps the row
+/// of another holder.
+pub async fn release(tx: &mut Tx, slot: &IdempotencySlot, until: DateTime<Utc>) -> Result<()> {
     const SQL: &str = "
         DELETE FROM idempotency_keys
         WHERE api_key_id = $1
             AND key = $2
             AND lease_until = $3";
-    execute!(tx, SQL, slot.api_key_id, &slot.key, mine)?;
+    execute!(tx, SQL, slot.api_key_id, &slot.key, until)?;
     Ok(())
 }
 

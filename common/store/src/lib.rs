@@ -59,7 +59,7 @@ pub mod post_media;
 pub mod post_overview;
 pub mod posts;
 pub mod report_deliveries;
-pub mod report_figures;
+pub mod report_metrics;
 pub mod report_schedules;
 pub mod reports;
 pub mod sandbox;

@@ -89,7 +89,7 @@ async fn list(visit: &Visit) -> Result<PageReply> {
         platforms: tiles(visit, &mut conn).await?,
         full: is_full.map(|cap| {
             format!(
-                "The plan allows {} for each brand. Disconnect one or choose a larger plan.",
+                "The plan allows {} for each brand. Disconnect one, or ask the operator for a larger plan.",
                 counted(cap, "account", "accounts")
             )
         }),
@@ -167,7 +167,7 @@ fn needs(descriptor: &Descriptor) -> String {
 }
 
 /// Returns a label as it is within a sentence: `Bot token` becomes `bot token`, but `URL` stays the same.
-fn lower_first(label: &str) -> String {
+pub fn lower_first(label: &str) -> String {
     match label.split_at_checked(1) {
         Some((first, rest)) if rest.starts_with(char::is_lowercase) => format!("{}{rest}", first.to_lowercase()),
         _ => label.to_owned(),

@@ -47,7 +47,7 @@ async fn show(visit: &Visit) -> Result<PageReply> {
 }
 
 fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Result<PageReply> {
-    let is_first = visit.brands.is_empty();
+    let is_first = visit.memberships.is_empty();
     let title = if is_first { "Create your first brand" } else { "New brand" };
     let form = &visit.form;
     let page = BrandNew {

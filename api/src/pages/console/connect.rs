@@ -14,13 +14,14 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::accounts::{lower_first, not_configured as not_configured_text};
 use super::form_write::{FormWrite, Submission};
 use super::route::{Access, PageRoute};
 use super::shared::{Choice, FieldErrors, Link, Platform};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
 use crate::admission;
-use crate::error::{ApiError, Result};
+use crate::error::{ApiError, FieldProblems, Result};
 use crate::pages::docs::guides::section_of;
 use crate::routes::accounts::{authorize, not_configured, save, unavailable};
 
@@ -119,6 +120,7 @@ async fn connect(visit: &Visit) -> Result<PageReply> {
 }
 
 async fn by_credentials(visit: &Visit, descriptor: &Descriptor) -> Result<PageReply> {
+    check_required(visit, descriptor)?;
     let typed = descriptor.credential_fields.iter().filter_map(|field| {
         let value = visit.form.text(&format!("credentials.{}", field.name))?;
         Some((field.name.to_owned(), Value::from(value)))
@@ -126,6 +128,16 @@ async fn by_credentials(visit: &Visit, descriptor: &Descriptor) -> Result<PageRe
     let body = json!({ "platform": descriptor.platform, "credentials": typed.collect::<Map<_, _>>() });
     visit.api("connectSocialAccount").write("", &body).await?;
     visit.to("accounts", "account-connected")
+}
+
+/// Fails if required fields are empty, with what to enter.
+fn check_required(visit: &Visit, descriptor: &Descriptor) -> Result<()> {
+    let required = descriptor.credential_fields.iter().filter(|field| field.required);
+    let problems: FieldProblems = required
+        .map(|field| (format!("credentials.{}", field.name), vec![format!("Enter the {}.", lower_first(field.label))]))
+        .filter(|(path, _)| visit.form.text(path).is_none())
+        .collect();
+    if problems.is_empty() { Ok(()) } else { Err(ApiError::validation(problems)) }
 }
 
 async fn authorize(visit: &Visit, platform: PlatformKey) -> Result<PageReply> {
@@ -143,7 +155,11 @@ async fn authorize(visit: &Visit, platform: PlatformKey) -> Result<PageReply> {
 
 /// Creates an authorization at the server that the user entered. No endpoint does this.
 async fn at_instance(visit: &Visit, platform: PlatformKey) -> Result<PageReply> {
-    let typed = visit.form.text("instance").ok_or_else(|| ApiError::field("instance", "This field is required."))?;
+    let empty = match platform {
+        PlatformKey::Shopify => "Enter the domain of your shop, such as example.myshopify.com.",
+        _ => "Enter your server, such as mastodon.social.",
+    };
+    let typed = visit.form.text("instance").ok_or_else(|| ApiError::field("instance", empty))?;
     let connector =
         visit.app.platforms.get(platform).ok_or_else(|| not_configured(platform, ConnectTarget::Default))?;
     let oauth = connector.oauth().ok_or_else(|| not_configured(platform, ConnectTarget::Default))?;
@@ -207,10 +223,6 @@ async fn render(visit: &Visit, status: StatusCode, descriptor: &Descriptor, erro
         reconnects: reconnects.map(|account| account.name),
     };
     visit.page_with(status, &page)
-}
-
-fn not_configured_text(descriptor: &Descriptor) -> String {
-    super::accounts::not_configured(descriptor)
 }
 
 fn method(visit: &Visit, descriptor: &Descriptor) -> ConnectMethod {

@@ -206,10 +206,10 @@ impl PageRunner {
         let Some(authenticated) = sessions::authenticate(&mut conn, token, brand_id, now).await? else {
             return Ok(None);
         };
-        let brands = brands::list(&mut conn, authenticated.caller.user_id).await?;
+        let memberships = brands::list(&mut conn, authenticated.caller.user_id).await?;
         let is_operator = operators::is_operator(&mut conn, authenticated.caller.user_id).await?;
-        let membership = authenticated.membership.as_ref();
-        let unread = match shown_brand(membership.map(|(brand, _)| brand.id), &brands) {
+        let current = authenticated.membership.as_ref();
+        let unread = match shown_brand(current.map(|(brand, _)| brand.id), &memberships) {
             Some(brand) => conversations::count_unread(&mut conn, brand, MAX_UNREAD + 1).await?,
             None => 0,
         };
@@ -219,7 +219,7 @@ impl PageRunner {
             app: self.app.clone(),
             endpoints: self.endpoints.clone(),
             authenticated: Arc::new(authenticated),
-            brands,
+            memberships,
             is_operator,
             unread,
             ids,

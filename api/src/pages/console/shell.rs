@@ -27,6 +27,7 @@ pub struct Shell {
     /// The name of the user's role in the current brand.
     pub role: Option<&'static str>,
     pub is_operator: bool,
+    /// Whether the user can publish in the current brand.
     pub can_publish: bool,
     /// The number of the current brand's conversations with unread messages.
     pub unread: i64,

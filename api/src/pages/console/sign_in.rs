@@ -100,8 +100,8 @@ async fn first_page(app: &Arc<App>, req: &Request) -> Result<String> {
     let Some(found) = sessions::authenticate(&mut conn, &token, None, app.store.now()).await? else {
         return Ok("/sign-in".to_owned());
     };
-    let brands = crier_store::brands::list(&mut conn, found.caller.user_id).await?;
-    Ok(brands.iter().map(|brand| brand.id).min().map_or("/brands/new".to_owned(), |id| format!("/brands/{id}")))
+    let memberships = crier_store::brands::list(&mut conn, found.caller.user_id).await?;
+    Ok(memberships.iter().map(|one| one.brand.id).min().map_or("/brands/new".to_owned(), |id| format!("/brands/{id}")))
 }
 
 impl SignIn {

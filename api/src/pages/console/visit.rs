@@ -7,6 +7,7 @@ use chrono::{DateTime, Datelike as _, Utc};
 use chrono_tz::Tz;
 use crier_domain::access::Role;
 use crier_domain::brand::Brand;
+use crier_store::brands::Membership;
 use crier_store::keys::Authenticated;
 use http::{HeaderMap, StatusCode};
 use salvo::Response;
@@ -26,8 +27,8 @@ pub struct Visit {
     pub app: Arc<App>,
     pub endpoints: Arc<Endpoints>,
     pub authenticated: Arc<Authenticated>,
-    /// Those that the user is a member of.
-    pub brands: Vec<Brand>,
+    /// The brands of which the user is a member.
+    pub memberships: Vec<Membership>,
     /// Whether the user is an operator of this installation.
     pub is_operator: bool,
     /// The number of unread conversations of the brand that the navigation shows.
@@ -113,14 +114,15 @@ impl Visit {
     pub fn shell(&self, section: Section, title: impl Into<String>) -> Shell {
         let current = self.authenticated.membership.as_ref();
         let caller = &self.authenticated.caller;
-        let shown = shown_brand(current.map(|(brand, _)| brand.id), &self.brands);
-        let brand =
-            |brand: &Brand| BrandLink { id: brand.id, name: brand.name.clone(), current: Some(brand.id) == shown };
+        let shown = shown_brand(current.map(|(brand, _)| brand.id), &self.memberships);
+        let is_shown = |one: &Membership| Some(one.brand.id) == shown;
+        let link =
+            |one: &Membership| BrandLink { id: one.brand.id, name: one.brand.name.clone(), current: is_shown(one) };
         Shell {
             title: title.into(),
             user_name: caller.user_name.clone(),
             user_email: caller.user_email.clone(),
-            brands: self.brands.iter().map(brand).collect(),
+            brands: self.memberships.iter().map(link).collect(),
             section: Some(section),
             csrf: self.csrf.clone(),
             // A form that is shown again needs a new key, because its content may change.
@@ -128,7 +130,7 @@ impl Visit {
             flash: self.query.get("note").and_then(flash::find),
             role: current.map(|(_, role)| role_label(*role)),
             is_operator: self.is_operator,
-            can_publish: self.can_publish(),
+            can_publish: self.memberships.iter().any(|one| is_shown(one) && one.role.can_publish()),
             unread: self.unread,
             zone: self.zone().name().to_owned(),
         }
@@ -158,8 +160,8 @@ impl Visit {
 }
 
 /// Returns the brand that the navigation shows: that of the page, else the first one.
-pub fn shown_brand(current: Option<i64>, brands: &[Brand]) -> Option<i64> {
-    current.or_else(|| brands.iter().map(|brand| brand.id).min())
+pub fn shown_brand(current: Option<i64>, memberships: &[Membership]) -> Option<i64> {
+    current.or_else(|| memberships.iter().map(|one| one.brand.id).min())
 }
 
 /// Redirects to a path of this host, which shows the message with the key `note` ([`flash`]).

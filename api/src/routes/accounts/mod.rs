@@ -153,7 +153,8 @@ pub fn unavailable(message: String) -> ApiError {
 }
 
 pub fn full(cap: u64) -> ApiError {
-    ApiError::limit_reached("social accounts per brand", cap)
+    let nouns = ["social account per brand", "social accounts per brand"];
+    ApiError::limit_reached(cap, nouns, "Disconnect one, or ask the operator for a larger plan.")
 }
 
 #[cfg(test)]

@@ -44,7 +44,7 @@ impl Window {
         let end = end.map_or(window.end, |end| end.min(window.end));
         let start = start.unwrap_or_else(|| (end - Days::new(DEFAULT_DAYS - 1)).max(window.start));
         if end < start {
-            return Err(ApiError::field("end", "Must not be before `start`.".to_owned()));
+            return Err(ApiError::field("end", format!("Must be the start date, {start}, or later.")));
         }
         Ok(Self { start: start.max(window.start), end: end.max(window.start), ..window })
     }

@@ -64,8 +64,9 @@ async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<NewBran
         timezone: new.timezone.as_deref().unwrap_or("UTC"),
     };
     let created = brands::create(tx, cx.caller.workspace_id, cx.caller.user_id, cx.plan.brands, brand).await?;
-    let created = created
-        .ok_or_else(|| ApiError::limit_reached("brands", cx.plan.brands.unwrap_or(MAX_BRANDS).min(MAX_BRANDS)))?;
+    let cap = cx.plan.brands.unwrap_or(MAX_BRANDS).min(MAX_BRANDS);
+    let remedy = "Ask the operator for a larger plan.";
+    let created = created.ok_or_else(|| ApiError::limit_reached(cap, ["brand", "brands"], remedy))?;
     // The caller is the only member, so no one else's endpoint can receive the event.
     if cx.caller.has_endpoint {
         let data = json!({ "brand_id": created.id, "name": created.name });

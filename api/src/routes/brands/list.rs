@@ -18,6 +18,6 @@ pub fn endpoint() -> Endpoint {
 }
 
 async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
-    let brands = brands::list(conn, cx.caller.user_id).await?;
-    ApiResponse::ok(brands.into_iter().map(Brand::from).collect::<Vec<_>>())
+    let memberships = brands::list(conn, cx.caller.user_id).await?;
+    ApiResponse::ok(memberships.into_iter().map(|one| Brand::from(one.brand)).collect::<Vec<_>>())
 }

@@ -119,7 +119,7 @@ fn check_days(problems: &Problems, starts_on: Option<NaiveDate>, ends_on: Option
     if let (Some(starts), Some(ends)) = (starts_on, ends_on)
         && ends < starts
     {
-        problems.add("ends_on", format!("Must not be before the start date, {starts}."));
+        problems.add("ends_on", format!("Must be the start date, {starts}, or later."));
     }
 }
 

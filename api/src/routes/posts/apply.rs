@@ -264,7 +264,9 @@ async fn count_against_limit(cx: &Context, tx: &mut Tx) -> Result<()> {
     if usage::take_post(tx, cx.caller.workspace_id, cap).await? {
         return Ok(());
     }
-    Err(ApiError::limit_reached("posts per month", cap.unwrap_or_default()))
+    let nouns = ["post per month", "posts per month"];
+    let remedy = "Wait for the next month, or ask the operator for a larger plan.";
+    Err(ApiError::limit_reached(cap.unwrap_or_default(), nouns, remedy))
 }
 
 /// Cancels the jobs that have not started. Fails if one has started meanwhile.

@@ -8,7 +8,7 @@ use crier_domain::catalogue::descriptor;
 use crier_domain::media::Asset;
 use crier_domain::platform::{Descriptor, Platform};
 use crier_domain::post::{Post, PostStatus, ScheduleType};
-use crier_platforms::{options, pictures, text};
+use crier_platforms::{images, options, text};
 use crier_store::{Conn, Tx, accounts, media, post_media};
 
 use super::edit::{DesiredPost, DesiredTarget, PostChange};
@@ -302,9 +302,9 @@ pub fn check_target(
     };
     let name = &account.name;
     let mut problems: Vec<TargetProblem> = Vec::new();
-    let shapes = pictures::check_shapes(descriptor, &sizes);
+    let shapes = images::check_shapes(descriptor, &sizes);
     let unreachable = lookup.private_url.as_deref().filter(|_| !media.is_empty());
-    let unreachable = unreachable.and_then(|url| pictures::check_reachable(descriptor, url));
+    let unreachable = unreachable.and_then(|url| images::check_reachable(descriptor, url));
     for problem in found.problems.into_iter().chain(shapes).chain(unreachable) {
         let is_override = if problem.field == "media" {
             target.target_override.media.is_some()
@@ -322,7 +322,7 @@ pub fn check_target(
         length: found.length,
         limit: found.limit,
         problems,
-        notes: pictures::alt_text_notes(descriptor, &alt_texts),
+        notes: images::alt_text_notes(descriptor, &alt_texts),
     })
 }
 

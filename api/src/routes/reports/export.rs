@@ -71,7 +71,7 @@ fn read_fields(f: &Fields<'_>, today: NaiveDate) -> Option<ParsedExport> {
     let end = end.unwrap_or(today);
     let start = start.unwrap_or_else(|| last_days(end).0);
     if end < start {
-        f.problem("end", format!("Must not be before the start date, {start}."));
+        f.problem("end", format!("Must be the start date, {start}, or later."));
     } else if (end - start).num_days() >= MAX_DAYS {
         let message = format!("A report can cover at most {MAX_DAYS} days. Use an earlier end or a later start date.");
         f.problem("end", message);

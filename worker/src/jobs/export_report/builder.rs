@@ -14,7 +14,7 @@ use crier_reports::columns::{self, columns};
 use crier_reports::{Cell, Chart, ChartType, Document, Period, Table, View, Widget};
 use crier_store::analytics::DayOfPosts;
 use crier_store::report_deliveries::DeliveryNames;
-use crier_store::{Conn, Result, report_figures};
+use crier_store::{Conn, Result, report_metrics};
 
 use super::scope::ExportScope;
 use super::tables::{self, MAX_TEXT, count, text};
@@ -71,7 +71,7 @@ pub async fn max_rows(conn: &mut Conn, scope: &ExportScope, report: &Report) -> 
     let limit = i64::try_from(MAX_ROWS).unwrap_or(i64::MAX);
     let posts = match tables {
         0 => 0,
-        _ => report_figures::count(conn, scope.brand_id, scope.range(), limit).await?,
+        _ => report_metrics::count(conn, scope.brand_id, scope.range(), limit).await?,
     };
     Ok((usize::try_from(posts).unwrap_or(MAX_ROWS) * tables).min(MAX_ROWS))
 }
@@ -103,7 +103,7 @@ impl Builder<'_> {
             }
             WidgetType::TopPosts => {
                 let range = self.scope.range();
-                let top = report_figures::most_engaging(self.conn, self.scope.brand_id, range, TOP_POSTS, READ_TEXT);
+                let top = report_metrics::most_engaging(self.conn, self.scope.brand_id, range, TOP_POSTS, READ_TEXT);
                 let table = tables::posts(self.scope, top.await?);
                 let remark = self.no_posts().or_else(|| none_in(&table, NO_FIGURES));
                 ("Top posts", View::Table, table, remark)
@@ -217,7 +217,7 @@ impl Builder<'_> {
         let (brand, range) = (self.scope.brand_id, self.scope.range());
         // One more than can be shown, to detect whether there are more.
         let limit = i64::try_from(self.rows_left + 1).unwrap_or(i64::MAX);
-        let mut posts = report_figures::newest(self.conn, brand, range, limit, READ_TEXT).await?;
+        let mut posts = report_metrics::newest(self.conn, brand, range, limit, READ_TEXT).await?;
         let is_cut = posts.len() > self.rows_left;
         posts.truncate(self.rows_left);
         self.rows_left -= posts.len();
@@ -232,7 +232,7 @@ impl Builder<'_> {
     }
 
     async fn accounts_table(&mut self) -> Result<Table> {
-        let published = report_figures::by_account(self.conn, self.scope.brand_id, self.scope.range()).await?;
+        let published = report_metrics::by_account(self.conn, self.scope.brand_id, self.scope.range()).await?;
         let by_id: HashMap<i64, _> = published.iter().map(|posts| (posts.account_id, posts)).collect();
         let known: HashSet<i64> = self.totals.accounts.iter().map(|account| account.id).collect();
         let mut rows: Vec<Vec<Cell>> = Vec::with_capacity(known.len());

@@ -5,7 +5,7 @@ use crier_domain::analytics::{Tz, day_start, zone};
 use crier_domain::brand::Brand;
 use crier_domain::report::ReportDelivery;
 use crier_domain::report_schedule::local_day;
-use crier_store::report_figures::TimeRange;
+use crier_store::report_metrics::TimeRange;
 
 /// The brand and the days of an export.
 #[derive(Clone, Debug)]

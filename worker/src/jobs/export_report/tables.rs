@@ -4,7 +4,7 @@ use crier_domain::analytics::PostMetrics;
 use crier_domain::catalogue;
 use crier_reports::columns::{self, columns};
 use crier_reports::{Cell, Table};
-use crier_store::report_figures::PublishedPost;
+use crier_store::report_metrics::PublishedPost;
 
 use super::scope::ExportScope;
 

@@ -9,7 +9,7 @@
 use crier_domain::failure::{Category, Failure};
 use crier_domain::media::{Asset, ImageType};
 use crier_domain::platform::MediaRules;
-use crier_media::picture::FittedPicture;
+use crier_media::images::FittedImage;
 use crier_media::rendition::{RenditionError, estimate_conversion_bytes, estimate_output_bytes};
 use crier_platforms::text::cut::at_word;
 use crier_platforms::{CallError, Image, ImageTransfer, UploadedImage};
@@ -176,7 +176,7 @@ fn rules_of(p: &Prepared) -> MediaRules {
     p.session.descriptor().into_owned().capabilities.media
 }
 
-fn with_bytes(image: &Image, fitted: FittedPicture) -> Image {
+fn with_bytes(image: &Image, fitted: FittedImage) -> Image {
     Image {
         bytes: fitted.bytes,
         mime_type: fitted.kind.to_string(),

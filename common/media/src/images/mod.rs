@@ -88,7 +88,7 @@ pub struct Probed {
 
 /// A checked image, ready to store.
 #[derive(Clone, Debug)]
-pub struct Picture {
+pub struct CheckedImage {
     pub kind: ImageType,
     /// Upright, without metadata.
     pub bytes: Bytes,
@@ -116,30 +116,30 @@ pub fn probe(source: impl BufRead + Seek, limits: &Limits) -> Result<Probed, Ref
 }
 
 /// Checks the whole image and prepares it for storage. Call it only with bytes that [`probe`] has accepted.
-pub fn examine(bytes: Bytes, limits: &Limits) -> Result<Picture, Refusal> {
+pub fn examine(bytes: Bytes, limits: &Limits) -> Result<CheckedImage, Refusal> {
     let Probed { kind, width, height, .. } = probe(Cursor::new(&bytes), limits)?;
     let WalkResult { clean, orientation, frames, small } = walk(&bytes, kind)?;
     decode::check_frames(&bytes, kind, &frames, limits)?;
     drop(bytes);
     // Animations are not rotated.
     let must_rotate = orientation != Orientation::NoTransforms && frames.is_empty();
-    let Decoded { mut picture, icc } = match small {
-        Some(small) if !must_rotate => Decoded { picture: small, icc: decode::jpeg_profile(&clean)? },
+    let Decoded { mut image, icc } = match small {
+        Some(small) if !must_rotate => Decoded { image: small, icc: decode::jpeg_profile(&clean)? },
         _ => decode::decode(&clean, kind)?.with_sides(width, height)?,
     };
     // A profile that cannot be decompressed within the limit is removed.
     let clean = if kind == ImageType::Png && icc.is_none() { png::without_profile(&clean)? } else { clean };
-    let icc = encode::profile(icc, picture.color());
+    let icc = encode::profile(icc, image.color());
     let (bytes, kind, sides) = if must_rotate {
         drop(clean);
-        picture.apply_orientation(orientation);
-        let (bytes, kind) = encode_rotated(&picture, kind, icc.as_deref())?;
-        (bytes, kind, (picture.width(), picture.height()))
+        image.apply_orientation(orientation);
+        let (bytes, kind) = encode_rotated(&image, kind, icc.as_deref())?;
+        (bytes, kind, (image.width(), image.height()))
     } else {
         (clean, kind, (width, height))
     };
-    let (thumbnail, thumbnail_kind) = thumbnail(picture, sides, icc.as_deref())?;
-    Ok(Picture { kind, bytes, width: sides.0, height: sides.1, thumbnail, thumbnail_kind })
+    let (thumbnail, thumbnail_kind) = thumbnail(image, sides, icc.as_deref())?;
+    Ok(CheckedImage { kind, bytes, width: sides.0, height: sides.1, thumbnail, thumbnail_kind })
 }
 
 fn walk(bytes: &Bytes, kind: ImageType) -> Result<WalkResult, Refusal> {
@@ -152,23 +152,23 @@ fn walk(bytes: &Bytes, kind: ImageType) -> Result<WalkResult, Refusal> {
 }
 
 /// Encodes a rotated image: JPEG and PNG in the same format, WebP as JPEG if it is opaque.
-fn encode_rotated(picture: &DynamicImage, kind: ImageType, icc: Option<&[u8]>) -> Result<(Bytes, ImageType), Refusal> {
-    let opaque_webp = kind == ImageType::Webp && encode::is_opaque(picture);
-    let written = if opaque_webp && picture.color().has_alpha() {
-        encode::write(&picture.to_rgb8().into(), ImageType::Jpeg, ROTATED_QUALITY, icc)?
+fn encode_rotated(image: &DynamicImage, kind: ImageType, icc: Option<&[u8]>) -> Result<(Bytes, ImageType), Refusal> {
+    let opaque_webp = kind == ImageType::Webp && encode::is_opaque(image);
+    let written = if opaque_webp && image.color().has_alpha() {
+        encode::write(&image.to_rgb8().into(), ImageType::Jpeg, ROTATED_QUALITY, icc)?
     } else {
         let kind = if opaque_webp { ImageType::Jpeg } else { kind };
-        encode::write(picture, kind, ROTATED_QUALITY, icc)?
+        encode::write(image, kind, ROTATED_QUALITY, icc)?
     };
     let kind = if opaque_webp { ImageType::Jpeg } else { kind };
     // Normalized, like every stored file.
     Ok((walk(&written.into(), kind)?.clean, kind))
 }
 
-/// Creates a thumbnail. `sides` are those of the full image; `picture` may be a smaller version of it.
-fn thumbnail(picture: DynamicImage, sides: (u32, u32), icc: Option<&[u8]>) -> Result<(Bytes, ImageType), Refusal> {
+/// Creates a thumbnail. `sides` are those of the full image; `image` may be a smaller version of it.
+fn thumbnail(image: DynamicImage, sides: (u32, u32), icc: Option<&[u8]>) -> Result<(Bytes, ImageType), Refusal> {
     let (width, height) = resize::within(sides.0, sides.1, THUMBNAIL);
-    let mut source = resize::SourceImage::new(picture);
+    let mut source = resize::SourceImage::new(image);
     let small = source.resized_to(width, height).ok_or_else(broken)?;
     let icc = icc.filter(|icc| icc.len() <= MAX_THUMBNAIL_PROFILE);
     let (small, kind) = if encode::is_opaque(&small) {
@@ -181,7 +181,7 @@ fn thumbnail(picture: DynamicImage, sides: (u32, u32), icc: Option<&[u8]>) -> Re
 
 /// The limits of a platform for images.
 #[derive(Clone, Copy, Debug)]
-pub struct PictureRules<'a> {
+pub struct ImageRules<'a> {
     pub mime_types: &'a [&'a str],
     pub max_bytes: Option<u64>,
     /// Width plus height.
@@ -193,7 +193,7 @@ pub struct PictureRules<'a> {
 
 /// An image within the limits of a platform.
 #[derive(Clone, Debug)]
-pub struct FittedPicture {
+pub struct FittedImage {
     pub kind: ImageType,
     pub bytes: Bytes,
     pub width: u32,
@@ -205,7 +205,7 @@ pub struct FittedPicture {
 /// remains.
 ///
 /// An opaque image becomes JPEG if the rules permit it; a transparent one PNG or WebP, or else JPEG on white.
-pub fn fit_to_rules(bytes: Bytes, kind: ImageType, rules: &PictureRules<'_>) -> Result<FittedPicture, Refusal> {
+pub fn fit_to_rules(bytes: Bytes, kind: ImageType, rules: &ImageRules<'_>) -> Result<FittedImage, Refusal> {
     fit::fit_to_rules(bytes, kind, rules)
 }
 

@@ -41,7 +41,7 @@ struct State {
     icc: bool,
     alpha: bool,
     /// The size of the still image.
-    picture: Option<(u32, u32)>,
+    image: Option<(u32, u32)>,
     frames: Vec<Frame>,
 }
 
@@ -83,16 +83,16 @@ impl State {
                 Ok(true)
             }
             b"VP8X" => Err(broken()),
-            b"VP8 " | b"VP8L" if self.picture.is_some() || !(first || extended) => Err(broken()),
+            b"VP8 " | b"VP8L" if self.image.is_some() || !(first || extended) => Err(broken()),
             b"VP8 " | b"VP8L" => {
-                self.picture = Some(size(found.name, body()?)?);
+                self.image = Some(size(found.name, body()?)?);
                 Ok(true)
             }
-            b"ALPH" if extended && self.picture.is_none() && !self.alpha => {
+            b"ALPH" if extended && self.image.is_none() && !self.alpha => {
                 self.alpha = true;
                 Ok(true)
             }
-            b"ICCP" if extended && !self.icc && self.picture.is_none() && self.frames.is_empty() => {
+            b"ICCP" if extended && !self.icc && self.image.is_none() && self.frames.is_empty() => {
                 signs::check(body()?)?;
                 self.icc = true;
                 Ok(true)
@@ -143,8 +143,8 @@ impl State {
     }
 
     fn is_whole(&self) -> Result<(), Refusal> {
-        let sound = match (self.canvas, self.picture) {
-            (None, picture) => picture.is_some(),
+        let sound = match (self.canvas, self.image) {
+            (None, image) => image.is_some(),
             (Some(_), None) => !self.frames.is_empty(),
             (Some((_, width, height)), Some(size)) => size == (width, height) && self.frames.is_empty(),
         };

@@ -4,7 +4,7 @@ use image::imageops::{self, FilterType};
 
 use super::accepted::jpeg_with;
 use super::*;
-use crate::picture::jpeg;
+use crate::images::jpeg;
 
 fn subsampled() -> Bytes {
     large().into_iter().find(|(name, _)| name == "420.jpg").unwrap().1
@@ -39,20 +39,20 @@ fn small_or_unusual_jpegs_are_fully_decoded() {
     let adobe = |transform: u8| jpeg_with(0xee, &[&b"Adobe\0\x64\0\0\0\0"[..], &[transform]].concat(), &large);
     assert!(small(&adobe(1)).is_some());
     assert!(small(&adobe(0)).is_none(), "red, green and blue");
-    let picture = examine(adobe(0), &LIMITS).unwrap();
+    let image = examine(adobe(0), &LIMITS).unwrap();
     let decoded = opened(&adobe(0)).resize_exact(400, 3, FilterType::CatmullRom);
-    assert!(difference(&opened(&picture.thumbnail), &decoded) < 8.0);
+    assert!(difference(&opened(&image.thumbnail), &decoded) < 8.0);
 }
 
 #[test]
 fn a_scaled_thumbnail_resembles_the_full_one() {
     for (name, bytes) in large() {
-        let picture = examine(bytes.clone(), &LIMITS).unwrap();
-        let (original, thumbnail) = (opened(&bytes), opened(&picture.thumbnail));
-        assert!(opened(&picture.bytes) == original, "{name}: a pixel differs");
+        let image = examine(bytes.clone(), &LIMITS).unwrap();
+        let (original, thumbnail) = (opened(&bytes), opened(&image.thumbnail));
+        assert!(opened(&image.bytes) == original, "{name}: a pixel differs");
         let small = original.resize_exact(400, 3, FilterType::CatmullRom);
         assert!(difference(&thumbnail, &small) < 8.0, "{name}: {}", difference(&thumbnail, &small));
-        let has_profile = has(&picture.thumbnail, b"ICC_PROFILE");
+        let has_profile = has(&image.thumbnail, b"ICC_PROFILE");
         assert_eq!(has_profile, name.ends_with("icc.jpg"), "{name}");
     }
 }
@@ -70,10 +70,10 @@ fn scaled_decoding_needs_less_memory() {
 #[test]
 fn a_large_jpeg_is_rotated_upright() {
     let (upright, turned) = (subsampled(), accepted::turned(&subsampled()));
-    let picture = examine(turned, &LIMITS).unwrap();
-    assert_eq!((picture.width, picture.height), (27, 3201));
-    assert_eq!(opened(&picture.thumbnail).dimensions(), (3, 400));
-    assert!(difference(&opened(&picture.bytes), &opened(&upright).rotate90()) < 6.0);
+    let image = examine(turned, &LIMITS).unwrap();
+    assert_eq!((image.width, image.height), (27, 3201));
+    assert_eq!(opened(&image.thumbnail).dimensions(), (3, 400));
+    assert!(difference(&opened(&image.bytes), &opened(&upright).rotate90()) < 6.0);
 }
 
 #[test]

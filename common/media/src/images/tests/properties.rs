@@ -42,11 +42,11 @@ fn a_jpeg_with_missing_scan_data_is_rejected() {
 }
 
 /// Checks that the result is accepted again and matches its description.
-fn is_sound(picture: &Picture) {
-    let again = examine(picture.bytes.clone(), &LIMITS).expect("it is accepted again");
-    assert_eq!((again.width, again.height, again.kind), (picture.width, picture.height, picture.kind));
-    assert_eq!(again.bytes, picture.bytes);
-    assert_eq!(opened(&picture.bytes).dimensions(), (picture.width, picture.height));
+fn is_sound(image: &CheckedImage) {
+    let again = examine(image.bytes.clone(), &LIMITS).expect("it is accepted again");
+    assert_eq!((again.width, again.height, again.kind), (image.width, image.height, image.kind));
+    assert_eq!(again.bytes, image.bytes);
+    assert_eq!(opened(&image.bytes).dimensions(), (image.width, image.height));
 }
 
 fn any_corpus_file() -> impl Strategy<Value = Bytes> {
@@ -62,8 +62,8 @@ proptest! {
         rest in prop::collection::vec(any::<u8>(), 0..300),
     ) {
         let bytes: Bytes = [start, &rest].concat().into();
-        if let Ok(picture) = examine(bytes, &LIMITS) {
-            is_sound(&picture);
+        if let Ok(image) = examine(bytes, &LIMITS) {
+            is_sound(&image);
         }
     }
 
@@ -77,8 +77,8 @@ proptest! {
             let at = at.index(bytes.len());
             bytes[at] ^= byte;
         }
-        if let Ok(picture) = examine(bytes.into(), &LIMITS) {
-            is_sound(&picture);
+        if let Ok(image) = examine(bytes.into(), &LIMITS) {
+            is_sound(&image);
         }
     }
 
@@ -92,8 +92,8 @@ proptest! {
         let first = first.index(other.len());
         let part = &other[first..(first + length).min(other.len())];
         let bytes = [&whole[..a.min(b)], part, &whole[a.max(b)..]].concat();
-        if let Ok(picture) = examine(bytes.into(), &LIMITS) {
-            is_sound(&picture);
+        if let Ok(image) = examine(bytes.into(), &LIMITS) {
+            is_sound(&image);
         }
     }
 
@@ -107,18 +107,18 @@ proptest! {
         let at = 16 + at.index(bytes.len() - 32);
         bytes[at] ^= byte;
         forged::sum_up(&mut bytes);
-        if let Ok(picture) = examine(bytes.into(), &LIMITS) {
-            is_sound(&picture);
+        if let Ok(image) = examine(bytes.into(), &LIMITS) {
+            is_sound(&image);
         }
     }
 
     #[test]
     fn own_encoder_output_is_always_accepted(width in 1_u32..70, height in 1_u32..70, quality in 1_u8..=100) {
-        let picture = photo(width, height);
+        let image = photo(width, height);
         let mut jpeg = Vec::new();
         let encoder = image::codecs::jpeg::JpegEncoder::new_with_quality(&mut jpeg, quality);
-        picture.write_with_encoder(encoder).unwrap();
-        let files = [jpeg.into(), encoded(&picture, ImageFormat::Png), encoded(&picture, ImageFormat::WebP)];
+        image.write_with_encoder(encoder).unwrap();
+        let files = [jpeg.into(), encoded(&image, ImageFormat::Png), encoded(&image, ImageFormat::WebP)];
         for bytes in files {
             let accepted = examine(bytes, &LIMITS).unwrap();
             prop_assert_eq!((accepted.width, accepted.height), (width, height));

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crier_domain::media::ImageType;
 use image::{DynamicImage, GenericImageView, ImageFormat};
 
-use super::{FittedPicture, Limits, Picture, PictureRules, Refusal, examine, fit_to_rules, probe};
+use super::{CheckedImage, FittedImage, ImageRules, Limits, Refusal, examine, fit_to_rules, probe};
 
 mod accepted;
 mod eighth;
@@ -46,7 +46,7 @@ pub fn kind_of(name: &str) -> ImageType {
     ImageType::of_name(name).unwrap()
 }
 
-pub fn accept(name: &str) -> Picture {
+pub fn accept(name: &str) -> CheckedImage {
     examine(file(name), &LIMITS).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
@@ -80,8 +80,8 @@ pub fn photo(width: u32, height: u32) -> DynamicImage {
     .into()
 }
 
-pub fn encoded(picture: &DynamicImage, format: ImageFormat) -> Bytes {
+pub fn encoded(image: &DynamicImage, format: ImageFormat) -> Bytes {
     let mut out = Cursor::new(Vec::new());
-    picture.write_to(&mut out, format).unwrap();
+    image.write_to(&mut out, format).unwrap();
     out.into_inner().into()
 }

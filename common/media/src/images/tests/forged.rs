@@ -1,7 +1,7 @@
 //! Files that are changed in single places.
 
 use super::*;
-use crate::picture::png::crc;
+use crate::images::png::crc;
 
 /// Corrects the checksums of all complete chunks of a PNG.
 pub fn sum_up(png: &mut [u8]) {

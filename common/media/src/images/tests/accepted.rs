@@ -8,24 +8,24 @@ use super::*;
 fn images_of_other_encoders_are_accepted() {
     for (name, bytes) in corpus() {
         let original = opened(&bytes);
-        let picture = accept(&name);
+        let image = accept(&name);
         let kind = if name == "turned-6.webp" { ImageType::Jpeg } else { kind_of(&name) };
-        assert_eq!(picture.kind, kind, "{name}");
+        assert_eq!(image.kind, kind, "{name}");
         let turned = name.starts_with("turned");
         let (width, height) = if turned { (original.height(), original.width()) } else { original.dimensions() };
-        assert_eq!((picture.width, picture.height), (width, height), "{name}");
-        let kept = opened(&picture.bytes);
+        assert_eq!((image.width, image.height), (width, height), "{name}");
+        let kept = opened(&image.bytes);
         if turned {
             assert!(difference(&kept, &original.rotate90()) < 6.0, "{name}");
         } else {
             assert!(kept == original, "{name}: a pixel differs");
         }
-        assert!(image::guess_format(&picture.thumbnail).is_ok(), "{name}");
-        let thumbnail = opened(&picture.thumbnail);
+        assert!(image::guess_format(&image.thumbnail).is_ok(), "{name}");
+        let thumbnail = opened(&image.thumbnail);
         assert_eq!(
             thumbnail.dimensions(),
             (width, height),
-            "{name}: no thumbnail is larger or smaller than a small picture"
+            "{name}: no thumbnail is larger or smaller than a small image"
         );
         assert!(difference(&thumbnail, &kept) < 8.0, "{name}: {}", difference(&thumbnail, &kept));
     }
@@ -48,8 +48,8 @@ fn output_is_accepted_again_and_has_no_location() {
 #[test]
 fn the_color_profile_is_preserved_in_the_thumbnail() {
     for name in ["rgb.png", "baseline-444-optimised-icc.jpg", "turned-6.webp"] {
-        let picture = accept(name);
-        for bytes in [&picture.bytes, &picture.thumbnail] {
+        let image = accept(name);
+        for bytes in [&image.bytes, &image.thumbnail] {
             let kind = image::guess_format(bytes).unwrap();
             let mut decoder = image::ImageReader::with_format(Cursor::new(bytes), kind).into_decoder().unwrap();
             let icc = image::ImageDecoder::icc_profile(&mut decoder).unwrap().unwrap_or_default();
@@ -96,9 +96,9 @@ fn all_eight_orientations_are_rotated_upright() {
     for (number, stored) in (1..).zip(stored) {
         let jpeg = encoded(&stored, ImageFormat::Jpeg);
         let body = [&b"Exif\0\0"[..], &exif(number)].concat();
-        let picture = examine(jpeg_with(0xe1, &body, &jpeg), &LIMITS).unwrap();
-        assert_eq!((picture.width, picture.height), (40, 24), "orientation {number}");
-        let difference = difference(&opened(&picture.bytes).to_rgb8().into(), &upright);
+        let image = examine(jpeg_with(0xe1, &body, &jpeg), &LIMITS).unwrap();
+        assert_eq!((image.width, image.height), (40, 24), "orientation {number}");
+        let difference = difference(&opened(&image.bytes).to_rgb8().into(), &upright);
         assert!(difference < 9.0, "orientation {number}: {difference}");
     }
 }
@@ -109,8 +109,8 @@ fn broken_exif_is_treated_as_upright() {
     for body in
         [&b"Exif\0\0"[..], b"Exif\0\0MM\0*\xff\xff\xff\xff", b"Exif\0\0garbage", b"Exif\0\0II*\0\x08\0\0\0\xff\xff"]
     {
-        let picture = examine(jpeg_with(0xe1, body, &jpeg), &LIMITS).unwrap();
-        assert_eq!((picture.width, picture.height, &picture.bytes), (40, 24, &jpeg));
+        let image = examine(jpeg_with(0xe1, body, &jpeg), &LIMITS).unwrap();
+        assert_eq!((image.width, image.height, &image.bytes), (40, 24, &jpeg));
     }
 }
 
@@ -156,9 +156,9 @@ fn oddities_of_real_files_are_accepted() {
 #[test]
 fn thumbnails_are_small_and_keep_the_aspect_ratio() {
     let jpeg = encoded(&photo(1000, 500), ImageFormat::Jpeg);
-    let picture = examine(jpeg, &LIMITS).unwrap();
-    let thumbnail = opened(&picture.thumbnail);
-    assert_eq!((thumbnail.dimensions(), picture.thumbnail_kind), ((400, 200), ImageType::Jpeg));
+    let image = examine(jpeg, &LIMITS).unwrap();
+    let thumbnail = opened(&image.thumbnail);
+    assert_eq!((thumbnail.dimensions(), image.thumbnail_kind), ((400, 200), ImageType::Jpeg));
     let line = examine(encoded(&photo(3000, 1), ImageFormat::Png), &LIMITS).unwrap();
     assert_eq!(opened(&line.thumbnail).dimensions(), (400, 1));
 }
@@ -166,12 +166,12 @@ fn thumbnails_are_small_and_keep_the_aspect_ratio() {
 #[test]
 fn transparent_thumbnails_have_no_dark_fringe() {
     // One half is white, the other one transparent black. All visible pixels of the thumbnail must be white.
-    let picture = image::RgbaImage::from_fn(801, 10, |x, _| {
+    let image = image::RgbaImage::from_fn(801, 10, |x, _| {
         if x < 400 { image::Rgba([255, 255, 255, 255]) } else { image::Rgba([0, 0, 0, 0]) }
     });
-    let picture = examine(encoded(&picture.into(), ImageFormat::Png), &LIMITS).unwrap();
-    assert_eq!(picture.thumbnail_kind, ImageType::Png);
-    for pixel in opened(&picture.thumbnail).to_rgba8().pixels().filter(|pixel| pixel.0[3] > 16) {
+    let image = examine(encoded(&image.into(), ImageFormat::Png), &LIMITS).unwrap();
+    assert_eq!(image.thumbnail_kind, ImageType::Png);
+    for pixel in opened(&image.thumbnail).to_rgba8().pixels().filter(|pixel| pixel.0[3] > 16) {
         assert!(pixel.0[..3].iter().all(|c| *c > 240), "{pixel:?}");
     }
 }
@@ -197,6 +197,6 @@ fn gifs_have_the_same_size_limit() {
     let plain = image::RgbaImage::from_pixel(4_100, 4_000, image::Rgba([10, 20, 30, 255]));
     encoder.encode_frame(image::Frame::new(plain)).unwrap();
     drop(encoder);
-    let picture = examine(gif.into(), &limits).unwrap();
-    assert_eq!((picture.width, picture.height), (4_100, 4_000));
+    let image = examine(gif.into(), &limits).unwrap();
+    assert_eq!((image.width, image.height), (4_100, 4_000));
 }

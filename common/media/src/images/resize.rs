@@ -8,7 +8,7 @@ use image::{ColorType, DynamicImage, GrayAlphaImage, GrayImage, RgbImage, RgbaIm
 
 /// An image with 8 bits per channel that is downscaled once or several times.
 pub struct SourceImage {
-    picture: DynamicImage,
+    image: DynamicImage,
     kind: PixelType,
     alpha: bool,
     /// Whether the colors are multiplied with alpha.
@@ -17,40 +17,40 @@ pub struct SourceImage {
 
 impl SourceImage {
     /// Creates a source, and converts the image if it has more than 8 bits per channel.
-    pub fn new(picture: DynamicImage) -> Self {
-        let (picture, kind, alpha) = match picture.color() {
-            ColorType::L8 => (picture, PixelType::U8, false),
-            ColorType::La8 => (picture, PixelType::U8x2, true),
-            ColorType::Rgb8 => (picture, PixelType::U8x3, false),
-            ColorType::Rgba8 => (picture, PixelType::U8x4, true),
-            ColorType::L16 => (picture.into_luma8().into(), PixelType::U8, false),
-            ColorType::La16 => (picture.into_luma_alpha8().into(), PixelType::U8x2, true),
-            color if color.has_alpha() => (picture.into_rgba8().into(), PixelType::U8x4, true),
-            _ => (picture.into_rgb8().into(), PixelType::U8x3, false),
+    pub fn new(image: DynamicImage) -> Self {
+        let (image, kind, alpha) = match image.color() {
+            ColorType::L8 => (image, PixelType::U8, false),
+            ColorType::La8 => (image, PixelType::U8x2, true),
+            ColorType::Rgb8 => (image, PixelType::U8x3, false),
+            ColorType::Rgba8 => (image, PixelType::U8x4, true),
+            ColorType::L16 => (image.into_luma8().into(), PixelType::U8, false),
+            ColorType::La16 => (image.into_luma_alpha8().into(), PixelType::U8x2, true),
+            color if color.has_alpha() => (image.into_rgba8().into(), PixelType::U8x4, true),
+            _ => (image.into_rgb8().into(), PixelType::U8x3, false),
         };
-        Self { picture, kind, alpha, multiplied: false }
+        Self { image, kind, alpha, multiplied: false }
     }
 
     pub fn width(&self) -> u32 {
-        self.picture.width()
+        self.image.width()
     }
 
     pub fn height(&self) -> u32 {
-        self.picture.height()
+        self.image.height()
     }
 
     /// Returns the image in this size; `None` if that fails. Request the original size before any smaller one, because
     /// downscaling premultiplies an image with alpha in place.
     pub fn resized_to(&mut self, width: u32, height: u32) -> Option<Cow<'_, DynamicImage>> {
         if (width, height) == (self.width(), self.height()) {
-            return (!self.multiplied).then_some(Cow::Borrowed(&self.picture));
+            return (!self.multiplied).then_some(Cow::Borrowed(&self.image));
         }
         if self.alpha && !self.multiplied {
             // The colors of transparent pixels must not affect visible ones.
-            multiply(&mut self.picture, self.kind);
+            multiply(&mut self.image, self.kind);
             self.multiplied = true;
         }
-        let source = ImageRef::new(self.width(), self.height(), self.picture.as_bytes(), self.kind).ok()?;
+        let source = ImageRef::new(self.width(), self.height(), self.image.as_bytes(), self.kind).ok()?;
         let mut out = Image::new(width, height, self.kind);
         let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::CatmullRom)).use_alpha(false);
         Resizer::new().resize(&source, &mut out, &options).ok()?;
@@ -67,16 +67,16 @@ impl SourceImage {
     }
 }
 
-fn multiply(picture: &mut DynamicImage, kind: PixelType) {
-    let (width, height) = (picture.width(), picture.height());
-    let bytes: &mut [u8] = match picture {
+fn multiply(image: &mut DynamicImage, kind: PixelType) {
+    let (width, height) = (image.width(), image.height());
+    let bytes: &mut [u8] = match image {
         DynamicImage::ImageLumaA8(pixels) => pixels,
         DynamicImage::ImageRgba8(pixels) => pixels,
         _ => return,
     };
-    if let Ok(mut image) = Image::from_slice_u8(width, height, bytes, kind) {
+    if let Ok(mut pixels) = Image::from_slice_u8(width, height, bytes, kind) {
         // Both kinds have alpha, so this cannot fail.
-        let _ = MulDiv::new().multiply_alpha_inplace(&mut image);
+        let _ = MulDiv::new().multiply_alpha_inplace(&mut pixels);
     }
 }
 

@@ -227,8 +227,8 @@ fn canvas(flags: u8, width: u32, height: u32) -> Vec<u8> {
 fn webps() -> Vec<HostileFile> {
     let (webp, animated) = (file("lossy.webp"), file("animated.webp"));
     let end = webp.len();
-    let picture = &webp[12..];
-    let with = |name: &[u8; 4], body: &[u8]| riff(&[&canvas(0, 40, 24), picture, &webp_chunk(name, body)].concat());
+    let image = &webp[12..];
+    let with = |name: &[u8; 4], body: &[u8]| riff(&[&canvas(0, 40, 24), image, &webp_chunk(name, body)].concat());
     let frame = animated.windows(4).position(|window| window == b"ANMF").unwrap();
     let mut outside = animated.to_vec();
     outside[frame + 8] = 5;
@@ -239,15 +239,11 @@ fn webps() -> Vec<HostileFile> {
         row("WebP: truncated", webp.slice(..end / 2), Unsupported),
         row("WebP: a length greater than the file", longer, Unsupported),
         row("WebP: half of its data, in a valid frame", riff(&short), Unsupported),
-        row(
-            "WebP: a canvas of another size than its image",
-            riff(&[&canvas(0, 41, 24), picture].concat()),
-            Unsupported,
-        ),
+        row("WebP: a canvas of another size than its image", riff(&[&canvas(0, 41, 24), image].concat()), Unsupported),
         row("WebP: a canvas of 16,777,216 × 16,777,216", riff(&canvas(2, 1 << 24, 1 << 24)), TooLarge),
         row("WebP: an animation without frames", riff(&canvas(2, 40, 24)), Unsupported),
         row("WebP: a frame outside of the canvas", outside, Unsupported),
-        row("WebP: two images", riff(&[&canvas(0, 40, 24), picture, picture].concat()), Unsupported),
+        row("WebP: two images", riff(&[&canvas(0, 40, 24), image, image].concat()), Unsupported),
         row("WebP: HTML in XMP", with(b"XMP ", b"<x><iframe>"), Unsupported),
         row("WebP: a program in an unknown chunk", with(b"EVIL", b"\x7fELF\x01\x01\x01"), Unsupported),
         row("WebP: a location in EXIF", with(b"EXIF", SECRET), Cleaned),
@@ -257,13 +253,9 @@ fn webps() -> Vec<HostileFile> {
 
 fn check_row(row: &HostileFile) -> String {
     let (result, text) = match examine(row.bytes.clone(), &LIMITS) {
-        Ok(picture) => {
-            assert!(
-                !has(&picture.bytes, SECRET) && !has(&picture.thumbnail, SECRET),
-                "{}: the location is kept",
-                row.name
-            );
-            assert!(picture.bytes.len() < 4096, "{}: {} bytes are kept", row.name, picture.bytes.len());
+        Ok(image) => {
+            assert!(!has(&image.bytes, SECRET) && !has(&image.thumbnail, SECRET), "{}: the location is kept", row.name);
+            assert!(image.bytes.len() < 4096, "{}: {} bytes are kept", row.name, image.bytes.len());
             (Cleaned, "accepted, and that is removed".to_owned())
         }
         Err(Refusal::TooLarge(text)) => (TooLarge, format!("413: {text}")),
@@ -281,7 +273,7 @@ fn hostile_files_match_the_table() {
     rows.iter().for_each(|row| table.push_str(&format!("| {} | {} |\n", row.name, check_row(row))));
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/media.md");
     let was = std::fs::read_to_string(&page).unwrap();
-    let begin = "<!-- hostile: made by common/media/src/picture/tests/hostile.rs -->\n";
+    let begin = "<!-- hostile: made by common/media/src/images/tests/hostile.rs -->\n";
     let (before, rest) = was.split_once(begin).unwrap();
     let (_, after) = rest.split_once("<!-- end of hostile -->\n").unwrap();
     let is = format!("{before}{begin}{table}<!-- end of hostile -->\n{after}");

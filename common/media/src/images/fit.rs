@@ -10,7 +10,7 @@ use crier_domain::platform::GifRules;
 
 use super::decode::{Decoded, decode};
 use super::resize::SourceImage;
-use super::{FittedPicture, PictureRules, Refusal, encode, gif, head};
+use super::{FittedImage, ImageRules, Refusal, encode, gif, head};
 
 /// Maximum number of encodings per image.
 const MAX_ENCODINGS: u32 = 8;
@@ -28,32 +28,32 @@ const SIZE_EXPONENT: f64 = 1.7;
 const PROFILE_DIVISOR: u64 = 4;
 
 /// See [`super::fit`].
-pub fn fit_to_rules(bytes: Bytes, kind: ImageType, rules: &PictureRules<'_>) -> Result<FittedPicture, Refusal> {
+pub fn fit_to_rules(bytes: Bytes, kind: ImageType, rules: &ImageRules<'_>) -> Result<FittedImage, Refusal> {
     let head = head::read(Cursor::new(&bytes))?;
     let sides = rules.sides(head.width, head.height);
     let is_small = rules.max_bytes.is_none_or(|max| bytes.len() as u64 <= max);
     let is_accepted =
         rules.accepts(kind) && (kind != ImageType::Gif || rules.accepts_gif(&bytes, head.width, head.height)?);
     if is_small && sides == (head.width, head.height) && is_accepted {
-        return Ok(FittedPicture { kind, bytes, width: head.width, height: head.height });
+        return Ok(FittedImage { kind, bytes, width: head.width, height: head.height });
     }
-    let Decoded { picture, icc } = decode(&bytes, kind)?;
+    let Decoded { image, icc } = decode(&bytes, kind)?;
     drop(bytes);
-    let opaque = encode::is_opaque(&picture);
+    let opaque = encode::is_opaque(&image);
     let kinds = if opaque {
         [ImageType::Jpeg, ImageType::Png, ImageType::Webp]
     } else {
         [ImageType::Png, ImageType::Webp, ImageType::Jpeg]
     };
     let kind = kinds.into_iter().find(|kind| rules.accepts(*kind)).ok_or_else(|| no_type(rules))?;
-    let picture = if kind == ImageType::Jpeg || opaque { encode::flattened(picture) } else { picture };
+    let image = if kind == ImageType::Jpeg || opaque { encode::flattened(image) } else { image };
     let max_bytes = rules.max_bytes.unwrap_or(u64::MAX);
-    let icc = encode::profile(icc, picture.color()).filter(|icc| icc.len() as u64 <= max_bytes / PROFILE_DIVISOR);
-    let mut task = ShrinkTask { source: SourceImage::new(picture), kind, max_bytes, icc, encodings: 0 };
+    let icc = encode::profile(icc, image.color()).filter(|icc| icc.len() as u64 <= max_bytes / PROFILE_DIVISOR);
+    let mut task = ShrinkTask { source: SourceImage::new(image), kind, max_bytes, icc, encodings: 0 };
     task.run(sides)
 }
 
-impl PictureRules<'_> {
+impl ImageRules<'_> {
     fn accepts(&self, kind: ImageType) -> bool {
         self.mime_types.contains(&kind.as_str())
     }
@@ -114,7 +114,7 @@ struct ShrinkTask {
 }
 
 impl ShrinkTask {
-    fn run(&mut self, sides: (u32, u32)) -> Result<FittedPicture, Refusal> {
+    fn run(&mut self, sides: (u32, u32)) -> Result<FittedImage, Refusal> {
         let (mut out, mut quality) = (self.write(sides, STEPS[0].0)?, STEPS[0].0);
         if self.kind == ImageType::Jpeg && !self.fits(&out) {
             let first = out.len() as u64;
@@ -131,7 +131,7 @@ impl ShrinkTask {
     }
 
     /// Shrinks the image until it fits, but not much further.
-    fn shrink(&mut self, sides: (u32, u32), size: usize, quality: u8) -> Result<FittedPicture, Refusal> {
+    fn shrink(&mut self, sides: (u32, u32), size: usize, quality: u8) -> Result<FittedImage, Refusal> {
         let (mut scale, mut size, mut best) = (1.0_f64, size as f64, None);
         let max_bytes = self.max_bytes as f64;
         // The smallest scale that is known to be too large.
@@ -163,16 +163,16 @@ impl ShrinkTask {
 
     fn write(&mut self, (width, height): (u32, u32), quality: u8) -> Result<Vec<u8>, Refusal> {
         self.encodings += 1;
-        let picture = self.source.resized_to(width, height).ok_or_else(super::broken)?;
-        encode::write(&picture, self.kind, quality, self.icc.as_deref())
+        let image = self.source.resized_to(width, height).ok_or_else(super::broken)?;
+        encode::write(&image, self.kind, quality, self.icc.as_deref())
     }
 
     fn fits(&self, out: &[u8]) -> bool {
         out.len() as u64 <= self.max_bytes
     }
 
-    fn fitted(&self, out: Vec<u8>, (width, height): (u32, u32)) -> FittedPicture {
-        FittedPicture { kind: self.kind, bytes: out.into(), width, height }
+    fn fitted(&self, out: Vec<u8>, (width, height): (u32, u32)) -> FittedImage {
+        FittedImage { kind: self.kind, bytes: out.into(), width, height }
     }
 
     fn too_large(&self) -> Refusal {
@@ -180,7 +180,7 @@ impl ShrinkTask {
     }
 }
 
-fn no_type(rules: &PictureRules<'_>) -> Refusal {
+fn no_type(rules: &ImageRules<'_>) -> Refusal {
     let accepted = rules.mime_types.join(", ");
     Refusal::Unsupported(format!("The image cannot be converted to an accepted type ({accepted})."))
 }

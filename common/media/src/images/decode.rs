@@ -20,7 +20,7 @@ const MAX_DECODER_OVERHEAD: u64 = 16 << 20;
 
 /// A decoded image and its color profile.
 pub struct Decoded {
-    pub picture: DynamicImage,
+    pub image: DynamicImage,
     pub icc: Option<Vec<u8>>,
 }
 
@@ -30,7 +30,7 @@ impl Decoded {
     /// # Errors
     /// An error if they differ.
     pub fn with_sides(self, width: u32, height: u32) -> Result<Self, Refusal> {
-        if (self.picture.width(), self.picture.height()) == (width, height) { Ok(self) } else { Err(broken()) }
+        if (self.image.width(), self.image.height()) == (width, height) { Ok(self) } else { Err(broken()) }
     }
 }
 
@@ -70,7 +70,7 @@ fn limits() -> image::Limits {
 
 fn finish(mut decoder: impl ImageDecoder) -> ImageResult<Decoded> {
     let icc = profile(&mut decoder);
-    Ok(Decoded { picture: DynamicImage::from_decoder(decoder)?, icc })
+    Ok(Decoded { image: DynamicImage::from_decoder(decoder)?, icc })
 }
 
 /// Decodes each frame of an animation, one after the other. `source` is the file that was walked.
