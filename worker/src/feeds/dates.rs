@@ -1,5 +1,16 @@
 //! Parses dates in feeds: RFC 3339, RFC 822 and common variants of both. The time defaults to midnight, the zone to
-//! UTC. (chrono and httpdate accept only the standard forms.)
+//! UTC.
+//!
+//! The parser of feed-rs does not serve here. It reads a fifth of the dates in the tests: RFC 3339, RFC 822 with few
+//! variants, and `2026-05-04`. It rejects:
+//! - a time without a zone, and the zones `CEST`, `GMT+2` and `+02`
+//! - `20260504T100000Z`, `2026/05/04`, `2026-5-4`, `04.05.2026`
+//! - `04-May-26`, `May 4, 2026 10:00 PM`, `Mon May  4 10:00:00 2026`, `4 May 2026`
+//! - the names of months in other languages
+//!
+//! It reads 24:00 as the start of the same day, and accepts the year 20260. It is not exported, and
+//! `Builder::timestamp_parser` replaces it, so the two cannot be combined. chrono and httpdate accept only the standard
+//! forms.
 
 use chrono::{DateTime, NaiveDate, NaiveDateTime, TimeDelta, Utc};
 

@@ -192,7 +192,7 @@ pub fn length(platform: Platform, rules: &TextRules, text: &str) -> u32 {
 /// `@user@server`.
 fn shortened(platform: Platform, url_weight: usize, text: &str) -> Vec<(Range<usize>, usize)> {
     let links = links::find(text, platform == Platform::Twitter);
-    let mut parts: Vec<_> = links.into_iter().map(|link| (link.range, url_weight)).collect();
+    let mut parts: Vec<_> = links.into_iter().map(|link| (link, url_weight)).collect();
     if platform == Platform::Mastodon {
         parts.extend(mentions::servers(text).into_iter().map(|server| (server, 0)));
         parts.sort_by_key(|(range, _)| range.start);

@@ -198,8 +198,8 @@ fn without_links(text: &str) -> String {
     let plain = plain(text);
     let (mut without, mut from) = (String::new(), 0);
     for link in find_links(&plain, true) {
-        without.push_str(&plain[from..link.range.start]);
-        from = link.range.end;
+        without.push_str(&plain[from..link.start]);
+        from = link.end;
     }
     without.push_str(&plain[from..]);
     comparable(&without)
