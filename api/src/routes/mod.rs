@@ -1,6 +1,6 @@
 //! The endpoints of the API: one folder per resource, one file per verb. To add one, see [`crate::endpoint`].
 
-use crate::endpoint::Endpoint;
+use crate::endpoint::AnyEndpoint;
 
 pub mod accounts;
 mod ai;
@@ -16,7 +16,7 @@ mod reports;
 pub mod webhooks;
 
 /// Returns all endpoints in the order of the OpenAPI document.
-pub fn all() -> Vec<Endpoint> {
+pub fn all() -> Vec<AnyEndpoint> {
     [
         brands::endpoints(),
         accounts::endpoints(),

@@ -1,13 +1,17 @@
+use std::sync::Arc;
+
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::endpoint::spec::EndpointSpec;
 use crate::openapi::example::build_example;
+use crate::context::Query;
 use crate::openapi::schema::Schemas;
 use crate::routes;
 
-fn endpoint(id: &str) -> Endpoint {
-    routes::all().into_iter().find(|endpoint| endpoint.id == id).unwrap()
+fn endpoint(id: &str) -> Arc<EndpointSpec> {
+    routes::all().into_iter().map(|endpoint| endpoint.spec).find(|spec| spec.id == id).unwrap()
 }
 
 fn check(id: &str, body: &Value) -> UnknownNames {
@@ -27,11 +31,11 @@ fn header(found: &UnknownNames) -> String {
 #[test]
 fn examples_have_only_known_fields() {
     let mut bodies = 0;
-    for endpoint in routes::all() {
+    for endpoint in routes::all().into_iter().map(|endpoint| endpoint.spec) {
         let Some(body) = &endpoint.body else { continue };
         let known = KnownNames::of(&endpoint);
         assert!(known.body.is_some(), "{}: its body has no known fields", endpoint.id);
-        let found = check(endpoint.id, &body.example);
+        let found = check(endpoint.id, &(body.example)().into());
         assert!(found.typos.is_empty() && header(&found).is_empty(), "{}: {found:?}", endpoint.id);
         bodies += 1;
     }
@@ -41,7 +45,7 @@ fn examples_have_only_known_fields() {
 /// A client may change a record that it received and send it back.
 #[test]
 fn a_record_that_is_sent_back_has_no_typos() {
-    for endpoint in routes::all().into_iter().filter(|endpoint| endpoint.method == http::Method::PUT) {
+    for endpoint in routes::all().into_iter().map(|e| e.spec).filter(|endpoint| endpoint.method == http::Method::PUT) {
         let (Some(_), Some(schema)) = (&endpoint.body, endpoint.schema) else { continue };
         let mut s = Schemas::default();
         let record = build_example(&schema(&mut s), &s.named);
@@ -76,7 +80,7 @@ fn typos_are_found_at_any_depth() {
 fn query_parameters_are_checked() {
     let mut found = UnknownNames::default();
     let query = Query::parse("staus=draft&per-page=5&limit=5&page=1&utm_source=x&_=1&%20=");
-    found.check_query(&KnownNames::of(&endpoint("listPosts")), &query);
+    found.check_query(&KnownNames::of(&endpoint("listPosts")), query.names());
     assert_eq!(found.typos.keys().collect::<Vec<_>>(), ["limit", "per-page", "staus"]);
     assert_eq!(found.typos["staus"], ["Unknown parameter; did you mean `status`?"]);
     assert_eq!(header(&found), "utm_source, _, %20");

@@ -19,11 +19,12 @@ use super::save::{Place, cap_reached};
 use super::{TAG, full, interactive_setup_required, not_configured};
 use crate::app::App;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::Endpoint;
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody};
 use crate::openapi::schema::TextEnum;
-use crate::response::ApiResponse;
+use crate::request::Parsed;
+use crate::response::{One, Reply};
 
 /// The platform to authorize.
 #[derive(Clone, Debug, JsonSchema)]
@@ -46,7 +47,7 @@ pub struct Authorization {
     pub expires_in: i64,
 }
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<AuthorizeAccountRequest, One<Authorization>> {
     Endpoint::post("/brands/{brand}/social-accounts/authorize", "authorizeSocialAccount", Scope::AccountsWrite)
         .tag(TAG)
         .for_publishers()
@@ -55,15 +56,15 @@ pub fn endpoint() -> Endpoint {
             "A person opens the URL to connect an account. The URL is a secret: anyone who opens it can connect an account, \
              without signing in. It works once, within 30 minutes. Emits `account.connected` when the person has finished.",
         )
-        .body::<AuthorizeAccountRequest>(json!({ "platform": "facebook", "target": "page" }))
-        .response::<Authorization>(200, ResponseShape::One)
         .error_codes(&[
             ErrorCode::ValidationFailed,
             ErrorCode::InteractiveSetupRequired,
             ErrorCode::PlatformNotConfigured,
             ErrorCode::LimitReached,
         ])
-        .checks_then_writes(|cx| cx.parse(read), authorize)
+        .checks_then_writes(authorize)
+
+// EXAMPLE AuthorizeAccountRequest: json!({ "platform": "facebook", "target": "page" })
 }
 
 fn read(f: &Fields<'_>) -> Option<AuthorizeAccountRequest> {
@@ -75,8 +76,8 @@ fn read(f: &Fields<'_>) -> Option<AuthorizeAccountRequest> {
 async fn authorize(
     cx: &Context,
     tx: &mut Tx,
-    parsed: Arc<ParsedBody<Option<AuthorizeAccountRequest>>>,
-) -> Result<ApiResponse> {
+    parsed: Arc<Parsed<AuthorizeAccountRequest>>,
+) -> Result<Reply<Authorization>> {
     let &AuthorizeAccountRequest { platform, target } = parsed.valid()?;
     let target = target.unwrap_or(ConnectTarget::Default);
     let descriptor = cx.app.platforms.descriptor(platform);
@@ -93,7 +94,7 @@ async fn authorize(
     let user_id = Some(cx.caller.user_id);
     let place = Place { workspace_id, brand_id, user_id, cap: cx.plan.social_accounts, trace: cx.trace() };
     let authorization_url = issue(&cx.app, tx, place, ConnectRequest { target, instance: "" }, platform).await?;
-    ApiResponse::ok(Authorization { platform, authorization_url, expires_in: LIFETIME.num_seconds() })
+    Ok(Reply::from(Authorization { platform, authorization_url, expires_in: LIFETIME.num_seconds() }))
 }
 
 /// Stores an authorization and returns the URL of its page. Fails if the platform cannot be connected in a browser.

@@ -1,5 +1,7 @@
 //! `POST /brands/{brand}/social-accounts`
 
+use std::sync::Arc;
+
 use crier_domain::access::Scope;
 use crier_domain::catalogue;
 use crier_domain::platform::{ConnectTarget, Descriptor, Mode, Platform};
@@ -12,11 +14,12 @@ use std::borrow::Cow;
 use super::save::{OWNED_BY_OTHERS, Place, SaveError, cap_reached, save_account};
 use super::{SocialAccount, TAG, full, interactive_setup_required, not_configured, unavailable};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape, WriteStep};
+use crate::endpoint::{Endpoint, WriteStep};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, Problems};
 use crate::openapi::schema::{TextEnum, by_platform};
-use crate::response::ApiResponse;
+use crate::request::Parsed;
+use crate::response::{Many, Reply};
 
 /// The maximum length of a credential. No platform's keys or URLs are longer.
 const MAX_CREDENTIAL_CHARS: usize = 2048;
@@ -47,7 +50,7 @@ impl JsonSchema for Credentials {
     }
 }
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<ConnectAccountRequest, Many<SocialAccount>> {
     Endpoint::post("/brands/{brand}/social-accounts", "connectSocialAccount", Scope::AccountsWrite)
         .tag(TAG)
         .for_publishers()
@@ -56,8 +59,7 @@ pub fn endpoint() -> Endpoint {
             "Crier checks the credentials with the platform before it saves them. Connecting an account again renews its \
              credentials and makes it active. Emits `account.connected`.",
         )
-        .body::<ConnectAccountRequest>(json!({ "platform": "sandbox", "credentials": { "handle": "demo" } }))
-        .response::<SocialAccount>(201, ResponseShape::Many)
+        .status(201)
         .error_codes(&[
             ErrorCode::ValidationFailed,
             ErrorCode::InvalidCredentials,
@@ -67,10 +69,12 @@ pub fn endpoint() -> Endpoint {
             ErrorCode::PlatformUnavailable,
         ])
         .leases_then_writes(prepare)
+
+// EXAMPLE ConnectAccountRequest: json!({ "platform": "sandbox", "credentials": { "handle": "demo" } })
 }
 
 /// Validates the fields, then checks the credentials with the platform.
-async fn prepare(cx: &Context) -> Result<WriteStep> {
+async fn prepare(cx: &Context, parsed: Arc<Parsed<ConnectAccountRequest>>) -> Result<WriteStep<Vec<SocialAccount>>> {
     let ConnectAccountRequest { platform, credentials } = cx.read(|f| {
         let platform = f.required("platform", f.enum_value("platform"));
         let credentials = f.required("credentials", f.object("credentials").map(|all| Credentials(all.clone())));
@@ -128,7 +132,7 @@ async fn check_account_limit(cx: &Context, platform: Platform) -> Result<()> {
     }
 }
 
-async fn save(cx: &Context, tx: &mut Tx, platform: Platform, connected: &Connected) -> Result<ApiResponse> {
+async fn save(cx: &Context, tx: &mut Tx, platform: Platform, connected: &Connected) -> Result<Reply<Vec<SocialAccount>>> {
     let brand = cx.brand()?.id;
     let place = Place {
         workspace_id: cx.caller.workspace_id,
@@ -146,5 +150,5 @@ async fn save(cx: &Context, tx: &mut Tx, platform: Platform, connected: &Connect
         SaveError::Rejected(error) => connect_error(error),
         SaveError::Store(error) => error.into(),
     })?;
-    ApiResponse::created(&format!("/brands/{brand}/social-accounts"), [SocialAccount::from(account)])
+    Ok(Reply::at(&format!("/brands/{brand}/social-accounts"), [SocialAccount::from(account)]))
 }

@@ -12,10 +12,10 @@ use serde_json::json;
 use super::TAG;
 use super::revoke::revoke_later;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::Endpoint;
 use crate::error::{ApiError, Result};
 use crate::openapi::schema::TextEnum;
-use crate::response::ApiResponse;
+use crate::response::{One, Reply};
 
 /// The result of disconnecting an account.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -27,7 +27,7 @@ pub struct Disconnected {
     pub account_id: i64,
 }
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<(), One<Disconnected>> {
     Endpoint::delete("/brands/{brand}/social-accounts/{account}", "disconnectSocialAccount", Scope::AccountsWrite)
         .tag(TAG)
         .for_publishers()
@@ -36,11 +36,10 @@ pub fn endpoint() -> Endpoint {
             "Posts that are scheduled for the account fail at their scheduled time with `account_disconnected`. Emits \
              `account.disconnected`.",
         )
-        .response::<Disconnected>(200, ResponseShape::One)
         .writes(disconnect)
 }
 
-async fn disconnect(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
+async fn disconnect(cx: &Context, tx: &mut Tx) -> Result<Reply<Disconnected>> {
     let (brand, id) = (cx.brand()?.id, cx.id("account")?);
     let missing = || ApiError::not_found("social account");
     let account = accounts::find(tx, brand, id).await?.ok_or_else(missing)?;
@@ -51,7 +50,7 @@ async fn disconnect(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
     if let (DisconnectResult::Revoked, Some(stored)) = (result, stored) {
         revoke_later(&cx.app, tx, account.platform, stored);
     }
-    ApiResponse::ok(Disconnected { result, account_id: id })
+    Ok(Reply::from(Disconnected { result, account_id: id }))
 }
 
 /// Loads the account with its secrets before they are deleted. `None` if they cannot be read, which does not prevent

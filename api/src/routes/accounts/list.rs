@@ -5,21 +5,20 @@ use crier_store::{Conn, Page, accounts};
 
 use super::{SocialAccount, TAG};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::Endpoint;
 use crate::error::{ApiError, Result};
 use crate::pagination;
-use crate::response::ApiResponse;
+use crate::response::{Listed, Paged, Reply};
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<QUERY, Paged<SocialAccount>> {
     Endpoint::get("/brands/{brand}/social-accounts", "listSocialAccounts", Scope::AccountsRead)
         .tag(TAG)
         .summary("List the accounts of a brand, newest first")
         .pages()
-        .response::<SocialAccount>(200, ResponseShape::Pages)
         .reads(list)
 }
 
-async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
+async fn list(cx: &Context, conn: &mut Conn) -> Result<Reply<Listed<SocialAccount>>> {
     let mut problems = cx.name_problems();
     let page = pagination::requested_page(&cx.query, &mut problems);
     if !problems.is_empty() {

@@ -8,7 +8,7 @@ use crier_domain::platform::{AccountKind, ConnectTarget, Platform};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::endpoint::Endpoint;
+use crate::endpoint::AnyEndpoint;
 use crate::error::{ApiError, ErrorCode};
 use crate::openapi::schema::TextEnum;
 use crate::response::{ScheduledTimestamp, Timestamp};
@@ -24,14 +24,14 @@ pub mod save;
 
 pub const TAG: &str = "Social accounts";
 
-pub fn endpoints() -> Vec<Endpoint> {
+pub fn endpoints() -> Vec<AnyEndpoint> {
     vec![
-        list::endpoint(),
-        connect::endpoint(),
-        platforms::endpoint(),
-        authorize::endpoint(),
-        refresh::endpoint(),
-        disconnect::endpoint(),
+        list::endpoint().erase(),
+        connect::endpoint().erase(),
+        platforms::endpoint().erase(),
+        authorize::endpoint().erase(),
+        refresh::endpoint().erase(),
+        disconnect::endpoint().erase(),
     ]
 }
 

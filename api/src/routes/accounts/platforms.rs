@@ -9,10 +9,10 @@ use serde::Serialize;
 
 use super::TAG;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::Endpoint;
 use crate::error::Result;
 use crate::openapi::schema::TextEnum;
-use crate::response::ApiResponse;
+use crate::response::{Many, Reply};
 
 /// A field of the credentials.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -120,18 +120,17 @@ impl PlatformDescriptor {
     }
 }
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<(), Many<PlatformDescriptor>> {
     Endpoint::get("/brands/{brand}/social-accounts/platforms", "listPlatforms", Scope::AccountsRead)
         .tag(TAG)
         .summary("List the platforms that can be connected")
-        .response::<PlatformDescriptor>(200, ResponseShape::Many)
         .reads(list)
 }
 
-async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
+async fn list(cx: &Context, conn: &mut Conn) -> Result<Reply<Vec<PlatformDescriptor>>> {
     let registry = &cx.app.platforms;
     let set = applications::platforms(conn, cx.caller.workspace_id, cx.brand()?.id).await?;
     let configured = |platform| registry.is_configured(platform, set.contains(&platform));
     let all = registry.all().iter().map(|d| PlatformDescriptor::of(d, registry, configured(d.platform)));
-    ApiResponse::ok(all.collect::<Vec<_>>())
+    Ok(Reply::from(all.collect::<Vec<_>>()))
 }

@@ -1,5 +1,7 @@
 //! `POST /brands/{brand}/social-accounts/{account}/refresh`
 
+use std::sync::Arc;
+
 use std::time::Duration;
 
 use chrono::TimeDelta;
@@ -12,22 +14,22 @@ use secrecy::SecretString;
 
 use super::{SocialAccount, TAG, unavailable};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape, WriteStep};
+use crate::endpoint::{Endpoint, WriteStep};
 use crate::error::{ApiError, ErrorCode, Result};
-use crate::response::ApiResponse;
+use crate::request::Parsed;
+use crate::response::{One, Reply};
 
 /// The duration of the lease of a refresh. A process that dies blocks other refreshes for this long. Longer than the
 /// request timeout.
 const LEASE_DURATION: TimeDelta = TimeDelta::seconds(30);
 const LEASE_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<(), One<SocialAccount>> {
     Endpoint::post("/brands/{brand}/social-accounts/{account}/refresh", "refreshSocialAccount", Scope::AccountsWrite)
         .tag(TAG)
         .for_publishers()
         .summary("Renew an account's access")
         .description("Gets new tokens, or checks credentials that do not expire. An expired account becomes active.")
-        .response::<SocialAccount>(200, ResponseShape::One)
         .error_codes(&[ErrorCode::ReconnectRequired, ErrorCode::PlatformUnavailable])
         .leases_then_writes(prepare)
 }
@@ -37,7 +39,7 @@ fn reconnect_required() -> ApiError {
     ApiError::new(ErrorCode::ReconnectRequired, message)
 }
 
-async fn prepare(cx: &Context) -> Result<WriteStep> {
+async fn prepare(cx: &Context, _: Arc<Parsed<()>>) -> Result<WriteStep<SocialAccount>> {
     let (brand, id) = (cx.brand()?.id, cx.id("account")?);
     let mut conn = cx.app.store.read().await?;
     accounts::find(&mut conn, brand, id).await?.ok_or_else(|| ApiError::not_found("social account"))?;
@@ -125,12 +127,12 @@ async fn save(
     tx: &mut Tx,
     account: &account::SocialAccount,
     new: Option<&RefreshedTokens>,
-) -> Result<ApiResponse> {
+) -> Result<Reply<SocialAccount>> {
     if let Some(new) = new {
         let secrets = new.secrets.as_ref().map(|s| SecretString::from(s.expose_json()));
         accounts::renew(tx, account, secrets.as_ref(), new.times()).await?;
     }
     // The account may also have been disconnected.
     let found = accounts::find(tx, cx.brand()?.id, account.id).await?;
-    ApiResponse::ok(SocialAccount::from(found.ok_or_else(|| ApiError::not_found("social account"))?))
+    Ok(Reply::from(SocialAccount::from(found.ok_or_else(|| ApiError::not_found("social account"))?)))
 }

@@ -14,11 +14,12 @@ use serde_json::json;
 use super::{CreditReservation, ERROR_CODES, MAX_PROMPT_CHARS, TAG, call_provider, descriptor, not_configured};
 use crate::ai::CaptionRequest;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape, WriteStep};
+use crate::endpoint::{Endpoint, WriteStep};
 use crate::error::Result;
 use crate::fields::{Fields, PatchField};
 use crate::openapi::schema::TextEnum;
-use crate::response::ApiResponse;
+use crate::request::Parsed;
+use crate::response::{One, Reply};
 
 const COUNT_RANGE: std::ops::RangeInclusive<i64> = 1..=10;
 const MAX_TONE_CHARS: usize = 60;
@@ -79,24 +80,18 @@ pub struct CaptionResult {
     pub credits_remaining: Option<u64>,
 }
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<GenerateCaptionsRequest, One<CaptionResult>> {
     Endpoint::post("/brands/{brand}/ai/captions", "generateCaptions", Scope::AiWrite)
         .tag(TAG)
         .summary("Generate captions")
         .description("Costs 15 AI credits, which are refunded if there is no result.")
-        .body::<GenerateCaptionsRequest>(json!({
-            "prompt": "Our sourdough is out of the oven at seven every morning.",
-            "options": {
-                "platform": "bluesky", "count": 3, "tone": "warm", "language": "en", "length": "short",
-                "include_hashtags": true, "include_emojis": false,
-            },
-        }))
-        .response::<CaptionResult>(200, ResponseShape::One)
         .error_codes(ERROR_CODES)
         .reserves_then_writes(prepare)
+
+// EXAMPLE GenerateCaptionsRequest: json!({ "prompt": "Our sourdough is out of the oven at seven every morning.", "options": { "platform": "bluesky", "count": 3, "tone": "warm", "language": "en", "length": "short", "include_hashtags": true, "include_emojis": false, }, })
 }
 
-async fn prepare(cx: &Context) -> Result<WriteStep> {
+async fn prepare(cx: &Context, parsed: Arc<Parsed<GenerateCaptionsRequest>>) -> Result<WriteStep<CaptionResult>> {
     let request = with_limits(cx, cx.read(|f| read(cx, f))?).await?;
     let text_model = cx.app.ai.text_model().ok_or_else(|| not_configured("CRIER_AI_TEXT_MODEL"))?;
     let reservation = CreditReservation::begin(cx, Operation::Captions, ai::CAPTIONS_CREDITS).await?;
@@ -167,12 +162,12 @@ async fn write(
     reservation: &CreditReservation,
     captions: &[String],
     model: &str,
-) -> Result<ApiResponse> {
+) -> Result<Reply<CaptionResult>> {
     let credits_remaining = reservation.end(cx, tx).await?;
-    ApiResponse::ok(CaptionResult {
+    Ok(Reply::from(CaptionResult {
         captions: captions.to_vec(),
         model: model.to_owned(),
         credits_used: reservation.request.credits,
         credits_remaining,
-    })
+    }))
 }

@@ -12,10 +12,11 @@ use serde_json::json;
 
 use super::{CreditReservation, ERROR_CODES, MAX_PROMPT_CHARS, TAG, call_provider, descriptor, not_configured};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape, WriteStep};
+use crate::endpoint::{Endpoint, WriteStep};
 use crate::error::Result;
 use crate::openapi::schema::TextEnum;
-use crate::response::ApiResponse;
+use crate::request::Parsed;
+use crate::response::{One, Reply};
 
 /// The post to generate hashtags for.
 #[derive(Clone, Debug, JsonSchema)]
@@ -45,20 +46,18 @@ pub struct HashtagResult {
     pub credits_remaining: Option<u64>,
 }
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<GenerateHashtagsRequest, One<HashtagResult>> {
     Endpoint::post("/brands/{brand}/ai/hashtags", "generateHashtags", Scope::AiWrite)
         .tag(TAG)
         .summary("Generate hashtags")
         .description("Costs 12 AI credits, which are refunded if there is no result.")
-        .body::<GenerateHashtagsRequest>(
-            json!({ "content": "Our sourdough is out of the oven at seven every morning.", "platform": "instagram" }),
-        )
-        .response::<HashtagResult>(200, ResponseShape::One)
         .error_codes(ERROR_CODES)
         .reserves_then_writes(prepare)
+
+// EXAMPLE GenerateHashtagsRequest: json!({ "content": "Our sourdough is out of the oven at seven every morning.", "platform": "instagram" }),
 }
 
-async fn prepare(cx: &Context) -> Result<WriteStep> {
+async fn prepare(cx: &Context, parsed: Arc<Parsed<GenerateHashtagsRequest>>) -> Result<WriteStep<HashtagResult>> {
     let GenerateHashtagsRequest { content, platform } = cx.read(|f| {
         let content = f.required("content", f.text("content", 1..=MAX_PROMPT_CHARS));
         let platform = f.enum_value("platform").value();
@@ -86,12 +85,12 @@ async fn write(
     reservation: &CreditReservation,
     hashtags: &[String],
     model: &str,
-) -> Result<ApiResponse> {
+) -> Result<Reply<HashtagResult>> {
     let credits_remaining = reservation.end(cx, tx).await?;
-    ApiResponse::ok(HashtagResult {
+    Ok(Reply::from(HashtagResult {
         hashtags: hashtags.to_vec(),
         model: model.to_owned(),
         credits_used: reservation.request.credits,
         credits_remaining,
-    })
+    }))
 }

@@ -16,10 +16,11 @@ use serde_json::json;
 use super::{CreditReservation, MAX_PROMPT_CHARS, TAG, call_provider, not_configured};
 use crate::ai::ImageRequest;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Growth, ResponseShape, WriteStep};
+use crate::endpoint::{Endpoint, Growth, WriteStep};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::openapi::schema::TextEnum;
-use crate::response::ApiResponse;
+use crate::request::Parsed;
+use crate::response::{One, Reply};
 use crate::routes::media::{MAX_ALT_TEXT_CHARS, MediaAsset, owner, storage_full};
 
 /// The timeout for storing the image. Together with the provider's timeout, it is shorter than the lease of the
@@ -61,7 +62,7 @@ pub struct ImageResult {
     pub credits_remaining: Option<u64>,
 }
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<GenerateImageRequest, One<ImageResult>> {
     Endpoint::post("/brands/{brand}/ai/images", "generateImage", Scope::AiWrite)
         .tag(TAG)
         .adds(Growth::Files)
@@ -70,11 +71,7 @@ pub fn endpoint() -> Endpoint {
             "Costs 240 AI credits, or 1000 with the quality `high`. They are refunded if there is no result. The image is \
              saved in the media library, with the prompt as its alt text.",
         )
-        .body::<GenerateImageRequest>(json!({
-            "prompt": "A loaf of sourdough on a wooden table, morning light",
-            "options": { "size": "1024x1024", "quality": "low" },
-        }))
-        .response::<ImageResult>(201, ResponseShape::One)
+        .status(201)
         .error_codes(&[
             ErrorCode::ValidationFailed,
             ErrorCode::PlatformNotConfigured,
@@ -83,6 +80,8 @@ pub fn endpoint() -> Endpoint {
             ErrorCode::AiProviderUnavailable,
         ])
         .reserves_then_writes(prepare)
+
+// EXAMPLE GenerateImageRequest: json!({ "prompt": "A loaf of sourdough on a wooden table, morning light", "options": { "size": "1024x1024", "quality": "low" }, })
 }
 
 /// A generated image in storage, with the reservation of its credits.
@@ -93,7 +92,7 @@ struct GeneratedImage {
     model: String,
 }
 
-async fn prepare(cx: &Context) -> Result<WriteStep> {
+async fn prepare(cx: &Context, parsed: Arc<Parsed<GenerateImageRequest>>) -> Result<WriteStep<ImageResult>> {
     let request = cx.read(|f| {
         let prompt = f.required("prompt", f.text("prompt", 1..=MAX_PROMPT_CHARS));
         let empty = serde_json::Map::new();
@@ -160,7 +159,7 @@ async fn spool_image(cx: &Context, bytes: Bytes) -> std::result::Result<Spooled,
     Ok(spool.finish().await?)
 }
 
-async fn write(cx: &Context, tx: &mut Tx, image: &GeneratedImage) -> Result<ApiResponse> {
+async fn write(cx: &Context, tx: &mut Tx, image: &GeneratedImage) -> Result<Reply<ImageResult>> {
     let brand_id = cx.brand()?.id;
     let credits_remaining = image.reservation.end(cx, tx).await?;
     let name = format!("ai-{}.{}", cx.now.format("%Y%m%d-%H%M%S"), image.file.kind.extension());
@@ -180,5 +179,5 @@ async fn write(cx: &Context, tx: &mut Tx, image: &GeneratedImage) -> Result<ApiR
         credits_used: image.reservation.request.credits,
         credits_remaining,
     };
-    ApiResponse::created(&format!("/brands/{brand_id}/media/{id}"), result)
+    Ok(Reply::at(&format!("/brands/{brand_id}/media/{id}"), result))
 }

@@ -15,7 +15,7 @@ use crier_telemetry::metrics::{self, AiOutcome};
 
 use crate::ai::AiError;
 use crate::context::Context;
-use crate::endpoint::Endpoint;
+use crate::endpoint::AnyEndpoint;
 use crate::error::{ApiError, ErrorCode, Result};
 
 mod captions;
@@ -26,8 +26,8 @@ pub const TAG: &str = "AI";
 /// The maximum length of a prompt, in characters.
 pub const MAX_PROMPT_CHARS: usize = 8_000;
 
-pub fn endpoints() -> Vec<Endpoint> {
-    vec![captions::endpoint(), hashtags::endpoint(), images::endpoint()]
+pub fn endpoints() -> Vec<AnyEndpoint> {
+    vec![captions::endpoint().erase(), hashtags::endpoint().erase(), images::endpoint().erase()]
 }
 
 /// The error codes of the text endpoints, beyond the common ones.

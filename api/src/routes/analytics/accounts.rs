@@ -12,10 +12,10 @@ use serde::Serialize;
 
 use super::{FEATURES, TAG, Window};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::Endpoint;
 use crate::error::Result;
 use crate::openapi::schema::TextEnum;
-use crate::response::ApiResponse;
+use crate::response::{One, Reply};
 
 /// The maximum number of accounts in a response. The newest accounts are included.
 const MAX_ACCOUNTS: i64 = 500;
@@ -53,16 +53,15 @@ pub struct AccountsSeries {
     pub series: Vec<AccountSeries>,
 }
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<(), One<AccountsSeries>> {
     Endpoint::get("/brands/{brand}/analytics/accounts", "getAccountAnalytics", Scope::AnalyticsRead)
         .tag(TAG)
         .summary("Get the metrics of a brand's accounts for the last 30 days")
         .features(FEATURES)
-        .response::<AccountsSeries>(200, ResponseShape::One)
         .reads(show)
 }
 
-async fn show(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
+async fn show(cx: &Context, conn: &mut Conn) -> Result<Reply<AccountsSeries>> {
     let window = Window::newest(cx);
     let days = window.days();
     let page = PageRequest { page: 1, per_page: MAX_ACCOUNTS };
@@ -90,12 +89,12 @@ async fn show(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
         points: days.iter().map(|day| point(account.id, *day)).collect(),
         unavailable: unavailable.remove(&account.id).unwrap_or_default(),
     });
-    ApiResponse::ok(AccountsSeries {
+    Ok(Reply::from(AccountsSeries {
         start: window.start,
         end: window.end,
         granularity: "day",
         timezone: window.zone.to_string(),
         retention_days: window.retention_days,
         series: series.collect(),
-    })
+    }))
 }

@@ -10,9 +10,9 @@ use serde::Serialize;
 
 use super::{FEATURES, TAG, Window};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::Endpoint;
 use crate::error::Result;
-use crate::response::ApiResponse;
+use crate::response::{One, Reply};
 
 /// The maximum number of targets that the statistics include, newest first.
 const MAX_TARGETS: i64 = 5_000;
@@ -40,17 +40,16 @@ pub struct BestTimes {
     pub slots: Vec<Slot>,
 }
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<(), One<BestTimes>> {
     Endpoint::get("/brands/{brand}/analytics/best-times", "getBestTimes", Scope::AnalyticsRead)
         .tag(TAG)
         .summary("Get a brand's best times to publish")
         .features(FEATURES)
         .extension()
-        .response::<BestTimes>(200, ResponseShape::One)
         .reads(show)
 }
 
-async fn show(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
+async fn show(cx: &Context, conn: &mut Conn) -> Result<Reply<BestTimes>> {
     let window = Window::of_plan(cx);
     let posts = analytics::engagements(conn, cx.brand()?.id, window.starts_at(), MAX_TARGETS).await?;
     // The number of posts, the number with known metrics, and the sum of their engagements.
@@ -68,5 +67,5 @@ async fn show(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
         let mean = (known >= MIN_POSTS).then(|| (sum as f64 / known as f64 * 100.0).round() / 100.0);
         Slot { weekday, hour, posts, engagements_per_post: mean }
     });
-    ApiResponse::ok(BestTimes { timezone: window.zone.to_string(), slots: slots.collect() })
+    Ok(Reply::from(BestTimes { timezone: window.zone.to_string(), slots: slots.collect() }))
 }

@@ -8,7 +8,7 @@ use crier_domain::analytics::{Tz, day_start, zone};
 use crier_domain::plan::Feature;
 
 use crate::context::Context;
-use crate::endpoint::Endpoint;
+use crate::endpoint::AnyEndpoint;
 use crate::error::{ApiError, FieldProblems, Result};
 
 mod accounts;
@@ -91,6 +91,6 @@ fn day(cx: &Context, name: &str, problems: &mut FieldProblems) -> Option<NaiveDa
 }
 
 /// The endpoints, in the order of the OpenAPI document.
-pub fn endpoints() -> Vec<Endpoint> {
-    vec![posts::endpoint(), accounts::endpoint(), post::endpoint(), best_times::endpoint()]
+pub fn endpoints() -> Vec<AnyEndpoint> {
+    vec![posts::endpoint().erase(), accounts::endpoint().erase(), post::endpoint().erase(), best_times::endpoint().erase()]
 }

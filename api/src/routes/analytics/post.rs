@@ -8,10 +8,10 @@ use serde::Serialize;
 
 use super::{FEATURES, TAG, Window};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::Endpoint;
 use crate::error::Result;
 use crate::openapi::schema::TextEnum;
-use crate::response::{ApiResponse, Timestamp};
+use crate::response::{One, Reply, Timestamp};
 use crate::routes::posts::show;
 
 /// The metrics of a target at one time, counted from its publication.
@@ -44,17 +44,16 @@ pub struct PostAnalytics {
     pub targets: Vec<TargetSeries>,
 }
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<(), One<PostAnalytics>> {
     Endpoint::get("/brands/{brand}/posts/{post}/analytics", "getAnalyticsOfPost", Scope::AnalyticsRead)
         .tag(TAG)
         .summary("Get the metrics of a post over time")
         .features(FEATURES)
         .extension()
-        .response::<PostAnalytics>(200, ResponseShape::One)
         .reads(read)
 }
 
-async fn read(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
+async fn read(cx: &Context, conn: &mut Conn) -> Result<Reply<PostAnalytics>> {
     let post = show::find(cx, conn).await?;
     let found = analytics::of_post(conn, post.id, Window::of_plan(cx).starts_at()).await?;
     let targets = targets::list(conn, post.id).await?.into_iter().map(|target| {
@@ -78,5 +77,5 @@ async fn read(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
             points: points.collect(),
         }
     });
-    ApiResponse::ok(PostAnalytics { post_id: post.id, targets: targets.collect() })
+    Ok(Reply::from(PostAnalytics { post_id: post.id, targets: targets.collect() }))
 }

@@ -9,9 +9,9 @@ use serde::Serialize;
 
 use super::{FEATURES, TAG, Window};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::Endpoint;
 use crate::error::{ErrorCode, Result};
-use crate::response::ApiResponse;
+use crate::response::{One, Reply};
 
 /// The metrics of posts. A metric is null if no platform reports it.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -57,7 +57,7 @@ pub struct PostSeries {
     pub totals: PostTotals,
 }
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<QUERY, One<PostSeries>> {
     Endpoint::get("/brands/{brand}/analytics/posts", "getPostAnalytics", Scope::AnalyticsRead)
         .tag(TAG)
         .summary("Get the metrics of a brand's posts by publication day")
@@ -67,12 +67,11 @@ pub fn endpoint() -> Endpoint {
             "The first day, but not before the first day that the plan shows. Default: 29 days before `end`.",
         )
         .query::<NaiveDate>("end", "The last day, but not after today. Default: today.")
-        .response::<PostSeries>(200, ResponseShape::One)
         .error_codes(&[ErrorCode::ValidationFailed])
         .reads(show)
 }
 
-async fn show(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
+async fn show(cx: &Context, conn: &mut Conn) -> Result<Reply<PostSeries>> {
     let window = Window::read(cx)?;
     let days = window.days();
     let bounds: Vec<_> = days.iter().map(|day| window.bounds(*day)).collect();
@@ -90,7 +89,7 @@ async fn show(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
         posts,
         figures: figures.into(),
     });
-    ApiResponse::ok(PostSeries {
+    Ok(Reply::from(PostSeries {
         start: window.start,
         end: window.end,
         granularity: "day",
@@ -98,7 +97,7 @@ async fn show(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
         retention_days: window.retention_days,
         series: series.collect(),
         totals: PostTotals { posts, figures: totals.into() },
-    })
+    }))
 }
 
 impl From<PostMetrics> for PostFigures {

@@ -11,10 +11,11 @@ use serde_json::json;
 
 use super::{Brand, TAG};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Growth, ResponseShape};
+use crate::endpoint::{Endpoint, Growth};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody};
-use crate::response::ApiResponse;
+use crate::request::Parsed;
+use crate::response::{One, Reply};
 
 /// The brand to create.
 #[derive(Clone, Debug, JsonSchema)]
@@ -31,19 +32,17 @@ pub struct NewBrand {
     pub timezone: Option<String>,
 }
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<NewBrand, One<Brand>> {
     Endpoint::post("/brands", "createBrand", Scope::BrandsWrite)
         .tag(TAG)
         .adds(Growth::Records)
         .summary("Create a brand")
         .description("The key's user becomes the owner of the brand. Emits `brand.created`.")
-        .body::<NewBrand>(json!({
-            "name": "Acme Bakery", "description": "Bread since 1920", "website": "https://acme.example",
-            "timezone": "Europe/Berlin",
-        }))
-        .response::<Brand>(201, ResponseShape::One)
+        .status(201)
         .error_codes(&[ErrorCode::LimitReached])
-        .checks_then_writes(|cx| cx.parse(read), create)
+        .checks_then_writes(create)
+
+// EXAMPLE NewBrand: json!({ "name": "Acme Bakery", "description": "Bread since 1920", "website": "https://acme.example", "timezone": "Europe/Berlin", })
 }
 
 /// Reads a brand's fields. Also used by the console's settings.
@@ -55,7 +54,7 @@ pub fn read(fields: &Fields<'_>) -> Option<NewBrand> {
     Some(NewBrand { name: name?, description, website, timezone })
 }
 
-async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<NewBrand>>>) -> Result<ApiResponse> {
+async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<NewBrand>>) -> Result<Reply<Brand>> {
     let new = parsed.valid()?;
     let brand = brands::NewBrand {
         name: &new.name,
@@ -72,5 +71,5 @@ async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<NewBran
         let data = json!({ "brand_id": created.id, "name": created.name });
         events::emit(tx, created.id, EventName::BrandCreated, &data, cx.trace()).await?;
     }
-    ApiResponse::created(&format!("/brands/{}", created.id), Brand::from(created))
+    Ok(Reply::at(&format!("/brands/{}", created.id), Brand::from(created)))
 }

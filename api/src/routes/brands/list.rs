@@ -5,19 +5,18 @@ use crier_store::{Conn, brands};
 
 use super::{Brand, TAG};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::Endpoint;
 use crate::error::Result;
-use crate::response::ApiResponse;
+use crate::response::{Many, Reply};
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<(), Many<Brand>> {
     Endpoint::get("/brands", "listBrands", Scope::BrandsRead)
         .tag(TAG)
         .summary("List the brands of the key's user")
-        .response::<Brand>(200, ResponseShape::Many)
         .reads(list)
 }
 
-async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
+async fn list(cx: &Context, conn: &mut Conn) -> Result<Reply<Vec<Brand>>> {
     let memberships = brands::list(conn, cx.caller.user_id).await?;
-    ApiResponse::ok(memberships.into_iter().map(|one| Brand::from(one.brand)).collect::<Vec<_>>())
+    Ok(Reply::from(memberships.into_iter().map(|one| Brand::from(one.brand)).collect::<Vec<_>>()))
 }

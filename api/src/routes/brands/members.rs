@@ -7,10 +7,10 @@ use serde::Serialize;
 
 use super::TAG;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::Endpoint;
 use crate::error::Result;
 use crate::openapi::schema::TextEnum;
-use crate::response::{ApiResponse, Timestamp};
+use crate::response::{Many, Reply, Timestamp};
 
 /// A user who is a member of the brand.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -25,16 +25,15 @@ pub struct Member {
     pub updated_at: Timestamp,
 }
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<(), Many<Member>> {
     Endpoint::get("/brands/{brand}/members", "listMembers", Scope::BrandsRead)
         .tag(TAG)
         .summary("List the members of a brand")
         .extension()
-        .response::<Member>(200, ResponseShape::Many)
         .reads(list)
 }
 
-async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
+async fn list(cx: &Context, conn: &mut Conn) -> Result<Reply<Vec<Member>>> {
     let members = users::members(conn, cx.brand()?.id).await?;
     let records = members.into_iter().map(|m| Member {
         id: m.id,
@@ -44,5 +43,5 @@ async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
         created_at: m.created_at.into(),
         updated_at: m.updated_at.into(),
     });
-    ApiResponse::ok(records.collect::<Vec<_>>())
+    Ok(Reply::from(records.collect::<Vec<_>>()))
 }

@@ -4,7 +4,7 @@ use crier_domain::brand;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::endpoint::Endpoint;
+use crate::endpoint::AnyEndpoint;
 use crate::response::Timestamp;
 
 pub mod create;
@@ -15,8 +15,8 @@ mod usage;
 
 pub const TAG: &str = "Brands";
 
-pub fn endpoints() -> Vec<Endpoint> {
-    vec![list::endpoint(), create::endpoint(), show::endpoint(), members::endpoint(), usage::endpoint()]
+pub fn endpoints() -> Vec<AnyEndpoint> {
+    vec![list::endpoint().erase(), create::endpoint().erase(), show::endpoint().erase(), members::endpoint().erase(), usage::endpoint().erase()]
 }
 
 /// A brand, to which accounts, posts and nearly all other resources belong.

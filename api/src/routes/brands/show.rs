@@ -5,18 +5,17 @@ use crier_store::Conn;
 
 use super::{Brand, TAG};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::Endpoint;
 use crate::error::Result;
-use crate::response::ApiResponse;
+use crate::response::{One, Reply};
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<(), One<Brand>> {
     Endpoint::get("/brands/{brand}", "getBrand", Scope::BrandsRead)
         .tag(TAG)
         .summary("Get a brand")
-        .response::<Brand>(200, ResponseShape::One)
         .reads(show)
 }
 
-async fn show(cx: &Context, _: &mut Conn) -> Result<ApiResponse> {
-    ApiResponse::ok(Brand::from(cx.brand()?.clone()))
+async fn show(cx: &Context, _: &mut Conn) -> Result<Reply<Brand>> {
+    Ok(Reply::from(Brand::from(cx.brand()?.clone())))
 }

@@ -8,10 +8,10 @@ use serde::Serialize;
 
 use super::TAG;
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::Endpoint;
 use crate::error::Result;
 use crate::openapi::schema::TextEnum;
-use crate::response::ApiResponse;
+use crate::response::{One, Reply};
 
 /// A cap of the plan and its usage.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -43,19 +43,18 @@ pub struct Usage {
     pub report_mails_per_day: Cap,
 }
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<(), One<Usage>> {
     Endpoint::get("/brands/{brand}/usage", "getUsage", Scope::BrandsRead)
         .tag(TAG)
         .summary("Get the usage of the plan")
         .extension()
-        .response::<Usage>(200, ResponseShape::One)
         .reads(show)
 }
 
-async fn show(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
+async fn show(cx: &Context, conn: &mut Conn) -> Result<Reply<Usage>> {
     let (plan, workspace) = (&cx.plan, cx.caller.workspace_id);
     let credits = ai_credits::used(conn, workspace, cx.now).await?;
-    ApiResponse::ok(Usage {
+    Ok(Reply::from(Usage {
         plan: plan.name.clone(),
         features: plan.features.iter().copied().collect(),
         brands: Cap { used: brands::count(conn, workspace).await?, limit: plan.brands },
@@ -69,5 +68,5 @@ async fn show(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
             used: mail_counts::reports(conn, workspace, cx.now).await?,
             limit: plan.report_mails_per_day,
         },
-    })
+    }))
 }

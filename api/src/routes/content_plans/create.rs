@@ -13,10 +13,11 @@ use serde_json::json;
 use super::items::{self, NewPlanItem};
 use super::{ContentPlan, FEATURES, TAG, check_days, limits, show};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Growth, ResponseShape};
+use crate::endpoint::{Endpoint, Growth};
 use crate::error::{ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody};
-use crate::response::ApiResponse;
+use crate::request::Parsed;
+use crate::response::{One, Reply};
 
 /// The content plan to create.
 #[derive(Clone, Debug, JsonSchema)]
@@ -36,7 +37,7 @@ pub struct CreateContentPlanRequest {
 const LIMITS: &str = "A brand can have at most 100 plans, with at most 5,000 items in total. A plan can have at most \
      1,000 items. The titles and contents of its items can have at most 1 MiB in total.";
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<CreateContentPlanRequest, One<ContentPlan>> {
     Endpoint::post("/brands/{brand}/content-plans", "createContentPlan", Scope::ContentWrite)
         .tag(TAG)
         .adds(Growth::Records)
@@ -44,14 +45,12 @@ pub fn endpoint() -> Endpoint {
         .description(LIMITS)
         .extension()
         .features(FEATURES)
-        .body::<CreateContentPlanRequest>(json!({
-            "name": "Spring", "description": "Six weeks before Easter", "starts_on": "{day+14}", "ends_on": "{day+56}",
-            "items": [{ "title": "Hot cross buns", "content": "They are back.", "planned_at": "{day+28}T07:00:00" }]
-        }))
-        .response::<ContentPlan>(201, ResponseShape::One)
+        .status(201)
         .error_codes(&[ErrorCode::LimitReached])
-        .checks_then_writes(|cx| cx.parse(|f| read(f, cx.zone())), create)
+        .checks_then_writes(create)
         .with_rerender("plan", show::show)
+
+// EXAMPLE CreateContentPlanRequest: json!({ "name": "Spring", "description": "Six weeks before Easter", "starts_on": "{day+14}", "ends_on": "{day+56}", "items": [{ "title": "Hot cross buns", "content": "They are back.", "planned_at": "{day+28}T07:00:00" }] })
 }
 
 fn read(f: &Fields<'_>, zone: &str) -> Option<CreateContentPlanRequest> {
@@ -68,8 +67,8 @@ fn read(f: &Fields<'_>, zone: &str) -> Option<CreateContentPlanRequest> {
 async fn create(
     cx: &Context,
     tx: &mut Tx,
-    parsed: Arc<ParsedBody<Option<CreateContentPlanRequest>>>,
-) -> Result<ApiResponse> {
+    parsed: Arc<Parsed<CreateContentPlanRequest>>,
+) -> Result<Reply<ContentPlan>> {
     let brand = cx.brand()?;
     let new = parsed.valid()?;
     let plan = NewPlan {
@@ -85,5 +84,5 @@ async fn create(
     content_plans::add_items(tx, created.id, &items).await?;
     let items = content_plans::items(tx, created.id).await?;
     let (id, path) = (created.id, format!("/brands/{}/content-plans/{}", brand.id, created.id));
-    Ok(ApiResponse::created(&path, ContentPlan::new(created, items))?.with_records([id]))
+    Ok(Reply::at(&path, ContentPlan::new(created, items)).with_records([id]))
 }

@@ -9,28 +9,28 @@ use serde_json::json;
 use super::items::{self, NewPlanItem};
 use super::{FEATURES, PlanItem, TAG, limits, lock_plan};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Growth, ResponseShape};
+use crate::endpoint::{Endpoint, Growth};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::ParsedBody;
-use crate::response::ApiResponse;
+use crate::request::Parsed;
+use crate::response::{One, Reply};
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<NewPlanItem, One<PlanItem>> {
     Endpoint::post("/brands/{brand}/content-plans/{plan}/items", "createPlanItem", Scope::ContentWrite)
         .tag(TAG)
         .adds(Growth::Records)
         .summary("Add an item to a content plan")
         .extension()
         .features(FEATURES)
-        .body::<NewPlanItem>(json!({
-            "title": "Hot cross buns", "content": "They are back.", "planned_at": "{day+28}T07:00:00"
-        }))
-        .response::<PlanItem>(201, ResponseShape::One)
+        .status(201)
         .error_codes(&[ErrorCode::LimitReached])
-        .checks_then_writes(|cx| cx.parse(|f| items::read(f, cx.zone())), create)
+        .checks_then_writes(create)
         .with_rerender("item", show)
+
+// EXAMPLE NewPlanItem: json!({ "title": "Hot cross buns", "content": "They are back.", "planned_at": "{day+28}T07:00:00" })
 }
 
-async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<NewPlanItem>>>) -> Result<ApiResponse> {
+async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<NewPlanItem>>) -> Result<Reply<PlanItem>> {
     let plan = lock_plan(cx, tx).await?;
     let brand = cx.brand()?;
     let current = content_plans::size(tx, plan.id).await?;
@@ -45,11 +45,11 @@ async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<NewPlan
     let item = item.ok_or_else(|| ApiError::bug("an item was not found after it was created"))?;
     // Items have no GET endpoint of their own, so `Location` is the plan.
     let path = format!("/brands/{}/content-plans/{}", brand.id, plan.id);
-    Ok(ApiResponse::created(&path, PlanItem::from(item))?.with_records([id]))
+    Ok(Reply::at(&path, PlanItem::from(item)).with_records([id]))
 }
 
 /// Returns one item, in the form of the create and update responses.
-pub async fn show(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
+pub async fn show(cx: &Context, conn: &mut Conn) -> Result<Reply<PlanItem>> {
     let item = content_plans::find_item(conn, cx.brand()?.id, cx.id("plan")?, cx.id("item")?).await?;
-    ApiResponse::ok(PlanItem::from(item.ok_or_else(|| ApiError::not_found("plan item"))?))
+    Ok(Reply::from(PlanItem::from(item.ok_or_else(|| ApiError::not_found("plan item"))?)))
 }

@@ -10,10 +10,11 @@ use serde_json::json;
 use super::items::{self, NewPlanItem};
 use super::{FEATURES, PlanItem, TAG, limits, lock_plan};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Growth, ResponseShape};
+use crate::endpoint::{Endpoint, Growth};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody};
-use crate::response::ApiResponse;
+use crate::request::Parsed;
+use crate::response::{Many, Reply};
 
 /// The items to create. Crier creates either all or none of them.
 #[derive(Clone, Debug, JsonSchema)]
@@ -23,7 +24,7 @@ pub struct CreatePlanItemsRequest {
     pub items: Vec<NewPlanItem>,
 }
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<CreatePlanItemsRequest, Many<PlanItem>> {
     Endpoint::post("/brands/{brand}/content-plans/{plan}/items/bulk", "createPlanItems", Scope::ContentWrite)
         .tag(TAG)
         .adds(Growth::Records)
@@ -34,14 +35,12 @@ pub fn endpoint() -> Endpoint {
         )
         .extension()
         .features(FEATURES)
-        .body::<CreatePlanItemsRequest>(json!({ "items": [
-            { "title": "Hot cross buns", "content": "They are back.", "planned_at": "{day+28}T07:00:00" },
-            { "title": "Opening hours at Easter" }
-        ] }))
-        .response::<PlanItem>(201, ResponseShape::Many)
+        .status(201)
         .error_codes(&[ErrorCode::LimitReached])
-        .checks_then_writes(|cx| cx.parse(|f| read(f, cx.zone())), create)
+        .checks_then_writes(create)
         .with_rerender("item", show)
+
+// EXAMPLE CreatePlanItemsRequest: json!({ "items": [ { "title": "Hot cross buns", "content": "They are back.", "planned_at": "{day+28}T07:00:00" }, { "title": "Opening hours at Easter" } ] })
 }
 
 fn read(f: &Fields<'_>, zone: &str) -> Option<CreatePlanItemsRequest> {
@@ -55,8 +54,8 @@ fn read(f: &Fields<'_>, zone: &str) -> Option<CreatePlanItemsRequest> {
 async fn create(
     cx: &Context,
     tx: &mut Tx,
-    parsed: Arc<ParsedBody<Option<CreatePlanItemsRequest>>>,
-) -> Result<ApiResponse> {
+    parsed: Arc<Parsed<CreatePlanItemsRequest>>,
+) -> Result<Reply<Vec<PlanItem>>> {
     let plan = lock_plan(cx, tx).await?;
     let brand = cx.brand()?;
     let current = content_plans::size(tx, plan.id).await?;
@@ -70,15 +69,15 @@ async fn create(
     let ids = content_plans::add_items(tx, plan.id, &rows).await?;
     let created = content_plans::find_items(tx, brand.id, plan.id, &ids).await?;
     let records: Vec<PlanItem> = created.into_iter().map(Into::into).collect();
-    Ok(ApiResponse::created(&format!("/brands/{}/content-plans/{}", brand.id, plan.id), records)?.with_records(ids))
+    Ok(Reply::at(&format!("/brands/{}/content-plans/{}", brand.id, plan.id), records).with_records(ids))
 }
 
 /// Returns the created items that still exist.
-async fn show(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
+async fn show(cx: &Context, conn: &mut Conn) -> Result<Reply<Vec<PlanItem>>> {
     let ids: Vec<i64> = cx.ids.iter().filter(|(name, _)| *name == "item").map(|(_, id)| *id).collect();
     let found = content_plans::find_items(conn, cx.brand()?.id, cx.id("plan")?, &ids).await?;
     if found.is_empty() {
         return Err(ApiError::not_found("plan item"));
     }
-    ApiResponse::ok(found.into_iter().map(PlanItem::from).collect::<Vec<_>>())
+    Ok(Reply::from(found.into_iter().map(PlanItem::from).collect::<Vec<_>>()))
 }

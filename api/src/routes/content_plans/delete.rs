@@ -7,9 +7,9 @@ use super::{FEATURES, TAG};
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, Result};
-use crate::response::ApiResponse;
+use crate::response::{Nothing, Reply};
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<(), Nothing> {
     Endpoint::delete("/brands/{brand}/content-plans/{plan}", "deleteContentPlan", Scope::ContentWrite)
         .tag(TAG)
         .summary("Delete a content plan and its items")
@@ -17,13 +17,12 @@ pub fn endpoint() -> Endpoint {
         .extension()
         .features(FEATURES)
         .serves_leftovers()
-        .no_content()
         .writes(delete)
 }
 
-async fn delete(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
+async fn delete(cx: &Context, tx: &mut Tx) -> Result<Reply<()>> {
     if !content_plans::delete(tx, cx.brand()?.id, cx.id("plan")?).await? {
         return Err(ApiError::not_found("content plan"));
     }
-    Ok(ApiResponse::no_content())
+    Ok(Reply::from(()))
 }

@@ -7,22 +7,21 @@ use super::{FEATURES, TAG};
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, Result};
-use crate::response::ApiResponse;
+use crate::response::{Nothing, Reply};
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<(), Nothing> {
     Endpoint::delete("/brands/{brand}/content-plans/{plan}/items/{item}", "deletePlanItem", Scope::ContentWrite)
         .tag(TAG)
         .summary("Delete an item of a content plan")
         .description("A post created from the item is kept.")
         .extension()
         .features(FEATURES)
-        .no_content()
         .writes(delete)
 }
 
-async fn delete(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
+async fn delete(cx: &Context, tx: &mut Tx) -> Result<Reply<()>> {
     if !content_plans::delete_item(tx, cx.brand()?.id, cx.id("plan")?, cx.id("item")?).await? {
         return Err(ApiError::not_found("plan item"));
     }
-    Ok(ApiResponse::no_content())
+    Ok(Reply::from(()))
 }

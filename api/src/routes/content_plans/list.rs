@@ -9,10 +9,10 @@ use serde::Serialize;
 
 use super::{FEATURES, TAG};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::Endpoint;
 use crate::error::Result;
 use crate::openapi::schema::TextEnum;
-use crate::response::{ApiResponse, ScheduledTimestamp, Timestamp};
+use crate::response::{Many, Reply, ScheduledTimestamp, Timestamp};
 
 /// An item in a list of content plans, without its content.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -47,18 +47,17 @@ pub struct ContentPlanHead {
     pub updated_at: Timestamp,
 }
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<(), Many<ContentPlanHead>> {
     Endpoint::get("/brands/{brand}/content-plans", "listContentPlans", Scope::ContentRead)
         .tag(TAG)
         .summary("List a brand's content plans with their items, newest first")
         .features(FEATURES)
         .serves_leftovers()
         .description("The items do not include their `content`. Get a single plan for the content.")
-        .response::<ContentPlanHead>(200, ResponseShape::Many)
         .reads(list)
 }
 
-async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
+async fn list(cx: &Context, conn: &mut Conn) -> Result<Reply<Vec<ContentPlanHead>>> {
     let brand = cx.brand()?.id;
     let plans = content_plans::list(conn, brand).await?;
     let mut items = content_plans::items_of_brand(conn, brand).await?.into_iter().peekable();
@@ -69,7 +68,7 @@ async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
         let own: Vec<_> = std::iter::from_fn(|| items.next_if(|item| item.plan_id == plan.id)).collect();
         ContentPlanHead::new(plan, own)
     });
-    ApiResponse::ok(records.collect::<Vec<_>>())
+    Ok(Reply::from(records.collect::<Vec<_>>()))
 }
 
 impl From<StoredItem> for PlanItemHead {

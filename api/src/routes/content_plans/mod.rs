@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::context::Context;
-use crate::endpoint::Endpoint;
+use crate::endpoint::AnyEndpoint;
 use crate::error::{ApiError, Result};
 use crate::fields::Problems;
 use crate::openapi::schema::TextEnum;
@@ -34,18 +34,18 @@ mod update_item;
 pub const TAG: &str = "Content plans";
 const FEATURES: &[Feature] = &[Feature::ContentStrategy];
 
-pub fn endpoints() -> Vec<Endpoint> {
+pub fn endpoints() -> Vec<AnyEndpoint> {
     vec![
-        list::endpoint(),
-        create::endpoint(),
-        show::endpoint(),
-        update::endpoint(),
-        delete::endpoint(),
-        create_item::endpoint(),
-        create_items::endpoint(),
-        update_item::endpoint(),
-        delete_item::endpoint(),
-        schedule::endpoint(),
+        list::endpoint().erase(),
+        create::endpoint().erase(),
+        show::endpoint().erase(),
+        update::endpoint().erase(),
+        delete::endpoint().erase(),
+        create_item::endpoint().erase(),
+        create_items::endpoint().erase(),
+        update_item::endpoint().erase(),
+        delete_item::endpoint().erase(),
+        schedule::endpoint().erase(),
     ]
 }
 

@@ -16,11 +16,12 @@ use serde_json::json;
 
 use super::{FEATURES, TAG, lock_item};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Growth, ResponseShape};
+use crate::endpoint::{Endpoint, Growth};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody, PatchField, Problems};
 use crate::openapi::schema::TextEnum;
-use crate::response::{ApiResponse, Timestamp};
+use crate::request::Parsed;
+use crate::response::{One, Reply, Timestamp};
 use crate::routes::posts::check::{self, LookupContext};
 use crate::routes::posts::edit::{self, DesiredPost, PostChange, PostOverride};
 use crate::routes::posts::{self, Author, PostDetail, PostFields, TargetBody, apply};
@@ -54,7 +55,7 @@ pub struct ScheduledPost {
     pub updated_at: Timestamp,
 }
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<PlanScheduling, One<ScheduledPost>> {
     Endpoint::post(
         "/brands/{brand}/content-plans/{plan}/items/{item}/schedule",
         "schedulePlanItem",
@@ -69,14 +70,15 @@ pub fn endpoint() -> Endpoint {
          a post, delete that post first.",
     )
     .features(FEATURES)
-    .body::<PlanScheduling>(json!({ "account_ids": [1], "destination": "calendar" }))
-    .response::<ScheduledPost>(201, ResponseShape::One)
+        .status(201)
     .error_codes(&[ErrorCode::FeatureNotAvailable, ErrorCode::ItemAlreadyScheduled, ErrorCode::LimitReached])
-    .checks_then_writes(|cx| cx.parse(read), schedule)
+    .checks_then_writes(schedule)
     .with_rerender("post", show)
+
+// EXAMPLE PlanScheduling: json!({ "account_ids": [1], "destination": "calendar" })
 }
 
-async fn schedule(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<ScheduleRequest>>) -> Result<ApiResponse> {
+async fn schedule(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<ScheduleRequest>>) -> Result<Reply<ScheduledPost>> {
     check_feature(cx)?;
     let item = lock_item(cx, tx).await?;
     let draft = draft_of(cx, tx, &item)?;
@@ -106,13 +108,13 @@ async fn schedule(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<ScheduleRequ
     content_plans::set_post(tx, item.id, post.id).await?;
     let path = format!("/brands/{}/posts/{}", post.brand_id, post.id);
     let id = post.id;
-    Ok(ApiResponse::created(&path, ScheduledPost::of(item.id, PostDetail::new(post, targets)))?.with_records([id]))
+    Ok(Reply::at(&path, ScheduledPost::of(item.id, PostDetail::new(post, targets))).with_records([id]))
 }
 
 /// Returns the post created from the item.
-async fn show(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
+async fn show(cx: &Context, conn: &mut Conn) -> Result<Reply<ScheduledPost>> {
     let post = posts::find(cx, conn).await?;
-    ApiResponse::ok(ScheduledPost::of(cx.id("item")?, PostDetail::load(conn, post).await?))
+    Ok(Reply::from(ScheduledPost::of(cx.id("item")?, PostDetail::load(conn, post).await?)))
 }
 
 /// Checks the feature that `approval` requires. Like every feature check, it runs before the item is looked up.

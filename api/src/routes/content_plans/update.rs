@@ -13,10 +13,11 @@ use serde_json::json;
 
 use super::{ContentPlan, FEATURES, TAG, check_days, items, limits, lock_plan, show};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Growth, ResponseShape};
+use crate::endpoint::{Endpoint, Growth};
 use crate::error::{ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody, PatchField, Problems, steps};
-use crate::response::ApiResponse;
+use crate::request::Parsed;
+use crate::response::{One, Reply};
 use crate::routes::posts::edit::MAX_CONTENT_CHARS;
 
 /// Changes to a content plan. Omitted fields keep their values. Null clears a field.
@@ -49,7 +50,7 @@ pub struct PlanItemEntry {
     pub planned_at: PatchField<DateTime<Utc>>,
 }
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<ContentPlanChange, One<ContentPlan>> {
     Endpoint::put("/brands/{brand}/content-plans/{plan}", "updateContentPlan", Scope::ContentWrite)
         .tag(TAG)
         .adds(Growth::Records)
@@ -57,11 +58,11 @@ pub fn endpoint() -> Endpoint {
         .description("Posts created from deleted items are kept.")
         .extension()
         .features(FEATURES)
-        .body::<ContentPlanChange>(json!({ "name": "Early spring", "ends_on": "{day+63}" }))
-        .response::<ContentPlan>(200, ResponseShape::One)
         .error_codes(&[ErrorCode::LimitReached])
-        .checks_then_writes(|cx| cx.parse(|f| read(f, cx.zone())), update)
+        .checks_then_writes(update)
         .with_rerender("plan", show::show)
+
+// EXAMPLE ContentPlanChange: json!({ "name": "Early spring", "ends_on": "{day+63}" })
 }
 
 fn read(f: &Fields<'_>, zone: &str) -> ContentPlanChange {
@@ -127,7 +128,7 @@ fn check_entries(problems: &Problems, entries: &[PlanItemEntry], items: &[PlanIt
     }
 }
 
-async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<ContentPlanChange>>) -> Result<ApiResponse> {
+async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<ContentPlanChange>>) -> Result<Reply<ContentPlan>> {
     let mut plan = lock_plan(cx, tx).await?;
     let current = content_plans::items(tx, plan.id).await?;
     let (change, problems) = (parsed.value.clone(), parsed.problems());
@@ -152,7 +153,7 @@ async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<ContentPlanCha
         PatchField::Value(entries) => replace(cx, tx, plan.id, current, entries).await?,
     }
     let items = content_plans::items(tx, plan.id).await?;
-    ApiResponse::ok(ContentPlan::new(plan, items))
+    Ok(Reply::from(ContentPlan::new(plan, items)))
 }
 
 /// Replaces the plan's items with the entries.

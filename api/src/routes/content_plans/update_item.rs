@@ -11,10 +11,11 @@ use serde_json::json;
 
 use super::{FEATURES, PlanItem, TAG, create_item, items, limits, lock_item, lock_plan};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Growth, ResponseShape};
+use crate::endpoint::{Endpoint, Growth};
 use crate::error::Result;
 use crate::fields::{Fields, ParsedBody, PatchField};
-use crate::response::ApiResponse;
+use crate::request::Parsed;
+use crate::response::{One, Reply};
 use crate::routes::posts::edit::MAX_CONTENT_CHARS;
 
 /// Changes to an item. Omitted fields keep their values. Null clears a field.
@@ -28,7 +29,7 @@ pub struct PlanItemChange {
     pub planned_at: PatchField<DateTime<Utc>>,
 }
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<PlanItemChange, One<PlanItem>> {
     Endpoint::put("/brands/{brand}/content-plans/{plan}/items/{item}", "updatePlanItem", Scope::ContentWrite)
         .tag(TAG)
         .adds(Growth::Records)
@@ -36,10 +37,10 @@ pub fn endpoint() -> Endpoint {
         .description("A post created from the item does not change.")
         .extension()
         .features(FEATURES)
-        .body::<PlanItemChange>(json!({ "planned_at": "{day+29}T07:00:00" }))
-        .response::<PlanItem>(200, ResponseShape::One)
-        .checks_then_writes(|cx| cx.parse(|f| read(f, cx.zone())), update)
+        .checks_then_writes(update)
         .with_rerender("item", create_item::show)
+
+// EXAMPLE PlanItemChange: json!({ "planned_at": "{day+29}T07:00:00" })
 }
 
 /// Returns the item with the change applied.
@@ -69,7 +70,7 @@ fn read(f: &Fields<'_>, zone: &str) -> Option<PlanItemChange> {
     })
 }
 
-async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<PlanItemChange>>>) -> Result<ApiResponse> {
+async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<PlanItemChange>>) -> Result<Reply<PlanItem>> {
     let plan = lock_plan(cx, tx).await?;
     let item = lock_item(cx, tx).await?;
     let change = parsed.valid()?.clone();
@@ -80,5 +81,5 @@ async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<PlanIte
     limits::check_size(&problems, "content", current, PlanSize { text: others + text_size(&item), ..current });
     problems.into_result()?;
     content_plans::update_item(tx, &item).await?;
-    ApiResponse::ok(PlanItem::from(content_plan::PlanItem { updated_at: tx.now, ..item }))
+    Ok(Reply::from(PlanItem::from(content_plan::PlanItem { updated_at: tx.now, ..item })))
 }

@@ -10,10 +10,11 @@ use serde_json::json;
 
 use super::{ConversationDetail, FEATURES, TAG, lock, show};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::Endpoint;
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody, PatchField};
-use crate::response::ApiResponse;
+use crate::request::Parsed;
+use crate::response::{One, Reply};
 
 /// The assignee of a conversation.
 #[derive(Clone, Debug, JsonSchema)]
@@ -22,17 +23,17 @@ pub struct Assignment {
     pub user_id: PatchField<i64>,
 }
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<Assignment, One<ConversationDetail>> {
     Endpoint::put("/brands/{brand}/conversations/{conversation}/assign", "assignConversation", Scope::InboxWrite)
         .tag(TAG)
         .summary("Assign a conversation to a member of the brand")
         .description("The status of the conversation does not change.")
         .features(FEATURES)
-        .body::<Assignment>(json!({ "user_id": 1 }))
-        .response::<ConversationDetail>(200, ResponseShape::One)
         .error_codes(&[ErrorCode::ValidationFailed])
-        .checks_then_writes(|cx| cx.parse(read), assign)
+        .checks_then_writes(assign)
         .with_rerender("conversation", show::show)
+
+// EXAMPLE Assignment: json!({ "user_id": 1 })
 }
 
 fn read(f: &Fields<'_>) -> Option<Assignment> {
@@ -43,12 +44,12 @@ fn read(f: &Fields<'_>) -> Option<Assignment> {
     Some(Assignment { user_id })
 }
 
-async fn assign(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<Assignment>>>) -> Result<ApiResponse> {
+async fn assign(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<Assignment>>) -> Result<Reply<ConversationDetail>> {
     let conversation = lock(cx, tx).await?;
     let user_id = parsed.valid()?.user_id.clone().value();
     if !conversations::assign(tx, &conversation, user_id).await? {
         return Err(ApiError::field("user_id", "Must be a member of the brand."));
     }
     let changed = Conversation { assignee_id: user_id, updated_at: tx.now, ..conversation };
-    ApiResponse::ok(ConversationDetail::load(cx, tx, changed).await?)
+    Ok(Reply::from(ConversationDetail::load(cx, tx, changed).await?))
 }

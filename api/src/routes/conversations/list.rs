@@ -11,16 +11,16 @@ use crier_store::{Conn, Page};
 
 use super::{Conversation, FEATURES, TAG};
 use crate::context::{Context, Query};
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::Endpoint;
 use crate::error::{ApiError, ErrorCode, FieldProblems, Result};
 use crate::openapi::schema::TextEnum;
 use crate::pagination;
-use crate::response::ApiResponse;
+use crate::response::{Listed, Paged, Reply};
 
 /// The maximum length of a search text, in characters.
 const MAX_SEARCH_CHARS: usize = 200;
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<QUERY, Paged<Conversation>> {
     Endpoint::get("/brands/{brand}/conversations", "listConversations", Scope::InboxRead)
         .tag(TAG)
         .summary("List a brand's conversations, newest message first")
@@ -39,7 +39,6 @@ pub fn endpoint() -> Endpoint {
         .extension_query::<String>("tag", "Only conversations with this tag.")
         .extension_query::<i64>("account_id", "Only conversations of this account.")
         .extension_query::<bool>("unread", "Only conversations with (true) or without (false) unread messages.")
-        .response::<Conversation>(200, ResponseShape::Pages)
         .error_codes(&[ErrorCode::ValidationFailed])
         .reads(conversations)
 }
@@ -62,7 +61,7 @@ fn text(query: &Query, name: &str, max: usize, problems: &mut FieldProblems) -> 
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
-async fn conversations(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
+async fn conversations(cx: &Context, conn: &mut Conn) -> Result<Reply<Listed<Conversation>>> {
     let (query, mut problems) = (&cx.query, cx.name_problems());
     let page = pagination::requested_page(query, &mut problems);
     let mut filter = ConversationFilter {

@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::context::Context;
-use crate::endpoint::Endpoint;
+use crate::endpoint::AnyEndpoint;
 use crate::error::{ApiError, Result};
 use crate::openapi::schema::TextEnum;
 use crate::response::{ScheduledTimestamp, Timestamp};
@@ -36,16 +36,16 @@ pub const FEATURES: &[Feature] = &[Feature::Inbox];
 const MAX_MESSAGES: i64 = 500;
 const MAX_MESSAGES_SIZE: i64 = 2 << 20;
 
-pub fn endpoints() -> Vec<Endpoint> {
+pub fn endpoints() -> Vec<AnyEndpoint> {
     vec![
-        list::endpoint(),
-        show::endpoint(),
-        reply::endpoint(),
-        status::endpoint(),
-        assign::endpoint(),
-        tags::endpoint(),
-        read::endpoint(),
-        sync::endpoint(),
+        list::endpoint().erase(),
+        show::endpoint().erase(),
+        reply::endpoint().erase(),
+        status::endpoint().erase(),
+        assign::endpoint().erase(),
+        tags::endpoint().erase(),
+        read::endpoint().erase(),
+        sync::endpoint().erase(),
     ]
 }
 

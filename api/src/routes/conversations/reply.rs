@@ -13,10 +13,11 @@ use serde_json::json;
 
 use super::{FEATURES, Message, TAG, lock, reply_refusal};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Growth, ResponseShape};
+use crate::endpoint::{Endpoint, Growth};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody};
-use crate::response::ApiResponse;
+use crate::request::Parsed;
+use crate::response::{One, Reply};
 
 /// The maximum length of a reply, in characters. Most platforms allow less. A response that contains such a reply is
 /// small enough to be stored.
@@ -33,7 +34,7 @@ pub struct ReplyRequest {
     pub resolve: Option<bool>,
 }
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<ReplyRequest, One<Message>> {
     Endpoint::post("/brands/{brand}/conversations/{conversation}/reply", "replyToConversation", Scope::InboxWrite)
         .tag(TAG)
         .for_publishers()
@@ -46,10 +47,11 @@ pub fn endpoint() -> Endpoint {
              with the reason. A failed reply reopens a `resolved` conversation.",
         )
         .features(FEATURES)
-        .body::<ReplyRequest>(json!({ "body": "Thank you! We open at seven." }))
-        .response::<Message>(202, ResponseShape::One)
+        .status(202)
         .error_codes(&[ErrorCode::ValidationFailed, ErrorCode::PlatformCapabilityUnavailable])
-        .checks_then_writes(|cx| cx.parse(read), reply)
+        .checks_then_writes(reply)
+
+// EXAMPLE ReplyRequest: json!({ "body": "Thank you! We open at seven." })
 }
 
 fn read(f: &Fields<'_>) -> Option<ReplyRequest> {
@@ -66,7 +68,7 @@ fn unavailable(reason: String) -> ApiError {
     ApiError::new(ErrorCode::PlatformCapabilityUnavailable, reason)
 }
 
-async fn reply(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<ReplyRequest>>>) -> Result<ApiResponse> {
+async fn reply(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<ReplyRequest>>) -> Result<Reply<Message>> {
     let conversation = lock(cx, tx).await?;
     let ReplyRequest { body, resolve } = parsed.valid()?;
     let account = accounts::summaries(tx, conversation.brand_id, &[conversation.account_id]).await?.pop();
@@ -91,5 +93,5 @@ async fn reply(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<ReplyReq
     let message = replies::find(tx, id).await?;
     let message = message.ok_or_else(|| ApiError::bug("a reply was not found after it was created"))?;
     let path = format!("/brands/{}/conversations/{}", conversation.brand_id, conversation.id);
-    ApiResponse::accepted(&path, Message::from(message))
+    Ok(Reply::at(&path, Message::from(message)))
 }

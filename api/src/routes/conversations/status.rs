@@ -11,11 +11,12 @@ use serde_json::json;
 
 use super::{ConversationDetail, FEATURES, TAG, lock, show};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::Endpoint;
 use crate::error::{ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody};
 use crate::openapi::schema::TextEnum;
-use crate::response::ApiResponse;
+use crate::request::Parsed;
+use crate::response::{One, Reply};
 
 /// The new status of a conversation.
 #[derive(Clone, Debug, JsonSchema)]
@@ -27,7 +28,7 @@ pub struct ConversationStatusChange {
     pub snoozed_until: Option<DateTime<Utc>>,
 }
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<ConversationStatusChange, One<ConversationDetail>> {
     Endpoint::put("/brands/{brand}/conversations/{conversation}/status", "setConversationStatus", Scope::InboxWrite)
         .tag(TAG)
         .summary("Set the status of a conversation")
@@ -36,11 +37,11 @@ pub fn endpoint() -> Endpoint {
              or resolved conversation, but not one marked as spam.",
         )
         .features(FEATURES)
-        .body::<ConversationStatusChange>(json!({ "status": "snoozed", "snoozed_until": "{day+7}T07:00:00Z" }))
-        .response::<ConversationDetail>(200, ResponseShape::One)
         .error_codes(&[ErrorCode::ValidationFailed])
-        .checks_then_writes(|cx| cx.parse(|f| read(f, cx.zone(), cx.now)), set)
+        .checks_then_writes(set)
         .with_rerender("conversation", show::show)
+
+// EXAMPLE ConversationStatusChange: json!({ "status": "snoozed", "snoozed_until": "{day+7}T07:00:00Z" })
 }
 
 fn read(f: &Fields<'_>, zone: &str, now: DateTime<Utc>) -> Option<ConversationStatusChange> {
@@ -59,11 +60,11 @@ fn read(f: &Fields<'_>, zone: &str, now: DateTime<Utc>) -> Option<ConversationSt
 async fn set(
     cx: &Context,
     tx: &mut Tx,
-    parsed: Arc<ParsedBody<Option<ConversationStatusChange>>>,
-) -> Result<ApiResponse> {
+    parsed: Arc<Parsed<ConversationStatusChange>>,
+) -> Result<Reply<ConversationDetail>> {
     let conversation = lock(cx, tx).await?;
     let ConversationStatusChange { status, snoozed_until } = *parsed.valid()?;
     conversations::set_status(tx, conversation.id, status, snoozed_until).await?;
     let changed = Conversation { status, snoozed_until, updated_at: tx.now, ..conversation };
-    ApiResponse::ok(ConversationDetail::load(cx, tx, changed).await?)
+    Ok(Reply::from(ConversationDetail::load(cx, tx, changed).await?))
 }

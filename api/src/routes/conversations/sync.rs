@@ -9,9 +9,9 @@ use serde::Serialize;
 
 use super::{FEATURES, TAG};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Growth, ResponseShape};
+use crate::endpoint::{Endpoint, Growth};
 use crate::error::{ApiError, ErrorCode, Result};
-use crate::response::{ApiResponse, Timestamp};
+use crate::response::{One, Reply, Timestamp};
 use crate::routes::posts::TargetError;
 
 /// The sync state of an account's inbox.
@@ -24,7 +24,7 @@ pub struct InboxSync {
     pub last_error: Option<TargetError>,
 }
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<(), One<InboxSync>> {
     Endpoint::post("/brands/{brand}/social-accounts/{account}/sync", "syncSocialAccount", Scope::InboxWrite)
         .tag(TAG)
         .adds(Growth::Texts)
@@ -34,12 +34,12 @@ pub fn endpoint() -> Endpoint {
         )
         .extension()
         .features(FEATURES)
-        .response::<InboxSync>(202, ResponseShape::One)
+        .status(202)
         .error_codes(&[ErrorCode::ReconnectRequired, ErrorCode::PlatformCapabilityUnavailable])
         .writes(sync)
 }
 
-async fn sync(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
+async fn sync(cx: &Context, tx: &mut Tx) -> Result<Reply<InboxSync>> {
     let (brand, id) = (cx.brand()?.id, cx.id("account")?);
     let account = accounts::find(tx, brand, id).await?.ok_or_else(|| ApiError::not_found("social account"))?;
     let connector = cx.app.platforms.get(account.platform);
@@ -63,5 +63,5 @@ async fn sync(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
         synced_at: sync.as_ref().and_then(|sync| sync.synced_at).map(Timestamp),
         last_error: sync.and_then(|sync| sync.last_error).map(Into::into),
     };
-    ApiResponse::accepted(&format!("/brands/{brand}/conversations?account_id={id}"), found)
+    Ok(Reply::at(&format!("/brands/{brand}/conversations?account_id={id}"), found))
 }

@@ -10,10 +10,11 @@ use serde_json::json;
 
 use super::{ConversationDetail, FEATURES, TAG, lock, show};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::Endpoint;
 use crate::error::{ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody};
-use crate::response::ApiResponse;
+use crate::request::Parsed;
+use crate::response::{One, Reply};
 
 /// All tags of a conversation.
 #[derive(Clone, Debug, JsonSchema)]
@@ -23,25 +24,25 @@ pub struct ConversationTags {
     pub tags: Vec<String>,
 }
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<ConversationTags, One<ConversationDetail>> {
     Endpoint::put("/brands/{brand}/conversations/{conversation}/tags", "tagConversation", Scope::InboxWrite)
         .tag(TAG)
         .summary("Set the tags of a conversation")
         .features(FEATURES)
-        .body::<ConversationTags>(json!({ "tags": ["refund", "vip"] }))
-        .response::<ConversationDetail>(200, ResponseShape::One)
         .error_codes(&[ErrorCode::ValidationFailed])
-        .checks_then_writes(|cx| cx.parse(read), set)
+        .checks_then_writes(set)
         .with_rerender("conversation", show::show)
+
+// EXAMPLE ConversationTags: json!({ "tags": ["refund", "vip"] })
 }
 
 fn read(f: &Fields<'_>) -> Option<ConversationTags> {
     Some(ConversationTags { tags: f.required("tags", f.texts("tags", MAX_TAGS, 1..=MAX_TAG))? })
 }
 
-async fn set(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<ConversationTags>>>) -> Result<ApiResponse> {
+async fn set(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<ConversationTags>>) -> Result<Reply<ConversationDetail>> {
     let conversation = lock(cx, tx).await?;
     conversations::set_tags(tx, &conversation, &parsed.valid()?.tags).await?;
     let changed = Conversation { updated_at: tx.now, ..conversation };
-    ApiResponse::ok(ConversationDetail::load(cx, tx, changed).await?)
+    Ok(Reply::from(ConversationDetail::load(cx, tx, changed).await?))
 }

@@ -8,9 +8,9 @@ use serde::Serialize;
 
 use super::{FEATURES, TAG, find};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::Endpoint;
 use crate::error::Result;
-use crate::response::{ApiResponse, Timestamp};
+use crate::response::{Many, Reply, Timestamp};
 
 /// An article of a feed.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -55,18 +55,17 @@ impl From<feed::Article> for FeedArticle {
     }
 }
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<(), Many<FeedArticle>> {
     Endpoint::get("/brands/{brand}/feeds/{feed}/articles", "listFeedArticles", Scope::FeedsRead)
         .tag(TAG)
         .summary("List the articles of a feed, newest first")
         .description("Crier keeps the newest 200 articles of a feed.")
         .features(FEATURES)
-        .response::<FeedArticle>(200, ResponseShape::Many)
         .reads(list)
 }
 
-async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
+async fn list(cx: &Context, conn: &mut Conn) -> Result<Reply<Vec<FeedArticle>>> {
     let feed = find(cx, conn).await?;
     let all = articles::list(conn, feed.id).await?;
-    ApiResponse::ok(all.into_iter().map(FeedArticle::from).collect::<Vec<_>>())
+    Ok(Reply::from(all.into_iter().map(FeedArticle::from).collect::<Vec<_>>()))
 }

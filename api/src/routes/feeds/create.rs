@@ -1,5 +1,7 @@
 //! `POST /brands/{brand}/feeds`
 
+use std::sync::Arc;
+
 use crier_domain::access::Scope;
 use crier_domain::feed::{FeedType, MAX_FEED_NAME, MAX_FEEDS};
 use crier_store::{Tx, brands, feeds};
@@ -8,11 +10,12 @@ use serde_json::json;
 
 use super::{FEATURES, Feed, TAG, URL_LENGTH, check_url, default_name, name};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Growth, ResponseShape, WriteStep};
+use crate::endpoint::{Endpoint, Growth, WriteStep};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::PatchField;
 use crate::openapi::schema::TextEnum;
-use crate::response::ApiResponse;
+use crate::request::Parsed;
+use crate::response::{One, Reply};
 
 /// The feed to create.
 #[derive(Clone, Debug, JsonSchema)]
@@ -29,7 +32,7 @@ pub struct CreateFeedRequest {
     pub r#type: Option<FeedType>,
 }
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<CreateFeedRequest, One<Feed>> {
     Endpoint::post("/brands/{brand}/feeds", "createFeed", Scope::FeedsWrite)
         .tag(TAG)
         .adds(Growth::Records)
@@ -39,13 +42,14 @@ pub fn endpoint() -> Endpoint {
              A brand can have at most 100 feeds.",
         )
         .features(FEATURES)
-        .body::<CreateFeedRequest>(json!({ "name": "Our blog", "url": "https://example.com/feed.xml", "type": "rss" }))
-        .response::<Feed>(201, ResponseShape::One)
+        .status(201)
         .error_codes(&[ErrorCode::ValidationFailed, ErrorCode::InvalidSourceUrl, ErrorCode::LimitReached])
         .queries_then_writes(prepare)
+
+// EXAMPLE CreateFeedRequest: json!({ "name": "Our blog", "url": "https://example.com/feed.xml", "type": "rss" })
 }
 
-async fn prepare(cx: &Context) -> Result<WriteStep> {
+async fn prepare(cx: &Context, parsed: Arc<Parsed<CreateFeedRequest>>) -> Result<WriteStep<Feed>> {
     let new = cx.read(|f| {
         let url = f.required("url", f.text("url", URL_LENGTH));
         let r#type = f.enum_value("type").value();
@@ -55,7 +59,7 @@ async fn prepare(cx: &Context) -> Result<WriteStep> {
     Ok(WriteStep::new(new, |cx, tx, new| Box::pin(async move { create(cx, tx, &new).await })))
 }
 
-async fn create(cx: &Context, tx: &mut Tx, new: &CreateFeedRequest) -> Result<ApiResponse> {
+async fn create(cx: &Context, tx: &mut Tx, new: &CreateFeedRequest) -> Result<Reply<Feed>> {
     let name = new.name.clone().unwrap_or_else(|| default_name(&new.url));
     let row = feeds::NewFeed {
         name: &name,
@@ -68,5 +72,5 @@ async fn create(cx: &Context, tx: &mut Tx, new: &CreateFeedRequest) -> Result<Ap
     ApiError::check_cap("A brand", MAX_FEEDS, "feeds", feeds::count(tx, brand).await?, 1)?;
     let created = feeds::create(tx, brand, &row, cx.trace()).await?;
     let path = format!("/brands/{}/feeds/{}", created.brand_id, created.id);
-    ApiResponse::created(&path, Feed::from(created))
+    Ok(Reply::at(&path, Feed::from(created)))
 }

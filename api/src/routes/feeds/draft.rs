@@ -7,12 +7,12 @@ use crier_store::{Tx, articles};
 
 use super::{FEATURES, TAG, find};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Growth, ResponseShape};
+use crate::endpoint::{Endpoint, Growth};
 use crate::error::{ApiError, Result};
-use crate::response::ApiResponse;
+use crate::response::{One, Reply};
 use crate::routes::posts::{self, PostDetail};
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<(), One<PostDetail>> {
     let path = "/brands/{brand}/feeds/{feed}/articles/{article}/draft";
     Endpoint::post(path, "createDraftFromArticle", Scope::FeedsWrite)
         .tag(TAG)
@@ -21,12 +21,12 @@ pub fn endpoint() -> Endpoint {
         .description("The content of the draft is the article's title, its summary as plain text, and its URL.")
         .extension()
         .features(FEATURES)
-        .response::<PostDetail>(201, ResponseShape::One)
+        .status(201)
         .writes(create)
         .with_rerender("post", posts::show)
 }
 
-async fn create(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
+async fn create(cx: &Context, tx: &mut Tx) -> Result<Reply<PostDetail>> {
     let feed = find(cx, tx).await?;
     let found = articles::find(tx, feed.id, cx.id("article")?).await?;
     let article = found.ok_or_else(|| ApiError::not_found("article"))?;

@@ -5,21 +5,20 @@ use crier_store::{Conn, feeds};
 
 use super::{FEATURES, Feed, TAG};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::Endpoint;
 use crate::error::Result;
-use crate::response::ApiResponse;
+use crate::response::{Many, Reply};
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<(), Many<Feed>> {
     Endpoint::get("/brands/{brand}/feeds", "listFeeds", Scope::FeedsRead)
         .tag(TAG)
         .summary("List a brand's feeds, newest first")
         .features(FEATURES)
         .serves_leftovers()
-        .response::<Feed>(200, ResponseShape::Many)
         .reads(list)
 }
 
-async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
+async fn list(cx: &Context, conn: &mut Conn) -> Result<Reply<Vec<Feed>>> {
     let all = feeds::list(conn, cx.brand()?.id).await?;
-    ApiResponse::ok(all.into_iter().map(Feed::from).collect::<Vec<_>>())
+    Ok(Reply::from(all.into_iter().map(Feed::from).collect::<Vec<_>>()))
 }

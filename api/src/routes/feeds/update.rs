@@ -1,5 +1,7 @@
 //! `PUT /brands/{brand}/feeds/{feed}`
 
+use std::sync::Arc;
+
 use crier_domain::access::Scope;
 use crier_domain::feed::MAX_FEED_NAME;
 use crier_store::{Tx, feeds};
@@ -8,10 +10,11 @@ use serde_json::json;
 
 use super::{FEATURES, Feed, TAG, URL_LENGTH, check_url, default_name, find, name};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape, WriteStep};
+use crate::endpoint::{Endpoint, WriteStep};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::PatchField;
-use crate::response::ApiResponse;
+use crate::request::Parsed;
+use crate::response::{One, Reply};
 
 /// Changes to a feed. Omitted fields keep their values.
 #[derive(Clone, Debug, JsonSchema)]
@@ -23,19 +26,19 @@ pub struct FeedChange {
     pub url: PatchField<String>,
 }
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<FeedChange, One<Feed>> {
     Endpoint::put("/brands/{brand}/feeds/{feed}", "updateFeed", Scope::FeedsWrite)
         .tag(TAG)
         .summary("Update a feed")
         .description("If the URL changes, the existing articles are deleted and Crier fetches the new URL immediately.")
         .features(FEATURES)
-        .body::<FeedChange>(json!({ "name": "News", "url": "https://example.com/news.xml" }))
-        .response::<Feed>(200, ResponseShape::One)
         .error_codes(&[ErrorCode::ValidationFailed, ErrorCode::InvalidSourceUrl])
         .queries_then_writes(prepare)
+
+// EXAMPLE FeedChange: json!({ "name": "News", "url": "https://example.com/news.xml" })
 }
 
-async fn prepare(cx: &Context) -> Result<WriteStep> {
+async fn prepare(cx: &Context, parsed: Arc<Parsed<FeedChange>>) -> Result<WriteStep<Feed>> {
     // 404 takes precedence over validation errors. The transaction reads the resource again.
     let mut conn = cx.app.store.read().await?;
     find(cx, &mut conn).await?;
@@ -45,7 +48,7 @@ async fn prepare(cx: &Context) -> Result<WriteStep> {
     Ok(WriteStep::new(change, |cx, tx, change| Box::pin(async move { update(cx, tx, &change).await })))
 }
 
-async fn update(cx: &Context, tx: &mut Tx, change: &FeedChange) -> Result<ApiResponse> {
+async fn update(cx: &Context, tx: &mut Tx, change: &FeedChange) -> Result<Reply<Feed>> {
     let found = feeds::find_for_update(tx, cx.brand()?.id, cx.id("feed")?).await?;
     let feed = found.ok_or_else(|| ApiError::not_found("feed"))?;
     if let Some(name) = &change.name {
@@ -56,5 +59,5 @@ async fn update(cx: &Context, tx: &mut Tx, change: &FeedChange) -> Result<ApiRes
     {
         feeds::move_to(tx, feed.id, url, &default_name(url), cx.trace()).await?;
     }
-    ApiResponse::ok(Feed::from(find(cx, tx).await?))
+    Ok(Reply::from(Feed::from(find(cx, tx).await?)))
 }

@@ -13,11 +13,12 @@ use serde_json::json;
 use super::fields::{self, NewBioLink};
 use super::{FEATURES, LinkInBioPage, TAG, evict_after_commit, load_referenced, show, slug_taken};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Growth, ResponseShape};
+use crate::endpoint::{Endpoint, Growth};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody};
 use crate::openapi::schema::TextEnum;
-use crate::response::ApiResponse;
+use crate::request::Parsed;
+use crate::response::{One, Reply};
 
 /// The maximum length of the part of a slug derived from the title. It leaves room for a number suffix.
 const MAX_TITLE_PART: usize = 56;
@@ -45,7 +46,7 @@ pub struct CreateLinkInBioPageRequest {
     pub links: Option<Vec<NewBioLink>>,
 }
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<CreateLinkInBioPageRequest, One<LinkInBioPage>> {
     Endpoint::post("/brands/{brand}/link-in-bio", "createLinkInBioPage", Scope::LinkinbioWrite)
         .tag(TAG)
         .for_publishers()
@@ -56,15 +57,12 @@ pub fn endpoint() -> Endpoint {
              page's links can have at most 256 KiB in total.",
         )
         .features(FEATURES)
-        .body::<CreateLinkInBioPageRequest>(json!({
-            "title": "Acme Bakery", "theme": "ocean", "bio": "Bread since 1920",
-            "links": [{ "title": "Our shop", "url": "https://acme.example/shop", "icon": "shop", "is_primary": true },
-                { "title": "Call us", "url": "tel:+4930123456" }]
-        }))
-        .response::<LinkInBioPage>(201, ResponseShape::One)
+        .status(201)
         .error_codes(&[ErrorCode::LimitReached])
-        .checks_then_writes(|cx| cx.parse(read), create)
+        .checks_then_writes(create)
         .with_rerender("linkInBio", show::show)
+
+// EXAMPLE CreateLinkInBioPageRequest: json!({ "title": "Acme Bakery", "theme": "ocean", "bio": "Bread since 1920", "links": [{ "title": "Our shop", "url": "https://acme.example/shop", "icon": "shop", "is_primary": true }, { "title": "Call us", "url": "tel:+4930123456" }] })
 }
 
 fn read_link(f: &Fields<'_>) -> Option<NewBioLink> {
@@ -90,7 +88,7 @@ fn read(f: &Fields<'_>) -> CreateLinkInBioPageRequest {
     }
 }
 
-async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<CreateLinkInBioPageRequest>>) -> Result<ApiResponse> {
+async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<CreateLinkInBioPageRequest>>) -> Result<Reply<LinkInBioPage>> {
     let brand = cx.brand()?.id;
     let (new, problems) = (&parsed.value, parsed.problems());
     load_referenced(cx, tx, new.slug.as_deref(), new.avatar, None).await?.check(
@@ -108,7 +106,7 @@ async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<CreateLinkInBi
     evict_after_commit(cx, tx, &page.slug);
     let path = format!("/brands/{brand}/link-in-bio/{}", page.id);
     let id = page.id;
-    Ok(ApiResponse::created(&path, LinkInBioPage::load(cx, tx, page).await?)?.with_records([id]))
+    Ok(Reply::at(&path, LinkInBioPage::load(cx, tx, page).await?).with_records([id]))
 }
 
 /// Creates the page with the requested slug, or with the first free slug derived from its title.

@@ -7,9 +7,9 @@ use super::{FEATURES, TAG, evict_after_commit, no_such_page};
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::Result;
-use crate::response::ApiResponse;
+use crate::response::{Nothing, Reply};
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<(), Nothing> {
     Endpoint::delete("/brands/{brand}/link-in-bio/{linkInBio}", "deleteLinkInBioPage", Scope::LinkinbioWrite)
         .tag(TAG)
         .for_publishers()
@@ -17,12 +17,11 @@ pub fn endpoint() -> Endpoint {
         .description("Its slug becomes available again.")
         .features(FEATURES)
         .serves_leftovers()
-        .no_content()
         .writes(delete)
 }
 
-async fn delete(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
+async fn delete(cx: &Context, tx: &mut Tx) -> Result<Reply<()>> {
     let slug = bio_pages::delete(tx, cx.brand()?.id, cx.id("linkInBio")?).await?.ok_or_else(no_such_page)?;
     evict_after_commit(cx, tx, &slug);
-    Ok(ApiResponse::no_content())
+    Ok(Reply::from(()))
 }

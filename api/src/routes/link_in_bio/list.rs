@@ -5,21 +5,20 @@ use crier_store::{Conn, bio_pages, media};
 
 use super::{FEATURES, LinkInBioPage, TAG};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::Endpoint;
 use crate::error::Result;
-use crate::response::ApiResponse;
+use crate::response::{Many, Reply};
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<(), Many<LinkInBioPage>> {
     Endpoint::get("/brands/{brand}/link-in-bio", "listLinkInBioPages", Scope::LinkinbioRead)
         .tag(TAG)
         .summary("List a brand's link-in-bio pages, newest first")
         .features(FEATURES)
         .serves_leftovers()
-        .response::<LinkInBioPage>(200, ResponseShape::Many)
         .reads(list)
 }
 
-async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
+async fn list(cx: &Context, conn: &mut Conn) -> Result<Reply<Vec<LinkInBioPage>>> {
     let brand = cx.brand()?.id;
     let pages = bio_pages::list(conn, brand).await?;
     let mut links = bio_pages::links_of_brand(conn, brand).await?.into_iter().peekable();
@@ -32,5 +31,5 @@ async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
         let avatar = avatars.iter().find(|asset| page.avatar_id == Some(asset.id)).cloned();
         LinkInBioPage::new(cx, page, own, avatar)
     });
-    ApiResponse::ok(records.collect::<Vec<_>>())
+    Ok(Reply::from(records.collect::<Vec<_>>()))
 }

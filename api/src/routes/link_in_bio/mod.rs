@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::media::MediaAsset;
 use crate::context::Context;
-use crate::endpoint::Endpoint;
+use crate::endpoint::AnyEndpoint;
 use crate::error::{ApiError, Result};
 use crate::openapi::schema::TextEnum;
 use crate::response::Timestamp;
@@ -24,8 +24,8 @@ mod update;
 pub const TAG: &str = "Link-in-bio";
 const FEATURES: &[Feature] = &[Feature::LinkInBio];
 
-pub fn endpoints() -> Vec<Endpoint> {
-    vec![list::endpoint(), create::endpoint(), show::endpoint(), update::endpoint(), delete::endpoint()]
+pub fn endpoints() -> Vec<AnyEndpoint> {
+    vec![list::endpoint().erase(), create::endpoint().erase(), show::endpoint().erase(), update::endpoint().erase(), delete::endpoint().erase()]
 }
 
 /// A link of a page.

@@ -5,22 +5,21 @@ use crier_store::{Conn, bio_pages};
 
 use super::{FEATURES, LinkInBioPage, TAG, no_such_page};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::Endpoint;
 use crate::error::Result;
-use crate::response::ApiResponse;
+use crate::response::{One, Reply};
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<(), One<LinkInBioPage>> {
     Endpoint::get("/brands/{brand}/link-in-bio/{linkInBio}", "getLinkInBioPage", Scope::LinkinbioRead)
         .tag(TAG)
         .summary("Get a link-in-bio page")
         .extension()
         .features(FEATURES)
         .serves_leftovers()
-        .response::<LinkInBioPage>(200, ResponseShape::One)
         .reads(show)
 }
 
-pub async fn show(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
+pub async fn show(cx: &Context, conn: &mut Conn) -> Result<Reply<LinkInBioPage>> {
     let page = bio_pages::find(conn, cx.brand()?.id, cx.id("linkInBio")?).await?.ok_or_else(no_such_page)?;
-    ApiResponse::ok(LinkInBioPage::load(cx, conn, page).await?)
+    Ok(Reply::from(LinkInBioPage::load(cx, conn, page).await?))
 }

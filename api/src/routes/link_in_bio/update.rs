@@ -13,11 +13,12 @@ use serde_json::json;
 use super::fields;
 use super::{FEATURES, LinkInBioPage, TAG, evict_after_commit, load_referenced, no_such_page, show, slug_taken};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Growth, ResponseShape};
+use crate::endpoint::{Endpoint, Growth};
 use crate::error::Result;
 use crate::fields::{Fields, ParsedBody, PatchField, Problems, steps};
 use crate::openapi::schema::TextEnum;
-use crate::response::ApiResponse;
+use crate::request::Parsed;
+use crate::response::{One, Reply};
 
 /// Changes to a link-in-bio page. Omitted fields keep their values.
 #[derive(Clone, Debug, JsonSchema)]
@@ -57,7 +58,7 @@ pub struct BioLinkEntry {
     pub is_primary: PatchField<bool>,
 }
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<LinkInBioPageChange, One<LinkInBioPage>> {
     Endpoint::put("/brands/{brand}/link-in-bio/{linkInBio}", "updateLinkInBioPage", Scope::LinkinbioWrite)
         .tag(TAG)
         .for_publishers()
@@ -65,10 +66,10 @@ pub fn endpoint() -> Endpoint {
         .summary("Update a link-in-bio page")
         .description("Visitors see the changes within two seconds. The old slug is immediately available to others.")
         .features(FEATURES)
-        .body::<LinkInBioPageChange>(json!({ "title": "Acme Bakery & Café", "theme": "sunset" }))
-        .response::<LinkInBioPage>(200, ResponseShape::One)
-        .checks_then_writes(|cx| cx.parse(read), update)
+        .checks_then_writes(update)
         .with_rerender("linkInBio", show::show)
+
+// EXAMPLE LinkInBioPageChange: json!({ "title": "Acme Bakery & Café", "theme": "sunset" })
 }
 
 /// Parses one entry. An invalid entry keeps its position, so that error paths match the request.
@@ -115,7 +116,7 @@ fn read(f: &Fields<'_>) -> LinkInBioPageChange {
     }
 }
 
-async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<LinkInBioPageChange>>) -> Result<ApiResponse> {
+async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<LinkInBioPageChange>>) -> Result<Reply<LinkInBioPage>> {
     let page = bio_pages::find_for_update(tx, cx.brand()?.id, cx.id("linkInBio")?).await?;
     let mut page = page.ok_or_else(no_such_page)?;
     let current = bio_pages::links(tx, page.id).await?;
@@ -145,7 +146,7 @@ async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<LinkInBioPageC
             bio_pages::set_links(tx, page.id, &entries).await?;
         }
     }
-    ApiResponse::ok(LinkInBioPage::load(cx, tx, page).await?)
+    Ok(Reply::from(LinkInBioPage::load(cx, tx, page).await?))
 }
 
 /// Returns the title and the URL of the entry's link after the change.

@@ -7,9 +7,9 @@ use super::{TAG, show};
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, ErrorCode, Result};
-use crate::response::ApiResponse;
+use crate::response::{Nothing, Reply};
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<(), Nothing> {
     Endpoint::delete("/brands/{brand}/media/{media}", "deleteMedia", Scope::MediaWrite)
         .tag(TAG)
         .summary("Delete an image")
@@ -19,12 +19,11 @@ pub fn endpoint() -> Endpoint {
              different one before it can be published.",
         )
         .extension()
-        .no_content()
         .error_codes(&[ErrorCode::MediaInUse])
         .writes(delete)
 }
 
-async fn delete(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
+async fn delete(cx: &Context, tx: &mut Tx) -> Result<Reply<()>> {
     let (brand_id, media_id) = (cx.brand()?.id, cx.id("media")?);
     // Lock the row before checking the posts: a request that adds the image to a post holds the same lock.
     let file_id = media::lock(tx, brand_id, media_id).await?.ok_or_else(show::missing)?;
@@ -41,5 +40,5 @@ async fn delete(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
     }
     media::delete(tx, brand_id, media_id).await?;
     files::mark_unused_for_deletion(tx, file_id).await?;
-    Ok(ApiResponse::no_content())
+    Ok(Reply::from(()))
 }

@@ -1,5 +1,7 @@
 //! `POST /brands/{brand}/media/from-url`
 
+use std::sync::Arc;
+
 use std::ops::RangeInclusive;
 
 use crier_domain::access::Scope;
@@ -14,10 +16,11 @@ use serde_json::json;
 use super::job::{self, MediaImport};
 use super::{MAX_ALT_TEXT_CHARS, TAG};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Growth, ResponseShape, WriteStep};
+use crate::endpoint::{Endpoint, Growth, WriteStep};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::openapi::schema::TextEnum;
-use crate::response::ApiResponse;
+use crate::request::Parsed;
+use crate::response::{One, Reply};
 
 /// The allowed length of a URL. An empty URL passes here, so that it is rejected as a non-public address.
 const URL_LENGTH: RangeInclusive<usize> = 0..=2048;
@@ -36,7 +39,7 @@ pub struct ImportMediaRequest {
     pub alt_text: Option<String>,
 }
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<ImportMediaRequest, One<MediaImport>> {
     Endpoint::post("/brands/{brand}/media/from-url", "importMedia", Scope::MediaWrite)
         .tag(TAG)
         .adds(Growth::Files)
@@ -46,15 +49,14 @@ pub fn endpoint() -> Endpoint {
              status, or subscribe to `media.completed` and `media.failed`. The image must meet the same requirements as \
              an upload.",
         )
-        .body::<ImportMediaRequest>(json!({
-            "url": "https://example.com/bread.jpg", "asset_type": "image", "alt_text": "Fresh bread on a shelf"
-        }))
-        .response::<MediaImport>(202, ResponseShape::One)
+        .status(202)
         .error_codes(&[ErrorCode::ValidationFailed, ErrorCode::InvalidSourceUrl])
         .queries_then_writes(prepare)
+
+// EXAMPLE ImportMediaRequest: json!({ "url": "https://example.com/bread.jpg", "asset_type": "image", "alt_text": "Fresh bread on a shelf" })
 }
 
-async fn prepare(cx: &Context) -> Result<WriteStep> {
+async fn prepare(cx: &Context, parsed: Arc<Parsed<ImportMediaRequest>>) -> Result<WriteStep<MediaImport>> {
     let new = cx.read(|f| {
         let url = f.required("url", f.text("url", URL_LENGTH));
         let asset_type = f.enum_value("asset_type").value();
@@ -68,7 +70,7 @@ async fn prepare(cx: &Context) -> Result<WriteStep> {
     Ok(WriteStep::new(new, |cx, tx, new| Box::pin(async move { accept(cx, tx, &new).await })))
 }
 
-async fn accept(cx: &Context, tx: &mut Tx, new: &ImportMediaRequest) -> Result<ApiResponse> {
+async fn accept(cx: &Context, tx: &mut Tx, new: &ImportMediaRequest) -> Result<Reply<MediaImport>> {
     let brand_id = cx.brand()?.id;
     let row = NewImport {
         asset_type: new.asset_type.unwrap_or(AssetType::Image),
@@ -81,5 +83,5 @@ async fn accept(cx: &Context, tx: &mut Tx, new: &ImportMediaRequest) -> Result<A
     jobs::enqueue(tx, &fetch.trace(cx.trace().map(str::to_owned))).await?;
     let found = media_jobs::find(tx, brand_id, id).await?;
     let import = found.ok_or_else(|| ApiError::bug("a new import is missing"))?;
-    ApiResponse::accepted(&job::path(brand_id, id), job::load_media_import(cx, tx, import).await?)
+    Ok(Reply::at(&job::path(brand_id, id), job::load_media_import(cx, tx, import).await?))
 }

@@ -8,10 +8,10 @@ use serde::Serialize;
 
 use super::{MediaAsset, TAG};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::Endpoint;
 use crate::error::{ApiError, Result};
 use crate::openapi::schema::TextEnum;
-use crate::response::{ApiResponse, PREFIX, Timestamp};
+use crate::response::{One, PREFIX, Reply, Timestamp};
 
 /// The reason why an import failed.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -65,19 +65,18 @@ pub fn path(brand_id: i64, job_id: i64) -> String {
     format!("/brands/{brand_id}/jobs/{job_id}")
 }
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<(), One<MediaImport>> {
     Endpoint::get("/brands/{brand}/jobs/{job}", "getMediaJob", Scope::MediaRead)
         .tag(TAG)
         .summary("Get the status of an import")
-        .response::<MediaImport>(200, ResponseShape::One)
         .reads(show)
 }
 
-async fn show(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
+async fn show(cx: &Context, conn: &mut Conn) -> Result<Reply<MediaImport>> {
     let brand_id = cx.brand()?.id;
     let found = media_jobs::find(conn, brand_id, cx.id("job")?).await?;
     let import = found.ok_or_else(|| ApiError::not_found("job"))?;
-    ApiResponse::ok(load_media_import(cx, conn, import).await?)
+    Ok(Reply::from(load_media_import(cx, conn, import).await?))
 }
 
 /// Returns the import with its asset.

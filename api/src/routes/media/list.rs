@@ -8,16 +8,16 @@ use unicode_normalization::UnicodeNormalization;
 
 use super::{MediaAsset, TAG};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::Endpoint;
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::openapi::schema::TextEnum;
 use crate::pagination;
-use crate::response::ApiResponse;
+use crate::response::{Listed, Paged, Reply};
 
 /// The maximum length of a search text, in characters.
 const MAX_SEARCH_CHARS: usize = 200;
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<QUERY, Paged<MediaAsset>> {
     Endpoint::get("/brands/{brand}/media", "listMedia", Scope::MediaRead)
         .tag(TAG)
         .summary("List a brand's images, newest first")
@@ -27,12 +27,11 @@ pub fn endpoint() -> Endpoint {
             "search",
             "Only images with this text in the file name or the alt text. Case-insensitive. At most 200 characters.",
         )
-        .response::<MediaAsset>(200, ResponseShape::Pages)
         .error_codes(&[ErrorCode::ValidationFailed])
         .reads(list)
 }
 
-async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
+async fn list(cx: &Context, conn: &mut Conn) -> Result<Reply<Listed<MediaAsset>>> {
     let mut problems = cx.name_problems();
     let page = pagination::requested_page(&cx.query, &mut problems);
     let asset_type = pagination::enum_param::<AssetType>(&cx.query, "asset_type", &mut problems);

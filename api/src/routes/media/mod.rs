@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::context::Context;
-use crate::endpoint::Endpoint;
+use crate::endpoint::AnyEndpoint;
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::openapi::schema::TextEnum;
 use crate::response::Timestamp;
@@ -26,15 +26,15 @@ pub use job::MediaImportError;
 
 pub const TAG: &str = "Media";
 
-pub fn endpoints() -> Vec<Endpoint> {
+pub fn endpoints() -> Vec<AnyEndpoint> {
     vec![
-        list::endpoint(),
-        upload::endpoint(),
-        from_url::endpoint(),
-        job::endpoint(),
-        show::endpoint(),
-        update::endpoint(),
-        delete::endpoint(),
+        list::endpoint().erase(),
+        upload::endpoint().erase(),
+        from_url::endpoint().erase(),
+        job::endpoint().erase(),
+        show::endpoint().erase(),
+        update::endpoint().erase(),
+        delete::endpoint().erase(),
     ]
 }
 

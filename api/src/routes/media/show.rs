@@ -6,16 +6,15 @@ use crier_store::{Conn, media};
 
 use super::{MediaAsset, TAG};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::Endpoint;
 use crate::error::{ApiError, Result};
-use crate::response::ApiResponse;
+use crate::response::{One, Reply};
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<(), One<MediaAsset>> {
     Endpoint::get("/brands/{brand}/media/{media}", "getMedia", Scope::MediaRead)
         .tag(TAG)
         .summary("Get an image")
         .extension()
-        .response::<MediaAsset>(200, ResponseShape::One)
         .reads(show)
 }
 
@@ -29,6 +28,6 @@ pub fn missing() -> ApiError {
     ApiError::not_found("image")
 }
 
-async fn show(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
-    ApiResponse::ok(MediaAsset::new(&cx.app.library, find(cx, conn).await?))
+async fn show(cx: &Context, conn: &mut Conn) -> Result<Reply<MediaAsset>> {
+    Ok(Reply::from(MediaAsset::new(&cx.app.library, find(cx, conn).await?)))
 }

@@ -11,11 +11,12 @@ use serde_json::json;
 
 use super::{MAX_ALT_TEXT_CHARS, MediaAsset, TAG, show};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Growth, ResponseShape};
+use crate::endpoint::{Endpoint, Growth};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody, PatchField};
 use crate::openapi::schema::TextEnum;
-use crate::response::ApiResponse;
+use crate::request::Parsed;
+use crate::response::{One, Reply};
 
 /// The changes to an image. Omitted fields keep their values.
 #[derive(Clone, Debug, JsonSchema)]
@@ -31,17 +32,17 @@ pub struct MediaChange {
     pub asset_type: PatchField<AssetType>,
 }
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<MediaChange, One<MediaAsset>> {
     Endpoint::put("/brands/{brand}/media/{media}", "updateMedia", Scope::MediaWrite)
         .tag(TAG)
         .adds(Growth::Texts)
         .summary("Update an image")
         .description("The image itself and its URL never change.")
         .extension()
-        .body::<MediaChange>(json!({ "alt_text": "Fresh bread on a shelf" }))
-        .response::<MediaAsset>(200, ResponseShape::One)
         .error_codes(&[ErrorCode::ValidationFailed])
-        .checks_then_writes(|cx| cx.parse(read), update)
+        .checks_then_writes(update)
+
+// EXAMPLE MediaChange: json!({ "alt_text": "Fresh bread on a shelf" })
 }
 
 fn read(f: &Fields<'_>) -> Option<MediaChange> {
@@ -52,7 +53,7 @@ fn read(f: &Fields<'_>) -> Option<MediaChange> {
     })
 }
 
-async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<MediaChange>>>) -> Result<ApiResponse> {
+async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<MediaChange>>) -> Result<Reply<MediaAsset>> {
     assets::lock(tx, cx.brand()?.id, cx.id("media")?).await?.ok_or_else(show::missing)?;
     // The alt text is published with the post, so it is approved with the post.
     if !cx.role()?.can_publish() && post_media::in_use(tx, cx.id("media")?).await? {
@@ -67,5 +68,5 @@ async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<MediaCh
     asset.asset_type = change.asset_type.value().unwrap_or(asset.asset_type);
     asset.updated_at = tx.now;
     assets::update(tx, &asset).await?;
-    ApiResponse::ok(MediaAsset::new(&cx.app.library, asset))
+    Ok(Reply::from(MediaAsset::new(&cx.app.library, asset)))
 }

@@ -11,10 +11,11 @@ use serde_json::json;
 
 use super::{MAX_ALT_TEXT_CHARS, MediaAsset, TAG, ingest_error, owner};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Growth, ResponseShape, WriteStep};
+use crate::endpoint::{Endpoint, Growth, WriteStep};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::openapi::schema::TextEnum;
-use crate::response::ApiResponse;
+use crate::request::Parsed;
+use crate::response::{One, Reply};
 
 /// The image to upload.
 #[derive(JsonSchema)]
@@ -31,7 +32,7 @@ pub struct UploadMediaRequest {
     pub alt_text: Option<String>,
 }
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<UploadMediaRequest, One<MediaAsset>> {
     Endpoint::post("/brands/{brand}/media", "uploadMedia", Scope::MediaWrite)
         .tag(TAG)
         .adds(Growth::Files)
@@ -40,12 +41,12 @@ pub fn endpoint() -> Endpoint {
             "Crier detects the type from the file's content, never from its name. It removes metadata (EXIF, including the \
              location where a photo was taken) and rotates the image upright.",
         )
-        .upload::<UploadMediaRequest>(
-            json!({ "file": "(binary data)", "asset_type": "image", "alt_text": "Fresh bread on a shelf" }),
-        )
-        .response::<MediaAsset>(201, ResponseShape::One)
+        .body_is_form()
+        .status(201)
         .error_codes(&[ErrorCode::StorageLimitExceeded])
         .uploads_then_writes(upload)
+
+// EXAMPLE UploadMediaRequest: json!({ "file": "(binary data)", "asset_type": "image", "alt_text": "Fresh bread on a shelf" }),
 }
 
 /// The maximum number of parts that an error names, and the maximum length of each name.
@@ -71,7 +72,7 @@ struct Upload {
     alt_text: Option<String>,
 }
 
-async fn upload(cx: &Context) -> Result<WriteStep> {
+async fn upload(cx: &Context, parsed: Arc<Parsed<UploadMediaRequest>>) -> Result<WriteStep<MediaAsset>> {
     let (asset_type, alt_text) = cx.read(|f| {
         if cx.file.is_none() {
             f.problem("file", format!("The form has no part with this name. {}", describe_other_parts(cx)));
@@ -94,7 +95,7 @@ async fn upload(cx: &Context) -> Result<WriteStep> {
     }))
 }
 
-async fn insert_asset(cx: &Context, tx: &mut Tx, upload: Arc<Upload>) -> Result<ApiResponse> {
+async fn insert_asset(cx: &Context, tx: &mut Tx, upload: Arc<Upload>) -> Result<Reply<MediaAsset>> {
     let brand_id = cx.brand()?.id;
     let described = AssetDetails {
         asset_type: upload.asset_type,
@@ -106,5 +107,5 @@ async fn insert_asset(cx: &Context, tx: &mut Tx, upload: Arc<Upload>) -> Result<
         return Err(ApiError::storage("a file was deleted before its asset was created"));
     };
     let asset = assets::find(tx, brand_id, id).await?.ok_or_else(|| ApiError::bug("a new asset is missing"))?;
-    ApiResponse::created(&format!("/brands/{brand_id}/media/{id}"), MediaAsset::new(&cx.app.library, asset))
+    Ok(Reply::at(&format!("/brands/{brand_id}/media/{id}"), MediaAsset::new(&cx.app.library, asset)))
 }

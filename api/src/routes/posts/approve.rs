@@ -7,11 +7,11 @@ use crier_store::{Tx, posts};
 
 use super::{PostDetail, TAG, apply, show};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::Endpoint;
 use crate::error::{ApiError, ErrorCode, Result};
-use crate::response::ApiResponse;
+use crate::response::{One, Reply};
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<(), One<PostDetail>> {
     Endpoint::post("/brands/{brand}/posts/{post}/approve", "approvePost", Scope::PostsWrite)
         .tag(TAG)
         .summary("Approve a post")
@@ -21,7 +21,6 @@ pub fn endpoint() -> Endpoint {
         )
         .extension()
         .features(&[Feature::Approvals])
-        .response::<PostDetail>(200, ResponseShape::One)
         .error_codes(&[ErrorCode::PostNotPending])
         .writes(approve)
         .with_rerender("post", show::show)
@@ -46,7 +45,7 @@ pub async fn lock_pending(cx: &Context, tx: &mut Tx) -> Result<Post> {
     Err(ApiError::new(ErrorCode::PostNotPending, message))
 }
 
-async fn approve(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
+async fn approve(cx: &Context, tx: &mut Tx) -> Result<Reply<PostDetail>> {
     check_role(cx)?;
     let mut post = lock_pending(cx, tx).await?;
     let future_time = post.scheduled_at.filter(|at| *at > tx.now);
@@ -58,5 +57,5 @@ async fn approve(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
     let post = Post { schedule_type, scheduled_at: future_time, updated_at: tx.now, ..post };
     posts::update(tx, &post).await?;
     apply::publish(cx, tx, post.id, future_time.unwrap_or(tx.now)).await?;
-    ApiResponse::ok(PostDetail::load(tx, post).await?)
+    Ok(Reply::from(PostDetail::load(tx, post).await?))
 }

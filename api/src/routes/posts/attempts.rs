@@ -8,10 +8,10 @@ use serde::Serialize;
 
 use super::{TAG, TargetError, show};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::Endpoint;
 use crate::error::Result;
 use crate::openapi::schema::TextEnum;
-use crate::response::{ApiResponse, Timestamp};
+use crate::response::{Many, Reply, Timestamp};
 
 /// An attempt to publish a target.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -31,16 +31,15 @@ pub struct PostAttempt {
     pub updated_at: Timestamp,
 }
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<(), Many<PostAttempt>> {
     Endpoint::get("/brands/{brand}/posts/{post}/attempts", "listPostAttempts", Scope::PostsRead)
         .tag(TAG)
         .summary("List the publishing attempts of a post, newest first")
         .extension()
-        .response::<PostAttempt>(200, ResponseShape::Many)
         .reads(list)
 }
 
-async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
+async fn list(cx: &Context, conn: &mut Conn) -> Result<Reply<Vec<PostAttempt>>> {
     let post = show::find(cx, conn).await?;
     let records = targets::attempts(conn, post.id).await?.into_iter().map(|a| PostAttempt {
         id: a.id,
@@ -54,5 +53,5 @@ async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
         created_at: a.created_at.into(),
         updated_at: a.updated_at.into(),
     });
-    ApiResponse::ok(records.collect::<Vec<_>>())
+    Ok(Reply::from(records.collect::<Vec<_>>()))
 }

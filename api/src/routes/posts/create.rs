@@ -11,11 +11,12 @@ use serde_json::json;
 use super::edit::{self, DesiredPost, PostChange, PostOverride};
 use super::{PostDetail, TAG, apply, check, show};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Growth, ResponseShape};
+use crate::endpoint::{Endpoint, Growth};
 use crate::error::{ErrorCode, Result};
 use crate::fields::ParsedBody;
 use crate::openapi::schema::TextEnum;
-use crate::response::{ApiResponse, ScheduledTimestamp};
+use crate::request::Parsed;
+use crate::response::{One, Reply, ScheduledTimestamp};
 
 /// The post to create.
 #[derive(JsonSchema)]
@@ -39,7 +40,7 @@ pub struct CreatePostRequest {
     pub overrides: Option<Vec<PostOverride>>,
 }
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<CreatePostRequest, One<PostDetail>> {
     Endpoint::post("/brands/{brand}/posts", "createPost", Scope::PostsWrite)
         .tag(TAG)
         .adds(Growth::Texts)
@@ -48,18 +49,16 @@ pub fn endpoint() -> Endpoint {
             "`schedule_type` determines whether the post is a draft, is scheduled, or is published immediately. Publishing \
              is asynchronous: poll the post's status, or subscribe to `post.published` and `post.failed`.",
         )
-        .body::<CreatePostRequest>(json!({
-            "content": "Fresh bread from 7 o'clock.", "schedule_type": "scheduled",
-            "scheduled_at": "{day+7}T07:00:00", "accounts": [1]
-        }))
         .ignores(PostChange::ignored)
-        .response::<PostDetail>(201, ResponseShape::One)
+        .status(201)
         .error_codes(&[ErrorCode::LimitReached])
-        .checks_then_writes(PostChange::parse, create)
+        .checks_then_writes(create)
         .with_rerender("post", show::show)
+
+// EXAMPLE CreatePostRequest: json!({ "content": "Fresh bread from 7 o'clock.", "schedule_type": "scheduled", "scheduled_at": "{day+7}T07:00:00", "accounts": [1] })
 }
 
-async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<PostChange>>) -> Result<ApiResponse> {
+async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<PostChange>>) -> Result<Reply<PostDetail>> {
     let draft = edit::empty_draft(cx, tx.now)?;
     let change = &parsed.value;
     let desired = DesiredPost::from_change(&draft, &[], change);
@@ -67,5 +66,5 @@ async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<PostChange>>) 
     let (post, targets) = apply::create(cx, tx, draft, &desired, &accounts).await?;
     let path = format!("/brands/{}/posts/{}", post.brand_id, post.id);
     let id = post.id;
-    Ok(ApiResponse::created(&path, PostDetail::new(post, targets))?.with_records([id]))
+    Ok(Reply::at(&path, PostDetail::new(post, targets)).with_records([id]))
 }

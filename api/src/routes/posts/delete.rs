@@ -9,9 +9,9 @@ use super::{TAG, apply};
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, Result};
-use crate::response::ApiResponse;
+use crate::response::{Nothing, Reply};
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<(), Nothing> {
     Endpoint::delete("/brands/{brand}/posts/{post}", "deletePost", Scope::PostsWrite)
         .tag(TAG)
         .summary("Delete a post")
@@ -20,16 +20,15 @@ pub fn endpoint() -> Endpoint {
              still sent. If it is unknown whether a platform accepted the post, Crier finds out and does not send the post \
              again. Nothing is deleted from a platform.",
         )
-        .no_content()
         .writes(delete)
 }
 
-async fn delete(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
+async fn delete(cx: &Context, tx: &mut Tx) -> Result<Reply<()>> {
     let post = apply::lock(cx, tx).await?;
     let is_unapproved = matches!(post.status, PostStatus::Draft | PostStatus::PendingApproval);
     if !is_unapproved && !cx.role()?.can_publish() {
         return Err(ApiError::for_publishers());
     }
     publishing::delete(tx, post.id).await?;
-    Ok(ApiResponse::no_content())
+    Ok(Reply::from(()))
 }

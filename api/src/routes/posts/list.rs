@@ -8,11 +8,11 @@ use serde::Serialize;
 
 use super::{PostFields, TAG};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::Endpoint;
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::openapi::schema::TextEnum;
 use crate::pagination;
-use crate::response::{ApiResponse, Timestamp};
+use crate::response::{Listed, Paged, Reply, Timestamp};
 
 /// The number of posts that fit into a response whatever their size, so that their sizes need not be queried first.
 const ALWAYS_FITTING_POSTS: i64 = 30;
@@ -27,7 +27,7 @@ pub struct Post {
     pub updated_at: Timestamp,
 }
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<QUERY, Paged<Post>> {
     Endpoint::get("/brands/{brand}/posts", "listPosts", Scope::PostsRead)
         .tag(TAG)
         .summary("List a brand's posts, newest first")
@@ -37,12 +37,11 @@ pub fn endpoint() -> Endpoint {
         )
         .pages()
         .query::<TextEnum<PostStatus>>("status", "Only posts with this status.")
-        .response::<Post>(200, ResponseShape::Pages)
         .error_codes(&[ErrorCode::ValidationFailed])
         .reads(list)
 }
 
-async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
+async fn list(cx: &Context, conn: &mut Conn) -> Result<Reply<Listed<Post>>> {
     let mut problems = cx.name_problems();
     let mut page = pagination::requested_page(&cx.query, &mut problems);
     let status = pagination::enum_param::<PostStatus>(&cx.query, "status", &mut problems);

@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::endpoint::Endpoint;
+use crate::endpoint::AnyEndpoint;
 use crate::error::Result;
 use crate::openapi::schema::TextEnum;
 use crate::response::{ScheduledTimestamp, Timestamp};
@@ -38,19 +38,19 @@ pub use show::{find, show};
 
 pub const TAG: &str = "Posts";
 
-pub fn endpoints() -> Vec<Endpoint> {
+pub fn endpoints() -> Vec<AnyEndpoint> {
     vec![
-        list::endpoint(),
-        create::endpoint(),
-        validate::endpoint(),
-        show::endpoint(),
-        update::endpoint(),
-        delete::endpoint(),
-        submit::endpoint(),
-        approve::endpoint(),
-        reject::endpoint(),
-        status::endpoint(),
-        attempts::endpoint(),
+        list::endpoint().erase(),
+        create::endpoint().erase(),
+        validate::endpoint().erase(),
+        show::endpoint().erase(),
+        update::endpoint().erase(),
+        delete::endpoint().erase(),
+        submit::endpoint().erase(),
+        approve::endpoint().erase(),
+        reject::endpoint().erase(),
+        status::endpoint().erase(),
+        attempts::endpoint().erase(),
     ]
 }
 

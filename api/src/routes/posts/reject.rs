@@ -12,10 +12,11 @@ use serde_json::json;
 use super::approve::{check_role, lock_pending};
 use super::{PostDetail, TAG, apply, show};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::Endpoint;
 use crate::error::{ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody};
-use crate::response::ApiResponse;
+use crate::request::Parsed;
+use crate::response::{One, Reply};
 
 /// The reason for rejecting a post.
 #[derive(Clone, Debug, JsonSchema)]
@@ -24,25 +25,26 @@ pub struct Rejection {
     pub reason: Option<String>,
 }
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<Rejection, One<PostDetail>> {
     Endpoint::post("/brands/{brand}/posts/{post}/reject", "rejectPost", Scope::PostsWrite)
         .tag(TAG)
         .summary("Reject a post")
         .description("The post returns to draft. Only owners and admins of the brand can reject posts.")
         .extension()
         .features(&[Feature::Approvals])
-        .optional_body::<Rejection>(json!({ "reason": "The offer has changed." }))
-        .response::<PostDetail>(200, ResponseShape::One)
+        .body_is_optional()
         .error_codes(&[ErrorCode::PostNotPending])
-        .checks_then_writes(|cx| cx.parse(read), reject)
+        .checks_then_writes(reject)
         .with_rerender("post", show::show)
+
+// EXAMPLE Rejection: json!({ "reason": "The offer has changed." })
 }
 
 fn read(f: &Fields<'_>) -> Option<Rejection> {
     Some(Rejection { reason: f.text("reason", 0..=2000).value() })
 }
 
-async fn reject(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<Rejection>>>) -> Result<ApiResponse> {
+async fn reject(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<Rejection>>) -> Result<Reply<PostDetail>> {
     check_role(cx)?;
     apply::lock(cx, tx).await?;
     let rejection = parsed.valid()?;
@@ -51,5 +53,5 @@ async fn reject(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<Rejecti
     let post = Post { schedule_type: ScheduleType::Draft, updated_at: tx.now, ..post };
     posts::update(tx, &post).await?;
     posts::set_reject_reason(tx, post.id, rejection.reason.as_deref()).await?;
-    ApiResponse::ok(PostDetail::load(tx, post).await?)
+    Ok(Reply::from(PostDetail::load(tx, post).await?))
 }

@@ -6,15 +6,14 @@ use crier_store::{Conn, posts};
 
 use super::{PostDetail, TAG};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::Endpoint;
 use crate::error::{ApiError, Result};
-use crate::response::ApiResponse;
+use crate::response::{One, Reply};
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<(), One<PostDetail>> {
     Endpoint::get("/brands/{brand}/posts/{post}", "getPost", Scope::PostsRead)
         .tag(TAG)
         .summary("Get a post")
-        .response::<PostDetail>(200, ResponseShape::One)
         .reads(show)
 }
 
@@ -24,7 +23,7 @@ pub async fn find(cx: &Context, conn: &mut Conn) -> Result<post::Post> {
     found.ok_or_else(|| ApiError::not_found("post"))
 }
 
-pub async fn show(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
+pub async fn show(cx: &Context, conn: &mut Conn) -> Result<Reply<PostDetail>> {
     let post = find(cx, conn).await?;
-    ApiResponse::ok(PostDetail::load(conn, post).await?)
+    Ok(Reply::from(PostDetail::load(conn, post).await?))
 }

@@ -9,10 +9,10 @@ use serde::Serialize;
 
 use super::{TAG, TargetError, show};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::Endpoint;
 use crate::error::Result;
 use crate::openapi::schema::TextEnum;
-use crate::response::{ApiResponse, ScheduledTimestamp, Timestamp};
+use crate::response::{One, Reply, ScheduledTimestamp, Timestamp};
 
 /// The status of a post, without its content.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -52,18 +52,17 @@ pub struct TargetView {
     pub published_at: Option<Timestamp>,
 }
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<(), One<PostStatusView>> {
     Endpoint::get("/brands/{brand}/posts/{post}/status", "getPostStatus", Scope::PostsRead)
         .tag(TAG)
         .summary("Get the status of a post")
-        .response::<PostStatusView>(200, ResponseShape::One)
         .reads(status)
 }
 
-async fn status(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
+async fn status(cx: &Context, conn: &mut Conn) -> Result<Reply<PostStatusView>> {
     let post = show::find(cx, conn).await?;
     let targets = targets::list(conn, post.id).await?;
-    ApiResponse::ok(PostStatusView {
+    Ok(Reply::from(PostStatusView {
         id: post.id,
         status: post.status,
         schedule_type: post.schedule_type,
@@ -72,7 +71,7 @@ async fn status(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
         targets: targets.into_iter().map(Into::into).collect(),
         created_at: post.created_at.into(),
         updated_at: post.updated_at.into(),
-    })
+    }))
 }
 
 impl From<post::Target> for TargetView {

@@ -8,23 +8,22 @@ use crier_store::Tx;
 use super::edit::{DesiredPost, PostChange};
 use super::{PostDetail, TAG, apply, check, show};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::Endpoint;
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::Problems;
-use crate::response::ApiResponse;
+use crate::response::{One, Reply};
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<(), One<PostDetail>> {
     Endpoint::post("/brands/{brand}/posts/{post}/submit", "submitPost", Scope::PostsWrite)
         .tag(TAG)
         .summary("Submit a draft for approval")
         .features(&[Feature::Approvals])
-        .response::<PostDetail>(200, ResponseShape::One)
         .error_codes(&[ErrorCode::ValidationFailed, ErrorCode::PostNotSubmittable, ErrorCode::LimitReached])
         .writes(submit)
         .with_rerender("post", show::show)
 }
 
-async fn submit(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
+async fn submit(cx: &Context, tx: &mut Tx) -> Result<Reply<PostDetail>> {
     let post = apply::lock(cx, tx).await?;
     if post.status != PostStatus::Draft {
         let message = format!("Only a draft can be submitted. The status of this post is {}.", post.status);
@@ -35,5 +34,5 @@ async fn submit(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
     let desired = DesiredPost { submits: true, ..DesiredPost::from_change(&post, &current, &change) };
     let accounts = check::validate(cx, tx, &post, &desired, &change, Problems::default()).await?;
     let post = apply::execute(cx, tx, post, &current, &desired, &accounts).await?;
-    ApiResponse::ok(PostDetail::load(tx, post).await?)
+    Ok(Reply::from(PostDetail::load(tx, post).await?))
 }

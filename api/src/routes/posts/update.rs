@@ -9,12 +9,13 @@ use serde_json::json;
 use super::edit::{DesiredPost, PostChange};
 use super::{PostDetail, TAG, apply, check, show};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Growth, ResponseShape};
+use crate::endpoint::{Endpoint, Growth};
 use crate::error::{ErrorCode, Result};
 use crate::fields::ParsedBody;
-use crate::response::ApiResponse;
+use crate::request::Parsed;
+use crate::response::{One, Reply};
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<PostChange, One<PostDetail>> {
     Endpoint::put("/brands/{brand}/posts/{post}", "updatePost", Scope::PostsWrite)
         .tag(TAG)
         .adds(Growth::Texts)
@@ -24,20 +25,20 @@ pub fn endpoint() -> Endpoint {
              it to draft. `now` on a failed or partially published post retries the failed targets. Content that is \
              published or being published cannot be changed.",
         )
-        .body::<PostChange>(json!({ "content": "Fresh bread from 6 o'clock.", "schedule_type": "now" }))
         .ignores(PostChange::ignored)
-        .response::<PostDetail>(200, ResponseShape::One)
         .error_codes(&[ErrorCode::PostNotEditable, ErrorCode::LimitReached])
-        .checks_then_writes(PostChange::parse, update)
+        .checks_then_writes(update)
         .with_rerender("post", show::show)
+
+// EXAMPLE PostChange: json!({ "content": "Fresh bread from 6 o'clock.", "schedule_type": "now" })
 }
 
-async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<PostChange>>) -> Result<ApiResponse> {
+async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<PostChange>>) -> Result<Reply<PostDetail>> {
     let post = apply::lock(cx, tx).await?;
     let current = apply::load_target_states(tx, post.id).await?;
     let change = &parsed.value;
     let desired = DesiredPost::from_change(&post, &current, change);
     let accounts = check::validate(cx, tx, &post, &desired, change, parsed.problems()).await?;
     let post = apply::execute(cx, tx, post, &current, &desired, &accounts).await?;
-    ApiResponse::ok(PostDetail::load(tx, post).await?)
+    Ok(Reply::from(PostDetail::load(tx, post).await?))
 }

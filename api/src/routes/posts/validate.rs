@@ -16,11 +16,11 @@ use super::check::{self, LookupContext, TargetCheck, TextLengthCache};
 use super::create::CreatePostRequest;
 use super::edit::{self, DesiredPost, PostChange};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::Endpoint;
 use crate::error::{ErrorCode, Result};
 use crate::fields::{MAX_PROBLEMS, PatchField};
 use crate::openapi::schema::TextEnum;
-use crate::response::ApiResponse;
+use crate::response::{One, Reply};
 
 /// A problem that makes the platform reject the post.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -54,7 +54,7 @@ pub struct Validation {
     pub targets: Vec<ValidatedTarget>,
 }
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<CreatePostRequest, One<Validation>> {
     Endpoint::post("/brands/{brand}/posts/validate", "validatePost", Scope::PostsRead)
         .tag(TAG)
         .summary("Validate a post")
@@ -63,14 +63,14 @@ pub fn endpoint() -> Endpoint {
              `Idempotency-Key` is needed.",
         )
         .extension()
-        .body::<CreatePostRequest>(json!({ "content": "Fresh bread from 7 o'clock.", "accounts": [1] }))
         .ignores(PostChange::ignored)
-        .response::<Validation>(200, ResponseShape::One)
         .error_codes(&[ErrorCode::ValidationFailed])
         .reads(validate)
+
+// EXAMPLE CreatePostRequest: json!({ "content": "Fresh bread from 7 o'clock.", "accounts": [1] })
 }
 
-async fn validate(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
+async fn validate(cx: &Context, conn: &mut Conn) -> Result<Reply<Validation>> {
     let post = edit::empty_draft(cx, cx.now)?;
     let parsed = PostChange::parse(cx);
     let (change, problems) = (parsed.value.clone(), parsed.problems());
@@ -101,7 +101,7 @@ async fn validate(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
         Some(checked)
     });
     let targets: Vec<ValidatedTarget> = checked.map(|checked| to_validated_target(checked, &mut left)).collect();
-    ApiResponse::ok(Validation { valid: targets.iter().all(|t| t.problems.is_empty()), targets })
+    Ok(Reply::from(Validation { valid: targets.iter().all(|t| t.problems.is_empty()), targets }))
 }
 
 /// Includes at most `left` problems, but at least one if there are any: a target without problems counts as valid.

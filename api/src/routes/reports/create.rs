@@ -10,11 +10,12 @@ use serde_json::json;
 
 use super::{FEATURES, Report, TAG, show};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Growth, ResponseShape};
+use crate::endpoint::{Endpoint, Growth};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody, PatchField};
 use crate::openapi::schema::TextEnum;
-use crate::response::ApiResponse;
+use crate::request::Parsed;
+use crate::response::{One, Reply};
 
 /// The options of a note.
 #[derive(JsonSchema)]
@@ -47,7 +48,7 @@ pub struct CreateReportRequest {
     pub widgets: Vec<NewReportWidget>,
 }
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<CreateReportRequest, One<Report>> {
     Endpoint::post("/brands/{brand}/reports", "createReport", Scope::ReportsWrite)
         .tag(TAG)
         .adds(Growth::Records)
@@ -57,19 +58,12 @@ pub fn endpoint() -> Endpoint {
              reports. The notes of a report can have at most 65,536 bytes in total.",
         )
         .features(FEATURES)
-        .body::<CreateReportRequest>(json!({
-            "name": "Monthly report",
-            "widgets": [
-                { "type": "summary" },
-                { "type": "note", "title": "In short", "options": { "text": "October was our best month yet." } },
-                { "type": "followers_over_time", "title": "Followers" },
-                { "type": "top_posts" },
-            ],
-        }))
-        .response::<Report>(201, ResponseShape::One)
+        .status(201)
         .error_codes(&[ErrorCode::LimitReached])
-        .checks_then_writes(|cx| cx.parse(read), create)
+        .checks_then_writes(create)
         .with_rerender("report", show::show)
+
+// EXAMPLE CreateReportRequest: json!({ "name": "Monthly report", "widgets": [ { "type": "summary" }, { "type": "note", "title": "In short", "options": { "text": "October was our best month yet." } }, { "type": "followers_over_time", "title": "Followers" }, { "type": "top_posts" }, ], })
 }
 
 /// A parsed body.
@@ -112,7 +106,7 @@ fn read_widget(f: &Fields<'_>) -> Option<report::ReportWidget> {
     Some(report::ReportWidget { widget_type: widget_type?, title, text })
 }
 
-async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<ParsedReport>>>) -> Result<ApiResponse> {
+async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<ParsedReport>>) -> Result<Reply<Report>> {
     let brand = cx.brand()?.id;
     let new = parsed.valid()?;
     brands::lock(tx, brand).await?;
@@ -120,5 +114,5 @@ async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<ParsedR
     let created = reports::create(tx, brand, &new.name, &new.widgets).await?;
     let id = created.id;
     let record = Report::load_one(cx, tx, created).await?;
-    Ok(ApiResponse::created(&format!("/brands/{brand}/reports/{id}"), record)?.with_records([id]))
+    Ok(Reply::at(&format!("/brands/{brand}/reports/{id}"), record).with_records([id]))
 }

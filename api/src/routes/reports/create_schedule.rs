@@ -15,11 +15,12 @@ use serde_json::json;
 
 use super::{FEATURES, ReportSchedule, TAG, check_available, lock};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Growth, ResponseShape};
+use crate::endpoint::{Endpoint, Growth};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody, PatchField};
 use crate::openapi::schema::TextEnum;
-use crate::response::ApiResponse;
+use crate::request::Parsed;
+use crate::response::{One, Reply};
 
 const DEFAULT_TIME: &str = "09:00";
 const CRON_FIELDS: usize = 5;
@@ -47,7 +48,7 @@ pub struct CreateReportScheduleRequest {
     pub format: Option<ReportFormat>,
 }
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<CreateReportScheduleRequest, One<ReportSchedule>> {
     Endpoint::post("/brands/{brand}/reports/{report}/schedules", "createReportSchedule", Scope::ReportsWrite)
         .tag(TAG)
         .adds(Growth::Records)
@@ -61,12 +62,11 @@ pub fn endpoint() -> Endpoint {
              again. A recipient who unsubscribed does not.",
         )
         .features(FEATURES)
-        .body::<CreateReportScheduleRequest>(json!({
-            "frequency": "monthly", "time": "08:30", "recipients": ["ann@example.com"], "format": "pdf"
-        }))
-        .response::<ReportSchedule>(201, ResponseShape::One)
+        .status(201)
         .error_codes(&[ErrorCode::LimitReached])
-        .checks_then_writes(read, create)
+        .checks_then_writes(create)
+
+// EXAMPLE CreateReportScheduleRequest: json!({ "frequency": "monthly", "time": "08:30", "recipients": ["ann@example.com"], "format": "pdf" })
 }
 
 /// A parsed body.
@@ -159,7 +159,7 @@ fn read_recipients(f: &Fields<'_>) -> Option<Vec<String>> {
     f.required("recipients", recipients)
 }
 
-async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<ParsedSchedule>>>) -> Result<ApiResponse> {
+async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<ParsedSchedule>>) -> Result<Reply<ReportSchedule>> {
     let report = lock(cx, tx).await?;
     let request = parsed.valid()?;
     let count = report_schedules::of_reports(tx, &[report.id]).await?.len();
@@ -175,5 +175,5 @@ async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<ParsedS
     let created = report_schedules::create(tx, report.id, &new).await?;
     report_deliveries::resume_rejected(tx, cx.caller.workspace_id, &request.recipients).await?;
     let path = format!("/brands/{}/reports/{}", report.brand_id, report.id);
-    ApiResponse::created(&path, ReportSchedule::new(created, cx.zone()))
+    Ok(Reply::at(&path, ReportSchedule::new(created, cx.zone())))
 }

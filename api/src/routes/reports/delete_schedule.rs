@@ -7,9 +7,9 @@ use super::{FEATURES, TAG, lock};
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, Result};
-use crate::response::ApiResponse;
+use crate::response::{Nothing, Reply};
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<(), Nothing> {
     Endpoint::delete(
         "/brands/{brand}/reports/{report}/schedules/{schedule}",
         "deleteReportSchedule",
@@ -19,14 +19,13 @@ pub fn endpoint() -> Endpoint {
     .summary("Delete a report schedule")
     .description("Its exports are kept.")
     .features(FEATURES)
-    .no_content()
     .writes(delete)
 }
 
-async fn delete(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
+async fn delete(cx: &Context, tx: &mut Tx) -> Result<Reply<()>> {
     let report = lock(cx, tx).await?;
     if !report_schedules::delete(tx, report.id, cx.id("schedule")?).await? {
         return Err(ApiError::not_found("report schedule"));
     }
-    Ok(ApiResponse::no_content())
+    Ok(Reply::from(()))
 }

@@ -5,23 +5,22 @@ use crier_store::{Conn, Page, report_deliveries};
 
 use super::{FEATURES, ReportDelivery, TAG, find};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::Endpoint;
 use crate::error::{ApiError, Result};
 use crate::pagination;
-use crate::response::ApiResponse;
+use crate::response::{Listed, Paged, Reply};
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<QUERY, Paged<ReportDelivery>> {
     Endpoint::get("/brands/{brand}/reports/{report}/deliveries", "listReportDeliveries", Scope::ReportsRead)
         .tag(TAG)
         .summary("List the exports of a report, newest first")
         .extension()
         .features(FEATURES)
         .pages()
-        .response::<ReportDelivery>(200, ResponseShape::Pages)
         .reads(list)
 }
 
-async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
+async fn list(cx: &Context, conn: &mut Conn) -> Result<Reply<Listed<ReportDelivery>>> {
     let report = find(cx, conn).await?;
     let mut problems = cx.name_problems();
     let page = pagination::requested_page(&cx.query, &mut problems);

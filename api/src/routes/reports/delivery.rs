@@ -5,21 +5,20 @@ use crier_store::{Conn, report_deliveries};
 
 use super::{FEATURES, ReportDelivery, TAG};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::Endpoint;
 use crate::error::{ApiError, Result};
-use crate::response::ApiResponse;
+use crate::response::{One, Reply};
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<(), One<ReportDelivery>> {
     Endpoint::get("/brands/{brand}/reports/deliveries/{delivery}", "getReportDelivery", Scope::ReportsRead)
         .tag(TAG)
         .summary("Get the status of an export")
         .features(FEATURES)
-        .response::<ReportDelivery>(200, ResponseShape::One)
         .reads(show)
 }
 
-async fn show(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
+async fn show(cx: &Context, conn: &mut Conn) -> Result<Reply<ReportDelivery>> {
     let found = report_deliveries::find(conn, cx.brand()?.id, cx.id("delivery")?).await?;
     let found = found.ok_or_else(|| ApiError::not_found("report delivery"))?;
-    ApiResponse::ok(ReportDelivery::load_one(conn, found).await?)
+    Ok(Reply::from(ReportDelivery::load_one(conn, found).await?))
 }

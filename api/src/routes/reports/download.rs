@@ -12,7 +12,7 @@ use crate::error::{ApiError, ErrorCode, Result};
 use crate::file::{self, FileResponse};
 use crate::openapi::schema::Schemas;
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<(), File> {
     let endpoint = Endpoint::get(
         "/brands/{brand}/reports/deliveries/{delivery}/download",
         "downloadReportDelivery",

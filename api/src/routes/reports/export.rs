@@ -15,11 +15,12 @@ use serde_json::json;
 
 use super::{FEATURES, ReportDelivery, TAG, check_available, delivery_path, lock};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Growth, ResponseShape};
+use crate::endpoint::{Endpoint, Growth};
 use crate::error::{ApiError, Result};
 use crate::fields::{Fields, ParsedBody};
 use crate::openapi::schema::TextEnum;
-use crate::response::ApiResponse;
+use crate::request::Parsed;
+use crate::response::{One, Reply};
 
 /// The export to create.
 #[derive(JsonSchema)]
@@ -34,7 +35,7 @@ pub struct ExportReportRequest {
     pub end: Option<NaiveDate>,
 }
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<ExportReportRequest, One<ReportDelivery>> {
     Endpoint::post("/brands/{brand}/reports/{report}/export", "exportReport", Scope::ReportsWrite)
         .tag(TAG)
         .adds(Growth::Files)
@@ -45,9 +46,10 @@ pub fn endpoint() -> Endpoint {
              shows the metrics of the day on which it was created.",
         )
         .features(FEATURES)
-        .body::<ExportReportRequest>(json!({ "format": "pdf", "start": "{day-30}", "end": "{day-1}" }))
-        .response::<ReportDelivery>(202, ResponseShape::One)
-        .checks_then_writes(read, export)
+        .status(202)
+        .checks_then_writes(export)
+
+// EXAMPLE ExportReportRequest: json!({ "format": "pdf", "start": "{day-30}", "end": "{day-1}" })
 }
 
 /// A parsed body.
@@ -79,7 +81,7 @@ fn read_fields(f: &Fields<'_>, today: NaiveDate) -> Option<ParsedExport> {
     Some(ParsedExport { format: format?, start, end })
 }
 
-async fn export(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<ParsedExport>>>) -> Result<ApiResponse> {
+async fn export(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<ParsedExport>>) -> Result<Reply<ReportDelivery>> {
     let report = lock(cx, tx).await?;
     let request = parsed.valid()?;
     let new = NewDelivery {
@@ -93,5 +95,5 @@ async fn export(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<ParsedE
     let id = reports::enqueue(tx, cx.caller.workspace_id, &new, &[], cx.trace()).await?;
     let created = report_deliveries::find(tx, report.brand_id, id).await?;
     let created = created.ok_or_else(|| ApiError::bug("a delivery was not found after it was created"))?;
-    ApiResponse::accepted(&delivery_path(report.brand_id, id), ReportDelivery::load_one(tx, created).await?)
+    Ok(Reply::at(&delivery_path(report.brand_id, id), ReportDelivery::load_one(tx, created).await?))
 }

@@ -5,23 +5,22 @@ use crier_store::{Conn, Page, reports};
 
 use super::{FEATURES, Report, TAG};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::Endpoint;
 use crate::error::{ApiError, Result};
 use crate::pagination;
-use crate::response::ApiResponse;
+use crate::response::{Listed, Paged, Reply};
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<QUERY, Paged<Report>> {
     Endpoint::get("/brands/{brand}/reports", "listReports", Scope::ReportsRead)
         .tag(TAG)
         .summary("List a brand's reports, newest first")
         .features(FEATURES)
         .serves_leftovers()
         .pages()
-        .response::<Report>(200, ResponseShape::Pages)
         .reads(list)
 }
 
-async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
+async fn list(cx: &Context, conn: &mut Conn) -> Result<Reply<Listed<Report>>> {
     let mut problems = cx.name_problems();
     let page = pagination::requested_page(&cx.query, &mut problems);
     if !problems.is_empty() {

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::context::Context;
-use crate::endpoint::Endpoint;
+use crate::endpoint::AnyEndpoint;
 use crate::error::{ApiError, Result};
 use crate::fields::Fields;
 use crate::openapi::schema::TextEnum;
@@ -34,19 +34,19 @@ mod update;
 pub const TAG: &str = "Reports";
 const FEATURES: &[Feature] = &[Feature::Reports];
 
-pub fn endpoints() -> Vec<Endpoint> {
+pub fn endpoints() -> Vec<AnyEndpoint> {
     vec![
-        list::endpoint(),
-        create::endpoint(),
-        show::endpoint(),
-        update::endpoint(),
-        delete::endpoint(),
-        export::endpoint(),
-        deliveries::endpoint(),
-        delivery::endpoint(),
-        download::endpoint(),
-        create_schedule::endpoint(),
-        delete_schedule::endpoint(),
+        list::endpoint().erase(),
+        create::endpoint().erase(),
+        show::endpoint().erase(),
+        update::endpoint().erase(),
+        delete::endpoint().erase(),
+        export::endpoint().erase(),
+        deliveries::endpoint().erase(),
+        delivery::endpoint().erase(),
+        download::endpoint().erase(),
+        create_schedule::endpoint().erase(),
+        delete_schedule::endpoint().erase(),
     ]
 }
 

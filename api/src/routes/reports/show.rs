@@ -5,21 +5,20 @@ use crier_store::Conn;
 
 use super::{FEATURES, Report, TAG, find};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::Endpoint;
 use crate::error::Result;
-use crate::response::ApiResponse;
+use crate::response::{One, Reply};
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<(), One<Report>> {
     Endpoint::get("/brands/{brand}/reports/{report}", "getReport", Scope::ReportsRead)
         .tag(TAG)
         .summary("Get a report")
         .features(FEATURES)
         .serves_leftovers()
-        .response::<Report>(200, ResponseShape::One)
         .reads(show)
 }
 
-pub async fn show(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
+pub async fn show(cx: &Context, conn: &mut Conn) -> Result<Reply<Report>> {
     let found = find(cx, conn).await?;
-    ApiResponse::ok(Report::load_one(cx, conn, found).await?)
+    Ok(Reply::from(Report::load_one(cx, conn, found).await?))
 }

@@ -10,10 +10,11 @@ use serde_json::json;
 
 use super::{FEATURES, Report, TAG, find, lock, show};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Growth, ResponseShape};
+use crate::endpoint::{Endpoint, Growth};
 use crate::error::Result;
 use crate::fields::{Fields, ParsedBody, PatchField};
-use crate::response::ApiResponse;
+use crate::request::Parsed;
+use crate::response::{One, Reply};
 
 /// The new name of a report.
 #[derive(JsonSchema)]
@@ -23,16 +24,16 @@ pub struct ReportChanges {
     pub name: PatchField<String>,
 }
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<ReportChanges, One<Report>> {
     Endpoint::put("/brands/{brand}/reports/{report}", "updateReport", Scope::ReportsWrite)
         .tag(TAG)
         .adds(Growth::Records)
         .summary("Rename a report")
         .features(FEATURES)
-        .body::<ReportChanges>(json!({ "name": "Quarterly report" }))
-        .response::<Report>(200, ResponseShape::One)
-        .checks_then_writes(|cx| cx.parse(read), update)
+        .checks_then_writes(update)
         .with_rerender("report", show::show)
+
+// EXAMPLE ReportChanges: json!({ "name": "Quarterly report" })
 }
 
 fn read(f: &Fields<'_>) -> Option<String> {
@@ -43,12 +44,12 @@ fn read(f: &Fields<'_>) -> Option<String> {
     name.value()
 }
 
-async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<String>>>) -> Result<ApiResponse> {
+async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<String>>) -> Result<Reply<Report>> {
     let report = lock(cx, tx).await?;
     parsed.problems().into_result()?;
     if let Some(name) = &parsed.value {
         reports::rename(tx, report.brand_id, report.id, name).await?;
     }
     let changed = find(cx, tx).await?;
-    ApiResponse::ok(Report::load_one(cx, tx, changed).await?)
+    Ok(Reply::from(Report::load_one(cx, tx, changed).await?))
 }

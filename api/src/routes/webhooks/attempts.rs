@@ -8,10 +8,10 @@ use serde::Serialize;
 
 use super::{FEATURES, TAG, delivery};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::Endpoint;
 use crate::error::Result;
 use crate::openapi::schema::TextEnum;
-use crate::response::{ApiResponse, Timestamp};
+use crate::response::{Many, Reply, Timestamp};
 
 /// One attempt at a delivery.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -30,18 +30,17 @@ pub struct DeliveryAttempt {
     pub response_body: Option<String>,
 }
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<(), Many<DeliveryAttempt>> {
     let path = "/webhooks/{webhook}/deliveries/{delivery}/attempts";
     Endpoint::get(path, "listWebhookDeliveryAttempts", Scope::WebhooksRead)
         .tag(TAG)
         .summary("List the attempts of a delivery, oldest first")
         .extension()
         .features(FEATURES)
-        .response::<DeliveryAttempt>(200, ResponseShape::Many)
         .reads(list)
 }
 
-async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
+async fn list(cx: &Context, conn: &mut Conn) -> Result<Reply<Vec<DeliveryAttempt>>> {
     let delivery = delivery::find(cx, conn).await?;
     let records = deliveries::attempts(conn, delivery.id).await?.into_iter().map(|a| DeliveryAttempt {
         id: a.id,
@@ -53,5 +52,5 @@ async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
         error: a.error,
         response_body: a.response_body,
     });
-    ApiResponse::ok(records.collect::<Vec<_>>())
+    Ok(Reply::from(records.collect::<Vec<_>>()))
 }

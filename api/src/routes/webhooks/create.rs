@@ -1,36 +1,35 @@
 //! `POST /webhooks`
 
+use std::sync::Arc;
+
 use crier_domain::access::Scope;
 use crier_domain::event::EventName;
 use crier_domain::webhook::MAX_WEBHOOKS;
 use crier_store::{Tx, users, webhooks};
-use schemars::JsonSchema;
-use serde_json::json;
 
-use super::{FEATURES, TAG, URL_LENGTH, WebhookWithSecret, check_url, generate_secret};
+use super::{FEATURES, TAG, WebhookWithSecret, check_url, generate_secret, public_url};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Growth, ResponseShape, WriteStep};
+use crate::endpoint::{Endpoint, Growth, WriteStep};
 use crate::error::{ApiError, ErrorCode, Result};
-use crate::fields::PatchField;
-use crate::openapi::schema::TextEnum;
-use crate::response::ApiResponse;
+use crate::request::{Parsed, Request};
+use crate::response::{One, Reply};
 
 /// The webhook endpoint to create.
-#[derive(Clone, Debug, JsonSchema)]
-#[schemars(rename = "NewWebhook")]
+#[derive(Clone, Debug, Request)]
+#[request(name = "NewWebhook")]
 pub struct CreateWebhookRequest {
     /// A public https:// URL.
-    #[schemars(length(max = 2048), url)]
+    #[field(public_url(), example = "https://example.com/hooks/crier")]
     pub url: String,
-    #[schemars(with = "Vec<TextEnum<EventName>>", length(min = 1))]
+    #[field(enum_values(), example = ["post.published", "post.failed"])]
     pub events: Vec<EventName>,
-    #[schemars(length(max = 255))]
+    #[field(text(0..=255), example = "Production")]
     pub description: Option<String>,
-    #[schemars(extend("default" = true))]
-    pub is_active: Option<bool>,
+    #[field(flag(), default = true, example = true)]
+    pub is_active: bool,
 }
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<CreateWebhookRequest, One<WebhookWithSecret>> {
     Endpoint::post("/webhooks", "createWebhook", Scope::WebhooksWrite)
         .tag(TAG)
         .adds(Growth::Records)
@@ -39,28 +38,18 @@ pub fn endpoint() -> Endpoint {
             "Only this response contains the signing secret, so store it. A user can have at most 50 endpoints.",
         )
         .features(FEATURES)
-        .body::<CreateWebhookRequest>(json!({
-            "url": "https://example.com/hooks/crier", "events": ["post.published", "post.failed"],
-            "description": "Production", "is_active": true
-        }))
-        .response::<WebhookWithSecret>(201, ResponseShape::One)
+        .status(201)
         .error_codes(&[ErrorCode::ValidationFailed, ErrorCode::InvalidWebhookUrl, ErrorCode::LimitReached])
         .queries_then_writes(prepare)
 }
 
-async fn prepare(cx: &Context) -> Result<WriteStep> {
-    let new = cx.read(|f| {
-        let url = f.required("url", f.text("url", URL_LENGTH));
-        let events = f.required("events", f.enum_values("events"));
-        let description = f.text("description", 0..=255).value();
-        let is_active = f.flag("is_active").value();
-        Some(CreateWebhookRequest { url: url?, events: events?, description, is_active })
-    })?;
-    check_url(cx, &PatchField::Value(new.url.clone())).await?;
+async fn prepare(cx: &Context, parsed: Arc<Parsed<CreateWebhookRequest>>) -> Result<WriteStep<WebhookWithSecret>> {
+    let new = parsed.valid()?.clone();
+    check_url(cx, &new.url).await?;
     Ok(WriteStep::new(new, |cx, tx, new| Box::pin(async move { create(cx, tx, &new).await })))
 }
 
-async fn create(cx: &Context, tx: &mut Tx, new: &CreateWebhookRequest) -> Result<ApiResponse> {
+async fn create(cx: &Context, tx: &mut Tx, new: &CreateWebhookRequest) -> Result<Reply<WebhookWithSecret>> {
     let user = cx.caller.user_id;
     users::lock(tx, user).await?;
     ApiError::check_cap("A user", MAX_WEBHOOKS, "webhook endpoints", webhooks::count(tx, user).await?, 1)?;
@@ -69,10 +58,10 @@ async fn create(cx: &Context, tx: &mut Tx, new: &CreateWebhookRequest) -> Result
         url: &new.url,
         events: &new.events,
         description: new.description.as_deref(),
-        is_active: new.is_active.unwrap_or(true),
+        is_active: new.is_active,
         secret: &secret,
     };
     let created = webhooks::create(tx, user, &row).await?;
     let path = format!("/webhooks/{}", created.id);
-    ApiResponse::created(&path, WebhookWithSecret::of(created, &secret))
+    Ok(Reply::at(&path, WebhookWithSecret::of(created, &secret)))
 }

@@ -1,21 +1,23 @@
 //! `GET /webhooks/{webhook}/deliveries`
 
+use std::sync::Arc;
+
 use crier_domain::access::Scope;
 use crier_domain::event::EventName;
 use crier_domain::webhook::{self, DeliveryStatus};
 use crier_store::deliveries::{self, DeliveryFilter};
-use crier_store::{Conn, Page};
+use crier_store::Conn;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
 use super::{FEATURES, TAG, show};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
-use crate::error::{ApiError, Result};
+use crate::endpoint::Endpoint;
+use crate::error::Result;
 use crate::openapi::schema::TextEnum;
-use crate::pagination;
-use crate::response::{ApiResponse, ScheduledTimestamp, Timestamp};
+use crate::request::{Pages, Parsed, Request};
+use crate::response::{Listed, Paged, Reply, ScheduledTimestamp, Timestamp};
 
 /// A delivery of an event to an endpoint.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -64,28 +66,31 @@ impl From<webhook::Delivery> for Delivery {
     }
 }
 
-pub fn endpoint() -> Endpoint {
+/// The deliveries to list.
+#[derive(Clone, Debug, Default, Request)]
+pub struct ListDeliveries {
+    #[field(flatten)]
+    pub pages: Pages,
+    /// Only deliveries with this status.
+    #[field(enum_value(), extension)]
+    pub status: Option<DeliveryStatus>,
+    /// Only deliveries of this event.
+    #[field(enum_value(), extension)]
+    pub event: Option<EventName>,
+}
+
+pub fn endpoint() -> Endpoint<ListDeliveries, Paged<Delivery>> {
     Endpoint::get("/webhooks/{webhook}/deliveries", "listWebhookDeliveries", Scope::WebhooksRead)
         .tag(TAG)
         .summary("List the deliveries to a webhook endpoint, newest first")
         .features(FEATURES)
-        .pages()
-        .extension_query::<TextEnum<DeliveryStatus>>("status", "Only deliveries with this status.")
-        .extension_query::<TextEnum<EventName>>("event", "Only deliveries of this event.")
-        .response::<Delivery>(200, ResponseShape::Pages)
-        .reads(list)
+        .checks_then_reads(list)
 }
 
-async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
+async fn list(cx: &Context, conn: &mut Conn, parsed: Arc<Parsed<ListDeliveries>>) -> Result<Reply<Listed<Delivery>>> {
     let webhook = show::find(cx, conn).await?;
-    let mut problems = cx.name_problems();
-    let page = pagination::requested_page(&cx.query, &mut problems);
-    let status = pagination::enum_param(&cx.query, "status", &mut problems);
-    let event = pagination::enum_param(&cx.query, "event", &mut problems);
-    if !problems.is_empty() {
-        return Err(ApiError::validation(problems));
-    }
+    let &ListDeliveries { pages, status, event } = parsed.valid()?;
+    let page = pages.request();
     let found = deliveries::list(conn, webhook.id, DeliveryFilter { status, event }, page).await?;
-    let rows = found.rows.into_iter().map(Delivery::from).collect();
-    pagination::respond(cx, page, Page { rows, total: found.total })
+    Ok(Listed::from_rows(page, found, Delivery::from).into())
 }

@@ -7,17 +7,16 @@ use crier_store::{Conn, deliveries};
 use super::deliveries::Delivery;
 use super::{FEATURES, TAG, show};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::Endpoint;
 use crate::error::{ApiError, Result};
-use crate::response::ApiResponse;
+use crate::response::{One, Reply};
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<(), One<Delivery>> {
     Endpoint::get("/webhooks/{webhook}/deliveries/{delivery}", "getWebhookDelivery", Scope::WebhooksRead)
         .tag(TAG)
         .summary("Get a delivery")
         .extension()
         .features(FEATURES)
-        .response::<Delivery>(200, ResponseShape::One)
         .reads(read)
 }
 
@@ -28,6 +27,6 @@ pub async fn find(cx: &Context, conn: &mut Conn) -> Result<webhook::Delivery> {
     found.ok_or_else(|| ApiError::not_found("delivery"))
 }
 
-async fn read(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
-    ApiResponse::ok(Delivery::from(find(cx, conn).await?))
+async fn read(cx: &Context, conn: &mut Conn) -> Result<Reply<Delivery>> {
+    Ok(Reply::from(Delivery::from(find(cx, conn).await?)))
 }

@@ -9,10 +9,10 @@ use serde_json::Value;
 
 use super::{FEATURES, TAG};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::Endpoint;
 use crate::error::Result;
 use crate::openapi::schema::TextEnum;
-use crate::response::ApiResponse;
+use crate::response::{Many, Reply};
 
 /// An event that a webhook endpoint can subscribe to.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -25,16 +25,15 @@ pub struct Event {
     pub sample: Value,
 }
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<(), Many<Event>> {
     Endpoint::get("/webhook-events", "listWebhookEvents", Scope::WebhooksRead)
         .tag(TAG)
         .summary("List webhook events")
         .features(FEATURES)
-        .response::<Event>(200, ResponseShape::Many)
         .reads(events)
 }
 
-async fn events(_cx: &Context, _conn: &mut Conn) -> Result<ApiResponse> {
+async fn events(_cx: &Context, _conn: &mut Conn) -> Result<Reply<Vec<Event>>> {
     let all = EventName::ALL.iter().map(|&name| Event { name, description: name.description(), sample: name.sample() });
-    ApiResponse::ok(all.collect::<Vec<_>>())
+    Ok(Reply::from(all.collect::<Vec<_>>()))
 }

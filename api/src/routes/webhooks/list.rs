@@ -5,21 +5,20 @@ use crier_store::{Conn, webhooks};
 
 use super::{FEATURES, TAG, Webhook};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::Endpoint;
 use crate::error::Result;
-use crate::response::ApiResponse;
+use crate::response::{Many, Reply};
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<(), Many<Webhook>> {
     Endpoint::get("/webhooks", "listWebhooks", Scope::WebhooksRead)
         .tag(TAG)
         .summary("List the webhook endpoints of the key's user")
         .features(FEATURES)
         .serves_leftovers()
-        .response::<Webhook>(200, ResponseShape::Many)
         .reads(list)
 }
 
-async fn list(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
+async fn list(cx: &Context, conn: &mut Conn) -> Result<Reply<Vec<Webhook>>> {
     let all = webhooks::list(conn, cx.caller.user_id).await?;
-    ApiResponse::ok(all.into_iter().map(Webhook::from).collect::<Vec<_>>())
+    Ok(Reply::from(all.into_iter().map(Webhook::from).collect::<Vec<_>>()))
 }

@@ -1,64 +1,63 @@
 //! Webhook endpoints and their deliveries. They belong to the key's user, not to a brand.
 
-use std::ops::RangeInclusive;
-
 use crier_domain::event::EventName;
 use crier_domain::plan::Feature;
 use crier_domain::webhook;
 use crier_domain::webhook_signature::new_secret;
 use crier_http::SchemePolicy;
 use crier_store::{Tx, webhooks};
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use secrecy::{ExposeSecret, SecretString};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::context::Context;
-use crate::endpoint::Endpoint;
+use crate::endpoint::AnyEndpoint;
 use crate::error::{ApiError, ErrorCode, Result};
-use crate::fields::PatchField;
+use crate::fields::{Fields, PatchField};
 use crate::openapi::schema::TextEnum;
+use crate::request::Format;
+use crate::request::formats::text;
 use crate::response::Timestamp;
 
-mod attempts;
-mod create;
-mod delete;
-mod deliveries;
-mod delivery;
-mod events;
-mod list;
+pub mod attempts;
+pub mod create;
+pub mod delete;
+pub mod deliveries;
+pub mod delivery;
+pub mod events;
+pub mod list;
 pub mod payloads;
-mod recover;
-mod retry;
-mod rotate_secret;
-mod show;
-mod test;
-mod update;
+pub mod recover;
+pub mod retry;
+pub mod rotate_secret;
+pub mod show;
+pub mod test;
+pub mod update;
 
 pub const TAG: &str = "Webhooks";
 const FEATURES: &[Feature] = &[Feature::Webhooks];
-/// The allowed length of a URL. An empty URL passes here, so that it is rejected as a non-public address.
-const URL_LENGTH: RangeInclusive<usize> = 0..=2048;
+const MAX_URL_CHARS: usize = 2048;
 
-pub fn endpoints() -> Vec<Endpoint> {
+pub fn endpoints() -> Vec<AnyEndpoint> {
     vec![
-        events::endpoint(),
-        list::endpoint(),
-        create::endpoint(),
-        show::endpoint(),
-        update::endpoint(),
-        delete::endpoint(),
-        rotate_secret::endpoint(),
-        test::endpoint(),
-        recover::endpoint(),
-        deliveries::endpoint(),
-        delivery::endpoint(),
-        attempts::endpoint(),
-        retry::endpoint(),
+        events::endpoint().erase(),
+        list::endpoint().erase(),
+        create::endpoint().erase(),
+        show::endpoint().erase(),
+        update::endpoint().erase(),
+        delete::endpoint().erase(),
+        rotate_secret::endpoint().erase(),
+        test::endpoint().erase(),
+        recover::endpoint().erase(),
+        deliveries::endpoint().erase(),
+        delivery::endpoint().erase(),
+        attempts::endpoint().erase(),
+        retry::endpoint().erase(),
     ]
 }
 
 /// The fields of a webhook endpoint, with or without its secret.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct WebhookFields {
     #[schemars(url)]
     pub url: String,
@@ -72,7 +71,7 @@ pub struct WebhookFields {
 }
 
 /// A webhook endpoint, without its signing secret.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Webhook {
     pub id: i64,
     #[serde(flatten)]
@@ -82,7 +81,7 @@ pub struct Webhook {
 }
 
 /// A webhook endpoint with its new signing secret, which is returned only once.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct WebhookWithSecret {
     pub id: i64,
     #[serde(flatten)]
@@ -129,9 +128,27 @@ fn check_active(webhook: &webhook::Webhook) -> Result<()> {
     Err(ApiError::new(ErrorCode::WebhookInactive, message))
 }
 
-/// Checks the URL in the body, if present, with the guard.
-async fn check_url(cx: &Context, url: &PatchField<String>) -> Result<()> {
-    let PatchField::Value(url) = url else { return Ok(()) };
+/// A URL that [`check_url`] checks. An empty one passes here, so that it is rejected as a non-public address.
+fn public_url() -> PublicUrl {
+    PublicUrl
+}
+
+struct PublicUrl;
+
+impl Format for PublicUrl {
+    type Value = String;
+
+    fn read(&self, fields: &Fields<'_>, name: &str) -> PatchField<String> {
+        text(0..=MAX_URL_CHARS).read(fields, name)
+    }
+
+    fn schema(&self, _: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "maxLength": MAX_URL_CHARS, "format": "uri" })
+    }
+}
+
+/// Checks a URL with the guard.
+async fn check_url(cx: &Context, url: &str) -> Result<()> {
     let checked = cx.app.guard.check_resolved(url, SchemePolicy::HttpsOnly).await;
     checked.map(drop).map_err(|reason| {
         ApiError::new(ErrorCode::InvalidWebhookUrl, format!("The URL {reason}. Use a public https:// URL."))

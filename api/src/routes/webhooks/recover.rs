@@ -8,23 +8,25 @@ use crier_domain::job::{JobKind, Lane, NewJob};
 use crier_store::{Tx, deliveries, jobs};
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::json;
 
 use super::{FEATURES, TAG, check_active, lock_webhook};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::Endpoint;
 use crate::error::{ErrorCode, Result};
-use crate::fields::{Fields, ParsedBody};
-use crate::response::ApiResponse;
+use crate::fields::Fields;
+use crate::request::{Parsed, Request};
+use crate::response::{One, Reply};
 
 /// The maximum age of deliveries to retry.
 const MAX_RECOVERY_AGE: TimeDelta = TimeDelta::days(14);
 
 /// The failed deliveries to retry.
-#[derive(Clone, Debug, JsonSchema)]
+#[derive(Clone, Debug, Request)]
+#[request(check = check)]
 pub struct WebhookRecovery {
     /// The earliest creation time of the deliveries to retry: at most 14 days ago, not in the future. A time without an
     /// offset is in UTC.
+    #[field(time(), example = "{day-3}T00:00:00Z")]
     pub since: DateTime<Utc>,
 }
 
@@ -35,7 +37,7 @@ pub struct WebhookRecovered {
     pub recovered: u64,
 }
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<WebhookRecovery, One<WebhookRecovered>> {
     Endpoint::post("/webhooks/{webhook}/recover", "recoverWebhook", Scope::WebhooksWrite)
         .tag(TAG)
         .summary("Retry failed deliveries")
@@ -45,23 +47,21 @@ pub fn endpoint() -> Endpoint {
         )
         .extension()
         .features(FEATURES)
-        .body::<WebhookRecovery>(json!({ "since": "{day-3}T00:00:00Z" }))
-        .response::<WebhookRecovered>(202, ResponseShape::One)
+        .status(202)
         .error_codes(&[ErrorCode::WebhookInactive])
-        .checks_then_writes(|cx| cx.parse(|f| read(f, cx.now)), recover)
+        .checks_then_writes(recover)
 }
 
-fn read(fields: &Fields<'_>, now: DateTime<Utc>) -> Option<WebhookRecovery> {
-    let since = fields.required("since", fields.time("since", "UTC"))?;
-    if since > now {
+fn check(request: &WebhookRecovery, fields: &Fields<'_>) {
+    let now = fields.context().now;
+    if request.since > now {
         fields.problem("since", "Must not be in the future.");
-    } else if since < now - MAX_RECOVERY_AGE {
+    } else if request.since < now - MAX_RECOVERY_AGE {
         fields.problem("since", format!("Must be at most {} days ago.", MAX_RECOVERY_AGE.num_days()));
     }
-    Some(WebhookRecovery { since })
 }
 
-async fn recover(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<WebhookRecovery>>>) -> Result<ApiResponse> {
+async fn recover(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<WebhookRecovery>>) -> Result<Reply<WebhookRecovered>> {
     let webhook = lock_webhook(cx, tx).await?;
     let request = parsed.valid()?;
     check_active(&webhook)?;
@@ -71,5 +71,5 @@ async fn recover(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<Webhoo
         .trace(cx.trace().map(str::to_owned));
     jobs::enqueue_in_lane(tx, &job, Lane::Endpoint(webhook.id), &ids).await?;
     let path = format!("/webhooks/{}/deliveries?status=pending", webhook.id);
-    ApiResponse::accepted(&path, WebhookRecovered { recovered: ids.len() as u64 })
+    Ok(Reply::at(&path, WebhookRecovered { recovered: ids.len() as u64 }))
 }

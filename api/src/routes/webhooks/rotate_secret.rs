@@ -5,11 +5,11 @@ use crier_store::{Tx, webhooks};
 
 use super::{FEATURES, TAG, WebhookWithSecret, generate_secret, lock_webhook};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::Endpoint;
 use crate::error::Result;
-use crate::response::ApiResponse;
+use crate::response::{One, Reply};
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<(), One<WebhookWithSecret>> {
     Endpoint::post("/webhooks/{webhook}/rotate-secret", "rotateWebhookSecret", Scope::WebhooksWrite)
         .tag(TAG)
         .summary("Rotate the signing secret")
@@ -17,14 +17,13 @@ pub fn endpoint() -> Endpoint {
             "The old secret stops working immediately. Only this response contains the new secret, so store it.",
         )
         .features(FEATURES)
-        .response::<WebhookWithSecret>(200, ResponseShape::One)
         .writes(rotate)
 }
 
-async fn rotate(cx: &Context, tx: &mut Tx) -> Result<ApiResponse> {
+async fn rotate(cx: &Context, tx: &mut Tx) -> Result<Reply<WebhookWithSecret>> {
     let mut webhook = lock_webhook(cx, tx).await?;
     let secret = generate_secret()?;
     webhooks::set_secret(tx, webhook.id, &secret).await?;
     webhook.updated_at = tx.now;
-    ApiResponse::ok(WebhookWithSecret::of(webhook, &secret))
+    Ok(Reply::from(WebhookWithSecret::of(webhook, &secret)))
 }

@@ -6,17 +6,16 @@ use crier_store::{Conn, webhooks};
 
 use super::{FEATURES, TAG, Webhook};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape};
+use crate::endpoint::Endpoint;
 use crate::error::{ApiError, Result};
-use crate::response::ApiResponse;
+use crate::response::{One, Reply};
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<(), One<Webhook>> {
     Endpoint::get("/webhooks/{webhook}", "getWebhook", Scope::WebhooksRead)
         .tag(TAG)
         .summary("Get a webhook endpoint")
         .features(FEATURES)
         .serves_leftovers()
-        .response::<Webhook>(200, ResponseShape::One)
         .reads(show)
 }
 
@@ -26,6 +25,6 @@ pub async fn find(cx: &Context, conn: &mut Conn) -> Result<webhook::Webhook> {
     found.ok_or_else(|| ApiError::not_found("webhook endpoint"))
 }
 
-async fn show(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
-    ApiResponse::ok(Webhook::from(find(cx, conn).await?))
+async fn show(cx: &Context, conn: &mut Conn) -> Result<Reply<Webhook>> {
+    Ok(Reply::from(Webhook::from(find(cx, conn).await?)))
 }

@@ -5,27 +5,24 @@ use std::sync::Arc;
 use crier_domain::access::Scope;
 use crier_domain::event::EventName;
 use crier_store::{Tx, deliveries, events};
-use schemars::JsonSchema;
-use serde_json::json;
 
 use super::deliveries::Delivery;
 use super::{FEATURES, TAG, check_active, lock_webhook};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, Growth, ResponseShape};
+use crate::endpoint::{Endpoint, Growth};
 use crate::error::{ApiError, ErrorCode, Result};
-use crate::fields::{Fields, ParsedBody};
-use crate::openapi::schema::TextEnum;
-use crate::response::ApiResponse;
+use crate::request::{Parsed, Request};
+use crate::response::{One, Reply};
 
 /// The test event to send.
-#[derive(Clone, Debug, JsonSchema)]
+#[derive(Clone, Debug, Request)]
 pub struct WebhookTest {
     /// Any event from `GET /webhook-events`, even if the endpoint does not subscribe to it.
-    #[schemars(with = "TextEnum<EventName>")]
+    #[field(enum_value(), example = "post.published")]
     pub event: EventName,
 }
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<WebhookTest, One<Delivery>> {
     Endpoint::post("/webhooks/{webhook}/test", "testWebhook", Scope::WebhooksWrite)
         .tag(TAG)
         .adds(Growth::Records)
@@ -36,22 +33,17 @@ pub fn endpoint() -> Endpoint {
         )
         .extension()
         .features(FEATURES)
-        .body::<WebhookTest>(json!({ "event": "post.published" }))
-        .response::<Delivery>(202, ResponseShape::One)
+        .status(202)
         .error_codes(&[ErrorCode::WebhookInactive])
-        .checks_then_writes(|cx| cx.parse(read), send)
+        .checks_then_writes(send)
 }
 
-fn read(f: &Fields<'_>) -> Option<WebhookTest> {
-    Some(WebhookTest { event: f.required("event", f.enum_value("event"))? })
-}
-
-async fn send(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<Option<WebhookTest>>>) -> Result<ApiResponse> {
+async fn send(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<WebhookTest>>) -> Result<Reply<Delivery>> {
     let webhook = lock_webhook(cx, tx).await?;
     let request = parsed.valid()?;
     check_active(&webhook)?;
     let id = events::emit_sample(tx, webhook.id, request.event, cx.trace()).await?;
     let created = deliveries::find(tx, webhook.id, id).await?;
     let created = created.ok_or_else(|| ApiError::bug("a delivery was not found after it was created"))?;
-    ApiResponse::accepted(&format!("/webhooks/{}/deliveries/{id}", webhook.id), Delivery::from(created))
+    Ok(Reply::at(&format!("/webhooks/{}/deliveries/{id}", webhook.id), Delivery::from(created)))
 }

@@ -1,62 +1,56 @@
 //! `PUT /webhooks/{webhook}`
 
+use std::sync::Arc;
+
 use crier_domain::access::Scope;
 use crier_domain::event::EventName;
 use crier_store::{Tx, webhooks};
-use schemars::JsonSchema;
-use serde_json::json;
 
-use super::{FEATURES, TAG, URL_LENGTH, Webhook, check_url, lock_webhook, show};
+use super::{FEATURES, TAG, Webhook, check_url, lock_webhook, public_url, show};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, ResponseShape, WriteStep};
+use crate::endpoint::{Endpoint, WriteStep};
 use crate::error::{ErrorCode, Result};
 use crate::fields::PatchField;
-use crate::openapi::schema::TextEnum;
-use crate::response::ApiResponse;
+use crate::request::{Parsed, Request};
+use crate::response::{One, Reply};
 
 /// Changes to a webhook endpoint. Omitted fields keep their values.
-#[derive(Clone, Debug, JsonSchema)]
+#[derive(Clone, Debug, Default, Request)]
 pub struct WebhookChange {
     /// A public https:// URL.
-    #[schemars(length(max = 2048), url)]
+    #[field(public_url())]
     pub url: PatchField<String>,
-    #[schemars(with = "PatchField<Vec<TextEnum<EventName>>>", length(min = 1))]
+    #[field(enum_values(), example = ["post.failed"])]
     pub events: PatchField<Vec<EventName>>,
+    #[field(flag(), example = true)]
     pub is_active: PatchField<bool>,
-    #[schemars(length(max = 255), extend("x-extension" = true))]
+    #[field(text(0..=255), extension)]
     pub description: PatchField<String>,
 }
 
-pub fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint<WebhookChange, One<Webhook>> {
     Endpoint::put("/webhooks/{webhook}", "updateWebhook", Scope::WebhooksWrite)
         .tag(TAG)
         .summary("Update a webhook endpoint")
         .description("A new URL applies to all later attempts. Setting `is_active` to true clears `disabled_reason`.")
         .features(FEATURES)
-        .body::<WebhookChange>(json!({ "events": ["post.failed"], "is_active": true }))
-        .response::<Webhook>(200, ResponseShape::One)
         .error_codes(&[ErrorCode::ValidationFailed, ErrorCode::InvalidWebhookUrl])
         .queries_then_writes(prepare)
 }
 
-async fn prepare(cx: &Context) -> Result<WriteStep> {
+async fn prepare(cx: &Context, parsed: Arc<Parsed<WebhookChange>>) -> Result<WriteStep<Webhook>> {
     // 404 takes precedence over validation errors. The transaction reads the resource again.
     let mut conn = cx.app.store.read().await?;
     show::find(cx, &mut conn).await?;
     drop(conn);
-    let change = cx.read(|f| {
-        Some(WebhookChange {
-            url: f.text("url", URL_LENGTH),
-            events: f.enum_values("events"),
-            is_active: f.flag("is_active"),
-            description: f.text("description", 0..=255),
-        })
-    })?;
-    check_url(cx, &change.url).await?;
+    let change = parsed.valid()?.clone();
+    if let PatchField::Value(url) = &change.url {
+        check_url(cx, url).await?;
+    }
     Ok(WriteStep::new(change, |cx, tx, change| Box::pin(async move { update(cx, tx, &change).await })))
 }
 
-async fn update(cx: &Context, tx: &mut Tx, change: &WebhookChange) -> Result<ApiResponse> {
+async fn update(cx: &Context, tx: &mut Tx, change: &WebhookChange) -> Result<Reply<Webhook>> {
     let mut webhook = lock_webhook(cx, tx).await?;
     let change = change.clone();
     webhook.url = change.url.value().unwrap_or(webhook.url);
@@ -69,5 +63,5 @@ async fn update(cx: &Context, tx: &mut Tx, change: &WebhookChange) -> Result<Api
     }
     webhook.updated_at = tx.now;
     webhooks::update(tx, &webhook).await?;
-    ApiResponse::ok(Webhook::from(webhook))
+    Ok(Reply::from(Webhook::from(webhook)))
 }
