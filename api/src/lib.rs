@@ -59,7 +59,7 @@ fn service(app: Arc<App>, connections: Connections) -> Service {
         }
         api = api.push(Router::with_path(path).filter(MethodFilter::new(method)).goal(runner.clone()));
     }
-    let router = Router::new().push(api).push(pages::router(&app, runners));
+    let router = Router::new().push(api).push(pages::router(&app));
     Service::new(router).hoop(middleware::RequestMiddleware { app, connections })
 }
 

@@ -46,7 +46,7 @@ use crate::request::{FieldSpec, Parsed, Request};
 use crate::response::Output;
 
 pub use handler::{
-    BoundHandler, BoundPrepare, BoundWriteStep, BoxFuture, DownloadHandler, Handler, PrepareHandler, ReplyFuture, RequestHandler, Step,
+    BoundHandler, BoundPrepare, DownloadHandler, Handler, PrepareHandler, RequestHandler, Step,
     ValueSlot, WriteStep,
 };
 pub use spec::{BodyFormat, EndpointKind, EndpointSpec, FirstStep, Growth, RequestBody, ResponseShape};

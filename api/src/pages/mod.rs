@@ -17,7 +17,6 @@ use salvo::{Depot, FlowCtrl, Request, Response, Router, handler};
 use crate::admission;
 use crate::app::App;
 use crate::PREFIX;
-use crate::runner::Runner;
 
 pub mod bio;
 pub mod body;
@@ -37,11 +36,11 @@ const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self' data:
      'none'; frame-ancestors 'none'";
 
 /// Returns the routes of all pages, relative to the root of the host.
-pub fn router(app: &Arc<App>, endpoints: Vec<Runner>) -> Router {
+pub fn router(app: &Arc<App>) -> Router {
     let public =
         [bio::router(), connect::router(), docs::router(), media::router(), report::router(), sandbox::router()];
     let public = public.into_iter().fold(Router::new().hoop(limit_visitor), Router::push);
-    [public, console::router(app, endpoints), fetch::router(), styles::router()]
+    [public, console::router(app), fetch::router(), styles::router()]
         .into_iter()
         .fold(Router::new(), Router::push)
 }

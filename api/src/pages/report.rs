@@ -22,7 +22,7 @@ use salvo::{Depot, Request, Response, Router, handler};
 use super::{html, notice};
 use crate::app::App;
 use crate::file::{self, FileResponse, SentFile};
-use crate::runner::read_body;
+use crate::runner::body;
 
 pub fn router() -> Router {
     Router::with_path("reports")
@@ -93,7 +93,7 @@ async fn show_form(req: &mut Request, depot: &mut Depot, res: &mut Response) {
 #[handler]
 async fn unsubscribe(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     let Ok(app) = depot.get_typed::<Arc<App>>() else { return missing(res) };
-    let body = read_body(req, app.min_rate).await.unwrap_or_default();
+    let body = body::read(req, app.min_rate).await.unwrap_or_default();
     let is_resubscribed = url::form_urlencoded::parse(&body).any(|(name, _)| name == "resubscribe");
     show(req, depot, res, if is_resubscribed { PageAction::Resubscribe } else { PageAction::Unsubscribe }).await;
 }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use crier_domain::access::KeyMode;
-use crier_domain::plan::Plan;
 use crier_store::idempotency::KeyRecord;
 use crier_store::keys::{Authenticated, Caller};
 use crier_store::leftovers;

@@ -95,7 +95,7 @@ fn in_progress() -> ApiError {
 }
 
 /// Returns a hash of the IDs and fields of the form. Its action is part of its `_key`.
-fn fingerprint(visit: &Visit) -> Vec<u8> {
+pub fn fingerprint(visit: &Visit) -> Vec<u8> {
     let mut hash = Sha256::new();
     let ids = visit.ids.iter().map(|(name, id)| ((*name).to_owned(), id.to_string()));
     let fields = visit.form.under("").filter(|(name, _)| !matches!(*name, "_csrf" | "_key"));

@@ -1,6 +1,6 @@
 //! The console: pages for signed-in users.
 //!
-//! A page reads and writes through the endpoints of the API, called in this process ([`api`]), so it has the same rules
+//! A page reads and writes through the endpoints of the API, called in this process ([`call`]), so it has the same rules
 //! and the same errors. Resources without endpoints (keys, members, sessions) use the same functions of the store as
 //! the commands. Pages work without JavaScript; the script only adds convenience.
 //!
@@ -17,7 +17,7 @@ use salvo::Router;
 use crate::app::App;
 use crate::runner::Runner;
 
-pub mod api;
+mod call;
 mod assets;
 mod cookie;
 mod error;
@@ -80,7 +80,6 @@ mod webhook;
 mod webhook_form;
 mod webhooks;
 
-use api::Endpoints;
 use route::{PageRoute, PageRunner};
 
 fn routes() -> Vec<PageRoute> {
@@ -132,11 +131,10 @@ pub fn paths() -> Vec<(Method, &'static str)> {
 
 /// Returns the routes of the console, relative to the root of the host.
 pub fn router(app: &Arc<App>, runners: Vec<Runner>) -> Router {
-    let endpoints = Arc::new(Endpoints::new(runners));
     let mut router = Router::new().push(assets::router()).push(sign_in::router()).push(invitation::router());
     for route in routes() {
         let path = route.pattern();
-        let runner = PageRunner::new(app.clone(), endpoints.clone(), route);
+        let runner = PageRunner::new(app.clone(), route);
         router = router.push(runner.router(&path));
     }
     router

@@ -2,6 +2,7 @@
 
 use super::shared::Pages;
 use super::visit::Visit;
+use crate::request;
 
 /// The number of rows per page.
 pub const PER_PAGE: i64 = 20;
@@ -9,6 +10,11 @@ pub const PER_PAGE: i64 = 20;
 /// Returns the page number in the query. 1 if it is missing or invalid.
 pub fn number(visit: &Visit) -> i64 {
     visit.query.get("page").and_then(|text| text.parse().ok()).filter(|page| *page >= 1).unwrap_or(1)
+}
+
+/// Returns the page of a request to the API.
+pub const fn pages(page: i64) -> request::Pages {
+    request::Pages { page, per_page: PER_PAGE }
 }
 
 /// Returns the page links below a list. `href` returns the URL of a page.

@@ -14,7 +14,6 @@ use salvo::writing::Text;
 use salvo::{Depot, FlowCtrl, Request, Response, Router};
 use secrecy::SecretString;
 
-use super::api::Endpoints;
 use super::cookie;
 use super::error::{ErrorPage, message, page_headers};
 use super::form::Form;
@@ -26,7 +25,7 @@ use crate::error::{ApiError, ErrorCode, Result};
 use crate::limits::RateLimitSubject;
 use crate::middleware::{RequestId, RouteLabel};
 use crate::pages::{is_from_another_site, is_from_own_page, notice};
-use crate::runner::read_body;
+use crate::runner::body;
 use crate::{admission, reply};
 
 /// The maximum number of pages per minute and session.
@@ -106,13 +105,12 @@ impl PageRoute {
 #[derive(Clone)]
 pub struct PageRunner {
     app: Arc<App>,
-    endpoints: Arc<Endpoints>,
     route: PageRoute,
 }
 
 impl PageRunner {
-    pub fn new(app: Arc<App>, endpoints: Arc<Endpoints>, route: PageRoute) -> Self {
-        Self { app, endpoints, route }
+    pub fn new(app: Arc<App>, route: PageRoute) -> Self {
+        Self { app, route }
     }
 
     pub fn router(self, path: &str) -> Router {
@@ -217,7 +215,6 @@ impl PageRunner {
         self.app.touch(&authenticated.caller);
         Ok(Some(Visit {
             app: self.app.clone(),
-            endpoints: self.endpoints.clone(),
             authenticated: Arc::new(authenticated),
             memberships,
             is_operator,
@@ -262,7 +259,7 @@ impl PageRunner {
             visit.form = Form::parse(req.uri().query().unwrap_or_default().as_bytes());
             is_from_own_page(&self.app, req.headers()) == Some(true)
         } else {
-            visit.form = Form::parse(&read_body(req, self.app.min_rate).await?);
+            visit.form = Form::parse(&body::read(req, self.app.min_rate).await?);
             let has_token = cookie::is_csrf_token(token, visit.form.get("_csrf"));
             has_token && !is_from_another_site(&self.app, req.headers())
         };

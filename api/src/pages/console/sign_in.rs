@@ -26,7 +26,7 @@ use super::shared::FieldErrors;
 use crate::app::App;
 use crate::error::Result;
 use crate::pages::{is_from_another_site, notice};
-use crate::runner::read_body;
+use crate::runner::body;
 use crate::{admission, reply};
 
 pub fn router() -> Router {
@@ -135,7 +135,7 @@ pub async fn admit(app: &Arc<App>, req: &Request, res: &mut Response) -> bool {
 /// Returns the form if a page of this host sent it; otherwise sends an error page.
 pub async fn form(app: &Arc<App>, req: &mut Request, res: &mut Response) -> Option<Form> {
     let is_own = !is_from_another_site(app, req.headers());
-    let body = read_body(req, app.min_rate).await.ok().filter(|_| is_own);
+    let body = body::read(req, app.min_rate).await.ok().filter(|_| is_own);
     if body.is_none() {
         notice(res, StatusCode::BAD_REQUEST, "This form is not from a page of this server. Reload the page.");
     }

@@ -13,7 +13,6 @@ use http::{HeaderMap, StatusCode};
 use salvo::Response;
 use salvo::http::ReqBody;
 
-use super::api::{ApiCall, Endpoints};
 use super::error::general_message;
 use super::flash;
 use super::form::Form;
@@ -25,7 +24,6 @@ use crate::error::{ApiError, ErrorCode, Result};
 
 pub struct Visit {
     pub app: Arc<App>,
-    pub endpoints: Arc<Endpoints>,
     pub authenticated: Arc<Authenticated>,
     /// The brands of which the user is a member.
     pub memberships: Vec<Membership>,
@@ -60,11 +58,6 @@ pub enum PageReply {
 }
 
 impl Visit {
-    /// Returns a builder for a call to the endpoint with this `operationId`.
-    pub fn api(&self, operation: &'static str) -> ApiCall<'_> {
-        ApiCall::new(self, operation)
-    }
-
     pub fn id(&self, name: &str) -> Option<i64> {
         self.ids.iter().find(|(n, _)| *n == name).map(|(_, id)| *id)
     }

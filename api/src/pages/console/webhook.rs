@@ -1,23 +1,24 @@
 //! `/brands/{brand}/developers/webhooks/{webhook}`: a webhook endpoint with its deliveries, and the actions on it.
 
 use askama::Template;
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::TimeDelta;
 use crier_domain::event::EventName;
 use crier_domain::webhook::{DeliveryOutcome, DeliveryStatus};
 use http::StatusCode;
-use serde::Deserialize;
-use serde_json::{Value, json};
 
-use super::api::{Listed, Meta};
 use super::lists;
 use super::paging;
 use super::route::PageRoute;
 use super::shared::{Badge, Choice, FieldErrors, Pages, Time, Tone};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
-use super::webhooks::{Webhook, activity, is_in_plan};
+use super::webhooks::{self as webhooks_page, activity, is_in_plan};
 use crate::error::Result;
-use crate::fields::{ParsedBody, Problems};
+use crate::fields::PatchField;
+use crate::routes::webhooks::deliveries::{self, Delivery, ListDeliveries};
+use crate::routes::webhooks::test::WebhookTest;
+use crate::routes::webhooks::update::WebhookChange;
+use crate::routes::webhooks::{self, Webhook};
 
 /// The default period of the form that retries failed deliveries.
 const RECOVER_SINCE: TimeDelta = TimeDelta::days(1);
@@ -77,12 +78,12 @@ struct DeliveryPage {
     /// The envelope, indented.
     payload: String,
     response_body: Option<String>,
-    attempts: Vec<DeliveryAttempt>,
+    attempts: Vec<AttemptRow>,
     /// Whether the endpoint is active, so that the delivery can be retried.
     can_replay: bool,
 }
 
-struct DeliveryAttempt {
+struct AttemptRow {
     number: i32,
     at: Time,
     duration: String,
@@ -90,23 +91,6 @@ struct DeliveryAttempt {
     response_code: Option<i32>,
     error: Option<String>,
     response_body: Option<String>,
-}
-
-/// A delivery, as the API returns it.
-#[derive(Deserialize)]
-struct Delivery {
-    id: i64,
-    event: String,
-    status: String,
-    response_code: Option<i32>,
-    attempts: i32,
-    max_attempts: i32,
-    duration_ms: Option<i64>,
-    error: Option<String>,
-    response_body: Option<String>,
-    payload: Value,
-    next_attempt_at: Option<DateTime<Utc>>,
-    last_attempt_at: Option<DateTime<Utc>>,
 }
 
 pub fn routes() -> Vec<PageRoute> {
@@ -127,21 +111,22 @@ async fn show(visit: &Visit) -> Result<PageReply> {
 }
 
 async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Result<PageReply> {
-    let webhook: Webhook = visit.api("getWebhook").get().await?;
+    let Webhook { id, fields: webhook, created_at, .. } = visit.call().read(webhooks::show::endpoint(), ()).await?;
     let page = paging::number(visit);
     // Unknown values of filters are ignored.
-    let with_status: Option<DeliveryStatus> = visit.query.get("status").and_then(|word| word.parse().ok());
-    let with_event: Option<EventName> = visit.query.get("event").and_then(|word| word.parse().ok());
+    let status_filter: Option<DeliveryStatus> = visit.query.get("status").and_then(|word| word.parse().ok());
+    let event_filter: Option<EventName> = visit.query.get("event").and_then(|word| word.parse().ok());
     let filters = [
-        ("status", with_status.map_or("", DeliveryStatus::as_str)),
-        ("event", with_event.map_or("", EventName::as_str)),
+        ("status", status_filter.map_or("", DeliveryStatus::as_str)),
+        ("event", event_filter.map_or("", EventName::as_str)),
     ];
     let is_in_plan = is_in_plan(visit)?;
-    let listed = if is_in_plan {
-        let listed = visit.api("listWebhookDeliveries").query("page", page).query("per_page", paging::PER_PAGE);
-        listed.queries(filters).list::<Delivery>().await?
+    let (deliveries, total) = if is_in_plan {
+        let request = ListDeliveries { pages: paging::pages(page), status: status_filter, event: event_filter };
+        let listed = visit.call().read(deliveries::endpoint(), request).await?;
+        (listed.rows, listed.total)
     } else {
-        Listed { data: Vec::new(), meta: Meta::default() }
+        (Vec::new(), 0)
     };
     let activity = activity(visit).await?;
     let shell = visit.shell(Section::Developers, "Webhook");
@@ -149,20 +134,20 @@ async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Resul
     let view = WebhookPage {
         is_in_plan,
         errors,
-        id: webhook.id,
-        status: webhook.status(activity.get(&webhook.id)),
-        created: visit.time(webhook.created_at),
+        id,
+        status: webhooks_page::status(&webhook, activity.get(&id)),
+        created: visit.time(created_at.0),
         since: visit.form.text("since").map_or_else(|| since.format("%Y-%m-%dT%H:%M").to_string(), str::to_owned),
         statuses: choices("All", DeliveryStatus::ALL.iter().map(|one| one.as_str()), filters[0].1, |word| {
             Badge::delivery(word).text
         }),
         event_choices: choices("All", EventName::ALL.iter().map(|one| one.as_str()), filters[1].1, str::to_owned),
-        is_filtered: with_status.is_some() || with_event.is_some(),
-        pages: lists::links(&shell.webhook(webhook.id, ""), &filters, page, listed.data.len(), listed.meta.total),
-        deliveries: listed.data.iter().map(|delivery| row(visit, delivery)).collect(),
+        is_filtered: status_filter.is_some() || event_filter.is_some(),
+        pages: lists::links(&shell.webhook(id, ""), &filters, page, deliveries.len(), total),
+        deliveries: deliveries.iter().map(|delivery| row(visit, delivery)).collect(),
         url: webhook.url,
         description: webhook.description,
-        events: webhook.events,
+        events: webhook.events.iter().map(|event| event.to_string()).collect(),
         is_active: webhook.is_active,
         disabled_reason: webhook.disabled_reason.filter(|_| !webhook.is_active),
         shell,
@@ -184,12 +169,12 @@ fn choices<'w>(
 fn row(visit: &Visit, delivery: &Delivery) -> DeliveryRow {
     DeliveryRow {
         id: delivery.id,
-        event: delivery.event.clone(),
-        status: Badge::delivery(&delivery.status),
+        event: delivery.event.to_string(),
+        status: Badge::delivery(delivery.status.as_str()),
         response_code: delivery.response_code,
         attempts: delivery.attempts,
         max_attempts: delivery.max_attempts,
-        at: delivery.last_attempt_at.map(|at| visit.time(at)),
+        at: delivery.last_attempt_at.map(|at| visit.time(at.0)),
         duration: delivery.duration_ms.map_or_else(|| "–".to_owned(), duration),
     }
 }
@@ -199,23 +184,13 @@ fn duration(ms: i64) -> String {
 }
 
 async fn show_delivery(visit: &Visit) -> Result<PageReply> {
-    #[derive(Deserialize)]
-    struct Attempt {
-        number: i32,
-        started_at: DateTime<Utc>,
-        duration_ms: i64,
-        outcome: DeliveryOutcome,
-        response_code: Option<i32>,
-        error: Option<String>,
-        response_body: Option<String>,
-    }
-    let webhook: Webhook = visit.api("getWebhook").get().await?;
-    let delivery: Delivery = visit.api("getWebhookDelivery").get().await?;
-    let mut attempts: Vec<Attempt> = visit.api("listWebhookDeliveryAttempts").get().await?;
+    let webhook = visit.call().read(webhooks::show::endpoint(), ()).await?;
+    let delivery = visit.call().read(webhooks::delivery::endpoint(), ()).await?;
+    let mut attempts = visit.call().read(webhooks::attempts::endpoint(), ()).await?;
     attempts.drain(..attempts.len().saturating_sub(MAX_ATTEMPTS));
-    let attempt = |attempt: Attempt| DeliveryAttempt {
+    let attempt = |attempt: webhooks::attempts::DeliveryAttempt| AttemptRow {
         number: attempt.number,
-        at: visit.time(attempt.started_at),
+        at: visit.time(attempt.started_at.0),
         duration: duration(attempt.duration_ms),
         outcome: outcome(attempt.outcome),
         response_code: attempt.response_code,
@@ -225,16 +200,16 @@ async fn show_delivery(visit: &Visit) -> Result<PageReply> {
     let view = DeliveryPage {
         shell: visit.shell(Section::Developers, format!("Delivery {}", delivery.id)),
         webhook: webhook.id,
-        url: webhook.url,
-        next_attempt: delivery.next_attempt_at.map(|at| visit.time(at)),
+        url: webhook.fields.url,
+        next_attempt: delivery.next_attempt_at.map(|at| visit.time(at.0)),
         headers: vec![
             ("Content-Type", "application/json".to_owned()),
-            ("X-Webhook-Event", delivery.event.clone()),
+            ("X-Webhook-Event", delivery.event.to_string()),
             ("X-Webhook-Delivery-Id", delivery.id.to_string()),
         ],
         payload: serde_json::to_string_pretty(&delivery.payload).unwrap_or_default(),
         attempts: attempts.into_iter().map(attempt).collect(),
-        can_replay: webhook.is_active,
+        can_replay: webhook.fields.is_active,
         delivery: row(visit, &delivery),
         error: delivery.error,
         response_body: delivery.response_body.filter(|body| !body.is_empty()),
@@ -262,46 +237,43 @@ fn back(visit: &Visit, below: &str, note: &'static str) -> Result<PageReply> {
 
 /// Sends a sample of the first event to which the endpoint is subscribed.
 async fn test(visit: &Visit) -> Result<PageReply> {
-    let webhook: Webhook = visit.api("getWebhook").get().await?;
-    let event = webhook.events.first().map_or(EventName::PostPublished.as_str(), String::as_str);
-    visit.api("testWebhook").write("", &json!({ "event": event })).await?;
+    let webhook = visit.call().read(webhooks::show::endpoint(), ()).await?;
+    let event = webhook.fields.events.first().copied().unwrap_or(EventName::PostPublished);
+    visit.call().write(webhooks::test::endpoint(), WebhookTest { event }).await?;
     back(visit, "", "webhook-tested")
 }
 
 async fn pause(visit: &Visit) -> Result<PageReply> {
-    visit.api("updateWebhook").write("", &json!({ "is_active": false })).await?;
+    set_active(visit, false).await?;
     back(visit, "", "webhook-saved")
 }
 
 async fn activate(visit: &Visit) -> Result<PageReply> {
-    visit.api("updateWebhook").write("", &json!({ "is_active": true })).await?;
+    set_active(visit, true).await?;
     back(visit, "", "webhook-saved")
 }
 
+async fn set_active(visit: &Visit, is_active: bool) -> Result<()> {
+    let change = WebhookChange { is_active: PatchField::Value(is_active), ..WebhookChange::default() };
+    visit.call().write(webhooks::update::endpoint(), change).await.map(drop)
+}
+
 async fn delete(visit: &Visit) -> Result<PageReply> {
-    visit.api("deleteWebhook").write("", &json!({})).await?;
+    visit.call().write(webhooks::delete::endpoint(), ()).await?;
     // If the plan does not include webhooks, there is no list page without endpoints.
     let list = if is_in_plan(visit)? { "developers/webhooks" } else { "developers" };
     visit.to(list, "webhook-deleted")
 }
 
 async fn recover(visit: &Visit) -> Result<PageReply> {
-    match try_recover(visit).await {
-        Ok(()) => back(visit, "", "deliveries-recovered"),
+    let request = visit.parse(&visit.form.texts(&["since"]));
+    match visit.call().write(webhooks::recover::endpoint(), request).await {
+        Ok(_) => back(visit, "", "deliveries-recovered"),
         Err(error) => render(visit, StatusCode::UNPROCESSABLE_ENTITY, form_errors(error)?).await,
     }
 }
 
-/// The API interprets a time without an offset as UTC, and the form's time is in the brand's time zone, so it is
-/// converted.
-async fn try_recover(visit: &Visit) -> Result<()> {
-    let (typed, zone) = (visit.form.texts(&["since"]), visit.zone());
-    let since = ParsedBody::read(Problems::default(), &typed, |f| f.required("since", f.time("since", zone.name())));
-    visit.api("recoverWebhook").write("", &json!({ "since": since.into_valid()? })).await?;
-    Ok(())
-}
-
 async fn retry(visit: &Visit) -> Result<PageReply> {
-    visit.api("retryWebhookDelivery").write("", &json!({})).await?;
+    visit.call().write(webhooks::retry::endpoint(), ()).await?;
     back(visit, &format!("/deliveries/{}", visit.id("delivery").unwrap_or_default()), "delivery-retried")
 }

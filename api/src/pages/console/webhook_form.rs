@@ -1,17 +1,18 @@
 //! `/brands/{brand}/developers/webhooks/new` and `…/{webhook}/edit`; and the page that shows a new signing secret.
 
 use askama::Template;
+use crier_domain::event::EventName;
 use http::StatusCode;
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::developers::NewSecret;
 use super::route::PageRoute;
 use super::shared::{Choice, FieldErrors, Link};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
-use super::webhooks::Webhook;
 use crate::error::{ApiError, ErrorCode, Result};
+use crate::routes::webhooks::{self, WebhookWithSecret};
+use crate::runner::call::Written;
 
 #[derive(Template)]
 #[template(path = "console/webhook_form.html")]
@@ -35,12 +36,6 @@ struct Values {
     events: Vec<String>,
 }
 
-#[derive(Deserialize)]
-struct WebhookWithSecret {
-    id: i64,
-    secret: String,
-}
-
 pub fn routes() -> Vec<PageRoute> {
     let new = "/brands/{brand}/developers/webhooks/new";
     let edit = "/brands/{brand}/developers/webhooks/{webhook}/edit";
@@ -59,28 +54,23 @@ async fn show_new(visit: &Visit) -> Result<PageReply> {
 }
 
 async fn show_edit(visit: &Visit) -> Result<PageReply> {
-    let webhook: Webhook = visit.api("getWebhook").get().await?;
+    let webhook = visit.call().read(webhooks::show::endpoint(), ()).await?.fields;
     let values = Values {
         url: webhook.url,
         description: webhook.description.unwrap_or_default(),
         is_active: webhook.is_active,
-        events: webhook.events,
+        events: webhook.events.iter().map(|event| event.to_string()).collect(),
     };
     render(visit, StatusCode::OK, values, FieldErrors::default()).await
 }
 
 async fn render(visit: &Visit, status: StatusCode, values: Values, errors: FieldErrors) -> Result<PageReply> {
-    #[derive(Deserialize)]
-    struct Event {
-        name: String,
-        description: String,
-    }
-    let all: Vec<Event> = visit.api("listWebhookEvents").get().await?;
-    let choice = |event: Event| {
-        let is_chosen = values.events.contains(&event.name);
-        Choice { hint: event.description, ..Choice::new(&event.name, &event.name, is_chosen) }
+    let choice = |event: &EventName| {
+        let name = event.as_str();
+        let is_chosen = values.events.iter().any(|chosen| chosen == name);
+        Choice { hint: event.description().to_owned(), ..Choice::new(name, name, is_chosen) }
     };
-    let events = all.into_iter().map(choice).collect();
+    let events = EventName::ALL.iter().map(choice).collect();
     let id = visit.id("webhook");
     let title = if id.is_some() { "Edit webhook" } else { "New webhook" };
     let shell = visit.shell(Section::Developers, title);
@@ -113,7 +103,8 @@ fn fields(visit: &Visit) -> Map<String, Value> {
 async fn create(visit: &Visit) -> Result<PageReply> {
     let mut body = fields(visit);
     body.insert("is_active".to_owned(), Value::from(visit.form.has("is_active")));
-    match visit.api("createWebhook").write_for::<WebhookWithSecret>("", &Value::from(body)).await {
+    let created = visit.call().write(webhooks::create::endpoint(), visit.parse(&body)).await;
+    match created.and_then(Written::into_value) {
         Ok(created) => show_secret(visit, created),
         Err(error) => render_errors(visit, error).await,
     }
@@ -123,15 +114,15 @@ async fn update(visit: &Visit) -> Result<PageReply> {
     let mut body = fields(visit);
     // Null would keep the URL; an empty URL is rejected.
     body.insert("url".to_owned(), Value::from(visit.form.text("url").unwrap_or_default()));
-    match visit.api("updateWebhook").write("", &Value::from(body)).await {
+    match visit.call().write(webhooks::update::endpoint(), visit.parse(&body)).await {
         Ok(_) => visit.to(&format!("developers/webhooks/{}", visit.id("webhook").unwrap_or_default()), "webhook-saved"),
         Err(error) => render_errors(visit, error).await,
     }
 }
 
 async fn rotate(visit: &Visit) -> Result<PageReply> {
-    let created = visit.api("rotateWebhookSecret").write_for("", &json!({})).await?;
-    show_secret(visit, created)
+    let rotated = visit.call().write(webhooks::rotate_secret::endpoint(), ()).await?;
+    show_secret(visit, rotated.into_value()?)
 }
 
 fn show_secret(visit: &Visit, created: WebhookWithSecret) -> Result<PageReply> {

@@ -3,10 +3,8 @@
 use std::collections::HashMap;
 
 use askama::Template;
-use chrono::{DateTime, Utc};
 use crier_domain::plan::Feature;
-use crier_store::webhooks::{self, WebhookActivity};
-use serde::Deserialize;
+use crier_store::webhooks::{WebhookActivity, activity as activity_of_user};
 
 use super::developers::tabs;
 use super::route::PageRoute;
@@ -16,6 +14,7 @@ use super::visit::{PageReply, Visit};
 use crate::admission;
 use crate::error::Result;
 use crate::pages::numbers::counted;
+use crate::routes::webhooks::{self, Webhook, WebhookFields};
 
 #[derive(Template)]
 #[template(path = "console/webhooks.html")]
@@ -41,27 +40,13 @@ impl Webhooks {
     }
 }
 
-/// An endpoint, as the API returns it.
-#[derive(Debug, Deserialize)]
-pub struct Webhook {
-    pub id: i64,
-    pub url: String,
-    pub events: Vec<String>,
-    pub description: Option<String>,
-    pub is_active: bool,
-    pub disabled_reason: Option<String>,
-    pub created_at: DateTime<Utc>,
-}
-
-impl Webhook {
-    pub fn status(&self, activity: Option<&WebhookActivity>) -> Badge {
-        let is_failing = activity.is_some_and(|activity| activity.failing_since.is_some());
-        match (self.is_active, &self.disabled_reason) {
-            (false, Some(_)) => Badge::new(Tone::Bad, "Disabled"),
-            (false, None) => Badge::new(Tone::Plain, "Paused"),
-            (true, _) if is_failing => Badge::new(Tone::Warn, "Failing"),
-            (true, _) => Badge::new(Tone::Good, "Active"),
-        }
+pub fn status(webhook: &WebhookFields, activity: Option<&WebhookActivity>) -> Badge {
+    let is_failing = activity.is_some_and(|activity| activity.failing_since.is_some());
+    match (webhook.is_active, &webhook.disabled_reason) {
+        (false, Some(_)) => Badge::new(Tone::Bad, "Disabled"),
+        (false, None) => Badge::new(Tone::Plain, "Paused"),
+        (true, _) if is_failing => Badge::new(Tone::Warn, "Failing"),
+        (true, _) => Badge::new(Tone::Good, "Active"),
     }
 }
 
@@ -71,22 +56,22 @@ pub fn routes() -> Vec<PageRoute> {
 
 /// Returns the activity of the user's endpoints, by endpoint ID.
 pub async fn activity(visit: &Visit) -> Result<HashMap<i64, WebhookActivity>> {
-    let all = webhooks::activity(&mut visit.app.store.read().await?, visit.user_id()).await?;
+    let all = activity_of_user(&mut visit.app.store.read().await?, visit.user_id()).await?;
     Ok(all.into_iter().map(|one| (one.id, one)).collect())
 }
 
 async fn list(visit: &Visit) -> Result<PageReply> {
-    let all: Vec<Webhook> = visit.api("listWebhooks").get().await?;
+    let all = visit.call().read(webhooks::list::endpoint(), ()).await?;
     let activity = activity(visit).await?;
     let row = |webhook: Webhook| {
         let activity = activity.get(&webhook.id);
         WebhookRow {
             id: webhook.id,
-            status: webhook.status(activity),
-            events: counted(webhook.events.len(), "event", "events"),
+            status: status(&webhook.fields, activity),
+            events: counted(webhook.fields.events.len(), "event", "events"),
             last_delivery: activity.and_then(|one| one.last_delivery_at).map(|at| visit.time(at)),
-            url: webhook.url,
-            description: webhook.description,
+            url: webhook.fields.url,
+            description: webhook.fields.description,
         }
     };
     let shell = visit.shell(Section::Developers, "Webhooks");

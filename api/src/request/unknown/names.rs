@@ -26,11 +26,11 @@ impl KnownNames {
         let mut s = Schemas::default();
         let body = endpoint.body.as_ref().map(|body| (body.schema)(&mut s));
         let record = endpoint.schema.map(|schema| schema(&mut s));
+        let parameters = endpoint.query.map(|query| query(&mut s)).unwrap_or_default();
         let fields = |schema: Option<Value>| match KnownValue::of(&schema?, &s, MAX_DEPTH) {
             KnownValue::Object(fields) => Some(fields),
             KnownValue::Any | KnownValue::List(_) => None,
         };
-        let parameters = endpoint.query.map(|query| query(&mut s)).unwrap_or_default();
         let query = parameters.iter().map(|parameter| KnownName::new(parameter.name)).collect();
         Self { body: fields(body), record: fields(record), query }
     }

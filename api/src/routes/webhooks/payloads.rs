@@ -9,7 +9,7 @@ use crier_domain::platform::{ConversationType, Platform};
 use crier_domain::report::ReportFormat;
 use schemars::JsonSchema;
 
-use crate::endpoint::SchemaFn;
+use crate::openapi::schema::SchemaFn;
 use crate::openapi::schema::{Schemas, TextEnum};
 use crate::response::ScheduledTimestamp;
 use crate::routes::accounts::AccountError;
