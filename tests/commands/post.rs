@@ -33,7 +33,7 @@ async fn failed_posts_are_listed_and_retried() {
     assert_eq!((page.matches("accepted").count(), page.matches("fine").count()), (1, 1), "{page}");
 
     let rejected = s.try_command(&["post", "retry", &published.to_string(), "999"], &[]);
-    let error = rejected.refused(1);
+    let error = rejected.expect_failure(1);
     assert!(error.contains("has not failed on any account") && error.contains("there is no post 999"), "{error}");
 }
 
@@ -52,7 +52,10 @@ async fn a_post_with_unknown_outcome_is_retried_only_on_request() {
     .await;
     s.execute("UPDATE posts SET content = 'lost'").await;
     let rejected = s.try_command(&["post", "retry", &post.to_string()], &[]);
-    assert!(rejected.refused(1).contains(&format!("may already be published on account {account}")), "{rejected:?}");
+    assert!(
+        rejected.expect_failure(1).contains(&format!("may already be published on account {account}")),
+        "{rejected:?}"
+    );
     s.command(&["post", "retry", "--outcome-unknown", &post.to_string()]);
     assert_eq!(s.wait_for_post(brand, post).await["status"], "published");
 }

@@ -114,7 +114,7 @@ fn set_mode(path: &Path, mode: u32) {
 /// Asserts that the command failed, and that its last line starts with `crier: ` and contains this text.
 #[track_caller]
 fn assert_error(output: &CommandOutput, status: i32, line: &str) {
-    let error = output.refused(status);
+    let error = output.expect_failure(status);
     let last = error.lines().last().unwrap_or_default();
     assert!(last.starts_with("crier: ") && last.contains(line), "{error}\nis not\n{line}");
 }

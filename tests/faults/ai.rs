@@ -6,9 +6,9 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::import::assert_files_have_rows;
-use crate::support::ai_server::{AiServer, ResponseGate, captions, picture};
+use crate::support::ai_server::{AiServer, ResponseGate, captions, image_response};
 use crate::support::client::until;
-use crate::support::picture::png;
+use crate::support::images::png;
 use crate::support::process::Installation;
 
 const RESERVATIONS: &str = "SELECT count(*) FROM ai_reservations";
@@ -59,7 +59,7 @@ async fn assert_pictures_survive_kills(ai: AiServer, mut crier: Installation) {
     for (round, delay) in (1..).zip(KILL_DELAYS) {
         let bytes = png(300 + round as u32, 200);
         let (key, response_gate) = (format!("picture{round}"), ResponseGate::new());
-        ai.queue_held_response(&response_gate, picture(&bytes));
+        ai.queue_held_response(&response_gate, image_response(&bytes));
         let request = tokio::spawn({
             let (client, path, body, key) = ((*crier).clone(), path.clone(), body.clone(), key.clone());
             async move { client.call("POST", &path, Some(body), &key).await }
@@ -80,7 +80,7 @@ async fn assert_pictures_survive_kills(ai: AiServer, mut crier: Installation) {
         assert_eq!(crier.number(USED_CREDITS).await, 240 * (round - i64::from(!has_image)), "{delay} ms");
         assert_stored_files_have_rows(&crier).await;
         ai.clear_responses();
-        ai.queue_responses([picture(&bytes)]);
+        ai.queue_responses([image_response(&bytes)]);
         let requests_before = ai.request_bodies().await.len();
         let (status, response) = crier.call("POST", &path, Some(body.clone()), &key).await.expect("an answer");
         assert_eq!((status, &response["data"]["credits_used"]), (201, &json!(240)), "{delay} ms: {response}");

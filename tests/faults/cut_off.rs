@@ -43,7 +43,7 @@ async fn an_accepted_post_is_found_and_not_resent(w: TestWorker) {
 }
 
 async fn an_absent_post_is_resent_with_the_same_marker(w: TestWorker) {
-    w.fake.script_publishes([PublishStep::Refuse(unknown())]);
+    w.fake.script_publishes([PublishStep::Reject(unknown())]);
     let (_, target) = w.publish_one().await;
     w.run_until_idle().await;
     let calls = w.fake.calls();
@@ -54,7 +54,7 @@ async fn an_absent_post_is_resent_with_the_same_marker(w: TestWorker) {
 }
 
 async fn absence_counts_only_after_the_call_timeout(w: TestWorker) {
-    w.fake.script_publishes([PublishStep::Refuse(unknown())]);
+    w.fake.script_publishes([PublishStep::Reject(unknown())]);
     let (_, target) = w.publish_one().await;
     w.run_jobs().await;
     // Runs the job earlier than scheduled.
@@ -69,7 +69,7 @@ async fn absence_counts_only_after_the_call_timeout(w: TestWorker) {
 }
 
 async fn a_second_call_of_unknown_outcome_is_awaited(w: TestWorker) {
-    w.fake.script_publishes([PublishStep::Refuse(unknown()), PublishStep::AcceptAnd(unknown())]);
+    w.fake.script_publishes([PublishStep::Reject(unknown()), PublishStep::AcceptAnd(unknown())]);
     let (_, target) = w.publish_one().await;
     w.run_jobs().await;
     w.advance(500);
@@ -129,7 +129,7 @@ async fn an_inconclusive_reconcile_leaves_the_outcome_unknown(w: TestWorker) {
 async fn republishing_keeps_the_marker(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     w.fake.disable_reconcile();
-    w.fake.script_publishes([PublishStep::Refuse(unknown())]);
+    w.fake.script_publishes([PublishStep::Reject(unknown())]);
     let (post, target) = w.publish_one().await;
     w.run_until_idle().await;
     assert_outcome_unknown(&w, post, target).await;

@@ -15,7 +15,7 @@ use serde_json::Value;
 use sqlx::{Connection as _, SqliteConnection};
 
 use crate::support::client::{until, until_true};
-use crate::support::picture;
+use crate::support::images;
 use crate::support::process::{Installation, program};
 use crate::support::servers::{self, free_port};
 
@@ -299,7 +299,7 @@ async fn stored_data_is_private_to_its_owner() {
 
 async fn assert_uploads_are_private(crier: Installation) {
     let brand = crier.brand().await;
-    crier.upload(brand, &picture::png(9, 9)).await.expect("it is taken");
+    crier.upload(brand, &images::png(9, 9)).await.expect("it is taken");
     let data = crier.files().parent().expect("the data directory").to_owned();
     assert!(crier.files().join("media").read_dir().unwrap().next().is_some(), "there is a picture");
     assert_eq!(list_accessible_to_others(&data), Vec::<String>::new());

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::support::client::until_true;
-use crate::support::picture;
+use crate::support::images;
 use crate::support::process::Installation;
 use crate::support::source::{SourceResponse, cut_off, ok};
 
@@ -17,7 +17,7 @@ const IMPORTS_PER_BRAND: usize = 4;
 /// Returns a different image for each path.
 fn image_response(path: &str) -> Vec<u8> {
     let number: u32 = path.trim_matches(|c: char| !c.is_ascii_digit()).parse().unwrap();
-    ok(&picture::png(300 + number, 200))
+    ok(&images::png(300 + number, 200))
 }
 
 async fn assert_every_import_ends_once(mut crier: Installation) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::support::client::{texts, until_true};
-use crate::support::picture;
+use crate::support::images;
 use crate::support::process::Installation;
 use crate::support::sites::{PICTURE, PostBehavior, Sites};
 
@@ -63,7 +63,7 @@ async fn assert_stop_releases_uploads(mut crier: Installation) {
     let sites = Sites::start();
     let brand = crier.brand().await;
     let account = crier.connect(brand, &sites, 1).await[0];
-    let image_id = crier.upload(brand, &picture::png(8, 8)).await.expect("a picture");
+    let image_id = crier.upload(brand, &images::png(8, 8)).await.expect("a picture");
     let path = format!("/brands/{brand}/posts");
     let post =
         json!({ "content": "a picture of bread", "schedule_type": "now", "accounts": [account], "media": [image_id] });

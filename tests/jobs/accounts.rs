@@ -50,7 +50,7 @@ async fn an_expired_token_is_refreshed_once_and_stored_encrypted(w: TestWorker) 
 
 async fn a_second_auth_error_expires_the_account(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
-    w.fake.script_publishes([PublishStep::Refuse(auth_expired()), PublishStep::Refuse(auth_expired())]);
+    w.fake.script_publishes([PublishStep::Reject(auth_expired()), PublishStep::Reject(auth_expired())]);
     let (_, target) = w.publish_one().await;
     w.run_jobs().await;
     assert_eq!((w.fake.count("publish"), w.fake.count("refresh")), (2, 1));
@@ -97,7 +97,7 @@ async fn a_transient_refresh_failure_does_not_expire_the_account(w: TestWorker) 
 }
 
 async fn unchanged_valid_credentials_are_retried_once(w: TestWorker) {
-    w.fake.script_publishes([PublishStep::Refuse(auth_expired())]);
+    w.fake.script_publishes([PublishStep::Reject(auth_expired())]);
     w.fake.script_refreshes([Ok(RefreshedTokens { secrets: None, token_expires_at: None, refresh_expires_at: None })]);
     let (_, target) = w.publish_one().await;
     w.run_jobs().await;
@@ -106,7 +106,7 @@ async fn unchanged_valid_credentials_are_retried_once(w: TestWorker) {
 
 async fn rejected_credentials_expire_the_account(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
-    w.fake.script_publishes([PublishStep::Refuse(reauth())]);
+    w.fake.script_publishes([PublishStep::Reject(reauth())]);
     let (post, target) = w.publish_one().await;
     let (_, other) = w.publish_one().await;
     for id in w.s.notifier.take() {
@@ -185,7 +185,7 @@ async fn rejected_old_credentials_do_not_expire_the_account(w: TestWorker) {
 
 async fn rejected_new_credentials_expire_the_account(w: TestWorker) {
     let target = reconnect_during_the_call(&w).await;
-    w.fake.script_publishes([PublishStep::Refuse(reauth())]);
+    w.fake.script_publishes([PublishStep::Reject(reauth())]);
     w.run_jobs().await;
     assert_account_expired(&w, target).await;
 }

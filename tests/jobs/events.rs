@@ -72,7 +72,7 @@ async fn post_events_are_sent_only_to_brand_members(w: TestWorker) {
     w.write(async |tx| brands::remove_member(tx, brand, left).await).await;
 
     let second = w.another_account("second").await.id;
-    w.fake.script_publishes([PublishStep::Publish, PublishStep::Refuse(permanent())]);
+    w.fake.script_publishes([PublishStep::Publish, PublishStep::Reject(permanent())]);
     let (post, targets) = w.publish(&[w.account.id, second]).await;
     let notified: Vec<i64> = w.s.notifier.take();
     assert_eq!(notified.len(), targets.len());
@@ -92,7 +92,7 @@ async fn post_events_are_sent_only_to_brand_members(w: TestWorker) {
 
 async fn every_result_of_a_target_emits_an_event(w: TestWorker) {
     let hook = create_endpoint(&w, w.world.user, &POSTS).await;
-    w.fake.script_publishes([PublishStep::Refuse(permanent()), PublishStep::Refuse(permanent()), PublishStep::Publish]);
+    w.fake.script_publishes([PublishStep::Reject(permanent()), PublishStep::Reject(permanent()), PublishStep::Publish]);
     let (post, target) = w.publish_one().await;
     publish(&w, target).await;
     for _ in 0..2 {

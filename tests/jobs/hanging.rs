@@ -62,7 +62,7 @@ async fn hanging_sites_release_their_slots(w: TestWorker) {
 async fn a_run_failing_after_a_rejection_leaves_no_open_call(w: TestWorker) {
     w.fake.disable_reconcile();
     let rejected = Failure::of(Category::AuthExpired, "The token is not valid.");
-    w.fake.script_publishes([PublishStep::Refuse(CallError::AuthExpired(rejected))]);
+    w.fake.script_publishes([PublishStep::Reject(CallError::AuthExpired(rejected))]);
     let (_, target) = w.publish_one().await;
     reject_account_updates(&w).await;
     assert!(w.engine.run(w.notified_job()).await);

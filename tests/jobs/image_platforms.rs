@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, Request, ResponseTemplate};
 
+use crate::support::images;
 use crate::support::jobs::TestWorker;
-use crate::support::picture;
 use crate::support::store::{TestStore, new_account, on_one};
 
 on_one!(
@@ -105,7 +105,7 @@ async fn wordpress(s: TestStore, server: &Server) -> (TestWorker, i64) {
 async fn create_images(w: &TestWorker, n: u32) -> Vec<i64> {
     let mut ids = Vec::new();
     for i in 1..=n {
-        ids.push(w.picture(&format!("p{i}.png"), picture::png(10 + i, 20), Some(&format!("Picture {i}"))).await);
+        ids.push(w.image(&format!("p{i}.png"), images::png(10 + i, 20), Some(&format!("Picture {i}"))).await);
     }
     ids
 }
@@ -340,11 +340,11 @@ async fn unsupported_bluesky_images_are_converted_and_shrunk(s: TestStore) {
         let n = x.wrapping_mul(0x9e37_79b1) ^ y.wrapping_mul(0x85eb_ca6b).rotate_left(13);
         image::Rgb(n.wrapping_mul(0xc2b2_ae35).to_be_bytes()[..3].try_into().unwrap())
     });
-    let large = picture::encoded(&noise.into(), image::ImageFormat::Png);
+    let large = images::encoded(&noise.into(), image::ImageFormat::Png);
     assert!(large.len() > 2_000_000);
     let ids = [
-        w.picture("large.png", large, Some("Noise")).await,
-        w.picture("moving.gif", picture::gif(40, 30), Some("A still")).await,
+        w.image("large.png", large, Some("Noise")).await,
+        w.image("moving.gif", images::gif(40, 30), Some("A still")).await,
     ];
     let (post, _) = w.publish_images(account, &ids).await;
     w.run_until_idle().await;

@@ -28,7 +28,7 @@ async fn missed(w: &TestWorker, target: i64) -> bool {
 
 /// Creates a post whose platform requests a pause of `hours` hours, and one that waits behind it.
 async fn publish_behind_rate_limit(w: &TestWorker, hours: i64) -> [i64; 2] {
-    w.fake.script_publishes([PublishStep::Refuse(rate_limited(w.later(hours * HOUR)))]);
+    w.fake.script_publishes([PublishStep::Reject(rate_limited(w.later(hours * HOUR)))]);
     let first = w.publish_one().await.1;
     let second = w.publish_one().await.1;
     w.run_jobs().await;
@@ -42,7 +42,7 @@ async fn waiting_for_a_long_rate_limit_is_never_missed(w: TestWorker) {
     w.advance(20 * HOUR);
     targets.push(w.publish_one().await.1);
     w.advance(10 * HOUR);
-    w.fake.script_publishes([PublishStep::Publish, PublishStep::Refuse(rate_limited(w.later(48 * HOUR)))]);
+    w.fake.script_publishes([PublishStep::Publish, PublishStep::Reject(rate_limited(w.later(48 * HOUR)))]);
     w.run_until_idle().await;
     for target in targets {
         assert_eq!(w.target(target).await.status, TargetStatus::Published);
@@ -70,7 +70,7 @@ async fn a_post_late_before_a_pause_is_missed(w: TestWorker) {
     w.s.notifier.take();
     // Nothing runs for a day; then another post of the account is rate limited.
     w.advance(24 * HOUR + 1);
-    w.fake.script_publishes([PublishStep::Refuse(rate_limited(w.later(30 * HOUR)))]);
+    w.fake.script_publishes([PublishStep::Reject(rate_limited(w.later(30 * HOUR)))]);
     w.publish_one().await;
     w.engine.run(w.notified_job()).await;
     w.run_until_idle().await;

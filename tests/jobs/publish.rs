@@ -61,7 +61,7 @@ async fn a_post_is_published(w: TestWorker) {
 async fn one_of_two_targets_is_rejected(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     let other = w.another_account("other").await;
-    w.fake.script_publishes([PublishStep::Publish, PublishStep::Refuse(permanent())]);
+    w.fake.script_publishes([PublishStep::Publish, PublishStep::Reject(permanent())]);
     let (post, targets) = w.publish(&[w.account.id, other.id]).await;
     let ids = w.s.notifier.take();
 
@@ -76,7 +76,7 @@ async fn one_of_two_targets_is_rejected(w: TestWorker) {
 
 async fn a_permanent_error_is_not_retried(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
-    w.fake.script_publishes([PublishStep::Refuse(permanent())]);
+    w.fake.script_publishes([PublishStep::Reject(permanent())]);
     let (post, target) = w.publish_one().await;
     let id = w.notified_job();
     w.engine.run(id).await;
@@ -106,12 +106,12 @@ async fn a_target_s_own_text_is_published(w: TestWorker) {
 
 async fn an_edited_post_finishes_when_both_targets_finish(w: TestWorker) {
     let other = w.another_account("other").await;
-    w.fake.script_publishes([PublishStep::Refuse(permanent()), PublishStep::Refuse(permanent())]);
+    w.fake.script_publishes([PublishStep::Reject(permanent()), PublishStep::Reject(permanent())]);
     let (post, targets) = w.publish(&[w.account.id, other.id]).await;
     w.run_jobs().await;
     assert_eq!(w.post_status(post).await, PostStatus::Failed);
     w.change_post(post, |p| p.content = "Better bread".to_owned()).await;
-    w.fake.script_publishes([PublishStep::Publish, PublishStep::Refuse(permanent())]);
+    w.fake.script_publishes([PublishStep::Publish, PublishStep::Reject(permanent())]);
     w.publish_again(post).await;
     w.run_jobs().await;
     assert_eq!(w.post_status(post).await, PostStatus::PartiallyPublished);

@@ -126,12 +126,12 @@ async fn execute(w: &TestWorker, id: i64, step: Step) {
     let gate = Gate::new();
     match step {
         Step::Publish | Step::Wait(_) => {}
-        Step::Transient => w.fake.script_publishes([PublishStep::Refuse(transient())]),
-        Step::Permanent => w.fake.script_publishes([PublishStep::Refuse(permanent())]),
-        Step::RateLimited => w.fake.script_publishes([PublishStep::Refuse(rate_limited(w.later(90)))]),
-        Step::AuthExpired => w.fake.script_publishes([PublishStep::Refuse(auth_expired())]),
+        Step::Transient => w.fake.script_publishes([PublishStep::Reject(transient())]),
+        Step::Permanent => w.fake.script_publishes([PublishStep::Reject(permanent())]),
+        Step::RateLimited => w.fake.script_publishes([PublishStep::Reject(rate_limited(w.later(90)))]),
+        Step::AuthExpired => w.fake.script_publishes([PublishStep::Reject(auth_expired())]),
         Step::ConnectionLost(true) => w.fake.script_publishes([PublishStep::AcceptAnd(unknown())]),
-        Step::ConnectionLost(false) => w.fake.script_publishes([PublishStep::Refuse(unknown())]),
+        Step::ConnectionLost(false) => w.fake.script_publishes([PublishStep::Reject(unknown())]),
         Step::Panic => w.fake.script_publishes([PublishStep::Panic]),
         Step::CrashBeforeCall => w.fake.panic_at_marker(),
         Step::CrashDuringCall(true) => w.fake.script_publishes([PublishStep::AcceptAndHang(gate.clone())]),

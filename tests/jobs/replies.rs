@@ -115,7 +115,7 @@ async fn a_sync_before_the_result_creates_no_duplicate(w: TestWorker) {
 async fn a_rejected_reply_fails(w: TestWorker) {
     let conversation = conversation(&w).await;
     let id = reply(&w, conversation, "At seven.").await;
-    w.fake.inbox.script_replies([ReplyStep::Refuse(permanent())]);
+    w.fake.inbox.script_replies([ReplyStep::Reject(permanent())]);
     run_reply(&w, id).await;
     assert_eq!(reply_status(&w, id).await, (MessageStatus::Failed, Some(Category::PlatformRejected)));
     assert_eq!(
@@ -131,9 +131,9 @@ async fn a_failed_reply_reopens_a_resolved_conversation(w: TestWorker) {
         w.write(async |tx| conversations::set_status(tx, conversation, status, None).await).await;
     };
     for (set, step, expected) in [
-        (ConversationStatus::Resolved, ReplyStep::Refuse(permanent()), ConversationStatus::Open),
-        (ConversationStatus::Spam, ReplyStep::Refuse(permanent()), ConversationStatus::Spam),
-        (ConversationStatus::Resolved, ReplyStep::Refuse(transient()), ConversationStatus::Resolved),
+        (ConversationStatus::Resolved, ReplyStep::Reject(permanent()), ConversationStatus::Open),
+        (ConversationStatus::Spam, ReplyStep::Reject(permanent()), ConversationStatus::Spam),
+        (ConversationStatus::Resolved, ReplyStep::Reject(transient()), ConversationStatus::Resolved),
     ] {
         let id = reply(&w, conversation, "At seven.").await;
         set_status(set).await;
@@ -146,7 +146,7 @@ async fn a_failed_reply_reopens_a_resolved_conversation(w: TestWorker) {
 async fn a_transient_failure_is_retried(w: TestWorker) {
     let conversation = conversation(&w).await;
     let id = reply(&w, conversation, "At seven.").await;
-    w.fake.inbox.script_replies([ReplyStep::Refuse(transient())]);
+    w.fake.inbox.script_replies([ReplyStep::Reject(transient())]);
     run_reply(&w, id).await;
     let waiting = message(&w, id).await;
     let next = waiting.next_attempt_at.unwrap() - w.now();
@@ -162,7 +162,7 @@ async fn a_transient_failure_is_retried(w: TestWorker) {
 async fn a_reply_fails_after_eight_attempts(w: TestWorker) {
     let conversation = conversation(&w).await;
     let id = reply(&w, conversation, "At seven.").await;
-    w.fake.inbox.script_replies((0..8).map(|_| ReplyStep::Refuse(transient())));
+    w.fake.inbox.script_replies((0..8).map(|_| ReplyStep::Reject(transient())));
     for _ in 0..8 {
         run_reply(&w, id).await;
         w.advance(3 * 3_600);
@@ -173,7 +173,7 @@ async fn a_reply_fails_after_eight_attempts(w: TestWorker) {
 
 async fn an_unknown_outcome_is_reconciled(w: TestWorker) {
     let conversation = conversation(&w).await;
-    for (step, calls) in [(ReplyStep::AcceptAnd(unknown()), 1), (ReplyStep::Refuse(unknown()), 3)] {
+    for (step, calls) in [(ReplyStep::AcceptAnd(unknown()), 1), (ReplyStep::Reject(unknown()), 3)] {
         let id = reply(&w, conversation, "At seven.").await;
         w.fake.inbox.script_replies([step]);
         run_reply(&w, id).await;
@@ -210,7 +210,7 @@ async fn an_expired_token_is_refreshed_once(w: TestWorker) {
 async fn rejected_credentials_fail_the_reply(w: TestWorker) {
     let conversation = conversation(&w).await;
     let id = reply(&w, conversation, "At seven.").await;
-    w.fake.inbox.script_replies([ReplyStep::Refuse(reauth())]);
+    w.fake.inbox.script_replies([ReplyStep::Reject(reauth())]);
     run_reply(&w, id).await;
     assert_eq!(reply_status(&w, id).await, (MessageStatus::Failed, Some(Category::AuthExpired)));
     assert_eq!(w.account_status().await, AccountStatus::Expired);
@@ -225,7 +225,7 @@ async fn rejected_credentials_fail_the_reply(w: TestWorker) {
 async fn a_rate_limit_pauses_the_account(w: TestWorker) {
     let conversation = conversation(&w).await;
     let id = reply(&w, conversation, "At seven.").await;
-    w.fake.inbox.script_replies([ReplyStep::Refuse(rate_limited(w.later(90)))]);
+    w.fake.inbox.script_replies([ReplyStep::Reject(rate_limited(w.later(90)))]);
     run_reply(&w, id).await;
     assert_eq!(message(&w, id).await.next_attempt_at, Some(w.later(90)));
     let second = reply(&w, conversation, "At eight.").await;

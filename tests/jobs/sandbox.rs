@@ -16,8 +16,8 @@ use futures::future::join_all;
 use secrecy::SecretString;
 use serde_json::json;
 
+use crate::support::images;
 use crate::support::jobs::TestWorker;
-use crate::support::picture;
 use crate::support::store::{TestStore, on_both};
 
 on_both!(
@@ -288,8 +288,8 @@ async fn images_are_referenced_by_path(s: TestStore) {
     let w = TestWorker::with_sandbox(s).await;
     let account = connect(&w).await;
     let (one, two) = (
-        w.picture("one.png", picture::png(20, 20), Some("A door")).await,
-        w.picture("two.gif", picture::gif(20, 30), None).await,
+        w.image("one.png", images::png(20, 20), Some("A door")).await,
+        w.image("two.gif", images::gif(20, 30), None).await,
     );
     w.publish_images(account, &[two, one]).await;
     w.run_jobs().await;

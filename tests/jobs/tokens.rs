@@ -290,7 +290,7 @@ async fn rejected_credentials_in_a_publish_notify_the_owner(mut w: TestWorker) {
     let mails = MailServer::start().await;
     w.set_mailer(mails.mailer());
     let _receiver = create_endpoint(&w).await;
-    w.fake.script_publishes([crate::support::fake_platform::PublishStep::Refuse(reauth())]);
+    w.fake.script_publishes([crate::support::fake_platform::PublishStep::Reject(reauth())]);
     w.publish_one().await;
     w.run_jobs().await;
     assert_eq!(account(&w).await.status, AccountStatus::Expired);

@@ -202,7 +202,7 @@ async fn delete_during_an_open_call(w: &TestWorker, accepted: bool) -> i64 {
     w.fake.script_publishes([if accepted {
         PublishStep::AcceptAnd(unknown())
     } else {
-        PublishStep::Refuse(unknown())
+        PublishStep::Reject(unknown())
     }]);
     let (post, target) = w.publish_one().await;
     w.run_jobs().await;

@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 use wiremock::ResponseTemplate;
 
 use super::support::{account, connector, post};
+use crate::support::images;
 use crate::support::jobs::TestWorker;
 use crate::support::mastodon::{Limits, Mastodon, RunningMastodon};
-use crate::support::picture;
 use crate::support::store::{TestStore, new_account, on_both};
 
 on_both!(
@@ -129,10 +129,10 @@ async fn pictures_and_alt_texts_are_made_to_fit_the_server(s: TestStore) {
     let t = Server::start(s, limits).await;
     t.look().await;
     let pictures = [
-        t.w.picture("large.png", picture::png(100, 50), Some("A loaf of fresh bread")).await,
-        t.w.picture("noisy.png", picture::noise(30), Some("A loaf")).await,
-        t.w.picture("cat.gif", picture::gif(20, 20), None).await,
-        t.w.picture("cat.webp", picture::webp(20, 20), None).await,
+        t.w.image("large.png", images::png(100, 50), Some("A loaf of fresh bread")).await,
+        t.w.image("noisy.png", images::noise(30), Some("A loaf")).await,
+        t.w.image("cat.gif", images::gif(20, 20), None).await,
+        t.w.image("cat.webp", images::webp(20, 20), None).await,
     ];
     let (_, target) = t.w.publish_images(t.account, &pictures).await;
     t.w.run_jobs().await;

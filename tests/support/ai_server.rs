@@ -234,11 +234,11 @@ pub fn refusal_of(status: u16, code: impl Into<Value>, message: &str, param: Val
     )
 }
 
-pub fn picture(bytes: &[u8]) -> ResponseTemplate {
+pub fn image_response(bytes: &[u8]) -> ResponseTemplate {
     let text = base64::engine::general_purpose::STANDARD.encode(bytes);
     ResponseTemplate::new(200).set_body_json(json!({ "created": 1_713_833_628, "data": [{ "b64_json": text }] }))
 }
 
-pub fn picture_at(url: &str) -> ResponseTemplate {
+pub fn image_url_response(url: &str) -> ResponseTemplate {
     ResponseTemplate::new(200).set_body_json(json!({ "created": 1_713_833_628, "data": [{ "url": url }] }))
 }

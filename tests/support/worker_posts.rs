@@ -33,7 +33,7 @@ impl TestWorker {
     }
 
     /// Stores an image in the library, and returns its id.
-    pub async fn picture(&self, filename: &str, bytes: Vec<u8>, alt_text: Option<&str>) -> i64 {
+    pub async fn image(&self, filename: &str, bytes: Vec<u8>, alt_text: Option<&str>) -> i64 {
         let owner = Owner { workspace_id: self.world.workspace, brand_id: self.world.brand, cap: None };
         let stored = self.media().ingest(&self.store, &owner, &bytes::Bytes::from(bytes).into()).await;
         let stored = stored.expect("the image is accepted");

@@ -3,8 +3,8 @@
 
 use super::*;
 use crate::support::fake_platform::Gate;
+use crate::support::images;
 use crate::support::jobs::{LEASE_EXPIRY_SECONDS, worker_on_both};
-use crate::support::picture;
 use crate::support::source::{SourceResponse, ok};
 
 worker_on_both!(
@@ -30,7 +30,7 @@ async fn assert_recovers(w: &TestWorker, id: i64) {
 
 async fn a_crash_before_the_start_is_recovered(w: TestWorker) {
     listen(&w).await;
-    let source = Source::with(ok(&picture::png(9, 9))).await;
+    let source = Source::with(ok(&images::png(9, 9))).await;
     let id = import_from(&w, &source).await;
     w.claim(&w.s.notifier.take(), "gone").await;
     assert_eq!(import_status(&w, id).await, (Status::Pending, None));
@@ -40,7 +40,7 @@ async fn a_crash_before_the_start_is_recovered(w: TestWorker) {
 
 async fn a_crash_during_the_download_is_recovered(w: TestWorker) {
     listen(&w).await;
-    let (gate, good) = (Gate::new(), ok(&picture::png(9, 9)));
+    let (gate, good) = (Gate::new(), ok(&images::png(9, 9)));
     let source =
         Source::with_responses([SourceResponse::SendAfterGate(gate.clone(), Vec::new()), SourceResponse::Send(good)])
             .await;
@@ -58,7 +58,7 @@ async fn a_crash_during_the_download_is_recovered(w: TestWorker) {
 async fn a_crash_before_the_file_row_is_recovered(w: TestWorker) {
     listen(&w).await;
     let gate = Gate::new();
-    let good = ok(&picture::png(9, 9));
+    let good = ok(&images::png(9, 9));
     let source =
         Source::with_responses([SourceResponse::SendAfterGate(gate.clone(), good.clone()), SourceResponse::Send(good)])
             .await;
@@ -90,7 +90,7 @@ async fn wait_for_lock(w: &TestWorker) {
 /// Leaves the state of a run that died after it inserted the row of its file, before its result was stored.
 async fn crash_after_file_row(w: &TestWorker) -> (Source, i64) {
     listen(w).await;
-    let png = picture::png(9, 9);
+    let png = images::png(9, 9);
     let source = Source::with(ok(&png)).await;
     let id = import_from(w, &source).await;
     let claimed = w.claim(&w.s.notifier.take(), "gone").await.remove(0);
@@ -129,7 +129,7 @@ async fn a_crash_before_the_result_is_stored_is_recovered(w: TestWorker) {
 
 async fn different_bytes_in_the_next_run_are_kept_once(w: TestWorker) {
     let (source, id) = crash_after_file_row(&w).await;
-    source.set_responses([SourceResponse::Send(ok(&picture::png(12, 12)))]);
+    source.set_responses([SourceResponse::Send(ok(&images::png(12, 12)))]);
     w.advance(LEASE_EXPIRY_SECONDS);
     run(&w).await;
     assert_eq!((assets(&w).await[0].width, stored(&w).len()), (12, 4), "the file of the dead run is still stored");

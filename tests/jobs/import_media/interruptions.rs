@@ -6,8 +6,8 @@ use crier_worker::engine::Run;
 use super::*;
 use crate::support::command::crier;
 use crate::support::fake_platform::Gate;
+use crate::support::images;
 use crate::support::jobs::{LEASE_EXPIRY_SECONDS, worker_on_both};
-use crate::support::picture;
 use crate::support::source::{SourceResponse, ok, status};
 
 worker_on_both!(
@@ -55,7 +55,7 @@ async fn a_cancelled_import_fails_and_can_be_retried(w: TestWorker) {
         let message = find_import(&w, id).await.error.unwrap().message;
         assert!(message.contains("The operator canceled"), "{message}");
     }
-    source.set_responses([SourceResponse::Send(ok(&picture::png(9, 9)))]);
+    source.set_responses([SourceResponse::Send(ok(&images::png(9, 9)))]);
     w.s.notifier.take();
     retry(&w, tried).await;
     assert_completed_once(&w, tried).await;
@@ -65,7 +65,7 @@ async fn a_cancelled_import_fails_and_can_be_retried(w: TestWorker) {
 async fn the_import_of_a_dead_job_fails_and_can_be_retried(w: TestWorker) {
     listen(&w).await;
     w.set_storage_unavailable(true);
-    let source = Source::with(ok(&picture::png(9, 9))).await;
+    let source = Source::with(ok(&images::png(9, 9))).await;
     let id = import_from(&w, &source).await;
     run(&w).await;
     for _ in 0..4 {
@@ -85,7 +85,7 @@ async fn the_import_of_a_dead_job_fails_and_can_be_retried(w: TestWorker) {
 async fn an_unreadable_import_fails_and_is_reported(w: TestWorker) {
     w.leaves_jobs();
     listen(&w).await;
-    let source = Source::with(ok(&picture::png(9, 9))).await;
+    let source = Source::with(ok(&images::png(9, 9))).await;
     let id = import_from(&w, &source).await;
     w.sql("UPDATE media_jobs SET error = '{\"code\":\"newer\",\"message\":\"A new error.\"}'").await;
     run(&w).await;
@@ -100,13 +100,13 @@ async fn an_unreadable_import_fails_and_is_reported(w: TestWorker) {
 
 async fn a_finished_import_is_not_run_again(w: TestWorker) {
     listen(&w).await;
-    let source = Source::with(ok(&picture::png(9, 9))).await;
+    let source = Source::with(ok(&images::png(9, 9))).await;
     let id = import_from(&w, &source).await;
     run(&w).await;
     let job_id = job(&w, id).await.id;
     // An inconsistent state.
     w.sql(format!("UPDATE jobs SET state = 'dead' WHERE id = {job_id}")).await;
-    assert!(crier(&w, &["jobs", "retry", &job_id.to_string()]).refused(1).contains("nothing left to do"));
+    assert!(crier(&w, &["jobs", "retry", &job_id.to_string()]).expect_failure(1).contains("nothing left to do"));
     w.sql(format!("UPDATE jobs SET state = 'ready', finished_at = NULL WHERE id = {job_id}")).await;
     w.engine.run(job_id).await;
     assert_eq!((job(&w, id).await.state, source.paths().len()), (JobState::Cancelled, 1));
@@ -133,7 +133,7 @@ async fn an_import_that_crashes_its_process_fails(w: TestWorker) {
 async fn deleting_a_brand_deletes_its_imports(w: TestWorker) {
     listen(&w).await;
     let gate = Gate::new();
-    let source = Source::with_responses([SourceResponse::SendAfterGate(gate.clone(), ok(&picture::png(9, 9)))]).await;
+    let source = Source::with_responses([SourceResponse::SendAfterGate(gate.clone(), ok(&images::png(9, 9)))]).await;
     let id = import_from(&w, &source).await;
     let (engine, job_id) = (w.engine.clone(), w.notified_job());
     let running = tokio::spawn(async move { engine.run(job_id).await });
@@ -152,7 +152,7 @@ async fn deleting_a_brand_deletes_its_imports(w: TestWorker) {
 /// A worker freezes after the download, and another run finishes first.
 async fn only_one_of_two_concurrent_runs_counts(w: TestWorker) {
     listen(&w).await;
-    let (first, second) = (picture::png(9, 9), picture::png(12, 12));
+    let (first, second) = (images::png(9, 9), images::png(12, 12));
     let source = Source::with_responses([SourceResponse::Send(ok(&first)), SourceResponse::Send(ok(&second))]).await;
     let id = import_from(&w, &source).await;
     let job_id = w.notified_job();
@@ -177,7 +177,7 @@ async fn only_one_of_two_concurrent_runs_counts(w: TestWorker) {
 /// The grace period ends during a download. Nothing was stored, so no attempt is used.
 async fn a_stopping_worker_releases_the_import(w: TestWorker) {
     let gate = Gate::new();
-    let good = ok(&picture::png(9, 9));
+    let good = ok(&images::png(9, 9));
     let source =
         Source::with_responses([SourceResponse::SendAfterGate(gate.clone(), good.clone()), SourceResponse::Send(good)])
             .await;
@@ -198,7 +198,7 @@ async fn a_stopping_worker_releases_the_import(w: TestWorker) {
 /// The storage usage of the file is released immediately, not by the sweep.
 async fn the_file_of_a_deleted_import_is_discarded(w: TestWorker) {
     w.leaves_jobs();
-    import_from(&w, &Source::with(ok(&picture::png(9, 9))).await).await;
+    import_from(&w, &Source::with(ok(&images::png(9, 9))).await).await;
     let job = w.claim(&[w.notified_job()], "worker").await.remove(0);
     let result = w.handler(JobKind::ImportMedia).run(&Run::new(job.clone())).await.unwrap();
     let file = w.number("SELECT id FROM files WHERE state = 'reserved'").await;
@@ -212,7 +212,7 @@ async fn the_file_of_a_deleted_import_is_discarded(w: TestWorker) {
 
 async fn a_run_with_a_lost_lease_fetches_nothing(w: TestWorker) {
     w.leaves_jobs();
-    let source = Source::with(ok(&picture::png(9, 9))).await;
+    let source = Source::with(ok(&images::png(9, 9))).await;
     let id = import_from(&w, &source).await;
     let job = w.claim(&[w.notified_job()], "frozen").await.remove(0);
     w.sql("UPDATE jobs SET fence = fence + 1").await;
@@ -221,7 +221,7 @@ async fn a_run_with_a_lost_lease_fetches_nothing(w: TestWorker) {
 }
 
 async fn only_failed_imports_can_be_retried(w: TestWorker) {
-    let id = import_from(&w, &Source::with(ok(&picture::png(9, 9))).await).await;
+    let id = import_from(&w, &Source::with(ok(&images::png(9, 9))).await).await;
     let retry_failed = async |id| w.write(async |tx| crier_media::import::retry_failed(tx, id).await).await;
     assert!(!retry_failed(id).await, "it is pending");
     run(&w).await;
@@ -236,7 +236,7 @@ async fn after_thirty_days(w: &TestWorker) {
 }
 
 async fn finished_imports_are_deleted_after_thirty_days(w: TestWorker) {
-    let good = Source::with(ok(&picture::png(9, 9))).await;
+    let good = Source::with(ok(&images::png(9, 9))).await;
     let bad = Source::with(status("404 Not Found")).await;
     let (completed, failed) = (import_from(&w, &good).await, import_from(&w, &bad).await);
     run(&w).await;

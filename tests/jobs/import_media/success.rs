@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::*;
 use crate::support::fake_platform::Gate;
+use crate::support::images;
 use crate::support::jobs::worker_on_both;
-use crate::support::picture;
 use crate::support::source::{SourceResponse, ok, redirect};
 
 worker_on_both!(
@@ -18,7 +18,7 @@ worker_on_both!(
 async fn an_image_is_fetched_and_stored(w: TestWorker) {
     listen(&w).await;
     let gate = Gate::new();
-    let source = Source::with_responses([SourceResponse::SendAfterGate(gate.clone(), ok(&picture::png(30, 20)))]).await;
+    let source = Source::with_responses([SourceResponse::SendAfterGate(gate.clone(), ok(&images::png(30, 20)))]).await;
     let id = import_from(&w, &source).await;
     assert_eq!(import_status(&w, id).await, (Status::Pending, None));
     let (engine, notified) = (w.engine.clone(), w.notified_job());
@@ -53,7 +53,7 @@ async fn an_image_is_fetched_and_stored(w: TestWorker) {
 async fn the_file_name_comes_from_the_final_url(w: TestWorker) {
     let source = Source::with_responses([
         SourceResponse::Send(redirect("/new/f%C3%BCr%2Fdich.jpg?x=y")),
-        SourceResponse::Send(ok(&picture::png(3, 2))),
+        SourceResponse::Send(ok(&images::png(3, 2))),
     ]);
     let source = source.await;
     import(&w, &source.url("/old.gif?name=z.png#a")).await;
@@ -61,14 +61,14 @@ async fn the_file_name_comes_from_the_final_url(w: TestWorker) {
     let [asset] = &assets(&w).await[..] else { panic!("one asset") };
     assert_eq!(asset.filename, "dich.jpg", "without folders, whatever the image type");
     assert_eq!(asset.source_url, Some(source.url("/old.gif?name=z.png#a")), "as submitted");
-    source.set_responses([SourceResponse::Send(ok(&picture::gif(3, 2)))]);
+    source.set_responses([SourceResponse::Send(ok(&images::gif(3, 2)))]);
     import(&w, &source.url("/")).await;
     run(&w).await;
     assert_eq!(assets(&w).await[1].filename, "image.gif");
 }
 
 async fn identical_bytes_of_two_imports_are_stored_once(w: TestWorker) {
-    let source = Source::with(ok(&picture::jpeg(40, 40))).await;
+    let source = Source::with(ok(&images::jpeg(40, 40))).await;
     let (one, other) = (import_from(&w, &source).await, import_from(&w, &source).await);
     run(&w).await;
     assert_eq!(
@@ -81,7 +81,7 @@ async fn identical_bytes_of_two_imports_are_stored_once(w: TestWorker) {
 
 async fn a_busy_brand_does_not_block_other_imports(w: TestWorker) {
     w.leaves_jobs();
-    let source = Source::with(ok(&picture::png(3, 2))).await;
+    let source = Source::with(ok(&images::png(3, 2))).await;
     for _ in 0..6 {
         import_from(&w, &source).await;
     }

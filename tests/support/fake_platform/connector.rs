@@ -57,7 +57,7 @@ impl Connector for FakePlatform {
         self.called("upload", Some(post));
         self.check_token(account)?;
         let next = self.upload_script.lock().expect("no panic").pop_front().unwrap_or(UploadStep::Accept);
-        if let UploadStep::Refuse(error) = next {
+        if let UploadStep::Reject(error) = next {
             return Err(error);
         }
         if let UploadStep::Wait(gate) = &next {
@@ -85,7 +85,7 @@ impl Connector for FakePlatform {
                 self.accept(post);
                 Ok(published)
             }
-            PublishStep::Refuse(error) => Err(error),
+            PublishStep::Reject(error) => Err(error),
             PublishStep::AcceptAnd(error) => {
                 self.accept(post);
                 Err(error)
