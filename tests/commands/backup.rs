@@ -67,7 +67,7 @@ async fn scheduled_posts_are_published_once_after_a_restore() {
     assert_eq!(files.len(), 2, "{files:?}");
     crier.lose_and_restore().await;
     assert!(crier.page("demo").await.contains("before the backup"));
-    assert_eq!(list_files(&crier.files()), files, "the picture and its thumbnail");
+    assert_eq!(list_files(&crier.files()), files, "the image and its thumbnail");
 
     // The operator must choose what happens to overdue posts: without `--overdue`, the command fails.
     make_overdue(&crier, TimeDelta::days(3)).await;
@@ -157,7 +157,7 @@ async fn files_of_killed_commands_are_removed() {
     std::fs::remove_dir_all(&data).unwrap();
     let remaining = data.join("crier-restore-killed");
     std::fs::create_dir_all(remaining.join("files")).unwrap();
-    std::fs::write(remaining.join("files/picture.png"), "half a picture").unwrap();
+    std::fs::write(remaining.join("files/image.png"), "half an image").unwrap();
     crier.command(&["restore", "tuesday.tar"]);
     assert!(!remaining.exists());
     crier.start_all().await;

@@ -6,7 +6,7 @@ use crate::support::process::Installation;
 async fn failed_posts_are_listed_and_retried() {
     let s = Installation::embedded().await;
     let (brand, account) = s.sandbox("demo").await;
-    let failed = s.post(brand, account, "refused [fail] \u{200f}\u{1b}[2J").await;
+    let failed = s.post(brand, account, "rejected [fail] \u{200f}\u{1b}[2J").await;
     assert_eq!(s.wait_for_post(brand, failed).await["status"], "failed");
     let published = s.post(brand, account, "fine").await;
     s.wait_for_post(brand, published).await;
@@ -21,11 +21,11 @@ async fn failed_posts_are_listed_and_retried() {
     let shown = s.try_command(&["post", "show", &failed.to_string(), "--json"], &[]).json();
     assert_eq!(shown["targets"][0]["status"], "failed", "{shown}");
     // JSON contains the text unchanged; text for a terminal contains no control characters.
-    assert_eq!(shown["content"], "refused [fail] \u{200f}\u{1b}[2J");
+    assert_eq!(shown["content"], "rejected [fail] \u{200f}\u{1b}[2J");
     assert!(!s.command(&["post", "show", &failed.to_string()]).contains(['\u{200f}', '\u{1b}']));
     assert!(s.command(&["post", "show", &failed.to_string()]).contains("status     failed"));
 
-    s.execute("UPDATE posts SET content = 'accepted' WHERE content LIKE 'refused%'").await;
+    s.execute("UPDATE posts SET content = 'accepted' WHERE content LIKE 'rejected%'").await;
     let output = s.command(&["post", "retry", &failed.to_string()]);
     assert!(output.contains("retrying 1 account."), "{output}");
     assert_eq!(s.wait_for_post(brand, failed).await["status"], "published");

@@ -146,7 +146,7 @@ async fn links_have_the_address_that_was_bound() {
     let key = out.split_once("Your key").unwrap().1.split_whitespace().next().unwrap().to_owned();
     let http = HttpClient::trusted(Duration::from_secs(20), 1 << 20);
     let request = http.request(reqwest::Method::GET, &format!("{api}/brands/1/posts")).bearer_auth(&key);
-    let listed = http.send(request).await.expect("an answer");
+    let listed = http.send(request).await.expect("a response");
     let page: serde_json::Value = serde_json::from_slice(&listed.body).unwrap();
     assert!(page["links"]["first"].as_str().unwrap().starts_with(&format!("{api}/brands/1/posts")), "{page}");
     machine.wait_until_key_is_recorded().await;

@@ -37,7 +37,7 @@ async fn assert_credits_survive_a_kill(ai: AiServer, mut crier: Installation) {
     until("the credits are back", || async { (crier.number(RESERVATIONS).await == 0).then_some(()) }).await;
     assert_eq!(crier.number(USED_CREDITS).await, 0);
     ai.queue_responses([captions(&["D", "E", "F"])]);
-    let (status, response) = crier.call("POST", &path, Some(body), "once").await.expect("an answer");
+    let (status, response) = crier.call("POST", &path, Some(body), "once").await.expect("a response");
     assert_eq!((status, &response["data"]["captions"]), (200, &json!(["D", "E", "F"])));
     assert_eq!((crier.number(RESERVATIONS).await, crier.number(USED_CREDITS).await), (0, 15));
     crier.assert_all_run();
@@ -51,14 +51,14 @@ const EXPIRE_LEASES: [&str; 2] = [
 /// stores its row and its bytes, and responds.
 const KILL_DELAYS: [u64; 6] = [0, 5, 20, 40, 80, 160];
 
-async fn assert_pictures_survive_kills(ai: AiServer, mut crier: Installation) {
+async fn assert_images_survive_kills(ai: AiServer, mut crier: Installation) {
     let path = format!("/brands/{}/ai/images", crier.brand().await);
     let body = json!({ "prompt": "bread" });
     let api = crier.of("api");
     let mut killed_before_response = 0;
     for (round, delay) in (1..).zip(KILL_DELAYS) {
         let bytes = png(300 + round as u32, 200);
-        let (key, response_gate) = (format!("picture{round}"), ResponseGate::new());
+        let (key, response_gate) = (format!("image{round}"), ResponseGate::new());
         ai.queue_held_response(&response_gate, image_response(&bytes));
         let request = tokio::spawn({
             let (client, path, body, key) = ((*crier).clone(), path.clone(), body.clone(), key.clone());
@@ -82,19 +82,19 @@ async fn assert_pictures_survive_kills(ai: AiServer, mut crier: Installation) {
         ai.clear_responses();
         ai.queue_responses([image_response(&bytes)]);
         let requests_before = ai.request_bodies().await.len();
-        let (status, response) = crier.call("POST", &path, Some(body.clone()), &key).await.expect("an answer");
+        let (status, response) = crier.call("POST", &path, Some(body.clone()), &key).await.expect("a response");
         assert_eq!((status, &response["data"]["credits_used"]), (201, &json!(240)), "{delay} ms: {response}");
         assert_eq!(
             ai.request_bodies().await.len() - requests_before,
             usize::from(!has_image),
-            "an answered request is not repeated"
+            "a request that has a response is not repeated"
         );
         assert_eq!((crier.number(RESERVATIONS).await, crier.number(USED_CREDITS).await), (0, 240 * round));
         assert_eq!(crier.number("SELECT count(*) FROM media").await, round);
         assert_files_have_rows(&crier).await;
         ai.clear_responses();
     }
-    assert!(killed_before_response > 0, "the first kill comes before any answer can");
+    assert!(killed_before_response > 0, "the first kill comes before any response can");
     crier.assert_all_run();
 }
 
@@ -136,15 +136,15 @@ async fn ai_credits_survive_a_kill_split() {
 }
 
 #[tokio::test]
-async fn ai_pictures_survive_kills_embedded() {
+async fn ai_images_survive_kills_embedded() {
     let ai = AiServer::start().await;
     let crier = embedded(&ai).await;
-    assert_pictures_survive_kills(ai, crier).await;
+    assert_images_survive_kills(ai, crier).await;
 }
 
 #[tokio::test]
-async fn ai_pictures_survive_kills_split() {
+async fn ai_images_survive_kills_split() {
     let ai = AiServer::start().await;
     let crier = split(&ai).await;
-    assert_pictures_survive_kills(ai, crier).await;
+    assert_images_survive_kills(ai, crier).await;
 }

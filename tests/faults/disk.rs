@@ -114,7 +114,7 @@ async fn the_reserve_of_the_disk_is_kept_for_publishing_and_deletions() {
     assert!(reason.contains("1073741824 MiB are reserved"), "{reason}");
     assert_eq!(crier.metric(&name, "crier_disk_low").await, Some(1.0));
     assert_service_unavailable(&crier.upload(brand, &images::png(9, 9)).await.unwrap_err());
-    let (status, body) = crier.call("POST", &posts, Some(draft("New")), &fresh_key()).await.expect("an answer");
+    let (status, body) = crier.call("POST", &posts, Some(draft("New")), &fresh_key()).await.expect("a response");
     assert_eq!((status, &body["error"]["code"]), (503, &"service_unavailable".into()), "{body}");
     let now = json!({ "schedule_type": "now" });
     let (status, body) = crier.call("PUT", &format!("{posts}/{published}"), Some(now), &fresh_key()).await.unwrap();

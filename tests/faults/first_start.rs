@@ -85,7 +85,7 @@ impl TestDirectory {
     async fn brands(&self, key: &str) -> Value {
         let http = HttpClient::trusted(Duration::from_secs(20), 1 << 20);
         let url = format!("http://127.0.0.1:{}/api/public/v1/brands", self.port);
-        let response = http.send(http.request(reqwest::Method::GET, &url).bearer_auth(key)).await.expect("an answer");
+        let response = http.send(http.request(reqwest::Method::GET, &url).bearer_auth(key)).await.expect("a response");
         assert_eq!(response.status, 200);
         serde_json::from_slice(&response.body).expect("JSON")
     }
@@ -301,7 +301,7 @@ async fn assert_uploads_are_private(crier: Installation) {
     let brand = crier.brand().await;
     crier.upload(brand, &images::png(9, 9)).await.expect("it is taken");
     let data = crier.files().parent().expect("the data directory").to_owned();
-    assert!(crier.files().join("media").read_dir().unwrap().next().is_some(), "there is a picture");
+    assert!(crier.files().join("media").read_dir().unwrap().next().is_some(), "there is an image");
     assert_eq!(list_accessible_to_others(&data), Vec::<String>::new());
 }
 

@@ -270,7 +270,7 @@ async fn a_rejected_metric_is_set_aside_for_a_day(w: TestWorker) {
     for (hours, rejected) in [(1, 1), (5, 1), (18, 1), (48, 2)] {
         w.clock.advance(TimeDelta::hours(hours));
         collect(&w).await;
-        assert_eq!(w.fake.count("refused_metric"), rejected, "after {hours} hours");
+        assert_eq!(w.fake.count("rejected_metric"), rejected, "after {hours} hours");
         assert_eq!(set_aside().await.into_iter().collect::<Vec<_>>(), ["views"]);
     }
     w.clock.advance(TimeDelta::hours(24));

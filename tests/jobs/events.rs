@@ -44,7 +44,7 @@ fn published(w: &TestWorker, post: i64, account: i64, external_id: &str) -> Stri
 
 fn failed(w: &TestWorker, post: i64, account: i64) -> String {
     format!(
-        r#"{{"event":"post.failed","data":{{"post_id":{post},"brand_id":{},"social_account_id":{account},"platform":"sandbox","error":{{"code":"platform_rejected","message":"The fake refuses this."}}}}}}"#,
+        r#"{{"event":"post.failed","data":{{"post_id":{post},"brand_id":{},"social_account_id":{account},"platform":"sandbox","error":{{"code":"platform_rejected","message":"The fake rejects this."}}}}}}"#,
         w.world.brand
     )
 }

@@ -68,7 +68,7 @@ async fn a_run_failing_after_a_rejection_leaves_no_open_call(w: TestWorker) {
     assert!(w.engine.run(w.notified_job()).await);
     let after = w.target(target).await;
     assert_eq!((after.status, after.call_started_at, after.attempts), (TargetStatus::Publishing, None, 1));
-    w.sql(if w.is_postgres() { "DROP TRIGGER refuse ON social_accounts" } else { "DROP TRIGGER refuse" }).await;
+    w.sql(if w.is_postgres() { "DROP TRIGGER reject ON social_accounts" } else { "DROP TRIGGER reject" }).await;
     w.run_until_idle().await;
     assert_eq!((w.target(target).await.status, w.fake.posts().len()), (TargetStatus::Published, 1));
 }
@@ -76,10 +76,10 @@ async fn a_run_failing_after_a_rejection_leaves_no_open_call(w: TestWorker) {
 async fn reject_account_updates(w: &TestWorker) {
     w.sql(match w.is_postgres() {
         true => {
-            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'refused'; END $$;
-             CREATE TRIGGER refuse BEFORE UPDATE ON social_accounts FOR EACH ROW EXECUTE FUNCTION refuse()"
+            "CREATE FUNCTION reject() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'rejected'; END $$;
+             CREATE TRIGGER reject BEFORE UPDATE ON social_accounts FOR EACH ROW EXECUTE FUNCTION reject()"
         }
-        false => "CREATE TRIGGER refuse BEFORE UPDATE ON social_accounts BEGIN SELECT RAISE(ABORT, 'refused'); END",
+        false => "CREATE TRIGGER reject BEFORE UPDATE ON social_accounts BEGIN SELECT RAISE(ABORT, 'rejected'); END",
     })
     .await;
 }

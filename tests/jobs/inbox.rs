@@ -249,7 +249,7 @@ async fn a_failing_stream_does_not_block_the_other(w: TestWorker) {
     let row = sync_row(&w).await;
     assert_eq!(
         (row.failures, row.synced_at, row.last_error.unwrap().message.as_str()),
-        (1, None, "The fake refuses this.")
+        (1, None, "The fake rejects this.")
     );
     sync_later(&w).await;
     w.fake.inbox.fail_fetch(DMS, transient());

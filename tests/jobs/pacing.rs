@@ -209,8 +209,8 @@ async fn concurrent_workers_never_exceed_the_cap(s: TestStore) {
 async fn the_images_of_a_post_over_the_cap_are_not_uploaded(s: TestStore) {
     let w = TestWorker::with_daily_posts(s, 1).await;
     w.fake.set_image_transfer(ImageTransfer::Uploaded);
-    let picture = w.image("one.png", images::png(20, 20), None).await;
-    let posts = [w.publish_images(w.account.id, &[picture]).await, w.publish_images(w.account.id, &[picture]).await];
+    let image = w.image("one.png", images::png(20, 20), None).await;
+    let posts = [w.publish_images(w.account.id, &[image]).await, w.publish_images(w.account.id, &[image]).await];
     w.run_jobs().await;
     assert_eq!((count_published(&w, &posts).await, w.fake.count("upload"), w.fake.count("publish")), (1, 1, 1));
     assert_eq!(w.number("SELECT count(*) FROM publish_calls").await, 1, "only the call that was made counts");

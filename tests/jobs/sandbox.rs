@@ -294,7 +294,7 @@ async fn images_are_referenced_by_path(s: TestStore) {
     w.publish_images(account, &[two, one]).await;
     w.run_jobs().await;
     let shown = sandbox::timeline(&mut w.conn().await, HANDLE, None, 10).await.unwrap().unwrap().remove(0).media;
-    assert!(shown.iter().all(|picture| picture.url.starts_with("/media/")), "{shown:?}");
+    assert!(shown.iter().all(|image| image.url.starts_with("/media/")), "{shown:?}");
     assert_eq!((shown[0].alt.as_str(), shown[1].alt.as_str()), ("", "A door"));
     assert!(shown[0].url.ends_with(".gif") && shown[1].url.ends_with(".png"), "{shown:?}");
 }

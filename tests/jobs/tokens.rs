@@ -201,9 +201,9 @@ async fn a_rejected_refresh_expires_the_account_and_notifies_its_owner(mut w: Te
     run_due_refreshes(&w).await;
     let account = account(&w).await;
     assert_eq!(account.status, AccountStatus::Expired);
-    assert_eq!(account.last_error.as_ref().unwrap().message, "The fake refuses the token.");
+    assert_eq!(account.last_error.as_ref().unwrap().message, "The fake rejects the token.");
     let [mail] = &mails.mails()[..] else { panic!("one mail: {:?}", mails.mails()) };
-    for expected in ["To: ann@example.com", "Sandbox", "The fake refuses the token.", "social-accounts"] {
+    for expected in ["To: ann@example.com", "Sandbox", "The fake rejects the token.", "social-accounts"] {
         assert!(mail.contains(expected), "{expected}: {mail}");
     }
     let [event] = &events(&w, "account.expired").await[..] else { panic!("one event") };

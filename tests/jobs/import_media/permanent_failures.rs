@@ -3,7 +3,7 @@
 use super::*;
 use crate::support::images;
 use crate::support::jobs::worker_on_both;
-use crate::support::source::{SourceResponse, answer, chunked, gzipped, ok, redirect, status};
+use crate::support::source::{SourceResponse, chunked, gzipped, ok, redirect, response, status};
 
 worker_on_both!(
     a_4xx_response_fails_the_import,
@@ -40,7 +40,7 @@ async fn a_4xx_response_fails_the_import(w: TestWorker) {
         assert_eq!(source.paths().len(), 1);
     }
     for status_line in ["304 Not Modified", "300 Multiple Choices"] {
-        assert_response_fails(&w, answer(status_line, "", b""), Code::HttpError).await;
+        assert_response_fails(&w, response(status_line, "", b""), Code::HttpError).await;
     }
 }
 
@@ -54,7 +54,7 @@ async fn a_redirect_without_target_fails_the_import(w: TestWorker) {
         let message = find_import(&w, id).await.error.unwrap().message;
         assert!(!message.contains("hush"), "{message}");
     }
-    assert_response_fails(&w, answer("301 Moved", "", b""), Code::HttpError).await;
+    assert_response_fails(&w, response("301 Moved", "", b""), Code::HttpError).await;
 }
 
 async fn private_addresses_are_not_requested(w: TestWorker) {
@@ -85,7 +85,7 @@ async fn a_file_that_is_not_an_image_fails_the_import(w: TestWorker) {
         assert_response_fails(&w, ok(&body), Code::UnsupportedMediaType).await;
     }
     // The declared content type is ignored.
-    let source = Source::with(answer("200 OK", "Content-Type: text/html\r\n", &png)).await;
+    let source = Source::with(response("200 OK", "Content-Type: text/html\r\n", &png)).await;
     let id = import_from(&w, &source).await;
     run(&w).await;
     assert_eq!(find_import(&w, id).await.status, Status::Completed);

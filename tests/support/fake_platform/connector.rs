@@ -163,7 +163,7 @@ impl AnalyticsConnector for FakePlatform {
         if let Some(name) =
             self.rejected_metric.lock().expect("no panic").as_deref().filter(|name| !aside.contains(name))
         {
-            self.called("refused_metric", None);
+            self.called("rejected_metric", None);
             aside.add(name);
         }
         let set = self.post_figures.lock().expect("no panic").clone();
