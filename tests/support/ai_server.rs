@@ -195,7 +195,7 @@ impl AiApp {
 
     /// Returns the number of open reservations.
     pub async fn held(&self) -> i64 {
-        self.number("SELECT count(*) FROM ai_reservations").await
+        self.count_rows("ai_reservations").await
     }
 }
 
