@@ -87,7 +87,7 @@ async fn post_events_are_sent_only_to_brand_members(w: TestWorker) {
     for hook in unaffected.into_iter().chain([disabled]) {
         assert!(payloads(&w, hook).await.is_empty(), "endpoint {hook}");
     }
-    assert_eq!(w.number("SELECT count(*) FROM events").await, 2, "one for each target");
+    assert_eq!(w.count_rows("events").await, 2, "one for each target");
 }
 
 async fn every_result_of_a_target_emits_an_event(w: TestWorker) {

@@ -330,7 +330,7 @@ async fn a_run_with_a_lost_lease_stores_no_upload(w: TestWorker) {
     // Another worker claims the job before the first upload is stored.
     let meanwhile = async {
         gate.wait_until_entered().await;
-        w.sql(format!("UPDATE jobs SET fence = fence + 1 WHERE id = {id}")).await;
+        w.take_over(id).await;
         gate.let_through();
     };
     let (ended, ()) = tokio::join!(handler.run(&run), meanwhile);
@@ -390,8 +390,7 @@ async fn a_stop_after_a_lost_lease_refunds_nothing(w: TestWorker) {
     let gate = Gate::new();
     w.fake.script_uploads([UploadStep::AcceptAndHang(gate.clone())]);
     let (_, target) = w.publish_images(w.account.id, &all).await;
-    let other = format!("UPDATE jobs SET fence = fence + 1 WHERE subject_id = {target} AND kind = 'publish_target'");
-    stop_at(&w, target, &gate, async || w.sql(other).await).await;
+    stop_at(&w, target, &gate, async || w.take_over(w.job_of(target).await.id).await).await;
     assert_eq!((w.job_of(target).await.state, w.target(target).await.attempts), (JobState::Running, 1));
 }
 

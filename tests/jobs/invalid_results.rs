@@ -36,7 +36,7 @@ async fn assert_published(w: &TestWorker, target: i64, attempts: i32) {
     assert_eq!((ended.status, ended.url), (TargetStatus::Published, None));
     assert_eq!(ended.external_id, Some(format!("post {}", "9".repeat(507))));
     assert_eq!((job.state, job.attempt, job.crashes), (JobState::Done, attempts, 0));
-    let payload: String = w.value("SELECT payload FROM events").await;
+    let payload = w.event_payloads().await[0].to_string();
     assert!(
         payload.len() < 2_000 && payload.contains("post.published") && !payload.contains("javascript"),
         "{payload}"
@@ -87,7 +87,7 @@ async fn an_invalid_failure_is_stored_sanitized(w: TestWorker) {
     w.fake.script_publishes([PublishStep::Reject(CallError::Reauth(failure(Category::AuthExpired)))]);
     w.publish_one().await;
     w.run_jobs().await;
-    let last_error: String = w.value("SELECT CAST(last_error AS text) FROM social_accounts").await;
+    let last_error = w.stored_account().await.last_error.unwrap().message;
     assert!(last_error.contains("No Bcc: xxx") && last_error.len() < 1_200, "{} bytes", last_error.len());
 }
 

@@ -40,17 +40,15 @@ async fn a_post_is_published(w: TestWorker) {
 
     // The event, its delivery and its job were committed together, and the job was notified.
     assert_eq!(w.events().await, ["post.published"]);
-    let payload: String = w.value("SELECT payload FROM events").await;
-    let payload: serde_json::Value = serde_json::from_str(&payload).unwrap();
     assert_eq!(
-        payload,
+        w.event_payloads().await[0],
         serde_json::json!({ "event": "post.published", "data": {
             "post_id": post, "brand_id": w.world.brand, "social_account_id": w.account.id, "platform": "sandbox",
             "external_id": "post-1", "url": "https://fake.example/post-1",
         }})
     );
     let delivery = w.notified_job();
-    assert_eq!(w.number("SELECT count(*) FROM webhook_deliveries").await, 1);
+    assert_eq!(w.count_rows("webhook_deliveries").await, 1);
     let job = w.show(delivery).await;
     assert_eq!(
         (job.kind.as_str(), job.state, job.trace.as_deref()),
@@ -132,9 +130,9 @@ async fn post_events_are_sent_to_every_endpoint(w: TestWorker) {
     for id in w.s.notifier.take() {
         w.engine.run(id).await;
     }
-    assert_eq!(w.number("SELECT count(*) FROM events").await, 2, "one for each target");
-    assert_eq!(w.number("SELECT count(*) FROM webhook_deliveries").await, 6);
-    assert_eq!(w.number("SELECT count(*) FROM jobs WHERE kind = 'deliver_webhook'").await, 6);
+    assert_eq!(w.count_rows("events").await, 2, "one for each target");
+    assert_eq!(w.count_rows("webhook_deliveries").await, 6);
+    assert_eq!(w.count_rows("jobs WHERE kind = 'deliver_webhook'").await, 6);
 }
 
 async fn a_job_notified_twice_runs_once(w: TestWorker) {

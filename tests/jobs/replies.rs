@@ -5,14 +5,15 @@ use crier_domain::account::AccountStatus;
 use crier_domain::conversation::{ConversationStatus, Message, MessageStatus};
 use crier_domain::event::EventName;
 use crier_domain::failure::Category;
-use crier_domain::job::{JobKind, JobState, Lane, NewJob};
+use crier_domain::job::{JobKind, JobState};
 use crier_jobs as definitions;
 use crier_store::conversations::{self, replies};
-use crier_store::{accounts, inbox_syncs, jobs};
+use crier_store::{accounts, inbox_syncs};
 
-use super::inbox::{all, bodies, start, sync};
+use super::inbox::{bodies, start, sync};
 use crate::support::fake_inbox::{COMMENTS, ReplyStep};
 use crate::support::fake_platform::{auth_expired, permanent, rate_limited, reauth, transient, unknown};
+use crate::support::inbox::{all, reply, run_reply};
 use crate::support::jobs::{MAX_CALL_SECONDS, TestWorker, worker_on_both};
 
 worker_on_both!(
@@ -42,33 +43,8 @@ pub async fn conversation(w: &TestWorker) -> i64 {
     all(w, w.world.brand).await[0].id
 }
 
-/// Replies as the API does; returns the message's id.
-pub async fn reply(w: &TestWorker, conversation: i64, text: &str) -> i64 {
-    w.write(async |tx| {
-        let found = conversations::lock(tx, w.world.brand, conversation).await?.expect("the conversation is there");
-        let id = replies::insert(tx, &found, w.world.user, "Ann", text).await?;
-        let job = NewJob::new(JobKind::SendReply, id, tx.now)
-            .lane(Lane::Account(found.account_id))
-            .trace(Some("request-1".to_owned()));
-        jobs::enqueue(tx, &job).await?;
-        Ok(id)
-    })
-    .await
-}
-
 pub async fn message(w: &TestWorker, id: i64) -> Message {
     replies::find(&mut w.conn().await, id).await.unwrap().unwrap()
-}
-
-pub async fn job_of(w: &TestWorker, message: i64) -> i64 {
-    w.number(format!("SELECT max(id) FROM jobs WHERE kind = 'send_reply' AND subject_id = {message}")).await
-}
-
-/// Runs the reply's job once, if it is due.
-pub async fn run_reply(w: &TestWorker, message: i64) {
-    w.scheduler.tick().await.unwrap();
-    let id = job_of(w, message).await;
-    w.engine.run(id).await;
 }
 
 async fn reply_status(w: &TestWorker, id: i64) -> (MessageStatus, Option<Category>) {
@@ -119,7 +95,7 @@ async fn a_rejected_reply_fails(w: TestWorker) {
     run_reply(&w, id).await;
     assert_eq!(reply_status(&w, id).await, (MessageStatus::Failed, Some(Category::PlatformRejected)));
     assert_eq!(
-        (w.events().await, w.state(job_of(&w, id).await).await),
+        (w.events().await, w.state(w.newest_job(JobKind::SendReply, id).await).await),
         (vec!["message.failed".to_owned()], JobState::Done)
     );
 }
@@ -243,7 +219,7 @@ async fn a_disconnected_account_fails_the_reply(w: TestWorker) {
     run_reply(&w, id).await;
     assert_eq!(message(&w, id).await.error.unwrap().code, "account_disconnected");
     assert_eq!((w.fake.inbox.calls(), w.events().await), ((0, 0), vec!["message.failed".to_owned()]));
-    assert_eq!(w.number("SELECT count(*) FROM inbox_syncs").await, 0);
+    assert_eq!(w.count_rows("inbox_syncs").await, 0);
     assert_eq!(bodies(&w, conversation).await.len(), 2, "the conversation is kept");
 }
 

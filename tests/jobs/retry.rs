@@ -111,12 +111,12 @@ async fn a_rate_limit_pauses_only_its_account(w: TestWorker) {
     for target in same.iter().chain([&limited]) {
         assert_eq!(w.target(*target).await.status, TargetStatus::Published);
     }
-    assert_eq!(w.number("SELECT count(*) FROM paused_lanes").await, 0);
+    assert_eq!(w.count_rows("paused_lanes").await, 0);
 }
 
 async fn a_rate_limit_on_the_last_attempt_pauses_the_account(w: TestWorker) {
     let (_, target) = w.publish_one().await;
-    w.sql(format!("UPDATE jobs SET attempt = 7 WHERE subject_id = {target}")).await;
+    w.set_attempts(w.job_of(target).await.id, 7).await;
     w.fake.script_publishes([PublishStep::Reject(rate_limited(w.later(300)))]);
     w.run_jobs().await;
     let ended = w.target(target).await;

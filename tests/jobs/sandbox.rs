@@ -131,7 +131,7 @@ async fn the_flaky_keyword_fails_twice_a_second_apart(s: TestStore) {
     assert_eq!((ended.status, ended.attempts), (TargetStatus::Published, 3));
     assert_eq!(ended.published_at, Some(started_at + TimeDelta::seconds(2)));
     assert!(ended.error.is_none());
-    assert_eq!(w.number("SELECT count(*) FROM paused_lanes").await, 0, "this is not a rate limit");
+    assert_eq!(w.count_rows("paused_lanes").await, 0, "this is not a rate limit");
 }
 
 async fn the_slow_keyword_delays_the_response(s: TestStore) {
@@ -185,7 +185,7 @@ async fn a_handle_belongs_to_its_first_workspace(s: TestStore) {
     let connected = sandbox.connect(first, &handle("bakery")).await.unwrap();
     assert_eq!(connected.external_id, "bakery");
     // Connecting claims no handle, because the connection may still be rejected.
-    assert_eq!(s.number("SELECT count(*) FROM sandbox_handles").await, 0);
+    assert_eq!(s.count_rows("sandbox_handles").await, 0);
     let late = sandbox.connect(second, &handle("bakery")).await.unwrap();
     assert!(claim(&s, first, &connected).await);
     assert!(!claim(&s, second, &late).await, "the first workspace has claimed the handle");

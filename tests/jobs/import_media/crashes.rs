@@ -74,16 +74,14 @@ async fn a_crash_before_the_file_row_is_recovered(w: TestWorker) {
     wait_for_lock(&w).await;
     doomed.kill().await;
     tx.rollback().await.unwrap();
-    assert_eq!((import_status(&w, id).await, stored(&w).len()), ((Status::Processing, None), 0));
+    assert_eq!((import_status(&w, id).await, w.stored_files().len()), ((Status::Processing, None), 0));
     assert_recovers(&w, id).await;
 }
 
 /// Waits until a transaction waits for a lock. SQLite does not report this, so this returns immediately there.
 async fn wait_for_lock(w: &TestWorker) {
     if w.is_postgres() {
-        let sql =
-            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
-        w.poll_until(async || w.number(sql).await >= 1).await;
+        w.until_blocked(1).await;
     }
 }
 
@@ -96,13 +94,13 @@ async fn crash_after_file_row(w: &TestWorker) -> (Source, i64) {
     let claimed = w.claim(&w.s.notifier.take(), "gone").await.remove(0);
     // The result is never stored.
     drop(w.handler(JobKind::ImportMedia).run(&crier_worker::engine::Run::new(claimed)).await.unwrap());
-    assert_eq!((import_status(w, id).await, stored(w).len()), ((Status::Processing, None), 2));
-    assert_eq!(w.number("SELECT count(*) FROM files WHERE state = 'reserved'").await, 1);
+    assert_eq!((import_status(w, id).await, w.stored_files().len()), ((Status::Processing, None), 2));
+    assert_eq!(w.count_rows("files WHERE state = 'reserved'").await, 1);
     (source, id)
 }
 
 fn delete_files(w: &TestWorker, which: impl Fn(&str) -> bool) {
-    for name in stored(w).into_iter().filter(|name| which(name)) {
+    for name in w.stored_files().into_iter().filter(|name| which(name)) {
         std::fs::remove_file(w.files().join("media").join(&name[..2]).join(&name)).unwrap();
     }
 }
@@ -116,15 +114,15 @@ async fn a_crash_before_the_bytes_are_stored_is_recovered(w: TestWorker) {
 async fn a_crash_before_the_thumbnail_is_stored_is_recovered(w: TestWorker) {
     let (_source, id) = crash_after_file_row(&w).await;
     delete_files(&w, |name| name.contains("thumb"));
-    assert_eq!(stored(&w).len(), 1);
+    assert_eq!(w.stored_files().len(), 1);
     assert_recovers(&w, id).await;
 }
 
 async fn a_crash_before_the_result_is_stored_is_recovered(w: TestWorker) {
     let (source, id) = crash_after_file_row(&w).await;
-    let before = stored(&w);
+    let before = w.stored_files();
     assert_recovers(&w, id).await;
-    assert_eq!((stored(&w), source.paths().len()), (before, 2), "the same file");
+    assert_eq!((w.stored_files(), source.paths().len()), (before, 2), "the same file");
 }
 
 async fn different_bytes_in_the_next_run_are_kept_once(w: TestWorker) {
@@ -132,6 +130,10 @@ async fn different_bytes_in_the_next_run_are_kept_once(w: TestWorker) {
     source.set_responses([SourceResponse::Send(ok(&images::png(12, 12)))]);
     w.advance(LEASE_EXPIRY_SECONDS);
     run(&w).await;
-    assert_eq!((assets(&w).await[0].width, stored(&w).len()), (12, 4), "the file of the dead run is still stored");
+    assert_eq!(
+        (assets(&w).await[0].width, w.stored_files().len()),
+        (12, 4),
+        "the file of the dead run is still stored"
+    );
     assert_completed_once(&w, id).await;
 }

@@ -31,10 +31,7 @@ async fn retry(w: &TestWorker, id: i64) {
     let output = crier(w, &["jobs", "retry", &job.to_string()]);
     assert_eq!(output.expect_stdout(), format!("Job {job} (import_media) is ready to run again.\n"));
     assert_eq!(import_status(w, id).await, (Status::Pending, None));
-    // The command has no notifier, and its own clock.
-    let due =
-        format!("UPDATE jobs SET run_at = '{0}', dispatched_at = '{0}' WHERE id = {job}", w.later(-20).to_rfc3339());
-    w.sql(due).await;
+    w.make_jobs_due().await;
     run(w).await;
 }
 
@@ -145,7 +142,7 @@ async fn deleting_a_brand_deletes_its_imports(w: TestWorker) {
     assert!(import.is_none() && emitted_events(&w).await.is_empty());
     assert_eq!(w.state(job_id).await, JobState::Cancelled);
     sweep(&w).await;
-    assert_eq!((stored(&w), w.number("SELECT count(*) FROM files").await), (Vec::new(), 0));
+    assert_eq!((w.stored_files(), w.count_rows("files").await), (Vec::new(), 0));
     assert_eq!(files::usage(&mut w.conn().await, w.world.workspace).await.unwrap().files, 0);
 }
 
@@ -206,7 +203,7 @@ async fn the_file_of_a_deleted_import_is_discarded(w: TestWorker) {
     w.sql("DELETE FROM media_jobs").await;
     let outcome = w.write(async |tx| result.write(tx, &job).await).await;
     assert!(matches!(outcome, crier_domain::job::Outcome::Cancelled(_)), "{outcome:?}");
-    assert_eq!(w.number("SELECT count(*) FROM files WHERE state = 'doomed'").await, 1);
+    assert_eq!(w.count_rows("files WHERE state = 'doomed'").await, 1);
     assert_eq!(files::usage(&mut w.conn().await, w.world.workspace).await.unwrap().files, 0);
 }
 
@@ -215,7 +212,7 @@ async fn a_run_with_a_lost_lease_fetches_nothing(w: TestWorker) {
     let source = Source::with(ok(&images::png(9, 9))).await;
     let id = import_from(&w, &source).await;
     let job = w.claim(&[w.notified_job()], "frozen").await.remove(0);
-    w.sql("UPDATE jobs SET fence = fence + 1").await;
+    w.take_over(job.id).await;
     w.handler(JobKind::ImportMedia).run(&Run::new(job)).await.unwrap();
     assert_eq!((source.paths().len(), import_status(&w, id).await), (0, (Status::Pending, None)));
 }
@@ -250,7 +247,7 @@ async fn finished_imports_are_deleted_after_thirty_days(w: TestWorker) {
     crier_scheduler::tasks::clean_up::run(&w.scheduler).await.unwrap();
     assert!(!exists(completed).await && !exists(failed).await);
     assert!(exists(later).await && exists(waiting).await, "one finished a day ago, and the other has not finished");
-    assert_eq!((assets(&w).await.len(), stored(&w).len()), (1, 2), "imported files are kept");
+    assert_eq!((assets(&w).await.len(), w.stored_files().len()), (1, 2), "imported files are kept");
     after_thirty_days(&w).await;
     assert!(!exists(later).await && exists(waiting).await);
 }
@@ -265,10 +262,8 @@ async fn a_retried_import_is_not_deleted(w: TestWorker) {
     run(&w).await;
     let mut tx = w.begin().await.unwrap();
     assert!(crier_media::import::retry_failed(&mut tx, id).await.unwrap());
-    let lock_waits =
-        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
     let commit = async {
-        w.poll_until(async || w.number(lock_waits).await > 0).await;
+        w.until_blocked(1).await;
         tx.commit().await.unwrap();
     };
     tokio::join!(after_thirty_days(&w), commit);

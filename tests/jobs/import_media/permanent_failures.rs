@@ -24,7 +24,7 @@ async fn assert_source_fails(w: &TestWorker, source: &Source, code: Code) -> i64
     run(w).await;
     assert_failed(w, id, code, 1).await;
     assert_eq!(job(w, id).await.state, JobState::Done, "the job is not dead");
-    assert_eq!((stored(w), w.number("SELECT count(*) FROM files").await), (Vec::new(), 0));
+    assert_eq!((w.stored_files(), w.count_rows("files").await), (Vec::new(), 0));
     id
 }
 

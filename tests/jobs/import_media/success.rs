@@ -25,7 +25,7 @@ async fn an_image_is_fetched_and_stored(w: TestWorker) {
     let running = tokio::spawn(async move { engine.run(notified).await });
     gate.wait_until_entered().await;
     assert_eq!(import_status(&w, id).await, (Status::Processing, None));
-    assert_eq!(w.number("SELECT count(*) FROM files").await, 0);
+    assert_eq!(w.count_rows("files").await, 0);
     w.advance(1);
     gate.let_through();
     assert!(running.await.unwrap());
@@ -45,8 +45,7 @@ async fn an_image_is_fetched_and_stored(w: TestWorker) {
         (job_status(&w, id).await, job(&w, id).await.trace.as_deref()),
         ((JobState::Done, 1), Some("request-1"))
     );
-    let traced = "SELECT count(*) FROM jobs WHERE kind = 'deliver_webhook' AND trace = 'request-1'";
-    assert_eq!(w.number(traced).await, 1);
+    assert_eq!(w.count_rows("jobs WHERE kind = 'deliver_webhook' AND trace = 'request-1'").await, 1);
     assert_completed_once(&w, id).await;
 }
 
@@ -75,7 +74,7 @@ async fn identical_bytes_of_two_imports_are_stored_once(w: TestWorker) {
         (find_import(&w, one).await.status, find_import(&w, other).await.status),
         (Status::Completed, Status::Completed)
     );
-    assert_eq!((assets(&w).await.len(), stored(&w).len()), (2, 2));
+    assert_eq!((assets(&w).await.len(), w.stored_files().len()), (2, 2));
     assert_no_leftovers(&w).await;
 }
 
@@ -87,6 +86,6 @@ async fn a_busy_brand_does_not_block_other_imports(w: TestWorker) {
     }
     let claimed = w.claim(&w.s.notifier.take(), "a worker").await;
     assert_eq!(claimed.len(), 4);
-    assert_eq!(w.number("SELECT count(*) FROM jobs WHERE waiting").await, 2);
+    assert_eq!(w.count_rows("jobs WHERE waiting").await, 2);
     assert!(claimed.iter().all(|job| job.lane == Some(format!("brand:{}", w.world.brand))));
 }
