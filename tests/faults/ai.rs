@@ -11,7 +11,7 @@ use crate::support::client::until;
 use crate::support::images::png;
 use crate::support::process::Installation;
 
-const RESERVATIONS: &str = "SELECT count(*) FROM ai_reservations";
+const RESERVATIONS: &str = "ai_reservations";
 const USED_CREDITS: &str = "SELECT cast(coalesce(sum(used), 0) AS bigint) FROM ai_usage";
 
 async fn assert_credits_survive_a_kill(ai: AiServer, mut crier: Installation) {
@@ -24,29 +24,31 @@ async fn assert_credits_survive_a_kill(ai: AiServer, mut crier: Installation) {
         async move { client.call("POST", &path, Some(body), "once").await }
     });
     response_gate.wait_for_request().await;
-    assert_eq!((crier.number(RESERVATIONS).await, crier.number(USED_CREDITS).await), (1, 15));
+    assert_eq!((crier.count_rows(RESERVATIONS).await, crier.number(USED_CREDITS).await), (1, 15));
     let api = crier.of("api");
     crier.kill(&api);
     assert!(request.await.expect("no panic").is_none(), "there is no response");
     response_gate.let_go();
     crier.start_all().await;
-    assert_eq!(crier.number(RESERVATIONS).await, 1, "its lease is not over yet");
-    // Expires the leases; they last a minute.
-    crier.execute("UPDATE ai_reservations SET lease_until = '2026-01-01T00:00:00+00:00'").await;
-    crier.execute("UPDATE idempotency_keys SET lease_until = '2026-01-01T00:00:00+00:00'").await;
-    until("the credits are back", || async { (crier.number(RESERVATIONS).await == 0).then_some(()) }).await;
+    assert_eq!(crier.count_rows(RESERVATIONS).await, 1, "its lease is not over yet");
+    expire_leases(&crier).await;
+    until("the credits are back", || async { (crier.count_rows(RESERVATIONS).await == 0).then_some(()) }).await;
     assert_eq!(crier.number(USED_CREDITS).await, 0);
     ai.queue_responses([captions(&["D", "E", "F"])]);
     let (status, response) = crier.call("POST", &path, Some(body), "once").await.expect("a response");
     assert_eq!((status, &response["data"]["captions"]), (200, &json!(["D", "E", "F"])));
-    assert_eq!((crier.number(RESERVATIONS).await, crier.number(USED_CREDITS).await), (0, 15));
+    assert_eq!((crier.count_rows(RESERVATIONS).await, crier.number(USED_CREDITS).await), (0, 15));
     crier.assert_all_run();
 }
 
-const EXPIRE_LEASES: [&str; 2] = [
-    "UPDATE ai_reservations SET lease_until = '2026-01-01T00:00:00+00:00'",
-    "UPDATE idempotency_keys SET lease_until = '2026-01-01T00:00:00+00:00' WHERE lease_until IS NOT NULL",
-];
+/// Expires the leases of unfinished requests, which last a minute.
+async fn expire_leases(crier: &Installation) {
+    for table in ["ai_reservations", "idempotency_keys"] {
+        let past = "'2026-01-01T00:00:00+00:00'";
+        crier.execute(&format!("UPDATE {table} SET lease_until = {past} WHERE lease_until IS NOT NULL")).await;
+    }
+}
+
 /// When the API is killed, in milliseconds after the provider's response. In this time, the API checks the image,
 /// stores its row and its bytes, and responds.
 const KILL_DELAYS: [u64; 6] = [0, 5, 20, 40, 80, 160];
@@ -71,11 +73,9 @@ async fn assert_images_survive_kills(ai: AiServer, mut crier: Installation) {
         crier.kill(&api);
         request.await.expect("no panic");
         crier.start_all().await;
-        for sql in EXPIRE_LEASES {
-            crier.execute(sql).await;
-        }
-        until("no credits are held", || async { (crier.number(RESERVATIONS).await == 0).then_some(()) }).await;
-        let has_image = crier.number("SELECT count(*) FROM media").await == round;
+        expire_leases(&crier).await;
+        until("no credits are held", || async { (crier.count_rows(RESERVATIONS).await == 0).then_some(()) }).await;
+        let has_image = crier.count_rows("media").await == round;
         killed_before_response += usize::from(!has_image);
         assert_eq!(crier.number(USED_CREDITS).await, 240 * (round - i64::from(!has_image)), "{delay} ms");
         assert_stored_files_have_rows(&crier).await;
@@ -89,8 +89,8 @@ async fn assert_images_survive_kills(ai: AiServer, mut crier: Installation) {
             usize::from(!has_image),
             "a request that has a response is not repeated"
         );
-        assert_eq!((crier.number(RESERVATIONS).await, crier.number(USED_CREDITS).await), (0, 240 * round));
-        assert_eq!(crier.number("SELECT count(*) FROM media").await, round);
+        assert_eq!((crier.count_rows(RESERVATIONS).await, crier.number(USED_CREDITS).await), (0, 240 * round));
+        assert_eq!(crier.count_rows("media").await, round);
         assert_files_have_rows(&crier).await;
         ai.clear_responses();
     }
@@ -99,7 +99,7 @@ async fn assert_images_survive_kills(ai: AiServer, mut crier: Installation) {
 }
 
 async fn assert_stored_files_have_rows(crier: &Installation) {
-    if crier.number("SELECT count(*) FROM files WHERE state = 'stored'").await > 0 {
+    if crier.count_rows("files WHERE state = 'stored'").await > 0 {
         assert_files_have_rows(crier).await;
     }
 }

@@ -368,5 +368,5 @@ async fn idempotent_responses_survive_clock_jumps(app: TestApp) {
         assert_eq!(again.expect(201), first);
         assert!(again.replayed());
     }
-    assert_eq!(app.number("SELECT count(*) FROM brands").await, 2);
+    assert_eq!(app.count_rows("brands").await, 2);
 }

@@ -57,9 +57,7 @@ async fn absence_counts_only_after_the_call_timeout(w: TestWorker) {
     w.fake.script_publishes([PublishStep::Reject(unknown())]);
     let (_, target) = w.publish_one().await;
     w.run_jobs().await;
-    // Runs the job earlier than scheduled.
-    w.sql("UPDATE jobs SET state = 'ready'").await;
-    w.engine.run(w.job_of(target).await.id).await;
+    w.run_early(target).await;
     assert_eq!((w.fake.count("reconcile"), w.fake.count("publish")), (1, 1));
     let waiting = w.target(target).await;
     assert!(waiting.status == TargetStatus::Publishing && waiting.call_started_at.is_some());
@@ -144,7 +142,7 @@ async fn republishing_reconciles_an_unknown_outcome(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     w.fake.script_publishes([PublishStep::AcceptAnd(unknown())]);
     let (post, target) = w.publish_one().await;
-    w.sql("UPDATE jobs SET attempt = 7").await;
+    w.set_attempts(w.job_of(target).await.id, 7).await;
     w.run_until_idle().await;
     assert_outcome_unknown(&w, post, target).await;
     w.publish_again(post).await;

@@ -35,11 +35,11 @@ fn assert_service_unavailable(response: &HttpResponse) {
 
 /// Asserts the number of images, and that only their files count as storage usage.
 async fn assert_stored_images(crier: &Installation, images: i64) {
-    assert_eq!(crier.number("SELECT count(*) FROM media").await, images);
+    assert_eq!(crier.count_rows("media").await, images);
     let bytes = "SELECT CAST(coalesce(sum(bytes), 0) AS bigint) FROM storage_usage";
     let stored = "SELECT CAST(coalesce(sum(size_bytes), 0) AS bigint) FROM files WHERE state = 'stored'";
     assert_eq!(crier.number(bytes).await, crier.number(stored).await);
-    assert_eq!(crier.number("SELECT count(*) FROM files WHERE state = 'reserved'").await, 0);
+    assert_eq!(crier.count_rows("files WHERE state = 'reserved'").await, 0);
 }
 
 #[tokio::test]

@@ -117,12 +117,12 @@ async fn assert_restart_loses_nothing(stop: fn(&mut PostgresServer)) {
 
     let posts: Vec<i64> = created.iter().map(|created| created.post).collect();
     assert_eq!(posts.iter().collect::<BTreeSet<_>>().len(), posts.len(), "a post for each key");
-    assert_eq!(usize::try_from(crier.number("SELECT count(*) FROM posts").await), Ok(posts.len()), "and no others");
+    assert_eq!(usize::try_from(crier.count_rows("posts").await), Ok(posts.len()), "and no others");
     for CreatedPost { key, body, post } in &created {
         assert_eq!(load.write(&crier, key, body).await, *post, "the same again");
     }
     crier.all_published(brand, &posts).await;
-    assert_eq!(usize::try_from(crier.number("SELECT count(*) FROM posts").await), Ok(posts.len()));
+    assert_eq!(usize::try_from(crier.count_rows("posts").await), Ok(posts.len()));
     let mut on_sites = BTreeMap::new();
     for post in sites.posts() {
         *on_sites.entry(post.text).or_insert(0) += 1;
