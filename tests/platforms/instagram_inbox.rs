@@ -95,7 +95,7 @@ async fn start(s: TestStore) -> Test {
     let api = FakeApi::start(Server::default(), respond).await;
     let secrets = json!({ "access_token": "t", "client_id": "app", "client_secret": "secret" });
     let t = InboxTest::new(s, Platform::Instagram, "1784", secrets, api).await;
-    t.w.sql("UPDATE social_accounts SET username = 'Bakery' WHERE platform = 'instagram'").await;
+    t.set_username("Bakery").await;
     set_time(&t);
     t
 }

@@ -256,7 +256,7 @@ async fn all_pages_are_read_and_each_comment_once(s: TestStore) {
     }
     t.look().await;
     assert_eq!((t.count().await, t.api.asked("/rest/posts").len(), t.error().await.as_str()), (70, 3, ""));
-    assert_eq!(t.w.number("SELECT count(*) FROM conversations").await, 45);
+    assert_eq!(t.w.count_rows("conversations").await, 45);
     let before = t.api.asked("/rest/").len();
     sync_inbox_later(&t).await;
     assert_eq!((t.count().await, t.api.asked("/rest/").len() - before), (70, 11), "now the newest posts alone");
@@ -415,7 +415,7 @@ async fn of_a_person_nothing_is_read(s: TestStore) {
     assert_eq!((t.sync().await.next_sync_at, t.error().await.as_str()), (None, ""));
     t.w.advance(10_000);
     t.look().await;
-    assert_eq!(t.w.number("SELECT count(*) FROM jobs WHERE kind = 'sync_inbox'").await, 1);
+    assert_eq!(t.w.count_rows("jobs WHERE kind = 'sync_inbox'").await, 1);
     assert!(t.api.asked("/").is_empty());
 }
 

@@ -198,9 +198,7 @@ async fn a_call_whose_time_is_in_the_future_is_never_guessed(s: TestStore) {
     let target = t.publish("Good morning!", LOST_POST).await;
     t.w.clock.set(-chrono::TimeDelta::days(40));
     t.mastodon.fake.publish_as_user("Good morning!", None);
-    t.w.sql("UPDATE jobs SET state = 'ready'").await;
-    let job = t.w.job_of(target).await.id;
-    t.w.engine.run(job).await;
+    t.w.run_early(target).await;
     assert_eq!(t.ended(target).await, (TargetStatus::Failed, None, Some(Category::OutcomeUnknown)));
     assert_eq!(t.count(), 1);
 }

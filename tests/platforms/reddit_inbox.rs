@@ -93,7 +93,7 @@ async fn start(s: TestStore) -> InboxTest<Server> {
         "access_token": "old", "refresh_token": "r", "client_id": "id", "client_secret": "secret",
     });
     let t = InboxTest::new(s, Platform::Reddit, "u1", secrets, api).await;
-    t.w.sql("UPDATE social_accounts SET username = 'ann' WHERE platform = 'reddit'").await;
+    t.set_username("ann").await;
     t
 }
 
@@ -267,20 +267,12 @@ async fn lose_some(t: &InboxTest<Server>) {
 async fn deleted_comments_are_followed(s: TestStore) {
     let t = start(s).await;
     lose_some(&t).await;
-    let deleted = "
-        SELECT string_agg(external_id, ' ')
-        FROM (
-            SELECT external_id
-            FROM messages
-            WHERE deleted_at IS NOT NULL AND body = ''
-            ORDER BY external_id
-        ) m";
-    assert_eq!(t.w.s.value::<String>(deleted).await, "t1_1 t1_2");
+    assert_eq!(t.deleted().await, "t1_1 t1_2");
 }
 
 async fn without_the_scope_nothing_is_taken_for_deleted(s: TestStore) {
     let t = start(s).await;
     t.api.with(|server| server.may_not_read = true);
     lose_some(&t).await;
-    assert_eq!(t.w.number("SELECT count(*) FROM messages WHERE deleted_at IS NOT NULL").await, 0);
+    assert_eq!(t.w.count_rows("messages WHERE deleted_at IS NOT NULL").await, 0);
 }

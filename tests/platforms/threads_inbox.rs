@@ -94,7 +94,7 @@ type Test = InboxTest<Server>;
 async fn start(s: TestStore) -> Test {
     let api = FakeApi::start(Server::default(), respond).await;
     let t = InboxTest::new(s, Platform::Threads, "5", json!({ "access_token": "t" }), api).await;
-    t.w.sql("UPDATE social_accounts SET username = 'bakery' WHERE platform = 'threads'").await;
+    t.set_username("bakery").await;
     set_time(&t);
     t
 }

@@ -59,7 +59,7 @@ async fn start(s: TestStore) -> Test {
     let api = FakeApi::start(Server { token: "old".to_owned(), ..Server::default() }, respond).await;
     let secrets = json!({ "access_token": "old", "refresh_token": "r", "client_id": "id", "client_secret": "secret" });
     let t = InboxTest::new(s, Platform::Tumblr, "t:blog", secrets, api).await;
-    t.w.sql("UPDATE social_accounts SET username = 'bakery' WHERE platform = 'tumblr'").await;
+    t.set_username("bakery").await;
     t
 }
 
