@@ -132,7 +132,7 @@ async fn all_dead_jobs_of_a_kind_are_retried(w: TestWorker) {
     assert_eq!(count_retried(&w, &dead).await, 120);
     // The jobs run like new ones. A command makes them ready, and the scheduler notifies the workers.
     w.clock.advance(chrono::TimeDelta::days(300));
-    w.sql(format!("UPDATE jobs SET run_at = '{0}', dispatched_at = '{0}'", w.later(-20).to_rfc3339())).await;
+    w.make_jobs_due().await;
     w.run_jobs().await;
     for (post, _, job) in dead {
         assert_eq!((w.post_status(post).await, w.state(job).await), (PostStatus::Published, JobState::Done));
@@ -286,10 +286,8 @@ async fn an_interrupted_retry_keeps_jobs_consistent(w: TestWorker) {
         .current_dir(dir.path())
         .spawn()
         .unwrap();
-    until_soon("the first batch", || async {
-        (w.number("SELECT count(*) FROM jobs WHERE state = 'ready'").await > 0).then_some(())
-    })
-    .await;
+    until_soon("the first batch", || async { (w.count_rows("jobs WHERE state = 'ready'").await > 0).then_some(()) })
+        .await;
     std::process::Command::new("kill").args(["-INT", &retry.id().to_string()]).status().unwrap();
     retry.wait().unwrap();
     let retried = count_retried(&w, &dead).await;

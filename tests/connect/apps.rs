@@ -76,7 +76,7 @@ async fn invalid_connections_are_rejected(s: TestStore) {
         let output = connect(&args);
         assert!(output.expect_failure(1).contains(reason), "{args:?}: {output:?}");
     }
-    assert_eq!(s.number("SELECT count(*) FROM authorizations").await, 0);
+    assert_eq!(s.count_rows("authorizations").await, 0);
 }
 
 async fn applications_are_set_listed_and_deleted(s: TestStore) {

@@ -224,7 +224,7 @@ async fn the_database_holds_no_secret_in_the_clear(app: TestApp) {
     assert!(!ciphertext.windows(5).any(|part| part == b"shh-1"));
     let callback = mastodon.fake.agree(&authorize);
     person.open(callback.as_str()).await;
-    assert_eq!(app.number("SELECT count(*) FROM authorizations WHERE data IS NOT NULL").await, 0);
+    assert_eq!(app.count_rows("authorizations WHERE data IS NOT NULL").await, 0);
 }
 
 async fn posts_are_checked_by_the_limits_of_the_account_s_server(app: TestApp) {

@@ -79,6 +79,6 @@ impl TestLibrary {
     }
 
     async fn rows(&self) -> i64 {
-        self.s.number("SELECT count(*) FROM files").await
+        self.s.count_rows("files").await
     }
 }
