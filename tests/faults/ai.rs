@@ -11,9 +11,6 @@ use crate::support::client::until;
 use crate::support::images::png;
 use crate::support::process::Installation;
 
-const RESERVATIONS: &str = "ai_reservations";
-const USED_CREDITS: &str = "SELECT cast(coalesce(sum(used), 0) AS bigint) FROM ai_usage";
-
 async fn assert_credits_survive_a_kill(ai: AiServer, mut crier: Installation) {
     let path = format!("/brands/{}/ai/captions", crier.brand().await);
     let body = json!({ "prompt": "bread" });
@@ -24,20 +21,20 @@ async fn assert_credits_survive_a_kill(ai: AiServer, mut crier: Installation) {
         async move { client.call("POST", &path, Some(body), "once").await }
     });
     response_gate.wait_for_request().await;
-    assert_eq!((crier.count_rows(RESERVATIONS).await, crier.number(USED_CREDITS).await), (1, 15));
+    assert_eq!((crier.count_rows("ai_reservations").await, crier.sum("used", "ai_usage").await), (1, 15));
     let api = crier.of("api");
     crier.kill(&api);
     assert!(request.await.expect("no panic").is_none(), "there is no response");
     response_gate.let_go();
     crier.start_all().await;
-    assert_eq!(crier.count_rows(RESERVATIONS).await, 1, "its lease is not over yet");
+    assert_eq!(crier.count_rows("ai_reservations").await, 1, "its lease is not over yet");
     expire_leases(&crier).await;
-    until("the credits are back", || async { (crier.count_rows(RESERVATIONS).await == 0).then_some(()) }).await;
-    assert_eq!(crier.number(USED_CREDITS).await, 0);
+    until("the credits are back", || async { (crier.count_rows("ai_reservations").await == 0).then_some(()) }).await;
+    assert_eq!(crier.sum("used", "ai_usage").await, 0);
     ai.queue_responses([captions(&["D", "E", "F"])]);
     let (status, response) = crier.call("POST", &path, Some(body), "once").await.expect("a response");
     assert_eq!((status, &response["data"]["captions"]), (200, &json!(["D", "E", "F"])));
-    assert_eq!((crier.count_rows(RESERVATIONS).await, crier.number(USED_CREDITS).await), (0, 15));
+    assert_eq!((crier.count_rows("ai_reservations").await, crier.sum("used", "ai_usage").await), (0, 15));
     crier.assert_all_run();
 }
 
@@ -74,10 +71,10 @@ async fn assert_images_survive_kills(ai: AiServer, mut crier: Installation) {
         request.await.expect("no panic");
         crier.start_all().await;
         expire_leases(&crier).await;
-        until("no credits are held", || async { (crier.count_rows(RESERVATIONS).await == 0).then_some(()) }).await;
+        until("no credits are held", || async { (crier.count_rows("ai_reservations").await == 0).then_some(()) }).await;
         let has_image = crier.count_rows("media").await == round;
         killed_before_response += usize::from(!has_image);
-        assert_eq!(crier.number(USED_CREDITS).await, 240 * (round - i64::from(!has_image)), "{delay} ms");
+        assert_eq!(crier.sum("used", "ai_usage").await, 240 * (round - i64::from(!has_image)), "{delay} ms");
         assert_stored_files_have_rows(&crier).await;
         ai.clear_responses();
         ai.queue_responses([image_response(&bytes)]);
@@ -89,7 +86,7 @@ async fn assert_images_survive_kills(ai: AiServer, mut crier: Installation) {
             usize::from(!has_image),
             "a request that has a response is not repeated"
         );
-        assert_eq!((crier.count_rows(RESERVATIONS).await, crier.number(USED_CREDITS).await), (0, 240 * round));
+        assert_eq!((crier.count_rows("ai_reservations").await, crier.sum("used", "ai_usage").await), (0, 240 * round));
         assert_eq!(crier.count_rows("media").await, round);
         assert_files_have_rows(&crier).await;
         ai.clear_responses();

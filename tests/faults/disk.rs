@@ -36,9 +36,8 @@ fn assert_service_unavailable(response: &HttpResponse) {
 /// Asserts the number of images, and that only their files count as storage usage.
 async fn assert_stored_images(crier: &Installation, images: i64) {
     assert_eq!(crier.count_rows("media").await, images);
-    let bytes = "SELECT CAST(coalesce(sum(bytes), 0) AS bigint) FROM storage_usage";
-    let stored = "SELECT CAST(coalesce(sum(size_bytes), 0) AS bigint) FROM files WHERE state = 'stored'";
-    assert_eq!(crier.number(bytes).await, crier.number(stored).await);
+    let stored = crier.sum("size_bytes", "files WHERE state = 'stored'").await;
+    assert_eq!(crier.sum("bytes", "storage_usage").await, stored);
     assert_eq!(crier.count_rows("files WHERE state = 'reserved'").await, 0);
 }
 

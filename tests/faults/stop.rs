@@ -79,8 +79,7 @@ async fn assert_stop_releases_uploads(mut crier: Installation) {
     let target = &crier.all_published(brand, &[post]).await[0];
     assert_eq!(target["attempts"], 1, "{target}");
     assert_eq!((sites.count("bread"), sites.calls("bread").len()), (1, 1));
-    let attempts = "SELECT sum(attempt * 10 + crashes) FROM jobs WHERE kind = 'publish_target'";
-    assert_eq!(crier.number(attempts).await, 10);
+    assert_eq!(crier.sum("attempt * 10 + crashes", "jobs WHERE kind = 'publish_target'").await, 10);
 }
 
 const NO_GRACE: [(&str, &str); 1] = [("CRIER_DRAIN", "0s")];

@@ -61,7 +61,7 @@ async fn failures_open_the_circuit_and_a_success_closes_it(w: TestWorker) {
     assert_eq!(waiting(&w).await, BACKLOG - i64::from(OPENS_AT));
     w.run_jobs().await;
     assert_eq!(receiver.requests().await.len(), failed, "the pause has not ended");
-    assert_eq!(w.number("SELECT sum(attempts) FROM webhook_deliveries").await, i64::from(OPENS_AT));
+    assert_eq!(w.sum("attempts", "webhook_deliveries").await, i64::from(OPENS_AT));
     // The pause grows with each failure, and only a few attempts follow it.
     receiver.respond_with_statuses(std::iter::repeat_n(500, 4));
     w.advance(1);

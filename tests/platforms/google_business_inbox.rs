@@ -129,7 +129,7 @@ async fn pages_are_read_back_to_what_is_known_and_each_message_once(s: TestStore
     sync_inbox_later(&t).await;
     sync_inbox_later(&t).await;
     assert_eq!(t.count().await, 121);
-    assert_eq!(t.w.number("SELECT sum(unread_count) FROM conversations").await, 121);
+    assert_eq!(t.w.sum("unread_count", "conversations").await, 121);
 }
 
 async fn an_edit_is_followed(s: TestStore) {
@@ -227,5 +227,5 @@ async fn a_deleted_review_is_followed(s: TestStore) {
     t.w.advance(3_700);
     t.look().await;
     assert_eq!((t.deleted().await.as_str(), t.error().await.as_str()), ("r1", ""));
-    assert_eq!(t.w.number("SELECT sum(unread_count) FROM conversations").await, 1);
+    assert_eq!(t.w.sum("unread_count", "conversations").await, 1);
 }

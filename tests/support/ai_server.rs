@@ -187,10 +187,7 @@ impl AiApp {
 
     /// Returns the credits that a workspace has used or reserved, over all months.
     pub async fn used(&self, workspace: i64) -> i64 {
-        self.number(format!(
-            "SELECT cast(coalesce(sum(used), 0) AS bigint) FROM ai_usage WHERE workspace_id = {workspace}"
-        ))
-        .await
+        self.sum("used", format!("ai_usage WHERE workspace_id = {workspace}")).await
     }
 
     /// Returns the number of open reservations.

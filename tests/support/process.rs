@@ -327,6 +327,11 @@ impl Installation {
         self.number(format!("SELECT count(*) FROM {rows}")).await
     }
 
+    /// Returns the sum of a column of these rows, or 0 if there are none.
+    pub async fn sum(&self, column: &str, rows: impl Display) -> i64 {
+        self.number(format!("SELECT CAST(coalesce(sum({column}), 0) AS bigint) FROM {rows}")).await
+    }
+
     /// Returns one value from the database.
     pub async fn value<T>(&self, sql: impl Into<String>) -> T
     where

@@ -102,7 +102,7 @@ async fn assert_no_leftovers(w: &TestWorker) {
     expected.sort();
     expected.dedup();
     assert_eq!(w.stored_files(), expected);
-    let counted = w.number("SELECT CAST(coalesce(sum(size_bytes), 0) AS bigint) FROM files").await;
+    let counted = w.sum("size_bytes", "files").await;
     assert_eq!(files::usage(&mut w.conn().await, w.world.workspace).await.unwrap().files, counted);
     assert_eq!(w.count_rows("files WHERE state <> 'stored'").await, 0);
 }

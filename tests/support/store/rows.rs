@@ -13,6 +13,11 @@ impl TestStore {
         self.number(format!("SELECT count(*) FROM {rows}")).await
     }
 
+    /// Returns the sum of a column of these rows, or 0 if there are none.
+    pub async fn sum(&self, column: &str, rows: impl Display) -> i64 {
+        self.number(format!("SELECT CAST(coalesce(sum({column}), 0) AS bigint) FROM {rows}")).await
+    }
+
     /// Returns the id of the newest job of this kind for a subject.
     pub async fn newest_job(&self, kind: JobKind, subject: i64) -> i64 {
         self.number(format!("SELECT max(id) FROM jobs WHERE kind = '{kind}' AND subject_id = {subject}")).await
