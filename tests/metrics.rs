@@ -10,7 +10,7 @@ use crier_domain::report::ReportFormat;
 use serde_json::json;
 
 use crate::support::client::until;
-use crate::support::picture;
+use crate::support::images;
 use crate::support::process::Installation;
 
 /// The name and the labels of each metric, and the processes that expose it.
@@ -114,7 +114,7 @@ fn is_bounded(label: &str, value: &str) -> bool {
 async fn assert_documented_metrics(crier: Installation) {
     let (brand, account) = crier.sandbox("metrics").await;
     let path = format!("/brands/{brand}/posts");
-    crier.upload(brand, &picture::png(9, 9)).await.expect("an image");
+    crier.upload(brand, &images::png(9, 9)).await.expect("an image");
     let post = json!({ "content": "Hello", "schedule_type": "now", "accounts": [account] });
     let post = crier.write(&path, post).await["id"].as_i64().expect("an id");
     until("an end", || async {

@@ -51,8 +51,7 @@ pub const PREFIX: &str = "/api/public/v1";
 fn service(app: Arc<App>, connections: Connections) -> Service {
     let mut api = Router::with_path(PREFIX.trim_start_matches('/'));
     api = api.push(openapi::serve::document(app.clone()));
-    let runners = runner::Runner::all(&app);
-    for runner in &runners {
+    for runner in runner::Runner::all(&app) {
         let (path, method) = (pattern(runner.spec().path), runner.spec().method.clone());
         if method == Method::GET {
             api = api.push(Router::with_path(&path).head(runner.clone()));

@@ -4,7 +4,7 @@ use chrono::TimeDelta;
 use serde_json::{Value, json};
 
 use crate::support::app::{Reply, Tenant, TestApp, on_one_app};
-use crate::support::picture;
+use crate::support::images;
 
 on_one_app!(
     a_page_is_served_publicly,
@@ -227,7 +227,7 @@ async fn visits_are_served_from_the_cache(app: TestApp) {
 async fn an_alt_text_change_invalidates_the_page(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let replica = app.replica().await;
-    let asset = t.upload("me.png", &picture::png(6, 4), &[("alt_text", "One")]).await.data(201);
+    let asset = t.upload("me.png", &images::png(6, 4), &[("alt_text", "One")]).await.data(201);
     make(&t, json!({ "title": "T", "slug": "seen", "avatar": asset["id"] })).await;
     for url in [&app.url, &replica] {
         assert!(text(&app.request_at_root("GET", url, "/@seen").send().await).contains("alt=\"One\""));

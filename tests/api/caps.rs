@@ -9,10 +9,10 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 
 use super::feeds;
-use crate::support::ai_server::{AiApp, AiServer, captions, picture};
+use crate::support::ai_server::{AiApp, AiServer, captions, image_response};
 use crate::support::app::{Reply, Tenant, TestApp};
 use crate::support::command::crier;
-use crate::support::picture::png;
+use crate::support::images::png;
 use crate::support::store::{TestStore, on_both};
 
 on_both!(
@@ -187,8 +187,8 @@ async fn concurrent_images_never_exceed_the_storage_cap(s: TestStore) {
     let sum = "SELECT CAST(sum(size_bytes) AS bigint) FROM files WHERE state <> 'doomed'";
     let cap: i64 = 512_000 << 20;
     app.sql(format!("UPDATE storage_usage SET bytes = {}", cap - 3 * largest)).await;
-    app.ai.queue_responses([picture(&images[0]), picture(&images[1])]);
-    other.queue_responses([picture(&images[2]), picture(&images[3])]);
+    app.ai.queue_responses([image_response(&images[0]), image_response(&images[1])]);
+    other.queue_responses([image_response(&images[2]), image_response(&images[3])]);
     let path = t.path("/ai/images");
     let created = (0..4).map(|n| two.send(n, "POST", &path, json!({ "prompt": "bread" })));
     let media = t.path("/media");
@@ -263,7 +263,7 @@ async fn a_plan_change_applies_to_every_process_at_once(s: TestStore) {
     let hook = json!({ "url": "https://8.8.8.8/hook", "events": ["brand.created"] });
     let hook = format!("/webhooks/{}", t.post("/webhooks", hook).await.data(201)["id"]);
     let asset = t.upload("a.png", &png(30, 30), &[]).await.data(201);
-    app.ai.queue_responses([picture(&png(31, 30))]);
+    app.ai.queue_responses([image_response(&png(31, 30))]);
     t.post(&t.path("/ai/images"), json!({ "prompt": "bread" })).await.expect(201);
     app.sql(format!("UPDATE storage_usage SET bytes = {}", 600 << 20)).await;
     app.sql(format!("INSERT INTO usage (workspace_id, month, posts) VALUES ({}, '2026-06', 31)", t.workspace)).await;
@@ -330,7 +330,7 @@ async fn a_plan_change_applies_to_every_process_at_once(s: TestStore) {
     assert_eq!(app.ai.request_bodies().await.len(), 1);
     set("business");
     for n in 0..2 {
-        app.ai.queue_responses([captions(&["A", "B", "C"]), picture(&png(50 + n as u32, 30))]);
+        app.ai.queue_responses([captions(&["A", "B", "C"]), image_response(&png(50 + n as u32, 30))]);
         let codes = writes(n).await;
         assert!(codes.values().all(|(status, _)| *status < 300), "process {n}: {codes:?}");
         t.request_at(two.urls[n], "GET", &hook).send().await.expect(200);

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::support::app::{MISSING_ID, Tenant, TestApp, on_both_apps, on_one_app};
-use crate::support::picture;
+use crate::support::images;
 
 on_both_apps!(
     a_page_is_created_read_and_deleted,
@@ -206,7 +206,7 @@ async fn reordered_links_keep_their_clicks(app: TestApp) {
 
 async fn an_avatar_is_shown_and_cannot_be_deleted(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let asset = t.upload("me.png", &picture::png(60, 40), &[("alt_text", "Ann & \"Bo\"")]).await.data(201);
+    let asset = t.upload("me.png", &images::png(60, 40), &[("alt_text", "Ann & \"Bo\"")]).await.data(201);
     let body = json!({ "title": "Acme", "slug": "acme", "avatar": asset["id"] });
     let page = t.post(&t.path("/link-in-bio"), body).await.data(201);
     assert_eq!(page["avatar"], asset);
@@ -221,7 +221,7 @@ async fn an_avatar_is_shown_and_cannot_be_deleted(app: TestApp) {
     t.delete(&image).await.expect_error(409, "media_in_use");
     // An image of another workspace, or an unknown one, cannot be an avatar.
     let stranger = app.tenant("unlimited").await;
-    let theirs = stranger.upload("a.png", &picture::png(9, 9), &[]).await.data(201);
+    let theirs = stranger.upload("a.png", &images::png(9, 9), &[]).await.data(201);
     for wrong in [theirs["id"].clone(), json!(999_999), json!("x")] {
         assert_eq!(t.put(&path, json!({ "avatar": wrong })).await.invalid_fields(), ["avatar"]);
     }
@@ -239,7 +239,7 @@ async fn concurrent_avatar_update_and_deletion_conflict(app: TestApp) {
     let page = make(&t, json!({ "title": "T" })).await;
     let path = t.path(&format!("/link-in-bio/{}", page["id"]));
     for n in 1..=8 {
-        let asset = t.upload("a.png", &picture::png(n, 9), &[]).await.data(201);
+        let asset = t.upload("a.png", &images::png(n, 9), &[]).await.data(201);
         let image = t.path(&format!("/media/{}", asset["id"]));
         let (updated, deleted) = tokio::join!(t.put(&path, json!({ "avatar": asset["id"] })), t.delete(&image));
         match (updated.status, deleted.status) {

@@ -6,7 +6,7 @@ use crier_store::{media, post_media, sandbox};
 use serde_json::{Value, json};
 
 use crate::support::app::{Reply, Tenant, TestApp, on_both_apps};
-use crate::support::picture;
+use crate::support::images;
 use crate::support::store::{TestStore, new_account, on_both, publish_to_sandbox};
 
 on_both_apps!(
@@ -29,7 +29,7 @@ async fn create(t: &Tenant<'_>, body: Value) -> Reply {
 }
 
 async fn upload(t: &Tenant<'_>, width: u32, height: u32) -> i64 {
-    t.upload("a.png", &picture::png(width, height), &[]).await.data(201)["id"].as_i64().unwrap()
+    t.upload("a.png", &images::png(width, height), &[]).await.data(201)["id"].as_i64().unwrap()
 }
 
 async fn two(t: &Tenant<'_>) -> (i64, i64) {

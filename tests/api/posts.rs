@@ -5,7 +5,7 @@ use crier_domain::access::Role;
 use serde_json::{Value, json};
 
 use crate::support::app::{Reply, Tenant, TestApp, on_both_apps};
-use crate::support::picture;
+use crate::support::images;
 use crate::support::store::lock_table;
 
 on_both_apps!(
@@ -285,7 +285,7 @@ async fn contributors_cannot_publish(app: TestApp) {
     contributor.delete(&path).await.expect_error(403, "insufficient_scope");
     assert_eq!(t.get(&path).await.data(200)["content"], "better");
     // The description of an image is published with its post.
-    let image = t.upload("a.png", &picture::png(5, 2), &[]).await.data(201)["id"].clone();
+    let image = t.upload("a.png", &images::png(5, 2), &[]).await.data(201)["id"].clone();
     let describe = async || contributor.put(&t.path(&format!("/media/{image}")), json!({ "alt_text": "a" })).await;
     describe().await.expect(200);
     let more = json!({ "media": [image], "schedule_type": "scheduled", "scheduled_at": hours(&app, 3) });

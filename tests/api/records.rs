@@ -13,7 +13,7 @@ use super::conversations::received;
 use super::feeds::article;
 use crate::support::app::Tenant;
 use crate::support::command::crier;
-use crate::support::picture;
+use crate::support::images;
 use crate::support::reports::{Settings, TestInstallation, create};
 use crate::support::store::{TestStore, on_both};
 
@@ -168,7 +168,7 @@ async fn an_image_and_an_import(s: TestStore) {
     let app = installation(s).await;
     let t = app.tenant("unlimited").await;
     let texts = [("asset_type", "logo"), ("alt_text", "A sign")];
-    let created = t.upload("sign.png", &picture::png(30, 20), &texts).await.data(201);
+    let created = t.upload("sign.png", &images::png(30, 20), &texts).await.data(201);
     assert_record("media", &created);
     let import = t.post(&t.path("/media/from-url"), json!({ "url": "https://8.8.8.8/a.png" })).await.data(202);
     assert_record("import", &import);

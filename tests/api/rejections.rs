@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::support::ai_server::AiApp;
 use crate::support::app::{MISSING_ID, Reply, Tenant, TestApp};
-use crate::support::picture::png;
+use crate::support::images::png;
 use crate::support::store::{TestStore, on_both};
 
 on_both!(a_rejected_request_writes_nothing, an_account_over_the_cap_claims_no_handle);

@@ -4,7 +4,7 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 
 use crate::support::app::{Tenant, TestApp, on_both_apps};
-use crate::support::picture::png;
+use crate::support::images::png;
 
 on_both_apps!(
     drafts_stop_at_the_storage_of_the_plan,

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{checks, conversations, feeds};
 use crate::support::app::{Tenant, TestApp, on_both_apps};
-use crate::support::{picture, reports};
+use crate::support::{images, reports};
 
 on_both_apps!(
     ids_of_another_tenant_return_403_or_404,
@@ -45,7 +45,7 @@ impl TenantRecords {
         let feed = json!({ "url": "https://8.8.8.8/feed.xml" });
         let feed = t.post(&t.path("/feeds"), feed).await.data(201)["id"].as_i64().unwrap();
         let article = feeds::article(t, feed, "guid-1").await;
-        let media = t.upload("a.png", &picture::png(3, 2), &[]).await.data(201)["id"].as_i64().unwrap();
+        let media = t.upload("a.png", &images::png(3, 2), &[]).await.data(201)["id"].as_i64().unwrap();
         let source = json!({ "url": "https://8.8.8.8/a.png" });
         let job = t.post(&t.path("/media/from-url"), source).await.data(202)["id"].as_i64().unwrap();
         let bio = json!({ "title": "mine", "links": [{ "title": "mine", "url": "https://example.com" }] });

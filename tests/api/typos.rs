@@ -7,7 +7,7 @@ use super::checks;
 use super::tenancy::TenantRecords;
 use crate::support::app::{Reply, TestApp, on_one_app, on_sqlite_app};
 use crate::support::document::resolve;
-use crate::support::picture;
+use crate::support::images;
 
 on_one_app!(
     a_typo_never_publishes,
@@ -203,7 +203,7 @@ async fn only_validation_reports_an_expired_account(app: TestApp) {
 
 async fn a_wrong_part_of_a_form_is_named(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let png = picture::png(3, 2);
+    let png = images::png(3, 2);
     let send = async |parts: &[(&str, Option<&str>, &[u8])]| {
         let mut body = Vec::new();
         for (name, file, bytes) in parts {

@@ -56,7 +56,7 @@ async fn interrupted_replicas_leave_no_worker_process() {
 }
 
 #[tokio::test]
-async fn replicas_are_refused_on_sqlite() {
+async fn replicas_are_rejected_on_sqlite() {
     let dir = tempfile::tempdir().expect("a directory");
     for args in [["replicas", "--dir", "."].as_slice(), &["worker", "--kind", "noop", "--slots", "1"]] {
         let (done, stdout, stderr) = end(start(dir.path(), args, &[])).await;

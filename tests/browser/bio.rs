@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::driver::Driver;
 use super::{DESKTOP, PHONE};
 use crate::support::app::TestApp;
-use crate::support::picture;
+use crate::support::images;
 use crate::support::store::TestStore;
 
 fn link(title: &str) -> Value {
@@ -47,7 +47,7 @@ async fn pages_render_without_errors_in_every_theme() {
     let t = app.tenant("unlimited").await;
     let links =
         json!([link("Our shop"), link("This week's menu"), link("Book a table"), link("Instagram"), link("Call us")]);
-    let asset = t.upload("me.jpg", &picture::jpeg(300, 200), &[("alt_text", "The bakers")]).await.data(201);
+    let asset = t.upload("me.jpg", &images::jpeg(300, 200), &[("alt_text", "The bakers")]).await.data(201);
     let mut pages = odd_pages();
     pages.push((
         "avatar",

@@ -6,7 +6,7 @@ use crier_base::clock::Clock;
 
 use super::driver::Driver;
 use crate::support::client::until;
-use crate::support::picture;
+use crate::support::images;
 use crate::support::process::Installation;
 use crate::support::receiver::Receiver;
 
@@ -71,7 +71,7 @@ async fn test_console(crier: Installation) {
 
 async fn a_post_with_an_image_is_scheduled_moved_and_published(browser: &Driver, crier: &Installation) {
     let file = tempfile::Builder::new().suffix(".png").tempfile().unwrap();
-    std::fs::write(file.path(), picture::png(640, 480)).unwrap();
+    std::fs::write(file.path(), images::png(640, 480)).unwrap();
     browser.open("/brands/1/posts/new").await;
     browser.fill("content", "Sunday bread").await;
     browser.select("demo").await;

@@ -7,7 +7,7 @@ use chrono::TimeDelta;
 use crier_base::clock::Clock;
 
 use crate::support::client::until;
-use crate::support::picture;
+use crate::support::images;
 use crate::support::process::Installation;
 
 /// Moves the scheduled post and its job into the past.
@@ -25,7 +25,7 @@ async fn create_backup() -> (Installation, i64, i64) {
     let (brand, account) = crier.sandbox("demo").await;
     let published = crier.post(brand, account, "before the backup").await;
     crier.wait_for_post(brand, published).await;
-    crier.upload(brand, &picture::png(9, 9)).await.expect("it is taken");
+    crier.upload(brand, &images::png(9, 9)).await.expect("it is taken");
     let scheduled = crier.schedule(brand, account, "scheduled", Clock::system().now() + TimeDelta::hours(1)).await;
     let output = crier.try_command(&["backup", "monday.tar"], &[]);
     output.expect_stdout();
@@ -67,12 +67,12 @@ async fn scheduled_posts_are_published_once_after_a_restore() {
     assert_eq!(files.len(), 2, "{files:?}");
     crier.lose_and_restore().await;
     assert!(crier.page("demo").await.contains("before the backup"));
-    assert_eq!(list_files(&crier.files()), files, "the picture and its thumbnail");
+    assert_eq!(list_files(&crier.files()), files, "the image and its thumbnail");
 
     // The operator must choose what happens to overdue posts: without `--overdue`, the command fails.
     make_overdue(&crier, TimeDelta::days(3)).await;
     let output = crier.try_command(&["resume"], &[]);
-    assert!(output.refused(1).contains("Posts: 1, replies and emails: 0. They are overdue"), "{output:?}");
+    assert!(output.expect_failure(1).contains("Posts: 1, replies and emails: 0. They are overdue"), "{output:?}");
     assert!(output.out.contains("scheduled"), "{output:?}");
     assert!(!crier.page("demo").await.contains("scheduled"), "it is held");
 
@@ -82,7 +82,7 @@ async fn scheduled_posts_are_published_once_after_a_restore() {
     assert_eq!(status["status"], "published", "{status}");
     assert_eq!(crier.page("demo").await.matches("scheduled").count(), 1);
     let rejected = crier.try_command(&["resume"], &[]);
-    assert!(rejected.refused(1).contains("nothing is held"), "{rejected:?}");
+    assert!(rejected.expect_failure(1).contains("nothing is held"), "{rejected:?}");
 }
 
 #[tokio::test]
@@ -126,7 +126,7 @@ async fn running_jobs_of_a_backup_are_recovered_before_resume() {
     );
     crier.execute(&sql).await;
     let output = crier.try_command(&["resume", "--overdue", "publish"], &[]);
-    assert!(output.refused(1).contains("1 posts, replies and emails were being sent"), "{output:?}");
+    assert!(output.expect_failure(1).contains("1 posts, replies and emails were being sent"), "{output:?}");
 
     crier.start_all().await;
     until("it was taken over", || async {
@@ -157,7 +157,7 @@ async fn files_of_killed_commands_are_removed() {
     std::fs::remove_dir_all(&data).unwrap();
     let remaining = data.join("crier-restore-killed");
     std::fs::create_dir_all(remaining.join("files")).unwrap();
-    std::fs::write(remaining.join("files/picture.png"), "half a picture").unwrap();
+    std::fs::write(remaining.join("files/image.png"), "half an image").unwrap();
     crier.command(&["restore", "tuesday.tar"]);
     assert!(!remaining.exists());
     crier.start_all().await;
@@ -167,15 +167,15 @@ async fn files_of_killed_commands_are_removed() {
 async fn a_damaged_backup_leaves_no_files() {
     let (mut crier, ..) = create_backup().await;
     let rejected = crier.try_command(&["restore", "monday.tar"], &[]);
-    assert!(rejected.refused(2).contains("is in use by process"), "{rejected:?}");
+    assert!(rejected.expect_failure(2).contains("is in use by process"), "{rejected:?}");
     crier.terminate("crier").await;
     let rejected = crier.try_command(&["restore", "monday.tar"], &[]);
     assert!(
-        rejected.refused(1).contains("already exists, and a backup can only be restored to an empty directory"),
+        rejected.expect_failure(1).contains("already exists, and a backup can only be restored to an empty directory"),
         "{rejected:?}"
     );
     let rejected = crier.try_command(&["backup", "monday.tar"], &[]);
-    assert!(rejected.refused(1).contains("monday.tar already exists"), "{rejected:?}");
+    assert!(rejected.expect_failure(1).contains("monday.tar already exists"), "{rejected:?}");
 
     let data = crier.files().parent().unwrap().to_owned();
     let file = data.parent().unwrap().join("monday.tar");
@@ -184,7 +184,7 @@ async fn a_damaged_backup_leaves_no_files() {
     for length in [0, 700, backup.len() / 2, backup.len() - 2_000] {
         std::fs::write(&file, &backup[..length]).unwrap();
         let rejected = crier.try_command(&["restore", "monday.tar"], &[]);
-        assert!(rejected.refused(1).contains("monday.tar cannot be restored: it "), "{rejected:?}");
+        assert!(rejected.expect_failure(1).contains("monday.tar cannot be restored: it "), "{rejected:?}");
         let remaining: Vec<_> = data.read_dir().unwrap().flatten().map(|entry| entry.file_name()).collect();
         assert_eq!(remaining, ["crier.lock"], "cut at {length}");
     }
@@ -197,5 +197,5 @@ async fn a_damaged_backup_leaves_no_files() {
 async fn postgres_is_backed_up_with_its_own_tools() {
     let crier = Installation::split().await;
     let rejected = crier.try_command(&["backup", "all.tar"], &[]);
-    assert!(rejected.refused(1).contains("pg_dump"), "{rejected:?}");
+    assert!(rejected.expect_failure(1).contains("pg_dump"), "{rejected:?}");
 }

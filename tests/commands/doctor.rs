@@ -192,7 +192,7 @@ async fn an_untrusted_proxy_is_reported() {
     for (name, value) in [("x-forwarded-for", "198.51.100.1"), ("forwarded", "for=198.51.100.1")] {
         for s in [&s, &trusting] {
             let request = http.request(http::Method::GET, &format!("{}/docs", s.url)).header(name, value);
-            http.send(request).await.expect("an answer");
+            http.send(request).await.expect("a response");
         }
     }
     assert_eq!(s.metric("crier", "crier_http_untrusted_proxy_requests_total").await, Some(2.0));

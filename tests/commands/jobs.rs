@@ -112,10 +112,10 @@ async fn invalid_arguments_are_rejected_with_a_hint(w: TestWorker) {
         (&["cancel", "--kind", "noop", "--state", "running"], "a job that is running cannot be canceled"),
     ] {
         let output = crier(&w, &[&["jobs"], args].concat());
-        assert!(output.refused(2).contains(expected_text), "{args:?}: {}", output.err);
+        assert!(output.expect_failure(2).contains(expected_text), "{args:?}: {}", output.err);
     }
-    assert!(crier(&w, &["jobs", "show", "99"]).refused(1).contains("there is no job 99"));
-    assert!(crier(&w, &["jobs", "resume", "noop"]).refused(1).contains("noop is not paused"));
+    assert!(crier(&w, &["jobs", "show", "99"]).expect_failure(1).contains("there is no job 99"));
+    assert!(crier(&w, &["jobs", "resume", "noop"]).expect_failure(1).contains("noop is not paused"));
 }
 
 async fn all_dead_jobs_of_a_kind_are_retried(w: TestWorker) {
@@ -132,7 +132,7 @@ async fn all_dead_jobs_of_a_kind_are_retried(w: TestWorker) {
     assert_eq!(count_retried(&w, &dead).await, 120);
     // The jobs run like new ones. A command makes them ready, and the scheduler notifies the workers.
     w.clock.advance(chrono::TimeDelta::days(300));
-    w.sql(format!("UPDATE jobs SET run_at = '{0}', dispatched_at = '{0}'", w.later(-20).to_rfc3339())).await;
+    w.make_jobs_due().await;
     w.run_jobs().await;
     for (post, _, job) in dead {
         assert_eq!((w.post_status(post).await, w.state(job).await), (PostStatus::Published, JobState::Done));
@@ -148,7 +148,7 @@ async fn a_job_that_cannot_be_retried_does_not_block_others(w: TestWorker) {
     let other = w.enqueue(dead[2].1, w.account.id, w.later(60)).await;
     w.sql(format!("UPDATE post_targets SET platform = 'nonsense' WHERE id = {}", dead[4].1)).await;
     let output = crier(&w, &["jobs", "retry", "--dead", "--kind", "publish_target"]);
-    assert!(output.refused(1).contains("1 jobs could not be changed"), "{output:?}");
+    assert!(output.expect_failure(1).contains("1 jobs could not be changed"), "{output:?}");
     assert!(output.out.contains("Retried: 3.\n"), "{output:?}");
     for reason in ["nothing left to do", "has another job", "the database rejected the change"] {
         let is_counted = |line: &str| line.starts_with("Skipped: 1, because ") && line.contains(reason);
@@ -169,20 +169,24 @@ async fn ids_are_changed_individually_or_rejected_with_a_reason(w: TestWorker) {
     let output = crier(&w, &["jobs", "retry", &without_post, "999", &job]);
     assert_eq!(output.out, format!("Job {job} (publish_target) is ready to run again.\n"));
     assert!(
-        output.refused(1).contains(&format!("job {without_post} was not changed: its subject has nothing left to do"))
+        output
+            .expect_failure(1)
+            .contains(&format!("job {without_post} was not changed: its subject has nothing left to do"))
     );
     assert!(output.err.contains("there is no job 999"));
     assert_eq!(count_retried(&w, &dead[..1]).await, 1);
-    assert!(crier(&w, &["jobs", "retry", &job]).refused(1).contains("is ready: it runs automatically"));
+    assert!(crier(&w, &["jobs", "retry", &job]).expect_failure(1).contains("is ready: it runs automatically"));
     assert!(
-        crier(&w, &["jobs", "cancel", &without_post]).refused(1).contains("is dead: only jobs that have not started")
+        crier(&w, &["jobs", "cancel", &without_post])
+            .expect_failure(1)
+            .contains("is dead: only jobs that have not started")
     );
     let noop = w.enqueue_job(JobKind::Noop, 1, None).await.to_string();
     let held = w.claim(&[noop.parse().unwrap()], "w").await.remove(0);
-    assert!(crier(&w, &["jobs", "cancel", &noop]).refused(1).contains("running jobs continue"));
-    assert!(crier(&w, &["jobs", "retry", &noop]).refused(1).contains("running jobs continue"));
+    assert!(crier(&w, &["jobs", "cancel", &noop]).expect_failure(1).contains("running jobs continue"));
+    assert!(crier(&w, &["jobs", "retry", &noop]).expect_failure(1).contains("running jobs continue"));
     assert!(w.settle(&held, Outcome::Done).await);
-    assert!(crier(&w, &["jobs", "retry", &noop]).refused(1).contains("is done: only dead and canceled"));
+    assert!(crier(&w, &["jobs", "retry", &noop]).expect_failure(1).contains("is done: only dead and canceled"));
     assert_eq!(
         crier(&w, &["jobs", "cancel", &job]).expect_stdout(),
         format!("Cancelled job {job} (publish_target).\n")
@@ -237,7 +241,7 @@ async fn kinds_are_listed_with_counts_and_pause_state(w: TestWorker) {
 }
 
 async fn a_publish_job_is_shown_with_details(w: TestWorker) {
-    w.fake.script_publishes([PublishStep::Refuse(rate_limited(w.later(3_600)))]);
+    w.fake.script_publishes([PublishStep::Reject(rate_limited(w.later(3_600)))]);
     let (post, target) = w.publish_one().await;
     w.run_jobs().await;
     let job = w.job_of(target).await;
@@ -282,10 +286,8 @@ async fn an_interrupted_retry_keeps_jobs_consistent(w: TestWorker) {
         .current_dir(dir.path())
         .spawn()
         .unwrap();
-    until_soon("the first batch", || async {
-        (w.number("SELECT count(*) FROM jobs WHERE state = 'ready'").await > 0).then_some(())
-    })
-    .await;
+    until_soon("the first batch", || async { (w.count_rows("jobs WHERE state = 'ready'").await > 0).then_some(()) })
+        .await;
     std::process::Command::new("kill").args(["-INT", &retry.id().to_string()]).status().unwrap();
     retry.wait().unwrap();
     let retried = count_retried(&w, &dead).await;

@@ -15,7 +15,7 @@ async fn a_key_beyond_the_maximum_is_rejected(s: TestStore) {
     let create = || crier(&s, &["key", "create", "--user", "ann@example.com"]);
     assert!(create().expect_stdout().starts_with("svc_live_"));
     let rejected = create();
-    let message = rejected.refused(1);
+    let message = rejected.expect_failure(1);
     assert!(message.contains("already has 50 API keys, the maximum"), "{message}");
     assert!(message.contains("crier key delete ID"), "{message}");
     let keys = crier(&s, &["key", "list", "--json"]).json();

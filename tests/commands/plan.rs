@@ -60,7 +60,7 @@ async fn a_time_zone_is_set_with_the_plan(s: TestStore) {
     let w = s.workspace().await;
     s.user(w, "ann@example.com").await;
     let set = |args: &[&str]| crier(&s, &[&["plan", "set", "--user", "ann@example.com", "pro"], args].concat());
-    assert!(set(&["--timezone", "europe/berlin"]).refused(2).contains("IANA name"));
+    assert!(set(&["--timezone", "europe/berlin"]).expect_failure(2).contains("IANA name"));
     set(&["--timezone", "Europe/Berlin"]).expect_stdout();
     set(&[]).expect_stdout();
     let zone: String = s.value(format!("SELECT timezone FROM workspaces WHERE id = {w}")).await;
@@ -83,7 +83,7 @@ async fn errors_in_a_plans_file_are_reported(s: TestStore) {
     let error_of = |bytes: &[u8]| {
         std::fs::write(&file, bytes).unwrap();
         let output = with_plans(&s, &file, &["plan", "list"]);
-        let err = output.refused(2).to_owned();
+        let err = output.expect_failure(2).to_owned();
         assert!(err.contains("CRIER_PLANS_FILE: ") && err.contains("plans.toml: "), "{err}");
         assert!(!err.contains("panicked"), "{err}");
         err
@@ -106,7 +106,7 @@ async fn errors_in_a_plans_file_are_reported(s: TestStore) {
     assert!(error_of(b"[plans.a]\n# \xff\n").contains("UTF-8"));
     for path in [dir.path().to_owned(), dir.path().join("plans.toml/x"), dir.path().join("absent")] {
         let output = with_plans(&s, &path, &["plan", "list"]);
-        let err = output.refused(2);
+        let err = output.expect_failure(2);
         assert!(err.contains("CRIER_PLANS_FILE: ") && err.contains("name a TOML file"), "{err}");
     }
     std::fs::write(&file, "[plans.solo]\nbrands = 1\n").unwrap();
@@ -124,7 +124,7 @@ async fn startup_fails_if_a_plan_in_use_is_missing(s: TestStore) {
     let file = dir.path().join("plans.toml");
     std::fs::write(&file, "[plans.solo]\n").unwrap();
     let assert_rejected = |output: CommandOutput| {
-        let err = output.refused(2).to_owned();
+        let err = output.expect_failure(2).to_owned();
         assert!(err.contains("CRIER_PLANS_FILE: it lacks plans that workspaces are on: pro."), "{err}");
     };
     for args in [["serve"], ["migrate"]] {

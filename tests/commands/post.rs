@@ -6,7 +6,7 @@ use crate::support::process::Installation;
 async fn failed_posts_are_listed_and_retried() {
     let s = Installation::embedded().await;
     let (brand, account) = s.sandbox("demo").await;
-    let failed = s.post(brand, account, "refused [fail] \u{200f}\u{1b}[2J").await;
+    let failed = s.post(brand, account, "rejected [fail] \u{200f}\u{1b}[2J").await;
     assert_eq!(s.wait_for_post(brand, failed).await["status"], "failed");
     let published = s.post(brand, account, "fine").await;
     s.wait_for_post(brand, published).await;
@@ -21,11 +21,11 @@ async fn failed_posts_are_listed_and_retried() {
     let shown = s.try_command(&["post", "show", &failed.to_string(), "--json"], &[]).json();
     assert_eq!(shown["targets"][0]["status"], "failed", "{shown}");
     // JSON contains the text unchanged; text for a terminal contains no control characters.
-    assert_eq!(shown["content"], "refused [fail] \u{200f}\u{1b}[2J");
+    assert_eq!(shown["content"], "rejected [fail] \u{200f}\u{1b}[2J");
     assert!(!s.command(&["post", "show", &failed.to_string()]).contains(['\u{200f}', '\u{1b}']));
     assert!(s.command(&["post", "show", &failed.to_string()]).contains("status     failed"));
 
-    s.execute("UPDATE posts SET content = 'accepted' WHERE content LIKE 'refused%'").await;
+    s.execute("UPDATE posts SET content = 'accepted' WHERE content LIKE 'rejected%'").await;
     let output = s.command(&["post", "retry", &failed.to_string()]);
     assert!(output.contains("retrying 1 account."), "{output}");
     assert_eq!(s.wait_for_post(brand, failed).await["status"], "published");
@@ -33,7 +33,7 @@ async fn failed_posts_are_listed_and_retried() {
     assert_eq!((page.matches("accepted").count(), page.matches("fine").count()), (1, 1), "{page}");
 
     let rejected = s.try_command(&["post", "retry", &published.to_string(), "999"], &[]);
-    let error = rejected.refused(1);
+    let error = rejected.expect_failure(1);
     assert!(error.contains("has not failed on any account") && error.contains("there is no post 999"), "{error}");
 }
 
@@ -52,7 +52,10 @@ async fn a_post_with_unknown_outcome_is_retried_only_on_request() {
     .await;
     s.execute("UPDATE posts SET content = 'lost'").await;
     let rejected = s.try_command(&["post", "retry", &post.to_string()], &[]);
-    assert!(rejected.refused(1).contains(&format!("may already be published on account {account}")), "{rejected:?}");
+    assert!(
+        rejected.expect_failure(1).contains(&format!("may already be published on account {account}")),
+        "{rejected:?}"
+    );
     s.command(&["post", "retry", "--outcome-unknown", &post.to_string()]);
     assert_eq!(s.wait_for_post(brand, post).await["status"], "published");
 }

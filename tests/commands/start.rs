@@ -114,7 +114,7 @@ fn set_mode(path: &Path, mode: u32) {
 /// Asserts that the command failed, and that its last line starts with `crier: ` and contains this text.
 #[track_caller]
 fn assert_error(output: &CommandOutput, status: i32, line: &str) {
-    let error = output.refused(status);
+    let error = output.expect_failure(status);
     let last = error.lines().last().unwrap_or_default();
     assert!(last.starts_with("crier: ") && last.contains(line), "{error}\nis not\n{line}");
 }
@@ -146,7 +146,7 @@ async fn links_have_the_address_that_was_bound() {
     let key = out.split_once("Your key").unwrap().1.split_whitespace().next().unwrap().to_owned();
     let http = HttpClient::trusted(Duration::from_secs(20), 1 << 20);
     let request = http.request(reqwest::Method::GET, &format!("{api}/brands/1/posts")).bearer_auth(&key);
-    let listed = http.send(request).await.expect("an answer");
+    let listed = http.send(request).await.expect("a response");
     let page: serde_json::Value = serde_json::from_slice(&listed.body).unwrap();
     assert!(page["links"]["first"].as_str().unwrap().starts_with(&format!("{api}/brands/1/posts")), "{page}");
     machine.wait_until_key_is_recorded().await;
@@ -293,7 +293,7 @@ async fn an_unused_key_can_be_removed() {
     s.sandbox("demo").await;
     assert_rejected(&other, "the key 0, and CRIER_SECRET_KEY does not have it");
     s.try_command(&["user", "list"], &[("CRIER_SECRET_KEY", &format!("{other},0:{KEY}"))]).expect_stdout();
-    assert_eq!(s.number("SELECT count(*) FROM secret_key_checks").await, 2);
+    assert_eq!(s.count_rows("secret_key_checks").await, 2);
     s.execute("DELETE FROM social_accounts").await;
     s.try_command(&["user", "list"], &[("CRIER_SECRET_KEY", &other)]).expect_stdout();
     assert_eq!(s.number("SELECT min(key_id) FROM secret_key_checks").await, 1);

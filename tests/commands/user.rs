@@ -16,13 +16,15 @@ async fn the_last_operator_cannot_be_removed(s: TestStore) {
     let member = s.user(w.workspace, "bob@example.com").await;
     assert!(member > 0);
     crier(&s, &["user", "operator", "add", "ann@example.com"]).expect_stdout();
-    assert!(crier(&s, &["user", "operator", "add", "ann@example.com"]).refused(1).contains("already an operator"));
+    assert!(
+        crier(&s, &["user", "operator", "add", "ann@example.com"]).expect_failure(1).contains("already an operator")
+    );
     for args in [["user", "operator", "remove", "ann@example.com"].as_slice(), &["user", "delete", "ann@example.com"]] {
         let rejected = crier(&s, args);
-        assert!(rejected.refused(1).contains("the only operator"), "{rejected:?}");
+        assert!(rejected.expect_failure(1).contains("the only operator"), "{rejected:?}");
     }
     let rejected = crier(&s, &["user", "operator", "remove", "bob@example.com"]);
-    assert!(rejected.refused(1).contains("is not an operator"), "{rejected:?}");
+    assert!(rejected.expect_failure(1).contains("is not an operator"), "{rejected:?}");
     crier(&s, &["user", "operator", "add", "bob@example.com"]).expect_stdout();
     crier(&s, &["user", "delete", "ann@example.com"]).expect_stdout();
     assert_eq!(emails(&crier(&s, &["user", "operator", "list", "--json"]).json()), ["bob@example.com"]);
@@ -38,16 +40,16 @@ async fn the_last_owner_cannot_be_removed(s: TestStore) {
     let add = |user: &str, role: &str| crier(&s, &["member", "add", "--brand", &brand, "--user", user, "--role", role]);
     let remove = |user: &str| crier(&s, &["member", "remove", "--brand", &brand, "--user", user]);
     add("bob@example.com", "editor").expect_stdout();
-    assert!(add("ann@example.com", "admin").refused(1).contains("the only owner"));
-    assert!(remove("ann@example.com").refused(1).contains("the only owner"));
+    assert!(add("ann@example.com", "admin").expect_failure(1).contains("the only owner"));
+    assert!(remove("ann@example.com").expect_failure(1).contains("the only owner"));
     let delete = |user: &str| crier(&s, &["user", "delete", user]);
     crier(&s, &["user", "operator", "add", "bob@example.com"]).expect_stdout();
-    assert!(delete("ann@example.com").refused(1).contains("the only owner"));
+    assert!(delete("ann@example.com").expect_failure(1).contains("the only owner"));
     add("ann@example.com", "owner").expect_stdout();
     add("bob@example.com", "owner").expect_stdout();
     add("ann@example.com", "admin").expect_stdout();
     remove("ann@example.com").expect_stdout();
-    assert!(remove("bob@example.com").refused(1).contains("the only owner"));
+    assert!(remove("bob@example.com").expect_failure(1).contains("the only owner"));
     // Ann owns no brand.
     delete("ann@example.com").expect_stdout();
 }

@@ -142,7 +142,7 @@ async fn deliveries_are_shown_and_their_signatures_verified() {
 
     // Crier receives the status that the command is told to return; a repeated delivery is recognized.
     let path = format!("/webhooks/{webhook}/deliveries");
-    let delivery = until("a refused delivery", || async {
+    let delivery = until("a rejected delivery", || async {
         let first = crier.read(&path).await?["data"][0].clone();
         (first["response_code"] == 503).then_some(first)
     })

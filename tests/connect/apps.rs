@@ -41,7 +41,7 @@ async fn a_url_for_a_shop_is_printed(s: TestStore) {
     let brand = s.create_world().await.brand.to_string();
     let args = ["account", "connect", "shopify", "--brand", &brand, "--shop", "https://Rye.myshopify.com/"];
     let half = run(command(&s, &args).env("CRIER_SHOPIFY_CLIENT_ID", "id"));
-    assert!(half.refused(1).contains("no application is set"), "{half:?}");
+    assert!(half.expect_failure(1).contains("no application is set"), "{half:?}");
     let printed =
         run(command(&s, &args).env("CRIER_SHOPIFY_CLIENT_ID", "id").env("CRIER_SHOPIFY_CLIENT_SECRET", "shh"));
     assert!(printed.expect_stdout().contains("/connect/"), "{printed:?}");
@@ -49,7 +49,7 @@ async fn a_url_for_a_shop_is_printed(s: TestStore) {
     assert_eq!(instance, "https://rye.myshopify.com");
     let set = |platform: &str| run_with_secret(&s, "shh", &["app", "set", "--platform", platform, "--client-id", "id"]);
     assert!(set("shopify").expect_stdout().contains("/connect/callback/shopify"));
-    assert!(set("mastodon").refused(1).contains("does not need an application"));
+    assert!(set("mastodon").expect_failure(1).contains("does not need an application"));
 }
 
 async fn invalid_connections_are_rejected(s: TestStore) {
@@ -74,9 +74,9 @@ async fn invalid_connections_are_rejected(s: TestStore) {
         (vec!["linkedin", "--brand", &brand, "--target", "page"], "no application is set for linkedin"),
     ] {
         let output = connect(&args);
-        assert!(output.refused(1).contains(reason), "{args:?}: {output:?}");
+        assert!(output.expect_failure(1).contains(reason), "{args:?}: {output:?}");
     }
-    assert_eq!(s.number("SELECT count(*) FROM authorizations").await, 0);
+    assert_eq!(s.count_rows("authorizations").await, 0);
 }
 
 async fn applications_are_set_listed_and_deleted(s: TestStore) {
@@ -90,9 +90,9 @@ async fn applications_are_set_listed_and_deleted(s: TestStore) {
     set("secret-2", &["--workspace", &workspace]).expect_stdout();
     set("secret-3", &["--brand", &brand]).expect_stdout();
     set("secret-4", &["--brand", &brand]).expect_stdout();
-    assert!(set("", &[]).refused(1).contains("1 to"));
-    assert!(set("x", &["--target", "page"]).refused(1).contains("one application for all targets"));
-    assert!(set("x", &["--brand", "999"]).refused(1).contains("no brand 999"));
+    assert!(set("", &[]).expect_failure(1).contains("1 to"));
+    assert!(set("x", &["--target", "page"]).expect_failure(1).contains("one application for all targets"));
+    assert!(set("x", &["--brand", "999"]).expect_failure(1).contains("no brand 999"));
     let listed = crier(&s, &["app", "list", "--json"]);
     let list = listed.json();
     assert_eq!(list.as_array().unwrap().len(), 3, "the brand's was replaced: {list}");
@@ -100,7 +100,7 @@ async fn applications_are_set_listed_and_deleted(s: TestStore) {
     assert!(!listed.out.contains("secret"), "{listed:?}");
     let id = list[0]["id"].to_string();
     crier(&s, &["app", "delete", &id]).expect_stdout();
-    assert!(crier(&s, &["app", "delete", &id]).refused(1).contains("there is no application"));
+    assert!(crier(&s, &["app", "delete", &id]).expect_failure(1).contains("there is no application"));
     let ciphertext: Vec<u8> = s.value("SELECT client_secret FROM applications LIMIT 1").await;
     assert!(!ciphertext.windows(6).any(|part| part == b"secret"));
 }

@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use super::{mastodon_path, now};
 use crate::support::app::{Tenant, TestApp, on_one_app};
 use crate::support::client::until_true;
+use crate::support::images;
 use crate::support::mastodon::{Limits, Mastodon};
 use crate::support::oauth::error;
 use crate::support::person::{Person, assert_page, text};
-use crate::support::picture;
 
 on_one_app!(
     a_person_connects_an_account_through_two_replicas,
@@ -224,7 +224,7 @@ async fn the_database_holds_no_secret_in_the_clear(app: TestApp) {
     assert!(!ciphertext.windows(5).any(|part| part == b"shh-1"));
     let callback = mastodon.fake.agree(&authorize);
     person.open(callback.as_str()).await;
-    assert_eq!(app.number("SELECT count(*) FROM authorizations WHERE data IS NOT NULL").await, 0);
+    assert_eq!(app.count_rows("authorizations WHERE data IS NOT NULL").await, 0);
 }
 
 async fn posts_are_checked_by_the_limits_of_the_account_s_server(app: TestApp) {
@@ -267,7 +267,7 @@ async fn posts_are_checked_by_the_limits_of_the_account_s_server(app: TestApp) {
 
     // Images and alt texts; long alt texts are shortened.
     let upload = async |alt: &str| {
-        let uploaded = t.upload("a.png", &picture::png(20, 20), &[("alt_text", alt)]).await;
+        let uploaded = t.upload("a.png", &images::png(20, 20), &[("alt_text", alt)]).await;
         uploaded.data(201)["id"].clone()
     };
     let media = [upload("Bread").await, upload("A loaf of bread").await];

@@ -210,7 +210,7 @@ async fn authorize_rejects_what_cannot_be_connected(s: TestStore) {
         t.account(handle).await;
     }
     authorize(&t, json!({ "platform": "tumblr" })).await.expect_error(402, "limit_reached");
-    assert_eq!(app.number("SELECT count(*) FROM authorizations").await, 0, "no URL is issued");
+    assert_eq!(app.count_rows("authorizations").await, 0, "no URL is issued");
 }
 
 async fn a_reconnect_without_a_refresh_token_keeps_the_old_one(s: TestStore) {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::app::{MISSING_ID, Reply, Tenant, TestApp, on_one_app};
 use crate::support::console::{ConsoleUser, Page};
-use crate::support::picture;
+use crate::support::images;
 
 on_one_app!(
     a_form_that_is_sent_twice_creates_one_post,
@@ -26,7 +26,7 @@ fn new_post_path(t: &Tenant<'_>) -> String {
 }
 
 async fn upload(t: &Tenant<'_>) -> i64 {
-    t.upload("bread.png", &picture::png(20, 20), &[]).await.data(201)["id"].as_i64().unwrap()
+    t.upload("bread.png", &images::png(20, 20), &[]).await.data(201)["id"].as_i64().unwrap()
 }
 
 async fn only_post(t: &Tenant<'_>) -> Value {
@@ -232,7 +232,7 @@ async fn an_account_can_have_its_own_images(app: TestApp) {
 async fn an_image_is_uploaded_from_the_composer(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let person = ConsoleUser::sign_in(&t).await;
-    let (page, png) = (person.get(&new_post_path(&t)).await, picture::png(20, 20));
+    let (page, png) = (person.get(&new_post_path(&t)).await, images::png(20, 20));
     let mut locations = Vec::new();
     for _ in 0..2 {
         let reply = send_file(&app, &person, &page, &png, false).await;

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::inbox::inbox;
 use crate::support::app::{Tenant, TestApp, on_both_apps};
 use crate::support::console::{ConsoleUser, Page};
-use crate::support::picture;
+use crate::support::images;
 use crate::support::size::sized;
 
 on_both_apps!(every_long_list_is_paged);
@@ -53,7 +53,7 @@ async fn fill_lists(app: &TestApp, t: &Tenant<'_>) {
     let long = "Bread ".repeat(2_000);
     t.post(&t.path("/posts"), json!({ "content": long, "scheduled_at": "2026-07-01T09:30" })).await.expect(201);
     copy_newest_row(app, "posts", &[]).await;
-    t.upload("bread.png", &picture::png(20, 20), &[]).await.expect(201);
+    t.upload("bread.png", &images::png(20, 20), &[]).await.expect(201);
     copy_newest_row(app, "media", &[]).await;
     inbox(app, t, &["Where is my refund?"], false).await;
     copy_newest_row(app, "conversations", &[("thread_id", text)]).await;

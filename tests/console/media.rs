@@ -6,7 +6,7 @@ use tokio::net::TcpStream;
 
 use crate::support::app::{MISSING_ID, Tenant, TestApp, on_one_app, on_sqlite_app};
 use crate::support::console::{ConsoleUser, Page};
-use crate::support::picture;
+use crate::support::images;
 
 on_one_app!(
     an_image_is_uploaded_once,
@@ -51,7 +51,7 @@ async fn an_image_is_uploaded_once(app: TestApp) {
     let path = t.path("/media");
     let page = person.get(&path).await;
     page.expect(200, "No images yet").expect(200, "at most 25 MiB");
-    let (form, bytes) = (upload_form(&page, &path), picture::png(60, 20));
+    let (form, bytes) = (upload_form(&page, &path), images::png(60, 20));
     for _ in 0..2 {
         assert_eq!(upload(&t, &person, &form, &bytes).await.0, 303);
     }
@@ -104,7 +104,7 @@ async fn a_file_that_is_not_an_image_is_rejected_at_the_field(app: TestApp) {
 async fn images_are_searched_and_paged(app: TestApp) {
     let t = app.tenant("unlimited").await;
     for n in 0..21_u32 {
-        t.upload(&format!("bread{n}.png"), &picture::png(20 + n, 20), &[]).await.data(201);
+        t.upload(&format!("bread{n}.png"), &images::png(20 + n, 20), &[]).await.data(201);
     }
     let person = ConsoleUser::sign_in(&t).await;
     let path = t.path("/media");
@@ -120,7 +120,7 @@ async fn images_are_searched_and_paged(app: TestApp) {
 
 async fn an_image_is_changed_and_deleted(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let id = t.upload("a.png", &picture::png(60, 20), &[]).await.data(201)["id"].as_i64().unwrap();
+    let id = t.upload("a.png", &images::png(60, 20), &[]).await.data(201)["id"].as_i64().unwrap();
     let person = ConsoleUser::sign_in(&t).await;
     let path = t.path(&format!("/media/{id}"));
     person.get(&path).await.expect(200, "PNG").expect(200, &format!("{}/media/", app.url));
@@ -159,8 +159,8 @@ async fn an_import_is_requested_and_its_state_shown(app: TestApp) {
 
 async fn other_brands_images_are_not_found(app: TestApp) {
     let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
-    let own = t.upload("a.png", &picture::png(60, 20), &[]).await.data(201)["id"].as_i64().unwrap();
-    let theirs = other.upload("theirs.png", &picture::png(60, 20), &[]).await.data(201)["id"].as_i64().unwrap();
+    let own = t.upload("a.png", &images::png(60, 20), &[]).await.data(201)["id"].as_i64().unwrap();
+    let theirs = other.upload("theirs.png", &images::png(60, 20), &[]).await.data(201)["id"].as_i64().unwrap();
     other.post(&other.path("/media/from-url"), json!({ "url": "https://8.8.8.8/theirs.png" })).await.expect(202);
     let person = ConsoleUser::sign_in(&t).await;
     let list = person.get(&t.path("/media")).await;

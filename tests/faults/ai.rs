@@ -6,13 +6,10 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::import::assert_files_have_rows;
-use crate::support::ai_server::{AiServer, ResponseGate, captions, picture};
+use crate::support::ai_server::{AiServer, ResponseGate, captions, image_response};
 use crate::support::client::until;
-use crate::support::picture::png;
+use crate::support::images::png;
 use crate::support::process::Installation;
-
-const RESERVATIONS: &str = "SELECT count(*) FROM ai_reservations";
-const USED_CREDITS: &str = "SELECT cast(coalesce(sum(used), 0) AS bigint) FROM ai_usage";
 
 async fn assert_credits_survive_a_kill(ai: AiServer, mut crier: Installation) {
     let path = format!("/brands/{}/ai/captions", crier.brand().await);
@@ -24,42 +21,44 @@ async fn assert_credits_survive_a_kill(ai: AiServer, mut crier: Installation) {
         async move { client.call("POST", &path, Some(body), "once").await }
     });
     response_gate.wait_for_request().await;
-    assert_eq!((crier.number(RESERVATIONS).await, crier.number(USED_CREDITS).await), (1, 15));
+    assert_eq!((crier.count_rows("ai_reservations").await, crier.sum("used", "ai_usage").await), (1, 15));
     let api = crier.of("api");
     crier.kill(&api);
     assert!(request.await.expect("no panic").is_none(), "there is no response");
     response_gate.let_go();
     crier.start_all().await;
-    assert_eq!(crier.number(RESERVATIONS).await, 1, "its lease is not over yet");
-    // Expires the leases; they last a minute.
-    crier.execute("UPDATE ai_reservations SET lease_until = '2026-01-01T00:00:00+00:00'").await;
-    crier.execute("UPDATE idempotency_keys SET lease_until = '2026-01-01T00:00:00+00:00'").await;
-    until("the credits are back", || async { (crier.number(RESERVATIONS).await == 0).then_some(()) }).await;
-    assert_eq!(crier.number(USED_CREDITS).await, 0);
+    assert_eq!(crier.count_rows("ai_reservations").await, 1, "its lease is not over yet");
+    expire_leases(&crier).await;
+    until("the credits are back", || async { (crier.count_rows("ai_reservations").await == 0).then_some(()) }).await;
+    assert_eq!(crier.sum("used", "ai_usage").await, 0);
     ai.queue_responses([captions(&["D", "E", "F"])]);
-    let (status, response) = crier.call("POST", &path, Some(body), "once").await.expect("an answer");
+    let (status, response) = crier.call("POST", &path, Some(body), "once").await.expect("a response");
     assert_eq!((status, &response["data"]["captions"]), (200, &json!(["D", "E", "F"])));
-    assert_eq!((crier.number(RESERVATIONS).await, crier.number(USED_CREDITS).await), (0, 15));
+    assert_eq!((crier.count_rows("ai_reservations").await, crier.sum("used", "ai_usage").await), (0, 15));
     crier.assert_all_run();
 }
 
-const EXPIRE_LEASES: [&str; 2] = [
-    "UPDATE ai_reservations SET lease_until = '2026-01-01T00:00:00+00:00'",
-    "UPDATE idempotency_keys SET lease_until = '2026-01-01T00:00:00+00:00' WHERE lease_until IS NOT NULL",
-];
+/// Expires the leases of unfinished requests, which last a minute.
+async fn expire_leases(crier: &Installation) {
+    for table in ["ai_reservations", "idempotency_keys"] {
+        let past = "'2026-01-01T00:00:00+00:00'";
+        crier.execute(&format!("UPDATE {table} SET lease_until = {past} WHERE lease_until IS NOT NULL")).await;
+    }
+}
+
 /// When the API is killed, in milliseconds after the provider's response. In this time, the API checks the image,
 /// stores its row and its bytes, and responds.
 const KILL_DELAYS: [u64; 6] = [0, 5, 20, 40, 80, 160];
 
-async fn assert_pictures_survive_kills(ai: AiServer, mut crier: Installation) {
+async fn assert_images_survive_kills(ai: AiServer, mut crier: Installation) {
     let path = format!("/brands/{}/ai/images", crier.brand().await);
     let body = json!({ "prompt": "bread" });
     let api = crier.of("api");
     let mut killed_before_response = 0;
     for (round, delay) in (1..).zip(KILL_DELAYS) {
         let bytes = png(300 + round as u32, 200);
-        let (key, response_gate) = (format!("picture{round}"), ResponseGate::new());
-        ai.queue_held_response(&response_gate, picture(&bytes));
+        let (key, response_gate) = (format!("image{round}"), ResponseGate::new());
+        ai.queue_held_response(&response_gate, image_response(&bytes));
         let request = tokio::spawn({
             let (client, path, body, key) = ((*crier).clone(), path.clone(), body.clone(), key.clone());
             async move { client.call("POST", &path, Some(body), &key).await }
@@ -71,35 +70,33 @@ async fn assert_pictures_survive_kills(ai: AiServer, mut crier: Installation) {
         crier.kill(&api);
         request.await.expect("no panic");
         crier.start_all().await;
-        for sql in EXPIRE_LEASES {
-            crier.execute(sql).await;
-        }
-        until("no credits are held", || async { (crier.number(RESERVATIONS).await == 0).then_some(()) }).await;
-        let has_image = crier.number("SELECT count(*) FROM media").await == round;
+        expire_leases(&crier).await;
+        until("no credits are held", || async { (crier.count_rows("ai_reservations").await == 0).then_some(()) }).await;
+        let has_image = crier.count_rows("media").await == round;
         killed_before_response += usize::from(!has_image);
-        assert_eq!(crier.number(USED_CREDITS).await, 240 * (round - i64::from(!has_image)), "{delay} ms");
+        assert_eq!(crier.sum("used", "ai_usage").await, 240 * (round - i64::from(!has_image)), "{delay} ms");
         assert_stored_files_have_rows(&crier).await;
         ai.clear_responses();
-        ai.queue_responses([picture(&bytes)]);
+        ai.queue_responses([image_response(&bytes)]);
         let requests_before = ai.request_bodies().await.len();
-        let (status, response) = crier.call("POST", &path, Some(body.clone()), &key).await.expect("an answer");
+        let (status, response) = crier.call("POST", &path, Some(body.clone()), &key).await.expect("a response");
         assert_eq!((status, &response["data"]["credits_used"]), (201, &json!(240)), "{delay} ms: {response}");
         assert_eq!(
             ai.request_bodies().await.len() - requests_before,
             usize::from(!has_image),
-            "an answered request is not repeated"
+            "a request that has a response is not repeated"
         );
-        assert_eq!((crier.number(RESERVATIONS).await, crier.number(USED_CREDITS).await), (0, 240 * round));
-        assert_eq!(crier.number("SELECT count(*) FROM media").await, round);
+        assert_eq!((crier.count_rows("ai_reservations").await, crier.sum("used", "ai_usage").await), (0, 240 * round));
+        assert_eq!(crier.count_rows("media").await, round);
         assert_files_have_rows(&crier).await;
         ai.clear_responses();
     }
-    assert!(killed_before_response > 0, "the first kill comes before any answer can");
+    assert!(killed_before_response > 0, "the first kill comes before any response can");
     crier.assert_all_run();
 }
 
 async fn assert_stored_files_have_rows(crier: &Installation) {
-    if crier.number("SELECT count(*) FROM files WHERE state = 'stored'").await > 0 {
+    if crier.count_rows("files WHERE state = 'stored'").await > 0 {
         assert_files_have_rows(crier).await;
     }
 }
@@ -136,15 +133,15 @@ async fn ai_credits_survive_a_kill_split() {
 }
 
 #[tokio::test]
-async fn ai_pictures_survive_kills_embedded() {
+async fn ai_images_survive_kills_embedded() {
     let ai = AiServer::start().await;
     let crier = embedded(&ai).await;
-    assert_pictures_survive_kills(ai, crier).await;
+    assert_images_survive_kills(ai, crier).await;
 }
 
 #[tokio::test]
-async fn ai_pictures_survive_kills_split() {
+async fn ai_images_survive_kills_split() {
     let ai = AiServer::start().await;
     let crier = split(&ai).await;
-    assert_pictures_survive_kills(ai, crier).await;
+    assert_images_survive_kills(ai, crier).await;
 }

@@ -15,30 +15,29 @@ use crate::support::size::sized;
 const MAX_PUBLISH_TIME: Duration = Duration::from_secs(5);
 /// The maximum memory of the worker, in MiB. An idle worker uses a tenth of it.
 const MAX_MEMORY_MIB: u64 = 200;
-const NOT_DONE: &str = "SELECT count(*) FROM jobs WHERE kind = 'noop' AND state <> 'done'";
-const DONE_ONCE: &str =
-    "SELECT count(*) FROM jobs WHERE kind = 'noop' AND state = 'done' AND attempt = 1 AND fence = 1";
+const NOT_DONE: &str = "jobs WHERE kind = 'noop' AND state <> 'done'";
+const DONE_ONCE: &str = "jobs WHERE kind = 'noop' AND state = 'done' AND attempt = 1 AND fence = 1";
 
 /// Asserts that the worker finishes `count` jobs, and publishes a post long before that.
 async fn assert_backlog_is_processed(crier: &mut Installation, sites: &Sites, count: i64, sample: impl AsyncFn()) {
     let brand = crier.brand().await;
     let account = crier.connect(brand, sites, 1).await[0];
-    until("a part of them", || async { (crier.number(NOT_DONE).await < count).then_some(()) }).await;
+    until("a part of them", || async { (crier.count_rows(NOT_DONE).await < count).then_some(()) }).await;
     let started = Instant::now();
     let post = crier.post(brand, account, "in the middle").await;
     crier.all_published(brand, &[post]).await;
     assert!(
-        started.elapsed() < MAX_PUBLISH_TIME || crier.number(NOT_DONE).await > 0,
+        started.elapsed() < MAX_PUBLISH_TIME || crier.count_rows(NOT_DONE).await > 0,
         "the post waited for all of them"
     );
     let worker = crier.of("worker");
     until("the end of all jobs", || async {
         sample().await;
         assert!(crier.memory(&worker) < MAX_MEMORY_MIB, "{} MiB", crier.memory(&worker));
-        (crier.number(NOT_DONE).await == 0).then_some(())
+        (crier.count_rows(NOT_DONE).await == 0).then_some(())
     })
     .await;
-    assert_eq!(crier.number(DONE_ONCE).await, count);
+    assert_eq!(crier.count_rows(DONE_ONCE).await, count);
     assert_eq!(sites.count("in the middle"), 1);
     crier.assert_all_run();
 }
@@ -81,7 +80,7 @@ async fn a_backlog_is_processed_split() {
         notified
     };
     until("a full notifier", || async { (is_within_bounds().await == capacity).then_some(()) }).await;
-    assert_eq!(crier.number("SELECT count(*) FROM jobs WHERE state = 'scheduled'").await, excess, "they wait for room");
+    assert_eq!(crier.count_rows("jobs WHERE state = 'scheduled'").await, excess, "they wait for room");
     crier.start_all().await;
     let count = i64::try_from(capacity).expect("few") + excess;
     assert_backlog_is_processed(&mut crier, &Sites::start(), count, async || {

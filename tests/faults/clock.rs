@@ -185,7 +185,7 @@ async fn a_dead_worker_s_job_is_rescued_after_clock_jumps(w: TestWorker) {
 /// before.
 async fn lane_pauses_end_by_the_clock(w: TestWorker) {
     let until = w.later(1_800);
-    w.fake.script_publishes([PublishStep::Refuse(rate_limited(until)), PublishStep::Refuse(transient())]);
+    w.fake.script_publishes([PublishStep::Reject(rate_limited(until)), PublishStep::Reject(transient())]);
     let (_, limited) = w.publish_one().await;
     w.run_jobs().await;
     let other = w.another_account("b").await.id;
@@ -213,7 +213,7 @@ async fn lane_pauses_end_by_the_clock(w: TestWorker) {
 /// Invariant: nothing becomes due, no lease is longer than others, and no job is taken from a live worker.
 async fn a_jump_ahead_that_lasts_seconds_has_no_effect(w: TestWorker) {
     let gate = Gate::new();
-    w.fake.script_publishes([PublishStep::Wait(gate.clone()), PublishStep::Refuse(transient())]);
+    w.fake.script_publishes([PublishStep::Wait(gate.clone()), PublishStep::Reject(transient())]);
     let (_, running) = w.publish_one().await;
     w.scheduler.tick().await.unwrap();
     let run = start(&w.engine, w.notified_job());
@@ -252,7 +252,7 @@ async fn times_of_a_clock_that_was_ahead_are_pulled_back(w: TestWorker) {
     w.clock.set(FORTY_DAYS);
     w.clock.restart();
     let until = w.later(1_800);
-    w.fake.script_publishes([PublishStep::Refuse(rate_limited(until)), PublishStep::Refuse(transient())]);
+    w.fake.script_publishes([PublishStep::Reject(rate_limited(until)), PublishStep::Reject(transient())]);
     let (_, limited) = w.publish_one().await;
     w.run_jobs().await;
     let other = w.another_account("b").await.id;
@@ -368,5 +368,5 @@ async fn idempotent_responses_survive_clock_jumps(app: TestApp) {
         assert_eq!(again.expect(201), first);
         assert!(again.replayed());
     }
-    assert_eq!(app.number("SELECT count(*) FROM brands").await, 2);
+    assert_eq!(app.count_rows("brands").await, 2);
 }

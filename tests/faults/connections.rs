@@ -5,7 +5,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpSocket, TcpStream};
 
 use crate::support::client::texts;
-use crate::support::picture;
+use crate::support::images;
 use crate::support::process::Installation;
 
 /// The maximum number of open files of the process.
@@ -56,7 +56,7 @@ async fn idle_connections_block_no_requests() {
 async fn unread_files_block_no_requests() {
     let crier = Installation::embedded_with_descriptors(DESCRIPTORS).await;
     let (brand, account) = crier.sandbox("unread").await;
-    let image = crier.upload(brand, &picture::noise(1_800)).await.expect("it is stored");
+    let image = crier.upload(brand, &images::noise(1_800)).await.expect("it is stored");
     let image = crier.read(&format!("/brands/{brand}/media")).await.expect("a list")["data"]
         .as_array()
         .and_then(|all| all.iter().find(|found| found["id"] == image).cloned())

@@ -34,7 +34,7 @@ pub(super) async fn assert_published_once(w: &TestWorker, post: i64, target: i64
     let posted = w.fake.posts();
     assert_eq!((posted.len(), Some(&posted[0].id)), (1, ended.external_id.as_ref()));
     assert_eq!(w.events().await, ["post.published"]);
-    assert_eq!(w.number("SELECT count(*) FROM jobs WHERE state NOT IN ('done', 'cancelled')").await, 0);
+    assert_eq!(w.count_rows("jobs WHERE state NOT IN ('done', 'cancelled')").await, 0);
 }
 
 async fn assert_outcome_unknown(w: &TestWorker, post: i64, target: i64, sent: usize) {
@@ -177,7 +177,7 @@ async fn a_scheduler_crash_while_notifying_is_recovered(w: TestWorker) {
     }
     notified.sort_unstable();
     assert_eq!(notified, ids, "each once");
-    assert_eq!(w.number("SELECT count(*) FROM jobs WHERE state = 'ready' AND attempt = 0").await, 20);
+    assert_eq!(w.count_rows("jobs WHERE state = 'ready' AND attempt = 0").await, 20);
 }
 
 /// Invariant: a crash is counted once, and the subject of a dead job is notified once, even if the first scheduler that
@@ -189,7 +189,7 @@ async fn a_scheduler_crash_during_a_rescue_is_recovered(w: TestWorker) {
     let (_, fine) = w.publish_one().await;
     let ids = w.s.notifier.take();
     w.claim(&ids, "gone").await;
-    w.sql(format!("UPDATE jobs SET crashes = 2 WHERE id = {}", ids[0])).await;
+    w.set_crashes(ids[0], 2).await;
     w.advance(LEASE_EXPIRY_SECONDS);
     // The rescue reaches the subject's row (on SQLite the write lock) and waits there.
     let mut tx = w.begin().await.unwrap();
@@ -200,13 +200,11 @@ async fn a_scheduler_crash_during_a_rescue_is_recovered(w: TestWorker) {
         let _ = scheduler.tick().await;
     });
     if w.is_postgres() {
-        let waits =
-            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
-        w.poll_until(async || w.number(waits).await == 1).await;
+        w.until_blocked(1).await;
     }
     doomed.kill().await;
     tx.rollback().await.unwrap();
-    let has_running_jobs = async || w.number("SELECT count(*) FROM jobs WHERE state = 'running'").await > 0;
+    let has_running_jobs = async || w.count_rows("jobs WHERE state = 'running'").await > 0;
     while has_running_jobs().await {
         w.scheduler.tick().await.unwrap();
     }

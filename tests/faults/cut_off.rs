@@ -43,7 +43,7 @@ async fn an_accepted_post_is_found_and_not_resent(w: TestWorker) {
 }
 
 async fn an_absent_post_is_resent_with_the_same_marker(w: TestWorker) {
-    w.fake.script_publishes([PublishStep::Refuse(unknown())]);
+    w.fake.script_publishes([PublishStep::Reject(unknown())]);
     let (_, target) = w.publish_one().await;
     w.run_until_idle().await;
     let calls = w.fake.calls();
@@ -54,12 +54,10 @@ async fn an_absent_post_is_resent_with_the_same_marker(w: TestWorker) {
 }
 
 async fn absence_counts_only_after_the_call_timeout(w: TestWorker) {
-    w.fake.script_publishes([PublishStep::Refuse(unknown())]);
+    w.fake.script_publishes([PublishStep::Reject(unknown())]);
     let (_, target) = w.publish_one().await;
     w.run_jobs().await;
-    // Runs the job earlier than scheduled.
-    w.sql("UPDATE jobs SET state = 'ready'").await;
-    w.engine.run(w.job_of(target).await.id).await;
+    w.run_early(target).await;
     assert_eq!((w.fake.count("reconcile"), w.fake.count("publish")), (1, 1));
     let waiting = w.target(target).await;
     assert!(waiting.status == TargetStatus::Publishing && waiting.call_started_at.is_some());
@@ -69,7 +67,7 @@ async fn absence_counts_only_after_the_call_timeout(w: TestWorker) {
 }
 
 async fn a_second_call_of_unknown_outcome_is_awaited(w: TestWorker) {
-    w.fake.script_publishes([PublishStep::Refuse(unknown()), PublishStep::AcceptAnd(unknown())]);
+    w.fake.script_publishes([PublishStep::Reject(unknown()), PublishStep::AcceptAnd(unknown())]);
     let (_, target) = w.publish_one().await;
     w.run_jobs().await;
     w.advance(500);
@@ -129,7 +127,7 @@ async fn an_inconclusive_reconcile_leaves_the_outcome_unknown(w: TestWorker) {
 async fn republishing_keeps_the_marker(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     w.fake.disable_reconcile();
-    w.fake.script_publishes([PublishStep::Refuse(unknown())]);
+    w.fake.script_publishes([PublishStep::Reject(unknown())]);
     let (post, target) = w.publish_one().await;
     w.run_until_idle().await;
     assert_outcome_unknown(&w, post, target).await;
@@ -144,7 +142,7 @@ async fn republishing_reconciles_an_unknown_outcome(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     w.fake.script_publishes([PublishStep::AcceptAnd(unknown())]);
     let (post, target) = w.publish_one().await;
-    w.sql("UPDATE jobs SET attempt = 7").await;
+    w.set_attempts(w.job_of(target).await.id, 7).await;
     w.run_until_idle().await;
     assert_outcome_unknown(&w, post, target).await;
     w.publish_again(post).await;

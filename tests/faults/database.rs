@@ -207,7 +207,7 @@ async fn a_full_disk_rolls_back_whole_transactions() {
     }
     free_disk(&s).await;
     large_write(&s, workspace).await.unwrap();
-    assert_eq!(s.number("SELECT count(*) FROM jobs").await, 1);
+    assert_eq!(s.count_rows("jobs").await, 1);
 }
 
 /// Invariant: the worker keeps a result that does not fit on the disk, and stores it once when there is space.
@@ -235,7 +235,7 @@ async fn a_result_is_stored_once_the_disk_has_space() {
     let ended = w.target(target).await;
     assert_eq!((ended.status, ended.error.unwrap().message.len()), (TargetStatus::Failed, MAX_MESSAGE));
     assert_eq!((w.post_status(post).await, w.events().await), (PostStatus::Failed, vec!["post.failed".to_owned()]));
-    assert_eq!(w.number("SELECT count(*) FROM webhook_deliveries").await, i64::try_from(ENDPOINTS).unwrap());
+    assert_eq!(w.count_rows("webhook_deliveries").await, i64::try_from(ENDPOINTS).unwrap());
     assert_eq!((w.attempts(post).await.len(), w.fake.count("publish")), (1, 1));
 }
 
@@ -256,5 +256,5 @@ async fn a_request_on_a_full_disk_is_rejected_completely() {
     free_disk(&app).await;
     let created = send().await.expect(201);
     assert_eq!(send().await.expect(201), created);
-    assert_eq!(app.number("SELECT count(*) FROM posts").await, 1);
+    assert_eq!(app.count_rows("posts").await, 1);
 }

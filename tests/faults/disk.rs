@@ -5,7 +5,7 @@ use crier_http::HttpResponse;
 use serde_json::{Value, json};
 
 use crate::support::client::{fresh_key, id, until};
-use crate::support::picture;
+use crate::support::images;
 use crate::support::process::Installation;
 use crate::support::source::{Source, SourceResponse, ok};
 
@@ -14,14 +14,14 @@ const MAX_FILE_SIZE: u32 = 200_000;
 
 /// Returns an image that does not fit on the disk, and is kept in memory until it is stored.
 fn image_above_limit() -> Vec<u8> {
-    let large = picture::noise(350);
+    let large = images::noise(350);
     assert!((MAX_FILE_SIZE as usize..500_000).contains(&large.len()), "{}", large.len());
     large
 }
 
 /// Returns an image that is kept in a temporary file until it is processed.
 fn image_in_temporary_file() -> Vec<u8> {
-    let larger = picture::noise(600);
+    let larger = images::noise(600);
     assert!(larger.len() > 600_000, "{}", larger.len());
     larger
 }
@@ -35,11 +35,10 @@ fn assert_service_unavailable(response: &HttpResponse) {
 
 /// Asserts the number of images, and that only their files count as storage usage.
 async fn assert_stored_images(crier: &Installation, images: i64) {
-    assert_eq!(crier.number("SELECT count(*) FROM media").await, images);
-    let bytes = "SELECT CAST(coalesce(sum(bytes), 0) AS bigint) FROM storage_usage";
-    let stored = "SELECT CAST(coalesce(sum(size_bytes), 0) AS bigint) FROM files WHERE state = 'stored'";
-    assert_eq!(crier.number(bytes).await, crier.number(stored).await);
-    assert_eq!(crier.number("SELECT count(*) FROM files WHERE state = 'reserved'").await, 0);
+    assert_eq!(crier.count_rows("media").await, images);
+    let stored = crier.sum("size_bytes", "files WHERE state = 'stored'").await;
+    assert_eq!(crier.sum("bytes", "storage_usage").await, stored);
+    assert_eq!(crier.count_rows("files WHERE state = 'reserved'").await, 0);
 }
 
 #[tokio::test]
@@ -54,7 +53,7 @@ async fn a_full_disk_rejects_uploads_and_delays_imports() {
         assert_stored_images(&crier, 0).await;
         assert_eq!(crier.readiness("crier-api").await.unwrap().0, 200, "everything else works");
     }
-    crier.upload(brand, &picture::png(9, 9)).await.expect("there is room for a small one");
+    crier.upload(brand, &images::png(9, 9)).await.expect("there is room for a small one");
     assert_stored_images(&crier, 1).await;
 
     let source = Source::start().await;
@@ -113,8 +112,8 @@ async fn the_reserve_of_the_disk_is_kept_for_publishing_and_deletions() {
     .await;
     assert!(reason.contains("1073741824 MiB are reserved"), "{reason}");
     assert_eq!(crier.metric(&name, "crier_disk_low").await, Some(1.0));
-    assert_service_unavailable(&crier.upload(brand, &picture::png(9, 9)).await.unwrap_err());
-    let (status, body) = crier.call("POST", &posts, Some(draft("New")), &fresh_key()).await.expect("an answer");
+    assert_service_unavailable(&crier.upload(brand, &images::png(9, 9)).await.unwrap_err());
+    let (status, body) = crier.call("POST", &posts, Some(draft("New")), &fresh_key()).await.expect("a response");
     assert_eq!((status, &body["error"]["code"]), (503, &"service_unavailable".into()), "{body}");
     let now = json!({ "schedule_type": "now" });
     let (status, body) = crier.call("PUT", &format!("{posts}/{published}"), Some(now), &fresh_key()).await.unwrap();

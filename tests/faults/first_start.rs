@@ -15,7 +15,7 @@ use serde_json::Value;
 use sqlx::{Connection as _, SqliteConnection};
 
 use crate::support::client::{until, until_true};
-use crate::support::picture;
+use crate::support::images;
 use crate::support::process::{Installation, program};
 use crate::support::servers::{self, free_port};
 
@@ -85,7 +85,7 @@ impl TestDirectory {
     async fn brands(&self, key: &str) -> Value {
         let http = HttpClient::trusted(Duration::from_secs(20), 1 << 20);
         let url = format!("http://127.0.0.1:{}/api/public/v1/brands", self.port);
-        let response = http.send(http.request(reqwest::Method::GET, &url).bearer_auth(key)).await.expect("an answer");
+        let response = http.send(http.request(reqwest::Method::GET, &url).bearer_auth(key)).await.expect("a response");
         assert_eq!(response.status, 200);
         serde_json::from_slice(&response.body).expect("JSON")
     }
@@ -299,9 +299,9 @@ async fn stored_data_is_private_to_its_owner() {
 
 async fn assert_uploads_are_private(crier: Installation) {
     let brand = crier.brand().await;
-    crier.upload(brand, &picture::png(9, 9)).await.expect("it is taken");
+    crier.upload(brand, &images::png(9, 9)).await.expect("it is taken");
     let data = crier.files().parent().expect("the data directory").to_owned();
-    assert!(crier.files().join("media").read_dir().unwrap().next().is_some(), "there is a picture");
+    assert!(crier.files().join("media").read_dir().unwrap().next().is_some(), "there is an image");
     assert_eq!(list_accessible_to_others(&data), Vec::<String>::new());
 }
 

@@ -46,6 +46,6 @@ async fn a_worker_frozen_past_its_lease_publishes_once() {
     crier.all_published(brand, &posts).await;
     sites.assert_each_once(&texts);
     receiver.assert_received_once("post.published", &[posts, vec![late]].concat()).await;
-    assert_eq!(crier.number("SELECT count(*) FROM events").await, 7);
+    assert_eq!(crier.count_rows("events").await, 7);
     crier.assert_all_run();
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::support::client::until_true;
-use crate::support::picture;
+use crate::support::images;
 use crate::support::process::Installation;
 use crate::support::source::{SourceResponse, cut_off, ok};
 
@@ -17,7 +17,7 @@ const IMPORTS_PER_BRAND: usize = 4;
 /// Returns a different image for each path.
 fn image_response(path: &str) -> Vec<u8> {
     let number: u32 = path.trim_matches(|c: char| !c.is_ascii_digit()).parse().unwrap();
-    ok(&picture::png(300 + number, 200))
+    ok(&images::png(300 + number, 200))
 }
 
 async fn assert_every_import_ends_once(mut crier: Installation) {
@@ -59,11 +59,10 @@ async fn assert_every_import_ends_once(mut crier: Installation) {
         assets.insert(ended["media"]["id"].as_i64().unwrap());
     }
     let all = i64::try_from(imports.len()).unwrap();
-    assert_eq!((assets.len(), crier.number("SELECT count(*) FROM media").await), (imports.len(), all));
+    assert_eq!((assets.len(), crier.count_rows("media").await), (imports.len(), all));
     let reported = "SELECT count(DISTINCT CAST(payload AS text)) FROM events WHERE name = 'media.completed'";
-    assert_eq!((crier.number(reported).await, crier.number("SELECT count(*) FROM events").await), (all, all));
-    let unfinished = "SELECT count(*) FROM jobs WHERE kind = 'import_media' AND state <> 'done'";
-    assert_eq!(crier.number(unfinished).await, 0);
+    assert_eq!((crier.number(reported).await, crier.count_rows("events").await), (all, all));
+    assert_eq!(crier.count_rows("jobs WHERE kind = 'import_media' AND state <> 'done'").await, 0);
     assert_files_have_rows(&crier).await;
     crier.assert_all_run();
 }

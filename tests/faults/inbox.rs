@@ -6,14 +6,15 @@ use std::sync::Arc;
 
 use crier_domain::conversation::MessageStatus;
 use crier_domain::failure::Category;
-use crier_domain::job::JobState;
+use crier_domain::job::{JobKind, JobState};
 use crier_scheduler::tasks;
 use crier_store::conversations;
 
-use crate::jobs::inbox::{all, bodies, start, sync};
-use crate::jobs::replies::{conversation, job_of, message, reply};
+use crate::jobs::inbox::{bodies, start, sync};
+use crate::jobs::replies::{conversation, message};
 use crate::support::fake_inbox::{COMMENTS, ReplyStep};
 use crate::support::fake_platform::Gate;
+use crate::support::inbox::{all, reply};
 use crate::support::jobs::{LEASE_EXPIRY_SECONDS, TestWorker, worker_on_both};
 
 worker_on_both!(
@@ -47,7 +48,7 @@ async fn reply_with_killed_worker(w: &TestWorker, step: impl FnOnce(Arc<Gate>) -
     doomed.start(w.notified_job());
     gate.wait_until_entered().await;
     doomed.kill().await;
-    assert_eq!(w.state(job_of(w, id).await).await, JobState::Running);
+    assert_eq!(w.state(w.newest_job(JobKind::SendReply, id).await).await, JobState::Running);
     (conversation, id)
 }
 
@@ -145,7 +146,7 @@ async fn a_crash_between_two_pages_loses_and_doubles_nothing(w: TestWorker) {
     first.let_through();
     second.wait_until_entered().await;
     doomed.kill().await;
-    assert_eq!(w.number("SELECT count(*) FROM messages").await, 3);
+    assert_eq!(w.count_rows("messages").await, 3);
     w.advance(LEASE_EXPIRY_SECONDS);
     sync(&w).await;
     let found = all(&w, w.world.brand).await.remove(0);

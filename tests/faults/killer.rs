@@ -11,7 +11,7 @@ use crate::support::receiver::Receiver;
 use crate::support::sites::{PostBehavior, Sites};
 
 const KILLER: &str = "the killer";
-const UNFINISHED: &str = "SELECT count(*) FROM jobs WHERE state IN ('scheduled', 'ready', 'running')";
+const UNFINISHED: &str = "jobs WHERE state IN ('scheduled', 'ready', 'running')";
 
 async fn assert_three_kills_are_poison(mut crier: Installation) {
     let (sites, receiver) = (Sites::start(), Receiver::start().await);
@@ -55,9 +55,9 @@ async fn assert_three_kills_are_poison(mut crier: Installation) {
     assert_eq!((&dead[0]["kind"], &dead[0]["last_error"]), (&"publish_target".into(), &"poison".into()));
     receiver.assert_received_once("post.failed", &[killer]).await;
     receiver.assert_received_once("post.published", &posts).await;
-    assert_eq!(crier.number("SELECT count(*) FROM events").await, 13);
+    assert_eq!(crier.count_rows("events").await, 13);
     // The dead job is not run again.
-    until("the end of all jobs", || async { (crier.number(UNFINISHED).await == 0).then_some(()) }).await;
+    until("the end of all jobs", || async { (crier.count_rows(UNFINISHED).await == 0).then_some(()) }).await;
     assert_eq!(sites.calls(KILLER).len(), 3);
     crier.assert_all_run();
 }

@@ -173,7 +173,7 @@ async fn redis_notifier() -> (Arc<RedisNotifier>, MultiplexedConnection) {
     let url = servers::redis().await;
     let notifier = RedisNotifier::start(&SecretString::from(url.as_str()), "test", CancellationToken::new()).unwrap();
     let notifier = Arc::new(notifier);
-    until("Redis answers", async || notifier.is_up()).await;
+    until("Redis responds", async || notifier.is_up()).await;
     (notifier, servers::connect_redis(&url).await)
 }
 
@@ -233,7 +233,7 @@ async fn notifications_over_redis_capacity_are_repeated(s: TestStore) {
     let _: () = redis.rpush(LIST, (0..full).map(|n| -1 - n).collect::<Vec<_>>()).await.unwrap();
     let ended = CancellationToken::new();
     let process = start(&ended);
-    until("Redis answers", async || process.is_up()).await;
+    until("Redis responds", async || process.is_up()).await;
     process.notify(&[
         JobNotification { kind: JobKind::Noop, id },
         JobNotification { kind: JobKind::DeliverWebhook, id: 7 },
@@ -246,7 +246,7 @@ async fn notifications_over_redis_capacity_are_repeated(s: TestStore) {
     ended.cancel();
     let _: () = redis.ltrim(LIST, 0, 4).await.unwrap();
     let notifier = start(&CancellationToken::new());
-    until("Redis answers", async || notifier.is_up()).await;
+    until("Redis responds", async || notifier.is_up()).await;
     let store =
         Store::new(s.db().clone(), s.clock.clone(), cipher(), Arc::new(ReceivedNotifications(notifier.clone())));
     s.advance(11);

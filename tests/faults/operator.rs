@@ -8,7 +8,7 @@ use crate::support::process::Installation;
 use crate::support::receiver::Receiver;
 use crate::support::sites::{PostBehavior, Sites};
 
-const RUNNING_JOBS: &str = "SELECT count(*) FROM jobs WHERE kind = 'publish_target' AND state = 'running'";
+const RUNNING_JOBS: &str = "jobs WHERE kind = 'publish_target' AND state = 'running'";
 
 fn jobs(crier: &Installation, state: &str) -> Vec<Value> {
     let list = crier.command(&["jobs", "list", "--kind", "publish_target", "--state", state, "--json"]);
@@ -25,7 +25,7 @@ async fn assert_commands_work_under_load(mut crier: Installation) {
     let mut posts = crier.post_all(brand, &accounts, &early).await;
     crier.command(&["jobs", "pause", "publish_target"]);
     let waiting = crier.post_all(brand, &accounts, &paused).await;
-    until("what runs to end", || async { (crier.number(RUNNING_JOBS).await == 0).then_some(()) }).await;
+    until("what runs to end", || async { (crier.count_rows(RUNNING_JOBS).await == 0).then_some(()) }).await;
 
     // Two jobs are cancelled, and their posts are reported immediately: webhooks are not paused.
     let mut cancelled = Vec::new();

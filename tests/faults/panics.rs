@@ -191,7 +191,7 @@ async fn a_panic_is_retried_and_reported_after_the_last_attempt(w: TestWorker) {
     assert!((8_000..=12_000).contains(&milliseconds), "{milliseconds} ms");
 
     // The run panicked in the middle of the call: the platform is asked before the next call.
-    w.sql(format!("UPDATE jobs SET attempt = 7 WHERE id = {id}")).await;
+    w.set_attempts(id, 7).await;
     w.advance(70);
     w.run_jobs().await;
     assert_eq!((w.fake.count("publish"), w.fake.count("reconcile")), (2, 1));

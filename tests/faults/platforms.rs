@@ -11,8 +11,8 @@ use wiremock::MockServer;
 
 use crate::support::client::{id, texts};
 use crate::support::containers::{ContainerServer, INSTAGRAM};
+use crate::support::images;
 use crate::support::person::button;
-use crate::support::picture;
 use crate::support::process::Installation;
 use crate::support::shopify::{SECRET, SHOP, Shopify, blog_id};
 use crate::support::tiktok::Tiktok;
@@ -61,7 +61,7 @@ async fn authorize(crier: &Installation, brand: i64, platform: &str) -> String {
 
 /// Creates a post with an image, and publishes it.
 async fn post_image(crier: &Installation, brand: i64, account: i64, text: &str, options: Value) -> i64 {
-    let media = crier.upload(brand, &picture::png(400, 400)).await.unwrap();
+    let media = crier.upload(brand, &images::png(400, 400)).await.unwrap();
     let body = json!({
         "content": text, "schedule_type": "now", "accounts": [account], "media": [media],
         "overrides": [{ "account_id": account, "options": options }],

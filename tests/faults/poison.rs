@@ -67,7 +67,7 @@ async fn republishing_a_poisoned_post_finds_the_published_one(w: TestWorker) {
     w.leaves_jobs();
     w.listen_at("http://127.0.0.1:1/").await;
     let (post, target) = publish_to(&w, PublishStep::AcceptAndHang).await;
-    w.sql("UPDATE jobs SET crashes = 2 WHERE kind = 'publish_target'").await;
+    w.set_crashes(w.job_of(target).await.id, 2).await;
     w.advance(LEASE_EXPIRY_SECONDS);
     w.scheduler.tick().await.unwrap();
     assert_eq!(w.target(target).await.error.unwrap().code, "internal");
@@ -134,7 +134,7 @@ async fn a_suspect_runs_alone(w: TestWorker) {
     ];
     let engine = scripted_engine(&w, behaviors);
     let ids = [enqueue_noop(&w, 1).await, enqueue_noop(&w, 2).await, enqueue_noop(&w, 3).await];
-    w.sql(format!("UPDATE jobs SET crashes = 2 WHERE id = {}", ids[1])).await;
+    w.set_crashes(ids[1], 2).await;
     let mut runs = vec![start(&engine, ids[0])];
     first.wait_until_entered().await;
     runs.push(start(&engine, ids[1]));
@@ -161,7 +161,7 @@ async fn a_suspect_notified_repeatedly_waits_once(w: TestWorker) {
     let (first, alone) = (Gate::new(), Gate::new());
     let engine = scripted_engine(&w, [(1, JobBehavior::Wait(first.clone())), (2, JobBehavior::Wait(alone.clone()))]);
     let ids = [enqueue_noop(&w, 1).await, enqueue_noop(&w, 2).await];
-    w.sql(format!("UPDATE jobs SET crashes = 2 WHERE id = {}", ids[1])).await;
+    w.set_crashes(ids[1], 2).await;
     let run = start(&engine, ids[0]);
     first.wait_until_entered().await;
     let waiting = start(&engine, ids[1]);

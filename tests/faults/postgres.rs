@@ -42,7 +42,7 @@ impl Load {
             let post = self.write(&crier, &key, &body).await;
             created.push(CreatedPost { key, body, post });
             let response = crier.call("GET", &format!("/brands/{}/posts/{post}", self.brand), None, "-").await;
-            match response.expect("the API answers") {
+            match response.expect("the API responds") {
                 (200, _) => {}
                 (status, response) => {
                     assert_eq!(status, 503, "{response}");
@@ -56,7 +56,8 @@ impl Load {
     async fn write(&self, crier: &Client, key: &str, body: &Value) -> i64 {
         let path = format!("/brands/{}/posts", self.brand);
         loop {
-            let (status, response) = crier.call("POST", &path, Some(body.clone()), key).await.expect("the API answers");
+            let (status, response) =
+                crier.call("POST", &path, Some(body.clone()), key).await.expect("the API responds");
             match status {
                 201 | 202 => {
                     self.acknowledged.fetch_add(1, Ordering::SeqCst);
@@ -106,7 +107,7 @@ async fn assert_restart_loses_nothing(stop: fn(&mut PostgresServer)) {
     let faults = async {
         wait_for_posts(20).await;
         stop(&mut postgres);
-        until_true("refusals", || load.rejected.load(Ordering::SeqCst) >= 10).await;
+        until_true("rejections", || load.rejected.load(Ordering::SeqCst) >= 10).await;
         postgres.restart();
         wait_for_posts(20).await;
         load.is_over.store(true, Ordering::SeqCst);
@@ -116,12 +117,12 @@ async fn assert_restart_loses_nothing(stop: fn(&mut PostgresServer)) {
 
     let posts: Vec<i64> = created.iter().map(|created| created.post).collect();
     assert_eq!(posts.iter().collect::<BTreeSet<_>>().len(), posts.len(), "a post for each key");
-    assert_eq!(usize::try_from(crier.number("SELECT count(*) FROM posts").await), Ok(posts.len()), "and no others");
+    assert_eq!(usize::try_from(crier.count_rows("posts").await), Ok(posts.len()), "and no others");
     for CreatedPost { key, body, post } in &created {
         assert_eq!(load.write(&crier, key, body).await, *post, "the same again");
     }
     crier.all_published(brand, &posts).await;
-    assert_eq!(usize::try_from(crier.number("SELECT count(*) FROM posts").await), Ok(posts.len()));
+    assert_eq!(usize::try_from(crier.count_rows("posts").await), Ok(posts.len()));
     let mut on_sites = BTreeMap::new();
     for post in sites.posts() {
         *on_sites.entry(post.text).or_insert(0) += 1;

@@ -87,10 +87,9 @@ async fn assert_every_delivery_is_sent_once(start: impl AsyncFnOnce(&str) -> Ins
     let all = i64::try_from(files.len()).unwrap();
     assert_eq!(crier.number("SELECT count(DISTINCT file_id) FROM report_deliveries").await, all);
     let reported = "SELECT count(DISTINCT CAST(payload AS text)) FROM events WHERE name = 'report.sent'";
-    assert_eq!((crier.number(reported).await, crier.number("SELECT count(*) FROM events").await), (all, all));
-    let usage = "SELECT CAST(sum(bytes) AS bigint) FROM storage_usage";
-    let stored = "SELECT CAST(sum(size_bytes) AS bigint) FROM files WHERE state <> 'doomed'";
-    assert_eq!(crier.number(usage).await, crier.number(stored).await);
+    assert_eq!((crier.number(reported).await, crier.count_rows("events").await), (all, all));
+    let stored = crier.sum("size_bytes", "files WHERE state <> 'doomed'").await;
+    assert_eq!(crier.sum("bytes", "storage_usage").await, stored);
     assert_files_have_rows(&crier).await;
     // An email may arrive twice, but then it is the same one.
     let mut ids: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -128,7 +127,7 @@ async fn a_full_disk_delays_an_export() {
     })
     .await;
     assert_eq!(retried["error"]["code"], "internal_error", "{retried}");
-    assert_eq!(crier.number("SELECT CAST(sum(bytes) AS bigint) FROM storage_usage").await, 0);
+    assert_eq!(crier.sum("bytes", "storage_usage").await, 0);
     crier.limit_files("crier-worker", None);
     assert_eq!(wait_for_deliveries(&crier, &report, 1).await[0]["status"], "sent");
     assert_files_have_rows(&crier).await;
@@ -151,11 +150,9 @@ async fn an_unavailable_mail_server_delays_only_the_emails() {
     .await;
     assert!(shown["download_url"].is_string(), "{shown}");
     // As if an hour had passed, postponed emails become due.
-    for retried in [
-        "SELECT count(*) FROM jobs WHERE kind = 'send_mail' AND state = 'scheduled' AND attempt = 1",
-        "SELECT count(*) FROM jobs WHERE kind = 'send_mail' AND state = 'scheduled' AND attempt = 2",
-    ] {
-        until("the mails to be put off", || async { (crier.number(retried).await == 3).then_some(()) }).await;
+    for attempt in [1, 2] {
+        let retried = format!("jobs WHERE kind = 'send_mail' AND state = 'scheduled' AND attempt = {attempt}");
+        until("the mails to be put off", || async { (crier.count_rows(&retried).await == 3).then_some(()) }).await;
         let now = Clock::system().now().to_rfc3339_opts(chrono::SecondsFormat::Micros, false);
         crier.execute(&format!("UPDATE jobs SET run_at = '{now}' WHERE kind = 'send_mail'")).await;
     }

@@ -119,7 +119,7 @@ async fn a_resumed_worker_stores_no_second_result(w: TestWorker) {
     w.run_until_idle().await;
     assert_published_once(&w, post, target).await;
     let row_counts = async || {
-        let of = async |table: &str| w.number(format!("SELECT count(*) FROM {table}")).await;
+        let of = async |table: &str| w.count_rows(table).await;
         (of("target_attempts").await, of("events").await, of("jobs").await, w.job_of(target).await.finished_at)
     };
     let before = row_counts().await;

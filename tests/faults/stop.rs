@@ -5,9 +5,9 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::support::client::{texts, until_true};
-use crate::support::picture;
+use crate::support::images;
 use crate::support::process::Installation;
-use crate::support::sites::{PICTURE, PostBehavior, Sites};
+use crate::support::sites::{IMAGE, PostBehavior, Sites};
 
 async fn assert_graceful_stop(mut crier: Installation) {
     let handle = "sigterm";
@@ -63,15 +63,15 @@ async fn assert_stop_releases_uploads(mut crier: Installation) {
     let sites = Sites::start();
     let brand = crier.brand().await;
     let account = crier.connect(brand, &sites, 1).await[0];
-    let image_id = crier.upload(brand, &picture::png(8, 8)).await.expect("a picture");
+    let image_id = crier.upload(brand, &images::png(8, 8)).await.expect("an image");
     let path = format!("/brands/{brand}/posts");
     let post =
-        json!({ "content": "a picture of bread", "schedule_type": "now", "accounts": [account], "media": [image_id] });
+        json!({ "content": "an image of bread", "schedule_type": "now", "accounts": [account], "media": [image_id] });
     sites.set_behavior(|_, _| PostBehavior::Hold);
     let post = crier.write(&path, post).await["id"].as_i64().expect("an id");
     let worker = crier.of("worker");
     for stop_count in 1..=3 {
-        until_true("an upload", || sites.calls(PICTURE).len() == stop_count).await;
+        until_true("an upload", || sites.calls(IMAGE).len() == stop_count).await;
         assert_eq!(crier.terminate(&worker).await, Some(0), "{}", crier.log(&worker));
         crier.start_all().await;
     }
@@ -79,8 +79,7 @@ async fn assert_stop_releases_uploads(mut crier: Installation) {
     let target = &crier.all_published(brand, &[post]).await[0];
     assert_eq!(target["attempts"], 1, "{target}");
     assert_eq!((sites.count("bread"), sites.calls("bread").len()), (1, 1));
-    let attempts = "SELECT sum(attempt * 10 + crashes) FROM jobs WHERE kind = 'publish_target'";
-    assert_eq!(crier.number(attempts).await, 10);
+    assert_eq!(crier.sum("attempt * 10 + crashes", "jobs WHERE kind = 'publish_target'").await, 10);
 }
 
 const NO_GRACE: [(&str, &str); 1] = [("CRIER_DRAIN", "0s")];

@@ -132,8 +132,8 @@ async fn many_due_jobs_pass_a_small_notifier(w: TestWorker) {
     for id in notifier.take(JobKind::Noop, surge) {
         assert!(engine.run(id).await);
     }
-    let done = "SELECT count(*) FROM jobs WHERE kind = 'noop' AND state = 'done' AND attempt = 1";
-    assert_eq!((notified, w.number(done).await), (surge, i64::try_from(surge).unwrap()));
+    let done = "jobs WHERE kind = 'noop' AND state = 'done' AND attempt = 1";
+    assert_eq!((notified, w.count_rows(done).await), (surge, i64::try_from(surge).unwrap()));
 }
 
 /// Asserts that jobs notified together are in priority order.
@@ -198,8 +198,7 @@ async fn concurrent_schedulers_rescue_each_job_once(w: TestWorker) {
     let mut notified = w.s.notifier.take();
     notified.sort_unstable();
     assert_eq!(notified, ids, "each is notified once");
-    let once = "SELECT count(*) FROM jobs WHERE state = 'ready' AND crashes = 1 AND attempt = 1 AND fence = 2";
-    assert_eq!(w.number(once).await, 250);
+    assert_eq!(w.count_rows("jobs WHERE state = 'ready' AND crashes = 1 AND attempt = 1 AND fence = 2").await, 250);
 }
 
 /// Returns the capacity for this number of ids of each kind, while one id waits.
@@ -215,7 +214,7 @@ async fn promotion_is_limited_by_the_notifier_capacity(w: TestWorker) {
     w.notifier.set(free_capacity(|_| 20));
     dispatch::run(&w.scheduler).await.unwrap();
     assert_eq!(w.s.notifier.take().len(), 20);
-    assert_eq!(w.number("SELECT count(*) FROM jobs WHERE state = 'scheduled'").await, 30);
+    assert_eq!(w.count_rows("jobs WHERE state = 'scheduled'").await, 30);
     w.notifier.set(free_capacity(|_| 0));
     dispatch::run(&w.scheduler).await.unwrap();
     assert_eq!(w.s.notifier.take().len(), 0);

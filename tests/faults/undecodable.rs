@@ -126,7 +126,7 @@ async fn assert_others_are_published(w: &TestWorker, post: i64, targets: &[i64])
     events.sort();
     assert_eq!(events, ["post.failed", "post.published", "post.published"]);
     assert_eq!((w.post_status(post).await, w.fake.posts().len()), (PostStatus::PartiallyPublished, 2));
-    assert_eq!(w.number("SELECT count(*) FROM jobs WHERE state IN ('scheduled', 'ready', 'running')").await, 0);
+    assert_eq!(w.count_rows("jobs WHERE state IN ('scheduled', 'ready', 'running')").await, 0);
 }
 
 async fn an_unreadable_target_does_not_affect_others(w: TestWorker) {
@@ -143,7 +143,7 @@ async fn an_unreadable_target_is_reported_after_a_crash(w: TestWorker) {
     let (post, targets) = publish_three_with_one_unreadable(&w).await;
     let ids = w.s.notifier.take();
     w.claim(&ids[1..2], "gone").await;
-    w.sql(format!("UPDATE jobs SET crashes = 2 WHERE id = {}", ids[1])).await;
+    w.set_crashes(ids[1], 2).await;
     futures::future::join_all([ids[0], ids[2]].iter().map(|id| w.engine.run(*id))).await;
     assert_others_are_published(&w, post, &targets).await;
 }
@@ -185,7 +185,7 @@ async fn an_unrescuable_job_does_not_block_others(w: TestWorker) {
     let (_, fine) = w.publish_one().await;
     let ids = w.s.notifier.take();
     w.claim(&ids, "gone").await;
-    w.sql(format!("UPDATE jobs SET crashes = 2 WHERE id = {}", ids[0])).await;
+    w.set_crashes(ids[0], 2).await;
     // The subject cannot be notified, because the stored data of its post cannot be read.
     w.sql(format!("UPDATE posts SET media = '{{}}' WHERE id = {post}")).await;
     w.advance(LEASE_EXPIRY_SECONDS);
@@ -205,7 +205,7 @@ async fn a_store_error_is_reported_after_the_last_attempt(w: TestWorker) {
     let id = w.notified_job();
     // The secrets of the account cannot be decrypted, so every attempt fails there.
     w.sql("UPDATE social_accounts SET secrets = secrets || secrets").await;
-    w.sql(format!("UPDATE jobs SET attempt = 6 WHERE id = {id}")).await;
+    w.set_attempts(id, 6).await;
     w.engine.run(id).await;
     assert_eq!(w.state(id).await, JobState::Scheduled);
     assert!(w.target(target).await.call_started_at.is_none(), "no call was marked as begun");

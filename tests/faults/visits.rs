@@ -24,7 +24,7 @@ async fn visit_page(crier: &Client, url: &str, paths: &[String; 2], times: i64) 
     for _ in 0..times {
         for (path, status) in paths.iter().zip([200, 302]) {
             let response = crier.http.send(crier.http.request(reqwest::Method::GET, &format!("{url}{path}"))).await;
-            assert_eq!(response.expect("an answer").status.as_u16(), status, "{path}");
+            assert_eq!(response.expect("a response").status.as_u16(), status, "{path}");
         }
     }
 }

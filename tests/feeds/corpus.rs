@@ -25,7 +25,7 @@ fn every_document_matches_its_snapshot() {
         let name = file.file_name().unwrap().to_str().unwrap().to_owned();
         match parse(&fs::read(&file).unwrap()) {
             Ok(parsed) => assert_json_snapshot!(name, parsed),
-            Err(why) => assert_json_snapshot!(name, json!({ "refused": why.to_string() })),
+            Err(why) => assert_json_snapshot!(name, json!({ "rejected": why.to_string() })),
         }
     }
 }

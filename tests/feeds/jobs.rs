@@ -107,8 +107,7 @@ async fn a_feed_is_fetched_and_then_polled_conditionally(w: TestWorker) {
         list_articles(&w, id).await.iter().map(|a| a.updated_at).max(),
         before.iter().map(|a| a.updated_at).max()
     );
-    let traced =
-        w.number("SELECT count(*) FROM jobs WHERE kind = 'fetch_feed' AND state = 'done' AND trace = 'request-1'");
+    let traced = w.count_rows("jobs WHERE kind = 'fetch_feed' AND state = 'done' AND trace = 'request-1'");
     assert_eq!(traced.await, 1);
 }
 
@@ -205,7 +204,7 @@ async fn the_newest_200_articles_are_kept(w: TestWorker) {
     let kept = titles(&w, id).await;
     assert_eq!((kept.len(), kept[0].as_str(), kept[199].as_str()), (200, "Story 232", "Story 33"));
     assert_eq!(feed(&w, id).await.articles_count, 200);
-    assert_eq!(w.number("SELECT count(*) FROM articles").await, 200);
+    assert_eq!(w.count_rows("articles").await, 200);
 }
 
 async fn a_failing_feed_backs_off_until_it_recovers(w: TestWorker) {
@@ -227,7 +226,7 @@ async fn a_failing_feed_backs_off_until_it_recovers(w: TestWorker) {
     let f = feed(&w, id).await;
     assert_eq!((f.status, f.last_error, f.failures), (FeedStatus::Active, None, 0));
     assert!((13..=16).contains(&minutes_until_due(&w, id).await));
-    let ended = w.number("SELECT count(*) FROM jobs WHERE kind = 'fetch_feed' AND state <> 'done'").await;
+    let ended = w.count_rows("jobs WHERE kind = 'fetch_feed' AND state <> 'done'").await;
     assert_eq!(ended, 0, "a failed fetch does not fail the job");
 }
 
@@ -293,7 +292,7 @@ async fn start_fetch(w: &TestWorker, server: &Server, id: i64) -> (Arc<Semaphore
         "/feed",
         FeedResponse::Held(gate.clone(), Box::new(FeedResponse::ok(rss(&[("old", "From the old URL")])))),
     );
-    let job = w.number(format!("SELECT id FROM jobs WHERE subject_id = {id} AND kind = 'fetch_feed'")).await;
+    let job = w.newest_job(JobKind::FetchFeed, id).await;
     w.s.notifier.take();
     let engine = w.engine.clone();
     let run = tokio::spawn(async move { engine.run(job).await });
@@ -316,8 +315,7 @@ async fn a_url_change_during_the_fetch_discards_its_result(w: TestWorker) {
         (titles(&w, id).await, feed(&w, id).await.status),
         (vec!["From the new URL".to_owned()], FeedStatus::Active)
     );
-    let (jobs, attempts) =
-        (w.number("SELECT count(*) FROM jobs"), w.number("SELECT CAST(max(attempt) AS bigint) FROM jobs"));
+    let (jobs, attempts) = (w.count_rows("jobs"), w.number("SELECT CAST(max(attempt) AS bigint) FROM jobs"));
     assert_eq!((jobs.await, attempts.await), (1, 1), "the same job, without using an attempt");
     // A change while no fetch runs: the articles of the old URL are deleted immediately.
     let url = server.url("/nowhere");
@@ -336,7 +334,7 @@ async fn a_feed_deleted_during_the_fetch_stays_deleted(w: TestWorker) {
     assert!(w.write(async |tx| feeds::delete(tx, w.world.brand, id).await).await);
     gate.add_permits(1);
     assert!(run.await.unwrap());
-    assert_eq!(w.number("SELECT count(*) FROM articles").await, 0);
+    assert_eq!(w.count_rows("articles").await, 0);
     assert_eq!(w.value::<String>("SELECT state FROM jobs").await, "cancelled");
     // A feed that is deleted before its fetch begins.
     let id = create_feed(&w, &server.url("/feed"), FeedType::Rss, None).await;
@@ -357,7 +355,7 @@ async fn assert_rescued(w: &TestWorker, server: &Server, id: i64) {
     let f = feed(w, id).await;
     assert_eq!((f.status, f.articles_count, f.failures), (FeedStatus::Active, 2, 0));
     assert_eq!(titles(w, id).await, ["First", "Second"], "each once");
-    assert_eq!(w.number("SELECT count(*) FROM jobs WHERE kind = 'fetch_feed'").await, 1);
+    assert_eq!(w.count_rows("jobs WHERE kind = 'fetch_feed'").await, 1);
     assert_eq!(w.value::<String>("SELECT state FROM jobs WHERE kind = 'fetch_feed'").await, "done");
 }
 
@@ -380,7 +378,7 @@ async fn a_fetch_that_lost_its_lease_writes_nothing(w: TestWorker) {
     let server = Server::start().await;
     let id = create_feed(&w, &server.url("/feed"), FeedType::Rss, None).await;
     let (gate, run) = start_fetch(&w, &server, id).await;
-    w.sql("UPDATE jobs SET fence = fence + 1").await;
+    w.take_over(w.newest_job(JobKind::FetchFeed, id).await).await;
     gate.add_permits(1);
     run.await.unwrap();
     assert_eq!((feed(&w, id).await.status, list_articles(&w, id).await.len()), (FeedStatus::Pending, 0));
@@ -411,9 +409,9 @@ async fn concurrent_schedulers_enqueue_due_feeds_once(w: TestWorker) {
     for n in 0..250 {
         ids.push(create_feed(&w, &format!("http://host{n}.invalid/feed"), FeedType::Rss, None).await);
     }
-    let waiting = "SELECT count(*) FROM jobs WHERE state = 'ready'";
+    let waiting = "jobs WHERE state = 'ready'";
     tasks::feeds::run(&w.scheduler).await.unwrap();
-    assert_eq!(w.number(waiting).await, 250, "each feed has its first job, and none is due");
+    assert_eq!(w.count_rows(waiting).await, 250, "each feed has its first job, and none is due");
     w.sql("UPDATE jobs SET state = 'done'").await;
     // Nine hours without a scheduler.
     w.clock.advance(TimeDelta::hours(9));
@@ -424,13 +422,13 @@ async fn concurrent_schedulers_enqueue_due_feeds_once(w: TestWorker) {
         async move { tasks::feeds::run(&scheduler).await.unwrap() }
     })
     .await;
-    assert_eq!(w.number(waiting).await, 250, "one job each; an existing job is kept");
+    assert_eq!(w.count_rows(waiting).await, 250, "one job each; an existing job is kept");
     assert_eq!(w.number("SELECT count(DISTINCT subject_id) FROM jobs WHERE state = 'ready'").await, 250);
     assert_eq!(feed(&w, ids[0]).await.next_fetch_at, w.now() + FETCH_INTERVAL);
-    let lanes = w.number("SELECT count(*) FROM jobs WHERE state = 'ready' AND lane = 'host:host3.invalid'").await;
+    let lanes = w.count_rows("jobs WHERE state = 'ready' AND lane = 'host:host3.invalid'").await;
     assert_eq!(lanes, 1);
     tasks::feeds::run(&w.scheduler).await.unwrap();
-    assert_eq!(w.number(waiting).await, 250);
+    assert_eq!(w.count_rows(waiting).await, 250);
 }
 
 async fn a_slow_host_does_not_block_others(w: TestWorker) {
@@ -447,14 +445,14 @@ async fn a_slow_host_does_not_block_others(w: TestWorker) {
         tokio::spawn(async move { engine.run(id).await })
     };
     w.s.notifier.take().into_iter().for_each(|id| drop(start(id)));
-    let active = "SELECT count(*) FROM feeds WHERE status = 'active'";
-    let waiting = "SELECT count(*) FROM jobs WHERE waiting";
-    w.poll_until(async || (w.number(active).await, w.number(waiting).await) == (1, 2)).await;
+    let active = "feeds WHERE status = 'active'";
+    let waiting = "jobs WHERE waiting";
+    w.poll_until(async || (w.count_rows(active).await, w.count_rows(waiting).await) == (1, 2)).await;
     until_true("four requests were sent", || slow.request_count() == 4).await;
     gate.add_permits(6);
     w.poll_until(async || {
         w.s.notifier.take().into_iter().for_each(|id| drop(start(id)));
-        w.number(active).await == 7
+        w.count_rows(active).await == 7
     })
     .await;
     assert_eq!(slow.request_count(), 6);

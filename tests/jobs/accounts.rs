@@ -6,7 +6,6 @@ use crier_domain::failure::Category;
 use crier_domain::post::{AttemptOutcome, PostStatus, TargetStatus};
 use crier_platforms::{CallError, RefreshedTokens};
 use crier_store::accounts;
-use secrecy::ExposeSecret;
 
 use crate::support::fake_platform::{Gate, PublishStep, auth_expired, reauth, secrets, transient, unknown};
 use crate::support::jobs::{LEASE_EXPIRY_SECONDS, MAX_CALL_SECONDS, TestWorker, worker_on_both};
@@ -28,12 +27,6 @@ worker_on_both!(
     a_crash_in_the_second_call_uses_its_own_start_time,
 );
 
-async fn token(w: &TestWorker) -> String {
-    let found = accounts::with_secrets(&mut w.conn().await, w.cipher(), w.account.id).await.unwrap().unwrap();
-    let fields: serde_json::Value = serde_json::from_str(found.1.expose_secret()).unwrap();
-    fields["token"].as_str().unwrap().to_owned()
-}
-
 async fn an_expired_token_is_refreshed_once_and_stored_encrypted(w: TestWorker) {
     w.fake.accept_only_token("token-1");
     let (post, target) = w.publish_one().await;
@@ -42,15 +35,15 @@ async fn an_expired_token_is_refreshed_once_and_stored_encrypted(w: TestWorker) 
     let calls: Vec<_> = w.fake.calls().into_iter().map(|call| call.what).collect();
     assert_eq!(calls, ["publish", "refresh", "publish"]);
     assert_eq!(w.attempts(post).await.len(), 1, "one attempt");
-    assert_eq!(token(&w).await, "token-1");
+    assert_eq!(w.stored_token().await, "token-1");
     let sealed: Vec<u8> = w.value("SELECT secrets FROM social_accounts").await;
     assert!(!sealed.windows(7).any(|part| part == b"token-1"), "the stored secrets are encrypted");
-    assert_eq!(w.number("SELECT count(*) FROM social_accounts WHERE refreshing_until IS NOT NULL").await, 0);
+    assert_eq!(w.count_rows("social_accounts WHERE refreshing_until IS NOT NULL").await, 0);
 }
 
 async fn a_second_auth_error_expires_the_account(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
-    w.fake.script_publishes([PublishStep::Refuse(auth_expired()), PublishStep::Refuse(auth_expired())]);
+    w.fake.script_publishes([PublishStep::Reject(auth_expired()), PublishStep::Reject(auth_expired())]);
     let (_, target) = w.publish_one().await;
     w.run_jobs().await;
     assert_eq!((w.fake.count("publish"), w.fake.count("refresh")), (2, 1));
@@ -63,9 +56,8 @@ async fn assert_account_expired(w: &TestWorker, target: i64) {
     let error = found.error.unwrap();
     assert_eq!((found.status, error.category), (TargetStatus::Failed, Category::AuthExpired));
     assert_eq!((error.code.as_str(), found.next_attempt_at), ("account_expired", None));
-    let last_error: String = w.value("SELECT CAST(last_error AS text) FROM social_accounts").await;
-    assert!(last_error.contains("account_expired"), "{last_error}");
-    let payload: String = w.value("SELECT payload FROM events").await;
+    assert_eq!(w.stored_account().await.last_error.unwrap().code, "account_expired");
+    let payload = w.event_payloads().await[0].to_string();
     assert!(payload.contains("post.failed") && payload.contains("account_expired"), "{payload}");
 }
 
@@ -97,16 +89,19 @@ async fn a_transient_refresh_failure_does_not_expire_the_account(w: TestWorker) 
 }
 
 async fn unchanged_valid_credentials_are_retried_once(w: TestWorker) {
-    w.fake.script_publishes([PublishStep::Refuse(auth_expired())]);
+    w.fake.script_publishes([PublishStep::Reject(auth_expired())]);
     w.fake.script_refreshes([Ok(RefreshedTokens { secrets: None, token_expires_at: None, refresh_expires_at: None })]);
     let (_, target) = w.publish_one().await;
     w.run_jobs().await;
-    assert_eq!((w.target(target).await.status, token(&w).await), (TargetStatus::Published, "token-0".to_owned()));
+    assert_eq!(
+        (w.target(target).await.status, w.stored_token().await),
+        (TargetStatus::Published, "token-0".to_owned())
+    );
 }
 
 async fn rejected_credentials_expire_the_account(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
-    w.fake.script_publishes([PublishStep::Refuse(reauth())]);
+    w.fake.script_publishes([PublishStep::Reject(reauth())]);
     let (post, target) = w.publish_one().await;
     let (_, other) = w.publish_one().await;
     for id in w.s.notifier.take() {
@@ -114,7 +109,6 @@ async fn rejected_credentials_expire_the_account(w: TestWorker) {
     }
     assert_eq!((w.fake.count("publish"), w.fake.count("refresh")), (1, 0), "the second post makes no call");
     assert_eq!(w.target(other).await.error.unwrap().code, "account_expired");
-    w.sql("DELETE FROM events WHERE id > (SELECT min(id) FROM events)").await;
     assert_account_expired(&w, target).await;
     assert_eq!(w.post_status(post).await, PostStatus::Failed);
 }
@@ -170,7 +164,7 @@ async fn reconnect_during_the_call(w: &TestWorker) -> i64 {
 
 async fn rejected_old_credentials_do_not_expire_the_account(w: TestWorker) {
     let target = reconnect_during_the_call(&w).await;
-    assert_eq!((w.account_status().await, token(&w).await), (AccountStatus::Active, "token-9".to_owned()));
+    assert_eq!((w.account_status().await, w.stored_token().await), (AccountStatus::Active, "token-9".to_owned()));
     let waiting = w.target(target).await;
     assert_eq!(
         (waiting.status, waiting.error.unwrap().code.as_str()),
@@ -185,7 +179,7 @@ async fn rejected_old_credentials_do_not_expire_the_account(w: TestWorker) {
 
 async fn rejected_new_credentials_expire_the_account(w: TestWorker) {
     let target = reconnect_during_the_call(&w).await;
-    w.fake.script_publishes([PublishStep::Refuse(reauth())]);
+    w.fake.script_publishes([PublishStep::Reject(reauth())]);
     w.run_jobs().await;
     assert_account_expired(&w, target).await;
 }
@@ -206,11 +200,11 @@ async fn tokens_from_old_credentials_are_not_stored(w: TestWorker) {
     w.s.account(w.world, "demo", "token-9").await;
     gate.let_through();
     run.await.unwrap();
-    assert_eq!((w.account_status().await, token(&w).await), (AccountStatus::Active, "token-9".to_owned()));
+    assert_eq!((w.account_status().await, w.stored_token().await), (AccountStatus::Active, "token-9".to_owned()));
     assert_eq!((w.target(target).await.status, w.attempts(post).await.len()), (TargetStatus::Published, 1));
     let calls: Vec<_> = w.fake.calls().into_iter().map(|call| call.what).collect();
     assert_eq!(calls, ["publish", "refresh", "publish"]);
-    assert_eq!(w.number("SELECT count(*) FROM social_accounts WHERE refreshing_until IS NOT NULL").await, 0);
+    assert_eq!(w.count_rows("social_accounts WHERE refreshing_until IS NOT NULL").await, 0);
 }
 
 /// Publishes with a worker that dies after the platform accepted the post.

@@ -35,7 +35,7 @@ async fn places(w: &TestWorker, webhook: &Webhook) -> Option<i64> {
 }
 
 async fn waiting(w: &TestWorker) -> i64 {
-    w.number("SELECT count(*) FROM jobs WHERE state = 'ready' AND waiting").await
+    w.count_rows("jobs WHERE state = 'ready' AND waiting").await
 }
 
 const BACKLOG: i64 = 40;
@@ -61,7 +61,7 @@ async fn failures_open_the_circuit_and_a_success_closes_it(w: TestWorker) {
     assert_eq!(waiting(&w).await, BACKLOG - i64::from(OPENS_AT));
     w.run_jobs().await;
     assert_eq!(receiver.requests().await.len(), failed, "the pause has not ended");
-    assert_eq!(w.number("SELECT sum(attempts) FROM webhook_deliveries").await, i64::from(OPENS_AT));
+    assert_eq!(w.sum("attempts", "webhook_deliveries").await, i64::from(OPENS_AT));
     // The pause grows with each failure, and only a few attempts follow it.
     receiver.respond_with_statuses(std::iter::repeat_n(500, 4));
     w.advance(1);
@@ -84,8 +84,8 @@ async fn failures_open_the_circuit_and_a_success_closes_it(w: TestWorker) {
     assert_eq!(places(&w, &webhook).await, None);
     w.advance(3_600);
     w.run_jobs().await;
-    let done = "SELECT count(*) FROM webhook_deliveries WHERE status = 'succeeded' AND attempts <= 2";
-    assert_eq!((w.number(done).await, waiting(&w).await), (BACKLOG, 0));
+    let done = "webhook_deliveries WHERE status = 'succeeded' AND attempts <= 2";
+    assert_eq!((w.count_rows(done).await, waiting(&w).await), (BACKLOG, 0));
     let paused = "SELECT (SELECT count(*) FROM narrow_lanes) + (SELECT count(*) FROM paused_lanes)";
     assert_eq!(w.number(paused).await, 0, "no lane stays narrowed or paused");
 }
@@ -104,7 +104,7 @@ async fn a_single_delivery_keeps_its_retry_schedule(w: TestWorker) {
 
 async fn a_manual_replay_bypasses_an_open_circuit(w: TestWorker) {
     let (receiver, webhook) = open_circuit(&w).await;
-    let last = w.number("SELECT max(id) FROM webhook_deliveries").await;
+    let last = w.newest_delivery().await;
     replay(&w, &webhook, last).await;
     assert!(w.engine.run(w.notified_job()).await);
     assert_eq!(w.delivery(last).await.status, DeliveryStatus::Succeeded);
@@ -117,7 +117,7 @@ async fn reenabling_an_endpoint_closes_its_circuit(w: TestWorker) {
     w.write(async |tx| webhooks::update(tx, &Webhook { is_active: false, ..webhook.clone() }).await).await;
     assert_eq!(places(&w, &webhook).await, None);
     w.run_jobs().await;
-    assert_eq!(w.number("SELECT count(*) FROM jobs WHERE state = 'ready'").await, 0, "waiting deliveries have failed");
+    assert_eq!(w.count_rows("jobs WHERE state = 'ready'").await, 0, "waiting deliveries have failed");
     w.write(async |tx| webhooks::update(tx, &webhook).await).await;
     let id = emit_event(&w).await;
     w.run_jobs().await;
@@ -129,9 +129,8 @@ async fn the_backlog_of_a_disabled_endpoint_fails_immediately(w: TestWorker) {
     receiver.respond_with_statuses([410]);
     w.advance(1);
     w.run_jobs().await;
-    let failed = "SELECT count(*) FROM webhook_deliveries WHERE status = 'failed'";
     assert_eq!(
-        w.number(failed).await,
+        w.count_rows("webhook_deliveries WHERE status = 'failed'").await,
         BACKLOG - i64::from(OPENS_AT),
         "all except those that wait for their next attempt"
     );

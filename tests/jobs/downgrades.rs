@@ -98,26 +98,24 @@ async fn a_plan_without_feeds_fetches_nothing(w: TestWorker) {
     let new = NewFeed { name: "Blog", named: true, url: "https://8.8.8.8/feed.xml", kind: FeedType::Rss };
     let feed = w.write(async |tx| feeds::create(tx, w.world.brand, &new, None).await).await;
     w.sql("DELETE FROM jobs").await;
-    let fetch_jobs = "SELECT count(*) FROM jobs WHERE kind = 'fetch_feed'";
     for (plan, expected) in [("free", 0), ("pro", 1)] {
         set_plan(&w, plan).await;
         let due = feeds::find_any(&mut w.conn().await, feed.id).await.unwrap().unwrap().next_fetch_at;
         advance_to(&w, due).await;
         tasks::feeds::run(&w.scheduler).await.unwrap();
-        assert_eq!(w.number(fetch_jobs).await, expected, "{plan}");
+        assert_eq!(w.count_rows("jobs WHERE kind = 'fetch_feed'").await, expected, "{plan}");
     }
 }
 
 async fn a_plan_without_inbox_syncs_nothing(w: TestWorker) {
     w.leaves_jobs();
     w.write(async |tx| inbox_syncs::start(tx, w.account.id).await).await;
-    let sync_jobs = "SELECT count(*) FROM jobs WHERE kind = 'sync_inbox'";
     for (plan, expected) in [("free", 0), ("pro", 1)] {
         set_plan(&w, plan).await;
         let sync = inbox_syncs::find(&mut w.conn().await, w.account.id).await.unwrap().unwrap();
         advance_to(&w, sync.next_sync_at.unwrap()).await;
         tasks::inbox::run(&w.scheduler).await.unwrap();
-        assert_eq!(w.number(sync_jobs).await, expected, "{plan}");
+        assert_eq!(w.count_rows("jobs WHERE kind = 'sync_inbox'").await, expected, "{plan}");
     }
 }
 
@@ -129,13 +127,12 @@ async fn a_full_storage_syncs_no_inbox(w: TestWorker) {
     let full = 20_480_i64 << 20;
     w.sql(format!("INSERT INTO storage_usage (workspace_id, bytes, texts) VALUES ({}, 0, {full})", w.world.workspace))
         .await;
-    let sync_jobs = "SELECT count(*) FROM jobs WHERE kind = 'sync_inbox'";
     for (texts, expected) in [(full, 0), (full - 4_096, 1)] {
         w.sql(format!("UPDATE storage_usage SET texts = {texts}")).await;
         let sync = inbox_syncs::find(&mut w.conn().await, w.account.id).await.unwrap().unwrap();
         advance_to(&w, sync.next_sync_at.unwrap()).await;
         tasks::inbox::run(&w.scheduler).await.unwrap();
-        assert_eq!(w.number(sync_jobs).await, expected, "{texts}");
+        assert_eq!(w.count_rows("jobs WHERE kind = 'sync_inbox'").await, expected, "{texts}");
     }
 }
 
@@ -150,6 +147,6 @@ async fn a_low_disk_fetches_and_syncs_nothing(w: TestWorker) {
         w.media().disk().set_low(is_low);
         tasks::feeds::run(&w.scheduler).await.unwrap();
         tasks::inbox::run(&w.scheduler).await.unwrap();
-        assert_eq!(w.number("SELECT count(*) FROM jobs").await, expected, "{is_low}");
+        assert_eq!(w.count_rows("jobs").await, expected, "{is_low}");
     }
 }

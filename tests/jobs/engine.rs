@@ -121,7 +121,7 @@ async fn an_unstorable_result_makes_its_job_dead(w: TestWorker) {
         );
         w.advance(LEASE_EXPIRY_SECONDS);
         w.scheduler.tick().await.unwrap();
-        assert_eq!(w.number("SELECT count(*) FROM jobs WHERE crashes > 0").await, 0, "no crash is counted");
+        assert_eq!(w.count_rows("jobs WHERE crashes > 0").await, 0, "no crash is counted");
         let last_error: String = w.value("SELECT last_error FROM jobs WHERE state = 'dead'").await;
         assert_eq!(last_error, "the result of its run could not be stored");
     }

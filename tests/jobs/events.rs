@@ -44,7 +44,7 @@ fn published(w: &TestWorker, post: i64, account: i64, external_id: &str) -> Stri
 
 fn failed(w: &TestWorker, post: i64, account: i64) -> String {
     format!(
-        r#"{{"event":"post.failed","data":{{"post_id":{post},"brand_id":{},"social_account_id":{account},"platform":"sandbox","error":{{"code":"platform_rejected","message":"The fake refuses this."}}}}}}"#,
+        r#"{{"event":"post.failed","data":{{"post_id":{post},"brand_id":{},"social_account_id":{account},"platform":"sandbox","error":{{"code":"platform_rejected","message":"The fake rejects this."}}}}}}"#,
         w.world.brand
     )
 }
@@ -72,7 +72,7 @@ async fn post_events_are_sent_only_to_brand_members(w: TestWorker) {
     w.write(async |tx| brands::remove_member(tx, brand, left).await).await;
 
     let second = w.another_account("second").await.id;
-    w.fake.script_publishes([PublishStep::Publish, PublishStep::Refuse(permanent())]);
+    w.fake.script_publishes([PublishStep::Publish, PublishStep::Reject(permanent())]);
     let (post, targets) = w.publish(&[w.account.id, second]).await;
     let notified: Vec<i64> = w.s.notifier.take();
     assert_eq!(notified.len(), targets.len());
@@ -87,12 +87,12 @@ async fn post_events_are_sent_only_to_brand_members(w: TestWorker) {
     for hook in unaffected.into_iter().chain([disabled]) {
         assert!(payloads(&w, hook).await.is_empty(), "endpoint {hook}");
     }
-    assert_eq!(w.number("SELECT count(*) FROM events").await, 2, "one for each target");
+    assert_eq!(w.count_rows("events").await, 2, "one for each target");
 }
 
 async fn every_result_of_a_target_emits_an_event(w: TestWorker) {
     let hook = create_endpoint(&w, w.world.user, &POSTS).await;
-    w.fake.script_publishes([PublishStep::Refuse(permanent()), PublishStep::Refuse(permanent()), PublishStep::Publish]);
+    w.fake.script_publishes([PublishStep::Reject(permanent()), PublishStep::Reject(permanent()), PublishStep::Publish]);
     let (post, target) = w.publish_one().await;
     publish(&w, target).await;
     for _ in 0..2 {

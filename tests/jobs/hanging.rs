@@ -62,13 +62,13 @@ async fn hanging_sites_release_their_slots(w: TestWorker) {
 async fn a_run_failing_after_a_rejection_leaves_no_open_call(w: TestWorker) {
     w.fake.disable_reconcile();
     let rejected = Failure::of(Category::AuthExpired, "The token is not valid.");
-    w.fake.script_publishes([PublishStep::Refuse(CallError::AuthExpired(rejected))]);
+    w.fake.script_publishes([PublishStep::Reject(CallError::AuthExpired(rejected))]);
     let (_, target) = w.publish_one().await;
     reject_account_updates(&w).await;
     assert!(w.engine.run(w.notified_job()).await);
     let after = w.target(target).await;
     assert_eq!((after.status, after.call_started_at, after.attempts), (TargetStatus::Publishing, None, 1));
-    w.sql(if w.is_postgres() { "DROP TRIGGER refuse ON social_accounts" } else { "DROP TRIGGER refuse" }).await;
+    w.sql(if w.is_postgres() { "DROP TRIGGER reject ON social_accounts" } else { "DROP TRIGGER reject" }).await;
     w.run_until_idle().await;
     assert_eq!((w.target(target).await.status, w.fake.posts().len()), (TargetStatus::Published, 1));
 }
@@ -76,10 +76,10 @@ async fn a_run_failing_after_a_rejection_leaves_no_open_call(w: TestWorker) {
 async fn reject_account_updates(w: &TestWorker) {
     w.sql(match w.is_postgres() {
         true => {
-            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'refused'; END $$;
-             CREATE TRIGGER refuse BEFORE UPDATE ON social_accounts FOR EACH ROW EXECUTE FUNCTION refuse()"
+            "CREATE FUNCTION reject() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'rejected'; END $$;
+             CREATE TRIGGER reject BEFORE UPDATE ON social_accounts FOR EACH ROW EXECUTE FUNCTION reject()"
         }
-        false => "CREATE TRIGGER refuse BEFORE UPDATE ON social_accounts BEGIN SELECT RAISE(ABORT, 'refused'); END",
+        false => "CREATE TRIGGER reject BEFORE UPDATE ON social_accounts BEGIN SELECT RAISE(ABORT, 'rejected'); END",
     })
     .await;
 }

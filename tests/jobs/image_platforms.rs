@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, Request, ResponseTemplate};
 
+use crate::support::images;
 use crate::support::jobs::TestWorker;
-use crate::support::picture;
 use crate::support::store::{TestStore, new_account, on_one};
 
 on_one!(
@@ -105,7 +105,7 @@ async fn wordpress(s: TestStore, server: &Server) -> (TestWorker, i64) {
 async fn create_images(w: &TestWorker, n: u32) -> Vec<i64> {
     let mut ids = Vec::new();
     for i in 1..=n {
-        ids.push(w.picture(&format!("p{i}.png"), picture::png(10 + i, 20), Some(&format!("Picture {i}"))).await);
+        ids.push(w.image(&format!("p{i}.png"), images::png(10 + i, 20), Some(&format!("Image {i}"))).await);
     }
     ids
 }
@@ -144,7 +144,7 @@ async fn bluesky_blobs_are_uploaded_once(s: TestStore) {
     assert_eq!(records[0], records[1], "the same record is sent again");
     let image = |n: u32| {
         let ratio = json!({ "width": 11 + n, "height": 20 });
-        json!({ "image": blob(n), "alt": format!("Picture {}", n + 1), "aspectRatio": ratio })
+        json!({ "image": blob(n), "alt": format!("Image {}", n + 1), "aspectRatio": ratio })
     };
     let images: Vec<Value> = (0..4).map(image).collect();
     assert_eq!(records[0]["record"]["embed"], json!({ "$type": "app.bsky.embed.images", "images": images }));
@@ -233,7 +233,7 @@ async fn wordpress_images_are_uploaded_once(s: TestStore) {
     let expected: Vec<String> = ids.iter().map(|id| format!("attachment; filename=\"{slug}-{id}.png\"")).collect();
     assert_eq!(names, expected, "each once, in order");
     let alt_texts: Vec<Value> = server.bodies("POST media/…").iter().map(|b| b["alt_text"].clone()).collect();
-    assert_eq!(alt_texts, (1..=20).map(|n| json!(format!("Picture {n}"))).collect::<Vec<_>>());
+    assert_eq!(alt_texts, (1..=20).map(|n| json!(format!("Image {n}"))).collect::<Vec<_>>());
     let body = server.bodies("POST posts").pop().unwrap();
     assert_eq!(body["featured_media"], json!(101));
     let content = body["content"].as_str().unwrap();
@@ -324,7 +324,7 @@ async fn woocommerce_receives_image_urls(s: TestStore) {
     w.run_until_idle().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
     let images = server.bodies("POST products")[1]["images"].clone();
-    assert_eq!((&images[0]["alt"], &images[1]["alt"]), (&json!("Picture 1"), &json!("Picture 2")));
+    assert_eq!((&images[0]["alt"], &images[1]["alt"]), (&json!("Image 1"), &json!("Image 2")));
     assert!(images[0]["src"].as_str().unwrap().starts_with("https://crier.example/media/"), "{images}");
 }
 
@@ -340,11 +340,11 @@ async fn unsupported_bluesky_images_are_converted_and_shrunk(s: TestStore) {
         let n = x.wrapping_mul(0x9e37_79b1) ^ y.wrapping_mul(0x85eb_ca6b).rotate_left(13);
         image::Rgb(n.wrapping_mul(0xc2b2_ae35).to_be_bytes()[..3].try_into().unwrap())
     });
-    let large = picture::encoded(&noise.into(), image::ImageFormat::Png);
+    let large = images::encoded(&noise.into(), image::ImageFormat::Png);
     assert!(large.len() > 2_000_000);
     let ids = [
-        w.picture("large.png", large, Some("Noise")).await,
-        w.picture("moving.gif", picture::gif(40, 30), Some("A still")).await,
+        w.image("large.png", large, Some("Noise")).await,
+        w.image("moving.gif", images::gif(40, 30), Some("A still")).await,
     ];
     let (post, _) = w.publish_images(account, &ids).await;
     w.run_until_idle().await;

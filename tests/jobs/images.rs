@@ -9,8 +9,8 @@ use crier_store::{media, post_media};
 use crate::support::fake_platform::{
     Gate, PublishStep, UploadStep, auth_expired, permanent, rate_limited, reauth, transient, unknown,
 };
+use crate::support::images;
 use crate::support::jobs::{MAX_CALL_SECONDS, TestWorker, worker_on_both};
-use crate::support::picture;
 use crate::support::store::lock_table;
 
 worker_on_both!(
@@ -48,9 +48,9 @@ fn names(images: &[Image]) -> Vec<&str> {
 
 async fn create_three_images(w: &TestWorker) -> [i64; 3] {
     [
-        w.picture("one.png", picture::png(40, 30), Some("The first")).await,
-        w.picture("two.jpg", picture::jpeg(30, 40), None).await,
-        w.picture("three.png", picture::png(20, 20), Some("The third")).await,
+        w.image("one.png", images::png(40, 30), Some("The first")).await,
+        w.image("two.jpg", images::jpeg(30, 40), None).await,
+        w.image("three.png", images::png(20, 20), Some("The third")).await,
     ]
 }
 
@@ -80,7 +80,7 @@ async fn images_are_uploaded_in_order_and_then_published(w: TestWorker) {
 }
 
 async fn images_sent_by_url_are_not_loaded(w: TestWorker) {
-    let image = w.picture("one.png", picture::png(40, 30), Some("The first")).await;
+    let image = w.image("one.png", images::png(40, 30), Some("The first")).await;
     // Loading it would fail.
     std::fs::remove_dir_all(w.files().join("media")).unwrap();
     let (post, _) = w.publish_images(w.account.id, &[image]).await;
@@ -94,7 +94,7 @@ async fn images_sent_by_url_are_not_loaded(w: TestWorker) {
 async fn images_sent_inline_are_loaded(w: TestWorker) {
     let all = create_three_images(&w).await;
     w.fake.set_image_transfer(ImageTransfer::Inline);
-    w.fake.script_publishes([PublishStep::Refuse(transient())]);
+    w.fake.script_publishes([PublishStep::Reject(transient())]);
     let (post, _) = w.publish_images(w.account.id, &all).await;
     w.run_until_idle().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
@@ -108,7 +108,7 @@ async fn images_sent_inline_are_loaded(w: TestWorker) {
 async fn a_retry_does_not_repeat_uploads(w: TestWorker) {
     let all = create_three_images(&w).await;
     w.fake.set_image_transfer(ImageTransfer::Uploaded);
-    w.fake.script_publishes([PublishStep::Refuse(transient()), PublishStep::AcceptAnd(unknown())]);
+    w.fake.script_publishes([PublishStep::Reject(transient()), PublishStep::AcceptAnd(unknown())]);
     let (post, target) = w.publish_images(w.account.id, &all).await;
     w.run_until_idle().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
@@ -121,7 +121,7 @@ async fn uploads_stored_before_a_rate_limit_are_kept(w: TestWorker) {
     let all = create_three_images(&w).await;
     w.fake.set_image_transfer(ImageTransfer::Uploaded);
     let until = w.later(3_600);
-    w.fake.script_uploads([UploadStep::Accept, UploadStep::Refuse(rate_limited(until))]);
+    w.fake.script_uploads([UploadStep::Accept, UploadStep::Reject(rate_limited(until))]);
     let (post, target) = w.publish_images(w.account.id, &all).await;
     w.run_jobs().await;
     let waiting = w.target(target).await;
@@ -159,7 +159,7 @@ async fn an_upload_lost_in_a_crash_is_repeated(w: TestWorker) {
 async fn a_token_expiring_during_uploads_is_refreshed_once(w: TestWorker) {
     let all = create_three_images(&w).await;
     w.fake.set_image_transfer(ImageTransfer::Uploaded);
-    w.fake.script_uploads([UploadStep::Accept, UploadStep::Refuse(auth_expired())]);
+    w.fake.script_uploads([UploadStep::Accept, UploadStep::Reject(auth_expired())]);
     let (post, _) = w.publish_images(w.account.id, &all).await;
     w.run_jobs().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
@@ -167,7 +167,7 @@ async fn a_token_expiring_during_uploads_is_refreshed_once(w: TestWorker) {
     assert_eq!(w.attempts(post).await.len(), 1);
 
     // A second expiry in one run counts as rejected credentials.
-    w.fake.script_uploads([UploadStep::Refuse(auth_expired()), UploadStep::Refuse(auth_expired())]);
+    w.fake.script_uploads([UploadStep::Reject(auth_expired()), UploadStep::Reject(auth_expired())]);
     let (post, target) = w.publish_images(w.account.id, &all).await;
     w.run_jobs().await;
     assert_eq!(w.post_status(post).await, PostStatus::Failed);
@@ -180,7 +180,7 @@ async fn a_rejected_upload_fails_the_target(w: TestWorker) {
     let all = create_three_images(&w).await;
     w.fake.set_image_transfer(ImageTransfer::Uploaded);
     for (error, category) in [(permanent(), Category::PlatformRejected), (reauth(), Category::AuthExpired)] {
-        w.fake.script_uploads([UploadStep::Refuse(error)]);
+        w.fake.script_uploads([UploadStep::Reject(error)]);
         let (post, target) = w.publish_images(w.account.id, &all).await;
         w.engine.run(w.notified_job_of_target(target).await).await;
         assert_eq!(w.post_status(post).await, PostStatus::Failed);
@@ -194,7 +194,7 @@ async fn an_upload_of_unknown_outcome_is_retried(w: TestWorker) {
     let all = create_three_images(&w).await;
     w.fake.set_image_transfer(ImageTransfer::Uploaded);
     w.fake.disable_reconcile();
-    w.fake.script_uploads([UploadStep::Refuse(unknown())]);
+    w.fake.script_uploads([UploadStep::Reject(unknown())]);
     let (post, target) = w.publish_images(w.account.id, &all).await;
     w.run_jobs().await;
     let waiting = w.target(target).await;
@@ -218,8 +218,8 @@ async fn an_unknown_outcome_is_reconciled_before_uploading(w: TestWorker) {
 async fn missing_uploads_are_repeated_once_per_run(w: TestWorker) {
     let all = create_three_images(&w).await;
     w.fake.set_image_transfer(ImageTransfer::Uploaded);
-    let uploads_missing = || PublishStep::Refuse(CallError::UploadsMissing(transient().failure().clone()));
-    w.fake.script_publishes([PublishStep::Refuse(transient()), uploads_missing()]);
+    let uploads_missing = || PublishStep::Reject(CallError::UploadsMissing(transient().failure().clone()));
+    w.fake.script_publishes([PublishStep::Reject(transient()), uploads_missing()]);
     let (post, target) = w.publish_images(w.account.id, &all).await;
     w.run_until_idle().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
@@ -258,7 +258,7 @@ async fn a_deleted_image_fails_the_target(w: TestWorker) {
 
 async fn a_missing_file_fails_the_target(w: TestWorker) {
     for transfer in [ImageTransfer::Uploaded, ImageTransfer::Inline] {
-        let image = w.picture("one.png", picture::png(40, 30), None).await;
+        let image = w.image("one.png", images::png(40, 30), None).await;
         w.fake.set_image_transfer(transfer);
         let (post, target) = w.publish_images(w.account.id, &[image]).await;
         let asset = media::find(&mut w.conn().await, w.world.brand, image).await.unwrap().unwrap();
@@ -266,13 +266,13 @@ async fn a_missing_file_fails_the_target(w: TestWorker) {
         w.run_jobs().await;
         assert_eq!(w.post_status(post).await, PostStatus::Failed);
         assert_eq!(w.target(target).await.error.unwrap().code, "media_deleted");
-        w.media().storage().put(&asset.key, picture::png(40, 30).into()).await.unwrap();
+        w.media().storage().put(&asset.key, images::png(40, 30).into()).await.unwrap();
     }
     assert!(w.fake.calls().is_empty());
 }
 
 async fn an_unavailable_storage_is_retried(w: TestWorker) {
-    let image = w.picture("one.png", picture::png(40, 30), None).await;
+    let image = w.image("one.png", images::png(40, 30), None).await;
     w.fake.set_image_transfer(ImageTransfer::Uploaded);
     let (post, target) = w.publish_images(w.account.id, &[image]).await;
     let (files, aside) = (w.files().join("media"), w.files().join("aside"));
@@ -304,7 +304,7 @@ async fn a_target_s_own_images_are_published(w: TestWorker) {
 async fn new_images_of_a_failed_post_are_uploaded(w: TestWorker) {
     let [one, two, three] = create_three_images(&w).await;
     w.fake.set_image_transfer(ImageTransfer::Uploaded);
-    w.fake.script_publishes([PublishStep::Refuse(permanent())]);
+    w.fake.script_publishes([PublishStep::Reject(permanent())]);
     let (post, target) = w.publish_images(w.account.id, &[one, two]).await;
     w.run_jobs().await;
     assert_eq!(w.post_status(post).await, PostStatus::Failed);
@@ -330,7 +330,7 @@ async fn a_run_with_a_lost_lease_stores_no_upload(w: TestWorker) {
     // Another worker claims the job before the first upload is stored.
     let meanwhile = async {
         gate.wait_until_entered().await;
-        w.sql(format!("UPDATE jobs SET fence = fence + 1 WHERE id = {id}")).await;
+        w.take_over(id).await;
         gate.let_through();
     };
     let (ended, ()) = tokio::join!(handler.run(&run), meanwhile);
@@ -390,8 +390,7 @@ async fn a_stop_after_a_lost_lease_refunds_nothing(w: TestWorker) {
     let gate = Gate::new();
     w.fake.script_uploads([UploadStep::AcceptAndHang(gate.clone())]);
     let (_, target) = w.publish_images(w.account.id, &all).await;
-    let other = format!("UPDATE jobs SET fence = fence + 1 WHERE subject_id = {target} AND kind = 'publish_target'");
-    stop_at(&w, target, &gate, async || w.sql(other).await).await;
+    stop_at(&w, target, &gate, async || w.take_over(w.job_of(target).await.id).await).await;
     assert_eq!((w.job_of(target).await.state, w.target(target).await.attempts), (JobState::Running, 1));
 }
 

@@ -8,12 +8,12 @@ use crier_domain::event::EventName;
 use crier_domain::job::{JobKind, JobState};
 use crier_domain::platform::Platform;
 use crier_scheduler::tasks;
-use crier_store::conversations::list::{ConversationFilter, list};
 use crier_store::conversations::{self, replies};
-use crier_store::{PageRequest, accounts, inbox_syncs};
+use crier_store::{accounts, inbox_syncs};
 
 use crate::support::fake_inbox::{COMMENTS, DMS, message};
 use crate::support::fake_platform::{Gate, permanent, rate_limited, reauth, transient};
+use crate::support::inbox::all;
 use crate::support::jobs::{TestWorker, worker_on_both};
 use crate::support::store::{TestStore, new_account, on_both};
 
@@ -50,21 +50,15 @@ pub async fn start(w: &TestWorker) {
 pub async fn sync(w: &TestWorker) {
     tasks::inbox::run(&w.scheduler).await.unwrap();
     // The deliveries are canceled, because nothing listens at their endpoint.
-    w.sql("UPDATE jobs SET state = 'cancelled' WHERE kind = 'deliver_webhook'").await;
+    w.cancel_deliveries().await;
     w.run_jobs().await;
-    w.sql("UPDATE jobs SET state = 'cancelled' WHERE kind = 'deliver_webhook' AND state <> 'done'").await;
+    w.cancel_deliveries().await;
 }
 
 /// Syncs again, a little more than a minute later.
 async fn sync_later(w: &TestWorker) {
     w.advance(70);
     sync(w).await;
-}
-
-/// Returns all conversations of a brand, newest first.
-pub async fn all(w: &TestWorker, brand: i64) -> Vec<Conversation> {
-    let page = PageRequest { page: 1, per_page: 100 };
-    list(&mut w.conn().await, brand, &ConversationFilter::default(), page).await.unwrap().rows
 }
 
 /// Returns the bodies of a conversation's messages, oldest first.
@@ -80,7 +74,7 @@ async fn only(w: &TestWorker) -> Conversation {
 }
 
 async fn messages(w: &TestWorker) -> i64 {
-    w.number("SELECT count(*) FROM messages").await
+    w.count_rows("messages").await
 }
 
 async fn sync_row(w: &TestWorker) -> inbox_syncs::InboxSync {
@@ -133,13 +127,11 @@ async fn a_new_message_is_unread_and_emits_an_event(w: TestWorker) {
     assert_eq!((found.unread_count, found.kind.as_str(), found.status.as_str()), (1, "dm", "open"));
     assert_eq!((found.participant_name.as_deref(), found.last_inbound_at), (Some("Vera Vogel"), Some(w.now())));
     assert_eq!(w.events().await, ["message.received"]);
-    let payload: String = w.value("SELECT payload FROM events").await;
-    let payload: serde_json::Value = serde_json::from_str(&payload).unwrap();
     let data = serde_json::json!({
         "message_id": w.number("SELECT id FROM messages").await, "conversation_id": found.id,
         "brand_id": w.world.brand, "platform": "sandbox", "type": "dm",
     });
-    assert_eq!(payload["data"], data);
+    assert_eq!(w.event_payloads().await[0]["data"], data);
 }
 
 async fn old_messages_are_stored_as_read_without_events(w: TestWorker) {
@@ -249,7 +241,7 @@ async fn a_failing_stream_does_not_block_the_other(w: TestWorker) {
     let row = sync_row(&w).await;
     assert_eq!(
         (row.failures, row.synced_at, row.last_error.unwrap().message.as_str()),
-        (1, None, "The fake refuses this.")
+        (1, None, "The fake rejects this.")
     );
     sync_later(&w).await;
     w.fake.inbox.fail_fetch(DMS, transient());
@@ -268,7 +260,7 @@ async fn a_finished_stream_is_not_fetched_again_with_the_other(w: TestWorker) {
     }
     w.fake.inbox.fail_fetch(COMMENTS, transient());
     sync(&w).await;
-    assert_eq!(w.number("SELECT count(*) FROM messages").await, 34);
+    assert_eq!(w.count_rows("messages").await, 34);
     let fetches = w.fake.inbox.fetches();
     let of = |stream: &str| fetches.iter().filter(|fetched| *fetched == stream).count();
     assert_eq!((of(COMMENTS), of(DMS)), (1 + 6, 6), "each page once, after the failure");
@@ -283,7 +275,7 @@ async fn a_rate_limit_pauses_the_account(w: TestWorker) {
     sync(&w).await;
     assert_eq!(w.fake.inbox.fetches(), [COMMENTS], "the other stream is not fetched");
     let lane = format!("account:{}", w.account.id);
-    assert_eq!(w.number(format!("SELECT count(*) FROM paused_lanes WHERE lane = '{lane}'")).await, 1);
+    assert_eq!(w.count_rows(format!("paused_lanes WHERE lane = '{lane}'")).await, 1);
     assert!(sync_row(&w).await.next_sync_at.unwrap() >= w.later(300));
     sync_later(&w).await;
     assert_eq!(messages(&w).await, 0);
@@ -351,8 +343,7 @@ async fn due_accounts_are_synced_every_minute(w: TestWorker) {
         assert_eq!(w.fake.inbox.fetches().len(), 4 * minute, "not before its time");
         w.advance(17);
     }
-    let jobs = "SELECT count(*) FROM jobs WHERE kind = 'sync_inbox'";
-    assert_eq!(w.number(jobs).await, 10, "one job for each account and sync");
+    assert_eq!(w.count_rows("jobs WHERE kind = 'sync_inbox'").await, 10, "one job for each account and sync");
 }
 
 async fn a_platform_without_inbox_is_not_synced(w: TestWorker) {
@@ -364,7 +355,7 @@ async fn a_platform_without_inbox_is_not_synced(w: TestWorker) {
     assert_eq!((row.next_sync_at, row.last_error.is_none()), (None, true));
     w.advance(10_000);
     sync(&w).await;
-    assert_eq!(w.number("SELECT count(*) FROM jobs WHERE kind = 'sync_inbox'").await, 1);
+    assert_eq!(w.count_rows("jobs WHERE kind = 'sync_inbox'").await, 1);
     assert_eq!(w.handler(JobKind::SyncInbox).max_results_per_transaction(), 8);
 }
 

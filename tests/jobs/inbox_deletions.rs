@@ -6,9 +6,10 @@ use crier_store::conversations::list::{ConversationFilter, list};
 use crier_store::conversations::{self, replies};
 use crier_store::{PageRequest, accounts, inbox_syncs};
 
-use super::inbox::{all, start, sync};
+use super::inbox::{start, sync};
 use crate::support::fake_inbox::{COMMENTS, DMS, REMOVED, message};
 use crate::support::fake_platform::transient;
+use crate::support::inbox::all;
 use crate::support::jobs::{TestWorker, worker_on_both};
 
 worker_on_both!(

@@ -11,9 +11,10 @@ use crier_worker::engine::Run;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
-use super::inbox::{all, start, sync};
+use super::inbox::{start, sync};
 use crate::support::fake_inbox::{COMMENTS, DMS, OVERLAP, message};
 use crate::support::fake_platform::{permanent, rate_limited, transient};
+use crate::support::inbox::all;
 use crate::support::jobs::{LEASE_EXPIRY_SECONDS, TestWorker};
 use crate::support::size::sized;
 use crate::support::store::TestStore;
@@ -179,5 +180,5 @@ async fn run_scenario(w: TestWorker, steps: &[Step]) {
         assert_eq!(unread, count("*", "is_unread AND deleted_at IS NULL".to_owned()).await);
         assert!(unread == remaining || (has_read && brand == w.world.brand));
     }
-    assert_eq!(w.events().await.len() as i64, w.number("SELECT count(*) FROM messages").await);
+    assert_eq!(w.events().await.len() as i64, w.count_rows("messages").await);
 }

@@ -6,8 +6,9 @@ use crier_domain::post::TargetStatus;
 use crier_store::inbox_syncs;
 use crier_store::sandbox::{self, CommentOutcome, SandboxComment};
 
-use super::inbox::{all, bodies, start, sync};
-use super::replies::{message, reply};
+use super::inbox::{bodies, start, sync};
+use super::replies::message;
+use crate::support::inbox::{all, reply};
 use crate::support::jobs::TestWorker;
 use crate::support::store::{TestStore, on_both};
 
@@ -83,11 +84,11 @@ async fn comments_beyond_one_page_are_synced(s: TestStore) {
         comment(&w, sandbox_post, &format!("comment {n}")).await;
     }
     sync(&w).await;
-    assert_eq!(w.number("SELECT count(*) FROM conversations WHERE unread_count = 1").await, 130);
+    assert_eq!(w.count_rows("conversations WHERE unread_count = 1").await, 130);
     w.advance(70);
     comment(&w, sandbox_post, "one more").await;
     sync(&w).await;
-    assert_eq!(w.number("SELECT count(*) FROM messages").await, 131);
+    assert_eq!(w.count_rows("messages").await, 131);
     assert_eq!(all(&w, w.world.brand).await[0].status, ConversationStatus::Open);
 }
 

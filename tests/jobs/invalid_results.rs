@@ -36,7 +36,7 @@ async fn assert_published(w: &TestWorker, target: i64, attempts: i32) {
     assert_eq!((ended.status, ended.url), (TargetStatus::Published, None));
     assert_eq!(ended.external_id, Some(format!("post {}", "9".repeat(507))));
     assert_eq!((job.state, job.attempt, job.crashes), (JobState::Done, attempts, 0));
-    let payload: String = w.value("SELECT payload FROM events").await;
+    let payload = w.event_payloads().await[0].to_string();
     assert!(
         payload.len() < 2_000 && payload.contains("post.published") && !payload.contains("javascript"),
         "{payload}"
@@ -69,8 +69,8 @@ async fn an_invalid_failure_is_stored_sanitized(w: TestWorker) {
         platform_code: Some("\u{1b}[31m\0".repeat(100)),
     };
     w.fake.script_publishes([
-        PublishStep::Refuse(CallError::Transient(failure(Category::PlatformError))),
-        PublishStep::Refuse(CallError::Permanent(failure(Category::PlatformRejected))),
+        PublishStep::Reject(CallError::Transient(failure(Category::PlatformError))),
+        PublishStep::Reject(CallError::Permanent(failure(Category::PlatformRejected))),
     ]);
     let (_, target) = w.publish_one().await;
     w.run_until_idle().await;
@@ -84,10 +84,10 @@ async fn an_invalid_failure_is_stored_sanitized(w: TestWorker) {
     assert_eq!(error.platform_code.unwrap().chars().filter(|c| c.is_control()).count(), 0);
     assert_eq!((job.crashes, w.events().await), (0, vec!["post.failed".to_owned()]));
     // The account stores the error as well.
-    w.fake.script_publishes([PublishStep::Refuse(CallError::Reauth(failure(Category::AuthExpired)))]);
+    w.fake.script_publishes([PublishStep::Reject(CallError::Reauth(failure(Category::AuthExpired)))]);
     w.publish_one().await;
     w.run_jobs().await;
-    let last_error: String = w.value("SELECT CAST(last_error AS text) FROM social_accounts").await;
+    let last_error = w.stored_account().await.last_error.unwrap().message;
     assert!(last_error.contains("No Bcc: xxx") && last_error.len() < 1_200, "{} bytes", last_error.len());
 }
 
@@ -145,9 +145,9 @@ async fn every_result_has_a_storable_reduced_form(w: TestWorker) {
     let w = with_unstorable_results(w).await;
     let permanent = CallError::Permanent(Failure::of(Category::PlatformRejected, "It says: no.").from_platform("422"));
     w.fake.script_publishes([
-        PublishStep::Refuse(permanent),
-        PublishStep::Refuse(rate_limited(w.later(60))),
-        PublishStep::Refuse(unknown()),
+        PublishStep::Reject(permanent),
+        PublishStep::Reject(rate_limited(w.later(60))),
+        PublishStep::Reject(unknown()),
         PublishStep::Publish,
     ]);
     let failed = w.publish_one().await.1;
@@ -161,7 +161,7 @@ async fn every_result_has_a_storable_reduced_form(w: TestWorker) {
     assert_eq!(w.job_of(rate_limited_target).await.run_at, w.later(60));
     w.run_until_idle().await;
     assert_eq!((w.target(rate_limited_target).await.status, w.fake.posts().len()), (TargetStatus::Published, 1));
-    w.fake.script_publishes([PublishStep::Refuse(reauth())]);
+    w.fake.script_publishes([PublishStep::Reject(reauth())]);
     let expired = w.publish_one().await.1;
     w.run_jobs().await;
     assert_eq!(w.target(expired).await.error.unwrap().code, "account_expired");

@@ -1,6 +1,6 @@
 //! The lateness of a post: time during which Crier itself held it back does not count.
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::TimeDelta;
 use crier_domain::failure::Category;
 use crier_domain::job::{JobKind, JobState, Lane, NewJob, Outcome};
 use crier_domain::post::TargetStatus;
@@ -28,7 +28,7 @@ async fn missed(w: &TestWorker, target: i64) -> bool {
 
 /// Creates a post whose platform requests a pause of `hours` hours, and one that waits behind it.
 async fn publish_behind_rate_limit(w: &TestWorker, hours: i64) -> [i64; 2] {
-    w.fake.script_publishes([PublishStep::Refuse(rate_limited(w.later(hours * HOUR)))]);
+    w.fake.script_publishes([PublishStep::Reject(rate_limited(w.later(hours * HOUR)))]);
     let first = w.publish_one().await.1;
     let second = w.publish_one().await.1;
     w.run_jobs().await;
@@ -42,7 +42,7 @@ async fn waiting_for_a_long_rate_limit_is_never_missed(w: TestWorker) {
     w.advance(20 * HOUR);
     targets.push(w.publish_one().await.1);
     w.advance(10 * HOUR);
-    w.fake.script_publishes([PublishStep::Publish, PublishStep::Refuse(rate_limited(w.later(48 * HOUR)))]);
+    w.fake.script_publishes([PublishStep::Publish, PublishStep::Reject(rate_limited(w.later(48 * HOUR)))]);
     w.run_until_idle().await;
     for target in targets {
         assert_eq!(w.target(target).await.status, TargetStatus::Published);
@@ -70,7 +70,7 @@ async fn a_post_late_before_a_pause_is_missed(w: TestWorker) {
     w.s.notifier.take();
     // Nothing runs for a day; then another post of the account is rate limited.
     w.advance(24 * HOUR + 1);
-    w.fake.script_publishes([PublishStep::Refuse(rate_limited(w.later(30 * HOUR)))]);
+    w.fake.script_publishes([PublishStep::Reject(rate_limited(w.later(30 * HOUR)))]);
     w.publish_one().await;
     w.engine.run(w.notified_job()).await;
     w.run_until_idle().await;
@@ -127,17 +127,20 @@ async fn downtime_counts_as_late_despite_a_full_lane(w: TestWorker) {
     assert_eq!((w.job_of(last).await.state, w.fake.count("publish")), (JobState::Done, 0));
 }
 
+/// Stores that a lane was held between these times, in hours from now.
+async fn hold(w: &TestWorker, lane: &str, (since, until): (i64, i64)) {
+    let at = |hours: i64| w.later(hours * HOUR).to_rfc3339();
+    w.sql(format!("INSERT INTO lane_holds VALUES ('{lane}', '{}', '{}')", at(since), at(until))).await;
+}
+
 async fn overlapping_holds_are_counted_once(w: TestWorker) {
     w.leaves_jobs();
-    let at = |hours: i64| -> DateTime<Utc> { w.later(hours * HOUR) };
     let id = w.enqueue_job(JobKind::PublishTarget, 1, Some("account:1")).await;
     let job = w.claim(&[id], "w").await.remove(0);
-    for (since, until) in [(-9, -5), (-2, 3), (1, 4), (2, 3), (10, 12), (19, 30)] {
-        let (since, until) = (at(since).to_rfc3339(), at(until).to_rfc3339());
-        w.sql(format!("INSERT INTO lane_holds VALUES ('account:1', '{since}', '{until}')")).await;
+    for hours in [(-9, -5), (-2, 3), (1, 4), (2, 3), (10, 12), (19, 30)] {
+        hold(&w, "account:1", hours).await;
     }
-    w.sql(format!("INSERT INTO lane_holds VALUES ('account:2', '{}', '{}')", at(4).to_rfc3339(), at(10).to_rfc3339()))
-        .await;
+    hold(&w, "account:2", (4, 10)).await;
     for (hours, expected) in [(0, 0), (2, 0), (4, 0), (7, 3), (11, 6), (12, 6), (19, 13), (25, 13), (31, 14)] {
         let late = w.write(async |tx| {
             tx.now += TimeDelta::hours(hours);
@@ -148,10 +151,8 @@ async fn overlapping_holds_are_counted_once(w: TestWorker) {
 }
 
 async fn old_lane_holds_are_deleted(w: TestWorker) {
-    let ago = |days: i64| w.later(-days * 24 * HOUR).to_rfc3339();
-    for (since, until) in [(40, 31), (40, 29)] {
-        let lane = format!("account:{until}");
-        w.sql(format!("INSERT INTO lane_holds VALUES ('{lane}', '{}', '{}')", ago(since), ago(until))).await;
+    for days in [31, 29] {
+        hold(&w, &format!("account:{days}"), (-40 * 24, -days * 24)).await;
     }
     crier_scheduler::tasks::clean_up::run(&w.scheduler).await.unwrap();
     assert_eq!(w.value::<String>("SELECT lane FROM lane_holds").await, "account:29");

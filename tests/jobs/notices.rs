@@ -84,10 +84,9 @@ async fn a_410_response_sends_one_notice(s: TestStore) {
     let mail = &server.mails()[0];
     assert!(mail.contains(&format!("\nSubject: Crier disabled your webhook endpoint {}\n", webhook.id)), "{mail}");
     assert!(mail.contains("\nTo: ann@example.com\n") && !mail.contains("whsec"), "{mail}");
-    let traced = "SELECT count(*) FROM jobs WHERE kind = 'send_mail' AND state = 'done' AND trace = 'request-1'";
-    assert_eq!(w.number(traced).await, 1);
+    assert_eq!(w.count_rows("jobs WHERE kind = 'send_mail' AND state = 'done' AND trace = 'request-1'").await, 1);
     w.run_until_idle().await;
-    assert_eq!((server.mails().len(), w.number("SELECT count(*) FROM mails").await), (1, 1));
+    assert_eq!((server.mails().len(), w.count_rows("mails").await), (1, 1));
 }
 
 async fn five_days_without_success_send_one_notice(s: TestStore) {
@@ -137,8 +136,8 @@ async fn concurrent_attempts_send_one_notice(s: TestStore) {
         assert!(jobs::engine::settle(&mut tx, &[(job, outcome)]).await.unwrap());
         tx.commit().await.unwrap();
     }
-    assert_eq!((claimed.len(), w.number("SELECT count(*) FROM webhook_attempts").await), (2, 2));
-    assert_eq!(w.number("SELECT count(*) FROM mails").await, 1);
+    assert_eq!((claimed.len(), w.count_rows("webhook_attempts").await), (2, 2));
+    assert_eq!(w.count_rows("mails").await, 1);
     w.run_jobs().await;
     assert_eq!((server.mails().len(), is_active(&w, &webhook).await), (1, false));
 }
@@ -154,7 +153,7 @@ async fn an_inactive_endpoint_sends_no_notice(s: TestStore) {
     assert!(jobs::engine::settle(&mut tx, &[(&claimed, outcome)]).await.unwrap());
     tx.commit().await.unwrap();
     w.run_jobs().await;
-    assert_eq!((server.mails().len(), w.number("SELECT count(*) FROM mails").await), (0, 0));
+    assert_eq!((server.mails().len(), w.count_rows("mails").await), (0, 0));
 }
 
 async fn without_a_mail_server_no_notice_is_stored(s: TestStore) {
@@ -164,8 +163,8 @@ async fn without_a_mail_server_no_notice_is_stored(s: TestStore) {
     emit_event(&w).await;
     w.run_jobs().await;
     assert!(!is_active(&w, &webhook).await);
-    assert_eq!(w.number("SELECT count(*) FROM mails").await, 0);
-    assert_eq!(w.number("SELECT count(*) FROM jobs WHERE kind = 'send_mail'").await, 0);
+    assert_eq!(w.count_rows("mails").await, 0);
+    assert_eq!(w.count_rows("jobs WHERE kind = 'send_mail'").await, 0);
 }
 
 async fn untrusted_response_text_stays_on_one_line(s: TestStore) {

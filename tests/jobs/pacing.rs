@@ -8,8 +8,8 @@ use crier_platforms::{ImageTransfer, ReconcileResult};
 use crier_store::calls;
 
 use crate::support::fake_platform::{PublishStep, auth_expired, secrets, transient, unknown};
+use crate::support::images;
 use crate::support::jobs::{MAX_CALL_SECONDS, TestWorker};
-use crate::support::picture;
 use crate::support::store::{TestStore, on_both, run_concurrently};
 
 on_both![
@@ -77,7 +77,7 @@ async fn posts_over_the_cap_wait_for_capacity(s: TestStore) {
     assert_eq!(count_published(&w, &posts).await, 5);
     let last = w.target(posts[4].1).await;
     assert_eq!((last.attempts, last.error, last.next_attempt_at), (1, None, None));
-    assert_eq!(w.number("SELECT count(*) FROM publish_calls").await, 2, "calls outside the window are deleted");
+    assert_eq!(w.count_rows("publish_calls").await, 2, "calls outside the window are deleted");
 }
 
 /// The workers in tests treat a post as missed if it is a day late. The cap makes these posts wait for three days.
@@ -107,7 +107,7 @@ async fn a_post_late_without_the_cap_is_missed(s: TestStore) {
 async fn attempts_count_and_token_refreshes_do_not(s: TestStore) {
     let w = TestWorker::with_daily_posts(s, 2).await;
     // The first call is rejected because of its token and repeated immediately. Both count as one call.
-    w.fake.script_publishes([PublishStep::Refuse(auth_expired())]);
+    w.fake.script_publishes([PublishStep::Reject(auth_expired())]);
     w.fake.script_refreshes([Ok(crier_platforms::RefreshedTokens {
         secrets: Some(secrets("token-1")),
         token_expires_at: None,
@@ -116,9 +116,9 @@ async fn attempts_count_and_token_refreshes_do_not(s: TestStore) {
     let (first, _) = w.publish_one().await;
     w.run_jobs().await;
     assert_eq!((w.post_status(first).await, w.fake.count("publish")), (PostStatus::Published, 2));
-    assert_eq!(w.number("SELECT count(*) FROM publish_calls").await, 1);
+    assert_eq!(w.count_rows("publish_calls").await, 1);
     // A failed attempt is the second call. Its retry waits for the cap, which is not an attempt.
-    w.fake.script_publishes([PublishStep::Refuse(transient())]);
+    w.fake.script_publishes([PublishStep::Reject(transient())]);
     let (second, target) = w.publish_one().await;
     w.run_jobs().await;
     w.advance(20);
@@ -132,7 +132,7 @@ async fn attempts_count_and_token_refreshes_do_not(s: TestStore) {
 
 async fn a_call_after_an_open_call_counts(s: TestStore) {
     let w = TestWorker::with_daily_posts(s, 1).await;
-    w.fake.script_publishes([PublishStep::Refuse(unknown())]);
+    w.fake.script_publishes([PublishStep::Reject(unknown())]);
     let (post, target) = w.publish_one().await;
     w.run_jobs().await;
     w.advance(MAX_CALL_SECONDS + 1);
@@ -154,7 +154,7 @@ async fn other_accounts_are_not_delayed(s: TestStore) {
     assert_eq!(w.target(theirs[0]).await.status, TargetStatus::Published);
     assert_eq!(w.fake.count("publish"), 2);
     // The account's own lane is not paused either.
-    assert_eq!(w.number("SELECT count(*) FROM paused_lanes").await, 0);
+    assert_eq!(w.count_rows("paused_lanes").await, 0);
 }
 
 async fn a_cap_of_zero_means_unlimited(s: TestStore) {
@@ -162,7 +162,7 @@ async fn a_cap_of_zero_means_unlimited(s: TestStore) {
     let posts = publish(&w, 9).await;
     w.run_jobs().await;
     assert_eq!(count_published(&w, &posts).await, 9);
-    assert_eq!(w.number("SELECT count(*) FROM publish_calls").await, 0);
+    assert_eq!(w.count_rows("publish_calls").await, 0);
 }
 
 async fn concurrent_workers_never_exceed_the_cap(s: TestStore) {
@@ -209,11 +209,11 @@ async fn concurrent_workers_never_exceed_the_cap(s: TestStore) {
 async fn the_images_of_a_post_over_the_cap_are_not_uploaded(s: TestStore) {
     let w = TestWorker::with_daily_posts(s, 1).await;
     w.fake.set_image_transfer(ImageTransfer::Uploaded);
-    let picture = w.picture("one.png", picture::png(20, 20), None).await;
-    let posts = [w.publish_images(w.account.id, &[picture]).await, w.publish_images(w.account.id, &[picture]).await];
+    let image = w.image("one.png", images::png(20, 20), None).await;
+    let posts = [w.publish_images(w.account.id, &[image]).await, w.publish_images(w.account.id, &[image]).await];
     w.run_jobs().await;
     assert_eq!((count_published(&w, &posts).await, w.fake.count("upload"), w.fake.count("publish")), (1, 1, 1));
-    assert_eq!(w.number("SELECT count(*) FROM publish_calls").await, 1, "only the call that was made counts");
+    assert_eq!(w.count_rows("publish_calls").await, 1, "only the call that was made counts");
     w.run_until_idle().await;
     assert_eq!((count_published(&w, &posts).await, w.fake.count("upload")), (2, 2));
 }

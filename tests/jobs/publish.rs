@@ -40,17 +40,15 @@ async fn a_post_is_published(w: TestWorker) {
 
     // The event, its delivery and its job were committed together, and the job was notified.
     assert_eq!(w.events().await, ["post.published"]);
-    let payload: String = w.value("SELECT payload FROM events").await;
-    let payload: serde_json::Value = serde_json::from_str(&payload).unwrap();
     assert_eq!(
-        payload,
+        w.event_payloads().await[0],
         serde_json::json!({ "event": "post.published", "data": {
             "post_id": post, "brand_id": w.world.brand, "social_account_id": w.account.id, "platform": "sandbox",
             "external_id": "post-1", "url": "https://fake.example/post-1",
         }})
     );
     let delivery = w.notified_job();
-    assert_eq!(w.number("SELECT count(*) FROM webhook_deliveries").await, 1);
+    assert_eq!(w.count_rows("webhook_deliveries").await, 1);
     let job = w.show(delivery).await;
     assert_eq!(
         (job.kind.as_str(), job.state, job.trace.as_deref()),
@@ -61,7 +59,7 @@ async fn a_post_is_published(w: TestWorker) {
 async fn one_of_two_targets_is_rejected(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
     let other = w.another_account("other").await;
-    w.fake.script_publishes([PublishStep::Publish, PublishStep::Refuse(permanent())]);
+    w.fake.script_publishes([PublishStep::Publish, PublishStep::Reject(permanent())]);
     let (post, targets) = w.publish(&[w.account.id, other.id]).await;
     let ids = w.s.notifier.take();
 
@@ -76,7 +74,7 @@ async fn one_of_two_targets_is_rejected(w: TestWorker) {
 
 async fn a_permanent_error_is_not_retried(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
-    w.fake.script_publishes([PublishStep::Refuse(permanent())]);
+    w.fake.script_publishes([PublishStep::Reject(permanent())]);
     let (post, target) = w.publish_one().await;
     let id = w.notified_job();
     w.engine.run(id).await;
@@ -106,12 +104,12 @@ async fn a_target_s_own_text_is_published(w: TestWorker) {
 
 async fn an_edited_post_finishes_when_both_targets_finish(w: TestWorker) {
     let other = w.another_account("other").await;
-    w.fake.script_publishes([PublishStep::Refuse(permanent()), PublishStep::Refuse(permanent())]);
+    w.fake.script_publishes([PublishStep::Reject(permanent()), PublishStep::Reject(permanent())]);
     let (post, targets) = w.publish(&[w.account.id, other.id]).await;
     w.run_jobs().await;
     assert_eq!(w.post_status(post).await, PostStatus::Failed);
     w.change_post(post, |p| p.content = "Better bread".to_owned()).await;
-    w.fake.script_publishes([PublishStep::Publish, PublishStep::Refuse(permanent())]);
+    w.fake.script_publishes([PublishStep::Publish, PublishStep::Reject(permanent())]);
     w.publish_again(post).await;
     w.run_jobs().await;
     assert_eq!(w.post_status(post).await, PostStatus::PartiallyPublished);
@@ -132,9 +130,9 @@ async fn post_events_are_sent_to_every_endpoint(w: TestWorker) {
     for id in w.s.notifier.take() {
         w.engine.run(id).await;
     }
-    assert_eq!(w.number("SELECT count(*) FROM events").await, 2, "one for each target");
-    assert_eq!(w.number("SELECT count(*) FROM webhook_deliveries").await, 6);
-    assert_eq!(w.number("SELECT count(*) FROM jobs WHERE kind = 'deliver_webhook'").await, 6);
+    assert_eq!(w.count_rows("events").await, 2, "one for each target");
+    assert_eq!(w.count_rows("webhook_deliveries").await, 6);
+    assert_eq!(w.count_rows("jobs WHERE kind = 'deliver_webhook'").await, 6);
 }
 
 async fn a_job_notified_twice_runs_once(w: TestWorker) {

@@ -126,12 +126,12 @@ async fn execute(w: &TestWorker, id: i64, step: Step) {
     let gate = Gate::new();
     match step {
         Step::Publish | Step::Wait(_) => {}
-        Step::Transient => w.fake.script_publishes([PublishStep::Refuse(transient())]),
-        Step::Permanent => w.fake.script_publishes([PublishStep::Refuse(permanent())]),
-        Step::RateLimited => w.fake.script_publishes([PublishStep::Refuse(rate_limited(w.later(90)))]),
-        Step::AuthExpired => w.fake.script_publishes([PublishStep::Refuse(auth_expired())]),
+        Step::Transient => w.fake.script_publishes([PublishStep::Reject(transient())]),
+        Step::Permanent => w.fake.script_publishes([PublishStep::Reject(permanent())]),
+        Step::RateLimited => w.fake.script_publishes([PublishStep::Reject(rate_limited(w.later(90)))]),
+        Step::AuthExpired => w.fake.script_publishes([PublishStep::Reject(auth_expired())]),
         Step::ConnectionLost(true) => w.fake.script_publishes([PublishStep::AcceptAnd(unknown())]),
-        Step::ConnectionLost(false) => w.fake.script_publishes([PublishStep::Refuse(unknown())]),
+        Step::ConnectionLost(false) => w.fake.script_publishes([PublishStep::Reject(unknown())]),
         Step::Panic => w.fake.script_publishes([PublishStep::Panic]),
         Step::CrashBeforeCall => w.fake.panic_at_marker(),
         Step::CrashDuringCall(true) => w.fake.script_publishes([PublishStep::AcceptAndHang(gate.clone())]),
@@ -195,12 +195,12 @@ async fn assert_matches_platform(w: &TestWorker, post: i64, targets: &[i64], can
             assert!(target.attempts >= 8, "failed after {} attempts", target.attempts);
         }
         let about = |end| format!("payload LIKE '%\"social_account_id\":{}{end}%'", target.account_id);
-        let reported = format!("SELECT count(*) FROM events WHERE {} OR {}", about(','), about('}'));
-        assert_eq!(w.number(reported).await, 1, "one event for each target");
+        let reported = format!("events WHERE {} OR {}", about(','), about('}'));
+        assert_eq!(w.count_rows(reported).await, 1, "one event for each target");
     }
     let events = w.events().await;
     assert_eq!(events.iter().filter(|name| *name == "post.published").count(), published);
     assert_eq!(Some(w.post_status(post).await), PostStatus::of_targets(&statuses));
-    let open = "SELECT count(*) FROM jobs WHERE kind = 'publish_target' AND state NOT IN ('done', 'dead', 'cancelled')";
-    assert_eq!(w.number(open).await, 0, "nothing is left to do");
+    let open = "jobs WHERE kind = 'publish_target' AND state NOT IN ('done', 'dead', 'cancelled')";
+    assert_eq!(w.count_rows(open).await, 0, "nothing is left to do");
 }

@@ -5,14 +5,15 @@ use crier_domain::account::AccountStatus;
 use crier_domain::conversation::{ConversationStatus, Message, MessageStatus};
 use crier_domain::event::EventName;
 use crier_domain::failure::Category;
-use crier_domain::job::{JobKind, JobState, Lane, NewJob};
+use crier_domain::job::{JobKind, JobState};
 use crier_jobs as definitions;
 use crier_store::conversations::{self, replies};
-use crier_store::{accounts, inbox_syncs, jobs};
+use crier_store::{accounts, inbox_syncs};
 
-use super::inbox::{all, bodies, start, sync};
+use super::inbox::{bodies, start, sync};
 use crate::support::fake_inbox::{COMMENTS, ReplyStep};
 use crate::support::fake_platform::{auth_expired, permanent, rate_limited, reauth, transient, unknown};
+use crate::support::inbox::{all, reply, run_reply};
 use crate::support::jobs::{MAX_CALL_SECONDS, TestWorker, worker_on_both};
 
 worker_on_both!(
@@ -42,33 +43,8 @@ pub async fn conversation(w: &TestWorker) -> i64 {
     all(w, w.world.brand).await[0].id
 }
 
-/// Replies as the API does; returns the message's id.
-pub async fn reply(w: &TestWorker, conversation: i64, text: &str) -> i64 {
-    w.write(async |tx| {
-        let found = conversations::lock(tx, w.world.brand, conversation).await?.expect("the conversation is there");
-        let id = replies::insert(tx, &found, w.world.user, "Ann", text).await?;
-        let job = NewJob::new(JobKind::SendReply, id, tx.now)
-            .lane(Lane::Account(found.account_id))
-            .trace(Some("request-1".to_owned()));
-        jobs::enqueue(tx, &job).await?;
-        Ok(id)
-    })
-    .await
-}
-
 pub async fn message(w: &TestWorker, id: i64) -> Message {
     replies::find(&mut w.conn().await, id).await.unwrap().unwrap()
-}
-
-pub async fn job_of(w: &TestWorker, message: i64) -> i64 {
-    w.number(format!("SELECT max(id) FROM jobs WHERE kind = 'send_reply' AND subject_id = {message}")).await
-}
-
-/// Runs the reply's job once, if it is due.
-pub async fn run_reply(w: &TestWorker, message: i64) {
-    w.scheduler.tick().await.unwrap();
-    let id = job_of(w, message).await;
-    w.engine.run(id).await;
 }
 
 async fn reply_status(w: &TestWorker, id: i64) -> (MessageStatus, Option<Category>) {
@@ -115,11 +91,11 @@ async fn a_sync_before_the_result_creates_no_duplicate(w: TestWorker) {
 async fn a_rejected_reply_fails(w: TestWorker) {
     let conversation = conversation(&w).await;
     let id = reply(&w, conversation, "At seven.").await;
-    w.fake.inbox.script_replies([ReplyStep::Refuse(permanent())]);
+    w.fake.inbox.script_replies([ReplyStep::Reject(permanent())]);
     run_reply(&w, id).await;
     assert_eq!(reply_status(&w, id).await, (MessageStatus::Failed, Some(Category::PlatformRejected)));
     assert_eq!(
-        (w.events().await, w.state(job_of(&w, id).await).await),
+        (w.events().await, w.state(w.newest_job(JobKind::SendReply, id).await).await),
         (vec!["message.failed".to_owned()], JobState::Done)
     );
 }
@@ -131,9 +107,9 @@ async fn a_failed_reply_reopens_a_resolved_conversation(w: TestWorker) {
         w.write(async |tx| conversations::set_status(tx, conversation, status, None).await).await;
     };
     for (set, step, expected) in [
-        (ConversationStatus::Resolved, ReplyStep::Refuse(permanent()), ConversationStatus::Open),
-        (ConversationStatus::Spam, ReplyStep::Refuse(permanent()), ConversationStatus::Spam),
-        (ConversationStatus::Resolved, ReplyStep::Refuse(transient()), ConversationStatus::Resolved),
+        (ConversationStatus::Resolved, ReplyStep::Reject(permanent()), ConversationStatus::Open),
+        (ConversationStatus::Spam, ReplyStep::Reject(permanent()), ConversationStatus::Spam),
+        (ConversationStatus::Resolved, ReplyStep::Reject(transient()), ConversationStatus::Resolved),
     ] {
         let id = reply(&w, conversation, "At seven.").await;
         set_status(set).await;
@@ -146,7 +122,7 @@ async fn a_failed_reply_reopens_a_resolved_conversation(w: TestWorker) {
 async fn a_transient_failure_is_retried(w: TestWorker) {
     let conversation = conversation(&w).await;
     let id = reply(&w, conversation, "At seven.").await;
-    w.fake.inbox.script_replies([ReplyStep::Refuse(transient())]);
+    w.fake.inbox.script_replies([ReplyStep::Reject(transient())]);
     run_reply(&w, id).await;
     let waiting = message(&w, id).await;
     let next = waiting.next_attempt_at.unwrap() - w.now();
@@ -162,7 +138,7 @@ async fn a_transient_failure_is_retried(w: TestWorker) {
 async fn a_reply_fails_after_eight_attempts(w: TestWorker) {
     let conversation = conversation(&w).await;
     let id = reply(&w, conversation, "At seven.").await;
-    w.fake.inbox.script_replies((0..8).map(|_| ReplyStep::Refuse(transient())));
+    w.fake.inbox.script_replies((0..8).map(|_| ReplyStep::Reject(transient())));
     for _ in 0..8 {
         run_reply(&w, id).await;
         w.advance(3 * 3_600);
@@ -173,7 +149,7 @@ async fn a_reply_fails_after_eight_attempts(w: TestWorker) {
 
 async fn an_unknown_outcome_is_reconciled(w: TestWorker) {
     let conversation = conversation(&w).await;
-    for (step, calls) in [(ReplyStep::AcceptAnd(unknown()), 1), (ReplyStep::Refuse(unknown()), 3)] {
+    for (step, calls) in [(ReplyStep::AcceptAnd(unknown()), 1), (ReplyStep::Reject(unknown()), 3)] {
         let id = reply(&w, conversation, "At seven.").await;
         w.fake.inbox.script_replies([step]);
         run_reply(&w, id).await;
@@ -210,7 +186,7 @@ async fn an_expired_token_is_refreshed_once(w: TestWorker) {
 async fn rejected_credentials_fail_the_reply(w: TestWorker) {
     let conversation = conversation(&w).await;
     let id = reply(&w, conversation, "At seven.").await;
-    w.fake.inbox.script_replies([ReplyStep::Refuse(reauth())]);
+    w.fake.inbox.script_replies([ReplyStep::Reject(reauth())]);
     run_reply(&w, id).await;
     assert_eq!(reply_status(&w, id).await, (MessageStatus::Failed, Some(Category::AuthExpired)));
     assert_eq!(w.account_status().await, AccountStatus::Expired);
@@ -225,7 +201,7 @@ async fn rejected_credentials_fail_the_reply(w: TestWorker) {
 async fn a_rate_limit_pauses_the_account(w: TestWorker) {
     let conversation = conversation(&w).await;
     let id = reply(&w, conversation, "At seven.").await;
-    w.fake.inbox.script_replies([ReplyStep::Refuse(rate_limited(w.later(90)))]);
+    w.fake.inbox.script_replies([ReplyStep::Reject(rate_limited(w.later(90)))]);
     run_reply(&w, id).await;
     assert_eq!(message(&w, id).await.next_attempt_at, Some(w.later(90)));
     let second = reply(&w, conversation, "At eight.").await;
@@ -243,7 +219,7 @@ async fn a_disconnected_account_fails_the_reply(w: TestWorker) {
     run_reply(&w, id).await;
     assert_eq!(message(&w, id).await.error.unwrap().code, "account_disconnected");
     assert_eq!((w.fake.inbox.calls(), w.events().await), ((0, 0), vec!["message.failed".to_owned()]));
-    assert_eq!(w.number("SELECT count(*) FROM inbox_syncs").await, 0);
+    assert_eq!(w.count_rows("inbox_syncs").await, 0);
     assert_eq!(bodies(&w, conversation).await.len(), 2, "the conversation is kept");
 }
 

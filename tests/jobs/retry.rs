@@ -25,7 +25,7 @@ const PAUSES: [i64; 7] = [10, 30, 120, 600, 1_800, 3_600, 7_200];
 
 async fn eight_attempts_are_made_with_documented_delays(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
-    w.fake.script_publishes((0..8).map(|_| PublishStep::Refuse(transient())));
+    w.fake.script_publishes((0..8).map(|_| PublishStep::Reject(transient())));
     let (post, target) = w.publish_one().await;
     let mut notified = vec![w.notified_job()];
     for (number, pause) in (1..).zip(PAUSES) {
@@ -59,7 +59,7 @@ async fn eight_attempts_are_made_with_documented_delays(w: TestWorker) {
 }
 
 async fn a_success_clears_the_error(w: TestWorker) {
-    w.fake.script_publishes([PublishStep::Refuse(transient())]);
+    w.fake.script_publishes([PublishStep::Reject(transient())]);
     let (post, target) = w.publish_one().await;
     w.run_until_idle().await;
     let ended = w.target(target).await;
@@ -71,7 +71,7 @@ async fn a_success_clears_the_error(w: TestWorker) {
 
 async fn a_rate_limit_time_is_respected(w: TestWorker) {
     let until = w.later(77);
-    w.fake.script_publishes([PublishStep::Refuse(rate_limited(until))]);
+    w.fake.script_publishes([PublishStep::Reject(rate_limited(until))]);
     let (_, target) = w.publish_one().await;
     w.run_jobs().await;
     assert_eq!(w.target(target).await.next_attempt_at, Some(until));
@@ -83,7 +83,7 @@ async fn a_rate_limit_time_is_respected(w: TestWorker) {
 
 async fn a_rate_limit_pauses_only_its_account(w: TestWorker) {
     let other = w.another_account("other").await;
-    w.fake.script_publishes([PublishStep::Refuse(rate_limited(w.later(300)))]);
+    w.fake.script_publishes([PublishStep::Reject(rate_limited(w.later(300)))]);
     let (_, limited) = w.publish_one().await;
     w.run_jobs().await;
     let mut same = Vec::new();
@@ -111,13 +111,13 @@ async fn a_rate_limit_pauses_only_its_account(w: TestWorker) {
     for target in same.iter().chain([&limited]) {
         assert_eq!(w.target(*target).await.status, TargetStatus::Published);
     }
-    assert_eq!(w.number("SELECT count(*) FROM paused_lanes").await, 0);
+    assert_eq!(w.count_rows("paused_lanes").await, 0);
 }
 
 async fn a_rate_limit_on_the_last_attempt_pauses_the_account(w: TestWorker) {
     let (_, target) = w.publish_one().await;
-    w.sql(format!("UPDATE jobs SET attempt = 7 WHERE subject_id = {target}")).await;
-    w.fake.script_publishes([PublishStep::Refuse(rate_limited(w.later(300)))]);
+    w.set_attempts(w.job_of(target).await.id, 7).await;
+    w.fake.script_publishes([PublishStep::Reject(rate_limited(w.later(300)))]);
     w.run_jobs().await;
     let ended = w.target(target).await;
     assert_eq!((ended.status, ended.error.unwrap().category), (TargetStatus::Failed, Category::RateLimited));
@@ -128,7 +128,7 @@ async fn a_rate_limit_on_the_last_attempt_pauses_the_account(w: TestWorker) {
 /// A call that fails because of the operator's configuration.
 fn misconfigured(w: &TestWorker) -> PublishStep {
     let failure = Failure::misconfigured("This API version is no longer supported. Set another one.");
-    PublishStep::Refuse(CallError::RateLimited { until: Some(w.later(6 * HOUR)), failure })
+    PublishStep::Reject(CallError::RateLimited { until: Some(w.later(6 * HOUR)), failure })
 }
 
 async fn a_configuration_error_uses_no_attempt(w: TestWorker) {

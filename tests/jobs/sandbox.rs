@@ -16,8 +16,8 @@ use futures::future::join_all;
 use secrecy::SecretString;
 use serde_json::json;
 
+use crate::support::images;
 use crate::support::jobs::TestWorker;
-use crate::support::picture;
 use crate::support::store::{TestStore, on_both};
 
 on_both!(
@@ -131,7 +131,7 @@ async fn the_flaky_keyword_fails_twice_a_second_apart(s: TestStore) {
     assert_eq!((ended.status, ended.attempts), (TargetStatus::Published, 3));
     assert_eq!(ended.published_at, Some(started_at + TimeDelta::seconds(2)));
     assert!(ended.error.is_none());
-    assert_eq!(w.number("SELECT count(*) FROM paused_lanes").await, 0, "this is not a rate limit");
+    assert_eq!(w.count_rows("paused_lanes").await, 0, "this is not a rate limit");
 }
 
 async fn the_slow_keyword_delays_the_response(s: TestStore) {
@@ -185,7 +185,7 @@ async fn a_handle_belongs_to_its_first_workspace(s: TestStore) {
     let connected = sandbox.connect(first, &handle("bakery")).await.unwrap();
     assert_eq!(connected.external_id, "bakery");
     // Connecting claims no handle, because the connection may still be rejected.
-    assert_eq!(s.number("SELECT count(*) FROM sandbox_handles").await, 0);
+    assert_eq!(s.count_rows("sandbox_handles").await, 0);
     let late = sandbox.connect(second, &handle("bakery")).await.unwrap();
     assert!(claim(&s, first, &connected).await);
     assert!(!claim(&s, second, &late).await, "the first workspace has claimed the handle");
@@ -288,13 +288,13 @@ async fn images_are_referenced_by_path(s: TestStore) {
     let w = TestWorker::with_sandbox(s).await;
     let account = connect(&w).await;
     let (one, two) = (
-        w.picture("one.png", picture::png(20, 20), Some("A door")).await,
-        w.picture("two.gif", picture::gif(20, 30), None).await,
+        w.image("one.png", images::png(20, 20), Some("A door")).await,
+        w.image("two.gif", images::gif(20, 30), None).await,
     );
     w.publish_images(account, &[two, one]).await;
     w.run_jobs().await;
     let shown = sandbox::timeline(&mut w.conn().await, HANDLE, None, 10).await.unwrap().unwrap().remove(0).media;
-    assert!(shown.iter().all(|picture| picture.url.starts_with("/media/")), "{shown:?}");
+    assert!(shown.iter().all(|image| image.url.starts_with("/media/")), "{shown:?}");
     assert_eq!((shown[0].alt.as_str(), shown[1].alt.as_str()), ("", "A door"));
     assert!(shown[0].url.ends_with(".gif") && shown[1].url.ends_with(".png"), "{shown:?}");
 }

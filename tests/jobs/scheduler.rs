@@ -40,7 +40,7 @@ async fn a_crash_on_the_last_attempt_is_reported(w: TestWorker) {
     w.leaves_jobs();
     w.listen_at("http://127.0.0.1:1/").await;
     let (_, target) = w.publish_one().await;
-    w.sql("UPDATE jobs SET attempt = 7").await;
+    w.set_attempts(w.job_of(target).await.id, 7).await;
     w.claim(&w.s.notifier.take(), "gone").await;
     w.advance(LEASE_EXPIRY_SECONDS);
     w.scheduler.tick().await.unwrap();
@@ -68,7 +68,7 @@ async fn clean_up_deletes_only_expired_rows(w: TestWorker) {
     let slot =
         idempotency::IdempotencySlot { api_key_id: key, key: "k".to_owned(), fingerprint: vec![1], request: None };
     w.write(async |tx| idempotency::acquire_lease(tx, &slot, idempotency::FreeKey::Unused).await).await;
-    let count = async |sql: &str| w.number(format!("SELECT count(*) FROM {sql}")).await;
+    let count = async |sql: &str| w.count_rows(sql).await;
 
     clean_up::run(&w.scheduler).await.unwrap();
     assert_eq!(count("posts").await, 2, "the deleted post is purged, and the one in flight is kept");
@@ -107,7 +107,7 @@ async fn clean_up_continues_until_nothing_is_left(w: TestWorker) {
     while let Some(wait) = clean_up::run(&w.scheduler).await.unwrap() {
         assert_eq!(wait, std::time::Duration::ZERO);
     }
-    assert_eq!((w.number("SELECT count(*) FROM jobs").await, w.state(kept).await), (1, JobState::Ready));
+    assert_eq!((w.count_rows("jobs").await, w.state(kept).await), (1, JobState::Ready));
 }
 
 async fn measuring_changes_no_job(w: TestWorker) {

@@ -62,8 +62,7 @@ async fn with_email(s: TestStore, server: &MailServer) -> (TestWorker, i64) {
 
 /// Returns the state, attempts and last error of the email's job.
 async fn job(w: &TestWorker, mail: i64) -> (JobState, i32, Option<String>) {
-    let id = w.number(format!("SELECT id FROM jobs WHERE kind = 'send_mail' AND subject_id = {mail}")).await;
-    let row = w.show(id).await;
+    let row = w.show(w.newest_job(JobKind::SendMail, mail).await).await;
     (row.state, row.attempt, row.last_error)
 }
 

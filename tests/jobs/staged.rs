@@ -15,8 +15,8 @@ use wiremock::{MockServer, ResponseTemplate};
 use crate::support::containers::{ACCOUNT, ContainerServer, INSTAGRAM};
 use crate::support::facebook::error;
 use crate::support::fake_platform::{PublishStep, permanent, unknown};
+use crate::support::images;
 use crate::support::jobs::{TestWorker, worker_on_both};
-use crate::support::picture;
 use crate::support::store::{TestStore, new_account, on_both};
 
 on_both!(
@@ -64,8 +64,8 @@ async fn start(s: TestStore) -> Started {
         })
         .await;
     let images = [
-        w.picture("one.png", picture::png(40, 40), Some("The first")).await,
-        w.picture("two.jpg", picture::jpeg(40, 40), None).await,
+        w.image("one.png", images::png(40, 40), Some("The first")).await,
+        w.image("two.jpg", images::jpeg(40, 40), None).await,
     ];
     Started { w, server, account, images, _mock: mock }
 }
@@ -168,7 +168,7 @@ async fn an_accepted_post_is_polled_until_it_is_published(w: TestWorker) {
 }
 
 async fn an_accepted_post_that_fails_is_failed(w: TestWorker) {
-    w.fake.script_publishes([PublishStep::Refuse(accepted("it"))]);
+    w.fake.script_publishes([PublishStep::Reject(accepted("it"))]);
     w.fake.script_reconciles([pending(), Ok(ReconcileResult::Rejected(permanent()))]);
     let (post, target) = w.publish_one().await;
     w.run_until_idle().await;
@@ -180,7 +180,7 @@ async fn an_accepted_post_that_fails_is_failed(w: TestWorker) {
 }
 
 async fn an_accepted_post_that_may_be_retried_is_published_again(w: TestWorker) {
-    w.fake.script_publishes([PublishStep::Refuse(accepted("it"))]);
+    w.fake.script_publishes([PublishStep::Reject(accepted("it"))]);
     let retryable = CallError::Transient(Failure::of(Category::Media, "An image was not available."));
     w.fake.script_reconciles([Ok(ReconcileResult::Rejected(retryable))]);
     let (post, _) = w.publish_one().await;
@@ -190,7 +190,7 @@ async fn an_accepted_post_that_may_be_retried_is_published_again(w: TestWorker) 
 }
 
 async fn a_platform_that_reports_no_result_leaves_the_outcome_unknown(w: TestWorker) {
-    w.fake.script_publishes([PublishStep::Refuse(accepted("it"))]);
+    w.fake.script_publishes([PublishStep::Reject(accepted("it"))]);
     let an_hour = || Ok(ReconcileResult::Pending(TimeDelta::hours(1)));
     w.fake.script_reconciles(std::iter::repeat_with(an_hour).take(40));
     let (post, target) = w.publish_one().await;

@@ -100,8 +100,7 @@ async fn a_successor_is_claimed_by_the_worker_whose_job_has_left(w: TestWorker) 
     let (first, second) = (w.show(lane.waiting[0]).await, w.show(lane.waiting[1]).await);
     assert_eq!((first.state, first.attempt), (JobState::Running, 1));
     assert_eq!(first.lease_until, Some(w.later(30)));
-    let claimed = format!("SELECT count(*) FROM jobs WHERE id = {} AND worker = '{}'", first.id, w.engine.worker());
-    assert_eq!(w.number(claimed).await, 1);
+    assert_eq!(w.count_rows(format!("jobs WHERE id = {} AND worker = '{}'", first.id, w.engine.worker())).await, 1);
     assert_eq!((second.state, second.waiting), (JobState::Ready, true), "one job left, and one follows");
     assert!(w.engine.held().contains(&first.id), "the heartbeat renews its lease");
     next.let_through();
@@ -133,7 +132,7 @@ async fn a_draining_worker_only_wakes(w: TestWorker) {
 
 async fn a_suspect_is_only_woken(w: TestWorker) {
     let lane = FullLane::new(&w, 1).await;
-    w.sql(format!("UPDATE jobs SET crashes = {} WHERE id = {}", MAX_CRASHES - 1, lane.waiting[0])).await;
+    w.set_crashes(lane.waiting[0], MAX_CRASHES - 1).await;
     let (job, lane) = let_one_leave(&w, lane).await;
     assert_eq!((job.state, job.waiting, job.attempt), (JobState::Ready, false, 0), "it must run alone");
     assert_eq!(w.s.notifier.take(), [job.id]);
@@ -171,7 +170,7 @@ async fn a_narrowed_lane_starts_no_more_jobs_than_it_has_places(w: TestWorker) {
     w.fake.script_publishes([PublishStep::Wait(next.clone()), PublishStep::Wait(next.clone())]);
     let (_, lane) = let_one_leave(&w, lane).await;
     next.wait_until_entered().await;
-    assert_eq!(w.number("SELECT count(*) FROM jobs WHERE state = 'running'").await, 3);
+    assert_eq!(w.count_rows("jobs WHERE state = 'running'").await, 3);
     next.let_through();
     next.let_through();
     lane.finish(&w).await;
@@ -234,11 +233,7 @@ async fn a_place_taken_by_another_job_wakes_no_job(w: TestWorker) {
     let (job, lane) = let_one_leave(&w, lane).await;
     assert_eq!((job.state, job.waiting, job.attempt), (JobState::Ready, true, 0));
     assert!(w.s.notifier.take().is_empty());
-    assert_eq!(
-        w.number("SELECT count(*) FROM lane_holds").await,
-        1,
-        "a job has left, so waiting for the lane does not count as late"
-    );
+    assert_eq!(w.count_rows("lane_holds").await, 1, "a job has left, so waiting for the lane does not count as late");
     w.sql(format!("UPDATE jobs SET state = 'cancelled' WHERE id = {other}")).await;
     lane.finish(&w).await;
     assert_eq!(w.fake.posts().len(), PLACES + 1, "the next job that leaves wakes it");

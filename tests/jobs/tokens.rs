@@ -8,7 +8,6 @@ use crier_platforms::{CallError, RefreshedTokens};
 use crier_scheduler::tasks::tokens;
 use crier_store::account_tokens::{self, StoredTokens};
 use crier_store::accounts::{self, NewAccount};
-use secrecy::ExposeSecret;
 use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
@@ -62,16 +61,6 @@ async fn stored_tokens(w: &TestWorker) -> StoredTokens {
     account_tokens::find(&mut w.conn().await, w.account.id).await.unwrap().unwrap()
 }
 
-async fn account(w: &TestWorker) -> SocialAccount {
-    accounts::find_any(&mut w.conn().await, w.account.id).await.unwrap().unwrap()
-}
-
-async fn token(w: &TestWorker) -> String {
-    let found = accounts::with_secrets(&mut w.conn().await, w.cipher(), w.account.id).await.unwrap().unwrap();
-    let fields: serde_json::Value = serde_json::from_str(found.1.expose_secret()).unwrap();
-    fields["token"].as_str().unwrap().to_owned()
-}
-
 /// Advances the clock to the next refresh, which is due after 75% to 85% of one hour. Returns its time.
 async fn advance_to_refresh(w: &TestWorker) -> DateTime<Utc> {
     let at = stored_tokens(w).await.check_at.unwrap();
@@ -91,17 +80,8 @@ async fn create_endpoint(w: &TestWorker) -> MockServer {
 
 /// Returns the data of all events with this name.
 async fn events(w: &TestWorker, name: &str) -> Vec<serde_json::Value> {
-    let sql = format!("SELECT count(*) FROM events WHERE name = '{name}'");
-    let mut found = Vec::new();
-    for offset in 0..w.number(sql).await {
-        let one = format!("SELECT payload FROM events WHERE name = '{name}' ORDER BY id LIMIT 1 OFFSET {offset}");
-        let text: String = match w.is_postgres() {
-            true => w.value(one.replace("payload", "payload::text")).await,
-            false => w.value(one).await,
-        };
-        found.push(serde_json::from_str::<serde_json::Value>(&text).unwrap()["data"].clone());
-    }
-    found
+    let all = w.event_payloads().await.into_iter();
+    all.filter(|payload| payload["event"] == name).map(|mut payload| payload["data"].take()).collect()
 }
 
 async fn a_token_is_refreshed_at_four_fifths_of_its_lifetime(w: TestWorker) {
@@ -111,8 +91,8 @@ async fn a_token_is_refreshed_at_four_fifths_of_its_lifetime(w: TestWorker) {
     advance_to_refresh(&w).await;
     w.fake.script_refreshes([refreshed(&w, "token-1", HOUR)]);
     run_due_refreshes(&w).await;
-    assert_eq!((w.fake.count("refresh"), token(&w).await.as_str()), (1, "token-1"));
-    let account = account(&w).await;
+    assert_eq!((w.fake.count("refresh"), w.stored_token().await.as_str()), (1, "token-1"));
+    let account = w.stored_account().await;
     assert_eq!((account.status, account.token_expires_at), (AccountStatus::Active, Some(w.now() + HOUR)));
     // The new token is refreshed on the same schedule.
     run_due_refreshes(&w).await;
@@ -120,7 +100,7 @@ async fn a_token_is_refreshed_at_four_fifths_of_its_lifetime(w: TestWorker) {
     advance_to_refresh(&w).await;
     w.fake.script_refreshes([refreshed(&w, "token-2", HOUR)]);
     run_due_refreshes(&w).await;
-    assert_eq!((w.fake.count("refresh"), token(&w).await.as_str()), (2, "token-2"));
+    assert_eq!((w.fake.count("refresh"), w.stored_token().await.as_str()), (2, "token-2"));
 }
 
 async fn an_omitted_refresh_expiry_keeps_the_stored_one(w: TestWorker) {
@@ -160,7 +140,7 @@ async fn a_publish_waits_for_the_refresh(w: TestWorker) {
         futures::future::join(w.engine.run(publish), release).await;
     };
     futures::future::join(w.engine.run(renewal), publishing).await;
-    assert_eq!((w.fake.count("refresh"), w.fake.count("publish"), token(&w).await.as_str()), (1, 2, "token-1"));
+    assert_eq!((w.fake.count("refresh"), w.fake.count("publish"), w.stored_token().await.as_str()), (1, 2, "token-1"));
     assert_eq!(w.target(target).await.status, TargetStatus::Published);
 }
 
@@ -175,11 +155,11 @@ async fn a_transient_failure_is_retried_until_it_succeeds(w: TestWorker) {
         assert!(next >= TimeDelta::seconds(48) && next <= TimeDelta::minutes(72), "{next}");
         w.clock.advance(next);
     }
-    assert_eq!(account(&w).await.status, AccountStatus::Active);
-    assert!(account(&w).await.token_expires_at.unwrap() < w.now(), "the token has expired");
+    assert_eq!(w.stored_account().await.status, AccountStatus::Active);
+    assert!(w.stored_account().await.token_expires_at.unwrap() < w.now(), "the token has expired");
     w.fake.script_refreshes([refreshed(&w, "token-1", HOUR)]);
     run_due_refreshes(&w).await;
-    assert_eq!(token(&w).await, "token-1");
+    assert_eq!(w.stored_token().await, "token-1");
 }
 
 async fn a_rate_limit_delays_the_refresh(w: TestWorker) {
@@ -199,11 +179,11 @@ async fn a_rejected_refresh_expires_the_account_and_notifies_its_owner(mut w: Te
     advance_to_refresh(&w).await;
     w.fake.script_refreshes([Err(reauth())]);
     run_due_refreshes(&w).await;
-    let account = account(&w).await;
+    let account = w.stored_account().await;
     assert_eq!(account.status, AccountStatus::Expired);
-    assert_eq!(account.last_error.as_ref().unwrap().message, "The fake refuses the token.");
+    assert_eq!(account.last_error.as_ref().unwrap().message, "The fake rejects the token.");
     let [mail] = &mails.mails()[..] else { panic!("one mail: {:?}", mails.mails()) };
-    for expected in ["To: ann@example.com", "Sandbox", "The fake refuses the token.", "social-accounts"] {
+    for expected in ["To: ann@example.com", "Sandbox", "The fake rejects the token.", "social-accounts"] {
         assert!(mail.contains(expected), "{expected}: {mail}");
     }
     let [event] = &events(&w, "account.expired").await[..] else { panic!("one event") };
@@ -233,7 +213,10 @@ async fn a_reconnect_during_a_refresh_wins(w: TestWorker) {
             gate.let_through();
         };
         futures::future::join(run_due_refreshes(&w), meanwhile).await;
-        assert_eq!((token(&w).await.as_str(), account(&w).await.status), ("token-0", AccountStatus::Active));
+        assert_eq!(
+            (w.stored_token().await.as_str(), w.stored_account().await.status),
+            ("token-0", AccountStatus::Active)
+        );
         advance_to_refresh(&w).await;
     }
 }
@@ -255,7 +238,7 @@ async fn a_refresh_by_a_publish_reschedules_the_next_one(w: TestWorker) {
     w.fake.script_refreshes([refreshed(&w, "token-1", HOUR)]);
     w.publish_one().await;
     w.run_jobs().await;
-    assert_eq!((w.fake.count("refresh"), token(&w).await.as_str()), (1, "token-1"));
+    assert_eq!((w.fake.count("refresh"), w.stored_token().await.as_str()), (1, "token-1"));
     advance_to_refresh(&w).await;
 }
 
@@ -264,7 +247,7 @@ async fn owners_are_warned_three_times(mut w: TestWorker) {
     w.set_mailer(mails.mailer());
     let _receiver = create_endpoint(&w).await;
     reconnect(&w, Renewal::default(), TimeDelta::days(60)).await;
-    let expires_at = account(&w).await.token_expires_at.unwrap();
+    let expires_at = w.stored_account().await.token_expires_at.unwrap();
     for (warnings, before) in [(1, TimeDelta::days(14)), (2, TimeDelta::days(3))] {
         w.clock.advance(expires_at - before - w.now() - TimeDelta::seconds(1));
         run_due_refreshes(&w).await;
@@ -283,17 +266,17 @@ async fn owners_are_warned_three_times(mut w: TestWorker) {
     assert!(sent[0].contains(&expires_at.format("%Y-%m-%d %H:%M UTC").to_string()), "{}", sent[0]);
     let event = &events(&w, "account.expiring").await[0];
     assert_eq!(event["expires_at"], expires_at.to_rfc3339_opts(chrono::SecondsFormat::Secs, true));
-    assert_eq!((w.fake.count("refresh"), account(&w).await.status), (0, AccountStatus::Active));
+    assert_eq!((w.fake.count("refresh"), w.stored_account().await.status), (0, AccountStatus::Active));
 }
 
 async fn rejected_credentials_in_a_publish_notify_the_owner(mut w: TestWorker) {
     let mails = MailServer::start().await;
     w.set_mailer(mails.mailer());
     let _receiver = create_endpoint(&w).await;
-    w.fake.script_publishes([crate::support::fake_platform::PublishStep::Refuse(reauth())]);
+    w.fake.script_publishes([crate::support::fake_platform::PublishStep::Reject(reauth())]);
     w.publish_one().await;
     w.run_jobs().await;
-    assert_eq!(account(&w).await.status, AccountStatus::Expired);
+    assert_eq!(w.stored_account().await.status, AccountStatus::Expired);
     assert_eq!((mails.mails().len(), events(&w, "account.expired").await.len()), (1, 1));
     // A second failed post causes no further notification.
     w.publish_one().await;

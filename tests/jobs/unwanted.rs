@@ -53,7 +53,7 @@ async fn assert_fails_without_a_call(w: &TestWorker, target: i64, category: Cate
 }
 
 async fn an_expired_account_is_not_called(w: TestWorker) {
-    let error = AccountError { code: "account_expired".into(), message: "refused".into() };
+    let error = AccountError { code: "account_expired".into(), message: "rejected".into() };
     w.write(async |tx| accounts::expire(tx, w.account.id, 1, &error).await).await;
     let (_, target) = w.publish_one().await;
     assert_fails_without_a_call(&w, target, Category::AuthExpired, "account_expired").await;
@@ -202,7 +202,7 @@ async fn delete_during_an_open_call(w: &TestWorker, accepted: bool) -> i64 {
     w.fake.script_publishes([if accepted {
         PublishStep::AcceptAnd(unknown())
     } else {
-        PublishStep::Refuse(unknown())
+        PublishStep::Reject(unknown())
     }]);
     let (post, target) = w.publish_one().await;
     w.run_jobs().await;
@@ -292,7 +292,7 @@ async fn a_post_too_late_to_be_resent_is_missed(w: TestWorker) {
 
 async fn a_lost_account_after_a_crash_leaves_the_outcome_unknown(w: TestWorker) {
     let (post, target) = kill_during_the_call(&w, true).await;
-    let error = AccountError { code: "account_expired".into(), message: "refused".into() };
+    let error = AccountError { code: "account_expired".into(), message: "rejected".into() };
     w.write(async |tx| accounts::expire(tx, w.account.id, 1, &error).await).await;
     w.run_jobs().await;
     let ended = w.target(target).await;

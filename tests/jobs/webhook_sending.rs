@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crier_domain::event::EventName;
-use crier_domain::webhook::{Delivery, DeliveryStatus, Webhook};
-use crier_store::{events, webhooks};
+use crier_domain::webhook::{Delivery, DeliveryStatus, Webhook, WebhookAttempt};
+use crier_store::{deliveries, events, webhooks};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
@@ -101,7 +101,7 @@ async fn deliver(w: &TestWorker) -> Delivery {
     w.write(async |tx| events::emit(tx, w.world.brand, EventName::PostPublished, &data, None).await).await;
     w.scheduler.tick().await.unwrap();
     assert!(w.engine.run(w.notified_job()).await);
-    w.delivery(w.number("SELECT max(id) FROM webhook_deliveries").await).await
+    w.delivery(w.newest_delivery().await).await
 }
 
 /// Changes the URL of the only endpoint, and clears its failure record.
@@ -110,9 +110,10 @@ async fn move_to(w: &TestWorker, webhook: &Webhook, url: &str) {
     w.write(async |tx| webhooks::update(tx, &Webhook { url: url.to_owned(), ..webhook.clone() }).await).await;
 }
 
-/// Returns the stored outcome of the newest attempt.
-async fn outcome(w: &TestWorker) -> String {
-    w.value::<String>("SELECT outcome FROM webhook_attempts WHERE id = (SELECT max(id) FROM webhook_attempts)").await
+/// Returns the last attempt of the newest delivery.
+async fn last_attempt(w: &TestWorker) -> WebhookAttempt {
+    let delivery = w.newest_delivery().await;
+    deliveries::attempts(&mut w.conn().await, delivery).await.unwrap().pop().unwrap()
 }
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
@@ -144,8 +145,7 @@ async fn the_first_kilobyte_of_a_response_is_stored_as_text(w: TestWorker) {
         let delivery = deliver(&w).await;
         assert_eq!((delivery.status, delivery.response_code), (DeliveryStatus::Succeeded, Some(200)), "{more}");
         assert_eq!(delivery.response_body.as_deref(), Some(&*expected), "{more}");
-        let stored = "SELECT response_body FROM webhook_attempts WHERE id = (SELECT max(id) FROM webhook_attempts)";
-        assert_eq!(w.value::<String>(stored).await, expected, "{more}");
+        assert_eq!(last_attempt(&w).await.response_body, Some(expected), "{more}");
     }
 }
 
@@ -161,7 +161,7 @@ async fn a_redirect_is_recorded_and_not_followed(w: TestWorker) {
             let code = status[..3].parse::<i32>().unwrap();
             assert_eq!((delivery.status, delivery.response_code), (DeliveryStatus::Retrying, Some(code)));
             assert_eq!(delivery.error.unwrap(), format!("the endpoint returned {code}; redirects are not followed"));
-            assert_eq!((outcome(&w).await.as_str(), endpoint.connections()), ("3xx", 1));
+            assert_eq!((last_attempt(&w).await.outcome.as_str(), endpoint.connections()), ("3xx", 1));
         }
     }
     assert_eq!(target.connections(), 0);
@@ -192,7 +192,7 @@ async fn failures_are_recorded_with_their_class(w: TestWorker) {
         move_to(&w, &webhook, &url).await;
         let delivery = deliver(&w).await;
         assert_eq!((delivery.status, delivery.response_code), (DeliveryStatus::Retrying, None), "{url}");
-        assert_eq!((outcome(&w).await.as_str(), delivery.error.as_deref()), (class, Some(error)), "{url}");
+        assert_eq!((last_attempt(&w).await.outcome.as_str(), delivery.error.as_deref()), (class, Some(error)), "{url}");
         assert_eq!(delivery.response_body, None);
     }
 }
@@ -216,7 +216,7 @@ async fn a_blocked_stored_url_is_rejected_when_sending(w: TestWorker) {
     ] {
         move_to(&w, &webhook, url).await;
         let delivery = deliver(&w).await;
-        assert_eq!((outcome(&w).await.as_str(), delivery.response_code), ("blocked", None), "{url}");
+        assert_eq!((last_attempt(&w).await.outcome.as_str(), delivery.response_code), ("blocked", None), "{url}");
     }
 }
 
@@ -278,10 +278,9 @@ async fn system_certificates_are_trusted_and_proxies_ignored() {
     crier.listen(&plain.url()).await;
     let post = crier.post(brand, account, "hello").await;
     crier.all_published(brand, &[post]).await;
-    let count = async |sql| crier.number(sql).await;
-    const DELIVERED: &str = "SELECT count(*) FROM webhook_deliveries WHERE status = 'succeeded'";
-    const REJECTED: &str =
-        "SELECT count(*) FROM webhook_attempts WHERE outcome = 'tls' AND error LIKE '%trusted authority%'";
+    const DELIVERED: &str = "webhook_deliveries WHERE status = 'succeeded'";
+    const REJECTED: &str = "webhook_attempts WHERE outcome = 'tls' AND error LIKE '%trusted authority%'";
+    let count = async |rows: &'static str| crier.count_rows(rows).await;
     until("the attempts", || async { (count(DELIVERED).await == 2 && count(REJECTED).await >= 1).then_some(()) }).await;
     assert_eq!(*names.lock().unwrap(), [Some("localhost".to_owned())]);
     assert_eq!((plain.connections(), proxy.connections()), (1, 0));

@@ -99,7 +99,7 @@ pub(super) async fn endpoint_with_delivery(w: &TestWorker) -> (Receiver, Webhook
 pub(super) async fn emit_event(w: &TestWorker) -> i64 {
     let data = json!({ "post_id": 1, "text": "naïve ☃" });
     w.write(async |tx| events::emit(tx, w.world.brand, EventName::PostPublished, &data, Some("request-1")).await).await;
-    w.number("SELECT max(id) FROM webhook_deliveries").await
+    w.newest_delivery().await
 }
 
 /// Runs the due attempt, and asserts that no other job is due.
@@ -130,8 +130,8 @@ async fn an_event_is_delivered_and_signed(w: TestWorker) {
     let tolerance = std::time::Duration::ZERO;
     verify(&secret, &signature, &request.body, now, tolerance).unwrap();
     verify(&secret, &signature, b"{}", now, tolerance).unwrap_err();
-    assert_eq!(w.number("SELECT count(*) FROM webhook_attempts WHERE outcome = '2xx'").await, 1);
-    assert_eq!(w.number("SELECT count(*) FROM jobs WHERE state <> 'done'").await, 0);
+    assert_eq!(w.count_rows("webhook_attempts WHERE outcome = '2xx'").await, 1);
+    assert_eq!(w.count_rows("jobs WHERE state <> 'done'").await, 0);
 }
 
 async fn a_failure_is_retried_with_the_same_id_and_body(w: TestWorker) {
@@ -172,7 +172,7 @@ async fn eight_attempts_are_made_with_documented_delays(w: TestWorker) {
     let delivery = w.delivery(id).await;
     assert_eq!((delivery.status, delivery.attempts, delivery.next_attempt_at), (DeliveryStatus::Failed, 8, None));
     assert_eq!(receiver.requests().await.len(), 8);
-    assert_eq!(w.number("SELECT count(*) FROM jobs WHERE state <> 'done'").await, 0);
+    assert_eq!(w.count_rows("jobs WHERE state <> 'done'").await, 0);
     assert!(webhooks::find(&mut w.conn().await, w.world.user, webhook.id).await.unwrap().unwrap().is_active);
 }
 
@@ -207,7 +207,7 @@ async fn a_410_disables_the_endpoint(w: TestWorker) {
     assert!(second.error.unwrap().contains("inactive"));
     assert_eq!(receiver.requests().await.len(), 1);
     emit_event(&w).await;
-    assert_eq!(w.number("SELECT count(*) FROM webhook_deliveries").await, 2, "it receives no more events");
+    assert_eq!(w.count_rows("webhook_deliveries").await, 2, "it receives no more events");
 }
 
 async fn five_days_without_a_success_disable_the_endpoint(w: TestWorker) {
@@ -252,7 +252,7 @@ async fn deleting_an_endpoint_cancels_its_deliveries(w: TestWorker) {
     let (receiver, webhook, _) = endpoint_with_delivery(&w).await;
     assert!(w.write(async |tx| webhooks::delete(tx, w.world.user, webhook.id).await).await);
     w.run_jobs().await;
-    assert_eq!(w.number("SELECT count(*) FROM jobs WHERE state = 'cancelled'").await, 1);
+    assert_eq!(w.count_rows("jobs WHERE state = 'cancelled'").await, 1);
     assert!(receiver.requests().await.is_empty());
 }
 
@@ -266,8 +266,8 @@ async fn a_delivery_of_a_deleted_endpoint_is_deleted(w: TestWorker) {
     })
     .await;
     w.run_jobs().await;
-    assert_eq!(w.number("SELECT count(*) FROM jobs WHERE state = 'cancelled'").await, 1);
-    assert_eq!(w.number("SELECT count(*) FROM webhook_deliveries").await, 0);
+    assert_eq!(w.count_rows("jobs WHERE state = 'cancelled'").await, 1);
+    assert_eq!(w.count_rows("webhook_deliveries").await, 0);
     assert!(receiver.requests().await.is_empty());
 }
 
@@ -381,7 +381,7 @@ async fn a_blocked_address_is_recorded(w: TestWorker) {
     let delivery = w.delivery(id).await;
     assert_eq!((delivery.status, delivery.response_code), (DeliveryStatus::Retrying, None));
     assert!(delivery.error.is_some());
-    assert_eq!(w.number("SELECT count(*) FROM webhook_attempts WHERE outcome = 'blocked'").await, 1);
+    assert_eq!(w.count_rows("webhook_attempts WHERE outcome = 'blocked'").await, 1);
 }
 
 async fn a_crash_redelivers_with_the_same_id(w: TestWorker) {
@@ -428,12 +428,12 @@ async fn a_backlog_does_not_delay_other_endpoints(w: TestWorker) {
     for id in w.s.notifier.take() {
         doomed.start(id);
     }
-    w.poll_until(async || w.number("SELECT count(*) FROM jobs WHERE waiting").await == 10).await;
-    assert_eq!(w.number("SELECT count(*) FROM jobs WHERE state = 'running'").await, cap);
+    w.poll_until(async || w.count_rows("jobs WHERE waiting").await == 10).await;
+    assert_eq!(w.count_rows("jobs WHERE state = 'running'").await, cap);
     let live = Receiver::start().await;
     w.listen_at(&live.url()).await;
     let id = emit_event(&w).await;
-    let job = w.number(format!("SELECT id FROM jobs WHERE subject_id = {id}")).await;
+    let job = w.newest_job(JobKind::DeliverWebhook, id).await;
     assert!(w.engine.run(job).await);
     assert_eq!((w.delivery(id).await.status, w.state(job).await), (DeliveryStatus::Succeeded, JobState::Done));
     doomed.kill().await;

@@ -13,7 +13,7 @@ use crier_scheduler::Scheduler;
 use crier_scheduler::tasks::sweep as task;
 use crier_store::{files, media as assets};
 
-use crate::support::picture;
+use crate::support::images;
 use crate::support::store::{TestStore, World};
 use crate::support::transport::FixedCapacityTransport;
 
@@ -49,7 +49,7 @@ impl TestLibrary {
 
     /// Ingests an image whose content depends on its width.
     async fn ingest(&self, width: u32) -> IngestedFile {
-        let bytes = Spooled::from(bytes::Bytes::from(picture::png(width, 2)));
+        let bytes = Spooled::from(bytes::Bytes::from(images::png(width, 2)));
         self.library.ingest(&self.s.store, &self.owner(), &bytes).await.unwrap()
     }
 
@@ -79,6 +79,6 @@ impl TestLibrary {
     }
 
     async fn rows(&self) -> i64 {
-        self.s.number("SELECT count(*) FROM files").await
+        self.s.count_rows("files").await
     }
 }

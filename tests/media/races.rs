@@ -4,7 +4,7 @@ use crier_media::Spooled;
 use crier_store::{Result, Store, files, media};
 
 use super::{TestLibrary, UNUSED_AFTER_SECONDS};
-use crate::support::picture;
+use crate::support::images;
 use crate::support::store::{TestStore, World, on_both_storages};
 
 on_both_storages!(concurrent_upload_and_deletion_of_the_same_bytes_is_safe);
@@ -26,7 +26,7 @@ async fn concurrent_upload_and_deletion_of_the_same_bytes_is_safe(s: TestStore) 
     for round in 0..ROUNDS {
         let (store, world, asset) = (p.s.store.clone(), p.world, last);
         let deleting = tokio::spawn(async move { delete(&store, world, asset).await });
-        let bytes = Spooled::from(bytes::Bytes::from(picture::png(5, 2)));
+        let bytes = Spooled::from(bytes::Bytes::from(images::png(5, 2)));
         // Sometimes before the deletion, sometimes after it.
         for _ in 0..round % 5 {
             tokio::task::yield_now().await;

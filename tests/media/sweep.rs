@@ -6,7 +6,7 @@ use crier_media::{IngestError, Spooled};
 use crier_store::files;
 
 use super::{ABANDONED_AFTER_SECONDS, TestLibrary, UNUSED_AFTER_SECONDS};
-use crate::support::picture;
+use crate::support::images;
 use crate::support::store::{TestStore, on_both, on_both_storages, run_concurrently};
 
 on_both_storages!(
@@ -88,7 +88,7 @@ async fn bytes_stored_after_the_sweep_are_deleted(s: TestStore) {
     };
     bucket.hold_puts(true);
     let (library, store, owner) = (p.library.clone(), p.s.store.clone(), p.owner());
-    let bytes = bytes::Bytes::from(picture::png(5, 2)).into();
+    let bytes = bytes::Bytes::from(images::png(5, 2)).into();
     let upload = tokio::spawn(async move { library.ingest(&store, &owner, &bytes).await });
     bucket.until_held().await;
     p.s.advance(ABANDONED_AFTER_SECONDS);
@@ -187,7 +187,7 @@ async fn a_low_disk_accepts_no_files(s: TestStore) {
     let p = TestLibrary::over(s).await;
     let asset = p.asset(5).await;
     p.library.disk().set_low(true);
-    let spooled = Spooled::from(Bytes::from(picture::png(6, 2)));
+    let spooled = Spooled::from(Bytes::from(images::png(6, 2)));
     let ingested = p.library.ingest(&p.s.store, &p.owner(), &spooled).await;
     assert!(matches!(ingested, Err(IngestError::Storage(_))), "{ingested:?}");
     let file = PlainFile { extension: "csv", media_type: "text/csv", bytes: Bytes::from_static(b"1,2") };

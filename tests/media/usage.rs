@@ -146,8 +146,7 @@ async fn storage_usage_stays_exact_under_concurrency(s: TestStore) {
 }
 
 async fn check(s: &TestStore, World { workspace, brand, .. }: World) {
-    let live = format!("FROM files WHERE workspace_id = {workspace} AND state <> 'doomed'");
-    let sum = s.number(format!("SELECT CAST(coalesce(sum(size_bytes), 0) AS bigint) {live}")).await;
+    let sum = s.sum("size_bytes", format!("files WHERE workspace_id = {workspace} AND state <> 'doomed'")).await;
     let used = files::usage(&mut s.conn().await, workspace).await.unwrap().files;
     assert_eq!(used, sum);
     assert!((0..=CAP as i64).contains(&used), "{used}");

@@ -45,8 +45,8 @@ fn session(access: &str, refresh: &str) -> Value {
     json!({ "did": DID, "handle": "alice.example", "accessJwt": access, "refreshJwt": refresh, "active": true })
 }
 
-async fn answers(server: &MockServer, name: &str, answer: ResponseTemplate) {
-    Mock::given(xrpc(name)).respond_with(answer).mount(server).await;
+async fn respond(server: &MockServer, name: &str, response: ResponseTemplate) {
+    Mock::given(xrpc(name)).respond_with(response).mount(server).await;
 }
 
 /// Stores one record per key and handles `putRecord` as a server does: an identical record is no change; a different
@@ -93,9 +93,9 @@ async fn connect(server: &MockServer) -> Result<crier_platforms::Connected, Conn
     connector(Platform::Bluesky, &server.uri()).connect(1, &credentials).await
 }
 
-async fn publish_expecting_error(answer: ResponseTemplate) -> CallError {
+async fn publish_expecting_error(response: ResponseTemplate) -> CallError {
     let server = MockServer::start().await;
-    answers(&server, "com.atproto.repo.putRecord", answer).await;
+    respond(&server, "com.atproto.repo.putRecord", response).await;
     let bluesky = connector(Platform::Bluesky, &server.uri());
     bluesky.publish(&bluesky_account(), &post(bluesky.as_ref(), "Hi")).await.unwrap_err()
 }
@@ -133,34 +133,34 @@ async fn connecting_creates_a_session_and_loads_the_profile() {
 #[tokio::test]
 async fn connecting_works_without_a_profile_endpoint() {
     let server = MockServer::start().await;
-    answers(
+    respond(
         &server,
         "com.atproto.server.createSession",
         ResponseTemplate::new(200).set_body_json(session("opaque", "r")),
     )
     .await;
-    answers(&server, "app.bsky.actor.getProfile", error(501, "MethodNotImplemented", "no")).await;
+    respond(&server, "app.bsky.actor.getProfile", error(501, "MethodNotImplemented", "no")).await;
     let connected = connect(&server).await.unwrap();
     assert_eq!((connected.name.as_str(), connected.token_expires_at), ("alice.example", None));
 }
 
 #[tokio::test]
-async fn bad_credentials_and_inactive_accounts_are_refused() {
+async fn bad_credentials_and_inactive_accounts_are_rejected() {
     let inactive = json!({ "did": DID, "handle": "a.b", "accessJwt": "a", "refreshJwt": "r", "active": false, "status": "deactivated" });
-    for (answer, word) in [
+    for (response, word) in [
         (error(401, "AuthenticationRequired", "Invalid identifier or password"), "app password"),
         (error(401, "AuthFactorTokenRequired", "A sign in code has been sent"), "app password"),
         (error(400, "AccountTakedown", "Account has been taken down"), "suspended"),
         (ResponseTemplate::new(200).set_body_json(inactive), "deactivated"),
     ] {
         let server = MockServer::start().await;
-        answers(&server, "com.atproto.server.createSession", answer).await;
-        let refusal = connect(&server).await.unwrap_err();
-        assert!(matches!(&refusal, ConnectError::Rejected(message) if message.contains(word)), "{refusal:?}");
+        respond(&server, "com.atproto.server.createSession", response).await;
+        let rejection = connect(&server).await.unwrap_err();
+        assert!(matches!(&rejection, ConnectError::Rejected(message) if message.contains(word)), "{rejection:?}");
     }
-    for answer in [error(429, "RateLimitExceeded", "Rate Limit Exceeded"), ResponseTemplate::new(502)] {
+    for response in [error(429, "RateLimitExceeded", "Rate Limit Exceeded"), ResponseTemplate::new(502)] {
         let server = MockServer::start().await;
-        answers(&server, "com.atproto.server.createSession", answer).await;
+        respond(&server, "com.atproto.server.createSession", response).await;
         assert!(matches!(connect(&server).await, Err(ConnectError::Unavailable(_))));
     }
 }
@@ -168,19 +168,19 @@ async fn bad_credentials_and_inactive_accounts_are_refused() {
 #[tokio::test]
 async fn the_service_url_is_validated_and_stored() {
     let server = MockServer::start().await;
-    answers(&server, "com.atproto.server.createSession", ResponseTemplate::new(200).set_body_json(session("a", "r")))
+    respond(&server, "com.atproto.server.createSession", ResponseTemplate::new(200).set_body_json(session("a", "r")))
         .await;
     let directory = MockServer::start().await;
     let document = json!({ "id": DID, "service": [{ "id": "#atproto_pds", "serviceEndpoint": server.uri() }] });
-    let answer = ResponseTemplate::new(200).set_body_json(document);
-    Mock::given(path(format!("/{DID}"))).respond_with(answer).mount(&directory).await;
+    let response = ResponseTemplate::new(200).set_body_json(document);
+    Mock::given(path(format!("/{DID}"))).respond_with(response).mount(&directory).await;
     let bluesky = with_directory(&unused_address().await, &directory.uri());
     let with = |service: &str| secrets(json!({ "identifier": "a.b", "app_password": "p", "service": service }));
     let connected = bluesky.connect(1, &with(&format!("{}/?x=y", server.uri()))).await.unwrap();
     assert_eq!(shown(&connected.secrets)["service"], json!(server.uri()));
-    for service in ["not a url", "ftp://example.com", "https://user:pass@example.com", "https://refused.example"] {
-        let refusal = bluesky.connect(1, &with(service)).await.unwrap_err();
-        assert!(matches!(refusal, ConnectError::Field { field: "service", .. }), "{service}: {refusal:?}");
+    for service in ["not a url", "ftp://example.com", "https://user:pass@example.com", "https://rejected.example"] {
+        let rejection = bluesky.connect(1, &with(service)).await.unwrap_err();
+        assert!(matches!(rejection, ConnectError::Field { field: "service", .. }), "{service}: {rejection:?}");
     }
 }
 
@@ -248,14 +248,14 @@ async fn images_are_uploaded_and_embedded() {
     outgoing.images = vec![image("cat")];
     publish(bluesky.as_ref(), &bluesky_account(), &mut outgoing).await.unwrap();
     let embed = repo.0.lock().unwrap()[0]["record"]["embed"].clone();
-    let picture = json!({ "image": blob, "alt": "a <cat>", "aspectRatio": { "width": 400, "height": 300 } });
-    assert_eq!(embed, json!({ "$type": "app.bsky.embed.images", "images": [picture] }));
+    let image = json!({ "image": blob, "alt": "a <cat>", "aspectRatio": { "width": 400, "height": 300 } });
+    assert_eq!(embed, json!({ "$type": "app.bsky.embed.images", "images": [image] }));
 }
 
 #[tokio::test]
 async fn a_failed_upload_is_transient() {
     let server = MockServer::start().await;
-    answers(&server, "com.atproto.repo.uploadBlob", ResponseTemplate::new(502)).await;
+    respond(&server, "com.atproto.repo.uploadBlob", ResponseTemplate::new(502)).await;
     let bluesky = connector(Platform::Bluesky, &server.uri());
     let mut outgoing = post(bluesky.as_ref(), "Cat");
     outgoing.images = vec![image("cat")];
@@ -271,11 +271,11 @@ async fn a_missing_blob_requires_a_new_upload() {
         (error(400, "InvalidRequest", "Invalid app.bsky.feed.post record"), false),
         (error(500, "BlobNotFound", "x"), false),
     ];
-    for (answer, gone) in cases {
+    for (response, gone) in cases {
         let server = MockServer::start().await;
         let blob = ResponseTemplate::new(200).set_body_json(json!({ "blob": { "$type": "blob" } }));
-        answers(&server, "com.atproto.repo.uploadBlob", blob).await;
-        answers(&server, "com.atproto.repo.putRecord", answer).await;
+        respond(&server, "com.atproto.repo.uploadBlob", blob).await;
+        respond(&server, "com.atproto.repo.putRecord", response).await;
         let bluesky = connector(Platform::Bluesky, &server.uri());
         let mut outgoing = OutgoingPost { images: vec![image("cat")], ..post(bluesky.as_ref(), "Cat") };
         let error = publish(bluesky.as_ref(), &bluesky_account(), &mut outgoing).await.unwrap_err();
@@ -335,14 +335,14 @@ async fn reconcile_after_disconnect(look_up: ScriptStep) -> (Result<ReconcileRes
 async fn reconcile_finds_the_record_by_key() {
     let uri = format!("at://{DID}/app.bsky.feed.post/x");
     let (found, requests) =
-        reconcile_after_disconnect(ScriptStep::Answer(200, json!({ "uri": uri, "cid": "c", "value": {} }))).await;
+        reconcile_after_disconnect(ScriptStep::Respond(200, json!({ "uri": uri, "cid": "c", "value": {} }))).await;
     let ReconcileResult::Found(published) = found.unwrap() else { panic!("not found") };
     assert_eq!(published.external_id, uri);
     assert!(requests[1].starts_with("GET /xrpc/com.atproto.repo.getRecord?repo=did%3Aplc%3Aalice&collection="));
 
     for (name, message) in [("RecordNotFound", "x"), ("InvalidRequest", "Could not locate record: at://x")] {
         let (absent, _) =
-            reconcile_after_disconnect(ScriptStep::Answer(400, json!({ "error": name, "message": message }))).await;
+            reconcile_after_disconnect(ScriptStep::Respond(400, json!({ "error": name, "message": message }))).await;
         assert_eq!(absent.unwrap(), ReconcileResult::Absent);
     }
     let (failed, _) = reconcile_after_disconnect(ScriptStep::HangUp).await;
@@ -379,8 +379,8 @@ async fn errors_are_classified_by_name() {
 #[tokio::test]
 async fn a_rate_limit_uses_the_reset_header() {
     let reset = (now() + TimeDelta::minutes(5)).timestamp().to_string();
-    let answer = error(429, "RateLimitExceeded", "x").insert_header("RateLimit-Reset", reset.as_str());
-    let error = publish_expecting_error(answer).await;
+    let response = error(429, "RateLimitExceeded", "x").insert_header("RateLimit-Reset", reset.as_str());
+    let error = publish_expecting_error(response).await;
     assert!(
         matches!(error, CallError::RateLimited { until, .. } if until == Some(now() + TimeDelta::minutes(5))),
         "{error:?}"
@@ -433,9 +433,9 @@ async fn an_expired_refresh_token_falls_back_to_the_app_password() {
 #[tokio::test]
 async fn only_a_rejected_app_password_expires_the_account() {
     let expired = || error(400, "ExpiredToken", "Token has been revoked");
-    let (refused, _server) =
+    let (rejected, _server) =
         refreshing(expired(), error(401, "AuthenticationRequired", "Invalid identifier or password")).await;
-    assert!(matches!(refused, Err(CallError::Reauth(_))), "{refused:?}");
+    assert!(matches!(rejected, Err(CallError::Reauth(_))), "{rejected:?}");
     for (refresh, create) in [
         (ResponseTemplate::new(502), ResponseTemplate::new(200)),
         (expired(), ResponseTemplate::new(503)),
@@ -458,7 +458,7 @@ async fn publishing_succeeds_after_a_token_refresh() {
         .respond_with(error(400, "ExpiredToken", "Token has expired"))
         .mount(&server)
         .await;
-    answers(
+    respond(
         &server,
         "com.atproto.server.refreshSession",
         ResponseTemplate::new(200).set_body_json(session(ACCESS, "r2")),
@@ -488,6 +488,6 @@ async fn revoking_ends_the_session() {
     connector(Platform::Bluesky, &server.uri()).revoke(&bluesky_account()).await.unwrap();
 
     let gone = MockServer::start().await;
-    answers(&gone, "com.atproto.server.deleteSession", error(400, "ExpiredToken", "x")).await;
+    respond(&gone, "com.atproto.server.deleteSession", error(400, "ExpiredToken", "x")).await;
     connector(Platform::Bluesky, &gone.uri()).revoke(&bluesky_account()).await.unwrap();
 }

@@ -17,7 +17,7 @@ struct Lab {
     resolver: MockServer,
 }
 
-fn answer(status: u16, body: Value) -> ResponseTemplate {
+fn response(status: u16, body: Value) -> ResponseTemplate {
     ResponseTemplate::new(status).set_body_json(body)
 }
 
@@ -28,21 +28,21 @@ impl Lab {
             (MockServer::start().await, MockServer::start().await, MockServer::start().await);
         let session = json!({ "did": DID, "handle": HANDLE, "accessJwt": "access", "refreshJwt": "refresh" });
         Mock::given(path("/xrpc/com.atproto.server.createSession"))
-            .respond_with(answer(200, session))
+            .respond_with(response(200, session))
             .mount(&server)
             .await;
         Self { server, directory, resolver }
     }
 
     async fn document(&self, status: u16, document: Value) {
-        Mock::given(path(format!("/{DID}"))).respond_with(answer(status, document)).mount(&self.directory).await;
+        Mock::given(path(format!("/{DID}"))).respond_with(response(status, document)).mount(&self.directory).await;
     }
 
     /// Lets the handle resolve to this account.
     async fn handle_leads_to(&self, did: &str) {
         Mock::given(path("/xrpc/com.atproto.identity.resolveHandle"))
             .and(query_param("handle", HANDLE))
-            .respond_with(answer(200, json!({ "did": did })))
+            .respond_with(response(200, json!({ "did": did })))
             .mount(&self.resolver)
             .await;
     }
@@ -79,17 +79,20 @@ async fn the_server_of_the_document_is_believed() {
 }
 
 #[tokio::test]
-async fn a_server_that_claims_the_account_of_another_is_refused() {
+async fn a_server_that_claims_the_account_of_another_is_rejected() {
     let lab = Lab::start().await;
     lab.handle_leads_to(DID).await;
     lab.document(200, document("https://pds.example", HANDLE)).await;
-    let refusal = lab.connect().await.unwrap_err();
-    assert!(matches!(&refusal, ConnectError::Rejected(text) if text.contains("https://pds.example")), "{refusal:?}");
+    let rejection = lab.connect().await.unwrap_err();
+    assert!(
+        matches!(&rejection, ConnectError::Rejected(text) if text.contains("https://pds.example")),
+        "{rejection:?}"
+    );
     for (status, body) in [(404, json!({})), (200, json!({ "id": DID })), (410, json!({}))] {
         let lab = Lab::start().await;
         lab.document(status, body).await;
-        let refusal = lab.connect().await.unwrap_err();
-        assert!(matches!(&refusal, ConnectError::Rejected(_)), "{status}: {refusal:?}");
+        let rejection = lab.connect().await.unwrap_err();
+        assert!(matches!(&rejection, ConnectError::Rejected(_)), "{status}: {rejection:?}");
     }
     // A document of another account proves nothing.
     let lab = Lab::start().await;
@@ -100,7 +103,7 @@ async fn a_server_that_claims_the_account_of_another_is_refused() {
 }
 
 #[tokio::test]
-async fn a_directory_that_does_not_answer_proves_nothing() {
+async fn a_directory_that_does_not_respond_proves_nothing() {
     let lab = Lab::start().await;
     lab.document(503, json!({})).await;
     assert!(matches!(lab.connect().await, Err(ConnectError::Unavailable(_))));

@@ -22,17 +22,17 @@ fn caller() -> PlatformClient {
 
 async fn sent(base: &str, effect: Effect) -> Result<Value, CallError> {
     let caller = caller();
-    let answer = caller.send(effect, caller.request(Method::POST, base).body("x")).await?;
-    if answer.status.is_success() {
-        caller.read(effect, &answer)
+    let response = caller.send(effect, caller.request(Method::POST, base).body("x")).await?;
+    if response.status.is_success() {
+        caller.read(effect, &response)
     } else {
-        Err(caller.classify_status(effect, &answer, None, None))
+        Err(caller.classify_status(effect, &response, None, None))
     }
 }
 
-async fn answered(answer: ResponseTemplate, effect: Effect) -> Result<Value, CallError> {
+async fn result_of(response: ResponseTemplate, effect: Effect) -> Result<Value, CallError> {
     let server = MockServer::start().await;
-    Mock::given(any()).respond_with(answer).mount(&server).await;
+    Mock::given(any()).respond_with(response).mount(&server).await;
     sent(&server.uri(), effect).await
 }
 
@@ -41,9 +41,9 @@ async fn only_publishing_calls_can_have_an_unknown_outcome() {
     for effect in [Effect::Repeatable, Effect::Publishes] {
         let unknown = effect == Effect::Publishes;
         let hung_up = sent(&ScriptedServer::start(vec![ScriptStep::HangUp]).await.base, effect).await.unwrap_err();
-        let broken = answered(ResponseTemplate::new(503), effect).await.unwrap_err();
-        let gibberish = answered(ResponseTemplate::new(200).set_body_string("<html>"), effect).await.unwrap_err();
-        let cut = answered(ResponseTemplate::new(200).set_body_json(json!({ "a": "b".repeat(100) })), effect)
+        let broken = result_of(ResponseTemplate::new(503), effect).await.unwrap_err();
+        let gibberish = result_of(ResponseTemplate::new(200).set_body_string("<html>"), effect).await.unwrap_err();
+        let cut = result_of(ResponseTemplate::new(200).set_body_json(json!({ "a": "b".repeat(100) })), effect)
             .await
             .unwrap_err();
         for error in [hung_up, broken, gibberish, cut] {
@@ -66,7 +66,7 @@ async fn errors_are_classified_by_status() {
         (301, "permanent"),
         (429, "rate"),
     ] {
-        let error = answered(ResponseTemplate::new(status), Effect::Publishes).await.unwrap_err();
+        let error = result_of(ResponseTemplate::new(status), Effect::Publishes).await.unwrap_err();
         let ended = match &error {
             CallError::Reauth(_) => "reauth",
             CallError::Permanent(f) if !f.category.is_retryable() => "permanent",
@@ -81,8 +81,8 @@ async fn errors_are_classified_by_status() {
 
 #[tokio::test]
 async fn retry_after_is_capped_at_a_day() {
-    let answer = ResponseTemplate::new(429).insert_header("Retry-After", "9999999");
-    let error = answered(answer, Effect::Repeatable).await.unwrap_err();
+    let response = ResponseTemplate::new(429).insert_header("Retry-After", "9999999");
+    let error = result_of(response, Effect::Repeatable).await.unwrap_err();
     assert!(
         matches!(error, CallError::RateLimited { until, .. } if until == Some(now() + TimeDelta::hours(24))),
         "{error:?}"

@@ -23,9 +23,9 @@ fn page() -> ConnectorAccount {
     account("42", json!({ "access_token": "page-42", "client_id": "app", "client_secret": "secret" }))
 }
 
-async fn publish_expecting_error(answer: ResponseTemplate) -> CallError {
+async fn publish_expecting_error(response: ResponseTemplate) -> CallError {
     let (facebook, _server, connector, account) = start().await;
-    facebook.script(answer);
+    facebook.script(response);
     let error = connector.publish(&account, &post(connector.as_ref(), "Hi")).await.unwrap_err();
     assert!(facebook.posts().is_empty());
     error
@@ -49,7 +49,7 @@ async fn a_text_is_published_without_a_token_in_an_address() {
 }
 
 #[tokio::test]
-async fn pictures_are_staged_and_shown_in_order_with_their_alt_texts() {
+async fn images_are_staged_and_shown_in_order_with_their_alt_texts() {
     let (facebook, _server, connector, account) = start().await;
     let mut outgoing = post(connector.as_ref(), "Two");
     outgoing.images = vec![image("cat"), image("dog")];

@@ -15,10 +15,12 @@ use crate::support::facebook::error;
 type Batches = Arc<Mutex<Vec<usize>>>;
 
 /// A response within a batch: its status and its body.
-type PartAnswer = (u16, Value);
+type PartResponse = (u16, Value);
 
-/// Starts a server. `answer` receives the path and the metric names of each call of a batch.
-async fn started(answer: impl Fn(&str, &[&str]) -> Option<PartAnswer> + Send + Sync + 'static) -> (Started, Batches) {
+/// Starts a server. `respond` receives the path and the metric names of each call of a batch.
+async fn started(
+    respond: impl Fn(&str, &[&str]) -> Option<PartResponse> + Send + Sync + 'static,
+) -> (Started, Batches) {
     let batches = Batches::default();
     let seen = batches.clone();
     let facebook = move |request: &Request| {
@@ -32,7 +34,7 @@ async fn started(answer: impl Fn(&str, &[&str]) -> Option<PartAnswer> + Send + S
             let (path, query) = call["relative_url"].as_str().unwrap().split_once('?').unwrap();
             let names: Vec<&str> =
                 query.strip_prefix("metric=").map(|names| names.split(',').collect()).unwrap_or_default();
-            match answer(path, &names) {
+            match respond(path, &names) {
                 Some((code, body)) => json!({ "code": code, "body": body.to_string() }),
                 None => Value::Null,
             }
@@ -42,7 +44,7 @@ async fn started(answer: impl Fn(&str, &[&str]) -> Option<PartAnswer> + Send + S
     (Started::new(Platform::Facebook, meta_account("42"), facebook).await, batches)
 }
 
-fn fields(likes: u64) -> Option<PartAnswer> {
+fn fields(likes: u64) -> Option<PartResponse> {
     Some((
         200,
         json!({
@@ -53,22 +55,22 @@ fn fields(likes: u64) -> Option<PartAnswer> {
     ))
 }
 
-fn refusal(status: u16, code: i64, subcode: Option<i64>) -> Option<PartAnswer> {
+fn rejection(status: u16, code: i64, subcode: Option<i64>) -> Option<PartResponse> {
     let error = json!({ "message": "No.", "type": "OAuthException", "code": code, "error_subcode": subcode });
     Some((status, json!({ "error": error })))
 }
 
-fn gone() -> Option<PartAnswer> {
-    refusal(400, 100, Some(33))
+fn gone() -> Option<PartResponse> {
+    rejection(400, 100, Some(33))
 }
 
 /// The requested insights. An unknown metric fails the call.
-fn insights(names: &[&str], known: &[(&str, i64)]) -> Option<PartAnswer> {
+fn insights(names: &[&str], known: &[(&str, i64)]) -> Option<PartResponse> {
     let mut data = Vec::new();
     for name in names {
         match known.iter().find(|(one, _)| one == name) {
             Some((_, value)) => data.push(insight(name, json!(value))),
-            None => return refusal(400, 100, None),
+            None => return rejection(400, 100, None),
         }
     }
     Some((200, json!({ "data": data })))
@@ -129,7 +131,7 @@ async fn a_dead_name_is_set_aside() {
 async fn without_the_permission_the_counts_of_the_fields_are_left() {
     let (mut facebook, batches) = started(|path, _| match path {
         "42_9" | "42_9/insights" => gone(),
-        path if path.ends_with("/insights") => refusal(403, 10, None),
+        path if path.ends_with("/insights") => rejection(403, 10, None),
         _ => fields(11),
     })
     .await;
@@ -142,9 +144,9 @@ async fn without_the_permission_the_counts_of_the_fields_are_left() {
 
 /// A metric may be rejected for one post only, and only together with another metric.
 #[tokio::test]
-async fn names_that_are_refused_together_are_asked_for_alone() {
+async fn names_that_are_rejected_together_are_requested_alone() {
     let (mut facebook, batches) = started(|path, names| match path {
-        path if path.ends_with("/insights") && names.len() > 1 => refusal(400, 100, None),
+        path if path.ends_with("/insights") && names.len() > 1 => rejection(400, 100, None),
         path if path.ends_with("/insights") => insights(names, &ALL),
         _ => fields(11),
     })
@@ -157,7 +159,7 @@ async fn names_that_are_refused_together_are_asked_for_alone() {
 
 /// Facebook returns null for a call if its time ran out.
 #[tokio::test]
-async fn calls_without_an_answer_are_made_again() {
+async fn calls_without_a_response_are_made_again() {
     let missing = Arc::new(Mutex::new(3));
     let (mut facebook, batches) = started(move |path, names| {
         let mut missing = missing.lock().unwrap();
@@ -190,7 +192,7 @@ async fn other_errors_set_nothing_aside() {
     ];
     for (failing, code, is_right) in cases {
         let (mut facebook, _) = started(move |path, names| match path {
-            path if path == failing => refusal(400, code, None),
+            path if path == failing => rejection(400, code, None),
             path if path.ends_with("/insights") => insights(names, &ALL),
             _ => fields(11),
         })
@@ -204,7 +206,7 @@ async fn other_errors_set_nothing_aside() {
 }
 
 #[tokio::test]
-async fn hostile_answers_give_no_figures() {
+async fn hostile_responses_give_no_figures() {
     let nothing = Some(PostMetrics::default());
     let (mut facebook, _) = started(|path, names| match path.ends_with("/insights") {
         true => Some((200, json!({ "data": names.iter().map(|name| insight(name, json!(-5))).collect::<Vec<_>>() }))),
@@ -220,8 +222,8 @@ async fn hostile_answers_give_no_figures() {
     assert_eq!(facebook.posts(&["42_1"]).await.unwrap(), [nothing]);
     for parts in [json!({ "batch": 1 }), json!([]), json!([7, "x", { "code": 200 }]), json!([{ "code": 9_999 }, null])]
     {
-        let answer = move |_: &Request| ResponseTemplate::new(200).set_body_json(parts.clone());
-        let mut facebook = Started::new(Platform::Facebook, meta_account("42"), answer).await;
+        let respond = move |_: &Request| ResponseTemplate::new(200).set_body_json(parts.clone());
+        let mut facebook = Started::new(Platform::Facebook, meta_account("42"), respond).await;
         assert!(matches!(facebook.posts(&["42_1"]).await.unwrap_err(), CallError::Transient(_)));
     }
     // Responses to calls that were not made.

@@ -17,10 +17,10 @@ use crate::support::store::{TestStore, on_one};
 on_one!(
     comments_and_messages_arrive_in_their_threads,
     all_pages_are_read_and_each_message_once,
-    comments_and_messages_are_answered,
-    a_message_is_answered_within_a_day,
-    an_answer_with_a_lost_answer_is_searched_and_never_sent_twice,
-    what_facebook_refuses_is_said,
+    comments_and_messages_are_replied_to,
+    a_message_is_replied_to_within_a_day,
+    a_reply_with_a_lost_response_is_searched_and_never_sent_twice,
+    what_facebook_rejects_is_reported,
     a_missing_permission_is_said_and_leaves_the_other_stream,
     a_failing_stream_leaves_the_other_one,
     a_dead_token_expires_the_account,
@@ -33,7 +33,7 @@ struct Server {
     posts: Vec<(Value, Vec<Value>)>,
     /// Users and their messages, oldest first.
     people: Vec<(String, Vec<Value>)>,
-    /// The missing permissions of the token: `comments`, `messages`, `answers`.
+    /// The missing permissions of the token: `comments`, `messages`, `replies`.
     lacks: &'static [&'static str],
     now: String,
     loses_responses: bool,
@@ -62,17 +62,17 @@ fn conversations(server: &Server, request: &Request) -> Value {
     paged(&all, parameter(request, "after").as_deref(), size)
 }
 
-fn answer(server: &mut Server, request: &Request) -> ResponseTemplate {
+fn respond(server: &mut Server, request: &Request) -> ResponseTemplate {
     if !["page-42", "renewed"].contains(&bearer(request).as_str()) {
         return error(400, 190, Some(460), "The session has been invalidated because the user changed the password.");
     }
     assert!(parameter(request, "appsecret_proof").is_some() && !request.url.as_str().contains("page-42"));
-    let refused = |code| error(400, code, None, "(#10) This endpoint requires a permission");
+    let rejected = |code| error(400, code, None, "(#10) This endpoint requires a permission");
     let after = parameter(request, "after");
     let is_post = request.method.as_str() == "POST";
     let path = request.url.path().strip_prefix("/v25.0/").unwrap().to_owned();
     match (path.split_once('/').unwrap(), is_post) {
-        (("42", "feed"), false) if server.lacks.contains(&"comments") => refused(10),
+        (("42", "feed"), false) if server.lacks.contains(&"comments") => rejected(10),
         (("42", "feed"), false) => {
             let since: i64 = parameter(request, "since").unwrap().parse().unwrap();
             let fields = parameter(request, "fields").unwrap();
@@ -85,9 +85,9 @@ fn answer(server: &mut Server, request: &Request) -> ResponseTemplate {
             });
             json(200, paged(&posts.collect::<Vec<_>>(), after.as_deref(), limit(request)))
         }
-        (("42", "conversations"), false) if server.lacks.contains(&"messages") => refused(200),
+        (("42", "conversations"), false) if server.lacks.contains(&"messages") => rejected(200),
         (("42", "conversations"), false) => json(200, conversations(server, request)),
-        ((_, "comments" | "messages"), true) if server.lacks.contains(&"answers") => refused(200),
+        ((_, "comments" | "messages"), true) if server.lacks.contains(&"replies") => rejected(200),
         ((id, "comments"), false) => {
             let of_post = server.posts.iter().find(|(post, _)| post["id"] == id).map(|(_, comments)| comments.clone());
             let all = server.posts.iter().flat_map(|(_, comments)| comments.clone());
@@ -96,7 +96,7 @@ fn answer(server: &mut Server, request: &Request) -> ResponseTemplate {
             json(200, paged(&found, after.as_deref(), limit(request)))
         }
         ((id, "comments"), true) => {
-            assert!(parameter(request, "fields").is_none(), "Meta makes the comment, then refuses the fields");
+            assert!(parameter(request, "fields").is_none(), "Meta makes the comment, then rejects the fields");
             let body: Value = request.body_json().unwrap();
             let (_, comments) = server.posts.iter_mut().find(|(_, all)| all.iter().any(|one| one["id"] == id)).unwrap();
             let made = json!({ "id": format!("1_9{}", comments.len()), "message": body["message"],
@@ -130,7 +130,7 @@ fn secrets(token: &str) -> Value {
 type Test = InboxTest<Server>;
 
 async fn start(s: TestStore) -> Test {
-    let api = FakeApi::start(Server::default(), answer).await;
+    let api = FakeApi::start(Server::default(), respond).await;
     let t = InboxTest::new(s, Platform::Facebook, "42", secrets("page-42"), api).await;
     set_time(&t);
     t
@@ -228,7 +228,7 @@ async fn all_pages_are_read_and_each_message_once(s: TestStore) {
     assert_eq!((t.count().await, t.error().await.as_str()), (152, ""));
 }
 
-async fn comments_and_messages_are_answered(s: TestStore) {
+async fn comments_and_messages_are_replied_to(s: TestStore) {
     let t = start(s).await;
     add_post(&t, "42_1");
     comment(&t, "42_1", "1_10", "7", None, "Open?");
@@ -240,7 +240,7 @@ async fn comments_and_messages_are_answered(s: TestStore) {
         assert_eq!(t.sent(id).await, ("sent".to_owned(), None));
     }
     sync_inbox_later(&t).await;
-    assert_eq!(t.count().await, 5, "an answer is the message that is read later");
+    assert_eq!(t.count().await, 5, "a reply is the message that is read later");
     t.api.with(|server| {
         let made = &server.posts[0].1[2];
         assert_eq!((&made["parent"]["id"], &made["message"]), (&json!("1_10"), &json!("At seven & <b>")));
@@ -248,7 +248,7 @@ async fn comments_and_messages_are_answered(s: TestStore) {
     });
 }
 
-async fn a_message_is_answered_within_a_day(s: TestStore) {
+async fn a_message_is_replied_to_within_a_day(s: TestStore) {
     let t = start(s).await;
     message(&t, "7", "m_1", "Hello");
     t.look().await;
@@ -266,7 +266,7 @@ async fn a_message_is_answered_within_a_day(s: TestStore) {
     assert_eq!(t.sent(id).await, ("failed".to_owned(), Some("platform_rejected".to_owned())));
 }
 
-async fn an_answer_with_a_lost_answer_is_searched_and_never_sent_twice(s: TestStore) {
+async fn a_reply_with_a_lost_response_is_searched_and_never_sent_twice(s: TestStore) {
     let t = start(s).await;
     add_post(&t, "42_1");
     comment(&t, "42_1", "1_10", "7", None, "Open?");
@@ -295,7 +295,7 @@ async fn an_answer_with_a_lost_answer_is_searched_and_never_sent_twice(s: TestSt
     }
 }
 
-async fn what_facebook_refuses_is_said(s: TestStore) {
+async fn what_facebook_rejects_is_reported(s: TestStore) {
     let t = start(s).await;
     add_post(&t, "42_1");
     comment(&t, "42_1", "1_10", "7", None, "Open?");
@@ -304,9 +304,9 @@ async fn what_facebook_refuses_is_said(s: TestStore) {
     t.api.respond_once("/comments", error(400, 100, Some(33), "Object with ID '1_10' does not exist"));
     let gone = t.reply(found, "Yes.").await;
     assert_eq!(t.sent(gone).await, ("failed".to_owned(), Some("platform_rejected".to_owned())));
-    t.api.with(|server| server.lacks = &["answers"]);
-    let refused = t.reply(found, "Yes.").await;
-    assert_eq!(t.sent(refused).await, ("failed".to_owned(), Some("account".to_owned())));
+    t.api.with(|server| server.lacks = &["replies"]);
+    let rejected = t.reply(found, "Yes.").await;
+    assert_eq!(t.sent(rejected).await, ("failed".to_owned(), Some("account".to_owned())));
     assert_eq!(t.status().await, AccountStatus::Active);
 }
 

@@ -22,14 +22,14 @@ type Responder = Box<dyn Fn(&Request) -> ResponseTemplate + Send + Sync>;
 /// Responds to every call, and records the URLs.
 #[derive(Clone)]
 struct Server {
-    answer: Arc<Responder>,
+    respond: Arc<Responder>,
     calls: Arc<Mutex<Vec<String>>>,
 }
 
 impl Respond for Server {
     fn respond(&self, request: &Request) -> ResponseTemplate {
         self.calls.lock().unwrap().push(request.url.to_string());
-        (self.answer)(request)
+        (self.respond)(request)
     }
 }
 
@@ -46,9 +46,9 @@ impl Started {
     pub(super) async fn new(
         platform: Platform,
         account: ConnectorAccount,
-        answer: impl Fn(&Request) -> ResponseTemplate + Send + Sync + 'static,
+        respond: impl Fn(&Request) -> ResponseTemplate + Send + Sync + 'static,
     ) -> Self {
-        let server = Server { answer: Arc::new(Box::new(answer)), calls: Arc::default() };
+        let server = Server { respond: Arc::new(Box::new(respond)), calls: Arc::default() };
         let calls = server.calls.clone();
         let mock = MockServer::start().await;
         Mock::given(any()).respond_with(server).mount(&mock).await;
@@ -187,8 +187,8 @@ async fn threads_adds_up_what_was_shared() {
 
 #[tokio::test]
 async fn without_the_permission_all_metrics_are_set_aside() {
-    let refuses = |_: &Request| error(400, 10, None, "(#10) Application does not have permission for this action");
-    let mut started = Started::new(Platform::Threads, meta_account("17841"), refuses).await;
+    let rejects = |_: &Request| error(400, 10, None, "(#10) Application does not have permission for this action");
+    let mut started = Started::new(Platform::Threads, meta_account("17841"), rejects).await;
     assert_eq!(started.posts(&["300"]).await.unwrap(), [Some(PostMetrics::default())]);
     assert_eq!((started.calls(), started.aside.added().count()), (1 + 6, 6));
     assert_eq!(started.posts(&["301"]).await.unwrap(), [Some(PostMetrics::default())]);
@@ -208,12 +208,13 @@ async fn a_post_that_is_deleted_between_two_calls_is_gone() {
 
 #[tokio::test]
 async fn other_errors_set_nothing_aside() {
-    for (answer, is_right) in [
+    for (response, is_right) in [
         (error(400, 190, Some(463), "Session has expired"), (|e| matches!(e, CallError::Reauth(_))) as fn(_) -> bool),
         (error(400, 4, None, "Application request limit reached"), |e| matches!(e, CallError::RateLimited { .. })),
         (error(500, 2, None, "An unexpected error"), |e| matches!(e, CallError::Transient(_))),
     ] {
-        let mut started = Started::new(Platform::Instagram, meta_account("1"), move |_: &Request| answer.clone()).await;
+        let mut started =
+            Started::new(Platform::Instagram, meta_account("1"), move |_: &Request| response.clone()).await;
         let error = started.posts(&["800"]).await.unwrap_err();
         assert!(is_right(error));
         assert_eq!((started.calls(), started.aside.added().count()), (1, 0));

@@ -39,9 +39,9 @@ fn with_options(connector: &dyn Connector, options: Value) -> OutgoingPost {
     OutgoingPost { options: options.as_object().unwrap().clone(), ..post(connector, "Fresh bread") }
 }
 
-async fn publish_expecting_error(answer: ResponseTemplate) -> CallError {
+async fn publish_expecting_error(response: ResponseTemplate) -> CallError {
     let (fake, _server, connector, account) = start().await;
-    fake.script(answer);
+    fake.script(response);
     let error = connector.publish(&account, &post(connector.as_ref(), "Hi")).await.unwrap_err();
     assert!(fake.posts().is_empty());
     error
@@ -89,12 +89,12 @@ async fn many_locations_are_listed_in_parts() {
 async fn an_application_without_quota_is_named() {
     let (fake, _server, connector, _) = start().await;
     fake.script(no_quota());
-    let refused = connect_choosing(connector.as_ref(), &fake.oauth, REQUEST, "x").await.unwrap_err();
-    assert!(matches!(&refused, ConnectError::Rejected(why) if why.contains("must apply for it")), "{refused:?}");
+    let rejected = connect_choosing(connector.as_ref(), &fake.oauth, REQUEST, "x").await.unwrap_err();
+    assert!(matches!(&rejected, ConnectError::Rejected(why) if why.contains("must apply for it")), "{rejected:?}");
 }
 
 #[tokio::test]
-async fn a_post_has_a_text_a_picture_and_a_button() {
+async fn a_post_has_a_text_an_image_and_a_button() {
     let (fake, _server, connector, account) = start().await;
     let mut outgoing = with_options(connector.as_ref(), json!({ "link": "https://example.com", "language": "de" }));
     outgoing.images = vec![image("cat")];
@@ -118,7 +118,7 @@ async fn a_post_has_a_text_a_picture_and_a_button() {
 }
 
 #[tokio::test]
-async fn wrong_options_are_refused() {
+async fn wrong_options_are_rejected() {
     let (fake, _server, connector, account) = start().await;
     for options in [
         json!({ "action": "BUY", "link": "https://example.com" }),
@@ -155,10 +155,10 @@ async fn a_post_is_asked_for_until_google_has_looked_at_it() {
         fake.judge("PROCESSING");
         assert_eq!(connector.reconcile(&account, known).await.unwrap(), ReconcileResult::Pending(minute));
         fake.judge("REJECTED");
-        let refused = connector.reconcile(&account, known).await.unwrap();
+        let rejected = connector.reconcile(&account, known).await.unwrap();
         assert!(
-            matches!(&refused, ReconcileResult::Rejected(CallError::Permanent(f)) if f.category == Category::InvalidContent),
-            "{refused:?}"
+            matches!(&rejected, ReconcileResult::Rejected(CallError::Permanent(f)) if f.category == Category::InvalidContent),
+            "{rejected:?}"
         );
         fake.judge("LIVE");
         let live = match connector.reconcile(&account, known).await.unwrap() {
@@ -214,8 +214,8 @@ async fn errors_are_classified() {
     let CallError::RateLimited { until, failure } = limited else { panic!("{limited:?}") };
     assert_eq!((until, failure.code != "misconfigured"), (Some(now() + TimeDelta::minutes(1)), true));
     let disabled = json!([{ "@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "SERVICE_DISABLED" }]);
-    for answer in [no_quota(), error(403, "PERMISSION_DENIED", disabled)] {
-        let operator = publish_expecting_error(answer).await;
+    for response in [no_quota(), error(403, "PERMISSION_DENIED", disabled)] {
+        let operator = publish_expecting_error(response).await;
         let CallError::RateLimited { until, failure } = operator else { panic!("{operator:?}") };
         assert_eq!((until, failure.code.as_str()), (Some(now() + TimeDelta::hours(6)), "misconfigured"));
     }
@@ -223,13 +223,13 @@ async fn errors_are_classified() {
         "@type": "type.googleapis.com/google.mybusiness.v4.ValidationError",
         "errorDetails": [{ "code": 21, "field": "media[0].sourceUrl", "message": "Fetching image failed." }],
     }]);
-    for (answer, category, says) in [
+    for (response, category, says) in [
         (error(400, "INVALID_ARGUMENT", media), Category::InvalidContent, "the image: Fetching image failed."),
         (error(400, "INVALID_ARGUMENT", json!([])), Category::InvalidContent, "this post: It is INVALID_ARGUMENT."),
         (error(403, "PERMISSION_DENIED", json!([])), Category::Account, "does not allow"),
         (error(404, "NOT_FOUND", json!([])), Category::Account, "location"),
     ] {
-        let error = publish_expecting_error(answer).await;
+        let error = publish_expecting_error(response).await;
         let is_right = matches!(&error, CallError::Permanent(f) if f.category == category && f.message.contains(says));
         assert!(is_right, "{says}: {error:?}");
     }

@@ -13,13 +13,13 @@ use crate::support::inbox::{FakeApi, InboxTest, json, parameter};
 use crate::support::store::{TestStore, on_one};
 
 on_one!(
-    reviews_and_their_answers_arrive,
+    reviews_and_their_replies_arrive,
     pages_are_read_back_to_what_is_known_and_each_message_once,
     an_edit_is_followed,
     a_deleted_review_is_followed,
-    an_answer_replaces_the_one_before,
-    an_answer_with_a_lost_answer_is_looked_up,
-    what_google_refuses_is_said,
+    a_reply_replaces_the_one_before,
+    a_reply_with_a_lost_response_is_looked_up,
+    what_google_rejects_is_reported,
     an_expired_token_is_renewed,
     a_rate_limit_is_obeyed_until_its_time,
 );
@@ -31,7 +31,7 @@ struct Google {
     /// The one changed last is at the end.
     reviews: Vec<Value>,
     token: String,
-    answers: i64,
+    replies: i64,
     loses_responses: bool,
 }
 
@@ -39,7 +39,7 @@ fn text(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::Millis, true)
 }
 
-fn answer(google: &mut Google, request: &Request) -> ResponseTemplate {
+fn respond(google: &mut Google, request: &Request) -> ResponseTemplate {
     let path = request.url.path();
     if path == "/token" {
         google.token = "new".to_owned();
@@ -65,16 +65,16 @@ fn answer(google: &mut Google, request: &Request) -> ResponseTemplate {
         return json(200, review);
     }
     assert_eq!(request.method, "PUT");
-    google.answers += 1;
+    google.replies += 1;
     let at = review["createTime"].as_str().unwrap().parse::<DateTime<Utc>>().unwrap();
     let comment = request.body_json::<Value>().unwrap()["comment"].clone();
-    let made = json!({ "comment": comment, "updateTime": text(at + TimeDelta::seconds(google.answers)) });
+    let made = json!({ "comment": comment, "updateTime": text(at + TimeDelta::seconds(google.replies)) });
     review["reviewReply"] = made.clone();
     if google.loses_responses { ResponseTemplate::new(503) } else { json(200, made) }
 }
 
 async fn start(s: TestStore) -> InboxTest<Google> {
-    let api = FakeApi::start(Google { token: "old".to_owned(), ..Google::default() }, answer).await;
+    let api = FakeApi::start(Google { token: "old".to_owned(), ..Google::default() }, respond).await;
     let secrets = json!({
         "access_token": "old", "refresh_token": "r", "client_id": "id", "client_secret": "secret",
         "location": "accounts/1/locations/11",
@@ -100,7 +100,7 @@ async fn sync_inbox_later(t: &InboxTest<Google>) {
     t.look().await;
 }
 
-async fn reviews_and_their_answers_arrive(s: TestStore) {
+async fn reviews_and_their_replies_arrive(s: TestStore) {
     let t = start(s).await;
     review(&t, "r_1-A", "FOUR", "Fresh bread!");
     t.w.advance(5);
@@ -129,7 +129,7 @@ async fn pages_are_read_back_to_what_is_known_and_each_message_once(s: TestStore
     sync_inbox_later(&t).await;
     sync_inbox_later(&t).await;
     assert_eq!(t.count().await, 121);
-    assert_eq!(t.w.number("SELECT sum(unread_count) FROM conversations").await, 121);
+    assert_eq!(t.w.sum("unread_count", "conversations").await, 121);
 }
 
 async fn an_edit_is_followed(s: TestStore) {
@@ -142,7 +142,7 @@ async fn an_edit_is_followed(s: TestStore) {
     assert_eq!((t.texts(found.id).await, found.unread_count), (vec!["inbound: ★★★★★\nGood after all".to_owned()], 1));
 }
 
-async fn an_answer_replaces_the_one_before(s: TestStore) {
+async fn a_reply_replaces_the_one_before(s: TestStore) {
     let t = start(s).await;
     review(&t, "r1", "ONE", "Bad");
     t.look().await;
@@ -160,7 +160,7 @@ async fn an_answer_replaces_the_one_before(s: TestStore) {
     assert!(inbox.check_text(&thread, &"é".repeat(2_049)).unwrap_err().contains("4096"));
 }
 
-async fn an_answer_with_a_lost_answer_is_looked_up(s: TestStore) {
+async fn a_reply_with_a_lost_response_is_looked_up(s: TestStore) {
     let t = start(s).await;
     review(&t, "r1", "ONE", "Bad");
     t.look().await;
@@ -170,26 +170,26 @@ async fn an_answer_with_a_lost_answer_is_looked_up(s: TestStore) {
     assert_eq!(t.sent(id).await, ("pending".to_owned(), Some("outcome_unknown".to_owned())));
     t.api.with(|google| google.loses_responses = false);
     t.run_reply_after_timeout(id).await;
-    assert_eq!((t.sent(id).await.0.as_str(), t.api.with(|google| google.answers)), ("sent", 1));
+    assert_eq!((t.sent(id).await.0.as_str(), t.api.with(|google| google.replies)), ("sent", 1));
     // A reply that never arrived is sent again.
     t.api.respond_once("/reply", ResponseTemplate::new(503));
     let id = t.reply(found, "Write to us.").await;
     t.run_reply_after_timeout(id).await;
-    assert_eq!((t.sent(id).await.0.as_str(), t.api.with(|google| google.answers)), ("sent", 2));
+    assert_eq!((t.sent(id).await.0.as_str(), t.api.with(|google| google.replies)), ("sent", 2));
 }
 
-async fn what_google_refuses_is_said(s: TestStore) {
+async fn what_google_rejects_is_reported(s: TestStore) {
     let t = start(s).await;
     review(&t, "r1", "ONE", "Bad");
     t.look().await;
     let found = t.only().await.id;
     let rejected = json!({ "comment": "x", "updateTime": "2026-06-09T00:00:00Z", "reviewReplyState": "REJECTED" });
-    for (answer, category) in [
+    for (response, category) in [
         (json(200, rejected), "invalid_content"),
         (error(404, "NOT_FOUND", json!([])), "platform_rejected"),
         (error(403, "PERMISSION_DENIED", json!([])), "account"),
     ] {
-        t.api.respond_once("/reply", answer);
+        t.api.respond_once("/reply", response);
         let id = t.reply(found, "We are sorry.").await;
         assert_eq!(t.sent(id).await, ("failed".to_owned(), Some(category.to_owned())));
     }
@@ -223,10 +223,9 @@ async fn a_deleted_review_is_followed(s: TestStore) {
     t.look().await;
     t.api.with(|google| google.reviews.remove(0));
     sync_inbox_later(&t).await;
-    assert_eq!(t.w.number("SELECT count(*) FROM messages WHERE deleted_at IS NULL").await, 2, "a list says nothing");
+    assert_eq!(t.w.count_rows("messages WHERE deleted_at IS NULL").await, 2, "a list says nothing");
     t.w.advance(3_700);
     t.look().await;
-    let rows = "SELECT count(*) FROM messages WHERE external_id = 'r1' AND deleted_at IS NOT NULL AND body = ''";
-    assert_eq!((t.w.number(rows).await, t.error().await.as_str()), (1, ""));
-    assert_eq!(t.w.number("SELECT sum(unread_count) FROM conversations").await, 1);
+    assert_eq!((t.deleted().await.as_str(), t.error().await.as_str()), ("r1", ""));
+    assert_eq!(t.w.sum("unread_count", "conversations").await, 1);
 }

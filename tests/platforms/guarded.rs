@@ -28,8 +28,8 @@ async fn connect(platform: Platform, field: &CredentialField, guard: Guard) -> O
         .iter()
         .map(|f| (f.name.to_owned(), if f.name == field.name { json!(server.uri()) } else { json!("typed") }))
         .collect();
-    let refusal = connector.connect(1, &secrets(Value::Object(form))).await.unwrap_err();
-    Some((server.received_requests().await.unwrap().len(), format!("{refusal:?}")))
+    let rejection = connector.connect(1, &secrets(Value::Object(form))).await.unwrap_err();
+    Some((server.received_requests().await.unwrap().len(), format!("{rejection:?}")))
 }
 
 #[tokio::test]
@@ -38,11 +38,11 @@ async fn user_supplied_urls_cannot_bypass_the_guard() {
     for &platform in Platform::ALL {
         for field in catalogue::descriptor(platform).credential_fields.iter().filter(|f| f.field_type == FieldType::Url)
         {
-            let Some((calls, refusal)) = connect(platform, field, Guard::new(Vec::new())).await else { continue };
-            assert!(calls == 0 && refusal.contains("public"), "{platform} called {calls} times: {refusal}");
+            let Some((calls, rejection)) = connect(platform, field, Guard::new(Vec::new())).await else { continue };
+            assert!(calls == 0 && rejection.contains("public"), "{platform} called {calls} times: {rejection}");
             let allowed = Guard::new(vec!["127.0.0.0/8".parse().unwrap()]);
-            let (calls, refusal) = connect(platform, field, allowed).await.unwrap();
-            assert!(calls > 0, "{platform} never called: {refusal}");
+            let (calls, rejection) = connect(platform, field, allowed).await.unwrap();
+            assert!(calls > 0, "{platform} never called: {rejection}");
             seen.push(platform);
         }
     }

@@ -32,9 +32,9 @@ async fn both() -> [Started; 2] {
 }
 
 impl Started {
-    fn post(&self, pictures: &[&str]) -> OutgoingPost {
+    fn post(&self, images: &[&str]) -> OutgoingPost {
         let mut outgoing = post(self.connector.as_ref(), "Fresh bread");
-        outgoing.images = pictures.iter().map(|name| image(name)).collect();
+        outgoing.images = images.iter().map(|name| image(name)).collect();
         outgoing
     }
 
@@ -60,7 +60,7 @@ impl Started {
 }
 
 #[tokio::test]
-async fn one_picture_is_one_container() {
+async fn one_image_is_one_container() {
     for s in both().await {
         let mut outgoing = s.post(&["cat"]);
         let published = s.publish(&mut outgoing).await.unwrap();
@@ -78,7 +78,7 @@ async fn one_picture_is_one_container() {
 }
 
 #[tokio::test]
-async fn several_pictures_are_a_carousel_in_order() {
+async fn several_images_are_a_carousel_in_order() {
     for s in both().await {
         let mut outgoing = s.post(&["cat", "dog"]);
         s.publish(&mut outgoing).await.unwrap();
@@ -135,11 +135,11 @@ async fn a_failed_container_is_made_anew_a_few_times() {
         for (container, made) in [("102", 6), ("105", 9)] {
             s.server.set_status(container, "EXPIRED");
             assert_eq!(s.stage(&mut outgoing).await.unwrap(), StageResult::Ready);
-            assert_eq!(s.server.made().len(), made, "its pictures expired with it");
+            assert_eq!(s.server.made().len(), made, "its images expired with it");
         }
         s.server.set_status("108", "ERROR");
-        let refused = s.stage(&mut outgoing).await.unwrap_err();
-        let CallError::Permanent(failure) = &refused else { panic!("{refused:?}") };
+        let rejected = s.stage(&mut outgoing).await.unwrap_err();
+        let CallError::Permanent(failure) = &rejected else { panic!("{rejected:?}") };
         assert!(failure.message.contains("2207082"), "{failure:?}");
         assert!(s.server.published().is_empty());
     }

@@ -15,21 +15,21 @@ use crate::support::store::{TestStore, on_one};
 
 on_one!(
     comments_and_messages_arrive_in_their_threads,
-    all_pages_and_answers_are_read_and_each_once,
-    a_comment_is_answered_and_a_message_is_not,
-    an_answer_with_a_lost_answer_is_searched_and_never_sent_twice,
+    all_pages_and_replies_are_read_and_each_once,
+    a_comment_is_replied_to_and_a_message_is_not,
+    a_reply_with_a_lost_response_is_searched_and_never_sent_twice,
     a_missing_permission_is_said_by_its_name_for_the_login,
     an_expired_token_expires_the_account,
     a_rate_limit_is_obeyed,
 );
 
 /// A comment with its replies.
-type Answered = (Value, Vec<Value>);
+type RepliedComment = (Value, Vec<Value>);
 
 #[derive(Default)]
 struct Server {
     /// Posts and their comments, oldest first.
-    posts: Vec<(Value, Vec<Answered>)>,
+    posts: Vec<(Value, Vec<RepliedComment>)>,
     conversations: Vec<Value>,
     /// The missing permissions of the token: `comments`, `messages`.
     lacks: &'static [&'static str],
@@ -37,15 +37,15 @@ struct Server {
     loses_responses: bool,
 }
 
-fn comment_json(comment: &Answered) -> Value {
-    let (mut comment, answers) = comment.clone();
-    if !answers.is_empty() {
-        comment["replies"] = paged(&answers, None, 10);
+fn comment_json(comment: &RepliedComment) -> Value {
+    let (mut comment, replies) = comment.clone();
+    if !replies.is_empty() {
+        comment["replies"] = paged(&replies, None, 10);
     }
     comment
 }
 
-fn answer(server: &mut Server, request: &Request) -> ResponseTemplate {
+fn respond(server: &mut Server, request: &Request) -> ResponseTemplate {
     if bearer(request) != "t" {
         return error(400, 190, Some(463), "Session has expired");
     }
@@ -71,14 +71,14 @@ fn answer(server: &mut Server, request: &Request) -> ResponseTemplate {
         }
         ((id, "replies"), method) => {
             let mut comments = server.posts.iter_mut().flat_map(|(_, comments)| comments);
-            let (_, answers) = comments.find(|(comment, _)| comment["id"] == id).unwrap();
+            let (_, replies) = comments.find(|(comment, _)| comment["id"] == id).unwrap();
             if method == "GET" {
-                return json(200, paged(answers, after.as_deref(), limit()));
+                return json(200, paged(replies, after.as_deref(), limit()));
             }
             let body: Value = request.body_json().unwrap();
-            let made = json!({ "id": format!("99{}", answers.len()), "text": body["message"], "username": "bakery",
+            let made = json!({ "id": format!("99{}", replies.len()), "text": body["message"], "username": "bakery",
                 "timestamp": server.now });
-            answers.push(made.clone());
+            replies.push(made.clone());
             if server.loses_responses { ResponseTemplate::new(500) } else { json(200, json!({ "id": made["id"] })) }
         }
         (("me", "conversations"), "GET") => {
@@ -92,10 +92,10 @@ fn answer(server: &mut Server, request: &Request) -> ResponseTemplate {
 type Test = InboxTest<Server>;
 
 async fn start(s: TestStore) -> Test {
-    let api = FakeApi::start(Server::default(), answer).await;
+    let api = FakeApi::start(Server::default(), respond).await;
     let secrets = json!({ "access_token": "t", "client_id": "app", "client_secret": "secret" });
     let t = InboxTest::new(s, Platform::Instagram, "1784", secrets, api).await;
-    t.w.sql("UPDATE social_accounts SET username = 'Bakery' WHERE platform = 'instagram'").await;
+    t.set_username("Bakery").await;
     set_time(&t);
     t
 }
@@ -120,11 +120,11 @@ fn comment(t: &Test, post: &str, id: &str, text: &str) {
     });
 }
 
-fn answered(t: &Test, comment: &str, id: &str, author: &str, text: &str) {
-    let answer = json!({ "id": id, "text": text, "timestamp": set_time(t), "username": author });
+fn add_reply(t: &Test, comment: &str, id: &str, author: &str, text: &str) {
+    let reply = json!({ "id": id, "text": text, "timestamp": set_time(t), "username": author });
     t.api.with(|server| {
         let mut all = server.posts.iter_mut().flat_map(|(_, comments)| comments);
-        all.find(|(one, _)| one["id"] == comment).unwrap().1.push(answer);
+        all.find(|(one, _)| one["id"] == comment).unwrap().1.push(reply);
     });
 }
 
@@ -152,8 +152,8 @@ async fn comments_and_messages_arrive_in_their_threads(s: TestStore) {
     let t = start(s).await;
     add_post(&t, "17900");
     comment(&t, "17900", "10", "Open?");
-    answered(&t, "10", "11", "bakery", "Yes.");
-    answered(&t, "10", "12", "bob", "Thanks");
+    add_reply(&t, "10", "11", "bakery", "Yes.");
+    add_reply(&t, "10", "12", "bob", "Thanks");
     message(&t, "m1", "Hello");
     t.api.with(|server| server.posts.push((json!({ "id": "../x", "comments": 3 }), Vec::new())));
     t.look().await;
@@ -169,7 +169,7 @@ async fn comments_and_messages_arrive_in_their_threads(s: TestStore) {
     assert_eq!((found[1].participant_username.as_deref(), t.error().await.as_str()), (Some("vera"), ""));
 }
 
-async fn all_pages_and_answers_are_read_and_each_once(s: TestStore) {
+async fn all_pages_and_replies_are_read_and_each_once(s: TestStore) {
     let t = start(s).await;
     for n in 1..=30 {
         add_post(&t, &format!("179{n}"));
@@ -178,7 +178,7 @@ async fn all_pages_and_answers_are_read_and_each_once(s: TestStore) {
         comment(&t, "1791", &format!("10{n}"), "again");
     }
     for n in 0..40 {
-        answered(&t, "1059", &format!("20{n}"), "bob", "below");
+        add_reply(&t, "1059", &format!("20{n}"), "bob", "below");
     }
     t.look().await;
     assert_eq!((t.count().await, t.api.asked("/media").len(), t.api.asked("/1791/comments").len()), (100, 2, 2));
@@ -189,7 +189,7 @@ async fn all_pages_and_answers_are_read_and_each_once(s: TestStore) {
     assert_eq!((t.count().await, t.api.asked("/media").len(), t.error().await.as_str()), (101, 4, ""));
 }
 
-async fn a_comment_is_answered_and_a_message_is_not(s: TestStore) {
+async fn a_comment_is_replied_to_and_a_message_is_not(s: TestStore) {
     let t = start(s).await;
     add_post(&t, "17900");
     comment(&t, "17900", "10", "Open?");
@@ -205,11 +205,7 @@ async fn a_comment_is_answered_and_a_message_is_not(s: TestStore) {
         assert_eq!(sent, if refusal.is_some() { "failed" } else { "sent" });
     }
     sync_inbox_later(&t).await;
-    assert_eq!(
-        (t.count().await, t.api.asked("/messages").len()),
-        (5, 0),
-        "an answer is the message that is read later"
-    );
+    assert_eq!((t.count().await, t.api.asked("/messages").len()), (5, 0), "a reply is the message that is read later");
     t.api.with(|server| assert_eq!(server.posts[0].1[0].1[0]["text"], "At seven & <b>"));
     t.api.respond_once("/replies", error(400, 100, Some(33), "Object does not exist"));
     let found = t.conversations().await.into_iter().find(|one| one.kind.as_str() == "comment").unwrap();
@@ -218,12 +214,12 @@ async fn a_comment_is_answered_and_a_message_is_not(s: TestStore) {
     assert_eq!(t.status().await, AccountStatus::Active);
 }
 
-async fn an_answer_with_a_lost_answer_is_searched_and_never_sent_twice(s: TestStore) {
+async fn a_reply_with_a_lost_response_is_searched_and_never_sent_twice(s: TestStore) {
     let t = start(s).await;
     add_post(&t, "17900");
     comment(&t, "17900", "10", "Open?");
     for n in 0..60 {
-        answered(&t, "10", &format!("20{n}"), "vera", "Yes.");
+        add_reply(&t, "10", &format!("20{n}"), "vera", "Yes.");
     }
     t.look().await;
     let found = t.only().await.id;
@@ -242,7 +238,7 @@ async fn an_answer_with_a_lost_answer_is_searched_and_never_sent_twice(s: TestSt
     assert_eq!((t.sent(third).await.0.as_str(), t.api.with(|server| server.posts[0].1[0].1.len())), ("sent", 63));
     // With more replies than are searched, the result is unknown and a user decides.
     for n in 0..200 {
-        answered(&t, "10", &format!("30{n}"), "vera", "More");
+        add_reply(&t, "10", &format!("30{n}"), "vera", "More");
     }
     t.api.respond_once("/replies", ResponseTemplate::new(503));
     let fourth = t.reply(found, "No.").await;

@@ -36,9 +36,9 @@ fn error(status: u16, body: Value) -> ResponseTemplate {
     ResponseTemplate::new(status).set_body_json(body)
 }
 
-async fn publish_expecting_error(answer: ResponseTemplate) -> CallError {
+async fn publish_expecting_error(response: ResponseTemplate) -> CallError {
     let (fake, _server, connector, account) = start().await;
-    fake.scripted.lock().unwrap().push(answer);
+    fake.scripted.lock().unwrap().push(response);
     let error = connector.publish(&account, &post(connector.as_ref(), "Hi")).await.unwrap_err();
     assert!(fake.posts.lock().unwrap().is_empty());
     error
@@ -70,7 +70,7 @@ async fn a_text_is_published_escaped() {
 }
 
 #[tokio::test]
-async fn pictures_and_links_are_shown() {
+async fn images_and_links_are_shown() {
     let (fake, _server, connector, account) = start().await;
     let mut outgoing = post(connector.as_ref(), "Two");
     outgoing.images = vec![image("cat"), image("dog")];
@@ -88,7 +88,7 @@ async fn pictures_and_links_are_shown() {
     assert_eq!(posts[0]["content"]["multiImage"]["images"], two);
     assert_eq!(posts[1]["content"]["media"], json!({ "id": "urn:li:image:2", "altText": "a <cat>" }));
     assert_eq!(posts[2]["content"]["article"]["source"], "https://example.com");
-    assert_eq!(*fake.pictures.lock().unwrap(), ["bytes of cat", "bytes of dog", "bytes of cat"]);
+    assert_eq!(*fake.images.lock().unwrap(), ["bytes of cat", "bytes of dog", "bytes of cat"]);
 }
 
 #[tokio::test]

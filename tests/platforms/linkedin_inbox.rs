@@ -13,13 +13,13 @@ use crate::support::inbox::{FakeApi, InboxTest, json, parameter};
 use crate::support::store::{TestStore, on_one};
 
 on_one!(
-    comments_and_their_answers_become_threads,
+    comments_and_their_replies_become_threads,
     all_pages_are_read_and_each_comment_once,
     an_edit_is_followed,
     an_older_post_is_read_within_the_hour,
-    a_comment_is_answered_below_the_one_that_begins_the_thread,
-    an_answer_with_a_lost_answer_is_searched_and_never_sent_twice,
-    what_linkedin_refuses_is_said,
+    a_comment_is_replied_to_below_the_one_that_begins_the_thread,
+    a_reply_with_a_lost_response_is_searched_and_never_sent_twice,
+    what_linkedin_rejects_is_reported,
     a_missing_permission_is_said_and_asked_for_again,
     a_post_that_is_gone_or_hidden_leaves_the_others,
     of_a_person_nothing_is_read,
@@ -37,7 +37,7 @@ struct Server {
     posts: Vec<(u32, DateTime<Utc>)>,
     /// In any order.
     comments: Vec<Value>,
-    /// The missing permissions of the token: `read`, `answer`.
+    /// The missing permissions of the token: `read`, `reply`.
     lacks: &'static [&'static str],
     /// Posts that are hidden, and posts that were deleted.
     hidden: Vec<u32>,
@@ -60,12 +60,12 @@ fn urn(post: u32, comment: u32) -> String {
     format!("urn:li:comment:({},{comment})", activity(post))
 }
 
-fn refused(status: u16, code: Option<i64>, message: &str) -> ResponseTemplate {
+fn rejected(status: u16, code: Option<i64>, message: &str) -> ResponseTemplate {
     json(status, json!({ "status": status, "serviceErrorCode": code, "message": message }))
 }
 
 fn not_permitted() -> ResponseTemplate {
-    refused(403, Some(100), "Not enough permissions to access: socialActions.GET_ALL")
+    rejected(403, Some(100), "Not enough permissions to access: socialActions.GET_ALL")
 }
 
 /// Responds with a page of a list and its position.
@@ -85,10 +85,10 @@ fn paged(all: &[Value], request: &Request, max: usize, has_total: bool) -> Respo
 fn comments(server: &Server, request: &Request, target: &str) -> ResponseTemplate {
     let is_of = |number: &&u32| target == share(**number);
     if server.gone.iter().any(|number| is_of(&number)) {
-        return refused(404, Some(0), "Could not find entity");
+        return rejected(404, Some(0), "Could not find entity");
     }
     if server.hidden.iter().any(|number| is_of(&number)) {
-        return refused(403, None, "member is unauthorized on urn:li:activity:1");
+        return rejected(403, None, "member is unauthorized on urn:li:activity:1");
     }
     let post = server.posts.iter().find(|(number, _)| is_of(&number)).map(|(number, _)| activity(*number));
     let below = |parent: &str| server.comments.iter().filter(|one| one["parentComment"] == parent).count();
@@ -106,10 +106,10 @@ fn comments(server: &Server, request: &Request, target: &str) -> ResponseTemplat
     paged(&wanted.collect::<Vec<_>>(), request, if server.is_terse { 10 } else { 100 }, !server.is_terse)
 }
 
-fn answer(server: &mut Server, request: &Request) -> ResponseTemplate {
+fn respond(server: &mut Server, request: &Request) -> ResponseTemplate {
     let token = request.headers["authorization"].to_str().unwrap();
     if !["Bearer access-0", "Bearer access-1"].contains(&token) {
-        return refused(401, Some(65_602), "The token has expired");
+        return rejected(401, Some(65_602), "The token has expired");
     }
     assert_eq!(request.headers["linkedin-version"], "202607");
     let signs = [("%3A", ":"), ("%28", "("), ("%29", ")"), ("%2C", ",")];
@@ -130,13 +130,13 @@ fn answer(server: &mut Server, request: &Request) -> ResponseTemplate {
     if request.method == "GET" {
         return if server.lacks.contains(&"read") { not_permitted() } else { comments(server, request, target) };
     }
-    if server.lacks.contains(&"answer") {
+    if server.lacks.contains(&"reply") {
         return not_permitted();
     }
     let body: Value = request.body_json().unwrap();
     assert_eq!((body["parentComment"].as_str(), &body["actor"]), (Some(target), &json!(PAGE)));
     let Some(parent) = server.comments.iter().find(|one| one["commentUrn"] == target).cloned() else {
-        return refused(404, Some(0), "Could not find entity");
+        return rejected(404, Some(0), "Could not find entity");
     };
     assert_eq!(body["object"], parent["object"]);
     let number = 900 + server.comments.len();
@@ -158,7 +158,7 @@ fn secrets(token: &str) -> Value {
 type Test = InboxTest<Server>;
 
 async fn start(s: TestStore) -> Test {
-    let api = FakeApi::start(Server::default(), answer).await;
+    let api = FakeApi::start(Server::default(), respond).await;
     let t = InboxTest::new(s, Platform::Linkedin, PAGE, secrets("access-0"), api).await;
     set_time(&t);
     t
@@ -204,7 +204,7 @@ async fn sync_inbox_later(t: &Test) {
     t.look().await;
 }
 
-async fn comments_and_their_answers_become_threads(s: TestStore) {
+async fn comments_and_their_replies_become_threads(s: TestStore) {
     let t = start(s).await;
     add_post(&t, 1);
     comment(&t, 1, 10, None, "Open?");
@@ -256,7 +256,7 @@ async fn all_pages_are_read_and_each_comment_once(s: TestStore) {
     }
     t.look().await;
     assert_eq!((t.count().await, t.api.asked("/rest/posts").len(), t.error().await.as_str()), (70, 3, ""));
-    assert_eq!(t.w.number("SELECT count(*) FROM conversations").await, 45);
+    assert_eq!(t.w.count_rows("conversations").await, 45);
     let before = t.api.asked("/rest/").len();
     sync_inbox_later(&t).await;
     assert_eq!((t.count().await, t.api.asked("/rest/").len() - before), (70, 11), "now the newest posts alone");
@@ -312,7 +312,7 @@ async fn an_older_post_is_read_within_the_hour(s: TestStore) {
     assert_eq!(t.api.asked("share%3A1/").len(), before);
 }
 
-async fn a_comment_is_answered_below_the_one_that_begins_the_thread(s: TestStore) {
+async fn a_comment_is_replied_to_below_the_one_that_begins_the_thread(s: TestStore) {
     let t = start(s).await;
     add_post(&t, 1);
     comment(&t, 1, 10, None, "Open?");
@@ -332,10 +332,10 @@ async fn a_comment_is_answered_below_the_one_that_begins_the_thread(s: TestStore
         "message": { "text": text } });
     assert_eq!(posted, [expected], "the text is plain");
     sync_inbox_later(&t).await;
-    assert_eq!(t.count().await, 3, "an answer is the comment that is read later");
+    assert_eq!(t.count().await, 3, "a reply is the comment that is read later");
 }
 
-async fn an_answer_with_a_lost_answer_is_searched_and_never_sent_twice(s: TestStore) {
+async fn a_reply_with_a_lost_response_is_searched_and_never_sent_twice(s: TestStore) {
     let t = start(s).await;
     add_post(&t, 1);
     comment(&t, 1, 10, None, "Open?");
@@ -357,7 +357,7 @@ async fn an_answer_with_a_lost_answer_is_searched_and_never_sent_twice(s: TestSt
     assert_eq!((t.sent(third).await.0.as_str(), t.api.with(|server| server.comments.len())), ("sent", 4));
 }
 
-async fn what_linkedin_refuses_is_said(s: TestStore) {
+async fn what_linkedin_rejects_is_reported(s: TestStore) {
     let t = start(s).await;
     add_post(&t, 1);
     comment(&t, 1, 10, None, "Open?");
@@ -367,9 +367,9 @@ async fn what_linkedin_refuses_is_said(s: TestStore) {
     let (inbox, thread) = (linkedin.inbox().unwrap(), ReplyThread::from(&found));
     assert!(inbox.check_text(&thread, &"x".repeat(1_250)).is_ok());
     assert!(inbox.check_text(&thread, &"x".repeat(1_251)).unwrap_err().contains("1250"));
-    t.api.with(|server| server.lacks = &["answer"]);
-    let refused = t.reply(found.id, "Yes.").await;
-    assert_eq!(t.sent(refused).await, ("failed".to_owned(), Some("account".to_owned())));
+    t.api.with(|server| server.lacks = &["reply"]);
+    let rejected = t.reply(found.id, "Yes.").await;
+    assert_eq!(t.sent(rejected).await, ("failed".to_owned(), Some("account".to_owned())));
     t.api.with(|server| {
         server.lacks = &[];
         server.comments.clear();
@@ -409,19 +409,19 @@ async fn a_post_that_is_gone_or_hidden_leaves_the_others(s: TestStore) {
 }
 
 async fn of_a_person_nothing_is_read(s: TestStore) {
-    let api = FakeApi::start(Server::default(), answer).await;
+    let api = FakeApi::start(Server::default(), respond).await;
     let t = InboxTest::new(s, Platform::Linkedin, "782bbtaQ", secrets("access-0"), api).await;
     t.look().await;
     assert_eq!((t.sync().await.next_sync_at, t.error().await.as_str()), (None, ""));
     t.w.advance(10_000);
     t.look().await;
-    assert_eq!(t.w.number("SELECT count(*) FROM jobs WHERE kind = 'sync_inbox'").await, 1);
+    assert_eq!(t.w.count_rows("jobs WHERE kind = 'sync_inbox'").await, 1);
     assert!(t.api.asked("/").is_empty());
 }
 
 async fn an_ended_version_pauses_the_account(s: TestStore) {
     let t = start(s).await;
-    t.api.respond_once("/rest/posts", refused(426, None, "Requested version 20260701 is not active"));
+    t.api.respond_once("/rest/posts", rejected(426, None, "Requested version 20260701 is not active"));
     t.look().await;
     assert!(t.error().await.contains("CRIER_LINKEDIN_API_VERSION"), "{}", t.error().await);
     let next = t.sync().await.next_sync_at.unwrap() - t.w.now();
@@ -432,7 +432,7 @@ async fn a_limit_of_the_day_is_obeyed(s: TestStore) {
     let t = start(s).await;
     add_post(&t, 1);
     comment(&t, 1, 10, None, "Open?");
-    t.api.respond_once("/comments", refused(429, Some(101), "Resource level throttle APPLICATION DAY limit"));
+    t.api.respond_once("/comments", rejected(429, Some(101), "Resource level throttle APPLICATION DAY limit"));
     t.look().await;
     sync_inbox_later(&t).await;
     assert_eq!((t.count().await, t.api.asked("/comments").len()), (0, 1), "nothing is asked before");

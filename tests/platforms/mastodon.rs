@@ -39,9 +39,9 @@ fn error(status: u16, text: &str) -> ResponseTemplate {
 }
 
 /// Publishes to a server that returns this response to the post.
-async fn publish_expecting_error(answer: ResponseTemplate) -> CallError {
+async fn publish_expecting_error(response: ResponseTemplate) -> CallError {
     let (mastodon, connector, account) = start().await;
-    mastodon.fake.script("/api/v1/statuses", answer);
+    mastodon.fake.script("/api/v1/statuses", response);
     let error = connector.publish(&account, &post(connector.as_ref(), "Hi")).await.unwrap_err();
     assert!(mastodon.fake.toots().is_empty());
     error
@@ -67,7 +67,7 @@ fn seed(target_id: i64) -> crier_platforms::MarkerSeed {
 }
 
 #[tokio::test]
-async fn pictures_go_out_in_order_with_their_alt_texts() {
+async fn images_go_out_in_order_with_their_alt_texts() {
     let (mastodon, connector, account) = start().await;
     let mut outgoing = post(connector.as_ref(), "Two");
     outgoing.images = vec![image("cat"), image("dog")];
@@ -141,8 +141,8 @@ async fn a_revoked_token_expires_the_account() {
 
 #[tokio::test]
 async fn a_rate_limit_ends_at_its_time() {
-    let answer = error(429, "Too many requests").insert_header("X-RateLimit-Reset", "2026-03-01T12:05:00.123456Z");
-    match publish_expecting_error(answer).await {
+    let response = error(429, "Too many requests").insert_header("X-RateLimit-Reset", "2026-03-01T12:05:00.123456Z");
+    match publish_expecting_error(response).await {
         CallError::RateLimited { until, .. } => {
             let reset = Utc.with_ymd_and_hms(2026, 3, 1, 12, 5, 0).unwrap() + TimeDelta::microseconds(123_456);
             assert_eq!(until, Some(reset));
@@ -152,7 +152,7 @@ async fn a_rate_limit_ends_at_its_time() {
 }
 
 #[tokio::test]
-async fn refusals_are_final_and_quoted() {
+async fn rejections_are_final_and_quoted() {
     let (mastodon, connector, account) = start().await;
     let long = post(connector.as_ref(), &"x".repeat(501));
     let error_of_length = connector.publish(&account, &long).await.unwrap_err();
@@ -166,7 +166,7 @@ async fn refusals_are_final_and_quoted() {
 }
 
 #[tokio::test]
-async fn a_broken_answer_leaves_the_outcome_unknown() {
+async fn a_broken_response_leaves_the_outcome_unknown() {
     for status in [500, 502, 503] {
         let error = publish_expecting_error(error(status, "oops")).await;
         assert!(matches!(error, CallError::Unknown(_)), "{status}: {error:?}");
@@ -181,15 +181,15 @@ async fn a_broken_answer_leaves_the_outcome_unknown() {
 }
 
 #[tokio::test]
-async fn dropped_and_unfinished_pictures_are_recognised() {
+async fn dropped_and_unfinished_images_are_recognised() {
     let (mastodon, connector, account) = start().await;
     let mut outgoing = post(connector.as_ref(), "Two");
     outgoing.images = vec![image("cat")];
     publish(connector.as_ref(), &account, &mut outgoing).await.unwrap();
-    let refuse = || mastodon.fake.script("/api/v1/statuses", error(422, "Validation failed: Media not found"));
+    let reject = || mastodon.fake.script("/api/v1/statuses", error(422, "Validation failed: Media not found"));
     for (status, expected) in [(404, "deleted an image"), (206, "processing"), (200, "Media not found")] {
         mastodon.fake.set_media_status(status);
-        refuse();
+        reject();
         let error = connector.publish(&account, &outgoing).await.unwrap_err();
         assert!(error.failure().message.contains(expected), "{status}: {error:?}");
         match status {
@@ -207,9 +207,9 @@ async fn a_servers_address_is_checked() {
     for good in ["example.social", " https://example.social/ ", "https://example.social?x#y"] {
         assert_eq!(oauth.check_instance(good).await.unwrap(), "https://example.social", "{good}");
     }
-    for bad in ["", "https://", "https://a:b@example.social", "https://example.social/@ann", "https://refused.example"]
+    for bad in ["", "https://", "https://a:b@example.social", "https://example.social/@ann", "https://rejected.example"]
     {
-        let refused = oauth.check_instance(bad).await;
-        assert!(matches!(refused, Err(ConnectError::Field { field: "instance", .. })), "{bad}: {refused:?}");
+        let rejected = oauth.check_instance(bad).await;
+        assert!(matches!(rejected, Err(ConnectError::Field { field: "instance", .. })), "{bad}: {rejected:?}");
     }
 }

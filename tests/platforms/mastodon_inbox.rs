@@ -14,11 +14,11 @@ use crate::support::store::{TestStore, on_one};
 
 on_one!(
     mentions_become_threads_and_private_ones_a_conversation,
-    a_nested_answer_belongs_to_the_thread_of_its_first_answer,
+    a_nested_reply_belongs_to_the_thread_of_its_first_reply,
     pages_are_read_forwards_and_each_message_once,
-    an_answer_given_in_the_app_appears_in_its_thread,
-    a_reply_has_the_visibility_and_the_person_of_what_it_answers,
-    a_reply_with_a_lost_answer_is_looked_up,
+    a_reply_sent_in_the_app_appears_in_its_thread,
+    a_reply_has_the_visibility_and_the_person_of_what_it_replies_to,
+    a_reply_with_a_lost_response_is_looked_up,
     a_rate_limit_is_obeyed_until_its_time,
     a_failing_stream_leaves_the_other,
     a_missing_scope_is_said_and_a_revoked_token_expires_the_account,
@@ -44,13 +44,13 @@ fn person(id: &str) -> Value {
     json!({ "id": id, "acct": acct, "display_name": name, "avatar": "https://a.example/x.png" })
 }
 
-/// A status. `answers` contains the ids of its parent and of the parent's author.
-fn status(id: &str, author: &str, text: &str, visibility: &str, answers: Option<(&str, &str)>) -> Value {
-    let mentioned: Vec<Value> = answers.map(|(_, of)| person(of)).into_iter().collect();
+/// A status. `parent` contains the ids of its parent and of the parent's author.
+fn status(id: &str, author: &str, text: &str, visibility: &str, parent: Option<(&str, &str)>) -> Value {
+    let mentioned: Vec<Value> = parent.map(|(_, of)| person(of)).into_iter().collect();
     json!({
         "id": id, "url": format!("https://b.example/{id}"), "content": format!("<p>{text}</p>"),
-        "visibility": visibility, "account": person(author), "in_reply_to_id": answers.map(|(id, _)| id),
-        "in_reply_to_account_id": answers.map(|(_, of)| of), "created_at": "2026-06-09T00:00:00.000Z",
+        "visibility": visibility, "account": person(author), "in_reply_to_id": parent.map(|(id, _)| id),
+        "in_reply_to_account_id": parent.map(|(_, of)| of), "created_at": "2026-06-09T00:00:00.000Z",
         "mentions": mentioned,
     })
 }
@@ -67,13 +67,13 @@ fn listed(all: &[Value], request: &Request) -> ResponseTemplate {
     json(200, page)
 }
 
-fn refused(status: u16, text: &str) -> ResponseTemplate {
+fn rejected(status: u16, text: &str) -> ResponseTemplate {
     json(status, json!({ "error": text }))
 }
 
-fn answer(server: &mut Server, request: &Request) -> ResponseTemplate {
+fn respond(server: &mut Server, request: &Request) -> ResponseTemplate {
     if server.is_revoked {
-        return refused(401, "The access token was revoked");
+        return rejected(401, "The access token was revoked");
     }
     let path = request.url.path().to_owned();
     let id = path.trim_start_matches("/api/v1/statuses/").trim_end_matches("/source").to_owned();
@@ -92,8 +92,8 @@ fn answer(server: &mut Server, request: &Request) -> ResponseTemplate {
             let known = server.keys.iter().find(|(of, _)| *of == key).map(|(_, id)| id.clone());
             let id = known.unwrap_or_else(|| {
                 let id = (9_000 + server.keys.len()).to_string();
-                let (answered, text) = (body["in_reply_to_id"].as_str().unwrap(), body["status"].as_str().unwrap());
-                let mut made = status(&id, OWN, text, body["visibility"].as_str().unwrap(), Some((answered, "2")));
+                let (parent, text) = (body["in_reply_to_id"].as_str().unwrap(), body["status"].as_str().unwrap());
+                let mut made = status(&id, OWN, text, body["visibility"].as_str().unwrap(), Some((parent, "2")));
                 made["created_at"] = json!(server.now);
                 server.statuses.push(made);
                 server.sources.push((id.clone(), text.to_owned()));
@@ -109,7 +109,7 @@ fn answer(server: &mut Server, request: &Request) -> ResponseTemplate {
         }
         _ => match server.statuses.iter().find(|s| s["id"] == id.as_str()) {
             Some(found) => json(200, found),
-            None => refused(404, "Record not found"),
+            None => rejected(404, "Record not found"),
         },
     }
 }
@@ -120,7 +120,7 @@ fn text(at: DateTime<Utc>) -> String {
 
 async fn start(s: TestStore) -> InboxTest<Server> {
     let statuses = vec![status("100", OWN, "News", "public", None)];
-    let api = FakeApi::start(Server { statuses, ..Server::default() }, answer).await;
+    let api = FakeApi::start(Server { statuses, ..Server::default() }, respond).await;
     let secrets = json!({
         "instance": api.base(), "access_token": "token", "account_id": OWN, "client_id": "c", "client_secret": "s",
     });
@@ -162,7 +162,7 @@ async fn mentions_become_threads_and_private_ones_a_conversation(s: TestStore) {
     );
 }
 
-async fn a_nested_answer_belongs_to_the_thread_of_its_first_answer(s: TestStore) {
+async fn a_nested_reply_belongs_to_the_thread_of_its_first_reply(s: TestStore) {
     let t = start(s).await;
     t.api.with(|server| {
         server.statuses.push(status("101", "2", "first", "public", Some(("100", OWN))));
@@ -196,7 +196,7 @@ async fn pages_are_read_forwards_and_each_message_once(s: TestStore) {
     assert_eq!(t.conversations().await.iter().map(|found| found.unread_count).sum::<i32>(), 41);
 }
 
-async fn an_answer_given_in_the_app_appears_in_its_thread(s: TestStore) {
+async fn a_reply_sent_in_the_app_appears_in_its_thread(s: TestStore) {
     let t = start(s).await;
     mention(&t, status("101", "2", "Open?", "public", Some(("100", OWN))));
     mention(&t, status("102", "2", "psst", "direct", None));
@@ -223,7 +223,7 @@ async fn an_answer_given_in_the_app_appears_in_its_thread(s: TestStore) {
     assert_eq!(found[1].reply_context["acct"], "vera2@b.example");
 }
 
-async fn a_reply_has_the_visibility_and_the_person_of_what_it_answers(s: TestStore) {
+async fn a_reply_has_the_visibility_and_the_person_of_what_it_replies_to(s: TestStore) {
     let t = start(s).await;
     mention(&t, status("101", "2", "psst", "direct", None));
     t.look().await;
@@ -251,7 +251,7 @@ async fn a_reply_has_the_visibility_and_the_person_of_what_it_answers(s: TestSto
     assert!(inbox.check_text(&thread, &"x".repeat(601 - "@vera2@b.example ".len())).unwrap_err().contains("600"));
 }
 
-async fn a_reply_with_a_lost_answer_is_looked_up(s: TestStore) {
+async fn a_reply_with_a_lost_response_is_looked_up(s: TestStore) {
     let t = start(s).await;
     mention(&t, status("101", "2", "Open?", "public", Some(("100", OWN))));
     t.look().await;
@@ -273,7 +273,7 @@ async fn a_reply_with_a_lost_answer_is_looked_up(s: TestStore) {
     t.run_reply_after_timeout(third).await;
     assert_eq!((t.sent(third).await.0.as_str(), t.api.with(|server| server.keys.len())), ("sent", 3));
     // A rejection is final.
-    t.api.respond_once("/api/v1/statuses", refused(422, "Validation failed: Text character limit of 500 exceeded"));
+    t.api.respond_once("/api/v1/statuses", rejected(422, "Validation failed: Text character limit of 500 exceeded"));
     let fourth = t.reply(found, "No.").await;
     assert_eq!(t.sent(fourth).await, ("failed".to_owned(), Some("invalid_content".to_owned())));
 }
@@ -282,7 +282,7 @@ async fn a_rate_limit_is_obeyed_until_its_time(s: TestStore) {
     let t = start(s).await;
     mention(&t, status("101", "2", "Open?", "public", None));
     let until = text(t.w.now() + TimeDelta::seconds(300));
-    t.api.respond_once("notifications", refused(429, "Too many").insert_header("x-ratelimit-reset", until));
+    t.api.respond_once("notifications", rejected(429, "Too many").insert_header("x-ratelimit-reset", until));
     t.look().await;
     t.sync_inbox_later().await;
     assert_eq!((t.count().await, t.api.asked("/api").len()), (0, 1), "nothing is asked before");
@@ -303,7 +303,7 @@ async fn a_failing_stream_leaves_the_other(s: TestStore) {
 
 async fn a_missing_scope_is_said_and_a_revoked_token_expires_the_account(s: TestStore) {
     let t = start(s).await;
-    t.api.respond_once("notifications", refused(403, "This action is outside the authorized scopes"));
+    t.api.respond_once("notifications", rejected(403, "This action is outside the authorized scopes"));
     t.look().await;
     assert!(t.error().await.contains("Connect it again"), "{}", t.error().await);
     assert_eq!((t.sync().await.failures, t.status().await), (0, AccountStatus::Active));

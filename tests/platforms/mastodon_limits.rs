@@ -14,15 +14,15 @@ use serde_json::{Value, json};
 use wiremock::ResponseTemplate;
 
 use super::support::{account, connector, post};
+use crate::support::images;
 use crate::support::jobs::TestWorker;
 use crate::support::mastodon::{Limits, Mastodon, RunningMastodon};
-use crate::support::picture;
 use crate::support::store::{TestStore, new_account, on_both};
 
 on_both!(
     limits_are_read_when_an_account_is_looked_at_and_once_a_day,
     a_failed_reading_leaves_the_limits_and_the_messages,
-    pictures_and_alt_texts_are_made_to_fit_the_server,
+    images_and_alt_texts_are_made_to_fit_the_server,
     limits_of_other_credentials_are_not_stored,
 );
 
@@ -118,7 +118,7 @@ async fn a_failed_reading_leaves_the_limits_and_the_messages(s: TestStore) {
     assert_eq!(t.limits().await.unwrap().max_characters, Some(9));
 }
 
-async fn pictures_and_alt_texts_are_made_to_fit_the_server(s: TestStore) {
+async fn images_and_alt_texts_are_made_to_fit_the_server(s: TestStore) {
     let limits = Limits {
         max_image_bytes: 3_000,
         max_image_pixels: 900,
@@ -128,13 +128,13 @@ async fn pictures_and_alt_texts_are_made_to_fit_the_server(s: TestStore) {
     };
     let t = Server::start(s, limits).await;
     t.look().await;
-    let pictures = [
-        t.w.picture("large.png", picture::png(100, 50), Some("A loaf of fresh bread")).await,
-        t.w.picture("noisy.png", picture::noise(30), Some("A loaf")).await,
-        t.w.picture("cat.gif", picture::gif(20, 20), None).await,
-        t.w.picture("cat.webp", picture::webp(20, 20), None).await,
+    let images = [
+        t.w.image("large.png", images::png(100, 50), Some("A loaf of fresh bread")).await,
+        t.w.image("noisy.png", images::noise(30), Some("A loaf")).await,
+        t.w.image("cat.gif", images::gif(20, 20), None).await,
+        t.w.image("cat.webp", images::webp(20, 20), None).await,
     ];
-    let (_, target) = t.w.publish_images(t.account, &pictures).await;
+    let (_, target) = t.w.publish_images(t.account, &images).await;
     t.w.run_jobs().await;
     let published = t.w.target(target).await;
     assert_eq!((published.status, published.error), (TargetStatus::Published, None));

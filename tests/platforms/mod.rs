@@ -16,7 +16,7 @@ mod instagram;
 mod instagram_inbox;
 mod linkedin;
 mod linkedin_inbox;
-mod lost_answers;
+mod lost_responses;
 mod mastodon;
 mod mastodon_inbox;
 mod mastodon_limits;

@@ -35,17 +35,17 @@ impl Respond for Pinterest {
         if !self.oauth.knows(&bearer(request)) {
             return error(401, 2, "Authentication failed.");
         }
-        let answer = |status: u16, body: Value| ResponseTemplate::new(status).set_body_json(body);
+        let response = |status: u16, body: Value| ResponseTemplate::new(status).set_body_json(body);
         if path == "/v5/user_account" {
-            return answer(
+            return response(
                 200,
                 json!({
                     "id": "643", "username": "ann", "business_name": "Ann's", "profile_image": "https://p.example/a.png",
                 }),
             );
         }
-        if let Some(answer) = self.scripted.lock().unwrap().pop() {
-            return answer;
+        if let Some(response) = self.scripted.lock().unwrap().pop() {
+            return response;
         }
         let mut pins = self.pins.lock().unwrap();
         match (request.method.as_str(), path) {
@@ -54,10 +54,10 @@ impl Respond for Pinterest {
                 pin["id"] = json!((900 + pins.len()).to_string());
                 pin["created_at"] = json!("2026-03-01T12:00:05");
                 pins.push(pin.clone());
-                answer(201, pin)
+                response(201, pin)
             }
             ("GET", "/v5/pins") => {
-                answer(200, json!({ "items": pins.iter().rev().collect::<Vec<_>>(), "bookmark": null }))
+                response(200, json!({ "items": pins.iter().rev().collect::<Vec<_>>(), "bookmark": null }))
             }
             other => panic!("no such call: {other:?}"),
         }
@@ -95,9 +95,9 @@ fn pin_post(connector: &dyn Connector, images: &[&str]) -> OutgoingPost {
     outgoing
 }
 
-async fn publish_expecting_error(answer: ResponseTemplate) -> CallError {
+async fn publish_expecting_error(response: ResponseTemplate) -> CallError {
     let (fake, _server, connector, account) = start().await;
-    fake.scripted.lock().unwrap().push(answer);
+    fake.scripted.lock().unwrap().push(response);
     let error = connector.publish(&account, &pin_post(connector.as_ref(), &["cat"])).await.unwrap_err();
     assert!(fake.pins.lock().unwrap().is_empty());
     error
@@ -116,7 +116,7 @@ async fn an_account_is_connected_with_tokens_that_rotate() {
 }
 
 #[tokio::test]
-async fn pins_carry_their_pictures() {
+async fn pins_carry_their_images() {
     let (fake, _server, connector, account) = start().await;
     let published = publish(connector.as_ref(), &account, &mut pin_post(connector.as_ref(), &["cat"])).await.unwrap();
     assert_eq!(published.external_id, "900");

@@ -9,9 +9,9 @@ use wiremock::{Request, ResponseTemplate};
 use super::figures::{Started, ok, query};
 use super::support::{account, now};
 
-async fn started(answer: impl Fn(&Request) -> ResponseTemplate + Send + Sync + 'static) -> Started {
+async fn started(respond: impl Fn(&Request) -> ResponseTemplate + Send + Sync + 'static) -> Started {
     let secrets = json!({ "access_token": "token", "client_id": "app", "client_secret": "secret" });
-    Started::new(Platform::Pinterest, account("9", secrets), answer).await
+    Started::new(Platform::Pinterest, account("9", secrets), respond).await
 }
 
 /// An error in the documented format.
@@ -92,14 +92,14 @@ async fn without_the_scope_all_metrics_are_set_aside() {
 #[tokio::test]
 async fn other_errors_set_nothing_aside() {
     let limit = error(429, 8, "This request exceeded a rate limit.").insert_header("x-ratelimit-reset", "60");
-    for (answer, is_right) in [
+    for (response, is_right) in [
         (limit, (|e| matches!(e, CallError::RateLimited { until: Some(at), .. } if at > now())) as fn(_) -> bool),
         (error(401, 2, "Authentication failed."), |e| matches!(e, CallError::AuthExpired(_))),
         (error(500, 11, "Something went wrong."), |e| matches!(e, CallError::Transient(_))),
         (ResponseTemplate::new(200).set_body_string("<html>"), |e| matches!(e, CallError::Transient(_))),
         (ResponseTemplate::new(401).set_body_json(json!({ "code": "3" })), |e| matches!(e, CallError::AuthExpired(_))),
     ] {
-        let mut pinterest = started(move |_: &Request| answer.clone()).await;
+        let mut pinterest = started(move |_: &Request| response.clone()).await;
         assert!(is_right(pinterest.posts(&["1"]).await.unwrap_err()));
         assert!(is_right(pinterest.account().await.unwrap_err()));
         assert_eq!((pinterest.calls(), pinterest.aside.added().count()), (2, 0));
@@ -107,7 +107,7 @@ async fn other_errors_set_nothing_aside() {
 }
 
 #[tokio::test]
-async fn hostile_answers_give_no_figures() {
+async fn hostile_responses_give_no_figures() {
     for body in [
         json!([]),
         json!("pin"),

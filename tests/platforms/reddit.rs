@@ -34,12 +34,12 @@ struct Reddit {
     storage: Arc<Mutex<String>>,
 }
 
-fn answer(status: u16, body: Value) -> ResponseTemplate {
+fn response(status: u16, body: Value) -> ResponseTemplate {
     ResponseTemplate::new(status).set_body_json(body)
 }
 
 fn submit_error(code: &str, text: &str, field: &str) -> ResponseTemplate {
-    answer(200, json!({ "json": { "errors": [[code, text, field]] } }))
+    response(200, json!({ "json": { "errors": [[code, text, field]] } }))
 }
 
 impl Reddit {
@@ -56,7 +56,7 @@ impl Reddit {
                 json!({ "id": id, "name": format!("t3_{id}"), "url": url })
             }
         };
-        answer(200, json!({ "json": { "errors": [], "data": data } }))
+        response(200, json!({ "json": { "errors": [], "data": data } }))
     }
 
     fn lease(&self, request: &Request) -> ResponseTemplate {
@@ -69,7 +69,7 @@ impl Reddit {
         ]);
         let action = self.storage.lock().unwrap().clone();
         let asset = json!({ "asset_id": format!("asset-{number}"), "websocket_url": "wss://ws.example/1" });
-        answer(200, json!({ "args": { "action": action, "fields": fields }, "asset": asset }))
+        response(200, json!({ "args": { "action": action, "fields": fields }, "asset": asset }))
     }
 
     fn submitted(&self) -> ResponseTemplate {
@@ -84,7 +84,7 @@ impl Reddit {
         };
         let mut children: Vec<Value> = listed.map(child).collect();
         children.reverse();
-        answer(200, json!({ "kind": "Listing", "data": { "children": children, "after": null } }))
+        response(200, json!({ "kind": "Listing", "data": { "children": children, "after": null } }))
     }
 }
 
@@ -96,9 +96,9 @@ impl Respond for Reddit {
         if (method, path) == ("POST", "/api/v1/access_token") {
             assert!(request.headers.contains_key("authorization"), "the application is named by Basic");
             let form = form(request);
-            let refused = form.get("refresh_token").is_some_and(|token| !self.oauth.knows_refresh_token(token));
-            return match refused {
-                true => answer(400, json!({ "message": "Bad Request", "error": 400 })),
+            let rejected = form.get("refresh_token").is_some_and(|token| !self.oauth.knows_refresh_token(token));
+            return match rejected {
+                true => response(400, json!({ "message": "Bad Request", "error": 400 })),
                 false => self.oauth.token(request),
             };
         }
@@ -112,14 +112,14 @@ impl Respond for Reddit {
             return ResponseTemplate::new(200);
         }
         if !self.oauth.knows(&bearer(request)) {
-            return answer(401, json!({ "message": "Unauthorized", "error": 401 }));
+            return response(401, json!({ "message": "Unauthorized", "error": 401 }));
         }
-        if let Some(answer) = self.scripted.lock().unwrap().pop_front() {
-            return answer;
+        if let Some(response) = self.scripted.lock().unwrap().pop_front() {
+            return response;
         }
         match (method, path) {
             ("GET", "/api/v1/me") => {
-                answer(200, json!({ "id": "4xyz", "name": "ann_b", "icon_img": "https://p.example/a.png" }))
+                response(200, json!({ "id": "4xyz", "name": "ann_b", "icon_img": "https://p.example/a.png" }))
             }
             ("POST", "/api/media/asset.json") => self.lease(request),
             ("POST", "/api/submit") => {
@@ -170,9 +170,9 @@ fn reddit_post(connector: &dyn Connector, images: &[&str], more: Value) -> Outgo
     outgoing
 }
 
-async fn publish_expecting_error(answer: ResponseTemplate) -> CallError {
+async fn publish_expecting_error(response: ResponseTemplate) -> CallError {
     let (fake, _server, connector, account) = start().await;
-    fake.scripted.lock().unwrap().push_back(answer);
+    fake.scripted.lock().unwrap().push_back(response);
     let error = connector.publish(&account, &reddit_post(connector.as_ref(), &[], json!({}))).await.unwrap_err();
     assert!(fake.posts.lock().unwrap().is_empty());
     error
@@ -218,7 +218,7 @@ async fn texts_and_links_are_posted() {
 }
 
 #[tokio::test]
-async fn one_picture_is_a_post_that_is_found_afterwards() {
+async fn one_image_is_a_post_that_is_found_afterwards() {
     let (fake, _server, connector, account) = start().await;
     let mut outgoing = reddit_post(connector.as_ref(), &["cat"], json!({}));
     let accepted = publish(connector.as_ref(), &account, &mut outgoing).await.unwrap_err();
@@ -237,7 +237,7 @@ async fn one_picture_is_a_post_that_is_found_afterwards() {
 }
 
 #[tokio::test]
-async fn a_picture_in_processing_is_looked_for_again_and_not_posted_twice() {
+async fn an_image_in_processing_is_looked_for_again_and_not_posted_twice() {
     let (fake, _server, connector, account) = start().await;
     *fake.processing.lock().unwrap() = true;
     let mut outgoing = reddit_post(connector.as_ref(), &["cat"], json!({}));
@@ -256,7 +256,7 @@ async fn a_picture_in_processing_is_looked_for_again_and_not_posted_twice() {
 }
 
 #[tokio::test]
-async fn several_pictures_are_a_gallery() {
+async fn several_images_are_a_gallery() {
     let (fake, _server, connector, account) = start().await;
     let mut outgoing = reddit_post(connector.as_ref(), &["cat", "dog"], json!({ "spoiler": true, "flair_id": "f-1" }));
     let published = publish(connector.as_ref(), &account, &mut outgoing).await.unwrap();
@@ -269,7 +269,7 @@ async fn several_pictures_are_a_gallery() {
 }
 
 #[tokio::test]
-async fn pictures_go_to_reddits_storage_alone() {
+async fn images_go_to_reddits_storage_alone() {
     let (fake, _server, connector, account) = start().await;
     let outgoing = reddit_post(connector.as_ref(), &["cat"], json!({}));
     for evil in ["//evil.example", "http://x.amazonaws.com", "//amazonaws.com.evil.example", "file:///etc", "x"] {
@@ -316,14 +316,14 @@ async fn a_subreddits_rules_are_quoted() {
     let (fake, _server, connector, account) = start().await;
     let explained = |status: u16, reason: &str, field: &str| {
         let text = "Your title must start with a [tag].";
-        answer(status, json!({ "reason": reason, "explanation": text, "message": "Bad Request", "fields": [field] }))
+        response(status, json!({ "reason": reason, "explanation": text, "message": "Bad Request", "fields": [field] }))
     };
-    for (refusal, category) in [
+    for (rejection, category) in [
         (explained(400, "SUBMIT_VALIDATION_TITLE_REQUIREMENT", "title"), Category::InvalidContent),
         (explained(400, "SOMETHING_NEW", "title"), Category::PlatformRejected),
         (explained(403, "SUBREDDIT_NOTALLOWED", "sr"), Category::Account),
     ] {
-        let error = publish_expecting_error(refusal).await;
+        let error = publish_expecting_error(rejection).await;
         let is_right = matches!(&error, CallError::Permanent(failure) if failure.category == category);
         assert!(is_right && error.failure().message.contains("must start with a [tag]"), "{error:?}");
     }
@@ -336,7 +336,7 @@ async fn a_subreddits_rules_are_quoted() {
 }
 
 #[tokio::test]
-async fn wrong_options_are_refused() {
+async fn wrong_options_are_rejected() {
     let (fake, _server, connector, account) = start().await;
     for options in [
         json!({ "subreddit": null }),
@@ -375,14 +375,14 @@ async fn an_expired_token_is_renewed_and_the_refresh_token_revoked() {
 
 #[tokio::test]
 async fn errors_are_classified() {
-    let until = async |answer| match publish_expecting_error(answer).await {
+    let until = async |response| match publish_expecting_error(response).await {
         CallError::RateLimited { until, .. } => (until.unwrap() - now()).num_seconds(),
         other => panic!("{other:?}"),
     };
     let sentence = "Looks like you've been doing that a lot. Take a break for 9 minutes before trying again.";
     assert_eq!(until(submit_error("RATELIMIT", sentence, "ratelimit")).await, 540);
     let named = json!({ "json": { "ratelimit": 12.3, "errors": [["RATELIMIT", sentence, "ratelimit"]] } });
-    assert_eq!(until(answer(200, named)).await, 13);
+    assert_eq!(until(response(200, named)).await, 13);
     assert_eq!(until(ResponseTemplate::new(429).insert_header("X-Ratelimit-Reset", "42")).await, 42);
     for (code, category) in [
         ("ALREADY_SUB", Category::DuplicateContent),
@@ -399,12 +399,12 @@ async fn errors_are_classified() {
     let expired = publish_expecting_error(submit_error("USER_REQUIRED", "Please log in.", "")).await;
     assert!(matches!(expired, CallError::AuthExpired(_)), "{expired:?}");
     for (status, category) in [(403, Category::Account), (404, Category::InvalidContent)] {
-        let error = publish_expecting_error(answer(status, json!({ "message": "No", "error": status }))).await;
+        let error = publish_expecting_error(response(status, json!({ "message": "No", "error": status }))).await;
         let is_right = matches!(&error, CallError::Permanent(failure) if failure.category == category);
         assert!(is_right, "{status}: {error:?}");
     }
-    for answer in [ResponseTemplate::new(500), ResponseTemplate::new(503), answer(200, json!({ "json": {} }))] {
-        let unknown = publish_expecting_error(answer).await;
+    for response in [ResponseTemplate::new(500), ResponseTemplate::new(503), response(200, json!({ "json": {} }))] {
+        let unknown = publish_expecting_error(response).await;
         assert!(matches!(unknown, CallError::Unknown(_)), "{unknown:?}");
     }
     let server = ScriptedServer::start(vec![ScriptStep::HangUp]).await;

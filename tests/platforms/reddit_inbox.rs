@@ -12,9 +12,9 @@ use crate::support::store::{TestStore, on_one};
 on_one!(
     comments_mentions_and_messages_arrive,
     pages_are_read_back_to_what_is_known_and_each_message_once,
-    an_answer_is_a_comment_below,
-    an_answer_with_a_lost_answer_is_searched,
-    what_reddit_refuses_is_said,
+    a_reply_is_a_comment_below,
+    a_reply_with_a_lost_response_is_searched,
+    what_reddit_rejects_is_reported,
     a_missing_scope_is_said,
     an_expired_token_is_renewed,
     a_rate_limit_is_obeyed_until_its_time,
@@ -44,7 +44,7 @@ fn listed(all: &[Value], request: &Request) -> ResponseTemplate {
     json(200, json!({ "kind": "Listing", "data": { "children": page, "after": after } }))
 }
 
-fn answer(server: &mut Server, request: &Request) -> ResponseTemplate {
+fn respond(server: &mut Server, request: &Request) -> ResponseTemplate {
     if request.url.path() == "/api/v1/access_token" {
         server.token = "new".to_owned();
         return json(200, json!({ "access_token": "new", "expires_in": 86_400, "token_type": "bearer", "scope": "x" }));
@@ -88,12 +88,12 @@ fn answer(server: &mut Server, request: &Request) -> ResponseTemplate {
 }
 
 async fn start(s: TestStore) -> InboxTest<Server> {
-    let api = FakeApi::start(Server { token: "old".to_owned(), ..Server::default() }, answer).await;
+    let api = FakeApi::start(Server { token: "old".to_owned(), ..Server::default() }, respond).await;
     let secrets = json!({
         "access_token": "old", "refresh_token": "r", "client_id": "id", "client_secret": "secret",
     });
     let t = InboxTest::new(s, Platform::Reddit, "u1", secrets, api).await;
-    t.w.sql("UPDATE social_accounts SET username = 'ann' WHERE platform = 'reddit'").await;
+    t.set_username("ann").await;
     t
 }
 
@@ -159,7 +159,7 @@ async fn pages_are_read_back_to_what_is_known_and_each_message_once(s: TestStore
     assert_eq!((t.count().await, t.only().await.unread_count), (231, 231));
 }
 
-async fn an_answer_is_a_comment_below(s: TestStore) {
+async fn a_reply_is_a_comment_below(s: TestStore) {
     let t = start(s).await;
     add(&t, comment("t1_a", "vera", "post_reply", "Open?"));
     add(&t, private("t4_b", "psst"));
@@ -176,7 +176,7 @@ async fn an_answer_is_a_comment_below(s: TestStore) {
     assert_eq!((sent.len(), &sent[0]["parent"]), (1, &json!("t4_b")));
 }
 
-async fn an_answer_with_a_lost_answer_is_searched(s: TestStore) {
+async fn a_reply_with_a_lost_response_is_searched(s: TestStore) {
     let t = start(s).await;
     add(&t, comment("t1_a", "vera", "post_reply", "Open?"));
     t.look().await;
@@ -196,13 +196,13 @@ async fn an_answer_with_a_lost_answer_is_searched(s: TestStore) {
     assert_eq!((t.sent(third).await.0.as_str(), t.api.with(|server| server.comments.len())), ("sent", 3));
 }
 
-async fn what_reddit_refuses_is_said(s: TestStore) {
+async fn what_reddit_rejects_is_reported(s: TestStore) {
     let t = start(s).await;
     add(&t, comment("t1_a", "vera", "post_reply", "Open?"));
     t.look().await;
     let found = t.only().await.id;
-    let refused = |code: &str| json(200, json!({ "json": { "errors": [[code, "no", "text"]] } }));
-    t.api.respond_once("/api/comment", refused("THREAD_LOCKED"));
+    let rejected = |code: &str| json(200, json!({ "json": { "errors": [[code, "no", "text"]] } }));
+    t.api.respond_once("/api/comment", rejected("THREAD_LOCKED"));
     let id = t.reply(found, "Yes.").await;
     assert_eq!(t.sent(id).await, ("failed".to_owned(), Some("platform_rejected".to_owned())));
     let limited = json!({ "json": { "ratelimit": 90.5, "errors": [["RATELIMIT", "wait", "ratelimit"]] } });
@@ -267,20 +267,12 @@ async fn lose_some(t: &InboxTest<Server>) {
 async fn deleted_comments_are_followed(s: TestStore) {
     let t = start(s).await;
     lose_some(&t).await;
-    let deleted = "
-        SELECT string_agg(external_id, ' ')
-        FROM (
-            SELECT external_id
-            FROM messages
-            WHERE deleted_at IS NOT NULL AND body = ''
-            ORDER BY external_id
-        ) m";
-    assert_eq!(t.w.s.value::<String>(deleted).await, "t1_1 t1_2");
+    assert_eq!(t.deleted().await, "t1_1 t1_2");
 }
 
 async fn without_the_scope_nothing_is_taken_for_deleted(s: TestStore) {
     let t = start(s).await;
     t.api.with(|server| server.may_not_read = true);
     lose_some(&t).await;
-    assert_eq!(t.w.number("SELECT count(*) FROM messages WHERE deleted_at IS NOT NULL").await, 0);
+    assert_eq!(t.w.count_rows("messages WHERE deleted_at IS NOT NULL").await, 0);
 }

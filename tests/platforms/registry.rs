@@ -80,8 +80,8 @@ fn inboxes_match_the_catalogue() {
                 context: Map::new(),
             };
             let is_read = capabilities.inbox.contains(&kind);
-            let is_answered = is_read && inbox.refusal(&thread, now()).is_none();
-            assert_eq!(capabilities.replies.contains(&kind), is_answered, "{platform} {kind}");
+            let accepts_replies = is_read && inbox.refusal(&thread, now()).is_none();
+            assert_eq!(capabilities.replies.contains(&kind), accepts_replies, "{platform} {kind}");
         }
     }
 }
@@ -163,7 +163,7 @@ fn figures_are_read_where_that_is_free_or_switched_on() {
 }
 
 #[test]
-fn platforms_that_download_pictures_take_them_by_address() {
+fn platforms_that_download_images_take_them_by_url() {
     let registry = registry(PlatformsConfig::default());
     let downloads = |platform: &&Platform| catalogue::descriptor(**platform).capabilities.media.downloaded;
     let connectors = Platform::ALL.iter().filter(downloads).filter_map(|platform| registry.get(*platform));

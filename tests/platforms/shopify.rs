@@ -37,9 +37,9 @@ fn with_options(connector: &dyn Connector, text: &str, options: Value) -> Outgoi
     OutgoingPost { options: options.as_object().unwrap().clone(), ..post(connector, text) }
 }
 
-async fn publish_expecting_error(answer: ResponseTemplate) -> CallError {
+async fn publish_expecting_error(response: ResponseTemplate) -> CallError {
     let (fake, _server, connector, account) = start().await;
-    fake.script(answer);
+    fake.script(response);
     let error = connector.publish(&account, &post(connector.as_ref(), "Hi")).await.unwrap_err();
     assert!(fake.articles().is_empty());
     error
@@ -88,7 +88,7 @@ async fn a_shop_is_named_by_its_own_domain() {
 }
 
 #[tokio::test]
-async fn an_article_has_a_title_paragraphs_and_one_picture() {
+async fn an_article_has_a_title_paragraphs_and_one_image() {
     let (fake, _server, connector, account) = start().await;
     let mut outgoing = post(connector.as_ref(), "Fresh bread\n\nAt six <o'clock>.\nEvery day.");
     outgoing.images = vec![image("cat")];
@@ -182,8 +182,8 @@ async fn a_refresh_token_is_used_until_the_next_one_is() {
     let renewed = ConnectorAccount { secrets, ..account.clone() };
     connector.publish(&renewed, &outgoing).await.unwrap();
     connector.refresh(&renewed).await.unwrap();
-    let refused = connector.refresh(&account).await;
-    assert!(matches!(&refused, Err(CallError::Reauth(_))), "{refused:?}");
+    let rejected = connector.refresh(&account).await;
+    assert!(matches!(&rejected, Err(CallError::Reauth(_))), "{rejected:?}");
 }
 
 #[tokio::test]
@@ -210,7 +210,7 @@ async fn errors_are_classified() {
     let CallError::RateLimited { until, .. } = limited else { panic!("{limited:?}") };
     assert_eq!(until, Some(now() + TimeDelta::seconds(2)));
     assert!(matches!(publish_expecting_error(ResponseTemplate::new(430)).await, CallError::RateLimited { .. }));
-    for (answer, category) in [
+    for (response, category) in [
         (graphql_error("ACCESS_DENIED", json!({})), Category::Account),
         (graphql_error("SHOP_INACTIVE", json!({})), Category::Account),
         (user_error("NOT_FOUND"), Category::Account),
@@ -220,7 +220,7 @@ async fn errors_are_classified() {
         (ResponseTemplate::new(404), Category::Account),
         (ResponseTemplate::new(423), Category::Account),
     ] {
-        let error = publish_expecting_error(answer).await;
+        let error = publish_expecting_error(response).await;
         assert!(matches!(&error, CallError::Permanent(f) if f.category == category), "{category:?}: {error:?}");
     }
     let media = publish_expecting_error(user_error("UPLOAD_FAILED")).await;
@@ -230,14 +230,14 @@ async fn errors_are_classified() {
     assert_eq!((until, failure.code.as_str()), (Some(now() + TimeDelta::hours(6)), "misconfigured"));
     assert!(failure.message.contains("CRIER_SHOPIFY_API_VERSION"), "{failure:?}");
     let nothing = ResponseTemplate::new(200).set_body_json(json!({ "data": { "articleCreate": null } }));
-    for answer in [
+    for response in [
         graphql_error("INTERNAL_SERVER_ERROR", json!({})),
         ResponseTemplate::new(500),
         ResponseTemplate::new(503),
         ResponseTemplate::new(200).set_body_string("<html>"),
         nothing,
     ] {
-        let unknown = publish_expecting_error(answer).await;
+        let unknown = publish_expecting_error(response).await;
         assert!(matches!(unknown, CallError::Unknown(_)), "{unknown:?}");
     }
     let server = ScriptedServer::start(vec![ScriptStep::HangUp]).await;

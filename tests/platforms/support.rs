@@ -24,13 +24,13 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::support::oauth::OAuthServer;
 
-/// Allows every URL except those that contain `refused`.
+/// Allows every URL except those that contain `rejected`.
 pub struct AnyAddress;
 
 #[async_trait]
 impl UrlCheck for AnyAddress {
     async fn check(&self, url: &str) -> Result<(), String> {
-        if url.contains("refused") { Err("must point to a public address".to_owned()) } else { Ok(()) }
+        if url.contains("rejected") { Err("must point to a public address".to_owned()) } else { Ok(()) }
     }
 }
 
@@ -124,7 +124,7 @@ pub async fn publish(
 
 /// How a [`ScriptedServer`] handles a request after reading it completely.
 pub enum ScriptStep {
-    Answer(u16, Value),
+    Respond(u16, Value),
     /// Closes the connection without a response.
     HangUp,
 }
@@ -146,7 +146,7 @@ impl ScriptedServer {
                 let (mut stream, _) = listener.accept().await.unwrap();
                 let request = read_request(&mut stream).await;
                 seen.lock().unwrap().push(request);
-                if let ScriptStep::Answer(status, body) = step {
+                if let ScriptStep::Respond(status, body) = step {
                     let body = body.to_string();
                     let head = format!(
                         "HTTP/1.1 {status} x\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close",

@@ -18,7 +18,7 @@ fn telegram_account() -> ConnectorAccount {
     account("-1001234", json!({ "bot_token": TOKEN, "chat_id": "-1001234" }))
 }
 
-async fn answers(server: &MockServer, call: &str, status: u16, body: Value) {
+async fn respond(server: &MockServer, call: &str, status: u16, body: Value) {
     Mock::given(method("POST"))
         .and(path(format!("/bot{TOKEN}/{call}")))
         .respond_with(ResponseTemplate::new(status).set_body_json(body))
@@ -26,7 +26,7 @@ async fn answers(server: &MockServer, call: &str, status: u16, body: Value) {
         .await;
 }
 
-fn refused(status: u16, description: &str) -> Value {
+fn rejected(status: u16, description: &str) -> Value {
     json!({ "ok": false, "error_code": status, "description": description })
 }
 
@@ -34,9 +34,9 @@ fn refused(status: u16, description: &str) -> Value {
 async fn channel(member: Value) -> MockServer {
     let server = MockServer::start().await;
     let bot = json!({ "id": 123_456, "is_bot": true, "first_name": "Crier", "username": "crier_bot" });
-    answers(&server, "getMe", 200, json!({ "ok": true, "result": bot })).await;
+    respond(&server, "getMe", 200, json!({ "ok": true, "result": bot })).await;
     let chat = json!({ "id": -1_001_234, "type": "channel", "title": "News", "username": "news" });
-    answers(&server, "getChat", 200, json!({ "ok": true, "result": chat })).await;
+    respond(&server, "getChat", 200, json!({ "ok": true, "result": chat })).await;
     Mock::given(path(format!("/bot{TOKEN}/getChatMember")))
         .and(body_json(json!({ "chat_id": -1_001_234, "user_id": 123_456 })))
         .respond_with(ResponseTemplate::new(200).set_body_json(json!({ "ok": true, "result": member })))
@@ -52,7 +52,7 @@ async fn connect(server: &MockServer) -> Result<crier_platforms::Connected, Conn
 
 async fn publish_expecting_error(status: u16, body: Value) -> CallError {
     let server = MockServer::start().await;
-    answers(&server, "sendMessage", status, body).await;
+    respond(&server, "sendMessage", status, body).await;
     let telegram = connector(Platform::Telegram, &server.uri());
     telegram.publish(&telegram_account(), &post(telegram.as_ref(), "Hello")).await.unwrap_err()
 }
@@ -69,7 +69,7 @@ async fn connecting_checks_bot_chat_and_permission() {
 }
 
 #[tokio::test]
-async fn a_bot_without_permission_is_refused_with_a_remedy() {
+async fn a_bot_without_permission_is_rejected_with_a_remedy() {
     for (member, remedy) in [
         (json!({ "status": "administrator", "can_post_messages": false }), "right to post messages"),
         (json!({ "status": "member" }), "administrator"),
@@ -77,19 +77,19 @@ async fn a_bot_without_permission_is_refused_with_a_remedy() {
         (json!({ "status": "kicked" }), "add it there first"),
     ] {
         let server = channel(member).await;
-        let ConnectError::Rejected(message) = connect(&server).await.unwrap_err() else { panic!("not refused") };
+        let ConnectError::Rejected(message) = connect(&server).await.unwrap_err() else { panic!("not rejected") };
         assert!(message.contains("News") && message.contains(remedy), "{message}");
     }
 }
 
 #[tokio::test]
-async fn a_wrong_token_and_an_unknown_chat_are_refused() {
+async fn a_wrong_token_and_an_unknown_chat_are_rejected() {
     for (call, status, description) in
         [("getMe", 401, "Unauthorized"), ("getMe", 404, "Not Found"), ("getChat", 400, "Bad Request: chat not found")]
     {
         let server = MockServer::start().await;
-        answers(&server, call, status, refused(status, description)).await;
-        answers(&server, "getMe", 200, json!({ "ok": true, "result": { "id": 1 } })).await;
+        respond(&server, call, status, rejected(status, description)).await;
+        respond(&server, "getMe", 200, json!({ "ok": true, "result": { "id": 1 } })).await;
         assert!(matches!(connect(&server).await, Err(ConnectError::Rejected(_))), "{description}");
     }
 }
@@ -98,8 +98,8 @@ async fn a_wrong_token_and_an_unknown_chat_are_refused() {
 async fn a_malformed_token_is_percent_encoded() {
     let server = MockServer::start().await;
     let credentials = secrets(json!({ "bot_token": "../x?y#z/é", "chat_id": "1" }));
-    let refusal = connector(Platform::Telegram, &server.uri()).connect(1, &credentials).await;
-    assert!(matches!(refusal, Err(ConnectError::Rejected(_))));
+    let rejection = connector(Platform::Telegram, &server.uri()).connect(1, &credentials).await;
+    assert!(matches!(rejection, Err(ConnectError::Rejected(_))));
     let requests = server.received_requests().await.unwrap();
     assert_eq!(requests[0].url.path(), "/bot%2E%2E%2Fx%3Fy%23z%2F%C3%A9/getMe");
 }
@@ -134,7 +134,7 @@ async fn a_text_is_sent_as_a_message() {
 async fn one_image_is_a_photo_with_a_caption() {
     let server = MockServer::start().await;
     let result = json!({ "message_id": 5, "chat": { "id": -1_001_234, "type": "channel" } });
-    answers(&server, "sendPhoto", 200, json!({ "ok": true, "result": result })).await;
+    respond(&server, "sendPhoto", 200, json!({ "ok": true, "result": result })).await;
     let telegram = connector(Platform::Telegram, &server.uri());
     let mut outgoing = post(telegram.as_ref(), "Look");
     outgoing.images = vec![image("cat")];
@@ -156,7 +156,7 @@ async fn several_images_become_an_album_with_all_ids_stored() {
     let server = MockServer::start().await;
     let chat = json!({ "id": -1_001_234, "type": "channel", "username": "news" });
     let result = json!([{ "message_id": 8, "chat": chat }, { "message_id": 9, "chat": chat }]);
-    answers(&server, "sendMediaGroup", 200, json!({ "ok": true, "result": result })).await;
+    respond(&server, "sendMediaGroup", 200, json!({ "ok": true, "result": result })).await;
     let telegram = connector(Platform::Telegram, &server.uri());
     let mut outgoing = post(telegram.as_ref(), "Two");
     outgoing.images = vec![image("cat"), image("dog")];
@@ -181,7 +181,7 @@ async fn a_migrated_chat_id_is_used_and_stored() {
         "description": "Bad Request: group chat was upgraded to a supergroup chat",
         "parameters": { "migrate_to_chat_id": -1_009_999_i64 },
     });
-    for (chat, status, answer) in [
+    for (chat, status, response) in [
         ("-1001234", 400, moved),
         (
             "-1009999",
@@ -191,7 +191,7 @@ async fn a_migrated_chat_id_is_used_and_stored() {
     ] {
         Mock::given(path(format!("/bot{TOKEN}/sendMessage")))
             .and(body_json(json!({ "chat_id": chat, "text": "Hi" })))
-            .respond_with(ResponseTemplate::new(status).set_body_json(answer))
+            .respond_with(ResponseTemplate::new(status).set_body_json(response))
             .expect(1)
             .mount(&server)
             .await;
@@ -204,7 +204,7 @@ async fn a_migrated_chat_id_is_used_and_stored() {
 
 #[tokio::test]
 async fn a_rate_limit_returns_its_retry_time() {
-    let mut body = refused(429, "Too Many Requests: retry after 35");
+    let mut body = rejected(429, "Too Many Requests: retry after 35");
     body["parameters"] = json!({ "retry_after": 35 });
     let CallError::RateLimited { until, failure } = publish_expecting_error(429, body).await else {
         panic!("no rate limit")
@@ -214,7 +214,7 @@ async fn a_rate_limit_returns_its_retry_time() {
 }
 
 #[tokio::test]
-async fn refusals_are_permanent_and_categorized() {
+async fn rejections_are_permanent_and_categorized() {
     for (status, description, category) in [
         (403, "Forbidden: bot was kicked from the channel chat", Category::Account),
         (400, "Bad Request: chat not found", Category::Account),
@@ -222,20 +222,20 @@ async fn refusals_are_permanent_and_categorized() {
         (400, "Bad Request: message is too long", Category::InvalidContent),
         (400, "Bad Request: something new", Category::PlatformRejected),
     ] {
-        let error = publish_expecting_error(status, refused(status, description)).await;
+        let error = publish_expecting_error(status, rejected(status, description)).await;
         assert!(matches!(&error, CallError::Permanent(f) if f.category == category), "{description}: {error:?}");
         let quoted = description.split_once(": ").unwrap().1;
         assert!(error.failure().message.contains(quoted), "{error}");
         assert_eq!(error.failure().platform_code.as_deref(), Some(status.to_string().as_str()));
     }
-    let error = publish_expecting_error(401, refused(401, "Unauthorized")).await;
+    let error = publish_expecting_error(401, rejected(401, "Unauthorized")).await;
     assert!(matches!(error, CallError::Reauth(_)));
 }
 
 #[tokio::test]
 async fn server_errors_and_disconnects_have_an_unknown_outcome() {
     for status in [500, 502, 504] {
-        let error = publish_expecting_error(status, refused(status, "Internal Server Error")).await;
+        let error = publish_expecting_error(status, rejected(status, "Internal Server Error")).await;
         assert!(matches!(&error, CallError::Unknown(f) if f.category == Category::OutcomeUnknown), "{error:?}");
     }
     let script = ScriptedServer::start(vec![ScriptStep::HangUp]).await;
@@ -258,7 +258,7 @@ async fn a_refused_connection_is_transient() {
 async fn errors_never_contain_the_token() {
     let echo = format!("Bad Request: no method /bot{TOKEN}/sendMessage");
     let mut errors = vec![
-        publish_expecting_error(400, refused(400, &echo)).await,
+        publish_expecting_error(400, rejected(400, &echo)).await,
         publish_expecting_error(400, json!("no object")).await,
     ];
     let telegram = connector(Platform::Telegram, &unused_address().await);
@@ -272,12 +272,12 @@ async fn errors_never_contain_the_token() {
 #[tokio::test]
 async fn a_refresh_checks_the_token() {
     let server = MockServer::start().await;
-    answers(&server, "getMe", 200, json!({ "ok": true, "result": { "id": 1 } })).await;
+    respond(&server, "getMe", 200, json!({ "ok": true, "result": { "id": 1 } })).await;
     let refreshed = connector(Platform::Telegram, &server.uri()).refresh(&telegram_account()).await.unwrap();
     assert!(refreshed.secrets.is_none() && refreshed.token_expires_at.is_none());
 
     let server = MockServer::start().await;
-    answers(&server, "getMe", 401, refused(401, "Unauthorized")).await;
+    respond(&server, "getMe", 401, rejected(401, "Unauthorized")).await;
     let error = connector(Platform::Telegram, &server.uri()).refresh(&telegram_account()).await.unwrap_err();
     assert!(matches!(error, CallError::Reauth(_)));
 

@@ -15,8 +15,8 @@ on_one!(
     updates_are_deleted_only_after_they_were_stored,
     a_full_page_is_followed_by_the_next_one,
     an_edit_is_followed,
-    a_reply_quotes_what_it_answers,
-    a_reply_with_a_lost_answer_ends_unknown,
+    a_reply_quotes_what_it_replies_to,
+    a_reply_with_a_lost_response_ends_unknown,
     a_rate_limit_is_obeyed_until_its_time,
     a_webhook_is_named_and_a_wrong_token_expires_the_account,
 );
@@ -36,11 +36,11 @@ fn result(value: impl serde::Serialize) -> ResponseTemplate {
     json(200, json!({ "ok": true, "result": value }))
 }
 
-fn refused(status: u16, description: &str) -> ResponseTemplate {
+fn rejected(status: u16, description: &str) -> ResponseTemplate {
     json(status, json!({ "ok": false, "error_code": status, "description": description }))
 }
 
-fn answer(server: &mut Server, request: &Request) -> ResponseTemplate {
+fn respond(server: &mut Server, request: &Request) -> ResponseTemplate {
     let (call, body): (_, Value) = (request.url.path().rsplit('/').next().unwrap(), request.body_json().unwrap());
     match call {
         "getUpdates" => {
@@ -65,7 +65,7 @@ fn answer(server: &mut Server, request: &Request) -> ResponseTemplate {
 }
 
 async fn start(s: TestStore) -> InboxTest<Server> {
-    let api = FakeApi::start(Server::default(), answer).await;
+    let api = FakeApi::start(Server::default(), respond).await;
     let secrets = json!({ "bot_token": format!("{BOT}:AAH-secret"), "chat_id": CHANNEL.to_string() });
     InboxTest::new(s, Platform::Telegram, &CHANNEL.to_string(), secrets, api).await
 }
@@ -86,11 +86,11 @@ fn private(id: i64, text: &str) -> Value {
 }
 
 /// A message of a user in the discussion group.
-fn in_group(id: i64, person: i64, text: &str, answered: Value) -> Value {
+fn in_group(id: i64, person: i64, text: &str, replied_to: Value) -> Value {
     json!({
         "message_id": id, "chat": { "id": GROUP, "type": "supergroup", "title": "Talk" },
         "from": { "id": person, "first_name": format!("P{person}") }, "text": text, "message_thread_id": 50,
-        "reply_to_message": answered,
+        "reply_to_message": replied_to,
     })
 }
 
@@ -183,7 +183,7 @@ async fn an_edit_is_followed(s: TestStore) {
     assert_eq!(t.only().await.updated_at, found.updated_at, "an overlap writes nothing");
 }
 
-async fn a_reply_quotes_what_it_answers(s: TestStore) {
+async fn a_reply_quotes_what_it_replies_to(s: TestStore) {
     let t = start(s).await;
     update(&t, "message", in_group(51, 8, "First!", the_post()));
     t.look().await;
@@ -206,12 +206,12 @@ async fn a_reply_quotes_what_it_answers(s: TestStore) {
     let id = t.reply(found.id, "Again").await;
     assert_eq!(t.sent(id).await.0, "sent");
     assert_eq!(t.api.with(|server| server.sent[1]["chat_id"].clone()), json!(-1_009));
-    t.api.respond_once("sendMessage", refused(403, "Forbidden: bot was blocked by the user"));
+    t.api.respond_once("sendMessage", rejected(403, "Forbidden: bot was blocked by the user"));
     let id = t.reply(found.id, "Hello?").await;
     assert_eq!(t.sent(id).await, ("failed".to_owned(), Some("account".to_owned())));
 }
 
-async fn a_reply_with_a_lost_answer_ends_unknown(s: TestStore) {
+async fn a_reply_with_a_lost_response_ends_unknown(s: TestStore) {
     let t = start(s).await;
     update(&t, "message", private(1, "Open?"));
     t.look().await;
@@ -240,16 +240,16 @@ async fn a_rate_limit_is_obeyed_until_its_time(s: TestStore) {
 async fn a_webhook_is_named_and_a_wrong_token_expires_the_account(s: TestStore) {
     let t = start(s).await;
     let webhook = "Conflict: can't use getUpdates method while webhook is active; use deleteWebhook to delete it first";
-    t.api.respond_once("getUpdates", refused(409, webhook));
+    t.api.respond_once("getUpdates", rejected(409, webhook));
     t.look().await;
     assert!(t.error().await.contains("deleteWebhook") && t.status().await == AccountStatus::Active);
-    t.api.respond_once("getUpdates", refused(409, "Conflict: terminated by other getUpdates request"));
+    t.api.respond_once("getUpdates", rejected(409, "Conflict: terminated by other getUpdates request"));
     t.sync_inbox_later().await;
     assert!(t.error().await.contains("at the same time"));
     t.w.advance(300);
     t.look().await;
     assert_eq!(t.error().await, "");
-    t.api.respond_once("getUpdates", refused(401, "Unauthorized"));
+    t.api.respond_once("getUpdates", rejected(401, "Unauthorized"));
     t.sync_inbox_later().await;
     assert_eq!(t.status().await, AccountStatus::Expired);
 }

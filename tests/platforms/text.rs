@@ -86,7 +86,7 @@ fn bluesky_also_limits_bytes() {
 }
 
 #[test]
-fn images_with_invalid_dimensions_are_refused() {
+fn images_with_invalid_dimensions_are_rejected() {
     let shapes = |platform, sizes: &[(u32, u32)]| -> Vec<(&'static str, String)> {
         let sizes: Vec<_> = sizes.iter().copied().map(Some).collect();
         check_shapes(descriptor(platform), &sizes).into_iter().map(|p| (p.code, p.message)).collect()
@@ -219,7 +219,7 @@ proptest! {
     }
 
     #[test]
-    fn texts_and_image_counts_over_the_limit_are_refused(text in any_text(), images in 0_usize..40, platform in any_platform()) {
+    fn texts_and_image_counts_over_the_limit_are_rejected(text in any_text(), images in 0_usize..40, platform in any_platform()) {
         let checked = check(descriptor(platform), &text, images);
         let over = checked.limit.is_some_and(|limit| checked.length > limit);
         prop_assert!(!over || checked.problems.iter().any(|p| p.code == "text_too_long"));

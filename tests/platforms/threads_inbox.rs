@@ -17,7 +17,7 @@ on_one!(
     replies_and_mentions_arrive_in_their_threads,
     all_pages_are_read_and_each_message_once,
     a_reply_is_a_container_that_is_published,
-    an_answer_with_a_lost_answer_is_searched_and_never_sent_twice,
+    a_reply_with_a_lost_response_is_searched_and_never_sent_twice,
     a_missing_permission_is_said_and_leaves_the_other_stream,
     an_expired_token_expires_the_account,
     a_rate_limit_is_obeyed,
@@ -31,45 +31,45 @@ struct Server {
     mentions: Vec<Value>,
     /// The text and the parent of each container.
     containers: Vec<(String, String)>,
-    /// The missing permissions of the token: `replies`, `mentions`, `answers`.
+    /// The missing permissions of the token: `replies`, `mentions`, `publishing`.
     lacks: &'static [&'static str],
     now: String,
     loses_responses: bool,
 }
 
 fn publish(server: &mut Server, container: &str) -> Value {
-    let (text, answered) = server.containers[container.parse::<usize>().unwrap()].clone();
-    let root = server.replies.iter().chain(&server.mentions).find(|one| one["id"] == answered.as_str()).unwrap();
+    let (text, parent) = server.containers[container.parse::<usize>().unwrap()].clone();
+    let root = server.replies.iter().chain(&server.mentions).find(|one| one["id"] == parent.as_str()).unwrap();
     let made = json!({ "id": format!("99{}", server.replies.len()), "text": text, "username": "bakery",
-        "timestamp": server.now, "is_reply_owned_by_me": true, "replied_to": { "id": answered },
+        "timestamp": server.now, "is_reply_owned_by_me": true, "replied_to": { "id": parent },
         "root_post": root["root_post"] });
     server.replies.push(made.clone());
     json!({ "id": made["id"] })
 }
 
-fn answer(server: &mut Server, request: &Request) -> ResponseTemplate {
+fn respond(server: &mut Server, request: &Request) -> ResponseTemplate {
     if bearer(request) != "t" {
         return error(400, 190, Some(463), "Session has expired");
     }
-    let refused = || error(500, 10, None, "Application does not have permission for this action");
+    let rejected = || error(500, 10, None, "Application does not have permission for this action");
     let after = parameter(request, "after");
     let limit = || parameter(request, "limit").unwrap().parse().unwrap();
     let page = |all: &[Value]| json(200, paged(&newest_first(all), after.as_deref(), limit()));
     let path = request.url.path().strip_prefix("/v1.0/").unwrap().to_owned();
     match (path.split_once('/').unwrap_or((&path, "")), request.method.as_str()) {
         (("5", "threads"), "GET") => page(&server.posts),
-        (("5", "mentions"), "GET") if server.lacks.contains(&"mentions") => refused(),
+        (("5", "mentions"), "GET") if server.lacks.contains(&"mentions") => rejected(),
         (("5", "mentions"), "GET") => page(&server.mentions),
         (("5", "replies"), "GET") => {
             let own: Vec<Value> = server.replies.iter().filter(|one| one["username"] == "bakery").cloned().collect();
             page(&own)
         }
-        ((_, "conversation"), "GET") if server.lacks.contains(&"replies") => refused(),
+        ((_, "conversation"), "GET") if server.lacks.contains(&"replies") => rejected(),
         ((id, "conversation"), "GET") => {
             let below = server.replies.iter().filter(|one| one["root_post"]["id"] == id).cloned();
             page(&below.collect::<Vec<_>>())
         }
-        (("5", "threads"), "POST") if server.lacks.contains(&"answers") => refused(),
+        (("5", "threads"), "POST") if server.lacks.contains(&"publishing") => rejected(),
         (("5", "threads"), "POST") => {
             let body: Value = request.body_json().unwrap();
             assert_eq!(body["media_type"], "TEXT");
@@ -92,9 +92,9 @@ fn answer(server: &mut Server, request: &Request) -> ResponseTemplate {
 type Test = InboxTest<Server>;
 
 async fn start(s: TestStore) -> Test {
-    let api = FakeApi::start(Server::default(), answer).await;
+    let api = FakeApi::start(Server::default(), respond).await;
     let t = InboxTest::new(s, Platform::Threads, "5", json!({ "access_token": "t" }), api).await;
-    t.w.sql("UPDATE social_accounts SET username = 'bakery' WHERE platform = 'threads'").await;
+    t.set_username("bakery").await;
     set_time(&t);
     t
 }
@@ -184,7 +184,7 @@ async fn a_reply_is_a_container_that_is_published(s: TestStore) {
     assert_eq!(t.sent(id).await, ("sent".to_owned(), None));
     t.api.with(|server| assert_eq!(server.containers, [("At seven & <b>".to_owned(), "10".to_owned())]));
     sync_inbox_later(&t).await;
-    assert_eq!(t.count().await, 2, "an answer is the message that is read later");
+    assert_eq!(t.count().await, 2, "a reply is the message that is read later");
     // Not ready yet: nothing is published, and the reply is retried.
     t.api.respond_once("/threads_publish", error(400, 24, Some(4_279_009), "Media not found"));
     let id = t.reply(found.id, "Again").await;
@@ -195,13 +195,13 @@ async fn a_reply_is_a_container_that_is_published(s: TestStore) {
     let threads = connector(Platform::Threads, &t.api.base());
     let thread = ReplyThread::from(&found);
     assert!(threads.inbox().unwrap().check_text(&thread, &"x".repeat(501)).unwrap_err().contains("500"));
-    t.api.with(|server| server.lacks = &["answers"]);
+    t.api.with(|server| server.lacks = &["publishing"]);
     let id = t.reply(found.id, "No").await;
     assert_eq!(t.sent(id).await, ("failed".to_owned(), Some("account".to_owned())));
     assert_eq!(t.status().await, AccountStatus::Active);
 }
 
-async fn an_answer_with_a_lost_answer_is_searched_and_never_sent_twice(s: TestStore) {
+async fn a_reply_with_a_lost_response_is_searched_and_never_sent_twice(s: TestStore) {
     let t = start(s).await;
     add_post(&t, "100", true);
     reply(&t, "100", "10", "vera", "100", "Open?");

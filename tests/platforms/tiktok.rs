@@ -10,7 +10,7 @@ use serde_json::json;
 use wiremock::{MockServer, ResponseTemplate};
 
 use super::support::{account, connect_in_browser, connector, image, now, post, shown, unused_address};
-use crate::support::tiktok::{Tiktok, refusal};
+use crate::support::tiktok::{Tiktok, rejection};
 
 fn bakery() -> ConnectorAccount {
     let secrets = json!({
@@ -133,18 +133,18 @@ async fn a_visibility_is_required_and_must_be_allowed() {
 async fn errors_are_classified() {
     let (fake, _server, connector, account) = start().await;
     let outgoing = outgoing(connector.as_ref());
-    let publish = async |answer: ResponseTemplate| {
-        fake.scripted.lock().unwrap().push(answer);
+    let publish = async |response: ResponseTemplate| {
+        fake.scripted.lock().unwrap().push(response);
         connector.publish(&account, &outgoing).await.unwrap_err()
     };
     let until = |error: CallError| match error {
         CallError::RateLimited { until, .. } => until.unwrap() - now(),
         other => panic!("{other:?}"),
     };
-    assert_eq!(until(publish(refusal(429, "rate_limit_exceeded")).await), TimeDelta::minutes(1));
+    assert_eq!(until(publish(rejection(429, "rate_limit_exceeded")).await), TimeDelta::minutes(1));
     for code in ["spam_risk_too_many_posts", "reached_active_user_cap"] {
         // Errors may also have the status 200.
-        assert_eq!(until(publish(refusal(200, code)).await), TimeDelta::hours(6));
+        assert_eq!(until(publish(rejection(200, code)).await), TimeDelta::hours(6));
     }
     for (code, category) in [
         ("unaudited_client_can_only_post_to_private_accounts", Category::Account),
@@ -154,11 +154,11 @@ async fn errors_are_classified() {
         ("spam_risk_text", Category::PlatformRejected),
         ("something_new", Category::PlatformRejected),
     ] {
-        let error = publish(refusal(403, code)).await;
+        let error = publish(rejection(403, code)).await;
         assert!(matches!(&error, CallError::Permanent(f) if f.category == category), "{code}: {error:?}");
     }
-    for answer in [refusal(500, "internal_error"), refusal(200, "internal_error"), ResponseTemplate::new(502)] {
-        assert!(matches!(publish(answer).await, CallError::Unknown(_)));
+    for response in [rejection(500, "internal_error"), rejection(200, "internal_error"), ResponseTemplate::new(502)] {
+        assert!(matches!(publish(response).await, CallError::Unknown(_)));
     }
     let unreadable = ResponseTemplate::new(200).set_body_string("<html>");
     assert!(matches!(publish(unreadable).await, CallError::Unknown(_)));

@@ -8,11 +8,11 @@ use wiremock::{Request, ResponseTemplate};
 
 use super::figures::{Started, ok, query};
 use super::support::account;
-use crate::support::tiktok::refusal;
+use crate::support::tiktok::rejection;
 
-async fn started(answer: impl Fn(&Request) -> ResponseTemplate + Send + Sync + 'static) -> Started {
+async fn started(respond: impl Fn(&Request) -> ResponseTemplate + Send + Sync + 'static) -> Started {
     let secrets = json!({ "access_token": "token", "client_id": "key", "client_secret": "secret" });
-    Started::new(Platform::Tiktok, account("723f24d7", secrets), answer).await
+    Started::new(Platform::Tiktok, account("723f24d7", secrets), respond).await
 }
 
 fn data(data: Value) -> ResponseTemplate {
@@ -73,9 +73,9 @@ async fn the_account_has_followers() {
 /// Each scope is missing separately, and the account does not expire.
 #[tokio::test]
 async fn without_a_scope_its_metrics_are_set_aside() {
-    for refused in [refusal(401, "scope_not_authorized"), refusal(400, "scope_permission_missed")] {
+    for rejected in [rejection(401, "scope_not_authorized"), rejection(400, "scope_permission_missed")] {
         let mut tiktok = started(move |request: &Request| match request.url.path() {
-            "/v2/video/query/" => refused.clone(),
+            "/v2/video/query/" => rejected.clone(),
             _ => data(json!({ "user": { "follower_count": 10 } })),
         })
         .await;
@@ -87,16 +87,16 @@ async fn without_a_scope_its_metrics_are_set_aside() {
         assert_eq!(tiktok.calls(), 1, "what is set aside is not asked for");
         assert_eq!(tiktok.account().await.unwrap().followers, Some(10));
     }
-    let mut tiktok = started(|_: &Request| refusal(401, "scope_not_authorized")).await;
+    let mut tiktok = started(|_: &Request| rejection(401, "scope_not_authorized")).await;
     assert_eq!(tiktok.account().await.unwrap(), AccountMetrics::default());
     assert_eq!(tiktok.aside.added().collect::<Vec<_>>(), ["follower_count", "following_count", "video_count"]);
 }
 
 #[tokio::test]
-async fn a_name_that_is_refused_is_set_aside() {
+async fn a_name_that_is_rejected_is_set_aside() {
     let mut tiktok = started(|request: &Request| {
         if query(request)["fields"].split(',').any(|name| name == "share_count" || name == "video_count") {
-            return refusal(400, "invalid_params");
+            return rejection(400, "invalid_params");
         }
         match request.url.path() {
             "/v2/video/query/" => data(json!({ "videos": [asked(request, &video("1"))] })),
@@ -116,24 +116,24 @@ async fn a_name_that_is_refused_is_set_aside() {
 
 #[tokio::test]
 async fn other_errors_set_nothing_aside() {
-    for (answer, is_right) in [
+    for (response, is_right) in [
         (
-            refusal(429, "rate_limit_exceeded"),
+            rejection(429, "rate_limit_exceeded"),
             (|e| matches!(e, CallError::RateLimited { until: Some(_), .. })) as fn(_) -> bool,
         ),
-        (refusal(401, "access_token_invalid"), |e| matches!(e, CallError::AuthExpired(_))),
-        (refusal(500, "internal_error"), |e| matches!(e, CallError::Transient(_))),
+        (rejection(401, "access_token_invalid"), |e| matches!(e, CallError::AuthExpired(_))),
+        (rejection(500, "internal_error"), |e| matches!(e, CallError::Transient(_))),
         (ok(json!({ "data": "posts", "error": { "code": "ok" } })), |e| matches!(e, CallError::Transient(_))),
         (ResponseTemplate::new(503), |e| matches!(e, CallError::Transient(_))),
     ] {
-        let mut tiktok = started(move |_: &Request| answer.clone()).await;
+        let mut tiktok = started(move |_: &Request| response.clone()).await;
         assert!(is_right(tiktok.posts(&["1"]).await.unwrap_err()));
         assert_eq!((tiktok.calls(), tiktok.aside.added().count()), (1, 0));
     }
 }
 
 #[tokio::test]
-async fn hostile_answers_give_no_figures() {
+async fn hostile_responses_give_no_figures() {
     for body in [
         json!({}),
         json!({ "videos": [], "user": [] }),
@@ -160,7 +160,7 @@ async fn the_id_of_a_post_is_found_later() {
         match body["publish_id"].as_str().unwrap() {
             "p_pub_url~1" => data(json!({ "status": "PUBLISH_COMPLETE", "publicaly_available_post_id": [7_u64] })),
             "p_pub_url~2" => data(json!({ "status": "PUBLISH_COMPLETE" })),
-            _ => refusal(400, "invalid_publish_id"),
+            _ => rejection(400, "invalid_publish_id"),
         }
     })
     .await;

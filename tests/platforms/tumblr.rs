@@ -30,9 +30,9 @@ fn tumblr_account() -> ConnectorAccount {
     ConnectorAccount { username: Some("ann".to_owned()), ..account("t:ann", secrets) }
 }
 
-async fn publish_expecting_error(answer: wiremock::ResponseTemplate) -> CallError {
+async fn publish_expecting_error(response: wiremock::ResponseTemplate) -> CallError {
     let (tumblr, _server, connector, account) = start().await;
-    tumblr.script(answer);
+    tumblr.script(response);
     let error = connector.publish(&account, &post(connector.as_ref(), "Hi")).await.unwrap_err();
     assert!(tumblr.posts().is_empty());
     error
@@ -55,7 +55,7 @@ async fn a_text_is_published_in_blocks() {
 }
 
 #[tokio::test]
-async fn pictures_go_out_in_order_with_their_alt_texts() {
+async fn images_go_out_in_order_with_their_alt_texts() {
     let (tumblr, _server, connector, account) = start().await;
     let mut outgoing = post(connector.as_ref(), "Two");
     outgoing.images = vec![image("cat"), image("dog")];
@@ -104,17 +104,17 @@ async fn an_expired_token_is_renewed_with_its_application() {
 }
 
 #[tokio::test]
-async fn only_a_refused_grant_expires_the_account() {
+async fn only_a_rejected_grant_expires_the_account() {
     let refresh = async |steps| {
         let server = ScriptedServer::start(steps).await;
         connector(Platform::Tumblr, &server.base).refresh(&tumblr_account()).await.unwrap_err()
     };
-    let answer = |status, body| vec![ScriptStep::Answer(status, body)];
+    let response = |status, body| vec![ScriptStep::Respond(status, body)];
     for (status, body) in [
         (400, json!({ "error": "invalid_grant" })),
         (401, json!({ "meta": { "status": 401, "msg": "Unauthorized" }, "response": [] })),
     ] {
-        assert!(matches!(refresh(answer(status, body)).await, CallError::Reauth(_)), "{status}");
+        assert!(matches!(refresh(response(status, body)).await, CallError::Reauth(_)), "{status}");
     }
     for (status, body) in [
         (401, json!({ "error": "invalid_client" })),
@@ -123,10 +123,10 @@ async fn only_a_refused_grant_expires_the_account() {
         (500, json!({})),
         (503, json!({ "error": "invalid_grant" })),
     ] {
-        let error = refresh(answer(status, body.clone())).await;
+        let error = refresh(response(status, body.clone())).await;
         assert!(matches!(error, CallError::Transient(_)), "{status} {body}: {error:?}");
     }
-    assert!(matches!(refresh(answer(429, json!({}))).await, CallError::RateLimited { .. }));
+    assert!(matches!(refresh(response(429, json!({}))).await, CallError::RateLimited { .. }));
     assert!(matches!(refresh(vec![ScriptStep::HangUp]).await, CallError::Transient(_)));
     let away = connector(Platform::Tumblr, &unused_address().await).refresh(&tumblr_account()).await;
     assert!(matches!(away, Err(CallError::Transient(_))));
@@ -155,7 +155,7 @@ async fn errors_are_classified_by_tumblrs_codes() {
 }
 
 #[tokio::test]
-async fn a_broken_answer_leaves_the_outcome_unknown() {
+async fn a_broken_response_leaves_the_outcome_unknown() {
     let unknown = publish_expecting_error(error(502, None, "oops")).await;
     assert!(matches!(unknown, CallError::Unknown(_)), "{unknown:?}");
     let server = ScriptedServer::start(vec![ScriptStep::HangUp]).await;

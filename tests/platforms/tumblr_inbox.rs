@@ -14,7 +14,7 @@ use crate::support::store::{TestStore, on_one};
 on_one!(
     replies_reblogs_and_mentions_arrive,
     pages_are_read_and_each_entry_once,
-    nothing_can_be_answered,
+    nothing_can_be_replied_to,
     an_expired_token_is_renewed,
     a_rate_limit_is_obeyed,
 );
@@ -26,7 +26,7 @@ struct Server {
     token: String,
 }
 
-fn answer(server: &mut Server, request: &Request) -> ResponseTemplate {
+fn respond(server: &mut Server, request: &Request) -> ResponseTemplate {
     if request.url.path() == "/v2/oauth2/token" {
         server.token = "new".to_owned();
         let tokens =
@@ -56,10 +56,10 @@ fn answer(server: &mut Server, request: &Request) -> ResponseTemplate {
 type Test = InboxTest<Server>;
 
 async fn start(s: TestStore) -> Test {
-    let api = FakeApi::start(Server { token: "old".to_owned(), ..Server::default() }, answer).await;
+    let api = FakeApi::start(Server { token: "old".to_owned(), ..Server::default() }, respond).await;
     let secrets = json!({ "access_token": "old", "refresh_token": "r", "client_id": "id", "client_secret": "secret" });
     let t = InboxTest::new(s, Platform::Tumblr, "t:blog", secrets, api).await;
-    t.w.sql("UPDATE social_accounts SET username = 'bakery' WHERE platform = 'tumblr'").await;
+    t.set_username("bakery").await;
     t
 }
 
@@ -119,7 +119,7 @@ async fn pages_are_read_and_each_entry_once(s: TestStore) {
     assert_eq!((t.count().await, t.only().await.unread_count), (71, 71));
 }
 
-async fn nothing_can_be_answered(s: TestStore) {
+async fn nothing_can_be_replied_to(s: TestStore) {
     let t = start(s).await;
     reply(&t, "1", "Open?");
     t.look().await;

@@ -34,30 +34,30 @@ impl Respond for X {
         if !self.oauth.knows(&bearer(request)) {
             return problem(401, "about:blank", "Unauthorized");
         }
-        let answer = |status: u16, body: Value| ResponseTemplate::new(status).set_body_json(body);
+        let response = |status: u16, body: Value| ResponseTemplate::new(status).set_body_json(body);
         if path == "/2/users/me" {
             let data =
                 json!({ "id": "44", "username": "ann_b", "name": "Ann", "profile_image_url": "https://p.example/a" });
-            return answer(200, json!({ "data": data }));
+            return response(200, json!({ "data": data }));
         }
-        if let Some(answer) = self.scripted.lock().unwrap().pop() {
-            return answer;
+        if let Some(response) = self.scripted.lock().unwrap().pop() {
+            return response;
         }
         match (request.method.as_str(), path) {
             ("POST", "/2/media/upload") => {
                 let mut uploads = self.uploads.lock().unwrap();
                 uploads.push(String::from_utf8_lossy(&request.body).into_owned());
-                answer(200, json!({ "data": { "id": format!("m{}", uploads.len()), "media_key": "3_1" } }))
+                response(200, json!({ "data": { "id": format!("m{}", uploads.len()), "media_key": "3_1" } }))
             }
             ("POST", "/2/media/metadata") => {
                 self.alts.lock().unwrap().push(request.body_json().unwrap());
-                answer(200, json!({ "data": { "id": "m" } }))
+                response(200, json!({ "data": { "id": "m" } }))
             }
             ("POST", "/2/tweets") => {
                 let mut tweets = self.tweets.lock().unwrap();
                 tweets.push(request.body_json().unwrap());
                 let id = format!("{}", 9_000 + tweets.len());
-                answer(201, json!({ "data": { "id": id, "text": "…" } }))
+                response(201, json!({ "data": { "id": id, "text": "…" } }))
             }
             ("GET", "/2/users/44/tweets") => {
                 let tweets = self.tweets.lock().unwrap();
@@ -73,8 +73,8 @@ impl Respond for X {
                     })
                     .collect();
                 match shown.is_empty() {
-                    true => answer(200, json!({ "meta": { "result_count": 0 } })),
-                    false => answer(200, json!({ "data": shown, "meta": {} })),
+                    true => response(200, json!({ "meta": { "result_count": 0 } })),
+                    false => response(200, json!({ "data": shown, "meta": {} })),
                 }
             }
             other => panic!("no such call: {other:?}"),
@@ -112,9 +112,9 @@ async fn start() -> (X, MockServer, Arc<dyn Connector>, ConnectorAccount) {
     (fake, server, connector, ann())
 }
 
-async fn publish_expecting_error(answer: ResponseTemplate) -> CallError {
+async fn publish_expecting_error(response: ResponseTemplate) -> CallError {
     let (fake, _server, connector, account) = start().await;
-    fake.scripted.lock().unwrap().push(answer);
+    fake.scripted.lock().unwrap().push(response);
     let error = connector.publish(&account, &post(connector.as_ref(), "Hi")).await.unwrap_err();
     assert!(fake.tweets.lock().unwrap().is_empty());
     error
@@ -133,7 +133,7 @@ async fn an_account_is_connected_with_pkce() {
 }
 
 #[tokio::test]
-async fn pictures_go_out_in_order_with_their_alt_texts() {
+async fn images_go_out_in_order_with_their_alt_texts() {
     let (fake, _server, connector, account) = start().await;
     let mut outgoing = post(connector.as_ref(), "Two");
     outgoing.images = vec![image("cat"), image("dog")];
@@ -176,7 +176,7 @@ async fn an_expired_token_is_renewed_once_for_each_refresh_token() {
     connector.publish(&ConnectorAccount { secrets, ..account.clone() }, &outgoing).await.unwrap();
     assert!(matches!(connector.refresh(&account).await, Err(CallError::Reauth(_))));
     let refresh = async |body: Value| {
-        let server = ScriptedServer::start(vec![ScriptStep::Answer(400, body)]).await;
+        let server = ScriptedServer::start(vec![ScriptStep::Respond(400, body)]).await;
         super::support::connector(Platform::Twitter, &server.base).refresh(&ann()).await.unwrap_err()
     };
     let used = json!({ "error": "invalid_request", "error_description": "Value passed for the token was invalid." });
@@ -200,13 +200,13 @@ async fn errors_are_classified() {
     let suspended = publish_expecting_error(problem(403, "about:blank", "Your account is suspended")).await;
     assert!(matches!(suspended, CallError::Reauth(_)), "{suspended:?}");
     let reset = Utc.with_ymd_and_hms(2026, 3, 1, 12, 15, 0).unwrap();
-    let answer = problem(429, "about:blank", "Too Many Requests")
+    let response = problem(429, "about:blank", "Too Many Requests")
         .insert_header("x-rate-limit-reset", reset.timestamp().to_string());
-    let CallError::RateLimited { until, .. } = publish_expecting_error(answer).await else { panic!("a limit") };
+    let CallError::RateLimited { until, .. } = publish_expecting_error(response).await else { panic!("a limit") };
     assert_eq!(until, Some(reset));
     let capped = "https://api.twitter.com/2/problems/usage-capped";
-    for answer in [problem(429, capped, "Usage cap exceeded"), problem(402, "about:blank", "Payment Required")] {
-        let CallError::RateLimited { until, failure } = publish_expecting_error(answer).await else {
+    for response in [problem(429, capped, "Usage cap exceeded"), problem(402, "about:blank", "Payment Required")] {
+        let CallError::RateLimited { until, failure } = publish_expecting_error(response).await else {
             panic!("a limit")
         };
         assert_eq!(until, Some(now() + TimeDelta::hours(6)));
@@ -215,7 +215,7 @@ async fn errors_are_classified() {
 }
 
 #[tokio::test]
-async fn a_broken_answer_leaves_the_outcome_unknown() {
+async fn a_broken_response_leaves_the_outcome_unknown() {
     for status in [500, 502, 503, 504] {
         let unknown = publish_expecting_error(problem(status, "about:blank", "oops")).await;
         assert!(matches!(unknown, CallError::Unknown(_)), "{status}: {unknown:?}");

@@ -15,9 +15,9 @@ use super::support::{account, now};
 
 const CLICKS: &str = "/non_public_metrics/url_link_clicks";
 
-async fn started(answer: impl Fn(&Request) -> ResponseTemplate + Send + Sync + 'static) -> Started {
+async fn started(respond: impl Fn(&Request) -> ResponseTemplate + Send + Sync + 'static) -> Started {
     let secrets = json!({ "access_token": "token", "client_id": "app", "client_secret": "secret" });
-    Started::new(Platform::Twitter, account("9", secrets), answer).await
+    Started::new(Platform::Twitter, account("9", secrets), respond).await
 }
 
 /// A post as X returns it with these objects.
@@ -118,18 +118,18 @@ async fn the_account_has_followers() {
 
 /// A field can be rejected within a response, with or without the posts, or for the whole call.
 #[tokio::test]
-async fn clicks_that_are_refused_are_set_aside() {
-    let refusal = problem("1", "not-authorized-for-field");
-    let answers = [
-        ok(json!({ "data": [post("1", "public_metrics")], "errors": [refusal.clone()] })),
-        ok(json!({ "errors": [refusal] })),
+async fn clicks_that_are_rejected_are_set_aside() {
+    let rejection = problem("1", "not-authorized-for-field");
+    let responses = [
+        ok(json!({ "data": [post("1", "public_metrics")], "errors": [rejection.clone()] })),
+        ok(json!({ "errors": [rejection] })),
         ResponseTemplate::new(403).set_body_json(problem("1", "not-authorized-for-field")),
         ResponseTemplate::new(400).set_body_json(problem("1", "invalid-request")),
     ];
-    for refused in answers {
+    for rejected in responses {
         let mut x = started(move |request: &Request| match query(request)["tweet.fields"].as_str() {
             "public_metrics" => ok(json!({ "data": [post("1", "public_metrics")] })),
-            _ => refused.clone(),
+            _ => rejected.clone(),
         })
         .await;
         let without_clicks = Some(PostMetrics { clicks: None, ..known() });
@@ -156,7 +156,7 @@ async fn without_access_all_metrics_are_set_aside() {
 #[tokio::test]
 async fn other_errors_set_nothing_aside() {
     let limit = ResponseTemplate::new(429).insert_header("x-rate-limit-reset", (now().timestamp() + 600).to_string());
-    for (answer, is_right) in [
+    for (response, is_right) in [
         (limit, (|e| matches!(e, CallError::RateLimited { until: Some(_), .. })) as fn(_) -> bool),
         (
             ResponseTemplate::new(402),
@@ -167,14 +167,14 @@ async fn other_errors_set_nothing_aside() {
         (ok(json!({ "data": "posts" })), |e| matches!(e, CallError::Transient(_))),
         (ResponseTemplate::new(200).set_body_string("["), |e| matches!(e, CallError::Transient(_))),
     ] {
-        let mut x = started(move |_: &Request| answer.clone()).await;
+        let mut x = started(move |_: &Request| response.clone()).await;
         assert!(is_right(x.posts(&["1"]).await.unwrap_err()));
         assert_eq!((x.calls(), x.aside.added().count()), (1, 0));
     }
 }
 
 #[tokio::test]
-async fn hostile_answers_give_no_figures() {
+async fn hostile_responses_give_no_figures() {
     let nothing = [Some(PostMetrics::default())];
     for data in [
         json!([]),

@@ -15,8 +15,8 @@ use crate::support::store::{TestStore, on_one};
 on_one!(
     mentions_since_the_connect_arrive,
     pages_are_read_and_each_mention_once,
-    a_mention_is_answered_in_its_conversation,
-    an_answer_with_a_lost_answer_is_searched_and_never_sent_twice,
+    a_mention_is_replied_to_in_its_conversation,
+    a_reply_with_a_lost_response_is_searched_and_never_sent_twice,
     what_x_does_not_allow_is_said,
     used_up_credits_make_the_account_wait,
     an_expired_token_is_renewed,
@@ -37,7 +37,7 @@ fn time(text: &Value) -> DateTime<Utc> {
     text.as_str().unwrap().parse().unwrap()
 }
 
-fn answer(server: &mut Server, request: &Request) -> ResponseTemplate {
+fn respond(server: &mut Server, request: &Request) -> ResponseTemplate {
     if request.url.path() == "/2/oauth2/token" {
         server.token = "new".to_owned();
         let tokens =
@@ -57,15 +57,15 @@ fn answer(server: &mut Server, request: &Request) -> ResponseTemplate {
             let all: Vec<_> = server.mentions.iter().rev().filter(|one| time(&one["created_at"]) >= since()).collect();
             let from: usize = parameter(request, "pagination_token").map_or(0, |token| token.parse().unwrap());
             let end = (from + 100).min(all.len());
-            let mut answer = json!({ "meta": { "result_count": end - from } });
+            let mut response = json!({ "meta": { "result_count": end - from } });
             if end > from {
-                answer["data"] = json!(all[from..end]);
-                answer["includes"] = json!({ "users": [{ "id": "7", "name": "Vera", "username": "vera_1" }] });
+                response["data"] = json!(all[from..end]);
+                response["includes"] = json!({ "users": [{ "id": "7", "name": "Vera", "username": "vera_1" }] });
             }
             if end < all.len() {
-                answer["meta"]["next_token"] = json!(end.to_string());
+                response["meta"]["next_token"] = json!(end.to_string());
             }
-            json(200, answer)
+            json(200, response)
         }
         ("/2/users/42/tweets", "GET") => {
             let newest: Vec<_> = server.own.iter().rev().collect();
@@ -73,12 +73,12 @@ fn answer(server: &mut Server, request: &Request) -> ResponseTemplate {
         }
         ("/2/tweets", "POST") => {
             let body: Value = request.body_json().unwrap();
-            let answered =
+            let replied_to =
                 server.mentions.iter().find(|one| one["id"] == body["reply"]["in_reply_to_tweet_id"]).unwrap();
             let text = format!("@vera_1 {}", body["text"].as_str().unwrap().replace('&', "&amp;"));
             let id = format!("90{}", server.own.len());
-            let made = json!({ "id": id, "text": text, "created_at": server.now, "answers": answered["id"],
-                "conversation_id": answered["conversation_id"] });
+            let made = json!({ "id": id, "text": text, "created_at": server.now, "replied_to": replied_to["id"],
+                "conversation_id": replied_to["conversation_id"] });
             server.own.push(made);
             let created = json!({ "data": { "id": id, "text": text } });
             if server.loses_responses { ResponseTemplate::new(503) } else { json(201, created) }
@@ -90,7 +90,7 @@ fn answer(server: &mut Server, request: &Request) -> ResponseTemplate {
 type Test = InboxTest<Server>;
 
 async fn start(s: TestStore) -> Test {
-    let api = FakeApi::start(Server { token: "old".to_owned(), ..Server::default() }, answer).await;
+    let api = FakeApi::start(Server { token: "old".to_owned(), ..Server::default() }, respond).await;
     let secrets = json!({ "access_token": "old", "refresh_token": "r", "client_id": "id", "client_secret": "secret" });
     let t = InboxTest::new(s, Platform::Twitter, "42", secrets, api).await;
     set_time(&t);
@@ -166,18 +166,18 @@ async fn with_mention(s: TestStore) -> (Test, i64) {
     (t, found)
 }
 
-async fn a_mention_is_answered_in_its_conversation(s: TestStore) {
+async fn a_mention_is_replied_to_in_its_conversation(s: TestStore) {
     let (t, found) = with_mention(s).await;
     let id = t.reply(found, "At seven & https://example.com").await;
     assert_eq!(t.sent(id).await, ("sent".to_owned(), None));
-    t.api.with(|server| assert_eq!((server.own.len(), &server.own[0]["answers"]), (1, &json!("2"))));
+    t.api.with(|server| assert_eq!((server.own.len(), &server.own[0]["replied_to"]), (1, &json!("2"))));
     let x = connector(Platform::Twitter, &t.api.base());
     let (inbox, thread) = (x.inbox().unwrap(), ReplyThread::from(&t.only().await));
     assert!(inbox.check_text(&thread, &"x".repeat(281)).unwrap_err().contains("280"));
     assert!(inbox.refusal(&thread, t.w.now()).is_none() && inbox.check_text(&thread, "Yes.").is_ok());
 }
 
-async fn an_answer_with_a_lost_answer_is_searched_and_never_sent_twice(s: TestStore) {
+async fn a_reply_with_a_lost_response_is_searched_and_never_sent_twice(s: TestStore) {
     let (t, found) = with_mention(s).await;
     mention(&t, "3", "8", "3", "@bakery hello");
     sync_inbox_later(&t).await;

@@ -16,7 +16,7 @@ fn store_account(base: &str) -> ConnectorAccount {
     account(base, json!({ "consumer_key": "ck_1", "consumer_secret": "cs_1", "api_root": root, "store_url": base }))
 }
 
-fn refused(status: u16, code: &str, message: &str) -> ResponseTemplate {
+fn rejected(status: u16, code: &str, message: &str) -> ResponseTemplate {
     ResponseTemplate::new(status)
         .set_body_json(json!({ "code": code, "message": message, "data": { "status": status } }))
 }
@@ -37,12 +37,12 @@ async fn store(status: ResponseTemplate) -> MockServer {
 }
 
 /// Sets the response to a batch without products, which a read-only key cannot send either.
-async fn takes_batches(server: &MockServer, answer: ResponseTemplate) {
+async fn takes_batches(server: &MockServer, response: ResponseTemplate) {
     Mock::given(method("POST"))
         .and(path("/wp-json/wc/v3/products/batch"))
         .and(basic_auth("ck_1", "cs_1"))
         .and(body_json(json!({})))
-        .respond_with(answer)
+        .respond_with(response)
         .mount(server)
         .await;
 }
@@ -56,9 +56,9 @@ async fn connect_to(store_url: &str) -> Result<Connected, ConnectError> {
     connector(Platform::Woocommerce, "http://unused.example").connect(1, &credentials).await
 }
 
-async fn publish_expecting_error(answer: ResponseTemplate) -> CallError {
+async fn publish_expecting_error(response: ResponseTemplate) -> CallError {
     let server = MockServer::start().await;
-    Mock::given(method("POST")).and(path("/wp-json/wc/v3/products")).respond_with(answer).mount(&server).await;
+    Mock::given(method("POST")).and(path("/wp-json/wc/v3/products")).respond_with(response).mount(&server).await;
     let woocommerce = connector(Platform::Woocommerce, "http://unused.example");
     woocommerce.publish(&store_account(&server.uri()), &post(woocommerce.as_ref(), "Hi")).await.unwrap_err()
 }
@@ -80,29 +80,29 @@ async fn connecting_checks_the_key() {
 }
 
 #[tokio::test]
-async fn invalid_stores_and_keys_are_refused() {
+async fn invalid_stores_and_keys_are_rejected() {
     for (status, code) in [(401, "woocommerce_rest_cannot_view"), (403, "woocommerce_rest_cannot_view")] {
-        let server = store(refused(status, code, "Sorry, you cannot list resources.")).await;
-        let refusal = connect_to(&server.uri()).await.unwrap_err();
-        assert!(matches!(&refusal, ConnectError::Rejected(m) if m.contains("cannot list")), "{refusal:?}");
+        let server = store(rejected(status, code, "Sorry, you cannot list resources.")).await;
+        let rejection = connect_to(&server.uri()).await.unwrap_err();
+        assert!(matches!(&rejection, ConnectError::Rejected(m) if m.contains("cannot list")), "{rejection:?}");
     }
     let empty = MockServer::start().await;
     assert!(matches!(connect_to(&empty.uri()).await, Err(ConnectError::Rejected(m)) if m.contains("No WooCommerce")));
-    for url in ["shop", "http://refused.example"] {
-        let refusal = connect_to(url).await.unwrap_err();
-        assert!(matches!(refusal, ConnectError::Field { field: "store_url", .. }), "{refusal:?}");
+    for url in ["shop", "http://rejected.example"] {
+        let rejection = connect_to(url).await.unwrap_err();
+        assert!(matches!(rejection, ConnectError::Field { field: "store_url", .. }), "{rejection:?}");
     }
     assert!(matches!(connect_to(&unused_address().await).await, Err(ConnectError::Unavailable(_))));
 }
 
 #[tokio::test]
-async fn a_key_that_may_only_read_is_refused() {
+async fn a_key_that_may_only_read_is_rejected() {
     let server = MockServer::start().await;
     Mock::given(path("/wp-json/wc/v3/system_status")).respond_with(status()).mount(&server).await;
     let message = "The API key provided does not have write permissions.";
-    takes_batches(&server, refused(401, "woocommerce_rest_authentication_error", message)).await;
-    let refusal = connect_to(&server.uri()).await.unwrap_err();
-    assert!(matches!(&refusal, ConnectError::Rejected(m) if m.contains("Read/Write")), "{refusal:?}");
+    takes_batches(&server, rejected(401, "woocommerce_rest_authentication_error", message)).await;
+    let rejection = connect_to(&server.uri()).await.unwrap_err();
+    assert!(matches!(&rejection, ConnectError::Rejected(m) if m.contains("Read/Write")), "{rejection:?}");
 }
 
 #[tokio::test]
@@ -142,8 +142,8 @@ async fn a_product_that_is_held_back_is_not_published() {
 #[tokio::test]
 async fn a_post_without_text_is_named_after_its_image() {
     let server = MockServer::start().await;
-    let answer = ResponseTemplate::new(201).set_body_json(product());
-    Mock::given(method("POST")).respond_with(answer).mount(&server).await;
+    let response = ResponseTemplate::new(201).set_body_json(product());
+    Mock::given(method("POST")).respond_with(response).mount(&server).await;
     let woocommerce = connector(Platform::Woocommerce, "http://unused.example");
     let mut outgoing = OutgoingPost { images: vec![image("mug")], ..post(woocommerce.as_ref(), "") };
     woocommerce.publish(&store_account(&server.uri()), &outgoing).await.unwrap();
@@ -163,7 +163,7 @@ async fn a_post_without_text_is_named_after_its_image() {
 async fn a_duplicate_sku_means_an_earlier_attempt_succeeded() {
     for found in [json!([product()]), json!([])] {
         let server = MockServer::start().await;
-        let taken = refused(400, "product_invalid_sku", "Invalid or duplicated SKU.");
+        let taken = rejected(400, "product_invalid_sku", "Invalid or duplicated SKU.");
         Mock::given(method("POST")).respond_with(taken).expect(1).mount(&server).await;
         Mock::given(method("GET"))
             .and(path("/wp-json/wc/v3/products"))
@@ -184,24 +184,24 @@ async fn a_duplicate_sku_means_an_earlier_attempt_succeeded() {
 #[tokio::test]
 async fn errors_are_classified_by_code() {
     let no_write = "The API key provided does not have write permissions.";
-    let error = publish_expecting_error(refused(401, "woocommerce_rest_authentication_error", no_write)).await;
+    let error = publish_expecting_error(rejected(401, "woocommerce_rest_authentication_error", no_write)).await;
     assert!(matches!(&error, CallError::Reauth(f) if f.message.contains("write permissions")), "{error:?}");
-    let error = publish_expecting_error(refused(403, "woocommerce_rest_cannot_create", "Sorry")).await;
+    let error = publish_expecting_error(rejected(403, "woocommerce_rest_cannot_create", "Sorry")).await;
     assert!(matches!(&error, CallError::Permanent(f) if f.category == Category::Account), "{error:?}");
     for code in ["woocommerce_product_image_upload_error", "product_image_upload_error"] {
-        let error = publish_expecting_error(refused(400, code, "Error getting remote image")).await;
+        let error = publish_expecting_error(rejected(400, code, "Error getting remote image")).await;
         let CallError::Transient(failure) = error else { panic!("{error:?}") };
         assert!(failure.category == Category::Media && failure.message.contains("CRIER_PUBLIC_URL"), "{failure:?}");
         assert!(failure.message.ends_with("Error getting remote image"), "{failure:?}");
     }
-    let error = publish_expecting_error(refused(400, "rest_invalid_param", "Invalid parameter(s): name")).await;
+    let error = publish_expecting_error(rejected(400, "rest_invalid_param", "Invalid parameter(s): name")).await;
     assert!(matches!(&error, CallError::Permanent(f) if f.category == Category::InvalidContent), "{error:?}");
     assert!(matches!(publish_expecting_error(ResponseTemplate::new(502)).await, CallError::Unknown(_)));
     assert!(matches!(
         publish_expecting_error(ResponseTemplate::new(429)).await,
         CallError::RateLimited { until: None, .. }
     ));
-    let echo = publish_expecting_error(refused(403, "x", "The secret cs_1 is wrong")).await;
+    let echo = publish_expecting_error(rejected(403, "x", "The secret cs_1 is wrong")).await;
     assert!(!format!("{echo:?}").contains("cs_1"), "{echo:?}");
 }
 
@@ -209,7 +209,7 @@ async fn errors_are_classified_by_code() {
 async fn reconcile_finds_the_product_by_sku() {
     let longer = json!([{ "id": 32, "permalink": null, "sku": format!("{SKU}5") }]);
     for (found, expected) in [(json!([product()]), Some("31")), (json!([]), None), (longer, None)] {
-        let script = ScriptedServer::start(vec![ScriptStep::HangUp, ScriptStep::Answer(200, found)]).await;
+        let script = ScriptedServer::start(vec![ScriptStep::HangUp, ScriptStep::Respond(200, found)]).await;
         let woocommerce = connector(Platform::Woocommerce, "http://unused.example");
         let (account, outgoing) = (store_account(&script.base), post(woocommerce.as_ref(), "Hi"));
         assert!(matches!(woocommerce.publish(&account, &outgoing).await, Err(CallError::Unknown(_))));
@@ -228,7 +228,7 @@ async fn a_refresh_checks_the_key() {
     let woocommerce = connector(Platform::Woocommerce, "http://unused.example");
     let good = store(status()).await;
     assert!(woocommerce.refresh(&store_account(&good.uri())).await.unwrap().secrets.is_none());
-    let bad = store(refused(401, "woocommerce_rest_cannot_view", "x")).await;
+    let bad = store(rejected(401, "woocommerce_rest_cannot_view", "x")).await;
     assert!(matches!(woocommerce.refresh(&store_account(&bad.uri())).await, Err(CallError::Reauth(_))));
     assert!(matches!(woocommerce.refresh(&store_account(&unused_address().await)).await, Err(CallError::Transient(_))));
 }

@@ -18,7 +18,7 @@ fn wordpress_account(base: &str) -> ConnectorAccount {
     account(base, json!({ "username": "ada", "application_password": PASSWORD, "api_root": root, "site_url": base }))
 }
 
-fn refused(status: u16, code: &str, message: &str) -> ResponseTemplate {
+fn rejected(status: u16, code: &str, message: &str) -> ResponseTemplate {
     ResponseTemplate::new(status)
         .set_body_json(json!({ "code": code, "message": message, "data": { "status": status } }))
 }
@@ -57,9 +57,9 @@ async fn connect_to(site_url: &str) -> Result<Connected, ConnectError> {
 }
 
 /// Publishes a post to a site where `POST /wp/v2/posts` returns this response. Returns the error.
-async fn publish_expecting_error(answer: ResponseTemplate) -> CallError {
+async fn publish_expecting_error(response: ResponseTemplate) -> CallError {
     let server = MockServer::start().await;
-    Mock::given(path("/wp-json/wp/v2/posts")).respond_with(answer).mount(&server).await;
+    Mock::given(path("/wp-json/wp/v2/posts")).respond_with(response).mount(&server).await;
     let wordpress = connector(Platform::Wordpress, "http://unused.example");
     wordpress.publish(&wordpress_account(&server.uri()), &post(wordpress.as_ref(), "Hi")).await.unwrap_err()
 }
@@ -106,26 +106,26 @@ async fn a_site_without_permalinks_uses_rest_route() {
 }
 
 #[tokio::test]
-async fn bad_credentials_and_missing_permissions_are_refused() {
+async fn bad_credentials_and_missing_permissions_are_rejected() {
     let none = ResponseTemplate::new(200).set_body_json(json!({ "id": 3, "capabilities": [] }));
-    for (answer, word) in [
+    for (response, word) in [
         (
-            refused(401, "incorrect_password", "The provided password is an <b>invalid</b> application password."),
+            rejected(401, "incorrect_password", "The provided password is an <b>invalid</b> application password."),
             "an invalid application",
         ),
-        (refused(401, "rest_not_logged_in", "You are not currently logged in."), "logged in"),
-        (refused(403, "rest_forbidden_context", "Sorry, you are not allowed to edit users."), "not allow"),
+        (rejected(401, "rest_not_logged_in", "You are not currently logged in."), "logged in"),
+        (rejected(403, "rest_forbidden_context", "Sorry, you are not allowed to edit users."), "not allow"),
         (me(false), "Author"),
         (none, "Author"),
     ] {
-        let server = site(answer).await;
-        let refusal = connect_to(&server.uri()).await.unwrap_err();
-        assert!(matches!(&refusal, ConnectError::Rejected(message) if message.contains(word)), "{refusal:?}");
+        let server = site(response).await;
+        let rejection = connect_to(&server.uri()).await.unwrap_err();
+        assert!(matches!(&rejection, ConnectError::Rejected(message) if message.contains(word)), "{rejection:?}");
     }
 }
 
 #[tokio::test]
-async fn invalid_and_unreachable_site_urls_are_refused() {
+async fn invalid_and_unreachable_site_urls_are_rejected() {
     let page = MockServer::start().await;
     Mock::given(method("GET")).respond_with(ResponseTemplate::new(200).set_body_string("<html>")).mount(&page).await;
     let empty = MockServer::start().await;
@@ -135,10 +135,10 @@ async fn invalid_and_unreachable_site_urls_are_refused() {
         );
     }
     for url in
-        ["blog", "mailto:a@b.c", "https://user@blog.example", "https://refused.example", &"https://a/".repeat(300)]
+        ["blog", "mailto:a@b.c", "https://user@blog.example", "https://rejected.example", &"https://a/".repeat(300)]
     {
-        let refusal = connect_to(url).await.unwrap_err();
-        assert!(matches!(refusal, ConnectError::Field { field: "site_url", .. }), "{refusal:?}");
+        let rejection = connect_to(url).await.unwrap_err();
+        assert!(matches!(rejection, ConnectError::Field { field: "site_url", .. }), "{rejection:?}");
     }
     assert!(matches!(connect_to(&unused_address().await).await, Err(ConnectError::Unavailable(_))));
     let broken = site(ResponseTemplate::new(503)).await;
@@ -146,9 +146,9 @@ async fn invalid_and_unreachable_site_urls_are_refused() {
 }
 
 #[tokio::test]
-async fn credentials_are_not_sent_to_a_refused_host() {
+async fn credentials_are_not_sent_to_a_rejected_host() {
     let server = MockServer::start().await;
-    let link = "<https://refused.example/wp-json/>; rel=\"https://api.w.org/\"";
+    let link = "<https://rejected.example/wp-json/>; rel=\"https://api.w.org/\"";
     Mock::given(path("/")).respond_with(ResponseTemplate::new(200).insert_header("Link", link)).mount(&server).await;
     assert!(matches!(connect_to(&server.uri()).await, Err(ConnectError::Field { field: "site_url", .. })));
 }
@@ -210,8 +210,8 @@ async fn alt_texts(server: &MockServer) {
 }
 
 async fn publish_with_images(server: &MockServer, again: bool) -> Value {
-    let answer = ResponseTemplate::new(201).set_body_json(created("post-7-2r"));
-    Mock::given(method("POST")).and(path("/wp-json/wp/v2/posts")).respond_with(answer).mount(server).await;
+    let response = ResponseTemplate::new(201).set_body_json(created("post-7-2r"));
+    Mock::given(method("POST")).and(path("/wp-json/wp/v2/posts")).respond_with(response).mount(server).await;
     let wordpress = connector(Platform::Wordpress, "http://unused.example");
     let mut outgoing = OutgoingPost {
         images: vec![image("cat"), image("dog")],
@@ -271,7 +271,10 @@ async fn a_retry_finds_the_existing_post() {
 
 #[tokio::test]
 async fn errors_are_classified_by_code() {
-    assert!(matches!(publish_expecting_error(refused(401, "rest_cannot_create", "Sorry")).await, CallError::Reauth(_)));
+    assert!(matches!(
+        publish_expecting_error(rejected(401, "rest_cannot_create", "Sorry")).await,
+        CallError::Reauth(_)
+    ));
     for (status, code, category) in [
         (403, "rest_cannot_create", Category::Account),
         (403, "rest_cannot_publish", Category::Account),
@@ -279,11 +282,11 @@ async fn errors_are_classified_by_code() {
         (404, "rest_no_route", Category::Account),
         (413, "", Category::InvalidContent),
     ] {
-        let error = publish_expecting_error(refused(status, code, "Sorry, you are not allowed.")).await;
+        let error = publish_expecting_error(rejected(status, code, "Sorry, you are not allowed.")).await;
         assert!(matches!(&error, CallError::Permanent(f) if f.category == category), "{code}: {error:?}");
         assert!(error.failure().message.contains("Sorry, you are not allowed."), "{error}");
     }
-    assert!(matches!(publish_expecting_error(refused(500, "db_insert_error", "x")).await, CallError::Unknown(_)));
+    assert!(matches!(publish_expecting_error(rejected(500, "db_insert_error", "x")).await, CallError::Unknown(_)));
     assert!(matches!(publish_expecting_error(ResponseTemplate::new(301)).await, CallError::Permanent(_)));
     let limited = publish_expecting_error(ResponseTemplate::new(429).insert_header("Retry-After", "7")).await;
     assert!(matches!(limited, CallError::RateLimited { until: Some(_), .. }));
@@ -296,12 +299,12 @@ async fn errors_are_classified_by_code() {
 
 #[tokio::test]
 async fn a_rejected_image_is_permanent_despite_status_500() {
-    for (answer, permanent) in [
-        (refused(500, "rest_upload_sideload_error", "Sorry, you are not allowed to upload this file type."), true),
-        (refused(500, "internal_server_error", "x"), false),
+    for (response, permanent) in [
+        (rejected(500, "rest_upload_sideload_error", "Sorry, you are not allowed to upload this file type."), true),
+        (rejected(500, "internal_server_error", "x"), false),
     ] {
         let server = MockServer::start().await;
-        Mock::given(path("/wp-json/wp/v2/media")).respond_with(answer).mount(&server).await;
+        Mock::given(path("/wp-json/wp/v2/media")).respond_with(response).mount(&server).await;
         let wordpress = connector(Platform::Wordpress, "http://unused.example");
         let mut outgoing = OutgoingPost { images: vec![image("cat")], ..post(wordpress.as_ref(), "Pets") };
         let error = publish(wordpress.as_ref(), &wordpress_account(&server.uri()), &mut outgoing).await.unwrap_err();
@@ -311,7 +314,7 @@ async fn a_rejected_image_is_permanent_despite_status_500() {
 }
 
 async fn reconcile_after_disconnect(status: u16, look_up: Value) -> (Result<ReconcileResult, CallError>, Vec<String>) {
-    let script = ScriptedServer::start(vec![ScriptStep::HangUp, ScriptStep::Answer(status, look_up)]).await;
+    let script = ScriptedServer::start(vec![ScriptStep::HangUp, ScriptStep::Respond(status, look_up)]).await;
     let wordpress = connector(Platform::Wordpress, "http://unused.example");
     let (account, outgoing) = (wordpress_account(&script.base), post(wordpress.as_ref(), "Hi"));
     assert!(matches!(wordpress.publish(&account, &outgoing).await, Err(CallError::Unknown(_))));
@@ -358,7 +361,7 @@ async fn a_refresh_checks_the_credentials() {
     let wordpress = connector(Platform::Wordpress, "http://unused.example");
     let good = site(me(true)).await;
     assert!(wordpress.refresh(&wordpress_account(&good.uri())).await.unwrap().secrets.is_none());
-    let bad = site(refused(401, "incorrect_password", "x")).await;
+    let bad = site(rejected(401, "incorrect_password", "x")).await;
     assert!(matches!(wordpress.refresh(&wordpress_account(&bad.uri())).await, Err(CallError::Reauth(_))));
     let demoted = site(me(false)).await;
     assert!(matches!(wordpress.refresh(&wordpress_account(&demoted.uri())).await, Err(CallError::Permanent(_))));

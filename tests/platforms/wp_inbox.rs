@@ -17,12 +17,12 @@ on_one!(
     a_comment_that_is_approved_late_arrives,
     pages_are_read_forwards_and_each_message_once,
     a_reply_is_a_comment_below,
-    a_reply_with_a_lost_answer_is_searched,
-    what_the_site_refuses_is_said,
+    a_reply_with_a_lost_response_is_searched,
+    what_the_site_rejects_is_reported,
     a_reply_that_is_held_for_moderation_is_not_shown_as_sent,
     wrong_credentials_are_noticed_within_the_hour,
     a_rate_limit_is_obeyed_until_its_time,
-    reviews_arrive_and_cannot_be_answered,
+    reviews_arrive_and_cannot_be_replied_to,
     deleted_comments_are_followed,
     without_the_right_to_moderate_only_what_is_gone_is_followed,
     deleted_reviews_are_followed,
@@ -34,7 +34,7 @@ const ME: i64 = 5;
 struct Site {
     comments: Vec<Value>,
     loses_responses: bool,
-    refuses_me: bool,
+    rejects_me: bool,
     /// Whether the account may read only what everyone may read.
     may_not_moderate: bool,
     now: String,
@@ -44,15 +44,15 @@ fn text(at: DateTime<Utc>) -> String {
     at.format("%Y-%m-%dT%H:%M:%S").to_string()
 }
 
-fn refused(status: u16, code: &str) -> ResponseTemplate {
+fn rejected(status: u16, code: &str) -> ResponseTemplate {
     json(status, json!({ "code": code, "message": "Sorry.", "data": { "status": status } }))
 }
 
-fn answer(site: &mut Site, request: &Request) -> ResponseTemplate {
+fn respond(site: &mut Site, request: &Request) -> ResponseTemplate {
     let path = request.url.path();
     assert_eq!(request.headers["authorization"], "Basic YWRhOnA=");
     match (request.method.as_str(), path) {
-        ("GET", "/wp-json/wp/v2/users/me") if site.refuses_me => refused(401, "rest_not_logged_in"),
+        ("GET", "/wp-json/wp/v2/users/me") if site.rejects_me => rejected(401, "rest_not_logged_in"),
         ("GET", "/wp-json/wp/v2/users/me") => json(200, json!({ "id": ME })),
         ("GET", "/wp-json/wp/v2/comments" | "/wp-json/wc/v3/products/reviews") => {
             let size: usize = parameter(request, "per_page").unwrap().parse().unwrap();
@@ -65,7 +65,7 @@ fn answer(site: &mut Site, request: &Request) -> ResponseTemplate {
             let shown = if path.ends_with("reviews") { "approved" } else { "approve" };
             let status = parameter(request, "status").unwrap_or_else(|| shown.to_owned());
             if site.may_not_moderate && status != shown {
-                return refused(403, "rest_forbidden_param");
+                return rejected(403, "rest_forbidden_param");
             }
             let is_wanted = |c: &&Value| {
                 (c["status"] == status || (c["status"] == "approved" && status == shown))
@@ -84,7 +84,7 @@ fn answer(site: &mut Site, request: &Request) -> ResponseTemplate {
             let is_same =
                 |c: &Value| c["author"] == ME && c["parent"] == body["parent"] && c["sent"] == body["content"];
             if site.comments.iter().any(is_same) {
-                return refused(409, "comment_duplicate");
+                return rejected(409, "comment_duplicate");
             }
             let id = 900 + site.comments.len();
             // As WordPress renders it, with paragraphs and typographic quotation marks.
@@ -101,9 +101,9 @@ fn answer(site: &mut Site, request: &Request) -> ResponseTemplate {
             let id = one.rsplit('/').next().unwrap();
             match site.comments.iter().find(|c| c["id"].as_i64() == id.parse().ok()) {
                 Some(c) if c["status"] == "approved" || !site.may_not_moderate => json(200, c),
-                Some(_) => refused(403, "rest_cannot_read"),
-                None if one.contains("/wc/v3/products/reviews/") => refused(404, "woocommerce_rest_review_invalid_id"),
-                None => refused(404, "rest_comment_invalid_id"),
+                Some(_) => rejected(403, "rest_cannot_read"),
+                None if one.contains("/wc/v3/products/reviews/") => rejected(404, "woocommerce_rest_review_invalid_id"),
+                None => rejected(404, "rest_comment_invalid_id"),
             }
         }
         other => panic!("no such call: {other:?}"),
@@ -111,7 +111,7 @@ fn answer(site: &mut Site, request: &Request) -> ResponseTemplate {
 }
 
 async fn start(s: TestStore) -> InboxTest<Site> {
-    let api = FakeApi::start(Site::default(), answer).await;
+    let api = FakeApi::start(Site::default(), respond).await;
     let root = format!("{}/wp-json/", api.base());
     let secrets = json!({ "username": "ada", "application_password": "p", "api_root": root });
     InboxTest::new(s, Platform::Wordpress, "https://b.example", secrets, api).await
@@ -206,7 +206,7 @@ async fn a_reply_is_a_comment_below(s: TestStore) {
     assert_eq!(t.messages(found.id).await.len(), 2, "it is not there twice");
 }
 
-async fn a_reply_with_a_lost_answer_is_searched(s: TestStore) {
+async fn a_reply_with_a_lost_response_is_searched(s: TestStore) {
     let t = start(s).await;
     comment(&t, 3, 0, "Open?");
     t.look().await;
@@ -224,7 +224,7 @@ async fn a_reply_with_a_lost_answer_is_searched(s: TestStore) {
     assert_eq!((t.sent(id).await.0.as_str(), t.api.with(|site| site.comments.len())), ("sent", 3));
 }
 
-async fn what_the_site_refuses_is_said(s: TestStore) {
+async fn what_the_site_rejects_is_reported(s: TestStore) {
     let t = start(s).await;
     comment(&t, 3, 0, "Open?");
     t.look().await;
@@ -234,7 +234,7 @@ async fn what_the_site_refuses_is_said(s: TestStore) {
         (400, "comment_flood", "pending", "platform_error"),
         (403, "rest_comment_closed", "failed", "account"),
     ] {
-        t.api.respond_once("wp/v2/comments", refused(status, code));
+        t.api.respond_once("wp/v2/comments", rejected(status, code));
         let id = t.reply(found, "At seven.").await;
         assert_eq!(t.sent(id).await, (state.to_owned(), Some(category.to_owned())), "{code}");
     }
@@ -255,7 +255,7 @@ async fn a_reply_that_is_held_for_moderation_is_not_shown_as_sent(s: TestStore) 
 async fn wrong_credentials_are_noticed_within_the_hour(s: TestStore) {
     let t = start(s).await;
     t.look().await;
-    t.api.with(|site| site.refuses_me = true);
+    t.api.with(|site| site.rejects_me = true);
     t.sync_inbox_later().await;
     assert_eq!(t.status().await, AccountStatus::Active);
     t.w.advance(3_600);
@@ -266,7 +266,7 @@ async fn wrong_credentials_are_noticed_within_the_hour(s: TestStore) {
 async fn a_rate_limit_is_obeyed_until_its_time(s: TestStore) {
     let t = start(s).await;
     comment(&t, 3, 0, "Open?");
-    t.api.respond_once("wp/v2", refused(429, "too_many").insert_header("retry-after", "300"));
+    t.api.respond_once("wp/v2", rejected(429, "too_many").insert_header("retry-after", "300"));
     t.look().await;
     t.sync_inbox_later().await;
     assert_eq!((t.count().await, t.api.asked("wp/v2").len()), (0, 1), "nothing is asked before");
@@ -275,8 +275,8 @@ async fn a_rate_limit_is_obeyed_until_its_time(s: TestStore) {
     assert_eq!(t.count().await, 1);
 }
 
-async fn reviews_arrive_and_cannot_be_answered(s: TestStore) {
-    let api = FakeApi::start(Site::default(), answer).await;
+async fn reviews_arrive_and_cannot_be_replied_to(s: TestStore) {
+    let api = FakeApi::start(Site::default(), respond).await;
     let root = format!("{}/wp-json/", api.base());
     let secrets = json!({ "consumer_key": "ada", "consumer_secret": "p", "api_root": root });
     let t = InboxTest::new(s, Platform::Woocommerce, "https://b.example", secrets, api).await;
@@ -352,7 +352,7 @@ async fn without_the_right_to_moderate_only_what_is_gone_is_followed(s: TestStor
 }
 
 async fn deleted_reviews_are_followed(s: TestStore) {
-    let api = FakeApi::start(Site::default(), answer).await;
+    let api = FakeApi::start(Site::default(), respond).await;
     let root = format!("{}/wp-json/", api.base());
     let secrets = json!({ "consumer_key": "ada", "consumer_secret": "p", "api_root": root });
     let t = InboxTest::new(s, Platform::Woocommerce, "https://b.example", secrets, api).await;

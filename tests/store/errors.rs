@@ -57,7 +57,7 @@ async fn permanent_data_errors_are_recognised(s: TestStore) {
                 sqlx::raw_sql(sql).execute(&mut *writer.acquire().await.expect("a connection")).await.map(drop)
             }
         };
-        result.expect_err("it is refused").into()
+        result.expect_err("it is rejected").into()
     };
     let value_errors = [
         // A column that must not be null, and a column that accepts only certain values.

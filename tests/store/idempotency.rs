@@ -141,7 +141,7 @@ async fn only_one_of_many_concurrent_requests_runs(s: TestStore) {
 async fn a_stored_response_or_a_lease_is_not_overwritten(s: TestStore) {
     let w = s.create_world().await;
     let id = s.key(w.user).await;
-    let (stored_slot, leased) = (slot(id, "answered"), slot(id, "leased"));
+    let (stored_slot, leased) = (slot(id, "stored"), slot(id, "leased"));
     store(&s, &stored_slot).await;
     lease(&s, &leased, Unused).await;
     for slot in [&stored_slot, &leased] {

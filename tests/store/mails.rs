@@ -129,7 +129,7 @@ async fn old_mails_that_have_ended_are_purged(s: TestStore) {
     }
     s.write(async |tx| {
         mails::mark_sent(tx, ids[0]).await?;
-        mails::mark_failed(tx, ids[1], "refused").await?;
+        mails::mark_failed(tx, ids[1], "rejected").await?;
         mails::mark_sent(tx, ids[3]).await
     })
     .await;

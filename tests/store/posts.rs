@@ -253,7 +253,7 @@ async fn a_target_records_its_runs(s: TestStore) {
     assert_eq!((found.marker.as_ref(), found.call_started_at), (Some(&marker), Some(s.now())));
 
     // The response never arrived: the call stays open, and the next run asks the platform about it.
-    let error = Failure::of(Category::Network, "No answer.").from_platform(504);
+    let error = Failure::of(Category::Network, "No response.").from_platform(504);
     let mut ended = TargetOutcome {
         status: TargetStatus::Pending,
         external_id: None,

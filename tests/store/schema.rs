@@ -176,7 +176,7 @@ async fn constraints_reject_unknown_values(s: TestStore) {
         "INSERT INTO workspaces (plan, created_at) VALUES ('p', '2026-01-01')".to_owned(),
         "INSERT INTO usage (workspace_id, month) VALUES (999, '2026-01')".to_owned(),
     ] {
-        let refused = match s.db() {
+        let rejected = match s.db() {
             Db::Pg(pool) => sqlx::raw_sql(sqlx::AssertSqlSafe(sql.clone()))
                 .execute(&mut *pool.acquire().await.expect("a connection"))
                 .await
@@ -186,7 +186,7 @@ async fn constraints_reject_unknown_values(s: TestStore) {
                 .await
                 .is_err(),
         };
-        assert!(refused, "{sql}");
+        assert!(rejected, "{sql}");
     }
 }
 

@@ -187,15 +187,12 @@ impl AiApp {
 
     /// Returns the credits that a workspace has used or reserved, over all months.
     pub async fn used(&self, workspace: i64) -> i64 {
-        self.number(format!(
-            "SELECT cast(coalesce(sum(used), 0) AS bigint) FROM ai_usage WHERE workspace_id = {workspace}"
-        ))
-        .await
+        self.sum("used", format!("ai_usage WHERE workspace_id = {workspace}")).await
     }
 
     /// Returns the number of open reservations.
     pub async fn held(&self) -> i64 {
-        self.number("SELECT count(*) FROM ai_reservations").await
+        self.count_rows("ai_reservations").await
     }
 }
 
@@ -234,11 +231,11 @@ pub fn refusal_of(status: u16, code: impl Into<Value>, message: &str, param: Val
     )
 }
 
-pub fn picture(bytes: &[u8]) -> ResponseTemplate {
+pub fn image_response(bytes: &[u8]) -> ResponseTemplate {
     let text = base64::engine::general_purpose::STANDARD.encode(bytes);
     ResponseTemplate::new(200).set_body_json(json!({ "created": 1_713_833_628, "data": [{ "b64_json": text }] }))
 }
 
-pub fn picture_at(url: &str) -> ResponseTemplate {
+pub fn image_url_response(url: &str) -> ResponseTemplate {
     ResponseTemplate::new(200).set_body_json(json!({ "created": 1_713_833_628, "data": [{ "url": url }] }))
 }

@@ -27,7 +27,7 @@ impl CommandOutput {
 
     /// Returns stderr of a command that failed with this exit status.
     #[track_caller]
-    pub fn refused(&self, status: i32) -> &str {
+    pub fn expect_failure(&self, status: i32) -> &str {
         assert_eq!(self.status, Some(status), "{self:?}");
         &self.err
     }

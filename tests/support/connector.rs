@@ -103,7 +103,7 @@ impl Connector for FakeConnector {
         match account.external_id.as_str() {
             "late-refusal" => {
                 self.wait().await;
-                Err(CallError::Reauth(failure("The token is refused.")))
+                Err(CallError::Reauth(failure("The token is rejected.")))
             }
             "late-tokens" => {
                 self.wait().await;
@@ -113,7 +113,7 @@ impl Connector for FakeConnector {
                     refresh_expires_at: None,
                 })
             }
-            "expired" => Err(CallError::Reauth(failure("The token is refused."))),
+            "expired" => Err(CallError::Reauth(failure("The token is rejected."))),
             "down" => Err(CallError::Transient(failure("The platform is down."))),
             _ => Ok(RefreshedTokens { secrets: None, token_expires_at: None, refresh_expires_at: None }),
         }

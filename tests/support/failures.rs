@@ -7,7 +7,7 @@ use crier_domain::failure::{Category, Failure};
 use crier_platforms::CallError;
 
 pub fn auth() -> Failure {
-    Failure::of(Category::AuthExpired, "The fake refuses the token.")
+    Failure::of(Category::AuthExpired, "The fake rejects the token.")
 }
 
 pub fn transient() -> CallError {
@@ -15,7 +15,7 @@ pub fn transient() -> CallError {
 }
 
 pub fn permanent() -> CallError {
-    CallError::Permanent(Failure::of(Category::PlatformRejected, "The fake refuses this.").from_platform("422"))
+    CallError::Permanent(Failure::of(Category::PlatformRejected, "The fake rejects this.").from_platform("422"))
 }
 
 pub fn unknown() -> CallError {

@@ -29,7 +29,7 @@ pub const OVERLAP: TimeDelta = TimeDelta::seconds(60);
 
 /// The behavior of one reply call.
 pub enum ReplyStep {
-    Refuse(CallError),
+    Reject(CallError),
     /// Accepts the reply and returns this error, like a broken connection.
     AcceptAnd(CallError),
     /// Waits at the gate, then accepts.
@@ -319,7 +319,7 @@ impl InboxConnector for FakeInbox {
         let step = self.script.lock().expect("no panic").pop_front();
         match step {
             None => Ok(self.accept(reply)),
-            Some(ReplyStep::Refuse(error)) => Err(error),
+            Some(ReplyStep::Reject(error)) => Err(error),
             Some(ReplyStep::AcceptAnd(error)) => {
                 self.accept(reply);
                 Err(error)

@@ -79,6 +79,32 @@ pub fn json(status: u16, body: impl serde::Serialize) -> ResponseTemplate {
     ResponseTemplate::new(status).set_body_json(body)
 }
 
+/// Returns all conversations of a brand, newest first.
+pub async fn all(w: &TestWorker, brand: i64) -> Vec<Conversation> {
+    let page = PageRequest { page: 1, per_page: 100 };
+    list(&mut w.conn().await, brand, &ConversationFilter::default(), page).await.unwrap().rows
+}
+
+/// Replies as the API does. Returns the id of the message.
+pub async fn reply(w: &TestWorker, conversation: i64, text: &str) -> i64 {
+    w.write(async |tx| {
+        let found = conversations::lock(tx, w.world.brand, conversation).await?.expect("the conversation is there");
+        let id = replies::insert(tx, &found, w.world.user, "Ann", text).await?;
+        let job = NewJob::new(JobKind::SendReply, id, tx.now)
+            .lane(Lane::Account(found.account_id))
+            .trace(Some("request-1".to_owned()));
+        jobs::enqueue(tx, &job).await?;
+        Ok(id)
+    })
+    .await
+}
+
+/// Runs the job of a reply once, if it is due.
+pub async fn run_reply(w: &TestWorker, message: i64) {
+    w.scheduler.tick().await.unwrap();
+    w.engine.run(w.newest_job(JobKind::SendReply, message).await).await;
+}
+
 /// A connected account with an inbox.
 pub struct InboxTest<S> {
     pub w: TestWorker,
@@ -130,8 +156,7 @@ impl<S: Send + 'static> InboxTest<S> {
     }
 
     pub async fn conversations(&self) -> Vec<Conversation> {
-        let page = PageRequest { page: 1, per_page: 100 };
-        list(&mut self.w.conn().await, self.w.world.brand, &ConversationFilter::default(), page).await.unwrap().rows
+        all(&self.w, self.w.world.brand).await
     }
 
     /// Returns the only conversation.
@@ -152,7 +177,20 @@ impl<S: Send + 'static> InboxTest<S> {
     }
 
     pub async fn count(&self) -> i64 {
-        self.w.number("SELECT count(*) FROM messages").await
+        self.w.count_rows("messages").await
+    }
+
+    /// Returns the external ids of the messages that were deleted with their texts, separated by spaces.
+    pub async fn deleted(&self) -> String {
+        let deleted =
+            "SELECT external_id FROM messages WHERE deleted_at IS NOT NULL AND body = '' ORDER BY external_id";
+        let sql = format!("SELECT coalesce(string_agg(external_id, ' '), '') FROM ({deleted}) m");
+        self.w.value(sql).await
+    }
+
+    /// Sets the username of the account.
+    pub async fn set_username(&self, username: &str) {
+        self.w.sql(format!("UPDATE social_accounts SET username = '{username}' WHERE id = {}", self.account)).await;
     }
 
     pub async fn sync(&self) -> inbox_syncs::InboxSync {
@@ -171,26 +209,14 @@ impl<S: Send + 'static> InboxTest<S> {
 
     /// Replies as the API does, and runs the job once. Returns the id of the message.
     pub async fn reply(&self, conversation: i64, text: &str) -> i64 {
-        let w = &self.w;
-        let id = w
-            .write(async |tx| {
-                let found = conversations::lock(tx, w.world.brand, conversation).await?.expect("it is there");
-                let id = replies::insert(tx, &found, w.world.user, "Ann", text).await?;
-                let job = NewJob::new(JobKind::SendReply, id, tx.now).lane(Lane::Account(found.account_id));
-                jobs::enqueue(tx, &job).await?;
-                Ok(id)
-            })
-            .await;
+        let id = reply(&self.w, conversation, text).await;
         self.run_reply(id).await;
         id
     }
 
     /// Runs the job of a reply once, if it is due.
     pub async fn run_reply(&self, message: i64) {
-        self.w.scheduler.tick().await.unwrap();
-        let sql = format!("SELECT max(id) FROM jobs WHERE kind = 'send_reply' AND subject_id = {message}");
-        let job = self.w.number(sql).await;
-        self.w.engine.run(job).await;
+        run_reply(&self.w, message).await;
     }
 
     /// Runs the job of a reply when an earlier call must be over.

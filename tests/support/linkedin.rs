@@ -19,7 +19,7 @@ pub struct Linkedin {
     pub posts: Arc<Mutex<Vec<Value>>>,
     /// The owner of each upload.
     pub owners: Arc<Mutex<Vec<String>>>,
-    pub pictures: Arc<Mutex<Vec<String>>>,
+    pub images: Arc<Mutex<Vec<String>>>,
     /// Responses to the next calls below `/rest`, the last one first.
     pub scripted: Arc<Mutex<Vec<ResponseTemplate>>>,
     /// The base URL of the server, for uploads.
@@ -37,7 +37,7 @@ impl Linkedin {
             oauth: Arc::new(OAuthServer::new(rules)),
             posts: Arc::default(),
             owners: Arc::default(),
-            pictures: Arc::default(),
+            images: Arc::default(),
             scripted: Arc::default(),
             base: Arc::default(),
             roles: Arc::new(roles.to_vec()),
@@ -128,7 +128,7 @@ impl Respond for Linkedin {
                 let body: Value = request.body_json().unwrap();
                 let owner = body["initializeUploadRequest"]["owner"].as_str().unwrap().to_owned();
                 self.owners.lock().unwrap().push(owner);
-                let number = self.pictures.lock().unwrap().len();
+                let number = self.images.lock().unwrap().len();
                 let base = self.base.lock().unwrap().clone();
                 let value = json!({
                     "uploadUrl": format!("{base}/upload/{number}"), "image": format!("urn:li:image:{number}"),
@@ -136,7 +136,7 @@ impl Respond for Linkedin {
                 response(200, json!({ "value": value }))
             }
             ("PUT", _) => {
-                self.pictures.lock().unwrap().push(String::from_utf8_lossy(&request.body).into_owned());
+                self.images.lock().unwrap().push(String::from_utf8_lossy(&request.body).into_owned());
                 ResponseTemplate::new(201)
             }
             ("GET", "/rest/posts") => self.newest(request),

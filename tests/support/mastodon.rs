@@ -115,7 +115,7 @@ impl Limits {
     }
 
     /// Returns the error for an upload that the server rejects.
-    fn refusal(&self, request: &Request) -> Option<&'static str> {
+    fn rejection(&self, request: &Request) -> Option<&'static str> {
         let (file, alt) = (part(&request.body, "file"), part(&request.body, "description"));
         let alt = String::from_utf8_lossy(alt.unwrap_or_default()).chars().count();
         let file = file.unwrap_or_default();
@@ -315,8 +315,8 @@ impl Mastodon {
             ("POST", "/api/v2/media") => {
                 self.account(request)?;
                 let mut state = self.state.lock().unwrap();
-                if let Some(refusal) = state.limits.refusal(request) {
-                    return Err(ResponseTemplate::new(422).set_body_json(json!({ "error": refusal })));
+                if let Some(rejection) = state.limits.rejection(request) {
+                    return Err(ResponseTemplate::new(422).set_body_json(json!({ "error": rejection })));
                 }
                 state.files.push(part(&request.body, "file").unwrap_or_default().to_vec());
                 let id = format!("{}", 100 + state.media.len());

@@ -2,6 +2,7 @@
 //! separate processes on Postgres and Redis. A test can start several processes of a role (`crier-worker#2`).
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::io::Write as _;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -317,17 +318,28 @@ impl Installation {
     }
 
     /// Returns one number from the database.
-    pub async fn number(&self, sql: &'static str) -> i64 {
+    pub async fn number(&self, sql: impl Into<String>) -> i64 {
         self.value(sql).await
     }
 
+    /// Returns the number of rows of a table, or of those with a condition (`jobs WHERE waiting`).
+    pub async fn count_rows(&self, rows: impl Display) -> i64 {
+        self.number(format!("SELECT count(*) FROM {rows}")).await
+    }
+
+    /// Returns the sum of a column of these rows, or 0 if there are none.
+    pub async fn sum(&self, column: &str, rows: impl Display) -> i64 {
+        self.number(format!("SELECT CAST(coalesce(sum({column}), 0) AS bigint) FROM {rows}")).await
+    }
+
     /// Returns one value from the database.
-    pub async fn value<T>(&self, sql: &'static str) -> T
+    pub async fn value<T>(&self, sql: impl Into<String>) -> T
     where
         T: Send + Unpin,
         T: for<'r> sqlx::Decode<'r, sqlx::Postgres> + sqlx::Type<sqlx::Postgres>,
         T: for<'r> sqlx::Decode<'r, sqlx::Sqlite> + sqlx::Type<sqlx::Sqlite>,
     {
+        let sql = AssertSqlSafe(sql.into());
         match self.env.get("CRIER_DATABASE_URL") {
             Some(url) => {
                 let mut connection = PgConnection::connect(url).await.expect("the database responds");

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 
 pub const KEY_ID: &str = "AKIDOFTHETESTS";
 pub const SECRET: &str = "secret-of-the-tests";
-const BUCKET: &str = "pictures";
+const BUCKET: &str = "images";
 
 /// The scripted behavior of the server.
 #[derive(Clone, Copy, Debug, Default)]

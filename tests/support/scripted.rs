@@ -26,7 +26,7 @@ pub enum JobBehavior {
     /// Waits at the first gate in the first attempt, and at the second gate in later attempts.
     WaitTwice(Arc<Gate>, Arc<Gate>),
     /// Fails to store its result this many times.
-    Refuse(Arc<AtomicUsize>, StoreFailure),
+    Reject(Arc<AtomicUsize>, StoreFailure),
 }
 
 #[derive(Clone, Copy)]
@@ -58,15 +58,15 @@ impl Job for Scripted {
                 gate.enter().await;
                 Box::new(Outcome::Done)
             }
-            Some(JobBehavior::Refuse(times, how)) => Box::new(Refused(times, how)),
+            Some(JobBehavior::Reject(times, how)) => Box::new(Rejected(times, how)),
         })
     }
 }
 
-struct Refused(Arc<AtomicUsize>, StoreFailure);
+struct Rejected(Arc<AtomicUsize>, StoreFailure);
 
 #[async_trait]
-impl RunResult for Refused {
+impl RunResult for Rejected {
     async fn write(&self, _tx: &mut Tx, _job: &ClaimedJob) -> Result<Outcome> {
         let left = self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
         match (left, self.1) {
@@ -100,7 +100,7 @@ pub fn start(engine: &Engine, id: i64) -> JoinHandle<bool> {
 /// Runs three jobs whose results are stored in one batch. The result of the second fails to be stored `times` times.
 pub async fn run_three_with_failing_middle(w: &TestWorker, times: usize, how: StoreFailure) -> [JobState; 3] {
     let left = Arc::new(AtomicUsize::new(times));
-    let engine = scripted_engine(w, [(2, JobBehavior::Refuse(left, how))]);
+    let engine = scripted_engine(w, [(2, JobBehavior::Reject(left, how))]);
     let ids = [enqueue_noop(w, 1).await, enqueue_noop(w, 2).await, enqueue_noop(w, 3).await];
     futures::future::join_all(ids.iter().map(|id| engine.run(*id))).await;
     let mut states = [JobState::Ready; 3];

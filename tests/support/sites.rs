@@ -28,7 +28,7 @@ pub enum PostBehavior {
 }
 
 /// The recorded text of an uploaded image.
-pub const PICTURE: &str = "(a picture)";
+pub const IMAGE: &str = "(an image)";
 
 const SLOWLY: Duration = Duration::from_millis(200);
 
@@ -165,7 +165,7 @@ async fn respond(mut stream: TcpStream, shared: &Shared) -> Option<()> {
         }
         // An uploaded image is handled like a post with this text.
         ("POST", "wp-json/wp/v2/media") => {
-            publish(&mut stream, shared, site, &json!({ "title": PICTURE, "slug": PICTURE })).await?
+            publish(&mut stream, shared, site, &json!({ "title": IMAGE, "slug": IMAGE })).await?
         }
         ("GET", "wp-json/wp/v2/media" | "wp-json/wp/v2/comments") => (200, String::new(), json!([])),
         ("GET", "wp-json/wp/v2/users/me") => {
@@ -206,8 +206,8 @@ async fn publish(stream: &mut TcpStream, shared: &Shared, site: &str, body: &Val
         then
     };
     if let PostBehavior::RejectWithRetryAfter(seconds) = then {
-        let refusal = json!({ "code": "too_many", "message": "Too many requests.", "data": { "status": 429 } });
-        return Some((429, format!("Retry-After: {seconds}\r\n"), refusal));
+        let rejection = json!({ "code": "too_many", "message": "Too many requests.", "data": { "status": 429 } });
+        return Some((429, format!("Retry-After: {seconds}\r\n"), rejection));
     }
     if then != PostBehavior::Accept {
         let has_response = tokio::select! {

@@ -127,21 +127,21 @@ async fn serve(mut stream: TcpStream, state: Arc<State>) {
 }
 
 /// Returns a complete response with a body.
-pub fn answer(status: &str, headers: &str, body: &[u8]) -> Vec<u8> {
+pub fn response(status: &str, headers: &str, body: &[u8]) -> Vec<u8> {
     let head = format!("HTTP/1.1 {status}\r\n{headers}Content-Length: {}\r\nConnection: close\r\n\r\n", body.len());
     [head.as_bytes(), body].concat()
 }
 
 pub fn ok(body: &[u8]) -> Vec<u8> {
-    answer("200 OK", "Content-Type: image/png\r\n", body)
+    response("200 OK", "Content-Type: image/png\r\n", body)
 }
 
 pub fn status(status: &str) -> Vec<u8> {
-    answer(status, "", b"no")
+    response(status, "", b"no")
 }
 
 pub fn redirect(to: &str) -> Vec<u8> {
-    answer("302 Found", &format!("Location: {to}\r\n"), b"")
+    response("302 Found", &format!("Location: {to}\r\n"), b"")
 }
 
 /// Returns a chunked response, which has no content length.
@@ -160,7 +160,7 @@ pub fn chunked(body: &[u8]) -> Vec<u8> {
 pub fn gzipped(body: &[u8]) -> Vec<u8> {
     let mut packed = GzEncoder::new(Vec::new(), Compression::best());
     packed.write_all(body).expect("it is packed");
-    answer("200 OK", "Content-Encoding: gzip\r\n", &packed.finish().expect("it is packed"))
+    response("200 OK", "Content-Encoding: gzip\r\n", &packed.finish().expect("it is packed"))
 }
 
 /// Returns a response that announces more bytes than it contains.

@@ -32,8 +32,8 @@ fn response(data: Value) -> ResponseTemplate {
     ResponseTemplate::new(200).set_body_json(json!({ "data": data, "error": error }))
 }
 
-pub fn refusal(status: u16, code: &str) -> ResponseTemplate {
-    let error = json!({ "code": code, "message": "It is refused.", "log_id": "x" });
+pub fn rejection(status: u16, code: &str) -> ResponseTemplate {
+    let error = json!({ "code": code, "message": "It is rejected.", "log_id": "x" });
     ResponseTemplate::new(status).set_body_json(json!({ "data": {}, "error": error }))
 }
 
@@ -74,7 +74,7 @@ impl Tiktok {
                 tokens["refresh_expires_in"] = json!(15_552_000);
                 tokens
             }
-            Err((_, code)) => json!({ "error": code, "error_description": "It is refused.", "log_id": "x" }),
+            Err((_, code)) => json!({ "error": code, "error_description": "It is rejected.", "log_id": "x" }),
         };
         ResponseTemplate::new(200).set_body_json(body)
     }
@@ -91,7 +91,7 @@ impl Respond for Tiktok {
             _ => {}
         }
         if !self.oauth.knows(&bearer(request)) {
-            return refusal(401, "access_token_invalid");
+            return rejection(401, "access_token_invalid");
         }
         match (request.method.as_str(), request.url.path()) {
             ("GET", "/v2/user/info/") => response(json!({

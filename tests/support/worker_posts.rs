@@ -13,8 +13,8 @@ use crier_domain::webhook::{Delivery, Webhook};
 use crier_media::{self as media, AssetDetails, Owner};
 use crier_platforms::Connector as _;
 use crier_store::webhooks::{self, NewWebhook};
-use crier_store::{deliveries, jobs, post_media, posts, targets};
-use secrecy::SecretString;
+use crier_store::{accounts, deliveries, jobs, post_media, posts, targets};
+use secrecy::{ExposeSecret as _, SecretString};
 
 use super::jobs::TestWorker;
 use super::store::{World, new_post};
@@ -33,7 +33,7 @@ impl TestWorker {
     }
 
     /// Stores an image in the library, and returns its id.
-    pub async fn picture(&self, filename: &str, bytes: Vec<u8>, alt_text: Option<&str>) -> i64 {
+    pub async fn image(&self, filename: &str, bytes: Vec<u8>, alt_text: Option<&str>) -> i64 {
         let owner = Owner { workspace_id: self.world.workspace, brand_id: self.world.brand, cap: None };
         let stored = self.media().ingest(&self.store, &owner, &bytes::Bytes::from(bytes).into()).await;
         let stored = stored.expect("the image is accepted");
@@ -118,14 +118,32 @@ impl TestWorker {
 
     /// Returns the newest job of a target.
     pub async fn job_of(&self, target: i64) -> jobs::operate::JobRow {
-        let id =
-            self.number(format!("SELECT max(id) FROM jobs WHERE kind = 'publish_target' AND subject_id = {target}"));
-        self.show(id.await).await
+        self.show(self.newest_job(JobKind::PublishTarget, target).await).await
+    }
+
+    /// Runs the scheduled job of a target before it is due.
+    pub async fn run_early(&self, target: i64) {
+        let job = self.job_of(target).await.id;
+        self.sql(format!("UPDATE jobs SET state = 'ready' WHERE id = {job}")).await;
+        self.engine.run(job).await;
+    }
+
+    /// Returns the worker's account as it is stored.
+    pub async fn stored_account(&self) -> SocialAccount {
+        let found = accounts::find_any(&mut self.conn().await, self.account.id).await;
+        found.expect("a look-up").expect("the account is there")
+    }
+
+    /// Returns the token of the worker's account.
+    pub async fn stored_token(&self) -> String {
+        let found = accounts::with_secrets(&mut self.conn().await, self.cipher(), self.account.id).await;
+        let (_, secrets) = found.expect("a look-up").expect("the account is there");
+        let fields: serde_json::Value = serde_json::from_str(secrets.expose_secret()).expect("JSON");
+        fields["token"].as_str().expect("a token").to_owned()
     }
 
     pub async fn account_status(&self) -> AccountStatus {
-        let found = crier_store::accounts::with_secrets(&mut self.conn().await, self.cipher(), self.account.id).await;
-        found.expect("a look-up").expect("the account is there").0.status
+        self.stored_account().await.status
     }
 
     /// Creates an active webhook endpoint at `url` for the results of posts.
@@ -142,9 +160,8 @@ impl TestWorker {
 
     /// Returns the names of the emitted events, in order.
     pub async fn events(&self) -> Vec<String> {
-        let all: Option<String> =
-            self.value("SELECT string_agg(name, ' ') FROM (SELECT name FROM events ORDER BY id) e").await;
-        all.map(|all| all.split(' ').map(str::to_owned).collect()).unwrap_or_default()
+        let payloads = self.event_payloads().await;
+        payloads.iter().map(|payload| payload["event"].as_str().expect("a name").to_owned()).collect()
     }
 
     pub async fn delivery(&self, id: i64) -> Delivery {

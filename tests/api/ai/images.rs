@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::support::ai_server::{AiApp, AiServer, error, picture, picture_at, refusal_of};
+use crate::support::ai_server::{AiApp, AiServer, error, image_response, image_url_response, refusal_of};
 use crate::support::app::{BASE, Reply, Tenant};
-use crate::support::picture::{jpeg, png};
+use crate::support::images::{jpeg, png};
 use crate::support::store::{TestStore, on_both, on_one};
 
 on_both!(
@@ -29,7 +29,7 @@ async fn generate_image(t: &Tenant<'_>, options: Value) -> Reply {
 async fn generated_images_are_stored_in_the_media_library(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("unlimited").await;
-    app.ai.queue_responses([picture(&png(30, 20))]);
+    app.ai.queue_responses([image_response(&png(30, 20))]);
     let prompt = format!("{}{}", "a loaf of bread ", "é".repeat(2_500));
     let body = json!({ "prompt": prompt, "options": { "size": "1024x1536", "quality": "low" } });
     let reply = t.post(&t.path("/ai/images"), body).await;
@@ -55,7 +55,7 @@ async fn higher_quality_costs_more_credits(s: TestStore) {
     for (n, (quality, credits)) in
         [("low", 240), ("medium", 240), ("auto", 240), ("high", 1_000)].into_iter().enumerate()
     {
-        app.ai.queue_responses([picture(&png(10 + n as u32, 10))]);
+        app.ai.queue_responses([image_response(&png(10 + n as u32, 10))]);
         left -= credits;
         let created = generate_image(&t, json!({ "quality": quality })).await.data(201);
         assert_eq!(
@@ -76,7 +76,7 @@ async fn image_urls_are_fetched_through_the_guard(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("unlimited").await;
     let own = app.ai.serve_file("/files/a.jpg", jpeg(20, 20)).await;
-    app.ai.queue_responses([picture_at(&own)]);
+    app.ai.queue_responses([image_url_response(&own)]);
     let created = generate_image(&t, json!({})).await.data(201);
     assert_eq!(created["media"]["mime_type"], "image/jpeg", "the operator configured this server");
     assert_eq!(created["media"]["filename"], "ai-20260609-101320.jpg");
@@ -84,12 +84,12 @@ async fn image_urls_are_fetched_through_the_guard(s: TestStore) {
     let other = AiServer::start().await;
     let private = other.serve_file("/a.png", png(5, 5)).await;
     for elsewhere in [&private, "http://169.254.169.254/a.png", "file:///etc/passwd", "nope"] {
-        app.ai.queue_responses([picture_at(elsewhere)]);
+        app.ai.queue_responses([image_url_response(elsewhere)]);
         generate_image(&t, json!({})).await.expect_error(502, "ai_provider_unavailable");
     }
     assert_eq!(other.request_bodies().await.len(), 0);
     let missing = own.replace("a.jpg", "b.jpg");
-    app.ai.queue_responses([picture_at(&missing)]);
+    app.ai.queue_responses([image_url_response(&missing)]);
     generate_image(&t, json!({})).await.expect_error(502, "ai_provider_unavailable");
     assert_eq!((app.used(t.workspace).await, app.held().await), (240, 0));
 }
@@ -101,9 +101,9 @@ async fn an_unknown_parameter_is_dropped_on_retry(s: TestStore) {
     let rejected = refusal_of(400, "invalid_value", "Invalid value: 'medium'.", json!("quality"));
     app.ai.queue_responses([
         rejected,
-        picture(&png(9, 9)),
+        image_response(&png(9, 9)),
         error(400, Value::Null, "unknown field"),
-        picture(&png(8, 8)),
+        image_response(&png(8, 8)),
     ]);
     generate_image(&t, options.clone()).await.expect(201);
     generate_image(&t, options.clone()).await.expect(201);
@@ -114,7 +114,7 @@ async fn an_unknown_parameter_is_dropped_on_retry(s: TestStore) {
         "the named one is dropped"
     );
     assert_eq!((requests[3].get("quality"), requests[3].get("size")), (None, None), "all are dropped if none is named");
-    app.ai.queue_responses([error(400, Value::Null, "no"), error(400, Value::Null, "no"), picture(&png(7, 7))]);
+    app.ai.queue_responses([error(400, Value::Null, "no"), error(400, Value::Null, "no"), image_response(&png(7, 7))]);
     generate_image(&t, options).await.expect_error(502, "ai_provider_unavailable");
     assert_eq!(app.ai.request_bodies().await.len(), 6, "one retry only");
 }
@@ -124,14 +124,14 @@ async fn an_invalid_image_is_a_provider_error(s: TestStore) {
     let t = app.tenant("unlimited").await;
     let whole = png(30, 30);
     let responses = [
-        picture(b"<html>sorry</html>"),
-        picture(&whole[..whole.len() / 2]),
-        picture(b""),
+        image_response(b"<html>sorry</html>"),
+        image_response(&whole[..whole.len() / 2]),
+        image_response(b""),
         wiremock::ResponseTemplate::new(200).set_body_json(json!({ "data": [{ "b64_json": "*" }] })),
         wiremock::ResponseTemplate::new(200).set_body_json(json!({ "data": [{}] })),
         wiremock::ResponseTemplate::new(200).set_body_json(json!({ "data": [] })),
         wiremock::ResponseTemplate::new(200).set_body_string("{\"data\": ["),
-        picture(&vec![0; 3 << 20]),
+        image_response(&vec![0; 3 << 20]),
     ];
     for response in responses {
         app.ai.queue_responses([response]);
@@ -173,7 +173,7 @@ async fn full_storage_refunds_the_credits(s: TestStore) {
     let t = app.tenant("pro").await;
     let full: i64 = (20_480 << 20) - 1;
     app.sql(format!("INSERT INTO storage_usage (workspace_id, bytes) VALUES ({}, {full})", t.workspace)).await;
-    app.ai.queue_responses([picture(&png(9, 9))]);
+    app.ai.queue_responses([image_response(&png(9, 9))]);
     generate_image(&t, json!({})).await.expect_error(402, "storage_limit_exceeded");
     assert_eq!((app.used(t.workspace).await, app.held().await), (0, 0));
     assert_eq!((app.number("SELECT count(*) FROM media").await, app.ai.request_bodies().await.len()), (0, 1));
@@ -184,7 +184,7 @@ async fn a_failed_write_refunds_credits_and_storage(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("unlimited").await;
     app.sql("ALTER TABLE media RENAME TO hidden").await;
-    app.ai.queue_responses([picture(&png(9, 9)), picture(&png(9, 9))]);
+    app.ai.queue_responses([image_response(&png(9, 9)), image_response(&png(9, 9))]);
     generate_image(&t, json!({})).await.expect_error(500, "internal_error");
     app.sql("ALTER TABLE hidden RENAME TO media").await;
     assert_eq!((app.used(t.workspace).await, app.held().await), (0, 0));

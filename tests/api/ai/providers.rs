@@ -6,9 +6,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use wiremock::ResponseTemplate;
 
-use crate::support::ai_server::{AiApp, AiServer, ai_at, captions, chat, choice, error, picture, refusal_of};
+use crate::support::ai_server::{AiApp, AiServer, ai_at, captions, chat, choice, error, image_response, refusal_of};
 use crate::support::app::{Reply, Tenant, TestApp};
-use crate::support::picture::png;
+use crate::support::images::png;
 use crate::support::source::{Source, SourceResponse, cut_off, ok};
 use crate::support::store::{TestStore, on_one};
 
@@ -112,7 +112,7 @@ async fn the_base_url_may_omit_the_version(s: TestStore) {
     let root = ai.url().replace("/v1", "");
     let app = TestApp::start_with(s, ai_at(&root, Duration::from_secs(20))).await;
     let t = app.tenant("unlimited").await;
-    ai.queue_responses([captions(&["A"]), picture(&png(5, 5))]);
+    ai.queue_responses([captions(&["A"]), image_response(&png(5, 5))]);
     one(&t).await.expect(200);
     generate_image(&t, json!({})).await.expect(201);
     // LM Studio reports this with a 200.
@@ -187,20 +187,20 @@ async fn rejected_parameters_are_dropped_one_by_one(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("unlimited").await;
     let wrong = |param: &str| refusal_of(400, "invalid_value", &format!("Invalid value for '{param}'."), json!(param));
-    app.ai.queue_responses([wrong("quality"), wrong("size"), picture(&png(9, 9))]);
+    app.ai.queue_responses([wrong("quality"), wrong("size"), image_response(&png(9, 9))]);
     generate_image(&t, json!({ "size": "1024x1536", "quality": "medium" })).await.expect(201);
     let requests = app.ai.request_bodies().await;
     let named = |n: usize| ["size", "quality"].map(|name| requests[n].get(name).is_some());
     assert_eq!([named(0), named(1), named(2)], [[true, true], [true, false], [false, false]]);
     // A server that rejects parameters it was not sent is not retried forever.
-    app.ai.queue_responses([wrong("size"), wrong("size"), wrong("size"), picture(&png(8, 8))]);
+    app.ai.queue_responses([wrong("size"), wrong("size"), wrong("size"), image_response(&png(8, 8))]);
     generate_image(&t, json!({ "size": "1024x1536", "quality": "medium" }))
         .await
         .expect_error(502, "ai_provider_unavailable");
     app.ai.clear_responses();
     app.ai.queue_responses([
         json_response(422, json!({ "detail": [{ "loc": ["body", "quality"] }] })),
-        picture(&png(7, 7)),
+        image_response(&png(7, 7)),
     ]);
     generate_image(&t, json!({ "quality": "low" })).await.expect(201);
     assert_eq!(app.ai.request_bodies().await.len(), 3 + 3 + 2);

@@ -7,14 +7,14 @@ use crier_domain::platform::Platform;
 use crier_store::media;
 
 use crate::support::app::{TestApp, on_one_app};
-use crate::support::picture;
+use crate::support::images;
 
 on_one_app!(a_platform_downloads_a_supported_format, a_url_cannot_be_forged_and_expires,);
 
 /// Uploads a PNG, and returns the asset.
 async fn asset(app: &TestApp) -> Asset {
     let t = app.tenant("unlimited").await;
-    let id = t.upload("a.png", &picture::png(60, 50), &[]).await.data(201)["id"].as_i64().unwrap();
+    let id = t.upload("a.png", &images::png(60, 50), &[]).await.data(201)["id"].as_i64().unwrap();
     media::find(&mut app.conn().await, t.brand, id).await.unwrap().unwrap()
 }
 

@@ -7,7 +7,7 @@ use crier_store::{Tx, media_jobs};
 use serde_json::{Value, json};
 
 use crate::support::app::{MISSING_ID, Tenant, TestApp, on_both_apps, on_one_app};
-use crate::support::picture;
+use crate::support::images;
 
 on_both_apps!(an_import_is_accepted_and_enqueued, a_repeated_key_creates_one_import, a_job_reports_its_status,);
 on_one_app!(
@@ -132,7 +132,7 @@ async fn step(app: &TestApp, id: i64, write: impl AsyncFnOnce(&mut Tx, &MediaJob
 
 async fn a_job_reports_its_status(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let asset = t.upload("bread.png", &picture::png(9, 9), &[]).await.data(201);
+    let asset = t.upload("bread.png", &images::png(9, 9), &[]).await.data(201);
     let path = async || {
         let id = accepted(&t, json!({ "url": SOURCE })).await["id"].as_i64().unwrap();
         (id, t.path(&format!("/jobs/{id}")))

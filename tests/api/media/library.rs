@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::support::app::{MISSING_ID, Tenant, TestApp, on_both_apps, on_one_app};
-use crate::support::picture;
+use crate::support::images;
 
 on_both_apps!(
     images_are_listed_newest_first_and_searchable,
@@ -15,7 +15,7 @@ on_one_app!(invalid_filters_are_rejected, invalid_updates_are_rejected,);
 
 async fn upload_png(t: &Tenant<'_>, name: &str, texts: &[(&str, &str)]) -> i64 {
     let width = 1 + name.len() as u32;
-    t.upload(name, &picture::png(width, 3), texts).await.data(201)["id"].as_i64().unwrap()
+    t.upload(name, &images::png(width, 3), texts).await.data(201)["id"].as_i64().unwrap()
 }
 
 fn ids(list: &Value) -> Vec<i64> {

@@ -10,7 +10,7 @@ use super::upload::upload_response;
 use crate::api::bodies::{SHORT_MIN_RATE, send_slowly};
 use crate::support::app::{BASE, Tenant, TestApp, on_one_app};
 use crate::support::client::until_true;
-use crate::support::picture;
+use crate::support::images;
 use crate::support::store::TestStore;
 
 on_one_app!(
@@ -37,7 +37,7 @@ async fn a_content_length_over_the_free_storage_is_rejected(app: TestApp) {
     let response = upload_response(&t, &format!("Content-Length: {}", 10 * MIB), b"").await;
     assert!(response.starts_with("HTTP/1.1 402 ") && response.contains("storage_limit_exceeded"), "{response}");
     // An upload that fits is accepted. One that no plan allows is rejected with 413.
-    t.upload("a.png", &picture::png(20, 20), &[]).await.expect(201);
+    t.upload("a.png", &images::png(20, 20), &[]).await.expect(201);
     let response = upload_response(&t, &format!("Content-Length: {}", 40 * MIB), b"").await;
     assert!(response.starts_with("HTTP/1.1 413 "), "{response}");
 }
@@ -59,7 +59,7 @@ async fn a_chunked_body_over_the_free_storage_is_rejected(app: TestApp) {
 
 async fn an_upload_is_replayed_even_if_storage_is_full(app: TestApp) {
     let t = app.tenant("free").await;
-    let large = picture::noise(300);
+    let large = images::noise(300);
     assert!(large.len() > 128 << 10);
     let send =
         || t.request("POST", &t.path("/media")).idempotency_key("once").form(Some(("a.png", &large)), &[]).send();
@@ -74,7 +74,7 @@ async fn one_workspace_cannot_exhaust_the_spool(app: TestApp) {
     let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
     let spools = app.api.library.spools();
     let half = spools.open(t.workspace, 256 << 20).await.expect("all of its half");
-    let png = picture::png(20, 20);
+    let png = images::png(20, 20);
     let (rejected, accepted) = tokio::join!(t.upload("a.png", &png, &[]), other.upload("a.png", &png, &[]));
     accepted.expect(201);
     rejected.expect_error(503, "service_unavailable");
@@ -114,7 +114,7 @@ async fn start_large_upload(t: &Tenant<'_>, length: usize) -> TcpStream {
 async fn an_upload_sent_again_while_the_first_is_received_creates_one_asset(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let spools = app.api.library.spools();
-    let png = picture::png(64, 64);
+    let png = images::png(64, 64);
     let body = [FORM.as_bytes(), &png, b"\r\n--b--\r\n"].concat();
     let (half, rest) = body.split_at(body.len() / 2);
     let mut first = start_upload(&t, "once", body.len(), half).await;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::support::app::{Reply, TestApp, on_one_app};
-use crate::support::picture;
+use crate::support::images;
 use crate::support::store::{TestStore, on_both_storages};
 
 on_one_app!(
@@ -23,7 +23,7 @@ on_both_storages!(
 
 async fn uploaded(app: &TestApp) -> (String, String, Vec<u8>) {
     let t = app.tenant("unlimited").await;
-    let asset = t.upload("a.png", &picture::png(900, 20), &[]).await.data(201);
+    let asset = t.upload("a.png", &images::png(900, 20), &[]).await.data(201);
     let text = |name: &str| asset[name].as_str().unwrap().to_owned();
     let reply = app.visit("GET", &text("url")).send().await;
     assert_eq!(reply.status, 200);
@@ -172,7 +172,7 @@ async fn every_replica_serves_every_upload(s: TestStore) {
 async fn a_deleted_image_is_swept(s: TestStore) {
     let app = TestApp::start(s).await;
     let t = app.tenant("unlimited").await;
-    let asset = t.upload("a.jpg", &picture::jpeg(30, 20), &[]).await.data(201);
+    let asset = t.upload("a.jpg", &images::jpeg(30, 20), &[]).await.data(201);
     let url = asset["url"].as_str().unwrap();
     assert_eq!(app.visit("GET", url).send().await.header("content-type"), Some("image/jpeg"));
     assert_eq!(app.stored_files().len(), 2);
@@ -194,7 +194,7 @@ async fn unavailable_storage_returns_503_until_it_recovers(s: TestStore) {
     let reply = app.visit("GET", &url).send().await;
     reply.assert_uncached_error(503);
     assert_eq!(reply.header("retry-after"), Some("5"));
-    let rejected = t.upload("b.png", &picture::png(8, 8), &[]).await;
+    let rejected = t.upload("b.png", &images::png(8, 8), &[]).await;
     rejected.expect_error(503, "service_unavailable");
     assert!(rejected.header("retry-after").is_some());
     assert_eq!(app.number("SELECT count(*) FROM media WHERE filename = 'b.png'").await, 0);
@@ -202,7 +202,7 @@ async fn unavailable_storage_returns_503_until_it_recovers(s: TestStore) {
     assert_eq!(room["meta"]["total"], 0, "the library itself does not need the storage");
     app.set_storage_unavailable(false);
     assert!(app.visit("GET", &url).send().await.body == body);
-    t.upload("b.png", &picture::png(8, 8), &[]).await.expect(201);
+    t.upload("b.png", &images::png(8, 8), &[]).await.expect(201);
     let used = "SELECT CAST(sum(bytes) AS bigint) FROM storage_usage";
     let live = "SELECT CAST(sum(size_bytes) AS bigint) FROM files WHERE state <> 'doomed'";
     assert_eq!(app.number(used).await, app.number(live).await, "rejected uploads use no storage");

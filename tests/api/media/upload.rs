@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::support::app::{BASE, Reply, Tenant, TestApp, on_both_apps, on_one_app};
-use crate::support::picture;
+use crate::support::images;
 
 on_both_apps!(
     a_repeated_upload_is_replayed,
@@ -66,7 +66,7 @@ fn id(asset: &Value) -> i64 {
 
 async fn an_upload_is_stored_and_described(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let png = picture::png(30, 20);
+    let png = images::png(30, 20);
     let texts = [("asset_type", "logo"), ("alt_text", "A sign"), ("unknown", "is ignored")];
     let reply = t.upload("../up/the sign.jpg", &png, &texts).await;
     let asset = reply.data(201);
@@ -91,7 +91,7 @@ async fn the_mime_type_is_detected_from_the_bytes(app: TestApp) {
         (ImageFormat::Gif, "image/gif"),
         (ImageFormat::WebP, "image/webp"),
     ] {
-        let bytes = picture::encoded(&picture::pixels(9, 7, 1), format);
+        let bytes = images::encoded(&images::pixels(9, 7, 1), format);
         let asset = t.upload("page.html", &bytes, &[]).await.data(201);
         assert_eq!((asset["mime_type"].as_str(), asset["width"].as_i64()), (Some(mime), Some(9)), "{asset}");
         assert_eq!((asset["asset_type"].as_str(), asset["alt_text"].is_null()), (Some("image"), true), "{asset}");
@@ -100,7 +100,7 @@ async fn the_mime_type_is_detected_from_the_bytes(app: TestApp) {
 
 async fn an_invalid_form_stores_nothing(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let png = picture::png(3, 3);
+    let png = images::png(3, 3);
     let path = t.path("/media");
     let send = |file: Option<&[u8]>, texts: &[(&str, &str)]| {
         let request = t.request("POST", &path).form(file.map(|bytes| ("a.png", bytes)), texts);
@@ -127,7 +127,7 @@ async fn a_malformed_multipart_body_is_rejected(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let form = "multipart/form-data; boundary=b";
     raw(&t, "application/json", b"{}").await.expect_error(415, "unsupported_media_type");
-    raw(&t, "image/png", &picture::png(2, 2)).await.expect_error(415, "unsupported_media_type");
+    raw(&t, "image/png", &images::png(2, 2)).await.expect_error(415, "unsupported_media_type");
     raw(&t, "multipart/form-data", b"--b--\r\n").await.expect_error(400, "invalid_json");
     raw(&t, form, b"").await.expect_error(400, "invalid_json");
     raw(&t, form, b"no form at all").await.expect_error(400, "invalid_json");
@@ -145,7 +145,7 @@ async fn a_malformed_multipart_body_is_rejected(app: TestApp) {
 async fn files_other_than_images_are_rejected(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let svg = br#"<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><rect width="9" height="9"/></svg>"#;
-    let png = picture::png(64, 64);
+    let png = images::png(64, 64);
     for bytes in
         [&b"hello"[..], svg, b"<!doctype html><script>alert(1)</script>", b"%PDF-1.4\n", &png[..33], &png[..900]]
     {
@@ -205,7 +205,7 @@ async fn an_oversized_chunked_body_is_rejected_while_reading(app: TestApp) {
 
 async fn a_repeated_upload_is_replayed(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let png = picture::png(12, 9);
+    let png = images::png(12, 9);
     let path = t.path("/media");
     let send =
         || t.request("POST", &path).idempotency_key("once").form(Some(("a.png", &png)), &[("alt_text", "A")]).send();
@@ -221,7 +221,7 @@ async fn a_repeated_upload_is_replayed(app: TestApp) {
 
 async fn reusing_a_key_for_another_form_is_rejected(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let (png, other) = (picture::png(12, 9), picture::png(12, 10));
+    let (png, other) = (images::png(12, 9), images::png(12, 10));
     let path = t.path("/media");
     let send = |name: &'static str, bytes: &[u8], texts: &[(&str, &str)]| {
         let request = t.request("POST", &path).idempotency_key("once").form(Some((name, bytes)), texts);
@@ -244,7 +244,7 @@ async fn reusing_a_key_for_another_form_is_rejected(app: TestApp) {
 async fn concurrent_uploads_with_one_key_create_one_asset(app: TestApp) {
     let t = app.tenant("unlimited").await;
     for round in 0..20u8 {
-        let png = picture::encoded(&picture::pixels(20, 20, round), ImageFormat::Png);
+        let png = images::encoded(&images::pixels(20, 20, round), ImageFormat::Png);
         let (path, key) = (t.path("/media"), format!("round-{round}"));
         let send = || t.request("POST", &path).idempotency_key(&key).form(Some(("a.png", &png)), &[]).send();
         let (one, two, three) = tokio::join!(send(), send(), send());
@@ -263,13 +263,13 @@ async fn concurrent_uploads_with_one_key_create_one_asset(app: TestApp) {
 
 async fn identical_bytes_are_stored_once_per_brand(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let png = picture::png(40, 30);
+    let png = images::png(40, 30);
     let (one, two) = (upload(&t, &png).await.data(201), upload(&t, &png).await.data(201));
     assert_ne!(id(&one), id(&two));
     assert_eq!(one["url"], two["url"]);
     assert_eq!(app.number(COUNTED_BYTES).await, one["size_bytes"].as_i64().unwrap());
     // The same holds for concurrent uploads.
-    let other = picture::png(41, 30);
+    let other = images::png(41, 30);
     let all = futures::future::join_all((0..6).map(|_| upload(&t, &other))).await;
     let urls: Vec<Value> = all.iter().map(|reply| reply.data(201)["url"].clone()).collect();
     assert!(urls.iter().all(|url| *url == urls[0]), "{urls:?}");
@@ -284,7 +284,7 @@ async fn an_upload_over_the_plan_cap_is_not_stored(app: TestApp) {
     let t = app.tenant("free").await;
     let used = 500 << 20;
     app.sql(format!("INSERT INTO storage_usage (workspace_id, bytes) VALUES ({}, {used})", t.workspace)).await;
-    let error = upload(&t, &picture::png(10, 10)).await.expect_error(402, "storage_limit_exceeded");
+    let error = upload(&t, &images::png(10, 10)).await.expect_error(402, "storage_limit_exceeded");
     assert!(error["message"].as_str().unwrap().contains("500 MiB"), "{error}");
     assert_eq!(stored(&app), Vec::<String>::new());
     assert_eq!(app.number(COUNTED_BYTES).await, used);
@@ -296,7 +296,7 @@ async fn an_upload_over_the_plan_cap_is_not_stored(app: TestApp) {
 async fn concurrent_uploads_never_exceed_the_storage_cap(app: TestApp) {
     let t = app.tenant("free").await;
     let images: Vec<Vec<u8>> =
-        (0..6).map(|seed| picture::encoded(&picture::pixels(60, 60, seed), ImageFormat::Png)).collect();
+        (0..6).map(|seed| images::encoded(&images::pixels(60, 60, seed), ImageFormat::Png)).collect();
     let largest = images.iter().map(Vec::len).max().unwrap();
     // There is room for two of them.
     let used = (500 << 20) - 2 * i64::try_from(largest).unwrap();
@@ -316,11 +316,11 @@ async fn a_failed_write_releases_its_storage(app: TestApp) {
     let t = app.tenant("unlimited").await;
     // The bytes are stored, but the asset's row cannot be written.
     app.sql("ALTER TABLE media RENAME TO hidden").await;
-    let reply = upload(&t, &picture::png(16, 16)).await;
+    let reply = upload(&t, &images::png(16, 16)).await;
     reply.expect_error(500, "internal_error");
     app.sql("ALTER TABLE hidden RENAME TO media").await;
     assert_eq!(app.number("SELECT count(*) FROM files WHERE state = 'doomed'").await, 1);
     assert_eq!(app.number(COUNTED_BYTES).await, 0);
     // The stored bytes are discarded; the same bytes can be uploaded again.
-    upload(&t, &picture::png(16, 16)).await.expect(201);
+    upload(&t, &images::png(16, 16)).await.expect(201);
 }

@@ -3,8 +3,8 @@
 
 use super::*;
 use crate::support::fake_platform::Gate;
+use crate::support::images;
 use crate::support::jobs::{LEASE_EXPIRY_SECONDS, worker_on_both};
-use crate::support::picture;
 use crate::support::source::{SourceResponse, ok};
 
 worker_on_both!(
@@ -30,7 +30,7 @@ async fn assert_recovers(w: &TestWorker, id: i64) {
 
 async fn a_crash_before_the_start_is_recovered(w: TestWorker) {
     listen(&w).await;
-    let source = Source::with(ok(&picture::png(9, 9))).await;
+    let source = Source::with(ok(&images::png(9, 9))).await;
     let id = import_from(&w, &source).await;
     w.claim(&w.s.notifier.take(), "gone").await;
     assert_eq!(import_status(&w, id).await, (Status::Pending, None));
@@ -40,7 +40,7 @@ async fn a_crash_before_the_start_is_recovered(w: TestWorker) {
 
 async fn a_crash_during_the_download_is_recovered(w: TestWorker) {
     listen(&w).await;
-    let (gate, good) = (Gate::new(), ok(&picture::png(9, 9)));
+    let (gate, good) = (Gate::new(), ok(&images::png(9, 9)));
     let source =
         Source::with_responses([SourceResponse::SendAfterGate(gate.clone(), Vec::new()), SourceResponse::Send(good)])
             .await;
@@ -58,7 +58,7 @@ async fn a_crash_during_the_download_is_recovered(w: TestWorker) {
 async fn a_crash_before_the_file_row_is_recovered(w: TestWorker) {
     listen(&w).await;
     let gate = Gate::new();
-    let good = ok(&picture::png(9, 9));
+    let good = ok(&images::png(9, 9));
     let source =
         Source::with_responses([SourceResponse::SendAfterGate(gate.clone(), good.clone()), SourceResponse::Send(good)])
             .await;
@@ -74,35 +74,33 @@ async fn a_crash_before_the_file_row_is_recovered(w: TestWorker) {
     wait_for_lock(&w).await;
     doomed.kill().await;
     tx.rollback().await.unwrap();
-    assert_eq!((import_status(&w, id).await, stored(&w).len()), ((Status::Processing, None), 0));
+    assert_eq!((import_status(&w, id).await, w.stored_files().len()), ((Status::Processing, None), 0));
     assert_recovers(&w, id).await;
 }
 
 /// Waits until a transaction waits for a lock. SQLite does not report this, so this returns immediately there.
 async fn wait_for_lock(w: &TestWorker) {
     if w.is_postgres() {
-        let sql =
-            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
-        w.poll_until(async || w.number(sql).await >= 1).await;
+        w.until_blocked(1).await;
     }
 }
 
 /// Leaves the state of a run that died after it inserted the row of its file, before its result was stored.
 async fn crash_after_file_row(w: &TestWorker) -> (Source, i64) {
     listen(w).await;
-    let png = picture::png(9, 9);
+    let png = images::png(9, 9);
     let source = Source::with(ok(&png)).await;
     let id = import_from(w, &source).await;
     let claimed = w.claim(&w.s.notifier.take(), "gone").await.remove(0);
     // The result is never stored.
     drop(w.handler(JobKind::ImportMedia).run(&crier_worker::engine::Run::new(claimed)).await.unwrap());
-    assert_eq!((import_status(w, id).await, stored(w).len()), ((Status::Processing, None), 2));
-    assert_eq!(w.number("SELECT count(*) FROM files WHERE state = 'reserved'").await, 1);
+    assert_eq!((import_status(w, id).await, w.stored_files().len()), ((Status::Processing, None), 2));
+    assert_eq!(w.count_rows("files WHERE state = 'reserved'").await, 1);
     (source, id)
 }
 
 fn delete_files(w: &TestWorker, which: impl Fn(&str) -> bool) {
-    for name in stored(w).into_iter().filter(|name| which(name)) {
+    for name in w.stored_files().into_iter().filter(|name| which(name)) {
         std::fs::remove_file(w.files().join("media").join(&name[..2]).join(&name)).unwrap();
     }
 }
@@ -116,22 +114,26 @@ async fn a_crash_before_the_bytes_are_stored_is_recovered(w: TestWorker) {
 async fn a_crash_before_the_thumbnail_is_stored_is_recovered(w: TestWorker) {
     let (_source, id) = crash_after_file_row(&w).await;
     delete_files(&w, |name| name.contains("thumb"));
-    assert_eq!(stored(&w).len(), 1);
+    assert_eq!(w.stored_files().len(), 1);
     assert_recovers(&w, id).await;
 }
 
 async fn a_crash_before_the_result_is_stored_is_recovered(w: TestWorker) {
     let (source, id) = crash_after_file_row(&w).await;
-    let before = stored(&w);
+    let before = w.stored_files();
     assert_recovers(&w, id).await;
-    assert_eq!((stored(&w), source.paths().len()), (before, 2), "the same file");
+    assert_eq!((w.stored_files(), source.paths().len()), (before, 2), "the same file");
 }
 
 async fn different_bytes_in_the_next_run_are_kept_once(w: TestWorker) {
     let (source, id) = crash_after_file_row(&w).await;
-    source.set_responses([SourceResponse::Send(ok(&picture::png(12, 12)))]);
+    source.set_responses([SourceResponse::Send(ok(&images::png(12, 12)))]);
     w.advance(LEASE_EXPIRY_SECONDS);
     run(&w).await;
-    assert_eq!((assets(&w).await[0].width, stored(&w).len()), (12, 4), "the file of the dead run is still stored");
+    assert_eq!(
+        (assets(&w).await[0].width, w.stored_files().len()),
+        (12, 4),
+        "the file of the dead run is still stored"
+    );
     assert_completed_once(&w, id).await;
 }

@@ -6,8 +6,8 @@ use crier_worker::engine::Run;
 use super::*;
 use crate::support::command::crier;
 use crate::support::fake_platform::Gate;
+use crate::support::images;
 use crate::support::jobs::{LEASE_EXPIRY_SECONDS, worker_on_both};
-use crate::support::picture;
 use crate::support::source::{SourceResponse, ok, status};
 
 worker_on_both!(
@@ -31,10 +31,7 @@ async fn retry(w: &TestWorker, id: i64) {
     let output = crier(w, &["jobs", "retry", &job.to_string()]);
     assert_eq!(output.expect_stdout(), format!("Job {job} (import_media) is ready to run again.\n"));
     assert_eq!(import_status(w, id).await, (Status::Pending, None));
-    // The command has no notifier, and its own clock.
-    let due =
-        format!("UPDATE jobs SET run_at = '{0}', dispatched_at = '{0}' WHERE id = {job}", w.later(-20).to_rfc3339());
-    w.sql(due).await;
+    w.make_jobs_due().await;
     run(w).await;
 }
 
@@ -55,7 +52,7 @@ async fn a_cancelled_import_fails_and_can_be_retried(w: TestWorker) {
         let message = find_import(&w, id).await.error.unwrap().message;
         assert!(message.contains("The operator canceled"), "{message}");
     }
-    source.set_responses([SourceResponse::Send(ok(&picture::png(9, 9)))]);
+    source.set_responses([SourceResponse::Send(ok(&images::png(9, 9)))]);
     w.s.notifier.take();
     retry(&w, tried).await;
     assert_completed_once(&w, tried).await;
@@ -65,7 +62,7 @@ async fn a_cancelled_import_fails_and_can_be_retried(w: TestWorker) {
 async fn the_import_of_a_dead_job_fails_and_can_be_retried(w: TestWorker) {
     listen(&w).await;
     w.set_storage_unavailable(true);
-    let source = Source::with(ok(&picture::png(9, 9))).await;
+    let source = Source::with(ok(&images::png(9, 9))).await;
     let id = import_from(&w, &source).await;
     run(&w).await;
     for _ in 0..4 {
@@ -85,7 +82,7 @@ async fn the_import_of_a_dead_job_fails_and_can_be_retried(w: TestWorker) {
 async fn an_unreadable_import_fails_and_is_reported(w: TestWorker) {
     w.leaves_jobs();
     listen(&w).await;
-    let source = Source::with(ok(&picture::png(9, 9))).await;
+    let source = Source::with(ok(&images::png(9, 9))).await;
     let id = import_from(&w, &source).await;
     w.sql("UPDATE media_jobs SET error = '{\"code\":\"newer\",\"message\":\"A new error.\"}'").await;
     run(&w).await;
@@ -100,13 +97,13 @@ async fn an_unreadable_import_fails_and_is_reported(w: TestWorker) {
 
 async fn a_finished_import_is_not_run_again(w: TestWorker) {
     listen(&w).await;
-    let source = Source::with(ok(&picture::png(9, 9))).await;
+    let source = Source::with(ok(&images::png(9, 9))).await;
     let id = import_from(&w, &source).await;
     run(&w).await;
     let job_id = job(&w, id).await.id;
     // An inconsistent state.
     w.sql(format!("UPDATE jobs SET state = 'dead' WHERE id = {job_id}")).await;
-    assert!(crier(&w, &["jobs", "retry", &job_id.to_string()]).refused(1).contains("nothing left to do"));
+    assert!(crier(&w, &["jobs", "retry", &job_id.to_string()]).expect_failure(1).contains("nothing left to do"));
     w.sql(format!("UPDATE jobs SET state = 'ready', finished_at = NULL WHERE id = {job_id}")).await;
     w.engine.run(job_id).await;
     assert_eq!((job(&w, id).await.state, source.paths().len()), (JobState::Cancelled, 1));
@@ -133,7 +130,7 @@ async fn an_import_that_crashes_its_process_fails(w: TestWorker) {
 async fn deleting_a_brand_deletes_its_imports(w: TestWorker) {
     listen(&w).await;
     let gate = Gate::new();
-    let source = Source::with_responses([SourceResponse::SendAfterGate(gate.clone(), ok(&picture::png(9, 9)))]).await;
+    let source = Source::with_responses([SourceResponse::SendAfterGate(gate.clone(), ok(&images::png(9, 9)))]).await;
     let id = import_from(&w, &source).await;
     let (engine, job_id) = (w.engine.clone(), w.notified_job());
     let running = tokio::spawn(async move { engine.run(job_id).await });
@@ -145,14 +142,14 @@ async fn deleting_a_brand_deletes_its_imports(w: TestWorker) {
     assert!(import.is_none() && emitted_events(&w).await.is_empty());
     assert_eq!(w.state(job_id).await, JobState::Cancelled);
     sweep(&w).await;
-    assert_eq!((stored(&w), w.number("SELECT count(*) FROM files").await), (Vec::new(), 0));
+    assert_eq!((w.stored_files(), w.count_rows("files").await), (Vec::new(), 0));
     assert_eq!(files::usage(&mut w.conn().await, w.world.workspace).await.unwrap().files, 0);
 }
 
 /// A worker freezes after the download, and another run finishes first.
 async fn only_one_of_two_concurrent_runs_counts(w: TestWorker) {
     listen(&w).await;
-    let (first, second) = (picture::png(9, 9), picture::png(12, 12));
+    let (first, second) = (images::png(9, 9), images::png(12, 12));
     let source = Source::with_responses([SourceResponse::Send(ok(&first)), SourceResponse::Send(ok(&second))]).await;
     let id = import_from(&w, &source).await;
     let job_id = w.notified_job();
@@ -177,7 +174,7 @@ async fn only_one_of_two_concurrent_runs_counts(w: TestWorker) {
 /// The grace period ends during a download. Nothing was stored, so no attempt is used.
 async fn a_stopping_worker_releases_the_import(w: TestWorker) {
     let gate = Gate::new();
-    let good = ok(&picture::png(9, 9));
+    let good = ok(&images::png(9, 9));
     let source =
         Source::with_responses([SourceResponse::SendAfterGate(gate.clone(), good.clone()), SourceResponse::Send(good)])
             .await;
@@ -198,7 +195,7 @@ async fn a_stopping_worker_releases_the_import(w: TestWorker) {
 /// The storage usage of the file is released immediately, not by the sweep.
 async fn the_file_of_a_deleted_import_is_discarded(w: TestWorker) {
     w.leaves_jobs();
-    import_from(&w, &Source::with(ok(&picture::png(9, 9))).await).await;
+    import_from(&w, &Source::with(ok(&images::png(9, 9))).await).await;
     let job = w.claim(&[w.notified_job()], "worker").await.remove(0);
     let result = w.handler(JobKind::ImportMedia).run(&Run::new(job.clone())).await.unwrap();
     let file = w.number("SELECT id FROM files WHERE state = 'reserved'").await;
@@ -206,22 +203,22 @@ async fn the_file_of_a_deleted_import_is_discarded(w: TestWorker) {
     w.sql("DELETE FROM media_jobs").await;
     let outcome = w.write(async |tx| result.write(tx, &job).await).await;
     assert!(matches!(outcome, crier_domain::job::Outcome::Cancelled(_)), "{outcome:?}");
-    assert_eq!(w.number("SELECT count(*) FROM files WHERE state = 'doomed'").await, 1);
+    assert_eq!(w.count_rows("files WHERE state = 'doomed'").await, 1);
     assert_eq!(files::usage(&mut w.conn().await, w.world.workspace).await.unwrap().files, 0);
 }
 
 async fn a_run_with_a_lost_lease_fetches_nothing(w: TestWorker) {
     w.leaves_jobs();
-    let source = Source::with(ok(&picture::png(9, 9))).await;
+    let source = Source::with(ok(&images::png(9, 9))).await;
     let id = import_from(&w, &source).await;
     let job = w.claim(&[w.notified_job()], "frozen").await.remove(0);
-    w.sql("UPDATE jobs SET fence = fence + 1").await;
+    w.take_over(job.id).await;
     w.handler(JobKind::ImportMedia).run(&Run::new(job)).await.unwrap();
     assert_eq!((source.paths().len(), import_status(&w, id).await), (0, (Status::Pending, None)));
 }
 
 async fn only_failed_imports_can_be_retried(w: TestWorker) {
-    let id = import_from(&w, &Source::with(ok(&picture::png(9, 9))).await).await;
+    let id = import_from(&w, &Source::with(ok(&images::png(9, 9))).await).await;
     let retry_failed = async |id| w.write(async |tx| crier_media::import::retry_failed(tx, id).await).await;
     assert!(!retry_failed(id).await, "it is pending");
     run(&w).await;
@@ -236,7 +233,7 @@ async fn after_thirty_days(w: &TestWorker) {
 }
 
 async fn finished_imports_are_deleted_after_thirty_days(w: TestWorker) {
-    let good = Source::with(ok(&picture::png(9, 9))).await;
+    let good = Source::with(ok(&images::png(9, 9))).await;
     let bad = Source::with(status("404 Not Found")).await;
     let (completed, failed) = (import_from(&w, &good).await, import_from(&w, &bad).await);
     run(&w).await;
@@ -250,7 +247,7 @@ async fn finished_imports_are_deleted_after_thirty_days(w: TestWorker) {
     crier_scheduler::tasks::clean_up::run(&w.scheduler).await.unwrap();
     assert!(!exists(completed).await && !exists(failed).await);
     assert!(exists(later).await && exists(waiting).await, "one finished a day ago, and the other has not finished");
-    assert_eq!((assets(&w).await.len(), stored(&w).len()), (1, 2), "imported files are kept");
+    assert_eq!((assets(&w).await.len(), w.stored_files().len()), (1, 2), "imported files are kept");
     after_thirty_days(&w).await;
     assert!(!exists(later).await && exists(waiting).await);
 }
@@ -265,10 +262,8 @@ async fn a_retried_import_is_not_deleted(w: TestWorker) {
     run(&w).await;
     let mut tx = w.begin().await.unwrap();
     assert!(crier_media::import::retry_failed(&mut tx, id).await.unwrap());
-    let lock_waits =
-        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
     let commit = async {
-        w.poll_until(async || w.number(lock_waits).await > 0).await;
+        w.until_blocked(1).await;
         tx.commit().await.unwrap();
     };
     tokio::join!(after_thirty_days(&w), commit);

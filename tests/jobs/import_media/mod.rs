@@ -48,8 +48,7 @@ async fn import_status(w: &TestWorker, id: i64) -> (Status, Option<Code>) {
 }
 
 async fn job(w: &TestWorker, id: i64) -> jobs::operate::JobRow {
-    let sql = format!("SELECT max(id) FROM jobs WHERE kind = 'import_media' AND subject_id = {id}");
-    w.show(w.number(sql).await).await
+    w.show(w.newest_job(JobKind::ImportMedia, id).await).await
 }
 
 /// Returns the state of an import's job and its attempts.
@@ -60,7 +59,7 @@ async fn job_status(w: &TestWorker, id: i64) -> (JobState, i32) {
 
 /// Runs only imports. Cancels the deliveries of their events.
 async fn run(w: &TestWorker) {
-    w.sql("UPDATE jobs SET state = 'cancelled' WHERE kind = 'deliver_webhook'").await;
+    w.cancel_deliveries().await;
     w.run_jobs().await;
 }
 
@@ -77,13 +76,8 @@ async fn listen(w: &TestWorker) {
 
 /// Returns the names and data of the emitted events, in order.
 async fn emitted_events(w: &TestWorker) -> Vec<(String, Value)> {
-    let mut all = Vec::new();
-    for id in 1..=w.number("SELECT coalesce(max(id), 0) FROM events").await {
-        let payload: String = w.value(format!("SELECT CAST(payload AS text) FROM events WHERE id = {id}")).await;
-        let mut payload: Value = serde_json::from_str(&payload).unwrap();
-        all.push((payload["event"].as_str().unwrap().to_owned(), payload["data"].take()));
-    }
-    all
+    let all = w.event_payloads().await.into_iter();
+    all.map(|mut payload| (payload["event"].as_str().unwrap().to_owned(), payload["data"].take())).collect()
 }
 
 /// Returns every asset of the brand.
@@ -93,22 +87,6 @@ async fn assets(w: &TestWorker) -> Vec<Asset> {
         all.extend(media::find(&mut w.conn().await, w.world.brand, id).await.unwrap());
     }
     all
-}
-
-/// Returns the names of the files in the storage.
-fn stored(w: &TestWorker) -> Vec<String> {
-    let mut names = Vec::new();
-    let mut folders = vec![w.files().to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
-            match entry.file_type().unwrap().is_dir() {
-                true => folders.push(entry.path()),
-                false => names.push(entry.file_name().into_string().unwrap()),
-            }
-        }
-    }
-    names.sort();
-    names
 }
 
 /// Advances the clock until abandoned files are old enough, and runs the scheduler's sweep.
@@ -123,10 +101,10 @@ async fn assert_no_leftovers(w: &TestWorker) {
     let mut expected: Vec<String> = assets(w).await.into_iter().flat_map(|a| [a.key, a.thumbnail_key]).collect();
     expected.sort();
     expected.dedup();
-    assert_eq!(stored(w), expected);
-    let counted = w.number("SELECT CAST(coalesce(sum(size_bytes), 0) AS bigint) FROM files").await;
+    assert_eq!(w.stored_files(), expected);
+    let counted = w.sum("size_bytes", "files").await;
     assert_eq!(files::usage(&mut w.conn().await, w.world.workspace).await.unwrap().files, counted);
-    assert_eq!(w.number("SELECT count(*) FROM files WHERE state <> 'stored'").await, 0);
+    assert_eq!(w.count_rows("files WHERE state <> 'stored'").await, 0);
 }
 
 /// Asserts that the import is completed, and that its asset is the only one.
@@ -136,7 +114,7 @@ async fn assert_completed_once(w: &TestWorker, id: i64) {
     let all = assets(w).await;
     assert_eq!((all.len(), import.media_id), (1, Some(all[0].id)));
     assert_no_leftovers(w).await;
-    assert_eq!(stored(w).len(), 2);
+    assert_eq!(w.stored_files().len(), 2);
 }
 
 /// Asserts that the import failed with this code after this number of attempts, emitted one event, and left no asset.

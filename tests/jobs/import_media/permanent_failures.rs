@@ -1,9 +1,9 @@
 //! Permanent failures: the import fails in its first attempt, with the matching error code.
 
 use super::*;
+use crate::support::images;
 use crate::support::jobs::worker_on_both;
-use crate::support::picture;
-use crate::support::source::{SourceResponse, answer, chunked, gzipped, ok, redirect, status};
+use crate::support::source::{SourceResponse, chunked, gzipped, ok, redirect, response, status};
 
 worker_on_both!(
     a_4xx_response_fails_the_import,
@@ -24,7 +24,7 @@ async fn assert_source_fails(w: &TestWorker, source: &Source, code: Code) -> i64
     run(w).await;
     assert_failed(w, id, code, 1).await;
     assert_eq!(job(w, id).await.state, JobState::Done, "the job is not dead");
-    assert_eq!((stored(w), w.number("SELECT count(*) FROM files").await), (Vec::new(), 0));
+    assert_eq!((w.stored_files(), w.count_rows("files").await), (Vec::new(), 0));
     id
 }
 
@@ -40,7 +40,7 @@ async fn a_4xx_response_fails_the_import(w: TestWorker) {
         assert_eq!(source.paths().len(), 1);
     }
     for status_line in ["304 Not Modified", "300 Multiple Choices"] {
-        assert_response_fails(&w, answer(status_line, "", b""), Code::HttpError).await;
+        assert_response_fails(&w, response(status_line, "", b""), Code::HttpError).await;
     }
 }
 
@@ -54,7 +54,7 @@ async fn a_redirect_without_target_fails_the_import(w: TestWorker) {
         let message = find_import(&w, id).await.error.unwrap().message;
         assert!(!message.contains("hush"), "{message}");
     }
-    assert_response_fails(&w, answer("301 Moved", "", b""), Code::HttpError).await;
+    assert_response_fails(&w, response("301 Moved", "", b""), Code::HttpError).await;
 }
 
 async fn private_addresses_are_not_requested(w: TestWorker) {
@@ -74,7 +74,7 @@ async fn private_addresses_are_not_requested(w: TestWorker) {
 
 async fn a_file_that_is_not_an_image_fails_the_import(w: TestWorker) {
     listen(&w).await;
-    let png = picture::png(64, 64);
+    let png = images::png(64, 64);
     for body in [
         b"<!doctype html><p>no".to_vec(),
         b"<svg xmlns='http://www.w3.org/2000/svg'/>".to_vec(),
@@ -85,7 +85,7 @@ async fn a_file_that_is_not_an_image_fails_the_import(w: TestWorker) {
         assert_response_fails(&w, ok(&body), Code::UnsupportedMediaType).await;
     }
     // The declared content type is ignored.
-    let source = Source::with(answer("200 OK", "Content-Type: text/html\r\n", &png)).await;
+    let source = Source::with(response("200 OK", "Content-Type: text/html\r\n", &png)).await;
     let id = import_from(&w, &source).await;
     run(&w).await;
     assert_eq!(find_import(&w, id).await.status, Status::Completed);
@@ -100,7 +100,7 @@ async fn an_oversized_file_fails_the_import(w: TestWorker) {
     assert_response_fails(&w, chunked(&body), Code::TooLarge).await;
     assert_response_fails(&w, gzipped(&body), Code::TooLarge).await;
     // The file is small enough, but its dimensions are too large.
-    let mut png = picture::png(8, 8);
+    let mut png = images::png(8, 8);
     png[16..24].copy_from_slice(&[0, 0, 0x40, 0, 0, 0, 0x40, 0]);
     let crc = crc32(&png[12..29]);
     png[29..33].copy_from_slice(&crc.to_be_bytes());
@@ -119,7 +119,7 @@ async fn an_exceeded_storage_quota_fails_the_import(w: TestWorker) {
     let plan = 20_480_i64 << 20;
     let almost = plan - 10;
     w.sql(format!("INSERT INTO storage_usage (workspace_id, bytes) VALUES ({}, {almost})", w.world.workspace)).await;
-    let id = assert_response_fails(&w, ok(&picture::png(64, 64)), Code::StorageLimitExceeded).await;
+    let id = assert_response_fails(&w, ok(&images::png(64, 64)), Code::StorageLimitExceeded).await;
     let message = find_import(&w, id).await.error.unwrap().message;
     assert!(message.contains("20480 MiB"), "{message}");
     assert_eq!(

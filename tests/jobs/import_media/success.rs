@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::*;
 use crate::support::fake_platform::Gate;
+use crate::support::images;
 use crate::support::jobs::worker_on_both;
-use crate::support::picture;
 use crate::support::source::{SourceResponse, ok, redirect};
 
 worker_on_both!(
@@ -18,14 +18,14 @@ worker_on_both!(
 async fn an_image_is_fetched_and_stored(w: TestWorker) {
     listen(&w).await;
     let gate = Gate::new();
-    let source = Source::with_responses([SourceResponse::SendAfterGate(gate.clone(), ok(&picture::png(30, 20)))]).await;
+    let source = Source::with_responses([SourceResponse::SendAfterGate(gate.clone(), ok(&images::png(30, 20)))]).await;
     let id = import_from(&w, &source).await;
     assert_eq!(import_status(&w, id).await, (Status::Pending, None));
     let (engine, notified) = (w.engine.clone(), w.notified_job());
     let running = tokio::spawn(async move { engine.run(notified).await });
     gate.wait_until_entered().await;
     assert_eq!(import_status(&w, id).await, (Status::Processing, None));
-    assert_eq!(w.number("SELECT count(*) FROM files").await, 0);
+    assert_eq!(w.count_rows("files").await, 0);
     w.advance(1);
     gate.let_through();
     assert!(running.await.unwrap());
@@ -45,15 +45,14 @@ async fn an_image_is_fetched_and_stored(w: TestWorker) {
         (job_status(&w, id).await, job(&w, id).await.trace.as_deref()),
         ((JobState::Done, 1), Some("request-1"))
     );
-    let traced = "SELECT count(*) FROM jobs WHERE kind = 'deliver_webhook' AND trace = 'request-1'";
-    assert_eq!(w.number(traced).await, 1);
+    assert_eq!(w.count_rows("jobs WHERE kind = 'deliver_webhook' AND trace = 'request-1'").await, 1);
     assert_completed_once(&w, id).await;
 }
 
 async fn the_file_name_comes_from_the_final_url(w: TestWorker) {
     let source = Source::with_responses([
         SourceResponse::Send(redirect("/new/f%C3%BCr%2Fdich.jpg?x=y")),
-        SourceResponse::Send(ok(&picture::png(3, 2))),
+        SourceResponse::Send(ok(&images::png(3, 2))),
     ]);
     let source = source.await;
     import(&w, &source.url("/old.gif?name=z.png#a")).await;
@@ -61,32 +60,32 @@ async fn the_file_name_comes_from_the_final_url(w: TestWorker) {
     let [asset] = &assets(&w).await[..] else { panic!("one asset") };
     assert_eq!(asset.filename, "dich.jpg", "without folders, whatever the image type");
     assert_eq!(asset.source_url, Some(source.url("/old.gif?name=z.png#a")), "as submitted");
-    source.set_responses([SourceResponse::Send(ok(&picture::gif(3, 2)))]);
+    source.set_responses([SourceResponse::Send(ok(&images::gif(3, 2)))]);
     import(&w, &source.url("/")).await;
     run(&w).await;
     assert_eq!(assets(&w).await[1].filename, "image.gif");
 }
 
 async fn identical_bytes_of_two_imports_are_stored_once(w: TestWorker) {
-    let source = Source::with(ok(&picture::jpeg(40, 40))).await;
+    let source = Source::with(ok(&images::jpeg(40, 40))).await;
     let (one, other) = (import_from(&w, &source).await, import_from(&w, &source).await);
     run(&w).await;
     assert_eq!(
         (find_import(&w, one).await.status, find_import(&w, other).await.status),
         (Status::Completed, Status::Completed)
     );
-    assert_eq!((assets(&w).await.len(), stored(&w).len()), (2, 2));
+    assert_eq!((assets(&w).await.len(), w.stored_files().len()), (2, 2));
     assert_no_leftovers(&w).await;
 }
 
 async fn a_busy_brand_does_not_block_other_imports(w: TestWorker) {
     w.leaves_jobs();
-    let source = Source::with(ok(&picture::png(3, 2))).await;
+    let source = Source::with(ok(&images::png(3, 2))).await;
     for _ in 0..6 {
         import_from(&w, &source).await;
     }
     let claimed = w.claim(&w.s.notifier.take(), "a worker").await;
     assert_eq!(claimed.len(), 4);
-    assert_eq!(w.number("SELECT count(*) FROM jobs WHERE waiting").await, 2);
+    assert_eq!(w.count_rows("jobs WHERE waiting").await, 2);
     assert!(claimed.iter().all(|job| job.lane == Some(format!("brand:{}", w.world.brand))));
 }

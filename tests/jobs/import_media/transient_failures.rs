@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::*;
+use crate::support::images;
 use crate::support::jobs::worker_on_both;
-use crate::support::picture;
 use crate::support::source::{SourceResponse, cut_off, ok, status};
 
 worker_on_both!(
@@ -41,12 +41,12 @@ async fn transient_failures_are_retried(w: TestWorker) {
         status("500 Oops"),
         status("502 Bad Gateway"),
         status("503 Busy"),
-        cut_off(&picture::png(64, 64)),
+        cut_off(&images::png(64, 64)),
         b"hello".to_vec(),
         Vec::new(),
     ]) {
         let source =
-            Source::with_responses([SourceResponse::Send(bad), SourceResponse::Send(ok(&picture::png(size, size)))])
+            Source::with_responses([SourceResponse::Send(bad), SourceResponse::Send(ok(&images::png(size, size)))])
                 .await;
         let id = import_from(&w, &source).await;
         assert_second_attempt_succeeds(&w, id, Code::HttpError, || {}).await;
@@ -61,8 +61,8 @@ async fn a_slow_server_is_retried(mut w: TestWorker) {
     listen(&w).await;
     w.set_import_timeout(Duration::from_secs(2));
     let source = Source::with_responses([
-        SourceResponse::Stall(cut_off(&picture::png(9, 9))),
-        SourceResponse::Send(ok(&picture::png(9, 9))),
+        SourceResponse::Stall(cut_off(&images::png(9, 9))),
+        SourceResponse::Send(ok(&images::png(9, 9))),
     ])
     .await;
     let id = import_from(&w, &source).await;
@@ -91,7 +91,7 @@ async fn five_attempts_are_made_with_documented_delays(w: TestWorker) {
 async fn an_unavailable_storage_is_retried(w: TestWorker) {
     listen(&w).await;
     w.set_storage_unavailable(true);
-    let source = Source::with(ok(&picture::png(9, 9))).await;
+    let source = Source::with(ok(&images::png(9, 9))).await;
     let id = import_from(&w, &source).await;
     assert_second_attempt_succeeds(&w, id, Code::InternalError, || w.set_storage_unavailable(false)).await;
 }
@@ -99,7 +99,7 @@ async fn an_unavailable_storage_is_retried(w: TestWorker) {
 /// The file was stored, but the result was stored so late that the sweep treated the file as abandoned.
 async fn a_swept_file_is_fetched_again(w: TestWorker) {
     listen(&w).await;
-    let source = Source::with(ok(&picture::png(9, 9))).await;
+    let source = Source::with(ok(&images::png(9, 9))).await;
     let id = import_from(&w, &source).await;
     let claimed = w.claim(&w.s.notifier.take(), "a worker").await.remove(0);
     let handler = w.handler(JobKind::ImportMedia);

@@ -57,7 +57,7 @@ impl Connector for FakePlatform {
         self.called("upload", Some(post));
         self.check_token(account)?;
         let next = self.upload_script.lock().expect("no panic").pop_front().unwrap_or(UploadStep::Accept);
-        if let UploadStep::Refuse(error) = next {
+        if let UploadStep::Reject(error) = next {
             return Err(error);
         }
         if let UploadStep::Wait(gate) = &next {
@@ -85,7 +85,7 @@ impl Connector for FakePlatform {
                 self.accept(post);
                 Ok(published)
             }
-            PublishStep::Refuse(error) => Err(error),
+            PublishStep::Reject(error) => Err(error),
             PublishStep::AcceptAnd(error) => {
                 self.accept(post);
                 Err(error)
@@ -163,7 +163,7 @@ impl AnalyticsConnector for FakePlatform {
         if let Some(name) =
             self.rejected_metric.lock().expect("no panic").as_deref().filter(|name| !aside.contains(name))
         {
-            self.called("refused_metric", None);
+            self.called("rejected_metric", None);
             aside.add(name);
         }
         let set = self.post_figures.lock().expect("no panic").clone();

@@ -30,7 +30,7 @@ pub enum PublishStep {
     Publish,
     /// Publishes, and returns this result.
     PublishAs(Published),
-    Refuse(CallError),
+    Reject(CallError),
     /// Accepts the post and returns this error, like a broken connection.
     AcceptAnd(CallError),
     /// Waits at the gate, then publishes.
@@ -49,7 +49,7 @@ pub enum PublishStep {
 /// The behavior of one upload call.
 pub enum UploadStep {
     Accept,
-    Refuse(CallError),
+    Reject(CallError),
     /// Waits at the gate, then accepts the upload.
     Wait(Arc<Gate>),
     /// Accepts the upload, reaches the gate, and never responds.

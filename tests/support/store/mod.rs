@@ -29,6 +29,7 @@ use super::s3::S3Server;
 use super::servers;
 
 mod fixtures;
+mod rows;
 
 pub use fixtures::{new_account, new_post, publish_to_sandbox};
 
@@ -379,9 +380,9 @@ impl TestStore {
     /// Waits until `count` statements wait for locks of other transactions. Only for Postgres: on SQLite, a writer
     /// waits before it sends a statement.
     pub async fn until_blocked(&self, count: i64) {
-        const BLOCKED: &str = "SELECT count(*) FROM pg_stat_activity \
-             WHERE datname = current_database() AND wait_event_type = 'Lock'";
-        until_soon("statements wait for locks", || async { (self.number(BLOCKED).await >= count).then_some(()) }).await;
+        const BLOCKED: &str = "pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        until_soon("statements wait for locks", || async { (self.count_rows(BLOCKED).await >= count).then_some(()) })
+            .await;
     }
 }
 

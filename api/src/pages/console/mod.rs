@@ -15,7 +15,6 @@ use http::Method;
 use salvo::Router;
 
 use crate::app::App;
-use crate::runner::Runner;
 
 mod call;
 mod assets;
@@ -130,7 +129,7 @@ pub fn paths() -> Vec<(Method, &'static str)> {
 }
 
 /// Returns the routes of the console, relative to the root of the host.
-pub fn router(app: &Arc<App>, runners: Vec<Runner>) -> Router {
+pub fn router(app: &Arc<App>) -> Router {
     let mut router = Router::new().push(assets::router()).push(sign_in::router()).push(invitation::router());
     for route in routes() {
         let path = route.pattern();

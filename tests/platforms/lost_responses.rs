@@ -17,7 +17,7 @@ on_both!(
     a_text_that_the_server_changes_is_published_once,
     a_rendered_text_is_recognized_where_there_are_no_sources,
     a_status_of_another_target_is_never_adopted,
-    two_lost_answers_get_a_status_each,
+    two_lost_responses_get_a_status_each,
     a_status_of_another_application_or_from_before_the_call_is_not_adopted,
     the_window_follows_the_clock_of_the_server,
     one_of_several_equal_statuses_is_never_guessed,
@@ -25,7 +25,7 @@ on_both!(
 );
 
 const TOKEN: &str = "access-of-ann";
-const LOST_ANSWER: Switches = Switches {
+const LOST_RESPONSE: Switches = Switches {
     strips_texts: true,
     forgets_keys: true,
     loses_responses: true,
@@ -33,8 +33,8 @@ const LOST_ANSWER: Switches = Switches {
     max_characters: None,
     loses_posts: false,
 };
-const LOST_POST: Switches = Switches { loses_responses: false, loses_posts: true, ..LOST_ANSWER };
-const WORKS: Switches = Switches { loses_responses: false, ..LOST_ANSWER };
+const LOST_POST: Switches = Switches { loses_responses: false, loses_posts: true, ..LOST_RESPONSE };
+const WORKS: Switches = Switches { loses_responses: false, ..LOST_RESPONSE };
 
 struct Lost {
     w: TestWorker,
@@ -112,7 +112,7 @@ async fn a_text_that_the_server_changes_is_published_once(s: TestStore) {
     let t = start(s).await;
     let texts = ["  Good morning! ", "a\n\n\n\nb", "one\r\ntwo\r\n", "Cafe\u{301}\u{a0}\n", "Rye & <b>\n"];
     for (number, text) in texts.iter().enumerate() {
-        let target = t.publish(text, LOST_ANSWER).await;
+        let target = t.publish(text, LOST_RESPONSE).await;
         t.finish().await;
         t.is_out(target, &format!("{}", 1000 + number)).await;
         assert_eq!(t.count(), number + 1, "{text:?}");
@@ -121,7 +121,7 @@ async fn a_text_that_the_server_changes_is_published_once(s: TestStore) {
 
 async fn a_rendered_text_is_recognized_where_there_are_no_sources(s: TestStore) {
     let t = start(s).await;
-    let no_sources = Switches { has_no_sources: true, ..LOST_ANSWER };
+    let no_sources = Switches { has_no_sources: true, ..LOST_RESPONSE };
     let target = t.publish("Fresh <bread> & rye\n\nat seven\nand eight ", no_sources).await;
     t.mastodon.fake.set(Switches { has_no_sources: true, ..WORKS });
     t.advance(3_600).await;
@@ -140,9 +140,9 @@ async fn a_status_of_another_target_is_never_adopted(s: TestStore) {
     assert_eq!(t.count(), 2);
 }
 
-async fn two_lost_answers_get_a_status_each(s: TestStore) {
+async fn two_lost_responses_get_a_status_each(s: TestStore) {
     let t = start(s).await;
-    let first = t.publish("Good morning!", LOST_ANSWER).await;
+    let first = t.publish("Good morning!", LOST_RESPONSE).await;
     let second = t.publish("Good morning!", LOST_POST).await;
     t.finish().await;
     let mut ids = vec![t.ended(first).await.1.unwrap(), t.ended(second).await.1.unwrap()];
@@ -172,7 +172,7 @@ async fn the_window_follows_the_clock_of_the_server(s: TestStore) {
         t.mastodon.fake.publish_as_user("Good morning!", None);
         t.w.advance(60);
         t.set_time(seconds);
-        let target = t.publish("Good morning!", LOST_ANSWER).await;
+        let target = t.publish("Good morning!", LOST_RESPONSE).await;
         t.mastodon.fake.set(WORKS);
         t.w.advance(3_600);
         t.set_time(seconds);
@@ -184,7 +184,7 @@ async fn the_window_follows_the_clock_of_the_server(s: TestStore) {
 
 async fn one_of_several_equal_statuses_is_never_guessed(s: TestStore) {
     let t = start(s).await;
-    let target = t.publish("Good morning!", LOST_ANSWER).await;
+    let target = t.publish("Good morning!", LOST_RESPONSE).await;
     t.mastodon.fake.publish_as_user("Good morning!", None);
     t.finish().await;
     assert_eq!(t.ended(target).await, (TargetStatus::Failed, None, Some(Category::OutcomeUnknown)));
@@ -198,9 +198,7 @@ async fn a_call_whose_time_is_in_the_future_is_never_guessed(s: TestStore) {
     let target = t.publish("Good morning!", LOST_POST).await;
     t.w.clock.set(-chrono::TimeDelta::days(40));
     t.mastodon.fake.publish_as_user("Good morning!", None);
-    t.w.sql("UPDATE jobs SET state = 'ready'").await;
-    let job = t.w.job_of(target).await.id;
-    t.w.engine.run(job).await;
+    t.w.run_early(target).await;
     assert_eq!(t.ended(target).await, (TargetStatus::Failed, None, Some(Category::OutcomeUnknown)));
     assert_eq!(t.count(), 1);
 }
