@@ -237,8 +237,8 @@ async fn an_account_of_other_users_brands_keeps_its_credentials(app: TestApp) {
         found.unwrap().credentials_version
     };
     let before = version().await;
-    let refusal = connect("demo+other").await.expect_error(422, "invalid_credentials");
-    assert!(refusal["message"].as_str().unwrap().contains("not a member"), "{refusal}");
+    let error = connect("demo+other").await.expect_error(422, "invalid_credentials");
+    assert!(error["message"].as_str().unwrap().contains("not a member"), "{error}");
     assert_eq!((version().await, colleague.get(&path).await.data(200)), (before, json!([])));
     connect("demo").await.expect(201);
     connect("demo+other").await.expect(201);

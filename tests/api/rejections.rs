@@ -114,7 +114,7 @@ async fn a_rejected_request_writes_nothing(s: TestStore) {
     app.sql("UPDATE storage_usage SET bytes = 0").await;
     let before = rows(&app).await;
     t.post(&t.path("/ai/images"), prompt).await.expect_error(402, "insufficient_credits");
-    t.upload("b.png", b"no picture", &[]).await;
+    t.upload("b.png", b"no image", &[]).await;
     assert_eq!(rows(&app).await, before);
     assert_eq!(app.ai.request_bodies().await.len(), 0);
     let calls = app.connector.connects.load(std::sync::atomic::Ordering::SeqCst) - connects;

@@ -239,7 +239,7 @@ async fn an_image_is_uploaded_from_the_composer(app: TestApp) {
         assert_eq!(reply.status, 303, "{}", String::from_utf8_lossy(&reply.body));
         locations.push(reply.header("location").unwrap_or_default().to_owned());
     }
-    assert_eq!(locations[0], locations[1], "a form that is sent twice stores one picture");
+    assert_eq!(locations[0], locations[1], "a form that is sent twice stores one image");
     assert_eq!(app.number("SELECT count(*) FROM media").await, 1);
     person.get(&locations[0]).await.expect(200, "Fresh bread").expect(200, "Image uploaded.");
     let page = person.get(&new_post_path(&t)).await;
@@ -247,10 +247,10 @@ async fn an_image_is_uploaded_from_the_composer(app: TestApp) {
     let id: i64 = String::from_utf8_lossy(&reply.body).parse().expect("an id");
     assert_eq!((reply.status, app.number("SELECT max(id) FROM media").await), (201, id));
     let page = person.get(&new_post_path(&t)).await;
-    let refused = send_file(&app, &person, &page, b"no picture", true).await;
-    assert!(refused.status == 415 && !refused.body.starts_with(b"<"), "{refused:?}");
-    let refused = send_file(&app, &person, &page, b"no picture", false).await;
-    assert!(refused.status == 422 && refused.body.starts_with(b"<!doctype html>"), "{refused:?}");
+    let rejected = send_file(&app, &person, &page, b"no image", true).await;
+    assert!(rejected.status == 415 && !rejected.body.starts_with(b"<"), "{rejected:?}");
+    let rejected = send_file(&app, &person, &page, b"no image", false).await;
+    assert!(rejected.status == 422 && rejected.body.starts_with(b"<!doctype html>"), "{rejected:?}");
     // A client that does not send the page of the form.
     let url = format!("{}{}", app.url, upload_url(&page));
     let request = app.visit("POST", &url).header("cookie", &person.cookie).form(Some(("a.png", &png)), &[]);
@@ -260,8 +260,8 @@ async fn an_image_is_uploaded_from_the_composer(app: TestApp) {
 
 async fn an_edit_keeps_values_that_the_form_does_not_have(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let (account, picture) = (t.account("demo").await, upload(&t).await);
-    let account_override = json!({ "account_id": account, "media": [picture], "options": { "beyond": [1] } });
+    let (account, image) = (t.account("demo").await, upload(&t).await);
+    let account_override = json!({ "account_id": account, "media": [image], "options": { "beyond": [1] } });
     let body = json!({ "content": "x", "accounts": [account], "overrides": [account_override] });
     let id = t.post(&t.path("/posts"), body).await.data(201)["id"].as_i64().unwrap();
     let person = ConsoleUser::sign_in(&t).await;
@@ -270,7 +270,7 @@ async fn an_edit_keeps_values_that_the_form_does_not_have(app: TestApp) {
         [("content", "y"), ("accounts", account.as_str()), ("overrides.0.content", "Own"), ("schedule_type", "draft")];
     person.submit(&path, &path, &fields).await.expect(200, "Draft saved.");
     let target = only_post(&t).await["targets"][0].take();
-    assert_eq!((&target["media"], &target["options"]), (&json!([picture]), &json!({ "beyond": [1] })));
+    assert_eq!((&target["media"], &target["options"]), (&json!([image]), &json!({ "beyond": [1] })));
     assert_eq!(target["content"], "Own");
 }
 
@@ -357,12 +357,12 @@ async fn a_published_post_cannot_be_edited(app: TestApp) {
 async fn other_brands_records_are_not_found(app: TestApp) {
     let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
     let id = other.post(&other.path("/posts"), json!({ "content": "A secret plan" })).await.data(201)["id"].clone();
-    let picture = upload(&other).await;
+    let image = upload(&other).await;
     let person = ConsoleUser::sign_in(&t).await;
     for id in [id.to_string(), MISSING_ID.to_string()] {
         person.get(&format!("/brands/{}/posts/{id}/edit", t.brand)).await.expect(404, "Page not found");
     }
-    let page = person.get(&format!("{}?media={picture}", new_post_path(&t))).await;
+    let page = person.get(&format!("{}?media={image}", new_post_path(&t))).await;
     assert!(page.status == 200 && !page.has("bread.png"), "{}", page.text);
     let id = id.to_string();
     let hidden = page.hidden_fields(&new_post_path(&t));

@@ -88,10 +88,10 @@ async fn errors_in_a_feed_are_shown(app: TestApp) {
 async fn a_failing_feed_says_why(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let id = create_feed(&t).await;
-    app.sql("UPDATE feeds SET status = 'failing', last_error = 'The address answered 404 Not Found.'").await;
+    app.sql("UPDATE feeds SET status = 'failing', last_error = 'The URL returned 404 Not Found.'").await;
     let person = ConsoleUser::sign_in(&t).await;
     for path in [t.path("/feeds"), t.path(&format!("/feeds/{id}"))] {
-        person.get(&path).await.expect(200, "Failing").expect(200, "The address answered 404 Not Found.");
+        person.get(&path).await.expect(200, "Failing").expect(200, "The URL returned 404 Not Found.");
     }
 }
 

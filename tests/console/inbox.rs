@@ -86,11 +86,11 @@ async fn a_reply_is_sent_once(app: TestApp) {
     app.sql(
         r#"
         UPDATE messages
-        SET status = 'failed', error = '{"code":"x","message":"Refused.","category":"platform_rejected"}'
+        SET status = 'failed', error = '{"code":"x","message":"Rejected.","category":"platform_rejected"}'
         WHERE direction = 'outbound'"#,
     )
     .await;
-    person.get(&path).await.expect(200, "Failed").expect(200, "Refused. To retry, send the reply again.");
+    person.get(&path).await.expect(200, "Failed").expect(200, "Rejected. To retry, send the reply again.");
 }
 
 async fn a_conversation_is_snoozed_until_a_local_time(app: TestApp) {

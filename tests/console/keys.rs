@@ -40,7 +40,7 @@ async fn a_key_is_shown_once_and_works(app: TestApp) {
     listed.expect(200, &key[key.len() - 4..]);
     assert!(!listed.has(&key), "{}", listed.text);
     let body: Vec<u8> = app.value("SELECT response FROM idempotency_keys ORDER BY created_at DESC LIMIT 1").await;
-    assert!(!String::from_utf8_lossy(&body).contains(&key), "the stored answer is sealed");
+    assert!(!String::from_utf8_lossy(&body).contains(&key), "the stored response is sealed");
     let other = person.submit_from(&page, &action, &[("mode", "test"), ("scopes", "all")]).await;
     other.expect(409, "This form was already submitted with other values.");
 }

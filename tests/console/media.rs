@@ -93,7 +93,7 @@ async fn a_file_that_is_not_an_image_is_rejected_at_the_field(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let person = ConsoleUser::sign_in(&t).await;
     let path = t.path("/media");
-    for bytes in [b"%PDF-1.7 no picture".as_slice(), b""] {
+    for bytes in [b"%PDF-1.7 no image".as_slice(), b""] {
         let form = upload_form(&person.get(&path).await, &path);
         let (status, text) = upload(&t, &person, &form, bytes).await;
         assert!(status == 422 && text.contains("e-file"), "{status}: {text}");
@@ -151,10 +151,10 @@ async fn an_import_is_requested_and_its_state_shown(app: TestApp) {
     }
     assert_eq!(app.number("SELECT count(*) FROM media_jobs").await, 1);
     app.sql(
-        "UPDATE media_jobs SET status = 'failed', error = '{\"code\":\"http_error\",\"message\":\"It answered 404.\"}'",
+        "UPDATE media_jobs SET status = 'failed', error = '{\"code\":\"http_error\",\"message\":\"It returned 404.\"}'",
     )
     .await;
-    person.get(&path).await.expect(200, "Failed").expect(200, "It answered 404.");
+    person.get(&path).await.expect(200, "Failed").expect(200, "It returned 404.");
 }
 
 async fn other_brands_images_are_not_found(app: TestApp) {

@@ -135,7 +135,7 @@ async fn deliveries_are_filtered_and_sent_again(app: TestApp) {
     page.expect(200, "HTTP 503")
         .expect(200, "\"name\": \"Brand 20\"")
         .expect(200, &format!("X-Webhook-Delivery-Id: {id}"));
-    assert!(!String::from_utf8_lossy(&page.reply.body).contains("<b>No"), "answers are escaped");
+    assert!(!String::from_utf8_lossy(&page.reply.body).contains("<b>No"), "responses are escaped");
     for _ in 0..2 {
         person.submit_from(&page, &format!("{delivery}/retry"), &[]).await.expect(200, "Retrying the delivery.");
     }

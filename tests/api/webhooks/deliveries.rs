@@ -99,9 +99,10 @@ async fn attempts_are_listed_oldest_first(app: TestApp) {
     let path = format!("{hook}/deliveries/{}/attempts", delivery[0]);
     assert_eq!(t.get(&path).await.expect(200), json!({ "data": [] }));
     let began = app.now();
-    for (number, outcome, code, error) in
-        [(1, "timeout", None, Some("no answer within 25 s")), (2, "4xx", Some(404), Some("the endpoint returned 404"))]
-    {
+    for (number, outcome, code, error) in [
+        (1, "timeout", None, Some("no response within 25 s")),
+        (2, "4xx", Some(404), Some("the endpoint returned 404")),
+    ] {
         let row = AttemptRow {
             delivery_id: delivery[0],
             number,
@@ -121,7 +122,7 @@ async fn attempts_are_listed_oldest_first(app: TestApp) {
     let at = |seconds| stamp(began + chrono::TimeDelta::seconds(seconds));
     let whole = json!([
         { "id": shown[0]["id"], "number": 1, "started_at": at(0), "duration_ms": 25_000, "outcome": "timeout",
-          "response_code": null, "error": "no answer within 25 s", "response_body": null },
+          "response_code": null, "error": "no response within 25 s", "response_body": null },
         { "id": shown[1]["id"], "number": 2, "started_at": at(30), "duration_ms": 25_000, "outcome": "4xx",
           "response_code": 404, "error": "the endpoint returned 404", "response_body": "nobody here" },
     ]);
