@@ -3,7 +3,7 @@
 use crier_config::{PlatformConfig, PlatformsConfig};
 use crier_domain::access::Role;
 use crier_domain::platform::Platform;
-use crier_store::accounts;
+use crier_store::{accounts, brands};
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 
@@ -227,7 +227,7 @@ async fn an_account_of_other_users_brands_keeps_its_credentials(app: TestApp) {
     let account = t.account("demo").await;
     let colleague = t.colleague(Role::Editor).await;
     let brand = colleague.post("/brands", json!({ "name": "Second" })).await.data(201)["id"].as_i64().unwrap();
-    app.sql(format!("DELETE FROM brand_members WHERE brand_id = {} AND user_id = {}", t.brand, colleague.user)).await;
+    app.write(async |tx| brands::remove_member(tx, t.brand, colleague.user).await).await;
     let path = format!("/brands/{brand}/social-accounts");
     let connect = async |handle: &str| {
         colleague.post(&path, json!({ "platform": "sandbox", "credentials": { "handle": handle } })).await

@@ -48,7 +48,7 @@ async fn the_sandbox_is_connected_by_its_form(app: TestApp) {
         done.expect(200, "Account connected.").expect(200, "demo");
     }
     assert_eq!(app.connector.connects.load(Ordering::SeqCst), 1, "the same form connects once");
-    assert_eq!(app.number("SELECT count(*) FROM social_accounts").await, 1);
+    assert_eq!(app.count("social_accounts").await, 1);
 }
 
 async fn errors_are_shown_at_their_fields_without_secrets(app: TestApp) {
@@ -68,7 +68,7 @@ async fn errors_are_shown_at_their_fields_without_secrets(app: TestApp) {
     }
     let long = "x".repeat(100_000);
     person.submit(&sandbox, &sandbox, &[("credentials.handle", &long)]).await.expect(422, "at most 2048 characters");
-    assert_eq!(app.number("SELECT count(*) FROM social_accounts").await, 0);
+    assert_eq!(app.count("social_accounts").await, 0);
     person.get(&t.path("/accounts/connect/facebook")).await.expect(200, "Ask the operator to add an application");
 }
 
@@ -93,7 +93,7 @@ async fn an_instance_is_named_and_leads_to_the_page_that_connects(app: TestApp) 
     person.submit_from(&page, &path, &[("instance", "")]).await.expect(422, "This field is required.");
     let private = person.submit_from(&page, &path, &[("instance", "127.0.0.1")]).await;
     private.expect(422, "e-instance").expect(422, "value=\"127.0.0.1\"");
-    assert_eq!(app.number("SELECT count(*) FROM authorizations").await, 0);
+    assert_eq!(app.count("authorizations").await, 0);
     let mut opened = Vec::new();
     for _ in 0..2 {
         let next = person.submit_from(&page, &path, &[("instance", "8.8.8.8")]).await;
@@ -102,7 +102,7 @@ async fn an_instance_is_named_and_leads_to_the_page_that_connects(app: TestApp) 
         opened.push(next.path.clone());
     }
     assert_eq!(opened[0], opened[1]);
-    assert_eq!(app.number("SELECT count(*) FROM authorizations WHERE instance = 'https://8.8.8.8'").await, 1);
+    assert_eq!(app.count("authorizations WHERE instance = 'https://8.8.8.8'").await, 1);
 }
 
 async fn accounts_are_capped_by_the_plan(app: TestApp) {
@@ -115,7 +115,7 @@ async fn accounts_are_capped_by_the_plan(app: TestApp) {
     let path = t.path("/accounts/connect/mastodon");
     let page = person.submit(&path, &path, &[("instance", "8.8.8.8")]).await;
     page.expect(422, "The workspace has reached its plan's limit for");
-    assert_eq!(app.number("SELECT count(*) FROM authorizations").await, 0);
+    assert_eq!(app.count("authorizations").await, 0);
 }
 
 async fn other_accounts_and_platforms_are_not_found(app: TestApp) {
@@ -134,5 +134,5 @@ async fn other_accounts_and_platforms_are_not_found(app: TestApp) {
     let path = other.path(&format!("/accounts/{theirs}/disconnect"));
     person.post(&path, &fields).await.expect(404, "Page not found");
     person.get(&t.path("/accounts/connect/nowhere")).await.expect(404, "The platform does not exist.");
-    assert_eq!(app.number("SELECT count(*) FROM brand_accounts").await, 2);
+    assert_eq!(app.count("brand_accounts").await, 2);
 }

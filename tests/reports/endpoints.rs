@@ -60,7 +60,7 @@ async fn invalid_reports_are_rejected(app: TestApp) {
     }
     let report = create(&t, "R", json!([summary])).await;
     assert_eq!(t.put(&report, json!({ "name": null })).await.invalid_fields(), ["name"]);
-    assert_eq!(app.number("SELECT count(*) FROM reports").await, 1);
+    assert_eq!(app.count("reports").await, 1);
 }
 
 async fn invalid_exports_are_rejected(app: TestApp) {
@@ -79,9 +79,9 @@ async fn invalid_exports_are_rejected(app: TestApp) {
     t.post(&t.path(&format!("/reports/{MISSING_ID}/export")), json!({ "format": "pdf" }))
         .await
         .expect_error(404, "not_found");
-    assert_eq!(app.number("SELECT count(*) FROM report_deliveries").await, 0);
+    assert_eq!(app.count("report_deliveries").await, 0);
     // The default period is the last 30 days in the brand's time zone, where it is already tomorrow.
-    app.sql("UPDATE brands SET timezone = 'Pacific/Kiritimati'").await;
+    app.set_time_zone(t.brand, "Pacific/Kiritimati").await;
     let created = t.post(&format!("{report}/export"), json!({ "format": "csv" })).await.data(202);
     let today = (app.store.now() + chrono::TimeDelta::hours(14)).date_naive();
     assert_eq!((&created["end"], &created["start"]), (&json!(today), &json!(today - chrono::Days::new(29))));
@@ -122,7 +122,7 @@ async fn invalid_schedules_are_rejected(app: TestApp) {
         let reply = t.post(&format!("{report}/schedules"), body).await;
         assert_eq!(reply.invalid_fields(), fields, "{change}");
     }
-    assert_eq!(app.number("SELECT count(*) FROM report_schedules").await, 0);
+    assert_eq!(app.count("report_schedules").await, 0);
 }
 
 async fn a_schedule_has_its_next_run_time(app: TestApp) {
@@ -211,5 +211,5 @@ async fn large_reports_are_rendered_again_for_a_repeated_request(app: TestApp) {
     let (first, again) = (send().await, send().await);
     assert!(first.body.len() > 64_000 && again.replayed());
     assert_eq!(again.data(201), first.data(201));
-    assert_eq!(app.number("SELECT count(*) FROM reports").await, 1);
+    assert_eq!(app.count("reports").await, 1);
 }

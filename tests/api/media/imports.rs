@@ -19,8 +19,8 @@ on_one_app!(
 const SOURCE: &str = "https://8.8.8.8/bread.png?size=large#top";
 
 async fn imports(app: &TestApp) -> (i64, i64) {
-    let jobs = app.number("SELECT count(*) FROM jobs WHERE kind = 'import_media'").await;
-    (app.number("SELECT count(*) FROM media_jobs").await, jobs)
+    let jobs = app.count("jobs WHERE kind = 'import_media'").await;
+    (app.count("media_jobs").await, jobs)
 }
 
 async fn accepted(t: &Tenant<'_>, body: Value) -> Value {
@@ -43,7 +43,7 @@ async fn an_import_is_accepted_and_enqueued(app: TestApp) {
             "poll_url": poll, "created_at": at, "updated_at": at })
     );
     assert_eq!(t.get(&t.path(&format!("/jobs/{id}"))).await.data(200), job);
-    let row = app.show(app.number("SELECT id FROM jobs WHERE kind = 'import_media'").await).await;
+    let row = app.newest_job().await;
     assert_eq!((row.subject_id, row.lane, row.max_attempts), (id, Some(format!("brand:{}", t.brand)), 5));
     assert_eq!(row.trace.as_deref(), reply.header("x-request-id"));
     assert!(app.store.notifier.take().contains(&row.id), "workers are notified");

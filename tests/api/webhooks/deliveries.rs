@@ -5,7 +5,7 @@ use crier_domain::webhook::DeliveryStatus;
 use crier_store::deliveries::{self, AttemptRow};
 use serde_json::{Value, json};
 
-use super::{create_deliveries, fail, ids, open_jobs, planned, stamp, subscribe};
+use super::{create_deliveries, ids, open_jobs, planned, stamp, subscribe};
 use crate::support::app::{TestApp, on_both_apps, on_one_app};
 
 on_both_apps!(
@@ -49,7 +49,7 @@ async fn deliveries_are_paginated_newest_first(app: TestApp) {
 async fn filters_apply_to_the_list_and_its_total(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (hook, all) = create_deliveries(&t, 4).await;
-    fail(&t, &all[..2]).await;
+    app.fail_deliveries(&all[..2]).await;
     let sample = t.post(&format!("{hook}/test"), json!({ "event": "post.failed" })).await.data(202)["id"].clone();
     let sample = sample.as_i64().unwrap();
     for (filter, found) in [
@@ -141,7 +141,7 @@ async fn a_delivery_can_be_retried(app: TestApp) {
     let retry = format!("{path}/{}/retry", delivery["id"]);
     let again = t.request("POST", &retry).send().await.data(200);
     assert_eq!((&again["id"], &again["max_attempts"]), (&delivery["id"], &json!(9)));
-    assert_eq!(app.number("SELECT count(*) FROM jobs").await, 1);
+    assert_eq!(app.count("jobs").await, 1);
     t.put(&hook, json!({ "is_active": false })).await.expect(200);
     t.request("POST", &retry).send().await.expect_error(409, "webhook_inactive");
     let stranger = format!("{path}/{}/retry", delivery["id"].as_i64().unwrap() + 1);
@@ -157,7 +157,7 @@ async fn a_delivery_can_be_retried(app: TestApp) {
 async fn a_delivery_can_be_retried_in_any_status(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (hook, all) = create_deliveries(&t, 3).await;
-    fail(&t, &all[..2]).await;
+    app.fail_deliveries(&all[..2]).await;
     app.sql(format!("UPDATE webhook_deliveries SET status = 'succeeded' WHERE id = {}", all[1])).await;
     // The third delivery waits for its next attempt.
     let later = app.later(300).to_rfc3339();
