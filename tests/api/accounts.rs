@@ -13,7 +13,6 @@ use crate::support::store::{TestStore, on_both};
 
 on_both_apps!(
     connecting_saves_the_account_and_sends_an_event,
-    accounts_per_brand_are_capped,
     a_refresh_renews_or_expires_the_account,
     a_late_refusal_does_not_expire_new_credentials,
     late_tokens_of_old_credentials_are_not_stored,
@@ -147,20 +146,6 @@ async fn late_tokens_of_old_credentials_are_not_stored(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (reply, token) = reconnect_during_refresh(&app, &t, "late-tokens").await;
     assert_eq!((&reply.data(200)["status"], token.as_str()), (&json!("active"), "hunter2-1"));
-}
-
-async fn accounts_per_brand_are_capped(app: TestApp) {
-    let t = app.tenant("free").await;
-    let requests = (0..6).map(|n| {
-        let body = json!({ "platform": "sandbox", "credentials": { "handle": format!("h{n}") } });
-        let (t, path) = (&t, t.path("/social-accounts"));
-        async move { t.post(&path, body).await }
-    });
-    let replies = futures::future::join_all(requests).await;
-    assert_eq!(replies.iter().filter(|r| r.status == 201).count(), 3);
-    replies.iter().filter(|r| r.status != 201).for_each(|r| drop(r.expect_error(402, "limit_reached")));
-    let there = t.get(&t.path("/social-accounts")).await.data(200)[0]["external_id"].clone();
-    connect(&t, "sandbox", json!({ "handle": there })).await.expect(201);
 }
 
 async fn a_refresh_renews_or_expires_the_account(app: TestApp) {

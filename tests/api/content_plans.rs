@@ -15,7 +15,6 @@ on_both_apps!(
     an_item_becomes_a_draft_or_a_pending_post,
     an_item_has_at_most_one_post,
     concurrent_requests_schedule_an_item_once,
-    scheduling_counts_against_the_monthly_cap,
     deleting_a_plan_keeps_its_posts,
     scheduling_an_item_applies_the_post_rules,
 );
@@ -357,18 +356,6 @@ async fn concurrent_requests_schedule_an_item_once(app: TestApp) {
     }
     assert_eq!(app.count("posts").await, 1);
     assert_eq!(app.used_posts(t.workspace).await, i64::from(created[0].data(201)["status"] != "draft"));
-}
-
-async fn scheduling_counts_against_the_monthly_cap(app: TestApp) {
-    let t = app.tenant("pro").await;
-    let account = t.account("demo").await;
-    app.set_used_posts(t.workspace, 1_000).await;
-    let (path, _) = item(&t, json!({ "title": "t", "content": "c", "planned_at": hours(&app, 2) })).await;
-    let body = json!({ "account_ids": [account] });
-    t.post(&format!("{path}/schedule"), body).await.expect_error(402, "limit_reached");
-    assert_eq!(app.count("posts").await, 0);
-    let draft = json!({ "account_ids": [account], "destination": "draft" });
-    t.post(&format!("{path}/schedule"), draft).await.expect(201);
 }
 
 async fn approval_requires_a_plan_feature(app: TestApp) {

@@ -8,7 +8,7 @@ use crier_store::accounts;
 use crier_store::conversations::receive;
 use serde_json::{Value, json};
 
-use crate::support::app::{BARE, MISSING_ID, Tenant, TestApp, on_both_apps, on_one_app};
+use crate::support::app::{MISSING_ID, Tenant, TestApp, on_both_apps, on_one_app};
 use crate::support::fake_inbox::{COMMENTS, message};
 
 on_both_apps!(
@@ -22,7 +22,6 @@ on_both_apps!(
     a_reply_is_accepted_once,
     a_reply_resolves_on_request,
     a_sync_is_requested,
-    other_tenants_and_plans_have_no_access,
 );
 on_one_app!(filters_are_checked, rejected_replies_include_the_reason,);
 
@@ -276,24 +275,6 @@ async fn a_sync_is_requested(app: TestApp) {
     app.sql(format!("UPDATE social_accounts SET status = 'active', platform = 'pinterest' WHERE id = {account}")).await;
     t.post(&path, json!({})).await.expect_error(422, "platform_capability_unavailable");
     t.post(&t.path(&format!("/social-accounts/{MISSING_ID}/sync")), json!({})).await.expect_error(404, "not_found");
-}
-
-async fn other_tenants_and_plans_have_no_access(app: TestApp) {
-    let (t, other) = (app.tenant("pro").await, app.tenant("pro").await);
-    let account = inbox(&app, &t, &["hello"]).await;
-    let id = ids(&t, "").await[0];
-    for path in [format!("/conversations/{id}"), format!("/conversations/{id}/reply")] {
-        let method = if path.ends_with("reply") { "POST" } else { "GET" };
-        let request = other.request(method, &other.path(&path)).json(&json!({ "body": "x" }));
-        request.send().await.expect_error(404, "not_found");
-    }
-    other
-        .post(&other.path(&format!("/social-accounts/{account}/sync")), json!({}))
-        .await
-        .expect_error(404, "not_found");
-    let bare = app.tenant(BARE).await;
-    bare.get(&bare.path("/conversations")).await.expect_error(402, "feature_not_available");
-    bare.post(&bare.path("/conversations/1/read"), json!({})).await.expect_error(402, "feature_not_available");
 }
 
 /// As a prefix, a single letter would match almost everything.

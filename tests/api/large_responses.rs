@@ -167,6 +167,9 @@ async fn every_large_write_response_can_be_replayed(app: TestApp) {
     assert_eq!(created["plan_item_id"], item["id"]);
     let page = send("POST", t.path("/link-in-bio"), json!({ "title": "Links", "links": links })).await;
     send("PUT", t.path(&format!("/link-in-bio/{}", page["id"])), json!({ "theme": "dark" })).await;
+    let note = json!({ "type": "note", "options": { "text": "ä".repeat(16 << 10) } });
+    let report = send("POST", t.path("/reports"), json!({ "name": "R", "widgets": [note, note] })).await;
+    send("PUT", t.path(&format!("/reports/{}", report["id"])), json!({ "name": "S" })).await;
     // The text for this platform is short, so that the post can be published.
     let body =
         json!({ "content": long, "accounts": [account], "overrides": [{ "account_id": account, "content": "short" }] });

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::support::app::{MISSING_ID, TestApp, on_one_app, on_sqlite_app};
+use crate::support::app::{TestApp, on_one_app, on_sqlite_app};
 use crate::support::console::ConsoleUser;
 
 on_one_app!(
@@ -12,7 +12,7 @@ on_one_app!(
     an_instance_is_named_and_leads_to_the_page_that_connects,
     accounts_are_capped_by_the_plan,
 );
-on_sqlite_app!(errors_are_shown_at_their_fields_without_secrets, other_accounts_and_platforms_are_not_found);
+on_sqlite_app!(errors_are_shown_at_their_fields_without_secrets);
 
 async fn accounts_and_platforms_are_listed(app: TestApp) {
     let t = app.tenant("unlimited").await;
@@ -70,6 +70,7 @@ async fn errors_are_shown_at_their_fields_without_secrets(app: TestApp) {
     person.submit(&sandbox, &sandbox, &[("credentials.handle", &long)]).await.expect(422, "at most 2048 characters");
     assert_eq!(app.count("social_accounts").await, 0);
     person.get(&t.path("/accounts/connect/facebook")).await.expect(200, "Ask the operator to add an application");
+    person.get(&t.path("/accounts/connect/nowhere")).await.expect(404, "The platform does not exist.");
 }
 
 async fn an_account_is_checked_and_disconnected(app: TestApp) {
@@ -116,23 +117,4 @@ async fn accounts_are_capped_by_the_plan(app: TestApp) {
     let page = person.submit(&path, &path, &[("instance", "8.8.8.8")]).await;
     page.expect(422, "The workspace has reached its plan's limit for");
     assert_eq!(app.count("authorizations").await, 0);
-}
-
-async fn other_accounts_and_platforms_are_not_found(app: TestApp) {
-    let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
-    let (own, theirs) = (t.account("mine").await, other.account("theirs").await);
-    let person = ConsoleUser::sign_in(&t).await;
-    let page = person.get(&t.path("/accounts")).await;
-    let hidden = page.hidden_fields(&t.path(&format!("/accounts/{own}/disconnect")));
-    let fields: Vec<(&str, &str)> = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    for id in [theirs, MISSING_ID] {
-        for action in ["disconnect", "refresh"] {
-            let path = t.path(&format!("/accounts/{id}/{action}"));
-            person.post(&path, &fields).await.expect(404, "Page not found");
-        }
-    }
-    let path = other.path(&format!("/accounts/{theirs}/disconnect"));
-    person.post(&path, &fields).await.expect(404, "Page not found");
-    person.get(&t.path("/accounts/connect/nowhere")).await.expect(404, "The platform does not exist.");
-    assert_eq!(app.count("brand_accounts").await, 2);
 }

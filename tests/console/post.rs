@@ -3,7 +3,7 @@
 use crier_domain::access::Role;
 use serde_json::{Value, json};
 
-use crate::support::app::{MISSING_ID, Tenant, TestApp, on_one_app};
+use crate::support::app::{Tenant, TestApp, on_one_app};
 use crate::support::console::ConsoleUser;
 
 on_one_app!(
@@ -16,7 +16,6 @@ on_one_app!(
     contributors_are_offered_drafts_only,
     failed_accounts_are_tried_again_once,
     an_unknown_outcome_is_confirmed_first,
-    other_brands_posts_are_not_found,
 );
 
 fn page_of(t: &Tenant<'_>, id: i64) -> String {
@@ -189,20 +188,4 @@ async fn an_unknown_outcome_is_confirmed_first(app: TestApp) {
     assert_eq!(read_post(&t, id).await["status"], "failed");
     person.submit(&page_of(&t, id), &retry, &[]).await.expect(200, "Retrying the failed accounts.");
     assert_eq!(app.count("jobs WHERE kind = 'publish_target' AND state = 'ready'").await, 1);
-}
-
-async fn other_brands_posts_are_not_found(app: TestApp) {
-    let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
-    let theirs = create_failed_post(&other, "platform_rejected").await;
-    let person = ConsoleUser::sign_in(&t).await;
-    let hidden = person.get(&format!("/brands/{}", t.brand)).await.hidden_fields("/sign-out");
-    let fields: Vec<_> = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    for id in [theirs, MISSING_ID] {
-        person.get(&page_of(&t, id)).await.expect(404, "Page not found");
-        for action in ["delete", "submit", "approve", "reject", "publish", "reschedule", "unschedule", "retry"] {
-            let page = person.post(&format!("{}/{action}", page_of(&t, id)), &fields).await;
-            assert_eq!(page.status, 404, "{action}: {}", page.text);
-        }
-    }
-    assert_eq!(read_post(&other, theirs).await["status"], "failed");
 }

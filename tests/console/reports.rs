@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::app::{BARE, MISSING_ID, TestApp, on_one_app, on_sqlite_app};
+use crate::support::app::{BARE, TestApp, on_one_app, on_sqlite_app};
 use crate::support::console::ConsoleUser;
 use crate::support::reports::{TestInstallation, all_widgets, create};
 use crate::support::store::{TestStore, on_one};
@@ -17,7 +17,6 @@ on_sqlite_app!(
     errors_in_a_report_are_shown_at_their_rows,
     a_report_is_copied,
     errors_in_an_export_and_a_schedule_are_shown,
-    other_reports_are_not_found,
     a_plan_without_reports_has_no_page,
 );
 
@@ -175,25 +174,6 @@ async fn errors_in_an_export_and_a_schedule_are_shown(app: TestApp) {
     person.submit(&path, &schedules, &[]).await.expect(422, "e-frequency").expect(422, "e-recipients");
     assert_eq!(app.count("report_deliveries").await, 0);
     assert_eq!(app.count("report_schedules").await, 0);
-}
-
-async fn other_reports_are_not_found(app: TestApp) {
-    let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
-    let own = create(&t, "Own", all_widgets()).await;
-    let theirs = create(&other, "Theirs", all_widgets()).await;
-    let (_, theirs) = theirs.rsplit_once('/').expect("an id");
-    let person = ConsoleUser::sign_in(&t).await;
-    let page = person.get(&own).await;
-    let hidden = page.hidden_fields(&format!("{own}/delete"));
-    let fields: Vec<(&str, &str)> = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    for id in [theirs, &MISSING_ID.to_string()] {
-        let path = t.path(&format!("/reports/{id}"));
-        person.get(&path).await.expect(404, "Page not found");
-        for action in ["", "/delete", "/export", "/schedules", "/schedules/1/delete"] {
-            person.post(&format!("{path}{action}"), &fields).await.expect(404, "Page not found");
-        }
-    }
-    assert_eq!(app.count("reports").await, 2);
 }
 
 async fn a_plan_without_reports_has_no_page(app: TestApp) {

@@ -15,7 +15,6 @@ use crate::support::store::{TestStore, on_both};
 use crate::support::transport::FixedCapacityTransport;
 
 on_both!(
-    concurrent_requests_never_exceed_the_credits,
     months_start_in_the_workspace_time_zone,
     expired_reservations_are_refunded,
     a_request_that_outlives_its_lease_is_charged,
@@ -39,23 +38,6 @@ async fn clean_up(app: &AiApp) {
     let scheduler =
         Scheduler::new(app.store.store.clone(), FixedCapacityTransport::with_room(1), app.library(&app.url));
     reservations::run(&scheduler).await.unwrap();
-}
-
-async fn concurrent_requests_never_exceed_the_credits(s: TestStore) {
-    let app = AiApp::start(s).await;
-    let t = app.tenant("free").await;
-    app.set_used_credits(t.workspace, 56).await;
-    app.ai.queue_responses((0..8).map(|_| three()));
-    let replies = futures::future::join_all((0..8).map(|_| write(&t))).await;
-    let mut left: Vec<u64> = replies
-        .iter()
-        .filter(|reply| reply.status == 200)
-        .map(|reply| reply.data(200)["credits_remaining"].as_u64().unwrap())
-        .collect();
-    replies.iter().filter(|reply| reply.status != 200).for_each(|r| drop(r.expect_error(402, "insufficient_credits")));
-    left.sort_unstable();
-    assert_eq!((left.len(), left[0]), (2, 14));
-    assert_eq!((app.used(t.workspace).await, app.ai.request_bodies().await.len()), (86, 2));
 }
 
 async fn months_start_in_the_workspace_time_zone(s: TestStore) {
