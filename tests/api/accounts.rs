@@ -3,7 +3,7 @@
 use crier_config::{PlatformConfig, PlatformsConfig};
 use crier_domain::access::Role;
 use crier_domain::platform::Platform;
-use crier_store::accounts;
+use crier_store::{accounts, brands};
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 
@@ -13,7 +13,6 @@ use crate::support::store::{TestStore, on_both};
 
 on_both_apps!(
     connecting_saves_the_account_and_sends_an_event,
-    accounts_per_brand_are_capped,
     a_refresh_renews_or_expires_the_account,
     a_late_refusal_does_not_expire_new_credentials,
     late_tokens_of_old_credentials_are_not_stored,
@@ -149,20 +148,6 @@ async fn late_tokens_of_old_credentials_are_not_stored(app: TestApp) {
     assert_eq!((&reply.data(200)["status"], token.as_str()), (&json!("active"), "hunter2-1"));
 }
 
-async fn accounts_per_brand_are_capped(app: TestApp) {
-    let t = app.tenant("free").await;
-    let requests = (0..6).map(|n| {
-        let body = json!({ "platform": "sandbox", "credentials": { "handle": format!("h{n}") } });
-        let (t, path) = (&t, t.path("/social-accounts"));
-        async move { t.post(&path, body).await }
-    });
-    let replies = futures::future::join_all(requests).await;
-    assert_eq!(replies.iter().filter(|r| r.status == 201).count(), 3);
-    replies.iter().filter(|r| r.status != 201).for_each(|r| drop(r.expect_error(402, "limit_reached")));
-    let there = t.get(&t.path("/social-accounts")).await.data(200)[0]["external_id"].clone();
-    connect(&t, "sandbox", json!({ "handle": there })).await.expect(201);
-}
-
 async fn a_refresh_renews_or_expires_the_account(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (good, expired, down) = (t.account("good").await, t.account("expired").await, t.account("down").await);
@@ -227,7 +212,7 @@ async fn an_account_of_other_users_brands_keeps_its_credentials(app: TestApp) {
     let account = t.account("demo").await;
     let colleague = t.colleague(Role::Editor).await;
     let brand = colleague.post("/brands", json!({ "name": "Second" })).await.data(201)["id"].as_i64().unwrap();
-    app.sql(format!("DELETE FROM brand_members WHERE brand_id = {} AND user_id = {}", t.brand, colleague.user)).await;
+    app.write(async |tx| brands::remove_member(tx, t.brand, colleague.user).await).await;
     let path = format!("/brands/{brand}/social-accounts");
     let connect = async |handle: &str| {
         colleague.post(&path, json!({ "platform": "sandbox", "credentials": { "handle": handle } })).await
@@ -237,8 +222,8 @@ async fn an_account_of_other_users_brands_keeps_its_credentials(app: TestApp) {
         found.unwrap().credentials_version
     };
     let before = version().await;
-    let refusal = connect("demo+other").await.expect_error(422, "invalid_credentials");
-    assert!(refusal["message"].as_str().unwrap().contains("not a member"), "{refusal}");
+    let error = connect("demo+other").await.expect_error(422, "invalid_credentials");
+    assert!(error["message"].as_str().unwrap().contains("not a member"), "{error}");
     assert_eq!((version().await, colleague.get(&path).await.data(200)), (before, json!([])));
     connect("demo").await.expect(201);
     connect("demo+other").await.expect(201);

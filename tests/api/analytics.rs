@@ -46,7 +46,7 @@ fn figures(impressions: i64, likes: i64) -> PostMetrics {
 
 async fn zoned<'a>(app: &'a TestApp, zone: &str) -> (Tenant<'a>, i64) {
     let t = app.tenant("unlimited").await;
-    app.sql(format!("UPDATE brands SET timezone = '{zone}' WHERE id = {}", t.brand)).await;
+    app.set_time_zone(t.brand, zone).await;
     let account = t.account("demo").await;
     (t, account)
 }

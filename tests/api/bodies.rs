@@ -18,7 +18,7 @@ on_sqlite_app!(
     every_body_shape_gets_a_small_response,
 );
 
-on_one_app!(unicode_text_is_preserved, unknown_fields_are_ignored, unexpected_bodies_are_ignored,);
+on_one_app!(unicode_text_is_preserved, unexpected_bodies_are_ignored,);
 
 async fn malformed_json_returns_400(app: TestApp) {
     let t = app.tenant("unlimited").await;
@@ -115,7 +115,7 @@ async fn ambiguously_framed_bodies_smuggle_no_request(app: TestApp) {
         let responses = responses_to(&app, &t, framing).await;
         assert!(responses.starts_with("HTTP/1.1 400 ") && responses.contains("connection: close"), "{responses}");
     }
-    assert_eq!(app.number("SELECT count(*) FROM brands").await, 1, "the tenant's own");
+    assert_eq!(app.count("brands").await, 1, "the tenant's own");
     for framing in [
         "Transfer-Encoding: chunked",
         "Content-Length: 5\r\nTransfer-Encoding: chunked",
@@ -220,12 +220,6 @@ async fn unicode_text_is_preserved(app: TestApp) {
         assert_eq!(created["name"], kept);
         assert_eq!(t.get(&format!("/brands/{}", created["id"])).await.data(200)["name"], kept);
     }
-}
-
-async fn unknown_fields_are_ignored(app: TestApp) {
-    let t = app.tenant("unlimited").await;
-    let created = t.post("/brands", json!({ "name": "Known", "nope": { "a": [1] }, "id": 7_777_777 })).await.data(201);
-    assert!(created.get("nope").is_none() && created["id"] != 7_777_777);
 }
 
 async fn unexpected_bodies_are_ignored(app: TestApp) {

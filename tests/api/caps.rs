@@ -57,7 +57,7 @@ async fn concurrent_brands_never_exceed_the_cap(s: TestStore) {
     let two = TwoProcesses { t: &t, urls: [&app.url, &replica] };
     let replies = join_all((0..10).map(|n| two.send(n, "POST", "/brands", json!({ "name": "More" })))).await;
     assert_others_rejected(&replies, "limit_reached");
-    assert_eq!((passed(&replies), app.number("SELECT count(*) FROM brands").await), (4, 5), "one already existed");
+    assert_eq!((passed(&replies), app.count("brands").await), (4, 5), "one already existed");
 }
 
 async fn concurrent_accounts_never_exceed_the_cap(s: TestStore) {
@@ -68,19 +68,12 @@ async fn concurrent_accounts_never_exceed_the_cap(s: TestStore) {
     let body = |n| json!({ "platform": "sandbox", "credentials": { "handle": format!("h{n}") } });
     let replies = join_all((0..10).map(|n| two.send(n, "POST", &path, body(n)))).await;
     assert_others_rejected(&replies, "limit_reached");
-    assert_eq!((passed(&replies), app.number("SELECT count(*) FROM brand_accounts").await), (3, 3));
+    assert_eq!((passed(&replies), app.count("brand_accounts").await), (3, 3));
     // An account that is already connected does not count, however often it is connected concurrently.
     let known = t.get(&path).await.data(200)[0]["external_id"].as_str().unwrap().to_owned();
     let body = json!({ "platform": "sandbox", "credentials": { "handle": known } });
     let replies = join_all((0..4).map(|n| two.send(n, "POST", &path, body.clone()))).await;
     assert_eq!(passed(&replies), 4);
-}
-
-/// Leaves this number of posts in the month's cap.
-async fn leave(app: &TestApp, t: &Tenant<'_>, posts: i64) {
-    let used = 20_000 - posts;
-    app.sql(format!("INSERT INTO usage (workspace_id, month, posts) VALUES ({}, '2026-06', {used})", t.workspace))
-        .await;
 }
 
 /// Creates an item that is planned at this time, and returns the path that schedules it.
@@ -111,7 +104,7 @@ async fn concurrent_posts_never_exceed_the_monthly_cap(s: TestStore) {
     let feed = t.post(&t.path("/feeds"), json!({ "url": "https://8.8.8.8/feed.xml" })).await.data(201);
     let article = feeds::article(&t, id(&feed), "guid").await;
     let of_article = t.path(&format!("/feeds/{}/articles/{article}/draft", id(&feed)));
-    leave(&app, &t, 4).await;
+    app.set_used_posts(t.workspace, 20_000 - 4).await;
     let to = |destination: &str| json!({ "account_ids": [account], "destination": destination });
     let counted = [
         ("POST", posts.as_str(), post("now")),
@@ -134,23 +127,19 @@ async fn concurrent_posts_never_exceed_the_monthly_cap(s: TestStore) {
     );
     assert_others_rejected(&counted, "limit_reached");
     assert_eq!((passed(&counted), passed(&free)), (4, 3), "{free:?}");
-    assert_eq!(app.number("SELECT posts FROM usage").await, 20_000);
-    assert_eq!(app.number("SELECT count(*) FROM posts WHERE counted").await, 4);
-    assert_eq!(
-        app.number("SELECT count(*) FROM posts WHERE status <> 'draft'").await,
-        4,
-        "the others are drafts still"
-    );
-    let waiting = "SELECT count(*) FROM jobs WHERE kind = 'publish_target'";
-    let submitted = "SELECT count(*) FROM posts WHERE status = 'pending_approval'";
-    assert_eq!(app.number(waiting).await + app.number(submitted).await, 4, "rejected posts are not published");
+    assert_eq!(app.used_posts(t.workspace).await, 20_000);
+    assert_eq!(app.count("posts WHERE counted").await, 4);
+    assert_eq!(app.count("posts WHERE status <> 'draft'").await, 4, "the others are drafts still");
+    let waiting = app.count("jobs WHERE kind = 'publish_target'").await;
+    let submitted = app.count("posts WHERE status = 'pending_approval'").await;
+    assert_eq!(waiting + submitted, 4, "rejected posts are not published");
 }
 
 async fn an_already_counted_post_is_not_counted_again(s: TestStore) {
     let app = TestApp::start(s).await;
     let t = app.tenant("business").await;
     let account = t.account("demo").await;
-    leave(&app, &t, 2).await;
+    app.set_used_posts(t.workspace, 20_000 - 2).await;
     let draft = json!({ "content": "x", "accounts": [account] });
     let path = t.path(&format!("/posts/{}", t.post(&t.path("/posts"), draft.clone()).await.data(201)["id"]));
     let ask = async |what: &str| t.request("POST", &format!("{path}/{what}")).send().await;
@@ -158,21 +147,16 @@ async fn an_already_counted_post_is_not_counted_again(s: TestStore) {
     for what in ["submit", "reject", "submit", "approve"] {
         ask(what).await.expect(200);
     }
-    assert_eq!(app.number("SELECT posts FROM usage").await, 19_999);
+    assert_eq!(app.used_posts(t.workspace).await, 19_999);
     // Retrying a failed post costs nothing, even when the month's cap is reached.
     let mut now = draft;
     now["schedule_type"] = json!("now");
     let failed = t.post(&t.path("/posts"), now.clone()).await.data(201);
     t.post(&t.path("/posts"), now).await.expect_error(402, "limit_reached");
-    app.sql(format!("UPDATE post_targets SET status = 'failed' WHERE post_id = {}", failed["id"])).await;
-    app.sql(format!("UPDATE posts SET status = 'failed' WHERE id = {}", failed["id"])).await;
-    app.sql(
-        "UPDATE jobs SET state = 'done', finished_at = created_at, run_at = created_at WHERE kind = 'publish_target'",
-    )
-    .await;
+    app.end_post(id(&failed), "failed", &["failed"]).await;
     let again = t.put(&t.path(&format!("/posts/{}", failed["id"])), json!({ "schedule_type": "now" })).await;
     assert_eq!(again.data(200)["status"], "publishing");
-    assert_eq!(app.number("SELECT posts FROM usage").await, 20_000);
+    assert_eq!(app.used_posts(t.workspace).await, 20_000);
 }
 
 async fn concurrent_images_never_exceed_the_storage_cap(s: TestStore) {
@@ -184,9 +168,8 @@ async fn concurrent_images_never_exceed_the_storage_cap(s: TestStore) {
     let images: Vec<Vec<u8>> = (0..10).map(|n| png(40 + n, 40)).collect();
     // There is room for three images of this size.
     let largest = t.upload("a.png", &images[9], &[]).await.data(201)["size_bytes"].as_i64().unwrap();
-    let sum = "SELECT CAST(sum(size_bytes) AS bigint) FROM files WHERE state <> 'doomed'";
     let cap: i64 = 512_000 << 20;
-    app.sql(format!("UPDATE storage_usage SET bytes = {}", cap - 3 * largest)).await;
+    app.set_storage_usage(t.workspace, cap - 3 * largest, 0).await;
     app.ai.queue_responses([image_response(&images[0]), image_response(&images[1])]);
     other.queue_responses([image_response(&images[2]), image_response(&images[3])]);
     let path = t.path("/ai/images");
@@ -201,9 +184,9 @@ async fn concurrent_images_never_exceed_the_storage_cap(s: TestStore) {
     let all = [created, uploads].concat();
     assert_others_rejected(&all, "storage_limit_exceeded");
     assert_eq!(passed(&all), 3);
-    assert_eq!(app.number("SELECT count(*) FROM media").await, 4);
-    let bytes = app.number("SELECT bytes FROM storage_usage").await;
-    assert_eq!(bytes - (cap - 3 * largest), app.number(sum).await - largest, "exactly the stored bytes");
+    assert_eq!(app.count("media").await, 4);
+    let bytes = app.counted_bytes().await;
+    assert_eq!(bytes - (cap - 3 * largest), app.file_bytes().await - largest, "exactly the stored bytes");
     assert!(bytes <= cap);
     assert_eq!((app.used(t.workspace).await, app.held().await), (240 * paid as i64, 0));
 }
@@ -265,9 +248,9 @@ async fn a_plan_change_applies_to_every_process_at_once(s: TestStore) {
     let asset = t.upload("a.png", &png(30, 30), &[]).await.data(201);
     app.ai.queue_responses([image_response(&png(31, 30))]);
     t.post(&t.path("/ai/images"), json!({ "prompt": "bread" })).await.expect(201);
-    app.sql(format!("UPDATE storage_usage SET bytes = {}", 600 << 20)).await;
-    app.sql(format!("INSERT INTO usage (workspace_id, month, posts) VALUES ({}, '2026-06', 31)", t.workspace)).await;
-    let email: String = app.value(format!("SELECT email FROM users WHERE id = {}", t.user)).await;
+    app.set_storage_usage(t.workspace, 600 << 20, 0).await;
+    app.set_used_posts(t.workspace, 31).await;
+    let email = app.email(t.user).await;
     let set = |plan: &str| drop(crier(&app.store, &["plan", "set", "--user", &email, plan]).expect_stdout().to_owned());
 
     let writes = async |n: usize| {

@@ -149,7 +149,7 @@ async fn assert_request_checks(app: &TestApp, caller: &Tenant<'_>, e: &Documente
 #[track_caller]
 fn assert_rejected(name: &str, reply: &Reply, status: u16, code: &str) {
     let text = String::from_utf8_lossy(&reply.body);
-    assert_eq!(reply.status, status, "{name} should be refused with {status} {code}: {text}");
+    assert_eq!(reply.status, status, "{name} should be rejected with {status} {code}: {text}");
     reply.expect_error(status, code);
     if status == 401 {
         assert_eq!(reply.header("www-authenticate"), Some("Bearer"), "{name}");

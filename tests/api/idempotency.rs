@@ -235,7 +235,7 @@ async fn a_panic_releases_the_key(app: TestApp) {
 
 async fn a_rolled_back_response_is_not_replayed(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let key_id = app.number(format!("SELECT id FROM api_keys WHERE user_id = {}", t.user)).await;
+    let key_id = app.newest_id(format!("api_keys WHERE user_id = {}", t.user)).await;
     let slot = IdempotencySlot { api_key_id: key_id, key: "k".into(), fingerprint: vec![1], request: None };
     let mut tx = app.begin().await.unwrap();
     idempotency::store(

@@ -1,6 +1,7 @@
 //! Responses that are too large to store under their `Idempotency-Key`. A replay renders them again.
 
 use chrono::TimeDelta;
+use crier_store::brands;
 use serde_json::{Value, json};
 
 use crate::support::app::{Reply, Tenant, TestApp, on_both_apps};
@@ -74,7 +75,7 @@ async fn large_responses_are_rendered_again_on_replay(app: TestApp) {
     let first = create.send().await;
     assert!(first.body.len() > 900_000);
     same(&first, &create.send().await);
-    assert_eq!(app.number("SELECT count(*) FROM content_plans").await, 1);
+    assert_eq!(app.count("content_plans").await, 1);
     // A small change of a large plan.
     let path = t.path(&format!("/content-plans/{}", id(&first)));
     for n in 0..5 {
@@ -82,7 +83,7 @@ async fn large_responses_are_rendered_again_on_replay(app: TestApp) {
         same(&rename.send().await, &rename.send().await);
     }
     assert_eq!(largest(&app).await, 0, "only ids are stored");
-    assert_eq!(app.number("SELECT count(*) FROM idempotency_keys WHERE records IS NOT NULL").await, 6);
+    assert_eq!(app.count("idempotency_keys WHERE records IS NOT NULL").await, 6);
     // A replay returns the current state.
     let again = create.send().await;
     assert!(again.replayed() && again.json()["data"]["name"] == "Name 4", "{}", again.status);
@@ -119,13 +120,13 @@ async fn replays_of_deleted_records_return_404(app: TestApp) {
     assert!(left.replayed());
     assert_eq!(left.data(201), json!([created[1]]), "the remaining items");
     t.delete(&path).await.expect(204);
-    for (once, table) in [(&plan, "content_plans"), (&bulk, "content_plan_items"), (&post, "posts")] {
+    for (once, rows) in
+        [(&plan, "content_plans"), (&bulk, "content_plan_items"), (&post, "posts WHERE deleted_at IS NULL")]
+    {
         let reply = once.send().await;
         let error = reply.expect_error(404, "not_found");
         assert!(reply.replayed() && error["message"].as_str().unwrap().contains("deleted since"), "{error}");
-        let there = format!("SELECT count(*) FROM {table}");
-        let rows = if table == "posts" { format!("{there} WHERE deleted_at IS NULL") } else { there };
-        assert_eq!(app.number(rows).await, 0);
+        assert_eq!(app.count(rows).await, 0);
     }
 }
 
@@ -166,6 +167,9 @@ async fn every_large_write_response_can_be_replayed(app: TestApp) {
     assert_eq!(created["plan_item_id"], item["id"]);
     let page = send("POST", t.path("/link-in-bio"), json!({ "title": "Links", "links": links })).await;
     send("PUT", t.path(&format!("/link-in-bio/{}", page["id"])), json!({ "theme": "dark" })).await;
+    let note = json!({ "type": "note", "options": { "text": "ä".repeat(16 << 10) } });
+    let report = send("POST", t.path("/reports"), json!({ "name": "R", "widgets": [note, note] })).await;
+    send("PUT", t.path(&format!("/reports/{}", report["id"])), json!({ "name": "S" })).await;
     // The text for this platform is short, so that the post can be published.
     let body =
         json!({ "content": long, "accounts": [account], "overrides": [{ "account_id": account, "content": "short" }] });
@@ -182,7 +186,7 @@ async fn replays_of_large_responses_check_brand_access(app: TestApp) {
     let create =
         RepeatableRequest::new(&t, "POST", t.path("/content-plans"), json!({ "name": "Large", "items": items(3) }));
     create.send().await.expect(201);
-    app.sql(format!("DELETE FROM brand_members WHERE brand_id = {}", t.brand)).await;
+    app.write(async |tx| brands::remove_member(tx, t.brand, t.user).await).await;
     create.send().await.expect_error(403, "brand_forbidden");
 }
 

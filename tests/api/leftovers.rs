@@ -18,17 +18,13 @@ fn lists(t: &Tenant<'_>) -> Vec<(String, Value)> {
     ]
 }
 
-async fn set_plan(app: &TestApp, t: &Tenant<'_>, plan: &str) {
-    app.sql(format!("UPDATE workspaces SET plan = '{plan}' WHERE id = {}", t.workspace)).await;
-}
-
 async fn records_of_an_earlier_plan_are_listed_and_deleted(app: TestApp) {
     let (t, other) = (app.tenant("unlimited").await, app.tenant(BARE).await);
     let mut records = Vec::new();
     for (list, body) in lists(&t) {
         records.push(format!("{list}/{}", t.post(&list, body).await.data(201)["id"]));
     }
-    set_plan(&app, &t, BARE).await;
+    app.set_plan(t.workspace, BARE).await;
     for ((list, body), record) in lists(&t).into_iter().zip(&records) {
         assert_eq!(t.get(&list).await.data(200).as_array().unwrap().len(), 1, "{list}");
         t.get(record).await.expect(200);

@@ -72,15 +72,15 @@ async fn images_keep_their_order(app: TestApp) {
         (&created["targets"][0]["media"], &created["targets"][1]["media"]),
         (&Value::Null, &json!([three, one]))
     );
-    assert_eq!(app.number("SELECT count(*) FROM post_media").await, 3, "each once");
+    assert_eq!(app.count("post_media").await, 3, "each once");
     let path = t.path(&format!("/posts/{}", created["id"]));
     let changed = t.put(&path, json!({ "media": [one, two] })).await.data(200);
     assert_eq!((&changed["media"], &changed["targets"][1]["media"]), (&json!([one, two]), &json!([three, one])));
     t.put(&path, json!({ "overrides": null })).await.expect(200);
-    assert_eq!(app.number(format!("SELECT count(*) FROM post_media WHERE media_id = {three}")).await, 0);
+    assert_eq!(app.count(format!("post_media WHERE media_id = {three}")).await, 0);
     assert_eq!(t.put(&path, json!({ "media": null })).await.invalid_fields(), ["content"]);
     let bare = t.put(&path, json!({ "media": [], "content": "x" })).await.data(200);
-    assert_eq!((&bare["media"], app.number("SELECT count(*) FROM post_media").await), (&json!([]), 0));
+    assert_eq!((&bare["media"], app.count("post_media").await), (&json!([]), 0));
 }
 
 async fn foreign_and_duplicate_images_are_rejected(app: TestApp) {
@@ -108,7 +108,7 @@ async fn foreign_and_duplicate_images_are_rejected(app: TestApp) {
     let error = create(&t, json!({ "media": [theirs] })).await.expect_error(422, "validation_failed");
     let message = format!("Media asset {theirs} does not exist in this brand.");
     assert_eq!(error["fields"]["media.0"], json!([message]));
-    assert_eq!(app.number("SELECT count(*) FROM posts").await + app.number("SELECT count(*) FROM post_media").await, 0);
+    assert_eq!(app.count("posts").await + app.count("post_media").await, 0);
 }
 
 async fn images_of_unpublished_posts_are_in_use(app: TestApp) {
@@ -152,7 +152,7 @@ async fn a_draft_with_a_deleted_image_cannot_be_published(app: TestApp) {
     assert_eq!(t.put(&path, json!({ "media": [two, one] })).await.invalid_fields(), ["media.1"]);
     let other = json!([{ "account_id": account, "media": [two] }]);
     assert_eq!(t.put(&path, json!({ "overrides": other })).await.data(200)["media"], json!([one, two]));
-    assert_eq!(app.number("SELECT count(*) FROM post_media").await, 1);
+    assert_eq!(app.count("post_media").await, 1);
     let now = t.put(&path, json!({ "schedule_type": "now" })).await.data(200);
     assert_eq!(now["status"], "publishing", "a deleted image is not published");
 }
@@ -160,12 +160,11 @@ async fn a_draft_with_a_deleted_image_cannot_be_published(app: TestApp) {
 /// Creates a post that failed on one account and, if `half`, was published on the other. Returns its path.
 async fn failed(app: &TestApp, t: &Tenant<'_>, half: bool, body: Value) -> String {
     let created = create(t, body).await.data(201);
-    app.sql("UPDATE jobs SET state = 'done'").await;
-    let status = if half { "partially_published" } else { "failed" };
-    app.sql(format!("UPDATE posts SET status = '{status}' WHERE id = {}", created["id"])).await;
-    for (i, target) in created["targets"].as_array().unwrap().iter().enumerate() {
-        let status = if half && i == 0 { "published" } else { "failed" };
-        app.sql(format!("UPDATE post_targets SET status = '{status}' WHERE id = {}", target["id"])).await;
+    let id = created["id"].as_i64().unwrap();
+    if half {
+        app.end_post(id, "partially_published", &["published", "failed"]).await;
+    } else {
+        app.end_post(id, "failed", &["failed"]).await;
     }
     t.path(&format!("/posts/{}", created["id"]))
 }
@@ -192,12 +191,11 @@ async fn published_targets_do_not_need_their_images(app: TestApp) {
     let path = failed(&app, &t, true, body).await;
     delete_asset(&app, t.brand, one).await;
     assert_eq!(t.put(&path, json!({ "schedule_type": "now" })).await.data(200)["status"], "publishing");
-    app.sql("UPDATE posts SET status = 'partially_published'").await;
-    app.sql("UPDATE post_targets SET status = 'failed' WHERE status = 'pending'").await;
+    let post = app.newest_id("posts").await;
+    app.end_post(post, "partially_published", &["published", "failed"]).await;
     delete_asset(&app, t.brand, two).await;
     assert_eq!(t.put(&path, json!({ "schedule_type": "now" })).await.invalid_fields(), ["overrides.media.0"]);
-    app.sql("UPDATE posts SET status = 'published'").await;
-    app.sql("UPDATE post_targets SET status = 'published'").await;
+    app.end_post(post, "published", &["published", "published"]).await;
     assert_eq!(t.put(&path, json!({})).await.data(200)["status"], "published");
 }
 
@@ -209,10 +207,8 @@ async fn a_concurrently_deleted_image_is_rejected(app: TestApp) {
     let posting = create(&t, json!({ "schedule_type": "now", "media": [one], "accounts": [account] }));
     let delete = async {
         // On SQLite, a writer waits in any case.
-        let waits =
-            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
-        while app.is_postgres() && app.number(waits).await == 0 {
-            tokio::task::yield_now().await;
+        if app.is_postgres() {
+            app.until_blocked(1).await;
         }
         assert!(!post_media::in_use(&mut deleting, one).await.unwrap());
         media::delete(&mut deleting, t.brand, one).await.unwrap();
@@ -220,7 +216,7 @@ async fn a_concurrently_deleted_image_is_rejected(app: TestApp) {
     };
     let (reply, ()) = tokio::join!(posting, delete);
     assert_eq!(reply.invalid_fields(), ["media.0"]);
-    assert_eq!(app.number("SELECT count(*) FROM posts").await, 0);
+    assert_eq!(app.count("posts").await, 0);
 }
 
 async fn platform_image_limits_are_enforced(app: TestApp) {

@@ -18,13 +18,7 @@ async fn create_post_with_statuses(t: &Tenant<'_>, post: &str, targets: [&str; 2
     let body = json!({ "content": "x", "schedule_type": "now", "accounts": accounts });
     let created = t.post(&t.path("/posts"), body).await.data(201);
     let ids = [0, 1].map(|i| created["targets"][i]["id"].as_i64().unwrap());
-    let error = r#"{"code":"platform_rejected","message":"No.","category":"platform_rejected","platform_code":"403"}"#;
-    for (id, status) in ids.into_iter().zip(targets) {
-        let error = if status == "failed" { format!("'{error}'") } else { "NULL".to_owned() };
-        t.app.sql(format!("UPDATE post_targets SET status = '{status}', error = {error} WHERE id = {id}")).await;
-    }
-    t.app.sql(format!("UPDATE posts SET status = '{post}' WHERE id = {}", created["id"])).await;
-    t.app.sql("UPDATE jobs SET state = 'done' WHERE kind = 'publish_target'").await;
+    t.app.end_post(created["id"].as_i64().unwrap(), post, &targets).await;
     (t.path(&format!("/posts/{}", created["id"])), ids)
 }
 
@@ -52,7 +46,7 @@ async fn a_post_with_a_running_job_cannot_be_edited(app: TestApp) {
     for body in [json!({ "schedule_type": "draft" }), json!({ "content": "y" })] {
         t.put(&path, body).await.expect_error(409, "post_not_editable");
     }
-    assert_eq!(app.number("SELECT count(*) FROM jobs WHERE state = 'running'").await, 1);
+    assert_eq!(app.count("jobs WHERE state = 'running'").await, 1);
 }
 
 async fn publishing_now_retries_only_failed_targets(app: TestApp) {
@@ -66,11 +60,11 @@ async fn publishing_now_retries_only_failed_targets(app: TestApp) {
     let statuses: Vec<&Value> = again["targets"].as_array().unwrap().iter().map(|t| &t["status"]).collect();
     assert_eq!(statuses, ["published", "pending"]);
     assert_eq!(again["targets"][1]["content"], "better");
-    let job = |id: i64| {
-        format!("SELECT count(*) FROM jobs WHERE subject_id = {id} AND kind = 'publish_target' AND state = 'ready'")
+    let jobs = async |id: i64| {
+        app.count(format!("jobs WHERE subject_id = {id} AND kind = 'publish_target' AND state = 'ready'")).await
     };
-    assert_eq!((app.number(job(done)).await, app.number(job(failed)).await), (0, 1));
-    assert_eq!(app.number("SELECT max(posts) FROM usage_slots").await, 1);
+    assert_eq!((jobs(done).await, jobs(failed).await), (0, 1));
+    assert_eq!(app.used_posts(t.workspace).await, 1);
 }
 
 async fn a_post_shows_the_error_of_its_first_failed_target(app: TestApp) {
@@ -88,6 +82,6 @@ async fn deleting_a_post_does_not_stop_running_jobs(app: TestApp) {
     app.sql(format!("UPDATE jobs SET state = 'running' WHERE subject_id = {flying}")).await;
     t.delete(&path).await.expect(204);
     t.get(&path).await.expect_error(404, "not_found");
-    assert_eq!(app.number(format!("SELECT count(*) FROM post_targets WHERE id IN ({flying}, {waiting})")).await, 1);
-    assert_eq!(app.number("SELECT count(*) FROM jobs WHERE state = 'running'").await, 1);
+    assert_eq!(app.count(format!("post_targets WHERE id IN ({flying}, {waiting})")).await, 1);
+    assert_eq!(app.count("jobs WHERE state = 'running'").await, 1);
 }

@@ -62,11 +62,9 @@ async fn a_rejected_request_writes_nothing(s: TestStore) {
     let hook = json!({ "url": "https://8.8.8.8/hook", "events": ["brand.created"] });
     let hook = t.post("/webhooks", hook).await.data(201)["id"].clone();
     t.upload("a.png", &png(30, 30), &[]).await.expect(201);
-    app.sql(format!("UPDATE workspaces SET plan = 'pro' WHERE id = {}", t.workspace)).await;
-    app.sql(format!("UPDATE storage_usage SET bytes = {}", 1_i64 << 50)).await;
-    app.sql("DELETE FROM ai_usage").await;
-    app.sql(format!("INSERT INTO ai_usage (workspace_id, month, used) VALUES ({}, '2026-06', 5000)", t.workspace))
-        .await;
+    app.set_plan(t.workspace, "pro").await;
+    app.set_storage_usage(t.workspace, 1 << 50, 0).await;
+    app.set_used_credits(t.workspace, 5_000).await;
     for n in 1..15 {
         t.account(&format!("a{n}")).await;
     }
@@ -111,10 +109,10 @@ async fn a_rejected_request_writes_nothing(s: TestStore) {
     }
     t.upload("b.png", &png(31, 30), &[]).await.expect_error(402, "storage_limit_exceeded");
     assert_eq!(rows(&app).await, before);
-    app.sql("UPDATE storage_usage SET bytes = 0").await;
+    app.set_storage_usage(t.workspace, 0, 0).await;
     let before = rows(&app).await;
     t.post(&t.path("/ai/images"), prompt).await.expect_error(402, "insufficient_credits");
-    t.upload("b.png", b"no picture", &[]).await;
+    t.upload("b.png", b"no image", &[]).await;
     assert_eq!(rows(&app).await, before);
     assert_eq!(app.ai.request_bodies().await.len(), 0);
     let calls = app.connector.connects.load(std::sync::atomic::Ordering::SeqCst) - connects;
@@ -135,7 +133,7 @@ async fn an_account_over_the_cap_claims_no_handle(s: TestStore) {
     }
     let body = json!({ "platform": "sandbox", "credentials": { "handle": "wanted" } });
     t.post(&t.path("/social-accounts"), body.clone()).await.expect_error(402, "limit_reached");
-    assert_eq!(app.number("SELECT count(*) FROM sandbox_handles").await, 3);
+    assert_eq!(app.count("sandbox_handles").await, 3);
     other.post(&other.path("/social-accounts"), body).await.expect(201);
     // The three accounts now belong to another platform.
     app.sql(format!("UPDATE social_accounts SET platform = 'telegram' WHERE workspace_id = {}", t.workspace)).await;

@@ -1,5 +1,6 @@
 //! Texts count against the storage of the plan, and new records are rejected if the disk has too little free space.
 
+use crier_store::files;
 use futures::future::join_all;
 use serde_json::{Value, json};
 
@@ -19,13 +20,11 @@ const MIB: i64 = 1 << 20;
 
 /// Sets the storage that the workspace uses before the test writes, in bytes of files and texts.
 async fn fill(t: &Tenant<'_>, files: i64, texts: i64) {
-    t.app.sql(format!("DELETE FROM storage_usage WHERE workspace_id = {}", t.workspace)).await;
-    let row = format!("({}, {files}, {texts})", t.workspace);
-    t.app.sql(format!("INSERT INTO storage_usage (workspace_id, bytes, texts) VALUES {row}")).await;
+    t.app.set_storage_usage(t.workspace, files, texts).await;
 }
 
 async fn texts(t: &Tenant<'_>) -> i64 {
-    t.app.number(format!("SELECT texts FROM storage_usage WHERE workspace_id = {}", t.workspace)).await
+    files::usage(&mut t.app.conn().await, t.workspace).await.unwrap().texts
 }
 
 async fn drafts_stop_at_the_storage_of_the_plan(app: TestApp) {
@@ -37,12 +36,12 @@ async fn drafts_stop_at_the_storage_of_the_plan(app: TestApp) {
     let long = format!("{posts}/{}", long["id"]);
     // The plan has 500 MiB.
     fill(&t, 400 * MIB, 100 * MIB - 20_000).await;
-    let count = app.number("SELECT count(*) FROM posts").await;
+    let count = app.count("posts").await;
     for content in ["y".repeat(40_000), "y".repeat(20_500)] {
         let error = draft(&t, &content).await.expect_error(402, "storage_limit_exceeded");
         assert!(error["message"].as_str().unwrap().contains("500 MiB"), "{error}");
     }
-    assert_eq!(app.number("SELECT count(*) FROM posts").await, count, "nothing was stored");
+    assert_eq!(app.count("posts").await, count, "nothing was stored");
     draft(&other, &"y".repeat(40_000)).await.expect(201);
     draft(&t, "short").await.expect(201);
     fill(&t, 400 * MIB, 100 * MIB).await;
@@ -146,7 +145,7 @@ async fn new_records_are_rejected_on_a_full_disk(app: TestApp) {
         for table in
             ["posts", "media", "files", "media_jobs", "feeds", "content_plans", "bio_pages", "reports", "brands"]
         {
-            rows.push(app.number(format!("SELECT count(*) FROM {table}")).await);
+            rows.push(app.count(table).await);
         }
         rows
     };

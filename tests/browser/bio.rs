@@ -49,10 +49,8 @@ async fn pages_render_without_errors_in_every_theme() {
         json!([link("Our shop"), link("This week's menu"), link("Book a table"), link("Instagram"), link("Call us")]);
     let asset = t.upload("me.jpg", &images::jpeg(300, 200), &[("alt_text", "The bakers")]).await.data(201);
     let mut pages = odd_pages();
-    pages.push((
-        "avatar",
-        json!({ "title": "With a picture", "theme": "ocean", "avatar": asset["id"], "links": links }),
-    ));
+    pages
+        .push(("avatar", json!({ "title": "With an image", "theme": "ocean", "avatar": asset["id"], "links": links })));
     pages.extend(Theme::ALL.iter().map(|theme| {
         let bio = "Bread and cakes from our own oven, every day from seven. Come in, or have it brought to you.";
         (theme.as_str(), json!({ "title": "Acme Bakery", "bio": bio, "theme": theme.as_str(), "links": links }))

@@ -84,7 +84,7 @@ async fn a_post_with_an_image_is_scheduled_moved_and_published(browser: &Driver,
     browser.toggle("Sbsecond").await;
     browser.press("Choose other images").await;
     browser.wait_for_text("Choose the images for this account.").await;
-    browser.save_screenshots("composer-own-pictures").await;
+    browser.save_screenshots("composer-own-images").await;
     browser.press("Use the images above").await;
     let in_two_days = Clock::system().now() + TimeDelta::days(2);
     browser.set_time("scheduled_at", &in_two_days.format("%Y-%m-%dT09:30").to_string()).await;

@@ -1,12 +1,12 @@
 //! The analytics page.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_domain::analytics::{AccountMetrics, PostMetrics};
+use crier_domain::analytics::AccountMetrics;
 use crier_store::analytics;
-use serde_json::json;
 
 use crate::support::app::{BARE, Tenant, TestApp, on_one_app, on_sqlite_app};
 use crate::support::console::ConsoleUser;
+use crate::support::reports::{figures, publish};
 
 on_one_app!(metrics_of_posts_and_accounts_are_shown, the_best_times_are_named);
 on_sqlite_app!(
@@ -18,15 +18,7 @@ on_sqlite_app!(
 
 /// Creates a published post with metrics.
 async fn create_post(t: &Tenant<'_>, account: i64, at: DateTime<Utc>, impressions: i64, likes: i64) {
-    let created = t.post(&t.path("/posts"), json!({ "content": "x", "accounts": [account] })).await.data(201);
-    let target = created["targets"][0]["id"].as_i64().unwrap();
-    let set = "UPDATE post_targets SET status = 'published', published_at =";
-    t.app.sql(format!("{set} '{}' WHERE id = {target}", at.to_rfc3339())).await;
-    t.app.sql("UPDATE analytics_progress SET seen_until = '2020-01-01T00:00:00+00:00'").await;
-    t.app.write(async |tx| analytics::add_published(tx, None, 100).await).await;
-    let figures = PostMetrics { impressions: Some(impressions), likes: Some(likes), ..PostMetrics::default() };
-    let collected = analytics::CollectedMetrics { target_id: target, figures: Some(figures), next_at: None };
-    t.app.write(async |tx| analytics::record_posts(tx, std::slice::from_ref(&collected)).await).await;
+    publish(t, account, "x", &at.to_rfc3339(), figures(impressions, likes)).await;
 }
 
 async fn a_new_brand_has_no_metrics(app: TestApp) {

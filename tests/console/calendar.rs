@@ -93,7 +93,7 @@ async fn invalid_parameters_show_the_current_month(app: TestApp) {
         person.get(&format!("/brands/{}/calendar?{query}", t.brand)).await.expect(200, "June");
     }
     person.get(&format!("/brands/{}/calendar?date=2999-12-31", t.brand)).await.expect(200, "December 2999");
-    app.sql("UPDATE brands SET timezone = 'Pacific/Apia'").await;
+    app.set_time_zone(t.brand, "Pacific/Apia").await;
     person.get(&format!("/brands/{}/calendar", t.brand)).await.expect(200, "Pacific/Apia");
 }
 
@@ -106,7 +106,7 @@ async fn moving_keeps_the_local_time_of_day(app: TestApp) {
     let (status, text) = move_to(&app, &person, t.brand, id, "2026-11-02").await;
     assert_eq!((status, text.as_str()), (200, "Post moved to Monday 2 November, 09:30."));
     assert_eq!(read_schedule(&t, id).await, "2026-11-02T08:30:15Z", "winter time");
-    assert_eq!(app.number("SELECT count(*) FROM jobs WHERE state = 'scheduled'").await, 1);
+    assert_eq!(app.count("jobs WHERE state = 'scheduled'").await, 1);
     let body = json!({ "content": "d", "scheduled_at": "2026-07-01T09:30", "accounts": [account] });
     let draft = t.post(&t.path("/posts"), body).await.data(201)["id"].as_i64().unwrap();
     assert_eq!(move_to(&app, &person, t.brand, draft, "2026-07-05").await.0, 200);
@@ -124,7 +124,7 @@ async fn moving_to_the_past_changes_nothing(app: TestApp) {
         assert!(status == 422 && text.starts_with(words), "{date}: {status} {text}");
     }
     assert_eq!(read_schedule(&t, id).await, "2026-07-01T07:30:00Z");
-    app.sql("UPDATE posts SET status = 'published'").await;
+    app.end_post(id, "published", &["published"]).await;
     assert_eq!(move_to(&app, &person, t.brand, id, "2026-07-02").await.0, 409);
     let untimed = t.post(&t.path("/posts"), json!({ "content": "d" })).await.data(201)["id"].as_i64().unwrap();
     let (status, text) = move_to(&app, &person, t.brand, untimed, "2026-07-02").await;

@@ -35,10 +35,6 @@ async fn only_post(t: &Tenant<'_>) -> Value {
     t.get(&t.path(&format!("/posts/{}", post["id"]))).await.data(200)
 }
 
-fn count_posts(app: &TestApp) -> impl Future<Output = i64> {
-    app.number("SELECT count(*) FROM posts WHERE deleted_at IS NULL")
-}
-
 /// Returns the URL of the upload form.
 fn upload_url(page: &Page) -> String {
     let at = page.text.find("posts/upload?").unwrap_or_else(|| panic!("{}", page.text));
@@ -78,7 +74,7 @@ async fn a_form_that_is_sent_twice_creates_one_post(app: TestApp) {
     }
     let post = only_post(&t).await;
     assert_eq!((&post["status"], &post["content"]), (&json!("publishing"), &json!("Rolls")));
-    assert_eq!(app.number("SELECT count(*) FROM jobs WHERE kind = 'publish_target'").await, 1);
+    assert_eq!(app.count("jobs WHERE kind = 'publish_target'").await, 1);
 }
 
 async fn a_post_is_scheduled_at_a_local_time(app: TestApp) {
@@ -147,7 +143,7 @@ async fn errors_are_shown_beside_the_entered_values(app: TestApp) {
         .submit(&new_post_path(&t), &new_post_path(&t), &[("content", "Which button?")])
         .await
         .expect(200, "Which button?");
-    assert_eq!(count_posts(&app).await, 1);
+    assert_eq!(app.count("posts").await, 1);
 }
 
 async fn images_are_chosen_without_saving(app: TestApp) {
@@ -173,7 +169,7 @@ async fn images_are_chosen_without_saving(app: TestApp) {
         page.expect(200, "As typed");
         assert_eq!(chosen(&page), expected, "{action}: {}", page.text);
     }
-    assert_eq!(count_posts(&app).await, 0);
+    assert_eq!(app.count("posts").await, 0);
     let fields = [("content", "x"), ("media", two.as_str()), ("media", one.as_str()), ("schedule_type", "draft")];
     person.submit(&new_post_path(&t), &new_post_path(&t), &fields).await.expect(200, "Draft saved.");
     assert_eq!(only_post(&t).await["media"].to_string(), format!("[{two},{one}]"));
@@ -239,29 +235,29 @@ async fn an_image_is_uploaded_from_the_composer(app: TestApp) {
         assert_eq!(reply.status, 303, "{}", String::from_utf8_lossy(&reply.body));
         locations.push(reply.header("location").unwrap_or_default().to_owned());
     }
-    assert_eq!(locations[0], locations[1], "a form that is sent twice stores one picture");
-    assert_eq!(app.number("SELECT count(*) FROM media").await, 1);
+    assert_eq!(locations[0], locations[1], "a form that is sent twice stores one image");
+    assert_eq!(app.count("media").await, 1);
     person.get(&locations[0]).await.expect(200, "Fresh bread").expect(200, "Image uploaded.");
     let page = person.get(&new_post_path(&t)).await;
     let reply = send_file(&app, &person, &page, &png, true).await;
     let id: i64 = String::from_utf8_lossy(&reply.body).parse().expect("an id");
-    assert_eq!((reply.status, app.number("SELECT max(id) FROM media").await), (201, id));
+    assert_eq!((reply.status, app.newest_id("media").await), (201, id));
     let page = person.get(&new_post_path(&t)).await;
-    let refused = send_file(&app, &person, &page, b"no picture", true).await;
-    assert!(refused.status == 415 && !refused.body.starts_with(b"<"), "{refused:?}");
-    let refused = send_file(&app, &person, &page, b"no picture", false).await;
-    assert!(refused.status == 422 && refused.body.starts_with(b"<!doctype html>"), "{refused:?}");
+    let rejected = send_file(&app, &person, &page, b"no image", true).await;
+    assert!(rejected.status == 415 && !rejected.body.starts_with(b"<"), "{rejected:?}");
+    let rejected = send_file(&app, &person, &page, b"no image", false).await;
+    assert!(rejected.status == 422 && rejected.body.starts_with(b"<!doctype html>"), "{rejected:?}");
     // A client that does not send the page of the form.
     let url = format!("{}{}", app.url, upload_url(&page));
     let request = app.visit("POST", &url).header("cookie", &person.cookie).form(Some(("a.png", &png)), &[]);
     assert_eq!(request.send().await.status, 403);
-    assert_eq!(app.number("SELECT count(*) FROM media").await, 2);
+    assert_eq!(app.count("media").await, 2);
 }
 
 async fn an_edit_keeps_values_that_the_form_does_not_have(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let (account, picture) = (t.account("demo").await, upload(&t).await);
-    let account_override = json!({ "account_id": account, "media": [picture], "options": { "beyond": [1] } });
+    let (account, image) = (t.account("demo").await, upload(&t).await);
+    let account_override = json!({ "account_id": account, "media": [image], "options": { "beyond": [1] } });
     let body = json!({ "content": "x", "accounts": [account], "overrides": [account_override] });
     let id = t.post(&t.path("/posts"), body).await.data(201)["id"].as_i64().unwrap();
     let person = ConsoleUser::sign_in(&t).await;
@@ -270,7 +266,7 @@ async fn an_edit_keeps_values_that_the_form_does_not_have(app: TestApp) {
         [("content", "y"), ("accounts", account.as_str()), ("overrides.0.content", "Own"), ("schedule_type", "draft")];
     person.submit(&path, &path, &fields).await.expect(200, "Draft saved.");
     let target = only_post(&t).await["targets"][0].take();
-    assert_eq!((&target["media"], &target["options"]), (&json!([picture]), &json!({ "beyond": [1] })));
+    assert_eq!((&target["media"], &target["options"]), (&json!([image]), &json!({ "beyond": [1] })));
     assert_eq!(target["content"], "Own");
 }
 
@@ -328,7 +324,7 @@ async fn the_preview_is_a_fragment_for_the_script(app: TestApp) {
     let reply = request.header("x-requested-with", "fetch").send().await;
     let text = String::from_utf8_lossy(&reply.body);
     assert!(reply.status == 200 && text.starts_with("<h2>Preview</h2>") && text.contains("Five!"), "{text}");
-    assert_eq!(count_posts(&app).await, 0);
+    assert_eq!(app.count("posts").await, 0);
 }
 
 async fn a_published_post_cannot_be_edited(app: TestApp) {
@@ -339,13 +335,10 @@ async fn a_published_post_cannot_be_edited(app: TestApp) {
     let person = ConsoleUser::sign_in(&t).await;
     let path = format!("/brands/{}/posts/{id}/edit", t.brand);
     for status in ["publishing", "published"] {
-        app.sql(format!("UPDATE posts SET status = '{status}'")).await;
-        app.sql(format!("UPDATE post_targets SET status = '{status}'")).await;
+        app.end_post(id, status, &[status]).await;
         assert_eq!(person.get(&path).await.status, 409, "{status}");
     }
-    app.sql("UPDATE posts SET status = 'failed'").await;
-    app.sql("UPDATE post_targets SET status = 'failed'").await;
-    app.sql("DELETE FROM jobs WHERE kind = 'publish_target'").await;
+    app.end_post(id, "failed", &["failed"]).await;
     let page = person.get(&path).await;
     page.expect(200, "can no longer be changed");
     assert!(!page.has("Publish now") && !page.has("name=\"scheduled_at\""), "{}", page.text);
@@ -357,12 +350,12 @@ async fn a_published_post_cannot_be_edited(app: TestApp) {
 async fn other_brands_records_are_not_found(app: TestApp) {
     let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
     let id = other.post(&other.path("/posts"), json!({ "content": "A secret plan" })).await.data(201)["id"].clone();
-    let picture = upload(&other).await;
+    let image = upload(&other).await;
     let person = ConsoleUser::sign_in(&t).await;
     for id in [id.to_string(), MISSING_ID.to_string()] {
         person.get(&format!("/brands/{}/posts/{id}/edit", t.brand)).await.expect(404, "Page not found");
     }
-    let page = person.get(&format!("{}?media={picture}", new_post_path(&t))).await;
+    let page = person.get(&format!("{}?media={image}", new_post_path(&t))).await;
     assert!(page.status == 200 && !page.has("bread.png"), "{}", page.text);
     let id = id.to_string();
     let hidden = page.hidden_fields(&new_post_path(&t));

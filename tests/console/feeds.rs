@@ -51,15 +51,15 @@ async fn a_feed_is_added_changed_and_deleted(app: TestApp) {
         let shown = person.submit_from(&page, &list, &[("url", URL), ("name", ""), ("type", "atom")]).await;
         shown.expect(200, "Feed added.").expect(200, "Waiting for first fetch").expect(200, "Atom");
     }
-    assert_eq!(app.number("SELECT count(*) FROM feeds WHERE name = '8.8.8.8' AND NOT named").await, 1);
-    let path = t.path(&format!("/feeds/{}", app.number("SELECT id FROM feeds").await));
+    assert_eq!(app.count("feeds WHERE name = '8.8.8.8' AND NOT named").await, 1);
+    let path = t.path(&format!("/feeds/{}", app.newest_id("feeds").await));
     // A name that the user has not changed follows the feed.
     let form = [("name", "8.8.8.8"), ("url", "https://8.8.4.4/new.xml")];
     let page = person.get(&path).await;
     for _ in 0..2 {
         person.submit_from(&page, &path, &form).await.expect(200, "Feed saved.");
     }
-    assert_eq!(app.number("SELECT count(*) FROM feeds WHERE name = '8.8.4.4' AND NOT named").await, 1);
+    assert_eq!(app.count("feeds WHERE name = '8.8.4.4' AND NOT named").await, 1);
     let form = [("name", "News"), ("url", "https://8.8.4.4/new.xml")];
     person.submit(&path, &path, &form).await.expect(200, "value=\"News\"");
     person.get(&list).await.expect(200, "News").expect(200, "https://8.8.4.4/new.xml");
@@ -81,17 +81,17 @@ async fn errors_in_a_feed_are_shown(app: TestApp) {
         person.submit(at, at, &[("url", URL), ("name", &long)]).await.expect(422, "e-name");
     }
     person.submit(&list, &list, &[("url", URL), ("type", "gopher")]).await.expect(422, "e-type");
-    assert_eq!(app.number("SELECT count(*) FROM feeds WHERE name = '8.8.8.8'").await, 1);
-    assert_eq!(app.number("SELECT count(*) FROM feeds").await, 1);
+    assert_eq!(app.count("feeds WHERE name = '8.8.8.8'").await, 1);
+    assert_eq!(app.count("feeds").await, 1);
 }
 
 async fn a_failing_feed_says_why(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let id = create_feed(&t).await;
-    app.sql("UPDATE feeds SET status = 'failing', last_error = 'The address answered 404 Not Found.'").await;
+    app.sql("UPDATE feeds SET status = 'failing', last_error = 'The URL returned 404 Not Found.'").await;
     let person = ConsoleUser::sign_in(&t).await;
     for path in [t.path("/feeds"), t.path(&format!("/feeds/{id}"))] {
-        person.get(&path).await.expect(200, "Failing").expect(200, "The address answered 404 Not Found.");
+        person.get(&path).await.expect(200, "Failing").expect(200, "The URL returned 404 Not Found.");
     }
 }
 
@@ -124,7 +124,7 @@ async fn an_article_becomes_a_draft_once(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let id = create_feed(&t).await;
     add_articles(&t, id, vec![article("a", "Fresh")]).await;
-    let article = app.number("SELECT id FROM articles").await;
+    let article = app.newest_id("articles").await;
     let person = ConsoleUser::sign_in(&t).await;
     let path = t.path(&format!("/feeds/{id}"));
     let action = format!("{path}/articles/{article}/draft");
@@ -132,18 +132,18 @@ async fn an_article_becomes_a_draft_once(app: TestApp) {
     let fields: Vec<(&str, &str)> = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     for _ in 0..2 {
         let response = person.post(&action, &fields).await;
-        let post = app.number("SELECT max(id) FROM posts").await;
+        let post = app.newest_id("posts").await;
         let post_path = t.path(&format!("/posts/{post}?note=draft-made"));
         assert_eq!((response.status, response.reply.header("location")), (303, Some(post_path.as_str())));
     }
-    assert_eq!(app.number("SELECT count(*) FROM posts WHERE status = 'draft'").await, 1);
+    assert_eq!(app.count("posts WHERE status = 'draft'").await, 1);
 }
 
 async fn other_feeds_are_not_found(app: TestApp) {
     let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
     let (own, theirs) = (create_feed(&t).await, create_feed(&other).await);
     add_articles(&other, theirs, vec![article("a", "Theirs")]).await;
-    let article = app.number("SELECT id FROM articles").await;
+    let article = app.newest_id("articles").await;
     let person = ConsoleUser::sign_in(&t).await;
     let path = t.path(&format!("/feeds/{own}"));
     let hidden = person.get(&path).await.hidden_fields(&format!("{path}/delete"));
@@ -156,7 +156,7 @@ async fn other_feeds_are_not_found(app: TestApp) {
         }
     }
     person.post(&format!("{path}/articles/{article}/draft"), &fields).await.expect(404, "Page not found");
-    assert_eq!(app.number("SELECT count(*) FROM feeds").await, 2);
+    assert_eq!(app.count("feeds").await, 2);
 }
 
 async fn a_plan_without_feeds_has_no_page(app: TestApp) {

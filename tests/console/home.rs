@@ -28,7 +28,7 @@ async fn the_time_zone_is_the_first_step(app: TestApp) {
     let person = ConsoleUser::sign_in(&t).await;
     let (home, set) = (t.path(""), t.path("/settings/timezone"));
     assert!(!person.get(&home).await.has("data-guess-zone"), "the zone was chosen with the brand");
-    app.sql("UPDATE brands SET timezone = 'UTC'").await;
+    app.set_time_zone(t.brand, "UTC").await;
     let page = person.get(&home).await;
     page.expect(200, "Choose a time zone").expect(200, "data-guess-zone").expect(200, "\"UTC\" selected");
     assert!(page.reply.body.len() < 100_000, "{}", page.reply.body.len());
@@ -41,9 +41,9 @@ async fn the_time_zone_is_the_first_step(app: TestApp) {
     let done = person.submit_from(&page, &set, &[("timezone", "Asia/Tokyo")]).await;
     done.expect(200, "Time zone saved.");
     assert!(!done.has("data-guess-zone"), "{}", done.text);
-    assert_eq!(app.value::<String>("SELECT timezone FROM brands").await, "Asia/Tokyo");
+    assert_eq!(t.get(&t.path("")).await.data(200)["timezone"], "Asia/Tokyo");
     // The user can choose UTC, too.
-    app.sql("UPDATE brands SET timezone = 'UTC', updated_at = created_at").await;
+    app.set_time_zone(t.brand, "UTC").await;
     app.clock.advance(TimeDelta::minutes(1));
     let done = person.submit(&home, &set, &[("timezone", "UTC")]).await;
     done.expect(200, "Get started");
@@ -65,16 +65,8 @@ async fn upcoming_and_failed_posts_are_shown(app: TestApp) {
     let body = json!({ "content": "<b>Fresh</b> bread", "schedule_type": "scheduled", "scheduled_at": at, "accounts": [account] });
     t.post(&t.path("/posts"), body).await.expect(201);
     let body = json!({ "content": "Old bread", "schedule_type": "now", "accounts": [account] });
-    t.post(&t.path("/posts"), body).await.expect(201);
-    app.sql("UPDATE posts SET status = 'failed' WHERE content = 'Old bread'").await;
-    app.sql(
-        r#"
-        UPDATE post_targets
-        SET status = 'failed',
-            error = '{"code":"x","message":"The oven is cold.","category":"platform_rejected"}'
-        WHERE post_id = (SELECT id FROM posts WHERE content = 'Old bread')"#,
-    )
-    .await;
+    let failed = t.post(&t.path("/posts"), body).await.data(201)["id"].as_i64().unwrap();
+    app.fail_post(failed, "platform_rejected", "The oven is cold.").await;
     let person = ConsoleUser::sign_in(&t).await;
     let page = person.get(&format!("/brands/{}", t.brand)).await;
     page.expect(200, "<b>Fresh</b> bread").expect(200, "The oven is cold.").expect(200, "Old bread");

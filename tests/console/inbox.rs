@@ -44,10 +44,6 @@ pub async fn inbox(app: &TestApp, t: &Tenant<'_>, comments: &[&str], one_thread:
     account
 }
 
-async fn newest(app: &TestApp) -> i64 {
-    app.number("SELECT max(id) FROM conversations").await
-}
-
 async fn conversations_are_filtered_and_searched(app: TestApp) {
     let t = app.tenant("pro").await;
     let person = ConsoleUser::sign_in(&t).await;
@@ -76,40 +72,40 @@ async fn a_reply_is_sent_once(app: TestApp) {
     let t = app.tenant("pro").await;
     inbox(&app, &t, &["When do you open?"], false).await;
     let person = ConsoleUser::sign_in(&t).await;
-    let path = t.path(&format!("/inbox/{}", newest(&app).await));
+    let path = t.path(&format!("/inbox/{}", app.newest_id("conversations").await));
     let page = person.get(&path).await;
     for _ in 0..2 {
         let response = person.submit_from(&page, &format!("{path}/reply"), &[("body", "At <i>seven</i>.")]).await;
         response.expect(200, "Sending the reply.").expect(200, "At <i>seven</i>.").expect(200, ">Sending<");
     }
-    assert_eq!(app.number("SELECT count(*) FROM jobs WHERE kind = 'send_reply'").await, 1);
+    assert_eq!(app.count("jobs WHERE kind = 'send_reply'").await, 1);
     app.sql(
         r#"
         UPDATE messages
-        SET status = 'failed', error = '{"code":"x","message":"Refused.","category":"platform_rejected"}'
+        SET status = 'failed', error = '{"code":"x","message":"Rejected.","category":"platform_rejected"}'
         WHERE direction = 'outbound'"#,
     )
     .await;
-    person.get(&path).await.expect(200, "Failed").expect(200, "Refused. To retry, send the reply again.");
+    person.get(&path).await.expect(200, "Failed").expect(200, "Rejected. To retry, send the reply again.");
 }
 
 async fn a_conversation_is_snoozed_until_a_local_time(app: TestApp) {
     let t = app.tenant("pro").await;
     inbox(&app, &t, &["Hello"], false).await;
     let person = ConsoleUser::sign_in(&t).await;
-    let path = t.path(&format!("/inbox/{}", newest(&app).await));
+    let path = t.path(&format!("/inbox/{}", app.newest_id("conversations").await));
     let set = format!("{path}/edit");
     let form = [("status", "snoozed"), ("snoozed_until", "2999-01-01T08:00")];
     person.submit(&path, &set, &form).await.expect(200, "Snoozed").expect(200, "1 Jan 2999, 08:00");
-    let until = "SELECT count(*) FROM conversations WHERE snoozed_until IS NOT NULL";
-    assert_eq!(app.number(until).await, 1);
+    let until = "conversations WHERE snoozed_until IS NOT NULL";
+    assert_eq!(app.count(until).await, 1);
     let page = person.get(&path).await;
     page.expect(200, "name=\"snoozed_until\" value=\"2999-01-01T08:00\"");
     let later = [("status", "snoozed"), ("snoozed_until", "2999-02-01T08:00")];
     person.submit_from(&page, &set, &later).await.expect(200, "1 Feb 2999, 08:00");
     // The form sends a time with every status.
     person.submit(&path, &set, &[("status", "resolved"), ("snoozed_until", "x")]).await.expect(200, "Resolved");
-    assert_eq!(app.number(until).await, 0);
+    assert_eq!(app.count(until).await, 0);
 }
 
 /// The fields of the form for an unchanged conversation, with these changes.
@@ -123,7 +119,7 @@ async fn a_conversation_is_assigned_and_tagged(app: TestApp) {
     inbox(&app, &t, &["Hello"], false).await;
     let bob = t.colleague(Role::Editor).await;
     let person = ConsoleUser::sign_in(&bob).await;
-    let (list, path) = (t.path("/inbox"), t.path(&format!("/inbox/{}", newest(&app).await)));
+    let (list, path) = (t.path("/inbox"), t.path(&format!("/inbox/{}", app.newest_id("conversations").await)));
     let (edit, user) = (format!("{path}/edit"), bob.user.to_string());
     let both = edit_fields(&[("user_id", &user), ("tags", " vip, refund ,,vip")]);
     let page = person.submit(&path, &edit, &both).await;
@@ -131,7 +127,7 @@ async fn a_conversation_is_assigned_and_tagged(app: TestApp) {
     page.expect(200, "Conversation updated.");
     person.get(&format!("{list}?tag=vip")).await.expect(200, "value=\"refund\"").expect(200, "Vera Vogel");
     person.submit(&path, &edit, &edit_fields(&[])).await.expect(200, "value=\"\" selected");
-    assert_eq!(app.number("SELECT count(*) FROM conversation_tags").await, 0);
+    assert_eq!(app.count("conversation_tags").await, 0);
 }
 
 /// The form sends all fields, but only those that the user changed are written.
@@ -139,7 +135,7 @@ async fn changes_by_others_are_kept(app: TestApp) {
     let t = app.tenant("pro").await;
     inbox(&app, &t, &["Hello"], false).await;
     let person = ConsoleUser::sign_in(&t).await;
-    let path = t.path(&format!("/inbox/{}", newest(&app).await));
+    let path = t.path(&format!("/inbox/{}", app.newest_id("conversations").await));
     let (edit, user) = (format!("{path}/edit"), t.user.to_string());
     let (first, second) = (person.get(&path).await, person.get(&path).await);
     person.submit_from(&first, &edit, &edit_fields(&[("user_id", &user), ("tags", "vip")])).await;
@@ -151,7 +147,7 @@ async fn opening_a_conversation_marks_it_as_read(app: TestApp) {
     let t = app.tenant("pro").await;
     inbox(&app, &t, &["Hello", "Hi"], false).await;
     let person = ConsoleUser::sign_in(&t).await;
-    let path = t.path(&format!("/inbox/{}", newest(&app).await));
+    let path = t.path(&format!("/inbox/{}", app.newest_id("conversations").await));
     let count = |number: &str| format!("<span class=\"count\">{number}<span class=\"sr\"> unread</span>");
     for page in [t.path("/inbox"), t.path("/posts"), "/".to_owned(), t.path("/nowhere")] {
         let page = person.get(&page).await;
@@ -184,7 +180,7 @@ async fn a_reply_can_resolve_the_conversation(app: TestApp) {
     let t = app.tenant("pro").await;
     inbox(&app, &t, &["When do you open?"], false).await;
     let person = ConsoleUser::sign_in(&t).await;
-    let (list, path) = (t.path("/inbox"), t.path(&format!("/inbox/{}", newest(&app).await)));
+    let (list, path) = (t.path("/inbox"), t.path(&format!("/inbox/{}", app.newest_id("conversations").await)));
     assert!(!person.get(&list).await.has("You:"));
     let reply = [("body", "At seven."), ("resolve", "true")];
     let page = person.submit(&path, &format!("{path}/reply"), &reply).await;
@@ -200,8 +196,8 @@ async fn the_inbox_can_be_synced(app: TestApp) {
     let person = ConsoleUser::sign_in(&t).await;
     let page = person.submit(&t.path("/inbox"), &t.path("/inbox/sync"), &[]).await;
     page.expect(200, "Checking for new messages");
-    assert_eq!(app.number("SELECT count(*) FROM jobs WHERE kind = 'sync_inbox'").await, 1);
-    app.sql(format!("UPDATE social_accounts SET status = 'expired' WHERE id = {account}")).await;
+    assert_eq!(app.count("jobs WHERE kind = 'sync_inbox'").await, 1);
+    app.expire_account(account).await;
     let page = person.submit(&t.path("/inbox"), &t.path("/inbox/sync"), &[]).await;
     page.expect(409, "Refresh or reconnect it first.");
 }
@@ -211,7 +207,7 @@ async fn errors_are_shown_at_their_fields(app: TestApp) {
     inbox(&app, &t, &["Hello"], false).await;
     let other_user = app.tenant("pro").await.user.to_string();
     let person = ConsoleUser::sign_in(&t).await;
-    let path = t.path(&format!("/inbox/{}", newest(&app).await));
+    let path = t.path(&format!("/inbox/{}", app.newest_id("conversations").await));
     let (long, tag) = ("x".repeat(2_001), format!("ok,{}", "x".repeat(41)));
     let problems = [
         ("reply", vec![("body", "")], "e-body"),
@@ -229,9 +225,9 @@ async fn errors_are_shown_at_their_fields(app: TestApp) {
     let all = edit_fields(&[("status", "flown"), ("user_id", "x"), ("tags", tag.as_str())]);
     let page = person.submit(&path, &format!("{path}/edit"), &all).await;
     page.expect(422, "e-status").expect(422, "e-user_id").expect(422, "e-tags");
-    let changed = "SELECT count(*) FROM conversations WHERE status != 'open' OR assignee_id IS NOT NULL";
-    assert_eq!(app.number(changed).await, 0);
-    assert_eq!(app.number("SELECT count(*) FROM messages").await, 1);
+    let changed = "conversations WHERE status != 'open' OR assignee_id IS NOT NULL";
+    assert_eq!(app.count(changed).await, 0);
+    assert_eq!(app.count("messages").await, 1);
 }
 
 async fn long_conversations_are_shown_in_parts(app: TestApp) {
@@ -240,7 +236,7 @@ async fn long_conversations_are_shown_in_parts(app: TestApp) {
     let bodies: Vec<&str> = bodies.iter().map(String::as_str).collect();
     inbox(&app, &t, &bodies, true).await;
     let person = ConsoleUser::sign_in(&t).await;
-    let path = t.path(&format!("/inbox/{}", newest(&app).await));
+    let path = t.path(&format!("/inbox/{}", app.newest_id("conversations").await));
     let page = person.get(&path).await;
     page.expect(200, "Message 4").expect(200, "Message 3").expect(200, "Earlier messages");
     assert!(!page.has("Message 2"));
@@ -254,9 +250,9 @@ async fn long_conversations_are_shown_in_parts(app: TestApp) {
 async fn an_expired_account_cannot_reply(app: TestApp) {
     let t = app.tenant("pro").await;
     let account = inbox(&app, &t, &["Hello"], false).await;
-    app.sql(format!("UPDATE social_accounts SET status = 'expired' WHERE id = {account}")).await;
+    app.expire_account(account).await;
     let person = ConsoleUser::sign_in(&t).await;
-    let path = t.path(&format!("/inbox/{}", newest(&app).await));
+    let path = t.path(&format!("/inbox/{}", app.newest_id("conversations").await));
     let page = person.get(&path).await;
     page.expect(200, "Refresh or reconnect it.");
     assert!(!page.has("name=\"body\""), "{}", page.text);
@@ -265,9 +261,9 @@ async fn an_expired_account_cannot_reply(app: TestApp) {
 async fn other_brands_and_plans_have_no_access(app: TestApp) {
     let (t, other) = (app.tenant("pro").await, app.tenant("pro").await);
     inbox(&app, &t, &["Mine"], false).await;
-    let own = newest(&app).await;
+    let own = app.newest_id("conversations").await;
     let account = inbox(&app, &other, &["Theirs"], false).await;
-    let theirs = newest(&app).await;
+    let theirs = app.newest_id("conversations").await;
     let person = ConsoleUser::sign_in(&t).await;
     assert!(!person.get(&t.path("/inbox")).await.has("Theirs"));
     let page = person.get(&t.path(&format!("/inbox/{own}"))).await;

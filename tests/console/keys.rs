@@ -21,7 +21,7 @@ fn shown_key(page: &Page) -> String {
     rest.split('<').next().unwrap_or_default().to_owned()
 }
 
-const OWN: &str = "SELECT count(*) FROM api_keys WHERE prefix <> 'session'";
+const OWN: &str = "api_keys WHERE prefix <> 'session'";
 
 async fn a_key_is_shown_once_and_works(app: TestApp) {
     let t = app.tenant("unlimited").await;
@@ -34,13 +34,13 @@ async fn a_key_is_shown_once_and_works(app: TestApp) {
     let key = shown_key(&created);
     let again = person.submit_from(&page, &action, &form).await;
     assert_eq!(shown_key(&again), key, "the same form shows the same key");
-    assert_eq!(app.number(OWN).await, 2, "the tenant's own, and this one");
+    assert_eq!(app.count(OWN).await, 2, "the tenant's own, and this one");
     app.request("GET", "/brands").key(&key).send().await.assert_status(200);
     let listed = person.get(&from).await;
     listed.expect(200, &key[key.len() - 4..]);
     assert!(!listed.has(&key), "{}", listed.text);
     let body: Vec<u8> = app.value("SELECT response FROM idempotency_keys ORDER BY created_at DESC LIMIT 1").await;
-    assert!(!String::from_utf8_lossy(&body).contains(&key), "the stored answer is sealed");
+    assert!(!String::from_utf8_lossy(&body).contains(&key), "the stored response is sealed");
     let other = person.submit_from(&page, &action, &[("mode", "test"), ("scopes", "all")]).await;
     other.expect(409, "This form was already submitted with other values.");
 }
@@ -54,7 +54,7 @@ async fn a_key_has_the_chosen_scopes(app: TestApp) {
     }
     let page = person.submit(&from, &action, &[("mode", "x"), ("scopes", "posts:read")]).await;
     page.expect(422, "Choose live or test.").expect(422, "value=\"posts:read\" aria-label=\"Posts: Read\" checked");
-    assert_eq!(app.number(OWN).await, 1);
+    assert_eq!(app.count(OWN).await, 1);
     let form = [("mode", "test"), ("scopes", "posts:read"), ("scopes", "brands:read")];
     let key = shown_key(&person.submit(&from, &action, &form).await);
     assert!(key.starts_with("svc_test_"), "{key}");
@@ -68,7 +68,7 @@ async fn a_key_is_revoked(app: TestApp) {
     let colleague = t.colleague(Role::Editor).await;
     let person = ConsoleUser::sign_in(&t).await;
     let id = async |user: i64, prefix: &str| {
-        app.number(format!("SELECT max(id) FROM api_keys WHERE user_id = {user} AND prefix = '{prefix}'")).await
+        app.newest_id(format!("api_keys WHERE user_id = {user} AND prefix = '{prefix}'")).await
     };
     let (own, theirs) = (id(t.user, "svc_live_").await, id(colleague.user, "svc_live_").await);
     let session = id(t.user, "session").await;
@@ -98,9 +98,8 @@ async fn a_key_beyond_the_maximum_is_rejected(app: TestApp) {
     person.submit(&from, &action, &form).await.expect(200, "It is not shown again.");
     let page = person.get(&from).await;
     person.submit_from(&page, &action, &form).await.expect(422, "You have 50 API keys, the maximum. Revoke a key");
-    assert_eq!(app.number(OWN).await, 50, "the session's key does not count");
-    let id =
-        app.number(format!("SELECT max(id) FROM api_keys WHERE user_id = {} AND prefix <> 'session'", t.user)).await;
+    assert_eq!(app.count(OWN).await, 50, "the session's key does not count");
+    let id = app.newest_id(format!("api_keys WHERE user_id = {} AND prefix <> 'session'", t.user)).await;
     person.submit(&from, &t.path(&format!("/developers/keys/{id}/revoke")), &[]).await.expect(200, "API key revoked");
     person.submit_from(&page, &action, &form).await.expect(200, "It is not shown again.");
 }
@@ -117,10 +116,9 @@ async fn writes_of_keys_are_listed(app: TestApp) {
     let page = person.get(&log).await;
     page.expect(200, "POST /api/public/v1/brands<").expect(200, "1–1 of 1");
     assert!(!page.has("/posts<") && page.has("svc_live_…"), "{}", page.text);
-    let key =
-        app.number(format!("SELECT max(id) FROM api_keys WHERE user_id = {} AND prefix <> 'session'", t.user)).await;
+    let key = app.newest_id(format!("api_keys WHERE user_id = {} AND prefix <> 'session'", t.user)).await;
     person.get(&format!("{log}?key={key}")).await.expect(200, "1–1 of 1");
-    let theirs = app.number(format!("SELECT max(id) FROM api_keys WHERE user_id = {}", other.user)).await;
+    let theirs = app.newest_id(format!("api_keys WHERE user_id = {}", other.user)).await;
     for key in [theirs.to_string().as_str(), "0", "x", "99999999999999999999"] {
         person.get(&format!("{log}?key={key}")).await.expect(200, "No requests");
     }

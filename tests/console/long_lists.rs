@@ -109,7 +109,7 @@ async fn every_long_list_is_paged(app: TestApp) {
     fill_lists(&app, &t).await;
     // Autovacuum would do this soon after so many inserts.
     app.sql("ANALYZE".to_owned()).await;
-    let webhook = app.number("SELECT id FROM webhooks").await;
+    let webhook = app.newest_id("webhooks").await;
     for path in [
         t.path("/posts"),
         t.path("/posts?status=draft"),
@@ -138,7 +138,7 @@ async fn every_long_list_is_paged(app: TestApp) {
         assert!(last_page_shown.reply.body.len() < MAX_PAGE, "{path}: {} bytes", last_page_shown.reply.body.len());
     }
     // Pages that count the rows or show only the first ones.
-    let conversation = app.number("SELECT max(id) FROM conversations").await;
+    let conversation = app.newest_id("conversations").await;
     for path in [
         t.path(""),
         t.path("/calendar?date=2026-07-01"),
@@ -151,7 +151,7 @@ async fn every_long_list_is_paged(app: TestApp) {
         assert!(page.reply.body.len() < MAX_PAGE, "{path}: {} bytes", page.reply.body.len());
     }
     // The composer shows the options only of the chosen accounts.
-    let (new, account) = (t.path("/posts/new"), app.number("SELECT max(id) FROM social_accounts").await.to_string());
+    let (new, account) = (t.path("/posts/new"), app.newest_id("social_accounts").await.to_string());
     let part = format!(".account_id\" value=\"{account}\"");
     let page = person.get(&new).await;
     assert!(!page.has(&part), "{}", page.text);

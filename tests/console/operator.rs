@@ -2,6 +2,7 @@
 //! operator.
 
 use crier_domain::access::Role;
+use crier_domain::job::JobState;
 use serde_json::json;
 
 use crate::support::app::{MISSING_ID, Tenant, TestApp, on_both_apps, on_sqlite_app};
@@ -21,15 +22,9 @@ on_sqlite_app!(only_the_operator_has_access);
 /// Publishes a post whose job dies; returns the job's id.
 async fn create_dead_job(app: &TestApp, t: &Tenant<'_>, account: i64) -> i64 {
     let body = json!({ "content": "Bread", "schedule_type": "now", "accounts": [account] });
-    t.post(&t.path("/posts"), body).await.expect(201);
-    let job = app.number("SELECT max(id) FROM jobs WHERE kind = 'publish_target'").await;
-    app.sql("UPDATE posts SET status = 'failed'").await;
-    app.sql(
-        r#"
-        UPDATE post_targets
-        SET status = 'failed', error = '{"code":"x","message":"Cold.","category":"platform_rejected"}'"#,
-    )
-    .await;
+    let post = t.post(&t.path("/posts"), body).await.data(201)["id"].as_i64().unwrap();
+    let job = app.newest_id("jobs WHERE kind = 'publish_target'").await;
+    app.fail_post(post, "platform_rejected", "Cold.").await;
     app.sql(format!(
         "UPDATE jobs SET state = 'dead', attempt = 5, last_error = '<b>cold oven</b>', finished_at = created_at \
          WHERE id = {job}"
@@ -51,8 +46,8 @@ async fn a_dead_job_is_shown_with_its_reason_and_run_again(app: TestApp) {
     for _ in 0..2 {
         person.submit_from(&page, &retry, &[]).await.expect(200, "Retrying the job.");
     }
-    let ready = format!("SELECT count(*) FROM jobs WHERE id = {job} AND state = 'ready' AND attempt = 0");
-    assert_eq!(app.number(ready).await, 1);
+    let shown = app.show(job).await;
+    assert_eq!((shown.state, shown.attempt), (JobState::Ready, 0));
     // Another form for the same job, which is ready by then.
     let mut hidden = page.hidden_fields(&retry);
     hidden.iter_mut().filter(|(name, _)| name == "_key").for_each(|(_, value)| value.push('x'));
@@ -66,17 +61,17 @@ async fn all_dead_jobs_of_a_kind_are_run_again(app: TestApp) {
     let account = t.account("demo").await;
     create_dead_job(&app, &t, account).await;
     let person = ConsoleUser::sign_in(&t).await;
-    let count = "SELECT count(*) FROM jobs WHERE state = 'dead'";
+    let dead = "jobs WHERE state = 'dead'";
     let page = person.get("/operator?kind=deliver_webhook").await;
     page.expect(200, "No matching jobs");
     let (path, other) = ("/operator?state=dead&kind=publish_target", "/operator/jobs/retry-dead?kind=deliver_webhook");
     let hidden = person.get("/operator").await.hidden_fields("/operator/jobs/retry-dead");
     let fields: Vec<(&str, &str)> = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     person.post(other, &fields).await.expect(303, "");
-    assert_eq!(app.number(count).await, 1, "it is of another kind");
+    assert_eq!(app.count(dead).await, 1, "it is of another kind");
     let page = person.submit(path, "/operator/jobs/retry-dead?kind=publish_target", &[]).await;
     page.expect(200, "Retrying the dead jobs.");
-    assert_eq!(app.number(count).await, 0);
+    assert_eq!(app.count(dead).await, 0);
 }
 
 async fn a_scheduled_job_is_cancelled(app: TestApp) {
@@ -84,15 +79,15 @@ async fn a_scheduled_job_is_cancelled(app: TestApp) {
     let account = t.account("demo").await;
     let body = json!({ "content": "Bread", "schedule_type": "now", "accounts": [account] });
     t.post(&t.path("/posts"), body).await.expect(201);
-    let job = app.number("SELECT max(id) FROM jobs WHERE kind = 'publish_target'").await;
+    let job = app.newest_id("jobs WHERE kind = 'publish_target'").await;
     let person = ConsoleUser::sign_in(&t).await;
     let page = person.get("/operator?state=ready&kind=publish_target").await;
     for _ in 0..2 {
         let done = person.submit_from(&page, &format!("/operator/jobs/{job}/cancel"), &[]).await;
         done.expect(200, "Job canceled.");
     }
-    assert_eq!(app.number("SELECT count(*) FROM jobs WHERE state = 'cancelled'").await, 1);
-    assert_eq!(app.number("SELECT count(*) FROM post_targets WHERE status = 'failed'").await, 1);
+    assert_eq!(app.count("jobs WHERE state = 'cancelled'").await, 1);
+    assert_eq!(app.count("post_targets WHERE status = 'failed'").await, 1);
     person.get("/operator?state=cancelled").await.expect(200, "canceled by the operator").expect(200, "Retry");
 }
 
@@ -100,15 +95,14 @@ async fn a_kind_is_paused_and_resumed(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let person = ConsoleUser::sign_in(&t).await;
     let (pause, resume) = ("/operator/kinds/publish_target/pause", "/operator/kinds/publish_target/resume");
-    let count = "SELECT count(*) FROM paused_kinds";
     let page = person.submit("/operator", pause, &[]).await;
     page.expect(200, "Job kind paused").expect(200, "Paused");
-    assert_eq!(app.number(count).await, 1);
+    assert_eq!(app.count("paused_kinds").await, 1);
     let hidden = page.hidden_fields(resume);
     let fields: Vec<(&str, &str)> = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     person.post("/operator/kinds/flown/resume", &fields).await.expect(404, "Page not found");
     person.submit_from(&page, resume, &[]).await.expect(200, "Job kind resumed.");
-    assert_eq!(app.number(count).await, 0);
+    assert_eq!(app.count("paused_kinds").await, 0);
 }
 
 async fn jobs_are_filtered_and_paged(app: TestApp) {
@@ -135,7 +129,7 @@ async fn users_plans_and_the_system_are_shown(app: TestApp) {
     let other = app.tenant("free").await;
     let person = ConsoleUser::sign_in(&t).await;
     let users = person.get("/operator/users").await;
-    let email: String = app.value(format!("SELECT email FROM users WHERE id = {}", t.user)).await;
+    let email = app.email(t.user).await;
     users.expect(200, &email).expect(200, "free").expect(200, "unlimited");
     let plans = person.get("/operator/plans").await;
     plans.expect(200, &format!("Workspace {}", other.workspace)).expect(200, "500 MiB").expect(200, "Link in bio");
@@ -171,5 +165,5 @@ async fn only_the_operator_has_access(app: TestApp) {
     let hidden = operator.get("/operator").await.hidden_fields("/operator/kinds/publish_target/pause");
     let fields: Vec<(&str, &str)> = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     assert_eq!(person.post("/operator/kinds/publish_target/pause", &fields).await.status, 403);
-    assert_eq!(app.number("SELECT count(*) FROM paused_kinds").await, 0);
+    assert_eq!(app.count("paused_kinds").await, 0);
 }

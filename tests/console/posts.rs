@@ -21,7 +21,7 @@ async fn posts_are_listed_and_filtered(app: TestApp) {
     let (one, two) = (t.account("one").await, t.account("two").await);
     create_draft(&t, "<i>First</i>", &[one]).await;
     create_draft(&t, "Second", &[two]).await;
-    app.sql("UPDATE posts SET status = 'published' WHERE content = 'Second'").await;
+    app.end_post(app.newest_id("posts").await, "published", &["published"]).await;
     let person = ConsoleUser::sign_in(&t).await;
     let path = format!("/brands/{}/posts", t.brand);
     let page = person.get(&path).await;

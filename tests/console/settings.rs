@@ -33,7 +33,7 @@ async fn a_brand_is_created_once(app: TestApp) {
     for _ in 0..2 {
         person.submit_from(&page, "/brands/new", &form).await.expect(200, "Brand created.").expect(200, "Café");
     }
-    assert_eq!(app.number("SELECT count(*) FROM brands").await, 2);
+    assert_eq!(app.count("brands").await, 2);
     let free = app.tenant("free").await;
     let person = ConsoleUser::sign_in(&free).await;
     let page = person.submit("/brands/new", "/brands/new", &form).await;
@@ -53,7 +53,7 @@ async fn errors_in_a_brand_are_shown(app: TestApp) {
             page.expect(422, field);
         }
     }
-    assert_eq!(app.number("SELECT count(*) FROM brands WHERE name = 'Bakery'").await, 1);
+    assert_eq!(app.count("brands WHERE name = 'Bakery'").await, 1);
 }
 
 async fn a_brand_is_changed(app: TestApp) {
@@ -129,7 +129,7 @@ async fn members_are_added_changed_and_removed(app: TestApp) {
         let done = person.submit_from(&page, &format!("{path}/{bob}/remove"), &[]).await;
         done.expect(200, "Member removed.");
     }
-    assert_eq!(app.number(format!("SELECT count(*) FROM brand_members WHERE brand_id = {}", t.brand)).await, 1);
+    assert_eq!(app.count(format!("brand_members WHERE brand_id = {}", t.brand)).await, 1);
     submit_without_form(&person, &format!("{path}/{MISSING_ID}/remove"), &[])
         .await
         .expect(404, "The member does not exist.");
@@ -166,7 +166,7 @@ async fn users_are_invited_with_a_link(app: TestApp) {
     // A new link replaces the first one.
     let link = invite(&person, &t, "eve@example.com", "editor").await;
     app.page(&first).await.assert_status(410);
-    assert_eq!(app.number("SELECT count(*) FROM invitations").await, 1);
+    assert_eq!(app.count("invitations").await, 1);
     for _ in 0..2 {
         let page = String::from_utf8_lossy(&app.page(&link).await.body).into_owned();
         assert!(page.contains("Bakery") && page.contains("eve@example.com") && page.contains("Ann"), "{page}");
@@ -179,7 +179,7 @@ async fn users_are_invited_with_a_link(app: TestApp) {
     let cookie = accepted.header("set-cookie").expect("a cookie").split(';').next().unwrap().to_owned();
     let home = app.visit("GET", &format!("{}{}", app.url, t.path(""))).header("cookie", &cookie).send().await;
     assert!(String::from_utf8_lossy(&home.body).contains("Eve"), "she is signed in");
-    let eve = app.number("SELECT id FROM users WHERE email = 'eve@example.com'").await;
+    let eve = app.newest_id("users WHERE email = 'eve@example.com'").await;
     assert_eq!(role(&t, eve).await, "editor");
     accept(&app, &link, "Eve").await.assert_status(410);
     assert!(!person.get(&path).await.has("Open invitations"));
@@ -202,12 +202,12 @@ async fn an_invitation_gives_no_more_than_its_user_may_give(app: TestApp) {
     let page = submit_without_form(&person, &path, &[("email", "eve@example.com"), ("role", "owner")]).await;
     page.expect(422, "Choose a role that you can assign.");
     let link = invite(&person, &t, "eve@example.com", "admin").await;
-    app.sql(format!("UPDATE brand_members SET role = 'editor' WHERE user_id = {}", admin.user)).await;
+    app.member(t.brand, admin.user, Role::Editor).await;
     accept(&app, &link, "Eve").await.assert_status(410);
-    app.sql(format!("UPDATE brand_members SET role = 'admin' WHERE user_id = {}", admin.user)).await;
+    app.member(t.brand, admin.user, Role::Admin).await;
     app.page(&link).await.assert_status(200);
     // The invitation of another brand cannot be canceled; that of the user's own brand can.
-    let id = app.number("SELECT max(id) FROM invitations").await;
+    let id = app.newest_id("invitations").await;
     let other_user = ConsoleUser::sign_in(&other).await;
     submit_without_form(&other_user, &other.path(&format!("/settings/invitations/{id}/cancel")), &[])
         .await
@@ -217,7 +217,7 @@ async fn an_invitation_gives_no_more_than_its_user_may_give(app: TestApp) {
         .await
         .expect(200, "Invitation canceled");
     app.page(&link).await.assert_status(410);
-    assert_eq!(app.number("SELECT count(*) FROM users WHERE email = 'eve@example.com'").await, 0);
+    assert_eq!(app.count("users WHERE email = 'eve@example.com'").await, 0);
 }
 
 async fn invitations_are_mailed_and_limited(app: TestApp) {
@@ -225,7 +225,7 @@ async fn invitations_are_mailed_and_limited(app: TestApp) {
     let person = ConsoleUser::sign_in(&t).await;
     let path = t.path("/settings/members");
     invite(&person, &t, "eve@example.com", "editor").await;
-    assert_eq!(app.number("SELECT count(*) FROM mails").await, 0, "no mail server is configured");
+    assert_eq!(app.count("mails").await, 0, "no mail server is configured");
     let url = app.replica_with_mail().await;
     let send_invitation = async |email: &str| {
         let page = person.get(&path).await;
@@ -250,8 +250,8 @@ async fn invitations_are_mailed_and_limited(app: TestApp) {
     let rejected = send_invitation("dan@example.com").await;
     rejected.assert_status(422);
     assert!(String::from_utf8_lossy(&rejected.body).contains("The workspace has sent 50 invitations today"));
-    assert_eq!(app.number("SELECT count(*) FROM mails").await, 1);
-    assert_eq!(app.number("SELECT count(*) FROM invitations").await, 2, "nothing is left of those");
+    assert_eq!(app.count("mails").await, 1);
+    assert_eq!(app.count("invitations").await, 2, "nothing is left of those");
 
     app.sql(
         "
@@ -281,7 +281,7 @@ async fn invitations_are_mailed_and_limited(app: TestApp) {
 
 async fn users_of_other_workspaces_are_not_revealed(app: TestApp) {
     let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
-    let email: String = app.value(format!("SELECT email FROM users WHERE id = {}", other.user)).await;
+    let email = app.email(other.user).await;
     let person = ConsoleUser::sign_in(&t).await;
     let path = t.path("/settings/members");
     let known = person.submit(&path, &path, &[("email", &email), ("role", "editor")]).await;
@@ -357,7 +357,7 @@ async fn sessions_are_listed_and_ended(app: TestApp) {
     submit_without_form(&one, &format!("{path}/{first}/revoke"), &[])
         .await
         .expect(403, "This is the session that you are using.");
-    let theirs = app.number(format!("SELECT max(id) FROM api_keys WHERE user_id = {}", other.user)).await;
+    let theirs = app.newest_id(format!("api_keys WHERE user_id = {}", other.user)).await;
     submit_without_form(&one, &format!("{path}/{theirs}/revoke"), &[]).await.expect(404, "The session does not exist.");
     one.submit(&path, &format!("{path}/revoke-others"), &[]).await.expect(200, "You have no other sessions.");
     assert_eq!(three.get(&path).await.status, 303);

@@ -46,7 +46,7 @@ async fn a_webhook_is_created_and_its_secret_shown_once(app: TestApp) {
     let listed = person.get(&list).await;
     listed.expect(200, "https://8.8.8.8/hook").expect(200, "2 events").expect(200, "Production").expect(200, "Active");
     assert!(!listed.has("whsec_"));
-    assert_eq!(app.number("SELECT count(*) FROM webhooks").await, 1);
+    assert_eq!(app.count("webhooks").await, 1);
 }
 
 async fn errors_in_a_webhook_are_shown(app: TestApp) {
@@ -59,7 +59,7 @@ async fn errors_in_a_webhook_are_shown(app: TestApp) {
     page.expect(422, "Use a public https:// URL.").expect(422, "value=\"post.failed\" checked");
     let page = person.submit(&new, &new, &[("url", "https://8.8.8.8/x"), ("events", "post.flown")]).await;
     page.expect(422, "e-events");
-    assert_eq!(app.number("SELECT count(*) FROM webhooks").await, 0);
+    assert_eq!(app.count("webhooks").await, 0);
 }
 
 async fn a_webhook_is_changed_paused_and_deleted(app: TestApp) {
@@ -81,7 +81,7 @@ async fn a_webhook_is_changed_paused_and_deleted(app: TestApp) {
         .expect(200, "post.failed")
         .expect(200, "Shop");
     person.submit(&path, &format!("{path}/pause"), &[]).await.expect(200, "Paused");
-    assert_eq!(app.number("SELECT count(*) FROM webhooks WHERE is_active").await, 0);
+    assert_eq!(app.count("webhooks WHERE is_active").await, 0);
     app.sql("UPDATE webhooks SET disabled_reason = 'It failed for 3 days.'").await;
     person.get(&path).await.expect(200, "Disabled").expect(200, "It failed for 3 days.");
     person.submit(&path, &format!("{path}/activate"), &[]).await.expect(200, "Active");
@@ -94,16 +94,17 @@ async fn a_webhook_is_changed_paused_and_deleted(app: TestApp) {
 async fn a_new_secret_replaces_the_old_one(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let id = create_webhook(&t).await;
-    let before: Vec<u8> = app.value("SELECT secret FROM webhooks").await;
+    let secret = async || app.value::<Vec<u8>>("SELECT secret FROM webhooks").await;
+    let before = secret().await;
     let person = ConsoleUser::sign_in(&t).await;
     let path = t.path(&format!("/developers/webhooks/{id}"));
     let page = person.get(&path).await;
     let first = person.submit_from(&page, &format!("{path}/rotate-secret"), &[]).await;
     first.expect(200, "whsec_");
-    let after: Vec<u8> = app.value("SELECT secret FROM webhooks").await;
+    let after = secret().await;
     assert_ne!(before, after);
     person.submit_from(&page, &format!("{path}/rotate-secret"), &[]).await.expect(200, "whsec_");
-    assert_eq!(app.value::<Vec<u8>>("SELECT secret FROM webhooks").await, after, "the same form makes one secret");
+    assert_eq!(secret().await, after, "the same form makes one secret");
 }
 
 async fn deliveries_are_filtered_and_sent_again(app: TestApp) {
@@ -112,7 +113,7 @@ async fn deliveries_are_filtered_and_sent_again(app: TestApp) {
     for n in 0..21 {
         t.post("/brands", json!({ "name": format!("Brand {n}") })).await.expect(201);
     }
-    let id = app.number("SELECT max(id) FROM webhook_deliveries").await;
+    let id = app.newest_id("webhook_deliveries").await;
     app.sql(format!(
         "
         UPDATE webhook_deliveries
@@ -135,15 +136,13 @@ async fn deliveries_are_filtered_and_sent_again(app: TestApp) {
     page.expect(200, "HTTP 503")
         .expect(200, "\"name\": \"Brand 20\"")
         .expect(200, &format!("X-Webhook-Delivery-Id: {id}"));
-    assert!(!String::from_utf8_lossy(&page.reply.body).contains("<b>No"), "answers are escaped");
+    assert!(!String::from_utf8_lossy(&page.reply.body).contains("<b>No"), "responses are escaped");
     for _ in 0..2 {
         person.submit_from(&page, &format!("{delivery}/retry"), &[]).await.expect(200, "Retrying the delivery.");
     }
-    assert_eq!(
-        app.number(format!("SELECT CAST(max_attempts AS bigint) FROM webhook_deliveries WHERE id = {id}")).await,
-        9
-    );
-    app.sql("UPDATE webhooks SET is_active = FALSE").await;
+    let webhook = format!("/webhooks/{hook}");
+    assert_eq!(t.get(&format!("{webhook}/deliveries/{id}")).await.data(200)["max_attempts"], 9);
+    t.put(&webhook, json!({ "is_active": false })).await.expect(200);
     person.get(&delivery).await.expect(200, "The webhook is not active.");
     person.submit_from(&person.get(&path).await, &format!("{path}/activate"), &[]).await.expect(200, "Active");
 }
@@ -152,14 +151,13 @@ async fn failed_deliveries_are_recovered_since_a_local_time(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let hook = create_webhook(&t).await;
     t.post("/brands", json!({ "name": "Second" })).await.expect(201);
-    app.sql("UPDATE webhook_deliveries SET status = 'failed', attempts = 8, next_attempt_at = NULL").await;
-    app.sql("UPDATE jobs SET state = 'done', finished_at = created_at WHERE kind = 'deliver_webhook'").await;
+    app.fail_deliveries(&[app.newest_id("webhook_deliveries").await]).await;
     let created_at = app.now().with_timezone(&chrono_tz::Europe::Berlin);
     app.advance(3_600);
     let person = ConsoleUser::sign_in(&t).await;
     let path = t.path(&format!("/developers/webhooks/{hook}"));
     let recover = format!("{path}/recover");
-    let pending = "SELECT count(*) FROM webhook_deliveries WHERE status = 'pending'";
+    let pending = "webhook_deliveries WHERE status = 'pending'";
     for (since, problem) in
         [("", "This field is required."), ("x", "Must be a time"), ("2020-01-01T00:00", "at most 14 days")]
     {
@@ -168,16 +166,16 @@ async fn failed_deliveries_are_recovered_since_a_local_time(app: TestApp) {
     let local = |at: chrono::DateTime<chrono_tz::Tz>| at.format("%Y-%m-%dT%H:%M").to_string();
     let later = local(created_at + TimeDelta::minutes(10));
     person.submit(&path, &recover, &[("since", &later)]).await.expect(200, "Retrying the deliveries");
-    assert_eq!(app.number(pending).await, 0, "it was made before that");
+    assert_eq!(app.count(pending).await, 0, "it was made before that");
     person.submit(&path, &recover, &[("since", &local(created_at))]).await.expect(200, "Retrying the deliveries");
-    assert_eq!(app.number(pending).await, 1);
+    assert_eq!(app.count(pending).await, 1);
 }
 
 async fn other_webhooks_are_not_found(app: TestApp) {
     let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
     let (own, theirs) = (create_webhook(&t).await, create_webhook(&other).await);
     other.post("/brands", json!({ "name": "Second" })).await.expect(201);
-    let delivery = app.number("SELECT max(id) FROM webhook_deliveries").await;
+    let delivery = app.newest_id("webhook_deliveries").await;
     let person = ConsoleUser::sign_in(&t).await;
     let page = person.get(&t.path(&format!("/developers/webhooks/{own}"))).await;
     let hidden = page.hidden_fields(&t.path(&format!("/developers/webhooks/{own}/delete")));
@@ -193,7 +191,7 @@ async fn other_webhooks_are_not_found(app: TestApp) {
         }
     }
     person.get(&t.path(&format!("/developers/webhooks/{own}/deliveries/{delivery}"))).await.expect(404, "not found");
-    assert_eq!(app.number("SELECT count(*) FROM webhooks WHERE is_active").await, 2);
+    assert_eq!(app.count("webhooks WHERE is_active").await, 2);
 }
 
 async fn a_plan_without_webhooks_has_no_page(app: TestApp) {
@@ -207,7 +205,7 @@ async fn webhooks_of_an_earlier_plan_can_be_deleted(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let id = create_webhook(&t).await;
     let person = ConsoleUser::sign_in(&t).await;
-    app.sql(format!("UPDATE workspaces SET plan = 'free' WHERE id = {}", t.workspace)).await;
+    app.set_plan(t.workspace, "free").await;
     let (list, path) = (t.path("/developers/webhooks"), t.path(&format!("/developers/webhooks/{id}")));
     let page = person.get(&list).await;
     page.expect(200, "Your plan does not include webhooks.").expect(200, "https://8.8.8.8/hook");
@@ -220,6 +218,6 @@ async fn webhooks_of_an_earlier_plan_can_be_deleted(app: TestApp) {
     for _ in 0..2 {
         person.submit_from(&page, &format!("{path}/delete"), &[]).await.expect(200, "Webhook deleted");
     }
-    assert_eq!(app.number("SELECT count(*) FROM webhooks").await, 0);
+    assert_eq!(app.count("webhooks").await, 0);
     person.get(&list).await.expect(402, "Not in your plan");
 }

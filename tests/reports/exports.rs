@@ -36,7 +36,7 @@ async fn create_report(r: &TestInstallation) -> (Tenant<'_>, String) {
 
 /// Returns the data of all events with this name.
 async fn events(r: &TestInstallation, name: &str) -> Vec<Value> {
-    let count = r.number(format!("SELECT count(*) FROM events WHERE name = '{name}'")).await;
+    let count = r.count(format!("events WHERE name = '{name}'")).await;
     let mut found = Vec::new();
     for n in 0..count {
         let sql = format!("SELECT payload FROM events WHERE name = '{name}' ORDER BY id LIMIT 1 OFFSET {n}");
@@ -100,8 +100,7 @@ async fn range_and_conditional_downloads_are_supported(s: TestStore) {
 async fn a_finished_export_emits_an_event(s: TestStore) {
     let r = TestInstallation::start(s).await;
     let (t, report) = create_report(&r).await;
-    let user = r.number("SELECT min(user_id) FROM brand_members").await;
-    r.store.webhook(user, &[EventName::ReportSent, EventName::ReportFailed]).await;
+    r.store.webhook(t.user, &[EventName::ReportSent, EventName::ReportFailed]).await;
     let created = export(&r, &t, &report, json!({ "format": "csv" })).await;
     let data = json!({
         "delivery_id": created["id"], "report_id": created["report_id"], "brand_id": t.brand, "format": "csv",
@@ -115,7 +114,7 @@ async fn a_file_counts_in_the_workspace_s_storage(s: TestStore) {
     let r = TestInstallation::start(s).await;
     let (t, report) = create_report(&r).await;
     let created = export(&r, &t, &report, json!({ "format": "csv" })).await;
-    assert_eq!(created["size_bytes"], r.number("SELECT CAST(sum(bytes) AS bigint) FROM storage_usage").await);
+    assert_eq!(created["size_bytes"], r.counted_bytes().await);
     // Equal bytes are stored as two files, so deleting one keeps the other.
     export(&r, &t, &report, json!({ "format": "csv" })).await;
     assert_eq!(r.stored_files().len(), 2);
@@ -125,10 +124,8 @@ async fn a_full_storage_fails_the_export(s: TestStore) {
     let r = TestInstallation::start(s).await;
     let t = r.app.tenant("business").await;
     let report = create(&t, "R", all_widgets()).await;
-    let full = "INSERT INTO storage_usage (workspace_id, bytes) SELECT id, 9000000000000 FROM workspaces";
-    r.sql(full).await;
-    let user = r.number("SELECT min(user_id) FROM brand_members").await;
-    r.store.webhook(user, &[EventName::ReportFailed]).await;
+    r.set_storage_usage(t.workspace, 9_000_000_000_000, 0).await;
+    r.store.webhook(t.user, &[EventName::ReportFailed]).await;
     let created = export(&r, &t, &report, json!({ "format": "csv" })).await;
     assert_eq!((&created["status"], &created["error"]["code"]), (&json!("failed"), &json!("storage_limit_exceeded")));
     assert!(created["completed_at"].is_string() && created["download_url"].is_null());
@@ -157,7 +154,7 @@ async fn a_run_that_died_is_repeated_with_one_file(s: TestStore) {
     let (t, report) = create_report(&r).await;
     let created = t.post(&format!("{report}/export"), json!({ "format": "csv" })).await.data(202);
     // The worker dies after it has claimed the job.
-    let job = r.number("SELECT id FROM jobs WHERE kind = 'export_report'").await;
+    let job = r.newest_id("jobs WHERE kind = 'export_report'").await;
     let claimed = r.store.claim(&[job], "dead").await;
     assert_eq!(claimed.len(), 1);
     r.advance(crate::support::jobs::LEASE_EXPIRY_SECONDS);
@@ -180,11 +177,11 @@ async fn deleting_a_report_deletes_its_files(s: TestStore) {
     let created = export(&r, &t, &report, json!({ "format": "csv" })).await;
     t.delete(&report).await.expect(204);
     download(&t, &created).await.expect_error(404, "not_found");
-    assert_eq!(r.number("SELECT count(*) FROM report_schedules").await, 0);
-    assert_eq!(r.number("SELECT CAST(sum(bytes) AS bigint) FROM storage_usage").await, 0);
+    assert_eq!(r.count("report_schedules").await, 0);
+    assert_eq!(r.counted_bytes().await, 0);
     sweep(&r).await;
     assert!(r.stored_files().is_empty());
-    assert_eq!(r.number("SELECT count(*) FROM files").await, 0);
+    assert_eq!(r.count("files").await, 0);
 }
 
 async fn a_report_deleted_during_its_export_leaves_nothing(s: TestStore) {
@@ -195,7 +192,7 @@ async fn a_report_deleted_during_its_export_leaves_nothing(s: TestStore) {
     r.run_jobs().await;
     sweep(&r).await;
     assert!(r.stored_files().is_empty());
-    let job = r.number("SELECT id FROM jobs WHERE kind = 'export_report'").await;
+    let job = r.newest_id("jobs WHERE kind = 'export_report'").await;
     assert_eq!(r.store.show(job).await.state, JobState::Cancelled);
 }
 
@@ -229,8 +226,7 @@ async fn an_operator_can_retry_a_failed_export(s: TestStore) {
     }
     let id = created["id"].as_i64().unwrap();
     assert_eq!(delivery(&t, id).await["status"], "failed");
-    let job =
-        r.number(format!("SELECT id FROM jobs WHERE kind = '{}' AND subject_id = {id}", JobKind::ExportReport)).await;
+    let job = r.newest_id("jobs WHERE kind = 'export_report'").await;
     assert_eq!(r.store.show(job).await.state, JobState::Dead);
     r.store.set_storage_unavailable(false);
     r.write(async |tx| {

@@ -185,7 +185,7 @@ async fn a_deferred_email_is_retried_with_the_same_message_id(s: TestStore) {
     }
     assert_eq!(mails(&t, &report).await, ["ann@example.com: sent"]);
     assert!(server.mails().iter().all(|mail| header(mail, "Message-ID").as_ref() == Some(&id)));
-    assert_eq!(r.number("SELECT count(*) FROM mails").await, 1);
+    assert_eq!(r.count("mails").await, 1);
 }
 
 async fn a_recipient_can_unsubscribe(s: TestStore) {
@@ -200,12 +200,12 @@ async fn a_recipient_can_unsubscribe(s: TestStore) {
     let text = String::from_utf8(confirmation.body.clone()).unwrap();
     assert!(text.contains("<button>Unsubscribe</button>") && text.contains("R &#60;b&#62;"), "{text}");
     assert_eq!(confirmation.header("cache-control"), Some("no-cache"));
-    assert_eq!(r.number("SELECT count(*) FROM report_mail_stops").await, 0);
+    assert_eq!(r.count("report_mail_stops").await, 0);
     for _ in 0..2 {
         let done = r.visit("POST", &format!("{}{path}", r.url)).raw("List-Unsubscribe=One-Click").send().await;
         done.assert_status(200);
     }
-    assert_eq!(r.number("SELECT count(*) FROM report_mail_stops").await, 1);
+    assert_eq!(r.count("report_mail_stops").await, 1);
     next_week(&r).await;
     assert_eq!(mails(&t, &report).await, ["Ann@example.com: failed, unsubscribed", "bob@example.com: sent"]);
     assert_eq!(server.mails().len(), 3);
@@ -222,7 +222,7 @@ async fn a_failed_export_sends_no_email(s: TestStore) {
     let report = create(&t, "R", json!([{ "type": "summary" }])).await;
     let schedule = json!({ "frequency": "daily", "recipients": ["ann@example.com"] });
     t.post(&format!("{report}/schedules"), schedule).await.expect(201);
-    r.sql("INSERT INTO storage_usage (workspace_id, bytes) SELECT id, 9000000000000 FROM workspaces").await;
+    r.set_storage_usage(t.workspace, 9_000_000_000_000, 0).await;
     r.advance(86_400);
     r.fire().await;
     assert_eq!(newest_delivery(&t, &report).await["status"], "failed");
@@ -240,7 +240,7 @@ async fn emails_of_a_deleted_report_are_not_sent(s: TestStore) {
     r.advance(3_600);
     r.run_jobs().await;
     assert!(server.mails().is_empty());
-    assert_eq!(r.number("SELECT count(*) FROM mails").await, 0);
+    assert_eq!(r.count("mails").await, 0);
 }
 
 async fn hostile_names_stay_in_the_body(s: TestStore) {

@@ -35,6 +35,7 @@ pub mod process;
 pub mod receiver;
 pub mod reports;
 pub mod request;
+pub mod rows;
 pub mod s3;
 pub mod scripted;
 pub mod servers;

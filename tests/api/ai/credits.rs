@@ -15,7 +15,6 @@ use crate::support::store::{TestStore, on_both};
 use crate::support::transport::FixedCapacityTransport;
 
 on_both!(
-    concurrent_requests_never_exceed_the_credits,
     months_start_in_the_workspace_time_zone,
     expired_reservations_are_refunded,
     a_request_that_outlives_its_lease_is_charged,
@@ -35,37 +34,10 @@ fn three() -> wiremock::ResponseTemplate {
     captions(&["A", "B", "C"])
 }
 
-/// Leaves this number of the free plan's credits.
-async fn leave(app: &AiApp, t: &Tenant<'_>, credits: i64) {
-    let sql = format!(
-        "INSERT INTO ai_usage (workspace_id, month, used) VALUES ({}, '2026-06', {})",
-        t.workspace,
-        100 - credits
-    );
-    app.sql(sql).await;
-}
-
 async fn clean_up(app: &AiApp) {
     let scheduler =
         Scheduler::new(app.store.store.clone(), FixedCapacityTransport::with_room(1), app.library(&app.url));
     reservations::run(&scheduler).await.unwrap();
-}
-
-async fn concurrent_requests_never_exceed_the_credits(s: TestStore) {
-    let app = AiApp::start(s).await;
-    let t = app.tenant("free").await;
-    leave(&app, &t, 44).await;
-    app.ai.queue_responses((0..8).map(|_| three()));
-    let replies = futures::future::join_all((0..8).map(|_| write(&t))).await;
-    let mut left: Vec<u64> = replies
-        .iter()
-        .filter(|reply| reply.status == 200)
-        .map(|reply| reply.data(200)["credits_remaining"].as_u64().unwrap())
-        .collect();
-    replies.iter().filter(|reply| reply.status != 200).for_each(|r| drop(r.expect_error(402, "insufficient_credits")));
-    left.sort_unstable();
-    assert_eq!((left.len(), left[0]), (2, 14));
-    assert_eq!((app.used(t.workspace).await, app.ai.request_bodies().await.len()), (86, 2));
 }
 
 async fn months_start_in_the_workspace_time_zone(s: TestStore) {
@@ -73,7 +45,7 @@ async fn months_start_in_the_workspace_time_zone(s: TestStore) {
     let (early, utc) = (app.tenant("free").await, app.tenant("free").await);
     app.write(async |tx| users::set_timezone(tx, early.workspace, "Pacific/Kiritimati").await).await;
     for t in [&early, &utc] {
-        leave(&app, t, 3).await;
+        app.set_used_credits(t.workspace, 97).await;
         write(t).await.expect_error(402, "insufficient_credits");
     }
     // July begins in this time zone 14 hours before it begins in UTC.
@@ -93,7 +65,7 @@ async fn months_start_in_the_workspace_time_zone(s: TestStore) {
 async fn expired_reservations_are_refunded(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("free").await;
-    leave(&app, &t, 15).await;
+    app.set_used_credits(t.workspace, 85).await;
     let request = CreditRequest {
         workspace_id: t.workspace,
         brand_id: t.brand,
@@ -138,9 +110,7 @@ async fn a_request_that_outlives_its_lease_is_charged(s: TestStore) {
 async fn a_request_that_outlives_its_lease_can_run_out_of_credits(s: TestStore) {
     let app = AiApp::start(s).await;
     let t = app.tenant("free").await;
-    let spend = async || {
-        app.sql(format!("UPDATE ai_usage SET used = 90 WHERE workspace_id = {}", t.workspace)).await;
-    };
+    let spend = async || app.set_used_credits(t.workspace, 90).await;
     let reply = expire_lease_during_request(&app, &t, spend).await;
     reply.expect_error(402, "insufficient_credits");
     assert_eq!((app.used(t.workspace).await, app.held().await), (90, 0));
@@ -207,7 +177,7 @@ async fn refunds_go_to_the_month_of_the_charge(s: TestStore) {
         }
         app.clock.advance(TimeDelta::seconds(-1));
     }
-    assert_eq!(app.number("SELECT count(*) FROM ai_usage").await, 1);
+    assert_eq!(app.count("ai_usage").await, 1);
 }
 
 /// A change of the time zone, or of the clock to an earlier time, moves the end of a month. The credits of each month

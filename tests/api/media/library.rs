@@ -111,38 +111,37 @@ async fn a_deleted_image_releases_its_storage(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (one, twin) = (upload_png(&t, "a.png", &[]).await, upload_png(&t, "b.png", &[]).await);
     let path = t.path(&format!("/media/{one}"));
-    let room =
-        async || app.number(format!("SELECT bytes FROM storage_usage WHERE workspace_id = {}", t.workspace)).await;
-    let used = room().await;
+    let used = app.counted_bytes().await;
     assert!(used > 0);
     t.delete(&path).await.expect(204);
-    assert_eq!(room().await, used, "its twin has the same bytes");
+    assert_eq!(app.counted_bytes().await, used, "its twin has the same bytes");
     t.get(&path).await.expect_error(404, "not_found");
     t.delete(&path).await.expect_error(404, "not_found");
     t.delete(&t.path(&format!("/media/{twin}"))).await.expect(204);
-    assert_eq!(room().await, 0);
+    assert_eq!(app.counted_bytes().await, 0);
     assert_eq!(t.get(&t.path("/media")).await.expect(200)["meta"]["total"], 0);
     upload_png(&t, "a.png", &[]).await;
-    assert_eq!(room().await, used);
+    assert_eq!(app.counted_bytes().await, used);
 }
 
 async fn an_image_in_use_cannot_be_deleted(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let id = upload_png(&t, "a.png", &[]).await;
     let path = t.path(&format!("/media/{id}"));
-    let post = t.post(&t.path("/posts"), json!({ "content": "x" })).await.data(201)["id"].as_i64().unwrap();
-    app.sql(format!("INSERT INTO post_media (post_id, media_id) VALUES ({post}, {id})")).await;
+    let create = async |image: i64| {
+        t.post(&t.path("/posts"), json!({ "media": [image] })).await.data(201)["id"].as_i64().unwrap()
+    };
+    let post = create(id).await;
     for status in ["pending_approval", "scheduled", "publishing"] {
-        app.sql(format!("UPDATE posts SET status = '{status}' WHERE id = {post}")).await;
+        app.end_post(post, status, &[]).await;
         t.delete(&path).await.expect_error(409, "media_in_use");
         t.get(&path).await.expect(200);
     }
-    app.sql(format!("UPDATE posts SET deleted_at = created_at WHERE id = {post}")).await;
+    t.delete(&t.path(&format!("/posts/{post}"))).await.expect(204);
     t.delete(&path).await.expect(204);
     for status in ["draft", "published", "partially_published", "failed"] {
         let id = upload_png(&t, "a.png", &[]).await;
-        app.sql(format!("UPDATE posts SET status = '{status}', deleted_at = NULL WHERE id = {post}")).await;
-        app.sql(format!("INSERT INTO post_media (post_id, media_id) VALUES ({post}, {id})")).await;
+        app.end_post(create(id).await, status, &[]).await;
         t.delete(&t.path(&format!("/media/{id}"))).await.expect(204);
     }
 }

@@ -26,14 +26,9 @@ const MIB: i64 = 1 << 20;
 /// The storage of the plan `free`.
 const CAP: i64 = 500 * MIB;
 
-async fn use_up(app: &TestApp, t: &Tenant<'_>, bytes: i64) {
-    app.sql(format!("DELETE FROM storage_usage WHERE workspace_id = {}", t.workspace)).await;
-    app.sql(format!("INSERT INTO storage_usage (workspace_id, bytes) VALUES ({}, {bytes})", t.workspace)).await;
-}
-
 async fn a_content_length_over_the_free_storage_is_rejected(app: TestApp) {
     let t = app.tenant("free").await;
-    use_up(&app, &t, CAP - MIB).await;
+    app.set_storage_usage(t.workspace, CAP - MIB, 0).await;
     let response = upload_response(&t, &format!("Content-Length: {}", 10 * MIB), b"").await;
     assert!(response.starts_with("HTTP/1.1 402 ") && response.contains("storage_limit_exceeded"), "{response}");
     // An upload that fits is accepted. One that no plan allows is rejected with 413.
@@ -44,7 +39,7 @@ async fn a_content_length_over_the_free_storage_is_rejected(app: TestApp) {
 
 async fn a_chunked_body_over_the_free_storage_is_rejected(app: TestApp) {
     let t = app.tenant("free").await;
-    use_up(&app, &t, CAP - MIB).await;
+    app.set_storage_usage(t.workspace, CAP - MIB, 0).await;
     let head = "--b\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\n";
     let mut body = format!("{:x}\r\n{head}\r\n", head.len()).into_bytes();
     for _ in 0..3 {
@@ -64,7 +59,7 @@ async fn an_upload_is_replayed_even_if_storage_is_full(app: TestApp) {
     let send =
         || t.request("POST", &t.path("/media")).idempotency_key("once").form(Some(("a.png", &large)), &[]).send();
     send().await.expect(201);
-    use_up(&app, &t, CAP).await;
+    app.set_storage_usage(t.workspace, CAP, 0).await;
     let again = send().await;
     assert!(again.replayed(), "{again:?}");
     t.upload("b.png", &large, &[]).await.expect_error(402, "storage_limit_exceeded");
@@ -131,8 +126,8 @@ async fn an_upload_sent_again_while_the_first_is_received_creates_one_asset(app:
     assert!(response.to_lowercase().contains("idempotent-replayed: true"), "{response}");
     let (_, replayed) = response.split_once("\r\n\r\n").unwrap();
     assert_eq!(serde_json::from_str::<Value>(replayed).unwrap()["data"], created);
-    assert_eq!(app.number("SELECT count(*) FROM media").await, 1);
-    assert_eq!(app.number("SELECT count(*) FROM files").await, 1);
+    assert_eq!(app.count("media").await, 1);
+    assert_eq!(app.count("files").await, 1);
     until_true("nothing is held", || spools.held() == 0).await;
 }
 

@@ -197,15 +197,13 @@ async fn unavailable_storage_returns_503_until_it_recovers(s: TestStore) {
     let rejected = t.upload("b.png", &images::png(8, 8), &[]).await;
     rejected.expect_error(503, "service_unavailable");
     assert!(rejected.header("retry-after").is_some());
-    assert_eq!(app.number("SELECT count(*) FROM media WHERE filename = 'b.png'").await, 0);
+    assert_eq!(app.count("media WHERE filename = 'b.png'").await, 0);
     let room = t.get(&t.path("/media")).await.expect(200);
     assert_eq!(room["meta"]["total"], 0, "the library itself does not need the storage");
     app.set_storage_unavailable(false);
     assert!(app.visit("GET", &url).send().await.body == body);
     t.upload("b.png", &images::png(8, 8), &[]).await.expect(201);
-    let used = "SELECT CAST(sum(bytes) AS bigint) FROM storage_usage";
-    let live = "SELECT CAST(sum(size_bytes) AS bigint) FROM files WHERE state <> 'doomed'";
-    assert_eq!(app.number(used).await, app.number(live).await, "rejected uploads use no storage");
+    assert_eq!(app.counted_bytes().await, app.file_bytes().await, "rejected uploads use no storage");
 }
 
 /// The connection is aborted, so that no client mistakes a partial file for the complete file.

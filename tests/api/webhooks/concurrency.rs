@@ -4,7 +4,7 @@ use crier_store::{deliveries, webhooks};
 use futures::future::join_all;
 use serde_json::{Value, json};
 
-use super::{create_deliveries, fail, ids, open_jobs};
+use super::{create_deliveries, ids, open_jobs};
 use crate::support::app::{Reply, Tenant, TestApp, on_both_apps};
 
 on_both_apps!(
@@ -36,7 +36,7 @@ fn number(hook: &str) -> i64 {
 async fn concurrent_retries_each_add_one_attempt(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (hook, all) = create_deliveries(&t, 2).await;
-    fail(&t, &all[..1]).await;
+    app.fail_deliveries(&all[..1]).await;
     for id in all {
         let replies = join_all((0..8).map(|_| retry(&t, &hook, id))).await;
         let mut seen: Vec<_> = replies.iter().map(|r| r.data(200)["max_attempts"].as_i64().unwrap()).collect();
@@ -49,7 +49,7 @@ async fn concurrent_retries_each_add_one_attempt(app: TestApp) {
 async fn concurrent_recoveries_enqueue_each_delivery_once(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (hook, all) = create_deliveries(&t, 6).await;
-    fail(&t, &all).await;
+    app.fail_deliveries(&all).await;
     let replies = join_all((0..5).map(|_| recover(&t, &hook))).await;
     let mut found: Vec<_> = replies.iter().map(|r| r.data(202)["recovered"].as_i64().unwrap()).collect();
     found.sort_unstable();
@@ -64,7 +64,7 @@ async fn concurrent_retry_and_recovery_enqueue_one_job(app: TestApp) {
     let t = app.tenant("unlimited").await;
     for _ in 0..4 {
         let (hook, all) = create_deliveries(&t, 3).await;
-        fail(&t, &all).await;
+        app.fail_deliveries(&all).await;
         let (retried, recovered) = tokio::join!(retry(&t, &hook, all[1]), recover(&t, &hook));
         let max_attempts = retried.data(200)["max_attempts"].as_i64().unwrap();
         // The first request schedules the delivery, so that a later recovery does not find it among the failed.
@@ -82,7 +82,7 @@ async fn concurrent_retry_and_recovery_enqueue_one_job(app: TestApp) {
 async fn a_recovery_after_another_recovers_nothing(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (hook, all) = create_deliveries(&t, 3).await;
-    fail(&t, &all).await;
+    app.fail_deliveries(&all).await;
     let mut other = app.begin().await.unwrap();
     webhooks::find_for_update(&mut other, t.user, number(&hook)).await.unwrap().unwrap();
     let since = other.now;
@@ -111,14 +111,14 @@ async fn requests_that_wait_for_a_deletion_return_404(app: TestApp) {
     for reply in [replies.0, replies.1, replies.2, replies.3, replies.4] {
         reply.expect_error(404, "not_found");
     }
-    assert_eq!(app.number("SELECT count(*) FROM events").await, 1, "no sample was stored");
+    assert_eq!(app.count("events").await, 1, "no sample was stored");
 }
 
 async fn an_endpoint_can_be_deleted_during_other_requests(app: TestApp) {
     let t = app.tenant("unlimited").await;
     for _ in 0..4 {
         let (hook, all) = create_deliveries(&t, 4).await;
-        fail(&t, &all[..2]).await;
+        app.fail_deliveries(&all[..2]).await;
         let (hook, t) = (&hook, &t);
         let retries = join_all(all.iter().map(|id| retry(t, hook, *id)));
         let brand = t.post("/brands", json!({ "name": "Meanwhile" }));

@@ -4,7 +4,7 @@ use crier_domain::circuit::Health;
 use crier_store::{deliveries, webhooks};
 use serde_json::{Value, json};
 
-use super::{create, create_deliveries, fail, ids, subscribe};
+use super::{create, create_deliveries, ids, subscribe};
 use crate::support::app::{Tenant, TestApp, on_both_apps, on_one_app};
 
 on_both_apps!(
@@ -207,16 +207,16 @@ async fn reactivating_an_endpoint_resets_its_health(app: TestApp) {
     disable(&t, &path).await;
     let shown = t.get(&path).await.data(200);
     assert_eq!((&shown["is_active"], shown["disabled_reason"].is_string()), (&json!(false), true));
-    let failing = "SELECT count(*) FROM webhooks WHERE failing_since IS NOT NULL AND strikes > 0";
+    let failing = "webhooks WHERE failing_since IS NOT NULL AND strikes > 0";
     for change in [json!({ "events": ["post.failed"] }), json!({ "is_active": false })] {
         let after = t.put(&path, change).await.data(200);
         assert_eq!(after["disabled_reason"], shown["disabled_reason"], "the reason is kept while disabled");
-        assert_eq!(app.number(failing).await, 1);
+        assert_eq!(app.count(failing).await, 1);
     }
     let after = t.put(&path, json!({ "is_active": true })).await.data(200);
     assert_eq!((&after["is_active"], &after["disabled_reason"]), (&json!(true), &Value::Null));
     assert_eq!(t.get(&path).await.data(200), after);
-    assert_eq!(app.number(failing).await, 0);
+    assert_eq!(app.count(failing).await, 0);
     // An endpoint that its owner disables has no `disabled_reason`.
     let off = t.put(&path, json!({ "is_active": false })).await.data(200);
     assert_eq!((&off["is_active"], &off["disabled_reason"]), (&json!(false), &Value::Null));
@@ -225,7 +225,7 @@ async fn reactivating_an_endpoint_resets_its_health(app: TestApp) {
 async fn deleting_an_endpoint_deletes_its_deliveries(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (hook, deliveries) = create_deliveries(&t, 2).await;
-    fail(&t, &deliveries[..1]).await;
+    app.fail_deliveries(&deliveries[..1]).await;
     let other = subscribe(&t, &["brand.created"]).await;
     t.delete(&hook).await.expect(204);
     for path in [hook.clone(), format!("{hook}/deliveries"), format!("{hook}/deliveries/{}", deliveries[0])] {
@@ -236,7 +236,7 @@ async fn deleting_an_endpoint_deletes_its_deliveries(app: TestApp) {
         .await
         .expect_error(404, "not_found");
     t.delete(&hook).await.expect_error(404, "not_found");
-    assert_eq!(app.number("SELECT count(*) FROM webhook_deliveries").await, 0);
+    assert_eq!(app.count("webhook_deliveries").await, 0);
     assert_eq!(ids(&t.get("/webhooks").await.data(200)).len(), 1);
     t.get(&other).await.expect(200);
 }

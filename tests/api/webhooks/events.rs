@@ -26,7 +26,7 @@ async fn list_payloads(t: &Tenant<'_>, hook: &str) -> Vec<String> {
     for payload in &shown {
         assert!(text.contains(&format!("\"payload\":{payload},")), "{text}");
         let stored = payload.replace('\'', "''");
-        assert!(t.app.number(format!("SELECT count(*) FROM events WHERE payload = '{stored}'")).await > 0, "{payload}");
+        assert!(t.app.count(format!("events WHERE payload = '{stored}'")).await > 0, "{payload}");
     }
     shown
 }
@@ -97,13 +97,13 @@ async fn account_events_are_sent_to_brand_members(app: TestApp) {
 async fn rejected_requests_send_no_events(app: TestApp) {
     let t = app.tenant("free").await;
     // The endpoint was created while the plan had webhooks.
-    app.sql(format!("UPDATE workspaces SET plan = 'unlimited' WHERE id = {}", t.workspace)).await;
+    app.set_plan(t.workspace, "unlimited").await;
     let hook = subscribe(&t, &ALL).await;
-    app.sql(format!("UPDATE workspaces SET plan = 'free' WHERE id = {}", t.workspace)).await;
+    app.set_plan(t.workspace, "free").await;
     t.post("/brands", json!({ "name": "One too many" })).await.expect_error(402, "limit_reached");
     let body = json!({ "platform": "sandbox", "credentials": { "handle": "refused" } });
     t.post(&t.path("/social-accounts"), body).await.expect_error(422, "invalid_credentials");
     t.delete(&t.path("/social-accounts/999999")).await.expect_error(404, "not_found");
     t.get(&format!("{hook}/deliveries")).await.expect_error(402, "feature_not_available");
-    assert_eq!(app.number("SELECT count(*) FROM events").await, 0);
+    assert_eq!(app.count("events").await, 0);
 }

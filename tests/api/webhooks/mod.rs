@@ -38,19 +38,10 @@ fn ids(list: &Value) -> Vec<i64> {
     list.as_array().expect("a list").iter().map(|record| record["id"].as_i64().expect("an id")).collect()
 }
 
-/// Fails deliveries, as a worker does after the last attempt.
-async fn fail(t: &Tenant<'_>, deliveries: &[i64]) {
-    let list = deliveries.iter().map(i64::to_string).collect::<Vec<_>>().join(",");
-    let ended = "status = 'failed', attempts = 8, response_code = 500, next_attempt_at = NULL";
-    t.app.sql(format!("UPDATE webhook_deliveries SET {ended} WHERE id IN ({list})")).await;
-    let ended = "state = 'done', finished_at = created_at";
-    t.app.sql(format!("UPDATE jobs SET {ended} WHERE kind = 'deliver_webhook' AND subject_id IN ({list})")).await;
-}
-
 /// Returns the number of unfinished jobs of a delivery.
 async fn open_jobs(t: &Tenant<'_>, delivery: i64) -> i64 {
     let open = "kind = 'deliver_webhook' AND state IN ('scheduled', 'ready', 'running')";
-    t.app.number(format!("SELECT count(*) FROM jobs WHERE {open} AND subject_id = {delivery}")).await
+    t.app.count(format!("jobs WHERE {open} AND subject_id = {delivery}")).await
 }
 
 /// Formats the time of a past event.

@@ -3,7 +3,7 @@
 use crier_domain::job::JobKind;
 use serde_json::{Value, json};
 
-use super::{create_deliveries, fail, open_jobs, planned, subscribe};
+use super::{create_deliveries, open_jobs, planned, subscribe};
 use crate::support::app::{Reply, Tenant, TestApp, on_both_apps};
 
 on_both_apps!(
@@ -22,7 +22,7 @@ async fn recover(t: &Tenant<'_>, hook: &str, since: Value) -> Reply {
 async fn failed_deliveries_are_recovered(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (hook, all) = create_deliveries(&t, 3).await;
-    fail(&t, &all[..2]).await;
+    app.fail_deliveries(&all[..2]).await;
     app.advance(60);
     let since = json!(app.now() - chrono::TimeDelta::hours(1));
     let reply = recover(&t, &hook, since).await;
@@ -37,8 +37,7 @@ async fn failed_deliveries_are_recovered(app: TestApp) {
         assert_eq!(open_jobs(&t, *id).await, 1);
     }
     assert_eq!((&of(all[2])["max_attempts"], open_jobs(&t, all[2]).await), (&json!(8), 1), "it was already waiting");
-    let trace: String = app.value("SELECT trace FROM jobs ORDER BY id DESC LIMIT 1").await;
-    assert_eq!(Some(trace.as_str()), reply.header("x-request-id"));
+    assert_eq!(app.newest_job().await.trace.as_deref(), reply.header("x-request-id"));
     assert_eq!(recover(&t, &hook, json!(app.now())).await.data(202), json!({ "recovered": 0 }));
 }
 
@@ -55,8 +54,8 @@ async fn only_deliveries_after_since_are_recovered(app: TestApp) {
     let mut all = super::ids(&t.get(&format!("{hook}/deliveries")).await.data(200));
     all.reverse();
     let of_other = super::ids(&t.get(&format!("{other}/deliveries")).await.data(200));
-    fail(&t, &all).await;
-    fail(&t, &of_other).await;
+    app.fail_deliveries(&all).await;
+    app.fail_deliveries(&of_other).await;
     app.sql(format!("UPDATE webhook_deliveries SET status = 'succeeded' WHERE id = {}", all[4])).await;
     // The same time with another offset, and without an offset.
     let local = since.with_timezone(&chrono::FixedOffset::east_opt(7_200).unwrap()).to_rfc3339();
@@ -72,7 +71,7 @@ async fn recovered_deliveries_beyond_the_lane_cap_wait(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let places = JobKind::DeliverWebhook.limits().lane_cap.unwrap();
     let (hook, all) = create_deliveries(&t, 1).await;
-    fail(&t, &all).await;
+    app.fail_deliveries(&all).await;
     app.sql(format!(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i <= {places}) \
          INSERT INTO webhook_deliveries (webhook_id, event_id, status, attempts, max_attempts, created_at, updated_at) \
@@ -82,13 +81,13 @@ async fn recovered_deliveries_beyond_the_lane_cap_wait(app: TestApp) {
     app.notifier.take();
     assert_eq!(recover(&t, &hook, json!(app.now())).await.data(202), json!({ "recovered": places + 2 }));
     assert_eq!(app.notifier.take().len(), usize::try_from(places).unwrap());
-    assert_eq!(app.number("SELECT count(*) FROM jobs WHERE state = 'ready' AND waiting").await, 2);
+    assert_eq!(app.count("jobs WHERE state = 'ready' AND waiting").await, 2);
 }
 
 async fn a_recovered_delivery_has_one_open_job(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (hook, all) = create_deliveries(&t, 5).await;
-    fail(&t, &all).await;
+    app.fail_deliveries(&all).await;
     for (id, state) in all.iter().zip(["running", "scheduled", "ready", "cancelled", "dead"]) {
         app.sql(format!("UPDATE jobs SET state = '{state}' WHERE subject_id = {id}")).await;
     }
@@ -96,7 +95,7 @@ async fn a_recovered_delivery_has_one_open_job(app: TestApp) {
     for id in &all {
         assert_eq!(open_jobs(&t, *id).await, 1, "delivery {id}");
     }
-    assert_eq!(app.number("SELECT count(*) FROM jobs").await, 7, "two of the five had finished");
+    assert_eq!(app.count("jobs").await, 7, "two of the five had finished");
 }
 
 async fn since_must_be_within_the_last_two_weeks(app: TestApp) {
@@ -126,7 +125,7 @@ async fn since_must_be_within_the_last_two_weeks(app: TestApp) {
 async fn recovery_of_an_inactive_endpoint_is_rejected(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (hook, all) = create_deliveries(&t, 1).await;
-    fail(&t, &all).await;
+    app.fail_deliveries(&all).await;
     t.put(&hook, json!({ "is_active": false })).await.expect(200);
     recover(&t, &hook, json!(app.now())).await.expect_error(409, "webhook_inactive");
     let delivery = t.get(&format!("{hook}/deliveries/{}", all[0])).await.data(200);
