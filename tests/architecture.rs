@@ -83,12 +83,28 @@ fn names(line: &str, word: &str) -> bool {
     })
 }
 
-/// Returns the crates of this repository that a manifest depends on, without their prefix.
-fn our_dependencies(manifest: &Path) -> BTreeSet<String> {
-    let manifest = fs::read_to_string(manifest).expect("a manifest");
-    let (_, rest) = manifest.split_once("\n[dependencies]\n").expect("the section exists");
-    let lines = rest.lines().take_while(|line| !line.starts_with('['));
-    lines.filter_map(|line| Some(line.strip_prefix("crier-")?.split_once('.')?.0.to_owned())).collect()
+/// Returns the manifest of the crate in a folder.
+fn manifest(folder: &Path) -> toml::Table {
+    let text = fs::read_to_string(folder.join("Cargo.toml")).expect("each crate has a manifest");
+    text.parse().expect("a manifest is TOML")
+}
+
+/// Returns the packages that a crate depends on, except in its tests, with the options of each.
+fn dependencies(folder: &Path) -> Vec<(String, toml::Value)> {
+    let mut manifest = manifest(folder);
+    let Some(toml::Value::Table(dependencies)) = manifest.remove("dependencies") else { return Vec::new() };
+    dependencies.into_iter().collect()
+}
+
+/// Returns the crates of this repository that a crate depends on, without their prefix.
+fn our_dependencies(folder: &Path) -> BTreeSet<String> {
+    let names = dependencies(folder).into_iter().map(|(name, _)| name);
+    names.filter_map(|name| name.strip_prefix("crier-").map(str::to_owned)).collect()
+}
+
+/// Returns the folders of all crates, except the benchmarks.
+fn crates() -> Vec<PathBuf> {
+    [root().to_owned()].into_iter().chain(described_crates()).collect()
 }
 
 /// Returns the folders of the crates of `common`.
@@ -111,7 +127,7 @@ fn roles_never_depend_on_each_other() {
     let roles = ["api", "worker", "scheduler"];
     let members = roles.map(|role| root().join(role)).into_iter().chain(common_crates());
     for member in members {
-        let named = our_dependencies(&member.join("Cargo.toml"));
+        let named = our_dependencies(&member);
         let found = named.iter().filter(|name| roles.contains(&name.as_str())).cloned().collect();
         assert_no_violations(&format!("{} must not depend on a role", name_of(&member)), found);
     }
@@ -124,8 +140,28 @@ fn readmes_of_crates_list_their_imports() {
         let readme = fs::read_to_string(folder.join("README.md")).expect("each crate has a README");
         let last = readme.lines().last().unwrap_or_default();
         let listed: BTreeSet<String> = last.split('`').skip(1).step_by(2).map(str::to_owned).collect();
-        assert_eq!(our_dependencies(&folder.join("Cargo.toml")), listed, "{}", name_of(&folder));
+        assert_eq!(our_dependencies(&folder), listed, "{}", name_of(&folder));
     }
+}
+
+/// The feature `sqlx` of `base` and `domain` is off, except in a build with the store.
+#[test]
+fn only_the_store_makes_the_domain_depend_on_the_database() {
+    for folder in ["common/base", "common/domain"].map(|folder| root().join(folder)) {
+        let is_optional = |options: &toml::Value| options.get("optional") == Some(&toml::Value::Boolean(true));
+        let found = dependencies(&folder).into_iter().filter(|(name, _)| name.starts_with("sqlx"));
+        let required = found.filter(|(_, options)| !is_optional(options)).map(|(name, _)| name).collect();
+        assert_no_violations(&format!("{} must not depend on the database", name_of(&folder)), required);
+        let features = manifest(&folder).remove("features").expect("it has features");
+        assert!(features.get("default").is_none(), "{} must have no default features", name_of(&folder));
+    }
+    let enables = |folder: &PathBuf| {
+        let ours = dependencies(folder).into_iter().filter(|(name, _)| name == "crier-base" || name == "crier-domain");
+        let mut features = ours.filter_map(|(_, options)| options.get("features")?.as_array().cloned()).flatten();
+        features.any(|feature| feature.as_str() == Some("sqlx"))
+    };
+    let found: Vec<PathBuf> = crates().into_iter().filter(enables).collect();
+    assert_eq!(found, [root().join("common/store")], "only the store enables the feature `sqlx`");
 }
 
 #[test]
