@@ -96,6 +96,12 @@ fn dependencies(folder: &Path) -> Vec<(String, toml::Value)> {
     dependencies.into_iter().collect()
 }
 
+/// Returns whether the options of a dependency enable a feature whose name begins so.
+fn has_feature(options: &toml::Value, start: &str) -> bool {
+    let features = options.get("features").and_then(toml::Value::as_array);
+    features.is_some_and(|all| all.iter().filter_map(toml::Value::as_str).any(|feature| feature.starts_with(start)))
+}
+
 /// Returns the crates of this repository that a crate depends on, without their prefix.
 fn our_dependencies(folder: &Path) -> BTreeSet<String> {
     let names = dependencies(folder).into_iter().map(|(name, _)| name);
@@ -156,12 +162,23 @@ fn only_the_store_makes_the_domain_depend_on_the_database() {
         assert!(features.get("default").is_none(), "{} must have no default features", name_of(&folder));
     }
     let enables = |folder: &PathBuf| {
-        let ours = dependencies(folder).into_iter().filter(|(name, _)| name == "crier-base" || name == "crier-domain");
-        let mut features = ours.filter_map(|(_, options)| options.get("features")?.as_array().cloned()).flatten();
-        features.any(|feature| feature.as_str() == Some("sqlx"))
+        dependencies(folder).iter().any(|(name, options)| name.starts_with("crier-") && has_feature(options, "sqlx"))
     };
     let found: Vec<PathBuf> = crates().into_iter().filter(enables).collect();
     assert_eq!(found, [root().join("common/store")], "only the store enables the feature `sqlx`");
+}
+
+/// Its clients block private addresses and limit responses.
+#[test]
+fn only_the_http_crate_has_http_clients() {
+    let has_client = |folder: &PathBuf| {
+        let is_client = |(name, options): &(String, toml::Value)| {
+            name == "reqwest" || name.starts_with("hyper") && has_feature(options, "client")
+        };
+        dependencies(folder).iter().any(is_client)
+    };
+    let found: Vec<PathBuf> = crates().into_iter().filter(has_client).collect();
+    assert_eq!(found, [root().join("common/http")], "send requests with `crier_http::HttpClient`");
 }
 
 #[test]

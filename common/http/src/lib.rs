@@ -26,6 +26,7 @@ use tokio::time::{Instant, timeout_at};
 pub use download::{Download, DownloadError};
 pub use error::{HttpError, NoRootCertificates};
 pub use guard::{Guard, SchemePolicy, UrlError};
+pub use reqwest::{RequestBuilder, multipart};
 use resolver::GuardedResolver;
 pub use retry::parse_date;
 pub use tls::install as install_tls;
