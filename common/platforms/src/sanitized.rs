@@ -3,6 +3,9 @@
 //!
 //! [`ConnectorRegistry::register`]: super::ConnectorRegistry::register
 
+// The default body of a method would bypass the connector.
+#![warn(clippy::missing_trait_methods)]
+
 use std::sync::Arc;
 
 use async_trait::async_trait;

@@ -383,7 +383,8 @@ fn clients_of(timeout: Duration, guard: &Guard) -> Clients {
     }
 }
 
-/// Creates a client for URLs that the operator configured. The only place that does so.
+/// Creates a client for URLs that the operator configured.
+#[expect(clippy::disallowed_methods, reason = "a process gets its clients from here")]
 fn trusted_client(timeout: Duration, max_body: usize) -> HttpClient {
     HttpClient::trusted(timeout, max_body)
 }
