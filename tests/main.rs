@@ -1,6 +1,8 @@
 //! The binary of the integration tests, which cover more than one crate. `./scripts/test` starts the servers that it
 //! needs, and runs it.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests make connections of their own")]
+
 mod analytics_guide;
 mod api;
 mod architecture;

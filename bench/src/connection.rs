@@ -25,6 +25,7 @@ pub struct Connection {
 impl Connection {
     pub async fn open(address: SocketAddr) -> Result<Self, BenchError> {
         let failed = |error: &dyn std::fmt::Display| BenchError::Refused(format!("a client, at {address}: {error}"));
+        #[expect(clippy::disallowed_methods, reason = "a benchmark is a client of its own")]
         let stream = TcpStream::connect(address).await.map_err(|error| failed(&error))?;
         stream.set_nodelay(true).map_err(|error| failed(&error))?;
         let (requests, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| failed(&error))?;

@@ -82,8 +82,8 @@ async fn update_account_secrets(tx: &mut Tx, new: &NewApplication<'_>) -> std::r
     for id in of_application {
         account_tokens::lock(tx, id).await?;
         let Some((account, secrets)) = accounts::with_secrets(tx, &cipher, id).await? else { continue };
-        let secrets = Secrets::from_stored(&secrets)?;
-        let secrets = secrets.with(&[("client_secret", new.application.client_secret.expose_secret())]);
+        let secrets =
+            Secrets::from_stored(&secrets).with(&[("client_secret", new.application.client_secret.expose_secret())]);
         let text = SecretString::from(secrets.expose_json());
         updated += usize::from(accounts::replace_secrets(tx, &account, &text).await?);
     }

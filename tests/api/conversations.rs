@@ -3,7 +3,7 @@
 use chrono::TimeDelta;
 use crier_domain::access::Role;
 use crier_domain::conversation::FetchedMessage;
-use crier_platforms::sandbox::Sandbox;
+use crier_runtime::sandbox;
 use crier_store::accounts;
 use crier_store::conversations::receive;
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ on_one_app!(filters_are_checked, rejected_replies_include_the_reason,);
 
 /// Connects a handle of the real sandbox, and stores comments on it, each in its own thread. Returns the account.
 async fn inbox(app: &TestApp, t: &Tenant<'_>, comments: &[&str]) -> i64 {
-    let real = Sandbox::new(app.store.store.clone(), app.url.clone());
+    let real = sandbox::connector(&app.store.store, app.url.clone());
     let _ = app.connector.real.set(real);
     let account = t.account(&format!("demo{}", t.brand)).await;
     let found = accounts::find(&mut app.conn().await, t.brand, account).await.unwrap().unwrap();

@@ -1,6 +1,7 @@
 //! Images of posts: which are accepted, which are in use, and the rules of the platforms.
 
 use crier_domain::platform::Platform;
+use crier_domain::sandbox::SandboxImage;
 use crier_store::accounts::{self, NewAccount};
 use crier_store::{media, post_media, sandbox};
 use serde_json::{Value, json};
@@ -259,7 +260,7 @@ async fn platform_image_limits_are_enforced(app: TestApp) {
 
 async fn the_sandbox_shows_images_with_alt_texts(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let image = |n: i32, alt: &str| sandbox::SandboxImage { url: format!("/media/{n}.png"), alt: alt.to_owned() };
+    let image = |n: i32, alt: &str| SandboxImage { url: format!("/media/{n}.png"), alt: alt.to_owned() };
     let images = [image(1, "A \"red\" <door>"), image(2, "")];
     app.write(async |tx| {
         sandbox::claim_handle(tx, t.workspace, "shows").await?;

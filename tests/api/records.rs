@@ -4,7 +4,7 @@
 
 use chrono::TimeDelta;
 use crier_domain::analytics::{AccountMetrics, PostMetrics};
-use crier_platforms::sandbox::Sandbox;
+use crier_runtime::sandbox;
 use crier_store::analytics;
 use insta::internals::{Content, ContentPath};
 use serde_json::{Value, json};
@@ -38,7 +38,7 @@ on_both!(
 async fn installation(s: TestStore) -> TestInstallation {
     let url = "https://crier.test";
     let app = TestInstallation::start_with(s, Settings { public_url: Some(url), ..Settings::default() }).await;
-    let sandbox = Sandbox::new(app.store.store.clone(), url);
+    let sandbox = sandbox::connector(&app.store.store, url);
     assert!(app.connector.real.set(sandbox).is_ok());
     app
 }

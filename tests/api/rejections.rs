@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crier_platforms::sandbox::Sandbox;
+use crier_runtime::sandbox;
 use serde_json::{Value, json};
 
 use crate::support::ai_server::AiApp;
@@ -55,7 +55,7 @@ async fn a_rejected_request_writes_nothing(s: TestStore) {
     let app = AiApp::start(s).await;
     // The plan has all features, and the smallest caps.
     let (t, other) = (app.tenant("business").await, app.tenant("unlimited").await);
-    let _ = app.connector.real.set(Sandbox::new(app.store.store.clone(), app.url.clone()));
+    let _ = app.connector.real.set(sandbox::connector(&app.store.store, app.url.clone()));
     other.account("taken").await;
     let account = t.account("demo").await;
     let feed = t.post(&t.path("/feeds"), json!({ "url": "https://8.8.8.8/feed.xml" })).await.data(201)["id"].clone();
@@ -127,7 +127,7 @@ async fn a_rejected_request_writes_nothing(s: TestStore) {
 async fn an_account_over_the_cap_claims_no_handle(s: TestStore) {
     let app = TestApp::start(s).await;
     let (t, other) = (app.tenant("free").await, app.tenant("free").await);
-    let _ = app.connector.real.set(Sandbox::new(app.store.store.clone(), app.url.clone()));
+    let _ = app.connector.real.set(sandbox::connector(&app.store.store, app.url.clone()));
     for n in 0..3 {
         t.account(&format!("h{n}")).await;
     }

@@ -3,7 +3,7 @@
 use chrono::TimeDelta;
 use crier_domain::access::Role;
 use crier_domain::conversation::FetchedMessage;
-use crier_platforms::sandbox::Sandbox;
+use crier_runtime::sandbox;
 use crier_store::accounts;
 use crier_store::conversations::receive;
 
@@ -30,7 +30,7 @@ on_sqlite_app!(
 
 /// Connects a handle of the real sandbox, and stores comments on it: each in a thread of its own, or all in one.
 pub async fn inbox(app: &TestApp, t: &Tenant<'_>, comments: &[&str], one_thread: bool) -> i64 {
-    let real = Sandbox::new(app.store.store.clone(), app.url.clone());
+    let real = sandbox::connector(&app.store.store, app.url.clone());
     let _ = app.connector.real.set(real);
     let account = t.account(&format!("demo{}", t.brand)).await;
     let found = accounts::find(&mut app.conn().await, t.brand, account).await.unwrap().unwrap();

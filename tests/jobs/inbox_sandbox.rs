@@ -3,8 +3,9 @@
 use crier_domain::conversation::{ConversationStatus, MessageStatus};
 use crier_domain::failure::Category;
 use crier_domain::post::TargetStatus;
+use crier_domain::sandbox::SandboxComment;
 use crier_store::inbox_syncs;
-use crier_store::sandbox::{self, CommentOutcome, SandboxComment};
+use crier_store::sandbox::{self, CommentOutcome};
 
 use super::inbox::{bodies, start, sync};
 use super::replies::message;

@@ -38,7 +38,7 @@ on_both!(
 const HANDLE: &str = "demo";
 
 fn connector(s: &TestStore) -> Sandbox {
-    Sandbox::new(s.store.clone(), "https://crier.example").with_slow(Duration::ZERO)
+    crier_runtime::sandbox::connector(&s.store, "https://crier.example").with_slow(Duration::ZERO)
 }
 
 fn handle(handle: &str) -> Secrets {
@@ -47,8 +47,7 @@ fn handle(handle: &str) -> Secrets {
 
 /// Claims the handle as the API does when it saves a connected account. Returns whether the claim succeeded.
 async fn claim(s: &TestStore, workspace: i64, connected: &Connected) -> bool {
-    let sandbox = connector(s);
-    s.write(async |tx| sandbox.reserve(tx, workspace, connected).await).await.is_ok()
+    s.write(async |tx| sandbox::claim_handle(tx, workspace, &connected.external_id).await).await
 }
 
 /// Connects the handle as the API does.
@@ -140,7 +139,7 @@ async fn the_slow_keyword_delays_the_response(s: TestStore) {
     assert_eq!(w.target(target).await.status, TargetStatus::Published);
     // The delay is short here, but never shorter than configured.
     let slow = Duration::from_millis(20);
-    let sandbox = Sandbox::new(w.store.clone(), "https://crier.example").with_slow(slow);
+    let sandbox = crier_runtime::sandbox::connector(&w.store, "https://crier.example").with_slow(slow);
     let started_at = Instant::now();
     sandbox.publish(&account(&w), &outgoing("[slow]", "slow")).await.unwrap();
     assert!(started_at.elapsed() >= slow);

@@ -12,7 +12,6 @@ use crier_platforms::{
     CallError, ConnectError, Connected, Connector, ConnectorAccount, InboxConnector, OutgoingPost, Published,
     ReconcileResult, RefreshedTokens, Revocation, Secrets,
 };
-use crier_store::{StoreError, Tx};
 use secrecy::ExposeSecret;
 use serde_json::json;
 use tokio::sync::Semaphore;
@@ -55,16 +54,8 @@ impl Connector for FakeConnector {
         catalogue::descriptor(Platform::Sandbox)
     }
 
-    async fn reserve(
-        &self,
-        tx: &mut Tx,
-        workspace_id: i64,
-        connected: &Connected,
-    ) -> Result<Result<(), ConnectError>, StoreError> {
-        match self.real.get() {
-            Some(real) => real.reserve(tx, workspace_id, connected).await,
-            None => Ok(Ok(())),
-        }
+    fn claims_handle(&self) -> bool {
+        self.real.get().is_some()
     }
 
     async fn connect(&self, workspace_id: i64, credentials: &Secrets) -> Result<Connected, ConnectError> {

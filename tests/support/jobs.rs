@@ -17,8 +17,8 @@ use crier_http::{Guard, HttpClient};
 use crier_mail::Mailer;
 use crier_media::Library;
 use crier_platforms::address::UrlCheck;
-use crier_platforms::sandbox::Sandbox;
 use crier_platforms::{Clients, ConnectorRegistry as Platforms};
+use crier_runtime::sandbox;
 use crier_scheduler::Scheduler;
 use crier_store::Store;
 use crier_store::jobs::dispatch::RENOTIFY_AFTER;
@@ -117,7 +117,7 @@ impl TestWorker {
     pub async fn with_sandbox(s: TestStore) -> Self {
         let fake = FakePlatform::new(Platform::Sandbox, s.clock.clone());
         let sandbox = |store: &Store| {
-            Arc::new(Sandbox::new(store.clone(), "https://crier.example").with_slow(Duration::ZERO)) as Arc<_>
+            Arc::new(sandbox::connector(store, "https://crier.example").with_slow(Duration::ZERO)) as Arc<_>
         };
         Self::build(s, fake, PlatformsConfig::default(), sandbox).await
     }

@@ -8,6 +8,7 @@ use std::sync::{Arc, LazyLock};
 use askama::Template;
 use chrono::{DateTime, Utc};
 use crier_domain::platform::Platform;
+use crier_domain::sandbox::{SandboxComment, SandboxImage};
 use crier_platforms::sandbox::{is_handle, post_path};
 use crier_store::Result;
 use crier_store::sandbox::{self, CommentOutcome, MAX_COMMENTS};
@@ -71,10 +72,10 @@ struct PostView {
     path: String,
     text: Vec<TextPart>,
     /// At most ten. The layout depends on their number.
-    images: Vec<sandbox::SandboxImage>,
+    images: Vec<SandboxImage>,
     at: String,
     shown: String,
-    comments: Vec<sandbox::SandboxComment>,
+    comments: Vec<SandboxComment>,
     /// The number of comments that are not shown.
     earlier: usize,
     /// Whether the post has the maximum number of comments.

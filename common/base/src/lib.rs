@@ -14,4 +14,7 @@ pub use text_enum::UnknownWord;
 
 // `text_enum!` refers to them in other crates.
 #[doc(hidden)]
-pub use {serde, sqlx};
+pub use serde;
+#[cfg(feature = "sqlx")]
+#[doc(hidden)]
+pub use sqlx;

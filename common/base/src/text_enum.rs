@@ -24,8 +24,8 @@ impl UnknownWord {
     }
 }
 
-/// Declares a field-less enum with its words: `as_str`, `ALL`, `Display`, `FromStr`, serde, and a `TEXT` column on both
-/// engines. Parsing or decoding an unknown word is an error.
+/// Declares a field-less enum with its words: `as_str`, `ALL`, `Display`, `FromStr`, serde and, with the feature `sqlx`,
+/// a `TEXT` column on both engines. Parsing or decoding an unknown word is an error.
 #[macro_export]
 macro_rules! text_enum {
     ($(#[$meta:meta])* $vis:vis enum $name:ident { $($(#[$vmeta:meta])* $variant:ident = $word:expr),+ $(,)? }) => {
@@ -72,12 +72,32 @@ macro_rules! text_enum {
             }
         }
 
-        impl<DB: $crate::sqlx::Database> $crate::sqlx::Type<DB> for $name where str: $crate::sqlx::Type<DB> {
-            fn type_info() -> DB::TypeInfo { <str as $crate::sqlx::Type<DB>>::type_info() }
-            fn compatible(ty: &DB::TypeInfo) -> bool { <str as $crate::sqlx::Type<DB>>::compatible(ty) }
+        $crate::text_column!($name);
+    };
+}
+
+/// Makes a text enum a `TEXT` column on both engines.
+#[cfg(feature = "sqlx")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! text_column {
+    ($name:ident) => {
+        impl<DB: $crate::sqlx::Database> $crate::sqlx::Type<DB> for $name
+        where
+            str: $crate::sqlx::Type<DB>,
+        {
+            fn type_info() -> DB::TypeInfo {
+                <str as $crate::sqlx::Type<DB>>::type_info()
+            }
+            fn compatible(ty: &DB::TypeInfo) -> bool {
+                <str as $crate::sqlx::Type<DB>>::compatible(ty)
+            }
         }
 
-        impl<'q, DB: $crate::sqlx::Database> $crate::sqlx::Encode<'q, DB> for $name where &'q str: $crate::sqlx::Encode<'q, DB> {
+        impl<'q, DB: $crate::sqlx::Database> $crate::sqlx::Encode<'q, DB> for $name
+        where
+            &'q str: $crate::sqlx::Encode<'q, DB>,
+        {
             fn encode_by_ref(
                 &self,
                 buf: &mut <DB as $crate::sqlx::Database>::ArgumentBuffer,
@@ -86,13 +106,26 @@ macro_rules! text_enum {
             }
         }
 
-        impl<'r, DB: $crate::sqlx::Database> $crate::sqlx::Decode<'r, DB> for $name where &'r str: $crate::sqlx::Decode<'r, DB> {
-            fn decode(value: <DB as $crate::sqlx::Database>::ValueRef<'r>) -> ::std::result::Result<Self, $crate::sqlx::error::BoxDynError> {
+        impl<'r, DB: $crate::sqlx::Database> $crate::sqlx::Decode<'r, DB> for $name
+        where
+            &'r str: $crate::sqlx::Decode<'r, DB>,
+        {
+            fn decode(
+                value: <DB as $crate::sqlx::Database>::ValueRef<'r>,
+            ) -> ::std::result::Result<Self, $crate::sqlx::error::BoxDynError> {
                 let word = <&'r str as $crate::sqlx::Decode<'r, DB>>::decode(value)?;
                 Ok(word.parse()?)
             }
         }
     };
+}
+
+/// Without the database, a text enum is no column.
+#[cfg(not(feature = "sqlx"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! text_column {
+    ($name:ident) => {};
 }
 
 #[cfg(test)]

@@ -114,7 +114,8 @@ impl From<Option<DateTime<Utc>>> for TokenTimes {
 }
 
 /// A social account without its secrets.
-#[derive(Clone, Debug, sqlx_macros::FromRow)]
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "sqlx", derive(sqlx_macros::FromRow))]
 pub struct SocialAccount {
     pub id: i64,
     pub workspace_id: i64,
@@ -127,10 +128,10 @@ pub struct SocialAccount {
     pub kind: AccountKind,
     pub status: AccountStatus,
     pub token_expires_at: Option<DateTime<Utc>>,
-    #[sqlx(json(nullable))]
+    #[cfg_attr(feature = "sqlx", sqlx(json(nullable)))]
     pub last_error: Option<AccountError>,
     /// The limits of its server; `None`: those of the platform.
-    #[sqlx(json(nullable))]
+    #[cfg_attr(feature = "sqlx", sqlx(json(nullable)))]
     pub limits: Option<AccountLimits>,
     /// The version of the credentials; it increases with each change.
     pub credentials_version: i64,
@@ -140,13 +141,14 @@ pub struct SocialAccount {
 }
 
 /// The part of an account that the checks of a post need.
-#[derive(Clone, Debug, sqlx_macros::FromRow)]
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "sqlx", derive(sqlx_macros::FromRow))]
 pub struct AccountSummary {
     pub id: i64,
     pub platform: Platform,
     pub name: String,
     pub status: AccountStatus,
-    #[sqlx(json(nullable))]
+    #[cfg_attr(feature = "sqlx", sqlx(json(nullable)))]
     pub limits: Option<AccountLimits>,
 }
 

@@ -21,7 +21,8 @@ crier_base::text_enum! {
 }
 
 /// The metrics of a post on one account, since it was published.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, sqlx_macros::FromRow)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "sqlx", derive(sqlx_macros::FromRow))]
 pub struct PostMetrics {
     pub impressions: Option<i64>,
     pub reach: Option<i64>,
@@ -73,7 +74,8 @@ fn sum(a: Option<i64>, b: Option<i64>) -> Option<i64> {
 }
 
 /// The figures of an account at one time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, sqlx_macros::FromRow)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "sqlx", derive(sqlx_macros::FromRow))]
 pub struct AccountMetrics {
     pub followers: Option<i64>,
     pub following: Option<i64>,

@@ -58,7 +58,8 @@ impl Owner {
 }
 
 /// An application as listed, without its secret.
-#[derive(Clone, Debug, Serialize, sqlx_macros::FromRow)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "sqlx", derive(sqlx_macros::FromRow))]
 pub struct ListedApplication {
     pub id: i64,
     pub platform: Platform,

@@ -30,7 +30,8 @@ crier_base::text_enum! {
 }
 
 /// An authorization without its secrets.
-#[derive(Clone, Debug, sqlx_macros::FromRow)]
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "sqlx", derive(sqlx_macros::FromRow))]
 pub struct Authorization {
     pub id: i64,
     pub brand_id: i64,

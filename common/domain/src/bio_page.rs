@@ -38,7 +38,8 @@ pub const MAX_LINKS_TEXT: usize = 256 << 10;
 /// Maximum length of a slug.
 pub const MAX_SLUG_LENGTH: usize = 63;
 
-#[derive(Clone, Debug, sqlx_macros::FromRow)]
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "sqlx", derive(sqlx_macros::FromRow))]
 pub struct BioPage {
     pub id: i64,
     pub brand_id: i64,
@@ -55,7 +56,8 @@ pub struct BioPage {
     pub updated_at: DateTime<Utc>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "sqlx", derive(sqlx_macros::FromRow))]
 pub struct BioLink {
     pub id: i64,
     pub page_id: i64,

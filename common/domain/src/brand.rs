@@ -5,7 +5,8 @@ use chrono::{DateTime, Utc};
 /// The maximum number of brands of a workspace on any plan. The list of brands is not paginated.
 pub const MAX_BRANDS: u64 = 1_000;
 
-#[derive(Clone, Debug, sqlx_macros::FromRow)]
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "sqlx", derive(sqlx_macros::FromRow))]
 pub struct Brand {
     pub id: i64,
     pub workspace_id: i64,
@@ -17,7 +18,8 @@ pub struct Brand {
     pub updated_at: DateTime<Utc>,
 }
 
-#[derive(Clone, Debug, sqlx_macros::FromRow)]
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "sqlx", derive(sqlx_macros::FromRow))]
 pub struct User {
     pub id: i64,
     pub workspace_id: i64,

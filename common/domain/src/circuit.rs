@@ -51,7 +51,8 @@ pub enum Circuit {
 }
 
 /// The health of an endpoint.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, sqlx_macros::FromRow)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "sqlx", derive(sqlx_macros::FromRow))]
 pub struct Health {
     /// The time of the first failure since the last success.
     pub failing_since: Option<DateTime<Utc>>,

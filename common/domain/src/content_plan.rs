@@ -22,7 +22,8 @@ pub const MAX_BRAND_ITEMS: usize = 5_000;
 /// Maximum total size of the titles and contents of a plan's items, in bytes: one response contains a whole plan.
 pub const MAX_TEXT: usize = 1 << 20;
 
-#[derive(Clone, Debug, sqlx_macros::FromRow)]
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "sqlx", derive(sqlx_macros::FromRow))]
 pub struct ContentPlan {
     pub id: i64,
     pub name: String,
@@ -34,7 +35,8 @@ pub struct ContentPlan {
     pub updated_at: DateTime<Utc>,
 }
 
-#[derive(Clone, Debug, sqlx_macros::FromRow)]
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "sqlx", derive(sqlx_macros::FromRow))]
 pub struct PlanItem {
     pub id: i64,
     pub plan_id: i64,
@@ -48,7 +50,8 @@ pub struct PlanItem {
 }
 
 /// An item without its content, for lists.
-#[derive(Clone, Debug, sqlx_macros::FromRow)]
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "sqlx", derive(sqlx_macros::FromRow))]
 pub struct PlanItemHead {
     pub id: i64,
     pub plan_id: i64,

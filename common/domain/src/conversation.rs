@@ -49,13 +49,14 @@ pub const MAX_TAGS: usize = 20;
 /// The maximum length of a tag, in characters.
 pub const MAX_TAG: usize = 40;
 
-#[derive(Clone, Debug, sqlx_macros::FromRow)]
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "sqlx", derive(sqlx_macros::FromRow))]
 pub struct Conversation {
     pub id: i64,
     pub brand_id: i64,
     pub account_id: i64,
     pub platform: Platform,
-    #[sqlx(rename = "type")]
+    #[cfg_attr(feature = "sqlx", sqlx(rename = "type"))]
     pub kind: ConversationType,
     pub status: ConversationStatus,
     pub unread_count: i32,
@@ -75,11 +76,12 @@ pub struct Conversation {
     pub subject_external_id: Option<String>,
     pub subject_url: Option<String>,
     pub last_message_preview: String,
-    #[sqlx(json)]
+    #[cfg_attr(feature = "sqlx", sqlx(json))]
     pub reply_context: Map<String, Value>,
 }
 
-#[derive(Clone, Debug, sqlx_macros::FromRow)]
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "sqlx", derive(sqlx_macros::FromRow))]
 pub struct Message {
     pub id: i64,
     pub conversation_id: i64,
@@ -97,9 +99,9 @@ pub struct Message {
     pub deleted_at: Option<DateTime<Utc>>,
     pub external_id: Option<String>,
     pub author_name: Option<String>,
-    #[sqlx(json(nullable))]
+    #[cfg_attr(feature = "sqlx", sqlx(json(nullable)))]
     pub marker: Option<Map<String, Value>>,
-    #[sqlx(json(nullable))]
+    #[cfg_attr(feature = "sqlx", sqlx(json(nullable)))]
     pub error: Option<Failure>,
     pub body: String,
 }

@@ -43,7 +43,8 @@ pub const MAX_FETCH_INTERVAL: Duration = Duration::from_hours(24);
 /// Earlier dates of articles are placeholders of programs that have no date.
 pub const MIN_ARTICLE_DATE: DateTime<Utc> = DateTime::from_timestamp_nanos(86_400_000_000_000);
 
-#[derive(Clone, Debug, sqlx_macros::FromRow)]
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "sqlx", derive(sqlx_macros::FromRow))]
 pub struct Feed {
     pub id: i64,
     pub brand_id: i64,
@@ -52,7 +53,7 @@ pub struct Feed {
     pub named: bool,
     /// As entered by the user.
     pub url: String,
-    #[sqlx(rename = "type")]
+    #[cfg_attr(feature = "sqlx", sqlx(rename = "type"))]
     pub kind: FeedType,
     pub status: FeedStatus,
     pub version: i64,
@@ -88,7 +89,8 @@ pub fn host_of(url: &str) -> &str {
 }
 
 /// A stored article.
-#[derive(Clone, Debug, sqlx_macros::FromRow)]
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "sqlx", derive(sqlx_macros::FromRow))]
 pub struct Article {
     pub id: i64,
     pub feed_id: i64,
@@ -118,7 +120,8 @@ pub struct FoundArticle {
 }
 
 /// The fields of a stored article that show whether it changed.
-#[derive(Clone, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "sqlx", derive(sqlx_macros::FromRow))]
 pub struct KnownArticle {
     pub id: i64,
     pub guid: String,

@@ -115,7 +115,8 @@ impl std::fmt::Display for Lane {
 }
 
 /// A job that this process has claimed.
-#[derive(Clone, Debug, sqlx_macros::FromRow)]
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "sqlx", derive(sqlx_macros::FromRow))]
 pub struct ClaimedJob {
     pub id: i64,
     pub kind: JobKind,
@@ -154,7 +155,8 @@ pub enum Outcome {
 }
 
 /// One attempt at a job's subject, as shown to operators.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, sqlx_macros::FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "sqlx", derive(sqlx_macros::FromRow))]
 pub struct JobAttempt {
     pub number: i32,
     pub started_at: DateTime<Utc>,

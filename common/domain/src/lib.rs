@@ -25,6 +25,7 @@ pub mod post;
 pub mod report;
 pub mod report_naming;
 pub mod report_schedule;
+pub mod sandbox;
 pub mod untrusted;
 pub mod webhook;
 pub mod webhook_signature;

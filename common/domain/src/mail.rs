@@ -10,7 +10,8 @@ crier_base::text_enum! {
 }
 
 /// A row of the outbox.
-#[derive(Clone, Debug, sqlx_macros::FromRow)]
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "sqlx", derive(sqlx_macros::FromRow))]
 pub struct Mail {
     pub id: i64,
     /// The user on whose behalf the email is sent; the recipient may be someone else.

@@ -95,7 +95,8 @@ pub struct MediaJobTransitionError {
 }
 
 /// An image in a brand's media library.
-#[derive(Clone, Debug, sqlx_macros::FromRow)]
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "sqlx", derive(sqlx_macros::FromRow))]
 pub struct Asset {
     pub id: i64,
     pub brand_id: i64,
@@ -143,7 +144,8 @@ impl MediaError {
 }
 
 /// An import from a URL.
-#[derive(Clone, Debug, sqlx_macros::FromRow)]
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "sqlx", derive(sqlx_macros::FromRow))]
 pub struct MediaJob {
     pub id: i64,
     pub brand_id: i64,
@@ -155,7 +157,7 @@ pub struct MediaJob {
     /// The imported asset; `None` if there is none yet, or if it was deleted.
     pub media_id: Option<i64>,
     /// Why the import failed, or why its last attempt failed if it is pending.
-    #[sqlx(json(nullable))]
+    #[cfg_attr(feature = "sqlx", sqlx(json(nullable)))]
     pub error: Option<MediaError>,
     pub created_at: DateTime<Utc>,
     pub updated_at: DateTime<Utc>,

@@ -114,7 +114,8 @@ impl TargetStatus {
     }
 }
 
-#[derive(Clone, Debug, sqlx_macros::FromRow)]
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "sqlx", derive(sqlx_macros::FromRow))]
 pub struct Post {
     pub id: i64,
     pub brand_id: i64,
@@ -125,7 +126,7 @@ pub struct Post {
     pub schedule_type: ScheduleType,
     pub scheduled_at: Option<DateTime<Utc>>,
     pub published_at: Option<DateTime<Utc>>,
-    #[sqlx(json)]
+    #[cfg_attr(feature = "sqlx", sqlx(json))]
     pub media: Vec<i64>,
     /// Whether the post was counted against `posts_per_month`: it counts once, when it first leaves draft.
     pub counted: bool,
@@ -160,7 +161,8 @@ impl Post {
     }
 }
 
-#[derive(Clone, Debug, sqlx_macros::FromRow)]
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "sqlx", derive(sqlx_macros::FromRow))]
 pub struct Target {
     pub id: i64,
     pub post_id: i64,
@@ -169,18 +171,18 @@ pub struct Target {
     pub status: TargetStatus,
     /// The override for this account; `None`: the post's content.
     pub content: Option<String>,
-    #[sqlx(json(nullable))]
+    #[cfg_attr(feature = "sqlx", sqlx(json(nullable)))]
     pub media: Option<Vec<i64>>,
-    #[sqlx(json)]
+    #[cfg_attr(feature = "sqlx", sqlx(json))]
     pub options: Map<String, Value>,
     /// Created by [`crier_platforms::Connector::marker`] and stored before the first call.
-    #[sqlx(json(nullable))]
+    #[cfg_attr(feature = "sqlx", sqlx(json(nullable)))]
     pub marker: Option<Map<String, Value>>,
     /// The start of a call whose outcome is unknown; `None` if the outcome of the last call is known.
     pub call_started_at: Option<DateTime<Utc>>,
     pub external_id: Option<String>,
     pub url: Option<String>,
-    #[sqlx(json(nullable))]
+    #[cfg_attr(feature = "sqlx", sqlx(json(nullable)))]
     pub error: Option<Failure>,
     pub attempts: i32,
     pub next_attempt_at: Option<DateTime<Utc>>,
@@ -230,7 +232,8 @@ pub struct TargetOverride {
 }
 
 /// An attempt at a target.
-#[derive(Clone, Debug, sqlx_macros::FromRow)]
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "sqlx", derive(sqlx_macros::FromRow))]
 pub struct Attempt {
     pub id: i64,
     pub target_id: i64,
@@ -239,7 +242,7 @@ pub struct Attempt {
     pub duration_ms: i64,
     pub outcome: AttemptOutcome,
     pub status_code: Option<i32>,
-    #[sqlx(json(nullable))]
+    #[cfg_attr(feature = "sqlx", sqlx(json(nullable)))]
     pub error: Option<Failure>,
     pub created_at: DateTime<Utc>,
     pub updated_at: DateTime<Utc>,

@@ -159,19 +159,21 @@ pub struct ReportWidget {
     pub text: Option<String>,
 }
 
-#[derive(Clone, Debug, sqlx_macros::FromRow)]
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "sqlx", derive(sqlx_macros::FromRow))]
 pub struct Report {
     pub id: i64,
     pub brand_id: i64,
     pub name: String,
-    #[sqlx(json)]
+    #[cfg_attr(feature = "sqlx", sqlx(json))]
     pub widgets: Vec<ReportWidget>,
     pub created_at: DateTime<Utc>,
     pub updated_at: DateTime<Utc>,
 }
 
 /// An export of a report.
-#[derive(Clone, Debug, sqlx_macros::FromRow)]
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "sqlx", derive(sqlx_macros::FromRow))]
 pub struct ReportDelivery {
     pub id: i64,
     pub report_id: i64,
@@ -186,7 +188,7 @@ pub struct ReportDelivery {
     /// `None`: the file does not exist yet, or was deleted.
     pub file_id: Option<i64>,
     pub size_bytes: Option<i64>,
-    #[sqlx(json(nullable))]
+    #[cfg_attr(feature = "sqlx", sqlx(json(nullable)))]
     pub error: Option<ReportError>,
     pub completed_at: Option<DateTime<Utc>>,
     pub created_at: DateTime<Utc>,
@@ -194,12 +196,13 @@ pub struct ReportDelivery {
 }
 
 /// A recipient of a delivery, with the status of the email.
-#[derive(Clone, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "sqlx", derive(sqlx_macros::FromRow))]
 pub struct ReportRecipient {
     pub delivery_id: i64,
     pub recipient: String,
     pub status: MailStatus,
-    #[sqlx(json(nullable))]
+    #[cfg_attr(feature = "sqlx", sqlx(json(nullable)))]
     pub error: Option<ReportError>,
 }
 

@@ -49,7 +49,8 @@ pub fn last_days(today: NaiveDate) -> (NaiveDate, NaiveDate) {
     (today - Days::new(DEFAULT_DAYS - 1), today)
 }
 
-#[derive(Clone, Debug, sqlx_macros::FromRow)]
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "sqlx", derive(sqlx_macros::FromRow))]
 pub struct ReportSchedule {
     pub id: i64,
     pub report_id: i64,
@@ -58,7 +59,7 @@ pub struct ReportSchedule {
     /// `HH:MM`; `None` for cron.
     pub time: Option<String>,
     pub format: ReportFormat,
-    #[sqlx(json)]
+    #[cfg_attr(feature = "sqlx", sqlx(json))]
     pub recipients: Vec<String>,
     pub next_run_at: DateTime<Utc>,
     pub last_run_at: Option<DateTime<Utc>>,

@@ -42,12 +42,13 @@ pub const MAX_WEBHOOKS: usize = 50;
 pub const MAX_ATTEMPTS: i32 = 8;
 
 /// An endpoint without its secret.
-#[derive(Clone, Debug, sqlx_macros::FromRow)]
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "sqlx", derive(sqlx_macros::FromRow))]
 pub struct Webhook {
     pub id: i64,
     pub user_id: i64,
     pub url: String,
-    #[sqlx(json)]
+    #[cfg_attr(feature = "sqlx", sqlx(json))]
     pub events: Vec<EventName>,
     pub description: Option<String>,
     pub is_active: bool,
@@ -56,7 +57,8 @@ pub struct Webhook {
     pub updated_at: DateTime<Utc>,
 }
 
-#[derive(Clone, Debug, sqlx_macros::FromRow)]
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "sqlx", derive(sqlx_macros::FromRow))]
 pub struct Delivery {
     pub id: i64,
     pub webhook_id: i64,
@@ -78,7 +80,8 @@ pub struct Delivery {
 }
 
 /// One stored attempt at a delivery.
-#[derive(Clone, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "sqlx", derive(sqlx_macros::FromRow))]
 pub struct WebhookAttempt {
     pub id: i64,
     pub number: i32,

@@ -26,6 +26,7 @@ use tokio::time::{Instant, timeout_at};
 pub use download::{Download, DownloadError};
 pub use error::{HttpError, NoRootCertificates};
 pub use guard::{Guard, SchemePolicy, UrlError};
+pub use reqwest::{RequestBuilder, multipart};
 use resolver::GuardedResolver;
 pub use retry::parse_date;
 pub use tls::install as install_tls;
@@ -208,7 +209,6 @@ fn with_tls(builder: reqwest::ClientBuilder) -> reqwest::ClientBuilder {
 
 fn builder(guard: Option<&Guard>, timeout: Duration, max_body: usize) -> reqwest::ClientBuilder {
     let window = max_body.clamp(*WINDOW.start(), *WINDOW.end()) as u32;
-    #[expect(clippy::disallowed_methods, reason = "the only place that creates clients")]
     let builder = reqwest::Client::builder()
         .user_agent(USER_AGENT)
         .redirect(reqwest::redirect::Policy::none())
@@ -232,4 +232,5 @@ fn builder(guard: Option<&Guard>, timeout: Duration, max_body: usize) -> reqwest
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "tests of the client and of its connections")]
 mod tests;

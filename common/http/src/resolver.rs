@@ -20,7 +20,9 @@ pub(super) struct SystemResolver;
 #[async_trait]
 impl Lookup for SystemResolver {
     async fn lookup(&self, name: &str) -> io::Result<Vec<IpAddr>> {
-        Ok(tokio::net::lookup_host((name, 0)).await?.map(|address| address.ip()).collect())
+        #[expect(clippy::disallowed_methods, reason = "the guard checks the result")]
+        let found = tokio::net::lookup_host((name, 0)).await?;
+        Ok(found.map(|address| address.ip()).collect())
     }
 }
 

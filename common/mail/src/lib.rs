@@ -172,6 +172,7 @@ impl Mailer {
     async fn connect(&self) -> Result<AsyncSmtpConnection, SendError> {
         let later = |error: SmtpError| SendError::Deferred(error_text(error));
         let Smtp { host, port, tls, login } = &self.server;
+        #[expect(clippy::disallowed_methods, reason = "the operator sets the server")]
         let found = tokio::net::lookup_host((host.as_str(), *port)).await;
         let found: Vec<SocketAddr> = found
             .map_err(|error| SendError::Deferred(format!("failed to look up {host}: {}", error_text(error))))?

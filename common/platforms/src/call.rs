@@ -13,10 +13,9 @@ use crier_base::clock::Clock;
 use crier_domain::catalogue;
 use crier_domain::failure::{Category, Failure};
 use crier_domain::platform::Platform;
-use crier_http::{HttpClient, HttpError, HttpResponse, parse_date};
+use crier_http::{HttpClient, HttpError, HttpResponse, RequestBuilder, parse_date};
 use crier_telemetry::metrics;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
-use reqwest::RequestBuilder;
 use serde::de::DeserializeOwned;
 
 use super::window::record_platform_clock;
@@ -278,16 +277,16 @@ fn parse_time(text: &str, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
 }
 
 /// Returns an image as a multipart part, or an error if its type cannot be sent.
-pub(super) fn image_part(image: &Image) -> Result<reqwest::multipart::Part, CallError> {
+pub(super) fn image_part(image: &Image) -> Result<crier_http::multipart::Part, CallError> {
     let message = "This image type cannot be sent.";
     part(&image.bytes, &image.filename, &image.mime_type)
         .ok_or_else(|| CallError::Permanent(Failure::of(Category::Media, message)))
 }
 
 /// Returns a multipart part without copying its body.
-pub(super) fn part(bytes: &Bytes, filename: &str, mime_type: &str) -> Option<reqwest::multipart::Part> {
+pub(super) fn part(bytes: &Bytes, filename: &str, mime_type: &str) -> Option<crier_http::multipart::Part> {
     let length = bytes.len() as u64;
-    reqwest::multipart::Part::stream_with_length(bytes.clone(), length)
+    crier_http::multipart::Part::stream_with_length(bytes.clone(), length)
         .file_name(filename.to_owned())
         .mime_str(mime_type)
         .ok()

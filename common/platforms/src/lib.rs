@@ -53,7 +53,6 @@ use crier_domain::account::{Renewal, SocialAccount, TokenTimes};
 use crier_domain::failure::{Category, Failure};
 use crier_domain::limits::AccountLimits;
 use crier_domain::platform::{AccountKind, Descriptor};
-use crier_store::{StoreError, Tx};
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -88,9 +87,8 @@ impl Secrets {
     }
 
     /// Wraps secrets read from the store.
-    pub fn from_stored(secrets: &SecretString) -> Result<Self, StoreError> {
-        Self::from_json(secrets.expose_secret().to_owned())
-            .ok_or_else(|| StoreError::Decode("an account's secrets are no JSON object".into()))
+    pub fn from_stored(secrets: &SecretString) -> Self {
+        Self(secrets.clone())
     }
 
     /// Returns the whole object as JSON text, for encryption.
@@ -140,14 +138,14 @@ pub struct ConnectorAccount {
 
 impl ConnectorAccount {
     /// Builds an account from a stored row and its secrets.
-    pub fn stored(account: &SocialAccount, secrets: &SecretString) -> Result<Self, StoreError> {
-        Ok(Self {
+    pub fn stored(account: &SocialAccount, secrets: &SecretString) -> Self {
+        Self {
             id: account.id,
             workspace_id: account.workspace_id,
             external_id: account.external_id.clone(),
             username: account.username.clone(),
-            secrets: Secrets::from_stored(secrets)?,
-        })
+            secrets: Secrets::from_stored(secrets),
+        }
     }
 }
 
@@ -391,14 +389,9 @@ pub trait Connector: Send + Sync {
         Err(ConnectError::Rejected("This platform is connected in a browser.".to_owned()))
     }
 
-    /// Writes the platform's own data about an account to Crier's database, in the transaction that saves the account.
-    async fn reserve(
-        &self,
-        _tx: &mut Tx,
-        _workspace_id: i64,
-        _connected: &Connected,
-    ) -> Result<Result<(), ConnectError>, StoreError> {
-        Ok(Ok(()))
+    /// Returns whether an account is a handle of the sandbox: the transaction that saves the account claims the handle.
+    fn claims_handle(&self) -> bool {
+        false
     }
 
     /// Returns the browser connect of the platform. `None` if its accounts are connected with credentials.

@@ -1,7 +1,7 @@
 //! The connectors of this installation, by platform.
 //!
 //! **To add a connector:** add a line to [`ConnectorRegistry::new`], or call [`ConnectorRegistry::register`] if the
-//! connector needs something that is not available there (the sandbox needs the database).
+//! connector needs something that is not available there (the sandbox needs its data).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

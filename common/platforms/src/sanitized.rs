@@ -3,6 +3,9 @@
 //!
 //! [`ConnectorRegistry::register`]: super::ConnectorRegistry::register
 
+// The default body of a method would bypass the connector.
+#![warn(clippy::missing_trait_methods)]
+
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -15,7 +18,6 @@ use crier_domain::failure::{Category, Failure};
 use crier_domain::limits::AccountLimits;
 use crier_domain::platform::{ConnectTarget, Descriptor};
 use crier_domain::untrusted::{self, MAX_ID, MAX_MESSAGE, MAX_NAME};
-use crier_store::{StoreError, Tx};
 use secrecy::ExposeSecret;
 use serde_json::Value;
 
@@ -65,13 +67,8 @@ impl Connector for SanitizingConnector {
         }
     }
 
-    async fn reserve(
-        &self,
-        tx: &mut Tx,
-        workspace_id: i64,
-        connected: &Connected,
-    ) -> Result<Result<(), ConnectError>, StoreError> {
-        self.0.reserve(tx, workspace_id, connected).await.map(|claimed| claimed.map_err(ConnectError::checked))
+    fn claims_handle(&self) -> bool {
+        self.0.claims_handle()
     }
 
     fn inbox(&self) -> Option<&dyn InboxConnector> {

@@ -15,7 +15,6 @@ use crier_domain::job::{JobKind, JobNotifier};
 use crier_domain::platform::Platform;
 use crier_http::{self as http, Guard, HttpClient};
 use crier_media::{Library, Storage};
-use crier_platforms::sandbox::Sandbox;
 use crier_platforms::{Clients, ConnectorRegistry};
 use crier_queue::Transport;
 use crier_queue::memory::MemoryNotifier;
@@ -34,6 +33,7 @@ pub mod disk;
 pub mod error;
 mod keys;
 mod listeners;
+pub mod sandbox;
 pub mod trace_export;
 mod wait;
 
@@ -383,7 +383,8 @@ fn clients_of(timeout: Duration, guard: &Guard) -> Clients {
     }
 }
 
-/// Creates a client for URLs that the operator configured. The only place that does so.
+/// Creates a client for URLs that the operator configured.
+#[expect(clippy::disallowed_methods, reason = "a process gets its clients from here")]
 fn trusted_client(timeout: Duration, max_body: usize) -> HttpClient {
     HttpClient::trusted(timeout, max_body)
 }
@@ -400,7 +401,7 @@ pub fn platforms_of(config: &Config, store: &Store, guard: &Guard) -> ConnectorR
     let settings = config.platforms_config();
     let mut registry = ConnectorRegistry::new(settings, &clients, store.clock());
     if config.sandbox {
-        registry.register(Arc::new(Sandbox::new(store.clone(), config.public_url.as_str().trim_end_matches('/'))));
+        registry.register(Arc::new(sandbox::connector(store, config.public_url.as_str().trim_end_matches('/'))));
     }
     registry
 }

@@ -3,21 +3,12 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
-use serde::{Deserialize, Serialize};
+use crier_domain::sandbox::{NewSandboxPost, SandboxComment, SandboxImage};
 use serde_json::json;
 
 use super::db::{execute, run};
 use super::jobs::{id_list, list_sql};
 use super::{Conn, Result, Tx};
-
-/// An image of a sandbox post.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SandboxImage {
-    /// A path on Crier's host.
-    pub url: String,
-    /// Empty if there is no alt text.
-    pub alt: String,
-}
 
 /// A post on the sandbox's timeline.
 #[derive(Debug, Clone, sqlx_macros::FromRow)]
@@ -58,17 +49,6 @@ pub async fn is_expired(conn: &mut Conn, workspace_id: i64, handle: &str) -> Res
 pub async fn expire(tx: &mut Tx, handle: &str) -> Result<()> {
     execute!(tx, "UPDATE sandbox_handles SET expired = TRUE WHERE handle = $1", handle)?;
     Ok(())
-}
-
-/// A post to publish.
-#[derive(Debug, Clone, Serialize)]
-pub struct NewSandboxPost {
-    pub workspace_id: i64,
-    pub handle: String,
-    /// A post with a key that was used before is not published again.
-    pub key: String,
-    pub content: String,
-    pub media: Vec<SandboxImage>,
 }
 
 /// Publishes posts in one statement. Returns their ids by key; for a key that was used before, the first post's id.
@@ -183,20 +163,6 @@ pub async fn failed(conn: &mut Conn, handle: &str, limit: i64) -> Result<Vec<Fai
         ORDER BY p.id DESC
         LIMIT $2";
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(handle).bind(limit).fetch_all(c))?)
-}
-
-/// A visitor's comment, or the account's reply to one.
-#[derive(Debug, Clone, sqlx_macros::FromRow)]
-pub struct SandboxComment {
-    pub id: i64,
-    pub post_id: i64,
-    pub name: String,
-    pub body: String,
-    pub created_at: DateTime<Utc>,
-    /// Whether the account wrote it.
-    pub is_own: bool,
-    /// The comment to which it replies.
-    pub parent_id: Option<i64>,
 }
 
 /// The result of adding a comment.

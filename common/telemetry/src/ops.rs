@@ -198,6 +198,7 @@ fn respond<B>(request: &Request<B>, readiness: &Readiness) -> Response<Full<Byte
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "tests connect to the server")]
 mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 

@@ -141,6 +141,7 @@ pub async fn public_url(config: &Config) -> Finding {
         Some(Host::Ipv6(ip)) => ip.is_loopback(),
         None => false,
     };
+    #[expect(clippy::disallowed_methods, reason = "the operator sets the URL")]
     let client = HttpClient::trusted(Duration::from_secs(8), MAX_BODY);
     let url = config.absolute("/api/public/v1/openapi.json");
     match client.send(client.request(http::Method::GET, &url)).await {
@@ -170,6 +171,7 @@ pub async fn public_url(config: &Config) -> Finding {
 /// Checks whether the API of this machine receives requests through a proxy that it does not trust.
 pub async fn proxy(config: &Config) -> Finding {
     let url = format!("{}metrics", config.http.own_ops_url());
+    #[expect(clippy::disallowed_methods, reason = "the operator sets the URL")]
     let client = HttpClient::trusted(Duration::from_secs(5), MAX_BODY);
     let page = client.send(client.request(http::Method::GET, &url)).await;
     let count = page.ok().and_then(|page| requests_of_untrusted_proxies(&String::from_utf8_lossy(&page.body)));

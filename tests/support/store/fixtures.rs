@@ -7,14 +7,14 @@ use crier_domain::event::EventName;
 use crier_domain::job::{ClaimedJob, JobKind, JobState, NewJob, Outcome};
 use crier_domain::platform::{AccountKind, Platform};
 use crier_domain::post::{Post, PostStatus, ScheduleType, TargetOverride};
+use crier_domain::sandbox::{NewSandboxPost, SandboxImage};
 use crier_domain::webhook::Webhook;
 use crier_store::accounts::{self, NewAccount};
 use crier_store::brands::{self, NewBrand};
 use crier_store::jobs::{self, engine, operate};
-use crier_store::sandbox::{self, NewSandboxPost, SandboxImage};
 use crier_store::targets::{self, NewTarget};
 use crier_store::webhooks::{self, NewWebhook};
-use crier_store::{Result, Tx, keys, posts, users};
+use crier_store::{Result, Tx, keys, posts, sandbox, users};
 use secrecy::SecretString;
 
 use super::{TestStore, World, start_time};

@@ -69,9 +69,9 @@ impl AccountSession {
         secrets: &SecretString,
         connector: Arc<dyn Connector>,
         timeout: TimeDelta,
-    ) -> Result<Self, StoreError> {
-        let connector_account = ConnectorAccount::stored(&account, secrets)?;
-        Ok(Self { store: store.clone(), account, connector, connector_account, timeout, refreshed: false })
+    ) -> Self {
+        let connector_account = ConnectorAccount::stored(&account, secrets);
+        Self { store: store.clone(), account, connector, connector_account, timeout, refreshed: false }
     }
 
     /// Returns the platform with the limits of the account.
@@ -132,7 +132,7 @@ impl AccountSession {
         }
         if account.credentials_version != self.account.credentials_version {
             // The lease is rolled back with the transaction.
-            (self.connector_account.secrets, self.account) = (Secrets::from_stored(&secrets)?, account);
+            (self.connector_account.secrets, self.account) = (Secrets::from_stored(&secrets), account);
             return Ok(Lease::AlreadyRefreshed);
         }
         tx.commit().await?;

@@ -230,7 +230,7 @@ impl Job for CollectAnalytics {
         };
         let name = analytics::zone_of_account(&mut conn, account.id).await?;
         drop(conn);
-        let mut session = AccountSession::new(&self.store, account, &secrets, connector, self.timeout * 2)?;
+        let mut session = AccountSession::new(&self.store, account, &secrets, connector, self.timeout * 2);
         let mut result = CollectRunResult {
             account_id: session.account.id,
             version: session.account.credentials_version,

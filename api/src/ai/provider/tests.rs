@@ -6,6 +6,7 @@ use super::*;
 /// Returns the error for a response, as it appears in the operator's log.
 fn error_message(status: u16, body: &str) -> String {
     let timeout = Duration::from_secs(1);
+    #[expect(clippy::disallowed_methods, reason = "a test's own client")]
     let trusted = HttpClient::trusted(timeout, 1 << 20);
     let addresses = std::sync::Arc::new(Guard::new(Vec::new()));
     let clients = Clients { guarded: trusted.clone(), trusted, addresses };

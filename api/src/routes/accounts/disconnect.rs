@@ -56,12 +56,9 @@ async fn disconnect(cx: &Context, tx: &mut Tx) -> Result<Reply<Disconnected>> {
 /// Loads the account with its secrets before they are deleted. `None` if they cannot be read, which does not prevent
 /// the disconnect.
 async fn load_stored(cx: &Context, tx: &mut Tx, id: i64) -> Option<ConnectorAccount> {
-    let found = match accounts::with_secrets(tx, cx.app.store.cipher(), id).await {
-        Ok(found) => found.map(|(account, secrets)| ConnectorAccount::stored(&account, &secrets)).transpose(),
-        Err(error) => Err(error),
-    };
-    found.unwrap_or_else(|error| {
+    let found = accounts::with_secrets(tx, cx.app.store.cipher(), id).await.unwrap_or_else(|error| {
         tracing::warn!(account = id, %error, "failed to read the secrets of an account");
         None
-    })
+    });
+    found.map(|(account, secrets)| ConnectorAccount::stored(&account, &secrets))
 }

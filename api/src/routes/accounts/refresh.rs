@@ -106,7 +106,7 @@ async fn refresh_at_platform(
     let (account, secrets) = found.ok_or_else(|| ApiError::not_found("social account"))?;
     drop(conn);
     let connector = cx.app.platforms.get(account.platform).ok_or_else(reconnect_required)?;
-    let refreshed = connector.refresh(&ConnectorAccount::stored(&account, &secrets)?).await;
+    let refreshed = connector.refresh(&ConnectorAccount::stored(&account, &secrets)).await;
     Ok((account, refreshed))
 }
 

@@ -55,7 +55,7 @@ async fn is_grant_needed(
         let Some((last, _)) = page.last() else { return Ok(false) };
         after_id = last.id;
         for (account, secrets) in &page {
-            if revocation.ends(revoked, &ConnectorAccount::stored(account, secrets)?) {
+            if revocation.ends(revoked, &ConnectorAccount::stored(account, secrets)) {
                 return Ok(true);
             }
         }

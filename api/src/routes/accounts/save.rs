@@ -4,10 +4,11 @@ use crier_domain::account::SocialAccount;
 use crier_domain::event::EventName;
 use crier_domain::platform::Platform;
 use crier_platforms::grant::are_same_credentials;
+use crier_platforms::sandbox::handle_taken;
 use crier_platforms::{ConnectError, Connected, ConnectorAccount, Secrets};
 use crier_store::account_holders::{self, ExistingAccount};
 use crier_store::accounts::{self, NewAccount};
-use crier_store::{Conn, StoreError, Tx, brands, events, inbox_syncs};
+use crier_store::{Conn, StoreError, Tx, brands, events, inbox_syncs, sandbox};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::json;
 
@@ -80,12 +81,15 @@ pub async fn save_account(
             return Err(SaveError::Full(cap));
         }
     }
-    if let Some(connector) = platforms.get(platform) {
-        connector.reserve(tx, workspace, connected).await?.map_err(SaveError::Rejected)?;
+    // Another workspace may have claimed the handle since the platform checked it.
+    if platforms.get(platform).is_some_and(|connector| connector.claims_handle())
+        && !sandbox::claim_handle(tx, workspace, &connected.external_id).await?
+    {
+        return Err(SaveError::Rejected(handle_taken(&connected.external_id)));
     }
     let cipher = tx.cipher.clone();
     let former = account_holders::find_external(tx, &cipher, workspace, platform, &connected.external_id).await?;
-    let replaced = former.as_ref().map(replaced_credentials).transpose()?.flatten();
+    let replaced = former.as_ref().and_then(replaced_credentials);
     if let Some(former) = &former {
         check_not_owned_by_others(tx, app, place, former, replaced.as_ref(), connected).await?;
     }
@@ -117,8 +121,8 @@ pub async fn save_account(
     Ok(account)
 }
 
-fn replaced_credentials(former: &ExistingAccount) -> Result<Option<ConnectorAccount>, StoreError> {
-    former.secrets.as_ref().map(|secrets| ConnectorAccount::stored(&former.account, secrets)).transpose()
+fn replaced_credentials(former: &ExistingAccount) -> Option<ConnectorAccount> {
+    former.secrets.as_ref().map(|secrets| ConnectorAccount::stored(&former.account, secrets))
 }
 
 /// Fails if the account belongs to brands that the user is not a member of, and the credentials differ: they would

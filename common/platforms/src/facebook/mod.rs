@@ -115,7 +115,7 @@ impl Connector for Facebook {
         image: &Image,
     ) -> Result<Value, CallError> {
         let file = image_part(image)?;
-        let mut form = reqwest::multipart::Form::new().text("published", "false").part("source", file);
+        let mut form = crier_http::multipart::Form::new().text("published", "false").part("source", file);
         if let Some(alt) = &image.alt_text {
             form = form.text("alt_text_custom", alt.clone());
         }

@@ -3,9 +3,8 @@
 
 use chrono::TimeDelta;
 use crier_domain::failure::{Category, Failure};
-use crier_http::HttpResponse;
+use crier_http::{HttpResponse, RequestBuilder};
 use http::{Method, StatusCode};
-use reqwest::RequestBuilder;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;

@@ -122,7 +122,7 @@ impl Connector for Mastodon {
         image: &Image,
     ) -> Result<Value, CallError> {
         let file = image_part(image)?;
-        let mut form = reqwest::multipart::Form::new().part("file", file);
+        let mut form = crier_http::multipart::Form::new().part("file", file);
         if let Some(alt) = &image.alt_text {
             form = form.text("description", alt.clone());
         }

@@ -2,8 +2,8 @@
 
 use chrono::{DateTime, Utc};
 use crier_domain::failure::{Category, Failure};
+use crier_http::RequestBuilder;
 use http::{Method, StatusCode};
-use reqwest::RequestBuilder;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;

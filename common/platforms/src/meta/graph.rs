@@ -4,10 +4,9 @@
 use chrono::{DateTime, Utc};
 use crier_base::hexadecimal;
 use crier_domain::failure::{Category, Failure};
-use crier_http::HttpResponse;
+use crier_http::{HttpResponse, RequestBuilder};
 use hmac::{Hmac, KeyInit, Mac};
 use http::Method;
-use reqwest::RequestBuilder;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;

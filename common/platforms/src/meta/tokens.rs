@@ -26,7 +26,7 @@ impl LongLivedTokens<'_> {
         let application = attempt.application();
         let secret = application.client_secret.expose_secret();
         // A multipart form, as documented. The platforms append `#_` to the code.
-        let form = reqwest::multipart::Form::new()
+        let form = crier_http::multipart::Form::new()
             .text("client_id", application.client_id.clone())
             .text("client_secret", secret.to_owned())
             .text("grant_type", "authorization_code")
@@ -67,7 +67,7 @@ impl LongLivedTokens<'_> {
     async fn call<T: serde::de::DeserializeOwned>(
         &self,
         token: &str,
-        request: reqwest::RequestBuilder,
+        request: crier_http::RequestBuilder,
     ) -> Result<T, CallError> {
         let (token, app_secret) = (SecretString::from(token), SecretString::default());
         let access = Access { client: self.client, graph: self.host, token, app_secret };

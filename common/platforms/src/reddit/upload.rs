@@ -76,7 +76,7 @@ impl Session<'_> {
         let key = args.fields.iter().find(|field| field.name == "key").map(|field| field.value.clone());
         let key = key.filter(|_| args.fields.len() <= MAX_FIELDS).ok_or_else(|| strange("no place"))?;
         let fields = args.fields.into_iter();
-        let form = fields.fold(reqwest::multipart::Form::new(), |form, field| form.text(field.name, field.value));
+        let form = fields.fold(crier_http::multipart::Form::new(), |form, field| form.text(field.name, field.value));
         // Sends no token, because the form has its own signature.
         let request = self.client.request(Method::POST, &place).multipart(form.part("file", file));
         let response = self.client.send(Effect::Repeatable, request).await?;

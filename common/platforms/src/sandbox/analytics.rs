@@ -3,7 +3,6 @@
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use crier_domain::analytics::{AccountMetrics, PostMetrics};
-use crier_store::sandbox;
 use sha2::{Digest, Sha256};
 
 use super::{Sandbox, unavailable};
@@ -48,7 +47,7 @@ impl AnalyticsConnector for Sandbox {
         posts: &[PublishedPost],
         _set_aside: &mut MetricsSetAside,
     ) -> Result<Vec<Option<PostMetrics>>, CallError> {
-        let now = self.store.now();
+        let now = self.clock.now();
         Ok(posts.iter().map(|post| Some(figures(&post.external_id, post.published_at, now))).collect())
     }
 
@@ -58,8 +57,7 @@ impl AnalyticsConnector for Sandbox {
         _set_aside: &mut MetricsSetAside,
     ) -> Result<AccountMetrics, CallError> {
         let handle = account.external_id.as_str();
-        let counted = async { sandbox::count(&mut self.store.read().await?, handle).await };
-        let posts = counted.await.map_err(|error| unavailable(&error))?;
+        let posts = self.store.count_posts(handle).await.map_err(unavailable)?;
         let followers = 100 + number(handle, 900) + posts * 3;
         Ok(AccountMetrics { followers: Some(followers), following: Some(number(handle, 100)), posts: Some(posts) })
     }

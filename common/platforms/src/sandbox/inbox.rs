@@ -9,8 +9,7 @@ use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use crier_domain::conversation::{FetchedMessage, MessageDirection, Participant, Subject};
 use crier_domain::failure::{Category, Failure};
 use crier_domain::platform::ConversationType;
-use crier_store::StoreError;
-use crier_store::sandbox::{self, SandboxComment};
+use crier_domain::sandbox::SandboxComment;
 use serde_json::{Map, Value, json};
 
 use super::super::inbox::{InboxPage, OutgoingReply, ReplyThread};
@@ -80,19 +79,6 @@ impl Sandbox {
             reply_context: Map::new(),
         }
     }
-
-    async fn write_reply(
-        &self,
-        account: &ConnectorAccount,
-        comment: i64,
-        key: &str,
-        body: &str,
-    ) -> Result<Option<i64>, StoreError> {
-        let mut tx = self.store.begin().await?;
-        let id = sandbox::answer(&mut tx, account.workspace_id, &account.external_id, comment, key, body).await?;
-        tx.commit().await?;
-        Ok(id)
-    }
 }
 
 fn sent(id: i64) -> Published {
@@ -111,16 +97,12 @@ impl InboxConnector for Sandbox {
         _stream: &str,
         cursor: Option<&Value>,
     ) -> Result<InboxPage, CallError> {
-        if self.is_expired(account).await.map_err(|e| unavailable(&e))? {
+        if self.is_expired(account).await? {
             return Err(token_rejected());
         }
-        let (from, now) = (Cursor::read(cursor), self.store.now());
-        let found = async {
-            let mut conn = self.store.read().await?;
-            let limit = i64::try_from(PAGE).unwrap_or(i64::MAX);
-            sandbox::comments_after(&mut conn, &account.external_id, (from.at, from.id), limit).await
-        };
-        let found = found.await.map_err(|e| unavailable(&e))?;
+        let (from, now) = (Cursor::read(cursor), self.clock.now());
+        let found = self.store.comments_after(&account.external_id, (from.at, from.id), PAGE).await;
+        let found = found.map_err(unavailable)?;
         let (next, has_more) = from.after(&found, now);
         let messages = found.into_iter().map(|comment| self.message(account, comment)).collect();
         Ok(InboxPage { messages, cursor: next.to_value(), has_more, unavailable: None })
@@ -152,10 +134,11 @@ impl InboxConnector for Sandbox {
         let key = marker_field(&reply.marker, "key")?;
         self.apply_directive(account, &reply.text, reply.attempt).await?;
         let comment = reply.thread.thread_id.parse().unwrap_or(0);
-        let written = self.write_reply(account, comment, key, &reply.text).await;
-        match written.map_err(|e| unavailable(&e))? {
+        let handle = &account.external_id;
+        let written = self.store.reply(account.workspace_id, handle, comment, key, &reply.text).await;
+        match written.map_err(unavailable)? {
             Some(id) => Ok(sent(id)),
-            None if self.is_expired(account).await.map_err(|e| unavailable(&e))? => Err(token_rejected()),
+            None if self.is_expired(account).await? => Err(token_rejected()),
             None => {
                 let message = "The comment is no longer on the sandbox's page.";
                 Err(CallError::Permanent(Failure::of(Category::PlatformRejected, message)))
@@ -169,8 +152,7 @@ impl InboxConnector for Sandbox {
         reply: &OutgoingReply,
     ) -> Result<ReconcileResult, CallError> {
         let key = marker_field(&reply.marker, "key")?;
-        let found = async { sandbox::find_answer(&mut self.store.read().await?, key).await };
-        let found = found.await.map_err(|e| unavailable(&e))?;
+        let found = self.store.find_reply(key).await.map_err(unavailable)?;
         Ok(found.map_or(ReconcileResult::Absent, |id| ReconcileResult::Found(sent(id))))
     }
 }

@@ -6,21 +6,22 @@
 
 mod analytics;
 mod inbox;
-mod posts;
+mod store;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::TimeDelta;
+use crier_base::clock::Clock;
 use crier_domain::catalogue;
 use crier_domain::failure::{Category, Failure};
 use crier_domain::platform::{AccountKind, Descriptor, Platform};
-use crier_store::sandbox::{self, NewSandboxPost, SandboxImage};
-use crier_store::{Store, StoreError, Tx};
+use crier_domain::sandbox::{NewSandboxPost, SandboxImage};
 use secrecy::ExposeSecret;
 use serde_json::{Map, Value};
 
-use self::posts::PostBatcher;
+pub use self::store::{SandboxError, SandboxStore};
 use super::{
     AnalyticsConnector, CallError, ConnectError, Connected, Connector, ConnectorAccount, Image, InboxConnector, Marker,
     MarkerSeed, OutgoingPost, Published, ReconcileResult, RefreshedTokens, Secrets,
@@ -71,17 +72,16 @@ impl Directive {
 
 /// Publishes to `{public_url}/sandbox/{handle}`.
 pub struct Sandbox {
-    store: Store,
+    store: Arc<dyn SandboxStore>,
+    clock: Clock,
     public_url: String,
     slow: Duration,
-    posts: PostBatcher,
 }
 
 impl Sandbox {
     /// Creates a sandbox; `public_url` has no trailing slash.
-    pub fn new(store: Store, public_url: impl Into<String>) -> Self {
-        let posts = PostBatcher::new(store.clone());
-        Self { store, public_url: public_url.into(), slow: SLOW, posts }
+    pub fn new(store: Arc<dyn SandboxStore>, clock: &Clock, public_url: impl Into<String>) -> Self {
+        Self { store, clock: clock.clone(), public_url: public_url.into(), slow: SLOW }
     }
 
     /// Returns a copy with another duration of `[slow]`.
@@ -98,33 +98,21 @@ impl Sandbox {
         Published { external_id: id.to_string(), url: Some(url), secrets: None }
     }
 
-    async fn is_expired(&self, account: &ConnectorAccount) -> Result<bool, StoreError> {
-        let mut conn = self.store.read().await?;
-        let expired = sandbox::is_expired(&mut conn, account.workspace_id, &account.external_id).await?;
-        Ok(expired.unwrap_or(true))
-    }
-
-    async fn owner(&self, handle: &str) -> Result<Option<i64>, StoreError> {
-        sandbox::owner(&mut self.store.read().await?, handle).await
-    }
-
-    async fn expire(&self, handle: &str) -> Result<(), StoreError> {
-        let mut tx = self.store.begin().await?;
-        sandbox::expire(&mut tx, handle).await?;
-        tx.commit().await
+    async fn is_expired(&self, account: &ConnectorAccount) -> Result<bool, CallError> {
+        self.store.is_expired(account.workspace_id, &account.external_id).await.map_err(unavailable)
     }
 
     /// Applies the keyword in the text. The token is checked only if there is a keyword, because the writes check it
     /// themselves.
     async fn apply_directive(&self, account: &ConnectorAccount, text: &str, attempt: u32) -> Result<(), CallError> {
-        let (directive, now) = (Directive::of(text), self.store.now());
+        let (directive, now) = (Directive::of(text), self.clock.now());
         let is_free = matches!(directive, Directive::Nothing);
-        if !is_free && self.is_expired(account).await.map_err(|e| unavailable(&e))? {
+        if !is_free && self.is_expired(account).await? {
             return Err(token_rejected());
         }
         match directive {
             Directive::Expire => {
-                self.expire(&account.external_id).await.map_err(|e| unavailable(&e))?;
+                self.store.expire(&account.external_id).await.map_err(unavailable)?;
                 return Err(token_rejected());
             }
             Directive::Fail => {
@@ -156,7 +144,7 @@ impl Sandbox {
     }
 
     /// Returns the id of the post. `None` if the token is rejected.
-    async fn create_post(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Option<i64>, StoreError> {
+    async fn create_post(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Option<i64>, CallError> {
         let post = NewSandboxPost {
             workspace_id: account.workspace_id,
             handle: account.external_id.clone(),
@@ -164,11 +152,12 @@ impl Sandbox {
             content: post.text.clone(),
             media: self.images_of(post),
         };
-        self.posts.publish(post).await
+        self.store.publish(post).await.map_err(unavailable)
     }
 }
 
-fn handle_taken(handle: &str) -> ConnectError {
+/// Returns the error of connecting a handle that another workspace has.
+pub fn handle_taken(handle: &str) -> ConnectError {
     ConnectError::Rejected(format!("The handle `{handle}` is taken; choose another one."))
 }
 
@@ -177,7 +166,7 @@ fn token_rejected() -> CallError {
     CallError::Reauth(Failure::of(Category::AuthExpired, message))
 }
 
-fn unavailable(error: &StoreError) -> CallError {
+fn unavailable(error: SandboxError) -> CallError {
     tracing::warn!(%error, "cannot access the sandbox tables");
     CallError::Transient(Failure::of(Category::PlatformError, "The sandbox is not available right now."))
 }
@@ -198,7 +187,7 @@ impl Connector for Sandbox {
             let message = "must have 1 to 32 of the characters a-z, 0-9, _ and -".to_owned();
             return Err(ConnectError::Field { field: "handle", message });
         }
-        match self.owner(&handle).await {
+        match self.store.owner(&handle).await {
             Ok(owner) if owner.is_none_or(|owner| owner == workspace_id) => {}
             Ok(_) => return Err(handle_taken(&handle)),
             Err(error) => {
@@ -223,23 +212,14 @@ impl Connector for Sandbox {
         })
     }
 
-    async fn reserve(
-        &self,
-        tx: &mut Tx,
-        workspace_id: i64,
-        connected: &Connected,
-    ) -> Result<Result<(), ConnectError>, StoreError> {
-        let handle = &connected.external_id;
-        // Another workspace may have claimed the handle since `connect` checked it.
-        let claimed = sandbox::claim_handle(tx, workspace_id, handle).await?;
-        Ok(if claimed { Ok(()) } else { Err(handle_taken(handle)) })
+    fn claims_handle(&self) -> bool {
+        true
     }
 
     async fn refresh(&self, account: &ConnectorAccount) -> Result<RefreshedTokens, CallError> {
-        match self.is_expired(account).await {
-            Ok(false) => Ok(RefreshedTokens { secrets: None, token_expires_at: None, refresh_expires_at: None }),
-            Ok(true) => Err(token_rejected()),
-            Err(error) => Err(unavailable(&error)),
+        match self.is_expired(account).await? {
+            false => Ok(RefreshedTokens { secrets: None, token_expires_at: None, refresh_expires_at: None }),
+            true => Err(token_rejected()),
         }
     }
 
@@ -263,7 +243,7 @@ impl Connector for Sandbox {
 
     async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
         self.apply_directive(account, &post.text, post.attempt).await?;
-        let id = self.create_post(account, post).await.map_err(|e| unavailable(&e))?;
+        let id = self.create_post(account, post).await?;
         Ok(self.published(&account.external_id, id.ok_or_else(token_rejected)?))
     }
 
@@ -272,15 +252,9 @@ impl Connector for Sandbox {
     }
 
     async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<ReconcileResult, CallError> {
-        let found = async {
-            let mut conn = self.store.read().await?;
-            sandbox::find_by_key(&mut conn, &key(post)).await
-        };
-        match found.await {
-            Ok(Some(row)) => Ok(ReconcileResult::Found(self.published(&account.external_id, row.id))),
-            Ok(None) => Ok(ReconcileResult::Absent),
-            Err(error) => Err(unavailable(&error)),
-        }
+        let found = self.store.find_post(&key(post)).await.map_err(unavailable)?;
+        let published = |id| ReconcileResult::Found(self.published(&account.external_id, id));
+        Ok(found.map_or(ReconcileResult::Absent, published))
     }
 }
 

@@ -15,9 +15,9 @@ use crier_domain::analytics::AccountMetrics;
 use crier_domain::catalogue;
 use crier_domain::failure::{Category, Failure};
 use crier_domain::platform::{AccountKind, Descriptor, Platform};
+use crier_http::multipart::Form;
 use http::Method;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use reqwest::multipart::Form;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -321,7 +321,7 @@ fn strip_prefix(description: &str) -> &str {
         .unwrap_or(description)
 }
 
-fn file(image: &Image, index: usize) -> Result<reqwest::multipart::Part, CallError> {
+fn file(image: &Image, index: usize) -> Result<crier_http::multipart::Part, CallError> {
     part(&image.bytes, &image.filename, &image.mime_type).ok_or_else(|| {
         let message = format!("The type of image {} cannot be sent.", index + 1);
         CallError::Permanent(Failure::of(Category::InvalidContent, message))

@@ -67,8 +67,8 @@ impl Tumblr {
     }
 
     /// Returns the form of a post: its JSON, and one part per image.
-    fn form(post: &OutgoingPost) -> Result<reqwest::multipart::Form, CallError> {
-        let mut form = reqwest::multipart::Form::new().part("json", json_part(&body(post)?)?);
+    fn form(post: &OutgoingPost) -> Result<crier_http::multipart::Form, CallError> {
+        let mut form = crier_http::multipart::Form::new().part("json", json_part(&body(post)?)?);
         for (index, image) in post.images.iter().enumerate() {
             let file = image_part(image)?;
             form = form.part(identifier(index), file);
@@ -188,8 +188,8 @@ fn identifier(index: usize) -> String {
     format!("picture-{index}")
 }
 
-fn json_part(body: &Value) -> Result<reqwest::multipart::Part, CallError> {
-    let part = reqwest::multipart::Part::text(body.to_string()).mime_str("application/json");
+fn json_part(body: &Value) -> Result<crier_http::multipart::Part, CallError> {
+    let part = crier_http::multipart::Part::text(body.to_string()).mime_str("application/json");
     part.map_err(|_| CallError::Transient(Failure::of(Category::Internal, "The post could not be sent.")))
 }
 

@@ -1,8 +1,7 @@
 //! Calls to the API: `{meta: {status, msg}, response, errors: [{title, code, detail}]}`.
 
-use crier_http::HttpResponse;
+use crier_http::{HttpResponse, RequestBuilder};
 use http::Method;
-use reqwest::RequestBuilder;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 

@@ -18,9 +18,8 @@ use crier_config::PlatformsConfig;
 use crier_domain::catalogue;
 use crier_domain::failure::{Category, Failure};
 use crier_domain::platform::{AccountKind, ConnectTarget, Descriptor, Platform};
-use crier_http::HttpResponse;
+use crier_http::{HttpResponse, RequestBuilder};
 use http::{Method, StatusCode};
-use reqwest::RequestBuilder;
 use secrecy::ExposeSecret;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -294,7 +293,7 @@ impl Connector for Twitter {
     ) -> Result<Value, CallError> {
         let file = image_part(image)?;
         let category = if image.mime_type == "image/gif" { "tweet_gif" } else { "tweet_image" };
-        let form = reqwest::multipart::Form::new().text("media_category", category).part("media", file);
+        let form = crier_http::multipart::Form::new().text("media_category", category).part("media", file);
         let token = account.secrets.require("access_token")?;
         let request = self.request(Method::POST, "/media/upload", token.expose_secret()).multipart(form);
         let media: Created = self.call(Effect::Repeatable, request).await?;

@@ -13,6 +13,7 @@ use super::*;
 fn sender(server: &TestServer) -> (Queue, Sender) {
     let url = format!("{}v1/traces", server.url());
     let config = TracesConfig { url, headers: vec![(http::HeaderName::from_static("x-key"), "k".into())], sample: 1.0 };
+    #[expect(clippy::disallowed_methods, reason = "a test's own client")]
     let client = HttpClient::trusted(TIMEOUT, MAX_RESPONSE);
     new(&config, client, &Resource::builder_empty().build())
 }

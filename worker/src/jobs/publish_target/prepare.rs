@@ -216,7 +216,7 @@ impl Preparation {
             }
         };
         // Everything that may fail comes before the call is marked as started.
-        let session = AccountSession::new(&self.store, account, &secrets, connector, self.publish_timeout)?;
+        let session = AccountSession::new(&self.store, account, &secrets, connector, self.publish_timeout);
         let outgoing = self.build_outgoing(tx, post, &target, &session, &assets).await?;
         // The call begins now only if no images must be uploaded first.
         let connector = &session.connector;

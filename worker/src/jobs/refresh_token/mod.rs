@@ -92,7 +92,7 @@ impl RefreshToken {
         let Some(connector) = self.platforms.get(account.platform) else {
             return Ok(Some(RefreshOutcome::RetryLater(account, tokens, missing_connector())));
         };
-        let connector_account = ConnectorAccount::stored(&account, &secrets)?;
+        let connector_account = ConnectorAccount::stored(&account, &secrets);
         let deadline = self.timeout.to_std().unwrap_or_default();
         let response = run.call_and_wait(tokio::time::timeout(deadline, connector.refresh(&connector_account))).await;
         let response = response.unwrap_or_else(|_| {

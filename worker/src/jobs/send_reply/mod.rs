@@ -157,7 +157,7 @@ impl SendReply {
             return Ok(Err(CallOutcome::Failed(expired(message))));
         }
         match self.platforms.get(account.platform).filter(|connector| connector.inbox().is_some()) {
-            Some(connector) => AccountSession::new(&self.store, account, &secrets, connector, self.timeout).map(Ok),
+            Some(connector) => Ok(Ok(AccountSession::new(&self.store, account, &secrets, connector, self.timeout))),
             None => {
                 let failure = Failure::of(Category::Internal, "This worker cannot reply on the platform.");
                 Ok(Err(CallOutcome::Retry { at: None, failure, open: false }))

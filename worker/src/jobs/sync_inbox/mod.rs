@@ -262,7 +262,7 @@ impl Job for SyncInbox {
             jitter: crier_base::random::unit(),
         };
         let Some(connector) = self.platforms.get(account.platform) else { return Ok(Box::new(result)) };
-        let mut session = AccountSession::new(&self.store, account, &secrets, connector, self.timeout)?;
+        let mut session = AccountSession::new(&self.store, account, &secrets, connector, self.timeout);
         let mut read = self.read(run, &mut session, &sync, &mut result).await;
         if read.is_ok() && result.error.is_none() && !result.has_more {
             read = self.read_limits(run, &session).await;

@@ -2,8 +2,8 @@
 
 use std::sync::OnceLock;
 
-use crier_store::sandbox::{self, NewSandboxPost};
-use crier_store::{Batcher, Result, Store, StoreError};
+use crier_domain::sandbox::NewSandboxPost;
+use crier_store::{Batcher, Result, Store, StoreError, sandbox};
 
 /// The maximum number of concurrent transactions.
 const CONCURRENCY: usize = 1;

@@ -2,13 +2,35 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::fields::{MAX_PROBLEMS, Problems, ReadContext, steps};
+
+fn context() -> ReadContext<'static> {
+    ReadContext::new("Europe/Berlin", DateTime::UNIX_EPOCH)
+}
+
+fn fields<'a>(body: &'a Value, problems: &'a Problems) -> Fields<'a> {
+    Fields::new(body.as_object().unwrap(), problems, context())
+}
 
 /// Returns the problems that `read` finds in `body`: paths and messages.
 fn problems_of<T>(body: Value, read: impl Fn(&Fields<'_>) -> T) -> Vec<(String, String)> {
     let problems = Problems::default();
-    read(&Fields::new(body.as_object().unwrap(), &problems));
-    let found = problems.0.into_inner().fields;
-    found.into_iter().flat_map(|(path, all)| all.into_iter().map(move |m| (path.clone(), m))).collect()
+    read(&fields(&body, &problems));
+    let Err(error) = problems.into_result() else { return Vec::new() };
+    error.fields.into_iter().flat_map(|(path, all)| all.into_iter().map(move |m| (path.clone(), m))).collect()
+}
+
+/// A request that the tests read.
+#[derive(Clone, Debug, Request)]
+struct Named {
+    #[field(id())]
+    n: i64,
+}
+
+#[derive(Clone, Debug, Request)]
+struct Short {
+    #[field(text(1..=1))]
+    n: String,
 }
 
 fn paths<T>(body: Value, read: impl Fn(&Fields<'_>) -> T) -> Vec<String> {
@@ -18,37 +40,37 @@ fn paths<T>(body: Value, read: impl Fn(&Fields<'_>) -> T) -> Vec<String> {
 #[test]
 fn a_required_field_is_reported_once() {
     for body in [json!({}), json!({"name": null}), json!({"name": 5}), json!({"name": ""}), json!({"name": "a\0b"})] {
-        assert_eq!(paths(body, |f| f.required("name", f.text("name", 1..=120))), ["name"]);
+        assert_eq!(paths(body, |f| f.required("name", text(1..=120).read(f, "name"))), ["name"]);
     }
-    assert!(paths(json!({"name": "x"}), |f| f.required("name", f.text("name", 1..=120))).is_empty());
+    assert!(paths(json!({"name": "x"}), |f| f.required("name", text(1..=120).read(f, "name"))).is_empty());
 }
 
 #[test]
 fn null_and_omitted_are_distinguished() {
     let (body, problems) = (json!({"a": null, "b": "x"}), Problems::default());
     let fields = Fields::new(body.as_object().unwrap(), &problems);
-    assert_eq!(fields.text("a", 0..=5), PatchField::Null);
-    assert_eq!(fields.text("c", 0..=5), PatchField::Omitted);
-    assert_eq!(fields.text("b", 0..=5).apply_to("old".into(), String::new()), "x");
-    assert_eq!(fields.text("a", 0..=5).apply_to("old".into(), String::new()), "");
-    assert_eq!(fields.text("c", 0..=5).apply_to("old".into(), String::new()), "old");
+    assert_eq!(text(0..=5).read(fields, "a"), PatchField::Null);
+    assert_eq!(text(0..=5).read(fields, "c"), PatchField::Omitted);
+    assert_eq!(text(0..=5).read(fields, "b").apply_to("old".into(), String::new()), "x");
+    assert_eq!(text(0..=5).read(fields, "a").apply_to("old".into(), String::new()), "");
+    assert_eq!(text(0..=5).read(fields, "c").apply_to("old".into(), String::new()), "old");
 }
 
 #[test]
 fn length_counts_characters_after_normalization() {
     let body = json!({"a": "e\u{301}".repeat(3), "b": "日".repeat(4)});
-    assert!(paths(body.clone(), |f| f.text("a", 1..=3)).is_empty());
-    assert_eq!(problems_of(body, |f| f.text("b", 1..=3))[0].1, "Must have at most 3 characters; this has 4.");
+    assert!(paths(body.clone(), |f| text(1..=3).read(f, "a")).is_empty());
+    assert_eq!(problems_of(body, |f| text(1..=3).read(f, "b"))[0].1, "Must have at most 3 characters; this has 4.");
 }
 
 #[test]
 fn list_problems_name_the_element() {
-    let ids = |body| paths(body, |f| f.ids("accounts", 10));
+    let ids = |body| paths(body, |f| ids(10).read(f, "accounts"));
     assert_eq!(ids(json!({"accounts": ["x", 1.5, null, 0, -1, 9_223_372_036_854_775_808_u64]})).len(), 6);
     assert_eq!(ids(json!({"accounts": [1, 2, 1]})), ["accounts.2"]);
     assert_eq!(ids(json!({"accounts": "x"})), ["accounts"]);
     assert_eq!(ids(json!({"accounts": [3, 2, 1]})), Vec::<String>::new());
-    let events = |body| paths(body, |f| f.enum_values::<crier_domain::event::EventName>("events"));
+    let events = |body| paths(body, |f| enum_values::<crier_domain::event::EventName>().read(f, "events"));
     assert_eq!(events(json!({"events": ["post.published", "nope", 5]})), ["events.1", "events.2"]);
     assert_eq!(events(json!({"events": []})), ["events"]);
 }
@@ -57,7 +79,7 @@ fn list_problems_name_the_element() {
 fn object_problems_have_nested_paths() {
     let body = json!({"list": [{"n": "x"}, 5, {}], "one": {"n": 1}});
     let read = |f: &Fields<'_>| {
-        f.objects("list", 10, |inner| inner.required("n", inner.text("n", 1..=1)));
+        f.objects("list", 10, |inner| inner.required("n", text(1..=1).read(inner, "n")));
         f.object("one").map(|one| f.within("one", one).text("n", 1..=1))
     };
     assert_eq!(paths(body, read), ["list.1", "list.2.n", "one.n"]);
@@ -80,9 +102,9 @@ fn only_calendar_dates_are_accepted() {
         "0000-01-01",
         "２０２６-05-01",
     ] {
-        assert_eq!(paths(json!({ "d": bad }), |f| f.date("d")), ["d"], "{bad}");
+        assert_eq!(paths(json!({ "d": bad }), |f| date().read(f, "d")), ["d"], "{bad}");
     }
-    assert_eq!(paths(json!({ "d": 5 }), |f| f.date("d")), ["d"]);
+    assert_eq!(paths(json!({ "d": 5 }), |f| date().read(f, "d")), ["d"]);
 }
 
 #[test]
@@ -106,31 +128,31 @@ fn email_addresses_are_listed_once_each() {
     let long = format!("{}@example.com", "a".repeat(250));
     let bad = ["", "ann", "ann@", "@example.com", "a b@example.com", "Ann <ann@example.com>", "a@b\r\nBcc: c@d", &long];
     let paths_of_bad: Vec<String> = (0..bad.len()).map(|n| format!("e.{n}")).collect();
-    assert_eq!(paths(json!({ "e": bad }), |f| f.email_addresses("e", 9)), paths_of_bad);
-    assert_eq!(paths(json!({ "e": ["a@b.c", "d@e.f"] }), |f| f.email_addresses("e", 1)), ["e"]);
+    assert_eq!(paths(json!({ "e": bad }), |f| email_addresses(9).read(f, "e")), paths_of_bad);
+    assert_eq!(paths(json!({ "e": ["a@b.c", "d@e.f"] }), |f| email_addresses(1).read(f, "e")), ["e"]);
 }
 
 #[test]
 fn urls_enums_flags_and_time_zones_are_validated() {
     for bad in ["nope", "ftp://example.org/", "javascript:alert(1)", "//example.org", "http://"] {
-        assert_eq!(paths(json!({"u": bad}), |f| f.url("u")), ["u"], "{bad}");
+        assert_eq!(paths(json!({"u": bad}), |f| url().read(f, "u")), ["u"], "{bad}");
     }
-    assert_eq!(paths(json!({"u": format!("http://example.org/{}", "x".repeat(2048))}), |f| f.url("u")), ["u"]);
-    assert!(paths(json!({"u": "https://example.org/ü?q=1"}), |f| f.url("u")).is_empty());
-    assert_eq!(paths(json!({"f": "yes"}), |f| f.flag("f")), ["f"]);
+    assert_eq!(paths(json!({"u": format!("http://example.org/{}", "x".repeat(2048))}), |f| url().read(f, "u")), ["u"]);
+    assert!(paths(json!({"u": "https://example.org/ü?q=1"}), |f| url().read(f, "u")).is_empty());
+    assert_eq!(paths(json!({"f": "yes"}), |f| flag().read(f, "f")), ["f"]);
     for bad in [json!(0), json!(11), json!(2.5), json!("3"), json!(u64::MAX)] {
-        assert_eq!(paths(json!({"n": bad}), |f| f.number("n", 1..=10)), ["n"], "{bad}");
+        assert_eq!(paths(json!({"n": bad}), |f| number(1..=10).read(f, "n")), ["n"], "{bad}");
     }
-    assert!(paths(json!({"n": 10}), |f| f.number("n", 1..=10)).is_empty());
+    assert!(paths(json!({"n": 10}), |f| number(1..=10).read(f, "n")).is_empty());
     for bad in ["", "Mars/Olympus", "+02:00"] {
-        assert_eq!(paths(json!({"z": bad}), |f| f.timezone("z")), ["z"], "{bad}");
+        assert_eq!(paths(json!({"z": bad}), |f| timezone().read(f, "z")), ["z"], "{bad}");
     }
     assert_eq!(
-        problems_of(json!({"s": "later"}), |f| f.enum_value::<crier_domain::post::ScheduleType>("s"))[0].1,
+        problems_of(json!({"s": "later"}), |f| enum_value::<crier_domain::post::ScheduleType>().read(f, "s"))[0].1,
         "Must be one of: now, scheduled, draft."
     );
     assert_eq!(
-        problems_of(json!({"s": "Schedule"}), |f| f.enum_value::<crier_domain::post::ScheduleType>("s"))[0].1,
+        problems_of(json!({"s": "Schedule"}), |f| enum_value::<crier_domain::post::ScheduleType>().read(f, "s"))[0].1,
         "Must be one of: now, scheduled, draft. Did you mean `scheduled`?"
     );
 }
@@ -142,17 +164,17 @@ proptest! {
         for value in [json!(text), json!(number), json!(float), json!([text]), json!({"x": text}), json!(null), json!(true)] {
             let body = json!({"v": value});
             problems_of(body, |f| {
-                f.text("v", 1..=3);
-                f.url("v");
-                f.time("v", "Europe/Berlin");
-                f.timezone("v");
-                f.date("v");
-                f.ids("v", 3);
-                f.flag("v");
-                f.number("v", -5..=5);
+                text(1..=3).read(f, "v");
+                url().read(f, "v");
+                time().read(f, "v");
+                timezone().read(f, "v");
+                date().read(f, "v");
+                ids(3).read(f, "v");
+                flag().read(f, "v");
+                number(-5..=5).read(f, "v");
                 f.object("v");
-                f.objects("v", 3, |inner| Some(inner.text("x", 0..=9)));
-                f.enum_values::<crier_domain::post::PostStatus>("v")
+                f.objects("v", 3, |inner| Some(text(0..=9).read(inner, "x")));
+                enum_values::<crier_domain::post::PostStatus>().read(f, "v")
             });
         }
     }
@@ -177,20 +199,20 @@ fn validation_stops_after_a_hundred_problems() {
 #[test]
 fn oversized_lists_are_not_read() {
     let body = json!({ "list": vec![0; 50_000] });
-    let read = |f: &Fields<'_>| (f.ids("list", 100), f.objects("list", 10, |_| Some(())));
+    let read = |f: &Fields<'_>| (ids(100).read(f, "list"), f.objects("list", 10, |_| Some(())));
     let (found, steps) = steps::count_steps(|| problems_of(body, read));
     assert_eq!(found.len(), 2);
     assert_eq!(found[0].1, "Must have at most 100 elements; this has 50000.");
     assert!(steps < 10, "{steps}");
-    assert_eq!(paths(json!({ "e": vec!["x"; 101] }), |f| f.enum_values::<crier_domain::post::PostStatus>("e")), ["e"]);
+    assert_eq!(paths(json!({ "e": vec!["x"; 101] }), |f| enum_values::<crier_domain::post::PostStatus>().read(f, "e")), ["e"]);
 }
 
 #[test]
 fn oversized_texts_are_not_normalized() {
     // Twelve characters are the most that can normalize to three; the second text has one more.
     let decomposed = "\u{3b1}\u{313}\u{300}\u{345}";
-    assert!(paths(json!({ "t": decomposed.repeat(3) }), |f| f.text("t", 1..=3)).is_empty());
-    let found = problems_of(json!({ "t": format!("{}x", decomposed.repeat(3)) }), |f| f.text("t", 1..=3));
+    assert!(paths(json!({ "t": decomposed.repeat(3) }), |f| text(1..=3).read(f, "t")).is_empty());
+    let found = problems_of(json!({ "t": format!("{}x", decomposed.repeat(3)) }), |f| text(1..=3).read(f, "t"));
     assert_eq!(found[0].1, "Must have at most 3 characters; this has 13.");
 }
 

@@ -1,0 +1,39 @@
+//! Posts and comments of the sandbox, the platform inside Crier.
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+
+/// An image of a sandbox post.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SandboxImage {
+    /// A path on Crier's host.
+    pub url: String,
+    /// Empty if there is no alt text.
+    pub alt: String,
+}
+
+/// A post to publish.
+#[derive(Clone, Debug, Serialize)]
+pub struct NewSandboxPost {
+    pub workspace_id: i64,
+    pub handle: String,
+    /// A post with a key that was used before is not published again.
+    pub key: String,
+    pub content: String,
+    pub media: Vec<SandboxImage>,
+}
+
+/// A visitor's comment, or the account's reply to one.
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "sqlx", derive(sqlx_macros::FromRow))]
+pub struct SandboxComment {
+    pub id: i64,
+    pub post_id: i64,
+    pub name: String,
+    pub body: String,
+    pub created_at: DateTime<Utc>,
+    /// Whether the account wrote it.
+    pub is_own: bool,
+    /// The comment to which it replies.
+    pub parent_id: Option<i64>,
+}
