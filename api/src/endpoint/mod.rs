@@ -46,8 +46,7 @@ use crate::request::{FieldSpec, Parsed, Request};
 use crate::response::Output;
 
 pub use handler::{
-    BoundHandler, BoundPrepare, DownloadHandler, Handler, PrepareHandler, RequestHandler, Step,
-    ValueSlot, WriteStep,
+    BoundHandler, BoundPrepare, DownloadHandler, Handler, PrepareHandler, RequestHandler, Step, ValueSlot, WriteStep,
 };
 pub use spec::{BodyFormat, EndpointKind, EndpointSpec, FirstStep, Growth, RequestBody, ResponseShape};
 
@@ -277,10 +276,8 @@ impl<Q: Request, R: Output> Endpoint<Q, R> {
     pub fn bind(&self, cx: &Context, request: Parsed<Q>, slot: Option<ValueSlot<R::Value>>) -> BoundRequest {
         let responder = Responder::<R> { spec: cx.spec.clone(), slot };
         let ignored = self.ignored.and_then(|ignored| ignored(cx, request.partial().ok()?));
-        let rerender = self.rerender.as_ref().map(|(record, handler)| Rerender {
-            record,
-            step: responder.step(handler.clone()),
-        });
+        let rerender =
+            self.rerender.as_ref().map(|(record, handler)| Rerender { record, step: responder.step(handler.clone()) });
         let handler = self.handler.as_ref().map(|handler| responder.bind(handler, request));
         BoundRequest { handler, rerender, ignored }
     }

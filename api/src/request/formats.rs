@@ -205,9 +205,7 @@ impl Format for Id {
     type Value = i64;
 
     fn read(&self, fields: &Fields<'_>, name: &str) -> PatchField<i64> {
-        fields.read(name, |value| {
-            integer(fields, value).filter(|id| *id > 0).ok_or_else(|| INVALID_ID.to_owned())
-        })
+        fields.read(name, |value| integer(fields, value).filter(|id| *id > 0).ok_or_else(|| INVALID_ID.to_owned()))
     }
 
     fn schema(&self, _: &mut SchemaGenerator) -> Schema {

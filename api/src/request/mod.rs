@@ -197,3 +197,78 @@ impl<T> Parsed<T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::fields::{Problems, ReadContext};
+    use crate::openapi::schema::Schemas;
+
+    use super::*;
+
+    /// The request of the tests.
+    #[derive(Clone, Debug, PartialEq, Request)]
+    #[request(name = "Sample", check = check)]
+    struct SampleRequest {
+        #[field(text(1..=3), example = "abc")]
+        name: String,
+        /// Whether it is
+        /// shown.
+        #[field(flag(), default = true, extension)]
+        shown: bool,
+        #[field(id(), required)]
+        owner: Option<i64>,
+        #[field(id())]
+        parent: PatchField<i64>,
+    }
+
+    fn check(request: &SampleRequest, fields: &Fields<'_>) {
+        if request.owner == request.parent.clone().value() {
+            fields.problem("parent", "Must not be the owner.");
+        }
+    }
+
+    fn read(body: &Value) -> Parsed<SampleRequest> {
+        let context = ReadContext::new("UTC", chrono::DateTime::UNIX_EPOCH);
+        Parsed::read(Problems::default(), body.as_object().unwrap(), context)
+    }
+
+    #[test]
+    fn a_type_says_what_may_be_omitted() {
+        let parsed = read(&json!({ "name": "abc", "owner": 1, "parent": null }));
+        let expected = SampleRequest { name: "abc".into(), shown: true, owner: Some(1), parent: PatchField::Null };
+        assert_eq!(parsed.valid().unwrap(), &expected);
+        for (body, paths) in [
+            (json!({}), &["name", "owner"][..]),
+            (json!({ "name": "abcd", "owner": 0, "shown": 1, "parent": "x" }), &["name", "owner", "parent", "shown"]),
+            (json!({ "name": "a", "owner": 1, "parent": 1 }), &["parent"]),
+            // A field that is required, but an `Option`, leaves the request for further checks.
+            (json!({ "name": "a", "parent": null }), &["owner"]),
+        ] {
+            let parsed = read(&body);
+            assert_eq!(parsed.problems().paths(), paths, "{body}");
+            assert!(parsed.valid().is_err());
+            assert_eq!(parsed.partial().is_ok(), body["name"] == "a", "{body}");
+        }
+    }
+
+    #[test]
+    fn the_schema_and_the_example_are_those_of_the_fields() {
+        let mut schemas = Schemas::default();
+        assert_eq!(schemas.request::<SampleRequest>(), json!({ "$ref": "#/components/schemas/Sample" }));
+        let expected = json!({
+            "type": "object",
+            "properties": {
+                "name": { "type": "string", "minLength": 1, "maxLength": 3 },
+                "shown": {
+                    "type": ["boolean", "null"], "description": "Whether it is shown.", "default": true, "x-extension": true
+                },
+                "owner": { "type": "integer", "format": "int64" },
+                "parent": { "type": ["integer", "null"], "format": "int64" },
+            },
+            "required": ["name", "owner"],
+            "description": "The request of the tests.",
+        });
+        assert_eq!(schemas.named["Sample"], expected);
+        assert_eq!(Value::from(SampleRequest::example()), json!({ "name": "abc" }));
+    }
+}

@@ -67,7 +67,7 @@ mod tests {
     use serde_json::{Map, Value};
 
     use super::*;
-    use crate::fields::{ReadContext, Problems};
+    use crate::fields::{Problems, ReadContext};
 
     #[test]
     fn invalid_page_parameters_are_reported() {
@@ -81,7 +81,7 @@ mod tests {
         ] {
             let query: Map<String, Value> = pairs.iter().map(|(k, v)| ((*k).to_owned(), Value::from(*v))).collect();
             let problems = Problems::default();
-            let fields = Fields::new(&query, &problems, ReadContext::utc(chrono::DateTime::UNIX_EPOCH).texts());
+            let fields = Fields::new(&query, &problems, ReadContext::new("UTC", chrono::DateTime::UNIX_EPOCH).texts());
             let found = Pages::read(&fields).unwrap().request();
             assert_eq!((found.page, found.per_page), (page, per_page), "{pairs:?}");
             assert_eq!(problems.paths().join(" "), invalid, "{pairs:?}");

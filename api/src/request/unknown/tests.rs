@@ -4,9 +4,9 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::context::Query;
 use crate::endpoint::spec::EndpointSpec;
 use crate::openapi::example::build_example;
-use crate::context::Query;
 use crate::openapi::schema::Schemas;
 use crate::routes;
 
