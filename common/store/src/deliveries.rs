@@ -14,6 +14,7 @@ use super::db::{execute, run, time_text};
 use super::jobs::engine::held_list;
 use super::jobs::lanes::Caps;
 use super::jobs::{id_list, list_sql};
+use super::sql::sql;
 use super::{Conn, Page, PageRequest, Result, Tx, webhooks};
 
 const SELECT: &str = "
@@ -63,14 +64,14 @@ pub async fn list(
 }
 
 pub async fn find(conn: &mut Conn, webhook_id: i64, delivery_id: i64) -> Result<Option<Delivery>> {
-    let sql = format!("{SELECT} WHERE d.webhook_id = $1 AND d.id = $2");
-    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(webhook_id).bind(delivery_id).fetch_optional(c))?)
+    let sql = sql!("{SELECT} WHERE d.webhook_id = $1 AND d.id = $2", SELECT);
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(webhook_id).bind(delivery_id).fetch_optional(c))?)
 }
 
 /// Finds a delivery by its id only, for the worker.
 pub async fn find_any(conn: &mut Conn, delivery_id: i64) -> Result<Option<Delivery>> {
-    let sql = format!("{SELECT} WHERE d.id = $1");
-    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(delivery_id).fetch_optional(c))?)
+    let sql = sql!("{SELECT} WHERE d.id = $1", SELECT);
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(delivery_id).fetch_optional(c))?)
 }
 
 /// Locks a delivery's row and returns it: a replay and the end of an attempt must not overlap.
@@ -154,22 +155,8 @@ pub async fn load_outgoing(conn: &mut Conn, ids: &[i64]) -> Result<Vec<OutgoingD
 
 /// Locks deliveries in id order, and returns the `max_attempts` of each. Leaves out those that do not exist.
 pub async fn lock_each(tx: &mut Tx, ids: &[i64]) -> Result<HashMap<i64, i32>> {
-    let sql = tx.for_engine(
-        "
-            SELECT id, max_attempts
-            FROM webhook_deliveries
-            WHERE id IN (
-                SELECT value::bigint
-                FROM json_array_elements_text($1::json)
-                WHERE value = value || ''
-            )
-            ORDER BY id
-            FOR NO KEY UPDATE",
-        "
-            SELECT id, max_attempts
-            FROM webhook_deliveries
-            WHERE id IN (SELECT value FROM json_each($1))",
-    );
+    let sql =
+        list_sql!(tx, "SELECT id, max_attempts FROM webhook_deliveries WHERE id", "ORDER BY id", "FOR NO KEY UPDATE");
     let list = id_list(ids);
     let held: Vec<(i64, i32)> = run!(tx, c => sqlx::query_as(sql).bind(&list).fetch_all(c))?;
     Ok(held.into_iter().collect())

@@ -6,6 +6,7 @@ use crier_domain::job::{JobKind, NewJob};
 use crier_domain::plan::{Feature, Plans};
 
 use super::db::{execute, run};
+use super::sql::{locking_sql, sql};
 use super::{Conn, Result, StoreError, Tx, jobs};
 
 const COLUMNS: &str = "
@@ -56,8 +57,8 @@ pub async fn create(tx: &mut Tx, brand_id: i64, new: &NewFeed<'_>, trace: Option
 
 /// Lists the brand's feeds, newest first.
 pub async fn list(conn: &mut Conn, brand_id: i64) -> Result<Vec<Feed>> {
-    let sql = format!("SELECT {COLUMNS} FROM feeds WHERE brand_id = $1 ORDER BY id DESC");
-    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).fetch_all(c))?)
+    let sql = sql!("SELECT {COLUMNS} FROM feeds WHERE brand_id = $1 ORDER BY id DESC", COLUMNS);
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(brand_id).fetch_all(c))?)
 }
 
 /// Returns how many feeds the brand has.
@@ -67,28 +68,26 @@ pub async fn count(conn: &mut Conn, brand_id: i64) -> Result<i64> {
 }
 
 pub async fn find(conn: &mut Conn, brand_id: i64, feed_id: i64) -> Result<Option<Feed>> {
-    let sql = format!("SELECT {COLUMNS} FROM feeds WHERE brand_id = $1 AND id = $2");
-    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(feed_id).fetch_optional(c))?)
+    let sql = sql!("SELECT {COLUMNS} FROM feeds WHERE brand_id = $1 AND id = $2", COLUMNS);
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(brand_id).bind(feed_id).fetch_optional(c))?)
 }
 
 /// Finds a feed and locks its row.
 pub async fn find_for_update(tx: &mut Tx, brand_id: i64, feed_id: i64) -> Result<Option<Feed>> {
-    let lock = tx.for_engine("FOR UPDATE", "");
-    let sql = format!("SELECT {COLUMNS} FROM feeds WHERE brand_id = $1 AND id = $2 {lock}");
-    Ok(run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(feed_id).fetch_optional(c))?)
+    let sql = locking_sql!(tx, "SELECT {COLUMNS} FROM feeds WHERE brand_id = $1 AND id = $2", "FOR UPDATE", COLUMNS);
+    Ok(run!(tx, c => sqlx::query_as(sql).bind(brand_id).bind(feed_id).fetch_optional(c))?)
 }
 
 /// Finds a feed by its id only, for the worker and the operator.
 pub async fn find_any(conn: &mut Conn, feed_id: i64) -> Result<Option<Feed>> {
-    let sql = format!("SELECT {COLUMNS} FROM feeds WHERE id = $1");
-    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(feed_id).fetch_optional(c))?)
+    let sql = sql!("SELECT {COLUMNS} FROM feeds WHERE id = $1", COLUMNS);
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(feed_id).fetch_optional(c))?)
 }
 
 /// Finds a feed by its id only, and locks its row.
 pub async fn lock(tx: &mut Tx, feed_id: i64) -> Result<Option<Feed>> {
-    let lock = tx.for_engine("FOR UPDATE", "");
-    let sql = format!("SELECT {COLUMNS} FROM feeds WHERE id = $1 {lock}");
-    Ok(run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(feed_id).fetch_optional(c))?)
+    let sql = locking_sql!(tx, "SELECT {COLUMNS} FROM feeds WHERE id = $1", "FOR UPDATE", COLUMNS);
+    Ok(run!(tx, c => sqlx::query_as(sql).bind(feed_id).fetch_optional(c))?)
 }
 
 pub async fn rename(tx: &mut Tx, feed_id: i64, name: &str) -> Result<()> {

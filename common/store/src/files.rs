@@ -12,6 +12,7 @@ use crier_domain::plan::StorageUsage;
 
 use super::db::{execute, run};
 use super::jobs::{id_list, list_sql};
+use super::sql::locking_sql;
 use super::{Conn, Result, Tx};
 
 /// A file that is about to be uploaded.
@@ -145,7 +146,7 @@ pub async fn abandon(tx: &mut Tx, file_id: i64) -> Result<()> {
 pub async fn mark_unused_for_deletion(tx: &mut Tx, file_id: i64) -> Result<()> {
     // A separate statement waits for a concurrent `mark_stored` of the file, so that the next statement sees the new
     // asset. A single statement would search for assets in a snapshot from before the wait.
-    let lock = tx.for_engine("SELECT id FROM files WHERE id = $1 FOR UPDATE", "SELECT id FROM files WHERE id = $1");
+    let lock = locking_sql!(tx, "SELECT id FROM files WHERE id = $1", "FOR UPDATE");
     let _: Option<i64> = run!(tx, c => sqlx::query_scalar(lock).bind(file_id).fetch_optional(c))?;
     const SQL: &str = "
         UPDATE files

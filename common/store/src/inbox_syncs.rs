@@ -15,6 +15,7 @@ use serde_json::Value;
 use sqlx::types::Json;
 
 use super::db::{execute, run};
+use super::sql::{locking_sql, sql};
 use super::{Conn, Result, Tx, jobs};
 
 /// When an account is due again if the job that was enqueued for it is lost.
@@ -46,14 +47,13 @@ pub struct InboxSync {
 const COLUMNS: &str = "account_id, requests, failures, synced_at, next_sync_at, last_error, cursors, unfinished";
 
 pub async fn find(conn: &mut Conn, account_id: i64) -> Result<Option<InboxSync>> {
-    let sql = sqlx::AssertSqlSafe(format!("SELECT {COLUMNS} FROM inbox_syncs WHERE account_id = $1"));
+    let sql = sql!("SELECT {COLUMNS} FROM inbox_syncs WHERE account_id = $1", COLUMNS);
     Ok(run!(conn, c => sqlx::query_as(sql).bind(account_id).fetch_optional(c))?)
 }
 
 /// Finds an account's row and locks it.
 pub async fn lock(tx: &mut Tx, account_id: i64) -> Result<Option<InboxSync>> {
-    let lock = tx.for_engine("FOR UPDATE", "");
-    let sql = sqlx::AssertSqlSafe(format!("SELECT {COLUMNS} FROM inbox_syncs WHERE account_id = $1 {lock}"));
+    let sql = locking_sql!(tx, "SELECT {COLUMNS} FROM inbox_syncs WHERE account_id = $1", "FOR UPDATE", COLUMNS);
     Ok(run!(tx, c => sqlx::query_as(sql).bind(account_id).fetch_optional(c))?)
 }
 

@@ -13,6 +13,7 @@ use crier_domain::conversation::{Conversation, ConversationStatus, MessageDirect
 
 use super::db::{execute, run};
 use super::jobs::{id_list, list_sql};
+use super::sql::{locking_sql, sql};
 use super::{Conn, Result, Tx};
 
 pub mod deletions;
@@ -28,28 +29,27 @@ const COLUMNS: &str = "
     reply_context";
 
 pub async fn find(conn: &mut Conn, brand_id: i64, conversation_id: i64) -> Result<Option<Conversation>> {
-    let sql = format!("SELECT {COLUMNS} FROM conversations WHERE brand_id = $1 AND id = $2");
-    let sql = sqlx::AssertSqlSafe(sql);
+    let sql = sql!("SELECT {COLUMNS} FROM conversations WHERE brand_id = $1 AND id = $2", COLUMNS);
     Ok(run!(conn, c => sqlx::query_as(sql).bind(brand_id).bind(conversation_id).fetch_optional(c))?)
 }
 
 /// Finds a conversation and locks its row.
 pub async fn lock(tx: &mut Tx, brand_id: i64, conversation_id: i64) -> Result<Option<Conversation>> {
-    let lock = tx.for_engine("FOR UPDATE", "");
     let sql =
-        sqlx::AssertSqlSafe(format!("SELECT {COLUMNS} FROM conversations WHERE brand_id = $1 AND id = $2 {lock}"));
+        locking_sql!(tx, "SELECT {COLUMNS} FROM conversations WHERE brand_id = $1 AND id = $2", "FOR UPDATE", COLUMNS);
     Ok(run!(tx, c => sqlx::query_as(sql).bind(brand_id).bind(conversation_id).fetch_optional(c))?)
 }
 
 /// Finds the conversation of a message and locks its row, for the worker.
 pub async fn lock_of_message(tx: &mut Tx, message_id: i64) -> Result<Option<Conversation>> {
-    let lock = tx.for_engine("FOR UPDATE", "");
-    let sql = sqlx::AssertSqlSafe(format!(
+    let sql = locking_sql!(
+        tx,
         "SELECT {COLUMNS}
         FROM conversations
-        WHERE id = (SELECT conversation_id FROM messages WHERE id = $1)
-        {lock}"
-    ));
+        WHERE id = (SELECT conversation_id FROM messages WHERE id = $1)",
+        "FOR UPDATE",
+        COLUMNS
+    );
     Ok(run!(tx, c => sqlx::query_as(sql).bind(message_id).fetch_optional(c))?)
 }
 

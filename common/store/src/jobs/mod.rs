@@ -44,7 +44,8 @@ pub fn id_list(ids: &[i64]) -> String {
     out
 }
 
-/// A statement on the rows of a list of ids, bound as `$1`. Takes two pieces of SQL, before and after the `IN`.
+/// A statement on the rows of a list of ids, bound as `$1`. Takes two pieces of SQL, before and after the `IN`, a clause
+/// that locks the rows on Postgres, if any, and the constants that the pieces contain (see [`super::sql`]).
 ///
 /// Postgres keeps a plan that it made while the table was small, and treats a table that was just filled as small. So
 /// the statements of the queue force the plan. `value || ''` and `id + 0` have no effect on the result, but make the
@@ -52,14 +53,22 @@ pub fn id_list(ids: &[i64]) -> String {
 /// at the head of the right index instead of reading and sorting the whole index. `tests/store/plans.rs` and
 /// `kept_plans.rs` check this.
 macro_rules! list_sql {
-    ($conn:expr, $before:literal, $after:literal) => {
+    ($conn:expr, $before:literal, $after:literal $(, $name:ident)* $(,)?) => {
+        $crate::jobs::list_sql!($conn, $before, $after, "" $(, $name)*)
+    };
+    ($conn:expr, $before:literal, $after:literal, $lock:literal $(, $name:ident)* $(,)?) => {
         $conn.for_engine(
-            concat!(
-                $before,
-                " IN (SELECT value::bigint FROM json_array_elements_text($1::json) WHERE value = value || '') ",
-                $after
+            $crate::sql::sql!(
+                concat!(
+                    $before,
+                    " IN (SELECT value::bigint FROM json_array_elements_text($1::json) WHERE value = value || '') ",
+                    $after,
+                    " ",
+                    $lock
+                )
+                $(, $name)*
             ),
-            concat!($before, " IN (SELECT value FROM json_each($1)) ", $after),
+            $crate::sql::sql!(concat!($before, " IN (SELECT value FROM json_each($1)) ", $after) $(, $name)*),
         )
     };
 }

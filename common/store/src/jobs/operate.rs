@@ -5,6 +5,7 @@ use crier_domain::job::{JobKind, JobNotification, JobState};
 use serde::Serialize;
 
 use super::super::db::{execute, run};
+use super::super::sql::sql;
 use super::super::{Conn, Page, PageRequest, Result, Tx};
 
 /// A job as the operator sees it.
@@ -148,8 +149,8 @@ pub async fn count(conn: &mut Conn, filter: &JobQuery) -> Result<i64> {
 }
 
 pub async fn show(conn: &mut Conn, id: i64) -> Result<Option<JobRow>> {
-    let sql = format!("SELECT {COLUMNS} FROM jobs WHERE id = $1");
-    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id).fetch_optional(c))?)
+    let sql = sql!("SELECT {COLUMNS} FROM jobs WHERE id = $1", COLUMNS);
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(id).fetch_optional(c))?)
 }
 
 /// The load of a lane.
