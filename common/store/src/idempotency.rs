@@ -18,12 +18,8 @@ use super::sql::{locking_sql, sql};
 use super::{Conn, Page, PageRequest, Result, Store, StoreError, Tx};
 
 /// The columns of an [`IdempotencyRow`] of `idempotency_keys i`.
-macro_rules! key_columns {
-    () => {
-        "i.fingerprint, i.status, i.location, i.response, i.records, i.lease_until, i.created_at AS stored_at"
-    };
-}
-pub(super) use key_columns;
+pub(super) const KEY_COLUMNS: &str =
+    "i.fingerprint, i.status, i.location, i.response, i.records, i.lease_until, i.created_at AS stored_at";
 
 /// How long a response is stored.
 pub const RETENTION: TimeDelta = TimeDelta::hours(24);
@@ -163,12 +159,12 @@ pub async fn look_up_leased(tx: &mut Tx, slot: &IdempotencySlot, mine: DateTime<
 
 /// Reads what is stored under a key, for any request.
 pub async fn read(conn: &mut Conn, api_key_id: i64, key: &str) -> Result<KeyRecord> {
-    const SQL: &str = concat!(
-        "SELECT ",
-        key_columns!(),
+    const SQL: &str = sql!(
         "
+        SELECT {KEY_COLUMNS}
         FROM idempotency_keys i
-        WHERE i.api_key_id = $1 AND i.key = $2"
+        WHERE i.api_key_id = $1 AND i.key = $2",
+        KEY_COLUMNS
     );
     let record = run!(conn, c => sqlx::query_as(SQL).bind(api_key_id).bind(key).fetch_optional(c))?;
     Ok(record.unwrap_or_default())

@@ -6,7 +6,7 @@ use crier_domain::untrusted::{self, MAX_MESSAGE};
 use serde_json::json;
 
 use super::super::db::{execute, run};
-use super::super::sql::locking_sql;
+use super::super::sql::{locking_sql, sql};
 use super::super::{Result, Tx};
 use super::lanes::Caps;
 use super::{id_list, kinds_with_caps, sql_file};
@@ -121,18 +121,29 @@ pub(crate) fn held_list<'a>(jobs: impl Iterator<Item = &'a ClaimedJob>) -> Strin
     json!(jobs.map(|job| (job.id, job.fence, &job.worker)).collect::<Vec<_>>()).to_string()
 }
 
+/// Ends the jobs of [`held_list`] (`$1`) at `$2`, on Postgres. A statement adds conditions and `RETURNING`.
+pub(crate) const END_DONE: &str = include_str!("sql/postgres/end_done.sql");
+
+/// An expression, on Postgres: whether the lanes (`$3`) and the shares (`$4`) of [`Caps`] must be checked again after
+/// the commit.
+pub(crate) const IS_WAITED_FOR: &str = include_str!("sql/postgres/is_waited_for.sql");
+
 /// Settles jobs that are done. Returns `false` if one of them is no longer held. If a job waits for one of their lanes,
 /// or may be set waiting concurrently (`is_waited_for.sql`), the lanes are checked again after the commit.
 async fn settle_done(tx: &mut Tx, done: &[&ClaimedJob]) -> Result<bool> {
     if done.is_empty() {
         return Ok(true);
     }
-    const PG: &str = concat!(
-        "WITH ended AS (",
-        include_str!("sql/postgres/end_done.sql"),
-        "RETURNING jobs.id) SELECT ",
-        include_str!("sql/postgres/is_waited_for.sql"),
-        "FROM ended"
+    const PG: &str = sql!(
+        "
+        WITH ended AS (
+            {END_DONE}
+            RETURNING jobs.id
+        )
+        SELECT {IS_WAITED_FOR}
+        FROM ended",
+        END_DONE,
+        IS_WAITED_FOR
     );
     let sql = tx.for_engine(PG, include_str!("sql/sqlite/settle_done.sql"));
     let held = held_list(done.iter().copied());

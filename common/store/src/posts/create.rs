@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use sqlx::types::Json;
 
 use super::super::db::run;
+use super::super::sql::sql;
 use super::super::targets::NewTarget;
 use super::super::{Result, StoreError, Tx, usage};
 use super::insert;
@@ -107,9 +108,12 @@ impl CreatedRow {
     }
 }
 
+const COUNT_POST: &str = usage::count_post!("$19", "$20");
+const COUNT_POST_SQLITE: &str = usage::count_post_sqlite!("$19", "$20");
+
 /// Stores the post, its targets and their jobs, and counts the post. The jobs' lanes are those of `Lane::Account`.
 /// `OFFSET 0` makes Postgres look each account up.
-const CREATE_PG: &str = concat!(
+const CREATE_PG: &str = sql!(
     "
     WITH requested AS MATERIALIZED (
         SELECT n, value, account.id AS account_id, account.platform, account.name, account.status, account.limits
@@ -151,9 +155,8 @@ const CREATE_PG: &str = concat!(
         WHERE $12 IS NOT NULL
         ORDER BY id
         RETURNING id
-    ),",
-    usage::count_post!("$19", "$20"),
-    "
+    ),
+    {COUNT_POST}
     SELECT id AS post_id, CAST(NULL AS bigint) AS target_id, CAST(NULL AS bigint) AS job_id,
         CAST(NULL AS bigint) AS account_id, NULL AS platform, NULL AS name, NULL AS status,
         CAST(NULL AS jsonb) AS limits
@@ -166,12 +169,13 @@ const CREATE_PG: &str = concat!(
     FROM job
     UNION ALL
     SELECT NULL, NULL, NULL, account_id, platform, name, status, limits
-    FROM requested"
+    FROM requested",
+    COUNT_POST
 );
 
 /// Does the same in several statements, which are sent together. The last one returns the rows. Ids ascend, so the post
 /// with the highest id is this one.
-const CREATE_SQLITE: &str = concat!(
+const CREATE_SQLITE: &str = sql!(
     "
     INSERT INTO posts (
         brand_id, author_id, status, content, schedule_type, scheduled_at, published_at, media, counted,
@@ -194,14 +198,14 @@ const CREATE_SQLITE: &str = concat!(
     FROM post_targets
     WHERE post_id = (SELECT max(id) FROM posts)
         AND $12 IS NOT NULL
-    ORDER BY id;",
-    usage::count_post_sqlite!("$19", "$20"),
-    ";
+    ORDER BY id;
+    {COUNT_POST_SQLITE};
     SELECT p.id AS post_id, t.id AS target_id, j.id AS job_id, a.id AS account_id, a.platform, a.name, a.status,
         a.limits
     FROM posts p
     LEFT JOIN post_targets t ON t.post_id = p.id
     LEFT JOIN social_accounts a ON a.id = t.account_id
     LEFT JOIN jobs j ON j.kind = $12 AND j.subject_id = t.id AND j.state IN ('scheduled', 'ready', 'running')
-    WHERE p.id = (SELECT max(id) FROM posts)"
+    WHERE p.id = (SELECT max(id) FROM posts)",
+    COUNT_POST_SQLITE
 );
