@@ -82,7 +82,8 @@ pub async fn find(conn: &mut Conn, brand_id: i64, page_id: i64) -> Result<Option
 
 /// Finds a page and locks its row.
 pub async fn find_for_update(tx: &mut Tx, brand_id: i64, page_id: i64) -> Result<Option<BioPage>> {
-    let sql = locking_sql!(tx, "SELECT {PAGE} FROM bio_pages WHERE brand_id = $1 AND id = $2", "FOR UPDATE", PAGE);
+    let sql =
+        locking_sql!(tx, "SELECT {PAGE} FROM bio_pages WHERE brand_id = $1 AND id = $2 {LOCK}", "FOR UPDATE", PAGE);
     Ok(run!(tx, c => sqlx::query_as(sql).bind(brand_id).bind(page_id).fetch_optional(c))?)
 }
 

@@ -67,7 +67,8 @@ pub async fn find(conn: &mut Conn, brand_id: i64, plan_id: i64) -> Result<Option
 
 /// Finds a plan and locks its row.
 pub async fn find_for_update(tx: &mut Tx, brand_id: i64, plan_id: i64) -> Result<Option<ContentPlan>> {
-    let sql = locking_sql!(tx, "SELECT {PLAN} FROM content_plans WHERE brand_id = $1 AND id = $2", "FOR UPDATE", PLAN);
+    let sql =
+        locking_sql!(tx, "SELECT {PLAN} FROM content_plans WHERE brand_id = $1 AND id = $2 {LOCK}", "FOR UPDATE", PLAN);
     Ok(run!(tx, c => sqlx::query_as(sql).bind(brand_id).bind(plan_id).fetch_optional(c))?)
 }
 

@@ -166,12 +166,12 @@ impl Conn {
     ///
     /// A statement is a pair only for one of these reasons:
     /// - It reads a list from a bind: `json_array_elements($1::json)` on Postgres, where each value also needs its type,
-    ///   and `json_each($1)` on SQLite.
-    /// - It locks rows, or skips locked ones, before its end. For a lock at the end there is
-    ///   [`locking_sql!`](super::sql::locking_sql), for the ids of a list [`list_sql!`](super::jobs::list_sql).
+    ///   and `json_each($1)` on SQLite. For a list of ids there is [`list_sql!`](super::jobs::list_sql).
     /// - It writes to several tables: with `WITH` on Postgres, as several statements in one text on SQLite, which has no
     ///   `INSERT`, `UPDATE` or `DELETE` in `WITH`.
     /// - One of the engines would choose a worse plan. Then a comment says which.
+    ///
+    /// If only a lock differs, there is [`locking_sql!`](super::sql::locking_sql).
     pub fn for_engine(&self, pg: &'static str, sqlite: &'static str) -> &'static str {
         if self.is_postgres() { pg } else { sqlite }
     }

@@ -155,8 +155,12 @@ pub async fn load_outgoing(conn: &mut Conn, ids: &[i64]) -> Result<Vec<OutgoingD
 
 /// Locks deliveries in id order, and returns the `max_attempts` of each. Leaves out those that do not exist.
 pub async fn lock_each(tx: &mut Tx, ids: &[i64]) -> Result<HashMap<i64, i32>> {
-    let sql =
-        list_sql!(tx, "SELECT id, max_attempts FROM webhook_deliveries WHERE id", "ORDER BY id", "FOR NO KEY UPDATE");
+    let sql = list_sql!(
+        tx,
+        "SELECT id, max_attempts FROM webhook_deliveries WHERE id",
+        "ORDER BY id {LOCK}",
+        "FOR NO KEY UPDATE"
+    );
     let list = id_list(ids);
     let held: Vec<(i64, i32)> = run!(tx, c => sqlx::query_as(sql).bind(&list).fetch_all(c))?;
     Ok(held.into_iter().collect())

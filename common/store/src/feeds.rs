@@ -74,7 +74,8 @@ pub async fn find(conn: &mut Conn, brand_id: i64, feed_id: i64) -> Result<Option
 
 /// Finds a feed and locks its row.
 pub async fn find_for_update(tx: &mut Tx, brand_id: i64, feed_id: i64) -> Result<Option<Feed>> {
-    let sql = locking_sql!(tx, "SELECT {COLUMNS} FROM feeds WHERE brand_id = $1 AND id = $2", "FOR UPDATE", COLUMNS);
+    let sql =
+        locking_sql!(tx, "SELECT {COLUMNS} FROM feeds WHERE brand_id = $1 AND id = $2 {LOCK}", "FOR UPDATE", COLUMNS);
     Ok(run!(tx, c => sqlx::query_as(sql).bind(brand_id).bind(feed_id).fetch_optional(c))?)
 }
 
@@ -86,7 +87,7 @@ pub async fn find_any(conn: &mut Conn, feed_id: i64) -> Result<Option<Feed>> {
 
 /// Finds a feed by its id only, and locks its row.
 pub async fn lock(tx: &mut Tx, feed_id: i64) -> Result<Option<Feed>> {
-    let sql = locking_sql!(tx, "SELECT {COLUMNS} FROM feeds WHERE id = $1", "FOR UPDATE", COLUMNS);
+    let sql = locking_sql!(tx, "SELECT {COLUMNS} FROM feeds WHERE id = $1 {LOCK}", "FOR UPDATE", COLUMNS);
     Ok(run!(tx, c => sqlx::query_as(sql).bind(feed_id).fetch_optional(c))?)
 }
 
@@ -125,45 +126,29 @@ pub async fn delete(tx: &mut Tx, brand_id: i64, feed_id: i64) -> Result<bool> {
 /// Postpones their next fetch, so that they are not due again if a job fails; a fetch sets it when it ends. A feed that
 /// has a job keeps it. Feeds of a workspace whose plan does not include feeds are not fetched.
 pub async fn enqueue_due(tx: &mut Tx, limit: i64, plans: &Plans) -> Result<usize> {
-    let sql = tx.for_engine(
+    let sql = locking_sql!(
+        tx,
         "
-            WITH found AS MATERIALIZED (
-                SELECT id
-                FROM feeds
-                WHERE next_fetch_at <= $1
-                ORDER BY next_fetch_at
-                LIMIT (SELECT $2)
-                FOR UPDATE SKIP LOCKED
-            )
-            UPDATE feeds
-            SET next_fetch_at = $3
-            WHERE id IN (SELECT id FROM found WHERE id = id + 0)
-            RETURNING id, coalesce(found_url, url),
-                (SELECT b.workspace_id FROM brands b WHERE b.id = feeds.brand_id),
-                (
-                    SELECT w.plan
-                    FROM brands b
-                    JOIN workspaces w ON w.id = b.workspace_id
-                    WHERE b.id = feeds.brand_id
-                )",
-        "
-            UPDATE feeds
-            SET next_fetch_at = $3
-            WHERE id IN (
-                SELECT id
-                FROM feeds
-                WHERE next_fetch_at <= $1
-                ORDER BY next_fetch_at
-                LIMIT $2
-            )
-            RETURNING id, coalesce(found_url, url),
-                (SELECT b.workspace_id FROM brands b WHERE b.id = feeds.brand_id),
-                (
-                    SELECT w.plan
-                    FROM brands b
-                    JOIN workspaces w ON w.id = b.workspace_id
-                    WHERE b.id = feeds.brand_id
-                )",
+        WITH due AS MATERIALIZED (
+            SELECT id
+            FROM feeds
+            WHERE next_fetch_at <= $1
+            ORDER BY next_fetch_at
+            LIMIT (SELECT $2)
+            {LOCK}
+        )
+        UPDATE feeds
+        SET next_fetch_at = $3
+        WHERE id IN (SELECT id FROM due WHERE id = id + 0)
+        RETURNING id, coalesce(found_url, url),
+            (SELECT b.workspace_id FROM brands b WHERE b.id = feeds.brand_id),
+            (
+                SELECT w.plan
+                FROM brands b
+                JOIN workspaces w ON w.id = b.workspace_id
+                WHERE b.id = feeds.brand_id
+            )",
+        "FOR UPDATE SKIP LOCKED"
     );
     let (now, next) = (tx.now, tx.now + FETCH_INTERVAL);
     let due: Vec<(i64, String, i64, String)> =

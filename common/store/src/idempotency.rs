@@ -149,7 +149,8 @@ pub async fn look_up_leased(tx: &mut Tx, slot: &IdempotencySlot, mine: DateTime<
         FROM idempotency_keys
         WHERE api_key_id = $1
             AND key = $2
-            AND lease_until = $3",
+            AND lease_until = $3
+        {LOCK}",
         "FOR UPDATE"
     );
     let held: Option<i32> = run!(tx, c => sqlx::query_scalar(sql).bind(slot.api_key_id)

@@ -53,7 +53,7 @@ pub async fn find(conn: &mut Conn, account_id: i64) -> Result<Option<InboxSync>>
 
 /// Finds an account's row and locks it.
 pub async fn lock(tx: &mut Tx, account_id: i64) -> Result<Option<InboxSync>> {
-    let sql = locking_sql!(tx, "SELECT {COLUMNS} FROM inbox_syncs WHERE account_id = $1", "FOR UPDATE", COLUMNS);
+    let sql = locking_sql!(tx, "SELECT {COLUMNS} FROM inbox_syncs WHERE account_id = $1 {LOCK}", "FOR UPDATE", COLUMNS);
     Ok(run!(tx, c => sqlx::query_as(sql).bind(account_id).fetch_optional(c))?)
 }
 

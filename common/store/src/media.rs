@@ -94,7 +94,7 @@ fn pattern(text: &str) -> String {
 
 /// Locks an asset's row until the end of the transaction, and returns its file's id.
 pub async fn lock(tx: &mut Tx, brand_id: i64, media_id: i64) -> Result<Option<i64>> {
-    let sql = locking_sql!(tx, "SELECT file_id FROM media WHERE brand_id = $1 AND id = $2", "FOR UPDATE");
+    let sql = locking_sql!(tx, "SELECT file_id FROM media WHERE brand_id = $1 AND id = $2 {LOCK}", "FOR UPDATE");
     Ok(run!(tx, c => sqlx::query_scalar(sql).bind(brand_id).bind(media_id).fetch_optional(c))?)
 }
 

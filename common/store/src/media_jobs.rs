@@ -55,7 +55,7 @@ pub async fn find_any(conn: &mut Conn, job_id: i64) -> Result<Option<MediaJob>> 
 pub async fn lock(tx: &mut Tx, job_id: i64) -> Result<Option<MediaJob>> {
     let sql = locking_sql!(
         tx,
-        "{SELECT} JOIN brands b ON b.id = j.brand_id WHERE j.id = $1",
+        "{SELECT} JOIN brands b ON b.id = j.brand_id WHERE j.id = $1 {LOCK}",
         "FOR KEY SHARE OF b FOR UPDATE OF j",
         SELECT
     );
@@ -71,7 +71,8 @@ pub async fn lock_minimal(tx: &mut Tx, job_id: i64) -> Result<Option<LockedImpor
         SELECT j.id, j.brand_id, j.status, CAST(j.error AS text) AS error
         FROM media_jobs j
         JOIN brands b ON b.id = j.brand_id
-        WHERE j.id = $1",
+        WHERE j.id = $1
+        {LOCK}",
         "FOR KEY SHARE OF b FOR UPDATE OF j"
     );
     Ok(run!(tx, c => sqlx::query_as(sql).bind(job_id).fetch_optional(c))?)

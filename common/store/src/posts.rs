@@ -19,8 +19,8 @@ const COLUMNS: &str = "
 
 const FROM: &str = "FROM posts p LEFT JOIN users u ON u.id = p.author_id";
 
-/// Selects posts to lock, and whether each of them is deleted.
-const LOCKED: &str = sql!(
+/// Selects posts, and whether each of them is deleted.
+const SELECT: &str = sql!(
     "
     SELECT {COLUMNS}, p.deleted_at IS NOT NULL AS deleted
     {FROM}",
@@ -100,7 +100,7 @@ pub async fn statuses(conn: &mut Conn, brand_id: i64, post_ids: &[i64]) -> Resul
 pub async fn find_for_update(tx: &mut Tx, brand_id: i64, post_id: i64) -> Result<Option<Post>> {
     let sql = locking_sql!(
         tx,
-        "SELECT {COLUMNS} {FROM} WHERE p.brand_id = $1 AND p.id = $2 AND p.deleted_at IS NULL",
+        "SELECT {COLUMNS} {FROM} WHERE p.brand_id = $1 AND p.id = $2 AND p.deleted_at IS NULL {LOCK}",
         "FOR UPDATE OF p",
         COLUMNS,
         FROM
@@ -117,7 +117,7 @@ pub async fn find_any(conn: &mut Conn, post_id: i64) -> Result<Option<Post>> {
 /// Locks a post by its id only, for the worker. Also finds a post that was deleted while one of its targets was being
 /// published. Returns the post and whether it is deleted.
 pub async fn lock(tx: &mut Tx, post_id: i64) -> Result<Option<(Post, bool)>> {
-    let sql = locking_sql!(tx, "{LOCKED} WHERE p.id = $1", "FOR UPDATE OF p", LOCKED);
+    let sql = locking_sql!(tx, "{SELECT} WHERE p.id = $1 {LOCK}", "FOR UPDATE OF p", SELECT);
     lock_one(tx, sql, post_id).await
 }
 
@@ -125,9 +125,9 @@ pub async fn lock(tx: &mut Tx, post_id: i64) -> Result<Option<(Post, bool)>> {
 pub async fn lock_of_target(tx: &mut Tx, target_id: i64) -> Result<Option<(Post, bool)>> {
     let sql = locking_sql!(
         tx,
-        "{LOCKED} WHERE p.id = (SELECT post_id FROM post_targets WHERE id = $1)",
+        "{SELECT} WHERE p.id = (SELECT post_id FROM post_targets WHERE id = $1) {LOCK}",
         "FOR UPDATE OF p",
-        LOCKED
+        SELECT
     );
     lock_one(tx, sql, target_id).await
 }
@@ -143,18 +143,18 @@ pub async fn lock_of_targets(tx: &mut Tx, target_ids: &[i64], wait: bool) -> Res
     let sql = if wait {
         list_sql!(
             tx,
-            "{LOCKED} WHERE p.id IN (SELECT post_id FROM post_targets WHERE id",
-            ") ORDER BY p.id",
+            "{SELECT} WHERE p.id IN (SELECT post_id FROM post_targets WHERE id",
+            ") ORDER BY p.id {LOCK}",
             "FOR UPDATE OF p",
-            LOCKED
+            SELECT
         )
     } else {
         list_sql!(
             tx,
-            "{LOCKED} WHERE p.id IN (SELECT post_id FROM post_targets WHERE id",
-            ") ORDER BY p.id",
+            "{SELECT} WHERE p.id IN (SELECT post_id FROM post_targets WHERE id",
+            ") ORDER BY p.id {LOCK}",
             "FOR UPDATE OF p SKIP LOCKED",
-            LOCKED
+            SELECT
         )
     };
     lock_all(tx, sql, target_ids).await
@@ -162,7 +162,7 @@ pub async fn lock_of_targets(tx: &mut Tx, target_ids: &[i64], wait: bool) -> Res
 
 /// Locks several posts, in id order, like [`lock`].
 pub async fn lock_each(tx: &mut Tx, post_ids: &[i64]) -> Result<Vec<(Post, bool)>> {
-    let sql = list_sql!(tx, "{LOCKED} WHERE p.id", "ORDER BY p.id", "FOR UPDATE OF p", LOCKED);
+    let sql = list_sql!(tx, "{SELECT} WHERE p.id", "ORDER BY p.id {LOCK}", "FOR UPDATE OF p", SELECT);
     lock_all(tx, sql, post_ids).await
 }
 

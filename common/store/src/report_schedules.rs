@@ -129,7 +129,8 @@ pub async fn due(tx: &mut Tx, limit: i64) -> Result<Vec<DueRow>> {
         JOIN workspaces w ON w.id = b.workspace_id
         WHERE s.next_run_at <= $1
         ORDER BY s.next_run_at
-        LIMIT $2",
+        LIMIT $2
+        {LOCK}",
         "FOR UPDATE OF s SKIP LOCKED"
     );
     let now = tx.now;

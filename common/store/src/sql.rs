@@ -23,13 +23,19 @@ macro_rules! sql {
     }};
 }
 
-/// Returns a statement for the connection's engine: on Postgres with a clause that locks rows at its end, such as
-/// `FOR UPDATE`. SQLite needs none, because it has one writer.
+/// Returns a statement for the connection's engine, with a clause that locks rows, such as `FOR UPDATE`, in place of
+/// `{LOCK}` on Postgres. SQLite needs none, because it has one writer.
 macro_rules! locking_sql {
     ($conn:expr, $template:literal, $lock:literal $(, $name:ident)* $(,)?) => {
         $conn.for_engine(
-            $crate::sql::sql!(concat!($template, " ", $lock) $(, $name)*),
-            $crate::sql::sql!($template $(, $name)*),
+            {
+                const LOCK: &str = $lock;
+                $crate::sql::sql!($template, LOCK $(, $name)*)
+            },
+            {
+                const LOCK: &str = "";
+                $crate::sql::sql!($template, LOCK $(, $name)*)
+            },
         )
     };
 }

@@ -157,7 +157,7 @@ pub async fn lock_health(tx: &mut Tx, ids: &[i64], all: bool) -> Result<Vec<(i64
     let sql = list_sql!(
         tx,
         "SELECT id, failing_since, strikes FROM webhooks WHERE id",
-        "AND ($2 OR failing_since IS NOT NULL OR strikes > 0) ORDER BY id",
+        "AND ($2 OR failing_since IS NOT NULL OR strikes > 0) ORDER BY id {LOCK}",
         "FOR UPDATE"
     );
     let list = id_list(ids);

@@ -35,8 +35,12 @@ pub async fn find(conn: &mut Conn, brand_id: i64, conversation_id: i64) -> Resul
 
 /// Finds a conversation and locks its row.
 pub async fn lock(tx: &mut Tx, brand_id: i64, conversation_id: i64) -> Result<Option<Conversation>> {
-    let sql =
-        locking_sql!(tx, "SELECT {COLUMNS} FROM conversations WHERE brand_id = $1 AND id = $2", "FOR UPDATE", COLUMNS);
+    let sql = locking_sql!(
+        tx,
+        "SELECT {COLUMNS} FROM conversations WHERE brand_id = $1 AND id = $2 {LOCK}",
+        "FOR UPDATE",
+        COLUMNS
+    );
     Ok(run!(tx, c => sqlx::query_as(sql).bind(brand_id).bind(conversation_id).fetch_optional(c))?)
 }
 
@@ -46,7 +50,8 @@ pub async fn lock_of_message(tx: &mut Tx, message_id: i64) -> Result<Option<Conv
         tx,
         "SELECT {COLUMNS}
         FROM conversations
-        WHERE id = (SELECT conversation_id FROM messages WHERE id = $1)",
+        WHERE id = (SELECT conversation_id FROM messages WHERE id = $1)
+        {LOCK}",
         "FOR UPDATE",
         COLUMNS
     );
@@ -188,29 +193,21 @@ pub async fn tags_of_brand(conn: &mut Conn, brand_id: i64, limit: i64) -> Result
 
 /// Opens conversations whose snooze has ended, at most `limit`. Returns how many.
 pub async fn end_snoozes(tx: &mut Tx, limit: i64) -> Result<u64> {
-    let sql = tx.for_engine(
+    let sql = locking_sql!(
+        tx,
         "
-        WITH found AS MATERIALIZED (
+        WITH due AS MATERIALIZED (
             SELECT id
             FROM conversations
             WHERE snoozed_until <= $1
             ORDER BY snoozed_until
             LIMIT (SELECT $2)
-            FOR UPDATE SKIP LOCKED
+            {LOCK}
         )
         UPDATE conversations
         SET status = 'open', snoozed_until = NULL, updated_at = $1
-        WHERE id IN (SELECT id FROM found WHERE id = id + 0)",
-        "
-        UPDATE conversations
-        SET status = 'open', snoozed_until = NULL, updated_at = $1
-        WHERE id IN (
-            SELECT id
-            FROM conversations
-            WHERE snoozed_until <= $1
-            ORDER BY snoozed_until
-            LIMIT $2
-        )",
+        WHERE id IN (SELECT id FROM due WHERE id = id + 0)",
+        "FOR UPDATE SKIP LOCKED"
     );
     let now = tx.now;
     Ok(execute!(tx, sql, now, limit)?)

@@ -58,7 +58,8 @@ pub async fn still_held(tx: &mut Tx, job: &ClaimedJob) -> Result<bool> {
         WHERE id = $1
             AND fence = $2
             AND worker = $3
-            AND state || '' = 'running'",
+            AND state || '' = 'running'
+        {LOCK}",
         "FOR UPDATE"
     );
     let (id, fence, worker) = (job.id, job.fence, &job.worker);

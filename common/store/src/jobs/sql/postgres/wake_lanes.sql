@@ -55,8 +55,8 @@ held_lanes AS MATERIALIZED (
     FROM waiting_jobs
     WHERE lane LIKE 'account:%' AND lane = lane || ''
 ),
--- Their periods. This query and the next one both see the periods as they were before the statement, so a lane is in one
--- of them. `+ interval '0'` keeps the planner from reading the index of the periods' ends.
+-- Their periods. This query and the next one both see the periods as they were before the statement, so a lane is in at
+-- most one of them. `+ interval '0'` keeps the planner from reading the index of the periods' ends.
 extended_holds AS (
     UPDATE lane_holds
     SET held_until = $2
