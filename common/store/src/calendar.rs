@@ -37,7 +37,7 @@ pub struct PostFilter {
 
 /// Lists a brand's posts, newest first.
 pub async fn list(conn: &mut Conn, filter: PostFilter, page: PageRequest) -> Result<Page<Post>> {
-    // Each filter has its own text instead of `$2 = '' OR …`, so that it can use its own index.
+    // Each filter has its own text (see [`super::sql`]).
     let status = if filter.status.is_some() { "p.status = $2" } else { "$2 = ''" };
     let account = match filter.account_id {
         Some(_) => "EXISTS (SELECT 1 FROM post_targets t WHERE t.post_id = p.id AND t.account_id = $3)",

@@ -41,7 +41,7 @@ pub async fn list(
     filter: DeliveryFilter,
     page: PageRequest,
 ) -> Result<Page<Delivery>> {
-    // Each filter has its own text instead of `$2 IS NULL OR …`, and the count joins events only where necessary.
+    // Each filter has its own text (see [`super::sql`]), and the count joins events only where necessary.
     let status = if filter.status.is_some() { "d.status = $2" } else { "$2 = ''" };
     let event = if filter.event.is_some() { "e.name = $3" } else { "$3 = ''" };
     let join = if filter.event.is_some() { "JOIN events e ON e.id = d.event_id" } else { "" };

@@ -29,7 +29,7 @@ const SELECT: &str = sql!(
 );
 
 /// Returns a statement on posts with a status, or on all posts, in place of `{FILTER}`. `$2` is the status, or empty.
-/// Two texts instead of `$2 = '' OR …`, so that each can use its own index.
+/// Two texts, so that each can use its own index (see [`super::sql`]).
 macro_rules! filtered_sql {
     ($status:expr, $template:literal $(, $name:ident)* $(,)?) => {
         if $status.is_some() {

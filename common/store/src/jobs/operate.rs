@@ -51,7 +51,7 @@ pub struct JobQuery {
 
 impl JobQuery {
     /// Returns the SQL of the matching rows, with `$1` for the lane and `$2` for the time. Each filter has its own
-    /// text, so that it can use an index. Kinds and states are literals, because a planner that does not know the state
+    /// text ([`super::super::sql`]). Kinds and states are literals, because a planner that does not know the state
     /// cannot use a partial index on it. If several index scans are needed, each has its own part, which ends with
     /// `end`.
     fn rows(&self, end: &str) -> String {

@@ -112,7 +112,10 @@ const COUNT_POST: &str = usage::count_post!("$19", "$20");
 const COUNT_POST_SQLITE: &str = usage::count_post_sqlite!("$19", "$20");
 
 /// Stores the post, its targets and their jobs, and counts the post. The jobs' lanes are those of `Lane::Account`.
-/// `OFFSET 0` makes Postgres look each account up.
+///
+/// `OFFSET 0` makes Postgres look each account up instead of reading all of them. `nullif` stores a JSON null as an SQL
+/// NULL. Each `ORDER BY` makes the ids ascend in the order of the targets. The casts give the columns of the `UNION`
+/// their types.
 const CREATE_PG: &str = sql!(
     "
     WITH requested AS MATERIALIZED (
@@ -126,7 +129,7 @@ const CREATE_PG: &str = sql!(
             OFFSET 0
         ) account
     ),
-    post AS (
+    new_post AS (
         INSERT INTO posts (
             brand_id, author_id, status, content, schedule_type, scheduled_at, published_at, media, counted,
             created_at, updated_at
@@ -134,24 +137,24 @@ const CREATE_PG: &str = sql!(
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10)
         RETURNING id
     ),
-    target AS (
+    new_targets AS (
         INSERT INTO post_targets (
             post_id, account_id, platform, position, status, content, media, options, created_at, updated_at
         )
-        SELECT post.id, account_id, platform, (value ->> 1)::integer, 'pending', value ->> 2,
+        SELECT new_post.id, account_id, platform, (value ->> 1)::integer, 'pending', value ->> 2,
             nullif(value -> 3, 'null'), value -> 4, $10, $10
-        FROM post
+        FROM new_post
         CROSS JOIN requested
         ORDER BY n
         RETURNING id, account_id
     ),
-    job AS (
+    new_jobs AS (
         INSERT INTO jobs (
             kind, subject_id, lane, state, priority, run_at, max_attempts, trace, dispatched_at, created_at,
             workspace_lane
         )
         SELECT $12, id, 'account:' || account_id, $13, $14, $15, $16, $17, $10, $10, $18
-        FROM target
+        FROM new_targets
         WHERE $12 IS NOT NULL
         ORDER BY id
         RETURNING id
@@ -160,21 +163,22 @@ const CREATE_PG: &str = sql!(
     SELECT id AS post_id, CAST(NULL AS bigint) AS target_id, CAST(NULL AS bigint) AS job_id,
         CAST(NULL AS bigint) AS account_id, NULL AS platform, NULL AS name, NULL AS status,
         CAST(NULL AS jsonb) AS limits
-    FROM post
+    FROM new_post
     UNION ALL
     SELECT NULL, id, NULL, NULL, NULL, NULL, NULL, NULL
-    FROM target
+    FROM new_targets
     UNION ALL
     SELECT NULL, NULL, id, NULL, NULL, NULL, NULL, NULL
-    FROM job
+    FROM new_jobs
     UNION ALL
     SELECT NULL, NULL, NULL, account_id, platform, name, status, limits
     FROM requested",
     COUNT_POST
 );
 
-/// Does the same in several statements, which are sent together. The last one returns the rows. Ids ascend, so the post
-/// with the highest id is this one.
+/// Does the same in several statements, which are sent together, because SQLite has no `INSERT` in `WITH`. The last one
+/// returns the rows. Ids ascend, so the post with the highest id is this one. `CROSS JOIN` keeps SQLite from starting
+/// with the accounts instead of the list.
 const CREATE_SQLITE: &str = sql!(
     "
     INSERT INTO posts (
