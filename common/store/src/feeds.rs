@@ -32,7 +32,7 @@ fn fetch_now(tx: &Tx, feed_id: i64, workspace_id: i64, address: &str, trace: Opt
 }
 
 async fn workspace_of(tx: &mut Tx, feed_id: i64) -> Result<i64> {
-    const SQL: &str = r"
+    const SQL: &str = "
         SELECT b.workspace_id
         FROM feeds f
         JOIN brands b ON b.id = f.brand_id

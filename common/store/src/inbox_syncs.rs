@@ -94,9 +94,10 @@ pub async fn request(tx: &mut Tx, account_id: i64, workspace_id: i64, trace: Opt
 /// Enqueues a job for each active account that is due, at most `limit`, the longest overdue first. Returns how many
 /// were due. Accounts of a workspace whose plan does not include the inbox, or whose storage is full, are not synced.
 pub async fn enqueue_due(tx: &mut Tx, limit: i64, plans: &Plans) -> Result<usize> {
+    // SQLite has no `UPDATE` in `WITH`, so `RETURNING` looks the account up.
     let sql = tx.for_engine(
         "
-            WITH found AS MATERIALIZED (
+            WITH due AS MATERIALIZED (
                 SELECT account_id
                 FROM inbox_syncs
                 WHERE next_sync_at <= $1
@@ -107,7 +108,7 @@ pub async fn enqueue_due(tx: &mut Tx, limit: i64, plans: &Plans) -> Result<usize
             moved AS (
                 UPDATE inbox_syncs
                 SET next_sync_at = $3
-                WHERE account_id IN (SELECT account_id FROM found WHERE account_id = account_id + 0)
+                WHERE account_id IN (SELECT account_id FROM due WHERE account_id = account_id + 0)
                 RETURNING account_id
             )
             SELECT a.id, a.workspace_id, a.status,

@@ -118,7 +118,7 @@ pub async fn progress(tx: &mut Tx, import: &LockedImport, to: &Progress<'_>) -> 
 pub async fn purge(tx: &mut Tx, before: DateTime<Utc>, limit: i64) -> Result<u64> {
     // Checks the status again on the row itself, because the operator may have retried the import meanwhile.
     const SQL: &str = "
-        WITH found AS MATERIALIZED (
+        WITH finished AS MATERIALIZED (
             SELECT id
             FROM media_jobs
             WHERE status IN ('completed', 'failed') AND updated_at <= $1
@@ -126,7 +126,7 @@ pub async fn purge(tx: &mut Tx, before: DateTime<Utc>, limit: i64) -> Result<u64
             LIMIT (SELECT $2)
         )
         DELETE FROM media_jobs
-        WHERE id IN (SELECT id FROM found WHERE id = id + 0)
+        WHERE id IN (SELECT id FROM finished WHERE id = id + 0)
             AND status IN ('completed', 'failed')";
     Ok(execute!(tx, SQL, before, limit)?)
 }

@@ -274,7 +274,7 @@ pub async fn delete(tx: &mut Tx, post_id: i64) -> Result<()> {
 /// are counted instead of joined, so that only those of these posts are looked up.
 pub async fn purge(tx: &mut Tx, limit: i64) -> Result<u64> {
     const SQL: &str = "
-        WITH found AS MATERIALIZED (
+        WITH deletable AS MATERIALIZED (
             SELECT p.id
             FROM posts p
             WHERE p.deleted_at IS NOT NULL
@@ -293,6 +293,6 @@ pub async fn purge(tx: &mut Tx, limit: i64) -> Result<u64> {
             LIMIT (SELECT $1)
         )
         DELETE FROM posts
-        WHERE id IN (SELECT id FROM found WHERE id = id + 0)";
+        WHERE id IN (SELECT id FROM deletable WHERE id = id + 0)";
     Ok(execute!(tx, SQL, limit)?)
 }

@@ -223,7 +223,7 @@ pub async fn mark_call(tx: &mut Tx, target_id: i64, marker: &Map<String, Value>)
 
 /// Clears the time of a call that was not made or was rejected.
 pub async fn clear_call(tx: &mut Tx, target_id: i64) -> Result<()> {
-    const SQL: &str = r"
+    const SQL: &str = "
         UPDATE post_targets
         SET call_started_at = NULL, updated_at = $2
         WHERE id = $1";
