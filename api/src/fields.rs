@@ -103,10 +103,6 @@ impl Problems {
         found.fields.entry(path.into()).or_default().push(message.into());
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.0.borrow().fields.is_empty()
-    }
-
     /// Returns whether the maximum is reached, so that further validation can be skipped.
     pub fn is_full(&self) -> bool {
         self.0.borrow().count == MAX_PROBLEMS

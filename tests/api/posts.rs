@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::app::{Reply, Tenant, TestApp, on_both_apps};
 use crate::support::picture;
+use crate::support::store::lock_table;
 
 on_both_apps!(
     a_draft_is_stored_without_jobs,
@@ -13,6 +14,7 @@ on_both_apps!(
     publishing_now_notifies_workers,
     times_default_to_the_brand_time_zone,
     invalid_fields_are_reported,
+    an_account_can_be_disconnected_while_its_post_is_stored,
     platform_rules_do_not_apply_to_drafts,
     overrides_apply_to_one_account,
     an_update_keeps_omitted_fields,
@@ -135,11 +137,31 @@ async fn invalid_fields_are_reported(app: TestApp) {
     ] {
         assert_eq!(create(&t, body.clone()).await.invalid_fields(), wrong, "{body}");
     }
-    // Most of the posts were stored before they were checked.
     for table in ["posts", "post_targets", "jobs", "usage_slots"] {
         assert_eq!(app.number(format!("SELECT count(*) FROM {table}")).await, 0, "{table}");
     }
     assert!(app.notifier.take().is_empty());
+}
+
+/// The target is stored, and fails when it is due, as if the account were disconnected later.
+async fn an_account_can_be_disconnected_while_its_post_is_stored(app: TestApp) {
+    // On SQLite, the disconnect waits for the post.
+    if !app.is_postgres() {
+        return;
+    }
+    let t = app.tenant("unlimited").await;
+    let account = t.account("demo").await;
+    let mut tx = app.begin().await.unwrap();
+    lock_table(&mut tx, "posts").await;
+    let disconnect = async {
+        app.until_blocked(1).await;
+        t.delete(&t.path(&format!("/social-accounts/{account}"))).await.expect(200);
+        tx.rollback().await.unwrap();
+    };
+    let body = json!({ "content": "x", "schedule_type": "now", "accounts": [account] });
+    let (reply, ()) = tokio::join!(create(&t, body), disconnect);
+    assert_eq!(reply.data(201)["targets"][0]["status"], "pending");
+    assert_eq!(app.number("SELECT count(*) FROM jobs WHERE kind = 'publish_target'").await, 1);
 }
 
 async fn platform_rules_do_not_apply_to_drafts(app: TestApp) {

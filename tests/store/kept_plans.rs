@@ -11,7 +11,7 @@ use crier_store::deliveries::{self, AttemptRow, AttemptUpdate};
 use crier_store::jobs::{self, dispatch, engine};
 use crier_store::posts::NewPost;
 use crier_store::targets::{NewAttempt, NewTarget, StartingCall, TargetOutcome, TargetUpdate};
-use crier_store::{Result, Tx, events, keys, posts, targets};
+use crier_store::{Result, Tx, accounts, events, keys, posts, targets};
 use serde_json::json;
 
 use super::plans::{RUNS, assert_bounded, job_ids, row_count};
@@ -202,7 +202,8 @@ async fn a_new_post_reads_few_of_many_accounts() {
     let job = NewJob::new(JobKind::PublishTarget, 0, s.later(60)).workspace(w.workspace);
     let tx = &mut kept_transaction(&s).await;
     let created = async |tx: &mut Tx| {
-        let targets = std::slice::from_ref(&target);
+        let found = accounts::summaries(tx, w.brand, &[account]).await?;
+        let targets = &[(&target, found[0].platform)];
         let new = NewPost { post: &post, targets, job: Some(&job), counted_in: Some(w.workspace) };
         posts::create(tx, new).await.map(drop)
     };

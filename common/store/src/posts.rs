@@ -11,7 +11,7 @@ use super::{Conn, Page, PageRequest, Result, Tx};
 
 mod create;
 
-pub use create::{CreatedPost, NewPost, create};
+pub use create::{NewPost, create};
 
 const COLUMNS: &str = "
     p.id, p.brand_id, p.author_id, u.name AS author_name, p.status, p.content, p.schedule_type, p.scheduled_at,

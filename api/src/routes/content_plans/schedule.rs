@@ -21,8 +21,9 @@ use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, ParsedBody, PatchField, Problems};
 use crate::openapi::schema::TextEnum;
 use crate::response::{ApiResponse, Timestamp};
+use crate::routes::posts::check::{self, LookupContext};
 use crate::routes::posts::edit::{self, DesiredPost, PostChange, PostOverride};
-use crate::routes::posts::{self, Author, PostDetail, PostFields, TargetBody, apply, check};
+use crate::routes::posts::{self, Author, PostDetail, PostFields, TargetBody, apply};
 
 /// The post to create from an item.
 #[derive(JsonSchema)]
@@ -78,22 +79,21 @@ pub fn endpoint() -> Endpoint {
 async fn schedule(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<ScheduleRequest>>) -> Result<ApiResponse> {
     check_feature(cx)?;
     let item = lock_item(cx, tx).await?;
-    let post = draft_of(cx, tx, &item)?;
+    let draft = draft_of(cx, tx, &item)?;
     let (request, problems) = (&parsed.value, parsed.problems());
     if request.destination == Destination::Calendar && item.planned_at.is_none() {
         problems.add("planned_at", "The item has no planned time. Set one, or choose another destination.");
     }
     let desired = DesiredPost {
         submits: request.destination == Destination::Approval,
-        ..DesiredPost::from_change(&post, &[], &request.change)
+        ..DesiredPost::from_change(&draft, &[], &request.change)
     };
-    let may_insert = problems.is_empty() && item.post_id.is_none();
-    let (inserted, accounts) = apply::insert(cx, tx, &post, &desired, may_insert).await?;
+    let lookup = LookupContext::load_and_lock(cx, tx, &desired, &request.change).await?;
     // Without a valid destination, the other fields cannot be checked.
     if !problems.has("destination") {
-        let own = Problems::default();
-        let (found, _) = check::validate_into(cx, tx, &post, &desired, &request.change, own, accounts).await?;
-        problems.merge(found, map_field);
+        let of_post = Problems::default();
+        check::check(&draft, &desired, &request.change, &lookup, &of_post);
+        problems.merge(of_post, map_field);
     }
     problems.into_result()?;
     if let Some(post) = item.post_id {
@@ -102,7 +102,7 @@ async fn schedule(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<ScheduleRequ
         );
         return Err(ApiError::new(ErrorCode::ItemAlreadyScheduled, message));
     }
-    let (post, targets) = apply::finish(cx, tx, inserted).await?;
+    let (post, targets) = apply::create(cx, tx, draft, &desired, &lookup.accounts).await?;
     content_plans::set_post(tx, item.id, post.id).await?;
     let path = format!("/brands/{}/posts/{}", post.brand_id, post.id);
     let id = post.id;

@@ -3,15 +3,15 @@
 use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
-use crier_domain::account::AccountSummary;
 use crier_domain::job::{JobKind, Lane, NewJob};
+use crier_domain::platform::Platform;
 use crier_domain::post::{Post, PostStatus, ScheduleType, Target, TargetOverride, TargetStatus};
 use crier_store::jobs::{self, JobSubject};
 use crier_store::posts::{self, NewPost};
 use crier_store::targets::{self, NewTarget};
 use crier_store::{Conn, Tx, post_media, usage};
 
-use super::accounts::{self, Accounts};
+use super::check::Accounts;
 use super::edit::{DesiredPost, TargetState, distinct_media};
 use crate::context::Context;
 use crate::error::{ApiError, ErrorCode, Result};
@@ -30,58 +30,38 @@ pub async fn lock(cx: &Context, tx: &mut Tx) -> Result<Post> {
     found.ok_or_else(|| ApiError::not_found("post"))
 }
 
-/// A new post that was stored before it was checked, without its images.
-pub struct InsertedPost {
-    post: Post,
-    targets: Vec<Target>,
-    decision: Decision,
-}
-
-/// Stores a new post (its `id` is ignored) before it is checked: the statement that stores it also reads its accounts,
-/// which are returned. If the check finds problems, return them as an error, so that the transaction is rolled back;
-/// otherwise call [`finish`]. If `valid_so_far` is false, nothing is stored and only the accounts are read.
-pub async fn insert(
+/// Writes a validated new post with its targets, and counts it (402). `draft`: the draft that `desired` is based on.
+/// Returns the stored post and its targets.
+pub async fn create(
     cx: &Context,
     tx: &mut Tx,
-    post: &Post,
+    draft: Post,
     desired: &DesiredPost,
-    valid_so_far: bool,
-) -> Result<(Option<InsertedPost>, Accounts)> {
-    if !valid_so_far {
-        return Ok((None, accounts::load(cx, tx, desired).await?));
-    }
-    let mut post = post.clone();
-    let decision = decide(&post, &[], desired, cx.now).map_err(not_editable)?;
-    check_role(cx, post.status, decision.status)?;
+    accounts: &Accounts,
+) -> Result<(Post, Vec<Target>)> {
+    let decision = decide(&draft, &[], desired, cx.now).map_err(not_editable)?;
+    check_role(cx, draft.status, decision.status)?;
+    // The target of an account that is disconnected meanwhile fails when it is due, as if it were disconnected later.
+    let new_targets = decision.new_targets(accounts)?;
+    let mut post = draft;
     decision.apply_to(&mut post, desired, tx.now)?;
     let job = decision.publish_at.map(|at| publish_job(cx, at).workspace(cx.caller.workspace_id));
     // A count without a cap cannot fail, so it is part of the statement.
-    let counts = decision.counts_against_limit && cx.plan.posts_per_month.is_none();
-    let counted_in = counts.then_some(cx.caller.workspace_id);
-    let new = NewPost { post: &post, targets: &decision.insert, job: job.as_ref(), counted_in };
-    let created = posts::create(tx, new).await?;
-    post.id = created.id;
-    let accounts = accounts::by_id(created.accounts);
-    // An account that is not in the brand has no target.
-    let known = decision.insert.iter().filter_map(|new| Some((new, accounts.get(&new.account_id)?)));
-    let target = |((new, account), id): ((&NewTarget, &AccountSummary), i64)| {
-        Target::new(id, post.id, (account.id, account.platform), &new.target_override, tx.now)
-    };
-    let targets = known.zip(created.target_ids).map(target).collect();
-    Ok((Some(InsertedPost { post, targets, decision }), accounts))
-}
-
-/// Stores the images of a new post that has no problems, and counts the post. Fails with 402 if the monthly limit is
-/// reached.
-pub async fn finish(cx: &Context, tx: &mut Tx, inserted: Option<InsertedPost>) -> Result<(Post, Vec<Target>)> {
-    let inserted = inserted.ok_or_else(|| ApiError::bug("a post without problems was not stored"))?;
-    let InsertedPost { post, targets, decision } = inserted;
+    let has_cap = cx.plan.posts_per_month.is_some();
+    let counted_in = (decision.counts_against_limit && !has_cap).then_some(cx.caller.workspace_id);
+    let new = NewPost { post: &post, targets: &new_targets, job: job.as_ref(), counted_in };
+    let (post_id, target_ids) = posts::create(tx, new).await?;
+    post.id = post_id;
     if let Some(media) = &decision.media {
-        post_media::insert(tx, post.brand_id, post.id, media).await?;
+        post_media::insert(tx, post.brand_id, post_id, media).await?;
     }
-    if decision.counts_against_limit && cx.plan.posts_per_month.is_some() {
+    if decision.counts_against_limit && has_cap {
         count_against_limit(cx, tx).await?;
     }
+    let target = |((new, platform), id): (&(&NewTarget, Platform), i64)| {
+        Target::new(id, post_id, (new.account_id, *platform), &new.target_override, tx.now)
+    };
+    let targets = new_targets.iter().zip(target_ids).map(target).collect();
     Ok((post, targets))
 }
 
@@ -232,6 +212,12 @@ impl Decision {
         Ok(())
     }
 
+    /// Returns the targets to insert, each with the platform of its account.
+    fn new_targets(&self, accounts: &Accounts) -> Result<Vec<(&NewTarget, Platform)>> {
+        let all = self.insert.iter().map(|new| Some((new, accounts.get(&new.account_id)?.platform)));
+        all.collect::<Option<_>>().ok_or_else(|| ApiError::bug("an account that was checked is not known"))
+    }
+
     /// Compares the stored targets with the desired ones.
     fn match_targets(
         &mut self,
@@ -322,10 +308,7 @@ async fn write_targets(
         targets::reset(tx, *id, connector.is_some_and(|c| !c.can_reconcile())).await?;
     }
     if !decision.insert.is_empty() {
-        let platform = |new: &NewTarget| accounts.get(&new.account_id).map(|account| account.platform);
-        let new: Option<Vec<_>> = decision.insert.iter().map(|new| Some((new, platform(new)?))).collect();
-        let new = new.ok_or_else(|| ApiError::bug("an account that was checked is not known"))?;
-        targets::insert(tx, post_id, &new).await?;
+        targets::insert(tx, post_id, &decision.new_targets(accounts)?).await?;
     }
     Ok(())
 }

@@ -9,9 +9,8 @@ use crier_domain::media::Asset;
 use crier_domain::platform::{Descriptor, Platform};
 use crier_domain::post::{Post, PostStatus, ScheduleType};
 use crier_platforms::{options, pictures, text};
-use crier_store::{Conn, Tx, media, post_media};
+use crier_store::{Conn, Tx, accounts, media, post_media};
 
-use super::accounts::{self, Accounts};
 use super::edit::{DesiredPost, DesiredTarget, PostChange};
 use crate::context::Context;
 use crate::error::Result;
@@ -22,6 +21,9 @@ const MAX_SCHEDULE_AHEAD: Months = Months::new(60);
 
 const TIME_FIELD: &str = "scheduled_at";
 
+/// The post's accounts that belong to the brand, by id.
+pub type Accounts = HashMap<i64, AccountSummary>;
+
 /// Validates the resulting post. Fails with 422 and all problems. Returns the post's accounts.
 pub async fn validate(
     cx: &Context,
@@ -31,27 +33,10 @@ pub async fn validate(
     change: &PostChange,
     problems: Problems,
 ) -> Result<Accounts> {
-    let accounts = accounts::load(cx, tx, desired).await?;
-    let (problems, accounts) = validate_into(cx, tx, post, desired, change, problems, accounts).await?;
-    problems.into_result()?;
-    Ok(accounts)
-}
-
-/// Validates the resulting post and adds its problems to `problems`. `accounts`: the post's accounts that belong to the
-/// brand, which are also returned. Locks the images, so that they are not deleted before the commit.
-pub async fn validate_into(
-    cx: &Context,
-    tx: &mut Tx,
-    post: &Post,
-    desired: &DesiredPost,
-    change: &PostChange,
-    problems: Problems,
-    accounts: Accounts,
-) -> Result<(Problems, Accounts)> {
-    post_media::lock_media(tx, cx.brand()?.id, &referenced_media(desired, change)).await?;
-    let lookup = LookupContext::load(cx, tx, desired, change, accounts).await?;
+    let lookup = LookupContext::load_and_lock(cx, tx, desired, change).await?;
     check(post, desired, change, &lookup, &problems);
-    Ok((problems, lookup.accounts))
+    problems.into_result()?;
+    Ok(lookup.accounts)
 }
 
 /// The records that the checks look up.
@@ -65,16 +50,19 @@ pub struct LookupContext {
 }
 
 impl LookupContext {
-    pub async fn load(
-        cx: &Context,
-        conn: &mut Conn,
-        desired: &DesiredPost,
-        change: &PostChange,
-        accounts: Accounts,
-    ) -> Result<Self> {
-        let assets = media::find_many(conn, cx.brand()?.id, &referenced_media(desired, change)).await?;
+    /// Loads the records, and locks the images, so that they are not deleted before the commit.
+    pub async fn load_and_lock(cx: &Context, tx: &mut Tx, desired: &DesiredPost, change: &PostChange) -> Result<Self> {
+        post_media::lock_media(tx, cx.brand()?.id, &referenced_media(desired, change)).await?;
+        Self::load(cx, tx, desired, change).await
+    }
+
+    pub async fn load(cx: &Context, conn: &mut Conn, desired: &DesiredPost, change: &PostChange) -> Result<Self> {
+        let brand_id = cx.brand()?.id;
+        let account_ids: Vec<i64> = desired.targets.iter().map(|target| target.account_id).collect();
+        let accounts = accounts::summaries(conn, brand_id, &account_ids).await?;
+        let assets = media::find_many(conn, brand_id, &referenced_media(desired, change)).await?;
         Ok(Self {
-            accounts,
+            accounts: accounts.into_iter().map(|account| (account.id, account)).collect(),
             assets: assets.into_iter().map(|asset| (asset.id, asset)).collect(),
             now: cx.now,
             private_url: (!cx.app.library.is_public()).then(|| cx.app.library.public_url().to_owned()),

@@ -60,13 +60,11 @@ pub fn endpoint() -> Endpoint {
 }
 
 async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<ParsedBody<PostChange>>) -> Result<ApiResponse> {
-    let post = edit::empty_draft(cx, tx.now)?;
-    let (change, problems) = (&parsed.value, parsed.problems());
-    let desired = DesiredPost::from_change(&post, &[], change);
-    let (inserted, accounts) = apply::insert(cx, tx, &post, &desired, problems.is_empty()).await?;
-    let (problems, _) = check::validate_into(cx, tx, &post, &desired, change, problems, accounts).await?;
-    problems.into_result()?;
-    let (post, targets) = apply::finish(cx, tx, inserted).await?;
+    let draft = edit::empty_draft(cx, tx.now)?;
+    let change = &parsed.value;
+    let desired = DesiredPost::from_change(&draft, &[], change);
+    let accounts = check::validate(cx, tx, &draft, &desired, change, parsed.problems()).await?;
+    let (post, targets) = apply::create(cx, tx, draft, &desired, &accounts).await?;
     let path = format!("/brands/{}/posts/{}", post.brand_id, post.id);
     let id = post.id;
     Ok(ApiResponse::created(&path, PostDetail::new(post, targets))?.with_records([id]))

@@ -1,9 +1,8 @@
 //! Posts.
 //!
 //! Every change takes the same path: an endpoint reads it with `edit.rs` (the request and the resulting post),
-//! validates the result with `check.rs` (422), and writes it with `apply.rs` (409, 402). A new post is stored first and
-//! then validated, because the statement that stores it also reads its accounts; a problem rolls it back. Other
-//! resources that create posts (content plans) use the same three modules.
+//! validates the result with `check.rs` (422), and writes it with `apply.rs` (409, 402). Other resources that create
+//! posts (content plans) use the same three modules.
 
 use crier_domain::failure::{Category, Failure};
 use crier_domain::platform::Platform;
@@ -18,7 +17,6 @@ use crate::error::Result;
 use crate::openapi::schema::TextEnum;
 use crate::response::{ScheduledTimestamp, Timestamp};
 
-mod accounts;
 pub mod apply;
 mod approve;
 mod attempts;

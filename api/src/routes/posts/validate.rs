@@ -11,10 +11,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
 
+use super::TAG;
 use super::check::{self, LookupContext, TargetCheck, TextLengthCache};
 use super::create::CreatePostRequest;
 use super::edit::{self, DesiredPost, PostChange};
-use super::{TAG, accounts};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, ResponseShape};
 use crate::error::{ErrorCode, Result};
@@ -81,8 +81,7 @@ async fn validate(cx: &Context, conn: &mut Conn) -> Result<ApiResponse> {
     // Check the post as a draft, because the problems with platforms are the response and must not fail the request.
     let draft = DesiredPost { schedule_type: None, ..desired.clone() };
     let change = PostChange { schedule_type: PatchField::Omitted, ..change };
-    let accounts = accounts::load(cx, conn, &desired).await?;
-    let lookup = LookupContext::load(cx, conn, &desired, &change, accounts).await?;
+    let lookup = LookupContext::load(cx, conn, &desired, &change).await?;
     check::check(&post, &draft, &change, &lookup, &problems);
     problems.into_result()?;
     let (mut measures, mut left) = (TextLengthCache::default(), MAX_PROBLEMS);

@@ -1,17 +1,14 @@
 //! Stores a post with its targets and their jobs, in one statement.
 
 use chrono::SubsecRound as _;
-use crier_domain::account::{AccountStatus, AccountSummary};
 use crier_domain::job::{JobNotification, NewJob, workspace_lane};
-use crier_domain::limits::AccountLimits;
 use crier_domain::platform::Platform;
 use crier_domain::post::Post;
-use serde_json::{Value, json};
 use sqlx::types::Json;
 
 use super::super::db::run;
 use super::super::sql::sql;
-use super::super::targets::NewTarget;
+use super::super::targets::{self, NewTarget};
 use super::super::{Result, StoreError, Tx, usage};
 use super::insert;
 
@@ -20,42 +17,28 @@ use super::insert;
 pub struct NewPost<'a> {
     /// The post. Its `id` is ignored.
     pub post: &'a Post,
-    pub targets: &'a [NewTarget],
+    /// The targets, each with the platform of its account.
+    pub targets: &'a [(&'a NewTarget, Platform)],
     /// A template of the targets' jobs. Its subject and its lane are ignored.
     pub job: Option<&'a NewJob>,
     /// The workspace in whose usage the post is counted. `None` if the plan has a cap or if the post does not count.
     pub counted_in: Option<i64>,
 }
 
-/// A post that was stored.
-#[derive(Debug)]
-pub struct CreatedPost {
-    pub id: i64,
-    /// The ids of its targets, in the order of [`NewPost::targets`]. Leaves out accounts that do not belong to the
-    /// brand.
-    pub target_ids: Vec<i64>,
-    /// The accounts of the targets, in any order.
-    pub accounts: Vec<AccountSummary>,
-}
-
-/// Stores a post with its targets and their jobs. Workers are notified after the commit. Also returns the accounts, so
-/// that the caller can check them before the commit without another statement.
-pub async fn create(tx: &mut Tx, new: NewPost<'_>) -> Result<CreatedPost> {
+/// Stores a post with its targets and their jobs. Workers are notified after the commit. Returns the post's id and the
+/// targets' ids, in the order of [`NewPost::targets`].
+pub async fn create(tx: &mut Tx, new: NewPost<'_>) -> Result<(i64, Vec<i64>)> {
     if new.targets.is_empty() {
         let id = insert(tx, new.post).await?;
         if let Some(workspace_id) = new.counted_in {
             usage::take_post(tx, workspace_id, None).await?;
         }
-        return Ok(CreatedPost { id, target_ids: Vec::new(), accounts: Vec::new() });
+        return Ok((id, Vec::new()));
     }
     let (post, now) = (new.post, tx.now);
     let due = new.job.is_some_and(|job| job.run_at <= now);
     let job = new.job;
-    let target = |t: &NewTarget| {
-        let own = &t.target_override;
-        json!([t.account_id, t.position, own.content, own.media, own.options])
-    };
-    let targets = Value::from_iter(new.targets.iter().map(target)).to_string();
+    let targets = targets::encode_new(new.targets);
     let sql = tx.for_engine(CREATE_PG, CREATE_SQLITE);
     let rows: Vec<CreatedRow> = run!(tx, c => sqlx::query_as(sql).bind(post.brand_id).bind(post.author_id)
         .bind(post.status).bind(&post.content).bind(post.schedule_type).bind(post.scheduled_at)
@@ -76,8 +59,7 @@ pub async fn create(tx: &mut Tx, new: NewPost<'_>) -> Result<CreatedPost> {
     }
     let id = rows.iter().find_map(|row| row.post_id);
     let id = id.ok_or_else(|| StoreError::Decode("a post was not stored".to_owned()))?;
-    let target_ids = ascending(&rows, |row| row.target_id);
-    Ok(CreatedPost { id, target_ids, accounts: rows.into_iter().filter_map(CreatedRow::account).collect() })
+    Ok((id, ascending(&rows, |row| row.target_id)))
 }
 
 /// Returns the ids in the order of the targets, in which they ascend. The rows have no defined order.
@@ -87,25 +69,12 @@ fn ascending(rows: &[CreatedRow], id: impl Fn(&CreatedRow) -> Option<i64>) -> Ve
     ids
 }
 
-/// A row of the result: one or several of the records that were stored or read.
+/// A row of the result: one or several of the records that were stored.
 #[derive(sqlx_macros::FromRow)]
 struct CreatedRow {
     post_id: Option<i64>,
     target_id: Option<i64>,
     job_id: Option<i64>,
-    account_id: Option<i64>,
-    platform: Option<Platform>,
-    name: Option<String>,
-    status: Option<AccountStatus>,
-    #[sqlx(json(nullable))]
-    limits: Option<AccountLimits>,
-}
-
-impl CreatedRow {
-    fn account(self) -> Option<AccountSummary> {
-        let (id, platform, limits) = (self.account_id?, self.platform?, self.limits);
-        Some(AccountSummary { id, platform, name: self.name?, status: self.status?, limits })
-    }
 }
 
 const COUNT_POST: &str = usage::count_post!("$19", "$20");
@@ -113,23 +82,11 @@ const COUNT_POST_SQLITE: &str = usage::count_post_sqlite!("$19", "$20");
 
 /// Stores the post, its targets and their jobs, and counts the post. The jobs' lanes are those of `Lane::Account`.
 ///
-/// `OFFSET 0` makes Postgres look each account up instead of reading all of them. `nullif` stores a JSON null as an SQL
-/// NULL. Each `ORDER BY` makes the ids ascend in the order of the targets. The casts give the columns of the `UNION`
-/// their types.
+/// `nullif` stores a JSON null as an SQL NULL. Each `ORDER BY` makes the ids ascend in the order of the targets. The
+/// casts give the columns of the `UNION` their types.
 const CREATE_PG: &str = sql!(
     "
-    WITH requested AS MATERIALIZED (
-        SELECT n, value, account.id AS account_id, account.platform, account.name, account.status, account.limits
-        FROM jsonb_array_elements($11::jsonb) WITH ORDINALITY AS new (value, n)
-        CROSS JOIN LATERAL (
-            SELECT a.id, a.platform, a.name, a.status, a.limits
-            FROM brand_accounts b
-            JOIN social_accounts a ON a.id = b.account_id
-            WHERE b.brand_id = $1 AND b.account_id = (value ->> 0)::bigint
-            OFFSET 0
-        ) account
-    ),
-    new_post AS (
+    WITH new_post AS (
         INSERT INTO posts (
             brand_id, author_id, status, content, schedule_type, scheduled_at, published_at, media, counted,
             created_at, updated_at
@@ -141,10 +98,10 @@ const CREATE_PG: &str = sql!(
         INSERT INTO post_targets (
             post_id, account_id, platform, position, status, content, media, options, created_at, updated_at
         )
-        SELECT new_post.id, account_id, platform, (value ->> 1)::integer, 'pending', value ->> 2,
-            nullif(value -> 3, 'null'), value -> 4, $10, $10
+        SELECT new_post.id, (value ->> 0)::bigint, value ->> 1, (value ->> 2)::integer, 'pending', value ->> 3,
+            nullif(value -> 4, 'null'), value -> 5, $10, $10
         FROM new_post
-        CROSS JOIN requested
+        CROSS JOIN jsonb_array_elements($11::jsonb) WITH ORDINALITY AS new (value, n)
         ORDER BY n
         RETURNING id, account_id
     ),
@@ -160,25 +117,19 @@ const CREATE_PG: &str = sql!(
         RETURNING id
     ),
     {COUNT_POST}
-    SELECT id AS post_id, CAST(NULL AS bigint) AS target_id, CAST(NULL AS bigint) AS job_id,
-        CAST(NULL AS bigint) AS account_id, NULL AS platform, NULL AS name, NULL AS status,
-        CAST(NULL AS jsonb) AS limits
+    SELECT id AS post_id, CAST(NULL AS bigint) AS target_id, CAST(NULL AS bigint) AS job_id
     FROM new_post
     UNION ALL
-    SELECT NULL, id, NULL, NULL, NULL, NULL, NULL, NULL
+    SELECT NULL, id, NULL
     FROM new_targets
     UNION ALL
-    SELECT NULL, NULL, id, NULL, NULL, NULL, NULL, NULL
-    FROM new_jobs
-    UNION ALL
-    SELECT NULL, NULL, NULL, account_id, platform, name, status, limits
-    FROM requested",
+    SELECT NULL, NULL, id
+    FROM new_jobs",
     COUNT_POST
 );
 
 /// Does the same in several statements, which are sent together, because SQLite has no `INSERT` in `WITH`. The last one
-/// returns the rows. Ids ascend, so the post with the highest id is this one. `CROSS JOIN` keeps SQLite from starting
-/// with the accounts instead of the list.
+/// returns the rows. Ids ascend, so the post with the highest id is this one.
 const CREATE_SQLITE: &str = sql!(
     "
     INSERT INTO posts (
@@ -189,11 +140,9 @@ const CREATE_SQLITE: &str = sql!(
     INSERT INTO post_targets (
         post_id, account_id, platform, position, status, content, media, options, created_at, updated_at
     )
-    SELECT (SELECT max(id) FROM posts), a.id, a.platform, value ->> 1, 'pending', value ->> 2,
-        nullif(value -> 3, 'null'), value -> 4, $10, $10
+    SELECT (SELECT max(id) FROM posts), value ->> 0, value ->> 1, value ->> 2, 'pending', value ->> 3,
+        nullif(value -> 4, 'null'), value -> 5, $10, $10
     FROM json_each($11)
-    CROSS JOIN brand_accounts b ON b.brand_id = $1 AND b.account_id = value ->> 0
-    CROSS JOIN social_accounts a ON a.id = b.account_id
     ORDER BY key;
     INSERT INTO jobs (
         kind, subject_id, lane, state, priority, run_at, max_attempts, trace, dispatched_at, created_at, workspace_lane
@@ -204,11 +153,9 @@ const CREATE_SQLITE: &str = sql!(
         AND $12 IS NOT NULL
     ORDER BY id;
     {COUNT_POST_SQLITE};
-    SELECT p.id AS post_id, t.id AS target_id, j.id AS job_id, a.id AS account_id, a.platform, a.name, a.status,
-        a.limits
+    SELECT p.id AS post_id, t.id AS target_id, j.id AS job_id
     FROM posts p
     LEFT JOIN post_targets t ON t.post_id = p.id
-    LEFT JOIN social_accounts a ON a.id = t.account_id
     LEFT JOIN jobs j ON j.kind = $12 AND j.subject_id = t.id AND j.state IN ('scheduled', 'ready', 'running')
     WHERE p.id = (SELECT max(id) FROM posts)",
     COUNT_POST_SQLITE

@@ -54,15 +54,20 @@ pub async fn insert(tx: &mut Tx, post_id: i64, new: &[(&NewTarget, Platform)]) -
         ORDER BY key
         RETURNING id",
     );
-    let row = |(t, platform): &(&NewTarget, Platform)| {
-        let own = &t.target_override;
-        json!([t.account_id, platform, t.position, own.content, own.media, own.options])
-    };
-    let (rows, now) = (Value::from_iter(new.iter().map(row)).to_string(), tx.now);
+    let (rows, now) = (encode_new(new), tx.now);
     let mut ids: Vec<i64> = run!(tx, c => sqlx::query_scalar(sql).bind(&rows).bind(post_id).bind(now).fetch_all(c))?;
     // Ids ascend in the order of the rows; `RETURNING` has no defined order.
     ids.sort_unstable();
     Ok(ids)
+}
+
+/// Encodes targets to insert as one bind: a JSON array with an array of values for each target.
+pub(super) fn encode_new(new: &[(&NewTarget, Platform)]) -> String {
+    let row = |(t, platform): &(&NewTarget, Platform)| {
+        let own = &t.target_override;
+        json!([t.account_id, platform, t.position, own.content, own.media, own.options])
+    };
+    Value::from_iter(new.iter().map(row)).to_string()
 }
 
 /// Lists a post's targets, in the order of the client's list of accounts.

@@ -1,7 +1,5 @@
 use chrono::TimeDelta;
-use crier_domain::platform::Platform;
 use proptest::prelude::*;
-use serde_json::Map;
 
 use super::*;
 use crate::fields::PatchField;
@@ -34,27 +32,8 @@ fn post(status: PostStatus) -> Post {
 
 /// A target on account `id`, with the same id.
 fn target(id: i64, status: TargetStatus) -> TargetState {
-    let target = Target {
-        id,
-        post_id: 1,
-        account_id: id,
-        platform: Platform::Sandbox,
-        status,
-        content: None,
-        media: None,
-        options: Map::new(),
-        marker: None,
-        call_started_at: None,
-        external_id: None,
-        url: None,
-        error: None,
-        attempts: 0,
-        next_attempt_at: None,
-        published_at: None,
-        created_at: now(),
-        updated_at: now(),
-    };
-    TargetState { target, running: false }
+    let pending = Target::new(id, 1, (id, Platform::Sandbox), &TargetOverride::default(), now());
+    TargetState { target: Target { status, ..pending }, running: false }
 }
 
 fn put(schedule_type: Option<ScheduleType>) -> PostChange {
